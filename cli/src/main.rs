@@ -1,0 +1,3 @@
+//! Millrace, a software router that is programmed while it forwards.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Owns the router's state and joins control to the pipeline.

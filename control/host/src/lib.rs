@@ -1,0 +1,1 @@
+//! The Linux side: a mirror of the kernel's links, addresses, routes and neighbours.

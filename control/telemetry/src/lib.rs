@@ -1,0 +1,1 @@
+//! Rates, histograms and captures for people and programs.

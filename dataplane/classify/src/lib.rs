@@ -1,0 +1,1 @@
+//! Filters and the tables that match packets against them.

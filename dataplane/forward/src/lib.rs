@@ -1,0 +1,1 @@
+//! Routes, next hops, neighbours, TTL, fragments and ICMP errors.

@@ -1,0 +1,1 @@
+//! Level 0: the programs that run in the driver, and their maps.

@@ -1,0 +1,1 @@
+//! Gates, paths and the instances bound to them.

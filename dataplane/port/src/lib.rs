@@ -1,0 +1,1 @@
+//! Where packets come from and go to: AF_XDP, AF_PACKET, TAP, pcap and memory ports, and wrappers around them.

@@ -1,0 +1,1 @@
+//! Packet memory: pool, packets as chains of frames, batches, flow keys and drop reasons.

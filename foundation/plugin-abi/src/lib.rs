@@ -1,0 +1,1 @@
+//! What a plugin and the router say to each other.

@@ -1,0 +1,1 @@
+//! Newtypes for what Millrace counts, measures and names.

@@ -1,0 +1,1 @@
+//! Protocol headers: checked views, representations and checksums.

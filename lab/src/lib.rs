@@ -1,0 +1,1 @@
+//! Hosts, routers and links in network namespaces, from one file.

@@ -1,0 +1,1 @@
+//! What scenario tests share.

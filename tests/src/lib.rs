@@ -1,0 +1,1 @@
+//! Scenario tests on real interfaces, and the conformance cases.
