@@ -1,1 +1,21 @@
-//! Packet memory: pool, packets as chains of frames, batches, flow keys and drop reasons.
+//! Packet memory and the words for a packet's fate.
+//!
+//! A [`Pool`] is one mapped region of frames of equal size. A [`Packet`] owns a chain of one or more of them; when it
+//! is dropped they return to the pool. Pool, packets and batches belong to one thread: none of them is `Send`.
+//!
+//! Validity: a packet's first frame is never shared, so its bytes may always be written; frames behind it may be
+//! shared between copies and are read-only. Methods panic only where their text says so.
+
+mod annotations;
+mod batch;
+mod drop_reason;
+mod flow_key;
+mod packet;
+mod pool;
+
+pub use annotations::{Annotations, Exceptions};
+pub use batch::{BATCH_SIZE, Batch};
+pub use drop_reason::{DropCounts, DropReason};
+pub use flow_key::{Family, FlowKey};
+pub use packet::Packet;
+pub use pool::{FRAME_SIZE, HEADROOM, Pool, PoolError};

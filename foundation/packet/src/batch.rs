@@ -1,0 +1,102 @@
+//! Up to 256 packets that go through a stage together.
+
+use std::ops::{Deref, DerefMut};
+
+use crate::Packet;
+
+/// Most packets in a batch.
+pub const BATCH_SIZE: usize = 256;
+
+/// An ordered group of packets that it owns. It never grows beyond [`BATCH_SIZE`] and never allocates after creation.
+#[derive(Debug)]
+pub struct Batch {
+    packets: Vec<Packet>,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Batch {
+    /// An empty batch.
+    pub fn new() -> Self {
+        Self { packets: Vec::with_capacity(BATCH_SIZE) }
+    }
+
+    /// How many more packets it takes.
+    #[inline]
+    pub fn room(&self) -> usize {
+        BATCH_SIZE - self.packets.len()
+    }
+
+    /// Adds a packet at the end; gives it back when the batch is full.
+    #[inline]
+    pub fn push(&mut self, packet: Packet) -> Result<(), Packet> {
+        if self.packets.len() == BATCH_SIZE {
+            return Err(packet);
+        }
+        self.packets.push(packet);
+        Ok(())
+    }
+
+    /// Takes all packets out, first to last.
+    #[inline]
+    pub fn drain(&mut self) -> std::vec::Drain<'_, Packet> {
+        self.packets.drain(..)
+    }
+
+    /// Takes the first `count` packets out (all, if there are fewer).
+    #[inline]
+    pub fn drain_front(&mut self, count: usize) -> std::vec::Drain<'_, Packet> {
+        let count = count.min(self.packets.len());
+        self.packets.drain(..count)
+    }
+
+    /// Takes the last packet out.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Packet> {
+        self.packets.pop()
+    }
+
+    /// Drops all packets: their frames return to the pool.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.packets.clear();
+    }
+}
+
+impl Deref for Batch {
+    type Target = [Packet];
+
+    #[inline]
+    fn deref(&self) -> &[Packet] {
+        &self.packets
+    }
+}
+
+impl DerefMut for Batch {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [Packet] {
+        &mut self.packets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Pool;
+
+    #[test]
+    fn a_full_batch_gives_the_packet_back() {
+        let pool = Pool::new(BATCH_SIZE as u32 + 1).unwrap();
+        let mut batch = Batch::new();
+        while batch.room() > 0 {
+            batch.push(pool.allocate().unwrap()).unwrap();
+        }
+        assert!(batch.push(pool.allocate().unwrap()).is_err());
+        batch.clear();
+        assert_eq!(pool.in_use(), 0);
+    }
+}

@@ -1,0 +1,159 @@
+//! The six-tuple that names a flow.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use millrace_units::PortId;
+
+/// The address family of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Family {
+    /// IPv4.
+    V4 = 4,
+    /// IPv6.
+    V6 = 6,
+}
+
+/// Source, destination, protocol, transport ports and incoming port of a packet.
+///
+/// IPv4 addresses stand in the first four bytes, zeros behind them. Ports are zero where the protocol has none or they
+/// can't be read; for ICMP they are zero as well.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct FlowKey {
+    source: [u8; 16],
+    destination: [u8; 16],
+    /// Source port of TCP, UDP and their like.
+    pub source_port: u16,
+    /// Destination port of TCP, UDP and their like.
+    pub destination_port: u16,
+    /// IP protocol number; for IPv6 that of the upper layer.
+    pub protocol: u8,
+    family: Family,
+    /// The port that the packet came in by.
+    pub port: PortId,
+}
+
+impl FlowKey {
+    /// The key of an IPv4 packet.
+    #[inline]
+    pub fn v4(
+        source: Ipv4Addr,
+        destination: Ipv4Addr,
+        protocol: u8,
+        ports: (u16, u16),
+        port: PortId,
+    ) -> Self {
+        let mut key = Self {
+            source: [0; 16],
+            destination: [0; 16],
+            source_port: ports.0,
+            destination_port: ports.1,
+            protocol,
+            family: Family::V4,
+            port,
+        };
+        key.source[..4].copy_from_slice(&source.octets());
+        key.destination[..4].copy_from_slice(&destination.octets());
+        key
+    }
+
+    /// The key of an IPv6 packet.
+    #[inline]
+    pub fn v6(
+        source: Ipv6Addr,
+        destination: Ipv6Addr,
+        protocol: u8,
+        ports: (u16, u16),
+        port: PortId,
+    ) -> Self {
+        Self {
+            source: source.octets(),
+            destination: destination.octets(),
+            source_port: ports.0,
+            destination_port: ports.1,
+            protocol,
+            family: Family::V6,
+            port,
+        }
+    }
+
+    /// The address family.
+    #[inline]
+    pub fn family(&self) -> Family {
+        self.family
+    }
+
+    /// The source address.
+    #[inline]
+    pub fn source(&self) -> IpAddr {
+        address(self.family, &self.source)
+    }
+
+    /// The destination address.
+    #[inline]
+    pub fn destination(&self) -> IpAddr {
+        address(self.family, &self.destination)
+    }
+
+    /// The source address as 16 bytes, IPv4 in the first four.
+    #[inline]
+    pub fn source_bytes(&self) -> &[u8; 16] {
+        &self.source
+    }
+
+    /// The destination address as 16 bytes, IPv4 in the first four.
+    #[inline]
+    pub fn destination_bytes(&self) -> &[u8; 16] {
+        &self.destination
+    }
+}
+
+#[inline]
+fn address(family: Family, bytes: &[u8; 16]) -> IpAddr {
+    match family {
+        Family::V4 => Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3]).into(),
+        Family::V6 => Ipv6Addr::from(*bytes).into(),
+    }
+}
+
+impl fmt::Display for FlowKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "src {} dst {} proto {} sport {} dport {} in {}",
+            self.source(),
+            self.destination(),
+            self.protocol,
+            self.source_port,
+            self.destination_port,
+            self.port
+        )
+    }
+}
+
+impl fmt::Debug for FlowKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<{self}>")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_come_back_as_they_went_in() {
+        let (source, destination) = (Ipv4Addr::new(1, 2, 3, 4), Ipv4Addr::new(5, 6, 7, 8));
+        let key = FlowKey::v4(source, destination, 17, (1, 2), PortId(3));
+        assert_eq!(key.source(), IpAddr::V4(source));
+        assert_eq!(key.destination(), IpAddr::V4(destination));
+        assert_eq!(key.to_string(), "src 1.2.3.4 dst 5.6.7.8 proto 17 sport 1 dport 2 in 3");
+    }
+
+    #[test]
+    fn the_key_fills_forty_bytes_without_holes() {
+        assert_eq!(size_of::<FlowKey>(), 40);
+    }
+}

@@ -1,0 +1,532 @@
+//! A packet: a chain of frames that it owns.
+
+use std::cell::Cell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::ptr::{self, NonNull};
+
+use crate::pool::PoolInner;
+use crate::{Annotations, FRAME_SIZE, Pool};
+
+/// The metadata of a frame: one cache line. On the first frame of a packet it is the packet's.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub(crate) struct Frame {
+    buffer: *mut u8,
+    pool: NonNull<PoolInner>,
+    next: *mut Frame,
+    index: u32,
+    references: Cell<u32>,
+    offset: u16,
+    length: u16,
+    network: u16,
+    transport: u16,
+    annotations: Annotations,
+}
+
+impl Frame {
+    pub(crate) fn new(
+        buffer: *mut u8,
+        pool: NonNull<PoolInner>,
+        index: u32,
+        annotations: Annotations,
+    ) -> Self {
+        Self {
+            buffer,
+            pool,
+            next: ptr::null_mut(),
+            index,
+            references: Cell::new(0),
+            offset: 0,
+            length: 0,
+            network: 0,
+            transport: 0,
+            annotations,
+        }
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: offset and length are kept within the frame's buffer, which lives as long as its pool's region.
+        unsafe { std::slice::from_raw_parts(self.buffer.add(self.offset.into()), self.length.into()) }
+    }
+}
+
+/// An owned packet. Its annotations are reached by dereferencing it.
+///
+/// The bytes of the first frame are [`data`](Self::data); offsets of headers are relative to the frame's buffer, so
+/// that adding and removing bytes in front leaves them valid.
+pub struct Packet {
+    head: NonNull<Frame>,
+    _one_thread: PhantomData<*mut ()>,
+}
+
+impl Packet {
+    /// # Safety
+    /// Nothing else may refer to the frame.
+    #[inline]
+    pub(crate) unsafe fn from_frame(frame: NonNull<Frame>, offset: u16, length: u16) -> Self {
+        let mut packet = Self { head: frame, _one_thread: PhantomData };
+        let head = packet.head_mut();
+        head.next = ptr::null_mut();
+        head.references.set(1);
+        head.offset = offset;
+        head.length = length;
+        head.network = offset;
+        head.transport = offset;
+        head.annotations = Annotations::EMPTY;
+        packet
+    }
+
+    #[inline]
+    fn head(&self) -> &Frame {
+        // SAFETY: a packet owns its first frame alone.
+        unsafe { self.head.as_ref() }
+    }
+
+    #[inline]
+    fn head_mut(&mut self) -> &mut Frame {
+        // SAFETY: a packet owns its first frame alone.
+        unsafe { self.head.as_mut() }
+    }
+
+    /// The bytes of the first frame.
+    #[inline]
+    pub fn data(&self) -> &[u8] {
+        self.head().bytes()
+    }
+
+    /// The bytes of the first frame, to write.
+    #[inline]
+    pub fn data_mut(&mut self) -> &mut [u8] {
+        let head = self.head_mut();
+        // SAFETY: as in `Frame::bytes`; the first frame is not shared.
+        unsafe { std::slice::from_raw_parts_mut(head.buffer.add(head.offset.into()), head.length.into()) }
+    }
+
+    /// Bytes of the whole packet.
+    #[inline]
+    pub fn len(&self) -> usize {
+        if self.head().next.is_null() {
+            self.head().length.into()
+        } else {
+            self.frames().map(<[u8]>::len).sum()
+        }
+    }
+
+    /// Whether the packet has no bytes.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether the packet stands in one frame.
+    #[inline]
+    pub fn is_linear(&self) -> bool {
+        self.head().next.is_null()
+    }
+
+    /// The bytes of each frame, first to last.
+    pub fn frames(&self) -> impl Iterator<Item = &[u8]> {
+        let mut frame: *const Frame = self.head.as_ptr();
+        std::iter::from_fn(move || {
+            // SAFETY: the chain's frames live as long as the packet that this iterator borrows.
+            let current = unsafe { frame.as_ref() }?;
+            frame = current.next;
+            Some(current.bytes())
+        })
+    }
+
+    /// The frames of the chain as their numbers in the pool, with offset and length in each: what a device is told.
+    pub fn segments(&self) -> impl Iterator<Item = (u32, u16, u16)> + '_ {
+        let mut frame: *const Frame = self.head.as_ptr();
+        std::iter::from_fn(move || {
+            // SAFETY: the chain's frames live as long as the packet that this iterator borrows.
+            let current = unsafe { frame.as_ref() }?;
+            frame = current.next;
+            Some((current.index, current.offset, current.length))
+        })
+    }
+
+    /// Bytes that can still be put in front of the first.
+    #[inline]
+    pub fn headroom(&self) -> usize {
+        self.head().offset.into()
+    }
+
+    /// Puts `count` bytes in front, their contents as they happen to be, and returns the data to write.
+    ///
+    /// # Panics
+    /// When the headroom is smaller.
+    #[inline]
+    pub fn prepend(&mut self, count: usize) -> &mut [u8] {
+        assert!(count <= self.headroom(), "no headroom for {count} bytes");
+        let head = self.head_mut();
+        head.offset -= count as u16;
+        head.length += count as u16;
+        self.data_mut()
+    }
+
+    /// Removes `count` bytes from the front.
+    ///
+    /// # Panics
+    /// When the first frame has fewer.
+    #[inline]
+    pub fn trim_front(&mut self, count: usize) {
+        let head = self.head_mut();
+        assert!(count <= usize::from(head.length), "fewer than {count} bytes in the first frame");
+        head.offset += count as u16;
+        head.length -= count as u16;
+    }
+
+    /// Shortens the packet to `length` bytes; does nothing when it is not longer.
+    ///
+    /// # Panics
+    /// When the cut lies behind the first frame and frames there are shared: [`make_writable`](Self::make_writable)
+    /// comes first.
+    pub fn truncate(&mut self, length: usize) {
+        let mut left = length;
+        let mut frame: *mut Frame = self.head.as_ptr();
+        loop {
+            // SAFETY: `frame` is in this packet's chain, so it is alive and, being unshared, referred to by nothing else.
+            let current = unsafe { &mut *frame };
+            let here = usize::from(current.length).min(left);
+            left -= here;
+            assert!(current.references.get() == 1, "cutting a shared frame");
+            current.length = here as u16;
+            if left == 0 {
+                release_chain(std::mem::replace(&mut current.next, ptr::null_mut()));
+                return;
+            }
+            if current.next.is_null() {
+                return;
+            }
+            frame = current.next;
+        }
+    }
+
+    /// Replaces frames that are shared with copies by frames of this packet's own. Returns `false`, with nothing
+    /// changed, when the pool has too few.
+    pub fn make_writable(&mut self, pool: &Pool) -> bool {
+        if !self.is_shared() {
+            return true;
+        }
+        let Some(mut own) = pool.allocate() else { return false };
+        for bytes in self.frames().skip(1) {
+            if !own.append(pool, bytes) {
+                return false;
+            }
+        }
+        release_chain(std::mem::replace(&mut self.head_mut().next, ptr::null_mut()));
+        self.chain(own);
+        true
+    }
+
+    /// Adds `bytes` at the end, taking frames from `pool` as needed. Returns `false`, with nothing added, when there
+    /// are too few. Frames behind the first must not be shared.
+    pub fn append(&mut self, pool: &Pool, bytes: &[u8]) -> bool {
+        let before = self.len();
+        let mut rest = bytes;
+        // SAFETY: the last frame of this packet's chain, owned by it.
+        let mut last = unsafe { &mut *self.last() };
+        loop {
+            let end = usize::from(last.offset) + usize::from(last.length);
+            let here = rest.len().min(FRAME_SIZE - end);
+            // SAFETY: `here` bytes fit between `end` and the end of the frame's buffer.
+            unsafe { ptr::copy_nonoverlapping(rest.as_ptr(), last.buffer.add(end), here) };
+            last.length += here as u16;
+            rest = &rest[here..];
+            if rest.is_empty() {
+                return true;
+            }
+            let Some(more) = pool.allocate() else {
+                self.truncate(before);
+                return false;
+            };
+            last.next = more.into_head().as_ptr();
+            // SAFETY: just taken from the pool, and owned by this chain now.
+            last = unsafe { &mut *last.next };
+            last.offset = 0;
+        }
+    }
+
+    /// Puts `tail`'s frames behind this packet's: a packet that a device delivered in pieces.
+    pub fn chain(&mut self, tail: Packet) {
+        // SAFETY: the last frame of this packet's chain, owned by it.
+        unsafe { (*self.last()).next = tail.into_head().as_ptr() };
+    }
+
+    fn last(&mut self) -> *mut Frame {
+        let mut frame = self.head.as_ptr();
+        // SAFETY: every frame of the chain lives as long as the packet.
+        while let Some(next) = NonNull::new(unsafe { (*frame).next }) {
+            frame = next.as_ptr();
+        }
+        frame
+    }
+
+    /// Copies up to `into.len()` bytes from `offset` on, and returns how many there were.
+    pub fn read(&self, offset: usize, into: &mut [u8]) -> usize {
+        let (mut skip, mut done) = (offset, 0);
+        for bytes in self.frames() {
+            let from = skip.min(bytes.len());
+            skip -= from;
+            let here = (bytes.len() - from).min(into.len() - done);
+            into[done..done + here].copy_from_slice(&bytes[from..from + here]);
+            done += here;
+        }
+        done
+    }
+
+    /// All bytes in one vector: for the slow path and for tests.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.frames().flatten().copied().collect()
+    }
+
+    /// A second packet with the same bytes and annotations: its first frame is its own, the frames behind are shared
+    /// and from now on read-only. `None` when the pool is empty.
+    pub fn copy(&self, pool: &Pool) -> Option<Packet> {
+        let mut copy = pool.allocate()?;
+        let (from, to) = (self.head(), copy.head_mut());
+        to.offset = from.offset;
+        to.length = from.length;
+        to.network = from.network;
+        to.transport = from.transport;
+        to.annotations = from.annotations;
+        to.next = from.next;
+        copy.data_mut().copy_from_slice(self.data());
+        let mut shared = self.head().next;
+        while let Some(frame) = NonNull::new(shared) {
+            // SAFETY: in this packet's chain, so alive.
+            let frame = unsafe { frame.as_ref() };
+            frame.references.set(frame.references.get() + 1);
+            shared = frame.next;
+        }
+        Some(copy)
+    }
+
+    /// Notes that the network header starts `offset` bytes behind the first byte.
+    #[inline]
+    pub fn set_network(&mut self, offset: usize) {
+        let head = self.head_mut();
+        head.network = head.offset + offset as u16;
+    }
+
+    /// Notes that the transport header starts `offset` bytes behind the first byte.
+    #[inline]
+    pub fn set_transport(&mut self, offset: usize) {
+        let head = self.head_mut();
+        head.transport = head.offset + offset as u16;
+    }
+
+    /// Where the network header starts, in bytes behind the first.
+    #[inline]
+    pub fn network_offset(&self) -> usize {
+        usize::from(self.head().network.saturating_sub(self.head().offset)).min(self.head().length.into())
+    }
+
+    /// Where the transport header starts, in bytes behind the first.
+    #[inline]
+    pub fn transport_offset(&self) -> usize {
+        usize::from(self.head().transport.saturating_sub(self.head().offset)).min(self.head().length.into())
+    }
+
+    /// The bytes of the first frame from the network header on.
+    #[inline]
+    pub fn network(&self) -> &[u8] {
+        &self.data()[self.network_offset()..]
+    }
+
+    /// The bytes of the first frame from the network header on, to write.
+    #[inline]
+    pub fn network_mut(&mut self) -> &mut [u8] {
+        let offset = self.network_offset();
+        &mut self.data_mut()[offset..]
+    }
+
+    /// The bytes of the first frame from the transport header on.
+    #[inline]
+    pub fn transport(&self) -> &[u8] {
+        &self.data()[self.transport_offset()..]
+    }
+
+    /// Bytes of the packet from the network header on.
+    #[inline]
+    pub fn network_len(&self) -> usize {
+        self.len() - self.network_offset()
+    }
+
+    #[inline]
+    fn into_head(self) -> NonNull<Frame> {
+        let head = self.head;
+        std::mem::forget(self);
+        head
+    }
+
+    /// Gives the packet's one frame away, to a device; returns its number. [`Pool::packet_from_raw`] takes it back.
+    ///
+    /// # Panics
+    /// When the packet stands in several frames: [`split`](Self::split) it first.
+    #[inline]
+    pub fn into_raw(self) -> u32 {
+        assert!(self.is_linear(), "a chain is given away frame by frame");
+        // SAFETY: owned by this packet, which ends here.
+        unsafe { self.into_head().as_ref() }.index
+    }
+
+    /// Takes the first frame off: the packet of that frame alone, and the rest of the chain.
+    ///
+    /// The rest must not be shared with copies.
+    pub fn split(mut self) -> (Packet, Option<Packet>) {
+        let rest = std::mem::replace(&mut self.head_mut().next, ptr::null_mut());
+        let rest = NonNull::new(rest).map(|head| Packet { head, _one_thread: PhantomData });
+        (self, rest)
+    }
+
+    /// Whether any frame is shared with a copy.
+    pub fn is_shared(&self) -> bool {
+        let mut frame: *const Frame = self.head.as_ptr();
+        // SAFETY: every frame of the chain lives as long as the packet.
+        while let Some(current) = unsafe { frame.as_ref() } {
+            if current.references.get() > 1 {
+                return true;
+            }
+            frame = current.next;
+        }
+        false
+    }
+
+    /// Asks the processor to bring the packet's metadata and first bytes into the cache.
+    #[inline]
+    pub fn prefetch(&self) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch reads nothing; any address is allowed.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(self.head().buffer.add(self.head().offset.into()).cast());
+        }
+    }
+}
+
+fn release_chain(mut frame: *mut Frame) {
+    // SAFETY: the caller gives up its reference to each frame of the chain; a frame without any left returns to its
+    // pool, which lives as long as a frame is in use.
+    while let Some(current) = unsafe { frame.as_ref() } {
+        frame = current.next;
+        let left = current.references.get() - 1;
+        current.references.set(left);
+        if left == 0 {
+            // SAFETY: as above.
+            unsafe { current.pool.as_ref() }.release(current.index);
+        }
+    }
+}
+
+impl Drop for Packet {
+    #[inline]
+    fn drop(&mut self) {
+        release_chain(self.head.as_ptr());
+    }
+}
+
+impl Deref for Packet {
+    type Target = Annotations;
+
+    #[inline]
+    fn deref(&self) -> &Annotations {
+        &self.head().annotations
+    }
+}
+
+impl DerefMut for Packet {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Annotations {
+        &mut self.head_mut().annotations
+    }
+}
+
+impl fmt::Debug for Packet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Packet({} bytes, {:?})", self.len(), **self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn metadata_fills_one_cache_line() {
+        assert_eq!(size_of::<Frame>(), 64);
+    }
+
+    #[test]
+    fn bytes_in_front_leave_header_offsets_valid() {
+        let pool = Pool::new(2).unwrap();
+        let mut packet = pool.packet_from(b"ethernetheader").unwrap();
+        packet.set_network(8);
+        packet.trim_front(8);
+        assert_eq!((packet.network_offset(), packet.network()), (0, &b"header"[..]));
+        packet.prepend(4).copy_from_slice(b"LINKheader");
+        assert_eq!((packet.network_offset(), packet.network()), (4, &b"header"[..]));
+    }
+
+    #[test]
+    fn a_copy_owns_its_first_frame_and_shares_the_rest() {
+        let pool = Pool::new(16).unwrap();
+        let bytes: Vec<u8> = (0..5000u32).map(|i| i as u8).collect();
+        let packet = pool.packet_from(&bytes).unwrap();
+        let before = pool.in_use();
+        let mut copy = packet.copy(&pool).unwrap();
+        assert_eq!(pool.in_use(), before + 1);
+        assert!(packet.is_shared() && copy.is_shared());
+        copy.data_mut()[0] = 99;
+        assert_eq!(packet.to_vec(), bytes);
+        let mut own = packet.copy(&pool).unwrap();
+        assert!(own.make_writable(&pool));
+        own.truncate(2100);
+        assert_eq!(own.to_vec(), bytes[..2100]);
+        drop((packet, own));
+        assert_eq!(copy.to_vec()[1..], bytes[1..]);
+        drop(copy);
+        assert_eq!(pool.in_use(), 0);
+    }
+
+    #[test]
+    fn appending_more_than_the_pool_has_adds_nothing() {
+        let pool = Pool::new(2).unwrap();
+        let mut packet = pool.packet_from(b"abc").unwrap();
+        assert!(!packet.append(&pool, &[0; 3 * FRAME_SIZE]));
+        assert_eq!(packet.to_vec(), b"abc");
+        assert_eq!(pool.in_use(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn a_chain_holds_the_bytes_that_a_vector_holds(
+            parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..3000), 1..6),
+            cut in 0usize..16000,
+            from in 0usize..16000,
+        ) {
+            let pool = Pool::new(64).unwrap();
+            let mut packet = pool.allocate().unwrap();
+            let mut twin = Vec::new();
+            for part in &parts {
+                prop_assert!(packet.append(&pool, part));
+                twin.extend_from_slice(part);
+            }
+            packet.truncate(cut);
+            twin.truncate(cut);
+            prop_assert_eq!(packet.to_vec(), twin.clone());
+            prop_assert_eq!(packet.len(), twin.len());
+            let mut read = vec![0; 700];
+            let count = packet.read(from, &mut read);
+            let expected = &twin[from.min(twin.len())..];
+            prop_assert_eq!(&read[..count], &expected[..expected.len().min(700)]);
+            drop(packet);
+            prop_assert_eq!(pool.in_use(), 0);
+        }
+    }
+}

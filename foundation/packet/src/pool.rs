@@ -1,0 +1,236 @@
+//! The packet memory of a worker: one mapped region of equal frames, and one cache line of metadata per frame.
+
+use std::cell::{Cell, UnsafeCell};
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+use std::rc::Rc;
+
+use crate::packet::Frame;
+use crate::{Annotations, Packet};
+
+/// Bytes of a frame, headroom included. AF_XDP takes 2,048 or 4,096; at 2,048 an Ethernet frame fits in one.
+pub const FRAME_SIZE: usize = 2048;
+/// Bytes before a new packet's first byte: room for link headers and encapsulation. AF_XDP leaves as much.
+pub const HEADROOM: usize = 256;
+
+/// Why a pool can't be made.
+#[derive(Debug, thiserror::Error)]
+pub enum PoolError {
+    /// No frames were asked for, or more than can be counted.
+    #[error("a packet pool of {0} frames: it takes 1 to 4194304")]
+    Size(u32),
+    /// The kernel gave no memory.
+    #[error(
+        "no memory for a packet pool of {frames} frames ({mebibytes} MiB): {source}; ask for fewer frames"
+    )]
+    Memory {
+        /// Frames asked for.
+        frames: u32,
+        /// Their size.
+        mebibytes: usize,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+}
+
+/// A handle on the packet memory of one thread. Clones name the same memory.
+///
+/// Memory of packets that outlive every handle stays mapped until the process ends.
+#[derive(Clone, Debug)]
+pub struct Pool(Rc<Handle>);
+
+#[derive(Debug)]
+struct Handle {
+    inner: NonNull<PoolInner>,
+    _one_thread: PhantomData<*mut ()>,
+}
+
+#[derive(Debug)]
+pub(crate) struct PoolInner {
+    region: *mut u8,
+    frames: Box<[UnsafeCell<Frame>]>,
+    free: UnsafeCell<Vec<u32>>,
+    exhausted: Cell<u64>,
+}
+
+impl Pool {
+    /// Maps memory for `frames` frames, in transparent huge pages where the kernel gives them.
+    ///
+    /// # Errors
+    /// [`PoolError`] when the number is out of range or the kernel gives no memory.
+    pub fn new(frames: u32) -> Result<Self, PoolError> {
+        if frames == 0 || frames > 1 << 22 {
+            return Err(PoolError::Size(frames));
+        }
+        let region = map_region(frames)?;
+        let free = UnsafeCell::new((0..frames).rev().collect());
+        let inner = Box::new(PoolInner { region, frames: Box::new([]), free, exhausted: Cell::new(0) });
+        let inner = NonNull::from(Box::leak(inner));
+        let metadata =
+            (0..frames).map(|index| UnsafeCell::new(Frame::unused(inner, region, index))).collect();
+        // SAFETY: `inner` was just leaked from a box and nothing else refers to it yet.
+        unsafe { (*inner.as_ptr()).frames = metadata };
+        Ok(Self(Rc::new(Handle { inner, _one_thread: PhantomData })))
+    }
+
+    #[inline]
+    fn inner(&self) -> &PoolInner {
+        // SAFETY: the handle keeps `inner` alive, and it is only used on this thread.
+        unsafe { self.0.inner.as_ref() }
+    }
+
+    /// An empty packet whose first byte will stand behind [`HEADROOM`]; `None` when all frames are in use (counted).
+    #[inline]
+    pub fn allocate(&self) -> Option<Packet> {
+        let Some(index) = self.inner().pop() else {
+            self.inner().exhausted.set(self.inner().exhausted.get() + 1);
+            return None;
+        };
+        // SAFETY: the index came from the free list, so nothing else refers to this frame.
+        Some(unsafe { Packet::from_frame(self.inner().frame(index), HEADROOM as u16, 0) })
+    }
+
+    /// A packet with a copy of `bytes`, in as many frames as they need; `None` when there are too few.
+    pub fn packet_from(&self, bytes: &[u8]) -> Option<Packet> {
+        let mut packet = self.allocate()?;
+        packet.append(self, bytes).then_some(packet)
+    }
+
+    /// Start and length in bytes of the mapped region, to register it with the kernel. Frame `n` starts at `n *
+    /// FRAME_SIZE`.
+    pub fn region(&self) -> (*mut u8, usize) {
+        (self.inner().region, self.inner().frames.len() * FRAME_SIZE)
+    }
+
+    /// Frames in the pool.
+    pub fn capacity(&self) -> u32 {
+        self.inner().frames.len() as u32
+    }
+
+    /// Frames that are free.
+    #[inline]
+    pub fn available(&self) -> u32 {
+        // SAFETY: only this thread uses the pool, and the reference ends here.
+        unsafe { &*self.inner().free.get() }.len() as u32
+    }
+
+    /// Frames that packets or the kernel hold.
+    #[inline]
+    pub fn in_use(&self) -> u32 {
+        self.capacity() - self.available()
+    }
+
+    /// How often no frame was left when one was asked for.
+    pub fn exhausted(&self) -> u64 {
+        self.inner().exhausted.get()
+    }
+
+    /// The packet of one frame that a device filled: `length` bytes from `offset` on.
+    ///
+    /// # Panics
+    /// When the frame does not exist or the bytes lie outside of it.
+    ///
+    /// # Safety
+    /// The frame must have been given away by [`Packet::into_raw`] and not come back since.
+    #[inline]
+    pub unsafe fn packet_from_raw(&self, index: u32, offset: u16, length: u16) -> Packet {
+        assert!(usize::from(offset) + usize::from(length) <= FRAME_SIZE, "bytes outside of a frame");
+        // SAFETY: the caller promises that this frame is owned by nobody else; `frame` checks the index.
+        unsafe { Packet::from_frame(self.inner().frame(index), offset, length) }
+    }
+}
+
+impl PoolInner {
+    #[inline]
+    fn pop(&self) -> Option<u32> {
+        // SAFETY: only this thread uses the pool, and the reference ends here.
+        unsafe { &mut *self.free.get() }.pop()
+    }
+
+    #[inline]
+    fn frame(&self, index: u32) -> NonNull<Frame> {
+        // SAFETY: a pointer from `UnsafeCell::get` is never null.
+        unsafe { NonNull::new_unchecked(self.frames[index as usize].get()) }
+    }
+
+    #[inline]
+    pub(crate) fn release(&self, index: u32) {
+        // SAFETY: only this thread uses the pool, and the reference ends here. The list has room for every frame.
+        unsafe { &mut *self.free.get() }.push(index);
+    }
+}
+
+impl Frame {
+    fn unused(pool: NonNull<PoolInner>, region: *mut u8, index: u32) -> Self {
+        // SAFETY: the region holds `FRAME_SIZE` bytes for every index.
+        let buffer = unsafe { region.add(index as usize * FRAME_SIZE) };
+        Self::new(buffer, pool, index, Annotations::EMPTY)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: this was the last handle, on the pool's one thread.
+        let inner = unsafe { self.inner.as_ref() };
+        // SAFETY: as above.
+        let free = unsafe { &*inner.free.get() }.len();
+        if free != inner.frames.len() {
+            return;
+        }
+        // SAFETY: no frame is in use, so nothing refers to the region or the metadata any more.
+        unsafe {
+            libc::munmap(inner.region.cast(), inner.frames.len() * FRAME_SIZE);
+            drop(Box::from_raw(self.inner.as_ptr()));
+        }
+    }
+}
+
+fn map_region(frames: u32) -> Result<*mut u8, PoolError> {
+    let size = frames as usize * FRAME_SIZE;
+    // SAFETY: an anonymous mapping at an address that the kernel chooses touches no existing memory.
+    let region = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            size,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if region == libc::MAP_FAILED {
+        let source = std::io::Error::last_os_error();
+        return Err(PoolError::Memory { frames, mebibytes: size >> 20, source });
+    }
+    // SAFETY: the range was mapped just now; the advice does not change its contents.
+    unsafe { libc::madvise(region, size, libc::MADV_HUGEPAGE) };
+    Ok(region.cast())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_come_back_when_packets_are_dropped() {
+        let pool = Pool::new(4).unwrap();
+        let packets: Vec<_> = std::iter::from_fn(|| pool.allocate()).collect();
+        assert_eq!((packets.len(), pool.in_use(), pool.exhausted()), (4, 4, 1));
+        drop(packets);
+        assert_eq!(pool.in_use(), 0);
+    }
+
+    #[test]
+    fn a_packet_outlives_its_pool() {
+        let pool = Pool::new(2).unwrap();
+        let packet = pool.packet_from(b"still here").unwrap();
+        drop(pool);
+        assert_eq!(packet.data(), b"still here");
+    }
+
+    #[test]
+    fn sizes_out_of_range_are_refused() {
+        assert!(matches!(Pool::new(0), Err(PoolError::Size(0))));
+        assert!(matches!(Pool::new(u32::MAX), Err(PoolError::Size(_))));
+    }
+}
