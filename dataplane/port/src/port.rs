@@ -1,0 +1,112 @@
+//! What every port can do.
+
+use std::fmt;
+use std::os::fd::RawFd;
+
+use millrace_packet::{Batch, DropCounts, Pool};
+use millrace_units::Instant;
+use millrace_wire::ethernet::MacAddr;
+
+/// A source and sink of packets. A worker owns its ports; none of this is called from two threads.
+///
+/// Packets are whole link-layer frames, VLAN tags in place, without frame check sequence. Transport checksums are
+/// right on what [`receive`](Port::receive) gives: a port completes partial ones.
+pub trait Port {
+    /// Adds packets that have arrived to the end of `batch`, as many as are there and fit. Never blocks.
+    fn receive(&mut self, pool: &Pool, now: Instant, batch: &mut Batch);
+
+    /// Takes all packets of `batch`, in order. What the device can't take now is dropped and counted in
+    /// [`PortCounters::drops`]. Sending may be put off until [`flush`](Port::flush).
+    fn transmit(&mut self, pool: &Pool, now: Instant, batch: &mut Batch);
+
+    /// Hands everything taken so far to the device, and takes back memory of what was sent.
+    fn flush(&mut self, pool: &Pool, now: Instant);
+
+    /// Counters since the port was opened. May ask the kernel: not for every batch.
+    fn counters(&mut self) -> PortCounters;
+
+    /// What the port is and can do. Constant while it is open.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// A descriptor that becomes readable when packets arrive; `None` when the port must be polled or has no more.
+    fn descriptor(&self) -> Option<RawFd>;
+
+    /// When the port itself next has something to do (a delayed packet falls due, a recorded one is played).
+    fn next_event(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Whether nothing will ever arrive any more: the end of a file.
+    fn is_finished(&self) -> bool {
+        false
+    }
+}
+
+/// Counters of a port, frames and bytes of link-layer frames.
+///
+/// `received` = frames given by `receive` + frames in `drops` that were lost on the way in + `held` on the way in;
+/// frames given to `transmit` = `transmitted` + those in `drops` that were lost on the way out + `held` on the way out.
+#[derive(Clone, Debug, Default)]
+pub struct PortCounters {
+    /// Frames that arrived, those lost before they were read included.
+    pub received: u64,
+    /// Bytes of the frames that were read.
+    pub received_bytes: u64,
+    /// Frames that the kernel or the device took.
+    pub transmitted: u64,
+    /// Their bytes.
+    pub transmitted_bytes: u64,
+    /// Packets more than arrived: duplicates by impairment, segments of a super-frame.
+    pub created: u64,
+    /// Frames lost in the port, by reason.
+    pub drops: DropCounts,
+    /// Frames that wait inside the port (delayed, or not yet taken by the device).
+    pub held: u64,
+}
+
+/// What a port is and can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The kind of port, as in the configuration: `af_xdp`, `af_packet`, `tap`, `pcap`, `memory`.
+    pub driver: &'static str,
+    /// How the kind works here: `zero-copy`, `native`, `generic`, `ring`, …
+    pub mode: Mode,
+    /// Why it works in no better mode, in words; empty when it is the best.
+    pub why: String,
+    /// The port's own MAC address.
+    pub mac: MacAddr,
+    /// Largest network-layer packet, in bytes.
+    pub mtu: u16,
+    /// The kernel's index of the device below, if there is one.
+    pub ifindex: Option<u32>,
+}
+
+/// How a port moves packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// AF_XDP in the driver, without a copy.
+    ZeroCopy,
+    /// AF_XDP in the driver, with a copy.
+    Native,
+    /// AF_XDP behind the driver, on socket buffers.
+    Generic,
+    /// AF_PACKET rings.
+    Ring,
+    /// One system call per packet.
+    Call,
+    /// Files or memory.
+    InProcess,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::ZeroCopy => "zero-copy",
+            Self::Native => "native",
+            Self::Generic => "generic",
+            Self::Ring => "ring",
+            Self::Call => "call",
+            Self::InProcess => "in-process",
+        })
+    }
+}

@@ -1,0 +1,65 @@
+//! Gates: the positions in the packet's journey where instances are bound.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A position in the packet's journey. At each, any number of gates stands in a stated order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Position {
+    /// Before the route is looked up.
+    Early,
+    /// Where the route is chosen.
+    Route,
+    /// After the route is chosen, before the packet is queued.
+    Late,
+    /// Where the queue is chosen.
+    Queue,
+    /// On copies of the packet.
+    Copy,
+}
+
+impl Position {
+    /// Every position, in the order of the journey.
+    pub const ALL: [Self; 5] = [Self::Early, Self::Route, Self::Late, Self::Queue, Self::Copy];
+
+    /// The position's name in commands and files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Early => "early",
+            Self::Route => "route",
+            Self::Late => "late",
+            Self::Queue => "queue",
+            Self::Copy => "copy",
+        }
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Position {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|position| position.name() == name)
+            .ok_or_else(|| format!("no position {name:?}: it is one of early, route, late, queue, copy"))
+    }
+}
+
+/// The gates that are there from the start, in the order of the journey.
+pub const DEFAULT_GATES: [(&str, Position); 9] = [
+    ("options", Position::Early),
+    ("security-in", Position::Early),
+    ("firewall", Position::Early),
+    ("route", Position::Route),
+    ("process", Position::Late),
+    ("monitor", Position::Late),
+    ("security-out", Position::Late),
+    ("schedule", Position::Queue),
+    ("tap", Position::Copy),
+];

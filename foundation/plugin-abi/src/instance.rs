@@ -1,0 +1,54 @@
+//! Types of plugins and their instances.
+
+use millrace_units::Instant;
+use serde_json::{Map, Value};
+
+use crate::{Packets, PluginError, Position};
+
+/// A control message: a name and its arguments.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    /// What the instance is asked to do.
+    pub name: String,
+    /// The arguments by name; empty when there are none.
+    pub arguments: Map<String, Value>,
+}
+
+/// What an instance answers to a control message.
+pub type Reply = Result<Value, PluginError>;
+
+/// A type of plugin.
+pub trait Plugin: Sync {
+    /// Its name, by which instances of it are created.
+    fn name(&self) -> &'static str;
+
+    /// Its version, `major.minor.patch`.
+    fn version(&self) -> &'static str;
+
+    /// What it does, in one line.
+    fn summary(&self) -> &'static str;
+
+    /// The positions whose gates its instances may be bound at.
+    fn positions(&self) -> &'static [Position];
+
+    /// The control messages that its instances understand, each with a line on what it does and takes.
+    fn messages(&self) -> &'static [(&'static str, &'static str)];
+
+    /// A new instance with `settings` (empty for the defaults).
+    ///
+    /// # Errors
+    /// [`PluginError::Setting`] for a setting that is unknown, of the wrong type or out of range.
+    fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError>;
+}
+
+/// One configured copy of a plugin. A worker owns it; it is never called from two threads.
+pub trait Instance: Send {
+    /// Handles packets of the flows that the instance is bound to. Neither allocates, locks nor waits.
+    fn process(&mut self, packets: &mut Packets<'_>, now: Instant);
+
+    /// Handles a control message.
+    ///
+    /// # Errors
+    /// [`PluginError`] when the message or an argument is not understood; nothing has changed then.
+    fn control(&mut self, message: &Message) -> Reply;
+}

@@ -1,0 +1,60 @@
+//! The packets of a call, and what the instance decides for each.
+
+use millrace_packet::{FlowKey, Packet};
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Verdict {
+    /// It goes on.
+    #[default]
+    Pass,
+    /// It is dropped, and counted for the instance.
+    Drop,
+    /// The instance has used it up; it is counted as consumed.
+    Consume,
+}
+
+/// Packets handed to an instance in one call: they belong to flows that the instance is bound to.
+#[derive(Debug)]
+pub struct Packets<'a> {
+    packets: &'a mut [Packet],
+    keys: &'a [FlowKey],
+    members: &'a [u16],
+    verdicts: &'a mut [Verdict],
+}
+
+impl<'a> Packets<'a> {
+    /// The packets of a batch whose indices are `members`. `keys` and `verdicts` go by the same indices.
+    ///
+    /// # Panics
+    /// Later, when a member is not an index into all three.
+    pub fn new(
+        packets: &'a mut [Packet],
+        keys: &'a [FlowKey],
+        members: &'a [u16],
+        verdicts: &'a mut [Verdict],
+    ) -> Self {
+        Self { packets, keys, members, verdicts }
+    }
+
+    /// How many packets there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Calls `decide` with the flow key and the packet of each, and keeps the verdict that it returns.
+    #[inline]
+    pub fn for_each(&mut self, mut decide: impl FnMut(&FlowKey, &mut Packet) -> Verdict) {
+        for member in self.members {
+            let index = usize::from(*member);
+            self.verdicts[index] = decide(&self.keys[index], &mut self.packets[index]);
+        }
+    }
+}
