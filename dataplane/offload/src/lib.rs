@@ -1,1 +1,22 @@
-//! Level 0: the programs that run in the driver, and their maps.
+//! Level 0: the programs that run in the kernel for each port, and their maps.
+//!
+//! A port's program decides for every frame whether the kernel keeps it (ARP, the router's own addresses, multicast,
+//! …) or Millrace forwards it in user space. [`PortPrograms`] loads and attaches that program, [`KernelHandback`]
+//! gives frames back to the kernel as if the port had just received them, [`FrameSource`] makes traffic at rates no
+//! socket reaches, and [`DeviceReport`] says what a device can do.
+#![deny(unsafe_code)]
+
+mod counters;
+mod error;
+mod injector;
+mod local_address;
+mod port_programs;
+mod probe;
+mod vlan;
+
+pub use counters::Level0Counters;
+pub use error::{InjectError, OffloadError};
+pub use injector::{Flows, FrameSource, KernelHandback};
+pub use port_programs::{Attachment, Mode, OnDeath, PortPrograms};
+pub use probe::{AttachedProgram, DeviceReport, Support};
+pub use vlan::{VlanStack, VlanTag};

@@ -1,0 +1,36 @@
+//! What the level-0 program of a port has counted.
+
+/// Frames since the program was loaded, summed over all processors. `seen` equals the sum of all other frame counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Level0Counters {
+    /// Frames that reached the program.
+    pub seen: u64,
+    /// Bytes of those frames, from the Ethernet header on, without FCS.
+    pub seen_bytes: u64,
+    /// Sent to user space.
+    pub redirected: u64,
+    /// Kept by the kernel: neither IPv4 nor IPv6 (ARP, LLC, LLDP, MPLS, …), or no whole Ethernet header.
+    pub other_ethertype: u64,
+    /// Kept by the kernel: destination MAC is another station's.
+    pub not_ours: u64,
+    /// Kept by the kernel: an address of this router.
+    pub local: u64,
+    /// Kept by the kernel: broadcast or multicast, by MAC or IP destination.
+    pub multicast: u64,
+    /// Kept by the kernel: tagged with a VLAN that is no sub-interface of ours.
+    pub vlan: u64,
+    /// Meant for user space, but no socket was registered; the kernel forwarded instead (`OnDeath::Kernel`).
+    pub fallback_passed: u64,
+    /// Meant for user space, but no socket was registered; dropped (`OnDeath::Drop`).
+    pub fallback_dropped: u64,
+    /// Given back by [`crate::KernelHandback`] and let through; not part of `seen`. Only ports in generic mode and
+    /// AF_PACKET ports meet such frames again.
+    pub handed_back: u64,
+}
+
+impl Level0Counters {
+    /// Frames that the kernel got, by all reasons but hand-back.
+    pub const fn passed(&self) -> u64 {
+        self.other_ethertype + self.not_ours + self.local + self.multicast + self.vlan + self.fallback_passed
+    }
+}

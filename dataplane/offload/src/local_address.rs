@@ -1,0 +1,41 @@
+//! The router's own addresses, as the level-0 program keeps them.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+/// What to add to and what to remove from a map so that it holds exactly `wanted`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Difference {
+    /// Not there yet, sorted.
+    pub(crate) add: Vec<IpAddr>,
+    /// No longer wanted, sorted.
+    pub(crate) remove: Vec<IpAddr>,
+}
+
+/// Loopback addresses never get into the map: such a destination on a wire is a martian, which user space counts.
+pub(crate) fn difference(present: &HashSet<IpAddr>, wanted: &[IpAddr]) -> Difference {
+    let wanted: HashSet<IpAddr> = wanted.iter().copied().filter(|address| !address.is_loopback()).collect();
+    let mut add: Vec<_> = wanted.difference(present).copied().collect();
+    let mut remove: Vec<_> = present.difference(&wanted).copied().collect();
+    add.sort_unstable();
+    remove.sort_unstable();
+    Difference { add, remove }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(texts: &[&str]) -> Vec<IpAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn only_what_changes_is_touched_and_loopback_is_left_out() {
+        let present = addresses(&["10.0.0.1", "10.0.0.2", "2001:db8::1"]).into_iter().collect();
+        let wanted = addresses(&["10.0.0.2", "127.0.0.1", "::1", "2001:db8::2", "10.0.0.2"]);
+        let difference = difference(&present, &wanted);
+        assert_eq!(difference.add, addresses(&["2001:db8::2"]));
+        assert_eq!(difference.remove, addresses(&["10.0.0.1", "2001:db8::1"]));
+    }
+}

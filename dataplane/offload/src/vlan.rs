@@ -1,0 +1,32 @@
+//! VLAN tags as the level-0 program looks them up.
+
+/// One VLAN tag (IEEE 802.1Q-2022 §9.6).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct VlanTag {
+    /// Tag protocol identifier: 0x8100 (C-tag) or 0x88a8 (S-tag).
+    pub tpid: u16,
+    /// VLAN identifier, 1 to 4094.
+    pub vid: u16,
+}
+
+/// The one or two tags of a VLAN sub-interface, outermost first. Priority tags (vid 0) don't count.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct VlanStack {
+    /// The outer, or only, tag.
+    pub outer: VlanTag,
+    /// The second tag of a QinQ frame.
+    pub inner: Option<VlanTag>,
+}
+
+impl VlanStack {
+    /// A single 802.1Q tag.
+    pub const fn single(vid: u16) -> Self {
+        Self { outer: VlanTag { tpid: 0x8100, vid }, inner: None }
+    }
+
+    /// The key of the map `vlans`: outer TPID, outer vid, inner TPID, inner vid, 16 bits each, native order.
+    pub(crate) fn key(self) -> [u16; 4] {
+        let inner = self.inner.unwrap_or(VlanTag { tpid: 0, vid: 0 });
+        [self.outer.tpid, self.outer.vid, inner.tpid, inner.vid]
+    }
+}
