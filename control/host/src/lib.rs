@@ -1,1 +1,29 @@
 //! The Linux side: a mirror of the kernel's links, addresses, routes and neighbours.
+//!
+//! [`HostState`] is pure: decoded kernel messages go in, [`HostChange`]s come out. [`Mirror`] keeps one such state
+//! equal to the kernel's by netlink, in the network namespace of the thread that started it. [`Actions`] asks the
+//! kernel to resolve neighbours and to keep our configured routes, [`policy`] names what Linux was told to do beyond
+//! routing. Nothing here forwards a packet.
+
+mod actions;
+mod address;
+mod change;
+mod error;
+mod forwarding;
+mod link;
+mod mirror;
+mod neighbour;
+pub mod policy;
+mod route;
+pub mod state;
+
+pub use actions::{Actions, OwnRoute, PROTOCOL_MILLRACE};
+pub use address::HostAddress;
+pub use change::HostChange;
+pub use error::HostError;
+pub use forwarding::{Family, Forwarding, ForwardingAdvice, forwarding_advice};
+pub use link::{HostLink, LinkPeer, LinkXdp};
+pub use mirror::{Mirror, MirrorOptions, MirrorStatistics};
+pub use neighbour::{HostNeighbour, NeighbourState};
+pub use route::{HostNextHop, HostRoute, RouteKind};
+pub use state::{HostState, local_addresses};
