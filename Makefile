@@ -1,0 +1,45 @@
+# Millrace: the commands of daily work. `make` alone lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+# Outside the clone, so that several clones share what they have built.
+export CARGO_TARGET_DIR ?= $(HOME)/.cache/millrace-target
+export FUZZ_SECONDS ?= 60
+# Where rustup and cargo put their programs, for shells that have not been told.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+.PHONY: help setup build demo test bench lint fuzz clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install what building, the demo and the tests need
+	@tools/setup
+
+build: ## build the release binary and leave it at out/millrace
+	@cargo build --release --locked --package millrace
+	@install -D -m 0755 "$$CARGO_TARGET_DIR/release/millrace" out/millrace
+
+demo: setup build ## carry real traffic between two hosts and show what happened
+	@tools/demo
+
+test: setup lint build ## set up, lint, build, and run every test
+	@cargo test --locked --workspace
+
+bench: build ## run every benchmark beside its peer
+	@out/millrace bench all
+
+lint: ## formatting, clippy, dependency rules and shell syntax
+	@tools/setup lint
+	@tools/lint
+
+fuzz: ## fuzz each decoder for FUZZ_SECONDS (60)
+	@tools/setup fuzz
+	@tools/fuzz
+
+clean: ## remove the binary and everything that was built
+	@cargo clean --quiet
+	@rm -rf out fuzz/target
