@@ -1,0 +1,223 @@
+//! A port without a device: frames come from and go to the memory of this process, for tests, benches and the API.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use millrace_packet::{Batch, DropReason, Packet, Pool};
+use millrace_units::Instant;
+use millrace_wire::MacAddr;
+
+use crate::{Capabilities, Mode, Port, PortCounters};
+
+mod generator;
+
+pub use generator::Generator;
+
+/// Bytes that a frame may have beyond the MTU: an Ethernet header and two VLAN tags.
+const LINK_OVERHEAD: usize = 14 + 2 * 4;
+
+/// A port whose wire is a [`MemoryHandle`].
+///
+/// It takes frames of any size on the way in; on the way out those above the MTU (with an Ethernet header and two VLAN
+/// tags) are dropped as [`LinkOversize`](DropReason::LinkOversize).
+#[derive(Debug)]
+pub struct Memory {
+    wire: Rc<RefCell<Wire>>,
+    capabilities: Capabilities,
+}
+
+/// The far end of a [`Memory`] port, on the same thread. Clones name the same port.
+#[derive(Clone, Debug)]
+pub struct MemoryHandle {
+    wire: Rc<RefCell<Wire>>,
+}
+
+#[derive(Debug, Default)]
+struct Wire {
+    arriving: VecDeque<Arriving>,
+    transmitted: Vec<Vec<u8>>,
+    count_only: bool,
+    counters: PortCounters,
+}
+
+#[derive(Debug)]
+enum Arriving {
+    Bytes(Vec<u8>),
+    Packet(Packet),
+}
+
+impl Memory {
+    /// A port with this address and MTU (bytes of the network-layer packet), and the handle on its wire.
+    pub fn new(mac: MacAddr, mtu: u16) -> (Self, MemoryHandle) {
+        let wire = Rc::new(RefCell::new(Wire::default()));
+        let handle = MemoryHandle { wire: Rc::clone(&wire) };
+        (Self { wire, capabilities: capabilities(mac, mtu) }, handle)
+    }
+}
+
+fn capabilities(mac: MacAddr, mtu: u16) -> Capabilities {
+    let (driver, mode, why) = ("memory", Mode::InProcess, String::new());
+    Capabilities { driver, mode, why, mac, mtu, ifindex: None }
+}
+
+impl MemoryHandle {
+    /// Lets a frame arrive; it waits (as `held`) until the port is asked for it.
+    pub fn inject(&self, frame: &[u8]) {
+        self.arrive(Arriving::Bytes(frame.to_vec()));
+    }
+
+    /// Lets a packet arrive as it is, without a copy. Its memory should be of the pool that the port is used with.
+    pub fn inject_packet(&self, packet: Packet) {
+        self.arrive(Arriving::Packet(packet));
+    }
+
+    fn arrive(&self, arriving: Arriving) {
+        let mut wire = self.wire.borrow_mut();
+        wire.counters.received += 1;
+        wire.counters.held += 1;
+        wire.arriving.push_back(arriving);
+    }
+
+    /// The frames that were transmitted since the last call, in order.
+    pub fn take_transmitted(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.wire.borrow_mut().transmitted)
+    }
+
+    /// From now on counts transmitted frames without keeping them (`true`), or keeps them (`false`, the default).
+    pub fn count_only(&self, yes: bool) {
+        self.wire.borrow_mut().count_only = yes;
+    }
+
+    /// The port's counters.
+    pub fn counters(&self) -> PortCounters {
+        self.wire.borrow().counters.clone()
+    }
+}
+
+impl Wire {
+    fn next(&mut self, pool: &Pool) -> Option<Packet> {
+        let arriving = self.arriving.pop_front()?;
+        self.counters.held -= 1;
+        let packet = match arriving {
+            Arriving::Packet(packet) => Some(packet),
+            Arriving::Bytes(bytes) => pool.packet_from(&bytes),
+        };
+        match &packet {
+            Some(packet) => self.counters.received_bytes += packet.len() as u64,
+            None => self.counters.drops.add(DropReason::NoMemory, 1),
+        }
+        packet
+    }
+
+    fn take(&mut self, packet: &Packet, longest: usize) {
+        let length = packet.len();
+        if length > longest {
+            self.counters.drops.add(DropReason::LinkOversize, 1);
+            return;
+        }
+        self.counters.transmitted += 1;
+        self.counters.transmitted_bytes += length as u64;
+        if !self.count_only {
+            self.transmitted.push(packet.to_vec());
+        }
+    }
+}
+
+impl Port for Memory {
+    fn receive(&mut self, pool: &Pool, _now: Instant, batch: &mut Batch) {
+        let mut wire = self.wire.borrow_mut();
+        while batch.room() > 0 && !wire.arriving.is_empty() {
+            if let Some(packet) = wire.next(pool) {
+                // The loop made sure that there is room.
+                let _ = batch.push(packet);
+            }
+        }
+    }
+
+    fn transmit(&mut self, _pool: &Pool, _now: Instant, batch: &mut Batch) {
+        let longest = usize::from(self.capabilities.mtu) + LINK_OVERHEAD;
+        let mut wire = self.wire.borrow_mut();
+        for packet in batch.drain() {
+            wire.take(&packet, longest);
+        }
+    }
+
+    fn flush(&mut self, _pool: &Pool, _now: Instant) {}
+
+    fn counters(&mut self) -> PortCounters {
+        self.wire.borrow().counters.clone()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn descriptor(&self) -> Option<i32> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+
+    fn received(port: &mut Memory, pool: &Pool) -> Vec<Vec<u8>> {
+        let mut batch = Batch::new();
+        port.receive(pool, Instant::ZERO, &mut batch);
+        batch.iter().map(Packet::to_vec).collect()
+    }
+
+    #[test]
+    fn injected_frames_are_received_in_order() {
+        let pool = Pool::new(16).unwrap();
+        let (mut port, wire) = Memory::new(MAC, 1500);
+        wire.inject(b"first");
+        wire.inject_packet(pool.packet_from(b"second").unwrap());
+        assert_eq!(wire.counters().held, 2);
+        assert_eq!(received(&mut port, &pool), [b"first".to_vec(), b"second".to_vec()]);
+        let counters = port.counters();
+        assert_eq!((counters.received, counters.received_bytes, counters.held), (2, 11, 0));
+    }
+
+    #[test]
+    fn what_does_not_fit_in_the_batch_stays_on_the_wire() {
+        let pool = Pool::new(512).unwrap();
+        let (mut port, wire) = Memory::new(MAC, 1500);
+        (0..300).for_each(|_| wire.inject(b"x"));
+        assert_eq!(received(&mut port, &pool).len(), 256);
+        assert_eq!(wire.counters().held, 44);
+        assert_eq!(received(&mut port, &pool).len(), 44);
+    }
+
+    #[test]
+    fn frames_without_packet_memory_are_counted() {
+        let pool = Pool::new(1).unwrap();
+        let (mut port, wire) = Memory::new(MAC, 1500);
+        (0..3).for_each(|_| wire.inject(b"x"));
+        assert_eq!(received(&mut port, &pool).len(), 1);
+        let counters = port.counters();
+        assert_eq!((counters.received, counters.held, counters.drops.get(DropReason::NoMemory)), (3, 0, 2));
+    }
+
+    #[test]
+    fn transmitted_frames_reach_the_handle_unless_they_are_only_counted() {
+        let pool = Pool::new(16).unwrap();
+        let (mut port, wire) = Memory::new(MAC, 100);
+        let mut batch = Batch::new();
+        for length in [60, 122, 123] {
+            batch.push(pool.packet_from(&vec![7; length]).unwrap()).unwrap();
+        }
+        port.transmit(&pool, Instant::ZERO, &mut batch);
+        assert_eq!(wire.take_transmitted(), [vec![7; 60], vec![7; 122]]);
+        assert_eq!(port.counters().drops.get(DropReason::LinkOversize), 1);
+        wire.count_only(true);
+        batch.push(pool.packet_from(b"x").unwrap()).unwrap();
+        port.transmit(&pool, Instant::ZERO, &mut batch);
+        assert!(wire.take_transmitted().is_empty());
+        assert_eq!((port.counters().transmitted, port.counters().transmitted_bytes), (3, 183));
+        assert_eq!(pool.in_use(), 0);
+    }
+}

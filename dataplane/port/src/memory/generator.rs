@@ -1,0 +1,118 @@
+//! A port that receives copies of the same frames over and over, and counts what is sent: the wire of a bench.
+
+use millrace_packet::{Batch, DropReason, Pool};
+use millrace_units::Instant;
+use millrace_wire::MacAddr;
+
+use super::capabilities;
+use crate::{Capabilities, Port, PortCounters};
+
+/// Gives copies of a ring of template frames, as many as the batch takes, and drops what it is to transmit.
+///
+/// Neither side makes a system call.
+#[derive(Debug)]
+pub struct Generator {
+    templates: Vec<Vec<u8>>,
+    position: usize,
+    left: u64,
+    counters: PortCounters,
+    capabilities: Capabilities,
+}
+
+impl Generator {
+    /// A port that gives `frames` frames in all (`u64::MAX`: without an end), taking `templates` in turn. Without
+    /// templates it gives none.
+    pub fn new(mac: MacAddr, mtu: u16, templates: Vec<Vec<u8>>, frames: u64) -> Self {
+        let left = if templates.is_empty() { 0 } else { frames };
+        let capabilities = capabilities(mac, mtu);
+        Self { templates, position: 0, left, counters: PortCounters::default(), capabilities }
+    }
+
+    /// Copies a template into a frame that stands where a device would have put it.
+    #[inline]
+    fn give(&mut self, pool: &Pool, batch: &mut Batch) {
+        let template = &self.templates[self.position];
+        self.position = if self.position + 1 == self.templates.len() { 0 } else { self.position + 1 };
+        self.counters.received += 1;
+        match pool.packet_from(template) {
+            Some(packet) => {
+                self.counters.received_bytes += template.len() as u64;
+                // The caller made sure that there is room.
+                let _ = batch.push(packet);
+            }
+            None => self.counters.drops.add(DropReason::NoMemory, 1),
+        }
+    }
+}
+
+impl Port for Generator {
+    fn receive(&mut self, pool: &Pool, _now: Instant, batch: &mut Batch) {
+        let count = self.left.min(batch.room() as u64);
+        self.left -= count;
+        for _ in 0..count {
+            self.give(pool, batch);
+        }
+    }
+
+    fn transmit(&mut self, _pool: &Pool, _now: Instant, batch: &mut Batch) {
+        self.counters.transmitted += batch.len() as u64;
+        self.counters.transmitted_bytes += batch.iter().map(|packet| packet.len() as u64).sum::<u64>();
+        batch.clear();
+    }
+
+    fn flush(&mut self, _pool: &Pool, _now: Instant) {}
+
+    fn counters(&mut self) -> PortCounters {
+        self.counters.clone()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn descriptor(&self) -> Option<i32> {
+        None
+    }
+
+    fn is_finished(&self) -> bool {
+        self.left == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+
+    #[test]
+    fn templates_come_in_turn_until_the_end() {
+        let pool = Pool::new(16).unwrap();
+        let mut port = Generator::new(MAC, 1500, vec![vec![1; 60], vec![2; 3000]], 3);
+        let mut batch = Batch::new();
+        port.receive(&pool, Instant::ZERO, &mut batch);
+        let frames: Vec<_> = batch.iter().map(|packet| packet.to_vec()).collect();
+        assert_eq!(frames, [vec![1; 60], vec![2; 3000], vec![1; 60]]);
+        assert!(port.is_finished());
+        port.transmit(&pool, Instant::ZERO, &mut batch);
+        assert_eq!((port.counters().transmitted, port.counters().transmitted_bytes), (3, 3120));
+        assert_eq!(pool.in_use(), 0);
+    }
+
+    #[test]
+    fn without_templates_nothing_arrives() {
+        let port = Generator::new(MAC, 1500, Vec::new(), u64::MAX);
+        assert!(port.is_finished());
+    }
+
+    #[test]
+    fn frames_without_packet_memory_are_counted() {
+        let pool = Pool::new(2).unwrap();
+        let mut port = Generator::new(MAC, 1500, vec![vec![1; 60]], u64::MAX);
+        let mut batch = Batch::new();
+        port.receive(&pool, Instant::ZERO, &mut batch);
+        let counters = port.counters();
+        let lost = counters.drops.get(DropReason::NoMemory);
+        assert_eq!((batch.len(), counters.received, lost), (2, 256, 254));
+    }
+}
