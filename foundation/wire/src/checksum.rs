@@ -1,0 +1,323 @@
+//! The Internet checksum: RFC 1071 (computing it), RFC 1624 (updating it), RFC 768/9293/8200 (pseudo-headers).
+//!
+//! Everything here works on whole octets in network byte order. Nothing panics, except [`complete_partial`] never
+//! and [`Sum`] after more than 2^32 octets (the accumulator could then wrap).
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::Protocol;
+use crate::bytes::{get_u16, put_u16};
+
+/// A one's complement sum of 16-bit words, not yet folded.
+///
+/// Octets are added in pieces of any length: after an odd number of octets the next piece continues in the
+/// middle of a word, as RFC 1071, section 2(A) and (B), allows.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sum {
+    total: u64,
+    odd: bool,
+}
+
+impl Sum {
+    /// Nothing added yet.
+    #[inline]
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { total: 0, odd: false }
+    }
+
+    /// With one word more. The word begins where the last octet ended, which must be an even place.
+    #[inline]
+    #[must_use]
+    pub const fn word(self, word: u16) -> Self {
+        Self { total: self.total + word as u64, odd: self.odd }
+    }
+
+    /// With the octets of `data` appended.
+    #[inline]
+    #[must_use]
+    pub fn bytes(self, data: &[u8]) -> Self {
+        let folded = fold(native_sum(data)).to_be();
+        let piece = if self.odd { folded.swap_bytes() } else { folded };
+        Self { total: self.total + u64::from(piece), odd: self.odd ^ (data.len() % 2 == 1) }
+    }
+
+    /// The sum in 16 bits, not complemented: what a sender with checksum offload leaves in the checksum field.
+    #[inline]
+    #[must_use]
+    pub const fn folded(self) -> u16 {
+        fold(self.total)
+    }
+
+    /// The checksum: the complement of the folded sum.
+    #[inline]
+    #[must_use]
+    pub const fn checksum(self) -> u16 {
+        !self.folded()
+    }
+
+    /// Whether the octets added, their checksum field among them, are intact.
+    #[inline]
+    #[must_use]
+    pub const fn is_valid(self) -> bool {
+        self.folded() == 0xffff
+    }
+}
+
+/// The sum of native 32-bit words; the last 0 to 3 octets are padded with zeros. Words are taken in the machine's
+/// byte order, since a one's complement sum only swaps its octets with them (RFC 1071, 2(B)). 32-bit words into a
+/// 64-bit total can carry 2^32 times before they would wrap.
+#[inline]
+fn native_sum(data: &[u8]) -> u64 {
+    let (pairs, rest) = data.as_chunks::<8>();
+    let mut total = 0;
+    for &pair in pairs {
+        let pair = u64::from_ne_bytes(pair);
+        total += (pair & 0xffff_ffff) + (pair >> 32);
+    }
+    let mut tail = [0; 8];
+    tail[..rest.len()].copy_from_slice(rest);
+    let tail = u64::from_ne_bytes(tail);
+    total + (tail & 0xffff_ffff) + (tail >> 32)
+}
+
+/// Adds the carries back until 16 bits remain.
+#[inline]
+const fn fold(total: u64) -> u16 {
+    let total = (total & 0xffff_ffff) + (total >> 32);
+    let total = (total & 0xffff) + ((total >> 16) & 0xffff) + (total >> 32);
+    let total = (total & 0xffff) + (total >> 16);
+    ((total & 0xffff) + (total >> 16)) as u16
+}
+
+/// The sum of `data`, padded with a zero octet if its length is odd.
+#[inline]
+#[must_use]
+pub fn sum(data: &[u8]) -> Sum {
+    Sum::new().bytes(data)
+}
+
+/// The sum of slices that belong behind one another, as the segments of a packet do.
+#[must_use]
+pub fn sum_slices<'a>(slices: impl IntoIterator<Item = &'a [u8]>) -> Sum {
+    slices.into_iter().fold(Sum::new(), Sum::bytes)
+}
+
+/// The checksum of `data`, whose checksum field must be zero.
+#[inline]
+#[must_use]
+pub fn checksum(data: &[u8]) -> u16 {
+    sum(data).checksum()
+}
+
+/// The pseudo-header of IPv4 (RFC 768; RFC 9293, 3.1): `length` octets of transport header and data.
+#[inline]
+#[must_use]
+pub fn pseudo_header_v4(src: Ipv4Addr, dst: Ipv4Addr, protocol: Protocol, length: u16) -> Sum {
+    Sum::new().bytes(&src.octets()).bytes(&dst.octets()).word(u16::from(protocol.0)).word(length)
+}
+
+/// The pseudo-header of IPv6 (RFC 8200, 8.1): `length` octets of upper-layer header and data.
+#[inline]
+#[must_use]
+pub fn pseudo_header_v6(src: Ipv6Addr, dst: Ipv6Addr, protocol: Protocol, length: u32) -> Sum {
+    let sum = Sum::new().bytes(&src.octets()).bytes(&dst.octets()).word(u16::from(protocol.0));
+    sum.word((length >> 16) as u16).word(length as u16)
+}
+
+/// The checksum after one 16-bit word changed from `old` to `new`: RFC 1624, equation 3,
+/// HC' = ~(~HC + ~m + m').
+#[inline]
+#[must_use]
+pub const fn update_u16(checksum: u16, old: u16, new: u16) -> u16 {
+    !fold(!checksum as u64 + !old as u64 + new as u64)
+}
+
+/// The checksum after two words at an even offset, an IPv4 address for one, changed from `old` to `new`.
+#[inline]
+#[must_use]
+pub const fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
+    !fold(!checksum as u64 + !old as u64 + new as u64)
+}
+
+/// The IPv4 header checksum after the TTL became one less, which must not have been zero. TTL is the high octet
+/// of its word, so m' is m - 0x0100 and equation 3 adds ~m + m' = 0xfeff, whatever the TTL and the protocol are.
+#[inline]
+#[must_use]
+pub const fn ttl_decremented(checksum: u16) -> u16 {
+    !fold(!checksum as u64 + 0xfeff)
+}
+
+/// Offset of the checksum field in the transport header, for the protocols whose checksum a sender may leave
+/// partial: TCP, UDP and ICMPv6.
+#[inline]
+#[must_use]
+pub const fn transport_field(protocol: Protocol) -> Option<usize> {
+    match protocol {
+        Protocol::TCP => Some(16),
+        Protocol::UDP => Some(6),
+        Protocol::ICMPV6 => Some(2),
+        _ => None,
+    }
+}
+
+/// Completes a transport checksum that the sender left to its network card, and says whether it did.
+///
+/// Such a field holds the folded `pseudo` sum of the pseudo-header. A frame read before any card saw it carries no
+/// other sign, so a finished checksum that happens to equal that sum (one in 2^16) is computed anew: to the
+/// same value if the packet was intact. `transport` is the whole transport header with its data, unfragmented. A UDP
+/// checksum of zero means none, and stays.
+pub fn complete_partial(protocol: Protocol, pseudo: Sum, transport: &mut [u8]) -> bool {
+    let Some(at) = transport_field(protocol).filter(|at| at + 2 <= transport.len()) else { return false };
+    let field = get_u16(transport, at);
+    if field != pseudo.folded() || (protocol == Protocol::UDP && field == 0) {
+        return false;
+    }
+    put_u16(transport, at, 0);
+    let total = Sum { total: pseudo.total + u64::from(sum(transport).folded()), odd: false };
+    put_u16(transport, at, transport_checksum(protocol, total));
+    true
+}
+
+/// The checksum to put into a transport header of `protocol`: in UDP zero would mean "none", so its other form,
+/// all ones, is sent (RFC 768).
+#[inline]
+#[must_use]
+pub const fn transport_checksum(protocol: Protocol, sum: Sum) -> u16 {
+    match sum.checksum() {
+        0 if protocol.0 == Protocol::UDP.0 => 0xffff,
+        checksum => checksum,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    /// RFC 1071, section 4.1, word by word.
+    fn naive_sum(data: &[u8]) -> u16 {
+        let mut total = 0u64;
+        for pair in data.chunks(2) {
+            total += u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
+        }
+        while total > 0xffff {
+            total = (total & 0xffff) + (total >> 16);
+        }
+        total as u16
+    }
+
+    /// A 20-octet header with this TTL whose correct checksum is `checksum`: the source address takes what is left.
+    fn header(ttl: u8, checksum: u16) -> [u8; 20] {
+        let mut header = [0u8; 20];
+        header[0] = 0x45;
+        header[8] = ttl;
+        header[9] = 17;
+        let rest = naive_sum(&header);
+        let filler = !naive_sum(&[rest.to_be_bytes(), checksum.to_be_bytes()].concat());
+        header[12..14].copy_from_slice(&filler.to_be_bytes());
+        header
+    }
+
+    #[test]
+    fn rfc_1071_section_3_example() {
+        let data = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
+        assert_eq!(sum(&data).folded(), 0xddf2);
+        assert_eq!(checksum(&data), !0xddf2);
+    }
+
+    #[test]
+    fn rfc_1624_section_4_vector_gives_zero_and_not_minus_zero() {
+        assert_eq!(update_u16(0xdd2f, 0x5555, 0x3285), 0x0000);
+    }
+
+    #[test]
+    fn ttl_decrement_equals_full_recomputation_for_every_checksum() {
+        for ttl in [2u8, 64, 255] {
+            for value in 0..=u16::MAX {
+                let mut header = header(ttl, value);
+                let stored = checksum(&header);
+                // 0xffff is the other form of 0x0000; a receiver takes both, and both must lead to the same output.
+                assert_eq!(stored, if value == 0xffff { 0 } else { value });
+                header[8] -= 1;
+                let full = checksum(&header);
+                assert_eq!(ttl_decremented(value), full, "ttl {ttl} checksum {value:#06x}");
+                let word = u16::from_be_bytes([ttl, 17]);
+                assert_eq!(update_u16(value, word, word - 0x100), full);
+            }
+        }
+    }
+
+    #[test]
+    fn the_longest_packet_of_ones_does_not_wrap() {
+        let data = vec![0xff; 1 << 20];
+        assert_eq!(sum(&data).folded(), naive_sum(&data));
+    }
+
+    #[test]
+    fn a_udp_checksum_that_would_be_zero_is_sent_as_ones() {
+        assert_eq!(transport_checksum(Protocol::UDP, Sum::new().word(0xffff)), 0xffff);
+        assert_eq!(transport_checksum(Protocol::TCP, Sum::new().word(0xffff)), 0);
+    }
+
+    #[test]
+    fn a_udp_checksum_of_zero_is_not_partial() {
+        let mut udp = [0u8; 8];
+        assert!(!complete_partial(Protocol::UDP, Sum::new(), &mut udp));
+        assert_eq!(udp, [0; 8]);
+    }
+
+    proptest! {
+        #[test]
+        fn fast_sum_equals_naive_sum(data in vec(any::<u8>(), 0..300)) {
+            prop_assert_eq!(sum(&data).folded(), naive_sum(&data));
+        }
+
+        #[test]
+        fn a_sum_over_pieces_of_any_length_equals_the_sum_over_the_whole(pieces in vec(vec(any::<u8>(), 0..20), 0..8)) {
+            let sum = sum_slices(pieces.iter().map(Vec::as_slice));
+            prop_assert_eq!(sum.folded(), naive_sum(&pieces.concat()));
+        }
+
+        #[test]
+        fn updating_a_word_equals_full_recomputation(mut data in vec(any::<u8>(), 20), at in 1usize..10, new: u16) {
+            data[0] = 0x45; // no IP header is all zeros, the one case where the two forms of zero differ
+            let before = checksum(&data);
+            let old = get_u16(&data, at * 2);
+            put_u16(&mut data, at * 2, new);
+            prop_assert_eq!(update_u16(before, old, new), checksum(&data));
+        }
+
+        #[test]
+        fn updating_an_address_equals_full_recomputation(mut data in vec(any::<u8>(), 20), new: u32) {
+            data[0] = 0x45;
+            let before = checksum(&data);
+            let old = u32::from_be_bytes([data[12], data[13], data[14], data[15]]);
+            data[12..16].copy_from_slice(&new.to_be_bytes());
+            prop_assert_eq!(update_u32(before, old, new), checksum(&data));
+        }
+
+        #[test]
+        fn a_partial_checksum_is_completed_and_then_valid(
+            src: u32, dst: u32, mut l4 in vec(any::<u8>(), 20..200), tcp: bool,
+        ) {
+            let protocol = if tcp { Protocol::TCP } else { Protocol::UDP };
+            let pseudo = pseudo_header_v4(src.into(), dst.into(), protocol, l4.len() as u16);
+            put_u16(&mut l4, transport_field(protocol).unwrap(), pseudo.folded());
+            prop_assert!(complete_partial(protocol, pseudo, &mut l4));
+            prop_assert!(pseudo.bytes(&l4).is_valid());
+        }
+
+        #[test]
+        fn a_finished_checksum_is_left_alone(src: u128, dst: u128, mut l4 in vec(any::<u8>(), 20..200)) {
+            let pseudo = pseudo_header_v6(src.into(), dst.into(), Protocol::TCP, l4.len() as u32);
+            prop_assume!(get_u16(&l4, 16) != pseudo.folded());
+            let before = l4.clone();
+            prop_assert!(!complete_partial(Protocol::TCP, pseudo, &mut l4));
+            prop_assert_eq!(&l4, &before);
+            l4.truncate(3);
+            prop_assert!(!complete_partial(Protocol::TCP, pseudo, &mut l4));
+        }
+    }
+}

@@ -1,0 +1,531 @@
+//! IPv4 headers (RFC 791; DS field RFC 2474; ECN RFC 3168).
+//!
+//! Getters never panic after `new_checked`: it verifies that the header, options included, is in the buffer. It
+//! verifies nothing else. Whether a router may forward the packet is [`sanity`]'s question (RFC 1812, 5.2.2), which
+//! has one fault per rule, so that each can be counted by itself.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+
+use crate::bytes::{array, get_u16, put, put_bits, put_u16, view};
+use crate::error::need;
+use crate::tlv::{Options, RawOption};
+use crate::{Protocol, WireError, checksum};
+
+/// Octets of a header without options.
+pub const HEADER_LEN: usize = 20;
+/// Octets of the longest header.
+pub const MAX_HEADER_LEN: usize = 60;
+
+mod field {
+    pub const VERSION_IHL: usize = 0;
+    pub const TOS: usize = 1;
+    pub const TOTAL_LENGTH: usize = 2;
+    pub const IDENTIFICATION: usize = 4;
+    pub const FLAGS_FRAGMENT: usize = 6;
+    pub const TTL: usize = 8;
+    pub const PROTOCOL: usize = 9;
+    pub const CHECKSUM: usize = 10;
+    pub const SOURCE: usize = 12;
+    pub const DESTINATION: usize = 16;
+}
+
+mod flag {
+    pub const RESERVED: u8 = 0x80;
+    pub const DONT_FRAGMENT: u8 = 0x40;
+    pub const MORE_FRAGMENTS: u8 = 0x20;
+}
+
+/// Why a router must not forward an IPv4 packet (RFC 1812, 5.2.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ipv4Fault {
+    /// Less than 20 octets of IP came.
+    Short,
+    /// The version is not 4.
+    Version,
+    /// The header length is below 20 octets.
+    HeaderLength,
+    /// The total length is below the header length.
+    TotalLength,
+    /// The total length is beyond the octets that came.
+    Truncated,
+    /// The header checksum is wrong.
+    Checksum,
+}
+
+impl fmt::Display for Ipv4Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Short => "ipv4: less than 20 octets",
+            Self::Version => "ipv4: version is not 4",
+            Self::HeaderLength => "ipv4: header length is below 5 words",
+            Self::TotalLength => "ipv4: total length is below the header length",
+            Self::Truncated => "ipv4: total length is beyond the octets that came",
+            Self::Checksum => "ipv4: header checksum is wrong",
+        })
+    }
+}
+
+impl std::error::Error for Ipv4Fault {}
+
+/// The checks of RFC 1812, 5.2.2, on the octets that begin at the IPv4 header, of a packet of `frame_len` octets of
+/// IP and link padding; `data` may be less than that, if it holds the whole header.
+///
+/// The RFC lists the checksum second; here it is last, since what it covers depends on the header length. The same
+/// packets pass. After `Ok`, the getters of [`Packet`] do not panic.
+///
+/// # Errors
+/// The first rule broken, in the order of [`Ipv4Fault`].
+#[inline]
+pub fn sanity(data: &[u8], frame_len: usize) -> Result<(), Ipv4Fault> {
+    Packet::new_unchecked(data).sanity(frame_len)
+}
+
+view! {
+    /// A view of an IPv4 packet.
+    Packet
+}
+
+impl<T: AsRef<[u8]>> Packet<T> {
+    /// Accepts a buffer that holds the header with its options.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`], or [`WireError::Field`] if the header length is below 5 words.
+    #[inline]
+    pub fn check(&self) -> Result<(), WireError> {
+        need("ipv4", HEADER_LEN, self.data())?;
+        if self.header_len() < HEADER_LEN {
+            let found = u32::from(self.data()[field::VERSION_IHL] & 0x0f);
+            let (field, offset, expected) = ("header length", field::VERSION_IHL, "5 to 15 words");
+            return Err(WireError::Field { header: "ipv4", field, offset, found, expected });
+        }
+        need("ipv4", self.header_len(), self.data())
+    }
+
+    /// See [`sanity`]. Needs no `check` before.
+    ///
+    /// # Errors
+    /// The first rule broken.
+    #[inline]
+    pub fn sanity(&self, frame_len: usize) -> Result<(), Ipv4Fault> {
+        let data = self.data();
+        if data.len() < HEADER_LEN || frame_len < HEADER_LEN {
+            return Err(Ipv4Fault::Short);
+        }
+        if self.version() != 4 {
+            return Err(Ipv4Fault::Version);
+        }
+        let (header_len, total_len) = (self.header_len(), usize::from(self.total_len()));
+        if header_len < HEADER_LEN {
+            return Err(Ipv4Fault::HeaderLength);
+        }
+        if total_len < header_len {
+            return Err(Ipv4Fault::TotalLength);
+        }
+        if total_len > frame_len || header_len > data.len() {
+            return Err(Ipv4Fault::Truncated);
+        }
+        if !self.verify_checksum() {
+            return Err(Ipv4Fault::Checksum);
+        }
+        Ok(())
+    }
+
+    /// Version; 4 if the packet is IPv4.
+    #[inline]
+    pub fn version(&self) -> u8 {
+        self.data()[field::VERSION_IHL] >> 4
+    }
+
+    /// Header length in octets, options included: 20 to 60.
+    #[inline]
+    pub fn header_len(&self) -> usize {
+        usize::from(self.data()[field::VERSION_IHL] & 0x0f) * 4
+    }
+
+    /// The whole octet of DSCP and ECN.
+    #[inline]
+    pub fn tos(&self) -> u8 {
+        self.data()[field::TOS]
+    }
+
+    /// Differentiated services code point, 0 to 63.
+    #[inline]
+    pub fn dscp(&self) -> u8 {
+        self.tos() >> 2
+    }
+
+    /// Explicit congestion notification, 0 to 3.
+    #[inline]
+    pub fn ecn(&self) -> u8 {
+        self.tos() & 3
+    }
+
+    /// Octets of header and payload.
+    #[inline]
+    pub fn total_len(&self) -> u16 {
+        get_u16(self.data(), field::TOTAL_LENGTH)
+    }
+
+    /// Which fragments belong together.
+    #[inline]
+    pub fn identification(&self) -> u16 {
+        get_u16(self.data(), field::IDENTIFICATION)
+    }
+
+    /// The flag that must be zero, and that a router passes on as it is.
+    #[inline]
+    pub fn reserved_flag(&self) -> bool {
+        self.data()[field::FLAGS_FRAGMENT] & flag::RESERVED != 0
+    }
+
+    /// Whether routers must not fragment the packet.
+    #[inline]
+    pub fn dont_fragment(&self) -> bool {
+        self.data()[field::FLAGS_FRAGMENT] & flag::DONT_FRAGMENT != 0
+    }
+
+    /// Whether more fragments follow this one.
+    #[inline]
+    pub fn more_fragments(&self) -> bool {
+        self.data()[field::FLAGS_FRAGMENT] & flag::MORE_FRAGMENTS != 0
+    }
+
+    /// Where the payload belongs in the original one, in octets: 0 to 65,528, a multiple of 8.
+    #[inline]
+    pub fn fragment_offset(&self) -> u16 {
+        (get_u16(self.data(), field::FLAGS_FRAGMENT) & 0x1fff) << 3
+    }
+
+    /// Whether this is a fragment of a packet, first or not.
+    #[inline]
+    pub fn is_fragment(&self) -> bool {
+        get_u16(self.data(), field::FLAGS_FRAGMENT) & 0x3fff != 0
+    }
+
+    /// Hops that the packet may still make.
+    #[inline]
+    pub fn ttl(&self) -> u8 {
+        self.data()[field::TTL]
+    }
+
+    /// What the payload is.
+    #[inline]
+    pub fn protocol(&self) -> Protocol {
+        Protocol(self.data()[field::PROTOCOL])
+    }
+
+    /// Header checksum.
+    #[inline]
+    pub fn checksum(&self) -> u16 {
+        get_u16(self.data(), field::CHECKSUM)
+    }
+
+    /// Whether the header checksum is right.
+    #[inline]
+    pub fn verify_checksum(&self) -> bool {
+        checksum::sum(self.header()).is_valid()
+    }
+
+    /// Source address.
+    #[inline]
+    pub fn src(&self) -> Ipv4Addr {
+        array(self.data(), field::SOURCE).into()
+    }
+
+    /// Destination address.
+    #[inline]
+    pub fn dst(&self) -> Ipv4Addr {
+        array(self.data(), field::DESTINATION).into()
+    }
+
+    /// The octets of the header, options included.
+    #[inline]
+    pub fn header(&self) -> &[u8] {
+        &self.data()[..self.header_len()]
+    }
+
+    /// The options, with their offsets from the start of the header; a malformed one ends the iteration with an error.
+    #[inline]
+    pub fn options(&self) -> Options<'_> {
+        Options::new(&self.data()[HEADER_LEN..self.header_len()], HEADER_LEN)
+    }
+
+    /// The payload: up to the total length, or to the end of the buffer if that is nearer. Link padding is not in it.
+    #[inline]
+    pub fn payload(&self) -> &[u8] {
+        let range = self.payload_range();
+        &self.data()[range]
+    }
+
+    /// The sum of the pseudo-header for a transport checksum over the payload.
+    #[inline]
+    pub fn pseudo_header(&self) -> checksum::Sum {
+        let length = self.total_len().saturating_sub(self.header_len() as u16);
+        checksum::pseudo_header_v4(self.src(), self.dst(), self.protocol(), length)
+    }
+
+    #[inline]
+    fn payload_range(&self) -> std::ops::Range<usize> {
+        let start = self.header_len();
+        let end = usize::from(self.total_len()).min(self.data().len());
+        start..end.max(start)
+    }
+}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
+    /// Sets version 4 and the header length, in octets: a multiple of 4 from 20 to 60.
+    pub fn set_header_len(&mut self, octets: usize) {
+        self.buffer.as_mut()[field::VERSION_IHL] = 0x40 | ((octets / 4) as u8 & 0x0f);
+    }
+
+    /// Sets the octet of DSCP and ECN. The checksum stays as it is.
+    #[inline]
+    pub fn set_tos(&mut self, tos: u8) {
+        self.buffer.as_mut()[field::TOS] = tos;
+    }
+
+    /// Sets octets of header and payload.
+    #[inline]
+    pub fn set_total_len(&mut self, octets: u16) {
+        put_u16(self.buffer.as_mut(), field::TOTAL_LENGTH, octets);
+    }
+
+    /// Sets which fragments belong together.
+    #[inline]
+    pub fn set_identification(&mut self, value: u16) {
+        put_u16(self.buffer.as_mut(), field::IDENTIFICATION, value);
+    }
+
+    /// Sets whether routers must not fragment the packet.
+    #[inline]
+    pub fn set_dont_fragment(&mut self, on: bool) {
+        put_bits(self.buffer.as_mut(), field::FLAGS_FRAGMENT, flag::DONT_FRAGMENT, if on { 0xff } else { 0 });
+    }
+
+    /// Sets whether more fragments follow.
+    #[inline]
+    pub fn set_more_fragments(&mut self, on: bool) {
+        put_bits(
+            self.buffer.as_mut(),
+            field::FLAGS_FRAGMENT,
+            flag::MORE_FRAGMENTS,
+            if on { 0xff } else { 0 },
+        );
+    }
+
+    /// Sets where the payload belongs, in octets; the three lowest bits are lost.
+    #[inline]
+    pub fn set_fragment_offset(&mut self, octets: u16) {
+        let [high, low] = (octets >> 3).to_be_bytes();
+        put_bits(self.buffer.as_mut(), field::FLAGS_FRAGMENT, 0x1f, high);
+        self.buffer.as_mut()[field::FLAGS_FRAGMENT + 1] = low;
+    }
+
+    /// Sets hops that the packet may still make. The checksum stays as it is.
+    #[inline]
+    pub fn set_ttl(&mut self, ttl: u8) {
+        self.buffer.as_mut()[field::TTL] = ttl;
+    }
+
+    /// Sets what the payload is.
+    #[inline]
+    pub fn set_protocol(&mut self, protocol: Protocol) {
+        self.buffer.as_mut()[field::PROTOCOL] = protocol.0;
+    }
+
+    /// Sets the header checksum.
+    #[inline]
+    pub fn set_checksum(&mut self, value: u16) {
+        put_u16(self.buffer.as_mut(), field::CHECKSUM, value);
+    }
+
+    /// Computes the header checksum and sets it.
+    #[inline]
+    pub fn fill_checksum(&mut self) {
+        self.set_checksum(0);
+        let value = checksum::checksum(self.header());
+        self.set_checksum(value);
+    }
+
+    /// Sets the source address. The checksum stays as it is.
+    #[inline]
+    pub fn set_src(&mut self, address: Ipv4Addr) {
+        put(self.buffer.as_mut(), field::SOURCE, &address.octets());
+    }
+
+    /// Sets the destination address. The checksum stays as it is.
+    #[inline]
+    pub fn set_dst(&mut self, address: Ipv4Addr) {
+        put(self.buffer.as_mut(), field::DESTINATION, &address.octets());
+    }
+
+    /// Takes one hop off and updates the checksum. Says whether the packet may go on: a TTL of 0 or 1 has ended
+    /// (RFC 1812, 5.3.1), and then nothing is changed.
+    #[inline]
+    #[must_use]
+    pub fn decrement_ttl(&mut self) -> bool {
+        let ttl = self.ttl();
+        if ttl <= 1 {
+            return false;
+        }
+        self.set_ttl(ttl - 1);
+        self.set_checksum(checksum::ttl_decremented(self.checksum()));
+        true
+    }
+
+    /// The payload, bounded as [`payload`](Self::payload) is.
+    #[inline]
+    pub fn payload_mut(&mut self) -> &mut [u8] {
+        let range = self.payload_range();
+        &mut self.buffer.as_mut()[range]
+    }
+
+    /// The octets of the options.
+    #[inline]
+    pub fn options_mut(&mut self) -> &mut [u8] {
+        let end = self.header_len();
+        &mut self.buffer.as_mut()[HEADER_LEN..end]
+    }
+}
+
+impl<T: AsRef<[u8]>> fmt::Display for Packet<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Repr::from_fields(self).fmt(f)?;
+        for option in self.options() {
+            match option {
+                Ok(option) => write!(f, " option {}", option.kind())?,
+                Err(fault) => write!(f, " {fault}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Kinds of IPv4 options (IANA, *IP Option Numbers*), and the bits of the kind octet.
+pub mod option {
+    use super::RawOption;
+
+    /// Record route (RFC 791).
+    pub const RECORD_ROUTE: u8 = 7;
+    /// Timestamp (RFC 791).
+    pub const TIMESTAMP: u8 = 68;
+    /// Loose source route (RFC 791).
+    pub const LOOSE_SOURCE_ROUTE: u8 = 131;
+    /// Strict source route (RFC 791).
+    pub const STRICT_SOURCE_ROUTE: u8 = 137;
+    /// Router alert (RFC 2113).
+    pub const ROUTER_ALERT: u8 = 148;
+
+    /// Whether every fragment carries a copy of the option.
+    #[must_use]
+    pub fn is_copied(option: &RawOption<'_>) -> bool {
+        option.kind() & 0x80 != 0
+    }
+
+    /// Whether the option steers the packet by way of listed addresses.
+    #[must_use]
+    pub fn is_source_route(option: &RawOption<'_>) -> bool {
+        matches!(option.kind(), LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE)
+    }
+
+    /// The pointer of a route or timestamp option: 1 for the kind octet, so 4 or 5 is the first slot.
+    #[must_use]
+    pub fn pointer(option: &RawOption<'_>) -> Option<u8> {
+        option.data().first().copied()
+    }
+}
+
+/// An IPv4 header without options as a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Repr {
+    /// Source address.
+    pub src: Ipv4Addr,
+    /// Destination address.
+    pub dst: Ipv4Addr,
+    /// What the payload is.
+    pub protocol: Protocol,
+    /// Octets of payload, up to 65,515.
+    pub payload_len: u16,
+    /// Hops that the packet may make.
+    pub ttl: u8,
+    /// The octet of DSCP and ECN.
+    pub tos: u8,
+    /// Which fragments belong together.
+    pub identification: u16,
+    /// Whether routers must not fragment the packet.
+    pub dont_fragment: bool,
+    /// Whether more fragments follow.
+    pub more_fragments: bool,
+    /// Where the payload belongs, in octets, a multiple of 8.
+    pub fragment_offset: u16,
+}
+
+impl Repr {
+    /// Reads the header, whose packet has to be sane and wholly in the buffer; options and the reserved flag are left out.
+    ///
+    /// # Errors
+    /// The first rule of RFC 1812, 5.2.2, that is broken.
+    pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Result<Self, Ipv4Fault> {
+        packet.sanity(packet.data().len())?;
+        Ok(Self::from_fields(packet))
+    }
+
+    fn from_fields<T: AsRef<[u8]>>(packet: &Packet<T>) -> Self {
+        Self {
+            src: packet.src(),
+            dst: packet.dst(),
+            protocol: packet.protocol(),
+            payload_len: packet.total_len().saturating_sub(packet.header_len() as u16),
+            ttl: packet.ttl(),
+            tos: packet.tos(),
+            identification: packet.identification(),
+            dont_fragment: packet.dont_fragment(),
+            more_fragments: packet.more_fragments(),
+            fragment_offset: packet.fragment_offset(),
+        }
+    }
+
+    /// Octets that [`emit`](Self::emit) writes: the header.
+    #[must_use]
+    pub const fn buffer_len(&self) -> usize {
+        HEADER_LEN
+    }
+
+    /// Writes a header without options, with its checksum. A payload length above 65,515 is cut to that.
+    pub fn emit<T: AsRef<[u8]> + AsMut<[u8]>>(&self, packet: &mut Packet<T>) {
+        packet.buffer.as_mut()[..HEADER_LEN].fill(0);
+        packet.set_header_len(HEADER_LEN);
+        packet.set_tos(self.tos);
+        packet.set_total_len(self.payload_len.saturating_add(HEADER_LEN as u16));
+        packet.set_identification(self.identification);
+        packet.set_fragment_offset(self.fragment_offset);
+        packet.set_dont_fragment(self.dont_fragment);
+        packet.set_more_fragments(self.more_fragments);
+        packet.set_ttl(self.ttl);
+        packet.set_protocol(self.protocol);
+        packet.set_src(self.src);
+        packet.set_dst(self.dst);
+        packet.fill_checksum();
+    }
+}
+
+impl fmt::Display for Repr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { src, dst, protocol, ttl, tos, payload_len, identification, .. } = self;
+        write!(
+            f,
+            "ipv4 {src} > {dst} {protocol} ttl {ttl} tos {tos:#04x} id {identification} payload {payload_len}"
+        )?;
+        if self.dont_fragment {
+            f.write_str(" df")?;
+        }
+        if self.more_fragments || self.fragment_offset != 0 {
+            write!(f, " fragment {}{}", self.fragment_offset, if self.more_fragments { "+" } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

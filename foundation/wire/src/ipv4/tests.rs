@@ -1,0 +1,151 @@
+use super::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+fn packet(payload: usize) -> Vec<u8> {
+    let repr = Repr {
+        src: Ipv4Addr::new(10, 1, 0, 1),
+        dst: Ipv4Addr::new(10, 2, 0, 1),
+        protocol: Protocol::UDP,
+        payload_len: payload as u16,
+        ttl: 64,
+        tos: 0,
+        identification: 7,
+        dont_fragment: true,
+        more_fragments: false,
+        fragment_offset: 0,
+    };
+    let mut data = vec![0u8; HEADER_LEN + payload];
+    repr.emit(&mut Packet::new_unchecked(&mut data[..]));
+    data
+}
+
+/// The packet after `change`, with a checksum that is right for whatever header length it then has.
+fn changed(payload: usize, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
+    let mut data = packet(payload);
+    change(&mut data);
+    data[10..12].fill(0);
+    let covered = (usize::from(data[0] & 15) * 4).min(data.len());
+    let value = checksum::checksum(&data[..covered]);
+    put_u16(&mut data, 10, value);
+    data
+}
+
+fn fault(data: &[u8]) -> Result<(), Ipv4Fault> {
+    sanity(data, data.len())
+}
+
+#[test]
+fn a_whole_packet_is_sane_with_or_without_link_padding() {
+    assert_eq!(fault(&packet(8)), Ok(()));
+    assert_eq!(sanity(&packet(8), 46), Ok(()));
+}
+
+#[test]
+fn each_rule_of_rfc_1812_has_its_own_fault() {
+    for len in 0..HEADER_LEN {
+        assert_eq!(fault(&packet(8)[..len]), Err(Ipv4Fault::Short), "{len}");
+    }
+    for version in (0..16u8).filter(|&version| version != 4) {
+        assert_eq!(fault(&changed(8, |d| d[0] = version << 4 | 5)), Err(Ipv4Fault::Version));
+    }
+    for ihl in 0..5 {
+        assert_eq!(fault(&changed(8, |d| d[0] = 0x40 | ihl)), Err(Ipv4Fault::HeaderLength));
+    }
+    for total in [0, 19] {
+        assert_eq!(fault(&changed(8, |d| put_u16(d, 2, total))), Err(Ipv4Fault::TotalLength));
+    }
+    assert_eq!(fault(&changed(108, |d| put_u16(d, 2, 400))), Err(Ipv4Fault::Truncated));
+    let mut wrong = packet(8);
+    wrong[11] ^= 1;
+    assert_eq!(fault(&wrong), Err(Ipv4Fault::Checksum));
+}
+
+#[test]
+fn a_header_longer_than_the_frame_is_truncated() {
+    let data = changed(4, |d| {
+        d[0] = 0x4f;
+        put_u16(d, 2, 60);
+    });
+    assert_eq!(fault(&data), Err(Ipv4Fault::Truncated));
+    assert!(Packet::new_checked(&data[..]).is_err());
+}
+
+#[test]
+fn the_payload_ends_at_the_total_length_and_not_in_the_padding() {
+    let mut data = packet(8);
+    data.extend([0xee; 18]);
+    assert_eq!(Packet::new_checked(&data[..]).unwrap().payload().len(), 8);
+}
+
+#[test]
+fn a_ttl_of_zero_or_one_does_not_go_on_and_stays() {
+    for ttl in [0, 1] {
+        let mut data = changed(8, |d| d[8] = ttl);
+        let before = data.clone();
+        assert!(!Packet::new_checked(&mut data[..]).unwrap().decrement_ttl());
+        assert_eq!(data, before);
+    }
+}
+
+#[test]
+fn options_are_found_and_their_kinds_told_apart() {
+    let mut data = [0u8; 28];
+    data[0] = 0x47;
+    data[20..28].copy_from_slice(&[1, 131, 7, 4, 10, 0, 0, 1]);
+    let packet = Packet::new_checked(data).unwrap();
+    let options: Vec<_> = packet.options().map(Result::unwrap).collect();
+    assert_eq!(options.len(), 2);
+    let route = options[1];
+    assert!(option::is_source_route(&route) && option::is_copied(&route));
+    assert_eq!((option::pointer(&route), route.offset), (Some(4), 21));
+}
+
+#[test]
+fn display_names_what_matters() {
+    let data = packet(8);
+    let shown = Packet::new_checked(&data[..]).unwrap().to_string();
+    assert_eq!(shown, "ipv4 10.1.0.1 > 10.2.0.1 udp ttl 64 tos 0x00 id 7 payload 8 df");
+}
+
+prop_compose! {
+    fn any_repr()(src: u32, dst: u32, protocol: u8, ttl: u8, tos: u8, identification: u16, df: bool, mf: bool,
+                  payload_len in 0u16..2000, fragment in 0u16..8192) -> Repr {
+        Repr {
+            src: src.into(), dst: dst.into(), protocol: Protocol(protocol), payload_len, ttl, tos, identification,
+            dont_fragment: df, more_fragments: mf, fragment_offset: fragment * 8,
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn parse_gives_back_what_emit_wrote(repr in any_repr()) {
+        let mut data = vec![0xa5; repr.buffer_len() + usize::from(repr.payload_len)];
+        repr.emit(&mut Packet::new_unchecked(&mut data[..]));
+        prop_assert_eq!(Repr::parse(&Packet::new_checked(&data[..]).unwrap()), Ok(repr));
+    }
+
+    #[test]
+    fn a_decremented_packet_is_still_sane(repr in any_repr(), ttl in 2u8..) {
+        let mut data = vec![0; HEADER_LEN + usize::from(repr.payload_len)];
+        let repr = Repr { ttl, ..repr };
+        repr.emit(&mut Packet::new_unchecked(&mut data[..]));
+        prop_assert!(Packet::new_unchecked(&mut data[..]).decrement_ttl());
+        prop_assert_eq!(Repr::parse(&Packet::new_unchecked(&data[..])), Ok(Repr { ttl: ttl - 1, ..repr }));
+    }
+
+    #[test]
+    fn what_is_sane_is_accepted_by_new_checked(mut data in vec(any::<u8>(), 0..80), sane_start: bool) {
+        if sane_start && data.len() > 24 {
+            data[0] = 0x45;
+            let len = data.len() as u16;
+            put_u16(&mut data, 2, len);
+            Packet::new_unchecked(&mut data[..]).fill_checksum();
+            prop_assert_eq!(fault(&data), Ok(()));
+        }
+        if fault(&data).is_ok() {
+            prop_assert!(Packet::new_checked(&data[..]).is_ok());
+        }
+    }
+}

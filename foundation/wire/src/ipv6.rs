@@ -1,0 +1,395 @@
+//! IPv6 headers (RFC 8200, 3). Extension headers are [`ipv6_ext`](crate::ipv6_ext)'s.
+//!
+//! Getters never panic after `new_checked`: it verifies that the 40-octet header is there. Whether a router may
+//! forward the packet is [`sanity`]'s question, which has one fault per rule.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+
+use crate::bytes::{array, get_u16, get_u32, put, put_u16, put_u32, view};
+use crate::error::need;
+use crate::{Protocol, WireError, checksum};
+
+/// Octets of the fixed header.
+pub const HEADER_LEN: usize = 40;
+/// The smallest MTU an IPv6 link may have (RFC 8200, 5).
+pub const MIN_MTU: usize = 1280;
+
+mod field {
+    pub const VERSION_CLASS_FLOW: usize = 0;
+    pub const PAYLOAD_LENGTH: usize = 4;
+    pub const NEXT_HEADER: usize = 6;
+    pub const HOP_LIMIT: usize = 7;
+    pub const SOURCE: usize = 8;
+    pub const DESTINATION: usize = 24;
+}
+
+/// Why a router must not forward an IPv6 packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ipv6Fault {
+    /// Less than 40 octets of IP came.
+    Short,
+    /// The version is not 6.
+    Version,
+    /// Payload length zero, though hop-by-hop options are announced: a jumbogram (RFC 2675), which this router does
+    /// not take, or a packet whose options have no room.
+    PayloadLength,
+    /// The payload length is beyond the octets that came.
+    Truncated,
+}
+
+impl fmt::Display for Ipv6Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Short => "ipv6: less than 40 octets",
+            Self::Version => "ipv6: version is not 6",
+            Self::PayloadLength => "ipv6: payload length is 0, though hop-by-hop options are announced",
+            Self::Truncated => "ipv6: payload length is beyond the octets that came",
+        })
+    }
+}
+
+impl std::error::Error for Ipv6Fault {}
+
+/// Checks the octets that begin at the IPv6 header, of a packet of `frame_len` octets of IP and link padding;
+/// `data` may be less than that, if it holds the fixed header. After `Ok`, the getters of [`Packet`] do not panic.
+///
+/// # Errors
+/// The first rule broken, in the order of [`Ipv6Fault`].
+#[inline]
+pub fn sanity(data: &[u8], frame_len: usize) -> Result<(), Ipv6Fault> {
+    Packet::new_unchecked(data).sanity(frame_len)
+}
+
+view! {
+    /// A view of an IPv6 packet.
+    Packet
+}
+
+impl<T: AsRef<[u8]>> Packet<T> {
+    /// Accepts a buffer that holds the fixed header.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`] below 40 octets.
+    #[inline]
+    pub fn check(&self) -> Result<(), WireError> {
+        need("ipv6", HEADER_LEN, self.data())
+    }
+
+    /// See [`sanity`]. Needs no `check` before.
+    ///
+    /// # Errors
+    /// The first rule broken.
+    #[inline]
+    pub fn sanity(&self, frame_len: usize) -> Result<(), Ipv6Fault> {
+        if self.data().len() < HEADER_LEN || frame_len < HEADER_LEN {
+            return Err(Ipv6Fault::Short);
+        }
+        if self.version() != 6 {
+            return Err(Ipv6Fault::Version);
+        }
+        if self.payload_len() == 0 && self.next_header() == Protocol::HOP_BY_HOP {
+            return Err(Ipv6Fault::PayloadLength);
+        }
+        if HEADER_LEN + usize::from(self.payload_len()) > frame_len {
+            return Err(Ipv6Fault::Truncated);
+        }
+        Ok(())
+    }
+
+    /// Version; 6 if the packet is IPv6.
+    #[inline]
+    pub fn version(&self) -> u8 {
+        self.data()[field::VERSION_CLASS_FLOW] >> 4
+    }
+
+    /// The whole octet of DSCP and ECN.
+    #[inline]
+    pub fn traffic_class(&self) -> u8 {
+        (get_u16(self.data(), field::VERSION_CLASS_FLOW) >> 4) as u8
+    }
+
+    /// Differentiated services code point, 0 to 63.
+    #[inline]
+    pub fn dscp(&self) -> u8 {
+        self.traffic_class() >> 2
+    }
+
+    /// Explicit congestion notification, 0 to 3.
+    #[inline]
+    pub fn ecn(&self) -> u8 {
+        self.traffic_class() & 3
+    }
+
+    /// Flow label, 20 bits (RFC 6437).
+    #[inline]
+    pub fn flow_label(&self) -> u32 {
+        get_u32(self.data(), field::VERSION_CLASS_FLOW) & 0x000f_ffff
+    }
+
+    /// Octets behind the fixed header.
+    #[inline]
+    pub fn payload_len(&self) -> u16 {
+        get_u16(self.data(), field::PAYLOAD_LENGTH)
+    }
+
+    /// Octets of header and payload.
+    #[inline]
+    pub fn total_len(&self) -> usize {
+        HEADER_LEN + usize::from(self.payload_len())
+    }
+
+    /// What follows the fixed header.
+    #[inline]
+    pub fn next_header(&self) -> Protocol {
+        Protocol(self.data()[field::NEXT_HEADER])
+    }
+
+    /// Hops that the packet may still make.
+    #[inline]
+    pub fn hop_limit(&self) -> u8 {
+        self.data()[field::HOP_LIMIT]
+    }
+
+    /// Source address.
+    #[inline]
+    pub fn src(&self) -> Ipv6Addr {
+        array(self.data(), field::SOURCE).into()
+    }
+
+    /// Destination address.
+    #[inline]
+    pub fn dst(&self) -> Ipv6Addr {
+        array(self.data(), field::DESTINATION).into()
+    }
+
+    /// The payload: up to the payload length, or to the end of the buffer if that is nearer. Link padding is not in it.
+    #[inline]
+    pub fn payload(&self) -> &[u8] {
+        let end = self.total_len().min(self.data().len());
+        &self.data()[HEADER_LEN..end]
+    }
+
+    /// The sum of the pseudo-header for `length` octets of an upper-layer `protocol`, to this destination address: under
+    /// a routing header with segments left the final one counts instead, which is not looked up here.
+    #[inline]
+    pub fn pseudo_header(&self, protocol: Protocol, length: u32) -> checksum::Sum {
+        checksum::pseudo_header_v6(self.src(), self.dst(), protocol, length)
+    }
+}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
+    /// Sets version 6, traffic class and flow label, of which the lower 20 bits count.
+    pub fn set_class_and_label(&mut self, traffic_class: u8, flow_label: u32) {
+        let word = 6 << 28 | u32::from(traffic_class) << 20 | (flow_label & 0x000f_ffff);
+        put_u32(self.buffer.as_mut(), field::VERSION_CLASS_FLOW, word);
+    }
+
+    /// Sets the octet of DSCP and ECN.
+    #[inline]
+    pub fn set_traffic_class(&mut self, traffic_class: u8) {
+        let word = get_u16(self.data(), field::VERSION_CLASS_FLOW);
+        let word = (word & 0xf00f) | u16::from(traffic_class) << 4;
+        put_u16(self.buffer.as_mut(), field::VERSION_CLASS_FLOW, word);
+    }
+
+    /// Sets octets behind the fixed header.
+    #[inline]
+    pub fn set_payload_len(&mut self, octets: u16) {
+        put_u16(self.buffer.as_mut(), field::PAYLOAD_LENGTH, octets);
+    }
+
+    /// Sets what follows the fixed header.
+    #[inline]
+    pub fn set_next_header(&mut self, protocol: Protocol) {
+        self.buffer.as_mut()[field::NEXT_HEADER] = protocol.0;
+    }
+
+    /// Sets hops that the packet may still make.
+    #[inline]
+    pub fn set_hop_limit(&mut self, hops: u8) {
+        self.buffer.as_mut()[field::HOP_LIMIT] = hops;
+    }
+
+    /// Sets the source address.
+    #[inline]
+    pub fn set_src(&mut self, address: Ipv6Addr) {
+        put(self.buffer.as_mut(), field::SOURCE, &address.octets());
+    }
+
+    /// Sets the destination address.
+    #[inline]
+    pub fn set_dst(&mut self, address: Ipv6Addr) {
+        put(self.buffer.as_mut(), field::DESTINATION, &address.octets());
+    }
+
+    /// Takes one hop off. Says whether the packet may go on: a hop limit of 0 or 1 has ended (RFC 8200, 3), and then
+    /// nothing is changed.
+    #[inline]
+    #[must_use]
+    pub fn decrement_hop_limit(&mut self) -> bool {
+        let hops = self.hop_limit();
+        if hops <= 1 {
+            return false;
+        }
+        self.set_hop_limit(hops - 1);
+        true
+    }
+
+    /// The payload, bounded as [`payload`](Self::payload) is.
+    #[inline]
+    pub fn payload_mut(&mut self) -> &mut [u8] {
+        let end = self.total_len().min(self.data().len());
+        &mut self.buffer.as_mut()[HEADER_LEN..end]
+    }
+}
+
+impl<T: AsRef<[u8]>> fmt::Display for Packet<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Repr::from_fields(self).fmt(f)
+    }
+}
+
+/// An IPv6 header as a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Repr {
+    /// Source address.
+    pub src: Ipv6Addr,
+    /// Destination address.
+    pub dst: Ipv6Addr,
+    /// What follows the fixed header.
+    pub next_header: Protocol,
+    /// Octets behind the fixed header.
+    pub payload_len: u16,
+    /// Hops that the packet may make.
+    pub hop_limit: u8,
+    /// The octet of DSCP and ECN.
+    pub traffic_class: u8,
+    /// Flow label, 20 bits.
+    pub flow_label: u32,
+}
+
+impl Repr {
+    /// Reads the header, whose packet has to be sane and wholly in the buffer.
+    ///
+    /// # Errors
+    /// The first rule broken, see [`sanity`].
+    pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Result<Self, Ipv6Fault> {
+        packet.sanity(packet.data().len())?;
+        Ok(Self::from_fields(packet))
+    }
+
+    fn from_fields<T: AsRef<[u8]>>(packet: &Packet<T>) -> Self {
+        Self {
+            src: packet.src(),
+            dst: packet.dst(),
+            next_header: packet.next_header(),
+            payload_len: packet.payload_len(),
+            hop_limit: packet.hop_limit(),
+            traffic_class: packet.traffic_class(),
+            flow_label: packet.flow_label(),
+        }
+    }
+
+    /// Octets that [`emit`](Self::emit) writes: the fixed header.
+    #[must_use]
+    pub const fn buffer_len(&self) -> usize {
+        HEADER_LEN
+    }
+
+    /// Writes the fixed header.
+    pub fn emit<T: AsRef<[u8]> + AsMut<[u8]>>(&self, packet: &mut Packet<T>) {
+        packet.set_class_and_label(self.traffic_class, self.flow_label);
+        packet.set_payload_len(self.payload_len);
+        packet.set_next_header(self.next_header);
+        packet.set_hop_limit(self.hop_limit);
+        packet.set_src(self.src);
+        packet.set_dst(self.dst);
+    }
+}
+
+impl fmt::Display for Repr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { src, dst, next_header, payload_len, hop_limit, traffic_class, flow_label } = self;
+        write!(f, "ipv6 {src} > {dst} {next_header} hops {hop_limit} class {traffic_class:#04x}")?;
+        write!(f, " label {flow_label:#07x} payload {payload_len}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn packet(next_header: Protocol, payload_len: u16, octets: usize) -> Vec<u8> {
+        let (src, dst) = (Ipv6Addr::LOCALHOST, Ipv6Addr::UNSPECIFIED);
+        let repr = Repr {
+            src,
+            dst,
+            next_header,
+            payload_len,
+            hop_limit: 64,
+            traffic_class: 0xb8,
+            flow_label: 0x12345,
+        };
+        let mut data = vec![0; HEADER_LEN + octets];
+        repr.emit(&mut Packet::new_unchecked(&mut data[..]));
+        data
+    }
+
+    fn fault(data: &[u8]) -> Result<(), Ipv6Fault> {
+        sanity(data, data.len())
+    }
+
+    #[test]
+    fn each_rule_has_its_own_fault() {
+        assert_eq!(fault(&packet(Protocol::UDP, 8, 8)), Ok(()));
+        assert_eq!(fault(&packet(Protocol::UDP, 8, 8)[..39]), Err(Ipv6Fault::Short));
+        let mut other_version = packet(Protocol::UDP, 8, 8);
+        other_version[0] = 0x45;
+        assert_eq!(fault(&other_version), Err(Ipv6Fault::Version));
+        assert_eq!(fault(&packet(Protocol::UDP, 9, 8)), Err(Ipv6Fault::Truncated));
+        assert_eq!(fault(&packet(Protocol::HOP_BY_HOP, 0, 8)), Err(Ipv6Fault::PayloadLength));
+        assert_eq!(fault(&packet(Protocol::NO_NEXT_HEADER, 0, 0)), Ok(()));
+    }
+
+    #[test]
+    fn the_payload_ends_at_its_length_and_not_in_the_padding() {
+        let data = packet(Protocol::UDP, 8, 20);
+        assert_eq!(fault(&data), Ok(()));
+        assert_eq!(Packet::new_checked(&data[..]).unwrap().payload().len(), 8);
+    }
+
+    #[test]
+    fn the_last_hops_are_not_taken_off() {
+        let mut data = packet(Protocol::UDP, 0, 0);
+        let mut packet = Packet::new_checked(&mut data[..]).unwrap();
+        packet.set_hop_limit(2);
+        assert!(packet.decrement_hop_limit());
+        assert!(!packet.decrement_hop_limit());
+        assert_eq!(packet.hop_limit(), 1);
+    }
+
+    #[test]
+    fn a_new_traffic_class_leaves_version_and_label() {
+        let mut data = packet(Protocol::UDP, 0, 0);
+        let mut packet = Packet::new_checked(&mut data[..]).unwrap();
+        packet.set_traffic_class(0x2e);
+        assert_eq!((packet.version(), packet.traffic_class(), packet.flow_label()), (6, 0x2e, 0x12345));
+        assert_eq!((packet.dscp(), packet.ecn()), (0x0b, 2));
+    }
+
+    proptest! {
+        #[test]
+        fn parse_gives_back_what_emit_wrote(src: u128, dst: u128, next in 1u8.., class: u8, hop_limit: u8,
+                                            flow_label in 0u32..1 << 20, payload_len in 0u16..2000) {
+            let repr = Repr {
+                src: src.into(), dst: dst.into(), next_header: Protocol(next), payload_len, hop_limit,
+                traffic_class: class, flow_label,
+            };
+            let mut data = vec![0xa5; repr.buffer_len() + usize::from(payload_len)];
+            repr.emit(&mut Packet::new_unchecked(&mut data[..]));
+            prop_assert_eq!(Repr::parse(&Packet::new_checked(&data[..]).unwrap()), Ok(repr));
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Options of kind, length and data, as IPv4 (RFC 791, 3.1) and TCP (RFC 9293, 3.1) have them: kind 0 ends the
+//! list, kind 1 is one octet of padding, and each other kind has a length octet that counts itself and the kind.
+//!
+//! Nothing panics. A malformed length ends the iteration with an error that names the offending octet.
+
+use std::fmt;
+
+/// Kind of the option that ends the list.
+pub const END: u8 = 0;
+/// Kind of the one-octet padding option.
+pub const NO_OPERATION: u8 = 1;
+
+/// One option, in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawOption<'a> {
+    /// Offset of the kind octet from the start of the header that has the options.
+    pub offset: usize,
+    /// All octets of the option; never empty.
+    pub octets: &'a [u8],
+}
+
+impl<'a> RawOption<'a> {
+    /// The option's kind.
+    #[inline]
+    #[must_use]
+    pub fn kind(&self) -> u8 {
+        self.octets[0]
+    }
+
+    /// What follows kind and length; empty for [`NO_OPERATION`].
+    #[inline]
+    #[must_use]
+    pub fn data(&self) -> &'a [u8] {
+        self.octets.get(2..).unwrap_or(&[])
+    }
+
+    /// Octets of the whole option.
+    #[inline]
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "an option has at least its kind")]
+    pub fn len(&self) -> usize {
+        self.octets.len()
+    }
+}
+
+/// An option whose length cannot be right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OptionFault {
+    /// Offset of the offending octet from the start of the header: the length octet, or the kind if the list ends
+    /// behind it. It is what an ICMP parameter problem points at.
+    pub offset: usize,
+    /// The option's kind.
+    pub kind: u8,
+    /// The length found, if there was one.
+    pub length: Option<u8>,
+    /// Octets from the kind to the end of the list: the greatest length that would be right; the least is 2.
+    pub room: usize,
+}
+
+impl fmt::Display for OptionFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { offset, kind, room, .. } = self;
+        match self.length {
+            Some(length) => {
+                write!(f, "option {kind}: length at offset {offset} is {length}, must be 2 to {room}")
+            }
+            None => write!(f, "option {kind} at offset {offset} has no length: the options end there"),
+        }
+    }
+}
+
+impl std::error::Error for OptionFault {}
+
+/// Iterates over options, padding included, up to the end of the list or the first malformed one.
+#[derive(Debug, Clone)]
+pub struct Options<'a> {
+    rest: &'a [u8],
+    offset: usize,
+}
+
+impl<'a> Options<'a> {
+    /// Over the octets of a list that lies at `offset` in its header.
+    #[inline]
+    #[must_use]
+    pub const fn new(octets: &'a [u8], offset: usize) -> Self {
+        Self { rest: octets, offset }
+    }
+
+    fn fault(&self, length: Option<u8>) -> OptionFault {
+        let offset = self.offset + usize::from(length.is_some());
+        OptionFault { offset, kind: self.rest[0], length, room: self.rest.len() }
+    }
+
+    fn next_len(&self) -> Result<usize, OptionFault> {
+        if self.rest[0] == NO_OPERATION {
+            return Ok(1);
+        }
+        let length = *self.rest.get(1).ok_or_else(|| self.fault(None))?;
+        if length < 2 || usize::from(length) > self.rest.len() {
+            return Err(self.fault(Some(length)));
+        }
+        Ok(length.into())
+    }
+}
+
+impl<'a> Iterator for Options<'a> {
+    type Item = Result<RawOption<'a>, OptionFault>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if *self.rest.first()? == END {
+            self.rest = &[];
+            return None;
+        }
+        let len = match self.next_len() {
+            Ok(len) => len,
+            Err(fault) => {
+                self.rest = &[];
+                return Some(Err(fault));
+            }
+        };
+        let (octets, rest) = self.rest.split_at(len);
+        let option = RawOption { offset: self.offset, octets };
+        self.rest = rest;
+        self.offset += len;
+        Some(Ok(option))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn options_come_in_order_and_end_at_the_end_option() {
+        let octets = [1, 7, 4, 9, 9, 1, 0, 7];
+        let options: Vec<_> = Options::new(&octets, 20).map(Result::unwrap).collect();
+        let seen: Vec<_> = options.iter().map(|o| (o.offset, o.kind(), o.data())).collect();
+        assert_eq!(seen, [(20, 1, &[][..]), (21, 7, &[9, 9]), (25, 1, &[])]);
+    }
+
+    #[test]
+    fn malformed_lengths_are_reported_where_they_are() {
+        for (octets, offset, length) in [
+            (&[1, 7, 0][..], 22, Some(0)),
+            (&[7, 1, 0, 0], 21, Some(1)),
+            (&[7, 5, 0, 0], 21, Some(5)),
+            (&[1, 1, 7], 22, None),
+        ] {
+            let mut options = Options::new(octets, 20).skip_while(Result::is_ok);
+            let fault = options.next().unwrap().unwrap_err();
+            assert_eq!((fault.offset, fault.length), (offset, length), "{octets:?}");
+            assert_eq!(options.next(), None, "iteration ends after a fault");
+        }
+    }
+
+    #[test]
+    fn a_fault_says_what_would_be_right() {
+        let fault = Options::new(&[7, 5, 0, 0], 20).next().unwrap().unwrap_err();
+        assert_eq!(fault.to_string(), "option 7: length at offset 21 is 5, must be 2 to 4");
+    }
+
+    proptest! {
+        #[test]
+        fn options_never_overlap_nor_leave_the_list(octets in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let mut at = 20;
+            for option in Options::new(&octets, 20).map_while(Result::ok) {
+                prop_assert_eq!(option.offset, at);
+                at += option.len();
+            }
+            prop_assert!(at <= 20 + octets.len());
+        }
+    }
+}
