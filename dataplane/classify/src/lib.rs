@@ -1,1 +1,17 @@
 //! Filters and the tables that match packets against them.
+//!
+//! A [`Filter`] is what people write; compiled, with port names resolved to ids, it matches [`Candidate`]s. A
+//! [`FilterTable`] finds the best of many: [`LinearOracle`] defines what *best* means, and every faster table is
+//! held against it.
+#![forbid(unsafe_code)]
+
+mod candidate;
+mod filter;
+mod filter_table;
+
+pub use candidate::Candidate;
+pub use filter::{
+    CompiledFilter, Dscp, ExceptionsMatch, Field, Filter, FilterError, PortRange, Specificity, TcpFlagsMatch,
+    UnknownPort,
+};
+pub use filter_table::{Entry, Explanation, FilterId, FilterTable, LinearOracle, Outcome};

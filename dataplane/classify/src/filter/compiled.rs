@@ -1,0 +1,201 @@
+//! A filter with its port's name resolved, in the form that is matched.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use millrace_packet::{Family, FlowKey};
+use millrace_units::PortId;
+use millrace_wire::Protocol;
+
+use crate::Candidate;
+use crate::candidate::{DSCP_SHIFT, EXCEPTIONS_SHIFT, FLAGS_KNOWN, FLAGS_SHIFT, PORTS_UNKNOWN, TAG_SHIFT};
+
+use super::{Field, Filter, PortRange, Specificity};
+
+/// A filter names a port that there isn't.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no port has the name {name:?} that the filter gives behind `in`")]
+pub struct UnknownPort {
+    /// The name.
+    pub name: String,
+}
+
+/// A filter in the form that is matched: ids, values and masks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CompiledFilter {
+    source: Masked,
+    destination: Masked,
+    protocol: Option<u8>,
+    source_port: PortRange,
+    destination_port: PortRange,
+    incoming: Option<PortId>,
+    varying_value: u32,
+    varying_mask: u32,
+    specificity: Specificity,
+}
+
+/// An address prefix as a number: IPv4 in the upper 32 bits, as in a [`FlowKey`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+struct Masked {
+    /// `None` for both.
+    family: Option<Family>,
+    value: u128,
+    mask: u128,
+}
+
+impl Masked {
+    fn of(net: Option<IpNet>) -> Self {
+        let Some(net) = net else { return Self::default() };
+        let (family, value) = match net.addr() {
+            IpAddr::V4(address) => (Family::V4, u128::from(address.to_bits()) << 96),
+            IpAddr::V6(address) => (Family::V6, address.to_bits()),
+        };
+        let mask = u128::MAX.checked_shl(128 - u32::from(net.prefix_len())).unwrap_or(0);
+        Self { family: Some(family), value, mask }
+    }
+
+    #[inline]
+    fn holds(self, family: Family, bytes: &[u8; 16]) -> bool {
+        self.family.is_none_or(|own| own == family) && u128::from_be_bytes(*bytes) & self.mask == self.value
+    }
+}
+
+impl Filter {
+    /// The form of the filter that is matched; `resolve` gives the id of the port of a name.
+    ///
+    /// # Errors
+    /// [`UnknownPort`] when it gives none.
+    pub fn compile(
+        &self,
+        resolve: impl FnOnce(&str) -> Option<PortId>,
+    ) -> Result<CompiledFilter, UnknownPort> {
+        let incoming = match &self.incoming {
+            Some(name) => Some(resolve(name).ok_or_else(|| UnknownPort { name: name.clone() })?),
+            None => None,
+        };
+        let (varying_value, varying_mask) = self.varying();
+        Ok(CompiledFilter {
+            source: Masked::of(self.source),
+            destination: Masked::of(self.destination),
+            protocol: self.protocol.map(|protocol| protocol.0),
+            source_port: self.source_port,
+            destination_port: self.destination_port,
+            incoming,
+            varying_value,
+            varying_mask,
+            specificity: Specificity::of(self),
+        })
+    }
+
+    /// Value and mask of the conditions on [`Candidate::varying`].
+    fn varying(&self) -> (u32, u32) {
+        let (mut value, mut mask) = (0, 0);
+        if self.asks_for_ports() {
+            mask |= u32::from(PORTS_UNKNOWN.bits()) << EXCEPTIONS_SHIFT;
+        }
+        if let Some(flags) = self.tcp_flags {
+            value |= u32::from(flags.value) << FLAGS_SHIFT | FLAGS_KNOWN;
+            mask |= u32::from(flags.mask) << FLAGS_SHIFT | FLAGS_KNOWN;
+        }
+        if let Some(tag) = self.tag {
+            value |= u32::from(tag) << TAG_SHIFT;
+            mask |= 31 << TAG_SHIFT;
+        }
+        if let Some(exceptions) = self.exceptions {
+            value |= u32::from(exceptions.value) << EXCEPTIONS_SHIFT;
+            mask |= u32::from(exceptions.mask) << EXCEPTIONS_SHIFT;
+        }
+        if let Some(dscp) = self.dscp {
+            value |= u32::from(dscp.value()) << DSCP_SHIFT;
+            mask |= 63 << DSCP_SHIFT;
+        }
+        (value, mask)
+    }
+}
+
+impl CompiledFilter {
+    /// Whether the packet meets all conditions.
+    #[inline]
+    pub fn matches(&self, candidate: &Candidate) -> bool {
+        self.may_match_flow(&candidate.key) && candidate.varying() & self.varying_mask == self.varying_value
+    }
+
+    /// Whether some packet of the flow can match: the conditions on the key hold. Those on fields that vary inside a
+    /// flow are left out.
+    #[inline]
+    pub fn may_match_flow(&self, key: &FlowKey) -> bool {
+        self.source.holds(key.family(), key.source_bytes())
+            && self.destination.holds(key.family(), key.destination_bytes())
+            && self.protocol.is_none_or(|protocol| protocol == key.protocol)
+            && self.incoming.is_none_or(|port| port == key.port)
+            && holds(self.source_port, key.source_port, key.protocol)
+            && holds(self.destination_port, key.destination_port, key.protocol)
+    }
+
+    /// The first field, in the order of significance, whose condition the packet does not meet; `None` when it matches.
+    pub fn mismatch(&self, candidate: &Candidate) -> Option<Field> {
+        let key = &candidate.key;
+        let unknown = self.asks_for_ports() && !candidate.ports_known();
+        let varying = (candidate.varying() ^ self.varying_value) & self.varying_mask;
+        let differs = |shift: u32, bits: u32| varying >> shift & bits != 0;
+        let missed = |field| match field {
+            Field::Source => !self.source.holds(key.family(), key.source_bytes()),
+            Field::Destination => !self.destination.holds(key.family(), key.destination_bytes()),
+            Field::Protocol => self.protocol.is_some_and(|protocol| protocol != key.protocol),
+            Field::SourcePort => {
+                !self.source_port.is_any()
+                    && (unknown || !holds(self.source_port, key.source_port, key.protocol))
+            }
+            Field::DestinationPort => {
+                !self.destination_port.is_any()
+                    && (unknown || !holds(self.destination_port, key.destination_port, key.protocol))
+            }
+            Field::Incoming => self.incoming.is_some_and(|port| port != key.port),
+            Field::Flags => differs(FLAGS_SHIFT, 0x1ff),
+            Field::Tag => differs(TAG_SHIFT, 31),
+            Field::Exceptions => differs(EXCEPTIONS_SHIFT, 15),
+            Field::Dscp => differs(DSCP_SHIFT, 63),
+        };
+        Field::ALL.into_iter().find(|field| missed(*field))
+    }
+
+    /// How specific the filter is: greater comes first among those of equal priority.
+    #[inline]
+    pub fn specificity(&self) -> Specificity {
+        self.specificity
+    }
+
+    /// The bits of [`Candidate::varying`] that the filter looks at.
+    #[inline]
+    pub fn varying_mask(&self) -> u32 {
+        self.varying_mask
+    }
+
+    fn asks_for_ports(&self) -> bool {
+        !self.source_port.is_any() || !self.destination_port.is_any()
+    }
+}
+
+/// Whether `range` admits `port` of a packet of `protocol`, as far as the flow key tells.
+#[inline]
+fn holds(range: PortRange, port: u16, protocol: u8) -> bool {
+    match range {
+        PortRange::Any => true,
+        PortRange::Ports { first, last } => (first..=last).contains(&port) && Protocol(protocol).has_ports(),
+    }
+}
+
+impl fmt::Debug for CompiledFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompiledFilter")
+            .field("source", &format_args!("{:x}/{:x}", self.source.value, self.source.mask))
+            .field("destination", &format_args!("{:x}/{:x}", self.destination.value, self.destination.mask))
+            .field("protocol", &self.protocol)
+            .field("source_port", &format_args!("{}", self.source_port))
+            .field("destination_port", &format_args!("{}", self.destination_port))
+            .field("incoming", &self.incoming)
+            .field("varying", &format_args!("{:x}/{:x}", self.varying_value, self.varying_mask))
+            .finish()
+    }
+}

@@ -1,0 +1,70 @@
+//! The fields of a filter.
+
+use std::fmt;
+
+/// A field of a filter. The order is that in which filters are compared for which is more specific.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Field {
+    /// Source prefix.
+    Source,
+    /// Destination prefix.
+    Destination,
+    /// IP protocol.
+    Protocol,
+    /// Source port range.
+    SourcePort,
+    /// Destination port range.
+    DestinationPort,
+    /// Port that the packet came in by.
+    Incoming,
+    /// TCP flags.
+    Flags,
+    /// Tag set by a plugin.
+    Tag,
+    /// Exception bits.
+    Exceptions,
+    /// Differentiated services code point.
+    Dscp,
+}
+
+impl Field {
+    /// Every field, in the order of their significance.
+    pub const ALL: [Self; 10] = [
+        Self::Source,
+        Self::Destination,
+        Self::Protocol,
+        Self::SourcePort,
+        Self::DestinationPort,
+        Self::Incoming,
+        Self::Flags,
+        Self::Tag,
+        Self::Exceptions,
+        Self::Dscp,
+    ];
+
+    /// The keyword that introduces the field in a filter's text.
+    pub const fn keyword(self) -> &'static str {
+        match self {
+            Self::Source => "src",
+            Self::Destination => "dst",
+            Self::Protocol => "proto",
+            Self::SourcePort => "sport",
+            Self::DestinationPort => "dport",
+            Self::Incoming => "in",
+            Self::Flags => "flags",
+            Self::Tag => "tag",
+            Self::Exceptions => "exceptions",
+            Self::Dscp => "dscp",
+        }
+    }
+
+    pub(super) fn from_keyword(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|field| field.keyword().eq_ignore_ascii_case(word))
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.keyword())
+    }
+}

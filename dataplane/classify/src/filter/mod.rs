@@ -1,0 +1,198 @@
+//! Filters: conditions on a packet, as people write them.
+//!
+//! A filter has ten fields; each is a condition or a wildcard, and a packet matches when all conditions hold. Two
+//! syntaxes are read. **Keywords**, in any order, what is left out being a wildcard (`*` alone stands for every packet):
+//!
+//! ```text
+//! src 129.0.0.0/8 dst 192.94.233.10 proto tcp sport * dport 80 in lan flags syn/syn+ack
+//! ```
+//!
+//! | keyword | value |
+//! |---|---|
+//! | `src`, `dst` | an address, a prefix, `129.252.*`; either restricts the filter to that family |
+//! | `proto` | a name or a number of an IP protocol; in IPv6 that of the upper layer |
+//! | `sport`, `dport` | `80`, `1000-2000` |
+//! | `in` | name of the port that the packet came in by |
+//! | `flags` | TCP flags, `value/mask` joined by `+`: `syn/syn+ack` is SYN set and ACK clear; `syn` is SYN set |
+//! | `tag` | tag set by a plugin, 0 to 31 |
+//! | `exceptions` | `value/mask` of `ttl`, `options`, `fragment`, `cut` joined by `,`; `none` is none of them |
+//! | `dscp` | 0 to 63 or a name: `ef`, `af41`, `cs6` |
+//!
+//! And the **six-tuple** of *Router Plugins* (section 2): source, destination, protocol, source port, destination port,
+//! incoming port: `<129.*, 192.94.233.10, TCP, *, *, *>`.
+//!
+//! **Unknown ports.** A condition on ports holds only for packets whose ports are known: the protocol is TCP, UDP, SCTP or
+//! UDP-Lite, the packet is no fragment behind the first, and its transport header is not cut. So neither a fragment
+//! nor a TCP header of three bytes nor ESP ever matches `dport 80`, nor `dport 0-65535`, and a policy that lets chosen
+//! ports pass lets none of these pass. One that drops chosen ports should say what becomes of packets whose ports it
+//! can't see: `exceptions cut` and `exceptions fragment` match them. In the same way a condition on flags never holds
+//! for packets whose flags are unknown.
+//!
+//! Nothing here panics on any text.
+
+mod address;
+mod compiled;
+mod dscp;
+mod error;
+mod field;
+mod keywords;
+mod masked;
+mod parse;
+mod port_range;
+mod protocol;
+mod specificity;
+mod tuple;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::fmt;
+use std::str::FromStr;
+
+use ipnet::IpNet;
+use millrace_wire::Protocol;
+
+pub use compiled::{CompiledFilter, UnknownPort};
+pub use dscp::Dscp;
+pub use error::FilterError;
+pub use field::Field;
+pub use masked::{ExceptionsMatch, TcpFlagsMatch};
+pub use port_range::PortRange;
+pub use specificity::Specificity;
+
+/// Conditions on a packet. It is made from text, which is checked, so that its fields never contradict each other.
+///
+/// It prints in the keyword form, and the printed form reads back as the same filter. Equal filters match the same
+/// packets.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Filter {
+    source: Option<IpNet>,
+    destination: Option<IpNet>,
+    protocol: Option<Protocol>,
+    source_port: PortRange,
+    destination_port: PortRange,
+    incoming: Option<String>,
+    tcp_flags: Option<TcpFlagsMatch>,
+    tag: Option<u8>,
+    exceptions: Option<ExceptionsMatch>,
+    dscp: Option<Dscp>,
+}
+
+impl Filter {
+    /// The filter that every packet matches, written `*`.
+    pub fn any() -> Self {
+        Self::default()
+    }
+
+    /// Whether every packet matches.
+    pub fn is_any(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Source prefix; `None` for any source of both families.
+    pub fn source(&self) -> Option<IpNet> {
+        self.source
+    }
+
+    /// Destination prefix; `None` for any destination of both families.
+    pub fn destination(&self) -> Option<IpNet> {
+        self.destination
+    }
+
+    /// IP protocol, in IPv6 that of the upper layer; `None` for any.
+    pub fn protocol(&self) -> Option<Protocol> {
+        self.protocol
+    }
+
+    /// Source ports.
+    pub fn source_port(&self) -> PortRange {
+        self.source_port
+    }
+
+    /// Destination ports.
+    pub fn destination_port(&self) -> PortRange {
+        self.destination_port
+    }
+
+    /// Name of the port that the packet came in by; `None` for any.
+    pub fn incoming(&self) -> Option<&str> {
+        self.incoming.as_deref()
+    }
+
+    /// TCP flags; `None` for any, and for packets without TCP.
+    pub fn tcp_flags(&self) -> Option<TcpFlagsMatch> {
+        self.tcp_flags
+    }
+
+    /// Tag set by a plugin, 0 to 31; `None` for any.
+    pub fn tag(&self) -> Option<u8> {
+        self.tag
+    }
+
+    /// Exception bits; `None` for any.
+    pub fn exceptions(&self) -> Option<ExceptionsMatch> {
+        self.exceptions
+    }
+
+    /// Differentiated services code point; `None` for any.
+    pub fn dscp(&self) -> Option<Dscp> {
+        self.dscp
+    }
+
+    /// Whether there is a condition on ports.
+    fn asks_for_ports(&self) -> bool {
+        !self.source_port.is_any() || !self.destination_port.is_any()
+    }
+
+    /// The condition on one field, as text; `None` for a wildcard.
+    fn condition(&self, field: Field) -> Option<String> {
+        let ports = |range: PortRange| (!range.is_any()).then(|| range.to_string());
+        match field {
+            Field::Source => self.source.as_ref().map(address::print),
+            Field::Destination => self.destination.as_ref().map(address::print),
+            Field::Protocol => self.protocol.map(|protocol| protocol.to_string()),
+            Field::SourcePort => ports(self.source_port),
+            Field::DestinationPort => ports(self.destination_port),
+            Field::Incoming => self.incoming.clone(),
+            Field::Flags => self.tcp_flags.map(|flags| flags.to_string()),
+            Field::Tag => self.tag.map(|tag| tag.to_string()),
+            Field::Exceptions => self.exceptions.map(|exceptions| exceptions.to_string()),
+            Field::Dscp => self.dscp.map(|dscp| dscp.to_string()),
+        }
+    }
+}
+
+impl FromStr for Filter {
+    type Err = FilterError;
+
+    fn from_str(text: &str) -> Result<Self, FilterError> {
+        match text.trim() {
+            "" | "*" => Ok(Self::any()),
+            trimmed if trimmed.starts_with('<') => tuple::parse(text),
+            _ => keywords::parse(text),
+        }
+    }
+}
+
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let conditions: Vec<_> = Field::ALL
+            .into_iter()
+            .filter_map(|field| self.condition(field).map(|value| format!("{field} {value}")))
+            .collect();
+        f.pad(&if conditions.is_empty() { "*".to_owned() } else { conditions.join(" ") })
+    }
+}
+
+impl serde::Serialize for Filter {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Filter {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
