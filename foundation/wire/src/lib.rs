@@ -14,7 +14,7 @@
 //! # When getters are meaningful
 //! `new_checked` looks at lengths only, so that an error can still be reported about a packet whose fields are
 //! wrong. Validity (versions, checksums, reserved values) has its own functions: [`ipv4::sanity`],
-//! [`ipv6::sanity`], each `verify_checksum`, and each `Repr::parse`.
+//! [`ipv6::sanity`], [`ndp::validate`], each `verify_checksum`, and each `Repr::parse`.
 //!
 //! # When `emit` may panic
 //! When the buffer is shorter than `buffer_len`. Nothing else panics; a length that does not fit its field is
@@ -27,10 +27,13 @@ mod error;
 pub mod arp;
 pub mod checksum;
 pub mod ethernet;
+pub mod icmpv4;
+pub mod icmpv6;
 pub mod ipv4;
 pub mod ipv6;
 pub mod ipv6_ext;
 pub mod mac_addr;
+pub mod ndp;
 pub mod protocol;
 pub mod tcp;
 pub mod tlv;

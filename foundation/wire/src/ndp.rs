@@ -1,0 +1,470 @@
+//! Neighbour discovery (RFC 4861): neighbour solicitation, neighbour advertisement and redirect.
+//!
+//! Getters never panic after `new_checked`: it verifies that the fixed part that the type has is there. A message
+//! may be believed only if [`validate`] accepts it: that covers hop limit, code, checksum, addresses and options.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+
+use crate::bytes::{array, put, view};
+use crate::checksum::Sum;
+use crate::error::need;
+use crate::icmpv6::{self, Type};
+use crate::{MacAddr, WireError};
+
+/// The hop limit that shows that no router was passed.
+pub const HOP_LIMIT: u8 = 255;
+/// Octets of a solicitation or an advertisement without options.
+pub const NEIGHBOUR_LEN: usize = 24;
+/// Octets of a redirect without options.
+pub const REDIRECT_LEN: usize = 40;
+
+const LINK_ADDRESS_OPTION_LEN: usize = 8;
+
+mod field {
+    pub const TYPE: usize = 0;
+    pub const FLAGS: usize = 4;
+    pub const TARGET: usize = 8;
+    pub const DESTINATION: usize = 24;
+}
+
+/// Option types (RFC 4861, 4.6).
+pub mod option {
+    /// Source link-layer address.
+    pub const SOURCE_LINK_ADDRESS: u8 = 1;
+    /// Target link-layer address.
+    pub const TARGET_LINK_ADDRESS: u8 = 2;
+    /// The packet that a redirect is about.
+    pub const REDIRECTED_HEADER: u8 = 4;
+}
+
+/// The flags of a neighbour advertisement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// The sender is a router.
+    pub const ROUTER: Self = Self(0x80);
+    /// The advertisement answers a solicitation.
+    pub const SOLICITED: Self = Self(0x40);
+    /// It replaces what was known.
+    pub const OVERRIDE: Self = Self(0x20);
+
+    /// Whether all bits of `other` are set.
+    #[inline]
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl std::ops::BitOr for Flags {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// The multicast address that a solicitation for `address` is sent to (RFC 4291, 2.7.1).
+#[must_use]
+pub fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
+    let [.., a, b, c] = address.octets();
+    Ipv6Addr::from([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, a, b, c])
+}
+
+view! {
+    /// A view of a solicitation, an advertisement or a redirect, from the ICMPv6 header on.
+    Packet
+}
+
+impl<T: AsRef<[u8]>> Packet<T> {
+    /// Accepts a buffer that holds the fixed part of its type.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`], or [`WireError::Field`] for another type.
+    pub fn check(&self) -> Result<(), WireError> {
+        need("ndp", icmpv6::HEADER_LEN, self.data())?;
+        match self.message_type() {
+            Type::NEIGHBOUR_SOLICITATION | Type::NEIGHBOUR_ADVERTISEMENT | Type::REDIRECT => {
+                need("ndp", self.fixed_len(), self.data())
+            }
+            Type(found) => {
+                let (field, offset, found) = ("type", field::TYPE, found.into());
+                Err(WireError::Field { header: "ndp", field, offset, found, expected: "135, 136 or 137" })
+            }
+        }
+    }
+
+    /// Octets before the options.
+    fn fixed_len(&self) -> usize {
+        if self.message_type() == Type::REDIRECT { REDIRECT_LEN } else { NEIGHBOUR_LEN }
+    }
+
+    /// Type.
+    pub fn message_type(&self) -> Type {
+        Type(self.data()[field::TYPE])
+    }
+
+    /// Code, checksum and the rest of what each ICMPv6 message has.
+    pub fn icmp(&self) -> icmpv6::Packet<&[u8]> {
+        icmpv6::Packet::new_unchecked(self.data())
+    }
+
+    /// The flags of an advertisement.
+    pub fn flags(&self) -> Flags {
+        Flags(self.data()[field::FLAGS])
+    }
+
+    /// Whom the message is about; in a redirect, the better next hop.
+    pub fn target(&self) -> Ipv6Addr {
+        array(self.data(), field::TARGET).into()
+    }
+
+    /// The destination that a redirect is about.
+    pub fn destination(&self) -> Option<Ipv6Addr> {
+        (self.message_type() == Type::REDIRECT).then(|| array(self.data(), field::DESTINATION).into())
+    }
+
+    /// The options, up to the first malformed one.
+    pub fn options(&self) -> Options<'_> {
+        let offset = self.fixed_len();
+        Options { rest: &self.data()[offset..], offset }
+    }
+
+    /// The Ethernet address in the first option of that type, if there is one.
+    pub fn link_address(&self, kind: u8) -> Option<MacAddr> {
+        self.options()
+            .map_while(Result::ok)
+            .find(|option| option.kind == kind)
+            .and_then(|option| option.link_address())
+    }
+}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
+    /// Sets the flags of an advertisement.
+    pub fn set_flags(&mut self, flags: Flags) {
+        put(self.buffer.as_mut(), field::FLAGS, &[flags.0, 0, 0, 0]);
+    }
+
+    /// Sets whom the message is about.
+    pub fn set_target(&mut self, address: Ipv6Addr) {
+        put(self.buffer.as_mut(), field::TARGET, &address.octets());
+    }
+
+    /// Sets the destination that a redirect is about.
+    pub fn set_destination(&mut self, address: Ipv6Addr) {
+        put(self.buffer.as_mut(), field::DESTINATION, &address.octets());
+    }
+}
+
+impl<T: AsRef<[u8]>> fmt::Display for Packet<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Repr::parse(self) {
+            Ok(repr) => repr.fmt(f),
+            Err(error) => error.fmt(f),
+        }
+    }
+}
+
+/// An option in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawOption<'a> {
+    /// Offset of its type octet from the start of the message.
+    pub offset: usize,
+    /// Option type.
+    pub kind: u8,
+    /// What follows type and length.
+    pub data: &'a [u8],
+}
+
+impl RawOption<'_> {
+    /// The Ethernet address in a link-layer address option.
+    #[must_use]
+    pub fn link_address(&self) -> Option<MacAddr> {
+        let of_address = matches!(self.kind, option::SOURCE_LINK_ADDRESS | option::TARGET_LINK_ADDRESS);
+        (of_address && self.data.len() == 6).then(|| MacAddr(array(self.data, 0)))
+    }
+}
+
+/// Iterates over options up to the end of the message or the first malformed one.
+#[derive(Debug, Clone)]
+pub struct Options<'a> {
+    rest: &'a [u8],
+    offset: usize,
+}
+
+impl<'a> Iterator for Options<'a> {
+    type Item = Result<RawOption<'a>, WireError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let &kind = self.rest.first()?;
+        let units = self.rest.get(1).copied().unwrap_or(0);
+        let len = usize::from(units) * 8;
+        if len == 0 || len > self.rest.len() {
+            self.rest = &[];
+            let (field, offset, expected) =
+                ("option length", self.offset + 1, "1 or more, and within the message");
+            return Some(Err(WireError::Field {
+                header: "ndp",
+                field,
+                offset,
+                found: units.into(),
+                expected,
+            }));
+        }
+        let (octets, rest) = self.rest.split_at(len);
+        let option = RawOption { offset: self.offset, kind, data: &octets[2..] };
+        self.rest = rest;
+        self.offset += len;
+        Some(Ok(option))
+    }
+}
+
+/// Why a message must be silently ignored (RFC 4861, 7.1.1, 7.1.2 and 8.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NdpFault {
+    /// The hop limit is not 255: it came from another link.
+    HopLimit,
+    /// It is too short, its type is another, or an option is malformed.
+    Malformed(WireError),
+    /// The checksum is wrong.
+    Checksum,
+    /// The code is not 0.
+    Code,
+    /// The target, or the destination of a redirect, is not allowed.
+    Target,
+    /// Source or destination of the packet are not allowed.
+    Address,
+    /// A solicitation from the unspecified address has a source link-layer address.
+    UnspecifiedWithLinkAddress,
+    /// An advertisement to a multicast address has the solicited flag.
+    SolicitedMulticast,
+}
+
+impl fmt::Display for NdpFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::HopLimit => "ndp: hop limit must be 255",
+            Self::Malformed(error) => return error.fmt(f),
+            Self::Checksum => "ndp: checksum is wrong",
+            Self::Code => "ndp: code must be 0",
+            Self::Target => "ndp: the target must be a unicast address, a redirect's link-local or the destination itself",
+            Self::Address => "ndp: a source of :: must solicit a solicited-node address; a redirect must be from a link-local one",
+            Self::UnspecifiedWithLinkAddress => "ndp: a source of :: must not bring a link-layer address",
+            Self::SolicitedMulticast => "ndp: an advertisement to a multicast address must not be marked as solicited",
+        })
+    }
+}
+
+impl std::error::Error for NdpFault {}
+
+impl From<WireError> for NdpFault {
+    fn from(error: WireError) -> Self {
+        Self::Malformed(error)
+    }
+}
+
+/// Applies the rules of RFC 4861, 7.1.1, 7.1.2 and 8.1, to the ICMPv6 message `data` of a packet from `src` to `dst`.
+/// Whether a redirect's sender is the first hop is the caller's to know.
+///
+/// # Errors
+/// The first rule broken.
+pub fn validate(hop_limit: u8, src: Ipv6Addr, dst: Ipv6Addr, data: &[u8]) -> Result<Packet<&[u8]>, NdpFault> {
+    if hop_limit != HOP_LIMIT {
+        return Err(NdpFault::HopLimit);
+    }
+    let packet = Packet::new_checked(data)?;
+    let length = data.len() as u32;
+    if !packet.icmp().verify_checksum(crate::checksum::pseudo_header_v6(
+        src,
+        dst,
+        crate::Protocol::ICMPV6,
+        length,
+    )) {
+        return Err(NdpFault::Checksum);
+    }
+    if packet.icmp().code() != 0 {
+        return Err(NdpFault::Code);
+    }
+    packet.options().try_for_each(|option| option.map(|_| ()))?;
+    match packet.message_type() {
+        Type::REDIRECT => validate_redirect(&packet, src)?,
+        _ => validate_neighbour(&packet, src, dst)?,
+    }
+    Ok(packet)
+}
+
+fn validate_neighbour(packet: &Packet<&[u8]>, src: Ipv6Addr, dst: Ipv6Addr) -> Result<(), NdpFault> {
+    if packet.target().is_multicast() {
+        return Err(NdpFault::Target);
+    }
+    if packet.message_type() == Type::NEIGHBOUR_ADVERTISEMENT {
+        let solicited = dst.is_multicast() && packet.flags().contains(Flags::SOLICITED);
+        return if solicited { Err(NdpFault::SolicitedMulticast) } else { Ok(()) };
+    }
+    if !src.is_unspecified() {
+        return Ok(());
+    }
+    // The group has to be a solicited-node one (7.1.1): which it is, does not matter to the rule.
+    if solicited_node(dst) != dst {
+        return Err(NdpFault::Address);
+    }
+    let has_address = packet.options().flatten().any(|option| option.kind == option::SOURCE_LINK_ADDRESS);
+    if has_address { Err(NdpFault::UnspecifiedWithLinkAddress) } else { Ok(()) }
+}
+
+fn validate_redirect(packet: &Packet<&[u8]>, src: Ipv6Addr) -> Result<(), NdpFault> {
+    if !src.is_unicast_link_local() {
+        return Err(NdpFault::Address);
+    }
+    let (target, destination) = (packet.target(), packet.destination().unwrap_or(Ipv6Addr::UNSPECIFIED));
+    let allowed = !destination.is_multicast() && (target.is_unicast_link_local() || target == destination);
+    if allowed { Ok(()) } else { Err(NdpFault::Target) }
+}
+
+/// A message as a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repr<'a> {
+    /// Who has `target`?
+    NeighbourSolicitation {
+        /// The address asked for.
+        target: Ipv6Addr,
+        /// The sender's link-layer address.
+        source_link: Option<MacAddr>,
+    },
+    /// The sender has `target`.
+    NeighbourAdvertisement {
+        /// Router, solicited, override.
+        flags: Flags,
+        /// The sender's address.
+        target: Ipv6Addr,
+        /// Its link-layer address.
+        target_link: Option<MacAddr>,
+    },
+    /// `destination` is reached through `target`.
+    Redirect {
+        /// The better next hop, or the destination itself if it is on the link.
+        target: Ipv6Addr,
+        /// Where the packet was going.
+        destination: Ipv6Addr,
+        /// The target's link-layer address.
+        target_link: Option<MacAddr>,
+        /// The beginning of that packet, from its IPv6 header: a multiple of 8 octets, since the option counts
+        /// in 8s and anything else could not be read back. At most 2,032; empty leaves the option out.
+        quote: &'a [u8],
+    },
+}
+
+impl<'a> Repr<'a> {
+    /// Reads the message. Says nothing on whether it may be believed; see [`validate`].
+    ///
+    /// # Errors
+    /// [`WireError::Field`] if an option is malformed.
+    pub fn parse<T: AsRef<[u8]>>(packet: &'a Packet<T>) -> Result<Self, WireError> {
+        packet.options().try_for_each(|option| option.map(|_| ()))?;
+        let target = packet.target();
+        let target_link = packet.link_address(option::TARGET_LINK_ADDRESS);
+        Ok(match packet.destination() {
+            Some(destination) => {
+                let mut options = packet.options().flatten();
+                let quote = options.find(|option| option.kind == option::REDIRECTED_HEADER);
+                // Type and length are followed by six reserved octets.
+                let quote = quote.and_then(|option| option.data.get(6..)).unwrap_or(&[]);
+                Self::Redirect { target, destination, target_link, quote }
+            }
+            None if packet.message_type() == Type::NEIGHBOUR_ADVERTISEMENT => {
+                Self::NeighbourAdvertisement { flags: packet.flags(), target, target_link }
+            }
+            None => {
+                let source_link = packet.link_address(option::SOURCE_LINK_ADDRESS);
+                Self::NeighbourSolicitation { target, source_link }
+            }
+        })
+    }
+
+    /// Type, length of the fixed part, and the link-layer address option.
+    fn parts(&self) -> (Type, usize, Option<(u8, MacAddr)>) {
+        let (message_type, len, kind, address) = match *self {
+            Self::NeighbourSolicitation { source_link, .. } => {
+                (Type::NEIGHBOUR_SOLICITATION, NEIGHBOUR_LEN, option::SOURCE_LINK_ADDRESS, source_link)
+            }
+            Self::NeighbourAdvertisement { target_link, .. } => {
+                (Type::NEIGHBOUR_ADVERTISEMENT, NEIGHBOUR_LEN, option::TARGET_LINK_ADDRESS, target_link)
+            }
+            Self::Redirect { target_link, .. } => {
+                (Type::REDIRECT, REDIRECT_LEN, option::TARGET_LINK_ADDRESS, target_link)
+            }
+        };
+        (message_type, len, address.map(|address| (kind, address)))
+    }
+
+    /// The part of the quote that is written: whole units of 8 octets, as many as the option's length can count.
+    fn quoted(&self) -> &'a [u8] {
+        match *self {
+            Self::Redirect { quote, .. } => &quote[..quote.len().min(254 * 8) / 8 * 8],
+            _ => &[],
+        }
+    }
+
+    /// Octets that [`emit`](Self::emit) writes: the message with its options.
+    #[must_use]
+    pub fn buffer_len(&self) -> usize {
+        let (_, fixed, link) = self.parts();
+        let quote = match self.quoted().len() {
+            0 => 0,
+            len => 8 + len,
+        };
+        fixed + if link.is_some() { LINK_ADDRESS_OPTION_LEN } else { 0 } + quote
+    }
+
+    /// Writes the message, which must fill the buffer, and its checksum.
+    pub fn emit<T: AsRef<[u8]> + AsMut<[u8]>>(&self, packet: &mut Packet<T>, pseudo: Sum) {
+        let (message_type, mut at, link) = self.parts();
+        packet.buffer.as_mut().fill(0);
+        packet.buffer.as_mut()[field::TYPE] = message_type.0;
+        match *self {
+            Self::NeighbourSolicitation { target, .. } => packet.set_target(target),
+            Self::NeighbourAdvertisement { flags, target, .. } => {
+                packet.set_flags(flags);
+                packet.set_target(target);
+            }
+            Self::Redirect { target, destination, .. } => {
+                packet.set_target(target);
+                packet.set_destination(destination);
+            }
+        }
+        let data = packet.buffer.as_mut();
+        if let Some((kind, address)) = link {
+            put(data, at, &[kind, 1]);
+            put(data, at + 2, &address.0);
+            at += LINK_ADDRESS_OPTION_LEN;
+        }
+        let quote = self.quoted();
+        if !quote.is_empty() {
+            put(data, at, &[option::REDIRECTED_HEADER, (1 + quote.len() / 8) as u8]);
+            put(data, at + 8, quote);
+        }
+        icmpv6::Packet::new_unchecked(data).fill_checksum(pseudo);
+    }
+}
+
+impl fmt::Display for Repr<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NeighbourSolicitation { target, .. } => write!(f, "ndp solicitation for {target}")?,
+            Self::NeighbourAdvertisement { flags, target, .. } => {
+                write!(f, "ndp advertisement of {target} flags {:#04x}", flags.0)?;
+            }
+            Self::Redirect { target, destination, .. } => {
+                write!(f, "ndp redirect of {destination} to {target}")?
+            }
+        }
+        match self.parts().2 {
+            Some((_, address)) => write!(f, " ({address})"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
