@@ -452,7 +452,8 @@ mod tests {
                 _ => Repr::Timestamp { reply: true, identifier, sequence, times },
             };
             let data = emitted(&repr);
-            prop_assert_eq!(Repr::parse(&Packet::new_checked(&data[..]).unwrap()), Ok(repr));
+            let packet = Packet::new_checked(&data[..]).unwrap();
+            prop_assert_eq!(Repr::parse(&packet), Ok(repr));
         }
     }
 }

@@ -387,9 +387,11 @@ mod tests {
             let mut data = vec![0xff; repr.buffer_len()];
             let pseudo = pseudo_header_v6(src.into(), dst.into(), Protocol::ICMPV6, data.len() as u32);
             repr.emit(&mut Packet::new_checked(&mut data[..]).unwrap(), pseudo);
-            prop_assert_eq!(Repr::parse(&Packet::new_checked(&data[..]).unwrap(), pseudo), Ok(repr));
-            data[1] ^= 1;
-            let damaged = Packet::new_checked(&data[..]).unwrap();
+            let packet = Packet::new_checked(&data[..]).unwrap();
+            prop_assert_eq!(Repr::parse(&packet, pseudo), Ok(repr));
+            let mut damaged = data.clone();
+            damaged[1] ^= 1;
+            let damaged = Packet::new_checked(&damaged[..]).unwrap();
             prop_assert_eq!(Repr::parse(&damaged, pseudo), Err(WireError::Checksum { header: "icmpv6" }));
         }
     }

@@ -121,6 +121,7 @@ proptest! {
             _ => Repr::Redirect { target, destination, target_link: link, quote: &quote },
         };
         let data = emitted(&repr, target, destination);
-        prop_assert_eq!(Repr::parse(&Packet::new_checked(&data[..]).unwrap()), Ok(repr));
+        let packet = Packet::new_checked(&data[..]).unwrap();
+        prop_assert_eq!(Repr::parse(&packet), Ok(repr));
     }
 }
