@@ -1,1 +1,42 @@
-//! Hosts, routers and links in network namespaces, from one file.
+//! A lab: hosts, routers and links in network namespaces of this machine, built from one file, and removed without a
+//! trace.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use millrace_lab::{Lab, LabFile, Options};
+//!
+//! let file = LabFile::read("examples/lab/two-hosts.toml".as_ref())?;
+//! let lab = Lab::up(&file, &Options::new("out/millrace"))?;
+//! let ping = lab.command("h1", "ping")?.args(["-c", "1", "10.2.0.2"]).status()?;
+//! assert!(ping.success());
+//! lab.down()?;
+//! # Ok(()) }
+//! ```
+//!
+//! The file is described in [`schema`], with an example in `examples/lab/two-hosts.toml`. Node `h1` of lab `demo` lives
+//! in the namespace `demo-h1`. What was made is recorded under `/run/millrace/lab`, so that another process can list it,
+//! run commands in it and remove it. A lab that fails to come up leaves nothing behind.
+//!
+//! Needs root, and the programs `ip`, `nsenter` and, where a file speaks of offloads, `ethtool`.
+
+mod build;
+mod check;
+mod error;
+mod impairment;
+mod ip_command;
+mod lab;
+mod namespace;
+mod position;
+mod process;
+mod router_config;
+pub mod schema;
+mod state;
+mod topology;
+
+pub use error::{FileError, LabError};
+pub use impairment::Impairment;
+pub use lab::{Lab, Options, down, exec, list};
+pub use namespace::within;
+pub use process::Process;
+pub use state::{DEFAULT_RUNTIME_DIRECTORY, DeviceState, NodeState, State};
+pub use topology::{Device, End, LabFile, Link, Node, NodeKind, Route, Router};

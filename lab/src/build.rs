@@ -1,0 +1,210 @@
+//! The steps that make a lab, each recorded before it is done, so that it can be undone wherever it stops.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+
+use ipnet::IpNet;
+
+use crate::error::LabError;
+use crate::ip_command::{ip, ip_batch, run_within};
+use crate::lab::Options;
+use crate::process::{NotReady, Starting, last_lines, start};
+use crate::router_config;
+use crate::state::{NodeState, Records, State};
+use crate::topology::{End, LabFile, Link, Node, NodeKind, Route, Router};
+use crate::{namespace, topology::Device};
+
+/// Values for every node, set before it has devices: addresses are usable at once, and hosts don't chatter.
+const NODE_SYSCTLS: &[(&str, &str)] = &[
+    ("ipv6/conf/all/accept_dad", "0"),
+    ("ipv6/conf/default/accept_dad", "0"),
+    ("ipv6/conf/default/accept_ra", "0"),
+    ("ipv6/conf/default/router_solicitations", "0"),
+];
+
+const ROUTER_SYSCTLS: &[(&str, &str)] = &[("ipv4/ip_forward", "1"), ("ipv6/conf/all/forwarding", "1")];
+
+/// What `offloads = false` turns off.
+const OFFLOADS: &[&str] = &["rx", "tx", "tso", "gso", "gro"];
+
+/// A lab in the making.
+pub(crate) struct Builder<'a> {
+    pub file: &'a LabFile,
+    pub options: &'a Options,
+    pub records: &'a Records,
+    pub state: &'a mut State,
+    pub children: &'a mut Vec<Child>,
+}
+
+impl Builder<'_> {
+    /// Makes everything; on an error what was made stays, and is recorded.
+    pub fn build(&mut self) -> Result<(), LabError> {
+        for (index, node) in self.file.nodes.iter().enumerate() {
+            self.step(format!("making {}", node.name), |lab| lab.make_node(index))?;
+        }
+        for link in &self.file.links {
+            let [first, second] = link.ends.map(|end| describe(self.file, end));
+            self.step(format!("linking {first} and {second}"), |lab| lab.make_link(link))?;
+        }
+        for node in &self.file.nodes {
+            self.step(format!("giving {} its addresses", node.name), |lab| lab.configure(node))?;
+        }
+        for node in &self.file.nodes {
+            self.step(format!("giving {} its routes", node.name), |lab| lab.add_routes(node))?;
+        }
+        for (index, node) in self.file.nodes.iter().enumerate() {
+            if let Some(router) = &node.router {
+                self.step(format!("starting router {}", node.name), |lab| lab.start_router(index, router))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn step(
+        &mut self,
+        step: String,
+        act: impl FnOnce(&mut Self) -> Result<(), LabError>,
+    ) -> Result<(), LabError> {
+        let result = if self.options.is_interrupted() { Err(LabError::Interrupted) } else { act(self) };
+        result.map_err(|error| match error {
+            // `ip` got the signal as well: the cause is what the reader should hear.
+            _ if self.options.is_interrupted() => {
+                LabError::Step { step, source: Box::new(LabError::Interrupted) }
+            }
+            error => LabError::Step { step, source: Box::new(error) },
+        })
+    }
+
+    fn namespace(&self, end: End) -> String {
+        self.file.namespace(&self.file.nodes[end.node].name)
+    }
+
+    fn make_node(&mut self, index: usize) -> Result<(), LabError> {
+        let node = &self.file.nodes[index];
+        let name = self.file.namespace(&node.name);
+        if namespace::path(&name).exists() {
+            return Err(LabError::NamespaceTaken(name));
+        }
+        self.state.nodes.push(NodeState::new(self.file, index));
+        self.records.save(self.state)?;
+        ip(&["netns", "add", &name])?;
+        namespace::set_sysctls(&name, NODE_SYSCTLS)?;
+        if node.kind != NodeKind::Host {
+            namespace::set_sysctls(&name, ROUTER_SYSCTLS)?;
+        }
+        ip(&["-n", &name, "link", "set", "lo", "up"])
+    }
+
+    fn make_link(&mut self, link: &Link) -> Result<(), LabError> {
+        let [near, far] = link.ends.map(|end| self.namespace(end));
+        let [device, peer] = link.ends.map(|end| &self.file.nodes[end.node].devices[end.device].name);
+        let mtu = link.mtu.unwrap_or(1500).to_string();
+        let first = ["link", "add", "name", device, "mtu", &mtu, "netns", &near, "type", "veth"];
+        let second = ["peer", "name", peer, "mtu", &mtu, "netns", &far];
+        ip(&[&first[..], &second[..]].concat())?;
+        link.ends.iter().try_for_each(|&end| self.set_offloads(end))
+    }
+
+    fn set_offloads(&self, end: End) -> Result<(), LabError> {
+        let node = &self.file.nodes[end.node];
+        let device = &node.devices[end.device].name;
+        let mut arguments = vec!["-K", device];
+        if !node.offloads {
+            arguments.extend(OFFLOADS.iter().flat_map(|feature| [*feature, "off"]));
+        }
+        if let Some(gro) = node.gro {
+            arguments.extend(["gro", if gro { "on" } else { "off" }]);
+        }
+        if arguments.len() == 2 { Ok(()) } else { run_within(&self.namespace(end), "ethtool", &arguments) }
+    }
+
+    fn configure(&mut self, node: &Node) -> Result<(), LabError> {
+        let lines: Vec<String> = node.devices.iter().flat_map(device_commands).collect();
+        ip_batch(&self.file.namespace(&node.name), &lines)
+    }
+
+    fn add_routes(&mut self, node: &Node) -> Result<(), LabError> {
+        let lines: Vec<String> = node.routes.iter().map(route_command).collect();
+        ip_batch(&self.file.namespace(&node.name), &lines)
+    }
+
+    fn start_router(&mut self, index: usize, router: &Router) -> Result<(), LabError> {
+        let node = &self.file.nodes[index];
+        let files = RouterFiles::new(&self.records.files(&self.file.name), &node.name);
+        let config = router_config::render(node, router)
+            .map_err(|message| LabError::RouterConfig { router: node.name.clone(), message })?;
+        fs::write(&files.config, config).map_err(LabError::file("write", &files.config))?;
+        let binary = &self.options.router_binary;
+        let mut starting =
+            start(&self.file.namespace(&node.name), binary, &files.arguments(&router.arguments), &files.log)?;
+        let (process, ready) = (starting.process, self.wait(&node.name, &mut starting, &files.log));
+        self.children.push(starting.child);
+        let record = &mut self.state.nodes[index];
+        record.process = Some(process);
+        record.socket = Some(files.socket);
+        self.records.save(self.state)?;
+        ready
+    }
+
+    fn wait(&self, router: &str, starting: &mut Starting, log: &Path) -> Result<(), LabError> {
+        let patience = self.options.patience;
+        let router = router.to_owned();
+        starting.wait(patience, || self.options.is_interrupted()).map_err(|why| match why {
+            NotReady::Ended(status) => LabError::RouterEnded { router, status, log: last_lines(log) },
+            NotReady::TimedOut => {
+                LabError::RouterNotReady { router, seconds: patience.as_secs(), log: last_lines(log) }
+            }
+            NotReady::Interrupted => LabError::Interrupted,
+        })
+    }
+}
+
+/// `NODE:DEVICE`.
+fn describe(file: &LabFile, end: End) -> String {
+    let node = &file.nodes[end.node];
+    format!("{}:{}", node.name, node.devices[end.device].name)
+}
+
+fn device_commands(device: &Device) -> Vec<String> {
+    let name = &device.name;
+    let address = |net: &IpNet| match net {
+        IpNet::V4(_) => format!("address add {net} dev {name}"),
+        IpNet::V6(_) => format!("address add {net} dev {name} nodad"),
+    };
+    let up = std::iter::once(format!("link set {name} up"));
+    up.chain(device.addresses.iter().map(address)).collect()
+}
+
+fn route_command(route: &Route) -> String {
+    let via = route.via.map(|via| format!(" via {via}")).unwrap_or_default();
+    let device = route.device.as_ref().map(|device| format!(" dev {device}")).unwrap_or_default();
+    format!("route add {}{via}{device}", route.to)
+}
+
+/// What a router's daemon reads and writes.
+struct RouterFiles {
+    config: PathBuf,
+    socket: PathBuf,
+    log: PathBuf,
+}
+
+impl RouterFiles {
+    fn new(directory: &Path, router: &str) -> Self {
+        let file = |extension: &str| directory.join(format!("{router}.{extension}"));
+        Self { config: file("toml"), socket: file("sock"), log: file("log") }
+    }
+
+    fn arguments(&self, more: &[String]) -> Vec<String> {
+        let text = |path: &Path| path.display().to_string();
+        let mut arguments = vec![
+            "--socket".to_owned(),
+            text(&self.socket),
+            "run".to_owned(),
+            "--config".to_owned(),
+            text(&self.config),
+        ];
+        arguments.extend(more.iter().cloned());
+        arguments
+    }
+}

@@ -1,0 +1,349 @@
+//! From what a lab file says to what it means; what can't be is refused, with its place.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::ops::Range;
+use std::path::Path;
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use toml::Spanned;
+
+use crate::position::nearest;
+use crate::router_config;
+use crate::schema::{Destination, File, HostTable, LinkTable, RouteTable, RouterKind, RouterTable, Text};
+use crate::topology::{Device, End, LabFile, Link, Node, NodeKind, Route, Router};
+
+/// What is wrong, and where.
+#[derive(Debug)]
+pub(crate) struct Wrong {
+    pub span: Option<Range<usize>>,
+    pub message: String,
+}
+
+fn wrong<T>(span: Range<usize>, message: impl Into<String>) -> Result<T, Wrong> {
+    Err(Wrong { span: Some(span), message: message.into() })
+}
+
+/// Longest name of a network device: IFNAMSIZ without its closing zero.
+const DEVICE_NAME_LENGTH: usize = 15;
+/// Longest name of a lab or a node, so that a namespace's name and a router's socket path stay short enough.
+const NAME_LENGTH: usize = 24;
+
+/// Checks a file; `directory` is what its paths are relative to.
+pub(crate) fn check(file: File, directory: &Path) -> Result<LabFile, Wrong> {
+    check_name(&file.lab.name, "lab")?;
+    let mut lab = LabFile {
+        name: file.lab.name.get_ref().clone(),
+        path: None,
+        nodes: nodes(&file, directory)?,
+        links: Vec::new(),
+    };
+    for link in &file.link {
+        add_link(&mut lab, link)?;
+    }
+    for host in &file.host {
+        complete_host(&mut lab, host)?;
+    }
+    check_addresses(&lab, &file)?;
+    for host in &file.host {
+        add_gateways(&mut lab, host)?;
+    }
+    for route in &file.route {
+        add_route(&mut lab, route)?;
+    }
+    Ok(lab)
+}
+
+fn check_name(name: &Spanned<String>, of: &str) -> Result<(), Wrong> {
+    let text = name.get_ref();
+    let letters = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+    if !letters || text.is_empty() || text.len() > NAME_LENGTH || text.starts_with('-') {
+        let right = format!("1 to {NAME_LENGTH} letters, digits, - and _, not beginning with -");
+        return wrong(name.span(), format!("{text:?} can't be the name of a {of}: {right}"));
+    }
+    Ok(())
+}
+
+fn nodes(file: &File, directory: &Path) -> Result<Vec<Node>, Wrong> {
+    let mut nodes: Vec<Node> = Vec::new();
+    let hosts = file.host.iter().map(|host| (&host.name, host_node(host)));
+    for (name, node) in hosts {
+        add_node(&mut nodes, name, node)?;
+    }
+    for router in &file.router {
+        add_node(&mut nodes, &router.name, router_node(router, directory)?)?;
+    }
+    Ok(nodes)
+}
+
+fn add_node(nodes: &mut Vec<Node>, name: &Spanned<String>, node: Node) -> Result<(), Wrong> {
+    check_name(name, "node")?;
+    if nodes.iter().any(|other| other.name == node.name) {
+        return wrong(
+            name.span(),
+            format!("two nodes are called {}: each needs a name of its own", node.name),
+        );
+    }
+    nodes.push(node);
+    Ok(())
+}
+
+fn host_node(host: &HostTable) -> Node {
+    Node {
+        name: host.name.get_ref().clone(),
+        kind: NodeKind::Host,
+        devices: Vec::new(),
+        routes: Vec::new(),
+        offloads: host.offloads,
+        gro: host.gro,
+        router: None,
+    }
+}
+
+fn router_node(table: &RouterTable, directory: &Path) -> Result<Node, Wrong> {
+    let kind = match table.kind {
+        RouterKind::Kernel => NodeKind::Kernel,
+        RouterKind::Millrace => NodeKind::Millrace,
+    };
+    if kind == NodeKind::Kernel {
+        refuse_millrace_keys(table)?;
+    }
+    let config = match &table.config {
+        Some(config) => router_config::read(config.get_ref(), directory)
+            .map_err(|message| Wrong { span: Some(config.span()), message })?,
+        None => toml::Table::new(),
+    };
+    let router = Router {
+        mode: table.mode.as_ref().map(|mode| mode.get_ref().name()),
+        config,
+        arguments: table.arguments.as_ref().map(|list| list.get_ref().clone()).unwrap_or_default(),
+    };
+    Ok(Node {
+        name: table.name.get_ref().clone(),
+        kind,
+        devices: Vec::new(),
+        routes: Vec::new(),
+        offloads: table.offloads,
+        gro: table.gro,
+        router: (kind == NodeKind::Millrace).then_some(router),
+    })
+}
+
+fn refuse_millrace_keys(table: &RouterTable) -> Result<(), Wrong> {
+    let spans = [
+        ("mode", table.mode.as_ref().map(Spanned::span)),
+        ("config", table.config.as_ref().map(Spanned::span)),
+        ("arguments", table.arguments.as_ref().map(Spanned::span)),
+    ];
+    match spans.into_iter().find_map(|(key, span)| Some((key, span?))) {
+        Some((key, span)) => wrong(
+            span,
+            format!("`{key}` is for a router of kind \"millrace\"; {} is the kernel's", table.name.get_ref()),
+        ),
+        None => Ok(()),
+    }
+}
+
+fn add_link(lab: &mut LabFile, link: &LinkTable) -> Result<(), Wrong> {
+    let [first, second] = link.ends.get_ref().as_slice() else {
+        return wrong(link.ends.span(), "a link has two ends, as ends = [\"h1\", \"r:r1\"]");
+    };
+    let mtu = link.mtu.as_ref().map(check_mtu).transpose()?;
+    let ends = [add_end(lab, first)?, add_end(lab, second)?];
+    if ends[0].node == ends[1].node {
+        return wrong(
+            link.ends.span(),
+            format!("both ends are at {}: a link joins two nodes", node_part(first)),
+        );
+    }
+    for (name, addresses) in &link.addresses {
+        let Some(end) = ends.iter().find(|end| lab.nodes[end.node].name == *name) else {
+            let message = format!(
+                "no end of this link is at {name}: its ends are at {} and {}",
+                node_part(first),
+                node_part(second)
+            );
+            return wrong(link.ends.span(), message);
+        };
+        let addresses = addresses.iter().map(|address| address.get_ref().0);
+        lab.nodes[end.node].devices[end.device].addresses.extend(addresses);
+    }
+    impair(lab, link, ends)?;
+    lab.links.push(Link { ends, mtu });
+    Ok(())
+}
+
+fn check_mtu(mtu: &Spanned<i64>) -> Result<u32, Wrong> {
+    match u32::try_from(*mtu.get_ref()) {
+        Ok(value @ 68..=65_535) => Ok(value),
+        _ => wrong(mtu.span(), format!("mtu = {} is out of range: 68 to 65535 bytes", mtu.get_ref())),
+    }
+}
+
+fn node_part(end: &Spanned<String>) -> &str {
+    end.get_ref().split_once(':').map_or(end.get_ref(), |(node, _)| node)
+}
+
+/// Adds the device that `NODE` or `NODE:DEVICE` speaks of.
+fn add_end(lab: &mut LabFile, end: &Spanned<String>) -> Result<End, Wrong> {
+    let index = find_node(lab, node_part(end), end.span())?;
+    let node = &mut lab.nodes[index];
+    let device = match end.get_ref().split_once(':') {
+        Some((_, device)) => device.to_owned(),
+        None => format!("eth{}", node.devices.len()),
+    };
+    let letters = device.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '/' | ':' | '%'));
+    if !letters
+        || device.is_empty()
+        || device.len() > DEVICE_NAME_LENGTH
+        || matches!(&*device, "." | ".." | "lo")
+    {
+        let right = format!("1 to {DEVICE_NAME_LENGTH} letters and digits, as \"{}:r1\"", node.name);
+        return wrong(end.span(), format!("{device:?} can't be the name of a device: {right}"));
+    }
+    if node.devices.iter().any(|other| other.name == device) {
+        return wrong(
+            end.span(),
+            format!("{} has two devices called {device}: give one another name", node.name),
+        );
+    }
+    node.devices.push(Device { name: device, addresses: Vec::new(), impairment: None });
+    Ok(End { node: index, device: node.devices.len() - 1 })
+}
+
+fn find_node(lab: &LabFile, name: &str, span: Range<usize>) -> Result<usize, Wrong> {
+    if let Some(index) = lab.node(name) {
+        return Ok(index);
+    }
+    let names: Vec<&str> = lab.nodes.iter().map(|node| node.name.as_str()).collect();
+    match nearest(name, names.iter().copied()) {
+        Some(near) => {
+            wrong(span, format!("no [[host]] or [[router]] is called {name:?}: did you mean {near:?}?"))
+        }
+        None => wrong(
+            span,
+            format!("no [[host]] or [[router]] is called {name:?}: there are {}", names.join(", ")),
+        ),
+    }
+}
+
+/// Gives a link's impairment to the port of the Millrace router at one of its ends: the first, when both are.
+fn impair(lab: &mut LabFile, link: &LinkTable, ends: [End; 2]) -> Result<(), Wrong> {
+    let Some(impairment) = &link.impairment else { return Ok(()) };
+    if let Some(message) = impairment.get_ref().objection() {
+        return wrong(impairment.span(), message);
+    }
+    let Some(end) = ends.iter().find(|end| lab.nodes[end.node].kind == NodeKind::Millrace) else {
+        let message =
+            "a link with impairment needs a router of kind \"millrace\" at one end, whose port does it";
+        return wrong(impairment.span(), message);
+    };
+    lab.nodes[end.node].devices[end.device].impairment = Some(impairment.get_ref().clone());
+    Ok(())
+}
+
+/// A host's own `addresses` are those of its only device.
+fn complete_host(lab: &mut LabFile, host: &HostTable) -> Result<(), Wrong> {
+    let Some(address) = host.addresses.first() else { return Ok(()) };
+    let index = find_node(lab, host.name.get_ref(), host.name.span())?;
+    let [device] = lab.nodes[index].devices.as_mut_slice() else {
+        let links = lab.nodes[index].devices.len();
+        let message = format!(
+            "{} has {links} links: say on a link which end has an address, as addresses.{} = [{:?}]",
+            host.name.get_ref(),
+            host.name.get_ref(),
+            address.get_ref().0.to_string()
+        );
+        return wrong(address.span(), message);
+    };
+    device.addresses.splice(0..0, host.addresses.iter().map(|address| address.get_ref().0));
+    Ok(())
+}
+
+/// No address may be at two places, and none may be a network's own.
+fn check_addresses(lab: &LabFile, file: &File) -> Result<(), Wrong> {
+    let of_links = file.link.iter().flat_map(|link| link.addresses.values().flatten());
+    let spanned = file.host.iter().flat_map(|host| &host.addresses).chain(of_links);
+    let mut seen: HashMap<IpAddr, ()> = HashMap::new();
+    for address in spanned {
+        let net = address.get_ref().0;
+        if seen.insert(net.addr(), ()).is_some() {
+            return wrong(address.span(), format!("{} is given twice in lab {}", net.addr(), lab.name));
+        }
+        if is_network_address(net) {
+            return wrong(
+                address.span(),
+                format!("{net} is the network itself: a device needs an address in it"),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn is_network_address(net: IpNet) -> bool {
+    match net {
+        IpNet::V4(net) => net.prefix_len() < 31 && net.addr() == net.network(),
+        IpNet::V6(net) => net.addr().is_unspecified(),
+    }
+}
+
+fn add_gateways(lab: &mut LabFile, host: &HostTable) -> Result<(), Wrong> {
+    let v4 = host.gateway.as_ref().map(|via| (IpAddr::V4(via.get_ref().0), via.span()));
+    let v6 = host.gateway6.as_ref().map(|via| (IpAddr::V6(via.get_ref().0), via.span()));
+    let index = find_node(lab, host.name.get_ref(), host.name.span())?;
+    for (via, span) in [v4, v6].into_iter().flatten() {
+        require_reachable(&lab.nodes[index], via, span)?;
+        lab.nodes[index].routes.push(Route { to: everywhere(via), via: Some(via), device: None });
+    }
+    Ok(())
+}
+
+/// The network of all addresses of the same family.
+fn everywhere(address: IpAddr) -> IpNet {
+    match address {
+        IpAddr::V4(_) => IpNet::V4(Ipv4Net::default()),
+        IpAddr::V6(_) => IpNet::V6(Ipv6Net::default()),
+    }
+}
+
+fn require_reachable(node: &Node, via: IpAddr, span: Range<usize>) -> Result<(), Wrong> {
+    let mut addresses = node.devices.iter().flat_map(|device| &device.addresses);
+    if addresses.any(|net| net.contains(&via)) {
+        return Ok(());
+    }
+    wrong(span, format!("{via} is in none of the networks of {}: it can't be reached from there", node.name))
+}
+
+fn add_route(lab: &mut LabFile, route: &RouteTable) -> Result<(), Wrong> {
+    let index = find_node(lab, route.node.get_ref(), route.node.span())?;
+    let node = &lab.nodes[index];
+    let via = route.via.as_ref().map(|via| via.get_ref().0);
+    let device = route.device.as_ref().map(|device| device.get_ref().clone());
+    if let Some(name) = &route.device
+        && !node.devices.iter().any(|device| device.name == *name.get_ref())
+    {
+        return wrong(name.span(), format!("{} has no device {:?}", node.name, name.get_ref()));
+    }
+    let to = destination(&route.to, via)?;
+    match (&route.via, &device) {
+        (Some(via), None) => require_reachable(node, via.get_ref().0, via.span())?,
+        (None, None) => return wrong(route.to.span(), "a route needs `via`, `device`, or both"),
+        _ => {}
+    }
+    lab.nodes[index].routes.push(Route { to, via, device });
+    Ok(())
+}
+
+fn destination(to: &Spanned<Text<Destination>>, via: Option<IpAddr>) -> Result<IpNet, Wrong> {
+    let net = match to.get_ref().0 {
+        Destination::Default => everywhere(via.unwrap_or(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED))),
+        Destination::Network(net) => net,
+    };
+    if net != net.trunc() {
+        return wrong(to.span(), format!("{net} has bits beyond its prefix: the network is {}", net.trunc()));
+    }
+    if via.is_some_and(|via| via.is_ipv4() != net.addr().is_ipv4()) {
+        return wrong(to.span(), "`to` and `via` are of different families");
+    }
+    Ok(net)
+}

@@ -1,0 +1,70 @@
+//! What a link does to the packets on it.
+
+use serde::{Deserialize, Serialize};
+
+/// Delay, loss and damage on a link. The kernel's own emulation is a module that many machines lack, so the Millrace
+/// router at one end does it, by its port's `impair` wrapper, with the same keys. Ratios are shares of the packets, from 0 to 1.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Impairment {
+    /// Delay of every packet, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_ms: Option<f64>,
+    /// Largest deviation from the delay, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jitter_ms: Option<f64>,
+    /// Share of packets that are lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f64>,
+    /// Share of packets that arrive twice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duplicate: Option<f64>,
+    /// Share of packets that overtake those before them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reorder: Option<f64>,
+    /// Share of packets that arrive with one bit changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub corrupt: Option<f64>,
+    /// Seed of the random numbers: the same seed does the same to the same packets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+}
+
+impl Impairment {
+    /// What is out of range, with what would be right; `None` when nothing is.
+    pub(crate) fn objection(&self) -> Option<String> {
+        let ratios = [
+            ("loss", self.loss),
+            ("duplicate", self.duplicate),
+            ("reorder", self.reorder),
+            ("corrupt", self.corrupt),
+        ];
+        let times = [("delay-ms", self.delay_ms), ("jitter-ms", self.jitter_ms)];
+        outside(&ratios, 1.0, "a share from 0 to 1")
+            .or_else(|| outside(&times, 60_000.0, "0 to 60000 milliseconds"))
+    }
+}
+
+fn outside(values: &[(&str, Option<f64>)], most: f64, right: &str) -> Option<String> {
+    values.iter().find_map(|(name, value)| {
+        let value = value.filter(|value| !(0.0..=most).contains(value))?;
+        Some(format!("{name} = {value} is out of range: {right}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_out_of_range_are_named() {
+        let loss = Impairment { loss: Some(1.5), ..Impairment::default() };
+        assert_eq!(loss.objection().as_deref(), Some("loss = 1.5 is out of range: a share from 0 to 1"));
+        let delay = Impairment { delay_ms: Some(-1.0), ..Impairment::default() };
+        assert!(delay.objection().is_some_and(|text| text.starts_with("delay-ms = -1")));
+        let nan = Impairment { corrupt: Some(f64::NAN), ..Impairment::default() };
+        assert!(nan.objection().is_some());
+        let good = Impairment { loss: Some(1.0), jitter_ms: Some(0.0), ..Impairment::default() };
+        assert_eq!(good.objection(), None);
+    }
+}

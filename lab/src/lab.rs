@@ -1,0 +1,218 @@
+//! A lab that is up, and what can be done with it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use nix::unistd::Uid;
+
+use crate::build::Builder;
+use crate::error::LabError;
+use crate::ip_command::ip;
+use crate::namespace;
+use crate::state::{DEFAULT_RUNTIME_DIRECTORY, NodeState, Records, State};
+use crate::topology::LabFile;
+
+/// How a lab is brought up.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The `millrace` binary that Millrace routers run.
+    pub router_binary: PathBuf,
+    /// Where the lab is recorded, and where its routers' sockets lie. Default `/run/millrace/lab`.
+    pub runtime_directory: PathBuf,
+    /// How long a router may take until it forwards. Default 10 s.
+    pub patience: Duration,
+    /// Raised, by a signal handler for instance, it makes coming up fail and be undone.
+    pub interrupted: Arc<AtomicBool>,
+}
+
+impl Options {
+    /// The defaults, with this binary for Millrace routers.
+    pub fn new(router_binary: impl Into<PathBuf>) -> Self {
+        Self {
+            router_binary: router_binary.into(),
+            runtime_directory: PathBuf::from(DEFAULT_RUNTIME_DIRECTORY),
+            patience: Duration::from_secs(10),
+            interrupted: Arc::new(AtomicBool::new(false)),
+        }
+    }
+
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+}
+
+/// A lab that is up. It is removed when this is dropped, also by a panic, unless [`Lab::keep`] was called.
+#[derive(Debug)]
+pub struct Lab {
+    state: State,
+    records: Records,
+    children: Vec<Child>,
+    is_ours: bool,
+}
+
+impl Lab {
+    /// Builds a lab and waits until its routers forward.
+    ///
+    /// # Errors
+    /// When a step fails; everything that was made until then is undone, and the error names the step.
+    pub fn up(file: &LabFile, options: &Options) -> Result<Self, LabError> {
+        require_root()?;
+        let records = Records::new(&options.runtime_directory);
+        let state = State { name: file.name.clone(), file: file.path.clone(), nodes: Vec::new() };
+        records.create(&state)?;
+        let mut lab = Self { state, records, children: Vec::new(), is_ours: true };
+        let built = Builder {
+            file,
+            options,
+            records: &lab.records,
+            state: &mut lab.state,
+            children: &mut lab.children,
+        }
+        .build();
+        match built {
+            Ok(()) => Ok(lab),
+            Err(first) => Err(match lab.undo() {
+                Ok(()) => first,
+                Err(undo) => LabError::Undo { first: Box::new(first), undo: Box::new(undo) },
+            }),
+        }
+    }
+
+    /// Leaves the lab up when this is dropped; [`down`] removes it.
+    pub fn keep(mut self) -> State {
+        self.is_ours = false;
+        self.state.clone()
+    }
+
+    /// Removes the lab.
+    ///
+    /// # Errors
+    /// When something could not be removed; the record then stays, and [`down`] can try again.
+    pub fn down(mut self) -> Result<(), LabError> {
+        self.undo()
+    }
+
+    /// What was made.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The record of a node: its namespace, devices, process and socket.
+    ///
+    /// # Errors
+    /// When there is no such node.
+    pub fn node(&self, name: &str) -> Result<&NodeState, LabError> {
+        self.state.node(name)
+    }
+
+    /// A command that will run at a node. What it starts is the caller's to end.
+    ///
+    /// # Errors
+    /// When there is no such node.
+    pub fn command(&self, node: &str, program: &str) -> Result<Command, LabError> {
+        Ok(command_at(self.state.node(node)?, program))
+    }
+
+    fn undo(&mut self) -> Result<(), LabError> {
+        self.is_ours = false;
+        let result = undo(&self.state, &self.records);
+        for child in &mut self.children {
+            // It has ended; this takes its entry out of the process table.
+            let _ = child.try_wait();
+        }
+        result
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if self.is_ours {
+            // Nobody is left to tell; the record stays where something could not be removed.
+            let _ = self.undo();
+        }
+    }
+}
+
+/// Removes a lab that this or another process brought up. Returns whether there was one.
+///
+/// # Errors
+/// When something could not be removed.
+pub fn down(name: &str, runtime_directory: &Path) -> Result<bool, LabError> {
+    let records = Records::new(runtime_directory);
+    let Some(state) = records.load(name)? else { return Ok(false) };
+    require_root()?;
+    undo(&state, &records)?;
+    Ok(true)
+}
+
+/// All labs that are up, by name.
+///
+/// # Errors
+/// When the records can't be read.
+pub fn list(runtime_directory: &Path) -> Result<Vec<State>, LabError> {
+    let records = Records::new(runtime_directory);
+    let states = records.names()?.into_iter().map(|name| records.load(&name));
+    Ok(states.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+}
+
+/// Runs a command at a node of a lab that is up, with our input and output, and waits for it.
+///
+/// # Errors
+/// When there is no such lab or node, or the command can't be started.
+pub fn exec(
+    lab: &str,
+    node: &str,
+    command: &[String],
+    runtime_directory: &Path,
+) -> Result<ExitStatus, LabError> {
+    let state = Records::new(runtime_directory).load(lab)?.ok_or_else(|| LabError::NotUp(lab.to_owned()))?;
+    let node = state.node(node)?;
+    require_root()?;
+    let Some((program, arguments)) = command.split_first() else {
+        let message = "give a command after --".to_owned();
+        return Err(LabError::Command { command: format!("exec {}", node.name), stderr: message });
+    };
+    let started = command_at(node, program).args(arguments).status();
+    started.map_err(|source| LabError::Program { program: program.clone(), source })
+}
+
+fn command_at(node: &NodeState, program: &str) -> Command {
+    // Not `ip netns exec`: its /sys lacks the BPF file system.
+    let mut command = Command::new("nsenter");
+    command.arg(format!("--net={}", namespace::path(&node.namespace).display())).arg("--").arg(program);
+    command
+}
+
+fn require_root() -> Result<(), LabError> {
+    if Uid::effective().is_root() { Ok(()) } else { Err(LabError::NotRoot) }
+}
+
+/// Undoes all that is recorded, as far as it goes, and then forgets it; the first failure is the result.
+fn undo(state: &State, records: &Records) -> Result<(), LabError> {
+    let processes = state.nodes.iter().rev().filter_map(|node| node.process).map(|process| process.stop());
+    let stopped: Result<(), LabError> = first_failure(processes);
+    let removed = first_failure(state.nodes.iter().rev().map(remove_node));
+    stopped.and(removed)?;
+    records.remove(&state.name)
+}
+
+/// Does all of it, whatever fails.
+fn first_failure(results: impl Iterator<Item = Result<(), LabError>>) -> Result<(), LabError> {
+    let failures: Vec<LabError> = results.filter_map(Result::err).collect();
+    failures.into_iter().next().map_or(Ok(()), Err)
+}
+
+fn remove_node(node: &NodeState) -> Result<(), LabError> {
+    if !namespace::path(&node.namespace).exists() {
+        return Ok(());
+    }
+    // A namespace goes when its last process does, and its devices some time after that: they are removed first. One
+    // that went with its peer, or was never made, is no failure.
+    for device in &node.devices {
+        let _ = ip(&["-n", &node.namespace, "link", "delete", &device.name]);
+    }
+    ip(&["netns", "delete", &node.namespace])
+}

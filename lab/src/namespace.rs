@@ -1,0 +1,48 @@
+//! Network namespaces, by name as `ip netns` keeps them.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use nix::sched::{CloneFlags, setns};
+
+use crate::error::LabError;
+
+/// The file that stands for a namespace.
+pub(crate) fn path(namespace: &str) -> PathBuf {
+    Path::new("/run/netns").join(namespace)
+}
+
+/// Runs `work` on a thread inside a namespace. What `work` starts runs there too; threads that were there before don't
+/// move.
+///
+/// # Errors
+/// When the namespace doesn't exist, or the caller is not root.
+pub fn within<T: Send>(namespace: &str, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
+    let path = path(namespace);
+    let file = File::open(&path).map_err(LabError::file("open", &path))?;
+    let inside = || -> io::Result<T> {
+        setns(&file, CloneFlags::CLONE_NEWNET)?;
+        Ok(work())
+    };
+    let result = thread::scope(|scope| scope.spawn(inside).join());
+    match result {
+        Ok(result) => result.map_err(LabError::system(format!("enter namespace {namespace}"))),
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+/// Sets values below `/proc/sys/net` inside a namespace. Keys that the kernel doesn't have are passed over: a kernel
+/// without IPv6 has none of its keys.
+pub(crate) fn set_sysctls(namespace: &str, values: &[(&str, &str)]) -> Result<(), LabError> {
+    within(namespace, || values.iter().try_for_each(|(key, value)| set_sysctl(key, value)))?
+}
+
+fn set_sysctl(key: &str, value: &str) -> Result<(), LabError> {
+    let path = Path::new("/proc/sys/net").join(key);
+    match fs::write(&path, value) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result.map_err(LabError::file("write", &path)),
+    }
+}

@@ -1,0 +1,66 @@
+//! From a byte of a file to its line and column, and from a wrong word to the nearest right one.
+
+use std::ops::Range;
+
+/// Line and column of a byte, both counted from 1; columns count characters.
+pub(crate) fn line_and_column(text: &str, byte: usize) -> (usize, usize) {
+    let before = text.get(..byte).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    (line, column)
+}
+
+/// `FILE:LINE:COLUMN`, or `FILE` where no place is known.
+pub(crate) fn place(file: &str, text: &str, span: Option<Range<usize>>) -> String {
+    match span {
+        Some(span) => {
+            let (line, column) = line_and_column(text, span.start);
+            format!("{file}:{line}:{column}")
+        }
+        None => file.to_owned(),
+    }
+}
+
+/// The word most like `wrong`, when one is like it.
+pub(crate) fn nearest<'a>(wrong: &str, right: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let scored = right.into_iter().map(|word| (strsim::jaro_winkler(wrong, word), word));
+    scored.filter(|(score, _)| *score > 0.7).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, word)| word)
+}
+
+/// Says the nearest right key, or all of them, where the parser knows only that a key is unknown.
+pub(crate) fn improve(message: &str) -> String {
+    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    let unknown_key = message.starts_with("unknown field `");
+    let (Some((wrong, right)), true) =
+        (quoted.split_first(), unknown_key || message.starts_with("unknown variant `"))
+    else {
+        return message.trim_end().replace('\n', ", ");
+    };
+    let noun = if unknown_key { "key" } else { "value" };
+    match nearest(wrong, right.iter().copied()) {
+        Some(word) => format!("unknown {noun} `{wrong}`: did you mean `{word}`?"),
+        None => format!("unknown {noun} `{wrong}`: known are {}", right.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_and_columns_count_from_one() {
+        assert_eq!(line_and_column("abc\nde", 0), (1, 1));
+        assert_eq!(line_and_column("abc\nde", 4), (2, 1));
+        assert_eq!(line_and_column("äb\nde", 3), (1, 3));
+        assert_eq!(line_and_column("abc", 99), (1, 4));
+    }
+
+    #[test]
+    fn an_unknown_key_leads_to_the_nearest() {
+        let message = "unknown field `adresses`, expected one of `name`, `addresses`, `gateway`";
+        assert_eq!(improve(message), "unknown key `adresses`: did you mean `addresses`?");
+        let far = improve("unknown field `zzz`, expected `name` or `mtu`");
+        assert_eq!(far, "unknown key `zzz`: known are name, mtu");
+        assert_eq!(improve("missing field `name`\n"), "missing field `name`");
+    }
+}

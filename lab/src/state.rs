@@ -1,0 +1,190 @@
+//! The record of a lab that is up: what must be undone, for whichever process will do it.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use crate::error::LabError;
+use crate::process::Process;
+use crate::topology::{LabFile, NodeKind};
+
+/// Where labs are recorded, unless [`crate::Options`] says otherwise.
+pub const DEFAULT_RUNTIME_DIRECTORY: &str = "/run/millrace/lab";
+
+/// A lab as it is recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// Its name.
+    pub name: String,
+    /// The file it was built from.
+    pub file: Option<PathBuf>,
+    /// What was made so far, in that order.
+    pub nodes: Vec<NodeState>,
+}
+
+/// A host or a router that was made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeState {
+    /// Its name in the lab.
+    pub name: String,
+    /// What it is.
+    pub kind: NodeKind,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its devices.
+    pub devices: Vec<DeviceState>,
+    /// The daemon of a Millrace router.
+    pub process: Option<Process>,
+    /// The socket of that daemon.
+    pub socket: Option<PathBuf>,
+}
+
+/// A network device of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceState {
+    /// Its name inside the namespace.
+    pub name: String,
+    /// Its addresses.
+    pub addresses: Vec<IpNet>,
+}
+
+impl NodeState {
+    /// The record of a node that is about to be made.
+    pub(crate) fn new(file: &LabFile, index: usize) -> Self {
+        let node = &file.nodes[index];
+        let device = |device: &crate::Device| DeviceState {
+            name: device.name.clone(),
+            addresses: device.addresses.clone(),
+        };
+        Self {
+            name: node.name.clone(),
+            kind: node.kind,
+            namespace: file.namespace(&node.name),
+            devices: node.devices.iter().map(device).collect(),
+            process: None,
+            socket: None,
+        }
+    }
+
+    /// Whether the node does what it is for: a Millrace router whose daemon is gone doesn't.
+    pub fn is_running(&self) -> bool {
+        self.kind != NodeKind::Millrace || self.process.is_some_and(|process| process.is_running())
+    }
+}
+
+impl State {
+    /// The node of that name.
+    ///
+    /// # Errors
+    /// When there is none; the error lists those there are.
+    pub fn node(&self, name: &str) -> Result<&NodeState, LabError> {
+        self.nodes.iter().find(|node| node.name == name).ok_or_else(|| {
+            let known: Vec<&str> = self.nodes.iter().map(|node| node.name.as_str()).collect();
+            LabError::UnknownNode { lab: self.name.clone(), node: name.to_owned(), known: known.join(", ") }
+        })
+    }
+}
+
+/// The folder that holds the records.
+#[derive(Clone, Debug)]
+pub(crate) struct Records {
+    directory: PathBuf,
+}
+
+impl Records {
+    pub fn new(directory: &Path) -> Self {
+        Self { directory: directory.to_path_buf() }
+    }
+
+    fn record(&self, name: &str) -> PathBuf {
+        self.directory.join(format!("{name}.json"))
+    }
+
+    /// A folder for the sockets, logs and configurations of a lab's routers.
+    pub fn files(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Makes the record of a new lab; of two processes that try at once, one succeeds.
+    pub fn create(&self, state: &State) -> Result<(), LabError> {
+        let files = self.files(&state.name);
+        fs::create_dir_all(&self.directory).map_err(LabError::file("create", &self.directory))?;
+        let path = self.record(&state.name);
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(LabError::AlreadyUp(state.name.clone()));
+            }
+            result => drop(result.map_err(LabError::file("create", &path))?),
+        }
+        let filled = self
+            .save(state)
+            .and_then(|()| fs::create_dir_all(&files).map_err(LabError::file("create", &files)));
+        filled.inspect_err(|_| drop(fs::remove_file(&path)))
+    }
+
+    /// Replaces a record, so that a reader sees the old or the new one.
+    pub fn save(&self, state: &State) -> Result<(), LabError> {
+        let path = self.record(&state.name);
+        let fresh = path.with_extension("json.new");
+        let text = serde_json::to_vec_pretty(state).map_err(|error| LabError::File {
+            action: "write",
+            path: path.clone(),
+            source: error.into(),
+        })?;
+        let written =
+            OpenOptions::new().write(true).create(true).truncate(true).open(&fresh).and_then(|mut file| {
+                file.write_all(&text)?;
+                fs::rename(&fresh, &path)
+            });
+        written.map_err(|source| {
+            let _ = fs::remove_file(&fresh);
+            LabError::File { action: "write", path, source }
+        })
+    }
+
+    /// The record of a lab; `None` when no such lab is up.
+    pub fn load(&self, name: &str) -> Result<Option<State>, LabError> {
+        let path = self.record(name);
+        let text = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            result => result.map_err(LabError::file("read", &path))?,
+        };
+        // Another process has made the record and not filled it yet.
+        if text.is_empty() {
+            return Ok(Some(State { name: name.to_owned(), file: None, nodes: Vec::new() }));
+        }
+        let state = serde_json::from_slice(&text);
+        state.map(Some).map_err(|error| LabError::File { action: "read", path, source: error.into() })
+    }
+
+    /// The names of all labs that are up.
+    pub fn names(&self) -> Result<Vec<String>, LabError> {
+        let entries = match fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            result => result.map_err(LabError::file("list", &self.directory))?,
+        };
+        let files = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let mut names: Vec<String> =
+            files.filter_map(|file| file.strip_suffix(".json").map(str::to_owned)).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Removes a lab's record and files.
+    pub fn remove(&self, name: &str) -> Result<(), LabError> {
+        let files = self.files(name);
+        ignore_absence(fs::remove_dir_all(&files)).map_err(LabError::file("remove", &files))?;
+        let path = self.record(name);
+        ignore_absence(fs::remove_file(&path)).map_err(LabError::file("remove", &path))
+    }
+}
+
+fn ignore_absence(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}

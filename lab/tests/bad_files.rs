@@ -1,0 +1,177 @@
+//! A lab file that can't be is refused with its line and column, what is wrong, and what would be right.
+
+use std::path::Path;
+
+use millrace_lab::{LabFile, NodeKind};
+
+const GOOD: &str = r#"[lab]
+name = "demo"
+[[host]]
+name = "h1"
+addresses = ["10.1.0.2/24", "fd00:1::2/64"]
+gateway = "10.1.0.1"
+[[host]]
+name = "h2"
+[[router]]
+name = "r"
+kind = "kernel"
+[[link]]
+ends = ["h1", "r:r1"]
+addresses.r = ["10.1.0.1/24"]
+mtu = 1500
+[[link]]
+ends = ["h2", "r"]
+addresses.h2 = ["10.2.0.2/24"]
+addresses.r = ["10.2.0.1/24"]
+[[route]]
+node = "h2"
+to = "default"
+via = "10.2.0.1"
+"#;
+
+fn parse(text: &str) -> Result<LabFile, String> {
+    LabFile::parse(text, Path::new("x.toml")).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_good_file_is_understood() {
+    let lab = parse(GOOD).unwrap();
+    assert_eq!(lab.namespace("h1"), "demo-h1");
+    let router = &lab.nodes[lab.node("r").unwrap()];
+    assert_eq!(router.kind, NodeKind::Kernel);
+    let names: Vec<&str> = router.devices.iter().map(|device| device.name.as_str()).collect();
+    assert_eq!(names, ["r1", "eth1"]);
+    let host = &lab.nodes[lab.node("h2").unwrap()];
+    assert_eq!(host.devices[0].addresses[0].to_string(), "10.2.0.2/24");
+    assert_eq!(host.routes[0].to.to_string(), "0.0.0.0/0");
+    assert_eq!(lab.links[0].mtu, Some(1500));
+}
+
+/// What is replaced in the good file, by what, and the error that this yields.
+const CASES: &[(&str, &str, &str)] = &[
+    (
+        "addresses = [\"10",
+        "adresses = [\"10",
+        "x.toml:5:1: unknown key `adresses`: did you mean `addresses`?",
+    ),
+    ("[[router]]", "[[ruoter]]", "x.toml:9:3: unknown key `ruoter`: did you mean `router`?"),
+    ("\"kernel\"", "\"kernle\"", "x.toml:11:8: unknown value `kernle`: did you mean `kernel`?"),
+    ("[[route]]\nnode = \"h2\"\n", "[[route]]\n", "x.toml:20:1: missing field `node`"),
+    (
+        "10.1.0.2/24",
+        "10.1.0.300/24",
+        "x.toml:5:13: \"10.1.0.300/24\" is not an address with its prefix length, as 10.1.0.2/24 or fd00:1::2/64",
+    ),
+    (
+        "gateway = \"10.1.0.1\"",
+        "gateway = \"fd00::1\"",
+        "x.toml:6:11: \"fd00::1\" is not an IPv4 address, as 10.1.0.1",
+    ),
+    (
+        "gateway = \"10.1.0.1\"",
+        "gateway = \"10.3.0.1\"",
+        "x.toml:6:11: 10.3.0.1 is in none of the networks of h1: it can't be reached from there",
+    ),
+    ("name = \"h2\"", "name = \"h1\"", "x.toml:8:8: two nodes are called h1: each needs a name of its own"),
+    (
+        "name = \"demo\"",
+        "name = \"a/b\"",
+        "x.toml:2:8: \"a/b\" can't be the name of a lab: 1 to 24 letters, digits, - and _, not beginning with -",
+    ),
+    (
+        "[\"h2\", \"r\"]",
+        "[\"h2\", \"rr\"]",
+        "x.toml:17:15: no [[host]] or [[router]] is called \"rr\": did you mean \"r\"?",
+    ),
+    ("[\"h2\", \"r\"]", "[\"h2\"]", "x.toml:17:8: a link has two ends, as ends = [\"h1\", \"r:r1\"]"),
+    ("[\"h2\", \"r\"]", "[\"r:a\", \"r:b\"]", "x.toml:17:8: both ends are at r: a link joins two nodes"),
+    (
+        "[\"h2\", \"r\"]",
+        "[\"h2\", \"r:r1\"]",
+        "x.toml:17:15: r has two devices called r1: give one another name",
+    ),
+    (
+        "[\"h2\", \"r\"]",
+        "[\"h2\", \"r:a-very-long-name\"]",
+        "x.toml:17:15: \"a-very-long-name\" can't be the name of a device: 1 to 15 letters and digits, as \"r:r1\"",
+    ),
+    ("addresses.h2", "addresses.h1", "x.toml:17:8: no end of this link is at h1: its ends are at h2 and r"),
+    ("10.2.0.1/24", "10.1.0.2/24", "x.toml:19:16: 10.1.0.2 is given twice in lab demo"),
+    (
+        "10.2.0.1/24",
+        "10.2.0.0/24",
+        "x.toml:19:16: 10.2.0.0/24 is the network itself: a device needs an address in it",
+    ),
+    ("mtu = 1500", "mtu = 67", "x.toml:15:7: mtu = 67 is out of range: 68 to 65535 bytes"),
+    (
+        "mtu = 1500",
+        "impairment = { loss = 0.1 }",
+        "x.toml:15:14: a link with impairment needs a router of kind \"millrace\" at one end, whose port does it",
+    ),
+    (
+        "mtu = 1500",
+        "impairment = { loss = 2 }",
+        "x.toml:15:14: loss = 2 is out of range: a share from 0 to 1",
+    ),
+    (
+        "mtu = 1500",
+        "impairment = { delay = 1 }",
+        "x.toml:15:16: unknown key `delay`: did you mean `delay-ms`?",
+    ),
+    (
+        "to = \"default\"",
+        "to = \"10.9.0.1/16\"",
+        "x.toml:22:6: 10.9.0.1/16 has bits beyond its prefix: the network is 10.9.0.0/16",
+    ),
+    ("to = \"default\"", "to = \"fd00:9::/48\"", "x.toml:22:6: `to` and `via` are of different families"),
+    ("via = \"10.2.0.1\"", "", "x.toml:22:6: a route needs `via`, `device`, or both"),
+    ("via = \"10.2.0.1\"", "device = \"eth7\"", "x.toml:23:10: h2 has no device \"eth7\""),
+    (
+        "kind = \"kernel\"",
+        "kind = \"kernel\"\nmode = \"poll\"",
+        "x.toml:12:8: `mode` is for a router of kind \"millrace\"; r is the kernel's",
+    ),
+    (
+        "kind = \"kernel\"",
+        "config = \"/nowhere/r.toml\"",
+        "x.toml:11:10: cannot read /nowhere/r.toml: No such file or directory (os error 2)",
+    ),
+];
+
+#[test]
+fn a_bad_file_is_refused_where_it_is_wrong() {
+    for (from, to, expected) in CASES {
+        let text = GOOD.replacen(from, to, 1);
+        assert_ne!(text, GOOD, "{from} is not in the good file");
+        match parse(&text) {
+            Ok(_) => panic!("accepted: {to}"),
+            Err(error) => assert_eq!(error, *expected, "for {to}"),
+        }
+    }
+}
+
+#[test]
+fn broken_syntax_is_refused_on_one_line() {
+    let error = parse("[lab]\nname = \"demo\n").unwrap_err();
+    assert!(error.starts_with("x.toml:2:") && !error.contains('\n'), "{error}");
+}
+
+#[test]
+fn a_host_with_several_links_has_its_addresses_on_them() {
+    let text = GOOD.replace("[\"h2\", \"r\"]", "[\"h1\", \"r\"]").replace("addresses.h2", "addresses.h1");
+    let error = parse(&text).unwrap_err();
+    assert!(error.starts_with("x.toml:5:14: h1 has 2 links: say on a link"), "{error}");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = LabFile::read(Path::new("/nowhere/lab.toml")).unwrap_err().to_string();
+    assert!(error.starts_with("cannot read the lab file /nowhere/lab.toml: "), "{error}");
+}
+
+#[test]
+fn the_example_is_a_lab() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/lab/two-hosts.toml");
+    let lab = LabFile::read(&path).unwrap();
+    assert_eq!((lab.nodes.len(), lab.links.len()), (3, 2));
+}
