@@ -4,10 +4,25 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::{HostError, HostNextHop, RouteKind};
+use crate::netlink::attribute::{attributes_after, ip, number};
+use crate::netlink::request::{ACK, DUMP, Request};
+use crate::netlink::rtm;
+use crate::netlink::socket::Socket;
+use crate::{Family, HostError, HostNextHop, RouteKind};
 
 /// The `proto` of routes that Millrace installs; not among those that iproute2 has names for.
 pub const PROTOCOL_MILLRACE: u8 = 213;
+
+const MAIN: u8 = 254;
+const SCOPE_UNIVERSE: u8 = 0;
+const SCOPE_LINK: u8 = 253;
+const SCOPE_NOWHERE: u8 = 255;
+const ONLINK: u32 = 4;
+const RTA_VIA: u16 = 18;
+const CREATE: u16 = libc::NLM_F_CREATE as u16;
+const REPLACE: u16 = libc::NLM_F_REPLACE as u16;
+/// The kernel gives IPv6 routes without a priority this one.
+const IPV6_DEFAULT_METRIC: u32 = 1024;
 
 /// A configured route, to be kept in the kernel's main table.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,15 +31,19 @@ pub struct OwnRoute {
     pub prefix: IpNet,
     /// `Unicast`, `Blackhole`, `Unreachable` or `Prohibit`.
     pub kind: RouteKind,
-    /// Priority; the lowest wins.
+    /// Priority; the lowest wins. 0 means 1024 for IPv6, as everywhere in Linux.
     pub metric: u32,
-    /// Next hops, for `Unicast`; their flags other than `onlink` are ignored.
+    /// Next hops, for `Unicast`, weights 1 to 256; their flags other than `onlink` are ignored.
     pub next_hops: Vec<HostNextHop>,
 }
 
 /// A netlink socket for requests, in the network namespace of the thread that opened it.
+///
+/// Calls block until the kernel has answered, some microseconds.
 #[derive(Debug)]
-pub struct Actions {}
+pub struct Actions {
+    socket: Socket,
+}
 
 impl Actions {
     /// Opens the socket.
@@ -32,15 +51,22 @@ impl Actions {
     /// # Errors
     /// When netlink is not available.
     pub fn open() -> Result<Self, HostError> {
-        Err(HostError::Stopped)
+        Ok(Self { socket: Socket::open(libc::NETLINK_ROUTE as isize)? })
     }
 
     /// Asks the kernel to resolve a neighbour; the answer comes as a [`crate::HostChange::Neighbour`].
     ///
     /// # Errors
     /// When the device is gone or down, or permission is lacking.
-    pub fn resolve(&mut self, _ifindex: u32, _ip: IpAddr) -> Result<(), HostError> {
-        Err(HostError::Stopped)
+    pub fn resolve(&mut self, ifindex: u32, ip: IpAddr) -> Result<(), HostError> {
+        const NTF_USE: u8 = 1;
+        const DST: u16 = 1;
+        let mut header = [0; 12];
+        header[0] = family(ip).number();
+        header[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+        header[10] = NTF_USE;
+        let request = Request::new(rtm::NEWNEIGH, ACK | CREATE, &header).ip(DST, ip);
+        self.socket.request(request, || format!("resolve neighbour {ip} on device {ifindex}"))
     }
 
     /// Tells the kernel that an entry is in use, so that it is confirmed again before it expires.
@@ -53,25 +79,186 @@ impl Actions {
 
     /// Installs a route with our `proto`, replacing ours of the same prefix and metric. Idempotent.
     ///
+    /// A route of the same prefix and metric that is another's is left alone.
+    ///
     /// # Errors
-    /// What the kernel refuses, with the route in the text.
-    pub fn install_route(&mut self, _route: &OwnRoute) -> Result<(), HostError> {
-        Err(HostError::Stopped)
+    /// What the kernel refuses, with the route in the text; `EEXIST` where another's route is in the way.
+    pub fn install_route(&mut self, route: &OwnRoute) -> Result<(), HostError> {
+        let refused = || format!("install route {} metric {}", route.prefix, route.metric);
+        let holder = self.holder(route.prefix, route.metric)?;
+        if holder.is_some_and(|protocol| protocol != PROTOCOL_MILLRACE) {
+            let source = std::io::Error::from_raw_os_error(libc::EEXIST);
+            return Err(HostError::Refused { what: refused(), source });
+        }
+        self.socket.request(install_request(route), refused)
     }
 
     /// Removes our route of that prefix and metric; that it is gone already is no error.
     ///
     /// # Errors
     /// What the kernel refuses, with the route in the text.
-    pub fn remove_route(&mut self, _prefix: IpNet, _metric: u32) -> Result<(), HostError> {
-        Err(HostError::Stopped)
+    pub fn remove_route(&mut self, prefix: IpNet, metric: u32) -> Result<(), HostError> {
+        let header = route_header(prefix, 0, SCOPE_NOWHERE);
+        let request = with_destination(Request::new(rtm::DELROUTE, ACK, &header), prefix);
+        let request = request.number(libc::RTA_PRIORITY, kernel_metric(prefix, metric));
+        let answer = self.socket.request(request, || format!("remove route {prefix} metric {metric}"));
+        match answer {
+            Err(HostError::Refused { source, .. }) if source.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+            answer => answer,
+        }
     }
 
-    /// Removes our routes that are not in `keep`, left by an earlier run; returns how many.
+    /// Removes our routes whose prefix and metric are not in `keep`, left by an earlier run; returns how many.
     ///
     /// # Errors
     /// When the kernel's routes can't be read or one can't be removed.
-    pub fn sweep_routes(&mut self, _keep: &[(IpNet, u32)]) -> Result<usize, HostError> {
-        Err(HostError::Stopped)
+    pub fn sweep_routes(&mut self, keep: &[(IpNet, u32)]) -> Result<usize, HostError> {
+        let keep: Vec<(IpNet, u32)> =
+            keep.iter().map(|(prefix, metric)| (*prefix, kernel_metric(*prefix, *metric))).collect();
+        let mut stale = self.own_routes()?;
+        stale.retain(|route| !keep.contains(route));
+        for (prefix, metric) in &stale {
+            self.remove_route(*prefix, *metric)?;
+        }
+        Ok(stale.len())
     }
+
+    /// Prefix and metric of the routes with our `proto` in the main table.
+    ///
+    /// # Errors
+    /// When the kernel's routes can't be read.
+    pub fn own_routes(&mut self) -> Result<Vec<(IpNet, u32)>, HostError> {
+        let mut own = Vec::new();
+        for family in [Family::Ipv4, Family::Ipv6] {
+            let mut header = [0; 12];
+            header[0] = family.number();
+            header[5] = PROTOCOL_MILLRACE;
+            let request = Request::new(rtm::GETROUTE, DUMP, &header);
+            self.socket.dump(request, "routes", |_, payload| {
+                let found = described(payload).filter(|found| found.protocol == PROTOCOL_MILLRACE);
+                own.extend(found.map(|found| (found.prefix, found.metric)));
+            })?;
+        }
+        Ok(own)
+    }
+
+    /// The `proto` of the route in the main table with this prefix and metric.
+    fn holder(&mut self, prefix: IpNet, metric: u32) -> Result<Option<u8>, HostError> {
+        const FIB_MATCH: u32 = 0x2000;
+        const EXACT_PREFIX: u32 = 0;
+        let _ = (FIB_MATCH, EXACT_PREFIX);
+        let mut holder = None;
+        let mut header = [0; 12];
+        header[0] = family(prefix.addr()).number();
+        let request = Request::new(rtm::GETROUTE, DUMP, &header).number(libc::RTA_TABLE, MAIN.into());
+        let metric = kernel_metric(prefix, metric);
+        self.socket.dump(request, "routes", |_, payload| {
+            let same = |found: &Described| found.prefix == prefix && found.metric == metric;
+            holder = holder.or(described(payload).filter(same).map(|found| found.protocol));
+        })?;
+        Ok(holder)
+    }
+}
+
+fn family(ip: IpAddr) -> Family {
+    if ip.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 }
+}
+
+fn kernel_metric(prefix: IpNet, metric: u32) -> u32 {
+    if metric == 0 && prefix.addr().is_ipv6() { IPV6_DEFAULT_METRIC } else { metric }
+}
+
+/// `struct rtmsg`: family, destination length, source length, TOS, table, protocol, scope, type, flags.
+fn route_header(prefix: IpNet, kind: u8, scope: u8) -> [u8; 12] {
+    let family = family(prefix.addr()).number();
+    [family, prefix.prefix_len(), 0, 0, MAIN, PROTOCOL_MILLRACE, scope, kind, 0, 0, 0, 0]
+}
+
+fn with_destination(request: Request, prefix: IpNet) -> Request {
+    if prefix.prefix_len() == 0 { request } else { request.ip(libc::RTA_DST, prefix.network()) }
+}
+
+fn install_request(route: &OwnRoute) -> Request {
+    let kind = match route.kind {
+        RouteKind::Blackhole => libc::RTN_BLACKHOLE,
+        RouteKind::Unreachable => libc::RTN_UNREACHABLE,
+        RouteKind::Prohibit => libc::RTN_PROHIBIT,
+        _ => libc::RTN_UNICAST,
+    };
+    let on_link = kind == libc::RTN_UNICAST && route.next_hops.iter().all(|hop| hop.gateway.is_none());
+    let scope = if on_link && route.prefix.addr().is_ipv4() { SCOPE_LINK } else { SCOPE_UNIVERSE };
+    let mut header = route_header(route.prefix, kind, scope);
+    let hops = if kind == libc::RTN_UNICAST { route.next_hops.as_slice() } else { &[] };
+    if let [hop] = hops {
+        let flags = if hop.onlink { ONLINK } else { 0 };
+        header[8..12].copy_from_slice(&flags.to_ne_bytes());
+    }
+    let request = Request::new(rtm::NEWROUTE, ACK | CREATE | REPLACE, &header);
+    let request = with_destination(request, route.prefix)
+        .number(libc::RTA_PRIORITY, kernel_metric(route.prefix, route.metric));
+    match hops {
+        [] => request,
+        [hop] => with_gateway(request.number(libc::RTA_OIF, hop.ifindex), route.prefix, hop),
+        hops => request.attribute(libc::RTA_MULTIPATH, &multipath(route.prefix, hops)),
+    }
+}
+
+fn with_gateway(request: Request, prefix: IpNet, hop: &HostNextHop) -> Request {
+    match hop.gateway {
+        None => request,
+        Some(gateway) if gateway.is_ipv6() && prefix.addr().is_ipv4() => {
+            request.attribute(RTA_VIA, &via(gateway))
+        }
+        Some(gateway) => request.ip(libc::RTA_GATEWAY, gateway),
+    }
+}
+
+fn via(gateway: IpAddr) -> Vec<u8> {
+    let mut value = u16::from(family(gateway).number()).to_ne_bytes().to_vec();
+    match gateway {
+        IpAddr::V4(ip) => value.extend(ip.octets()),
+        IpAddr::V6(ip) => value.extend(ip.octets()),
+    }
+    value
+}
+
+fn multipath(prefix: IpNet, hops: &[HostNextHop]) -> Vec<u8> {
+    const HEADER: usize = 16;
+    let mut bytes = Vec::new();
+    for hop in hops {
+        // The attributes of a request without a header of its own.
+        let attributes = with_gateway(Request::new(0, 0, &[]), prefix, hop).finish(0).split_off(HEADER);
+        bytes.extend(((attributes.len() + 8) as u16).to_ne_bytes());
+        bytes.push(if hop.onlink { ONLINK as u8 } else { 0 });
+        bytes.push((hop.weight.clamp(1, 256) - 1) as u8);
+        bytes.extend(hop.ifindex.to_ne_bytes());
+        bytes.extend(attributes);
+    }
+    bytes
+}
+
+/// A route of the main table, as far as it matters for finding ours.
+struct Described {
+    prefix: IpNet,
+    metric: u32,
+    protocol: u8,
+}
+
+fn described(payload: &[u8]) -> Option<Described> {
+    let family = Family::from_number(*payload.first()?)?;
+    let (length, table, protocol) = (*payload.get(1)?, *payload.get(4)?, *payload.get(5)?);
+    let any: IpAddr = match family {
+        Family::Ipv4 => std::net::Ipv4Addr::UNSPECIFIED.into(),
+        Family::Ipv6 => std::net::Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let (mut destination, mut metric) = (any, 0);
+    for (kind, value) in attributes_after(payload, 12) {
+        match kind {
+            libc::RTA_DST => destination = ip(value)?,
+            libc::RTA_PRIORITY => metric = number(value)?,
+            _ => {}
+        }
+    }
+    let prefix = IpNet::new(destination, length).ok()?;
+    (table == MAIN).then_some(Described { prefix, metric, protocol })
 }

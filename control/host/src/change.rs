@@ -1,5 +1,6 @@
 //! What changed in the kernel, in the terms of the forwarding tables.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -47,4 +48,51 @@ pub enum HostChange {
         /// Whether the kernel forwards.
         enabled: bool,
     },
+}
+
+/// What a change is about.
+#[derive(PartialEq, Eq, Hash)]
+enum Subject {
+    Link(u32),
+    Address(u32, IpNet),
+    Route(IpNet),
+    Neighbour(u32, IpAddr),
+    Forwarding(Option<u32>, Family),
+}
+
+fn subject(change: &HostChange) -> Subject {
+    match change {
+        HostChange::Link(link) => Subject::Link(link.ifindex),
+        HostChange::LinkGone(ifindex) => Subject::Link(*ifindex),
+        HostChange::Address { ifindex, net, .. } => Subject::Address(*ifindex, *net),
+        HostChange::Route { prefix, .. } => Subject::Route(*prefix),
+        HostChange::Neighbour { ifindex, ip, .. } => Subject::Neighbour(*ifindex, *ip),
+        HostChange::Forwarding { ifindex, family, .. } => Subject::Forwarding(*ifindex, *family),
+    }
+}
+
+/// Drops the changes that a later one about the same thing supersedes.
+pub(crate) fn coalesce(changes: &mut Vec<HostChange>) {
+    let mut seen = HashSet::with_capacity(changes.len());
+    let keep: Vec<bool> = changes.iter().rev().map(|change| seen.insert(subject(change))).collect();
+    let mut keep = keep.into_iter().rev();
+    changes.retain(|_| keep.next().unwrap_or(true));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_change_about_a_thing_survives_in_its_place() {
+        let route = |prefix: &str| HostChange::Route { prefix: prefix.parse().unwrap(), route: None };
+        let mut changes = vec![
+            HostChange::LinkGone(1),
+            route("10.0.0.0/8"),
+            HostChange::LinkGone(2),
+            HostChange::LinkGone(1),
+        ];
+        coalesce(&mut changes);
+        assert_eq!(changes, [route("10.0.0.0/8"), HostChange::LinkGone(2), HostChange::LinkGone(1)]);
+    }
 }

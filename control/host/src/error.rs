@@ -29,8 +29,8 @@ pub enum HostError {
         /// How long we waited.
         seconds: u64,
     },
-    /// The mirror's task has ended.
-    #[error("the kernel mirror is not running any more")]
+    /// The mirror's task has ended, or could not finish what was asked.
+    #[error("the kernel mirror has stopped, or could not list the kernel's state in full")]
     Stopped,
     /// A device that does not exist was named.
     #[error("there is no device {name:?} in this network namespace; `ip link` lists those that are")]

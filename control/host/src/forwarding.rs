@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::state::message::SwitchesUpdate;
+use crate::{HostChange, HostState};
+
 /// An address family.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Family {
@@ -43,6 +46,12 @@ pub struct DeviceSwitches {
     pub multicast_forwarding: bool,
 }
 
+impl DeviceSwitches {
+    fn forwards(&self) -> bool {
+        self.forwarding || self.force_forwarding
+    }
+}
+
 /// The forwarding switches of a namespace.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Forwarding {
@@ -78,7 +87,85 @@ pub struct ForwardingAdvice {
     pub consequence: String,
 }
 
-/// Names the switches that keep the kernel from forwarding between the given devices.
-pub fn forwarding_advice(_state: &crate::HostState, _ports: &[u32]) -> Vec<ForwardingAdvice> {
-    Vec::new()
+impl Forwarding {
+    /// Takes over what a message says and appends what changed by it.
+    pub(crate) fn update(
+        &mut self,
+        ifindex: Option<u32>,
+        family: Family,
+        update: SwitchesUpdate,
+        changes: &mut Vec<HostChange>,
+    ) {
+        let switches = match ifindex {
+            None => self.all.entry(family).or_default(),
+            Some(ifindex) => self.devices.entry((ifindex, family)).or_default(),
+        };
+        let before = switches.forwards();
+        switches.forwarding = update.forwarding.unwrap_or(switches.forwarding);
+        switches.force_forwarding = update.force_forwarding.unwrap_or(switches.force_forwarding);
+        switches.rp_filter = update.rp_filter.unwrap_or(switches.rp_filter);
+        switches.multicast_forwarding = update.multicast_forwarding.unwrap_or(switches.multicast_forwarding);
+        let enabled = switches.forwards();
+        if enabled != before {
+            changes.push(HostChange::Forwarding { ifindex, family, enabled });
+        }
+    }
+
+    pub(crate) fn remove(&mut self, ifindex: u32, family: Family, changes: &mut Vec<HostChange>) {
+        let gone = self.devices.remove(&(ifindex, family));
+        if gone.is_some_and(|switches| switches.forwards()) {
+            changes.push(HostChange::Forwarding { ifindex: Some(ifindex), family, enabled: false });
+        }
+    }
+
+    pub(crate) fn remove_device(&mut self, ifindex: u32, changes: &mut Vec<HostChange>) {
+        for family in [Family::Ipv4, Family::Ipv6] {
+            self.remove(ifindex, family, changes);
+        }
+    }
+
+    pub(crate) fn as_changes(&self) -> impl Iterator<Item = HostChange> + '_ {
+        let all = self.all.iter().map(|(family, switches)| (None, *family, switches));
+        let devices =
+            self.devices.iter().map(|((ifindex, family), switches)| (Some(*ifindex), *family, switches));
+        all.chain(devices).map(|(ifindex, family, switches)| HostChange::Forwarding {
+            ifindex,
+            family,
+            enabled: switches.forwards(),
+        })
+    }
+}
+
+/// Names the switches that keep the kernel from forwarding what comes in by the given devices.
+pub fn forwarding_advice(state: &HostState, ports: &[u32]) -> Vec<ForwardingAdvice> {
+    let mut advice: Vec<ForwardingAdvice> = Vec::new();
+    for (ifindex, family) in ports.iter().flat_map(|port| [(*port, Family::Ipv4), (*port, Family::Ipv6)]) {
+        let forwarding = state.forwarding();
+        let Some(link) = state.link(ifindex) else { continue };
+        // A device without the protocol has no switch, and nothing to forward.
+        if !forwarding.devices.contains_key(&(ifindex, family)) || forwarding.enabled(ifindex, family) {
+            continue;
+        }
+        let all = forwarding.all.get(&family).is_some_and(|all| all.forwarding);
+        let found = advice_for(&link.name, family, all);
+        if !advice.contains(&found) {
+            advice.push(found);
+        }
+    }
+    advice
+}
+
+fn advice_for(device: &str, family: Family, all: bool) -> ForwardingAdvice {
+    let (name, sysctl, device_sysctl) = match family {
+        Family::Ipv4 => ("IPv4", "net.ipv4.ip_forward=1", format!("net.ipv4.conf.{device}.forwarding=1")),
+        Family::Ipv6 => ("IPv6", "net.ipv6.conf.all.forwarding=1", String::new()),
+    };
+    let (sysctl, place) = if family == Family::Ipv4 && all {
+        (device_sysctl, format!("packets that come in by {device}"))
+    } else {
+        (sysctl.to_owned(), "packets of this network namespace".to_owned())
+    };
+    let consequence =
+        format!("the kernel would not forward {name} {place}, so it can't carry on when Millrace stops");
+    ForwardingAdvice { sysctl, family, consequence }
 }

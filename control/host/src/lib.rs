@@ -13,15 +13,18 @@ mod forwarding;
 mod link;
 mod mirror;
 mod neighbour;
+mod netlink;
 pub mod policy;
 mod route;
 pub mod state;
+#[cfg(test)]
+mod test_namespace;
 
 pub use actions::{Actions, OwnRoute, PROTOCOL_MILLRACE};
 pub use address::HostAddress;
 pub use change::HostChange;
 pub use error::HostError;
-pub use forwarding::{Family, Forwarding, ForwardingAdvice, forwarding_advice};
+pub use forwarding::{DeviceSwitches, Family, Forwarding, ForwardingAdvice, forwarding_advice};
 pub use link::{HostLink, LinkPeer, LinkXdp};
 pub use mirror::{Mirror, MirrorOptions, MirrorStatistics};
 pub use neighbour::{HostNeighbour, NeighbourState};

@@ -1,50 +1,86 @@
-//! The state of one network namespace: pure data.
+//! The state of one network namespace: pure data, changed by decoded kernel messages.
+//!
+//! The kernel does not say everything. When a device goes down it drops IPv4 routes and next-hop objects without a
+//! message; `devices` does the same here at once, and the mirror asks the kernel again afterwards.
+//!
+//! Each entry carries the generation in which the kernel last confirmed it. A list of everything starts a generation,
+//! confirms what it names, and what is older at its end is gone.
+
+mod addresses;
+mod devices;
+mod effective;
+pub mod message;
+mod neighbours;
+mod next_hops;
+mod route_table;
+mod routes;
+mod sweep;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::{Forwarding, HostAddress, HostLink, HostNeighbour, HostRoute};
+use crate::{Forwarding, HostAddress, HostChange, HostLink, HostNeighbour, HostRoute, RouteKind};
+use message::{KernelMessage, NextHopObject, Placement};
+pub use sweep::Scope;
+
+/// An entry with the generation in which the kernel last confirmed it.
+#[derive(Clone, Debug)]
+struct Stamped<T> {
+    value: T,
+    generation: u32,
+}
+
+type AddressKey = (u32, IpAddr, u8);
 
 /// Links, addresses, routes, neighbours and forwarding switches of one network namespace.
 #[derive(Clone, Debug, Default)]
 pub struct HostState {
-    links: BTreeMap<u32, HostLink>,
-    addresses: BTreeMap<(u32, IpAddr), HostAddress>,
-    neighbours: BTreeMap<(u32, IpAddr), HostNeighbour>,
+    links: BTreeMap<u32, Stamped<HostLink>>,
+    addresses: BTreeMap<AddressKey, Stamped<HostAddress>>,
+    neighbours: BTreeMap<(u32, IpAddr), Stamped<HostNeighbour>>,
+    next_hops: next_hops::NextHopTable,
+    routes: route_table::RouteTable,
     forwarding: Forwarding,
+    generation: u32,
+    differences: u64,
 }
 
 impl HostState {
     /// A device by its index.
     pub fn link(&self, ifindex: u32) -> Option<&HostLink> {
-        self.links.get(&ifindex)
+        self.links.get(&ifindex).map(|link| &link.value)
     }
 
     /// A device by its name.
     pub fn link_by_name(&self, name: &str) -> Option<&HostLink> {
-        self.links.values().find(|link| link.name == name)
+        self.links().find(|link| link.name == name)
     }
 
     /// All devices, by index.
     pub fn links(&self) -> impl Iterator<Item = &HostLink> {
-        self.links.values()
+        self.links.values().map(|link| &link.value)
     }
 
     /// All addresses, by device.
     pub fn addresses(&self) -> impl Iterator<Item = &HostAddress> {
-        self.addresses.values()
+        self.addresses.values().map(|address| &address.value)
     }
 
     /// All neighbours, by device.
     pub fn neighbours(&self) -> impl Iterator<Item = &HostNeighbour> {
-        self.neighbours.values()
+        self.neighbours.values().map(|neighbour| &neighbour.value)
     }
 
     /// The entry of one neighbour.
     pub fn neighbour(&self, ifindex: u32, ip: IpAddr) -> Option<&HostNeighbour> {
-        self.neighbours.get(&(ifindex, ip))
+        self.neighbours.get(&(ifindex, ip)).map(|neighbour| &neighbour.value)
+    }
+
+    /// All next-hop objects, by id.
+    pub fn next_hop_objects(&self) -> impl Iterator<Item = &NextHopObject> {
+        self.next_hops.objects()
     }
 
     /// The forwarding switches.
@@ -52,18 +88,101 @@ impl HostState {
         &self.forwarding
     }
 
-    /// The route that holds for exactly this prefix, with its usable next hops.
-    pub fn effective(&self, _prefix: IpNet) -> Option<HostRoute> {
-        None
+    /// Applies a notification; returns what changed by it.
+    pub fn apply(&mut self, message: KernelMessage) -> Vec<HostChange> {
+        let mut changes = Vec::new();
+        self.apply_to(message, &mut changes);
+        changes
     }
 
-    /// All effective routes in the order of their prefixes.
-    pub fn routes(&self) -> impl Iterator<Item = HostRoute> + '_ {
-        std::iter::empty()
+    /// Applies a notification and appends what changed by it.
+    pub fn apply_to(&mut self, message: KernelMessage, changes: &mut Vec<HostChange>) {
+        match message {
+            KernelMessage::Link(link) => self.set_link(link, changes),
+            KernelMessage::LinkGone(ifindex) => self.remove_link(ifindex, changes),
+            KernelMessage::Address(address) => self.set_address(address, changes),
+            KernelMessage::AddressGone(address) => self.remove_address(&address, changes),
+            KernelMessage::Route(entry, placement) => self.set_route(entry, placement, changes),
+            KernelMessage::RouteGone(entry) => self.remove_route(&entry, changes),
+            KernelMessage::NextHop(object) => self.set_next_hop(object, changes),
+            KernelMessage::NextHopGone(id) => self.remove_next_hop(id, changes),
+            KernelMessage::Neighbour(neighbour) => self.set_neighbour(neighbour, changes),
+            KernelMessage::NeighbourGone(neighbour) => {
+                self.remove_neighbour(neighbour.ifindex, neighbour.ip, changes);
+            }
+            KernelMessage::Switches { ifindex, family, update } => {
+                self.forwarding.update(ifindex, family, update, changes);
+            }
+            KernelMessage::SwitchesGone { ifindex, family } => {
+                self.forwarding.remove(ifindex, family, changes)
+            }
+        }
+    }
+
+    /// Applies an entry of a list begun by [`HostState::begin_list`], and counts it if it differs from what we had.
+    pub fn apply_listed(&mut self, message: KernelMessage, changes: &mut Vec<HostChange>) {
+        let known = changes.len();
+        let unimportant = self.differs_little(&message);
+        let message = match message {
+            KernelMessage::Route(entry, _) => KernelMessage::Route(entry, Placement::Listed),
+            message => message,
+        };
+        self.apply_to(message, changes);
+        if !unimportant {
+            self.differences += (changes.len() - known) as u64;
+        }
+    }
+
+    /// Differences that lists and sweeps have found and put right so far.
+    pub fn differences(&self) -> u64 {
+        self.differences
+    }
+
+    /// Everything as changes against an empty state, devices first.
+    pub fn snapshot(&self) -> Vec<HostChange> {
+        let links = self.links().cloned().map(HostChange::Link);
+        let switches = self.forwarding.as_changes();
+        let addresses = self.addresses().map(|address| HostChange::Address {
+            ifindex: address.ifindex,
+            net: address.net(),
+            present: true,
+        });
+        let neighbours = self.neighbours().map(|neighbour| HostChange::Neighbour {
+            ifindex: neighbour.ifindex,
+            ip: neighbour.ip,
+            neighbour: Some(*neighbour),
+        });
+        let routes =
+            self.routes().map(|route| HostChange::Route { prefix: route.prefix, route: Some(route) });
+        links.chain(switches).chain(addresses).chain(neighbours).chain(routes).collect()
+    }
+
+    /// Collects the changes of some prefixes' effective routes that `change` brings.
+    fn transition(
+        &mut self,
+        prefixes: impl IntoIterator<Item = IpNet>,
+        changes: &mut Vec<HostChange>,
+        change: impl FnOnce(&mut Self),
+    ) {
+        let before: Vec<(IpNet, Option<HostRoute>)> =
+            prefixes.into_iter().map(|prefix| (prefix, self.effective(prefix))).collect();
+        change(self);
+        for (prefix, before) in before {
+            let route = self.effective(prefix);
+            if route != before {
+                changes.push(HostChange::Route { prefix, route });
+            }
+        }
     }
 }
 
 /// The addresses that packets to this host have, directed broadcasts and anycast included, 127.0.0.0/8 not.
-pub fn local_addresses(_state: &HostState) -> Vec<IpAddr> {
-    Vec::new()
+pub fn local_addresses(state: &HostState) -> Vec<IpAddr> {
+    let ours = |route: &HostRoute| {
+        route.table == route_table::LOCAL
+            && matches!(route.kind, RouteKind::Local | RouteKind::Broadcast | RouteKind::Anycast)
+            && route.prefix.prefix_len() == route.prefix.max_prefix_len()
+    };
+    let loopback = |ip: &IpAddr| matches!(ip, IpAddr::V4(ip) if ip.is_loopback());
+    state.routes().filter(ours).map(|route| route.prefix.addr()).filter(|ip| !loopback(ip)).collect()
 }

@@ -1,0 +1,359 @@
+//! Decodes rtnetlink messages into what the state understands.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+
+use super::attribute::{attributes, attributes_after, find, ip, mac, number, text, word};
+use super::rtm;
+use crate::state::message::{KernelMessage, NextHopObject, Placement, RouteEntry, SwitchesUpdate};
+use crate::{
+    Family, HostAddress, HostLink, HostNeighbour, HostNextHop, LinkPeer, LinkXdp, NeighbourState, RouteKind,
+};
+
+/// What became of a message.
+#[derive(Debug)]
+pub(crate) enum Decoded {
+    /// It says something about the state.
+    Message(KernelMessage),
+    /// It is about something we don't mirror.
+    Irrelevant,
+    /// It is shorter than its type demands.
+    Malformed,
+}
+
+impl From<Option<KernelMessage>> for Decoded {
+    fn from(message: Option<KernelMessage>) -> Self {
+        message.map_or(Self::Malformed, Self::Message)
+    }
+}
+
+/// Decodes one message.
+pub(crate) fn decode(kind: u16, flags: u16, payload: &[u8]) -> Decoded {
+    let family = payload.first().copied().unwrap_or(0);
+    let internet = Family::from_number(family);
+    match kind {
+        // Bridges report their ports in messages of their own; only family 0 describes the device.
+        rtm::NEWLINK if family == 0 => link(payload).map(KernelMessage::Link).into(),
+        rtm::DELLINK if family == 0 => word(payload, 4).map(KernelMessage::LinkGone).into(),
+        rtm::NEWADDR if internet.is_some() => address(payload).map(KernelMessage::Address).into(),
+        rtm::DELADDR if internet.is_some() => address(payload).map(KernelMessage::AddressGone).into(),
+        rtm::NEWROUTE | rtm::DELROUTE => match (internet, mirrored_route(payload)) {
+            (Some(family), true) => route_message(kind, flags, payload, family).into(),
+            _ => Decoded::Irrelevant,
+        },
+        rtm::NEWNEIGH if internet.is_some() => neighbour(payload).map(KernelMessage::Neighbour).into(),
+        rtm::DELNEIGH if internet.is_some() => neighbour(payload).map(KernelMessage::NeighbourGone).into(),
+        rtm::NEWNEXTHOP => next_hop_object(payload).map(KernelMessage::NextHop).into(),
+        rtm::DELNEXTHOP => {
+            next_hop_object(payload).map(|object| KernelMessage::NextHopGone(object.id)).into()
+        }
+        rtm::NEWNETCONF => switches(payload, internet, false),
+        rtm::DELNETCONF => switches(payload, internet, true),
+        _ => Decoded::Irrelevant,
+    }
+}
+
+fn link(payload: &[u8]) -> Option<HostLink> {
+    let flags = word(payload, 8)? as i32;
+    let mut link = HostLink {
+        ifindex: word(payload, 4)?,
+        name: String::new(),
+        kind: None,
+        mac: None,
+        mtu: 0,
+        admin_up: flags & libc::IFF_UP != 0,
+        carrier: flags & libc::IFF_LOWER_UP != 0,
+        master: None,
+        master_kind: None,
+        loopback: flags & libc::IFF_LOOPBACK != 0,
+        peer: None,
+        xdp: None,
+        rx_queues: 1,
+        tx_queues: 1,
+        qdisc: None,
+    };
+    let mut namespace = None;
+    let mut lower = None;
+    for (kind, value) in attributes_after(payload, 16) {
+        match kind {
+            libc::IFLA_IFNAME => link.name = text(value),
+            libc::IFLA_ADDRESS => link.mac = mac(value),
+            libc::IFLA_MTU => link.mtu = number(value)?,
+            libc::IFLA_LINK => lower = number(value).filter(|index| *index != 0),
+            libc::IFLA_LINK_NETNSID => namespace = number(value).map(|id| id as i32),
+            libc::IFLA_MASTER => link.master = number(value).filter(|index| *index != 0),
+            libc::IFLA_CARRIER => link.carrier = number(value)? != 0,
+            libc::IFLA_QDISC => link.qdisc = Some(text(value)),
+            libc::IFLA_NUM_RX_QUEUES => link.rx_queues = number(value)?,
+            libc::IFLA_NUM_TX_QUEUES => link.tx_queues = number(value)?,
+            libc::IFLA_LINKINFO => link_kinds(&mut link, value),
+            libc::IFLA_XDP => link.xdp = xdp(value),
+            _ => {}
+        }
+    }
+    link.peer = lower.map(|ifindex| LinkPeer { ifindex, namespace });
+    Some(link)
+}
+
+fn link_kinds(link: &mut HostLink, info: &[u8]) {
+    link.kind = find(info, libc::IFLA_INFO_KIND).map(text);
+    link.master_kind = find(info, libc::IFLA_INFO_SLAVE_KIND).map(text);
+}
+
+fn xdp(value: &[u8]) -> Option<LinkXdp> {
+    const ATTACHED: u16 = 2;
+    const PROGRAM: u16 = 4;
+    const PROGRAM_BY_MODE: std::ops::RangeInclusive<u16> = 5..=7;
+    let mode = find(value, ATTACHED).and_then(number).filter(|mode| *mode != 0)? as u8;
+    let by_mode = || attributes(value).find(|(kind, _)| PROGRAM_BY_MODE.contains(kind)).map(|(_, id)| id);
+    let program = find(value, PROGRAM).or_else(by_mode).and_then(number)?;
+    Some(LinkXdp { program, mode })
+}
+
+fn address(payload: &[u8]) -> Option<HostAddress> {
+    const TENTATIVE: u32 = 0x40;
+    const DUPLICATE: u32 = 0x08;
+    let prefix_length = *payload.get(1)?;
+    let mut flags = u32::from(*payload.get(2)?);
+    let (mut local, mut far, mut broadcast) = (None, None, None);
+    for (kind, value) in attributes_after(payload, 8) {
+        match kind {
+            libc::IFA_LOCAL => local = ip(value),
+            libc::IFA_ADDRESS => far = ip(value),
+            libc::IFA_BROADCAST => broadcast = ip(value),
+            libc::IFA_FLAGS => flags = number(value)?,
+            _ => {}
+        }
+    }
+    let address = local.or(far)?;
+    Some(HostAddress {
+        ifindex: word(payload, 4)?,
+        address,
+        prefix_length: prefix_length.min(if address.is_ipv4() { 32 } else { 128 }),
+        peer: far.filter(|far| *far != address),
+        broadcast: match broadcast {
+            Some(IpAddr::V4(broadcast)) => Some(broadcast),
+            _ => None,
+        },
+        scope: *payload.get(3)?,
+        tentative: address.is_ipv6() && flags & (TENTATIVE | DUPLICATE) != 0,
+    })
+}
+
+fn neighbour(payload: &[u8]) -> Option<HostNeighbour> {
+    const DST: u16 = 1;
+    const LLADDR: u16 = 2;
+    const ROUTER: u8 = 0x80;
+    let bits = u16::from_ne_bytes([*payload.get(8)?, *payload.get(9)?]);
+    let mut neighbour = HostNeighbour {
+        ifindex: word(payload, 4)?,
+        ip: ip(find(payload.get(12..)?, DST)?)?,
+        mac: None,
+        state: NeighbourState::from_bits(bits),
+        router: payload.get(10)? & ROUTER != 0,
+    };
+    neighbour.mac = find(&payload[12..], LLADDR).and_then(mac).filter(|_| neighbour.state.valid());
+    Some(neighbour)
+}
+
+/// Whether a route is in a table we mirror and not a cached copy of another.
+fn mirrored_route(payload: &[u8]) -> bool {
+    const CLONED: u32 = 0x200;
+    let table = route_table(payload);
+    (253..=255).contains(&table) && word(payload, 8).is_some_and(|flags| flags & CLONED == 0)
+}
+
+fn route_table(payload: &[u8]) -> u32 {
+    let short = payload.get(4).copied().map_or(0, u32::from);
+    attributes_after(payload, 12)
+        .find(|(kind, _)| *kind == libc::RTA_TABLE)
+        .and_then(|(_, value)| number(value))
+        .unwrap_or(short)
+}
+
+fn route_message(kind: u16, flags: u16, payload: &[u8], family: Family) -> Option<KernelMessage> {
+    let entry = route(payload, family)?;
+    if kind == rtm::DELROUTE {
+        return Some(KernelMessage::RouteGone(entry));
+    }
+    let placement = if flags & libc::NLM_F_REPLACE as u16 != 0 {
+        Placement::Replace
+    } else if flags & libc::NLM_F_APPEND as u16 != 0 {
+        Placement::Append
+    } else {
+        Placement::Prepend
+    };
+    Some(KernelMessage::Route(entry, placement))
+}
+
+fn route(payload: &[u8], family: Family) -> Option<RouteEntry> {
+    let flags = word(payload, 8)? as u8;
+    let mut entry = RouteEntry {
+        prefix: default_prefix(family),
+        kind: route_kind(*payload.get(7)?),
+        table: route_table(payload),
+        protocol: *payload.get(5)?,
+        scope: *payload.get(6)?,
+        service_type: *payload.get(3)?,
+        from_source: *payload.get(2)? != 0,
+        metric: 0,
+        preferred_source: None,
+        next_hop_id: None,
+        next_hops: Vec::new(),
+        mtu: None,
+    };
+    let mut single = NextHopFields { flags, ..NextHopFields::default() };
+    let length = *payload.get(1)?;
+    for (kind, value) in attributes_after(payload, 12) {
+        match kind {
+            libc::RTA_DST => entry.prefix = IpNet::new(ip(value)?, length).ok()?.trunc(),
+            libc::RTA_PRIORITY => entry.metric = number(value)?,
+            libc::RTA_PREFSRC => entry.preferred_source = ip(value),
+            libc::RTA_METRICS => entry.mtu = find(value, 2).and_then(number).filter(|mtu| *mtu != 0),
+            libc::RTA_MULTIPATH => entry.next_hops = multipath(value),
+            RTA_NH_ID => entry.next_hop_id = number(value).filter(|id| *id != 0),
+            libc::RTA_OIF => single.ifindex = number(value)?,
+            _ => single.read(kind, value),
+        }
+    }
+    if entry.next_hops.is_empty() && single.ifindex != 0 {
+        entry.next_hops.push(single.next_hop(1));
+    }
+    Some(entry)
+}
+
+const RTA_VIA: u16 = 18;
+const RTA_ENCAP_TYPE: u16 = 21;
+const RTA_NH_ID: u16 = 30;
+
+fn default_prefix(family: Family) -> IpNet {
+    match family {
+        Family::Ipv4 => IpNet::new_assert(Ipv4Addr::UNSPECIFIED.into(), 0),
+        Family::Ipv6 => IpNet::new_assert(Ipv6Addr::UNSPECIFIED.into(), 0),
+    }
+}
+
+fn route_kind(number: u8) -> RouteKind {
+    match number {
+        libc::RTN_UNICAST => RouteKind::Unicast,
+        libc::RTN_LOCAL => RouteKind::Local,
+        libc::RTN_BROADCAST => RouteKind::Broadcast,
+        libc::RTN_ANYCAST => RouteKind::Anycast,
+        libc::RTN_MULTICAST => RouteKind::Multicast,
+        libc::RTN_BLACKHOLE => RouteKind::Blackhole,
+        libc::RTN_UNREACHABLE => RouteKind::Unreachable,
+        libc::RTN_PROHIBIT => RouteKind::Prohibit,
+        libc::RTN_THROW => RouteKind::Throw,
+        _ => RouteKind::Other,
+    }
+}
+
+#[derive(Default)]
+struct NextHopFields {
+    ifindex: u32,
+    flags: u8,
+    gateway: Option<IpAddr>,
+    encap: bool,
+}
+
+impl NextHopFields {
+    fn read(&mut self, kind: u16, value: &[u8]) {
+        match kind {
+            libc::RTA_GATEWAY => self.gateway = ip(value),
+            // A family of two bytes, then the address: an IPv4 route by way of an IPv6 router.
+            RTA_VIA => self.gateway = value.get(2..).and_then(ip),
+            RTA_ENCAP_TYPE => self.encap = number(value).is_some_and(|kind| kind != 0),
+            _ => {}
+        }
+    }
+
+    fn next_hop(&self, weight: u32) -> HostNextHop {
+        const DEAD: u8 = 1;
+        const ONLINK: u8 = 4;
+        const LINKDOWN: u8 = 16;
+        HostNextHop {
+            ifindex: self.ifindex,
+            gateway: self.gateway,
+            weight,
+            onlink: self.flags & ONLINK != 0,
+            dead: self.flags & DEAD != 0,
+            linkdown: self.flags & LINKDOWN != 0,
+            encap: self.encap,
+        }
+    }
+}
+
+/// `struct rtnexthop`: length, flags, weight less one, device; then attributes.
+fn multipath(mut bytes: &[u8]) -> Vec<HostNextHop> {
+    let mut hops = Vec::new();
+    while let Some(header) = bytes.get(..8) {
+        let length = usize::from(u16::from_ne_bytes([header[0], header[1]]));
+        let Some(body) = bytes.get(8..length) else { break };
+        let mut fields =
+            NextHopFields { ifindex: word(header, 4).unwrap_or(0), flags: header[2], ..Default::default() };
+        attributes(body).for_each(|(kind, value)| fields.read(kind, value));
+        hops.push(fields.next_hop(u32::from(header[3]) + 1));
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    hops
+}
+
+fn next_hop_object(payload: &[u8]) -> Option<NextHopObject> {
+    const ID: u16 = 1;
+    const GROUP: u16 = 2;
+    const BLACKHOLE: u16 = 4;
+    const OIF: u16 = 5;
+    const GATEWAY: u16 = 6;
+    const ENCAP_TYPE: u16 = 7;
+    let mut fields = NextHopFields { flags: word(payload, 4)? as u8, ..Default::default() };
+    let (mut id, mut group, mut blackhole) = (None, None, false);
+    for (kind, value) in attributes_after(payload, 8) {
+        match kind {
+            ID => id = number(value),
+            GROUP => group = Some(value.chunks_exact(8).map(group_member).collect()),
+            BLACKHOLE => blackhole = true,
+            OIF => fields.ifindex = number(value)?,
+            GATEWAY => fields.gateway = ip(value),
+            ENCAP_TYPE => fields.encap = number(value).is_some_and(|kind| kind != 0),
+            _ => {}
+        }
+    }
+    let hop = (fields.ifindex != 0).then(|| fields.next_hop(1));
+    Some(NextHopObject { id: id?, group, blackhole, hop })
+}
+
+/// `struct nexthop_grp`: id, weight less one, its high byte (Linux 6.12 and up), reserved.
+fn group_member(entry: &[u8]) -> (u32, u32) {
+    let id = u32::from_ne_bytes([entry[0], entry[1], entry[2], entry[3]]);
+    (id, u32::from(entry[4]) + (u32::from(entry[5]) << 8) + 1)
+}
+
+fn switches(payload: &[u8], family: Option<Family>, gone: bool) -> Decoded {
+    const IFINDEX: u16 = 1;
+    const ALL: i32 = -1;
+    let Some(family) = family else { return Decoded::Irrelevant };
+    let mut ifindex = 0i32;
+    let mut update = SwitchesUpdate::default();
+    for (kind, value) in attributes_after(payload, 1) {
+        let Some(value) = number(value) else { return Decoded::Malformed };
+        match kind {
+            IFINDEX => ifindex = value as i32,
+            2 => update.forwarding = Some(value != 0),
+            3 => update.rp_filter = Some(value as u8),
+            4 => update.multicast_forwarding = Some(value != 0),
+            9 => update.force_forwarding = Some(value != 0),
+            _ => {}
+        }
+    }
+    let ifindex = match ifindex {
+        ALL => None,
+        1.. => Some(ifindex as u32),
+        _ => return Decoded::Irrelevant,
+    };
+    Decoded::Message(match (gone, ifindex) {
+        (true, Some(ifindex)) => KernelMessage::SwitchesGone { ifindex, family },
+        (true, None) => return Decoded::Irrelevant,
+        (false, ifindex) => KernelMessage::Switches { ifindex, family, update },
+    })
+}

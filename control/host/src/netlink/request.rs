@@ -1,0 +1,73 @@
+//! Building netlink requests.
+
+use std::net::IpAddr;
+
+/// Flags of a request that is acknowledged.
+pub(crate) const ACK: u16 = (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16;
+/// Flags of a request for a list.
+pub(crate) const DUMP: u16 = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
+
+const HEADER: usize = 16;
+const NESTED: u16 = 0x8000;
+
+/// A netlink message under construction; lengths are kept right after each step.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    bytes: Vec<u8>,
+}
+
+impl Request {
+    /// A message with the given fixed header behind netlink's own.
+    pub fn new(kind: u16, flags: u16, header: &[u8]) -> Self {
+        let mut bytes = vec![0; HEADER];
+        bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
+        bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
+        bytes.extend_from_slice(header);
+        let mut request = Self { bytes };
+        request.close();
+        request
+    }
+
+    /// Appends an attribute.
+    pub fn attribute(mut self, kind: u16, value: &[u8]) -> Self {
+        self.push(kind, value);
+        self.close();
+        self
+    }
+
+    /// Appends a number in the machine's byte order.
+    pub fn number(self, kind: u16, value: u32) -> Self {
+        self.attribute(kind, &value.to_ne_bytes())
+    }
+
+    /// Appends an address.
+    pub fn ip(self, kind: u16, ip: IpAddr) -> Self {
+        match ip {
+            IpAddr::V4(ip) => self.attribute(kind, &ip.octets()),
+            IpAddr::V6(ip) => self.attribute(kind, &ip.octets()),
+        }
+    }
+
+    /// Appends an attribute that holds others.
+    pub fn nested(self, kind: u16, value: &[u8]) -> Self {
+        self.attribute(kind | NESTED, value)
+    }
+
+    /// The finished message, numbered.
+    pub fn finish(mut self, sequence: u32) -> Vec<u8> {
+        self.bytes[8..12].copy_from_slice(&sequence.to_ne_bytes());
+        self.bytes
+    }
+
+    fn push(&mut self, kind: u16, value: &[u8]) {
+        self.bytes.extend_from_slice(&((value.len() + 4) as u16).to_ne_bytes());
+        self.bytes.extend_from_slice(&kind.to_ne_bytes());
+        self.bytes.extend_from_slice(value);
+    }
+
+    fn close(&mut self) {
+        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+        let length = self.bytes.len() as u32;
+        self.bytes[..4].copy_from_slice(&length.to_ne_bytes());
+    }
+}

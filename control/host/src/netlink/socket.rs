@@ -1,0 +1,211 @@
+//! Netlink sockets, and what a received buffer holds.
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+use netlink_packet_core::NetlinkBuffer;
+use netlink_sys::{Socket as RawSocket, SocketAddr};
+use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::time::TimeVal;
+
+use super::request::Request;
+use crate::HostError;
+
+const ANSWER_SECONDS: u64 = 10;
+/// The kernel fills at most 32 KiB per read of a dump.
+const BUFFER: usize = 64 << 10;
+
+const NOOP: u16 = libc::NLMSG_NOOP as u16;
+const ERROR: u16 = libc::NLMSG_ERROR as u16;
+const DONE: u16 = libc::NLMSG_DONE as u16;
+const DUMP_INTERRUPTED: u16 = libc::NLM_F_DUMP_INTR as u16;
+
+/// One message of a received buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Received<'a> {
+    /// A notification or an entry of a dump.
+    Message { kind: u16, flags: u16, payload: &'a [u8] },
+    /// The end of a dump or an acknowledgement; the error number when it failed, 0 otherwise.
+    End { errno: i32 },
+}
+
+/// A message with the sequence number and port it was sent under.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Envelope<'a> {
+    pub sequence: u32,
+    pub port: u32,
+    /// The dump this belongs to met a change while it ran and may have skipped entries.
+    pub interrupted: bool,
+    pub content: Received<'a>,
+}
+
+/// Splits a received buffer into its messages; ends at the first malformed one.
+pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Envelope<'_>> {
+    std::iter::from_fn(move || {
+        loop {
+            let message = NetlinkBuffer::new_checked(bytes).ok()?;
+            let length = message.length() as usize;
+            let (whole, rest) = bytes.split_at(length);
+            bytes = rest.get(length.next_multiple_of(4) - length..).unwrap_or_default();
+            if message.message_type() == NOOP {
+                continue;
+            }
+            return Some(Envelope {
+                sequence: message.sequence_number(),
+                port: message.port_number(),
+                interrupted: message.flags() & DUMP_INTERRUPTED != 0,
+                content: content(message.message_type(), message.flags(), &whole[16..]),
+            });
+        }
+    })
+}
+
+fn content(kind: u16, flags: u16, payload: &[u8]) -> Received<'_> {
+    match kind {
+        ERROR | DONE => {
+            let code = super::attribute::word(payload, 0).unwrap_or(0) as i32;
+            Received::End { errno: code.saturating_neg() }
+        }
+        _ => Received::Message { kind, flags, payload },
+    }
+}
+
+/// A bound netlink socket with the kernel at its other end.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    raw: RawSocket,
+    port: u32,
+    sequence: u32,
+}
+
+impl Socket {
+    /// Opens a blocking socket in the calling thread's network namespace; answers are awaited for 10 s.
+    pub fn open(protocol: isize) -> Result<Self, HostError> {
+        let socket = Self::open_raw(protocol)?;
+        let timeout = TimeVal::new(ANSWER_SECONDS as i64, 0);
+        setsockopt(&socket.raw, sockopt::ReceiveTimeout, &timeout)
+            .map_err(|errno| failed("setting the receive timeout", errno.into()))?;
+        Ok(socket)
+    }
+
+    /// Opens a socket that never blocks, for an event loop.
+    pub fn open_nonblocking(protocol: isize) -> Result<Self, HostError> {
+        let socket = Self::open_raw(protocol)?;
+        socket
+            .raw
+            .set_non_blocking(true)
+            .map_err(|error| failed("setting the socket non-blocking", error))?;
+        Ok(socket)
+    }
+
+    fn open_raw(protocol: isize) -> Result<Self, HostError> {
+        let mut raw = RawSocket::new(protocol).map_err(|error| failed("opening the socket", error))?;
+        let address = raw.bind_auto().map_err(|error| failed("binding the socket", error))?;
+        raw.connect(&SocketAddr::new(0, 0)).map_err(|error| failed("connecting to the kernel", error))?;
+        // Filters of dumps are honoured only under strict checking; old kernels ignore both.
+        let _ = raw.set_netlink_get_strict_chk(true);
+        // Only the answer, not our request with it.
+        let _ = raw.set_cap_ack(true);
+        Ok(Self { raw, port: address.port_number(), sequence: 0 })
+    }
+
+    /// Our port number, by which answers are told from notifications.
+    pub fn port(&self) -> u32 {
+        self.port
+    }
+
+    /// Sets the receive buffer, beyond the system's limit where we may.
+    pub fn set_receive_buffer(&self, bytes: usize) -> Result<(), HostError> {
+        if setsockopt(&self.raw, sockopt::RcvBufForce, &bytes).is_ok() {
+            return Ok(());
+        }
+        setsockopt(&self.raw, sockopt::RcvBuf, &bytes)
+            .map_err(|errno| failed("setting the receive buffer", errno.into()))
+    }
+
+    /// Subscribes to a multicast group; a group the kernel does not know is no error.
+    pub fn subscribe(&mut self, group: u32) -> Result<(), HostError> {
+        match self.raw.add_membership(group) {
+            Err(error) if error.raw_os_error() != Some(libc::EINVAL) => Err(failed("subscribing", error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends a request; returns its sequence number.
+    pub fn send(&mut self, request: Request) -> Result<u32, HostError> {
+        self.sequence = self.sequence.wrapping_add(1).max(1);
+        let bytes = request.finish(self.sequence);
+        self.raw.send(&bytes, 0).map_err(|error| failed("sending a request", error))?;
+        Ok(self.sequence)
+    }
+
+    /// Receives once into `buffer`, which is emptied first.
+    pub fn receive(&self, buffer: &mut Vec<u8>) -> io::Result<()> {
+        buffer.clear();
+        buffer.reserve(BUFFER);
+        self.raw.recv(buffer, 0).map(drop)
+    }
+
+    /// Sends a request and waits for its acknowledgement.
+    pub fn request(&mut self, request: Request, what: impl FnOnce() -> String) -> Result<(), HostError> {
+        let sequence = self.send(request)?;
+        match self.collect(sequence, &mut |_, _| {}) {
+            Ok(0) => Ok(()),
+            Ok(errno) => {
+                Err(HostError::Refused { what: what(), source: io::Error::from_raw_os_error(errno) })
+            }
+            Err(error) => Err(silent(error, what)),
+        }
+    }
+
+    /// Sends a request for a list and hands each entry's type and payload to `each`.
+    pub fn dump(
+        &mut self,
+        request: Request,
+        what: &str,
+        mut each: impl FnMut(u16, &[u8]),
+    ) -> Result<(), HostError> {
+        let sequence = self.send(request)?;
+        match self.collect(sequence, &mut each) {
+            Ok(0) => Ok(()),
+            Ok(errno) => Err(HostError::Refused {
+                what: format!("list {what}"),
+                source: io::Error::from_raw_os_error(errno),
+            }),
+            Err(error) => Err(silent(error, || format!("list {what}"))),
+        }
+    }
+
+    fn collect(&self, sequence: u32, each: &mut dyn FnMut(u16, &[u8])) -> io::Result<i32> {
+        let mut buffer = Vec::with_capacity(BUFFER);
+        loop {
+            self.receive(&mut buffer)?;
+            for envelope in messages(&buffer) {
+                if envelope.sequence != sequence {
+                    continue;
+                }
+                match envelope.content {
+                    Received::End { errno } => return Ok(errno),
+                    Received::Message { kind, payload, .. } => each(kind, payload),
+                }
+            }
+        }
+    }
+}
+
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.raw.as_raw_fd()
+    }
+}
+
+fn failed(what: &'static str, source: io::Error) -> HostError {
+    HostError::Socket { what, source }
+}
+
+fn silent(error: io::Error, what: impl FnOnce() -> String) -> HostError {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => HostError::Silent { what: what(), seconds: ANSWER_SECONDS },
+        _ => failed("receiving an answer", error),
+    }
+}

@@ -1,0 +1,62 @@
+//! Addresses as messages change them.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::route_table::Dependency;
+use super::{HostState, Stamped};
+use crate::{HostAddress, HostChange};
+
+impl HostState {
+    pub(super) fn set_address(&mut self, address: HostAddress, changes: &mut Vec<HostChange>) {
+        let key = (address.ifindex, address.address, address.prefix_length);
+        let stamped = Stamped { value: address, generation: self.generation };
+        if self.addresses.insert(key, stamped).is_some() {
+            return;
+        }
+        let (ifindex, net) = (address.ifindex, address.net());
+        changes.push(HostChange::Address { ifindex, net, present: true });
+        if address.address.is_ipv4() {
+            // The first address of a device takes IPv4 on it into use again.
+            let affected = self.affected_by_device(ifindex);
+            self.transition(affected, changes, |state| state.revive_next_hops(ifindex));
+        }
+    }
+
+    pub(super) fn remove_address(&mut self, address: &HostAddress, changes: &mut Vec<HostChange>) {
+        let key = (address.ifindex, address.address, address.prefix_length);
+        if self.addresses.remove(&key).is_none() {
+            return;
+        }
+        let (ifindex, net) = (address.ifindex, address.net());
+        changes.push(HostChange::Address { ifindex, net, present: false });
+        if address.address.is_ipv4() {
+            self.drop_routes_from(address.address, changes);
+            self.disable_ipv4_without_address(ifindex, changes);
+        }
+    }
+
+    /// Without a message the kernel drops IPv4 routes whose preferred source is no address of the host any more.
+    fn drop_routes_from(&mut self, source: IpAddr, changes: &mut Vec<HostChange>) {
+        if self.addresses().any(|address| address.address == source) {
+            return;
+        }
+        let users: Vec<IpNet> = self.routes.dependants(Dependency::Source(source)).collect();
+        let affected = self.with_hidden(users.iter().copied().collect());
+        self.transition(affected, changes, |state| {
+            for prefix in users {
+                state.routes.retain(prefix, |route| route.entry.preferred_source != Some(source));
+            }
+        });
+    }
+
+    /// Without a message the kernel takes IPv4 out of use on a device that has lost its last address.
+    fn disable_ipv4_without_address(&mut self, ifindex: u32, changes: &mut Vec<HostChange>) {
+        if self.addresses().any(|address| address.ifindex == ifindex && address.address.is_ipv4()) {
+            return;
+        }
+        let affected = self.affected_by_device(ifindex);
+        self.transition(affected, changes, |state| state.kill_next_hops(ifindex));
+    }
+}

@@ -1,0 +1,121 @@
+//! Devices as messages change them, and what the kernel does to routes along with them without saying so.
+
+use ipnet::IpNet;
+
+use super::route_table::{Dependency, StoredRoute};
+use super::{HostState, Stamped};
+use crate::{HostChange, HostLink};
+
+/// Scope of routes to the host itself, which stay while their device is down.
+const SCOPE_HOST: u8 = 254;
+
+impl HostState {
+    pub(super) fn set_link(&mut self, link: HostLink, changes: &mut Vec<HostChange>) {
+        let ifindex = link.ifindex;
+        let was = self.link(ifindex).cloned();
+        let stamped = Stamped { value: link.clone(), generation: self.generation };
+        let same = was.as_ref() == Some(&link);
+        let was = was.map_or((false, false), |was| (was.admin_up, was.carrier));
+        let now = (link.admin_up, link.carrier);
+        if !same {
+            changes.push(HostChange::Link(link));
+        }
+        if was == now {
+            self.links.insert(ifindex, stamped);
+            return;
+        }
+        let affected = self.affected_by_device(ifindex);
+        self.transition(affected, changes, |state| {
+            state.links.insert(ifindex, stamped);
+            state.follow_link(ifindex, was, now);
+        });
+    }
+
+    pub(super) fn remove_link(&mut self, ifindex: u32, changes: &mut Vec<HostChange>) {
+        let affected = self.affected_by_device(ifindex);
+        self.transition(affected, changes, |state| state.drop_routes_of(ifindex));
+        let addresses: Vec<_> =
+            self.addresses().filter(|address| address.ifindex == ifindex).copied().collect();
+        addresses.iter().for_each(|address| self.remove_address(address, changes));
+        let neighbours: Vec<_> = self.neighbours().filter(|n| n.ifindex == ifindex).copied().collect();
+        neighbours.iter().for_each(|n| self.remove_neighbour(n.ifindex, n.ip, changes));
+        self.forwarding.remove_device(ifindex, changes);
+        if self.links.remove(&ifindex).is_some() {
+            changes.push(HostChange::LinkGone(ifindex));
+        }
+    }
+
+    fn follow_link(&mut self, ifindex: u32, was: (bool, bool), now: (bool, bool)) {
+        let ((was_up, had_carrier), (up, carrier)) = (was, now);
+        if (was_up && !up) || (had_carrier && !carrier) {
+            for id in self.next_hops.on_device(ifindex) {
+                self.drop_next_hop(id);
+            }
+        }
+        if was_up && !up {
+            self.flush_ipv4(ifindex);
+        }
+        if !was_up && up {
+            self.revive_next_hops(ifindex);
+        }
+    }
+
+    /// Drops the IPv4 routes that a device going down leaves without any next hop on a device that is up.
+    fn flush_ipv4(&mut self, ifindex: u32) {
+        let down: Vec<u32> = self.links().filter(|link| !link.admin_up).map(|link| link.ifindex).collect();
+        self.retain_ipv4(ifindex, |route| {
+            let hops = &route.entry.next_hops;
+            route.entry.scope == SCOPE_HOST || !hops.iter().all(|hop| hop.dead || down.contains(&hop.ifindex))
+        });
+    }
+
+    /// Marks the IPv4 next hops of a device dead, and drops the routes that have no other.
+    pub(super) fn kill_next_hops(&mut self, ifindex: u32) {
+        self.retain_ipv4(ifindex, |route| {
+            route
+                .entry
+                .next_hops
+                .iter_mut()
+                .filter(|hop| hop.ifindex == ifindex)
+                .for_each(|hop| hop.dead = true);
+            !route.entry.next_hops.iter().all(|hop| hop.dead)
+        });
+    }
+
+    /// Takes the death mark off the IPv4 next hops of a device.
+    pub(super) fn revive_next_hops(&mut self, ifindex: u32) {
+        self.retain_ipv4(ifindex, |route| {
+            route
+                .entry
+                .next_hops
+                .iter_mut()
+                .filter(|hop| hop.ifindex == ifindex)
+                .for_each(|hop| hop.dead = false);
+            true
+        });
+    }
+
+    /// Drops every route and next-hop object of a device that is gone; of a multipath route one next hop suffices.
+    fn drop_routes_of(&mut self, ifindex: u32) {
+        for id in self.next_hops.on_device(ifindex) {
+            self.drop_next_hop(id);
+        }
+        let users: Vec<IpNet> = self.routes.dependants(Dependency::Device(ifindex)).collect();
+        for prefix in users {
+            self.routes.retain(prefix, |route| !uses(route, ifindex));
+        }
+    }
+
+    fn retain_ipv4(&mut self, ifindex: u32, mut keep: impl FnMut(&mut StoredRoute) -> bool) {
+        let users = self.routes.dependants(Dependency::Device(ifindex));
+        let users: Vec<IpNet> = users.filter(|prefix| prefix.addr().is_ipv4()).collect();
+        for prefix in users {
+            self.routes.retain(prefix, |route| !uses(route, ifindex) || keep(route));
+        }
+    }
+}
+
+/// Whether a route sends by a device without the help of a next-hop object.
+pub(super) fn uses(route: &StoredRoute, ifindex: u32) -> bool {
+    route.entry.next_hop_id.is_none() && route.entry.next_hops.iter().any(|hop| hop.ifindex == ifindex)
+}

@@ -1,0 +1,123 @@
+//! Which of the routes to a prefix holds.
+//!
+//! The kernel searches the local table, then main, then default, each for its longest match. One table by prefix
+//! gives the same answers if a prefix of main is left out where a shorter one of local covers it, and one of default
+//! where a shorter one of main does.
+
+use ipnet::IpNet;
+
+use super::HostState;
+use super::message::RouteEntry;
+use super::route_table::{DEFAULT, LOCAL, MAIN, StoredRoute};
+use crate::{HostNextHop, HostRoute, RouteKind};
+
+impl HostState {
+    /// The route that holds for exactly this prefix, with its usable next hops.
+    ///
+    /// A unicast route none of whose next hops is usable does not hold; the next metric's does then.
+    pub fn effective(&self, prefix: IpNet) -> Option<HostRoute> {
+        let routes = self.routes.get(prefix);
+        if routes.is_empty() {
+            return None;
+        }
+        let not_throw = |route: &HostRoute| route.kind != RouteKind::Throw;
+        if let Some(route) = self.first_usable(routes, LOCAL).filter(not_throw) {
+            return Some(route);
+        }
+        if self.hidden_by_local(prefix) {
+            return None;
+        }
+        if let Some(route) = self.first_usable(routes, MAIN) {
+            return Some(route);
+        }
+        self.first_usable(routes, DEFAULT).filter(|_| !self.hidden_by_main(prefix))
+    }
+
+    /// All effective routes in the order of their prefixes.
+    pub fn routes(&self) -> impl Iterator<Item = HostRoute> + '_ {
+        self.routes.prefixes().filter_map(|prefix| self.effective(prefix))
+    }
+
+    fn first_usable(&self, routes: &[StoredRoute], table: u32) -> Option<HostRoute> {
+        let mut of_table = routes.iter().map(|route| &route.entry).filter(|entry| entry.table == table);
+        let conditional = |entry: &RouteEntry| entry.service_type != 0 || entry.from_source;
+        let only_kernel = of_table.clone().any(conditional);
+        let mut route = of_table.find_map(|entry| self.usable(entry))?;
+        if only_kernel {
+            route.kind = RouteKind::Other;
+        }
+        Some(route)
+    }
+
+    fn usable(&self, entry: &RouteEntry) -> Option<HostRoute> {
+        let (kind, hops) = self.resolved(entry);
+        let next_hops = match kind {
+            RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit | RouteKind::Throw => {
+                Vec::new()
+            }
+            RouteKind::Local | RouteKind::Broadcast | RouteKind::Anycast => {
+                hops.iter().map(cleared).collect()
+            }
+            RouteKind::Unicast | RouteKind::Multicast | RouteKind::Other => {
+                hops.iter().filter(|hop| self.hop_usable(entry, hop)).map(cleared).collect()
+            }
+        };
+        if next_hops.is_empty() && matches!(kind, RouteKind::Unicast | RouteKind::Multicast) {
+            return None;
+        }
+        Some(HostRoute {
+            prefix: entry.prefix,
+            kind,
+            table: entry.table,
+            protocol: entry.protocol,
+            metric: entry.metric,
+            scope: entry.scope,
+            next_hops,
+            mtu_metric: entry.mtu,
+        })
+    }
+
+    fn resolved<'a>(&self, entry: &'a RouteEntry) -> (RouteKind, std::borrow::Cow<'a, [HostNextHop]>) {
+        let object = entry.next_hop_id.and_then(|id| self.next_hops.resolve(id));
+        match object {
+            None => (entry.kind, entry.next_hops.as_slice().into()),
+            Some(object) if object.blackhole => (RouteKind::Blackhole, Vec::new().into()),
+            Some(object) if entry.kind == RouteKind::Blackhole => {
+                (RouteKind::Unicast, object.next_hops.into())
+            }
+            Some(object) => (entry.kind, object.next_hops.into()),
+        }
+    }
+
+    fn hop_usable(&self, entry: &RouteEntry, hop: &HostNextHop) -> bool {
+        // IPv6 marks next hops dead by their devices' state alone, which we know better than an old message.
+        let disabled = hop.dead && entry.prefix.addr().is_ipv4() && entry.next_hop_id.is_none();
+        !disabled && self.link(hop.ifindex).is_some_and(crate::HostLink::usable)
+    }
+
+    fn hidden_by_local(&self, prefix: IpNet) -> bool {
+        let hides = |wide: &IpNet| *wide != prefix && wide.contains(&prefix);
+        let holds = |wide: &IpNet| {
+            let local = self.first_usable(self.routes.get(*wide), LOCAL);
+            local.is_some_and(|route| route.kind != RouteKind::Throw)
+        };
+        // A few prefixes such as 127.0.0.0/8 and ff00::/8.
+        self.routes.wide_local.iter().any(|wide| hides(wide) && holds(wide))
+    }
+
+    fn hidden_by_main(&self, prefix: IpNet) -> bool {
+        let mut wider = prefix;
+        while let Some(net) = wider.supernet() {
+            wider = net;
+            let main = self.first_usable(self.routes.get(wider), MAIN);
+            if main.is_some_and(|route| route.kind != RouteKind::Throw) {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+fn cleared(hop: &HostNextHop) -> HostNextHop {
+    HostNextHop { dead: false, linkdown: false, ..*hop }
+}

@@ -1,0 +1,89 @@
+//! Lists: what the kernel has when asked for everything, and what must be gone because it was not named.
+
+use ipnet::IpNet;
+
+use super::HostState;
+use super::devices::uses;
+use super::message::KernelMessage;
+use super::route_table::Dependency;
+use crate::HostChange;
+
+/// What a list was about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// Everything.
+    All,
+    /// The next-hop objects, and the routes that send by one device.
+    RoutesOf(u32),
+}
+
+impl HostState {
+    /// Starts a generation: what is not named from here on will be swept.
+    pub fn begin_list(&mut self) {
+        self.generation += 1;
+    }
+
+    /// Ends a list: removes what is in its scope and was not named, and counts it.
+    pub fn sweep(&mut self, scope: Scope, changes: &mut Vec<HostChange>) {
+        let known = changes.len();
+        for id in self.next_hops.older_than(self.generation) {
+            self.remove_next_hop(id, changes);
+        }
+        let prefixes: Vec<IpNet> = match scope {
+            Scope::All => self.routes.prefixes().collect(),
+            Scope::RoutesOf(ifindex) => self.routes.dependants(Dependency::Device(ifindex)).collect(),
+        };
+        for prefix in prefixes {
+            self.sweep_prefix(prefix, scope, changes);
+        }
+        if scope == Scope::All {
+            self.sweep_devices(changes);
+        }
+        self.differences += (changes.len() - known) as u64;
+    }
+
+    fn sweep_prefix(&mut self, prefix: IpNet, scope: Scope, changes: &mut Vec<HostChange>) {
+        let generation = self.generation;
+        let stale = self.routes.get(prefix).iter().find(|route| route.generation < generation);
+        let Some(table) = stale.map(|route| route.entry.table) else { return };
+        let affected = self.affected(prefix, table);
+        self.transition(affected, changes, |state| {
+            state.routes.retain(prefix, |route| {
+                let in_scope = match scope {
+                    Scope::All => true,
+                    Scope::RoutesOf(ifindex) => uses(route, ifindex),
+                };
+                route.generation >= generation || !in_scope
+            });
+        });
+    }
+
+    fn sweep_devices(&mut self, changes: &mut Vec<HostChange>) {
+        let generation = self.generation;
+        let addresses = self.addresses.values().filter(|address| address.generation < generation);
+        let addresses: Vec<_> = addresses.map(|address| address.value).collect();
+        addresses.iter().for_each(|address| self.remove_address(address, changes));
+        let neighbours = self.neighbours.values().filter(|neighbour| neighbour.generation < generation);
+        let neighbours: Vec<_> = neighbours.map(|neighbour| neighbour.value).collect();
+        neighbours
+            .iter()
+            .for_each(|neighbour| self.remove_neighbour(neighbour.ifindex, neighbour.ip, changes));
+        let links = self.links.values().filter(|link| link.generation < generation);
+        let links: Vec<_> = links.map(|link| link.value.ifindex).collect();
+        links.into_iter().for_each(|ifindex| self.remove_link(ifindex, changes));
+    }
+
+    /// Whether a listed entry can differ from ours only in what the kernel changes without saying so.
+    pub(super) fn differs_little(&self, message: &KernelMessage) -> bool {
+        match message {
+            KernelMessage::Neighbour(now) => self
+                .neighbour(now.ifindex, now.ip)
+                .is_some_and(|was| (was.mac, was.state.valid()) == (now.mac, now.state.valid())),
+            KernelMessage::Link(now) => self.link(now.ifindex).is_some_and(|was| {
+                let was = crate::HostLink { xdp: now.xdp, qdisc: now.qdisc.clone(), ..was.clone() };
+                was == *now
+            }),
+            _ => false,
+        }
+    }
+}
