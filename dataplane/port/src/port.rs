@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 
 use millrace_packet::{Batch, DropCounts, Pool};
 use millrace_units::Instant;
-use millrace_wire::ethernet::MacAddr;
+use millrace_wire::MacAddr;
 
 /// A source and sink of packets. A worker owns its ports; none of this is called from two threads.
 ///

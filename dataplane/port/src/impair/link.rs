@@ -1,0 +1,175 @@
+//! One direction of an impaired link: the dice, and the queue of packets that wait.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use millrace_packet::{Batch, Packet, Pool};
+use millrace_units::{BitRate, Instant};
+
+use super::random::Random;
+use super::settings::Impairment;
+
+/// One direction of an impaired link.
+pub(super) struct Link {
+    settings: Impairment,
+    random: Random,
+    waiting: BinaryHeap<Reverse<Waiting>>,
+    /// Packets that ever entered the queue: keeps those that fall due together in order.
+    entered: u64,
+    /// When the last packet that did not skip the delay falls due.
+    last_due: Instant,
+    /// When the link has sent all that it took, under a rate.
+    idle_from: Instant,
+    created: u64,
+    lost: u64,
+}
+
+struct Waiting {
+    due: Instant,
+    place: u64,
+    packet: Packet,
+}
+
+impl Link {
+    /// `direction` keeps the random sequences of the two directions apart.
+    pub(super) fn new(settings: &Impairment, direction: u64) -> Self {
+        Self {
+            settings: settings.clone(),
+            random: Random::new(settings.seed ^ direction << 63),
+            waiting: BinaryHeap::with_capacity(settings.queue),
+            entered: 0,
+            last_due: Instant::ZERO,
+            idle_from: Instant::ZERO,
+            created: 0,
+            lost: 0,
+        }
+    }
+
+    pub(super) fn created(&self) -> u64 {
+        self.created
+    }
+
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    pub(super) fn held(&self) -> u64 {
+        self.waiting.len() as u64
+    }
+
+    pub(super) fn next_event(&self) -> Option<Instant> {
+        self.waiting.peek().map(|Reverse(waiting)| waiting.due)
+    }
+
+    /// A packet comes to this end of the link.
+    pub(super) fn enter(&mut self, pool: &Pool, now: Instant, packet: Packet) {
+        if self.random.chance(self.settings.loss) {
+            self.lost += 1;
+            return;
+        }
+        let duplicate =
+            self.random.chance(self.settings.duplicate).then(|| copy_whole(&packet, pool)).flatten();
+        self.corrupt_and_queue(pool, now, packet);
+        if let Some(duplicate) = duplicate {
+            self.created += 1;
+            self.corrupt_and_queue(pool, now, duplicate);
+        }
+    }
+
+    /// Moves packets that are due to `batch`, earliest first, as many as fit.
+    pub(super) fn release(&mut self, now: Instant, batch: &mut Batch) {
+        while batch.room() > 0 && self.next_event().is_some_and(|due| due <= now) {
+            if let Some(Reverse(waiting)) = self.waiting.pop() {
+                // The loop made sure that there is room.
+                let _ = batch.push(waiting.packet);
+            }
+        }
+    }
+
+    fn corrupt_and_queue(&mut self, pool: &Pool, now: Instant, mut packet: Packet) {
+        if self.waiting.len() >= self.settings.queue {
+            self.lost += 1;
+            return;
+        }
+        if self.random.chance(self.settings.corrupt) {
+            let bit = self.random.below(packet.len() as u64 * 8);
+            packet = flip_bit(packet, pool, bit as usize);
+        }
+        let due = self.due(now, packet.len());
+        let place = self.entered;
+        self.entered += 1;
+        self.waiting.push(Reverse(Waiting { due, place, packet }));
+    }
+
+    fn due(&mut self, now: Instant, length: usize) -> Instant {
+        let sent = self.sent(now, length);
+        if self.random.chance(self.settings.reorder) {
+            return sent;
+        }
+        self.last_due = self.last_due.max(sent + self.delay());
+        self.last_due
+    }
+
+    /// When the link has sent a packet of `length` bytes, after those before it.
+    fn sent(&mut self, now: Instant, length: usize) -> Instant {
+        let Some(BitRate(rate)) = self.settings.rate else { return now };
+        let takes = Duration::from_nanos((length as f64 * 8e9 / rate).ceil() as u64);
+        self.idle_from = self.idle_from.max(now) + takes;
+        self.idle_from
+    }
+
+    fn delay(&mut self) -> Duration {
+        let Impairment { delay, jitter, .. } = self.settings;
+        // At most two hours: that many nanoseconds fit.
+        let range = 2 * jitter.as_nanos() as u64 + 1;
+        delay - jitter + Duration::from_nanos(self.random.below(range))
+    }
+}
+
+/// A second packet that shares nothing with the first, so that every port can send it.
+fn copy_whole(packet: &Packet, pool: &Pool) -> Option<Packet> {
+    let mut copy = packet.copy(pool)?;
+    copy.make_writable(pool).then_some(copy)
+}
+
+/// Flips one bit, counted from the packet's first. Where memory for frames of its own lacks, in the first frame.
+fn flip_bit(mut packet: Packet, pool: &Pool, bit: usize) -> Packet {
+    let first = packet.data().len();
+    let byte = if bit / 8 < first || packet.make_writable(pool) { bit / 8 } else { bit / 8 % first.max(1) };
+    flip(packet, byte, 1 << (bit % 8))
+}
+
+/// The packet's frames must be its own up to the one of the byte.
+fn flip(mut packet: Packet, byte: usize, mask: u8) -> Packet {
+    if let Some(byte) = packet.data_mut().get_mut(byte) {
+        *byte ^= mask;
+        return packet;
+    }
+    let (mut first, rest) = packet.split();
+    if let Some(rest) = rest {
+        let byte = byte - first.data().len();
+        first.chain(flip(rest, byte, mask));
+    }
+    first
+}
+
+impl Ord for Waiting {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.due, self.place).cmp(&(other.due, other.place))
+    }
+}
+
+impl PartialOrd for Waiting {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Waiting {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Waiting {}

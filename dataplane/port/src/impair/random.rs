@@ -1,0 +1,61 @@
+//! A small pseudo-random sequence: SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators,
+//! OOPSLA 2014). Not for secrets.
+
+/// A sequence that its seed determines.
+#[derive(Debug)]
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    /// Whether an event of this probability happens: never at 0, always at 1.
+    pub(super) fn chance(&mut self, probability: f64) -> bool {
+        // The upper 53 bits make a number from 0 to just below 1.
+        let draw = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
+        draw < probability
+    }
+
+    /// A number from 0 to `below` - 1; 0 when `below` is 0.
+    pub(super) fn below(&mut self, below: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(below)) >> 64) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sequence_is_that_of_the_reference_implementation() {
+        let mut random = Random::new(1_234_567);
+        assert_eq!(random.next(), 6_457_827_717_110_365_317);
+        assert_eq!(random.next(), 3_203_168_211_198_807_973);
+    }
+
+    #[test]
+    fn chances_come_as_often_as_they_should() {
+        let mut random = Random::new(7);
+        let hits = (0..100_000).filter(|_| random.chance(0.1)).count();
+        assert!((9_500..10_500).contains(&hits), "{hits}");
+        assert!((0..1000).all(|_| random.chance(1.0) && !random.chance(0.0)));
+    }
+
+    #[test]
+    fn numbers_stay_below_their_bound() {
+        let mut random = Random::new(7);
+        let mut seen = [false; 5];
+        (0..1000).for_each(|_| seen[random.below(5) as usize] = true);
+        assert!(seen.iter().all(|seen| *seen));
+        assert_eq!(random.below(0), 0);
+    }
+}

@@ -1,0 +1,193 @@
+//! Packets into a pcapng file (draft-ietf-opsawg-pcapng), as a stream.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use millrace_packet::Packet;
+use millrace_units::Instant;
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+use pcap_file::pcapng::{PcapNgBlock, PcapNgWriter, RawBlock};
+use pcap_file::{DataLink, PcapError};
+
+use crate::PortError;
+
+/// Bytes that are gathered before they are written.
+const BUFFER: usize = 1 << 16;
+/// The type of the block that holds a packet.
+const ENHANCED_PACKET_BLOCK: u32 = 6;
+/// The code of a packet's flags among its options, and the length of its value.
+const FLAGS_OPTION: (u16, u16) = (2, 4);
+
+/// Which way a packet went, seen from the port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// It was received.
+    In,
+    /// It was to be transmitted.
+    Out,
+}
+
+/// Writes packets to a pcapng file with one Ethernet interface and times in nanoseconds.
+///
+/// After the first error nothing more is written, so that what is in the file can be read up to there.
+pub struct PcapngWriter<W: Write> {
+    writer: PcapNgWriter<BufWriter<W>>,
+    origin: Duration,
+    /// The body of the block being made; kept, so that a packet costs no allocation.
+    body: Vec<u8>,
+    status: Rc<RefCell<Status>>,
+}
+
+/// How writing goes: a view that outlives the writer.
+#[derive(Clone, Debug, Default)]
+pub struct WriterStatus(Rc<RefCell<Status>>);
+
+#[derive(Debug, Default)]
+struct Status {
+    packets: u64,
+    bytes: u64,
+    lost: u64,
+    error: Option<String>,
+}
+
+impl PcapngWriter<File> {
+    /// Makes the file at `path`, overwriting what is there. `origin` is added to all times.
+    ///
+    /// # Errors
+    /// [`PortError::File`] when it can't be made.
+    pub fn create(path: &Path, origin: Duration) -> Result<Self, PortError> {
+        let failed = |source| PortError::File { path: path.to_owned(), source };
+        Self::new(File::create(path).map_err(failed)?, origin).map_err(failed)
+    }
+}
+
+impl<W: Write> PcapngWriter<W> {
+    /// Starts a file in `output`. `origin` is added to all times: the time from 1970 to [`Instant::ZERO`], to write
+    /// the time of day.
+    ///
+    /// # Errors
+    /// What `output` says.
+    pub fn new(output: W, origin: Duration) -> io::Result<Self> {
+        let mut writer = PcapNgWriter::new(BufWriter::with_capacity(BUFFER, output)).map_err(into_io)?;
+        let mut interface = InterfaceDescriptionBlock::new(DataLink::ETHERNET, 0);
+        interface.options.push(InterfaceDescriptionOption::IfTsResol(9));
+        writer.write_block(&interface.into_block()).map_err(into_io)?;
+        Ok(Self { writer, origin, body: Vec::new(), status: Rc::default() })
+    }
+
+    /// Adds a packet. Returns `false`, with the packet lost, when this or an earlier write failed. What is still in
+    /// the buffer when a later write fails is lost as well.
+    pub fn write(&mut self, now: Instant, packet: &Packet, direction: Option<Direction>) -> bool {
+        let mut status = self.status.borrow_mut();
+        if status.error.is_none() {
+            fill_body(
+                &mut self.body,
+                self.origin.saturating_add(now.since(Instant::ZERO)),
+                packet,
+                direction,
+            );
+            let length = self.body.len() as u32 + 12;
+            let body = Cow::Borrowed(&self.body[..]);
+            let block =
+                RawBlock { type_: ENHANCED_PACKET_BLOCK, initial_len: length, body, trailer_len: length };
+            match self.writer.write_raw_block(&block) {
+                Ok(_) => {
+                    status.packets += 1;
+                    status.bytes += packet.len() as u64;
+                    return true;
+                }
+                Err(error) => status.error = Some(into_io(error).to_string()),
+            }
+        }
+        status.lost += 1;
+        false
+    }
+
+    /// Writes what is in the buffer to the file. An error is seen in the [status](Self::status).
+    pub fn flush(&mut self) {
+        let flushed = self.writer.get_mut().flush();
+        let mut status = self.status.borrow_mut();
+        if let (Err(error), None) = (flushed, &status.error) {
+            status.error = Some(error.to_string());
+        }
+    }
+
+    /// How writing goes.
+    pub fn status(&self) -> WriterStatus {
+        WriterStatus(Rc::clone(&self.status))
+    }
+}
+
+impl<W: Write> Drop for PcapngWriter<W> {
+    fn drop(&mut self) {
+        if self.status.borrow().error.is_none() {
+            self.flush();
+        }
+    }
+}
+
+impl<W: Write> fmt::Debug for PcapngWriter<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PcapngWriter").field("status", &self.status).finish_non_exhaustive()
+    }
+}
+
+impl WriterStatus {
+    /// Packets that were taken.
+    pub fn packets(&self) -> u64 {
+        self.0.borrow().packets
+    }
+
+    /// Bytes of the packets that were taken.
+    pub fn bytes(&self) -> u64 {
+        self.0.borrow().bytes
+    }
+
+    /// Packets that were refused because a write had failed.
+    pub fn lost(&self) -> u64 {
+        self.0.borrow().lost
+    }
+
+    /// What the first failed write said; `None` while all went well.
+    pub fn error(&self) -> Option<String> {
+        self.0.borrow().error.clone()
+    }
+}
+
+/// Makes the body of an enhanced packet block, in the processor's byte order as the writer's section says.
+fn fill_body(body: &mut Vec<u8>, time: Duration, packet: &Packet, direction: Option<Direction>) {
+    let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let length = packet.len() as u32;
+    body.clear();
+    // Interface, upper and lower half of the time, bytes here, bytes on the wire.
+    for field in [0, (nanoseconds >> 32) as u32, nanoseconds as u32, length, length] {
+        body.extend_from_slice(&field.to_ne_bytes());
+    }
+    packet.frames().for_each(|frame| body.extend_from_slice(frame));
+    body.resize(body.len().next_multiple_of(4), 0);
+    let Some(direction) = direction else { return };
+    let flags = match direction {
+        Direction::In => 1u32,
+        Direction::Out => 2,
+    };
+    body.extend_from_slice(&FLAGS_OPTION.0.to_ne_bytes());
+    body.extend_from_slice(&FLAGS_OPTION.1.to_ne_bytes());
+    body.extend_from_slice(&flags.to_ne_bytes());
+    // The end of the options.
+    body.extend_from_slice(&[0; 4]);
+}
+
+fn into_io(error: PcapError) -> io::Error {
+    match error {
+        PcapError::IoError(error) => error,
+        other => io::Error::other(other),
+    }
+}
