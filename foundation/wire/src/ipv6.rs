@@ -349,6 +349,7 @@ mod tests {
         other_version[0] = 0x45;
         assert_eq!(fault(&other_version), Err(Ipv6Fault::Version));
         assert_eq!(fault(&packet(Protocol::UDP, 9, 8)), Err(Ipv6Fault::Truncated));
+        assert_eq!(fault(&packet(Protocol::HOP_BY_HOP, 8, 8)), Ok(()));
         assert_eq!(fault(&packet(Protocol::HOP_BY_HOP, 0, 8)), Err(Ipv6Fault::PayloadLength));
         assert_eq!(fault(&packet(Protocol::NO_NEXT_HEADER, 0, 0)), Ok(()));
     }

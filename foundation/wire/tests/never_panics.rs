@@ -8,8 +8,9 @@ use proptest::prelude::*;
 
 /// Arbitrary octets, of which some begin as a packet would, so that the decoders get beyond their first check.
 fn octets() -> impl Strategy<Value = Vec<u8>> {
-    let starts: [&[u8]; 11] = [
+    let starts: [&[u8]; 12] = [
         &[],
+        &[0x47, 0, 0, 20],
         &[0x45, 0, 0, 40],
         &[0x4f, 0, 0, 60],
         &[0x60, 0, 0, 0, 0, 48, 0, 64],

@@ -79,6 +79,27 @@ fn the_payload_ends_at_the_total_length_and_not_in_the_padding() {
 }
 
 #[test]
+fn a_total_length_within_the_options_is_too_short_and_the_payload_empty() {
+    let data = changed(8, |d| {
+        d[0] = 0x46;
+        put_u16(d, 2, 20);
+    });
+    assert_eq!(fault(&data), Err(Ipv4Fault::TotalLength));
+    assert!(Packet::new_checked(&data[..]).unwrap().payload().is_empty());
+}
+
+#[test]
+fn first_middle_and_last_fragments_are_fragments() {
+    for (more, offset, want) in [(false, 0, false), (true, 0, true), (true, 8, true), (false, 65_528, true)] {
+        let mut packet = Packet::new_checked(packet(8)).unwrap();
+        packet.set_more_fragments(more);
+        packet.set_fragment_offset(offset);
+        assert_eq!((packet.is_fragment(), packet.fragment_offset()), (want, offset));
+        assert!(packet.dont_fragment(), "the other flags stay");
+    }
+}
+
+#[test]
 fn a_ttl_of_zero_or_one_does_not_go_on_and_stays() {
     for ttl in [0, 1] {
         let mut data = changed(8, |d| d[8] = ttl);

@@ -100,6 +100,8 @@ fn options_skip_padding_and_keep_offsets() {
     let found: Vec<_> = header.options(40).map(Result::unwrap).collect();
     let seen: Vec<_> = found.iter().map(|option| (option.offset, option.kind, option.data.len())).collect();
     assert_eq!(seen, [(46, RawOption::ROUTER_ALERT, 2), (50, RawOption::JUMBO_PAYLOAD, 4)]);
+    let changeable = |kind| RawOption { offset: 0, kind, data: &[] }.may_change();
+    assert!(changeable(0x3e) && !changeable(0x1e));
     assert_eq!(found[0].unknown_action(), UnknownAction::Skip);
     assert_eq!(found[1].unknown_action(), UnknownAction::ReportUnlessMulticast);
 }
