@@ -1,1 +1,30 @@
 //! Gates, paths and the instances bound to them.
+//!
+//! The room has two sides. The **control side**, [`PluginControlUnit`], knows the types of plugins, the names of
+//! instances and gates and what is bound where; it checks what it is asked and returns the [`PluginChange`]s that
+//! follow. The **worker side**, [`WorkerPlugins`], owns the instances and is changed by nothing but these, between
+//! two batches; it can't fail. It finds a flow's *path*, the list of instances it is bound to, and runs batches of
+//! packets along it.
+//!
+//! How filters look and are searched is no matter of this room: the worker side is generic over a
+//! [`BindingTable`], the control side over the filter as written and as compiled.
+#![forbid(unsafe_code)]
+
+mod binding;
+mod change;
+mod gate;
+mod native;
+mod path;
+mod plugin_control_unit;
+mod slab;
+mod worker_plugins;
+
+pub use binding::{BindingCounts, BindingId, BindingTable};
+pub use change::{PluginChange, Remains};
+pub use gate::{Gate, GateOrder};
+pub use path::EMPTY_PATH;
+pub use plugin_control_unit::{
+    BindingDescription, Bound, GateDescription, InstanceDescription, PluginCode, PluginControlError,
+    PluginControlUnit, PluginDescription,
+};
+pub use worker_plugins::{Group, StageOfPath, WorkerGate, WorkerPlugins};

@@ -1,0 +1,97 @@
+//! What the control side can say to the worker side.
+
+use std::fmt;
+
+use millrace_plugin_abi::{Instance, Position};
+use millrace_units::{GateId, InstanceId};
+
+use crate::{BindingId, GateOrder};
+
+/// One change of the worker side's gates, instances and bindings. `F` is a filter in the form that is matched.
+pub enum PluginChange<F> {
+    /// A new gate, with no bindings.
+    AddGate {
+        /// Its id.
+        gate: GateId,
+        /// Where in the journey it stands.
+        position: Position,
+        /// Where among the gates of that position it stands.
+        order: GateOrder,
+    },
+    /// The gate and all bindings at it go.
+    RemoveGate {
+        /// Its id.
+        gate: GateId,
+    },
+    /// A new instance, bound to nothing.
+    AddInstance {
+        /// Its id.
+        id: InstanceId,
+        /// The instance.
+        instance: Box<dyn Instance>,
+    },
+    /// The instance goes; its bindings went before.
+    RemoveInstance {
+        /// Its id.
+        id: InstanceId,
+    },
+    /// The instance handles what the filter matches at the gate.
+    Bind {
+        /// The new binding's id.
+        binding: BindingId,
+        /// The gate.
+        gate: GateId,
+        /// Which packets.
+        filter: F,
+        /// Higher wins.
+        priority: i32,
+        /// The instance.
+        instance: InstanceId,
+    },
+    /// The binding goes.
+    Unbind {
+        /// Its id.
+        binding: BindingId,
+    },
+}
+
+impl<F: fmt::Debug> fmt::Debug for PluginChange<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AddGate { gate, position, order } => {
+                write!(f, "add gate {gate} at {position}, order {order}")
+            }
+            Self::RemoveGate { gate } => write!(f, "remove gate {gate}"),
+            Self::AddInstance { id, .. } => write!(f, "add instance {id}"),
+            Self::RemoveInstance { id } => write!(f, "remove instance {id}"),
+            Self::Bind { binding, gate, filter, priority, instance } => {
+                write!(
+                    f,
+                    "bind {binding}: instance {instance} at gate {gate} for {filter:?}, priority {priority}"
+                )
+            }
+            Self::Unbind { binding } => write!(f, "unbind {binding}"),
+        }
+    }
+}
+
+/// What is left over after a change. It is to be dropped where time doesn't matter, and not by the worker.
+#[must_use = "dropping it on the worker costs the packets that wait"]
+pub enum Remains<T> {
+    /// Nothing.
+    Nothing,
+    /// An instance that was removed.
+    Instance(Box<dyn Instance>),
+    /// The table of a gate that was removed.
+    Table(T),
+}
+
+impl<T> fmt::Debug for Remains<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "nothing",
+            Self::Instance(_) => "an instance",
+            Self::Table(_) => "a table",
+        })
+    }
+}

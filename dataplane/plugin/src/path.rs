@@ -1,0 +1,175 @@
+//! Paths: the treatment of a flow, interned, so that all flows with the same share one.
+//!
+//! A path is the list of the bindings that a flow meets, in the order of the journey. Nobody counts who refers to a
+//! path: ids stay valid until [`Paths::collect`] frees those that its caller finds no longer in use. A path that
+//! names a binding which is gone simply skips it, so a reference that is a little old does no harm.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use millrace_plugin_abi::Position;
+use millrace_units::PathId;
+
+use crate::slab::Key;
+
+/// The path of flows that are bound nowhere.
+pub const EMPTY_PATH: PathId = PathId(0);
+
+/// One binding of a path, with its instance.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Stage {
+    pub position: Position,
+    pub binding: Key,
+    pub instance: Key,
+}
+
+/// An interned list of stages.
+#[derive(Debug)]
+struct Path {
+    stages: Arc<[Stage]>,
+    /// For each position, in order, how many stages stand at it or before.
+    ends: [u16; Position::ALL.len()],
+}
+
+impl Path {
+    fn new(stages: Arc<[Stage]>) -> Self {
+        // There are at most 256 gates, and one binding at each.
+        let ends =
+            Position::ALL.map(|position| stages.partition_point(|stage| stage.position <= position) as u16);
+        Self { stages, ends }
+    }
+
+    #[inline]
+    fn at(&self, position: Position) -> &[Stage] {
+        let index = position as usize;
+        let start = if index == 0 { 0 } else { self.ends[index - 1] };
+        &self.stages[start.into()..self.ends[index].into()]
+    }
+}
+
+/// All paths of a worker.
+#[derive(Debug)]
+pub(crate) struct Paths {
+    paths: Vec<Option<Path>>,
+    ids: HashMap<Arc<[Stage]>, PathId>,
+    free: Vec<PathId>,
+}
+
+impl Default for Paths {
+    fn default() -> Self {
+        let empty: Arc<[Stage]> = Arc::new([]);
+        Self {
+            ids: HashMap::from([(empty.clone(), EMPTY_PATH)]),
+            paths: vec![Some(Path::new(empty))],
+            free: Vec::new(),
+        }
+    }
+}
+
+impl Paths {
+    /// The id of the path of these stages, which stand in the order of the journey. It allocates only for a path that is
+    /// new.
+    pub fn intern(&mut self, stages: &[Stage]) -> PathId {
+        if let Some(id) = self.ids.get(stages) {
+            return *id;
+        }
+        let stages: Arc<[Stage]> = stages.into();
+        let path = Some(Path::new(stages.clone()));
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.paths[id.index()] = path;
+                id
+            }
+            None => {
+                self.paths.push(path);
+                PathId((self.paths.len() - 1) as u32)
+            }
+        };
+        self.ids.insert(stages, id);
+        id
+    }
+
+    /// The stages of a path; none for an id that was freed.
+    #[inline]
+    pub fn stages(&self, id: PathId) -> &[Stage] {
+        self.path(id).map_or(&[], |path| &path.stages)
+    }
+
+    /// The stages of a path at a position.
+    #[inline]
+    pub fn stages_at(&self, id: PathId, position: Position) -> &[Stage] {
+        self.path(id).map_or(&[], |path| path.at(position))
+    }
+
+    #[inline]
+    fn path(&self, id: PathId) -> Option<&Path> {
+        self.paths.get(id.index())?.as_ref()
+    }
+
+    /// How many paths there are, the empty one included.
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Frees the paths that are not in use; their ids will stand for others.
+    pub fn collect(&mut self, in_use: impl Fn(PathId) -> bool) {
+        for (id, place) in (0..).map(PathId).zip(&mut self.paths).skip(1) {
+            if in_use(id) {
+                continue;
+            }
+            if let Some(path) = place.take() {
+                self.ids.remove(&path.stages);
+                self.free.push(id);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slab::Slab;
+
+    fn stage(slot: u32, position: Position) -> Stage {
+        let mut slab = Slab::default();
+        slab.put(slot, ());
+        let key = slab.key(slot).unwrap();
+        Stage { position, binding: key, instance: key }
+    }
+
+    #[test]
+    fn equal_lists_share_a_path() {
+        let mut paths = Paths::default();
+        let (early, late) = (stage(1, Position::Early), stage(2, Position::Late));
+        let both = paths.intern(&[early, late]);
+        assert_eq!(paths.intern(&[early, late]), both);
+        assert_ne!(paths.intern(&[late]), both);
+        assert_eq!(paths.intern(&[]), EMPTY_PATH);
+        assert_eq!(paths.len(), 3);
+    }
+
+    #[test]
+    fn stages_stand_at_their_positions() {
+        let mut paths = Paths::default();
+        let stages = [stage(1, Position::Early), stage(2, Position::Early), stage(3, Position::Queue)];
+        let id = paths.intern(&stages);
+        assert_eq!(paths.stages_at(id, Position::Early), &stages[..2]);
+        assert_eq!(paths.stages_at(id, Position::Late), &[]);
+        assert_eq!(paths.stages_at(id, Position::Queue), &stages[2..]);
+        assert_eq!(paths.stages_at(PathId(99), Position::Queue), &[]);
+        assert_eq!(paths.stages(id), &stages);
+    }
+
+    #[test]
+    fn paths_not_in_use_make_room_for_others() {
+        let mut paths = Paths::default();
+        let first = paths.intern(&[stage(1, Position::Early)]);
+        let second = paths.intern(&[stage(2, Position::Early)]);
+        paths.collect(|id| id == second);
+        assert_eq!(paths.len(), 2);
+        assert_eq!(paths.stages(first), &[]);
+        assert_eq!(paths.intern(&[stage(3, Position::Late)]), first);
+        assert_eq!(paths.intern(&[stage(2, Position::Early)]), second);
+        assert_eq!(paths.intern(&[]), EMPTY_PATH);
+    }
+}

@@ -1,0 +1,88 @@
+//! What the plugin control unit tells about plugins, instances, gates and bindings.
+
+use serde_json::{Map, Value};
+
+use millrace_plugin_abi::Position;
+
+use crate::{BindingId, GateOrder};
+
+/// A plugin's code (*Router Plugins*, section 4): the type, which stands for a position of gates, in the upper 16 bits,
+/// and the plugin's number in the lower. A plugin that takes several positions has as many codes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
+#[serde(transparent)]
+pub struct PluginCode(pub u32);
+
+impl PluginCode {
+    /// The code of plugin `number` at gates of `position`.
+    pub fn new(position: Position, number: u16) -> Self {
+        Self((position as u32 + 1) << 16 | u32::from(number))
+    }
+
+    /// The type: 1 for `early`, up to 5 for `copy`.
+    pub fn kind(self) -> u16 {
+        (self.0 >> 16) as u16
+    }
+
+    /// The plugin's number.
+    pub fn number(self) -> u16 {
+        self.0 as u16
+    }
+}
+
+/// A type of plugin.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct PluginDescription {
+    /// Its name.
+    pub name: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// What it does.
+    pub summary: &'static str,
+    /// The positions that its instances can be bound at.
+    pub positions: Vec<&'static str>,
+    /// Its codes, one per position.
+    pub codes: Vec<PluginCode>,
+    /// Its control messages, with what they do.
+    pub messages: Vec<(&'static str, &'static str)>,
+}
+
+/// An instance.
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+pub struct InstanceDescription {
+    /// Its name.
+    pub name: String,
+    /// The name of its plugin.
+    pub plugin: &'static str,
+    /// The settings that it was created with.
+    pub settings: Map<String, Value>,
+    /// What it is bound to.
+    pub bindings: Vec<BindingDescription>,
+}
+
+/// A gate.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct GateDescription {
+    /// Its name.
+    pub name: String,
+    /// Where in the journey it stands.
+    pub position: &'static str,
+    /// Where among the gates of that position it stands.
+    pub order: GateOrder,
+    /// What is bound at it, oldest first.
+    pub bindings: Vec<BindingDescription>,
+}
+
+/// A binding.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct BindingDescription {
+    /// Its id, by which the worker counts.
+    pub id: BindingId,
+    /// The instance's name.
+    pub instance: String,
+    /// The gate's name.
+    pub gate: String,
+    /// The filter as written.
+    pub filter: String,
+    /// Higher wins.
+    pub priority: i32,
+}

@@ -1,0 +1,503 @@
+//! The plugin control unit (*Router Plugins*, section 4): the one way to create, bind and address instances.
+//!
+//! It answers the standard messages: [`create_instance`](PluginControlUnit::create_instance),
+//! [`free_instance`](PluginControlUnit::free_instance), [`register_instance`](PluginControlUnit::register_instance)
+//! (bind) and [`deregister_instance`](PluginControlUnit::deregister_instance) (unbind); a plugin's own messages are
+//! checked by [`address`](PluginControlUnit::address). It changes nothing but itself: what the worker has to do is
+//! returned. As it can be cloned, several changes are tried on a clone, which takes the original's place when all succeed.
+
+mod description;
+mod error;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use millrace_plugin_abi::{Message, Plugin, PluginError, Position};
+use millrace_units::{GateId, InstanceId};
+use serde_json::{Map, Value};
+
+use crate::{BindingId, Gate, GateOrder, PluginChange};
+
+pub use description::{
+    BindingDescription, GateDescription, InstanceDescription, PluginCode, PluginDescription,
+};
+pub use error::PluginControlError;
+
+use PluginControlError as Error;
+
+/// Ids of gates are bytes.
+const MOST_GATES: usize = 256;
+/// Ids of instances, and numbers of plugins, are 16 bits wide.
+const MOST_INSTANCES: usize = 1 << 16;
+/// Far more than a linear search bears, and little enough that a worker's memory for them stays small.
+const MOST_BINDINGS: usize = 1 << 20;
+
+#[derive(Clone)]
+struct Registered {
+    plugin: &'static dyn Plugin,
+    number: u16,
+}
+
+#[derive(Clone)]
+struct NamedInstance {
+    name: String,
+    plugin: &'static dyn Plugin,
+    settings: Map<String, Value>,
+}
+
+/// A binding as the control side knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bound<S, F> {
+    /// The gate.
+    pub gate: GateId,
+    /// The instance.
+    pub instance: InstanceId,
+    /// The filter as written.
+    pub filter: S,
+    /// The filter in the form that is matched.
+    pub compiled: F,
+    /// Higher wins.
+    pub priority: i32,
+    /// Grows with each binding: the smaller is the older.
+    age: u64,
+}
+
+/// The control side: types of plugins, names, and what is bound where. `S` is a filter as written, `F` one in the form
+/// that workers match.
+#[derive(Clone)]
+pub struct PluginControlUnit<S, F> {
+    plugins: Vec<Registered>,
+    next_plugin: usize,
+    instances: BTreeMap<InstanceId, NamedInstance>,
+    /// In the order in which packets meet them.
+    gates: Vec<Gate>,
+    bindings: BTreeMap<BindingId, Bound<S, F>>,
+    next_age: u64,
+}
+
+impl<S, F> fmt::Debug for PluginControlUnit<S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PluginControlUnit")
+            .field("plugins", &self.plugins.len())
+            .field("instances", &self.instances.len())
+            .field("gates", &self.gates)
+            .field("bindings", &self.bindings.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S: Clone + PartialEq + fmt::Display, F: Clone> Default for PluginControlUnit<S, F> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S: Clone + PartialEq + fmt::Display, F: Clone> PluginControlUnit<S, F> {
+    /// The default gates, no plugins, no instances.
+    pub fn new() -> Self {
+        Self {
+            plugins: Vec::new(),
+            next_plugin: 0,
+            instances: BTreeMap::new(),
+            gates: Gate::defaults(),
+            bindings: BTreeMap::new(),
+            next_age: 0,
+        }
+    }
+
+    /// The changes that bring a new worker to what is known here: gates, instances made anew from their settings, and
+    /// bindings, oldest first.
+    ///
+    /// # Errors
+    /// What a plugin says against the settings of one of its instances.
+    pub fn populate(&self) -> Result<Vec<PluginChange<F>>, Error> {
+        let mut changes: Vec<_> = self.gates.iter().map(add_gate).collect();
+        for (id, named) in &self.instances {
+            changes
+                .push(PluginChange::AddInstance { id: *id, instance: named.plugin.create(&named.settings)? });
+        }
+        changes.extend(self.bindings_by_age().map(|(id, bound)| bind(id, bound)));
+        Ok(changes)
+    }
+
+    /// Makes a type of plugin known.
+    ///
+    /// # Errors
+    /// [`Taken`](Error::Taken) when there is one of its name, [`Full`](Error::Full) after 65,536.
+    pub fn add_plugin(&mut self, plugin: &'static dyn Plugin) -> Result<(), Error> {
+        if self.plugin(plugin.name()).is_ok() {
+            return Err(Error::Taken { kind: "plugin", name: plugin.name().to_owned() });
+        }
+        let number = u16::try_from(self.next_plugin)
+            .map_err(|_| Error::Full { kind: "plugin", limit: MOST_INSTANCES })?;
+        self.next_plugin += 1;
+        self.plugins.push(Registered { plugin, number });
+        Ok(())
+    }
+
+    /// Forgets a type of plugin.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown), or [`InUse`](Error::InUse) while there are instances of it.
+    pub fn remove_plugin(&mut self, name: &str) -> Result<(), Error> {
+        self.plugin(name)?;
+        let users: Vec<_> = self
+            .instances
+            .values()
+            .filter(|named| named.plugin.name() == name)
+            .map(|named| format!("instance {:?}", named.name))
+            .collect();
+        in_use("plugin", name, &users)?;
+        self.plugins.retain(|registered| registered.plugin.name() != name);
+        Ok(())
+    }
+
+    /// A new instance, bound to nothing.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown) for the plugin, [`Taken`](Error::Taken) or [`Name`](Error::Name) for the name,
+    /// [`Plugin`](Error::Plugin) for the settings, [`Full`](Error::Full) after 65,536 instances.
+    pub fn create_instance(
+        &mut self,
+        plugin: &str,
+        name: &str,
+        settings: Map<String, Value>,
+    ) -> Result<(InstanceId, PluginChange<F>), Error> {
+        let plugin = self.plugin(plugin)?.plugin;
+        check_name("instance", name)?;
+        if self.instance(name).is_ok() {
+            return Err(Error::Taken { kind: "instance", name: name.to_owned() });
+        }
+        let id =
+            InstanceId(free(self.instances.keys().map(|id| id.0.into()), MOST_INSTANCES, "instance")? as u16);
+        let instance = plugin.create(&settings)?;
+        self.instances.insert(id, NamedInstance { name: name.to_owned(), plugin, settings });
+        Ok((id, PluginChange::AddInstance { id, instance }))
+    }
+
+    /// Removes an instance, and before it all of its bindings.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown).
+    pub fn free_instance(&mut self, name: &str) -> Result<Vec<PluginChange<F>>, Error> {
+        let id = self.instance(name)?;
+        let mut changes = Vec::new();
+        self.bindings.retain(|binding, bound| {
+            let goes = bound.instance == id;
+            if goes {
+                changes.push(PluginChange::Unbind { binding: *binding });
+            }
+            !goes
+        });
+        self.instances.remove(&id);
+        changes.push(PluginChange::RemoveInstance { id });
+        Ok(changes)
+    }
+
+    /// Binds an instance to a filter at a gate. The same instance may be bound many times.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown) for instance or gate, [`Position`](Error::Position) when the plugin can't stand there,
+    /// [`Bound`](Error::Bound) when there is such a binding already, [`Full`](Error::Full) after 1,048,576 bindings.
+    pub fn register_instance(
+        &mut self,
+        instance: &str,
+        gate: &str,
+        filter: S,
+        compiled: F,
+        priority: i32,
+    ) -> Result<(BindingId, PluginChange<F>), Error> {
+        let id = self.instance(instance)?;
+        let gate = self.gate(gate)?;
+        self.check_position(id, gate)?;
+        let same = |bound: &&Bound<S, F>| bound.is(id, gate.id) && bound.filter == filter;
+        if let Some(bound) = self.bindings.values().find(same) {
+            return Err(Error::Bound {
+                instance: instance.to_owned(),
+                gate: gate.name.clone(),
+                filter: filter.to_string(),
+                priority: bound.priority,
+            });
+        }
+        let binding =
+            BindingId(free(self.bindings.keys().map(|id| id.0 as usize), MOST_BINDINGS, "binding")? as u32);
+        let bound = Bound { gate: gate.id, instance: id, filter, compiled, priority, age: self.next_age };
+        self.next_age += 1;
+        let change = bind(binding, &bound);
+        self.bindings.insert(binding, bound);
+        Ok((binding, change))
+    }
+
+    fn check_position(&self, instance: InstanceId, gate: &Gate) -> Result<(), Error> {
+        let Some(named) = self.instances.get(&instance) else { return Ok(()) };
+        let positions = named.plugin.positions();
+        if positions.contains(&gate.position) {
+            return Ok(());
+        }
+        let supported: Vec<_> = positions.iter().map(|position| position.name()).collect();
+        Err(Error::Position {
+            gate: gate.name.clone(),
+            position: gate.position,
+            plugin: named.plugin.name(),
+            supported: supported.join(", "),
+        })
+    }
+
+    /// Removes the binding of an instance to a filter at a gate.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown) for instance or gate, [`NotBound`](Error::NotBound).
+    pub fn deregister_instance(
+        &mut self,
+        instance: &str,
+        gate: &str,
+        filter: &S,
+    ) -> Result<(BindingId, PluginChange<F>), Error> {
+        let id = self.instance(instance)?;
+        let gate = self.gate(gate)?;
+        let here = || self.bindings_by_age().filter(|(_, bound)| bound.is(id, gate.id));
+        let Some((binding, _)) = here().find(|(_, bound)| bound.filter == *filter) else {
+            let bound: Vec<_> = here().map(|(_, bound)| format!("{:?}", bound.filter.to_string())).collect();
+            return Err(Error::NotBound {
+                instance: instance.to_owned(),
+                gate: gate.name.clone(),
+                filter: filter.to_string(),
+                bound: if bound.is_empty() { "nothing".to_owned() } else { bound.join(", ") },
+            });
+        };
+        self.bindings.remove(&binding);
+        Ok((binding, PluginChange::Unbind { binding }))
+    }
+
+    /// The instance that a control message goes to, once its plugin is known to have such a message.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown), or [`Plugin`](Error::Plugin) with [`PluginError::UnknownMessage`].
+    pub fn address(&self, instance: &str, message: &Message) -> Result<InstanceId, Error> {
+        let id = self.instance(instance)?;
+        let Some(named) = self.instances.get(&id) else { return Ok(id) };
+        let known = named.plugin.messages();
+        if known.iter().any(|(name, _)| *name == message.name) {
+            return Ok(id);
+        }
+        let names: Vec<_> = known.iter().map(|(name, _)| *name).collect();
+        Err(Error::Plugin(PluginError::UnknownMessage {
+            plugin: named.plugin.name(),
+            message: message.name.clone(),
+            known: names.join(", "),
+        }))
+    }
+
+    /// A new gate at a position: behind the last one there, or where `order` says.
+    ///
+    /// # Errors
+    /// [`Name`](Error::Name), [`Taken`](Error::Taken), [`OrderTaken`](Error::OrderTaken),
+    /// [`NoOrderLeft`](Error::NoOrderLeft), [`Full`](Error::Full) after 256 gates.
+    pub fn create_gate(
+        &mut self,
+        name: &str,
+        position: Position,
+        order: Option<GateOrder>,
+    ) -> Result<(GateId, PluginChange<F>), Error> {
+        check_name("gate", name)?;
+        if self.gate(name).is_ok() {
+            return Err(Error::Taken { kind: "gate", name: name.to_owned() });
+        }
+        let order = self.order(position, order)?;
+        let id = GateId(free(self.gates.iter().map(|gate| gate.id.index()), MOST_GATES, "gate")? as u8);
+        let gate = Gate { id, name: name.to_owned(), position, order };
+        let change = add_gate(&gate);
+        let place = self.gates.partition_point(|other| other.place() < gate.place());
+        self.gates.insert(place, gate);
+        Ok((id, change))
+    }
+
+    fn order(&self, position: Position, order: Option<GateOrder>) -> Result<GateOrder, Error> {
+        let mut here = self.gates.iter().filter(|gate| gate.position == position);
+        let Some(order) = order else {
+            let last = here.next_back().map_or(0, |gate| gate.order.0);
+            return last.checked_add(GateOrder::STEP).map(GateOrder).ok_or(Error::NoOrderLeft { position });
+        };
+        match here.find(|gate| gate.order == order) {
+            Some(gate) => Err(Error::OrderTaken { position, order, gate: gate.name.clone() }),
+            None => Ok(order),
+        }
+    }
+
+    /// Removes a gate.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown), or [`InUse`](Error::InUse) while instances are bound at it.
+    pub fn remove_gate(&mut self, name: &str) -> Result<PluginChange<F>, Error> {
+        let id = self.gate(name)?.id;
+        let users: Vec<_> = self
+            .bindings_by_age()
+            .filter(|(_, bound)| bound.gate == id)
+            .map(|(_, bound)| {
+                format!(
+                    "instance {:?} bound to {:?}",
+                    self.instance_name(bound.instance),
+                    bound.filter.to_string()
+                )
+            })
+            .collect();
+        in_use("gate", name, &users)?;
+        self.gates.retain(|gate| gate.id != id);
+        Ok(PluginChange::RemoveGate { gate: id })
+    }
+
+    /// The instance of a name.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown), with the nearest name.
+    pub fn instance(&self, name: &str) -> Result<InstanceId, Error> {
+        self.instances.iter().find(|(_, named)| named.name == name).map(|(id, _)| *id).ok_or_else(|| {
+            Error::unknown("instance", name, self.instances.values().map(|named| named.name.as_str()))
+        })
+    }
+
+    /// The gate of a name.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown), with the nearest name.
+    pub fn gate(&self, name: &str) -> Result<&Gate, Error> {
+        self.gates
+            .iter()
+            .find(|gate| gate.name == name)
+            .ok_or_else(|| Error::unknown("gate", name, self.gates.iter().map(|gate| gate.name.as_str())))
+    }
+
+    fn plugin(&self, name: &str) -> Result<&Registered, Error> {
+        self.plugins.iter().find(|registered| registered.plugin.name() == name).ok_or_else(|| {
+            Error::unknown("plugin", name, self.plugins.iter().map(|registered| registered.plugin.name()))
+        })
+    }
+
+    /// The name of an instance; empty when there is none of that id.
+    pub fn instance_name(&self, id: InstanceId) -> &str {
+        self.instances.get(&id).map_or("", |named| &named.name)
+    }
+
+    /// The name of a gate; empty when there is none of that id.
+    pub fn gate_name(&self, id: GateId) -> &str {
+        self.gates.iter().find(|gate| gate.id == id).map_or("", |gate| &gate.name)
+    }
+
+    /// The binding of an id.
+    pub fn binding(&self, id: BindingId) -> Option<&Bound<S, F>> {
+        self.bindings.get(&id)
+    }
+
+    /// All types of plugins, in the order in which they became known.
+    pub fn plugins(&self) -> Vec<PluginDescription> {
+        self.plugins.iter().map(Registered::describe).collect()
+    }
+
+    /// All instances, by age of their ids.
+    pub fn instances(&self) -> Vec<InstanceDescription> {
+        let describe = |(id, named): (&InstanceId, &NamedInstance)| InstanceDescription {
+            name: named.name.clone(),
+            plugin: named.plugin.name(),
+            settings: named.settings.clone(),
+            bindings: self.describe_bindings(|bound| bound.instance == *id),
+        };
+        self.instances.iter().map(describe).collect()
+    }
+
+    /// All gates, in the order in which packets meet them.
+    pub fn gates(&self) -> Vec<GateDescription> {
+        let describe = |gate: &Gate| GateDescription {
+            name: gate.name.clone(),
+            position: gate.position.name(),
+            order: gate.order,
+            bindings: self.describe_bindings(|bound| bound.gate == gate.id),
+        };
+        self.gates.iter().map(describe).collect()
+    }
+
+    /// All bindings, oldest first.
+    pub fn bindings(&self) -> Vec<BindingDescription> {
+        self.describe_bindings(|_| true)
+    }
+
+    fn describe_bindings(&self, which: impl Fn(&Bound<S, F>) -> bool) -> Vec<BindingDescription> {
+        let describe = |(id, bound): (BindingId, &Bound<S, F>)| BindingDescription {
+            id,
+            instance: self.instance_name(bound.instance).to_owned(),
+            gate: self.gate_name(bound.gate).to_owned(),
+            filter: bound.filter.to_string(),
+            priority: bound.priority,
+        };
+        self.bindings_by_age().filter(|(_, bound)| which(bound)).map(describe).collect()
+    }
+
+    /// Ids are used again, so that their order says nothing of age.
+    fn bindings_by_age(&self) -> impl Iterator<Item = (BindingId, &Bound<S, F>)> {
+        let mut bindings: Vec<_> = self.bindings.iter().map(|(id, bound)| (*id, bound)).collect();
+        bindings.sort_by_key(|(_, bound)| bound.age);
+        bindings.into_iter()
+    }
+}
+
+impl<S, F> Bound<S, F> {
+    fn is(&self, instance: InstanceId, gate: GateId) -> bool {
+        self.instance == instance && self.gate == gate
+    }
+}
+
+impl Registered {
+    fn describe(&self) -> PluginDescription {
+        let plugin = self.plugin;
+        PluginDescription {
+            name: plugin.name(),
+            version: plugin.version(),
+            summary: plugin.summary(),
+            positions: plugin.positions().iter().map(|position| position.name()).collect(),
+            codes: plugin
+                .positions()
+                .iter()
+                .map(|position| PluginCode::new(*position, self.number))
+                .collect(),
+            messages: plugin.messages().to_vec(),
+        }
+    }
+}
+
+fn add_gate<F>(gate: &Gate) -> PluginChange<F> {
+    PluginChange::AddGate { gate: gate.id, position: gate.position, order: gate.order }
+}
+
+fn bind<S, F: Clone>(binding: BindingId, bound: &Bound<S, F>) -> PluginChange<F> {
+    PluginChange::Bind {
+        binding,
+        gate: bound.gate,
+        filter: bound.compiled.clone(),
+        priority: bound.priority,
+        instance: bound.instance,
+    }
+}
+
+fn in_use(kind: &'static str, name: &str, users: &[String]) -> Result<(), Error> {
+    if users.is_empty() {
+        return Ok(());
+    }
+    Err(Error::InUse { kind, name: name.to_owned(), users: users.join(", ") })
+}
+
+fn check_name(kind: &'static str, name: &str) -> Result<(), Error> {
+    let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if (1..=64).contains(&name.len()) && name.chars().all(valid) {
+        return Ok(());
+    }
+    Err(Error::Name { kind, name: name.to_owned() })
+}
+
+/// The smallest number below `limit` that is not taken.
+fn free(taken: impl Iterator<Item = usize>, limit: usize, kind: &'static str) -> Result<usize, Error> {
+    let mut taken: Vec<_> = taken.collect();
+    taken.sort_unstable();
+    let free = (0..).zip(&taken).find(|(index, id)| *index != **id).map_or(taken.len(), |(index, _)| index);
+    if free < limit { Ok(free) } else { Err(Error::Full { kind, limit }) }
+}

@@ -1,0 +1,239 @@
+//! Tests of the control side, and of both sides together.
+
+use millrace_plugin_abi::{Instance, Packets, Reply};
+use millrace_units::Instant;
+use serde_json::json;
+
+use super::*;
+use crate::{BindingTable, EMPTY_PATH, Remains, WorkerPlugins};
+
+struct Quiet;
+
+impl Instance for Quiet {
+    fn process(&mut self, _packets: &mut Packets<'_>, _now: Instant) {}
+
+    fn control(&mut self, message: &Message) -> Reply {
+        Ok(json!(message.name))
+    }
+}
+
+/// Stands at early and late gates, and takes no settings.
+struct QuietPlugin;
+
+impl Plugin for QuietPlugin {
+    fn name(&self) -> &'static str {
+        "quiet"
+    }
+
+    fn version(&self) -> &'static str {
+        "1.0.0"
+    }
+
+    fn summary(&self) -> &'static str {
+        "Does nothing."
+    }
+
+    fn positions(&self) -> &'static [Position] {
+        &[Position::Early, Position::Late]
+    }
+
+    fn messages(&self) -> &'static [(&'static str, &'static str)] {
+        &[("ping", "answers")]
+    }
+
+    fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
+        match settings.keys().next() {
+            None => Ok(Box::new(Quiet)),
+            Some(key) => Err(PluginError::Setting {
+                plugin: "quiet",
+                setting: key.clone(),
+                problem: "there are no settings".to_owned(),
+            }),
+        }
+    }
+}
+
+type Unit = PluginControlUnit<String, u16>;
+
+fn unit() -> Unit {
+    let mut unit = Unit::new();
+    unit.add_plugin(&QuietPlugin).unwrap();
+    unit
+}
+
+fn create(unit: &mut Unit, name: &str) -> Result<InstanceId, Error> {
+    unit.create_instance("quiet", name, Map::new()).map(|(id, _)| id)
+}
+
+fn bind_80(unit: &mut Unit, instance: &str, gate: &str) -> Result<BindingId, Error> {
+    unit.register_instance(instance, gate, "dport 80".to_owned(), 80, 0).map(|(id, _)| id)
+}
+
+#[test]
+fn an_instance_is_created_bound_unbound_and_freed() {
+    let mut unit = unit();
+    let id = create(&mut unit, "q1").unwrap();
+    bind_80(&mut unit, "q1", "monitor").unwrap();
+    let (second, change) = unit.register_instance("q1", "process", "dport 81".to_owned(), 81, 7).unwrap();
+    assert_eq!(format!("{change:?}"), "bind 1: instance 0 at gate 4 for 81, priority 7");
+    let (unbound, _) = unit.deregister_instance("q1", "process", &"dport 81".to_owned()).unwrap();
+    assert_eq!(unbound, second);
+    let changes = unit.free_instance("q1").unwrap();
+    assert!(matches!(changes[0], PluginChange::Unbind { binding: BindingId(0) }));
+    assert!(matches!(changes[1], PluginChange::RemoveInstance { id: gone } if gone == id));
+    assert!(unit.bindings().is_empty() && unit.instances().is_empty());
+}
+
+#[test]
+fn refusals_say_what_would_be_right_and_change_nothing() {
+    let mut unit = unit();
+    create(&mut unit, "stats1").unwrap();
+    bind_80(&mut unit, "stats1", "monitor").unwrap();
+    let before = (unit.instances(), unit.gates());
+    let said = |error: Error| error.to_string();
+    assert_eq!(
+        said(create(&mut unit, "stats1").unwrap_err()),
+        "there is instance \"stats1\" already: take another name"
+    );
+    assert_eq!(
+        said(bind_80(&mut unit, "stat1", "monitor").unwrap_err()),
+        "no instance \"stat1\": did you mean \"stats1\"?"
+    );
+    assert_eq!(
+        said(bind_80(&mut unit, "stats1", "monitr").unwrap_err()),
+        "no gate \"monitr\": did you mean \"monitor\"?"
+    );
+    assert_eq!(
+        said(bind_80(&mut unit, "stats1", "schedule").unwrap_err()),
+        "gate \"schedule\" stands at position queue, where plugin quiet can't be: it takes early, late"
+    );
+    assert_eq!(
+        said(bind_80(&mut unit, "stats1", "monitor").unwrap_err()),
+        "instance \"stats1\" is already bound at gate \"monitor\" to \"dport 80\", with priority 0"
+    );
+    assert_eq!(
+        said(unit.deregister_instance("stats1", "monitor", &"dport 8".to_owned()).unwrap_err()),
+        "instance \"stats1\" is not bound at gate \"monitor\" to \"dport 8\"; there it is bound to \"dport 80\""
+    );
+    assert_eq!(
+        said(unit.create_instance("noisy", "n", Map::new()).unwrap_err()),
+        "no plugin \"noisy\": there are quiet"
+    );
+    let settings = json!({ "loud": true }).as_object().unwrap().clone();
+    assert_eq!(
+        said(unit.create_instance("quiet", "n", settings).unwrap_err()),
+        "plugin quiet: loud: there are no settings"
+    );
+    assert!(matches!(create(&mut unit, "a b"), Err(Error::Name { .. })));
+    assert!(matches!(create(&mut unit, ""), Err(Error::Name { .. })));
+    assert!(matches!(unit.remove_plugin("quiet"), Err(Error::InUse { .. })));
+    assert!(matches!(unit.remove_gate("monitor"), Err(Error::InUse { .. })));
+    assert!(matches!(unit.add_plugin(&QuietPlugin), Err(Error::Taken { .. })));
+    assert_eq!((unit.instances(), unit.gates()), before);
+}
+
+#[test]
+fn gates_are_created_where_their_order_says() {
+    let mut unit = unit();
+    unit.create_gate("between", Position::Early, Some(GateOrder(15))).unwrap();
+    let (last, _) = unit.create_gate("last", Position::Early, None).unwrap();
+    let names: Vec<_> = unit.gates().iter().take(5).map(|gate| (gate.name.clone(), gate.order.0)).collect();
+    let expected = [("options", 10), ("between", 15), ("security-in", 20), ("firewall", 30), ("last", 40)];
+    assert_eq!(names, expected.map(|(name, order)| (name.to_owned(), order)));
+    let taken = unit.create_gate("other", Position::Early, Some(GateOrder(15))).unwrap_err();
+    assert_eq!(
+        taken.to_string(),
+        "at position early, order 15 is taken by gate \"between\": take another number"
+    );
+    unit.create_gate("end", Position::Early, Some(GateOrder(u16::MAX))).unwrap();
+    assert!(matches!(unit.create_gate("beyond", Position::Early, None), Err(Error::NoOrderLeft { .. })));
+    unit.remove_gate("last").unwrap();
+    assert_eq!(unit.create_gate("anew", Position::Copy, None).unwrap().0, last);
+}
+
+#[test]
+fn there_are_as_many_gates_as_ids() {
+    let mut unit = unit();
+    while unit.gates().len() < 256 {
+        let name = format!("g{}", unit.gates().len());
+        unit.create_gate(&name, Position::Late, None).unwrap();
+    }
+    assert!(matches!(unit.create_gate("more", Position::Late, None), Err(Error::Full { limit: 256, .. })));
+}
+
+#[test]
+fn messages_are_checked_before_they_are_sent() {
+    let mut unit = unit();
+    let id = create(&mut unit, "q1").unwrap();
+    let message = |name: &str| Message { name: name.to_owned(), arguments: Map::new() };
+    assert_eq!(unit.address("q1", &message("ping")), Ok(id));
+    assert_eq!(
+        unit.address("q1", &message("pong")).unwrap_err().to_string(),
+        "plugin quiet has no message \"pong\"; it has: ping"
+    );
+}
+
+#[test]
+fn a_plugins_code_tells_type_and_number() {
+    let [quiet] = &unit().plugins()[..] else { panic!("one plugin") };
+    assert_eq!(quiet.positions, ["early", "late"]);
+    assert_eq!(quiet.codes, [PluginCode(0x1_0000), PluginCode(0x3_0000)]);
+    assert_eq!(
+        (PluginCode::new(Position::Copy, 7).kind(), PluginCode::new(Position::Copy, 7).number()),
+        (5, 7)
+    );
+}
+
+/// The first filter that is equal to the packet.
+#[derive(Default)]
+struct Exact(Vec<(u16, BindingId)>);
+
+impl BindingTable for Exact {
+    type Filter = u16;
+    type Candidate = u16;
+
+    fn insert(&mut self, filter: u16, _priority: i32, binding: BindingId) {
+        self.0.push((filter, binding));
+    }
+
+    fn remove(&mut self, binding: BindingId) {
+        self.0.retain(|(_, other)| *other != binding);
+    }
+
+    fn lookup(&self, candidate: &u16) -> Option<BindingId> {
+        self.0.iter().find(|(filter, _)| filter == candidate).map(|(_, binding)| *binding)
+    }
+}
+
+#[test]
+fn a_new_worker_is_brought_to_what_the_others_know() {
+    let mut unit = unit();
+    for name in ["a", "b"] {
+        create(&mut unit, name).unwrap();
+        bind_80(&mut unit, name, "monitor").unwrap();
+    }
+    // Now the id 0 belongs to the youngest binding.
+    unit.deregister_instance("a", "monitor", &"dport 80".to_owned()).unwrap();
+    assert_eq!(bind_80(&mut unit, "a", "monitor").unwrap(), BindingId(0));
+    let mut worker = WorkerPlugins::<Exact>::new();
+    for change in unit.populate().unwrap() {
+        assert!(matches!(worker.apply(change), Remains::Nothing));
+    }
+    assert_eq!(worker.gates().len(), 9);
+    let path = worker.path_of(&80);
+    let [stage] = worker.stages(path).collect::<Vec<_>>()[..] else { panic!("one stage") };
+    assert_eq!((unit.gate_name(stage.gate), unit.instance_name(stage.instance)), ("monitor", "b"));
+    for change in unit.free_instance("b").unwrap().into_iter().chain(unit.free_instance("a").unwrap()) {
+        drop(worker.apply(change));
+    }
+    assert_eq!(worker.path_of(&80), EMPTY_PATH);
+}
+
+#[test]
+fn what_was_tried_on_a_clone_leaves_the_original() {
+    let mut unit = unit();
+    create(&mut unit, "a").unwrap();
+    let mut trial = unit.clone();
+    trial.free_instance("a").unwrap();
+    assert!(unit.instance("a").is_ok() && trial.instance("a").is_err());
+}

@@ -1,0 +1,105 @@
+//! Values in numbered slots, found again only by those who saw them put there.
+
+/// A value's slot and how often the slot had been emptied before: a key never finds a later value in the same slot.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Key {
+    pub slot: u32,
+    generation: u32,
+}
+
+/// Slots whose numbers are chosen by the caller: small integers, as the space grows with the greatest.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    slots: Vec<Slot<T>>,
+    taken: usize,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), taken: 0 }
+    }
+}
+
+impl<T> Slab<T> {
+    /// Puts a value into a slot and returns what was there.
+    pub fn put(&mut self, slot: u32, value: T) -> Option<T> {
+        let index = slot as usize;
+        if self.slots.len() <= index {
+            self.slots.resize_with(index + 1, || Slot { generation: 0, value: None });
+        }
+        let before = self.take(slot);
+        self.slots[index].value = Some(value);
+        self.taken += 1;
+        before
+    }
+
+    /// Empties a slot.
+    pub fn take(&mut self, slot: u32) -> Option<T> {
+        let slot = self.slots.get_mut(slot as usize)?;
+        let value = slot.value.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.taken -= 1;
+        Some(value)
+    }
+
+    /// The key of what is in a slot now.
+    pub fn key(&self, slot: u32) -> Option<Key> {
+        let found = self.slots.get(slot as usize)?;
+        found.value.as_ref().map(|_| Key { slot, generation: found.generation })
+    }
+
+    #[inline]
+    pub fn get(&self, key: Key) -> Option<&T> {
+        let slot = self.slots.get(key.slot as usize)?;
+        if slot.generation == key.generation { slot.value.as_ref() } else { None }
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        let slot = self.slots.get_mut(key.slot as usize)?;
+        if slot.generation == key.generation { slot.value.as_mut() } else { None }
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.taken == 0
+    }
+
+    /// The slots that hold something.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        (0u32..).zip(&self.slots).filter_map(|(index, slot)| Some((index, slot.value.as_ref()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_never_finds_a_later_value_of_its_slot() {
+        let mut slab = Slab::default();
+        assert_eq!(slab.put(3, 'a'), None);
+        let key = slab.key(3).unwrap();
+        assert_eq!(slab.get(key), Some(&'a'));
+        assert_eq!(slab.take(3), Some('a'));
+        assert_eq!((slab.get(key), slab.key(3), slab.is_empty()), (None, None, true));
+        slab.put(3, 'b');
+        assert_eq!(slab.get_mut(key), None);
+        assert_eq!(slab.put(3, 'c'), Some('b'));
+        assert_eq!(slab.iter().collect::<Vec<_>>(), [(3, &'c')]);
+        assert!(!slab.is_empty());
+    }
+
+    #[test]
+    fn slots_that_never_were_are_empty() {
+        let mut slab = Slab::<u8>::default();
+        assert_eq!(slab.take(7), None);
+        assert_eq!(slab.key(7), None);
+    }
+}
