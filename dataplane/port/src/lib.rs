@@ -3,13 +3,16 @@
 pub mod af_xdp;
 mod error;
 mod impair;
+mod longest_frame;
 pub mod memory;
-pub mod pcap;
 pub mod partial_checksum;
+pub mod pcap;
 mod port;
 mod readiness;
+mod record;
 pub mod segment;
 mod socket_option;
+mod tap;
 #[cfg(test)]
 mod test_frame;
 mod transport_header;
@@ -20,3 +23,5 @@ pub use impair::{Impair, ImpairError, Impairment, ImpairmentDirection};
 pub use memory::{Memory, MemoryHandle};
 pub use pcap::{Pcap, PcapOptions};
 pub use port::{Capabilities, Mode, Port, PortCounters};
+pub use record::{Record, RecordLimit};
+pub use tap::Tap;

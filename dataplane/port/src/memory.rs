@@ -8,14 +8,12 @@ use millrace_packet::{Batch, DropReason, Packet, Pool};
 use millrace_units::Instant;
 use millrace_wire::MacAddr;
 
+use crate::longest_frame::longest_frame;
 use crate::{Capabilities, Mode, Port, PortCounters};
 
 mod generator;
 
 pub use generator::Generator;
-
-/// Bytes that a frame may have beyond the MTU: an Ethernet header and two VLAN tags.
-const LINK_OVERHEAD: usize = 14 + 2 * 4;
 
 /// A port whose wire is a [`MemoryHandle`].
 ///
@@ -136,7 +134,7 @@ impl Port for Memory {
     }
 
     fn transmit(&mut self, _pool: &Pool, _now: Instant, batch: &mut Batch) {
-        let longest = usize::from(self.capabilities.mtu) + LINK_OVERHEAD;
+        let longest = longest_frame(self.capabilities.mtu);
         let mut wire = self.wire.borrow_mut();
         for packet in batch.drain() {
             wire.take(&packet, longest);

@@ -1,0 +1,216 @@
+//! A port on a TAP device of its own: what the kernel sends there arrives here, and the other way round.
+
+use std::fs;
+use std::io::{self, ErrorKind, IoSlice};
+use std::os::fd::{AsRawFd, RawFd};
+
+use millrace_packet::{Batch, DropReason, Packet, Pool};
+use millrace_units::Instant;
+use millrace_wire::MacAddr;
+use tun_rs::{DeviceBuilder, Layer, SyncDevice};
+
+use crate::longest_frame::longest_frame;
+use crate::{Capabilities, Mode, Port, PortCounters, PortError};
+
+/// Longest name of a network device, in bytes.
+const LONGEST_NAME: usize = 15;
+/// Most frames of a packet that are handed to the kernel without a copy.
+const MOST_SLICES: usize = 64;
+
+/// A port on a TAP device, which it makes and which disappears with it.
+///
+/// The port is one end of a wire, the device its other, the kernel's: they have different MAC addresses. Each packet
+/// costs a system call. The kernel completes checksums before a frame comes here, and leaves VLAN tags in it.
+///
+/// Frames beyond the MTU (with an Ethernet header and two VLAN tags) are dropped both ways, as
+/// [`LinkOversize`](DropReason::LinkOversize); what is sent while the device is down or deleted as
+/// [`PortDown`](DropReason::PortDown); what the kernel can't take at the moment as
+/// [`QueueFull`](DropReason::QueueFull); what it lost because it was not read in time as
+/// [`ReceiveRingFull`](DropReason::ReceiveRingFull).
+pub struct Tap {
+    device: SyncDevice,
+    name: String,
+    /// One frame, and a byte more to see that it was too long.
+    buffer: Box<[u8]>,
+    /// What the kernel had lost before the port was opened.
+    lost_before: u64,
+    /// What it had lost since, when it was last asked; it can't be asked once the device is deleted.
+    lost: u64,
+    counters: PortCounters,
+    capabilities: Capabilities,
+}
+
+impl Tap {
+    /// Makes the TAP device `name` with this MTU (bytes of the network-layer packet, 68 to 65,521) in the calling
+    /// thread's network namespace, and sets it up. The port's MAC address follows from the name.
+    ///
+    /// # Errors
+    /// [`PortError`] when the name can't be a device's, the process lacks CAP_NET_ADMIN, somebody else uses the
+    /// device, or the kernel refuses something else.
+    pub fn open(name: &str, mtu: u16) -> Result<Self, PortError> {
+        check_name(name)?;
+        let failed = |call| move |source| open_error(name, call, source);
+        let builder = DeviceBuilder::new().name(name).layer(Layer::L2).mtu(mtu);
+        let device = builder.build_sync().map_err(failed("making the TAP device"))?;
+        device.set_nonblocking(true).map_err(failed("fcntl(O_NONBLOCK)"))?;
+        let ifindex = device.if_index().map_err(failed("if_nametoindex"))?;
+        let kernel_mac = device.mac_address().map_err(failed("ioctl(SIOCGIFHWADDR)"))?;
+        let mac = mac_of(name, MacAddr(kernel_mac));
+        let (driver, mode, why, ifindex) = ("tap", Mode::Call, String::new(), Some(ifindex));
+        Ok(Self {
+            device,
+            lost_before: lost_by_kernel(name).unwrap_or(0),
+            lost: 0,
+            name: name.to_owned(),
+            buffer: vec![0; longest_frame(mtu) + 1].into(),
+            counters: PortCounters::default(),
+            capabilities: Capabilities { driver, mode, why, mac, mtu, ifindex },
+        })
+    }
+
+    /// Takes the first `length` bytes of the buffer as a frame that arrived.
+    fn arrived(&mut self, pool: &Pool, length: usize, batch: &mut Batch) {
+        self.counters.received += 1;
+        self.counters.received_bytes += length as u64;
+        if length == self.buffer.len() {
+            self.counters.drops.add(DropReason::LinkOversize, 1);
+            return;
+        }
+        match pool.packet_from(&self.buffer[..length]) {
+            // The caller made sure that there is room.
+            Some(packet) => drop(batch.push(packet)),
+            None => self.counters.drops.add(DropReason::NoMemory, 1),
+        }
+    }
+
+    fn send(&mut self, packet: &Packet) {
+        let length = packet.len();
+        if length >= self.buffer.len() {
+            self.counters.drops.add(DropReason::LinkOversize, 1);
+            return;
+        }
+        match self.write(packet) {
+            Ok(_) => {
+                self.counters.transmitted += 1;
+                self.counters.transmitted_bytes += length as u64;
+            }
+            Err(error) => self.counters.drops.add(reason(&error), 1),
+        }
+    }
+
+    fn write(&self, packet: &Packet) -> io::Result<usize> {
+        if packet.is_linear() {
+            return self.device.send(packet.data());
+        }
+        let mut slices = [IoSlice::new(&[]); MOST_SLICES];
+        let mut count = 0;
+        for frame in packet.frames() {
+            let Some(slice) = slices.get_mut(count) else { return self.device.send(&packet.to_vec()) };
+            *slice = IoSlice::new(frame);
+            count += 1;
+        }
+        self.device.send_vectored(&slices[..count])
+    }
+}
+
+impl Port for Tap {
+    fn receive(&mut self, pool: &Pool, _now: Instant, batch: &mut Batch) {
+        while batch.room() > 0 {
+            // Whatever the error is, nothing was read and so nothing lost: there is nothing, or the device is gone.
+            match self.device.recv(&mut self.buffer) {
+                Ok(length) => self.arrived(pool, length, batch),
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn transmit(&mut self, _pool: &Pool, _now: Instant, batch: &mut Batch) {
+        for packet in batch.drain() {
+            self.send(&packet);
+        }
+    }
+
+    fn flush(&mut self, _pool: &Pool, _now: Instant) {}
+
+    fn counters(&mut self) -> PortCounters {
+        if let Some(lost) = lost_by_kernel(&self.name) {
+            self.lost = lost.saturating_sub(self.lost_before);
+        }
+        let mut counters = self.counters.clone();
+        counters.received += self.lost;
+        counters.drops.add(DropReason::ReceiveRingFull, self.lost);
+        counters
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn descriptor(&self) -> Option<RawFd> {
+        Some(self.device.as_raw_fd())
+    }
+}
+
+fn check_name(name: &str) -> Result<(), PortError> {
+    let bad = |c: char| c.is_whitespace() || matches!(c, '/' | ':' | '%');
+    if (1..=LONGEST_NAME).contains(&name.len()) && !matches!(name, "." | "..") && !name.contains(bad) {
+        return Ok(());
+    }
+    Err(PortError::NotSupported {
+        device: format!("\"{name}\""),
+        what: "as the name of a TAP device",
+        instead: format!(
+            "1 to {LONGEST_NAME} bytes without spaces, slashes, colons and percent signs are needed"
+        ),
+    })
+}
+
+fn open_error(name: &str, call: &'static str, source: io::Error) -> PortError {
+    let device = name.to_owned();
+    match source.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            PortError::Permission { device, what: call, capability: "CAP_NET_ADMIN" }
+        }
+        Some(libc::EBUSY) => {
+            let holder = "a program has this TAP device open; end it, or take another name".to_owned();
+            PortError::Busy { device, holder }
+        }
+        Some(libc::EINVAL) if call.starts_with("making") => PortError::NotSupported {
+            device,
+            what: "TAP at this MTU",
+            instead: "it takes a name that no other kind of device has, and an MTU of 68 to 65521".to_owned(),
+        },
+        _ => PortError::Kernel { device, call, source },
+    }
+}
+
+/// Why the kernel refused a frame.
+fn reason(error: &io::Error) -> DropReason {
+    match (error.kind(), error.raw_os_error()) {
+        (ErrorKind::WouldBlock, _) => DropReason::QueueFull,
+        (_, Some(libc::EIO | libc::EBADFD)) => DropReason::PortDown,
+        _ => DropReason::TransmitFailed,
+    }
+}
+
+/// A locally administered address from the name (its FNV-1a hash), other than the kernel's end has.
+fn mac_of(name: &str, kernel: MacAddr) -> MacAddr {
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    let [a, b, c, d, e, ..] = hash.to_be_bytes();
+    let mac = MacAddr([0x02, a, b, c, d, e]);
+    if mac == kernel { MacAddr([0x02, a, b, c, d, !e]) } else { mac }
+}
+
+/// Frames that the kernel lost on the way to the port, since the device was made. `None` when it can't be seen in
+/// this thread's network namespace.
+fn lost_by_kernel(name: &str) -> Option<u64> {
+    let table = fs::read_to_string("/proc/thread-self/net/dev").ok()?;
+    let line = table.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
+    // Eight columns of what the device received, then bytes, packets, errors and drops of what it sent.
+    line.split_whitespace().nth(8 + 3)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;
