@@ -1,1 +1,40 @@
-//! Routes, next hops, neighbours, TTL, fragments and ICMP errors.
+//! Where a packet goes and what it must look like there: routes, next hops, neighbours, TTL, fragments, ICMP errors.
+//!
+//! Everything here is pure: no clock is read (the moment is passed in), nothing is sent or received. Nothing panics
+//! on the bytes of a packet, provided that its network header passed `millrace_wire`'s sanity checks. All tables
+//! belong to one worker, which changes them between two batches; there is no locking.
+#![forbid(unsafe_code)]
+
+mod fib;
+mod fragment;
+mod hold;
+mod icmp_error;
+mod link_header;
+mod neighbour;
+mod next_hop;
+mod options;
+mod rate_limit;
+mod redirect;
+mod resolver;
+mod route_table;
+mod sanity;
+#[cfg(test)]
+mod test_packets;
+mod ttl;
+
+pub use fib::{Fib, Route, RouteIndex};
+pub use fragment::{FragmentError, fragment4};
+pub use hold::{Held, HoldLimits, HoldQueue};
+pub use icmp_error::{ErrorOptions, IcmpError, build_error, may_send_error};
+pub use link_header::LinkHeader;
+pub use neighbour::{NeighbourKey, NeighbourState, NeighbourTable, Resolution, TableFull};
+pub use next_hop::{MAX_NEXT_HOPS, NextHop, NextHops, NextHopsError};
+pub use options::{OptionsVerdict, SourceRoutePolicy, check_options4};
+pub use rate_limit::{ErrorLimiter, RateLimit, TokenBucket};
+pub use redirect::{RedirectQuery, redirect_target};
+pub use resolver::{Action, Heard, Resolver, ResolverSettings, Solicited};
+pub use route_table::{PrefixBits, RouteTable};
+pub use sanity::{
+    MartianPolicy, check_destination4, check_destination6, check_source4, check_source6, leaves_scope6,
+};
+pub use ttl::{decrement_hop_limit, decrement_ttl};

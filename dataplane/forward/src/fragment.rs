@@ -1,0 +1,321 @@
+//! Fragmentation of IPv4 packets: RFC 791, 3.2; RFC 1812, 4.2.2.7.
+
+use millrace_packet::{Packet, Pool};
+use millrace_wire::ipv4::{self, HEADER_LEN, MAX_HEADER_LEN, option};
+use millrace_wire::tlv;
+
+/// Why a packet could not be fragmented.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FragmentError {
+    /// The packet must not be fragmented.
+    #[error("ipv4: the packet has \"don't fragment\" set")]
+    DontFragment,
+    /// No payload fits behind the header.
+    #[error(
+        "ipv4: an MTU of {mtu} bytes has no room for 8 bytes of payload behind a header of {header_len}; 68 has always"
+    )]
+    MtuTooSmall {
+        /// The MTU.
+        mtu: usize,
+        /// The packet's header length.
+        header_len: usize,
+    },
+    /// A fragment of a packet that would be longer than 65,535 bytes.
+    #[error("ipv4: the packet reaches beyond offset 65535 of the one that it is a fragment of")]
+    TooLong,
+    /// The pool has too few frames.
+    #[error("no packet memory left for fragments")]
+    NoMemory,
+}
+
+/// Cuts an IPv4 packet, whose network offset is set and whose header is sane, into fragments of at most `mtu` bytes,
+/// and adds them to `out`. They begin at the network header, keep the packet's annotations and have headroom. A packet
+/// that fits becomes one fragment: itself, without link header and padding. The packet may be a chain, and may be a
+/// fragment itself.
+///
+/// # Errors
+/// [`FragmentError`] with the packet given back and `out` as it was.
+pub fn fragment4(
+    pool: &Pool,
+    packet: Packet,
+    mtu: usize,
+    out: &mut Vec<Packet>,
+) -> Result<(), (FragmentError, Packet)> {
+    let before = out.len();
+    match cut(pool, &packet, mtu, out) {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            out.truncate(before);
+            Err((error, packet))
+        }
+    }
+}
+
+/// A header for fragments, without what differs between them.
+struct Template {
+    octets: [u8; MAX_HEADER_LEN],
+    len: usize,
+}
+
+impl Template {
+    /// The whole header: for the first fragment.
+    fn first(header: &[u8]) -> Self {
+        let mut octets = [0; MAX_HEADER_LEN];
+        octets[..header.len()].copy_from_slice(header);
+        Self { octets, len: header.len() }
+    }
+
+    /// The header with those options only that are copied into each fragment: for the others.
+    fn later(header: &[u8]) -> Self {
+        let mut octets = [0; MAX_HEADER_LEN];
+        octets[..HEADER_LEN].copy_from_slice(&header[..HEADER_LEN]);
+        let mut len = HEADER_LEN;
+        let options = ipv4::Packet::new_unchecked(header);
+        let options = options.options().map_while(Result::ok);
+        for found in options.filter(|found| found.kind() != tlv::NO_OPERATION && option::is_copied(found)) {
+            octets[len..len + found.len()].copy_from_slice(found.octets);
+            len += found.len();
+        }
+        // What is missing to a whole word stays zero: the end of the options.
+        let len = len.next_multiple_of(4);
+        ipv4::Packet::new_unchecked(&mut octets[..]).set_header_len(len);
+        Self { octets, len }
+    }
+}
+
+fn cut(pool: &Pool, packet: &Packet, mtu: usize, out: &mut Vec<Packet>) -> Result<(), FragmentError> {
+    let header = ipv4::Packet::new_unchecked(packet.network());
+    let (header_len, total) = (header.header_len(), usize::from(header.total_len()));
+    let payload = total - header_len;
+    if header.dont_fragment() && total > mtu {
+        return Err(FragmentError::DontFragment);
+    }
+    if total > mtu && mtu < header_len + 8 {
+        return Err(FragmentError::MtuTooSmall { mtu, header_len });
+    }
+    if usize::from(header.fragment_offset()) + payload > 65_535 && total > mtu {
+        return Err(FragmentError::TooLong);
+    }
+    let mut template = Template::first(header.header());
+    let mut done = 0;
+    loop {
+        let rest = payload - done;
+        let last = rest + template.len <= mtu;
+        let here = if last { rest } else { (mtu - template.len) & !7 };
+        out.push(piece(pool, packet, &template, done, here, last).ok_or(FragmentError::NoMemory)?);
+        done += here;
+        if last {
+            return Ok(());
+        }
+        if done == here {
+            template = Template::later(header.header());
+        }
+    }
+}
+
+/// The fragment with `count` bytes of the packet's payload from `from` on.
+fn piece(
+    pool: &Pool,
+    packet: &Packet,
+    template: &Template,
+    from: usize,
+    count: usize,
+    last: bool,
+) -> Option<Packet> {
+    let whole = ipv4::Packet::new_unchecked(packet.network());
+    let mut fragment = pool.packet_from(&template.octets[..template.len])?;
+    let mut header = ipv4::Packet::new_unchecked(fragment.data_mut());
+    header.set_total_len((template.len + count) as u16);
+    header.set_fragment_offset(whole.fragment_offset() + from as u16);
+    header.set_more_fragments(!last || whole.more_fragments());
+    header.fill_checksum();
+    let start = packet.network_offset() + whole.header_len() + from;
+    if !append_range(pool, &mut fragment, packet, start, count) {
+        return None;
+    }
+    *fragment = **packet;
+    fragment.set_network(0);
+    fragment.set_transport(template.len);
+    Some(fragment)
+}
+
+/// Adds `count` bytes of `from`, from `start` on, at the end of `to`. Returns `false` when the pool has too few frames.
+pub(crate) fn append_range(pool: &Pool, to: &mut Packet, from: &Packet, start: usize, count: usize) -> bool {
+    let (mut skip, mut left) = (start, count);
+    for frame in from.frames() {
+        let begin = skip.min(frame.len());
+        let here = left.min(frame.len() - begin);
+        skip -= begin;
+        left -= here;
+        if here > 0 && !to.append(pool, &frame[begin..begin + here]) {
+            return false;
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_packets::{change4, ip4};
+    use millrace_packet::Annotations;
+    use millrace_units::PortId;
+    use millrace_wire::Protocol;
+    use proptest::prelude::*;
+
+    fn payload(len: usize) -> Vec<u8> {
+        (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
+    }
+
+    /// Fragments `bytes` behind a link header, with link padding.
+    fn fragments(bytes: &[u8], mtu: usize) -> Result<Vec<Vec<u8>>, FragmentError> {
+        let pool = Pool::new(4096).unwrap();
+        let mut packet = pool.packet_from(&[&[0xee; 14][..], bytes, &[0xdd; 9]].concat()).unwrap();
+        packet.set_network(14);
+        packet.out_port = PortId(5);
+        let mut out = Vec::new();
+        fragment4(&pool, packet, mtu, &mut out).map_err(|(error, _)| error)?;
+        for fragment in &out {
+            assert_eq!((fragment.network_offset(), fragment.out_port), (0, PortId(5)));
+            assert!(fragment.headroom() >= 22);
+        }
+        Ok(out.iter().map(Packet::to_vec).collect())
+    }
+
+    /// What a receiver makes of fragments in any order: payload, whether its end is there, where it begins.
+    fn reassemble(fragments: &[Vec<u8>]) -> (Vec<u8>, bool, usize) {
+        let mut parts: Vec<_> = fragments
+            .iter()
+            .map(|octets| {
+                let header = ipv4::Packet::new_checked(&octets[..]).unwrap();
+                (usize::from(header.fragment_offset()), header.more_fragments(), header.payload().to_vec())
+            })
+            .collect();
+        parts.sort();
+        let start = parts[0].0;
+        let mut whole = Vec::new();
+        for (offset, more, part) in &parts {
+            assert_eq!(*offset, start + whole.len(), "no gap and no overlap");
+            assert!(*more || *offset == parts[parts.len() - 1].0, "only the last may end the packet");
+            whole.extend_from_slice(part);
+        }
+        (whole, !parts[parts.len() - 1].1, start)
+    }
+
+    fn check_each(fragments: &[Vec<u8>], mtu: usize) {
+        for (number, octets) in fragments.iter().enumerate() {
+            assert!(octets.len() <= mtu);
+            assert_eq!(ipv4::sanity(octets, octets.len()), Ok(()), "fragment {number}");
+            let header = ipv4::Packet::new_checked(&octets[..]).unwrap();
+            assert_eq!(usize::from(header.total_len()), octets.len());
+            assert!(number + 1 == fragments.len() || header.payload().len() % 8 == 0);
+        }
+    }
+
+    /// FR-01.
+    #[test]
+    fn four_thousand_bytes_at_several_mtus() {
+        let bytes = ip4(Protocol::UDP, &[], &payload(3980));
+        for mtu in [68, 576, 1006, 1500] {
+            let fragments = fragments(&bytes, mtu).unwrap();
+            check_each(&fragments, mtu);
+            assert_eq!(reassemble(&fragments), (payload(3980), true, 0));
+        }
+        assert_eq!(fragments(&bytes, 1500).unwrap().len(), 3);
+        assert_eq!(fragments(&bytes, 4000).unwrap(), [bytes], "what fits stays as it is");
+    }
+
+    /// FR-02.
+    #[test]
+    fn fragments_of_a_fragment_keep_its_place() {
+        for (offset, more) in [(800u16, true), (800, false), (0, true)] {
+            let mut bytes = ip4(Protocol::UDP, &[], &payload(1000));
+            change4(&mut bytes, |header| {
+                header.set_fragment_offset(offset);
+                header.set_more_fragments(more);
+            });
+            let fragments = fragments(&bytes, 300).unwrap();
+            check_each(&fragments, 300);
+            assert_eq!(reassemble(&fragments), (payload(1000), !more, offset.into()));
+            let flags: Vec<_> =
+                fragments.iter().map(|f| ipv4::Packet::new_unchecked(&f[..]).more_fragments()).collect();
+            assert_eq!(flags, [true, true, true, more]);
+        }
+    }
+
+    /// FR-03: kind 0x9e has the copy flag, kind 7 (record route) has not.
+    #[test]
+    fn copied_options_are_in_all_fragments_and_others_in_the_first() {
+        let options = [1, 7, 7, 4, 0, 0, 0, 0, 0x9e, 4, 0xaa, 0xbb, 1];
+        let bytes = ip4(Protocol::UDP, &options, &payload(500));
+        let fragments = fragments(&bytes, 200).unwrap();
+        check_each(&fragments, 200);
+        assert_eq!(reassemble(&fragments).0, payload(500));
+        let header = |number: usize| ipv4::Packet::new_unchecked(&fragments[number][..]).header().to_vec();
+        assert_eq!((header(0).len(), &header(0)[20..33]), (36, &options[..]));
+        for number in 1..fragments.len() {
+            assert_eq!(header(number)[20..], [0x9e, 4, 0xaa, 0xbb]);
+        }
+    }
+
+    /// FR-04: the caller answers with "fragmentation needed", so it gets the packet back.
+    #[test]
+    fn a_packet_that_must_not_be_fragmented_comes_back() {
+        let pool = Pool::new(8).unwrap();
+        let mut bytes = ip4(Protocol::UDP, &[], &payload(1481));
+        change4(&mut bytes, |header| header.set_dont_fragment(true));
+        let mut out = Vec::new();
+        let (error, packet) =
+            fragment4(&pool, pool.packet_from(&bytes).unwrap(), 1500, &mut out).unwrap_err();
+        assert_eq!((error, packet.to_vec(), out.len()), (FragmentError::DontFragment, bytes, 0));
+    }
+
+    #[test]
+    fn without_memory_nothing_is_lost() {
+        let pool = Pool::new(6).unwrap();
+        let packet = pool.packet_from(&ip4(Protocol::UDP, &[], &payload(1900))).unwrap();
+        let (before, mut out) = (pool.in_use(), Vec::new());
+        let (error, packet) = fragment4(&pool, packet, 100, &mut out).unwrap_err();
+        assert_eq!((error, pool.in_use(), out.len()), (FragmentError::NoMemory, before, 0));
+        assert_eq!(packet.len(), 1920);
+    }
+
+    #[test]
+    fn an_mtu_without_room_and_an_offset_without_end_are_refused() {
+        let options = [0x9e, 40].into_iter().chain([0; 38]).collect::<Vec<_>>();
+        let bytes = ip4(Protocol::UDP, &options, &payload(100));
+        assert_eq!(fragments(&bytes, 67), Err(FragmentError::MtuTooSmall { mtu: 67, header_len: 60 }));
+        assert!(fragments(&bytes, 68).is_ok());
+        let mut bytes = ip4(Protocol::UDP, &[], &payload(100));
+        change4(&mut bytes, |header| header.set_fragment_offset(65_528));
+        assert_eq!(fragments(&bytes, 68), Err(FragmentError::TooLong));
+    }
+
+    #[test]
+    fn annotations_travel_with_each_fragment() {
+        let pool = Pool::new(8).unwrap();
+        let mut packet = pool.packet_from(&ip4(Protocol::UDP, &[], &payload(100))).unwrap();
+        *packet = Annotations { hash: 77, ..Annotations::EMPTY };
+        let mut out = Vec::new();
+        fragment4(&pool, packet, 100, &mut out).unwrap();
+        assert!(out.len() == 2 && out.iter().all(|fragment| fragment.hash == 77));
+    }
+
+    proptest! {
+        /// FR-01 to FR-03.
+        #[test]
+        fn reassembled_fragments_are_the_original(
+            len in 0usize..9000, mtu in 68usize..2500, options in proptest::collection::vec(any::<u8>(), 0..=40),
+            offset in 0u16..3000, more: bool,
+        ) {
+            let mut bytes = ip4(Protocol::UDP, &options, &payload(len));
+            change4(&mut bytes, |header| {
+                header.set_fragment_offset(offset * 8);
+                header.set_more_fragments(more);
+            });
+            let fragments = fragments(&bytes, mtu).unwrap();
+            check_each(&fragments, mtu);
+            prop_assert_eq!(reassemble(&fragments), (payload(len), !more, usize::from(offset) * 8));
+        }
+    }
+}

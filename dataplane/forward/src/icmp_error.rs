@@ -1,0 +1,117 @@
+//! ICMP errors: which may be sent, and what they look like. RFC 792; RFC 1812, 4.3; RFC 4443.
+
+mod message;
+mod permission;
+#[cfg(test)]
+mod tests;
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use millrace_packet::{Packet, Pool};
+
+pub use permission::may_send_error;
+
+/// What went wrong with a packet, in the words of both families where they mean the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IcmpError {
+    /// TTL or hop limit ran out: 11/0, 3/0.
+    TtlExpired,
+    /// Not all fragments came in time: 11/1, 3/1.
+    ReassemblyTimeExceeded,
+    /// No route: 3/0, 1/0.
+    NetUnreachable,
+    /// The neighbour does not answer: 3/1, 1/3.
+    HostUnreachable,
+    /// The router does not speak the protocol: 3/2, 4/1.
+    ProtocolUnreachable,
+    /// Nobody listens at the port: 3/3, 1/4.
+    PortUnreachable,
+    /// The packet does not fit and must not be fragmented: 3/4, 2/0.
+    TooBig {
+        /// The largest packet that fits, in bytes; never 0.
+        mtu: u32,
+    },
+    /// A filter or a route forbids it: 3/13, 1/1.
+    AdminProhibited,
+    /// The source address is not allowed to come this way: 3/13, 1/5.
+    SourcePolicy,
+    /// A route of type unreachable: 3/1, 1/6.
+    RejectRoute,
+    /// The source address does not reach beyond its link: none in IPv4, 1/2.
+    BeyondScope,
+    /// A field of the header is wrong: 12/0, 4/`code`.
+    ParameterProblem {
+        /// What kind of problem, in IPv6: 0 erroneous field, 1 unknown next header, 2 unknown option.
+        code: u8,
+        /// Offset of the offending octet from the start of the network header.
+        pointer: u32,
+    },
+    /// There is a better first hop: 5/1. IPv6 has another message for this, see RFC 4861, 4.5.
+    Redirect {
+        /// The better first hop.
+        gateway: Ipv4Addr,
+    },
+}
+
+impl IcmpError {
+    /// How many kinds there are.
+    pub const KINDS: usize = 13;
+
+    /// The number of the kind, below [`KINDS`](Self::KINDS).
+    pub const fn kind(&self) -> usize {
+        match self {
+            Self::TtlExpired => 0,
+            Self::ReassemblyTimeExceeded => 1,
+            Self::NetUnreachable => 2,
+            Self::HostUnreachable => 3,
+            Self::ProtocolUnreachable => 4,
+            Self::PortUnreachable => 5,
+            Self::TooBig { .. } => 6,
+            Self::AdminProhibited => 7,
+            Self::SourcePolicy => 8,
+            Self::RejectRoute => 9,
+            Self::BeyondScope => 10,
+            Self::ParameterProblem { .. } => 11,
+            Self::Redirect { .. } => 12,
+        }
+    }
+}
+
+/// How errors are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorOptions {
+    /// TOS or traffic class; default 0xc0, DSCP CS6 (RFC 1812, 4.3.2.5).
+    pub traffic_class: u8,
+    /// TTL or hop limit; default 64.
+    pub ttl: u8,
+    /// IPv4 identification: a different one for each error, since they may be fragmented.
+    pub identification: u16,
+}
+
+impl Default for ErrorOptions {
+    fn default() -> Self {
+        Self { traffic_class: 0xc0, ttl: 64, identification: 0 }
+    }
+}
+
+/// The packet that tells `original`'s sender of an error. `original` has its network offset set and passed the sanity
+/// checks; the error comes from `source`, of the same family. It quotes as much of the packet as fits into 576 bytes
+/// in IPv4 (RFC 1812, 4.3.2.3) and 1,280 in IPv6 (RFC 4443, 2.4(c)), begins at the network header, and has headroom.
+///
+/// Whether it may be sent is [`may_send_error`]'s question. `None` when the pool is empty, when the families differ,
+/// when `source` is unspecified, or when the family has no such error.
+pub fn build_error(
+    pool: &Pool,
+    original: &Packet,
+    error: IcmpError,
+    source: IpAddr,
+    options: &ErrorOptions,
+) -> Option<Packet> {
+    let version = original.network().first()? >> 4;
+    match (version, source) {
+        _ if source.is_unspecified() => None,
+        (4, IpAddr::V4(source)) => message::build4(pool, original, error, source, options),
+        (6, IpAddr::V6(source)) => message::build6(pool, original, error, source, options),
+        _ => None,
+    }
+}

@@ -1,0 +1,106 @@
+//! The link header that a packet leaves with: Ethernet, with up to two VLAN tags.
+
+use millrace_packet::Packet;
+use millrace_wire::vlan::StackedTag;
+use millrace_wire::{EtherType, MacAddr};
+
+const ETHERNET_LEN: usize = 14;
+const TAG_LEN: usize = 4;
+const MAX_LEN: usize = ETHERNET_LEN + 2 * TAG_LEN;
+
+/// A link header, ready to be put before packets: made once per neighbour and family, applied per packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkHeader {
+    bytes: [u8; MAX_LEN],
+    len: u8,
+}
+
+impl LinkHeader {
+    /// The header from `source` to `destination` with these tags, outer first; what follows it is `ether_type`.
+    /// Tags beyond the second are left out.
+    pub fn new(source: MacAddr, destination: MacAddr, tags: &[StackedTag], ether_type: EtherType) -> Self {
+        let mut bytes = [0; MAX_LEN];
+        bytes[..6].copy_from_slice(&destination.0);
+        bytes[6..12].copy_from_slice(&source.0);
+        let mut at = 12;
+        for tag in tags.iter().take(2) {
+            bytes[at..at + 2].copy_from_slice(&tag.tag_protocol.0.to_be_bytes());
+            bytes[at + 2..at + TAG_LEN].copy_from_slice(&tag.control.0.to_be_bytes());
+            at += TAG_LEN;
+        }
+        bytes[at..at + 2].copy_from_slice(&ether_type.0.to_be_bytes());
+        Self { bytes, len: (at + 2) as u8 }
+    }
+
+    /// The header's bytes: 14, 18 or 22.
+    #[inline]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len.into()]
+    }
+
+    /// Replaces what stands before the packet's network header by this header. The bytes from the network header on
+    /// stay as they are (FW-05). Returns `false`, with nothing changed, when the frame has no room in front.
+    #[inline]
+    #[must_use]
+    pub fn apply(&self, packet: &mut Packet) -> bool {
+        let (old, new) = (packet.network_offset(), self.as_bytes());
+        if packet.headroom() + old < new.len() {
+            return false;
+        }
+        packet.trim_front(old);
+        packet.prepend(new.len())[..new.len()].copy_from_slice(new);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millrace_packet::{HEADROOM, Pool};
+    use millrace_wire::vlan::Control;
+    use proptest::prelude::*;
+
+    const SOURCE: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+    const DESTINATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+
+    /// ET-03: both tags are written, outer first.
+    #[test]
+    fn two_tags_stand_between_the_addresses_and_the_type() {
+        let tags = [
+            StackedTag { tag_protocol: EtherType::SERVICE_VLAN, control: Control(0x6064) },
+            StackedTag { tag_protocol: EtherType::VLAN, control: Control(10) },
+        ];
+        let header = LinkHeader::new(SOURCE, DESTINATION, &tags, EtherType(0x0800));
+        let tail = [0x88, 0xa8, 0x60, 0x64, 0x81, 0x00, 0x00, 0x0a, 0x08, 0x00];
+        assert_eq!(header.as_bytes()[..12], [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
+        assert_eq!(header.as_bytes()[12..], tail);
+    }
+
+    #[test]
+    fn a_frame_without_headroom_is_left_as_it_is() {
+        let pool = Pool::new(1).unwrap();
+        let mut packet = pool.packet_from(b"network").unwrap();
+        packet.prepend(HEADROOM - 10);
+        packet.set_network(0);
+        let before = packet.to_vec();
+        assert!(!LinkHeader::new(SOURCE, DESTINATION, &[], EtherType(0x0800)).apply(&mut packet));
+        assert_eq!(packet.to_vec(), before);
+    }
+
+    proptest! {
+        /// FW-05.
+        #[test]
+        fn the_payload_stays_byte_identical(
+            old in 0usize..40, tags in 0usize..3, payload in proptest::collection::vec(any::<u8>(), 1..5000),
+        ) {
+            let pool = Pool::new(8).unwrap();
+            let mut packet = pool.packet_from(&[&vec![0xee; old][..], &payload].concat()).unwrap();
+            packet.set_network(old);
+            let tag = StackedTag { tag_protocol: EtherType::VLAN, control: Control(7) };
+            let header = LinkHeader::new(SOURCE, DESTINATION, &vec![tag; tags], EtherType(0x86dd));
+            prop_assert!(header.apply(&mut packet));
+            prop_assert_eq!(packet.to_vec(), [header.as_bytes(), &payload].concat());
+            prop_assert_eq!(packet.network_offset(), 14 + 4 * tags);
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Who is at an address on a link: what the forwarding path asks. Who fills the table, the kernel's mirror or a
+//! [`Resolver`](crate::Resolver), does not matter here.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::net::IpAddr;
+
+use foldhash::fast::FixedState;
+use millrace_units::PortId;
+use millrace_wire::MacAddr;
+
+/// A neighbour's name: an address on the link of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NeighbourKey {
+    /// The port whose link it is on.
+    pub port: PortId,
+    /// Its address there.
+    pub address: IpAddr,
+}
+
+impl fmt::Display for NeighbourKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on port {}", self.address, self.port)
+    }
+}
+
+/// What is known about a neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NeighbourState {
+    /// It was asked for and has not answered yet.
+    Incomplete,
+    /// It has this address, by all that is known; whether that was confirmed lately is its keeper's matter.
+    Reachable(MacAddr),
+    /// It was asked for and did not answer.
+    Failed,
+}
+
+/// The answer to a lookup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// Send to this address.
+    Reachable(MacAddr),
+    /// Hold the packet: an answer is awaited.
+    Incomplete,
+    /// Report that the host can't be reached.
+    Failed,
+    /// Nobody asked for it yet.
+    Unknown,
+}
+
+/// The table has as many resolved neighbours as it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the neighbour table is full: all {capacity} entries are resolved; {key} was not taken")]
+pub struct TableFull {
+    /// Entries that the table may have.
+    pub capacity: usize,
+    /// The neighbour that found no place.
+    pub key: NeighbourKey,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    state: NeighbourState,
+    /// It was not learned, so nobody needs to be told of its use.
+    fixed: bool,
+    used: bool,
+}
+
+impl Entry {
+    fn is_resolved(&self) -> bool {
+        matches!(self.state, NeighbourState::Reachable(_))
+    }
+}
+
+/// Neighbours of all ports, bounded: resolved ones are never evicted, unresolved ones evict each other, the oldest
+/// first. So a scan of a whole prefix takes memory from nobody but itself (AR-05, ND-09).
+#[derive(Debug)]
+pub struct NeighbourTable {
+    entries: HashMap<NeighbourKey, Entry, FixedState>,
+    capacity: usize,
+    max_unresolved: usize,
+    unresolved: usize,
+    /// Neighbours in the order in which they became unresolved; some may no longer be.
+    waiting: VecDeque<NeighbourKey>,
+    used: Vec<NeighbourKey>,
+}
+
+impl NeighbourTable {
+    /// A table of at most `capacity` entries, a quarter of which (at least one) may be unresolved. `seed` should be
+    /// random, so that nobody can choose addresses that collide.
+    pub fn new(capacity: usize, seed: u64) -> Self {
+        Self {
+            entries: HashMap::with_hasher(FixedState::with_seed(seed)),
+            capacity,
+            max_unresolved: (capacity / 4).max(1),
+            unresolved: 0,
+            waiting: VecDeque::new(),
+            used: Vec::new(),
+        }
+    }
+
+    /// Who is at `address` on the link of `port`; notes that a resolved one was used.
+    #[inline]
+    pub fn lookup(&mut self, port: PortId, address: IpAddr) -> Resolution {
+        let key = NeighbourKey { port, address };
+        let Some(entry) = self.entries.get_mut(&key) else { return Resolution::Unknown };
+        match entry.state {
+            NeighbourState::Reachable(mac) => {
+                if !entry.used && !entry.fixed {
+                    entry.used = true;
+                    self.used.push(key);
+                }
+                Resolution::Reachable(mac)
+            }
+            NeighbourState::Incomplete => Resolution::Incomplete,
+            NeighbourState::Failed => Resolution::Failed,
+        }
+    }
+
+    /// What is known about a neighbour, without noting a use.
+    pub fn get(&self, key: NeighbourKey) -> Option<NeighbourState> {
+        self.entries.get(&key).map(|entry| entry.state)
+    }
+
+    /// Sets what is known about a neighbour. A static entry stays as it is. Returns the unresolved neighbour that had
+    /// to make room, whose held packets wait for nothing any more.
+    ///
+    /// # Errors
+    /// [`TableFull`] when every entry is resolved.
+    pub fn upsert(
+        &mut self,
+        key: NeighbourKey,
+        state: NeighbourState,
+    ) -> Result<Option<NeighbourKey>, TableFull> {
+        if self.entries.get(&key).is_some_and(|entry| entry.fixed) {
+            return Ok(None);
+        }
+        self.put(key, Entry { state, fixed: false, used: false })
+    }
+
+    /// Sets a neighbour's address for good: only [`remove`](Self::remove) and this change it.
+    ///
+    /// # Errors
+    /// [`TableFull`] when every entry is resolved.
+    pub fn set_static(&mut self, key: NeighbourKey, mac: MacAddr) -> Result<Option<NeighbourKey>, TableFull> {
+        self.put(key, Entry { state: NeighbourState::Reachable(mac), fixed: true, used: false })
+    }
+
+    fn put(&mut self, key: NeighbourKey, entry: Entry) -> Result<Option<NeighbourKey>, TableFull> {
+        let old = self.entries.get(&key).copied();
+        let evicted = if old.is_none() { self.make_room(key, entry.is_resolved())? } else { None };
+        let used = old.is_some_and(|old| old.used);
+        self.entries.insert(key, Entry { used, ..entry });
+        let was_unresolved = old.is_some_and(|old| !old.is_resolved());
+        self.unresolved -= usize::from(was_unresolved);
+        if !entry.is_resolved() {
+            self.unresolved += 1;
+            if !was_unresolved {
+                self.queue(key);
+            }
+        }
+        let more = self.entries.len().saturating_sub(self.used.len());
+        self.used.reserve(more);
+        Ok(evicted)
+    }
+
+    /// Makes room for one more entry.
+    fn make_room(&mut self, key: NeighbourKey, resolved: bool) -> Result<Option<NeighbourKey>, TableFull> {
+        let full = self.entries.len() >= self.capacity;
+        if !full && (resolved || self.unresolved < self.max_unresolved) {
+            return Ok(None);
+        }
+        let Some(oldest) = self.oldest_unresolved() else {
+            return Err(TableFull { capacity: self.capacity, key });
+        };
+        self.remove(oldest);
+        Ok(Some(oldest))
+    }
+
+    fn oldest_unresolved(&mut self) -> Option<NeighbourKey> {
+        let entries = &self.entries;
+        std::iter::from_fn(|| self.waiting.pop_front())
+            .find(|key| entries.get(key).is_some_and(|entry| !entry.is_resolved()))
+    }
+
+    fn queue(&mut self, key: NeighbourKey) {
+        if self.waiting.len() > 2 * self.max_unresolved {
+            let entries = &self.entries;
+            self.waiting.retain(|key| entries.get(key).is_some_and(|entry| !entry.is_resolved()));
+        }
+        self.waiting.push_back(key);
+    }
+
+    /// Forgets a neighbour; says what was known.
+    pub fn remove(&mut self, key: NeighbourKey) -> Option<NeighbourState> {
+        let entry = self.entries.remove(&key)?;
+        self.unresolved -= usize::from(!entry.is_resolved());
+        Some(entry.state)
+    }
+
+    /// Forgets all neighbours of a port, static ones too.
+    pub fn remove_port(&mut self, port: PortId) {
+        self.entries.retain(|key, _| key.port != port);
+        self.unresolved = self.entries.values().filter(|entry| !entry.is_resolved()).count();
+    }
+
+    /// Calls `each` with every learned neighbour that was used since the last time, and begins anew.
+    pub fn drain_used(&mut self, mut each: impl FnMut(NeighbourKey)) {
+        for key in self.used.drain(..) {
+            if let Some(entry) = self.entries.get_mut(&key)
+                && entry.used
+            {
+                entry.used = false;
+                each(key);
+            }
+        }
+    }
+
+    /// All entries, in no order; the flag says whether one is static.
+    pub fn iter(&self) -> impl Iterator<Item = (NeighbourKey, NeighbourState, bool)> {
+        self.entries.iter().map(|(key, entry)| (*key, entry.state, entry.fixed))
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use NeighbourState::{Failed, Incomplete, Reachable};
+
+    const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+    const OTHER: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+
+    fn key(number: u16) -> NeighbourKey {
+        let [high, low] = number.to_be_bytes();
+        NeighbourKey { port: PortId(1), address: IpAddr::from([10, 1, high, low]) }
+    }
+
+    fn lookup(table: &mut NeighbourTable, key: NeighbourKey) -> Resolution {
+        table.lookup(key.port, key.address)
+    }
+
+    #[test]
+    fn a_lookup_tells_the_state() {
+        let mut table = NeighbourTable::new(16, 1);
+        assert_eq!(lookup(&mut table, key(1)), Resolution::Unknown);
+        for (state, resolution) in [
+            (Incomplete, Resolution::Incomplete),
+            (Reachable(MAC), Resolution::Reachable(MAC)),
+            (Failed, Resolution::Failed),
+        ] {
+            assert_eq!(table.upsert(key(1), state), Ok(None));
+            assert_eq!(lookup(&mut table, key(1)), resolution);
+        }
+        assert_eq!(table.remove(key(1)), Some(Failed));
+        assert!(table.is_empty());
+    }
+
+    /// AR-05, ND-09: 65,536 silent addresses.
+    #[test]
+    fn a_scan_does_not_evict_resolved_neighbours() {
+        let mut table = NeighbourTable::new(1024, 1);
+        let good = NeighbourKey { port: PortId(2), ..key(1) };
+        table.upsert(good, Reachable(MAC)).unwrap();
+        for number in 0..=u16::MAX {
+            table.upsert(key(number), Incomplete).unwrap();
+            assert!(table.len() <= 1024 / 4 + 1);
+        }
+        assert_eq!(lookup(&mut table, good), Resolution::Reachable(MAC));
+        assert_eq!(lookup(&mut table, key(u16::MAX)), Resolution::Incomplete, "the newest is there");
+        assert!(table.waiting.len() <= 3 * 256, "{}", table.waiting.len());
+    }
+
+    #[test]
+    fn the_oldest_unresolved_makes_room() {
+        let mut table = NeighbourTable::new(8, 1);
+        table.upsert(key(1), Incomplete).unwrap();
+        table.upsert(key(2), Incomplete).unwrap();
+        assert_eq!(table.upsert(key(3), Incomplete), Ok(Some(key(1))));
+        table.upsert(key(2), Reachable(MAC)).unwrap();
+        assert_eq!(table.upsert(key(4), Incomplete), Ok(None));
+        assert_eq!(table.upsert(key(5), Incomplete), Ok(Some(key(3))));
+    }
+
+    #[test]
+    fn a_table_full_of_resolved_neighbours_refuses() {
+        let mut table = NeighbourTable::new(4, 1);
+        for number in 0..4 {
+            table.upsert(key(number), Reachable(MAC)).unwrap();
+        }
+        assert!(table.upsert(key(9), Reachable(MAC)).is_err());
+        assert!(table.upsert(key(9), Incomplete).is_err());
+        assert_eq!(table.upsert(key(3), Reachable(OTHER)), Ok(None), "a known one changes");
+    }
+
+    #[test]
+    fn uses_are_told_once_per_scan_and_not_of_static_entries() {
+        let mut table = NeighbourTable::new(16, 1);
+        for number in 0..3 {
+            table.upsert(key(number), Reachable(MAC)).unwrap();
+        }
+        table.set_static(key(7), MAC).unwrap();
+        for number in [1, 1, 2, 7] {
+            lookup(&mut table, key(number));
+        }
+        table.remove(key(2));
+        let mut used = Vec::new();
+        table.drain_used(|key| used.push(key));
+        assert_eq!(used, [key(1)]);
+        table.drain_used(|key| panic!("{key} was not used again"));
+        lookup(&mut table, key(1));
+        let mut again = 0;
+        table.drain_used(|_| again += 1);
+        assert_eq!(again, 1);
+    }
+
+    /// AR-04.
+    #[test]
+    fn a_static_entry_stays() {
+        let mut table = NeighbourTable::new(16, 1);
+        table.set_static(key(1), MAC).unwrap();
+        table.upsert(key(1), Reachable(OTHER)).unwrap();
+        table.upsert(key(1), Failed).unwrap();
+        assert_eq!(lookup(&mut table, key(1)), Resolution::Reachable(MAC));
+        table.remove_port(PortId(1));
+        assert_eq!(lookup(&mut table, key(1)), Resolution::Unknown);
+    }
+}

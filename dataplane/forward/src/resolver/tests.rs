@@ -1,0 +1,231 @@
+//! Histories of a neighbour, under a virtual clock.
+
+use super::*;
+use std::net::IpAddr;
+
+const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+const OTHER: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+const REPLY: Heard = Heard::Advertisement { solicited: true, overrides: true };
+const GRATUITOUS: Heard = Heard::Advertisement { solicited: false, overrides: true };
+
+fn key(number: u16) -> NeighbourKey {
+    let [high, low] = number.to_be_bytes();
+    NeighbourKey { port: PortId(1), address: IpAddr::from([10, 1, high, low]) }
+}
+
+fn second(seconds: u64) -> Instant {
+    Instant::from_millis(seconds * 1000)
+}
+
+fn ask(key: NeighbourKey) -> Action {
+    Action::SendRequest { key, to: None }
+}
+
+fn probe(key: NeighbourKey) -> Action {
+    Action::SendRequest { key, to: Some(MAC) }
+}
+
+/// A resolver, and what it asked for since it was last looked at.
+struct Bench {
+    resolver: Resolver,
+    actions: Vec<Action>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self { resolver: Resolver::new(ResolverSettings::default(), 1), actions: Vec::new() }
+    }
+
+    /// With neighbour 1 resolved at second 0.
+    fn resolved() -> Self {
+        let mut bench = Self::new();
+        bench.resolver.solicit(key(1), second(0), &mut bench.actions);
+        assert!(bench.heard(MAC, REPLY, 0));
+        bench.taken();
+        bench
+    }
+
+    fn taken(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.actions)
+    }
+
+    fn heard(&mut self, mac: MacAddr, how: Heard, at: u64) -> bool {
+        self.resolver.heard(key(1), mac, how, second(at), &mut self.actions)
+    }
+
+    fn used(&mut self, at: u64) -> Vec<Action> {
+        self.resolver.used(key(1), second(at), &mut self.actions);
+        self.taken()
+    }
+
+    fn solicit(&mut self, at: u64) -> Solicited {
+        self.resolver.solicit(key(1), second(at), &mut self.actions)
+    }
+
+    fn poll(&mut self, at: u64) -> Vec<Action> {
+        self.resolver.poll(second(at), &mut self.actions);
+        self.taken()
+    }
+}
+
+/// DU-02, ND-03: at most one request a second, three in all, then failure.
+#[test]
+fn a_silent_neighbour_is_asked_three_times_and_has_failed() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.solicit(0), Solicited::Pending);
+    assert_eq!(bench.solicit(0), Solicited::Pending);
+    assert_eq!(bench.taken(), [ask(key(1))]);
+    assert_eq!(bench.resolver.next_event(), Some(second(1)));
+    assert_eq!(bench.poll(1), [ask(key(1))]);
+    bench.resolver.poll(Instant::from_millis(1999), &mut bench.actions);
+    assert_eq!(bench.poll(2), [ask(key(1))]);
+    assert_eq!(bench.poll(3), [Action::Failed { key: key(1) }]);
+    assert_eq!(bench.solicit(3), Solicited::Failed);
+    assert_eq!(bench.poll(4), [Action::Forgotten { key: key(1) }]);
+    assert_eq!(bench.solicit(4), Solicited::Pending, "and then it is asked for again");
+    assert_eq!(bench.taken(), [ask(key(1))]);
+}
+
+#[test]
+fn an_answer_resolves_and_holds_thirty_seconds() {
+    let mut bench = Bench::new();
+    bench.solicit(0);
+    bench.taken();
+    assert!(bench.heard(MAC, REPLY, 1));
+    assert_eq!(bench.taken(), [Action::Resolved { key: key(1), mac: MAC }]);
+    assert_eq!(bench.solicit(1), Solicited::Known(MAC));
+    assert_eq!((bench.poll(30), bench.used(30)), (vec![], vec![]), "used, but confirmed lately");
+    assert_eq!(bench.poll(31), [], "stale, and not asked for unless used");
+    assert_eq!(bench.used(40), [probe(key(1))]);
+    assert!(bench.heard(MAC, REPLY, 40));
+    assert_eq!((bench.taken(), bench.used(69)), (vec![], vec![]), "confirmed for another thirty");
+}
+
+/// ND-04: the neighbour goes silent.
+#[test]
+fn a_neighbour_that_does_not_answer_probes_is_forgotten() {
+    let mut bench = Bench::resolved();
+    bench.poll(30);
+    assert_eq!(bench.used(31), [probe(key(1))]);
+    assert_eq!(bench.used(31), [], "one probe at a time");
+    assert_eq!((bench.poll(32), bench.poll(33)), (vec![probe(key(1))], vec![probe(key(1))]));
+    assert_eq!(bench.poll(34), [Action::Forgotten { key: key(1) }]);
+    assert_eq!(bench.solicit(34), Solicited::Pending);
+    assert_eq!(bench.taken(), [ask(key(1))], "now everybody is asked");
+}
+
+#[test]
+fn an_unused_neighbour_is_forgotten_in_the_end() {
+    let mut bench = Bench::resolved();
+    assert_eq!(bench.poll(30), []);
+    assert_eq!(bench.poll(629), []);
+    assert_eq!(bench.poll(630), [Action::Forgotten { key: key(1) }]);
+    assert!(bench.resolver.is_empty() && bench.resolver.next_event().is_none());
+}
+
+/// AR-04.
+#[test]
+fn gratuitous_arp_changes_the_known_and_creates_nothing() {
+    let mut bench = Bench::new();
+    assert!(!bench.heard(MAC, GRATUITOUS, 0));
+    assert!(!bench.heard(MAC, REPLY, 0));
+    assert!(bench.resolver.is_empty() && bench.actions.is_empty());
+    let mut bench = Bench::resolved();
+    assert!(bench.heard(OTHER, GRATUITOUS, 1));
+    assert_eq!(bench.taken(), [Action::Resolved { key: key(1), mac: OTHER }]);
+}
+
+/// AR-04.
+#[test]
+fn a_static_neighbour_stays() {
+    let mut bench = Bench::new();
+    bench.resolver.set_static(key(1), MAC, &mut bench.actions);
+    assert_eq!(bench.taken(), [Action::Resolved { key: key(1), mac: MAC }]);
+    for how in [REPLY, GRATUITOUS, Heard::Solicitation] {
+        assert!(!bench.heard(OTHER, how, 1));
+    }
+    assert_eq!((bench.used(1), bench.poll(100_000)), (vec![], vec![]));
+    assert_eq!(bench.resolver.next_event(), None);
+    assert_eq!(bench.solicit(100_000), Solicited::Known(MAC));
+}
+
+/// AR-02.
+#[test]
+fn group_addresses_are_not_stations() {
+    let mut bench = Bench::new();
+    bench.solicit(0);
+    bench.taken();
+    for mac in
+        [MacAddr::BROADCAST, MacAddr::ZERO, MacAddr([1, 0, 0x5e, 0, 0, 1]), MacAddr([0x33, 0x33, 0, 0, 0, 1])]
+    {
+        assert!(!bench.heard(mac, REPLY, 0), "{mac}");
+        assert!(!bench.heard(mac, Heard::Solicitation, 0), "{mac}");
+    }
+    assert_eq!(bench.solicit(0), Solicited::Pending);
+    assert!(bench.actions.is_empty());
+}
+
+/// AR-03.
+#[test]
+fn a_conflict_is_told_and_defended_once_in_ten_seconds() {
+    let mut bench = Bench::new();
+    bench.resolver.add_own(key(1));
+    let conflict = |defend| vec![Action::Conflict { key: key(1), mac: MAC, defend }];
+    for (at, defend) in [(0, true), (1, false), (9, false), (10, true), (11, false)] {
+        assert!(!bench.heard(MAC, GRATUITOUS, at));
+        assert_eq!(bench.taken(), conflict(defend), "second {at}");
+    }
+    assert!(bench.resolver.is_empty());
+}
+
+/// ND-04: override bit 0 and 1.
+#[test]
+fn an_advertisement_without_override_keeps_the_station_but_doubts_it() {
+    let mut bench = Bench::resolved();
+    assert!(bench.heard(OTHER, Heard::Advertisement { solicited: true, overrides: false }, 1));
+    assert_eq!(bench.taken(), []);
+    assert_eq!(bench.used(1), [probe(key(1))]);
+    assert!(!bench.heard(OTHER, Heard::Advertisement { solicited: true, overrides: false }, 1));
+    assert!(bench.heard(OTHER, REPLY, 2));
+    assert_eq!(bench.taken(), [Action::Resolved { key: key(1), mac: OTHER }]);
+}
+
+#[test]
+fn who_asks_for_us_is_known_from_then_on() {
+    let mut bench = Bench::new();
+    assert!(bench.heard(MAC, Heard::Solicitation, 0));
+    assert_eq!(bench.taken(), [Action::Resolved { key: key(1), mac: MAC }]);
+    assert_eq!(bench.used(1), [probe(key(1))], "but it is stale: the asker may have lied");
+}
+
+/// AR-05, ND-09: a scan of a /16 at 5,000 addresses a second.
+#[test]
+fn a_scan_is_limited_and_evicts_no_resolved_neighbour() {
+    let mut bench = Bench::resolved();
+    let mut requests = 0;
+    for number in 2..=u16::MAX {
+        let now = Instant::from_nanos(u64::from(number) * 200_000);
+        bench.resolver.solicit(key(number), now, &mut bench.actions);
+        bench.resolver.poll(now, &mut bench.actions);
+        requests +=
+            bench.taken().iter().filter(|action| matches!(action, Action::SendRequest { .. })).count();
+        assert!(bench.resolver.len() <= 8192 / 4 + 1);
+    }
+    // 13 seconds at 200 new ones a second and one burst, each asked for up to three times.
+    assert!(requests <= 3 * (50 + 14 * 200), "{requests}");
+    assert_eq!(bench.solicit(13), Solicited::Known(MAC));
+    assert_eq!(bench.resolver.unresolved, bench.resolver.len() - 1);
+}
+
+#[test]
+fn the_first_asked_for_makes_room_for_a_new_one() {
+    let settings = ResolverSettings { capacity: 8, ..ResolverSettings::default() };
+    let (mut resolver, mut actions) = (Resolver::new(settings, 1), Vec::new());
+    for number in 1..=3 {
+        assert_eq!(resolver.solicit(key(number), second(0), &mut actions), Solicited::Pending);
+    }
+    assert!(actions.contains(&Action::Forgotten { key: key(1) }));
+    assert_eq!(resolver.len(), 2);
+    resolver.forget_port(PortId(1), &mut actions);
+    assert!(resolver.is_empty() && resolver.deadlines.is_empty());
+}

@@ -1,0 +1,283 @@
+//! Longest prefix match: a tree bitmap (Eatherton, Varghese and Dittia 2004) with a stride of 8 bits.
+//!
+//! A node stands for the octets above it and holds the prefixes that end inside the next octet: 1 to 8 bits of it
+//! (the root also those of length 0). Inside a node a prefix is a place in a binary heap: 1 is the empty one, `2n` and
+//! `2n + 1` continue `n`, so that the 256 full octets are places 256 to 511 and the prefixes of a place are reached by
+//! halving it. Two bit sets say which places have a value and which octets have a node below; values and nodes stand
+//! in dense arrays, in the order of their bits. So an update touches one node and nothing is pushed to leaves: it
+//! costs a walk down and a short move in an array, whatever lies below the prefix.
+
+mod bits;
+mod iter;
+#[cfg(test)]
+mod tests;
+
+use bits::BitSet;
+pub use iter::Iter;
+
+/// An address as a number: `u32` for IPv4, `u128` for IPv6.
+pub trait PrefixBits: Copy + Eq + Ord + Default + std::fmt::Debug {
+    /// Bits of an address.
+    const WIDTH: u8;
+    /// The octet at `depth`, 0 being the most significant.
+    fn octet(self, depth: u8) -> u8;
+    /// With `octet` at `depth`, where zero stood.
+    #[must_use]
+    fn with_octet(self, depth: u8, octet: u8) -> Self;
+    /// The first `length` bits; zeros behind them.
+    #[must_use]
+    fn masked(self, length: u8) -> Self;
+}
+
+macro_rules! prefix_bits {
+    ($int:ty) => {
+        impl PrefixBits for $int {
+            const WIDTH: u8 = <$int>::BITS as u8;
+
+            #[inline]
+            fn octet(self, depth: u8) -> u8 {
+                (self >> (Self::WIDTH - 8 - 8 * depth)) as u8
+            }
+
+            #[inline]
+            fn with_octet(self, depth: u8, octet: u8) -> Self {
+                self | Self::from(octet) << (Self::WIDTH - 8 - 8 * depth)
+            }
+
+            #[inline]
+            fn masked(self, length: u8) -> Self {
+                let host_bits = u32::from(Self::WIDTH.saturating_sub(length));
+                self & <$int>::MAX.checked_shl(host_bits).unwrap_or(0)
+            }
+        }
+    };
+}
+prefix_bits!(u32);
+prefix_bits!(u128);
+
+const ROOT: u32 = 0;
+/// Octets of the longest address.
+const MAX_DEPTH: usize = 16;
+
+#[derive(Clone, Debug, Default)]
+struct Node {
+    prefixes: BitSet<8>,
+    below: BitSet<4>,
+    values: Vec<u32>,
+    nodes: Vec<u32>,
+}
+
+impl Node {
+    /// The longest prefix of `octet` in this node, as its place.
+    #[inline]
+    fn longest(&self, octet: u8) -> Option<usize> {
+        let mut place = 256 | usize::from(octet);
+        while place > 0 {
+            if self.prefixes.contains(place) {
+                return Some(place);
+            }
+            place >>= 1;
+        }
+        None
+    }
+
+    #[inline]
+    fn value(&self, place: usize) -> u32 {
+        self.values[self.prefixes.rank(place)]
+    }
+
+    #[inline]
+    fn node_below(&self, octet: u8) -> Option<u32> {
+        self.below.contains(octet.into()).then(|| self.nodes[self.below.rank(octet.into())])
+    }
+
+    fn set(&mut self, place: usize, value: u32) -> Option<u32> {
+        let rank = self.prefixes.rank(place);
+        if self.prefixes.contains(place) {
+            return Some(std::mem::replace(&mut self.values[rank], value));
+        }
+        self.prefixes.insert(place);
+        self.values.insert(rank, value);
+        None
+    }
+
+    fn unset(&mut self, place: usize) -> Option<u32> {
+        if !self.prefixes.contains(place) {
+            return None;
+        }
+        self.prefixes.remove(place);
+        Some(self.values.remove(self.prefixes.rank(place)))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.values.is_empty() && self.nodes.is_empty()
+    }
+}
+
+/// A map from prefixes to small integers with longest prefix match. An empty one takes a few hundred bytes.
+#[derive(Clone, Debug)]
+pub struct RouteTable<A> {
+    nodes: Vec<Node>,
+    free: Vec<u32>,
+    len: usize,
+    _address: std::marker::PhantomData<A>,
+}
+
+impl<A: PrefixBits> Default for RouteTable<A> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// How many octets lie above the node that holds prefixes of `length` bits, and the place there.
+#[inline]
+fn locate<A: PrefixBits>(address: A, length: u8) -> (u8, usize) {
+    if length == 0 {
+        return (0, 1);
+    }
+    let depth = (length - 1) / 8;
+    let bits = length - 8 * depth;
+    (depth, 1 << bits | usize::from(address.octet(depth)) >> (8 - bits))
+}
+
+impl<A: PrefixBits> RouteTable<A> {
+    /// Without prefixes.
+    pub fn new() -> Self {
+        Self { nodes: vec![Node::default()], free: Vec::new(), len: 0, _address: std::marker::PhantomData }
+    }
+
+    /// Sets the value of a prefix of `length` bits; bits of `address` behind them don't count. Returns the value that
+    /// it replaces.
+    ///
+    /// # Panics
+    /// When `length` is above [`PrefixBits::WIDTH`].
+    pub fn insert(&mut self, address: A, length: u8, value: u32) -> Option<u32> {
+        assert!(length <= A::WIDTH, "a prefix of {length} bits in addresses of {}", A::WIDTH);
+        let (depth, place) = locate(address, length);
+        let mut at = ROOT;
+        for above in 0..depth {
+            at = self.node_below_or_new(at, address.octet(above));
+        }
+        let old = self.nodes[at as usize].set(place, value);
+        self.len += usize::from(old.is_none());
+        old
+    }
+
+    fn node_below_or_new(&mut self, at: u32, octet: u8) -> u32 {
+        if let Some(below) = self.nodes[at as usize].node_below(octet) {
+            return below;
+        }
+        let new = self.free.pop().unwrap_or_else(|| {
+            self.nodes.push(Node::default());
+            self.nodes.len() as u32 - 1
+        });
+        let node = &mut self.nodes[at as usize];
+        let rank = node.below.rank(octet.into());
+        node.below.insert(octet.into());
+        node.nodes.insert(rank, new);
+        new
+    }
+
+    /// Removes a prefix and returns its value. Nodes that become empty are used again.
+    pub fn remove(&mut self, address: A, length: u8) -> Option<u32> {
+        if length > A::WIDTH {
+            return None;
+        }
+        let (depth, place) = locate(address, length);
+        let mut path = [ROOT; MAX_DEPTH];
+        for above in 0..usize::from(depth) {
+            path[above + 1] = self.nodes[path[above] as usize].node_below(address.octet(above as u8))?;
+        }
+        let value = self.nodes[path[usize::from(depth)] as usize].unset(place)?;
+        self.len -= 1;
+        self.prune(&path[..=usize::from(depth)], address);
+        Some(value)
+    }
+
+    /// Takes empty nodes at the end of `path` out of the tree.
+    fn prune(&mut self, path: &[u32], address: A) {
+        for above in (1..path.len()).rev() {
+            let at = path[above];
+            if !self.nodes[at as usize].is_empty() {
+                return;
+            }
+            // An empty node keeps no memory but its own.
+            self.nodes[at as usize] = Node::default();
+            self.free.push(at);
+            let octet = usize::from(address.octet(above as u8 - 1));
+            let parent = &mut self.nodes[path[above - 1] as usize];
+            parent.below.remove(octet);
+            parent.nodes.remove(parent.below.rank(octet));
+        }
+    }
+
+    /// The value of exactly this prefix.
+    pub fn get(&self, address: A, length: u8) -> Option<u32> {
+        if length > A::WIDTH {
+            return None;
+        }
+        let (depth, place) = locate(address, length);
+        let mut at = ROOT;
+        for above in 0..depth {
+            at = self.nodes[at as usize].node_below(address.octet(above))?;
+        }
+        let node = &self.nodes[at as usize];
+        node.prefixes.contains(place).then(|| node.value(place))
+    }
+
+    /// The value of the longest prefix of `address`.
+    #[inline]
+    pub fn lookup(&self, address: A) -> Option<u32> {
+        let (at, _, place) = self.longest(address)?;
+        Some(self.nodes[at as usize].value(place))
+    }
+
+    /// The longest prefix of `address`, with its length and value.
+    pub fn lookup_prefix(&self, address: A) -> Option<(A, u8, u32)> {
+        let (at, depth, place) = self.longest(address)?;
+        let length = 8 * depth + place.ilog2() as u8;
+        Some((address.masked(length), length, self.nodes[at as usize].value(place)))
+    }
+
+    /// Node, depth and place of the longest prefix: down as far as nodes go, then up to the first that has one.
+    #[inline]
+    fn longest(&self, address: A) -> Option<(u32, u8, usize)> {
+        let mut path = [ROOT; MAX_DEPTH];
+        let mut depth = 0;
+        while depth + 1 < A::WIDTH / 8 {
+            let node = &self.nodes[path[usize::from(depth)] as usize];
+            let Some(below) = node.node_below(address.octet(depth)) else { break };
+            depth += 1;
+            path[usize::from(depth)] = below;
+        }
+        loop {
+            let at = path[usize::from(depth)];
+            if let Some(place) = self.nodes[at as usize].longest(address.octet(depth)) {
+                return Some((at, depth, place));
+            }
+            depth = depth.checked_sub(1)?;
+        }
+    }
+
+    /// All prefixes with length and value, by address, then shorter ones first.
+    pub fn iter(&self) -> Iter<'_, A> {
+        Iter::new(self)
+    }
+
+    /// How many prefixes there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no prefix.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes of memory that the table takes.
+    pub fn memory(&self) -> usize {
+        let arrays = |node: &Node| (node.values.capacity() + node.nodes.capacity()) * size_of::<u32>();
+        let nodes = self.nodes.capacity() * size_of::<Node>();
+        nodes + self.free.capacity() * size_of::<u32>() + self.nodes.iter().map(arrays).sum::<usize>()
+    }
+}

@@ -1,0 +1,43 @@
+//! A set of small integers that knows how many of its members lie below one.
+
+/// A set of integers below `64 * W`.
+///
+/// The numbers of members in the words before each are kept beside the words, so that a rank counts bits in one word
+/// only: the portable instruction set has no population count.
+#[derive(Clone, Debug)]
+pub(super) struct BitSet<const W: usize> {
+    words: [u64; W],
+    before: [u16; W],
+}
+
+impl<const W: usize> Default for BitSet<W> {
+    fn default() -> Self {
+        Self { words: [0; W], before: [0; W] }
+    }
+}
+
+impl<const W: usize> BitSet<W> {
+    #[inline]
+    pub fn contains(&self, member: usize) -> bool {
+        self.words[member / 64] >> (member % 64) & 1 != 0
+    }
+
+    /// How many members are smaller than `member`.
+    #[inline]
+    pub fn rank(&self, member: usize) -> usize {
+        let smaller = self.words[member / 64] & ((1 << (member % 64)) - 1);
+        usize::from(self.before[member / 64]) + smaller.count_ones() as usize
+    }
+
+    /// Adds a member that is not in the set yet.
+    pub fn insert(&mut self, member: usize) {
+        self.words[member / 64] |= 1 << (member % 64);
+        self.before[member / 64 + 1..].iter_mut().for_each(|count| *count += 1);
+    }
+
+    /// Removes a member that is in the set.
+    pub fn remove(&mut self, member: usize) {
+        self.words[member / 64] &= !(1 << (member % 64));
+        self.before[member / 64 + 1..].iter_mut().for_each(|count| *count -= 1);
+    }
+}

@@ -1,0 +1,56 @@
+//! Every prefix of a table, in order.
+
+use super::{PrefixBits, ROOT, RouteTable};
+
+/// Goes through a table by address, shorter prefixes first: each node's heap in pre-order, and below a full octet the
+/// node there.
+#[derive(Debug)]
+pub struct Iter<'a, A> {
+    table: &'a RouteTable<A>,
+    todo: Vec<Place<A>>,
+}
+
+/// A place in a node; `above` holds the octets that lead to the node, `depth` says how many.
+#[derive(Debug)]
+struct Place<A> {
+    node: u32,
+    place: usize,
+    above: A,
+    depth: u8,
+}
+
+impl<'a, A: PrefixBits> Iter<'a, A> {
+    pub(super) fn new(table: &'a RouteTable<A>) -> Self {
+        Self { table, todo: vec![Place { node: ROOT, place: 1, above: A::default(), depth: 0 }] }
+    }
+
+    /// Notes what comes behind `at`: the longer prefixes in the node, or the node below; the last noted is next.
+    fn descend(&mut self, at: &Place<A>) {
+        let Place { node, place, above, depth } = *at;
+        if place < 256 {
+            self.todo.push(Place { node, place: 2 * place + 1, above, depth });
+            self.todo.push(Place { node, place: 2 * place, above, depth });
+        } else if let Some(below) = self.table.nodes[node as usize].node_below(place as u8) {
+            let above = above.with_octet(depth, place as u8);
+            self.todo.push(Place { node: below, place: 1, above, depth: depth + 1 });
+        }
+    }
+}
+
+impl<A: PrefixBits> Iterator for Iter<'_, A> {
+    type Item = (A, u8, u32);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while let Some(at) = self.todo.pop() {
+            self.descend(&at);
+            let node = &self.table.nodes[at.node as usize];
+            if node.prefixes.contains(at.place) {
+                let bits = at.place.ilog2() as u8;
+                let octet = (at.place << (8 - bits)) as u8;
+                let value = node.value(at.place);
+                return Some((at.above.with_octet(at.depth, octet), 8 * at.depth + bits, value));
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,130 @@
+//! The table against a list of prefixes that is searched from end to end.
+
+use super::*;
+use proptest::prelude::*;
+
+#[derive(Default)]
+struct LinearOracle<A>(Vec<(A, u8, u32)>);
+
+impl<A: PrefixBits> LinearOracle<A> {
+    fn remove(&mut self, address: A, length: u8) -> Option<u32> {
+        let at = self.0.iter().position(|(a, l, _)| (*a, *l) == (address.masked(length), length))?;
+        Some(self.0.remove(at).2)
+    }
+
+    fn insert(&mut self, address: A, length: u8, value: u32) -> Option<u32> {
+        let old = self.remove(address, length);
+        self.0.push((address.masked(length), length, value));
+        old
+    }
+
+    fn lookup_prefix(&self, address: A) -> Option<(A, u8, u32)> {
+        let matches = self.0.iter().filter(|(a, l, _)| address.masked(*l) == *a);
+        matches.max_by_key(|(_, l, _)| *l).copied()
+    }
+}
+
+/// Applies the operations to both and compares every answer.
+fn compare<A: PrefixBits>(operations: &[(bool, A, u8, u32)]) -> Result<(), TestCaseError> {
+    let (mut table, mut oracle) = (RouteTable::new(), LinearOracle::default());
+    for &(insert, address, length, value) in operations {
+        if insert {
+            prop_assert_eq!(table.insert(address, length, value), oracle.insert(address, length, value));
+            prop_assert_eq!(table.get(address, length), Some(value));
+        } else {
+            prop_assert_eq!(table.remove(address, length), oracle.remove(address, length));
+            prop_assert_eq!(table.get(address, length), None);
+        }
+        for (_, probe, ..) in operations {
+            let expected = oracle.lookup_prefix(*probe);
+            prop_assert_eq!(table.lookup_prefix(*probe), expected);
+            prop_assert_eq!(table.lookup(*probe), expected.map(|(_, _, value)| value));
+        }
+    }
+    oracle.0.sort_unstable();
+    prop_assert_eq!(table.iter().collect::<Vec<_>>(), oracle.0.clone());
+    prop_assert_eq!(table.len(), oracle.0.len());
+    for (address, length, value) in oracle.0 {
+        prop_assert_eq!(table.remove(address, length), Some(value));
+    }
+    prop_assert!(table.is_empty());
+    prop_assert_eq!(table.free.len(), table.nodes.len() - 1, "all nodes but the root are free again");
+    Ok(())
+}
+
+/// Few different octets, so that prefixes nest and repeat; lengths include both ends.
+fn operations4() -> impl Strategy<Value = Vec<(bool, u32, u8, u32)>> {
+    let octet = prop::sample::select(vec![0u8, 1, 127, 128, 129, 255]);
+    let address = prop::array::uniform4(octet).prop_map(u32::from_be_bytes);
+    let length = prop_oneof![Just(0), Just(8), Just(16), Just(24), Just(32), 0u8..=32];
+    prop::collection::vec((prop::bool::weighted(0.7), address, length, 0u32..50), 1..40)
+}
+
+fn operations6() -> impl Strategy<Value = Vec<(bool, u128, u8, u32)>> {
+    let octet = prop::sample::select(vec![0u8, 1, 128, 255]);
+    let address = prop::array::uniform16(octet).prop_map(u128::from_be_bytes);
+    let near = (address, 0u32..128).prop_map(|(address, shift)| address >> shift);
+    let length = prop_oneof![Just(0), Just(48), Just(64), Just(127), Just(128), 0u8..=128];
+    prop::collection::vec((prop::bool::weighted(0.7), near, length, 0u32..50), 1..30)
+}
+
+proptest! {
+    #[test]
+    fn ipv4_answers_are_those_of_the_linear_oracle(operations in operations4()) {
+        compare(&operations)?;
+    }
+
+    #[test]
+    fn ipv6_answers_are_those_of_the_linear_oracle(operations in operations6()) {
+        compare(&operations)?;
+    }
+}
+
+/// A cheap source of varied numbers.
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+    *state >> 32 | *state << 32
+}
+
+/// FW-01.
+#[test]
+fn random_addresses_find_what_the_oracle_finds() {
+    let (mut table, mut oracle) = (RouteTable::new(), LinearOracle::default());
+    let mut state = 1;
+    for value in 0..200 {
+        let (address, length) = (random(&mut state) as u32, (random(&mut state) % 20) as u8);
+        table.insert(address, length, value);
+        oracle.insert(address, length, value);
+    }
+    for _ in 0..20_000 {
+        let address = random(&mut state) as u32;
+        assert_eq!(table.lookup_prefix(address), oracle.lookup_prefix(address));
+    }
+}
+
+#[test]
+fn bits_behind_the_prefix_do_not_count() {
+    let mut table = RouteTable::<u32>::new();
+    assert_eq!(table.insert(0x0a01_0203, 8, 1), None);
+    assert_eq!(table.insert(0x0aff_ffff, 8, 2), Some(1));
+    assert_eq!(table.iter().collect::<Vec<_>>(), [(0x0a00_0000, 8, 2)]);
+    assert_eq!(table.lookup(0x0b00_0000), None);
+}
+
+#[test]
+fn a_length_beyond_the_address_is_not_found() {
+    let mut table = RouteTable::<u32>::new();
+    assert_eq!((table.get(0, 33), table.remove(0, 33)), (None, None));
+}
+
+/// The million IPv4 routes of a full table, here 100,000 of them at a tenth of the memory that those may take.
+#[test]
+fn memory_stays_small() {
+    let empty = RouteTable::<u128>::new();
+    assert!(empty.memory() < 4096, "{}", empty.memory());
+    let (mut table, mut state) = (RouteTable::<u32>::new(), 7);
+    while table.len() < 100_000 {
+        table.insert(random(&mut state) as u32, 17 + (random(&mut state) % 8) as u8, 1);
+    }
+    assert!(table.memory() < 20 << 20, "{} bytes", table.memory());
+}

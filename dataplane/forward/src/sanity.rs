@@ -1,0 +1,168 @@
+//! Addresses that must not be forwarded from or to: RFC 1812, 5.3.7; RFC 6890; RFC 4291.
+//!
+//! Where Linux forwards what the RFCs advise against (0/8, 240/4, 169.254/16), each has a knob in [`MartianPolicy`].
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use millrace_packet::DropReason;
+
+/// Which special IPv4 addresses are forwarded all the same. The default forwards none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MartianPolicy {
+    /// 0.0.0.0/8 but for 0.0.0.0 itself (MA-02).
+    pub forward_this_network: bool,
+    /// 127.0.0.0/8 (MA-01).
+    pub forward_loopback: bool,
+    /// 169.254.0.0/16 (MA-05, RFC 3927, 7).
+    pub forward_link_local: bool,
+    /// 240.0.0.0/4 but for 255.255.255.255 (MA-04).
+    pub forward_class_e: bool,
+}
+
+impl MartianPolicy {
+    /// Whether a unicast address is in a range that this policy keeps off the wire.
+    #[inline]
+    fn forbids(self, address: Ipv4Addr) -> bool {
+        let [a, b, ..] = address.octets();
+        match a {
+            0 => address.is_unspecified() || !self.forward_this_network,
+            127 => !self.forward_loopback,
+            169 => b == 254 && !self.forward_link_local,
+            240.. => address.is_broadcast() || !self.forward_class_e,
+            _ => false,
+        }
+    }
+}
+
+/// Why a packet from `source` must not be forwarded, going by the address alone. Directed broadcasts of connected
+/// networks are the route table's to know ([`Route::Broadcast`](crate::Route::Broadcast)).
+#[inline]
+pub fn check_source4(source: Ipv4Addr, policy: MartianPolicy) -> Option<DropReason> {
+    (source.is_multicast() || policy.forbids(source)).then_some(DropReason::MartianSource)
+}
+
+/// Why a packet to `destination` must not be forwarded as unicast, going by the address alone.
+#[inline]
+pub fn check_destination4(destination: Ipv4Addr, policy: MartianPolicy) -> Option<DropReason> {
+    if destination.is_multicast() {
+        Some(DropReason::Multicast)
+    } else if destination.is_broadcast() {
+        Some(DropReason::Broadcast)
+    } else {
+        policy.forbids(destination).then_some(DropReason::MartianDestination)
+    }
+}
+
+/// Why a packet from `source` must not be forwarded (V6-09). A link-local source is not among the reasons: it is
+/// answered, see [`leaves_scope6`].
+#[inline]
+pub fn check_source6(source: Ipv6Addr) -> Option<DropReason> {
+    (source.is_multicast() || never_on_the_wire6(source)).then_some(DropReason::MartianSource)
+}
+
+/// Why a packet to `destination` must not be forwarded as unicast (V6-09).
+#[inline]
+pub fn check_destination6(destination: Ipv6Addr) -> Option<DropReason> {
+    if destination.is_multicast() {
+        return Some(DropReason::Multicast);
+    }
+    let stays = destination.is_unicast_link_local() || never_on_the_wire6(destination);
+    stays.then_some(DropReason::MartianDestination)
+}
+
+/// Whether forwarding would take a link-local source address beyond its link, which is answered by "beyond scope of
+/// source address" (RFC 4443, 3.1; V6-04).
+#[inline]
+pub fn leaves_scope6(source: Ipv6Addr, destination: Ipv6Addr) -> bool {
+    source.is_unicast_link_local() && !destination.is_unicast_link_local()
+}
+
+/// The unspecified and the loopback address, and IPv4-mapped ones (RFC 4291, 2.5.2, 2.5.3, 2.5.5.2).
+#[inline]
+fn never_on_the_wire6(address: Ipv6Addr) -> bool {
+    address.is_unspecified() || address.is_loopback() || address.to_ipv4_mapped().is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use DropReason::{Broadcast, MartianDestination, MartianSource, Multicast};
+
+    const OPEN: MartianPolicy = MartianPolicy {
+        forward_this_network: true,
+        forward_loopback: true,
+        forward_link_local: true,
+        forward_class_e: true,
+    };
+
+    /// Address, what it is as a source, as a destination, and both with every knob on.
+    type Row4 = (
+        &'static str,
+        &'static str,
+        Option<DropReason>,
+        Option<DropReason>,
+        Option<DropReason>,
+        Option<DropReason>,
+    );
+
+    #[test]
+    fn ipv4_martians_are_dropped_and_each_range_has_its_knob() {
+        let (source, destination) = (Some(MartianSource), Some(MartianDestination));
+        let rows: [Row4; 15] = [
+            ("MA-01", "127.0.0.1", source, destination, None, None),
+            ("MA-01", "127.255.0.1", source, destination, None, None),
+            ("MA-02", "0.0.0.0", source, destination, source, destination),
+            ("MA-02", "0.1.2.3", source, destination, None, None),
+            ("MA-03", "224.0.0.1", source, Some(Multicast), source, Some(Multicast)),
+            ("MA-03", "239.255.255.255", source, Some(Multicast), source, Some(Multicast)),
+            ("BC-02", "255.255.255.255", source, Some(Broadcast), source, Some(Broadcast)),
+            ("MA-04", "240.0.0.1", source, destination, None, None),
+            ("MA-04", "255.255.255.254", source, destination, None, None),
+            ("MA-05", "169.254.0.1", source, destination, None, None),
+            ("near", "169.253.255.255", None, None, None, None),
+            ("near", "126.255.255.255", None, None, None, None),
+            ("near", "128.0.0.1", None, None, None, None),
+            ("near", "223.255.255.255", None, None, None, None),
+            ("near", "1.0.0.0", None, None, None, None),
+        ];
+        for (id, address, from, to, from_open, to_open) in rows {
+            let address: Ipv4Addr = address.parse().unwrap();
+            assert_eq!(check_source4(address, MartianPolicy::default()), from, "{id} {address}");
+            assert_eq!(check_destination4(address, MartianPolicy::default()), to, "{id} {address}");
+            assert_eq!(check_source4(address, OPEN), from_open, "{id} {address} with knobs");
+            assert_eq!(check_destination4(address, OPEN), to_open, "{id} {address} with knobs");
+        }
+    }
+
+    /// V6-09.
+    #[test]
+    fn ipv6_martians_are_dropped() {
+        let rows = [
+            ("::", Some(MartianSource), Some(MartianDestination)),
+            ("::1", Some(MartianSource), Some(MartianDestination)),
+            ("::ffff:1.2.3.4", Some(MartianSource), Some(MartianDestination)),
+            ("ff01::1", Some(MartianSource), Some(Multicast)),
+            ("ff02::1", Some(MartianSource), Some(Multicast)),
+            ("fe80::1", None, Some(MartianDestination)),
+            ("febf::1", None, Some(MartianDestination)),
+            ("fec0::1", None, None),
+            ("2001:db8::1", None, None),
+            ("fd00::1", None, None),
+        ];
+        for (address, from, to) in rows {
+            let address: Ipv6Addr = address.parse().unwrap();
+            assert_eq!(check_source6(address), from, "{address}");
+            assert_eq!(check_destination6(address), to, "{address}");
+        }
+    }
+
+    /// V6-04, code 2.
+    #[test]
+    fn a_link_local_source_must_not_leave_its_link() {
+        let (local, global) = ("fe80::1".parse().unwrap(), "2001:db8::1".parse().unwrap());
+        assert!(leaves_scope6(local, global));
+        assert!(
+            !leaves_scope6(global, local) && !leaves_scope6(local, local) && !leaves_scope6(global, global)
+        );
+    }
+}

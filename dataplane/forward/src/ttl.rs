@@ -1,0 +1,58 @@
+//! One hop less: RFC 1812, 5.3.1, and RFC 8200, 3. The IPv4 checksum is updated as RFC 1624 says.
+
+use millrace_packet::Packet;
+use millrace_wire::{ipv4, ipv6};
+
+/// Takes one hop off an IPv4 packet whose network offset is set and whose header is sane. Says whether it may go on;
+/// a TTL of 0 or 1 has ended, and then nothing is changed.
+#[inline]
+#[must_use]
+pub fn decrement_ttl(packet: &mut Packet) -> bool {
+    ipv4::Packet::new_unchecked(packet.network_mut()).decrement_ttl()
+}
+
+/// Takes one hop off an IPv6 packet whose network offset is set and whose header is sane. Says whether it may go on;
+/// a hop limit of 0 or 1 has ended, and then nothing is changed.
+#[inline]
+#[must_use]
+pub fn decrement_hop_limit(packet: &mut Packet) -> bool {
+    ipv6::Packet::new_unchecked(packet.network_mut()).decrement_hop_limit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_packets::{udp4, udp6};
+    use millrace_packet::Pool;
+
+    /// V4-09, TTL-01, TTL-02, TTL-04.
+    #[test]
+    fn ttl_goes_down_by_one_and_the_checksum_stays_right() {
+        let pool = Pool::new(4).unwrap();
+        for (before, after) in [(0, None), (1, None), (2, Some(1)), (64, Some(63)), (255, Some(254))] {
+            let mut bytes = udp4(b"x");
+            let mut header = ipv4::Packet::new_unchecked(&mut bytes[..]);
+            header.set_ttl(before);
+            header.fill_checksum();
+            let mut packet = pool.packet_from(&bytes).unwrap();
+            assert_eq!(decrement_ttl(&mut packet), after.is_some());
+            let header = ipv4::Packet::new_checked(packet.network()).unwrap();
+            assert_eq!(header.ttl(), after.unwrap_or(before));
+            assert!(header.verify_checksum());
+        }
+    }
+
+    /// V6-01: nothing but the hop limit changes.
+    #[test]
+    fn hop_limit_goes_down_by_one() {
+        let pool = Pool::new(4).unwrap();
+        for (before, after) in [(0, None), (1, None), (2, Some(1)), (64, Some(63)), (255, Some(254))] {
+            let mut bytes = udp6(b"x");
+            bytes[7] = before;
+            let mut packet = pool.packet_from(&bytes).unwrap();
+            assert_eq!(decrement_hop_limit(&mut packet), after.is_some());
+            bytes[7] = after.unwrap_or(before);
+            assert_eq!(packet.to_vec(), bytes);
+        }
+    }
+}
