@@ -24,3 +24,59 @@ pub enum PluginError {
         problem: String,
     },
 }
+
+impl PluginError {
+    /// The refusal of a message that is none of `messages`, as [`Plugin::messages`](crate::Plugin::messages) lists them.
+    pub fn unknown_message(
+        plugin: &'static str,
+        message: &str,
+        messages: &[(&'static str, &'static str)],
+    ) -> Self {
+        let known: Vec<_> = messages.iter().map(|(name, _)| *name).collect();
+        Self::UnknownMessage { plugin, message: message.to_owned(), known: known.join(", ") }
+    }
+
+    /// The refusal of a setting or argument.
+    pub fn setting(plugin: &'static str, setting: &str, problem: impl Into<String>) -> Self {
+        Self::Setting { plugin, setting: setting.to_owned(), problem: problem.into() }
+    }
+
+    /// Refuses settings or arguments that are none of `known`.
+    ///
+    /// # Errors
+    /// [`PluginError::Setting`] for the first of them.
+    pub fn unless_known(
+        plugin: &'static str,
+        settings: &serde_json::Map<String, serde_json::Value>,
+        known: &[&str],
+    ) -> Result<(), Self> {
+        let Some(strange) = settings.keys().find(|key| !known.contains(&key.as_str())) else { return Ok(()) };
+        let right = if known.is_empty() {
+            "none is taken here".to_owned()
+        } else {
+            format!("give {}", known.join(", "))
+        };
+        Err(Self::setting(plugin, strange, format!("there is no such setting; {right}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_what_is_known() {
+        let unknown = PluginError::unknown_message("null", "raed", &[("read", "counts"), ("reset", "zeros")]);
+        assert_eq!(unknown.to_string(), "plugin null has no message \"raed\"; it has: read, reset");
+        let settings = serde_json::json!({ "port": 1 }).as_object().cloned().unwrap_or_default();
+        assert_eq!(
+            PluginError::unless_known("p", &settings, &["ports", "cut"]).unwrap_err().to_string(),
+            "plugin p: port: there is no such setting; give ports, cut"
+        );
+        assert_eq!(
+            PluginError::unless_known("p", &settings, &[]).unwrap_err().to_string(),
+            "plugin p: port: there is no such setting; none is taken here"
+        );
+        assert_eq!(PluginError::unless_known("p", &settings, &["port"]), Ok(()));
+    }
+}

@@ -1,1 +1,128 @@
-//! Plugin null.
+//! `null`: lets every packet pass.
+//!
+//! # Purpose
+//! To see that a binding takes the packets that it should, to measure what a call of a plugin costs, and to exempt
+//! flows: bound with a more specific filter, it keeps them from another instance at the same gate.
+//!
+//! # Gates
+//! At every position.
+//!
+//! # Settings
+//! None.
+//!
+//! # Messages
+//! - `read`: the counters. They are not reset.
+//! - `reset`: sets the counters to zero.
+//!
+//! # Counters
+//! `packets`: packets that passed.
+//!
+//! # Example
+//! ```text
+//! millrace instance create null free
+//! millrace bind free --gate firewall --filter 'src 192.0.2.7'
+//! millrace control free read --json        # {"packets": 0}
+//! ```
+#![forbid(unsafe_code)]
+
+use millrace_plugin_abi::{Instance, Instant, Message, Packets, Plugin, PluginError, Position, Reply};
+use serde_json::{Map, Value, json};
+
+/// The type of plugin.
+pub static PLUGIN: Null = Null;
+
+/// Plugin `null`.
+#[derive(Debug)]
+pub struct Null;
+
+const NAME: &str = "null";
+const MESSAGES: &[(&str, &str)] = &[("read", "the counters"), ("reset", "sets the counters to zero")];
+
+impl Plugin for Null {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn version(&self) -> &'static str {
+        env!("CARGO_PKG_VERSION")
+    }
+
+    fn summary(&self) -> &'static str {
+        "Lets every packet pass."
+    }
+
+    fn positions(&self) -> &'static [Position] {
+        &Position::ALL
+    }
+
+    fn messages(&self) -> &'static [(&'static str, &'static str)] {
+        MESSAGES
+    }
+
+    fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
+        PluginError::unless_known(NAME, settings, &[])?;
+        Ok(Box::new(NullInstance { packets: 0 }))
+    }
+}
+
+struct NullInstance {
+    packets: u64,
+}
+
+impl Instance for NullInstance {
+    #[inline]
+    fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) {
+        // Packets pass unless something else is said.
+        self.packets += packets.len() as u64;
+    }
+
+    fn control(&mut self, message: &Message) -> Reply {
+        PluginError::unless_known(NAME, &message.arguments, &[])?;
+        match message.name.as_str() {
+            "read" => {}
+            "reset" => self.packets = 0,
+            other => return Err(PluginError::unknown_message(NAME, other, MESSAGES)),
+        }
+        Ok(json!({ "packets": self.packets }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use millrace_packet::{FlowKey, Pool};
+    use millrace_plugin_abi::Verdict;
+    use millrace_units::PortId;
+
+    use super::*;
+
+    fn ask(instance: &mut dyn Instance, name: &str) -> Reply {
+        instance.control(&Message { name: name.to_owned(), arguments: Map::new() })
+    }
+
+    #[test]
+    fn packets_pass_and_are_counted_until_a_reset() {
+        let mut instance = PLUGIN.create(&Map::new()).unwrap();
+        let pool = Pool::new(3).unwrap();
+        let mut packets: Vec<_> = (0..3).map(|byte| pool.packet_from(&[byte; 60]).unwrap()).collect();
+        let keys = [FlowKey::v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, 17, (1, 2), PortId(0)); 3];
+        let mut verdicts = [Verdict::Pass; 3];
+        instance.process(&mut Packets::new(&mut packets, &keys, &[0, 2], &mut verdicts), Instant::ZERO);
+        assert_eq!(verdicts, [Verdict::Pass; 3]);
+        assert_eq!(packets[2].data(), [2; 60]);
+        for _ in 0..2 {
+            assert_eq!(ask(&mut *instance, "read").unwrap(), json!({ "packets": 2 }));
+        }
+        ask(&mut *instance, "reset").unwrap();
+        assert_eq!(ask(&mut *instance, "read").unwrap(), json!({ "packets": 0 }));
+    }
+
+    #[test]
+    fn what_it_does_not_know_is_refused() {
+        let settings = json!({ "a": 1 }).as_object().unwrap().clone();
+        assert!(PLUGIN.create(&settings).is_err());
+        let mut instance = PLUGIN.create(&Map::new()).unwrap();
+        assert!(matches!(ask(&mut *instance, "raed"), Err(PluginError::UnknownMessage { .. })));
+    }
+}

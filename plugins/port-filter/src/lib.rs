@@ -1,1 +1,206 @@
-//! Plugin port-filter.
+//! `port-filter`: drops packets whose destination port lies in one of up to five ranges.
+//!
+//! # Purpose
+//! A small firewall for chosen flows, whose ports are changed while packets flow.
+//!
+//! # Gates
+//! At positions `early` and `late`.
+//!
+//! # Settings
+//! - `ports`: up to five ports or ranges, as in `80,443,1000-2000`; none by default, so that nothing is dropped.
+//! - `protocol`: `tcp`, `udp`, or `any` (the default) for every protocol with ports: TCP, UDP, SCTP and UDP-Lite.
+//! - `cut`: what becomes of packets of the protocol whose ports can't be read because the transport header is cut
+//!   or lies too deep: `drop` (the default) or `pass`. With `pass`, who hides the ports gets past the filter.
+//!
+//! Fragments behind the first have no ports and pass: without the first, which is dropped, nobody can put them together
+//! (RFC 1858 has the exception, a first fragment without ports: that is a cut one). Where no ports are set, cut
+//! packets pass as well. Protocols without ports, as ICMP and ESP, always pass.
+//!
+//! # Messages
+//! - `read`: settings and counters. Nothing is reset.
+//! - `set ports=… protocol=… cut=…`: changes the settings that are given, all of them or, when one is wrong, none.
+//!   New ranges count from zero; the other counters go on.
+//! - `reset`: sets all counters to zero.
+//!
+//! # Counters
+//! - `packets`: packets seen.
+//! - `dropped`: packets dropped.
+//! - `dropped_cut`: of these, those whose ports could not be read.
+//! - `ranges`: for each range packets dropped since it was set; where ranges overlap, the first counts.
+//!
+//! # Example
+//! ```text
+//! millrace instance create port-filter web ports=80,443 protocol=tcp
+//! millrace bind web --gate firewall --filter 'in lan'
+//! millrace control web set ports=80,443,8000-8999
+//! millrace control web read --json
+//! {"ports":"80,443,8000-8999","protocol":"tcp","cut":"drop","packets":12,"dropped":2,"dropped_cut":0,
+//!  "ranges":[{"ports":"80","dropped":0},{"ports":"443","dropped":2},{"ports":"8000-8999","dropped":0}]}
+//! ```
+#![forbid(unsafe_code)]
+
+mod settings;
+
+use millrace_plugin_abi::{
+    Exceptions, FlowKey, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Reply, Verdict,
+};
+use millrace_wire::Protocol;
+use serde_json::{Map, Value, json};
+
+use settings::{Cut, Protocols, Settings};
+
+/// The type of plugin.
+pub static PLUGIN: PortFilter = PortFilter;
+
+/// Plugin `port-filter`.
+#[derive(Debug)]
+pub struct PortFilter;
+
+const NAME: &str = "port-filter";
+const MESSAGES: &[(&str, &str)] = &[
+    ("read", "settings and counters"),
+    ("set", "ports=80,443,1000-2000 protocol=tcp|udp|any cut=drop|pass: changes the settings that are given"),
+    ("reset", "sets all counters to zero"),
+];
+/// Most ranges of an instance.
+const MOST_RANGES: usize = 5;
+
+impl Plugin for PortFilter {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn version(&self) -> &'static str {
+        env!("CARGO_PKG_VERSION")
+    }
+
+    fn summary(&self) -> &'static str {
+        "Drops packets whose destination port lies in one of up to five ranges."
+    }
+
+    fn positions(&self) -> &'static [Position] {
+        &[Position::Early, Position::Late]
+    }
+
+    fn messages(&self) -> &'static [(&'static str, &'static str)] {
+        MESSAGES
+    }
+
+    fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
+        let settings = Settings::default().with(settings)?;
+        Ok(Box::new(PortFilterInstance { settings, counters: Counters::default() }))
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counters {
+    packets: u64,
+    dropped: u64,
+    dropped_cut: u64,
+    ranges: [u64; MOST_RANGES],
+}
+
+struct PortFilterInstance {
+    settings: Settings,
+    counters: Counters,
+}
+
+impl Instance for PortFilterInstance {
+    fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) {
+        self.counters.packets += packets.len() as u64;
+        packets.for_each(|key, packet| self.decide(key, packet.exceptions));
+    }
+
+    fn control(&mut self, message: &Message) -> Reply {
+        match message.name.as_str() {
+            "read" => PluginError::unless_known(NAME, &message.arguments, &[])?,
+            "reset" => {
+                PluginError::unless_known(NAME, &message.arguments, &[])?;
+                self.counters = Counters::default();
+            }
+            "set" => self.set(&message.arguments)?,
+            other => return Err(PluginError::unknown_message(NAME, other, MESSAGES)),
+        }
+        Ok(self.read())
+    }
+}
+
+impl PortFilterInstance {
+    #[inline]
+    fn decide(&mut self, key: &FlowKey, exceptions: Exceptions) -> Verdict {
+        let Settings { ranges, protocols, cut } = &self.settings;
+        if ranges.is_empty() || exceptions.contains(Exceptions::FRAGMENT) {
+            return Verdict::Pass;
+        }
+        if exceptions.contains(Exceptions::CUT) {
+            if *cut == Cut::Pass || !(protocols.contains(key.protocol) || is_extension(key.protocol)) {
+                return Verdict::Pass;
+            }
+            self.counters.dropped_cut += 1;
+        } else {
+            if !protocols.contains(key.protocol) {
+                return Verdict::Pass;
+            }
+            let hit = ranges.iter().position(|range| range.contains(key.destination_port));
+            let Some(index) = hit else { return Verdict::Pass };
+            self.counters.ranges[index] += 1;
+        }
+        self.counters.dropped += 1;
+        Verdict::Drop
+    }
+
+    fn set(&mut self, arguments: &Map<String, Value>) -> Result<(), PluginError> {
+        if arguments.is_empty() {
+            return Err(PluginError::setting(NAME, "set", "nothing to set; give ports, protocol or cut"));
+        }
+        self.settings = self.settings.with(arguments)?;
+        if arguments.contains_key("ports") {
+            self.counters.ranges = [0; MOST_RANGES];
+        }
+        Ok(())
+    }
+
+    fn read(&self) -> Value {
+        let Settings { ranges, protocols, cut } = &self.settings;
+        let Counters { packets, dropped, dropped_cut, .. } = self.counters;
+        let counted: Vec<_> = ranges
+            .iter()
+            .zip(self.counters.ranges)
+            .map(|(range, dropped)| json!({ "ports": range.to_string(), "dropped": dropped }))
+            .collect();
+        json!({
+            "ports": ranges.to_string(),
+            "protocol": protocols.name(),
+            "cut": cut.name(),
+            "packets": packets,
+            "dropped": dropped,
+            "dropped_cut": dropped_cut,
+            "ranges": counted,
+        })
+    }
+}
+
+impl Protocols {
+    #[inline]
+    fn contains(self, protocol: u8) -> bool {
+        match self {
+            Self::Tcp => Protocol(protocol) == Protocol::TCP,
+            Self::Udp => Protocol(protocol) == Protocol::UDP,
+            Self::Any => Protocol(protocol).has_ports(),
+        }
+    }
+}
+
+/// Whether it is the number of an IPv6 extension header: the upper layer could not be reached, and may be anything.
+#[inline]
+fn is_extension(protocol: u8) -> bool {
+    matches!(
+        Protocol(protocol),
+        Protocol::HOP_BY_HOP | Protocol::ROUTING | Protocol::FRAGMENT | Protocol::DESTINATION_OPTIONS
+            // Mobility (RFC 6275), host identity (RFC 7401), shim6 (RFC 5533).
+            | Protocol(135 | 139 | 140)
+    )
+}
+
+#[cfg(test)]
+mod tests;

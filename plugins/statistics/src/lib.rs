@@ -1,1 +1,250 @@
-//! Plugin statistics.
+//! `statistics`: counts packets and bytes by IP protocol and by size.
+//!
+//! # Purpose
+//! To see what the traffic of some flows consists of. What is gathered can be changed while packets flow. Packets
+//! always pass.
+//!
+//! # Gates
+//! At positions `early`, `late` and `copy`.
+//!
+//! # Settings
+//! `what`: what is gathered: `protocol`, `size`, or `all` (the default) for both. The totals always are. Memory: 9 KiB
+//! per instance, whatever is gathered.
+//!
+//! # Messages
+//! - `read`: the counters. They are not reset.
+//! - `reset`: sets all counters to zero.
+//! - `configure what=…`: changes what is gathered. Counters that are no longer gathered keep their values.
+//!
+//! # Counters
+//! Bytes are those of whole frames as they are at the gate, link header included, without the frame check sequence.
+//! - `packets`, `bytes`: by the name of the protocol, or its number where it has no name; in IPv6 the protocol of the
+//!   upper layer. Protocols that did not occur are left out.
+//! - `ipv4`, `ipv6`: the same by family.
+//! - `sizes`: packets by length in bytes.
+//! - `total`: all packets and bytes.
+//! - `what`: what is gathered.
+//!
+//! # Example
+//! ```text
+//! millrace instance create statistics stats1
+//! millrace bind stats1 --gate monitor --filter 'proto udp dport 5201'
+//! millrace control stats1 read --json
+//! {"packets":{"udp":2},"bytes":{"udp":1600},"ipv4":{"packets":{"udp":2},"bytes":{"udp":1600}},
+//!  "ipv6":{"packets":{},"bytes":{}},"sizes":{"512-1023":2,…},"total":{"packets":2,"bytes":1600},"what":"all"}
+//! millrace control stats1 configure what=size
+//! ```
+#![forbid(unsafe_code)]
+
+use millrace_plugin_abi::{
+    Family, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Reply, Verdict,
+};
+use millrace_wire::Protocol;
+use serde_json::{Map, Value, json};
+
+/// The type of plugin.
+pub static PLUGIN: Statistics = Statistics;
+
+/// Plugin `statistics`.
+#[derive(Debug)]
+pub struct Statistics;
+
+const NAME: &str = "statistics";
+const MESSAGES: &[(&str, &str)] = &[
+    ("read", "the counters"),
+    ("reset", "sets all counters to zero"),
+    ("configure", "what=protocol|size|all: changes what is gathered"),
+];
+
+impl Plugin for Statistics {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn version(&self) -> &'static str {
+        env!("CARGO_PKG_VERSION")
+    }
+
+    fn summary(&self) -> &'static str {
+        "Counts packets and bytes by IP protocol and by size."
+    }
+
+    fn positions(&self) -> &'static [Position] {
+        &[Position::Early, Position::Late, Position::Copy]
+    }
+
+    fn messages(&self) -> &'static [(&'static str, &'static str)] {
+        MESSAGES
+    }
+
+    fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
+        let what = What::read(settings)?.unwrap_or(What::All);
+        Ok(Box::new(StatisticsInstance { what, counters: Box::new(Counters::ZERO) }))
+    }
+}
+
+/// What is gathered beside the totals.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Protocol,
+    Size,
+    All,
+}
+
+impl What {
+    const NAMES: [(&str, Self); 3] = [("protocol", Self::Protocol), ("size", Self::Size), ("all", Self::All)];
+
+    /// The setting `what`, if it is there; nothing else may be.
+    fn read(settings: &Map<String, Value>) -> Result<Option<Self>, PluginError> {
+        PluginError::unless_known(NAME, settings, &["what"])?;
+        let Some(value) = settings.get("what") else { return Ok(None) };
+        let found = Self::NAMES.into_iter().find(|(name, _)| value.as_str() == Some(name));
+        match found {
+            Some((_, what)) => Ok(Some(what)),
+            None => {
+                let problem = format!("{value} can't be gathered; give protocol, size or all");
+                Err(PluginError::setting(NAME, "what", problem))
+            }
+        }
+    }
+
+    fn name(self) -> &'static str {
+        Self::NAMES.into_iter().find(|(_, what)| *what == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// Packets and bytes.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    packets: u64,
+    bytes: u64,
+}
+
+impl Count {
+    const ZERO: Self = Self { packets: 0, bytes: 0 };
+
+    #[inline]
+    fn add(&mut self, bytes: u64) {
+        self.packets += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// The classes of sizes: each holds lengths up to its limit and above that of the one before.
+const SIZES: [(&str, u64); 7] = [
+    ("0-63", 63),
+    ("64-127", 127),
+    ("128-255", 255),
+    ("256-511", 511),
+    ("512-1023", 1023),
+    ("1024-1518", 1518),
+    ("1519-", u64::MAX),
+];
+
+struct Counters {
+    total: Count,
+    v4: [Count; 256],
+    v6: [Count; 256],
+    sizes: [u64; SIZES.len()],
+}
+
+impl Counters {
+    const ZERO: Self =
+        Self { total: Count::ZERO, v4: [Count::ZERO; 256], v6: [Count::ZERO; 256], sizes: [0; SIZES.len()] };
+}
+
+struct StatisticsInstance {
+    what: What,
+    counters: Box<Counters>,
+}
+
+impl Instance for StatisticsInstance {
+    fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) {
+        let (by_protocol, by_size) = (self.what != What::Size, self.what != What::Protocol);
+        let counters = &mut *self.counters;
+        packets.for_each(|key, packet| {
+            let bytes = packet.len() as u64;
+            counters.total.add(bytes);
+            if by_protocol {
+                let family = match key.family() {
+                    Family::V4 => &mut counters.v4,
+                    Family::V6 => &mut counters.v6,
+                };
+                family[usize::from(key.protocol)].add(bytes);
+            }
+            if by_size {
+                counters.sizes[size_class(bytes)] += 1;
+            }
+            Verdict::Pass
+        });
+    }
+
+    fn control(&mut self, message: &Message) -> Reply {
+        match message.name.as_str() {
+            "read" => PluginError::unless_known(NAME, &message.arguments, &[])?,
+            "reset" => {
+                PluginError::unless_known(NAME, &message.arguments, &[])?;
+                *self.counters = Counters::ZERO;
+            }
+            "configure" => self.configure(&message.arguments)?,
+            other => return Err(PluginError::unknown_message(NAME, other, MESSAGES)),
+        }
+        Ok(self.read())
+    }
+}
+
+impl StatisticsInstance {
+    fn configure(&mut self, arguments: &Map<String, Value>) -> Result<(), PluginError> {
+        let missing = || PluginError::setting(NAME, "what", "is missing; give protocol, size or all");
+        self.what = What::read(arguments)?.ok_or_else(missing)?;
+        Ok(())
+    }
+
+    fn read(&self) -> Value {
+        let Counters { total, v4, v6, sizes } = &*self.counters;
+        let mut both = *v4;
+        for (count, more) in both.iter_mut().zip(v6) {
+            count.packets += more.packets;
+            count.bytes += more.bytes;
+        }
+        let sizes: Map<_, _> = SIZES
+            .iter()
+            .zip(sizes)
+            .map(|((name, _), packets)| ((*name).to_owned(), json!(packets)))
+            .collect();
+        json!({
+            "packets": by_name(&both, |count| count.packets),
+            "bytes": by_name(&both, |count| count.bytes),
+            "ipv4": family(v4),
+            "ipv6": family(v6),
+            "sizes": sizes,
+            "total": { "packets": total.packets, "bytes": total.bytes },
+            "what": self.what.name(),
+        })
+    }
+}
+
+#[inline]
+fn size_class(bytes: u64) -> usize {
+    // The last limit is the greatest number, so that there always is a class.
+    SIZES.iter().position(|(_, limit)| bytes <= *limit).unwrap_or(SIZES.len() - 1)
+}
+
+fn family(counts: &[Count; 256]) -> Value {
+    json!({
+        "packets": by_name(counts, |count| count.packets),
+        "bytes": by_name(counts, |count| count.bytes),
+    })
+}
+
+/// The protocols that occurred, by name or number.
+fn by_name(counts: &[Count; 256], value: fn(&Count) -> u64) -> Map<String, Value> {
+    (0..=u8::MAX)
+        .zip(counts)
+        .filter(|(_, count)| count.packets > 0)
+        .map(|(number, count)| (Protocol(number).to_string(), json!(value(count))))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -282,12 +282,7 @@ impl<S: Clone + PartialEq + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         if known.iter().any(|(name, _)| *name == message.name) {
             return Ok(id);
         }
-        let names: Vec<_> = known.iter().map(|(name, _)| *name).collect();
-        Err(Error::Plugin(PluginError::UnknownMessage {
-            plugin: named.plugin.name(),
-            message: message.name.clone(),
-            known: names.join(", "),
-        }))
+        Err(PluginError::unknown_message(named.plugin.name(), &message.name, known).into())
     }
 
     /// A new gate at a position: behind the last one there, or where `order` says.

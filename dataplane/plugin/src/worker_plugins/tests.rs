@@ -188,3 +188,9 @@ fn a_gate_goes_with_its_bindings() {
     assert_eq!(worker.all_counts().map(|(binding, _)| binding.0).collect::<Vec<_>>(), [1]);
     assert_eq!(worker.gates().iter().map(|gate| gate.id().0).collect::<Vec<_>>(), [1, 2]);
 }
+
+#[test]
+fn the_workers_side_can_be_given_to_a_thread() {
+    fn sendable<T: Send>(_: &T) {}
+    sendable(&worker());
+}

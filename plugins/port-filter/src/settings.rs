@@ -1,0 +1,171 @@
+//! The settings of plugin `port-filter`, and how they are read.
+
+use std::fmt;
+
+use millrace_plugin_abi::PluginError;
+use serde_json::{Map, Value};
+
+use crate::{MOST_RANGES, NAME};
+
+#[derive(Clone, Default)]
+pub(crate) struct Settings {
+    pub ranges: Ranges,
+    pub protocols: Protocols,
+    pub cut: Cut,
+}
+
+impl Settings {
+    /// These settings, changed where `given` says something.
+    pub fn with(&self, given: &Map<String, Value>) -> Result<Self, PluginError> {
+        PluginError::unless_known(NAME, given, &["ports", "protocol", "cut"])?;
+        let mut changed = self.clone();
+        if let Some(value) = given.get("ports") {
+            changed.ranges = Ranges::read(value).map_err(|problem| refuse("ports", problem))?;
+        }
+        if let Some(value) = given.get("protocol") {
+            changed.protocols =
+                named(value, &Protocols::NAMES).map_err(|problem| refuse("protocol", problem))?;
+        }
+        if let Some(value) = given.get("cut") {
+            changed.cut = named(value, &Cut::NAMES).map_err(|problem| refuse("cut", problem))?;
+        }
+        Ok(changed)
+    }
+}
+
+fn refuse(setting: &str, problem: String) -> PluginError {
+    PluginError::setting(NAME, setting, problem)
+}
+
+fn named<T: Copy>(value: &Value, names: &[(&str, T)]) -> Result<T, String> {
+    let found = names.iter().find(|(name, _)| value.as_str() == Some(name));
+    found.map(|(_, known)| *known).ok_or_else(|| {
+        let names: Vec<_> = names.iter().map(|(name, _)| *name).collect();
+        format!("{value} is not known; give one of {}", names.join(", "))
+    })
+}
+
+/// Of which protocols packets are dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Protocols {
+    Tcp,
+    Udp,
+    #[default]
+    Any,
+}
+
+impl Protocols {
+    const NAMES: [(&str, Self); 3] = [("tcp", Self::Tcp), ("udp", Self::Udp), ("any", Self::Any)];
+
+    pub fn name(self) -> &'static str {
+        Self::NAMES.into_iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// What becomes of packets whose ports can't be read.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Cut {
+    #[default]
+    Drop,
+    Pass,
+}
+
+impl Cut {
+    const NAMES: [(&str, Self); 2] = [("drop", Self::Drop), ("pass", Self::Pass)];
+
+    pub fn name(self) -> &'static str {
+        Self::NAMES.into_iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// Ports from the first to the last, both included.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Range {
+    first: u16,
+    last: u16,
+}
+
+impl Range {
+    #[inline]
+    pub fn contains(self, port: u16) -> bool {
+        (self.first..=self.last).contains(&port)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let range = Self { first: port(first, text)?, last: port(last, text)? };
+        if range.first > range.last {
+            return Err(format!("range {text} runs backwards; give {last}-{first}"));
+        }
+        Ok(range)
+    }
+}
+
+fn port(digits: &str, text: &str) -> Result<u16, String> {
+    // Rust's own reading admits a leading plus sign.
+    let valid = digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| valid).ok_or_else(|| {
+        format!("{text:?} is no port; give ports from 0 to 65535 and ranges, as in 80,1000-2000")
+    })
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.first == self.last { self.first.fmt(f) } else { write!(f, "{}-{}", self.first, self.last) }
+    }
+}
+
+/// Up to [`MOST_RANGES`] ranges.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub(crate) struct Ranges(Vec<Range>);
+
+impl Ranges {
+    pub fn iter(&self) -> impl Iterator<Item = Range> + '_ {
+        self.0.iter().copied()
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// From a text, a number, or a list of both.
+    fn read(value: &Value) -> Result<Self, String> {
+        let texts: Vec<String> = match value {
+            Value::String(text) => vec![text.clone()],
+            Value::Number(number) => vec![number.to_string()],
+            Value::Array(values) => values.iter().map(text).collect::<Result<_, _>>()?,
+            other => return Err(wrong(other)),
+        };
+        let text = texts.join(",");
+        if text.trim().is_empty() {
+            return Ok(Self::default());
+        }
+        let count = text.split(',').count();
+        if count > MOST_RANGES {
+            return Err(format!(
+                "{count} ranges are given and at most {MOST_RANGES} are taken; join some, or use a second instance"
+            ));
+        }
+        text.split(',').map(|range| Range::parse(range.trim())).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+fn text(value: &Value) -> Result<String, String> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Number(number) => Ok(number.to_string()),
+        other => Err(wrong(other)),
+    }
+}
+
+fn wrong(value: &Value) -> String {
+    format!("{value} is no list of ports; give one as in 80,443,1000-2000")
+}
+
+impl fmt::Display for Ranges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let texts: Vec<_> = self.0.iter().map(Range::to_string).collect();
+        f.write_str(&texts.join(","))
+    }
+}
