@@ -189,6 +189,17 @@ fn relative(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
+/// `tests.rs`, or `test_` and what it helps to test.
+fn is_test_module(path: &Path) -> bool {
+    path.file_name()
+        .and_then(|name| name.to_str())
+        .is_some_and(|name| name == "tests.rs" || name.starts_with("test_"))
+}
+
+fn in_fuzz_targets(path: &Path) -> bool {
+    path.starts_with(root().join("fuzz/fuzz_targets"))
+}
+
 /// The code of a file without its tests at the end and without comment lines.
 fn code_without_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
@@ -286,8 +297,17 @@ fn a_glossary_line_yields_its_path() {
 
 #[test]
 fn every_source_file_begins_with_its_description() {
+    // The file beside a `tests.rs` says what is tested, and a fuzz target is one line that calls what is described;
+    // a crate's attributes may come before its description.
+    let described = |path: &Path| {
+        let text = read(path);
+        let mut lines = text.lines().skip_while(|line| line.starts_with("#![") || line.is_empty());
+        is_test_module(path)
+            || in_fuzz_targets(path)
+            || lines.next().is_some_and(|line| line.starts_with("//!"))
+    };
     let bare: Vec<String> =
-        sources().iter().filter(|path| !read(path).starts_with("//!")).map(|path| relative(path)).collect();
+        sources().iter().filter(|path| !described(path)).map(|path| relative(path)).collect();
     assert!(bare.is_empty(), "files that don't begin with a `//!` comment: {bare:#?}");
 }
 
@@ -309,7 +329,7 @@ fn library_rooms_neither_print_nor_exit() {
     let mut found = Vec::new();
     for room in rooms().iter().filter(|room| !matches!(floor(room), Some(Top | Testkit | Bench))) {
         let folder = root().join(room).join("src");
-        for path in sources().iter().filter(|path| path.starts_with(&folder) && !path.ends_with("tests.rs")) {
+        for path in sources().iter().filter(|path| path.starts_with(&folder) && !is_test_module(path)) {
             let text = read(path);
             let lines =
                 code_without_tests(&text).filter(|(_, line)| words.iter().any(|word| line.contains(word)));
