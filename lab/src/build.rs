@@ -138,12 +138,12 @@ impl Builder<'_> {
         let binary = &self.options.router_binary;
         let mut starting =
             start(&self.file.namespace(&node.name), binary, &files.arguments(&router.arguments), &files.log)?;
-        let (process, ready) = (starting.process, self.wait(&node.name, &mut starting, &files.log));
-        self.children.push(starting.child);
         let record = &mut self.state.nodes[index];
-        record.process = Some(process);
+        record.process = Some(starting.process);
         record.socket = Some(files.socket);
-        self.records.save(self.state)?;
+        let recorded = self.records.save(self.state);
+        let ready = recorded.and_then(|()| self.wait(&node.name, &mut starting, &files.log));
+        self.children.push(starting.child);
         ready
     }
 
