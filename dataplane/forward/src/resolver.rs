@@ -223,10 +223,11 @@ impl Resolver {
         }
         let deadline = now + self.lifetime(next);
         self.put(key, Entry { state: next, deadline });
-        if known.and_then(State::mac) != Some(mac) {
+        let believed = next.mac() == Some(mac);
+        if believed && known.and_then(State::mac) != Some(mac) {
             actions.push(Action::Resolved { key, mac });
         }
-        true
+        believed
     }
 
     fn lifetime(&self, state: State) -> Duration {

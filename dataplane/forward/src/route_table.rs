@@ -59,26 +59,44 @@ const ROOT: u32 = 0;
 /// Octets of the longest address.
 const MAX_DEPTH: usize = 16;
 
+/// In three cache lines: a walk down needs only the first, the node with the answer the others too.
 #[derive(Clone, Debug, Default)]
+#[repr(C, align(64))]
 struct Node {
-    prefixes: BitSet<8>,
     below: BitSet<4>,
-    values: Vec<u32>,
     nodes: Vec<u32>,
+    prefixes: BitSet<8>,
+    values: Vec<u32>,
 }
 
-impl Node {
-    /// The longest prefix of `octet` in this node, as its place.
-    #[inline]
-    fn longest(&self, octet: u8) -> Option<usize> {
-        let mut place = 256 | usize::from(octet);
+/// For the places 32 to 63, the set of the places that halving leads through, as bits of the first word.
+const UPWARDS: [u64; 32] = {
+    let mut sets = [0; 32];
+    let mut at = 0;
+    while at < 32 {
+        let mut place = 32 + at;
         while place > 0 {
-            if self.prefixes.contains(place) {
-                return Some(place);
-            }
+            sets[at] |= 1 << place;
             place >>= 1;
         }
-        None
+        at += 1;
+    }
+    sets
+};
+
+impl Node {
+    /// The longest prefix of `octet` in this node, as its place. Few branches depend on what is there: the three
+    /// longest lengths are looked at together, and the others lie in one word.
+    #[inline]
+    fn longest(&self, octet: u8) -> Option<usize> {
+        let full = 256 | usize::from(octet);
+        let bit = |halvings: usize| usize::from(self.prefixes.contains(full >> halvings)) << (2 - halvings);
+        let long = bit(0) | bit(1) | bit(2);
+        if long != 0 {
+            return Some(full >> (2 - long.ilog2()));
+        }
+        let short = self.prefixes.first_word() & UPWARDS[(full >> 3) - 32];
+        short.checked_ilog2().map(|place| place as usize)
     }
 
     #[inline]
@@ -114,7 +132,8 @@ impl Node {
     }
 }
 
-/// A map from prefixes to small integers with longest prefix match. An empty one takes a few hundred bytes.
+/// A map from prefixes to small integers with longest prefix match. An empty one takes a few hundred bytes;
+/// a million IPv4 prefixes take about 30 MiB.
 #[derive(Clone, Debug)]
 pub struct RouteTable<A> {
     nodes: Vec<Node>,

@@ -182,7 +182,7 @@ fn a_conflict_is_told_and_defended_once_in_ten_seconds() {
 #[test]
 fn an_advertisement_without_override_keeps_the_station_but_doubts_it() {
     let mut bench = Bench::resolved();
-    assert!(bench.heard(OTHER, Heard::Advertisement { solicited: true, overrides: false }, 1));
+    assert!(!bench.heard(OTHER, Heard::Advertisement { solicited: true, overrides: false }, 1));
     assert_eq!(bench.taken(), []);
     assert_eq!(bench.used(1), [probe(key(1))]);
     assert!(!bench.heard(OTHER, Heard::Advertisement { solicited: true, overrides: false }, 1));

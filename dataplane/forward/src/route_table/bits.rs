@@ -5,6 +5,7 @@
 /// The numbers of members in the words before each are kept beside the words, so that a rank counts bits in one word
 /// only: the portable instruction set has no population count.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(super) struct BitSet<const W: usize> {
     words: [u64; W],
     before: [u16; W],
@@ -20,6 +21,12 @@ impl<const W: usize> BitSet<W> {
     #[inline]
     pub fn contains(&self, member: usize) -> bool {
         self.words[member / 64] >> (member % 64) & 1 != 0
+    }
+
+    /// The members below 64, as bits.
+    #[inline]
+    pub fn first_word(&self) -> u64 {
+        self.words[0]
     }
 
     /// How many members are smaller than `member`.

@@ -83,7 +83,7 @@ proptest! {
 /// A cheap source of varied numbers.
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-    *state >> 32 | *state << 32
+    state.rotate_left(32)
 }
 
 /// FW-01.
@@ -99,6 +99,23 @@ fn random_addresses_find_what_the_oracle_finds() {
     for _ in 0..20_000 {
         let address = random(&mut state) as u32;
         assert_eq!(table.lookup_prefix(address), oracle.lookup_prefix(address));
+    }
+}
+
+/// The search that `longest` does in two steps, place by place.
+#[test]
+fn the_longest_place_is_the_first_found_by_halving() {
+    let mut state = 3;
+    for members in 0..200 {
+        let mut node = Node::default();
+        for _ in 0..members % 20 {
+            node.set(1 + random(&mut state) as usize % 511, 0);
+        }
+        for octet in 0..=255 {
+            let halvings = (0..9).map(|halvings| (256 | usize::from(octet)) >> halvings);
+            let expected = halvings.into_iter().find(|place| node.prefixes.contains(*place));
+            assert_eq!(node.longest(octet), expected, "octet {octet}");
+        }
     }
 }
 
