@@ -21,6 +21,11 @@ where
         eprintln!("skipped: {why}");
         return;
     }
+    // Shown for a test that fails, with RUST_LOG=debug.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_test_writer()
+        .try_init();
     let thread = std::thread::spawn(move || {
         unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
         ip("link set lo up");

@@ -42,8 +42,7 @@ pub(crate) fn decode(kind: u16, flags: u16, payload: &[u8]) -> Decoded {
             (Some(family), true) => route_message(kind, flags, payload, family).into(),
             _ => Decoded::Irrelevant,
         },
-        rtm::NEWNEIGH if internet.is_some() => neighbour(payload).map(KernelMessage::Neighbour).into(),
-        rtm::DELNEIGH if internet.is_some() => neighbour(payload).map(KernelMessage::NeighbourGone).into(),
+        rtm::NEWNEIGH | rtm::DELNEIGH if internet.is_some() => neighbour_message(kind, payload),
         rtm::NEWNEXTHOP => next_hop_object(payload).map(KernelMessage::NextHop).into(),
         rtm::DELNEXTHOP => {
             next_hop_object(payload).map(|object| KernelMessage::NextHopGone(object.id)).into()
@@ -139,6 +138,22 @@ fn address(payload: &[u8]) -> Option<HostAddress> {
         scope: *payload.get(3)?,
         tentative: address.is_ipv6() && flags & (TENTATIVE | DUPLICATE) != 0,
     })
+}
+
+fn neighbour_message(kind: u16, payload: &[u8]) -> Decoded {
+    match neighbour(payload) {
+        None => Decoded::Malformed,
+        // The kernel derives these from the address itself, and comes and goes with them without a word.
+        Some(neighbour) if derived(&neighbour) => Decoded::Irrelevant,
+        Some(neighbour) if kind == rtm::NEWNEIGH => Decoded::Message(KernelMessage::Neighbour(neighbour)),
+        Some(neighbour) => Decoded::Message(KernelMessage::NeighbourGone(neighbour)),
+    }
+}
+
+/// Multicast, broadcast and loopback entries.
+fn derived(neighbour: &HostNeighbour) -> bool {
+    let for_one = |mac: [u8; 6]| mac != [0; 6] && mac[0] & 1 == 0;
+    neighbour.state == NeighbourState::NoArp && !neighbour.mac.is_some_and(for_one)
 }
 
 fn neighbour(payload: &[u8]) -> Option<HostNeighbour> {

@@ -129,6 +129,7 @@ impl HostState {
         };
         self.apply_to(message, changes);
         if !unimportant {
+            changes[known..].iter().for_each(|change| tracing::debug!(?change, "a list differs"));
             self.differences += (changes.len() - known) as u64;
         }
     }

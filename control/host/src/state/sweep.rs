@@ -39,6 +39,7 @@ impl HostState {
         if scope == Scope::All {
             self.sweep_devices(changes);
         }
+        changes[known..].iter().for_each(|change| tracing::debug!(?change, "not in the list"));
         self.differences += (changes.len() - known) as u64;
     }
 
