@@ -1,1 +1,37 @@
 //! The configuration file: schema, checks and errors.
+//!
+//! A configuration is TOML. [`Config::parse`] reads and checks it whole, so that what it returns holds together:
+//! names are unique, every name that is used is defined, addresses and filters are valid. Errors say where in the
+//! file, what is wrong and what would be right.
+#![forbid(unsafe_code)]
+
+mod check;
+mod error;
+mod nearest;
+mod schema;
+mod values;
+
+pub use error::{ConfigError, Place};
+pub use nearest::nearest;
+pub use schema::{
+    Bind, Config, Device, Gate, Impair, Instance, Neighbour, OnDeath, PollMode, Port, PortKind, Route,
+    RouteKind, Router,
+};
+pub use values::{Named, Text, VlanIds};
+
+impl Config {
+    /// Reads a configuration. `origin` is the name of the file, for messages.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, in the order of the file.
+    pub fn parse(text: &str, origin: &str) -> Result<Self, ConfigError> {
+        let config: Self = toml::from_str(text).map_err(|error| ConfigError::from_toml(&error, text, origin))?;
+        check::check(&config, text, origin)?;
+        Ok(config)
+    }
+
+    /// The JSON Schema of the configuration.
+    pub fn schema() -> serde_json::Value {
+        schemars::schema_for!(Self).into()
+    }
+}

@@ -1,0 +1,401 @@
+//! The command line: every command with its arguments, help and an example.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Where clients find the daemon unless told otherwise.
+pub const DEFAULT_SOCKET: &str = "/run/millrace/millrace.sock";
+
+/// A software router that is programmed while it forwards: bind plugins to flows, keep every promise.
+#[derive(Debug, Parser)]
+#[command(name = "millrace", version, max_term_width = 110, propagate_version = true)]
+pub struct Arguments {
+    /// The daemon's Unix socket.
+    #[arg(long, global = true, env = "MILLRACE_SOCKET", default_value = DEFAULT_SOCKET, value_name = "PATH")]
+    pub socket: PathBuf,
+    /// Print JSON.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a router until SIGTERM or SIGINT.
+    #[command(after_help = "Example:\n  millrace run --port eth1 --port eth2\n  millrace run --config router.toml")]
+    Run(Run),
+    /// Check a configuration without running it.
+    #[command(after_help = "Example:\n  millrace check router.toml\n  millrace check --schema > router.schema.json")]
+    Check(Check),
+    /// Say what this machine can do for each network device, and what would make it faster.
+    #[command(after_help = "Example:\n  millrace doctor\n  millrace doctor eth1 --json")]
+    Doctor(Doctor),
+    /// Show the state of a running router.
+    #[command(after_help = "Example:\n  millrace show ports\n  millrace show drops --json")]
+    Show(Show),
+    /// Create, remove and list plugin instances.
+    #[command(after_help = "Example:\n  millrace instance create statistics stats1")]
+    Instance(Instance),
+    /// Create, remove and list gates.
+    #[command(after_help = "Example:\n  millrace gate create late audit")]
+    Gate(Gate),
+    /// Bind an instance to the flows that a filter matches.
+    #[command(after_help = "Example:\n  millrace bind stats1 --gate monitor --filter 'proto udp dport 5201'")]
+    Bind(Bind),
+    /// Undo a binding.
+    #[command(after_help = "Example:\n  millrace unbind stats1 --gate monitor --filter 'proto udp dport 5201'")]
+    Unbind(Unbind),
+    /// Send an instance a control message.
+    #[command(after_help = "Example:\n  millrace control stats1 read --json\n  millrace control pf1 set ports=80,443")]
+    Control(Control),
+    /// Say what would happen to a packet, and why.
+    #[command(
+        after_help = "Example:\n  millrace lookup 'src 10.1.0.2 dst 10.2.0.2 proto udp sport 9 dport 5201 in lan'"
+    )]
+    Lookup(Lookup),
+    /// Write the frames of a port to a pcapng file or, with `-w -`, to Wireshark.
+    #[command(
+        after_help = "Example:\n  millrace capture lan --filter 'proto tcp dport 80' -w - | tshark -r -\n\ntcpdump can't see packets that the router takes before the kernel does; this can."
+    )]
+    Capture(Capture),
+    /// Set all counters to zero.
+    #[command(after_help = "Example:\n  millrace clear")]
+    Clear,
+    /// Send the frames of a file through a router without devices, under a virtual clock.
+    #[command(after_help = "Example:\n  millrace replay --in a.pcap --out b.pcap --config c.toml")]
+    Replay(Replay),
+    /// Build networks of hosts and routers in network namespaces.
+    #[command(after_help = "Example:\n  millrace lab up examples/lab/two-hosts.toml\n  millrace lab exec two-hosts h1 -- ping -c 3 10.2.0.2\n  millrace lab down two-hosts")]
+    Lab(Lab),
+    /// Measure, beside a peer where there is one. Without a name: list what can be measured.
+    #[command(after_help = "Example:\n  millrace bench\n  millrace bench memory --json")]
+    Bench(Bench),
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// A kernel device to use as a port; may be given several times.
+    #[arg(long = "port", value_name = "DEVICE", conflicts_with = "config")]
+    pub ports: Vec<String>,
+    /// A configuration file.
+    #[arg(long, value_name = "FILE", required_unless_present = "ports")]
+    pub config: Option<PathBuf>,
+    /// How the worker waits for packets.
+    #[arg(long, value_name = "MODE")]
+    pub mode: Option<Mode>,
+    /// How kernel devices are used, for ports that don't say.
+    #[arg(long, value_name = "DRIVER")]
+    pub driver: Option<Driver>,
+    /// What happens to packets when the router dies, for ports that don't say.
+    #[arg(long, value_name = "WHAT")]
+    pub on_death: Option<OnDeath>,
+    /// Forward although Linux was told to do more than routing with these ports' packets.
+    #[arg(long)]
+    pub ignore_kernel_policy: bool,
+    /// Say what would be taken, what stays with the kernel, and what changes; change nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Write `ready` and a newline to this descriptor once the router forwards.
+    #[arg(long, value_name = "FD")]
+    pub ready_fd: Option<i32>,
+}
+
+/// How the worker waits for packets.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Mode {
+    /// It never sleeps.
+    Poll,
+    /// It sleeps whenever there is nothing to do.
+    Interrupt,
+    /// It polls under load and sleeps when idle.
+    Adaptive,
+}
+
+/// How kernel devices are used.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Driver {
+    /// The best that works.
+    #[value(name = "auto")]
+    Auto,
+    /// AF_XDP, in the driver if it can.
+    #[value(name = "af_xdp")]
+    AfXdp,
+    /// AF_XDP behind the driver.
+    #[value(name = "af_xdp-generic")]
+    AfXdpGeneric,
+    /// AF_PACKET rings.
+    #[value(name = "af_packet")]
+    AfPacket,
+}
+
+/// What happens to packets when the router dies.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum OnDeath {
+    /// The kernel forwards on.
+    Kernel,
+    /// They are dropped until a router starts again.
+    Drop,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// The configuration file.
+    #[arg(required_unless_present = "schema")]
+    pub file: Option<PathBuf>,
+    /// Print the JSON Schema of configurations instead.
+    #[arg(long)]
+    pub schema: bool,
+}
+
+/// Arguments of `doctor`.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Devices to look at; all of this network namespace, if none is named.
+    pub devices: Vec<String>,
+}
+
+/// Arguments of `show`.
+#[derive(Debug, Args)]
+pub struct Show {
+    /// What to show.
+    pub noun: Noun,
+}
+
+/// What can be shown.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Noun {
+    /// Ports with counters and rates.
+    Ports,
+    /// Routes, mirrored and our own.
+    Routes,
+    /// Neighbours of the ports.
+    Neighbours,
+    /// Plugin instances and what they are bound to.
+    Instances,
+    /// Gates and what is bound there.
+    Gates,
+    /// Plugins that instances can be made of.
+    Plugins,
+    /// What became of all packets.
+    Summary,
+    /// What was dropped, and why.
+    Drops,
+    /// The daemon itself.
+    Status,
+}
+
+impl Noun {
+    /// The resource of the interface that holds it.
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::Ports => "/ports",
+            Self::Routes => "/routes",
+            Self::Neighbours => "/neighbours",
+            Self::Instances => "/instances",
+            Self::Gates => "/gates",
+            Self::Plugins => "/plugins",
+            Self::Summary => "/summary",
+            Self::Drops => "/drops",
+            Self::Status => "/status",
+        }
+    }
+}
+
+/// Arguments of `instance`.
+#[derive(Debug, Args)]
+pub struct Instance {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: InstanceAction,
+}
+
+/// What to do with instances.
+#[derive(Debug, Subcommand)]
+pub enum InstanceAction {
+    /// Create an instance of a plugin.
+    #[command(after_help = "Example:\n  millrace instance create port-filter pf1 ports=80,8000-8080 protocol=tcp")]
+    Create {
+        /// The plugin.
+        plugin: String,
+        /// The instance's name.
+        name: String,
+        /// Settings.
+        #[arg(value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
+    /// Free an instance; its bindings are removed first.
+    #[command(visible_alias = "remove", after_help = "Example:\n  millrace instance free stats1")]
+    Free {
+        /// The instance's name.
+        name: String,
+    },
+    /// List instances.
+    #[command(after_help = "Example:\n  millrace instance list")]
+    List,
+}
+
+/// Arguments of `gate`.
+#[derive(Debug, Args)]
+pub struct Gate {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: GateAction,
+}
+
+/// What to do with gates.
+#[derive(Debug, Subcommand)]
+pub enum GateAction {
+    /// Create a gate, the last at its position.
+    #[command(after_help = "Example:\n  millrace gate create late audit")]
+    Create {
+        /// early, route, late, queue or copy.
+        position: String,
+        /// The gate's name.
+        name: String,
+    },
+    /// Remove a gate that nothing is bound at.
+    #[command(after_help = "Example:\n  millrace gate remove audit")]
+    Remove {
+        /// The gate's name.
+        name: String,
+    },
+    /// List gates.
+    #[command(after_help = "Example:\n  millrace gate list")]
+    List,
+}
+
+/// Arguments of `bind`.
+#[derive(Debug, Args)]
+pub struct Bind {
+    /// The instance.
+    pub instance: String,
+    /// The gate.
+    #[arg(long)]
+    pub gate: String,
+    /// Which packets; an empty filter is all of them.
+    #[arg(long)]
+    pub filter: String,
+    /// Of several filters that match, the highest priority wins.
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    pub priority: i32,
+}
+
+/// Arguments of `unbind`.
+#[derive(Debug, Args)]
+pub struct Unbind {
+    /// The instance.
+    pub instance: String,
+    /// The gate.
+    #[arg(long)]
+    pub gate: String,
+    /// The filter that it was bound with.
+    #[arg(long)]
+    pub filter: String,
+}
+
+/// Arguments of `control`.
+#[derive(Debug, Args)]
+pub struct Control {
+    /// The instance.
+    pub instance: String,
+    /// The message; `show plugins` lists those that a plugin understands.
+    pub message: String,
+    /// Arguments of the message.
+    #[arg(value_name = "KEY=VALUE")]
+    pub arguments: Vec<String>,
+}
+
+/// Arguments of `lookup`.
+#[derive(Debug, Args)]
+pub struct Lookup {
+    /// The packet, written as a filter without wildcards for source and destination.
+    pub packet: String,
+}
+
+/// Arguments of `capture`.
+#[derive(Debug, Args)]
+pub struct Capture {
+    /// The port; `any` for all.
+    pub port: String,
+    /// Which packets.
+    #[arg(long)]
+    pub filter: Option<String>,
+    /// The file to write; `-` for standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub write: PathBuf,
+    /// End after so many frames.
+    #[arg(long, short)]
+    pub count: Option<u64>,
+    /// Keep at most so many bytes of a frame.
+    #[arg(long, default_value_t = 65_535)]
+    pub snap: u32,
+}
+
+/// Arguments of `replay`.
+#[derive(Debug, Args)]
+pub struct Replay {
+    /// The file with the frames, pcap or pcapng.
+    #[arg(long = "in", value_name = "FILE")]
+    pub input: PathBuf,
+    /// The pcapng file for the frames that the router sends, one interface per port.
+    #[arg(long = "out", value_name = "FILE")]
+    pub output: PathBuf,
+    /// The configuration; its ports are taken as they are named, without their devices.
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// The port that the frames arrive at. Default: the first.
+    #[arg(long, value_name = "PORT")]
+    pub at: Option<String>,
+}
+
+/// Arguments of `lab`.
+#[derive(Debug, Args)]
+pub struct Lab {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: LabAction,
+}
+
+/// What to do with labs.
+#[derive(Debug, Subcommand)]
+pub enum LabAction {
+    /// Build the lab of a file, and wait until it forwards.
+    #[command(after_help = "Example:\n  millrace lab up examples/lab/two-hosts.toml")]
+    Up {
+        /// The lab's file.
+        file: PathBuf,
+    },
+    /// Undo a lab.
+    #[command(after_help = "Example:\n  millrace lab down two-hosts")]
+    Down {
+        /// The lab's name, or its file.
+        name: String,
+    },
+    /// List the labs that are up.
+    #[command(after_help = "Example:\n  millrace lab list")]
+    List,
+    /// Run a command on a host or router of a lab.
+    #[command(after_help = "Example:\n  millrace lab exec two-hosts h1 -- ping -c 3 10.2.0.2")]
+    Exec {
+        /// The lab's name, or its file.
+        name: String,
+        /// The host or router.
+        node: String,
+        /// The command.
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
+}
+
+/// Arguments of `bench`.
+#[derive(Debug, Args)]
+pub struct Bench {
+    /// What to measure; `all` for everything.
+    pub name: Option<String>,
+}

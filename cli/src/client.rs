@@ -1,0 +1,129 @@
+//! A client of the daemon: HTTP over its Unix socket.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::UnixStream;
+
+use crate::output::Failure;
+
+/// How long a client waits for a daemon that is starting.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A client of one daemon.
+#[derive(Debug)]
+pub struct Client {
+    socket: PathBuf,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Client {
+    /// A client of the daemon at `socket`.
+    ///
+    /// # Errors
+    /// The system's, when it gives no resources.
+    pub fn new(socket: &Path) -> Result<Self, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
+        Ok(Self { socket: socket.to_owned(), runtime })
+    }
+
+    /// Reads a resource.
+    ///
+    /// # Errors
+    /// Why it could not be read, as the daemon says.
+    pub fn get(&self, path: &str) -> Result<Value, Failure> {
+        self.send(Method::GET, path, None)
+    }
+
+    /// Sends `body` to a resource; returns the answer, `null` if it is empty.
+    ///
+    /// # Errors
+    /// Why it was refused, as the daemon says.
+    pub fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
+        self.runtime.block_on(async {
+            let response = self.request(method, path, body).await?;
+            let bytes = response.into_body().collect().await.map_err(|error| self.broken(&error))?.to_bytes();
+            if bytes.is_empty() {
+                return Ok(Value::Null);
+            }
+            serde_json::from_slice(&bytes).map_err(|error| Failure::new(format!("the router's answer is no JSON: {error}")))
+        })
+    }
+
+    /// Reads a resource that goes on, calling `take` with each piece until it returns false.
+    ///
+    /// # Errors
+    /// Why it could not be read, as the daemon says.
+    pub fn stream(&self, path: &str, mut take: impl FnMut(&[u8]) -> Result<bool, Failure>) -> Result<(), Failure> {
+        self.runtime.block_on(async {
+            let mut body = self.request(Method::GET, path, None).await?.into_body();
+            let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());
+            loop {
+                let frame = tokio::select! {
+                    frame = body.frame() => frame,
+                    _ = &mut interrupt => return Ok(()),
+                };
+                let Some(frame) = frame else { return Ok(()) };
+                let frame = frame.map_err(|error| self.broken(&error))?;
+                if let Some(bytes) = frame.data_ref()
+                    && !take(bytes)?
+                {
+                    return Ok(());
+                }
+            }
+        })
+    }
+
+    async fn request(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Response<Incoming>, Failure> {
+        let stream = self.connect().await?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.broken(&error))?;
+        tokio::spawn(connection);
+        let bytes = body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "millrace")
+            .header("content-type", "application/json")
+            .body(Full::new(bytes))
+            .map_err(Failure::new)?;
+        let response = sender.send_request(request).await.map_err(|error| self.broken(&error))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status();
+        let bytes = response.into_body().collect().await.map_err(|error| self.broken(&error))?.to_bytes();
+        let problem: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        let detail = problem["detail"].as_str().map_or_else(|| format!("the router answers {status}"), str::to_owned);
+        Err(Failure::new(detail))
+    }
+
+    async fn connect(&self) -> Result<UnixStream, Failure> {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            match UnixStream::connect(&self.socket).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) if tokio::time::Instant::now() >= deadline => return Err(self.unreachable(&error)),
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    }
+
+    fn unreachable(&self, error: &std::io::Error) -> Failure {
+        let socket = self.socket.display();
+        let hint = match error.kind() {
+            std::io::ErrorKind::PermissionDenied => "only root and the socket's group may: run as root",
+            _ => "is `millrace run` running, with this --socket?",
+        };
+        Failure::new(format!("can't reach a router at {socket} ({error}): {hint}"))
+    }
+
+    fn broken(&self, error: &hyper::Error) -> Failure {
+        Failure::new(format!("the connection to {} broke: {error}", self.socket.display()))
+    }
+}

@@ -1,0 +1,37 @@
+//! The command `check`.
+
+use std::path::Path;
+
+use millrace_config::Config;
+use serde_json::json;
+
+use crate::arguments::Check;
+use crate::output::Failure;
+
+/// Reads a configuration file.
+///
+/// # Errors
+/// Why it can't be read, or what is wrong in it.
+pub fn read(file: &Path) -> Result<Config, Failure> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Failure::new(format!("can't read {}: {error}", file.display())))?;
+    Config::parse(&text, &file.display().to_string()).map_err(Failure::new)
+}
+
+/// Checks a configuration, or prints the schema.
+pub fn check(check: &Check, json: bool) -> Result<(), Failure> {
+    if check.schema {
+        println!("{:#}", Config::schema());
+        return Ok(());
+    }
+    let Some(file) = &check.file else { return Err(Failure::usage("name a configuration file")) };
+    let config = read(file)?;
+    millrace_controller::check(&config).map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+    let (ports, routes, bindings) = (config.port.len(), config.route.len(), config.bind.len());
+    if json {
+        println!("{:#}", json!({"valid": true, "ports": ports, "routes": routes, "bindings": bindings}));
+    } else {
+        println!("{} is valid: {ports} ports, {routes} routes, {bindings} bindings", file.display());
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! The commands, one file for each group.
+
+mod bench;
+mod capture;
+mod check;
+mod doctor;
+mod lab;
+mod remote;
+mod replay;
+mod run;
+
+use std::process::ExitCode;
+
+use crate::arguments::{Arguments, Command};
+use crate::client::Client;
+use crate::output::Failure;
+
+/// Carries out the command.
+///
+/// # Errors
+/// What failed, in one line, with the exit code.
+pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let json = arguments.json;
+    let remote = || Client::new(&arguments.socket);
+    match arguments.command {
+        Command::Run(run) => run::run(&run, &arguments.socket, json)?,
+        Command::Check(check) => check::check(&check, json)?,
+        Command::Doctor(doctor) => doctor::doctor(&doctor, json)?,
+        Command::Replay(replay) => replay::replay(&replay, json)?,
+        Command::Bench(bench) => bench::bench(&bench, json)?,
+        Command::Lab(lab) => return lab::lab(&lab, json),
+        Command::Show(show) => remote::show(&remote()?, show.noun, json)?,
+        Command::Instance(instance) => remote::instance(&remote()?, &instance.action, json)?,
+        Command::Gate(gate) => remote::gate(&remote()?, &gate.action, json)?,
+        Command::Bind(bind) => remote::bind(&remote()?, &bind, json)?,
+        Command::Unbind(unbind) => remote::unbind(&remote()?, &unbind, json)?,
+        Command::Control(control) => remote::control(&remote()?, &control, json)?,
+        Command::Lookup(lookup) => remote::lookup(&remote()?, &lookup, json)?,
+        Command::Clear => remote::clear(&remote()?, json)?,
+        Command::Capture(capture) => capture::capture(&remote()?, &capture)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,187 @@
+//! Commands that ask a running router or change it.
+
+use hyper::Method;
+use serde_json::{Map, Value, json};
+
+use crate::arguments::{Bind, Control, GateAction, InstanceAction, Lookup, Noun, Unbind};
+use crate::client::Client;
+use crate::output::{Column, Failure, lines, plain, table};
+
+/// Shows a noun.
+pub fn show(client: &Client, noun: Noun, json: bool) -> Result<(), Failure> {
+    let value = client.get(noun.path())?;
+    print(&value, columns(noun), json);
+    Ok(())
+}
+
+/// The columns of a noun's table; none where its object is shown line by line.
+fn columns(noun: Noun) -> &'static [Column] {
+    match noun {
+        Noun::Ports => &[
+            ("port", "name"),
+            ("device", "device"),
+            ("driver", "driver"),
+            ("mode", "mode"),
+            ("state", "state"),
+            ("mtu", "mtu"),
+            ("rx", "rx_packets"),
+            ("tx", "tx_packets"),
+            ("rx/s", "rx_rate"),
+            ("tx/s", "tx_rate"),
+            ("rx b/s", "rx_bits"),
+            ("tx b/s", "tx_bits"),
+            ("to host", "to_host"),
+            ("drops", "drops"),
+        ],
+        Noun::Routes => &[("to", "to"), ("kind", "kind"), ("next hops", "next_hops"), ("source", "source")],
+        Noun::Neighbours => &[("address", "address"), ("port", "port"), ("mac", "mac"), ("state", "state")],
+        Noun::Instances => &[("instance", "name"), ("plugin", "plugin"), ("settings", "settings"), ("bindings", "bindings")],
+        Noun::Gates => &[("gate", "name"), ("position", "position"), ("bindings", "bindings")],
+        Noun::Plugins => &[("plugin", "name"), ("version", "version"), ("positions", "positions"), ("summary", "summary")],
+        Noun::Drops => &[("packets", "packets"), ("per second", "rate"), ("reason", "reason"), ("meaning", "meaning"), ("ports", "ports")],
+        Noun::Summary | Noun::Status => &[],
+    }
+}
+
+fn print(value: &Value, columns: &[Column], json: bool) {
+    match value {
+        _ if json => println!("{value:#}"),
+        Value::Array(rows) => print!("{}", table(rows, columns)),
+        object => print!("{}", lines(object)),
+    }
+}
+
+/// Says that something was done: in JSON the thing itself, else a line.
+fn done(value: &Value, line: &str, json: bool) {
+    if json {
+        println!("{value:#}");
+    } else {
+        println!("{line}");
+    }
+}
+
+/// Creates, frees and lists instances.
+pub fn instance(client: &Client, action: &InstanceAction, json: bool) -> Result<(), Failure> {
+    match action {
+        InstanceAction::Create { plugin, name, settings } => {
+            let body = json!({"plugin": plugin, "name": name, "settings": pairs(settings)?});
+            let value = client.send(Method::POST, "/instances", Some(&body))?;
+            done(&value, &format!("instance {name} of {plugin} created"), json);
+        }
+        InstanceAction::Free { name } => {
+            let value = client.send(Method::DELETE, &format!("/instances/{}", segment(name)), None)?;
+            done(&value, &format!("instance {name} freed"), json);
+        }
+        InstanceAction::List => show(client, Noun::Instances, json)?,
+    }
+    Ok(())
+}
+
+/// Creates, removes and lists gates.
+pub fn gate(client: &Client, action: &GateAction, json: bool) -> Result<(), Failure> {
+    match action {
+        GateAction::Create { position, name } => {
+            let body = json!({"name": name, "position": position});
+            let value = client.send(Method::POST, "/gates", Some(&body))?;
+            done(&value, &format!("gate {name} created at position {position}"), json);
+        }
+        GateAction::Remove { name } => {
+            let value = client.send(Method::DELETE, &format!("/gates/{}", segment(name)), None)?;
+            done(&value, &format!("gate {name} removed"), json);
+        }
+        GateAction::List => show(client, Noun::Gates, json)?,
+    }
+    Ok(())
+}
+
+/// Binds an instance.
+pub fn bind(client: &Client, bind: &Bind, json: bool) -> Result<(), Failure> {
+    let body = json!({
+        "instance": bind.instance,
+        "gate": bind.gate,
+        "filter": bind.filter,
+        "priority": bind.priority,
+    });
+    let value = client.send(Method::POST, "/bindings", Some(&body))?;
+    let filter = plain(&value["filter"]);
+    done(&value, &format!("{} bound at {} to: {filter}", bind.instance, bind.gate), json);
+    Ok(())
+}
+
+/// Undoes a binding.
+pub fn unbind(client: &Client, unbind: &Unbind, json: bool) -> Result<(), Failure> {
+    let body = json!({"instance": unbind.instance, "gate": unbind.gate, "filter": unbind.filter});
+    let value = client.send(Method::DELETE, "/bindings", Some(&body))?;
+    let filter = plain(&value["filter"]);
+    done(&value, &format!("{} no longer bound at {} to: {filter}", unbind.instance, unbind.gate), json);
+    Ok(())
+}
+
+/// Sends a control message and prints the reply.
+pub fn control(client: &Client, control: &Control, json: bool) -> Result<(), Failure> {
+    let body = json!({"message": control.message, "arguments": pairs(&control.arguments)?});
+    let path = format!("/instances/{}/control", segment(&control.instance));
+    let value = client.send(Method::POST, &path, Some(&body))?;
+    print(&value, &[], json);
+    Ok(())
+}
+
+/// Says what would happen to a packet.
+pub fn lookup(client: &Client, lookup: &Lookup, json: bool) -> Result<(), Failure> {
+    let value = client.send(Method::POST, "/lookup", Some(&json!({"packet": lookup.packet})))?;
+    if json {
+        println!("{value:#}");
+        return Ok(());
+    }
+    for step in value["steps"].as_array().into_iter().flatten() {
+        println!("{:<9} {}", plain(&step["stage"]), plain(&step["text"]));
+    }
+    println!("{:<9} {}", "verdict", plain(&value["verdict"]));
+    Ok(())
+}
+
+/// Sets the counters to zero.
+pub fn clear(client: &Client, json: bool) -> Result<(), Failure> {
+    let value = client.send(Method::DELETE, "/counters", None)?;
+    done(&value, "counters are zero", json);
+    Ok(())
+}
+
+/// `KEY=VALUE` arguments as an object; values that are JSON are taken as such, all others as text.
+fn pairs(arguments: &[String]) -> Result<Map<String, Value>, Failure> {
+    let mut object = Map::new();
+    for argument in arguments {
+        let Some((key, text)) = argument.split_once('=') else {
+            return Err(Failure::usage(format!("{argument:?} is not of the form KEY=VALUE")));
+        };
+        let value = serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()));
+        if object.insert(key.to_owned(), value).is_some() {
+            return Err(Failure::usage(format!("{key} is given twice")));
+        }
+    }
+    Ok(object)
+}
+
+/// A name as a segment of a path.
+pub fn segment(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    name.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_become_json_where_they_are_json() {
+        let object = pairs(&["n=5".into(), "ports=80,443".into(), "on=true".into()]).unwrap();
+        assert_eq!(Value::Object(object), json!({"n": 5, "ports": "80,443", "on": true}));
+        assert_eq!(pairs(&["n".into()]).unwrap_err().code, 2);
+        assert!(pairs(&["n=1".into(), "n=2".into()]).is_err());
+    }
+
+    #[test]
+    fn names_are_escaped_in_paths() {
+        assert_eq!(segment("a/b c"), "a%2Fb%20c");
+    }
+}

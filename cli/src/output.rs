@@ -1,0 +1,106 @@
+//! How commands end: text and tables for people, JSON for programs, one line for what failed.
+
+use serde_json::Value;
+
+/// Why a command failed: what to say, and the exit code.
+#[derive(Debug)]
+pub struct Failure {
+    /// One line: what, where, what would be right.
+    pub message: String,
+    /// 1 failed, 2 wrong usage.
+    pub code: u8,
+}
+
+impl Failure {
+    /// A failure.
+    pub fn new(message: impl ToString) -> Self {
+        Self { message: message.to_string(), code: 1 }
+    }
+
+    /// A wrong usage.
+    pub fn usage(message: impl ToString) -> Self {
+        Self { message: message.to_string(), code: 2 }
+    }
+}
+
+/// A column of a table: its heading, and where in a row's JSON its value stands (`/` separates levels).
+pub type Column = (&'static str, &'static str);
+
+/// Renders rows as a table, numbers to the right.
+pub fn table(rows: &[Value], columns: &[Column]) -> String {
+    let mut cells: Vec<Vec<String>> = vec![columns.iter().map(|(heading, _)| (*heading).to_owned()).collect()];
+    cells.extend(rows.iter().map(|row| columns.iter().map(|(_, key)| cell(row, key)).collect()));
+    let widths: Vec<usize> =
+        (0..columns.len()).map(|column| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
+    let numeric: Vec<bool> =
+        (0..columns.len()).map(|column| rows.iter().any(|row| row.pointer(&pointer(columns[column].1)).is_some_and(Value::is_number))).collect();
+    let mut text = String::new();
+    for row in &cells {
+        let line: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .zip(&numeric)
+            .map(|((cell, width), numeric)| if *numeric { format!("{cell:>width$}") } else { format!("{cell:<width$}") })
+            .collect();
+        text.push_str(line.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn pointer(key: &str) -> String {
+    format!("/{key}")
+}
+
+fn cell(row: &Value, key: &str) -> String {
+    row.pointer(&pointer(key)).map_or_else(String::new, plain)
+}
+
+/// A JSON value as a person would write it.
+pub fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) if text.is_empty() => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Number(number) if number.is_f64() => scaled(number.as_f64().unwrap_or(0.0)),
+        Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(", "),
+        Value::Object(fields) => {
+            fields.iter().map(|(key, value)| format!("{key} {}", plain(value))).collect::<Vec<_>>().join(", ")
+        }
+        other => other.to_string(),
+    }
+}
+
+fn scaled(value: f64) -> String {
+    match value.abs() {
+        v if v >= 1e9 => format!("{:.2} G", value / 1e9),
+        v if v >= 1e6 => format!("{:.2} M", value / 1e6),
+        v if v >= 1e4 => format!("{:.2} k", value / 1e3),
+        _ => format!("{value:.1}"),
+    }
+}
+
+/// Renders one object as lines of key and value.
+pub fn lines(object: &Value) -> String {
+    let Value::Object(fields) = object else { return format!("{}\n", plain(object)) };
+    let width = fields.keys().map(String::len).max().unwrap_or(0);
+    fields.iter().map(|(key, value)| format!("{key:<width$}  {}\n", plain(value))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn numbers_stand_to_the_right_and_text_to_the_left() {
+        let rows = [json!({"name": "lan", "n": 5}), json!({"name": "w", "n": 12345})];
+        assert_eq!(table(&rows, &[("port", "name"), ("rx", "n")]), "port     rx\nlan       5\nw     12345\n");
+    }
+
+    #[test]
+    fn values_read_as_people_write_them() {
+        assert_eq!(plain(&json!({"a": [1, 2], "b": null})), "a 1, 2, b -");
+        assert_eq!(plain(&json!(2_500_000.0)), "2.50 M");
+    }
+}

@@ -1,0 +1,172 @@
+//! Checks across the tables of a configuration.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use millrace_plugin_abi::DEFAULT_GATES;
+
+use crate::error::{ConfigError, Place};
+use crate::nearest;
+use crate::schema::{Config, OnDeath, Port, PortKind, Route, RouteKind};
+use crate::values::Named;
+
+struct Checker<'a> {
+    text: &'a str,
+    origin: &'a str,
+}
+
+type Checked = Result<(), ConfigError>;
+
+pub(crate) fn check(config: &Config, text: &str, origin: &str) -> Checked {
+    let checker = Checker { text, origin };
+    checker.router(config)?;
+    checker.unique("port", config.port.iter().map(|port| &port.name))?;
+    checker.unique("instance", config.instance.iter().map(|instance| &instance.name))?;
+    checker.unique("gate", config.gate.iter().map(|gate| &gate.name))?;
+    config.port.iter().try_for_each(|port| checker.port(port))?;
+    config.route.iter().try_for_each(|route| checker.route(config, route))?;
+    let ports = || config.port.iter().map(|port| &*port.name);
+    config.neighbour.iter().try_for_each(|neighbour| checker.known("port", &neighbour.port, ports()))?;
+    checker.bindings(config)
+}
+
+impl Checker<'_> {
+    fn error(&self, span: Option<Range<usize>>, problem: String) -> ConfigError {
+        ConfigError { place: Place::of(span, self.text, self.origin), problem }
+    }
+
+    fn require(&self, holds: bool, span: Option<Range<usize>>, problem: impl FnOnce() -> String) -> Checked {
+        if holds { Ok(()) } else { Err(self.error(span, problem())) }
+    }
+
+    fn router(&self, config: &Config) -> Checked {
+        let router = &config.router;
+        self.require((1024..=1 << 22).contains(&router.frames), None, || {
+            format!("router.frames = {}: it takes 1024 to 4194304", router.frames)
+        })?;
+        self.require(router.icmp_dscp < 64, None, || {
+            format!("router.icmp-dscp = {}: it takes 0 to 63", router.icmp_dscp)
+        })?;
+        self.require(router.icmp_rate > 0 && router.icmp_burst > 0, None, || {
+            "router.icmp-rate and router.icmp-burst are 1 or more: a router must be able to report errors".into()
+        })
+    }
+
+    fn unique<'a>(&self, noun: &str, names: impl Iterator<Item = &'a Named>) -> Checked {
+        let mut seen = HashSet::new();
+        for name in names {
+            let plain = !name.is_empty()
+                && name.len() <= 63
+                && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:".contains(c));
+            self.require(plain, Some(name.span()), || {
+                format!("{noun} name {:?}: 1 to 63 letters, digits and - _ . : make a name", &**name)
+            })?;
+            self.require(seen.insert(&**name), Some(name.span()), || {
+                format!("a second {noun} is named {:?}: names are unique", &**name)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn known<'a>(&self, noun: &str, name: &Named, known: impl Iterator<Item = &'a str>) -> Checked {
+        let known: Vec<&str> = known.collect();
+        let hint = || match (nearest(name, known.iter().copied()), known.is_empty()) {
+            (Some(near), _) => format!("did you mean {near:?}?"),
+            (None, true) => "there is none".to_owned(),
+            (None, false) => format!("there are: {}", known.join(", ")),
+        };
+        self.require(known.contains(&&**name), Some(name.span()), || format!("no {noun} is named {:?}: {}", &**name, hint()))
+    }
+
+    fn port(&self, port: &Port) -> Checked {
+        let (span, name) = (Some(port.name.span()), &*port.name);
+        let own = port.kind != PortKind::Device || port.vlan.is_some();
+        self.require(port.device.is_some() == (port.kind == PortKind::Device), span.clone(), || match port.kind {
+            PortKind::Device => format!("port {name:?} has no device: say device = \"eth1\", or another kind"),
+            _ => format!("port {name:?} has a device and a kind that has none: leave one of them out"),
+        })?;
+        self.require(port.vlan.is_none_or(|vlan| vlan.is_valid()), span.clone(), || {
+            format!("port {name:?}: VLAN ids are 1 to 4094")
+        })?;
+        self.require(own || port.address.is_empty(), span.clone(), || {
+            format!("port {name:?}: the addresses of a kernel device are the kernel's: set them with `ip address`")
+        })?;
+        self.require(own || (port.mac.is_none() && port.mtu.is_none()), span.clone(), || {
+            format!("port {name:?}: MAC address and MTU of a kernel device are the kernel's: set them with `ip link`")
+        })?;
+        let least = if port.address.iter().any(|net| net.value().addr().is_ipv6()) { 1280 } else { 68 };
+        self.require(port.mtu.is_none_or(|mtu| mtu >= least), span.clone(), || {
+            format!("port {name:?}: an MTU of at least {least} is needed for its addresses")
+        })?;
+        let files = port.input.is_some() || port.output.is_some();
+        self.require(files == (port.kind == PortKind::Pcap), span.clone(), || {
+            format!("port {name:?}: input and output go with kind = \"pcap\", which needs at least one of them")
+        })?;
+        self.impairment(port)
+    }
+
+    fn impairment(&self, port: &Port) -> Checked {
+        let Some(impair) = &port.impair else { return Ok(()) };
+        let parts = [impair.loss, impair.duplicate, impair.reorder, impair.corrupt];
+        let times = [impair.delay_ms, impair.jitter_ms];
+        let sound = parts.iter().all(|part| (0.0..=1.0).contains(part))
+            && times.iter().all(|time| (0.0..=60_000.0).contains(time));
+        self.require(sound, Some(port.name.span()), || {
+            format!("port {:?}: impair takes parts from 0 to 1 and times from 0 to 60000 ms", &*port.name)
+        })
+    }
+
+    fn route(&self, config: &Config, route: &Route) -> Checked {
+        let to = route.to.value();
+        let written = route.to.written();
+        self.require(to.trunc() == *to, None, || format!("route {written:?} has host bits: the prefix is {}", to.trunc()))?;
+        if let Some(port) = &route.port {
+            self.known("port", port, config.port.iter().map(|port| &*port.name))?;
+        }
+        let leads = !route.via.is_empty() || route.port.is_some();
+        self.require(leads == (route.kind == RouteKind::Forward), None, || {
+            format!("route {written:?}: a route of kind forward has `via` or `port`, others have neither")
+        })?;
+        self.require(route.via.iter().all(|via| to.addr().is_ipv6() <= via.is_ipv6()), None, || {
+            format!("route {written:?}: an IPv6 prefix needs IPv6 next hops")
+        })
+    }
+
+    fn bindings(&self, config: &Config) -> Checked {
+        for bind in &config.bind {
+            self.known("instance", &bind.instance, config.instance.iter().map(|instance| &*instance.name))?;
+            let gates = DEFAULT_GATES.iter().map(|(name, _)| *name).chain(config.gate.iter().map(|gate| &*gate.name));
+            self.known("gate", &bind.gate, gates)?;
+            if let Some(port) = bind.filter.value().incoming() {
+                let known: Vec<&str> = config.port.iter().map(|port| &*port.name).collect();
+                self.require(known.contains(&port), Some(bind.instance.span()), || {
+                    format!("filter {:?}: no port is named {port:?}; there are: {}", bind.filter.written(), known.join(", "))
+                })?;
+            }
+        }
+        config.gate.iter().try_for_each(|gate| {
+            let taken = DEFAULT_GATES.iter().any(|(name, _)| *name == &*gate.name);
+            self.require(!taken, Some(gate.name.span()), || format!("gate {:?} is there from the start", &*gate.name))
+        })?;
+        let device = |port: &&Port| port.kind == PortKind::Device && port.vlan.is_none();
+        let unsaid = config.port.iter().filter(device).find(|port| port.on_death.or(config.router.on_death).is_none());
+        match (config.bind.first(), unsaid) {
+            (Some(bind), Some(port)) => Err(self.error(
+                Some(bind.instance.span()),
+                format!(
+                    "bindings need a word on what happens to port {:?} when the router dies, for the kernel knows none \
+                     of them: say on-death = \"kernel\" or \"drop\" in [router] or at the port",
+                    &*port.name
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Config {
+    /// What happens to the packets of `port` when the router has died.
+    pub fn on_death(&self, port: &Port) -> OnDeath {
+        port.on_death.or(self.router.on_death).unwrap_or(OnDeath::Kernel)
+    }
+}

@@ -1,0 +1,310 @@
+//! What a configuration holds. One TOML table per noun; keys are the names of the fields, with hyphens.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+
+use ipnet::IpNet;
+use millrace_classify::Filter;
+use millrace_plugin_abi::Position;
+use millrace_wire::MacAddr;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::values::{Named, Text, VlanIds};
+
+/// A router.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Config {
+    /// What holds for the whole router.
+    pub router: Router,
+    /// Its ports.
+    pub port: Vec<Port>,
+    /// Routes beside those mirrored from the kernel.
+    pub route: Vec<Route>,
+    /// Neighbours that are known for good.
+    pub neighbour: Vec<Neighbour>,
+    /// Gates beside the default ones.
+    pub gate: Vec<Gate>,
+    /// Plugin instances.
+    pub instance: Vec<Instance>,
+    /// Which flows which instance gets, at which gate.
+    pub bind: Vec<Bind>,
+}
+
+/// What holds for the whole router.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Router {
+    /// How the worker waits for packets. Default `adaptive`.
+    pub mode: PollMode,
+    /// Frames of packet memory, 2,048 bytes each: 1,024 to 4,194,304. Default 32,768 (64 MiB).
+    pub frames: u32,
+    /// What forwards when the router has died: `kernel` or `drop`, for ports that don't say. Without bindings the
+    /// default is `kernel`; with bindings it must be said.
+    pub on_death: Option<OnDeath>,
+    /// Forward although nftables, policy rules, xfrm or tc apply to a port and will be passed by.
+    pub ignore_kernel_policy: bool,
+    /// ICMP errors per second and type. Default 1,000.
+    pub icmp_rate: u32,
+    /// ICMP errors of one type that may go out at once. Default 50.
+    pub icmp_burst: u32,
+    /// DSCP of ICMP errors, 0 to 63. Default 48 (CS6).
+    pub icmp_dscp: u8,
+    /// Whether hosts are told of a better first hop. Default true.
+    pub redirects: bool,
+    /// Source of ICMP errors that leave by a port without an IPv4 address. Default 192.0.0.8.
+    pub router_id: Ipv4Addr,
+    /// Forward 240.0.0.0/4. Default false.
+    pub forward_class_e: bool,
+    /// Forward 169.254.0.0/16. Default false.
+    pub forward_link_local: bool,
+    /// Forward 0.0.0.0/8. Default false.
+    pub forward_zero_net: bool,
+}
+
+impl Default for Router {
+    fn default() -> Self {
+        Self {
+            mode: PollMode::default(),
+            frames: 32_768,
+            on_death: None,
+            ignore_kernel_policy: false,
+            icmp_rate: 1000,
+            icmp_burst: 50,
+            icmp_dscp: 48,
+            redirects: true,
+            router_id: Ipv4Addr::new(192, 0, 0, 8),
+            forward_class_e: false,
+            forward_link_local: false,
+            forward_zero_net: false,
+        }
+    }
+}
+
+/// How the worker waits for packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PollMode {
+    /// It never sleeps: lowest latency, one processor always busy.
+    Poll,
+    /// It sleeps whenever there is nothing to do.
+    Interrupt,
+    /// It polls under load and sleeps when idle.
+    #[default]
+    Adaptive,
+}
+
+/// What happens to packets when the router has died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnDeath {
+    /// The kernel forwards on.
+    Kernel,
+    /// They are dropped until a router starts again.
+    Drop,
+}
+
+/// A port.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Port {
+    /// Its name, by which everything else speaks of it.
+    #[schemars(with = "String")]
+    pub name: Named,
+    /// The kernel device below. For kinds `device` (the default) and sub-interfaces.
+    pub device: Option<String>,
+    /// What the port is. Default `device`.
+    #[serde(default)]
+    pub kind: PortKind,
+    /// How the kernel device is used. Default `auto`.
+    #[serde(default)]
+    pub driver: Device,
+    /// VLAN id, or outer and inner id, of a sub-interface of `device` with addresses, ARP and ND of its own.
+    pub vlan: Option<VlanIds>,
+    /// Addresses with the prefix length of their subnet; only for ports without a kernel device, and sub-interfaces.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub address: Vec<Text<IpNet>>,
+    /// MAC address, for ports without a kernel device. Default: made from the name.
+    #[schemars(with = "Option<String>")]
+    pub mac: Option<Text<MacAddr>>,
+    /// Largest network packet in bytes, 68 to 65,535, for ports without a kernel device. Default 1,500.
+    pub mtu: Option<u16>,
+    /// What happens to the port's packets when the router has died.
+    pub on_death: Option<OnDeath>,
+    /// File whose frames a `pcap` port receives.
+    pub input: Option<PathBuf>,
+    /// File that a `pcap` port sends to.
+    pub output: Option<PathBuf>,
+    /// Plays `input` as fast as it can be read, not at the recorded times.
+    #[serde(default)]
+    pub fast: bool,
+    /// Makes the port worse, for tests and labs.
+    pub impair: Option<Impair>,
+    /// File that records all frames of the port.
+    pub record: Option<PathBuf>,
+}
+
+/// What a port is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PortKind {
+    /// A kernel device.
+    #[default]
+    Device,
+    /// A TAP device that the router makes.
+    Tap,
+    /// Capture files.
+    Pcap,
+    /// Memory, for replay and tests.
+    Memory,
+}
+
+/// How a kernel device is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+pub enum Device {
+    /// The best that works: AF_XDP in the driver, AF_XDP behind it, AF_PACKET.
+    #[default]
+    #[serde(rename = "auto")]
+    Auto,
+    /// AF_XDP, in the driver if it can.
+    #[serde(rename = "af_xdp")]
+    AfXdp,
+    /// AF_XDP behind the driver.
+    #[serde(rename = "af_xdp-generic")]
+    AfXdpGeneric,
+    /// AF_PACKET rings.
+    #[serde(rename = "af_packet")]
+    AfPacket,
+}
+
+/// What an impaired port does to its frames.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Impair {
+    /// Delay in milliseconds.
+    pub delay_ms: f64,
+    /// Random addition to the delay, up to so many milliseconds.
+    pub jitter_ms: f64,
+    /// Part of the frames that is lost, 0 to 1.
+    pub loss: f64,
+    /// Part that comes twice, 0 to 1.
+    pub duplicate: f64,
+    /// Part that overtakes the others, 0 to 1.
+    pub reorder: f64,
+    /// Part in which one bit is flipped, 0 to 1.
+    pub corrupt: f64,
+    /// Seed of the random decisions: the same seed does the same again.
+    pub seed: u64,
+}
+
+/// A route of our own.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Route {
+    /// Destination prefix.
+    #[schemars(with = "String")]
+    pub to: Text<IpNet>,
+    /// Next hop; several share the flows.
+    #[serde(default, deserialize_with = "one_or_many")]
+    #[schemars(with = "OneOrMany")]
+    pub via: Vec<IpAddr>,
+    /// Port to leave by; without `via` the destinations are neighbours there.
+    #[schemars(with = "Option<String>")]
+    pub port: Option<Named>,
+    /// What the route does. Default `forward`.
+    #[serde(default)]
+    pub kind: RouteKind,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum OneOrMany {
+    One(IpAddr),
+    Many(Vec<IpAddr>),
+}
+
+fn one_or_many<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<IpAddr>, D::Error> {
+    let one_or_many = OneOrMany::deserialize(deserializer)
+        .map_err(|_| serde::de::Error::custom("not an address, nor a list of addresses"))?;
+    Ok(match one_or_many {
+        OneOrMany::One(address) => vec![address],
+        OneOrMany::Many(addresses) => addresses,
+    })
+}
+
+/// What a route does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RouteKind {
+    /// It leads to the next hop.
+    #[default]
+    Forward,
+    /// Packets vanish.
+    Blackhole,
+    /// Packets are refused as unreachable.
+    Unreachable,
+    /// Packets are refused as prohibited.
+    Prohibit,
+}
+
+/// A neighbour that is known for good, at a port without a kernel device.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Neighbour {
+    /// The port it is behind.
+    #[schemars(with = "String")]
+    pub port: Named,
+    /// Its address.
+    pub address: IpAddr,
+    /// Its MAC address.
+    #[schemars(with = "String")]
+    pub mac: Text<MacAddr>,
+}
+
+/// A gate beside the default ones.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Gate {
+    /// Its name.
+    #[schemars(with = "String")]
+    pub name: Named,
+    /// Its position: early, route, late, queue or copy.
+    #[schemars(with = "String")]
+    pub position: Text<Position>,
+}
+
+/// A plugin instance.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Instance {
+    /// The plugin's name.
+    #[schemars(with = "String")]
+    pub plugin: Named,
+    /// The instance's own name.
+    #[schemars(with = "String")]
+    pub name: Named,
+    /// Its settings, as the plugin's manual page lists them.
+    #[serde(default)]
+    pub settings: Map<String, Value>,
+}
+
+/// Which flows an instance gets.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Bind {
+    /// The instance's name.
+    #[schemars(with = "String")]
+    pub instance: Named,
+    /// The gate's name.
+    #[schemars(with = "String")]
+    pub gate: Named,
+    /// Which packets. Empty: all.
+    #[schemars(with = "String")]
+    pub filter: Text<Filter>,
+    /// Of several filters that match, the highest priority wins. Default 0.
+    #[serde(default)]
+    pub priority: i32,
+}

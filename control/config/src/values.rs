@@ -1,0 +1,95 @@
+//! Values that are text in the file and something checked in the program.
+
+use std::fmt;
+use std::ops::{Deref, Range};
+use std::str::FromStr;
+
+use serde::de::{Deserialize, Deserializer, Error};
+
+/// A value that is written as text: an address, a filter. It remembers how it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text<T> {
+    value: T,
+    written: String,
+}
+
+impl<T> Text<T> {
+    /// The value.
+    pub fn value(&self) -> &T {
+        &self.value
+    }
+
+    /// How it stands in the file.
+    pub fn written(&self) -> &str {
+        &self.written
+    }
+}
+
+impl<T: FromStr<Err: fmt::Display>> FromStr for Text<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Self, T::Err> {
+        Ok(Self { value: text.parse()?, written: text.to_owned() })
+    }
+}
+
+impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Text<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let written = String::deserialize(deserializer)?;
+        match written.parse() {
+            Ok(value) => Ok(Self { value, written }),
+            Err(error) => Err(D::Error::custom(format!("{written:?}: {error}"))),
+        }
+    }
+}
+
+/// A name, and where in the file it stands.
+#[derive(Clone, Debug)]
+pub struct Named(toml::Spanned<String>);
+
+impl Named {
+    pub(crate) fn span(&self) -> Range<usize> {
+        self.0.span()
+    }
+}
+
+impl Deref for Named {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.0.get_ref()
+    }
+}
+
+impl PartialEq for Named {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<'de> Deserialize<'de> for Named {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        toml::Spanned::deserialize(deserializer).map(Self)
+    }
+}
+
+/// One VLAN id, or an outer and an inner one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
+#[serde(untagged)]
+pub enum VlanIds {
+    /// One 802.1Q tag, 1 to 4094.
+    Single(u16),
+    /// An 802.1ad tag around an 802.1Q tag, 1 to 4094 each.
+    Double([u16; 2]),
+}
+
+impl VlanIds {
+    /// Whether every id is one that a frame may bear.
+    pub fn is_valid(self) -> bool {
+        let ids = match self {
+            Self::Single(id) => [id, 1],
+            Self::Double(ids) => ids,
+        };
+        ids.into_iter().all(|id| (1..=4094).contains(&id))
+    }
+}

@@ -1,0 +1,119 @@
+//! From the kernel's routes and the configuration's to the forwarding table's.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use millrace_forward::{NextHop, NextHops, Route};
+use millrace_host::{HostRoute, RouteKind};
+use millrace_units::PortId;
+
+/// Finds the port of a kernel device.
+pub type PortsByDevice = HashMap<u32, PortId>;
+
+/// What the forwarding table says where the kernel has `route`. `None` where it says nothing: the router has no part
+/// in such a destination.
+pub fn from_kernel(route: &HostRoute, ports: &PortsByDevice) -> Option<Route> {
+    match route.kind {
+        RouteKind::Unicast => Some(unicast(route, ports)),
+        RouteKind::Local | RouteKind::Anycast => Some(Route::Local),
+        RouteKind::Broadcast => Some(Route::Broadcast),
+        RouteKind::Blackhole => Some(Route::Blackhole),
+        RouteKind::Unreachable => Some(Route::Unreachable),
+        RouteKind::Prohibit => Some(Route::Prohibit),
+        RouteKind::Multicast => None,
+        RouteKind::Throw | RouteKind::Other => Some(Route::Kernel),
+    }
+}
+
+/// A route whose every next hop is behind a port; else it is the kernel's.
+fn unicast(route: &HostRoute, ports: &PortsByDevice) -> Route {
+    let hops: Option<Vec<NextHop>> = route
+        .next_hops
+        .iter()
+        .map(|hop| {
+            let port = ports.get(&hop.ifindex).filter(|_| !hop.encap)?;
+            let weight = u16::try_from(hop.weight).unwrap_or(u16::MAX);
+            Some(NextHop { port: *port, gateway: hop.gateway, weight })
+        })
+        .collect();
+    hops.and_then(|hops| NextHops::new(&hops).ok()).map_or(Route::Kernel, Route::Forward)
+}
+
+/// Routes that the kernel does not know: those of ports that have no kernel device behind them. They win over the
+/// kernel's route to the same prefix.
+#[derive(Clone, Debug, Default)]
+pub struct OwnRoutes {
+    routes: BTreeMap<IpNet, Route>,
+}
+
+impl OwnRoutes {
+    /// Adds what follows from a port's own address: the router is there, and the subnet is behind the port.
+    pub fn add_address(&mut self, port: PortId, net: IpNet) {
+        let host = IpNet::from(net.addr());
+        self.routes.insert(host, Route::Local);
+        if net.prefix_len() == host.prefix_len() {
+            return;
+        }
+        self.routes.insert(net.trunc(), Route::Forward(NextHops::single(NextHop::new(port, None))));
+        if let IpNet::V4(v4) = net
+            && v4.prefix_len() < 31
+        {
+            self.routes.insert(IpAddr::V4(v4.broadcast()).into(), Route::Broadcast);
+        }
+    }
+
+    /// Adds a configured route.
+    pub fn add(&mut self, prefix: IpNet, route: Route) {
+        self.routes.insert(prefix, route);
+    }
+
+    /// The route to exactly `prefix`.
+    pub fn get(&self, prefix: &IpNet) -> Option<&Route> {
+        self.routes.get(prefix)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (&IpNet, &Route)> {
+        self.routes.iter()
+    }
+
+    /// The port whose subnet `address` is in.
+    pub fn port_towards(&self, address: IpAddr) -> Option<PortId> {
+        let connected = self.routes.iter().filter_map(|(net, route)| match route {
+            Route::Forward(hops) if net.contains(&address) => {
+                hops.iter().find(|hop| hop.gateway.is_none()).map(|hop| (net.prefix_len(), hop.port))
+            }
+            _ => None,
+        });
+        connected.max_by_key(|(length, _)| *length).map(|(_, port)| port)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_brings_its_host_its_subnet_and_its_broadcast() {
+        let mut own = OwnRoutes::default();
+        own.add_address(PortId(3), "10.1.0.1/24".parse().unwrap());
+        own.add_address(PortId(4), "10.2.0.0/31".parse().unwrap());
+        own.add_address(PortId(4), "fd00::1/64".parse().unwrap());
+        let kinds: Vec<String> = own.iter().map(|(net, route)| format!("{net} {route}")).collect();
+        assert_eq!(
+            kinds,
+            [
+                "10.1.0.0/24 forward port 3 weight 1",
+                "10.1.0.1/32 local",
+                "10.1.0.255/32 broadcast",
+                "10.2.0.0/31 forward port 4 weight 1",
+                "10.2.0.0/32 local",
+                "fd00::/64 forward port 4 weight 1",
+                "fd00::1/128 local",
+            ]
+        );
+        assert_eq!(own.port_towards("10.1.0.77".parse().unwrap()), Some(PortId(3)));
+        assert_eq!(own.port_towards("192.0.2.1".parse().unwrap()), None);
+    }
+}

@@ -1,0 +1,225 @@
+//! What control shows: the nouns of the interface, as they stand in JSON.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// A port and its counters.
+#[derive(Clone, Debug, Serialize)]
+pub struct PortView {
+    /// Its name.
+    pub name: String,
+    /// The kernel device below, if there is one.
+    pub device: Option<String>,
+    /// `af_xdp`, `af_packet`, `tap`, `pcap`, `memory`, `vlan`.
+    pub driver: String,
+    /// How the driver works here: `zero-copy`, `native`, `generic`, `ring`, `call`, `in-process`.
+    pub mode: String,
+    /// Why it works in no better mode; empty when it is the best.
+    pub why: String,
+    /// `up` or `down`.
+    pub state: &'static str,
+    /// Its MAC address.
+    pub mac: String,
+    /// Largest network packet in bytes.
+    pub mtu: u16,
+    /// Its addresses.
+    pub addresses: Vec<String>,
+    /// `kernel` or `drop`: what happens to its packets when the router has died.
+    pub on_death: Option<&'static str>,
+    /// Frames received, those that the kernel kept included.
+    pub rx_packets: u64,
+    /// Their bytes.
+    pub rx_bytes: u64,
+    /// Frames sent by the router.
+    pub tx_packets: u64,
+    /// Their bytes.
+    pub tx_bytes: u64,
+    /// Frames received per second since the last look.
+    pub rx_rate: f64,
+    /// Frames sent per second since the last look.
+    pub tx_rate: f64,
+    /// Bits received per second since the last look.
+    pub rx_bits: f64,
+    /// Bits sent per second since the last look.
+    pub tx_bits: f64,
+    /// Frames that the kernel or the router's own stack got.
+    pub to_host: u64,
+    /// Frames that wait inside the port and its queue.
+    pub held: u64,
+    /// Frames dropped, by reason.
+    pub drops: BTreeMap<String, u64>,
+}
+
+/// What became of all packets.
+#[derive(Clone, Debug, Serialize)]
+pub struct SummaryView {
+    /// Packets received, those that the kernel kept at a port included.
+    pub received: u64,
+    /// Packets that the router made.
+    pub created: u64,
+    /// Packets sent.
+    pub transmitted: u64,
+    /// Packets for the kernel and for the router's own stack.
+    pub to_host: u64,
+    /// Packets used up by plugins.
+    pub consumed: u64,
+    /// Packets dropped.
+    pub dropped: u64,
+    /// Packets inside the router.
+    pub held: u64,
+    /// received + created less all the others: 0 when nothing was lost or invented. While packets flow it may be off
+    /// by those that pass between two readings.
+    pub imbalance: i64,
+    /// Packets made, by reason.
+    pub created_by: BTreeMap<&'static str, u64>,
+    /// Packets dropped, by reason.
+    pub dropped_by: BTreeMap<String, u64>,
+}
+
+/// A route.
+#[derive(Clone, Debug, Serialize)]
+pub struct RouteView {
+    /// Destination prefix.
+    pub to: String,
+    /// `forward`, `local`, `kernel`, `broadcast`, `blackhole`, `unreachable`, `prohibit`.
+    pub kind: &'static str,
+    /// Next hops; empty unless it forwards.
+    pub next_hops: Vec<NextHopView>,
+    /// `kernel` for mirrored routes, else `millrace`.
+    pub source: &'static str,
+}
+
+/// A next hop of a route.
+#[derive(Clone, Debug, Serialize)]
+pub struct NextHopView {
+    /// Its address; none when the destinations are neighbours themselves.
+    pub via: Option<String>,
+    /// The port to leave by.
+    pub port: String,
+    /// Its share among the route's next hops.
+    pub weight: u16,
+}
+
+/// A neighbour.
+#[derive(Clone, Debug, Serialize)]
+pub struct NeighbourView {
+    /// The port it is behind.
+    pub port: String,
+    /// Its address.
+    pub address: String,
+    /// Its MAC address, if known.
+    pub mac: Option<String>,
+    /// The state: the kernel's word for it, or `own`.
+    pub state: String,
+}
+
+/// A plugin that instances can be made of.
+#[derive(Clone, Debug, Serialize)]
+pub struct PluginView {
+    /// Its name.
+    pub name: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// What it does.
+    pub summary: &'static str,
+    /// Positions of the gates that it may be bound at.
+    pub positions: Vec<&'static str>,
+    /// Its control messages.
+    pub messages: BTreeMap<&'static str, &'static str>,
+}
+
+/// A plugin instance.
+#[derive(Clone, Debug, Serialize)]
+pub struct InstanceView {
+    /// Its name.
+    pub name: String,
+    /// Its plugin.
+    pub plugin: &'static str,
+    /// Its settings.
+    pub settings: Value,
+    /// Where it is bound.
+    pub bindings: Vec<BindingView>,
+}
+
+/// A binding of an instance to flows.
+#[derive(Clone, Debug, Serialize)]
+pub struct BindingView {
+    /// The instance.
+    pub instance: String,
+    /// The gate.
+    pub gate: String,
+    /// Which packets.
+    pub filter: String,
+    /// Of several filters that match, the highest priority wins.
+    pub priority: i32,
+    /// Packets that it got.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets of these that the instance dropped.
+    pub drops: u64,
+}
+
+/// A gate.
+#[derive(Clone, Debug, Serialize)]
+pub struct GateView {
+    /// Its name.
+    pub name: String,
+    /// Its position in the journey.
+    pub position: &'static str,
+    /// What is bound there.
+    pub bindings: Vec<BindingView>,
+}
+
+/// What was dropped.
+#[derive(Clone, Debug, Serialize)]
+pub struct DropView {
+    /// The reason.
+    pub reason: String,
+    /// What it means.
+    pub meaning: String,
+    /// How many packets.
+    pub packets: u64,
+    /// How many per second since the last look.
+    pub rate: f64,
+    /// How many by port; `-` stands for none.
+    pub ports: BTreeMap<String, u64>,
+}
+
+/// The daemon.
+#[derive(Clone, Debug, Serialize)]
+pub struct StatusView {
+    /// Its version.
+    pub version: &'static str,
+    /// Its process.
+    pub pid: u32,
+    /// Seconds since it started.
+    pub uptime: f64,
+    /// `poll`, `interrupt` or `adaptive`.
+    pub mode: &'static str,
+    /// Frames of packet memory in use, and all of them.
+    pub memory: (u32, u32),
+    /// Routes in the forwarding table.
+    pub routes: usize,
+    /// Worker rounds with packets, and without.
+    pub turns: (u64, u64),
+    /// How often the worker slept.
+    pub sleeps: u64,
+    /// What the mirror of the kernel saw.
+    pub mirror: Option<MirrorView>,
+}
+
+/// What the mirror of the kernel saw.
+#[derive(Clone, Debug, Serialize)]
+pub struct MirrorView {
+    /// Messages.
+    pub messages: u64,
+    /// Overruns, after each of which everything was read again.
+    pub overruns: u64,
+    /// Complete readings.
+    pub dumps: u64,
+    /// Differences that a comparison found and repaired.
+    pub divergences_repaired: u64,
+}

@@ -1,0 +1,98 @@
+//! Captures as pcapng, written piece by piece to whoever reads.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
+use pcap_file::pcapng::blocks::interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption};
+use pcap_file::pcapng::{PcapNgBlock, PcapNgWriter};
+use pcap_file::{DataLink, PcapError};
+
+/// A capture could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("can't write a capture: {0}")]
+pub struct CaptureFileError(#[from] PcapError);
+
+/// A pcapng file in the making. One interface per port, nanosecond times since the Unix epoch.
+pub struct CaptureFile {
+    writer: PcapNgWriter<Vec<u8>>,
+}
+
+impl std::fmt::Debug for CaptureFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CaptureFile").finish_non_exhaustive()
+    }
+}
+
+impl CaptureFile {
+    /// A capture with these interfaces, whose order gives their numbers. `snap` is the most bytes kept of a frame.
+    ///
+    /// # Errors
+    /// [`CaptureFileError`] when a name has no form in the file.
+    pub fn new(interfaces: &[&str], snap: u32) -> Result<Self, CaptureFileError> {
+        let mut writer = PcapNgWriter::new(Vec::new())?;
+        for name in interfaces {
+            let block = InterfaceDescriptionBlock {
+                linktype: DataLink::ETHERNET,
+                snaplen: snap,
+                options: vec![
+                    InterfaceDescriptionOption::IfName(Cow::Borrowed(name)),
+                    InterfaceDescriptionOption::IfTsResol(9),
+                ],
+            };
+            writer.write_block(&block.into_block())?;
+        }
+        Ok(Self { writer })
+    }
+
+    /// Adds a frame that passed interface `interface` at `at` since the Unix epoch; `length` is its length there.
+    ///
+    /// # Errors
+    /// [`CaptureFileError`] when there is no such interface.
+    pub fn frame(
+        &mut self,
+        interface: u32,
+        at: Duration,
+        outbound: bool,
+        length: u32,
+        bytes: &[u8],
+    ) -> Result<(), CaptureFileError> {
+        let block = EnhancedPacketBlock {
+            interface_id: interface,
+            timestamp: at,
+            original_len: length,
+            data: Cow::Borrowed(bytes),
+            options: vec![EnhancedPacketOption::Flags(if outbound { 2 } else { 1 })],
+        };
+        self.writer.write_block(&block.into_block())?;
+        Ok(())
+    }
+
+    /// What was written since the last call.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(self.writer.get_mut())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pcap_file::pcapng::PcapNgReader;
+
+    #[test]
+    fn pieces_make_a_file_that_readers_take() {
+        let mut file = CaptureFile::new(&["lan", "wan"], 65_535).unwrap();
+        let mut bytes = file.take();
+        file.frame(1, Duration::new(7, 9), true, 100, &[1, 2, 3]).unwrap();
+        bytes.extend(file.take());
+        let mut reader = PcapNgReader::new(bytes.as_slice()).unwrap();
+        while let Some(block) = reader.next_block() {
+            if let Some(frame) = block.unwrap().into_enhanced_packet() {
+                assert_eq!((frame.interface_id, frame.original_len, &*frame.data), (1, 100, &[1, 2, 3][..]));
+                assert_eq!(frame.timestamp, Duration::new(7, 9));
+                return;
+            }
+        }
+        panic!("no frame");
+    }
+}

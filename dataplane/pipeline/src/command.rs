@@ -1,0 +1,150 @@
+//! All that control can say to a worker, and all that a worker says back by itself.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::mpsc::SyncSender;
+
+use ipnet::IpNet;
+use millrace_classify::CompiledFilter;
+use millrace_forward::Route;
+use millrace_packet::{FlowKey, Pool};
+use millrace_plugin::PluginChange;
+use millrace_plugin_abi::{Message, Reply};
+use millrace_port::{Port, PortError};
+use millrace_units::{InstanceId, PortId};
+use millrace_wire::mac_addr::MacAddr;
+
+use crate::capture::CaptureSink;
+use crate::explain::Explanation;
+use crate::ports::{DeviceId, PortSettings};
+use crate::snapshot::Snapshot;
+
+/// Where the answer to a command goes. A worker never waits: an answer that nobody takes is lost.
+pub type ReplyTo<T> = SyncSender<T>;
+
+/// Opens a device, on the worker's thread and with its packet memory.
+pub type OpenDevice = Box<dyn FnOnce(&Pool) -> Result<OpenedDevice, PortError> + Send>;
+
+/// A device that was opened, with what control wants to know of it.
+pub struct OpenedDevice {
+    /// The device.
+    pub port: Box<dyn Port>,
+    /// Sockets by device queue, for the level-0 program.
+    pub sockets: Vec<(u32, i32)>,
+}
+
+/// A change, or a question, that a worker takes up between two batches.
+pub enum Command {
+    /// Opens a device under this id.
+    AddDevice(DeviceId, OpenDevice, ReplyTo<Result<DeviceReport, PortError>>),
+    /// Closes a device; packets that wait for it are dropped.
+    RemoveDevice(DeviceId, ReplyTo<()>),
+    /// Adds a port or changes its settings.
+    SetPort(PortId, PortSettings),
+    /// Removes a port; packets that wait for it are dropped.
+    RemovePort(PortId),
+    /// Sets routes, or removes those without one.
+    SetRoutes(Vec<(IpNet, Option<Route>)>),
+    /// Says what the kernel knows of neighbours.
+    SetNeighbours(Vec<NeighbourChange>),
+    /// Asks which neighbours of kernel ports were used since the last time.
+    TakeUsedNeighbours(ReplyTo<Vec<(PortId, IpAddr)>>),
+    /// Changes instances, gates or bindings.
+    Plugin(PluginChange<CompiledFilter>),
+    /// Sends a control message to an instance.
+    Control(InstanceId, Message, ReplyTo<Option<Reply>>),
+    /// Starts a capture.
+    StartCapture(Box<CaptureSink>),
+    /// Ends the capture of that number.
+    StopCapture(u32),
+    /// Asks what would happen to a packet of that key.
+    Explain(Question, ReplyTo<Explanation>),
+    /// Asks for all counters.
+    Snapshot(ReplyTo<Snapshot>),
+    /// Sets all counters to zero.
+    ClearCounters,
+    /// Changes what holds for the whole router.
+    SetOptions(crate::options::Options),
+    /// Ends the worker once what it holds is sent or dropped.
+    Stop,
+}
+
+/// A packet of which control asks what would become of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Question {
+    /// Its flow key.
+    pub key: FlowKey,
+    /// Its TCP flags.
+    pub tcp_flags: Option<u8>,
+    /// Its differentiated services code point.
+    pub dscp: u8,
+    /// Its plugin tag.
+    pub tag: u8,
+    /// Its length from the network header on.
+    pub length: u16,
+}
+
+/// What a worker says of a device that it opened.
+#[derive(Clone, Debug)]
+pub struct DeviceReport {
+    /// What the device is and can do.
+    pub capabilities: millrace_port::Capabilities,
+    /// Sockets by device queue, for the level-0 program.
+    pub sockets: Vec<(u32, i32)>,
+}
+
+/// What became known of a neighbour.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NeighbourChange {
+    /// The port it is behind.
+    pub port: PortId,
+    /// Its address.
+    pub address: IpAddr,
+    /// What is known.
+    pub state: NeighbourKnowledge,
+}
+
+/// What is known of a neighbour's link address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NeighbourKnowledge {
+    /// It has this address.
+    Known(MacAddr),
+    /// It does not answer.
+    Failed,
+    /// Nothing any more.
+    Forgotten,
+}
+
+/// What a worker tells control without being asked.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// Packets wait for this neighbour of a kernel port.
+    Resolve(PortId, IpAddr),
+    /// Another station claims an address of an own-stack port.
+    AddressConflict(PortId, IpAddr, MacAddr),
+    /// Every port came to the end of its input.
+    Finished,
+}
+
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AddDevice(..) => "AddDevice",
+            Self::RemoveDevice(..) => "RemoveDevice",
+            Self::SetPort(..) => "SetPort",
+            Self::RemovePort(..) => "RemovePort",
+            Self::SetRoutes(..) => "SetRoutes",
+            Self::SetNeighbours(..) => "SetNeighbours",
+            Self::TakeUsedNeighbours(..) => "TakeUsedNeighbours",
+            Self::Plugin(..) => "Plugin",
+            Self::Control(..) => "Control",
+            Self::StartCapture(..) => "StartCapture",
+            Self::StopCapture(..) => "StopCapture",
+            Self::Explain(..) => "Explain",
+            Self::Snapshot(..) => "Snapshot",
+            Self::ClearCounters => "ClearCounters",
+            Self::SetOptions(..) => "SetOptions",
+            Self::Stop => "Stop",
+        })
+    }
+}

@@ -1,0 +1,139 @@
+//! Stage forward: what the route says, TTL, MTU, and the next hop's link address.
+
+use std::net::IpAddr;
+
+use millrace_forward::{
+    Fib, IcmpError, NeighbourKey, NeighbourTable, NextHop, OptionsVerdict, Resolution, Route, SourceRoutePolicy,
+    check_options4, decrement_hop_limit, decrement_ttl, leaves_scope6,
+};
+use millrace_packet::{DropReason, Exceptions, Family, FlowKey, Packet};
+use millrace_wire::MacAddr;
+
+use crate::parse::ROUTER;
+use crate::ports::PortTable;
+use crate::route::NO_ROUTE;
+use crate::work::Fate;
+
+/// What the stage reads.
+pub(crate) struct Forwarder<'a> {
+    pub fib: &'a Fib,
+    pub neighbours: &'a mut NeighbourTable,
+    pub ports: &'a PortTable,
+}
+
+/// What the stage decided.
+pub(crate) struct Decision {
+    pub fate: Fate,
+    /// The link address to send to, if the packet is forwarded.
+    pub destination: MacAddr,
+}
+
+impl Decision {
+    fn end(fate: Fate) -> Self {
+        Self { fate, destination: MacAddr::ZERO }
+    }
+}
+
+impl Forwarder<'_> {
+    /// Decides what becomes of a packet whose route is noted on it. A packet that is forwarded has its port to leave
+    /// by noted, and its TTL decremented, when this returns.
+    #[inline]
+    pub fn decide(&mut self, packet: &mut Packet, key: &FlowKey) -> Decision {
+        if packet.next_hop == NO_ROUTE {
+            return Decision::end(Fate::Refuse(IcmpError::NoRoute, DropReason::NoRoute));
+        }
+        let hop = match self.fib.route(packet.next_hop) {
+            Route::Forward(hops) => *hops.select(packet.hash),
+            other => return Decision::end(self.stays(packet, other)),
+        };
+        if packet.port != ROUTER
+            && packet.exceptions != Exceptions::NONE
+            && let Some(fate) = exceptional(packet, key)
+        {
+            return Decision::end(fate);
+        }
+        self.send_by(packet, key, hop)
+    }
+
+    fn stays(&self, packet: &Packet, route: &Route) -> Fate {
+        let kernel = self.ports.get(packet.port).is_some_and(|entry| entry.is_kernel());
+        match route {
+            Route::Local | Route::Kernel if kernel => Fate::Host,
+            Route::Local if packet.port != ROUTER => Fate::Own,
+            Route::Local => Fate::Drop(DropReason::LocalUnknown),
+            Route::Kernel => Fate::Refuse(IcmpError::NoRoute, DropReason::NoRoute),
+            Route::Broadcast if kernel => Fate::Host,
+            Route::Broadcast => Fate::Drop(DropReason::Broadcast),
+            Route::Blackhole => Fate::Drop(DropReason::Blackhole),
+            Route::Unreachable => Fate::Refuse(IcmpError::HostUnreachable, DropReason::Unreachable),
+            Route::Prohibit => Fate::Refuse(IcmpError::AdminProhibited, DropReason::Prohibited),
+            Route::Forward(_) => Fate::Drop(DropReason::NoRoute),
+        }
+    }
+
+    #[inline]
+    fn send_by(&mut self, packet: &mut Packet, key: &FlowKey, hop: NextHop) -> Decision {
+        let Some(out) = self.ports.get(hop.port).filter(|entry| entry.settings.up) else {
+            return Decision::end(Fate::Refuse(IcmpError::HostUnreachable, DropReason::PortDown));
+        };
+        if let (IpAddr::V6(source), IpAddr::V6(destination)) = (key.source(), key.destination())
+            && leaves_scope6(source, destination)
+        {
+            return Decision::end(Fate::Refuse(IcmpError::BeyondScope, DropReason::MartianSource));
+        }
+        let mtu = out.settings.mtu;
+        if packet.network_len() > usize::from(mtu)
+            && let Some(error) = too_big(packet, key, mtu)
+        {
+            return Decision::end(Fate::Refuse(error, DropReason::TooBig));
+        }
+        packet.out_port = hop.port;
+        let neighbour = hop.neighbour(key.destination());
+        match self.neighbours.resolve(&NeighbourKey { port: hop.port, address: neighbour }) {
+            Resolution::Reachable(destination) => {
+                if packet.port != ROUTER {
+                    decrement(packet, key);
+                }
+                Decision { fate: Fate::Forward, destination }
+            }
+            Resolution::Failed => Decision::end(Fate::Refuse(IcmpError::HostUnreachable, DropReason::NeighbourFailed)),
+            Resolution::Incomplete | Resolution::Unknown => Decision::end(Fate::Hold(neighbour)),
+        }
+    }
+}
+
+/// What keeps an exceptional packet from being forwarded, if anything does.
+#[cold]
+fn exceptional(packet: &Packet, key: &FlowKey) -> Option<Fate> {
+    if packet.exceptions.contains(Exceptions::TTL) {
+        return Some(Fate::Refuse(IcmpError::TtlExpired, DropReason::TtlExpired));
+    }
+    if packet.exceptions.contains(Exceptions::OPTIONS) && key.family() == Family::V4 {
+        return match check_options4(packet.network(), SourceRoutePolicy::Drop) {
+            OptionsVerdict::Pass => None,
+            OptionsVerdict::SourceRoute => Some(Fate::Drop(DropReason::Ip4SourceRoute)),
+            OptionsVerdict::Malformed { pointer } => {
+                Some(Fate::Refuse(IcmpError::ParameterProblem { pointer: pointer.into() }, DropReason::Ip4Option))
+            }
+        };
+    }
+    None
+}
+
+/// The error for a packet that is longer than `mtu` and must not be fragmented.
+fn too_big(packet: &Packet, key: &FlowKey, mtu: u16) -> Option<IcmpError> {
+    const DONT_FRAGMENT: u8 = 0x40;
+    match key.family() {
+        Family::V4 if packet.network()[6] & DONT_FRAGMENT == 0 => None,
+        Family::V4 | Family::V6 => Some(IcmpError::TooBig { mtu: mtu.into() }),
+    }
+}
+
+#[inline]
+fn decrement(packet: &mut Packet, key: &FlowKey) {
+    // Packets whose TTL runs out were refused before.
+    let _ = match key.family() {
+        Family::V4 => decrement_ttl(packet),
+        Family::V6 => decrement_hop_limit(packet),
+    };
+}

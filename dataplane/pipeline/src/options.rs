@@ -1,0 +1,34 @@
+//! What holds for the whole router, and may be changed while it runs.
+
+use millrace_forward::MartianPolicy;
+
+/// Settings of the pipeline.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Which odd addresses are forwarded all the same.
+    pub martians: MartianPolicy,
+    /// ICMP errors per second and type, 1 or more.
+    pub icmp_rate: u32,
+    /// ICMP errors of one type that may go out at once.
+    pub icmp_burst: u32,
+    /// DSCP of ICMP errors (RFC 1812, 4.3.2.5: precedence 6).
+    pub icmp_dscp: u8,
+    /// Whether hosts are told of a better first hop (RFC 1812, 5.2.7.2).
+    pub redirects: bool,
+    /// The address that ICMP errors bear where the way out has none of its own family.
+    pub router_id: std::net::Ipv4Addr,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            martians: MartianPolicy::default(),
+            icmp_rate: 1000,
+            icmp_burst: 50,
+            icmp_dscp: 48,
+            redirects: true,
+            // The dummy address of RFC 7600.
+            router_id: std::net::Ipv4Addr::new(192, 0, 0, 8),
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Stage parse: sanity checks (the first partial classifier), the six-tuple, header offsets and exception bits.
+
+use millrace_classify::Candidate;
+use millrace_packet::{DropReason, Exceptions, Family, FlowKey, Packet};
+use millrace_units::PortId;
+use millrace_wire::ipv6_ext::{self, End};
+use millrace_wire::{EtherType, Ipv4Fault, Ipv6Fault, Protocol, ipv4, ipv6};
+
+use crate::work::Varying;
+
+/// What the stage read of a packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Parsed {
+    /// The six-tuple.
+    pub key: FlowKey,
+    /// Fields that vary inside a flow.
+    pub varying: Varying,
+}
+
+impl Parsed {
+    /// The packet as filters see it.
+    pub fn candidate(&self, packet: &Packet) -> Candidate {
+        Candidate {
+            key: self.key,
+            tcp_flags: self.varying.tcp_flags,
+            tag: packet.tag,
+            exceptions: packet.exceptions,
+            dscp: self.varying.dscp,
+        }
+    }
+}
+
+/// Reads the network header of `packet`, whose place is noted on it, and notes the transport header's place, its
+/// exceptions and its flow hash (keyed by `seed`). Cuts off what the link layer padded.
+///
+/// # Errors
+/// The reason for which RFC 1812, 5.2.2 (for IPv6: RFC 8200) wants the packet dropped.
+#[inline]
+pub fn parse(packet: &mut Packet, ether_type: EtherType, seed: u64) -> Result<Parsed, DropReason> {
+    let parsed = match ether_type {
+        EtherType::IPV4 => parse_v4(packet)?,
+        EtherType::IPV6 => parse_v6(packet)?,
+        _ => return Err(DropReason::EtherType),
+    };
+    packet.hash = flow_hash(&parsed.key, seed);
+    Ok(parsed)
+}
+
+/// Reads a packet that was parsed before, from its bytes alone: for taps, where speed is no concern.
+pub fn parse_copy(packet: &Packet, pool: &millrace_packet::Pool) -> Option<(Parsed, Packet)> {
+    let mut copy = packet.copy(pool)?;
+    if copy.is_shared() {
+        copy.make_writable(pool);
+    }
+    let ether_type = match copy.network().first()? >> 4 {
+        4 => EtherType::IPV4,
+        _ => EtherType::IPV6,
+    };
+    let parsed = parse(&mut copy, ether_type, 0).ok()?;
+    Some((parsed, copy))
+}
+
+fn parse_v4(packet: &mut Packet) -> Result<Parsed, DropReason> {
+    ipv4::sanity(packet.network(), packet.network_len()).map_err(|fault| match fault {
+        Ipv4Fault::Short => DropReason::Ip4Short,
+        Ipv4Fault::Version => DropReason::Ip4Version,
+        Ipv4Fault::HeaderLength => DropReason::Ip4HeaderLength,
+        Ipv4Fault::TotalLength => DropReason::Ip4TotalLength,
+        Ipv4Fault::Truncated => DropReason::Ip4Truncated,
+        Ipv4Fault::Checksum => DropReason::Ip4Checksum,
+    })?;
+    let header = ipv4::Packet::new_checked(packet.network()).map_err(|_| DropReason::Ip4Short)?;
+    let (source, destination) = (header.src(), header.dst());
+    let (protocol, dscp) = (header.protocol(), header.dscp());
+    let (header_len, total_len) = (header.header_len(), usize::from(header.total_len()));
+    let offset = usize::from(header.fragment_offset());
+    if offset + total_len - header_len > usize::from(u16::MAX) {
+        return Err(DropReason::Ip4Fragment);
+    }
+    let mut exceptions = Exceptions::NONE;
+    if header.ttl() <= 1 {
+        exceptions = exceptions.with(Exceptions::TTL);
+    }
+    if header_len > ipv4::HEADER_LEN {
+        exceptions = exceptions.with(Exceptions::OPTIONS);
+    }
+    trim(packet, total_len);
+    packet.set_transport(packet.network_offset() + header_len);
+    let transport = transport(packet, protocol, offset > 0);
+    packet.exceptions = exceptions.with(transport.exceptions);
+    let key = FlowKey::v4(source, destination, protocol.0, transport.ports, packet.port);
+    Ok(Parsed { key, varying: Varying { tcp_flags: transport.tcp_flags, dscp } })
+}
+
+fn parse_v6(packet: &mut Packet) -> Result<Parsed, DropReason> {
+    ipv6::sanity(packet.network(), packet.network_len()).map_err(|fault| match fault {
+        Ipv6Fault::Short => DropReason::Ip6Short,
+        Ipv6Fault::Version => DropReason::Ip6Version,
+        Ipv6Fault::PayloadLength => DropReason::Ip6Jumbo,
+        Ipv6Fault::Truncated => DropReason::Ip6Truncated,
+    })?;
+    let header = ipv6::Packet::new_checked(packet.network()).map_err(|_| DropReason::Ip6Short)?;
+    let (source, destination, dscp) = (header.src(), header.dst(), header.dscp());
+    let walk = ipv6_ext::walk(&header);
+    let (hop_limit, total_len) = (header.hop_limit(), header.total_len());
+    let mut exceptions = Exceptions::NONE;
+    if hop_limit <= 1 {
+        exceptions = exceptions.with(Exceptions::TTL);
+    }
+    if walk.hop_by_hop.is_some() {
+        exceptions = exceptions.with(Exceptions::OPTIONS);
+    }
+    if matches!(walk.end, End::Truncated | End::Limit | End::MisplacedHopByHop) {
+        exceptions = exceptions.with(Exceptions::CUT);
+    }
+    trim(packet, total_len);
+    packet.set_transport(packet.network_offset() + walk.offset);
+    let readable = walk.end == End::UpperLayer;
+    let mut transport = transport(packet, walk.protocol, !readable);
+    if !readable && walk.end != End::LaterFragment {
+        transport.exceptions = Exceptions::NONE;
+    }
+    packet.exceptions = exceptions.with(transport.exceptions);
+    let key = FlowKey::v6(source, destination, walk.protocol.0, transport.ports, packet.port);
+    Ok(Parsed { key, varying: Varying { tcp_flags: transport.tcp_flags, dscp } })
+}
+
+/// Cuts off what follows the network packet in its frame.
+#[inline]
+fn trim(packet: &mut Packet, network_len: usize) {
+    let wanted = packet.network_offset() + network_len;
+    if packet.len() > wanted {
+        packet.truncate(wanted);
+    }
+}
+
+struct Transport {
+    ports: (u16, u16),
+    tcp_flags: Option<u8>,
+    exceptions: Exceptions,
+}
+
+#[inline]
+fn transport(packet: &Packet, protocol: Protocol, later_fragment: bool) -> Transport {
+    let none = Transport { ports: (0, 0), tcp_flags: None, exceptions: Exceptions::NONE };
+    if later_fragment {
+        return Transport { exceptions: Exceptions::FRAGMENT, ..none };
+    }
+    if !protocol.has_ports() {
+        return none;
+    }
+    let bytes = packet.transport();
+    let shortest = if protocol == Protocol::TCP { 20 } else { 8 };
+    if bytes.len() < shortest {
+        return Transport { exceptions: Exceptions::CUT, ..none };
+    }
+    let ports = (u16::from_be_bytes([bytes[0], bytes[1]]), u16::from_be_bytes([bytes[2], bytes[3]]));
+    let tcp_flags = (protocol == Protocol::TCP).then(|| bytes[13]);
+    Transport { ports, tcp_flags, exceptions: Exceptions::NONE }
+}
+
+/// A keyed hash over the five-tuple: the same for all packets of a flow, whatever port they come in by.
+///
+/// Two rounds of 64 x 64 to 128 bit multiplication, folded, over the words of the key. Who does not know `seed`
+/// cannot choose flows that collide.
+#[inline]
+pub fn flow_hash(key: &FlowKey, seed: u64) -> u32 {
+    const MIX: [u64; 3] = [0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03, 0x8cb9_2ba7_2f3d_8dd7];
+    let word = |bytes: &[u8; 16], at: usize| {
+        let mut word = [0; 8];
+        word.copy_from_slice(&bytes[at..at + 8]);
+        u64::from_le_bytes(word)
+    };
+    let fold = |a: u64, b: u64| {
+        let product = u128::from(a) * u128::from(b);
+        product as u64 ^ (product >> 64) as u64
+    };
+    let (source, destination) = (key.source_bytes(), key.destination_bytes());
+    let tail = u64::from(key.source_port) << 32 | u64::from(key.destination_port) << 16 | u64::from(key.protocol);
+    let mut state = fold(word(source, 0) ^ seed, word(destination, 0) ^ MIX[0]);
+    if key.family() == Family::V6 {
+        state ^= fold(word(source, 8) ^ seed.rotate_left(32), word(destination, 8) ^ MIX[1]);
+    }
+    let hash = fold(state ^ tail ^ seed, MIX[2] ^ tail.rotate_left(40));
+    (hash ^ hash >> 32) as u32
+}
+
+/// The port id under which the router's own packets are classified.
+pub const ROUTER: PortId = PortId::NONE;

@@ -1,0 +1,236 @@
+//! The router's ports as the pipeline sees them: which device a port sends by, its addresses, queue and counters.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use millrace_packet::{DropCounts, DropReason, Packet};
+use millrace_units::PortId;
+use millrace_wire::mac_addr::MacAddr;
+
+use crate::tags::Tags;
+
+/// Who answers ARP, neighbour discovery and packets to the port's own addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stack {
+    /// The Linux kernel, which has the device under this index.
+    Kernel {
+        /// The kernel's index of the device.
+        ifindex: u32,
+    },
+    /// The router itself.
+    Own,
+}
+
+/// A device of the worker: what packets are really received from and sent by.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct DeviceId(pub u16);
+
+/// What control says of a port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortSettings {
+    /// Its name, unique in the router.
+    pub name: String,
+    /// The device it sends by. Sub-interfaces share their parent's.
+    pub device: DeviceId,
+    /// VLAN tags of its frames; none for the device's untagged traffic.
+    pub tags: Tags,
+    /// Who answers for the port's own addresses.
+    pub stack: Stack,
+    /// Its MAC address.
+    pub mac: MacAddr,
+    /// Largest network-layer packet in bytes.
+    pub mtu: u16,
+    /// Whether it carries traffic.
+    pub up: bool,
+    /// Its addresses with the prefix of their subnet.
+    pub addresses: Vec<IpNet>,
+}
+
+/// Counters of a port.
+#[derive(Clone, Debug, Default)]
+pub struct PortCount {
+    /// Frames received from the device for this port.
+    pub rx_packets: u64,
+    /// Bytes of these frames.
+    pub rx_bytes: u64,
+    /// Frames given to the device.
+    pub tx_packets: u64,
+    /// Bytes of these frames.
+    pub tx_bytes: u64,
+    /// Frames handed to the host: the kernel, or the router's own stack.
+    pub to_host: u64,
+    /// Packets dropped, at the port they came in by.
+    pub drops: DropCounts,
+}
+
+/// A port with its state.
+#[derive(Debug)]
+pub struct PortEntry {
+    /// What control said of it.
+    pub settings: PortSettings,
+    /// What happened at it.
+    pub count: PortCount,
+    /// Packets that wait for the device, first in first out.
+    pub queue: VecDeque<Packet>,
+}
+
+/// Most packets that wait at a port.
+pub const QUEUE_LIMIT: usize = 2048;
+
+impl PortEntry {
+    fn new(settings: PortSettings) -> Self {
+        Self { settings, count: PortCount::default(), queue: VecDeque::with_capacity(QUEUE_LIMIT) }
+    }
+
+    /// Whether the kernel answers for the port.
+    #[inline]
+    pub fn is_kernel(&self) -> bool {
+        matches!(self.settings.stack, Stack::Kernel { .. })
+    }
+
+    /// The address that the port shows to `peer`: one of its family in the same subnet, else its first.
+    pub fn address_towards(&self, peer: IpAddr) -> Option<IpAddr> {
+        let own = || self.settings.addresses.iter().filter(|net| net.addr().is_ipv4() == peer.is_ipv4());
+        let routable = |net: &&IpNet| !is_link_local(net.addr());
+        own()
+            .find(|net| net.contains(&peer))
+            .or_else(|| own().find(routable))
+            .or_else(|| own().next())
+            .map(IpNet::addr)
+    }
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    }
+}
+
+/// All ports by id.
+#[derive(Debug, Default)]
+pub struct PortTable {
+    entries: Vec<Option<PortEntry>>,
+    by_device: Vec<Vec<(Tags, PortId)>>,
+    /// Drops of packets that belong to no port: the router's own, and frames whose tags no port has.
+    pub unassigned: DropCounts,
+}
+
+impl PortTable {
+    /// Adds the port `id`, or changes its settings; counters and queue stay.
+    pub fn set(&mut self, id: PortId, settings: PortSettings) {
+        if self.entries.len() <= id.index() {
+            self.entries.resize_with(id.index() + 1, || None);
+        }
+        match &mut self.entries[id.index()] {
+            Some(entry) => entry.settings = settings,
+            vacant => *vacant = Some(PortEntry::new(settings)),
+        }
+        self.index_devices();
+    }
+
+    /// Removes the port `id`, and returns it with what waits in its queue.
+    pub fn remove(&mut self, id: PortId) -> Option<PortEntry> {
+        let entry = self.entries.get_mut(id.index())?.take();
+        self.index_devices();
+        entry
+    }
+
+    fn index_devices(&mut self) {
+        let devices = self.iter().map(|(_, entry)| usize::from(entry.settings.device.0) + 1).max().unwrap_or(0);
+        let mut by_device = vec![Vec::new(); devices];
+        for (id, entry) in self.iter() {
+            by_device[usize::from(entry.settings.device.0)].push((entry.settings.tags, id));
+        }
+        self.by_device = by_device;
+    }
+
+    /// The port that has frames of `device` with these tags.
+    #[inline]
+    pub fn by_tags(&self, device: DeviceId, tags: Tags) -> Option<PortId> {
+        let ports = self.by_device.get(usize::from(device.0))?;
+        ports.iter().find(|(own, _)| *own == tags).map(|(_, id)| *id)
+    }
+
+    /// The port `id`.
+    #[inline]
+    pub fn get(&self, id: PortId) -> Option<&PortEntry> {
+        self.entries.get(id.index())?.as_ref()
+    }
+
+    /// The port `id`, to change it.
+    #[inline]
+    pub fn get_mut(&mut self, id: PortId) -> Option<&mut PortEntry> {
+        self.entries.get_mut(id.index())?.as_mut()
+    }
+
+    /// All ports, by rising id.
+    pub fn iter(&self) -> impl Iterator<Item = (PortId, &PortEntry)> {
+        self.entries
+            .iter()
+            .enumerate()
+            .filter_map(|(index, entry)| entry.as_ref().map(|entry| (PortId(index as u16), entry)))
+    }
+
+    /// All ports, to change them.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (PortId, &mut PortEntry)> {
+        self.entries
+            .iter_mut()
+            .enumerate()
+            .filter_map(|(index, entry)| entry.as_mut().map(|entry| (PortId(index as u16), entry)))
+    }
+
+    /// Counts a drop at the port that the packet came in by.
+    #[inline]
+    pub fn count_drop(&mut self, port: PortId, reason: DropReason) {
+        match self.get_mut(port) {
+            Some(entry) => entry.count.drops.add(reason, 1),
+            None => self.unassigned.add(reason, 1),
+        }
+    }
+
+    /// Whether `address` is one of the router's, and of a port that the router answers for itself.
+    pub fn own_address(&self, address: IpAddr) -> bool {
+        self.iter().any(|(_, entry)| !entry.is_kernel() && entry.settings.addresses.iter().any(|net| net.addr() == address))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(device: u16, tags: Tags) -> PortSettings {
+        PortSettings {
+            name: "p".into(),
+            device: DeviceId(device),
+            tags,
+            stack: Stack::Own,
+            mac: MacAddr::ZERO,
+            mtu: 1500,
+            up: true,
+            addresses: vec!["10.1.0.1/24".parse().unwrap(), "10.2.0.1/24".parse().unwrap()],
+        }
+    }
+
+    #[test]
+    fn frames_find_the_port_of_their_tags() {
+        let mut table = PortTable::default();
+        table.set(PortId(0), settings(0, Tags::NONE));
+        table.set(PortId(4), settings(0, Tags::single(10)));
+        assert_eq!(table.by_tags(DeviceId(0), Tags::single(10)), Some(PortId(4)));
+        assert_eq!(table.by_tags(DeviceId(0), Tags::single(11)), None);
+        table.remove(PortId(4));
+        assert_eq!(table.by_tags(DeviceId(0), Tags::single(10)), None);
+    }
+
+    #[test]
+    fn a_port_shows_the_address_of_the_peers_subnet() {
+        let mut table = PortTable::default();
+        table.set(PortId(0), settings(0, Tags::NONE));
+        let entry = table.get(PortId(0)).unwrap();
+        assert_eq!(entry.address_towards("10.2.0.9".parse().unwrap()), Some("10.2.0.1".parse().unwrap()));
+        assert_eq!(entry.address_towards("192.0.2.1".parse().unwrap()), Some("10.1.0.1".parse().unwrap()));
+        assert_eq!(entry.address_towards("::1".parse().unwrap()), None);
+    }
+}

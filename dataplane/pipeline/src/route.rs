@@ -1,0 +1,65 @@
+//! Stage route: addresses that must not be forwarded, and the longest prefix match.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use millrace_forward::{
+    Fib, MartianPolicy, check_destination4, check_destination6, check_source4, check_source6,
+};
+use millrace_packet::{DropReason, FlowKey, Packet};
+use millrace_units::NextHopIndex;
+
+use crate::ports::PortTable;
+use crate::work::Fate;
+
+/// The number of no route.
+pub(crate) const NO_ROUTE: NextHopIndex = NextHopIndex(u32::MAX);
+
+/// Whether a packet that a port received may be forwarded at all, by its addresses. Packets that are none of ours
+/// to judge go to who answers for the port: the kernel, or the router's own stack.
+#[inline]
+pub(crate) fn admit(ports: &PortTable, packet: &Packet, key: &FlowKey, policy: MartianPolicy) -> Fate {
+    let (source_fault, destination_fault) = match (key.source(), key.destination()) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            (check_source4(source, policy), check_destination4(destination, policy))
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => (check_source6(source), check_destination6(destination)),
+        _ => (None, None),
+    };
+    let link_group = packet.data().first().is_some_and(|first| first & 1 == 1);
+    if source_fault.is_none() && destination_fault.is_none() && !link_group {
+        return Fate::Forward;
+    }
+    let kernel = ports.get(packet.port).is_some_and(|entry| entry.is_kernel());
+    match (source_fault, destination_fault) {
+        (_, Some(reason)) => local_destination(packet, key, kernel, reason),
+        // Duplicate address detection asks from the unspecified address, of a group.
+        (Some(reason), None) => Fate::Drop(reason),
+        (None, None) => Fate::Drop(DropReason::LinkBroadcast),
+    }
+}
+
+/// A destination that is not forwarded to: a group, a broadcast, a link-local address.
+fn local_destination(packet: &Packet, key: &FlowKey, kernel: bool, reason: DropReason) -> Fate {
+    let local = match key.destination() {
+        IpAddr::V4(address) => reason != DropReason::MartianDestination && (address.is_multicast() || address.is_broadcast()),
+        IpAddr::V6(address) => is_link_scope(address),
+    };
+    match (local, kernel) {
+        (true, true) => Fate::Host,
+        (true, false) if key.destination().is_ipv6() => {
+            let _ = packet;
+            Fate::Own
+        }
+        _ => Fate::Drop(reason),
+    }
+}
+
+fn is_link_scope(address: Ipv6Addr) -> bool {
+    address.is_unicast_link_local() || (address.is_multicast() && address.segments()[0] & 0xf == 2)
+}
+
+/// Notes the route of a packet on it.
+#[inline]
+pub(crate) fn look_up(fib: &Fib, packet: &mut Packet, key: &FlowKey) {
+    packet.next_hop = fib.lookup(key.destination()).unwrap_or(NO_ROUTE);
+}

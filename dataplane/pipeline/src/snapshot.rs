@@ -1,0 +1,91 @@
+//! A worker's counters at one moment.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use millrace_packet::DropCounts;
+use millrace_plugin::{BindingCounts, BindingId};
+use millrace_port::PortCounters;
+use millrace_units::{Instant, PortId};
+use millrace_wire::mac_addr::MacAddr;
+
+use crate::ports::{DeviceId, PortCount};
+
+/// Everything a worker counts.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// When it was taken, by the worker's clock.
+    pub at: Instant,
+    /// Counters of each port.
+    pub ports: Vec<(PortId, PortCount)>,
+    /// Packets that wait at each port.
+    pub queued: Vec<(PortId, u64)>,
+    /// Counters of each device.
+    pub devices: Vec<(DeviceId, PortCounters)>,
+    /// Drops of packets of no port.
+    pub unassigned: DropCounts,
+    /// The router's totals.
+    pub totals: Totals,
+    /// Packets and bytes of each binding, by its number.
+    pub bindings: Vec<(BindingId, BindingCounts)>,
+    /// Frames of EtherTypes that are not forwarded.
+    pub ether_types: BTreeMap<u16, u64>,
+    /// Neighbours of ports that have no kernel behind them.
+    pub neighbours: Vec<(PortId, IpAddr, Option<MacAddr>)>,
+    /// Frames of packet memory in use, and all of them.
+    pub memory: (u32, u32),
+    /// Routes in the forwarding table.
+    pub routes: usize,
+    /// Rounds of the worker that found packets, and that found none.
+    pub turns: (u64, u64),
+    /// How often the worker slept.
+    pub sleeps: u64,
+}
+
+/// Packets by what became of them, over all ports.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Packets that the pipeline took from devices.
+    pub received: u64,
+    /// Packets that the router made, by reason.
+    pub created: Created,
+    /// Packets given to devices.
+    pub transmitted: u64,
+    /// Packets handed to the kernel or to the router's own stack.
+    pub to_host: u64,
+    /// Packets that plugins used up.
+    pub consumed: u64,
+    /// Packets dropped in the pipeline.
+    pub dropped: u64,
+    /// Packets inside the pipeline: queued, or waiting for a neighbour.
+    pub held: u64,
+}
+
+/// Packets that the router made, by reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Created {
+    /// ICMP errors.
+    pub errors: u64,
+    /// Fragments beyond the first.
+    pub fragments: u64,
+    /// Copies.
+    pub copies: u64,
+    /// ARP, neighbour discovery and echo replies of the router's own stack.
+    pub own: u64,
+}
+
+impl Created {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.errors + self.fragments + self.copies + self.own
+    }
+}
+
+impl Totals {
+    /// Received + created less everything that became of them: zero when no packet was lost or invented.
+    pub fn imbalance(&self) -> i64 {
+        let into = self.received + self.created.total();
+        let out = self.transmitted + self.to_host + self.consumed + self.dropped + self.held;
+        into.wrapping_sub(out) as i64
+    }
+}

@@ -1,0 +1,139 @@
+//! A worker under the real clock: when it polls, when it sleeps, and what wakes it.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_units::Instant;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime};
+
+use crate::worker::{Turn, Worker};
+
+/// How a worker waits for packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum IoMode {
+    /// It never sleeps.
+    Poll,
+    /// It sleeps whenever there is nothing to do.
+    Interrupt,
+    /// It polls while packets come, and sleeps once none came for [`PATIENCE`].
+    #[default]
+    Adaptive,
+}
+
+/// How long an adaptive worker polls in vain before it sleeps. Longer than the gap between the batches of a busy
+/// sender, shorter than would show in the use of a processor.
+pub const PATIENCE: Duration = Duration::from_micros(50);
+
+/// Longest sleep: an upper bound on how late anything that nobody signals is noticed.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// Something that can be signalled from another thread.
+#[derive(Clone, Debug)]
+pub struct Wake(Arc<EventFd>);
+
+impl Wake {
+    /// A new signal.
+    ///
+    /// # Errors
+    /// The kernel's, when no descriptor is left.
+    pub fn new() -> std::io::Result<Self> {
+        Ok(Self(Arc::new(EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?)))
+    }
+
+    /// Signals. Signals before the next [`clear`](Self::clear) are one.
+    pub fn signal(&self) {
+        // The counter of an event descriptor overflows after 2^64 signals.
+        let _ = self.0.arm();
+    }
+
+    /// Forgets the signals so far.
+    pub fn clear(&self) {
+        // An error says that there was none.
+        let _ = self.0.read();
+    }
+}
+
+impl AsRawFd for Wake {
+    fn as_raw_fd(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+}
+
+/// The moment by CLOCK_MONOTONIC.
+pub fn now() -> Instant {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap_or(TimeSpec::new(0, 0));
+    Instant::from_nanos(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
+}
+
+/// Runs `worker` until it is told to stop. `wake` is signalled by control after a command; `control` is signalled
+/// when events wait for it.
+pub fn run(worker: &mut Worker, mode: IoMode, wake: &Wake, control: &Wake) {
+    let mut last_packet = now();
+    loop {
+        let time = now();
+        let turn = worker.turn(time);
+        if turn.events > 0 {
+            control.signal();
+        }
+        if turn.stopped {
+            return;
+        }
+        if turn.received > 0 {
+            last_packet = time;
+        }
+        let may_sleep = match mode {
+            IoMode::Poll => false,
+            IoMode::Interrupt => turn.received == 0,
+            IoMode::Adaptive => turn.received == 0 && time.since(last_packet) >= PATIENCE,
+        };
+        if may_sleep && turn.commands == 0 {
+            sleep(worker, &turn, wake);
+        }
+    }
+}
+
+fn sleep(worker: &mut Worker, turn: &Turn, wake: &Wake) {
+    let mut longest = if worker.must_poll() { Duration::from_millis(1) } else { LONGEST_SLEEP };
+    if let Some(event) = turn.next_event {
+        longest = longest.min(event.since(now()));
+    }
+    let raw = std::iter::once(wake.as_raw_fd()).chain(worker.descriptors());
+    let mut descriptors: Vec<PollFd<'_>> = raw
+        // SAFETY: the worker's devices and `wake` keep these descriptors open until the poll is over.
+        .map(|fd| PollFd::new(unsafe { BorrowedFd::borrow_raw(fd) }, PollFlags::POLLIN))
+        .collect();
+    // An interrupted sleep is a short one.
+    let _ = ppoll(&mut descriptors, Some(TimeSpec::from_duration(longest)), None);
+    wake.clear();
+    worker.count_sleep();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_goes_on() {
+        let first = now();
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(now().since(first) >= Duration::from_millis(2));
+    }
+
+    #[test]
+    fn signals_are_forgotten_once() {
+        let wake = Wake::new().unwrap();
+        wake.signal();
+        wake.signal();
+        wake.clear();
+        let mut descriptors = [PollFd::new(
+            // SAFETY: `wake` outlives the poll.
+            unsafe { BorrowedFd::borrow_raw(wake.as_raw_fd()) },
+            PollFlags::POLLIN,
+        )];
+        assert_eq!(ppoll(&mut descriptors, Some(TimeSpec::new(0, 0)), None), Ok(0));
+    }
+}

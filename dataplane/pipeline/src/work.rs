@@ -1,0 +1,83 @@
+//! A batch on its journey: the packets, and what the stages have found out about each.
+
+use millrace_forward::IcmpError;
+use millrace_packet::{BATCH_SIZE, Batch, DropReason, FlowKey};
+use millrace_plugin_abi::Verdict;
+use millrace_units::{PathId, PortId};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// What is to become of a packet. Stages decide; [`dispose`](crate::router::Router) carries it out at the end.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Fate {
+    /// It goes on, and in the end leaves by its `out_port`.
+    Forward,
+    /// It is dropped.
+    Drop(DropReason),
+    /// It is dropped, and its source is told why.
+    Refuse(IcmpError, DropReason),
+    /// The kernel gets it, as received on its port.
+    Host,
+    /// The router's own stack gets it: it arrived on a port that has no kernel behind it.
+    Own,
+    /// It waits until the link address of this next hop at its `out_port` is known.
+    Hold(IpAddr),
+    /// A plugin has used it up.
+    Consumed,
+}
+
+impl Fate {
+    /// Whether later stages still have to look at the packet.
+    #[inline]
+    pub fn is_open(self) -> bool {
+        matches!(self, Self::Forward)
+    }
+}
+
+/// What the parse stage reads beside the flow key: the fields that filters match and that vary inside a flow.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Varying {
+    /// TCP flags, where there are any.
+    pub tcp_flags: Option<u8>,
+    /// Differentiated services code point.
+    pub dscp: u8,
+}
+
+/// A batch and the stages' notes, index by index.
+#[derive(Debug)]
+pub struct Work {
+    /// The packets.
+    pub packets: Batch,
+    /// Their flow keys; meaningless where the fate was settled before the parse stage.
+    pub keys: Vec<FlowKey>,
+    /// Fields that vary inside a flow.
+    pub varying: Vec<Varying>,
+    /// The instances bound to each.
+    pub paths: Vec<PathId>,
+    /// Scratch for plugin calls.
+    pub verdicts: Vec<Verdict>,
+    /// What becomes of each.
+    pub fates: Vec<Fate>,
+}
+
+impl Default for Work {
+    fn default() -> Self {
+        let key = FlowKey::v4(Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED, 0, (0, 0), PortId::NONE);
+        Self {
+            packets: Batch::new(),
+            keys: vec![key; BATCH_SIZE],
+            varying: vec![Varying::default(); BATCH_SIZE],
+            paths: vec![PathId(0); BATCH_SIZE],
+            verdicts: vec![Verdict::Pass; BATCH_SIZE],
+            fates: vec![Fate::Forward; BATCH_SIZE],
+        }
+    }
+}
+
+impl Work {
+    /// Opens the fate of every packet.
+    pub fn begin(&mut self) {
+        let count = self.packets.len();
+        self.fates[..count].fill(Fate::Forward);
+        self.paths[..count].fill(PathId(0));
+    }
+}

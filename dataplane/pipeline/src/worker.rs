@@ -1,0 +1,241 @@
+//! A data-plane worker: devices, the router between them, and the commands of control.
+//!
+//! [`Worker::turn`] is one round: commands, a batch from each device through the router, what is queued to the
+//! devices. It is a function of the state, the batches and `now`, so it runs under a virtual clock as well;
+//! [`crate::thread`] runs it under the real one.
+
+use std::os::fd::RawFd;
+
+use millrace_packet::{BATCH_SIZE, Batch, DropReason, Pool};
+use millrace_port::Port;
+use millrace_units::Instant;
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use crate::command::{Command, DeviceReport, Event};
+use crate::host_path::HostPath;
+use crate::ports::DeviceId;
+use crate::router::Router;
+use crate::snapshot::Snapshot;
+use crate::work::Work;
+
+/// Commands that may wait for a worker.
+const COMMAND_CAPACITY: usize = 4096;
+/// Events that may wait for control; more are left out, and come again when they matter.
+const EVENT_CAPACITY: usize = 4096;
+/// Commands taken up between two batches.
+const COMMANDS_PER_TURN: usize = 16;
+
+/// Control's end of a worker's rings.
+#[derive(Debug)]
+pub struct WorkerLink {
+    /// Commands to the worker. After pushing, wake it.
+    pub commands: Producer<Command>,
+    /// What the worker says by itself.
+    pub events: Consumer<Event>,
+}
+
+/// What a round did.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn {
+    /// Packets that it received.
+    pub received: usize,
+    /// Commands that it carried out.
+    pub commands: usize,
+    /// Events that it put out for control.
+    pub events: usize,
+    /// When something is to be done without a packet or a command.
+    pub next_event: Option<Instant>,
+    /// Whether the worker was told to stop, and holds nothing any more.
+    pub stopped: bool,
+}
+
+/// Devices, and the router between them.
+pub struct Worker {
+    pool: Pool,
+    router: Router,
+    devices: Vec<Option<Box<dyn Port>>>,
+    work: Work,
+    outgoing: Batch,
+    commands: Consumer<Command>,
+    events: Producer<Event>,
+    host: Box<dyn HostPath>,
+    stopping: bool,
+    busy_turns: u64,
+    idle_turns: u64,
+    sleeps: u64,
+}
+
+impl Worker {
+    /// A worker with packet memory `pool`, whose packets for the kernel go through `host`. `seed` keys its hashes.
+    pub fn new(pool: Pool, host: Box<dyn HostPath>, seed: u64) -> (Self, WorkerLink) {
+        let (command_producer, commands) = RingBuffer::new(COMMAND_CAPACITY);
+        let (events, event_consumer) = RingBuffer::new(EVENT_CAPACITY);
+        let worker = Self {
+            router: Router::new(pool.clone(), seed),
+            pool,
+            devices: Vec::new(),
+            work: Work::default(),
+            outgoing: Batch::new(),
+            commands,
+            events,
+            host,
+            stopping: false,
+            busy_turns: 0,
+            idle_turns: 0,
+            sleeps: 0,
+        };
+        (worker, WorkerLink { commands: command_producer, events: event_consumer })
+    }
+
+    /// One round at `now`.
+    pub fn turn(&mut self, now: Instant) -> Turn {
+        let commands = self.take_commands(now);
+        let received = if self.stopping { 0 } else { self.receive_all(now) };
+        self.router.run_timers(now);
+        self.transmit_all(now);
+        self.hand_back();
+        let events = self.put_out_events();
+        *if received > 0 { &mut self.busy_turns } else { &mut self.idle_turns } += 1;
+        Turn { received, commands, events, next_event: self.next_event(), stopped: self.stopping }
+    }
+
+    /// Counts a sleep of the thread that runs the worker.
+    pub fn count_sleep(&mut self) {
+        self.sleeps += 1;
+    }
+
+    /// Descriptors that become readable when a device has packets.
+    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
+        self.devices.iter().flatten().filter_map(|device| device.descriptor())
+    }
+
+    /// Whether some device has to be asked for packets again and again, because it has no descriptor.
+    pub fn must_poll(&self) -> bool {
+        self.devices.iter().flatten().any(|device| device.descriptor().is_none() && !device.is_finished())
+    }
+
+    /// Whether nothing will arrive any more.
+    pub fn is_finished(&self) -> bool {
+        let mut devices = self.devices.iter().flatten().peekable();
+        devices.peek().is_some() && devices.all(|device| device.is_finished())
+    }
+
+    fn receive_all(&mut self, now: Instant) -> usize {
+        let mut received = 0;
+        for (index, device) in self.devices.iter_mut().enumerate() {
+            let Some(device) = device else { continue };
+            device.receive(&self.pool, now, &mut self.work.packets);
+            if !self.work.packets.is_empty() {
+                received += self.work.packets.len();
+                self.router.process(DeviceId(index as u16), &mut self.work, now);
+            }
+        }
+        received
+    }
+
+    fn transmit_all(&mut self, now: Instant) {
+        let (devices, outgoing) = (&mut self.devices, &mut self.outgoing);
+        self.router.for_each_queue(|device, count, queue| {
+            let Some(port) = devices.get_mut(usize::from(device.0)).and_then(Option::as_mut) else {
+                for packet in queue.drain(..) {
+                    count.drops.add(DropReason::PortDown, 1);
+                    drop(packet);
+                }
+                return;
+            };
+            while !queue.is_empty() {
+                let batch = queue.len().min(BATCH_SIZE);
+                for packet in queue.drain(..batch) {
+                    count.tx_packets += 1;
+                    count.tx_bytes += packet.len() as u64;
+                    // The batch was empty and takes as many as were drained.
+                    let _ = outgoing.push(packet);
+                }
+                port.transmit(&self.pool, now, outgoing);
+                outgoing.clear();
+            }
+        });
+        for device in self.devices.iter_mut().flatten() {
+            device.flush(&self.pool, now);
+        }
+    }
+
+    fn hand_back(&mut self) {
+        let host = &mut self.host;
+        self.router.for_the_kernel(|ifindex, frames| host.hand_back(ifindex, frames));
+    }
+
+    fn put_out_events(&mut self) -> usize {
+        let mut count = 0;
+        while self.events.slots() > 0
+            && let Some(event) = self.router.take_event()
+        {
+            // There is a slot, so it is taken.
+            let _ = self.events.push(event);
+            count += 1;
+        }
+        count
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        let devices = self.devices.iter().flatten().filter_map(|device| device.next_event());
+        devices.chain(self.router.next_timer()).min()
+    }
+
+    fn take_commands(&mut self, now: Instant) -> usize {
+        let mut count = 0;
+        while count < COMMANDS_PER_TURN
+            && let Ok(command) = self.commands.pop()
+        {
+            self.carry_out(command, now);
+            count += 1;
+        }
+        count
+    }
+
+    fn carry_out(&mut self, command: Command, now: Instant) {
+        // Who asked may have gone: an answer that nobody takes is lost, and that is all right.
+        match command {
+            Command::AddDevice(id, open, reply) => {
+                let _ = reply.try_send(open(&self.pool).map(|opened| {
+                    let report =
+                        DeviceReport { capabilities: opened.port.capabilities().clone(), sockets: opened.sockets };
+                    self.add_device(id, opened.port);
+                    report
+                }));
+            }
+            Command::RemoveDevice(id, reply) => {
+                if let Some(device) = self.devices.get_mut(usize::from(id.0)) {
+                    *device = None;
+                }
+                let _ = reply.try_send(());
+            }
+            Command::Snapshot(reply) => {
+                let _ = reply.try_send(self.snapshot(now));
+            }
+            Command::Stop => self.stopping = true,
+            other => self.router.carry_out(other, now),
+        }
+    }
+
+    fn add_device(&mut self, id: DeviceId, port: Box<dyn Port>) {
+        let index = usize::from(id.0);
+        if self.devices.len() <= index {
+            self.devices.resize_with(index + 1, || None);
+        }
+        self.devices[index] = Some(port);
+    }
+
+    fn snapshot(&mut self, now: Instant) -> Snapshot {
+        let mut snapshot = self.router.snapshot(now);
+        for (index, device) in self.devices.iter_mut().enumerate() {
+            if let Some(device) = device {
+                snapshot.devices.push((DeviceId(index as u16), device.counters()));
+            }
+        }
+        snapshot.memory = (self.pool.in_use(), self.pool.capacity());
+        snapshot.turns = (self.busy_turns, self.idle_turns);
+        snapshot.sleeps = self.sleeps;
+        snapshot
+    }
+}
