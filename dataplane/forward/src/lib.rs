@@ -31,7 +31,7 @@ pub use neighbour::{NeighbourKey, NeighbourState, NeighbourTable, Resolution, Ta
 pub use next_hop::{MAX_NEXT_HOPS, NextHop, NextHops, NextHopsError};
 pub use options::{OptionsVerdict, SourceRoutePolicy, check_options4};
 pub use rate_limit::{ErrorLimiter, RateLimit, TokenBucket};
-pub use redirect::{RedirectQuery, redirect_target};
+pub use redirect::{RedirectQuery, build_redirect6, redirect_target};
 pub use resolver::{Action, Heard, Resolver, ResolverSettings, Solicited};
 pub use route_table::{PrefixBits, RouteTable};
 pub use sanity::{

@@ -53,7 +53,7 @@ impl TokenBucket {
     }
 }
 
-/// One bucket per kind of ICMP error and family, so that a flood of one kind does not silence the others.
+/// One bucket per kind of ICMP error, so that a flood of one kind does not silence the others.
 #[derive(Clone, Debug)]
 pub struct ErrorLimiter {
     buckets: [TokenBucket; IcmpError::KINDS],

@@ -1,8 +1,10 @@
-//! When to tell a host of a better first hop: RFC 1812, 5.2.7.2; RFC 4861, 8.2.
+//! Telling a host of a better first hop: RFC 1812, 5.2.7.2; RFC 4861, 8.2.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
+use millrace_packet::{Packet, Pool};
 use millrace_units::PortId;
+use millrace_wire::{MacAddr, Protocol, checksum, ipv6, ndp};
 
 use crate::{Fib, NextHop, Route};
 
@@ -38,10 +40,54 @@ pub fn redirect_target(fib: &Fib, query: &RedirectQuery<'_>) -> Option<IpAddr> {
     (on_link && target_near && target != query.source).then_some(target)
 }
 
+/// Octets of `original` in an IPv6 redirect: what 1,280 leave beside the headers and a link-layer address, in whole
+/// units of 8.
+const MAX_QUOTE6: usize = ipv6::MIN_MTU - ipv6::HEADER_LEN - ndp::REDIRECT_LEN - 8 - 8;
+
+/// The IPv6 redirect (RFC 4861, 4.5) that tells `original`'s sender to use `target`, whose link-layer address goes
+/// along if it is known. `source` is the router's link-local address on that link. `original` has its network offset
+/// set and is sane. The message begins at the network header; `None` when the pool is empty.
+///
+/// The one for IPv4 is [`IcmpError::Redirect`](crate::IcmpError::Redirect). Both are subject to
+/// [`may_send_error`](crate::may_send_error) and to a rate limit.
+pub fn build_redirect6(
+    pool: &Pool,
+    original: &Packet,
+    source: Ipv6Addr,
+    target: Ipv6Addr,
+    target_link: Option<MacAddr>,
+) -> Option<Packet> {
+    let network = original.network();
+    let quoted = ipv6::Packet::new_checked(network).ok()?;
+    let quote = quoted.total_len().min(network.len()).min(MAX_QUOTE6) / 8 * 8;
+    let message =
+        ndp::Repr::Redirect { target, destination: quoted.dst(), target_link, quote: &network[..quote] };
+    let length = message.buffer_len();
+    let header = ipv6::Repr {
+        src: source,
+        dst: quoted.src(),
+        next_header: Protocol::ICMPV6,
+        payload_len: length as u16,
+        hop_limit: ndp::HOP_LIMIT,
+        traffic_class: 0xc0,
+        flow_label: 0,
+    };
+    let mut octets = [0; ipv6::MIN_MTU];
+    header.emit(&mut ipv6::Packet::new_unchecked(&mut octets[..]));
+    let pseudo = checksum::pseudo_header_v6(source, quoted.src(), Protocol::ICMPV6, length as u32);
+    let end = ipv6::HEADER_LEN + length;
+    message.emit(&mut ndp::Packet::new_unchecked(&mut octets[ipv6::HEADER_LEN..end]), pseudo);
+    let mut packet = pool.packet_from(&octets[..end])?;
+    packet.set_network(0);
+    packet.set_transport(ipv6::HEADER_LEN);
+    Some(packet)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::NextHops;
+    use crate::test_packets::{HOST_A6, HOST_B6, udp6};
 
     fn table() -> Fib {
         let mut fib = Fib::new();
@@ -78,5 +124,24 @@ mod tests {
         assert_eq!(target("10.1.0.5", Some("10.1.0.254"), 1, true), None, "source-routed");
         assert_eq!(target("10.1.0.5", Some("10.3.0.1"), 1, false), None, "gateway not on the subnet");
         assert_eq!(target("10.1.0.254", Some("10.1.0.254"), 1, false), None, "the gateway itself");
+    }
+
+    /// ND-07.
+    #[test]
+    fn an_ipv6_redirect_is_one_that_a_host_believes() {
+        let pool = Pool::new(8).unwrap();
+        let (router, better) = ("fe80::1".parse().unwrap(), "fe80::9".parse().unwrap());
+        let mac = MacAddr([2, 0, 0, 0, 0, 9]);
+        for (len, link) in [(3, Some(mac)), (1100, None), (1400, Some(mac)), (5000, None)] {
+            let original = pool.packet_from(&udp6(&vec![7; len])).unwrap();
+            let redirect = build_redirect6(&pool, &original, router, better, link).unwrap();
+            let octets = redirect.to_vec();
+            let header = ipv6::Packet::new_checked(&octets[..]).unwrap();
+            assert_eq!(header.sanity(octets.len()), Ok(()));
+            assert!(octets.len() <= 1280 && header.dst() == HOST_A6);
+            let message = ndp::validate(header.hop_limit(), router, HOST_A6, header.payload()).unwrap();
+            assert_eq!((message.target(), message.destination()), (better, Some(HOST_B6)));
+            assert_eq!(message.link_address(ndp::option::TARGET_LINK_ADDRESS), link);
+        }
     }
 }
