@@ -112,6 +112,13 @@ mod tests {
     }
 
     #[test]
+    fn an_idle_hour_saves_no_more_than_a_burst() {
+        let mut bucket = TokenBucket::new(RateLimit { per_second: 1000, burst: 7 });
+        let now = Instant::from_millis(3_600_000);
+        assert_eq!((0..100).filter(|_| bucket.take(now)).count(), 7);
+    }
+
+    #[test]
     fn a_rate_of_zero_lets_nothing_through() {
         let mut bucket = TokenBucket::new(RateLimit { per_second: 0, burst: 5 });
         assert!(!bucket.take(Instant::FOREVER));
