@@ -1,6 +1,6 @@
 //! A port that receives copies of the same frames over and over, and counts what is sent: the wire of a bench.
 
-use millrace_packet::{Batch, DropReason, Pool};
+use millrace_packet::{Batch, DropReason, HEADROOM, Packet, Pool};
 use millrace_units::Instant;
 use millrace_wire::MacAddr;
 
@@ -9,7 +9,9 @@ use crate::{Capabilities, Port, PortCounters};
 
 /// Gives copies of a ring of template frames, as many as the batch takes, and drops what it is to transmit.
 ///
-/// Neither side makes a system call.
+/// Neither side makes a system call. A 60-byte frame received and transmitted (allocated, copied from its template,
+/// counted, freed) takes 110 instructions, 20 to 30 ns on a virtual AMD EPYC that was busy with other work: subtract
+/// it from what a pipeline between the two costs.
 #[derive(Debug)]
 pub struct Generator {
     templates: Vec<Vec<u8>>,
@@ -28,13 +30,12 @@ impl Generator {
         Self { templates, position: 0, left, counters: PortCounters::default(), capabilities }
     }
 
-    /// Copies a template into a frame that stands where a device would have put it.
     #[inline]
     fn give(&mut self, pool: &Pool, batch: &mut Batch) {
         let template = &self.templates[self.position];
         self.position = if self.position + 1 == self.templates.len() { 0 } else { self.position + 1 };
         self.counters.received += 1;
-        match pool.packet_from(template) {
+        match copied(pool, template) {
             Some(packet) => {
                 self.counters.received_bytes += template.len() as u64;
                 // The caller made sure that there is room.
@@ -43,6 +44,18 @@ impl Generator {
             None => self.counters.drops.add(DropReason::NoMemory, 1),
         }
     }
+}
+
+/// A packet with the bytes of `template`. Short ones are put into the headroom, of which half is left: at 128 bytes
+/// that takes 120 instructions in all, appending 197.
+#[inline]
+fn copied(pool: &Pool, template: &[u8]) -> Option<Packet> {
+    if template.len() > HEADROOM / 2 {
+        return pool.packet_from(template);
+    }
+    let mut packet = pool.allocate()?;
+    packet.prepend(template.len()).copy_from_slice(template);
+    Some(packet)
 }
 
 impl Port for Generator {
