@@ -1,0 +1,279 @@
+//! AF_XDP: frames straight between the driver and the packet memory (`Documentation/networking/af_xdp.rst`).
+//!
+//! One port is one device: a socket for each of its receive queues, all of them over the one pool, which is registered
+//! with each. It sends by the first socket, so that one call sends a batch. The XDP program that redirects frames to the
+//! sockets is not loaded here: who opens the port registers [`AfXdp::sockets`] in the program's map.
+//!
+//! Conservation: *transmitted* are the packets whose pieces the kernel has taken from the transmit ring; those that wait
+//! there are *held*. What the kernel lost before the receive ring (`XDP_STATISTICS`) counts as received and dropped.
+//!
+//! When the port is dropped in copy mode, the frames that the kernel held return to the pool: once the sockets are
+//! closed, it touches none of them. Without a copy the card may still write for a while after that, so those frames stay
+//! out of the pool until the process ends.
+
+mod lent_frames;
+mod options;
+mod receive;
+mod ring;
+mod socket;
+mod transmit;
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+
+use millrace_packet::{Batch, DropCounts, DropReason, FRAME_SIZE, Packet, Pool};
+use millrace_units::Instant;
+use millrace_wire::ethernet;
+
+pub use options::{Bind, BusyPoll, Options, ProgramMode, RingSizes};
+
+use crate::segment::{self, Segmented};
+use crate::{Capabilities, Mode, Port, PortCounters, PortError, partial_checksum, readiness};
+use lent_frames::LentFrames;
+use receive::Receiver;
+use socket::Socket;
+use transmit::Transmitter;
+
+/// Bytes in front of a received frame that the kernel keeps for the XDP program.
+const XDP_HEADROOM: usize = 256;
+/// A link header with two VLAN tags.
+const MAX_LINK_HEADER: usize = ethernet::HEADER_LEN + 8;
+/// Largest MTU whose frames fit one frame of the pool, VLAN tags included.
+const SINGLE_FRAME_MTU: u16 = (FRAME_SIZE - XDP_HEADROOM - MAX_LINK_HEADER) as u16;
+/// Entries of the rings that a socket must have and that this port doesn't use.
+const UNUSED_RING: u32 = 64;
+
+/// A device by AF_XDP.
+#[derive(Debug)]
+pub struct AfXdp {
+    queues: Vec<(u32, Socket, Receiver)>,
+    transmitter: Transmitter,
+    lent: LentFrames,
+    /// Segments of a super-frame that the last batch had no room for.
+    backlog: VecDeque<Packet>,
+    /// Where the next batch begins, so that no queue starves another.
+    first: usize,
+    read: u64,
+    read_bytes: u64,
+    created: u64,
+    drops: DropCounts,
+    readiness: Option<OwnedFd>,
+    partial_checksums: bool,
+    busy_poll: bool,
+    mtu: u16,
+    segment_mtu: u16,
+    capabilities: Capabilities,
+}
+
+impl AfXdp {
+    /// Opens a socket for each queue and lends it frames of `pool`, from which all packets of this port come. A queue
+    /// that was in use a moment ago is waited for, up to 100 ms.
+    ///
+    /// # Errors
+    /// [`PortError`]: no such device or queue, no permission, taken, no memory, ring sizes out of range.
+    pub fn open(pool: &Pool, options: Options) -> Result<Self, PortError> {
+        options.rings.check(&options.device)?;
+        if options.queues.is_empty() {
+            return Err(PortError::Queue { device: options.device, problem: "no queue was named".into() });
+        }
+        let mut lent = LentFrames::new(pool);
+        let mut queues = Vec::new();
+        for &queue in &options.queues {
+            let socket = Socket::open(pool, &for_queue(&options, queue), queue)?;
+            let receiver = Receiver::new(options.rings.fill);
+            queues.push((queue, socket, receiver));
+        }
+        for (_, socket, receiver) in &mut queues {
+            receiver.refill(socket, &mut lent);
+        }
+        let readiness = match queues.len() {
+            1 => None,
+            _ => Some(readiness::any_of(queues.iter().map(|(_, socket, _)| socket.as_fd())).map_err(
+                |source| PortError::Kernel { device: options.device.clone(), call: "epoll", source },
+            )?),
+        };
+        let capabilities = capabilities(&options, &queues[0].1);
+        Ok(Self {
+            queues,
+            transmitter: Transmitter::default(),
+            lent,
+            backlog: VecDeque::new(),
+            first: 0,
+            read: 0,
+            read_bytes: 0,
+            created: 0,
+            drops: DropCounts::default(),
+            readiness,
+            partial_checksums: options.partial_checksums,
+            busy_poll: options.busy_poll.is_some(),
+            mtu: options.mtu,
+            segment_mtu: options.segment_mtu.min(options.mtu),
+            capabilities,
+        })
+    }
+
+    /// The device queue and the socket of each: what the XDP program's map must be told.
+    pub fn sockets(&self) -> impl Iterator<Item = (u32, RawFd)> + '_ {
+        self.queues.iter().map(|(queue, socket, _)| (*queue, socket.as_fd().as_raw_fd()))
+    }
+
+    /// How many frames of the pool the kernel holds for this port, to receive into and to send.
+    pub fn lent_frames(&self) -> u32 {
+        self.lent.count()
+    }
+
+    /// Reads one queue until it is empty or the batch full.
+    fn receive_queue(&mut self, queue: usize, batch: &mut Batch) {
+        let limit = usize::from(self.mtu) + ethernet::HEADER_LEN;
+        loop {
+            let (_, socket, receiver) = &mut self.queues[queue];
+            let before = batch.len();
+            let long = receiver.receive(socket, &mut self.lent, limit, batch);
+            self.read += (batch.len() - before) as u64;
+            self.read_bytes += batch[before..].iter().map(|packet| packet.len() as u64).sum::<u64>();
+            match long {
+                None => return,
+                Some(packet) => self.receive_long(packet, batch),
+            }
+            if batch.room() == 0 {
+                return;
+            }
+        }
+    }
+
+    /// A frame longer than the MTU and an Ethernet header: with VLAN tags, or a super-frame.
+    #[cold]
+    fn receive_long(&mut self, packet: Packet, batch: &mut Batch) {
+        self.read += 1;
+        self.read_bytes += packet.len() as u64;
+        let known = segment::Known::default();
+        match segment::segment(self.lent.pool(), packet, self.mtu, self.segment_mtu, known, &mut self.backlog)
+        {
+            Segmented::Into(count) => self.created += count - 1,
+            Segmented::Dropped(reason) => self.drops.add(reason, 1),
+        }
+        self.release_backlog(batch);
+    }
+
+    fn release_backlog(&mut self, batch: &mut Batch) {
+        let count = self.backlog.len().min(batch.room());
+        for packet in self.backlog.drain(..count) {
+            let _ = batch.push(packet);
+        }
+    }
+
+    fn kernel_losses(&self) -> (u64, u64) {
+        let statistics = self.queues.iter().map(|(_, socket, _)| socket.statistics());
+        statistics.fold((0, 0), |(received, sent), socket| {
+            (received + socket.rx_dropped + socket.rx_ring_full, sent + socket.tx_invalid_descs)
+        })
+    }
+}
+
+/// Queues beyond the first don't send.
+fn for_queue(options: &Options, queue: u32) -> Options {
+    let mut options = options.clone();
+    if options.queues.first() != Some(&queue) {
+        options.rings.transmit = UNUSED_RING;
+        options.rings.completion = UNUSED_RING;
+    }
+    options
+}
+
+fn capabilities(options: &Options, socket: &Socket) -> Capabilities {
+    let (mode, reason) = match (socket.zero_copy, options.program) {
+        (true, _) => (Mode::ZeroCopy, ""),
+        (false, ProgramMode::Generic) => (Mode::Generic, ""),
+        (false, ProgramMode::Native) if options.bind == Bind::Copy => (Mode::Native, "copying was asked for"),
+        (false, ProgramMode::Native) => (Mode::Native, "the driver can't receive into the packet memory"),
+    };
+    let why = [options.why.as_str(), reason].into_iter().filter(|text| !text.is_empty());
+    Capabilities {
+        driver: "af_xdp",
+        mode,
+        why: why.collect::<Vec<_>>().join("; "),
+        mac: options.mac,
+        mtu: options.mtu,
+        ifindex: Some(options.ifindex),
+    }
+}
+
+impl Port for AfXdp {
+    fn receive(&mut self, _pool: &Pool, _now: Instant, batch: &mut Batch) {
+        let start = batch.len();
+        self.release_backlog(batch);
+        let count = self.queues.len();
+        for n in 0..count {
+            if batch.room() == 0 {
+                break;
+            }
+            self.receive_queue((self.first + n) % count, batch);
+        }
+        self.first = (self.first + 1) % count;
+        if self.busy_poll && batch.len() == start {
+            self.queues.iter().for_each(|(_, socket, _)| socket.kick_receive());
+        }
+        for (_, socket, receiver) in &mut self.queues {
+            receiver.refill(socket, &mut self.lent);
+        }
+        if self.partial_checksums {
+            for packet in &mut batch[start..] {
+                partial_checksum::complete(packet);
+            }
+        }
+    }
+
+    fn transmit(&mut self, _pool: &Pool, _now: Instant, batch: &mut Batch) {
+        let (_, socket, _) = &mut self.queues[0];
+        let limit = usize::from(self.mtu) + MAX_LINK_HEADER;
+        for packet in batch.drain() {
+            self.transmitter.send(socket, &mut self.lent, limit, packet);
+        }
+        socket.transmit.publish();
+    }
+
+    fn flush(&mut self, _pool: &Pool, _now: Instant) {
+        self.transmitter.flush(&mut self.queues[0].1, &mut self.lent);
+    }
+
+    fn counters(&mut self) -> PortCounters {
+        let (lost, refused) = self.kernel_losses();
+        let (taken, taken_bytes, waiting) = self.transmitter.taken(&mut self.queues[0].1);
+        let mut drops = self.drops.clone();
+        for (reason, count) in self.transmitter.drops.iter() {
+            drops.add(reason, count);
+        }
+        drops.add(DropReason::ReceiveRingFull, lost);
+        drops.add(DropReason::TransmitFailed, refused);
+        let partial = self.queues.iter().map(|(_, _, receiver)| receiver.held()).sum::<u64>();
+        PortCounters {
+            received: self.read + partial + lost,
+            received_bytes: self.read_bytes,
+            transmitted: taken - refused,
+            transmitted_bytes: taken_bytes,
+            created: self.created,
+            drops,
+            held: waiting + partial + self.backlog.len() as u64,
+        }
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn descriptor(&self) -> Option<RawFd> {
+        let socket = || self.queues[0].1.as_fd();
+        Some(self.readiness.as_ref().map_or_else(socket, AsFd::as_fd).as_raw_fd())
+    }
+}
+
+impl Drop for AfXdp {
+    fn drop(&mut self) {
+        let zero_copy = self.queues.iter().any(|(_, socket, _)| socket.zero_copy);
+        // Closing a socket, rings unmapped, waits until no receive path uses it any more (`xsk_release`).
+        self.queues.clear();
+        if !zero_copy {
+            self.lent.take_back_all();
+        }
+    }
+}

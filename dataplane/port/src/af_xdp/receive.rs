@@ -1,0 +1,97 @@
+//! From the receive ring into a batch, and empty frames into the fill ring.
+
+use millrace_packet::{Batch, Packet};
+
+use super::lent_frames::LentFrames;
+use super::socket::Socket;
+
+/// Frames of the pool that the fill ring leaves to the rest of the router while it has enough itself.
+const RESERVE: u32 = 256;
+
+/// The receiving side of one socket.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    /// The first frames of a packet whose last one was not read yet.
+    partial: Option<Packet>,
+    /// Frames that the fill ring lacks.
+    missing: u32,
+}
+
+impl Receiver {
+    pub(super) fn new(fill_size: u32) -> Self {
+        Self { partial: None, missing: fill_size }
+    }
+
+    /// Moves whole packets to `batch` until it is full, the ring is empty, or one is longer than `limit` bytes; that one
+    /// is returned.
+    #[inline]
+    pub(super) fn receive(
+        &mut self,
+        socket: &mut Socket,
+        lent: &mut LentFrames,
+        limit: usize,
+        batch: &mut Batch,
+    ) -> Option<Packet> {
+        let mut long = None;
+        let mut taken = 0;
+        while batch.room() > 0 && long.is_none() && socket.receive.available() > 0 {
+            let piece = socket.receive.take();
+            taken += 1;
+            let Some(packet) = lent.take_back(piece.addr, piece.len) else { continue };
+            if piece.options == 0 && self.partial.is_none() && packet.data().len() <= limit {
+                packet.prefetch();
+                let _ = batch.push(packet);
+            } else if let Some(whole) = self.join(packet, piece.options & libc::XDP_PKT_CONTD != 0) {
+                long = if whole.len() > limit { Some(whole) } else { batch.push(whole).err() };
+            }
+        }
+        if taken > 0 {
+            socket.receive.release();
+            self.missing += taken;
+        }
+        long
+    }
+
+    /// Adds a piece to the packet in the making; returns that packet when the piece is its last.
+    fn join(&mut self, piece: Packet, continued: bool) -> Option<Packet> {
+        match &mut self.partial {
+            Some(partial) => partial.chain(piece),
+            None => self.partial = Some(piece),
+        }
+        if continued { None } else { self.partial.take() }
+    }
+
+    /// Fills the fill ring up, as far as the pool allows, and wakes a driver that waits for it.
+    #[inline]
+    pub(super) fn refill(&mut self, socket: &mut Socket, lent: &mut LentFrames) {
+        if self.missing > 0 {
+            self.lend_empty_frames(socket, lent);
+        }
+        if socket.fill.needs_wakeup() {
+            socket.kick_receive();
+        }
+    }
+
+    fn lend_empty_frames(&mut self, socket: &mut Socket, lent: &mut LentFrames) {
+        let available = lent.pool().available();
+        let in_ring = socket.fill.size() - self.missing;
+        let spare = if in_ring < RESERVE { available / 2 } else { available.saturating_sub(RESERVE) };
+        let wanted = self.missing.min(spare);
+        // The kernel took as many from the fill ring as it put into the receive ring, so there is room; but it publishes
+        // that later, so look.
+        let count = wanted.min(socket.fill.free(wanted));
+        for _ in 0..count {
+            let Some(address) = lent.lend_empty() else { break };
+            socket.fill.push(address);
+            self.missing -= 1;
+        }
+        if count > 0 {
+            socket.fill.publish();
+        }
+    }
+
+    /// Packets that were read in part.
+    pub(super) fn held(&self) -> u64 {
+        u64::from(self.partial.is_some())
+    }
+}

@@ -1,0 +1,208 @@
+//! From a batch into the transmit ring, and frames that were sent back to the pool.
+
+use std::io;
+
+use millrace_packet::{DropCounts, DropReason, Packet};
+
+use super::lent_frames::LentFrames;
+use super::ring::Descriptor;
+use super::socket::Socket;
+
+/// Frames of one packet: what the kernel joins in copy mode (`MAX_SKB_FRAGS` and the first).
+const MAX_PIECES: usize = 18;
+/// Calls of one [`Transmitter::flush`]; with 32 frames each they empty the largest ring.
+const MAX_KICKS: u32 = 1024;
+/// The shortest frame the kernel takes: an Ethernet header.
+const MIN_FRAME: usize = 14;
+
+/// The sending side of one socket.
+#[derive(Debug, Default)]
+pub(super) struct Transmitter {
+    /// Packets put into the ring so far, and their bytes.
+    queued: u64,
+    queued_bytes: u64,
+    /// Pieces put into the ring whose frames have not come back.
+    outstanding: u32,
+    pub(super) drops: DropCounts,
+}
+
+impl Transmitter {
+    /// Puts `packet` into the ring, or drops and counts it.
+    #[inline]
+    pub(super) fn send(&mut self, socket: &mut Socket, lent: &mut LentFrames, limit: usize, packet: Packet) {
+        if packet.is_linear() && socket.transmit.free(1) > 0 {
+            let length = packet.data().len();
+            if (MIN_FRAME..=limit).contains(&length) {
+                match lent.lend(packet) {
+                    Ok(address) => self.push(socket, address, length, 0),
+                    Err(packet) => return self.send_copied(socket, lent, &packet),
+                }
+                return self.count(length);
+            }
+        }
+        self.send_uncommon(socket, lent, limit, packet);
+    }
+
+    #[inline]
+    fn push(&mut self, socket: &mut Socket, address: u64, length: usize, options: u32) {
+        socket.transmit.push(Descriptor { addr: address, len: length as u32, options });
+        self.outstanding += 1;
+    }
+
+    #[inline]
+    fn count(&mut self, length: usize) {
+        self.queued += 1;
+        self.queued_bytes += length as u64;
+    }
+
+    /// Chains, full rings, wrong lengths.
+    #[cold]
+    fn send_uncommon(&mut self, socket: &mut Socket, lent: &mut LentFrames, limit: usize, packet: Packet) {
+        let length = packet.len();
+        if length > limit {
+            return self.drops.add(DropReason::LinkOversize, 1);
+        }
+        let pieces = packet.segments().filter(|(.., length)| *length > 0).count();
+        if length < MIN_FRAME || !self.make_room(socket, lent, pieces as u32) {
+            return self.drops.add(DropReason::TransmitFailed, 1);
+        }
+        if pieces == 1 && packet.is_linear() {
+            match lent.lend(packet) {
+                Ok(address) => {
+                    self.push(socket, address, length, 0);
+                    self.count(length);
+                }
+                Err(packet) => self.send_copied(socket, lent, &packet),
+            }
+        } else if !socket.scatter || pieces > MAX_PIECES || !lent.owns(&packet) {
+            self.send_copied(socket, lent, &packet);
+        } else {
+            self.send_chain(socket, lent, length, packet);
+        }
+    }
+
+    fn send_chain(&mut self, socket: &mut Socket, lent: &mut LentFrames, length: usize, mut packet: Packet) {
+        // The kernel gives every frame back by itself, so none may belong to a copy as well.
+        if !packet.make_writable(lent.pool()) {
+            return self.drops.add(DropReason::NoMemory, 1);
+        }
+        // Copying may have made more pieces than there was room for.
+        let pieces = packet.segments().filter(|(.., length)| *length > 0).count();
+        if pieces > MAX_PIECES || socket.transmit.free(pieces as u32) < pieces as u32 {
+            return self.drops.add(DropReason::TransmitFailed, 1);
+        }
+        let mut left = pieces;
+        let mut rest = Some(packet);
+        while let Some(packet) = rest {
+            let (piece, behind) = packet.split();
+            rest = behind;
+            let piece_length = piece.data().len();
+            if piece_length == 0 {
+                continue;
+            }
+            left -= 1;
+            let options = if left > 0 { libc::XDP_PKT_CONTD } else { 0 };
+            if let Ok(address) = lent.lend(piece) {
+                self.push(socket, address, piece_length, options);
+            }
+        }
+        self.count(length);
+    }
+
+    /// Sends a copy in one frame, or in a chain where the socket takes chains.
+    #[cold]
+    fn send_copied(&mut self, socket: &mut Socket, lent: &mut LentFrames, packet: &Packet) {
+        let Some(mut copy) = lent.pool().allocate() else {
+            return self.drops.add(DropReason::NoMemory, 1);
+        };
+        for bytes in packet.frames() {
+            if !copy.append(lent.pool(), bytes) {
+                return self.drops.add(DropReason::NoMemory, 1);
+            }
+        }
+        let length = copy.len();
+        if copy.is_linear() && self.make_room(socket, lent, 1) {
+            if let Ok(address) = lent.lend(copy) {
+                self.push(socket, address, length, 0);
+                self.count(length);
+            }
+        } else if socket.scatter && !copy.is_linear() {
+            self.send_chain(socket, lent, length, copy);
+        } else {
+            self.drops.add(DropReason::TransmitFailed, 1);
+        }
+    }
+
+    /// Whether there are `pieces` free slots, if need be after sending what waits.
+    fn make_room(&mut self, socket: &mut Socket, lent: &mut LentFrames, pieces: u32) -> bool {
+        if socket.transmit.free(pieces) >= pieces {
+            return true;
+        }
+        socket.transmit.publish();
+        self.flush(socket, lent);
+        socket.transmit.free(pieces) >= pieces
+    }
+
+    /// Has the kernel send what waits, and takes sent frames back.
+    #[inline]
+    pub(super) fn flush(&mut self, socket: &mut Socket, lent: &mut LentFrames) {
+        if self.outstanding == 0 {
+            return;
+        }
+        if socket.transmit.needs_wakeup() {
+            self.kick(socket, lent);
+        }
+        self.complete(socket, lent);
+    }
+
+    /// In copy mode a call sends a part of the ring and says so by `EAGAIN`; without a copy one call wakes the driver.
+    fn kick(&mut self, socket: &mut Socket, lent: &mut LentFrames) {
+        let mut waiting = socket.transmit.waiting();
+        for _ in 0..MAX_KICKS {
+            if waiting == 0 {
+                return;
+            }
+            let again = match socket.kick_transmit() {
+                Ok(()) => !socket.zero_copy,
+                Err(error) => may_pass(&error),
+            };
+            let before = waiting;
+            waiting = socket.transmit.waiting();
+            let completed = self.complete(socket, lent);
+            if !again || (waiting == before && completed == 0) {
+                return;
+            }
+        }
+    }
+
+    /// Returns sent frames to the pool, and how many there were.
+    #[inline]
+    fn complete(&mut self, socket: &mut Socket, lent: &mut LentFrames) -> u32 {
+        let mut completed = 0;
+        while socket.completion.available() > 0 {
+            drop(lent.take_back(socket.completion.take(), 0));
+            completed += 1;
+        }
+        if completed > 0 {
+            socket.completion.release();
+            self.outstanding = self.outstanding.saturating_sub(completed);
+        }
+        completed
+    }
+
+    /// Packets that the kernel took, their bytes, and packets that still wait in the ring.
+    pub(super) fn taken(&self, socket: &mut Socket) -> (u64, u64, u64) {
+        let (mut held, mut held_bytes) = (0, 0);
+        for piece in socket.transmit.waiting_slots() {
+            held_bytes += u64::from(piece.len);
+            held += u64::from(piece.options & libc::XDP_PKT_CONTD == 0);
+        }
+        (self.queued - held, self.queued_bytes.saturating_sub(held_bytes), held)
+    }
+}
+
+/// Whether the same call may succeed at once: the kernel's share of one call was used up, or memory that completed
+/// frames free was missing.
+fn may_pass(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS))
+}

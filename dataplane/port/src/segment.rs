@@ -1,0 +1,341 @@
+//! Super-frames: a host with segmentation offload sends up to 64 KB in one frame, for its card to cut.
+//!
+//! On a virtual link no card does. What comes out here is what a card would have put on the wire (TCP: RFC 9293,
+//! 3.7.1; the flags as RFC 3168, 6.1.2 asks and as network cards do it).
+
+use std::collections::VecDeque;
+
+use millrace_packet::{DropReason, Packet, Pool};
+use millrace_wire::Protocol;
+use millrace_wire::checksum::{checksum, sum_slices, transport_checksum};
+
+use crate::transport_header::TransportHeader;
+
+/// Bytes of link, network and transport header together, at most: two tags, and more extension headers than occur.
+const MAX_HEADERS: usize = 256;
+
+/// What is known of a super-frame from outside of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Known {
+    /// Transport payload of each segment, in bytes, as the sender asked its card for. Without it a TCP packet is cut to
+    /// the MTU, and a UDP packet can't be cut.
+    pub segment_payload: Option<u16>,
+}
+
+/// What became of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Segmented {
+    /// That many packets were added to the output: 1 for a frame that needed no cutting.
+    Into(u64),
+    /// It can't be cut, or there was no memory; nothing was added to the output.
+    Dropped(DropReason),
+}
+
+/// Cuts `packet` into segments of at most `segment_mtu` network-layer bytes if it is longer than `mtu`, or if it holds
+/// several UDP datagrams. Segments are complete packets of their own with right checksums; they are added to `out` in order.
+///
+/// A longer packet that is neither a TCP packet nor known to hold UDP datagrams is dropped as
+/// [`DropReason::LinkOversize`].
+pub fn segment(
+    pool: &Pool,
+    packet: Packet,
+    mtu: u16,
+    segment_mtu: u16,
+    known: Known,
+    out: &mut VecDeque<Packet>,
+) -> Segmented {
+    match Cut::plan(&packet, mtu, segment_mtu, known) {
+        Plan::Whole => {
+            out.push_back(packet);
+            Segmented::Into(1)
+        }
+        Plan::Impossible => Segmented::Dropped(DropReason::LinkOversize),
+        Plan::Cut(cut) => {
+            let before = out.len();
+            for number in 0..cut.segments() {
+                let Some(segment) = cut.make(pool, &packet, number) else {
+                    out.truncate(before);
+                    return Segmented::Dropped(DropReason::NoMemory);
+                };
+                out.push_back(segment);
+            }
+            Segmented::Into((out.len() - before) as u64)
+        }
+    }
+}
+
+#[expect(clippy::large_enum_variant, reason = "it lives on the stack for one call; a box would allocate")]
+enum Plan {
+    Whole,
+    Impossible,
+    Cut(Cut),
+}
+
+/// How a packet is cut.
+struct Cut {
+    header: TransportHeader,
+    headers: [u8; MAX_HEADERS],
+    headers_length: usize,
+    payload: usize,
+    segment_payload: usize,
+}
+
+impl Cut {
+    fn plan(packet: &Packet, mtu: u16, segment_mtu: u16, known: Known) -> Plan {
+        let mut headers = [0; MAX_HEADERS];
+        let count = packet.read(0, &mut headers);
+        let Some(header) = TransportHeader::locate(&headers[..count]) else {
+            return if is_short(packet, &headers[..count], mtu) { Plan::Whole } else { Plan::Impossible };
+        };
+        let fits = header.transport + header.length - header.network <= usize::from(mtu);
+        if fits && (header.protocol != Protocol::UDP || known.segment_payload.is_none()) {
+            return Plan::Whole;
+        }
+        match Self::measure(header, headers, count, packet.len(), segment_mtu, known) {
+            Some(cut) if cut.segments() > 1 => Plan::Cut(cut),
+            _ if fits => Plan::Whole,
+            _ => Plan::Impossible,
+        }
+    }
+
+    fn measure(
+        header: TransportHeader,
+        headers: [u8; MAX_HEADERS],
+        count: usize,
+        packet_length: usize,
+        segment_mtu: u16,
+        known: Known,
+    ) -> Option<Self> {
+        let transport_length = match header.protocol {
+            Protocol::TCP => usize::from(headers.get(header.transport + 12)? >> 4) * 4,
+            Protocol::UDP => 8,
+            _ => return None,
+        };
+        let headers_length = header.transport + transport_length;
+        let is_whole = transport_length >= 8
+            && headers_length <= count
+            && header.transport + header.length <= packet_length
+            && (header.protocol == Protocol::UDP || transport_length >= 20);
+        let room = (usize::from(segment_mtu) + header.network).checked_sub(headers_length)?;
+        let segment_payload = match (header.protocol, known.segment_payload) {
+            (Protocol::UDP, asked) => usize::from(asked?),
+            (_, Some(asked)) => room.min(asked.into()),
+            (_, None) => room,
+        };
+        let payload = header.length.checked_sub(transport_length)?;
+        (is_whole && segment_payload > 0).then_some(Self {
+            header,
+            headers,
+            headers_length,
+            payload,
+            segment_payload,
+        })
+    }
+
+    fn segments(&self) -> usize {
+        self.payload.div_ceil(self.segment_payload)
+    }
+
+    /// Segment `number`, from 0; `None` when the pool is empty.
+    fn make(&self, pool: &Pool, packet: &Packet, number: usize) -> Option<Packet> {
+        let start = number * self.segment_payload;
+        let length = self.segment_payload.min(self.payload - start);
+        let mut segment = pool.allocate()?;
+        if !segment.append(pool, &self.headers[..self.headers_length])
+            || !copy_range(pool, &mut segment, packet, self.headers_length + start, length)
+        {
+            return None;
+        }
+        self.write_network_header(segment.data_mut(), number, length);
+        self.write_transport_header(segment.data_mut(), number, length);
+        self.write_checksum(&mut segment, length);
+        Some(segment)
+    }
+
+    fn write_network_header(&self, data: &mut [u8], number: usize, payload: usize) {
+        let behind = self.headers_length - self.header.network + payload;
+        let header = &mut data[self.header.network..self.header.transport];
+        if self.header.is_v6 {
+            header[4..6].copy_from_slice(&((behind - 40) as u16).to_be_bytes());
+            return;
+        }
+        header[2..4].copy_from_slice(&(behind as u16).to_be_bytes());
+        let identification = u16::from_be_bytes([header[4], header[5]]).wrapping_add(number as u16);
+        header[4..6].copy_from_slice(&identification.to_be_bytes());
+        header[10..12].fill(0);
+        let checksum = checksum(header);
+        header[10..12].copy_from_slice(&checksum.to_be_bytes());
+    }
+
+    fn write_transport_header(&self, data: &mut [u8], number: usize, payload: usize) {
+        let header = &mut data[self.header.transport..self.headers_length];
+        if self.header.protocol == Protocol::UDP {
+            header[4..6].copy_from_slice(&((8 + payload) as u16).to_be_bytes());
+            return;
+        }
+        const FIN_PSH: u8 = 0x09;
+        const CWR: u8 = 0x80;
+        let sequence = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
+        let sequence = sequence.wrapping_add((number * self.segment_payload) as u32);
+        header[4..8].copy_from_slice(&sequence.to_be_bytes());
+        if number + 1 < self.segments() {
+            header[13] &= !FIN_PSH;
+        }
+        if number > 0 {
+            header[13] &= !CWR;
+        }
+    }
+
+    fn write_checksum(&self, segment: &mut Packet, payload: usize) {
+        let at = if self.header.protocol == Protocol::UDP { 6 } else { 16 };
+        let transport = self.header.transport;
+        // A UDP sender that wants no checksum wants none on the pieces either.
+        if at == 6 && self.headers[transport + 6..transport + 8] == [0, 0] {
+            return;
+        }
+        segment.data_mut()[transport + at..transport + at + 2].fill(0);
+        let length = self.headers_length - transport + payload;
+        let pseudo = self.header.pseudo_header(segment.data(), length).folded();
+        let pseudo = pseudo.to_be_bytes();
+        let skip = |(n, bytes): (usize, _)| -> &[u8] {
+            let bytes: &[u8] = bytes;
+            if n == 0 { &bytes[transport..] } else { bytes }
+        };
+        let sum = sum_slices(std::iter::once(&pseudo[..]).chain(segment.frames().enumerate().map(skip)));
+        let checksum = transport_checksum(self.header.protocol, sum).to_be_bytes();
+        segment.data_mut()[transport + at..transport + at + 2].copy_from_slice(&checksum);
+    }
+}
+
+/// Whether a frame without a transport header that could be found holds no more than `mtu` bytes behind its tags.
+fn is_short(packet: &Packet, headers: &[u8], mtu: u16) -> bool {
+    let is_tag = |at: usize| matches!(headers.get(at..at + 2), Some([0x81, 0x00] | [0x88, 0xa8]));
+    let tags = usize::from(is_tag(12)) * (1 + usize::from(is_tag(16)));
+    packet.len() <= usize::from(mtu) + 14 + 4 * tags
+}
+
+/// Appends `length` bytes of `from`, starting at `offset`.
+fn copy_range(pool: &Pool, to: &mut Packet, from: &Packet, offset: usize, length: usize) -> bool {
+    let (mut skip, mut left) = (offset, length);
+    for bytes in from.frames() {
+        let start = skip.min(bytes.len());
+        skip -= start;
+        let here = (bytes.len() - start).min(left);
+        left -= here;
+        if here > 0 && !to.append(pool, &bytes[start..start + here]) {
+            return false;
+        }
+    }
+    left == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_frame::{Network, TestFrame, sum};
+    use proptest::prelude::*;
+
+    const V4: Network = Network::V4 { source: [10, 0, 0, 1], destination: [10, 0, 0, 2], options: 1 };
+    const V6: Network = Network::V6 { source: [1; 16], destination: [2; 16], extensions: 1 };
+
+    fn cut(frame: &TestFrame, mtu: u16, known: Known) -> (Segmented, Vec<Vec<u8>>) {
+        let pool = Pool::new(4096).unwrap();
+        let packet = pool.packet_from(&frame.with_partial_checksum()).unwrap();
+        let mut out = VecDeque::new();
+        let answer = segment(&pool, packet, mtu, mtu, known, &mut out);
+        (answer, out.iter().map(Packet::to_vec).collect())
+    }
+
+    /// What `number` of a frame's segments must be, built from its own piece of the payload.
+    fn expected(frame: &TestFrame, size: usize, number: usize) -> Vec<u8> {
+        let pieces = frame.payload.len().div_ceil(size);
+        let piece = frame.payload.chunks(size).nth(number).unwrap().to_vec();
+        let mut bytes = TestFrame { payload: piece, ..frame.clone() }.with_partial_checksum();
+        let (network, transport) = (14 + 4 * frame.tags, frame.transport_offset());
+        if matches!(frame.network, Network::V4 { .. }) {
+            let id = 0xfffeu16.wrapping_add(number as u16).to_be_bytes();
+            bytes[network + 4..network + 6].copy_from_slice(&id);
+            bytes[network + 10..network + 12].fill(0);
+            let checksum = (!sum(&bytes[network..transport])).to_be_bytes();
+            bytes[network + 10..network + 12].copy_from_slice(&checksum);
+        }
+        if frame.tcp {
+            let sequence = 0xffff_ff00u32.wrapping_add((number * size) as u32).to_be_bytes();
+            bytes[transport + 4..transport + 8].copy_from_slice(&sequence);
+            let first = if number == 0 { 0x80 } else { 0 };
+            let last = if number + 1 == pieces { 0x09 } else { 0 };
+            bytes[transport + 13] = 0x10 | first | last;
+        }
+        let at = transport + if frame.tcp { 16 } else { 6 };
+        // The partial sum stands in the field, so the sum of all is the pseudo-header's and the data's.
+        let checksum = (!sum(&bytes[transport..])).to_be_bytes();
+        let checksum = if !frame.tcp && checksum == [0, 0] { [0xff, 0xff] } else { checksum };
+        bytes[at..at + 2].copy_from_slice(&checksum);
+        bytes
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn segments_are_what_a_card_would_send(
+            v6: bool, tags in 0usize..=2, mtu in 576u16..9000, seed: u8, length in 9000usize..60000,
+        ) {
+            let payload = (0..length).map(|n| (n as u8).wrapping_mul(seed)).collect();
+            let network = if v6 { V6 } else { V4 };
+            let frame = TestFrame { network, tcp: true, tags, payload };
+            let headers = frame.transport_offset() - 14 - 4 * tags + 32;
+            let size = usize::from(mtu) - headers;
+            let (answer, segments) = cut(&frame, mtu, Known::default());
+            prop_assert_eq!(answer, Segmented::Into(length.div_ceil(size) as u64));
+            for (number, segment) in segments.iter().enumerate() {
+                prop_assert_eq!(segment, &expected(&frame, size, number));
+                prop_assert!(segment.len() <= usize::from(mtu) + 14 + 4 * tags);
+            }
+        }
+
+        #[test]
+        fn datagrams_of_a_known_size_are_cut(v6: bool, size in 1u16..1400, length in 1401usize..20000) {
+            let network = if v6 { V6 } else { V4 };
+            let frame = TestFrame { network, tcp: false, tags: 0, payload: vec![0x5a; length] };
+            let (answer, segments) = cut(&frame, 1500, Known { segment_payload: Some(size) });
+            let count = length.div_ceil(size.into());
+            if count > 4000 { return Ok(()); }
+            prop_assert_eq!(answer, Segmented::Into(count as u64));
+            for (number, segment) in segments.iter().enumerate() {
+                prop_assert_eq!(segment, &expected(&frame, size.into(), number));
+            }
+        }
+    }
+
+    #[test]
+    fn a_frame_that_fits_passes_as_it_is() {
+        for tcp in [true, false] {
+            let frame = TestFrame { network: V4, tcp, tags: 2, payload: vec![1; 1400] };
+            let (answer, segments) = cut(&frame, 1500, Known::default());
+            assert_eq!((answer, segments), (Segmented::Into(1), vec![frame.with_partial_checksum()]));
+        }
+    }
+
+    #[test]
+    fn what_can_not_be_cut_is_dropped() {
+        let udp = TestFrame { network: V4, tcp: false, tags: 0, payload: vec![1; 3000] };
+        assert_eq!(cut(&udp, 1500, Known::default()).0, Segmented::Dropped(DropReason::LinkOversize));
+        let pool = Pool::new(8).unwrap();
+        let packet = pool.packet_from(&[0xff; 3000]).unwrap();
+        let answer = segment(&pool, packet, 1500, 1500, Known::default(), &mut VecDeque::new());
+        assert_eq!(answer, Segmented::Dropped(DropReason::LinkOversize));
+        assert_eq!(pool.in_use(), 0);
+    }
+
+    #[test]
+    fn without_memory_nothing_is_left_behind() {
+        let tcp = TestFrame { network: V4, tcp: true, tags: 0, payload: vec![1; 9000] };
+        let pool = Pool::new(8).unwrap();
+        let packet = pool.packet_from(&tcp.with_partial_checksum()).unwrap();
+        let mut out = VecDeque::new();
+        let answer = segment(&pool, packet, 1500, 1500, Known::default(), &mut out);
+        assert_eq!((answer, out.len()), (Segmented::Dropped(DropReason::NoMemory), 0));
+        assert_eq!(pool.in_use(), 0);
+    }
+}

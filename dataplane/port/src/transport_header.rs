@@ -1,0 +1,101 @@
+//! Where a frame's transport header is: enough of a parser for what a port must repair before anybody else looks.
+
+use millrace_wire::checksum::Sum;
+use millrace_wire::{EtherType, Protocol, ethernet};
+
+/// Extension headers that are looked through.
+const MAX_EXTENSIONS: usize = 8;
+
+/// The place of a transport header that is whole in its packet's first fragmentless packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TransportHeader {
+    /// Offset of the network header in the frame.
+    pub(crate) network: usize,
+    /// Offset of the transport header in the frame.
+    pub(crate) transport: usize,
+    /// Bytes of transport header and data, as the network header says.
+    pub(crate) length: usize,
+    /// TCP, UDP or whatever else.
+    pub(crate) protocol: Protocol,
+    /// IPv6, else IPv4.
+    pub(crate) is_v6: bool,
+}
+
+impl TransportHeader {
+    /// Looks into a frame's first bytes. `None` for what is neither IPv4 nor IPv6, for fragments, for IPv6 packets that
+    /// are source-routed, and where the network header is cut or contradicts itself.
+    #[inline]
+    pub(crate) fn locate(frame: &[u8]) -> Option<Self> {
+        let mut network = ethernet::HEADER_LEN;
+        let mut ether_type = EtherType(word(frame, network - 2)?);
+        while ether_type.is_vlan() && network < ethernet::HEADER_LEN + 8 {
+            network += 4;
+            ether_type = EtherType(word(frame, network - 2)?);
+        }
+        match ether_type {
+            EtherType::IPV4 => Self::behind_v4(frame, network),
+            EtherType::IPV6 => Self::behind_v6(frame, network),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn behind_v4(frame: &[u8], network: usize) -> Option<Self> {
+        let header = frame.get(network..network + 20)?;
+        let header_length = usize::from(header[0] & 15) * 4;
+        let fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff;
+        if header[0] >> 4 != 4 || header_length < 20 || fragment != 0 {
+            return None;
+        }
+        let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+        Some(Self {
+            network,
+            transport: network + header_length,
+            length: total.checked_sub(header_length)?,
+            protocol: Protocol(header[9]),
+            is_v6: false,
+        })
+    }
+
+    #[inline]
+    fn behind_v6(frame: &[u8], network: usize) -> Option<Self> {
+        let header = frame.get(network..network + 40)?;
+        if header[0] >> 4 != 6 {
+            return None;
+        }
+        let end = network + 40 + usize::from(u16::from_be_bytes([header[4], header[5]]));
+        let (transport, protocol) = behind_extensions(frame, network + 40, Protocol(header[6]))?;
+        Some(Self { network, transport, length: end.checked_sub(transport)?, protocol, is_v6: true })
+    }
+
+    /// The sum of the pseudo-header of a packet with `length` bytes of transport header and data. `frame` is the one
+    /// that was looked into.
+    #[inline]
+    pub(crate) fn pseudo_header(&self, frame: &[u8], length: usize) -> Sum {
+        let addresses = if self.is_v6 { 8..40 } else { 12..20 };
+        let sum = Sum::new().bytes(&frame[self.network..][addresses]).word(u16::from(self.protocol.0));
+        sum.word((length >> 16) as u16).word(length as u16)
+    }
+}
+
+#[inline]
+fn behind_extensions(frame: &[u8], mut at: usize, mut protocol: Protocol) -> Option<(usize, Protocol)> {
+    for _ in 0..MAX_EXTENSIONS {
+        match protocol {
+            Protocol::HOP_BY_HOP | Protocol::DESTINATION_OPTIONS => {}
+            // While segments are left, the pseudo-header has another destination than the header (RFC 8200, 8.1).
+            Protocol::ROUTING if *frame.get(at + 3)? == 0 => {}
+            Protocol::ROUTING | Protocol::FRAGMENT => return None,
+            _ => return Some((at, protocol)),
+        }
+        protocol = Protocol(*frame.get(at)?);
+        at += 8 + 8 * usize::from(*frame.get(at + 1)?);
+    }
+    None
+}
+
+/// The 16-bit word at `at`, if it is there.
+#[inline]
+pub(crate) fn word(frame: &[u8], at: usize) -> Option<u16> {
+    frame.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+}
