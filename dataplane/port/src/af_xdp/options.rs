@@ -106,8 +106,9 @@ pub struct Options {
     pub rings: RingSizes,
     /// With or without a copy. Default: [`Bind::Auto`].
     pub bind: Bind,
-    /// Whether packets may stand in several frames: needed when the MTU exceeds what one frame holds, 1,774 bytes with
-    /// two VLAN tags. Needs Linux 6.6, and an XDP program with `xdp.frags` to be of use. Default: as the MTU needs it.
+    /// Whether packets may stand in several frames: needed when the MTU exceeds what one frame holds, 1,770 bytes with
+    /// two VLAN tags. Needs Linux 6.6, and in the driver an XDP program with `xdp.frags`. Under a program in the generic
+    /// hook it is always tried: hosts on virtual links send super-frames then. Default: as the MTU needs it.
     pub scatter: bool,
     /// Where the XDP program runs. Default: [`ProgramMode::Native`].
     pub program: ProgramMode,

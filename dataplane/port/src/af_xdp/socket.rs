@@ -166,7 +166,7 @@ fn bind(fd: BorrowedFd<'_>, options: &Options, queue: u32) -> io::Result<bool> {
         (Bind::Auto, ProgramMode::Native) => 0,
     };
     let flags = copy | libc::XDP_USE_NEED_WAKEUP;
-    if options.scatter {
+    if options.scatter || options.program == ProgramMode::Generic {
         match bind_patiently(fd, options.ifindex, queue, flags | libc::XDP_USE_SG) {
             Err(error) if is_refusal(&error) && options.mtu <= super::SINGLE_FRAME_MTU => {}
             answer => return answer.map(|()| true),

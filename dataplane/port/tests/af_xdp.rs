@@ -1,0 +1,362 @@
+//! AF_XDP ports on veths, in network namespaces.
+
+#![allow(clippy::disallowed_methods, reason = "real devices take real time")]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use millrace_packet::{Batch, DropReason, Pool};
+use millrace_port::af_xdp::{Bind, Options, ProgramMode};
+use millrace_port::{AfXdp, Mode, Port, PortError};
+use millrace_units::Instant;
+use support::redirect::Redirect;
+use support::{Host, Raw, enter_namespace, eventually, options, run, veth};
+
+const NOW: Instant = Instant::ZERO;
+
+fn open(pool: &Pool, options: Options) -> (AfXdp, Redirect) {
+    let native = options.program == ProgramMode::Native;
+    let redirect = Redirect::attach(options.ifindex, native, options.scatter).unwrap();
+    let port = AfXdp::open(pool, options).unwrap();
+    for (queue, socket) in port.sockets() {
+        redirect.register(queue, socket).unwrap();
+    }
+    (port, redirect)
+}
+
+/// A frame of a type that nobody knows, numbered.
+fn frame(number: u32, length: usize) -> Vec<u8> {
+    let mut bytes = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5];
+    bytes.extend(number.to_be_bytes());
+    bytes.extend((bytes.len()..length).map(|n| (n as u32 ^ number) as u8));
+    bytes
+}
+
+/// Checks the port's side of the conservation law and returns the counters.
+fn check_law(port: &mut AfXdp, given: u64, taken: u64) -> millrace_port::PortCounters {
+    let counters = port.counters();
+    let lost_in = counters.drops.get(DropReason::ReceiveRingFull);
+    let lost_out = counters.drops.total() - lost_in;
+    assert_eq!(counters.received + counters.created, given + lost_in, "{counters:?}");
+    assert_eq!(taken, counters.transmitted + lost_out + counters.held, "{counters:?}");
+    counters
+}
+
+fn echo_sizes(pool: &Pool, port: &mut AfXdp, peer: &Raw, sizes: &[usize]) {
+    let mut batch = Batch::new();
+    for (number, size) in sizes.iter().enumerate() {
+        let sent = frame(number as u32, *size);
+        peer.send(&sent).unwrap();
+        assert!(eventually(|| {
+            port.receive(pool, NOW, &mut batch);
+            !batch.is_empty()
+        }));
+        assert_eq!(batch.len(), 1);
+        assert_eq!(batch[0].to_vec(), sent, "{size} bytes in");
+        port.transmit(pool, NOW, &mut batch);
+        port.flush(pool, NOW);
+        let mut echoed = None;
+        assert!(eventually(|| {
+            echoed = peer.receive();
+            echoed.is_some()
+        }));
+        assert_eq!(echoed.unwrap(), sent, "{size} bytes back");
+    }
+}
+
+fn drain(pool: &Pool, port: &mut AfXdp) {
+    assert!(eventually(|| {
+        port.flush(pool, NOW);
+        pool.in_use() == port.lent_frames() && port.counters().held == 0
+    }));
+}
+
+#[test]
+fn frames_of_all_sizes_pass_and_return_unchanged() {
+    if !enter_namespace("AF_XDP echo") {
+        return;
+    }
+    for (mode, bind) in [(ProgramMode::Native, Bind::Auto), (ProgramMode::Generic, Bind::Copy)] {
+        veth("near", "far", 1500, 1);
+        let pool = Pool::new(8192).unwrap();
+        let (mut port, redirect) = open(&pool, Options { program: mode, bind, ..options("near", 1500) });
+        assert_eq!(
+            port.capabilities().mode,
+            if mode == ProgramMode::Native { Mode::Native } else { Mode::Generic }
+        );
+        assert!(!port.capabilities().why.is_empty() || mode == ProgramMode::Generic);
+        let sizes: Vec<usize> = (60..=1514).step_by(7).chain([1514]).collect();
+        echo_sizes(&pool, &mut port, &Raw::open("far"), &sizes);
+        drain(&pool, &mut port);
+        let counters = check_law(&mut port, sizes.len() as u64, sizes.len() as u64);
+        assert_eq!(counters.received_bytes, sizes.iter().sum::<usize>() as u64);
+        assert_eq!(counters.transmitted_bytes, counters.received_bytes);
+        drop((port, redirect));
+        assert_eq!(pool.in_use(), 0, "all frames return when the port is closed");
+        run("ip link del near");
+    }
+}
+
+#[test]
+fn jumbo_frames_pass_in_chains() {
+    if !enter_namespace("AF_XDP jumbo frames") {
+        return;
+    }
+    veth("near", "far", 9000, 1);
+    let pool = Pool::new(8192).unwrap();
+    let (mut port, _redirect) = open(&pool, options("near", 9000));
+    let sizes = [60, 1792, 1793, 3584, 3585, 5000, 9013, 9014];
+    echo_sizes(&pool, &mut port, &Raw::open("far"), &sizes);
+    drain(&pool, &mut port);
+    check_law(&mut port, sizes.len() as u64, sizes.len() as u64);
+}
+
+#[test]
+fn a_copy_is_sent_without_touching_the_other() {
+    if !enter_namespace("AF_XDP copies") {
+        return;
+    }
+    veth("near", "far", 9000, 1);
+    let pool = Pool::new(8192).unwrap();
+    let (mut port, _redirect) = open(&pool, options("near", 9000));
+    let far = Raw::open("far");
+    let bytes = frame(7, 9000);
+    let original = pool.packet_from(&bytes).unwrap();
+    let mut batch = Batch::new();
+    batch.push(original.copy(&pool).unwrap()).unwrap();
+    // A packet of another pool is copied as well.
+    let other = Pool::new(16).unwrap();
+    batch.push(other.packet_from(&bytes).unwrap()).unwrap();
+    port.transmit(&pool, NOW, &mut batch);
+    port.flush(&pool, NOW);
+    for _ in 0..2 {
+        let mut seen = None;
+        assert!(eventually(|| {
+            seen = far.receive();
+            seen.is_some()
+        }));
+        assert_eq!(seen.unwrap(), bytes);
+    }
+    assert_eq!(original.to_vec(), bytes);
+    drop(original);
+    drain(&pool, &mut port);
+    assert_eq!(other.in_use(), 0);
+    check_law(&mut port, 0, 2);
+}
+
+#[test]
+fn a_hundred_thousand_frames_are_all_accounted_for() {
+    if !enter_namespace("AF_XDP conservation") {
+        return;
+    }
+    const FRAMES: u32 = 100_000;
+    veth("near", "far", 1500, 1);
+    let pool = Pool::new(8192).unwrap();
+    let (mut port, _redirect) = open(&pool, options("near", 1500));
+    let (far, back) = (Raw::open("far"), Raw::open("far"));
+    let (mut batch, mut given, mut echoed) = (Batch::new(), 0, 0);
+    let mut serve = |port: &mut AfXdp| {
+        port.receive(&pool, NOW, &mut batch);
+        given += batch.len() as u64;
+        port.transmit(&pool, NOW, &mut batch);
+        port.flush(&pool, NOW);
+    };
+    for number in 0..FRAMES {
+        far.send(&frame(number, 60 + number as usize % 1400)).unwrap();
+        // Now and then the port is left alone for longer than its rings last, so that some frames are lost.
+        if number % 32 == 0 && number % 20_000 > 5_000 {
+            serve(&mut port);
+        }
+        while number % 64 == 0 && back.receive().is_some() {
+            echoed += 1;
+        }
+        while number % 64 == 0 && far.receive().is_some() {}
+    }
+    assert!(eventually(|| {
+        serve(&mut port);
+        port.counters().received == u64::from(FRAMES)
+    }));
+    let total = |port: &mut AfXdp| port.counters().transmitted;
+    assert!(eventually(|| {
+        while back.receive().is_some() {
+            echoed += 1;
+        }
+        echoed == total(&mut port)
+    }));
+    drain(&pool, &mut port);
+    let counters = check_law(&mut port, given, given);
+    let lost = counters.drops.get(DropReason::ReceiveRingFull);
+    assert!(lost > 0 && counters.transmitted > u64::from(FRAMES) / 2, "{counters:?}");
+}
+
+#[test]
+fn every_queue_is_read_and_announced() {
+    if !enter_namespace("AF_XDP with several queues") {
+        return;
+    }
+    veth("near", "far", 1500, 4);
+    let pool = Pool::new(16384).unwrap();
+    let (mut port, _redirect) = open(&pool, Options { queues: vec![0, 1, 2, 3], ..options("near", 1500) });
+    assert_eq!(port.sockets().map(|(queue, _)| queue).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    let far = Raw::open("far");
+    for number in 0..64 {
+        let mut bytes = frame(number, 100);
+        bytes[11] = number as u8;
+        far.send(&bytes).unwrap();
+    }
+    let readable = || {
+        let mut poll = libc::pollfd { fd: port.descriptor().unwrap(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one structure, writable.
+        unsafe { libc::poll(&mut poll, 1, 1000) == 1 }
+    };
+    assert!(readable());
+    let mut batch = Batch::new();
+    assert!(eventually(|| {
+        port.receive(&pool, NOW, &mut batch);
+        batch.len() == 64
+    }));
+}
+
+#[test]
+fn a_killed_port_opens_again_and_a_taken_queue_is_named() {
+    if !enter_namespace("AF_XDP reopening") {
+        return;
+    }
+    veth("near", "far", 1500, 1);
+    let pool = Pool::new(8192).unwrap();
+    for round in 0..5 {
+        let (mut port, _redirect) = open(&pool, options("near", 1500));
+        echo_sizes(&pool, &mut port, &Raw::open("far"), &[60 + round, 1514]);
+        let taken = AfXdp::open(&pool, options("near", 1500)).unwrap_err();
+        assert!(matches!(taken, PortError::Busy { .. }), "{taken}");
+        assert!(taken.to_string().contains("queue 0"), "{taken}");
+    }
+    assert_eq!(pool.in_use(), 0);
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    if !enter_namespace("AF_XDP errors") {
+        return;
+    }
+    veth("near", "far", 1500, 1);
+    let pool = Pool::new(8192).unwrap();
+    let queue = AfXdp::open(&pool, Options { queues: vec![7], ..options("near", 1500) }).unwrap_err();
+    assert!(matches!(queue, PortError::Queue { .. }) && queue.to_string().contains("queue 7"), "{queue}");
+    let none = AfXdp::open(&pool, Options { queues: vec![], ..options("near", 1500) }).unwrap_err();
+    assert!(matches!(none, PortError::Queue { .. }), "{none}");
+    let copy = AfXdp::open(&pool, Options { bind: Bind::ZeroCopy, ..options("near", 1500) }).unwrap_err();
+    assert!(matches!(copy, PortError::NotSupported { .. }), "{copy}");
+    let gone = AfXdp::open(&pool, Options { ifindex: 9999, ..options("near", 1500) }).unwrap_err();
+    assert!(matches!(gone, PortError::UnknownDevice { .. }), "{gone}");
+    assert_eq!(pool.in_use(), 0);
+}
+
+#[test]
+fn tagged_frames_keep_their_tags() {
+    if !enter_namespace("AF_XDP VLAN tags") {
+        return;
+    }
+    veth("near", "far", 1500, 1);
+    let pool = Pool::new(8192).unwrap();
+    let (mut port, _redirect) = open(&pool, options("near", 1500));
+    let far = Raw::open("far");
+    let mut batch = Batch::new();
+    for tags in [&[0x81, 0, 0x20, 10][..], &[0x88, 0xa8, 0, 100, 0x81, 0, 0, 10]] {
+        let plain = frame(1, 1514);
+        // A raw socket sends one customer tag beyond the MTU, no other.
+        let sent = [&plain[..12], tags, &plain[12..if tags.len() == 4 { 1514 } else { 1506 }]].concat();
+        far.send(&sent).unwrap();
+        assert!(eventually(|| {
+            port.receive(&pool, NOW, &mut batch);
+            !batch.is_empty()
+        }));
+        assert_eq!(batch[0].to_vec(), sent);
+        batch.clear();
+    }
+}
+
+/// A host with the offloads it has by default sends a stream through two ports; the receiver's kernel checks every
+/// checksum.
+fn stream(program: ProgramMode, scatter: bool) -> u64 {
+    const BYTES: usize = 8 << 20;
+    let host = |device: &'static str, address: &'static str, work: fn()| {
+        let host = Host::new(move || {
+            run(&format!("ip addr add {address}/24 dev {device}"));
+            run(&format!("ip link set {device} up"));
+            run("ip link set lo up");
+            work();
+        });
+        veth(if device == "h1" { "r1" } else { "r2" }, device, 1500, 1);
+        host.take(device);
+        host
+    };
+    let server = host("h2", "10.77.0.2", || {
+        let (mut stream, _) = TcpListener::bind("10.77.0.2:5000").unwrap().accept().unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        assert!(bytes.len() == BYTES && bytes.iter().enumerate().all(|(n, byte)| *byte == (n * 7 / 5) as u8));
+        stream.write_all(b"intact").unwrap();
+    });
+    let client = host("h1", "10.77.0.1", || {
+        std::thread::sleep(Duration::from_millis(100));
+        let mut stream = TcpStream::connect("10.77.0.2:5000").unwrap();
+        let bytes: Vec<u8> = (0..BYTES).map(|n| (n * 7 / 5) as u8).collect();
+        stream.write_all(&bytes).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert_eq!(answer, "intact");
+    });
+    let pool = Pool::new(16384).unwrap();
+    let (mut left, _left) = open(&pool, Options { scatter, program, ..options("r1", 1500) });
+    let (mut right, _right) = open(&pool, Options { scatter, program, ..options("r2", 1500) });
+    server.start();
+    client.start();
+    let mut batch = Batch::new();
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    while !(client.is_finished() && server.is_finished()) && std::time::Instant::now() < deadline {
+        left.receive(&pool, NOW, &mut batch);
+        right.transmit(&pool, NOW, &mut batch);
+        right.flush(&pool, NOW);
+        right.receive(&pool, NOW, &mut batch);
+        left.transmit(&pool, NOW, &mut batch);
+        left.flush(&pool, NOW);
+    }
+    let counters = left.counters();
+    assert!(client.is_finished() && server.is_finished(), "{counters:?} {:?}", right.counters());
+    client.join();
+    server.join();
+    counters.created
+}
+
+#[test]
+fn a_stream_from_a_host_with_default_offloads_arrives_intact() {
+    if enter_namespace("AF_XDP and partial checksums") {
+        stream(ProgramMode::Native, false);
+    }
+}
+
+#[test]
+fn a_stream_through_ports_with_scatter_arrives_intact() {
+    if enter_namespace("AF_XDP with scatter and partial checksums") {
+        stream(ProgramMode::Native, true);
+    }
+}
+
+#[test]
+fn super_frames_from_a_host_with_default_offloads_arrive_intact() {
+    if enter_namespace("AF_XDP and super-frames") {
+        assert!(stream(ProgramMode::Generic, true) > 0);
+    }
+}
+
+#[test]
+fn super_frames_arrive_intact_behind_a_program_without_frags_too() {
+    if enter_namespace("AF_XDP and linear super-frames") {
+        assert!(stream(ProgramMode::Generic, false) > 0);
+    }
+}

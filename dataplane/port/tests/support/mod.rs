@@ -1,0 +1,175 @@
+//! What the tests with real devices share: private network namespaces, veths, raw sockets, and a small XDP program.
+#![allow(dead_code, reason = "each test uses its part")]
+
+pub mod redirect;
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::process::Command;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use millrace_port::af_xdp::Options;
+use millrace_wire::MacAddr;
+
+/// Moves this thread into a network namespace of its own, which vanishes with it. `false`, having said why, where that
+/// is not possible; under CI it must be.
+pub fn enter_namespace(test: &str) -> bool {
+    match nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET) {
+        Ok(()) => true,
+        Err(error) => {
+            assert!(
+                std::env::var("CI").as_deref() != Ok("true"),
+                "{test} needs a network namespace: {error}"
+            );
+            println!("skipped: {test} needs a network namespace of its own ({error})");
+            false
+        }
+    }
+}
+
+/// Runs a command, which must succeed.
+pub fn run(command: &str) {
+    let mut words = command.split_whitespace();
+    let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
+    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Makes a pair of devices, up, in this namespace.
+pub fn veth(near: &str, far: &str, mtu: u32, queues: u32) {
+    run(&format!(
+        "ip link add {near} mtu {mtu} numrxqueues {queues} numtxqueues {queues} type veth peer {far} mtu {mtu} \
+         numrxqueues {queues} numtxqueues {queues}"
+    ));
+    for device in [near, far] {
+        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6"), "1");
+        run(&format!("ip link set {device} up"));
+    }
+}
+
+/// Index and MAC address of a device of this namespace.
+pub fn device(name: &str) -> (u32, MacAddr) {
+    let output = Command::new("ip").args(["-o", "link", "show", name]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mac = text.split("link/ether ").nth(1).unwrap().split(' ').next().unwrap();
+    let mut octets = [0; 6];
+    for (octet, text) in octets.iter_mut().zip(mac.split(':')) {
+        *octet = u8::from_str_radix(text, 16).unwrap();
+    }
+    (nix::net::if_::if_nametoindex(name).unwrap(), MacAddr(octets))
+}
+
+/// Options for an AF_XDP port on a device of this namespace.
+pub fn options(name: &str, mtu: u16) -> Options {
+    let (ifindex, mac) = device(name);
+    Options::new(name, ifindex, mac, mtu)
+}
+
+/// A raw socket on a device: sends and receives whole frames.
+pub struct Raw(OwnedFd);
+
+impl Raw {
+    pub fn open(name: &str) -> Self {
+        let (ifindex, _) = device(name);
+        let protocol = (libc::ETH_P_ALL as u16).to_be();
+        // SAFETY: takes no pointers.
+        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+        assert!(fd >= 0, "{}", io::Error::last_os_error());
+        // SAFETY: just made, owned by nobody else.
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        for (level, option, value) in [
+            (libc::SOL_PACKET, 23, 1), // PACKET_IGNORE_OUTGOING
+            (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 256 << 20),
+            (libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, 64 << 20),
+            (libc::SOL_PACKET, 8, 1), // PACKET_AUXDATA
+        ] {
+            let pointer: *const i32 = &value;
+            // SAFETY: the value is four readable bytes.
+            unsafe { libc::setsockopt(fd, level, option, pointer.cast(), 4) };
+        }
+        // SAFETY: a C structure of integers.
+        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = protocol;
+        address.sll_ifindex = ifindex as i32;
+        let pointer: *const libc::sockaddr_ll = &address;
+        // SAFETY: the address is readable for its size.
+        let answer = unsafe { libc::bind(fd, pointer.cast(), size_of_val(&address) as u32) };
+        assert_eq!(answer, 0, "{}", io::Error::last_os_error());
+        Self(socket)
+    }
+
+    pub fn send(&self, frame: &[u8]) -> io::Result<()> {
+        // SAFETY: the frame is readable for its length.
+        let sent = unsafe { libc::send(self.0.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
+        if sent == frame.len() as isize { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// The next frame that arrived, VLAN tags as the kernel delivers them; `None` if there is none.
+    pub fn receive(&self) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; 1 << 17];
+        // SAFETY: the buffer is writable for its length.
+        let length = unsafe {
+            libc::recv(self.0.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT)
+        };
+        (length >= 0).then(|| {
+            bytes.truncate(length as usize);
+            bytes
+        })
+    }
+}
+
+/// Waits until `done`, at most five seconds; says whether it came.
+pub fn eventually(mut done: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        if done() {
+            return true;
+        }
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// A host: a thread in a network namespace of its own.
+pub struct Host {
+    thread: i32,
+    start: mpsc::Sender<()>,
+    handle: JoinHandle<()>,
+}
+
+impl Host {
+    /// Makes the namespace; `work` begins with [`start`](Self::start), once devices were moved here.
+    pub fn new(work: impl FnOnce() + Send + 'static) -> Self {
+        let (say, hear) = mpsc::channel();
+        let (start, started) = mpsc::channel();
+        let handle = std::thread::spawn(move || {
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+            say.send(nix::unistd::gettid().as_raw()).unwrap();
+            if started.recv().is_ok() {
+                work();
+            }
+        });
+        Self { thread: hear.recv().unwrap(), start, handle }
+    }
+
+    /// Moves a device of the calling thread's namespace to this one.
+    pub fn take(&self, device: &str) {
+        run(&format!("ip link set {device} netns {}", self.thread));
+    }
+
+    pub fn start(&self) {
+        self.start.send(()).unwrap();
+    }
+
+    pub fn is_finished(&self) -> bool {
+        self.handle.is_finished()
+    }
+
+    pub fn join(self) {
+        self.handle.join().unwrap();
+    }
+}

@@ -1,0 +1,85 @@
+//! The smallest XDP program that feeds AF_XDP sockets: five instructions, without a compiler or loader.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+const BPF_MAP_CREATE: i64 = 0;
+const BPF_MAP_UPDATE_ELEM: i64 = 2;
+const BPF_PROG_LOAD: i64 = 5;
+const BPF_LINK_CREATE: i64 = 28;
+const BPF_MAP_TYPE_XSKMAP: u32 = 17;
+const BPF_PROG_TYPE_XDP: u32 = 6;
+const BPF_XDP: u32 = 37;
+const BPF_F_XDP_HAS_FRAGS: u32 = 1 << 5;
+const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
+const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+
+/// Redirects every frame of a device to the socket of its queue. Detached when dropped.
+#[derive(Debug)]
+pub struct Redirect {
+    map: OwnedFd,
+    _program: OwnedFd,
+    _link: OwnedFd,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Instruction {
+    code: u8,
+    registers: u8,
+    offset: i16,
+    immediate: i32,
+}
+
+impl Redirect {
+    /// Attaches to `ifindex` of the calling thread's namespace.
+    pub fn attach(ifindex: u32, native: bool, frags: bool) -> io::Result<Self> {
+        // type, key size, value size, entries, flags
+        let map = bpf(BPF_MAP_CREATE, &[BPF_MAP_TYPE_XSKMAP, 4, 4, 64, 0])?;
+        let code = |code, registers, immediate| Instruction { code, registers, offset: 0, immediate };
+        let program = [
+            Instruction { code: 0x61, registers: 0x12, offset: 16, immediate: 0 }, // r2 = context->rx_queue_index
+            code(0x18, 0x11, map.as_raw_fd()),                                     // r1 = map
+            code(0, 0, 0),
+            code(0xb7, 0x03, 2),  // r3 = XDP_PASS
+            code(0x85, 0x00, 51), // bpf_redirect_map
+            code(0x95, 0x00, 0),
+        ];
+        let pointer = |address: *const u8| [address.addr() as u32, (address.addr() >> 32) as u32];
+        let (code, license) = (pointer(program.as_ptr().cast()), pointer(c"GPL".as_ptr().cast()));
+        let flags = if frags { BPF_F_XDP_HAS_FRAGS } else { 0 };
+        // type, instructions, their address, licence, log level, log size, log address, kernel version, flags
+        let count = program.len() as u32;
+        let load = [BPF_PROG_TYPE_XDP, count, code[0], code[1], license[0], license[1], 0, 0, 0, 0, 0, flags];
+        let program = bpf(BPF_PROG_LOAD, &load)?;
+        let mode = if native { XDP_FLAGS_DRV_MODE } else { XDP_FLAGS_SKB_MODE };
+        let link = bpf(BPF_LINK_CREATE, &[program.as_raw_fd() as u32, ifindex, BPF_XDP, mode])?;
+        Ok(Self { map, _program: program, _link: link })
+    }
+
+    /// Directs the frames of `queue` to the socket.
+    pub fn register(&self, queue: u32, socket: RawFd) -> io::Result<()> {
+        let value = socket as u32;
+        let pointer = |address: *const u32| [address.addr() as u32, (address.addr() >> 32) as u32];
+        let (key, value) = (pointer(&queue), pointer(&value));
+        let words = [self.map.as_raw_fd() as u32, 0, key[0], key[1], value[0], value[1], 0, 0];
+        call(BPF_MAP_UPDATE_ELEM, &words).map(drop)
+    }
+}
+
+fn bpf(command: i64, words: &[u32]) -> io::Result<OwnedFd> {
+    let fd = call(command, words)?;
+    // SAFETY: the kernel just made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn call(command: i64, words: &[u32]) -> io::Result<RawFd> {
+    let mut attributes = [0u64; 16];
+    for (n, word) in words.iter().enumerate() {
+        attributes[n / 2] |= u64::from(*word) << (32 * (n % 2));
+    }
+    // SAFETY: the attributes are readable for the size that is passed, and the addresses in them are of live values.
+    let answer =
+        unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), size_of_val(&attributes)) };
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer as RawFd) }
+}
