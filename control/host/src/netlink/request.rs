@@ -8,7 +8,6 @@ pub(crate) const ACK: u16 = (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16;
 pub(crate) const DUMP: u16 = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
 
 const HEADER: usize = 16;
-const NESTED: u16 = 0x8000;
 
 /// A netlink message under construction; lengths are kept right after each step.
 #[derive(Clone, Debug)]
@@ -46,11 +45,6 @@ impl Request {
             IpAddr::V4(ip) => self.attribute(kind, &ip.octets()),
             IpAddr::V6(ip) => self.attribute(kind, &ip.octets()),
         }
-    }
-
-    /// Appends an attribute that holds others.
-    pub fn nested(self, kind: u16, value: &[u8]) -> Self {
-        self.attribute(kind | NESTED, value)
     }
 
     /// The finished message, numbered.

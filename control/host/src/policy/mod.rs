@@ -1,6 +1,22 @@
 //! What Linux was told to do with forwarded packets beyond routing, and a bypass would silently skip.
 
-use crate::HostError;
+mod device;
+mod iptables;
+mod nftables;
+mod rule;
+#[cfg(test)]
+mod tests;
+mod traffic_control;
+mod xfrm;
+
+use crate::netlink::decode::{Decoded, decode};
+use crate::netlink::request::{DUMP, Request};
+use crate::netlink::rtm;
+use crate::netlink::socket::Socket;
+use crate::{Family, HostError, HostLink, HostState};
+
+/// Where a finding is that concerns no single port.
+const EVERYWHERE: &str = "this network namespace";
 
 /// What sort of policy a finding is about.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -53,10 +69,71 @@ pub struct Ours {
     pub programs: Vec<u32>,
 }
 
+/// What the inspections look at.
+struct Surroundings {
+    state: HostState,
+    ports: Vec<HostLink>,
+}
+
 /// Inspects what applies to the given ports, in the network namespace of the calling thread.
 ///
 /// # Errors
-/// When netlink is not available; a facility that the kernel lacks is no error, there is nothing of it then.
-pub fn inspect(_ports: &[u32], _ours: &Ours) -> Result<Vec<PolicyFinding>, HostError> {
-    Ok(Vec::new())
+/// When netlink is not available or a port does not exist; a facility that the kernel lacks is no error, there is
+/// nothing of it then.
+pub fn inspect(ports: &[u32], ours: &Ours) -> Result<Vec<PolicyFinding>, HostError> {
+    let mut socket = Socket::open(libc::NETLINK_ROUTE as isize)?;
+    let surroundings = surroundings(&mut socket, ports)?;
+    let mut findings = device::inspect(&surroundings, ours);
+    findings.extend(nftables::inspect(&surroundings)?);
+    findings.extend(iptables::inspect()?);
+    findings.extend(rule::inspect(&mut socket)?);
+    findings.extend(xfrm::inspect()?);
+    findings.extend(traffic_control::inspect(&mut socket, &surroundings, ours)?);
+    findings.sort_by_key(|finding| finding.kind);
+    Ok(findings)
+}
+
+fn surroundings(socket: &mut Socket, ports: &[u32]) -> Result<Surroundings, HostError> {
+    let mut state = HostState::default();
+    let v4 = Request::new(rtm::GETNETCONF, DUMP, &[Family::Ipv4.number(), 0, 0, 0]);
+    let v6 = Request::new(rtm::GETNETCONF, DUMP, &[Family::Ipv6.number(), 0, 0, 0]);
+    for (request, what) in [
+        (Request::new(rtm::GETLINK, DUMP, &[0; 16]), "devices"),
+        (v4, "IPv4 switches"),
+        (v6, "IPv6 switches"),
+    ] {
+        let listed = socket.dump(request, what, |kind, payload| {
+            if let Decoded::Message(message) = decode(kind, 0, payload) {
+                state.apply(message);
+            }
+        });
+        unless_lacking(listed)?;
+    }
+    let missing = |port: &u32| HostError::NoDevice { name: port.to_string() };
+    let ports: Result<_, _> =
+        ports.iter().map(|port| state.link(*port).cloned().ok_or_else(|| missing(port))).collect();
+    Ok(Surroundings { ports: ports?, state })
+}
+
+/// Takes a facility that the kernel was built without for one with nothing in it.
+fn unless_lacking(listed: Result<(), HostError>) -> Result<(), HostError> {
+    match listed {
+        Err(HostError::Refused { source, .. } | HostError::Socket { source, .. }) if lacking(&source) => {
+            Ok(())
+        }
+        listed => listed,
+    }
+}
+
+fn lacking(error: &std::io::Error) -> bool {
+    let errno = error.raw_os_error().unwrap_or(0);
+    [
+        libc::EOPNOTSUPP,
+        libc::EPROTONOSUPPORT,
+        libc::EAFNOSUPPORT,
+        libc::EINVAL,
+        libc::ENOENT,
+        libc::ENOPROTOOPT,
+    ]
+    .contains(&errno)
 }

@@ -51,7 +51,7 @@ impl HostState {
 
     fn usable(&self, entry: &RouteEntry) -> Option<HostRoute> {
         let (kind, hops) = self.resolved(entry);
-        let next_hops = match kind {
+        let mut next_hops: Vec<HostNextHop> = match kind {
             RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit | RouteKind::Throw => {
                 Vec::new()
             }
@@ -64,6 +64,9 @@ impl HostState {
         };
         if next_hops.is_empty() && matches!(kind, RouteKind::Unicast | RouteKind::Multicast) {
             return None;
+        }
+        if let [only] = next_hops.as_mut_slice() {
+            only.weight = 1;
         }
         Some(HostRoute {
             prefix: entry.prefix,

@@ -206,15 +206,21 @@ fn joins(entry: &RouteEntry) -> bool {
         && entry.next_hops.iter().all(|hop| hop.gateway.is_some())
 }
 
+fn hop_key(hop: &HostNextHop) -> (u32, Option<IpAddr>) {
+    (hop.ifindex, hop.gateway)
+}
+
 fn same_hop(a: &HostNextHop, b: &HostNextHop) -> bool {
-    (a.ifindex, a.gateway) == (b.ifindex, b.gateway)
+    hop_key(a) == hop_key(b)
 }
 
 fn contains_hops(whole: &[HostNextHop], part: &[HostNextHop]) -> bool {
     part.iter().all(|hop| whole.iter().any(|other| same_hop(hop, other)))
 }
 
-fn insert_v6(routes: &mut Vec<StoredRoute>, entry: RouteEntry, placement: Placement, generation: u32) {
+fn insert_v6(routes: &mut Vec<StoredRoute>, mut entry: RouteEntry, placement: Placement, generation: u32) {
+    // The kernel names the next hops in one order when it adds one and in another when it lists them.
+    entry.next_hops.sort_by_key(hop_key);
     let in_group = |route: &StoredRoute| same_group(&route.entry, &entry);
     let joinable = |route: &StoredRoute| in_group(route) && joins(&route.entry) == joins(&entry);
     if placement == Placement::Replace {
@@ -242,6 +248,7 @@ fn insert_v6(routes: &mut Vec<StoredRoute>, entry: RouteEntry, placement: Placem
             entry.next_hops.iter().filter(|hop| !stored.entry.next_hops.iter().any(|old| same_hop(old, hop)));
         let new: Vec<_> = new.copied().collect();
         stored.entry.next_hops.extend(new);
+        stored.entry.next_hops.sort_by_key(hop_key);
     } else {
         stored.entry = entry;
     }

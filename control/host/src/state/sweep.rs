@@ -84,6 +84,8 @@ impl HostState {
                 let was = crate::HostLink { xdp: now.xdp, qdisc: now.qdisc.clone(), ..was.clone() };
                 was == *now
             }),
+            // An IPv6 address is announced only when duplicate detection is through with it.
+            KernelMessage::Address(now) => now.tentative,
             _ => false,
         }
     }

@@ -1,0 +1,117 @@
+//! Queueing disciplines, filters and tcx programs on the ports.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use super::{Ours, PolicyFinding, PolicyKind, Surroundings, unless_lacking};
+use crate::netlink::attribute::{attributes_after, find, number, text, word};
+use crate::netlink::request::{DUMP, Request};
+use crate::netlink::rtm;
+use crate::netlink::socket::Socket;
+use crate::{HostError, HostLink};
+
+mod tcx;
+
+/// `struct tcmsg`: family, device, handle, parent, info.
+const HEADER: usize = 20;
+const KIND: u16 = 1;
+const OPTIONS: u16 = 2;
+/// Parents of the filters of `clsact`; the old `ingress` answers to the first as well.
+const HOOKS: [(&str, u32); 2] = [("ingress", 0xffff_fff2), ("egress", 0xffff_fff3)];
+
+pub(super) fn inspect(
+    socket: &mut Socket,
+    surroundings: &Surroundings,
+    ours: &Ours,
+) -> Result<Vec<PolicyFinding>, HostError> {
+    let usual = usual_qdiscs();
+    let mut findings = Vec::new();
+    for port in &surroundings.ports {
+        let kinds = qdiscs(socket, port)?;
+        findings.extend(kinds.iter().filter(|kind| !usual.contains(*kind)).map(|kind| shaped(port, kind)));
+        for (hook, parent) in HOOKS {
+            let filters = filters(socket, port, parent, ours)?;
+            findings.extend((!filters.is_empty()).then(|| filtered(port, hook, &filters)));
+        }
+        findings.extend(tcx::inspect(port, ours));
+    }
+    Ok(findings)
+}
+
+/// What a device has without anyone's doing; hook anchors count by their filters.
+fn usual_qdiscs() -> BTreeSet<String> {
+    let default = fs::read_to_string("/proc/sys/net/core/default_qdisc").unwrap_or_default();
+    let usual = ["noqueue", "mq", "pfifo_fast", "clsact", "ingress", default.trim()];
+    usual.into_iter().filter(|kind| !kind.is_empty()).map(str::to_owned).collect()
+}
+
+fn header(ifindex: u32, parent: u32) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    header[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+    header[12..16].copy_from_slice(&parent.to_ne_bytes());
+    header
+}
+
+fn qdiscs(socket: &mut Socket, port: &HostLink) -> Result<BTreeSet<String>, HostError> {
+    let mut kinds = BTreeSet::new();
+    let request = Request::new(rtm::GETQDISC, DUMP, &header(port.ifindex, 0));
+    let listed = socket.dump(request, "queueing disciplines", |kind, payload| {
+        // The kernel lists those of all devices.
+        if kind == rtm::NEWQDISC && word(payload, 4) == Some(port.ifindex) {
+            kinds.extend(
+                attributes_after(payload, HEADER).find(|(kind, _)| *kind == KIND).map(|(_, v)| text(v)),
+            );
+        }
+    });
+    unless_lacking(listed)?;
+    Ok(kinds)
+}
+
+fn filters(
+    socket: &mut Socket,
+    port: &HostLink,
+    parent: u32,
+    ours: &Ours,
+) -> Result<BTreeSet<String>, HostError> {
+    let mut kinds = BTreeSet::new();
+    let request = Request::new(rtm::GETTFILTER, DUMP, &header(port.ifindex, parent));
+    let listed = socket.dump(request, "filters", |kind, payload| {
+        if kind == rtm::NEWTFILTER && !is_ours(payload, ours) {
+            kinds.extend(
+                attributes_after(payload, HEADER).find(|(kind, _)| *kind == KIND).map(|(_, v)| text(v)),
+            );
+        }
+    });
+    unless_lacking(listed)?;
+    Ok(kinds)
+}
+
+fn is_ours(filter: &[u8], ours: &Ours) -> bool {
+    const PROGRAM: u16 = 11;
+    let options = attributes_after(filter, HEADER).find(|(kind, _)| *kind == OPTIONS);
+    let program = options.and_then(|(_, options)| find(options, PROGRAM)).and_then(number);
+    program.is_some_and(|program| ours.programs.contains(&program))
+}
+
+fn shaped(port: &HostLink, kind: &str) -> PolicyFinding {
+    PolicyFinding {
+        kind: PolicyKind::TrafficControl,
+        what: format!("queueing discipline {kind}"),
+        place: port.name.clone(),
+        consequence:
+            "what Millrace sends passes no queueing discipline, so it would be neither shaped nor ordered"
+                .into(),
+    }
+}
+
+fn filtered(port: &HostLink, hook: &str, kinds: &BTreeSet<String>) -> PolicyFinding {
+    let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
+    PolicyFinding {
+        kind: PolicyKind::TrafficControl,
+        what: format!("tc filters at {hook}: {}", kinds.join(", ")),
+        place: port.name.clone(),
+        consequence: format!(
+            "packets that Millrace forwards pass no tc {hook}, so the filters would not apply"
+        ),
+    }
+}
