@@ -1,0 +1,119 @@
+//! One figure, with the peer's and the promised one.
+
+use serde::Serialize;
+
+/// One line of a benchmark's result.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Measurement {
+    /// What was measured: `forwarding, 64 bytes`.
+    pub case: String,
+    /// Our figure, in `unit`.
+    pub ours: f64,
+    /// The unit of `ours` and `peer`: `Mpps`, `Gbit/s`, `ms`, `ns/packet`, …
+    pub unit: String,
+    /// The peer's figure in the same run; `None` where there is no peer, or it is not installed.
+    pub peer: Option<f64>,
+    /// Who the peer is.
+    pub peer_name: Option<String>,
+    /// Ours divided by the peer's. Where runs alternate it is the median of the pairs' ratios, which need not be the
+    /// ratio of the medians that `ours` and `peer` are.
+    pub ratio: Option<f64>,
+    /// The promised figure: a bound of `ratio` where a peer is compared with, else of `ours`.
+    pub limit: Option<f64>,
+    /// Whether the promise was kept in this run; `None` without a promise, or when it couldn't be judged.
+    pub holds: Option<bool>,
+}
+
+/// From which side a limit bounds a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The figure must reach the limit: throughput.
+    AtLeast,
+    /// The figure must not exceed the limit: times, processor use.
+    AtMost,
+}
+
+impl Bound {
+    fn holds(self, figure: f64, limit: f64) -> bool {
+        match self {
+            Self::AtLeast => figure >= limit,
+            Self::AtMost => figure <= limit,
+        }
+    }
+}
+
+impl Measurement {
+    /// A figure of our own, without peer and promise.
+    pub fn of(case: impl Into<String>, ours: f64, unit: &str) -> Self {
+        Self {
+            case: case.into(),
+            ours,
+            unit: unit.to_owned(),
+            peer: None,
+            peer_name: None,
+            ratio: None,
+            limit: None,
+            holds: None,
+        }
+    }
+
+    /// Sets the peer's figure beside ours. The ratio is left out when the peer's figure is 0.
+    #[must_use]
+    pub fn beside(mut self, peer_name: &str, peer: f64) -> Self {
+        self.peer = Some(peer);
+        self.peer_name = Some(peer_name.to_owned());
+        self.ratio = (peer != 0.0).then(|| self.ours / peer);
+        self
+    }
+
+    /// Replaces the ratio by one found otherwise: the median over alternating pairs.
+    #[must_use]
+    pub fn with_ratio(mut self, ratio: f64) -> Self {
+        self.ratio = Some(ratio);
+        self
+    }
+
+    /// States what is promised of the ratio, and judges it. Without a ratio it stays open.
+    #[must_use]
+    pub fn promising_ratio(mut self, bound: Bound, limit: f64) -> Self {
+        self.limit = Some(limit);
+        self.holds = self.ratio.map(|ratio| bound.holds(ratio, limit));
+        self
+    }
+
+    /// States what is promised of our own figure, and judges it.
+    #[must_use]
+    pub fn promising(mut self, bound: Bound, limit: f64) -> Self {
+        self.limit = Some(limit);
+        self.holds = Some(bound.holds(self.ours, limit));
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_is_held_against_the_limit_from_the_side_that_was_said() {
+        let faster = Measurement::of("x", 9.0, "Mpps").beside("peer", 10.0);
+        assert_eq!(faster.ratio, Some(0.9));
+        assert_eq!(faster.clone().promising_ratio(Bound::AtLeast, 0.9).holds, Some(true));
+        assert_eq!(faster.clone().promising_ratio(Bound::AtLeast, 0.91).holds, Some(false));
+        assert_eq!(faster.promising_ratio(Bound::AtMost, 2.0).holds, Some(true));
+    }
+
+    #[test]
+    fn without_a_peer_a_promised_ratio_is_not_judged() {
+        let alone = Measurement::of("x", 9.0, "Mpps").promising_ratio(Bound::AtLeast, 0.9);
+        assert_eq!((alone.limit, alone.holds), (Some(0.9), None));
+        let idle = Measurement::of("x", 9.0, "Mpps").beside("peer", 0.0).promising_ratio(Bound::AtLeast, 0.9);
+        assert_eq!((idle.ratio, idle.holds), (None, None));
+    }
+
+    #[test]
+    fn an_own_figure_is_held_against_its_limit() {
+        assert_eq!(Measurement::of("gap", 50.0, "ms").promising(Bound::AtMost, 50.0).holds, Some(true));
+        assert_eq!(Measurement::of("gap", 50.1, "ms").promising(Bound::AtMost, 50.0).holds, Some(false));
+    }
+}
