@@ -119,7 +119,9 @@ impl CaptureSource {
     pub fn next_frame(&mut self) -> Option<CapturedFrame> {
         let mut header = [0; HEADER];
         self.take(&mut header)?;
-        let word = |from: usize| u32::from_le_bytes([header[from], header[from + 1], header[from + 2], header[from + 3]]);
+        let word = |from: usize| {
+            u32::from_le_bytes([header[from], header[from + 1], header[from + 2], header[from + 3]])
+        };
         let mut bytes = vec![0; word(16) as usize];
         // A record is published in one piece, so its bytes are there when its header is.
         self.take(&mut bytes)?;

@@ -111,6 +111,8 @@ pub enum NeighbourKnowledge {
     Known(MacAddr),
     /// It does not answer.
     Failed,
+    /// It has this address for good: only for ports without a kernel.
+    Static(MacAddr),
     /// Nothing any more.
     Forgotten,
 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use millrace_classify::{Candidate, FilterTable};
-use millrace_forward::{Fib, NeighbourKey, NeighbourTable, Resolution, Route};
+use millrace_forward::{Fib, NeighbourKey, NeighbourState, NeighbourTable, Route};
 use millrace_packet::Exceptions;
 use millrace_units::PortId;
 
@@ -34,7 +34,7 @@ pub struct Explanation {
 pub(crate) struct Tables<'a> {
     pub ports: &'a PortTable,
     pub fib: &'a Fib,
-    pub neighbours: &'a mut NeighbourTable,
+    pub neighbours: &'a NeighbourTable,
     pub gates: &'a Gates,
     pub seed: u64,
 }
@@ -51,11 +51,14 @@ impl Explanation {
 }
 
 impl Tables<'_> {
-    pub fn explain(&mut self, question: &Question) -> Explanation {
+    pub fn explain(&self, question: &Question) -> Explanation {
         let mut explanation = Explanation::default();
         let key = &question.key;
         let from = self.name(key.port);
-        explanation.step("parse", format!("{} to {}, protocol {}, from port {from}", key.source(), key.destination(), key.protocol));
+        explanation.step(
+            "parse",
+            format!("{} to {}, protocol {}, from port {from}", key.source(), key.destination(), key.protocol),
+        );
         self.explain_gates(question, &mut explanation);
         let destination = key.destination();
         let Some((prefix, route)) = self.fib.prefix_of(destination) else {
@@ -66,7 +69,9 @@ impl Tables<'_> {
         let hops = match route {
             Route::Forward(hops) => hops,
             Route::Local => return explanation.end("delivered to the router itself"),
-            Route::Kernel => return explanation.end("handed to the kernel: the way out is no port of this router"),
+            Route::Kernel => {
+                return explanation.end("handed to the kernel: the way out is no port of this router");
+            }
             Route::Broadcast => return explanation.end("dropped: broadcast"),
             Route::Blackhole => return explanation.end("dropped: blackhole"),
             Route::Unreachable => return explanation.end("dropped: unreachable; the source is told"),
@@ -74,7 +79,10 @@ impl Tables<'_> {
         };
         let hop = *hops.select(flow_hash(key, self.seed));
         if hops.len() > 1 {
-            explanation.step("forward", format!("{} next hops; this flow's is via port {}", hops.len(), self.name(hop.port)));
+            explanation.step(
+                "forward",
+                format!("{} next hops; this flow's is via port {}", hops.len(), self.name(hop.port)),
+            );
         }
         self.explain_next_hop(question, hop.port, hop.neighbour(destination), explanation)
     }
@@ -98,7 +106,7 @@ impl Tables<'_> {
     }
 
     fn explain_next_hop(
-        &mut self,
+        &self,
         question: &Question,
         port: PortId,
         neighbour: IpAddr,
@@ -111,20 +119,26 @@ impl Tables<'_> {
         };
         let (mtu, mac) = (entry.settings.mtu, entry.settings.mac);
         if question.length > mtu {
-            explanation.step("forward", format!("{} bytes are more than port {name}'s MTU of {mtu}", question.length));
+            explanation.step(
+                "forward",
+                format!("{} bytes are more than port {name}'s MTU of {mtu}", question.length),
+            );
         }
-        match self.neighbours.resolve(&NeighbourKey { port, address: neighbour }) {
-            Resolution::Reachable(destination) => {
+        match self.neighbours.get(NeighbourKey { port, address: neighbour }) {
+            Some(NeighbourState::Reachable(destination)) => {
                 explanation.step("forward", format!("link header {mac} to {destination} ({neighbour})"));
                 explanation.step("queue", format!("first in, first out, at port {name}"));
                 explanation.end(format!("sent by port {name}"))
             }
-            Resolution::Failed => {
+            Some(NeighbourState::Failed) => {
                 explanation.step("forward", format!("{neighbour} does not answer at port {name}"));
                 explanation.end("dropped: neighbour_failed; the source is told")
             }
-            Resolution::Incomplete | Resolution::Unknown => {
-                explanation.step("forward", format!("the link address of {neighbour} at port {name} is not known yet"));
+            Some(NeighbourState::Incomplete) | None => {
+                explanation.step(
+                    "forward",
+                    format!("the link address of {neighbour} at port {name} is not known yet"),
+                );
                 explanation.end(format!("held until {neighbour} is resolved, then sent by port {name}"))
             }
         }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use millrace_forward::{
-    Fib, IcmpError, NeighbourKey, NeighbourTable, NextHop, OptionsVerdict, Resolution, Route, SourceRoutePolicy,
+    Fib, IcmpError, NeighbourTable, NextHop, OptionsVerdict, Resolution, Route, SourceRoutePolicy,
     check_options4, decrement_hop_limit, decrement_ttl, leaves_scope6,
 };
 use millrace_packet::{DropReason, Exceptions, Family, FlowKey, Packet};
@@ -40,7 +40,7 @@ impl Forwarder<'_> {
     #[inline]
     pub fn decide(&mut self, packet: &mut Packet, key: &FlowKey) -> Decision {
         if packet.next_hop == NO_ROUTE {
-            return Decision::end(Fate::Refuse(IcmpError::NoRoute, DropReason::NoRoute));
+            return Decision::end(Fate::Refuse(IcmpError::NetUnreachable, DropReason::NoRoute));
         }
         let hop = match self.fib.route(packet.next_hop) {
             Route::Forward(hops) => *hops.select(packet.hash),
@@ -61,11 +61,11 @@ impl Forwarder<'_> {
             Route::Local | Route::Kernel if kernel => Fate::Host,
             Route::Local if packet.port != ROUTER => Fate::Own,
             Route::Local => Fate::Drop(DropReason::LocalUnknown),
-            Route::Kernel => Fate::Refuse(IcmpError::NoRoute, DropReason::NoRoute),
+            Route::Kernel => Fate::Refuse(IcmpError::NetUnreachable, DropReason::NoRoute),
             Route::Broadcast if kernel => Fate::Host,
             Route::Broadcast => Fate::Drop(DropReason::Broadcast),
             Route::Blackhole => Fate::Drop(DropReason::Blackhole),
-            Route::Unreachable => Fate::Refuse(IcmpError::HostUnreachable, DropReason::Unreachable),
+            Route::Unreachable => Fate::Refuse(IcmpError::RejectRoute, DropReason::Unreachable),
             Route::Prohibit => Fate::Refuse(IcmpError::AdminProhibited, DropReason::Prohibited),
             Route::Forward(_) => Fate::Drop(DropReason::NoRoute),
         }
@@ -89,14 +89,16 @@ impl Forwarder<'_> {
         }
         packet.out_port = hop.port;
         let neighbour = hop.neighbour(key.destination());
-        match self.neighbours.resolve(&NeighbourKey { port: hop.port, address: neighbour }) {
+        match self.neighbours.lookup(hop.port, neighbour) {
             Resolution::Reachable(destination) => {
                 if packet.port != ROUTER {
                     decrement(packet, key);
                 }
                 Decision { fate: Fate::Forward, destination }
             }
-            Resolution::Failed => Decision::end(Fate::Refuse(IcmpError::HostUnreachable, DropReason::NeighbourFailed)),
+            Resolution::Failed => {
+                Decision::end(Fate::Refuse(IcmpError::HostUnreachable, DropReason::NeighbourFailed))
+            }
             Resolution::Incomplete | Resolution::Unknown => Decision::end(Fate::Hold(neighbour)),
         }
     }
@@ -112,9 +114,10 @@ fn exceptional(packet: &Packet, key: &FlowKey) -> Option<Fate> {
         return match check_options4(packet.network(), SourceRoutePolicy::Drop) {
             OptionsVerdict::Pass => None,
             OptionsVerdict::SourceRoute => Some(Fate::Drop(DropReason::Ip4SourceRoute)),
-            OptionsVerdict::Malformed { pointer } => {
-                Some(Fate::Refuse(IcmpError::ParameterProblem { pointer: pointer.into() }, DropReason::Ip4Option))
-            }
+            OptionsVerdict::Malformed { pointer } => Some(Fate::Refuse(
+                IcmpError::ParameterProblem { code: 0, pointer: pointer.into() },
+                DropReason::Ip4Option,
+            )),
         };
     }
     None

@@ -56,7 +56,13 @@ pub struct Gates {
 
 impl Default for Gates {
     fn default() -> Self {
-        Self { plugins: WorkerPlugins::new(), bound: false, groups: Vec::new(), spare: Vec::new(), asked: Vec::new() }
+        Self {
+            plugins: WorkerPlugins::new(),
+            bound: false,
+            groups: Vec::new(),
+            spare: Vec::new(),
+            asked: Vec::new(),
+        }
     }
 }
 
@@ -136,7 +142,9 @@ impl Gates {
             if !self.plugins.has_stages(*path, Position::Copy) {
                 continue;
             }
-            for member in members.iter().map(|member| usize::from(*member)).filter(|at| work.fates[*at].is_open()) {
+            for member in
+                members.iter().map(|member| usize::from(*member)).filter(|at| work.fates[*at].is_open())
+            {
                 if let Some(copy) = work.packets[member].copy(pool)
                     && copies.packets.push(copy).is_ok()
                 {

@@ -1,1 +1,41 @@
 //! The packet's journey, stage by stage, and the worker that runs it.
+//!
+//! receive, parse, classify, gates, route, forward, queue, transmit: one stage, one file. A stage decides; `dispose`
+//! carries out what was decided, so that every packet ends in exactly one place and is counted there.
+
+mod capture;
+mod command;
+mod dispose;
+mod explain;
+mod forward;
+mod gates;
+mod host_path;
+mod options;
+mod own_stack;
+mod parse;
+mod ports;
+mod receive;
+mod route;
+mod router;
+mod snapshot;
+mod tags;
+pub mod thread;
+mod work;
+mod worker;
+
+pub use capture::{CaptureSink, CaptureSource, CapturedFrame, Direction, capture};
+pub use command::{
+    Command, DeviceReport, Event, NeighbourChange, NeighbourKnowledge, OpenDevice, OpenedDevice, Question,
+    ReplyTo,
+};
+pub use explain::{Explanation, Step};
+pub use gates::GateTable;
+pub use host_path::{HostPath, NoHost};
+pub use options::Options;
+pub use parse::{Parsed, flow_hash};
+pub use ports::{DeviceId, PortCount, PortSettings, QUEUE_LIMIT, Stack};
+pub use router::Router;
+pub use snapshot::{Created, Snapshot, Totals};
+pub use tags::Tags;
+pub use work::{Fate, Work};
+pub use worker::{Turn, Worker, WorkerLink};

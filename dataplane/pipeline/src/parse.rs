@@ -176,7 +176,8 @@ pub fn flow_hash(key: &FlowKey, seed: u64) -> u32 {
         product as u64 ^ (product >> 64) as u64
     };
     let (source, destination) = (key.source_bytes(), key.destination_bytes());
-    let tail = u64::from(key.source_port) << 32 | u64::from(key.destination_port) << 16 | u64::from(key.protocol);
+    let tail =
+        u64::from(key.source_port) << 32 | u64::from(key.destination_port) << 16 | u64::from(key.protocol);
     let mut state = fold(word(source, 0) ^ seed, word(destination, 0) ^ MIX[0]);
     if key.family() == Family::V6 {
         state ^= fold(word(source, 8) ^ seed.rotate_left(32), word(destination, 8) ^ MIX[1]);

@@ -138,7 +138,8 @@ impl PortTable {
     }
 
     fn index_devices(&mut self) {
-        let devices = self.iter().map(|(_, entry)| usize::from(entry.settings.device.0) + 1).max().unwrap_or(0);
+        let devices =
+            self.iter().map(|(_, entry)| usize::from(entry.settings.device.0) + 1).max().unwrap_or(0);
         let mut by_device = vec![Vec::new(); devices];
         for (id, entry) in self.iter() {
             by_device[usize::from(entry.settings.device.0)].push((entry.settings.tags, id));
@@ -188,11 +189,6 @@ impl PortTable {
             Some(entry) => entry.count.drops.add(reason, 1),
             None => self.unassigned.add(reason, 1),
         }
-    }
-
-    /// Whether `address` is one of the router's, and of a port that the router answers for itself.
-    pub fn own_address(&self, address: IpAddr) -> bool {
-        self.iter().any(|(_, entry)| !entry.is_kernel() && entry.settings.addresses.iter().any(|net| net.addr() == address))
     }
 }
 

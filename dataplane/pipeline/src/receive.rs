@@ -1,7 +1,6 @@
 //! Stage receive: the link header. Which port a frame is for, and where its network header starts.
 
 use millrace_packet::{DropReason, Packet};
-use millrace_units::PortId;
 use millrace_wire::EtherType;
 use millrace_wire::ethernet::{self, Frame};
 use millrace_wire::mac_addr::MacAddr;
@@ -28,7 +27,9 @@ impl Link {
 /// Reads the link header of a frame from `device`, notes its port and the place of the network header on it.
 pub(crate) fn receive(ports: &mut PortTable, device: DeviceId, packet: &mut Packet) -> Link {
     let length = packet.len();
-    let Ok(frame) = Frame::new_checked(packet.data()) else { return unassigned(ports, device, packet, length) };
+    let Ok(frame) = Frame::new_checked(packet.data()) else {
+        return unassigned(ports, device, packet, length);
+    };
     let (source, destination) = (frame.source(), frame.destination());
     let Ok(stack) = vlan::Stack::parse(frame.ether_type(), frame.payload()) else {
         return unassigned(ports, device, packet, length);
@@ -99,4 +100,3 @@ fn refusal(
     }
     (network_length > entry.settings.mtu.into()).then_some(DropReason::LinkOversize)
 }
-

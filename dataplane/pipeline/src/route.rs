@@ -22,7 +22,9 @@ pub(crate) fn admit(ports: &PortTable, packet: &Packet, key: &FlowKey, policy: M
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             (check_source4(source, policy), check_destination4(destination, policy))
         }
-        (IpAddr::V6(source), IpAddr::V6(destination)) => (check_source6(source), check_destination6(destination)),
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            (check_source6(source), check_destination6(destination))
+        }
         _ => (None, None),
     };
     let link_group = packet.data().first().is_some_and(|first| first & 1 == 1);
@@ -31,25 +33,23 @@ pub(crate) fn admit(ports: &PortTable, packet: &Packet, key: &FlowKey, policy: M
     }
     let kernel = ports.get(packet.port).is_some_and(|entry| entry.is_kernel());
     match (source_fault, destination_fault) {
-        (_, Some(reason)) => local_destination(packet, key, kernel, reason),
-        // Duplicate address detection asks from the unspecified address, of a group.
+        (_, Some(reason)) => local_destination(key, kernel, reason),
         (Some(reason), None) => Fate::Drop(reason),
         (None, None) => Fate::Drop(DropReason::LinkBroadcast),
     }
 }
 
 /// A destination that is not forwarded to: a group, a broadcast, a link-local address.
-fn local_destination(packet: &Packet, key: &FlowKey, kernel: bool, reason: DropReason) -> Fate {
+fn local_destination(key: &FlowKey, kernel: bool, reason: DropReason) -> Fate {
     let local = match key.destination() {
-        IpAddr::V4(address) => reason != DropReason::MartianDestination && (address.is_multicast() || address.is_broadcast()),
+        IpAddr::V4(address) => {
+            reason != DropReason::MartianDestination && (address.is_multicast() || address.is_broadcast())
+        }
         IpAddr::V6(address) => is_link_scope(address),
     };
     match (local, kernel) {
         (true, true) => Fate::Host,
-        (true, false) if key.destination().is_ipv6() => {
-            let _ = packet;
-            Fate::Own
-        }
+        (true, false) if key.destination().is_ipv6() => Fate::Own,
         _ => Fate::Drop(reason),
     }
 }

@@ -47,7 +47,7 @@ impl Wake {
     /// Signals. Signals before the next [`clear`](Self::clear) are one.
     pub fn signal(&self) {
         // The counter of an event descriptor overflows after 2^64 signals.
-        let _ = self.0.arm();
+        let _ = self.0.write(1);
     }
 
     /// Forgets the signals so far.

@@ -4,6 +4,7 @@ use millrace_forward::IcmpError;
 use millrace_packet::{BATCH_SIZE, Batch, DropReason, FlowKey};
 use millrace_plugin_abi::Verdict;
 use millrace_units::{PathId, PortId};
+use millrace_wire::MacAddr;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// What is to become of a packet. Stages decide; [`dispose`](crate::router::Router) carries it out at the end.
@@ -57,6 +58,8 @@ pub struct Work {
     pub verdicts: Vec<Verdict>,
     /// What becomes of each.
     pub fates: Vec<Fate>,
+    /// The link address that each is sent to, if it is forwarded.
+    pub destinations: Vec<MacAddr>,
 }
 
 impl Default for Work {
@@ -69,6 +72,7 @@ impl Default for Work {
             paths: vec![PathId(0); BATCH_SIZE],
             verdicts: vec![Verdict::Pass; BATCH_SIZE],
             fates: vec![Fate::Forward; BATCH_SIZE],
+            destinations: vec![MacAddr::ZERO; BATCH_SIZE],
         }
     }
 }

@@ -90,13 +90,19 @@ impl Worker {
     /// One round at `now`.
     pub fn turn(&mut self, now: Instant) -> Turn {
         let commands = self.take_commands(now);
-        let received = if self.stopping { 0 } else { self.receive_all(now) };
+        let received = self.receive_all(now);
         self.router.run_timers(now);
         self.transmit_all(now);
         self.hand_back();
         let events = self.put_out_events();
         *if received > 0 { &mut self.busy_turns } else { &mut self.idle_turns } += 1;
-        Turn { received, commands, events, next_event: self.next_event(), stopped: self.stopping }
+        Turn {
+            received,
+            commands,
+            events,
+            next_event: self.next_event(),
+            stopped: self.stopping && received == 0,
+        }
     }
 
     /// Counts a sleep of the thread that runs the worker.
@@ -198,8 +204,10 @@ impl Worker {
         match command {
             Command::AddDevice(id, open, reply) => {
                 let _ = reply.try_send(open(&self.pool).map(|opened| {
-                    let report =
-                        DeviceReport { capabilities: opened.port.capabilities().clone(), sockets: opened.sockets };
+                    let report = DeviceReport {
+                        capabilities: opened.port.capabilities().clone(),
+                        sockets: opened.sockets,
+                    };
                     self.add_device(id, opened.port);
                     report
                 }));

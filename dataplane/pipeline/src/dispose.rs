@@ -1,0 +1,372 @@
+//! Where every packet of a batch ends up: in the queue of a port, at the host, held, used up, or dropped.
+
+use std::net::IpAddr;
+
+use millrace_forward::{
+    Action, ErrorOptions, FragmentError, IcmpError, LinkHeader, NeighbourKey, NeighbourState, NextHop,
+    RedirectQuery, Route, Solicited, build_error, fragment4, may_send_error, redirect_target,
+};
+use millrace_packet::{DropReason, FlowKey, Packet};
+use millrace_units::{Instant, PortId};
+use millrace_wire::vlan::{Control, StackedTag};
+use millrace_wire::{EtherType, MacAddr};
+
+use crate::capture::Direction;
+use crate::command::Event;
+use crate::own_stack::{Context, Outcome, OwnStack};
+use crate::parse::ROUTER;
+use crate::ports::{DeviceId, PortCount, PortSettings, QUEUE_LIMIT, Stack};
+use crate::route::NO_ROUTE;
+use crate::router::Router;
+use crate::work::{Fate, Work};
+
+/// Neighbour requests that control may have waiting.
+const EVENT_LIMIT: usize = 1024;
+
+impl Router {
+    /// Carries out the fate of every packet, in order.
+    pub(crate) fn dispose(&mut self, work: &mut Work, now: Instant) {
+        let Work { packets, keys, fates, destinations, .. } = work;
+        for (index, packet) in packets.drain().enumerate() {
+            match fates[index] {
+                Fate::Forward => self.send(packet, &keys[index], destinations[index], now),
+                Fate::Drop(reason) => self.drop_packet(packet, reason),
+                Fate::Refuse(error, reason) => self.refuse(packet, error, reason, now),
+                Fate::Host => self.for_kernel.push(packet),
+                Fate::Own => self.deliver(packet, now),
+                Fate::Hold(neighbour) => self.wait(packet, neighbour, now),
+                Fate::Consumed => self.totals.consumed += 1,
+            }
+        }
+    }
+
+    pub(crate) fn drop_packet(&mut self, packet: Packet, reason: DropReason) {
+        self.totals.dropped += 1;
+        self.ports.count_drop(packet.port, reason);
+    }
+
+    /// Sends a packet to a station behind its `out_port`, in fragments if need be.
+    fn send(&mut self, packet: Packet, key: &FlowKey, destination: MacAddr, now: Instant) {
+        let Some(out) = self.ports.get(packet.out_port) else {
+            return self.drop_packet(packet, DropReason::PortDown);
+        };
+        let mtu = usize::from(out.settings.mtu);
+        if self.options.redirects && packet.port == packet.out_port {
+            self.redirect(&packet, key, now);
+        }
+        let ether_type = if key.destination().is_ipv4() { EtherType::IPV4 } else { EtherType::IPV6 };
+        if packet.network_len() <= mtu {
+            return self.enqueue(packet, ether_type, destination, now);
+        }
+        let mut fragments = std::mem::take(&mut self.fragments);
+        match fragment4(&self.pool, packet, mtu, &mut fragments) {
+            Ok(()) => {
+                self.totals.created.fragments += fragments.len() as u64 - 1;
+                for fragment in fragments.drain(..) {
+                    self.enqueue(fragment, ether_type, destination, now);
+                }
+            }
+            Err((FragmentError::NoMemory, packet)) => self.drop_packet(packet, DropReason::NoMemory),
+            Err((FragmentError::TooLong, packet)) => self.drop_packet(packet, DropReason::Ip4Fragment),
+            Err((_, packet)) => self.drop_packet(packet, DropReason::TooBig),
+        }
+        self.fragments = fragments;
+    }
+
+    /// Puts a link header before a packet, and the packet into the queue of its `out_port`.
+    fn enqueue(&mut self, mut packet: Packet, ether_type: EtherType, destination: MacAddr, now: Instant) {
+        let Some(out) = self.ports.get(packet.out_port) else {
+            return self.drop_packet(packet, DropReason::PortDown);
+        };
+        if out.queue.len() >= QUEUE_LIMIT {
+            return self.drop_packet(packet, DropReason::QueueFull);
+        }
+        let header = link_header(&out.settings, destination, ether_type);
+        if !header.apply(&mut packet) {
+            return self.drop_packet(packet, DropReason::NoMemory);
+        }
+        if self.is_tapped() {
+            self.tap(&packet, packet.out_port, Direction::Outbound, now);
+        }
+        if let Some(out) = self.ports.get_mut(packet.out_port) {
+            out.queue.push_back(packet);
+        }
+    }
+
+    /// Drops a packet and tells its source why, as far as the rules and the rate limit allow.
+    pub(crate) fn refuse(&mut self, packet: Packet, error: IcmpError, reason: DropReason, now: Instant) {
+        if packet.port == ROUTER {
+            return self.drop_packet(packet, reason);
+        }
+        match self.error_for(&packet, error, now) {
+            ErrorPath::Made(made) => {
+                self.totals.created.errors += 1;
+                self.made.push(made);
+                self.drop_packet(packet, reason);
+            }
+            // The way back is the kernel's, so the kernel answers: it comes to the same verdict on the packet.
+            ErrorPath::Kernel => self.for_kernel.push(packet),
+            ErrorPath::None => self.drop_packet(packet, reason),
+        }
+    }
+
+    fn error_for(&mut self, packet: &Packet, error: IcmpError, now: Instant) -> ErrorPath {
+        let group = packet.data().first().is_some_and(|first| first & 1 == 1) && packet.network_offset() > 0;
+        if !may_send_error(packet, &error, group) {
+            return ErrorPath::None;
+        }
+        let Some(peer) = source_of(packet) else { return ErrorPath::None };
+        let kernel = self.ports.get(packet.port).is_some_and(|entry| entry.is_kernel());
+        let source = match self.fib.lookup(peer).map(|index| self.fib.route(index)) {
+            Some(Route::Forward(hops)) => self.source_towards(*hops.select(packet.hash), peer),
+            Some(Route::Kernel) if kernel => return ErrorPath::Kernel,
+            _ => return ErrorPath::None,
+        };
+        let Some(source) = source else { return ErrorPath::None };
+        if !self.errors.take(&error, now) {
+            return ErrorPath::None;
+        }
+        self.identification = self.identification.wrapping_add(1);
+        let options = ErrorOptions {
+            traffic_class: self.options.icmp_dscp << 2,
+            identification: self.identification,
+            ..ErrorOptions::default()
+        };
+        match build_error(&self.pool, packet, error, source, &options) {
+            Some(made) => ErrorPath::Made(made),
+            None => ErrorPath::None,
+        }
+    }
+
+    /// The router's address at the port by which `peer` is reached; its id where the port has none of the family.
+    fn source_towards(&self, hop: NextHop, peer: IpAddr) -> Option<IpAddr> {
+        let near = hop.neighbour(peer);
+        let own = self.ports.get(hop.port).and_then(|entry| entry.address_towards(near));
+        let any = || {
+            let mut addresses = self.ports.iter().flat_map(|(_, entry)| &entry.settings.addresses);
+            addresses
+                .find(|net| matches!(net.addr(), IpAddr::V6(v6) if !v6.is_unicast_link_local()))
+                .map(|net| net.addr())
+        };
+        match peer {
+            IpAddr::V4(_) => Some(own.unwrap_or(self.options.router_id.into())),
+            IpAddr::V6(_) => own.or_else(any),
+        }
+    }
+
+    fn redirect(&mut self, packet: &Packet, key: &FlowKey, now: Instant) {
+        if packet.next_hop == NO_ROUTE {
+            return;
+        }
+        let Route::Forward(hops) = self.fib.route(packet.next_hop) else { return };
+        let hop = *hops.select(packet.hash);
+        let query = RedirectQuery {
+            arrival: packet.port,
+            next_hop: &hop,
+            source: key.source(),
+            destination: key.destination(),
+            source_routed: false,
+        };
+        if let Some(IpAddr::V4(gateway)) = redirect_target(&self.fib, &query)
+            && key.destination().is_ipv4()
+            && let ErrorPath::Made(made) = self.error_for(packet, IcmpError::Redirect { gateway }, now)
+        {
+            self.totals.created.errors += 1;
+            self.made.push(made);
+        }
+    }
+
+    /// Gives a packet to the router's own stack.
+    fn deliver(&mut self, packet: Packet, now: Instant) {
+        let mut outcome = Outcome::Delivered;
+        self.with_own(now, |own, context| outcome = own.handle(&packet, context));
+        match outcome {
+            Outcome::Delivered => {
+                self.totals.to_host += 1;
+                if let Some(entry) = self.ports.get_mut(packet.port) {
+                    entry.count.to_host += 1;
+                }
+            }
+            Outcome::Dropped(reason) => self.drop_packet(packet, reason),
+            Outcome::Refused(error) => self.refuse(packet, error, DropReason::LocalUnknown, now),
+        }
+    }
+
+    /// Calls the own stack, and counts what it makes.
+    pub(crate) fn with_own(&mut self, now: Instant, call: impl FnOnce(&mut OwnStack, &mut Context<'_>)) {
+        let before = self.frames.len() + self.made.len();
+        let mut context = Context {
+            pool: &self.pool,
+            ports: &self.ports,
+            now,
+            frames: &mut self.frames,
+            packets: &mut self.made,
+        };
+        call(&mut self.own, &mut context);
+        self.totals.created.own += (self.frames.len() + self.made.len() - before) as u64;
+    }
+
+    /// Holds a packet until its next hop's link address is known, and sees to it that it becomes known.
+    fn wait(&mut self, packet: Packet, neighbour: IpAddr, now: Instant) {
+        let key = NeighbourKey { port: packet.out_port, address: neighbour };
+        let first = self.hold.waiting_for(key) == 0;
+        if self.ports.get(key.port).is_some_and(|entry| entry.is_kernel()) {
+            if first && self.events.len() < EVENT_LIMIT {
+                self.events.push_back(Event::Resolve(key.port, key.address));
+            }
+        } else {
+            match self.own.resolver.solicit(key, now, &mut self.own.actions) {
+                Solicited::Pending | Solicited::Known(_) => {}
+                Solicited::Failed => {
+                    return self.refuse(packet, IcmpError::HostUnreachable, DropReason::NeighbourFailed, now);
+                }
+                Solicited::Limited => return self.drop_packet(packet, DropReason::NeighbourQueueFull),
+            }
+        }
+        if let Some(evicted) = self.hold.hold(key, packet, now) {
+            self.drop_packet(evicted, DropReason::NeighbourQueueFull);
+        }
+    }
+
+    /// Notes what is known of a neighbour, and lets the packets that wait for it go.
+    pub(crate) fn learn(&mut self, key: NeighbourKey, state: NeighbourState, now: Instant) {
+        // A full table keeps what it has; packets for the new neighbour then time out.
+        if let Ok(Some(evicted)) = self.neighbours.upsert(key, state) {
+            self.give_up(evicted, DropReason::NeighbourQueueFull);
+        }
+        let released: Vec<Packet> = self.hold.release(key).collect();
+        match state {
+            NeighbourState::Reachable(_) => self.resumed.extend(released),
+            _ => {
+                for packet in released {
+                    self.refuse(packet, IcmpError::HostUnreachable, DropReason::NeighbourFailed, now);
+                }
+            }
+        }
+    }
+
+    fn give_up(&mut self, key: NeighbourKey, reason: DropReason) {
+        let released: Vec<Packet> = self.hold.release(key).collect();
+        released.into_iter().for_each(|packet| self.drop_packet(packet, reason));
+    }
+
+    /// Does what the resolver wants done.
+    pub(crate) fn act(&mut self, now: Instant) {
+        let mut actions = std::mem::take(&mut self.own.actions);
+        for action in actions.drain(..) {
+            match action {
+                Action::SendRequest { key, to } => {
+                    self.with_own(now, |own, context| own.request(key, to, context))
+                }
+                Action::Resolved { key, mac } => self.learn(key, NeighbourState::Reachable(mac), now),
+                Action::Failed { key } => self.learn(key, NeighbourState::Failed, now),
+                Action::Forgotten { key } => {
+                    self.neighbours.remove(key);
+                    self.give_up(key, DropReason::NeighbourFailed);
+                }
+                Action::Conflict { key, mac, defend } => {
+                    if defend {
+                        self.with_own(now, |own, context| own.announce(key, context));
+                    }
+                    if self.events.len() < EVENT_LIMIT {
+                        self.events.push_back(Event::AddressConflict(key.port, key.address, mac));
+                    }
+                }
+            }
+        }
+        if self.own.actions.is_empty() {
+            self.own.actions = actions;
+        }
+    }
+
+    /// Queues the frames of the own stack.
+    pub(crate) fn send_frames(&mut self, now: Instant) {
+        let mut frames = std::mem::take(&mut self.frames);
+        for frame in frames.drain(..) {
+            let mut packet = frame.packet;
+            packet.port = ROUTER;
+            packet.out_port = frame.port;
+            packet.set_network(0);
+            self.enqueue(packet, frame.ether_type, frame.destination, now);
+        }
+        self.frames = frames;
+    }
+
+    /// Calls `send` with the queue of each port that has packets; what it leaves in the queue stays held.
+    pub(crate) fn for_each_queue(
+        &mut self,
+        mut send: impl FnMut(DeviceId, &mut PortCount, &mut std::collections::VecDeque<Packet>),
+    ) {
+        for (_, entry) in self.ports.iter_mut().filter(|(_, entry)| !entry.queue.is_empty()) {
+            let (before, sent_before) = (entry.queue.len() as u64, entry.count.tx_packets);
+            send(entry.settings.device, &mut entry.count, &mut entry.queue);
+            let gone = before - entry.queue.len() as u64;
+            let sent = entry.count.tx_packets - sent_before;
+            self.totals.transmitted += sent;
+            self.totals.dropped += gone - sent;
+        }
+    }
+
+    /// Calls `hand_back` with the frames for the kernel, port by port; it returns how many of the first were taken.
+    pub(crate) fn for_the_kernel(&mut self, mut hand_back: impl FnMut(u32, &[&[u8]]) -> usize) {
+        if self.for_kernel.is_empty() {
+            return;
+        }
+        let packets = std::mem::take(&mut self.for_kernel);
+        for group in packets.chunk_by(|a, b| a.port == b.port) {
+            let port = group[0].port;
+            let taken = self.hand_back_group(port, group, &mut hand_back);
+            self.totals.to_host += taken;
+            self.totals.dropped += group.len() as u64 - taken;
+            if let Some(entry) = self.ports.get_mut(port) {
+                entry.count.to_host += taken;
+                entry.count.drops.add(DropReason::HostRefused, group.len() as u64 - taken);
+            }
+        }
+        drop(packets);
+    }
+
+    fn hand_back_group(
+        &self,
+        port: PortId,
+        group: &[Packet],
+        hand_back: &mut impl FnMut(u32, &[&[u8]]) -> usize,
+    ) -> u64 {
+        let Some(Stack::Kernel { ifindex }) = self.ports.get(port).map(|entry| entry.settings.stack) else {
+            return 0;
+        };
+        // Packets in several frames are longer than what the kernel takes this way.
+        let frames: Vec<&[u8]> =
+            group.iter().filter(|packet| packet.is_linear()).map(|packet| packet.data()).collect();
+        hand_back(ifindex, &frames) as u64
+    }
+}
+
+fn link_header(port: &PortSettings, destination: MacAddr, ether_type: EtherType) -> LinkHeader {
+    let tag = |(protocol, id)| StackedTag { tag_protocol: EtherType(protocol), control: Control::new(id) };
+    let mut tags = port.tags.iter().map(tag);
+    match (tags.next(), tags.next()) {
+        (Some(outer), Some(inner)) => LinkHeader::new(port.mac, destination, &[outer, inner], ether_type),
+        (Some(outer), None) => LinkHeader::new(port.mac, destination, &[outer], ether_type),
+        (None, _) => LinkHeader::new(port.mac, destination, &[], ether_type),
+    }
+}
+
+/// How a packet's source comes to hear of an error.
+enum ErrorPath {
+    /// By this packet.
+    Made(Packet),
+    /// From the kernel.
+    Kernel,
+    /// It doesn't.
+    None,
+}
+
+fn source_of(packet: &Packet) -> Option<IpAddr> {
+    let network = packet.network();
+    match network.first()? >> 4 {
+        4 => Some(IpAddr::from(<[u8; 4]>::try_from(network.get(12..16)?).ok()?)),
+        6 => Some(IpAddr::from(<[u8; 16]>::try_from(network.get(8..24)?).ok()?)),
+        _ => None,
+    }
+}

@@ -1,0 +1,119 @@
+//! The router's own stack, for ports that have no kernel behind them: ARP, neighbour discovery, echo.
+//!
+//! What arrives for the router at such a port ends here; answers go out as packets of the router's own.
+
+mod arp;
+mod echo;
+mod ndp;
+
+use std::net::IpAddr;
+
+use millrace_forward::{Action, NeighbourKey, Resolver, ResolverSettings};
+use millrace_packet::{DropReason, Packet, Pool};
+use millrace_units::{Instant, PortId};
+use millrace_wire::{EtherType, MacAddr, Protocol, ethernet};
+
+use crate::ports::{PortEntry, PortTable};
+
+/// What became of a packet that was given to the stack.
+pub(crate) enum Outcome {
+    /// It was understood.
+    Delivered,
+    /// It is dropped.
+    Dropped(DropReason),
+    /// It is dropped, and its source is told that nobody is there.
+    Refused(millrace_forward::IcmpError),
+}
+
+/// A frame that the stack sends: ready but for the VLAN tags of its port.
+pub(crate) struct Outgoing {
+    /// The port to leave by.
+    pub port: PortId,
+    /// The station to send to.
+    pub destination: MacAddr,
+    /// What follows the link header.
+    pub ether_type: EtherType,
+    /// The packet, from its network header on.
+    pub packet: Packet,
+}
+
+/// State of the stack.
+#[derive(Debug)]
+pub(crate) struct OwnStack {
+    pub resolver: Resolver,
+    pub actions: Vec<Action>,
+}
+
+/// What the stack may use while it handles a packet.
+pub(crate) struct Context<'a> {
+    pub pool: &'a Pool,
+    pub ports: &'a PortTable,
+    pub now: Instant,
+    /// Frames that go out as they are.
+    pub frames: &'a mut Vec<Outgoing>,
+    /// Packets that take the journey of the router's own packets.
+    pub packets: &'a mut Vec<Packet>,
+}
+
+impl OwnStack {
+    pub fn new(seed: u64) -> Self {
+        Self { resolver: Resolver::new(ResolverSettings::default(), seed), actions: Vec::new() }
+    }
+
+    /// Handles a packet that a port received for the router.
+    pub fn handle(&mut self, packet: &Packet, context: &mut Context<'_>) -> Outcome {
+        let Some(entry) = context.ports.get(packet.port) else {
+            return Outcome::Dropped(DropReason::PortDown);
+        };
+        match ether_type(packet) {
+            EtherType::ARP => arp::handle(self, packet, entry, context),
+            EtherType::IPV4 => echo::handle4(packet, context),
+            _ => match ndp::message(packet) {
+                Some(offset) => ndp::handle(self, packet, offset, entry, context),
+                None => echo::handle6(packet, context),
+            },
+        }
+    }
+
+    /// Sends a request for a neighbour.
+    pub fn request(&self, key: NeighbourKey, to: Option<MacAddr>, context: &mut Context<'_>) {
+        let Some(entry) = context.ports.get(key.port) else { return };
+        match key.address {
+            IpAddr::V4(target) => arp::request(target, to, key.port, entry, context),
+            IpAddr::V6(target) => ndp::solicit(target, to, key.port, entry, context),
+        }
+    }
+
+    /// Tells the link of a port that an address is the router's.
+    pub fn announce(&self, key: NeighbourKey, context: &mut Context<'_>) {
+        let Some(entry) = context.ports.get(key.port) else { return };
+        match key.address {
+            IpAddr::V4(address) => arp::announce(address, key.port, entry, context),
+            IpAddr::V6(address) => ndp::announce(address, key.port, entry, context),
+        }
+    }
+}
+
+/// Whether the port has the address.
+fn has(entry: &PortEntry, address: IpAddr) -> bool {
+    entry.settings.addresses.iter().any(|net| net.addr() == address)
+}
+
+/// What follows the link header of a packet whose network offset is noted.
+fn ether_type(packet: &Packet) -> EtherType {
+    let network = packet.network_offset();
+    match packet.data().get(network.saturating_sub(2)..network) {
+        Some(&[high, low]) if network >= ethernet::HEADER_LEN => EtherType(u16::from_be_bytes([high, low])),
+        _ => EtherType(0),
+    }
+}
+
+/// The station that sent a frame.
+fn sender(packet: &Packet) -> MacAddr {
+    packet.data().get(6..12).and_then(|bytes| bytes.try_into().ok()).map_or(MacAddr::ZERO, MacAddr)
+}
+
+/// Whether the protocol is one that ports without a kernel answer for by echo alone.
+fn is_icmp(protocol: Protocol) -> bool {
+    matches!(protocol, Protocol::ICMP | Protocol::ICMPV6)
+}

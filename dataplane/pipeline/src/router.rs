@@ -1,0 +1,443 @@
+//! The router of a worker: its tables, and the journey of a batch through the stages.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::net::IpAddr;
+
+use foldhash::fast::FixedState;
+use ipnet::IpNet;
+use millrace_forward::{
+    ErrorLimiter, Fib, HoldLimits, HoldQueue, IcmpError, NeighbourKey, NeighbourState, NeighbourTable,
+    RateLimit, Route,
+};
+use millrace_packet::{Batch, DropReason, Packet, Pool};
+use millrace_plugin_abi::Position;
+use millrace_units::{Instant, PortId};
+use millrace_wire::EtherType;
+
+use crate::capture::{CaptureSink, Direction};
+use crate::command::{Command, Event, NeighbourChange, NeighbourKnowledge};
+use crate::explain::Tables;
+use crate::forward::Forwarder;
+use crate::gates::{Copies, Gates};
+use crate::options::Options;
+use crate::own_stack::{Outgoing, OwnStack};
+use crate::parse::{ROUTER, parse, parse_copy};
+use crate::ports::{DeviceId, PortCount, PortSettings, PortTable};
+use crate::receive::receive;
+use crate::route::{admit, look_up};
+use crate::snapshot::{Snapshot, Totals};
+use crate::work::{Fate, Work};
+
+/// Neighbours of all ports together.
+const NEIGHBOURS: usize = 65_536;
+/// EtherTypes that are counted one by one.
+const ETHER_TYPES: usize = 64;
+/// Rounds in which packets that the router made are followed at once; what they lead to then waits for the next turn.
+const ROUNDS: usize = 4;
+
+/// Everything between the devices.
+pub struct Router {
+    pub(crate) pool: Pool,
+    seed: u64,
+    pub(crate) ports: PortTable,
+    pub(crate) fib: Fib,
+    /// Addresses that no packet may come from: the router's own, and broadcasts of its subnets.
+    own_addresses: HashSet<IpAddr, FixedState>,
+    pub(crate) neighbours: NeighbourTable,
+    pub(crate) hold: HoldQueue,
+    pub(crate) own: OwnStack,
+    gates: Gates,
+    copies: Copies,
+    pub(crate) options: Options,
+    pub(crate) errors: ErrorLimiter,
+    captures: Vec<CaptureSink>,
+    pub(crate) totals: Totals,
+    ether_types: BTreeMap<u16, u64>,
+    pub(crate) events: VecDeque<Event>,
+    /// Packets of the router's own, at the start of their journey.
+    pub(crate) made: Vec<Packet>,
+    /// Packets that waited for a neighbour, to be forwarded now.
+    pub(crate) resumed: Vec<Packet>,
+    /// Frames of the own stack.
+    pub(crate) frames: Vec<Outgoing>,
+    /// Packets for the kernel.
+    pub(crate) for_kernel: Vec<Packet>,
+    pub(crate) fragments: Vec<Packet>,
+    pub(crate) identification: u16,
+    spare: Work,
+}
+
+impl Router {
+    /// A router without ports or routes. `seed` keys its hashes; it should be random.
+    pub fn new(pool: Pool, seed: u64) -> Self {
+        Self {
+            pool,
+            seed,
+            ports: PortTable::default(),
+            fib: Fib::new(),
+            own_addresses: HashSet::with_hasher(FixedState::with_seed(seed)),
+            neighbours: NeighbourTable::new(NEIGHBOURS, seed),
+            hold: HoldQueue::new(HoldLimits::default(), seed),
+            own: OwnStack::new(seed),
+            gates: Gates::default(),
+            copies: Copies::default(),
+            options: Options::default(),
+            errors: ErrorLimiter::default(),
+            captures: Vec::new(),
+            totals: Totals::default(),
+            ether_types: BTreeMap::new(),
+            events: VecDeque::new(),
+            made: Vec::new(),
+            resumed: Vec::new(),
+            frames: Vec::new(),
+            for_kernel: Vec::new(),
+            fragments: Vec::new(),
+            identification: seed as u16,
+            spare: Work::default(),
+        }
+    }
+
+    /// Takes a batch that `device` received through all stages. Every packet has left `work` when this returns.
+    pub fn process(&mut self, device: DeviceId, work: &mut Work, now: Instant) {
+        self.totals.received += work.packets.len() as u64;
+        work.begin();
+        for index in 0..work.packets.len() {
+            if let Some(ahead) = work.packets.get(index + 4) {
+                ahead.prefetch();
+            }
+            let packet = &mut work.packets[index];
+            let link = receive(&mut self.ports, device, packet);
+            work.fates[index] = link.fate;
+            if link.fate.is_open() {
+                self.read(work, index, link.ether_type);
+            } else if link.fate == Fate::Drop(DropReason::EtherType) {
+                self.count_ether_type(link.ether_type);
+            }
+        }
+        if !self.captures.is_empty() {
+            self.tap_arrivals(work, now);
+        }
+        self.travel(work, now);
+        self.follow_up(now);
+    }
+
+    /// Stages parse and classify, of one packet.
+    #[inline]
+    fn read(&mut self, work: &mut Work, index: usize, ether_type: EtherType) {
+        let packet = &mut work.packets[index];
+        match parse(packet, ether_type, self.seed) {
+            Ok(parsed) => {
+                if packet.port != ROUTER {
+                    work.fates[index] = admit(&self.ports, packet, &parsed.key, self.options.martians);
+                    if self.own_addresses.contains(&parsed.key.source()) && work.fates[index].is_open() {
+                        work.fates[index] = Fate::Drop(DropReason::MartianSource);
+                    }
+                }
+                work.paths[index] = self.gates.classify(&parsed, packet);
+                work.keys[index] = parsed.key;
+            }
+            Err(reason) => work.fates[index] = Fate::Drop(reason),
+        }
+    }
+
+    /// The stages from the first gate to the queue.
+    fn travel(&mut self, work: &mut Work, now: Instant) {
+        self.gates.group(work);
+        self.gates.run(Position::Early, work, now);
+        for index in 0..work.packets.len() {
+            if work.fates[index].is_open() {
+                look_up(&self.fib, &mut work.packets[index], &work.keys[index]);
+            }
+        }
+        self.gates.run(Position::Route, work, now);
+        self.gates.run(Position::Late, work, now);
+        let copies = self.gates.run_copies(work, &mut self.copies, &self.pool, now);
+        self.totals.created.copies += copies;
+        self.totals.consumed += copies;
+        self.forward(work);
+        self.gates.run(Position::Queue, work, now);
+        self.dispose(work, now);
+    }
+
+    fn forward(&mut self, work: &mut Work) {
+        let mut forwarder =
+            Forwarder { fib: &self.fib, neighbours: &mut self.neighbours, ports: &self.ports };
+        for index in 0..work.packets.len() {
+            if work.fates[index].is_open() {
+                let decision = forwarder.decide(&mut work.packets[index], &work.keys[index]);
+                work.fates[index] = decision.fate;
+                work.destinations[index] = decision.destination;
+            }
+        }
+    }
+
+    /// Sends what the packets so far have led to: packets of the router's own, and those that waited for a neighbour.
+    pub(crate) fn follow_up(&mut self, now: Instant) {
+        for _ in 0..ROUNDS {
+            self.act(now);
+            if self.made.is_empty() && self.resumed.is_empty() && self.frames.is_empty() {
+                return;
+            }
+            self.send_frames(now);
+            let mut work = std::mem::take(&mut self.spare);
+            while fill(&mut work.packets, &mut self.made) {
+                self.start_own(&mut work);
+                self.travel(&mut work, now);
+            }
+            while fill(&mut work.packets, &mut self.resumed) {
+                self.resume(&mut work);
+                self.forward(&mut work);
+                self.dispose(&mut work, now);
+            }
+            self.spare = work;
+        }
+    }
+
+    /// Packets that the router made: they have no link header yet, and no port they came by.
+    fn start_own(&mut self, work: &mut Work) {
+        work.begin();
+        for index in 0..work.packets.len() {
+            let packet = &mut work.packets[index];
+            packet.port = ROUTER;
+            packet.set_network(0);
+            let ether_type = match packet.data().first().map(|first| first >> 4) {
+                Some(6) => EtherType::IPV6,
+                _ => EtherType::IPV4,
+            };
+            self.read(work, index, ether_type);
+        }
+    }
+
+    /// Packets that waited for a neighbour: parsed and treated before, to be routed again.
+    fn resume(&mut self, work: &mut Work) {
+        work.begin();
+        for index in 0..work.packets.len() {
+            let packet = &mut work.packets[index];
+            let (port, tag) = (packet.port, packet.tag);
+            let ether_type = match packet.network().first().map(|first| first >> 4) {
+                Some(6) => EtherType::IPV6,
+                _ => EtherType::IPV4,
+            };
+            match parse(packet, ether_type, self.seed) {
+                Ok(parsed) => work.keys[index] = parsed.key,
+                Err(reason) => work.fates[index] = Fate::Drop(reason),
+            }
+            (packet.port, packet.tag) = (port, tag);
+            look_up(&self.fib, packet, &work.keys[index]);
+        }
+    }
+
+    /// Does what has fallen due: neighbours are asked again, packets have waited too long.
+    pub fn run_timers(&mut self, now: Instant) {
+        self.own.resolver.poll(now, &mut self.own.actions);
+        while let Some(held) = self.hold.expire(now) {
+            self.refuse(held.packet, IcmpError::HostUnreachable, DropReason::NeighbourFailed, now);
+        }
+        self.follow_up(now);
+    }
+
+    /// When [`run_timers`](Self::run_timers) next has something to do.
+    pub fn next_timer(&self) -> Option<Instant> {
+        self.own.resolver.next_event().into_iter().chain(self.hold.next_event()).min()
+    }
+
+    /// Carries out a command that needs no device.
+    pub(crate) fn carry_out(&mut self, command: Command, now: Instant) {
+        // Who asked may have gone: an answer that nobody takes is lost, and that is all right.
+        match command {
+            Command::SetPort(id, settings) => self.set_port(id, settings, now),
+            Command::RemovePort(id) => self.remove_port(id),
+            Command::SetRoutes(changes) => self.set_routes(changes),
+            Command::SetNeighbours(changes) => self.set_neighbours(&changes, now),
+            Command::TakeUsedNeighbours(reply) => {
+                let _ = reply.try_send(self.take_used_neighbours(now));
+            }
+            Command::Plugin(change) => self.gates.apply(change),
+            Command::Control(instance, message, reply) => {
+                let _ = reply.try_send(self.gates.plugins_mut().control(instance, &message));
+            }
+            Command::StartCapture(sink) => self.captures.push(*sink),
+            Command::StopCapture(id) => self.captures.retain(|capture| capture.id != id),
+            Command::Explain(question, reply) => {
+                let tables = Tables {
+                    ports: &self.ports,
+                    fib: &self.fib,
+                    neighbours: &self.neighbours,
+                    gates: &self.gates,
+                    seed: self.seed,
+                };
+                let _ = reply.try_send(tables.explain(&question));
+            }
+            Command::ClearCounters => self.clear_counters(),
+            Command::SetOptions(options) => {
+                let limit = RateLimit { per_second: options.icmp_rate, burst: options.icmp_burst };
+                self.errors = ErrorLimiter::new(limit);
+                self.options = options;
+            }
+            Command::AddDevice(..) | Command::RemoveDevice(..) | Command::Snapshot(_) | Command::Stop => {}
+        }
+    }
+
+    fn set_port(&mut self, id: PortId, settings: PortSettings, now: Instant) {
+        let before = self.ports.get(id).map(|entry| (entry.settings.up, entry.settings.addresses.clone()));
+        let (up, kernel) = (settings.up, matches!(settings.stack, crate::ports::Stack::Kernel { .. }));
+        let addresses = settings.addresses.clone();
+        self.ports.set(id, settings);
+        if kernel {
+            return;
+        }
+        if !up {
+            self.own.resolver.forget_port(id, &mut self.own.actions);
+        }
+        let old =
+            before.filter(|(was_up, _)| *was_up && up).map(|(_, addresses)| addresses).unwrap_or_default();
+        for net in old.iter().filter(|net| !addresses.contains(net)) {
+            self.own.resolver.remove_own(NeighbourKey { port: id, address: net.addr() });
+        }
+        for net in addresses.iter().filter(|net| up && !old.contains(net)) {
+            let key = NeighbourKey { port: id, address: net.addr() };
+            self.own.resolver.add_own(key);
+            self.with_own(now, |own, context| own.announce(key, context));
+        }
+        self.follow_up(now);
+    }
+
+    fn remove_port(&mut self, id: PortId) {
+        self.own.resolver.forget_port(id, &mut self.own.actions);
+        self.neighbours.remove_port(id);
+        let Some(mut entry) = self.ports.remove(id) else { return };
+        let waiting = entry.queue.drain(..).count() as u64;
+        self.totals.dropped += waiting;
+        self.ports.unassigned.add(DropReason::PortDown, waiting);
+    }
+
+    fn set_routes(&mut self, changes: Vec<(IpNet, Option<Route>)>) {
+        for (prefix, route) in changes {
+            let host = prefix.prefix_len() == prefix.max_prefix_len();
+            if host && matches!(route, Some(Route::Local | Route::Broadcast)) {
+                self.own_addresses.insert(prefix.addr());
+            } else if host {
+                self.own_addresses.remove(&prefix.addr());
+            }
+            match route {
+                Some(route) => self.fib.insert(prefix, route),
+                None => self.fib.remove(prefix),
+            };
+        }
+    }
+
+    fn set_neighbours(&mut self, changes: &[NeighbourChange], now: Instant) {
+        for change in changes {
+            let key = NeighbourKey { port: change.port, address: change.address };
+            match change.state {
+                NeighbourKnowledge::Known(mac) => self.learn(key, NeighbourState::Reachable(mac), now),
+                NeighbourKnowledge::Failed => {
+                    self.learn(key, NeighbourState::Failed, now);
+                    // The next packet asks the kernel anew.
+                    self.neighbours.remove(key);
+                }
+                NeighbourKnowledge::Forgotten => {
+                    self.neighbours.remove(key);
+                }
+                NeighbourKnowledge::Static(mac) => {
+                    self.own.resolver.set_static(key, mac, &mut self.own.actions);
+                }
+            }
+        }
+        self.follow_up(now);
+    }
+
+    fn take_used_neighbours(&mut self, now: Instant) -> Vec<(PortId, IpAddr)> {
+        let mut used = Vec::new();
+        let (ports, own) = (&self.ports, &mut self.own);
+        self.neighbours.drain_used(|key| match ports.get(key.port) {
+            Some(entry) if entry.is_kernel() => used.push((key.port, key.address)),
+            Some(_) => own.resolver.used(key, now, &mut own.actions),
+            None => {}
+        });
+        used
+    }
+
+    fn clear_counters(&mut self) {
+        // What is held stays held: it will be counted where it ends, so it counts as received.
+        self.totals = Totals { received: self.held(), ..Totals::default() };
+        self.ether_types.clear();
+        self.ports.unassigned = millrace_packet::DropCounts::default();
+        self.ports.iter_mut().for_each(|(_, entry)| entry.count = PortCount::default());
+    }
+
+    /// Packets inside the router.
+    fn held(&self) -> u64 {
+        let queued: usize = self.ports.iter().map(|(_, entry)| entry.queue.len()).sum();
+        let waiting = self.hold.len() + self.made.len() + self.resumed.len() + self.frames.len();
+        (queued + waiting + self.for_kernel.len()) as u64
+    }
+
+    fn count_ether_type(&mut self, ether_type: EtherType) {
+        if self.ether_types.len() < ETHER_TYPES || self.ether_types.contains_key(&ether_type.0) {
+            *self.ether_types.entry(ether_type.0).or_default() += 1;
+        }
+    }
+
+    fn tap_arrivals(&mut self, work: &Work, now: Instant) {
+        for packet in work.packets.iter() {
+            self.tap(packet, packet.port, Direction::Inbound, now);
+        }
+    }
+
+    /// Gives captures a frame.
+    #[cold]
+    pub(crate) fn tap(&mut self, packet: &Packet, port: PortId, direction: Direction, now: Instant) {
+        let parsed = parse_copy(packet, &self.pool);
+        let candidate = parsed.map(|(parsed, copy)| parsed.candidate(&copy));
+        self.captures.retain(|capture| !capture.is_abandoned());
+        for capture in &mut self.captures {
+            capture.offer(packet, candidate.as_ref(), port, direction, now);
+        }
+    }
+
+    /// Whether anybody captures.
+    #[inline]
+    pub(crate) fn is_tapped(&self) -> bool {
+        !self.captures.is_empty()
+    }
+
+    /// The counters at `now`. Devices add theirs.
+    pub(crate) fn snapshot(&self, now: Instant) -> Snapshot {
+        let neighbours = self.neighbours.iter().filter_map(|(key, state, _)| {
+            let own = !self.ports.get(key.port)?.is_kernel();
+            let mac = match state {
+                NeighbourState::Reachable(mac) => Some(mac),
+                NeighbourState::Incomplete | NeighbourState::Failed => None,
+            };
+            own.then_some((key.port, key.address, mac))
+        });
+        Snapshot {
+            at: now,
+            ports: self.ports.iter().map(|(id, entry)| (id, entry.count.clone())).collect(),
+            queued: self.ports.iter().map(|(id, entry)| (id, entry.queue.len() as u64)).collect(),
+            unassigned: self.ports.unassigned.clone(),
+            totals: Totals { held: self.held(), ..self.totals.clone() },
+            bindings: self.gates.plugins().all_counts().collect(),
+            ether_types: self.ether_types.clone(),
+            neighbours: neighbours.collect(),
+            routes: self.fib.len(),
+            ..Snapshot::default()
+        }
+    }
+
+    /// What control is to be told.
+    pub(crate) fn take_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+}
+
+/// Moves packets into an empty batch; whether there were any.
+fn fill(batch: &mut Batch, packets: &mut Vec<Packet>) -> bool {
+    let count = packets.len().min(batch.room());
+    for packet in packets.drain(..count) {
+        // There is room for as many as were counted.
+        let _ = batch.push(packet);
+    }
+    count > 0
+}
