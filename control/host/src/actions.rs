@@ -1,5 +1,6 @@
 //! The few things we ask of the kernel: to resolve neighbours and to keep our own routes.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -21,6 +22,7 @@ const ONLINK: u32 = 4;
 const RTA_VIA: u16 = 18;
 const CREATE: u16 = libc::NLM_F_CREATE as u16;
 const REPLACE: u16 = libc::NLM_F_REPLACE as u16;
+const EXCLUSIVE: u16 = libc::NLM_F_EXCL as u16;
 /// The kernel gives IPv6 routes without a priority this one.
 const IPV6_DEFAULT_METRIC: u32 = 1024;
 
@@ -43,6 +45,7 @@ pub struct OwnRoute {
 #[derive(Debug)]
 pub struct Actions {
     socket: Socket,
+    known: Option<HashSet<(IpNet, u32)>>,
 }
 
 impl Actions {
@@ -51,7 +54,7 @@ impl Actions {
     /// # Errors
     /// When netlink is not available.
     pub fn open() -> Result<Self, HostError> {
-        Ok(Self { socket: Socket::open(libc::NETLINK_ROUTE as isize)? })
+        Ok(Self { socket: Socket::open(libc::NETLINK_ROUTE as isize)?, known: None })
     }
 
     /// Asks the kernel to resolve a neighbour; the answer comes as a [`crate::HostChange::Neighbour`].
@@ -84,13 +87,16 @@ impl Actions {
     /// # Errors
     /// What the kernel refuses, with the route in the text; `EEXIST` where another's route is in the way.
     pub fn install_route(&mut self, route: &OwnRoute) -> Result<(), HostError> {
-        let refused = || format!("install route {} metric {}", route.prefix, route.metric);
-        let holder = self.holder(route.prefix, route.metric)?;
-        if holder.is_some_and(|protocol| protocol != PROTOCOL_MILLRACE) {
-            let source = std::io::Error::from_raw_os_error(libc::EEXIST);
-            return Err(HostError::Refused { what: refused(), source });
+        let key = (route.prefix, kernel_metric(route.prefix, route.metric));
+        let what = || format!("install route {} metric {}", route.prefix, key.1);
+        let added = self.socket.request(install_request(route, EXCLUSIVE), what);
+        if errno(&added) == Some(libc::EEXIST) && self.known()?.contains(&key) {
+            self.socket.request(install_request(route, REPLACE), what)?;
+        } else {
+            added?;
         }
-        self.socket.request(install_request(route), refused)
+        self.note(key, true);
+        Ok(())
     }
 
     /// Removes our route of that prefix and metric; that it is gone already is no error.
@@ -102,10 +108,11 @@ impl Actions {
         let request = with_destination(Request::new(rtm::DELROUTE, ACK, &header), prefix);
         let request = request.number(libc::RTA_PRIORITY, kernel_metric(prefix, metric));
         let answer = self.socket.request(request, || format!("remove route {prefix} metric {metric}"));
-        match answer {
-            Err(HostError::Refused { source, .. }) if source.raw_os_error() == Some(libc::ESRCH) => Ok(()),
-            answer => answer,
+        if errno(&answer) != Some(libc::ESRCH) {
+            answer?;
         }
+        self.note((prefix, kernel_metric(prefix, metric)), false);
+        Ok(())
     }
 
     /// Removes our routes whose prefix and metric are not in `keep`, left by an earlier run; returns how many.
@@ -142,21 +149,29 @@ impl Actions {
         Ok(own)
     }
 
-    /// The `proto` of the route in the main table with this prefix and metric.
-    fn holder(&mut self, prefix: IpNet, metric: u32) -> Result<Option<u8>, HostError> {
-        const FIB_MATCH: u32 = 0x2000;
-        const EXACT_PREFIX: u32 = 0;
-        let _ = (FIB_MATCH, EXACT_PREFIX);
-        let mut holder = None;
-        let mut header = [0; 12];
-        header[0] = family(prefix.addr()).number();
-        let request = Request::new(rtm::GETROUTE, DUMP, &header).number(libc::RTA_TABLE, MAIN.into());
-        let metric = kernel_metric(prefix, metric);
-        self.socket.dump(request, "routes", |_, payload| {
-            let same = |found: &Described| found.prefix == prefix && found.metric == metric;
-            holder = holder.or(described(payload).filter(same).map(|found| found.protocol));
-        })?;
-        Ok(holder)
+    /// Our routes, asked of the kernel once and kept up to date from then on.
+    fn known(&mut self) -> Result<&HashSet<(IpNet, u32)>, HostError> {
+        let known = match self.known.take() {
+            Some(known) => known,
+            None => self.own_routes()?.into_iter().collect(),
+        };
+        Ok(self.known.insert(known))
+    }
+
+    fn note(&mut self, route: (IpNet, u32), present: bool) {
+        let Some(known) = &mut self.known else { return };
+        if present {
+            known.insert(route);
+        } else {
+            known.remove(&route);
+        }
+    }
+}
+
+fn errno(answer: &Result<(), HostError>) -> Option<i32> {
+    match answer {
+        Err(HostError::Refused { source, .. }) => source.raw_os_error(),
+        _ => None,
     }
 }
 
@@ -178,7 +193,7 @@ fn with_destination(request: Request, prefix: IpNet) -> Request {
     if prefix.prefix_len() == 0 { request } else { request.ip(libc::RTA_DST, prefix.network()) }
 }
 
-fn install_request(route: &OwnRoute) -> Request {
+fn install_request(route: &OwnRoute, flags: u16) -> Request {
     let kind = match route.kind {
         RouteKind::Blackhole => libc::RTN_BLACKHOLE,
         RouteKind::Unreachable => libc::RTN_UNREACHABLE,
@@ -193,7 +208,7 @@ fn install_request(route: &OwnRoute) -> Request {
         let flags = if hop.onlink { ONLINK } else { 0 };
         header[8..12].copy_from_slice(&flags.to_ne_bytes());
     }
-    let request = Request::new(rtm::NEWROUTE, ACK | CREATE | REPLACE, &header);
+    let request = Request::new(rtm::NEWROUTE, ACK | CREATE | flags, &header);
     let request = with_destination(request, route.prefix)
         .number(libc::RTA_PRIORITY, kernel_metric(route.prefix, route.metric));
     match hops {
@@ -261,4 +276,102 @@ fn described(payload: &[u8]) -> Option<Described> {
     }
     let prefix = IpNet::new(destination, length).ok()?;
     (table == MAIN).then_some(Described { prefix, metric, protocol })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_namespace::{in_namespace, ip, veth_pair};
+
+    fn lan() -> u32 {
+        nix::net::if_::if_nametoindex("lan").unwrap()
+    }
+
+    fn unicast(prefix: &str, gateways: &[&str]) -> OwnRoute {
+        let hop = |gateway: &&str| HostNextHop {
+            ifindex: lan(),
+            gateway: Some(gateway.parse().unwrap()),
+            weight: 2,
+            onlink: false,
+            dead: false,
+            linkdown: false,
+            encap: false,
+        };
+        OwnRoute {
+            prefix: prefix.parse().unwrap(),
+            kind: RouteKind::Unicast,
+            metric: 20,
+            next_hops: gateways.iter().map(hop).collect(),
+        }
+    }
+
+    #[test]
+    fn routes_of_ours_are_installed_replaced_and_removed_and_each_step_can_be_repeated() {
+        in_namespace(|| async {
+            veth_pair();
+            let mut actions = Actions::open().unwrap();
+            for (prefix, first, then) in [
+                ("10.1.0.0/16", ["10.0.0.2", "10.0.0.3"], "10.0.0.4"),
+                ("fd01::/64", ["fd00::2", "fd00::3"], "fd00::4"),
+                ("0.0.0.0/0", ["10.0.0.2", "10.0.0.3"], "fe80::4"),
+            ] {
+                let show = || {
+                    let family = if prefix.contains("::/6") { "-6 " } else { "" };
+                    ip(&format!("{family}route show {prefix} proto {PROTOCOL_MILLRACE}"))
+                };
+                actions.install_route(&unicast(prefix, &first)).unwrap();
+                actions.install_route(&unicast(prefix, &first)).unwrap();
+                let shown = show();
+                assert!(first.iter().all(|gateway| shown.contains(gateway)), "{shown}");
+                actions.install_route(&unicast(prefix, &[then])).unwrap();
+                let shown = show();
+                assert!(shown.contains(then) && !shown.contains(first[0]), "{shown}");
+                actions.remove_route(prefix.parse().unwrap(), 20).unwrap();
+                actions.remove_route(prefix.parse().unwrap(), 20).unwrap();
+                assert_eq!(show(), "");
+            }
+        });
+    }
+
+    #[test]
+    fn the_route_of_another_is_neither_replaced_nor_removed() {
+        in_namespace(|| async {
+            veth_pair();
+            ip("route add 10.1.0.0/16 via 10.0.0.9 metric 20 proto static");
+            let mut actions = Actions::open().unwrap();
+            let error = actions.install_route(&unicast("10.1.0.0/16", &["10.0.0.2"])).unwrap_err();
+            assert!(error.to_string().contains("10.1.0.0/16 metric 20"), "{error}");
+            actions.remove_route("10.1.0.0/16".parse().unwrap(), 20).unwrap();
+            assert!(ip("route show 10.1.0.0/16").contains("10.0.0.9"));
+        });
+    }
+
+    #[test]
+    fn a_sweep_takes_what_an_earlier_run_left_and_keeps_the_rest() {
+        in_namespace(|| async {
+            veth_pair();
+            ip("route add 10.5.0.0/16 via 10.0.0.9 proto static");
+            let mut earlier = Actions::open().unwrap();
+            let mut discard = unicast("10.3.0.0/16", &[]);
+            discard.kind = RouteKind::Unreachable;
+            for route in [unicast("10.1.0.0/16", &["10.0.0.2"]), discard, unicast("fd01::/64", &["fd00::2"])]
+            {
+                earlier.install_route(&route).unwrap();
+            }
+            let mut actions = Actions::open().unwrap();
+            assert_eq!(actions.sweep_routes(&[("10.1.0.0/16".parse().unwrap(), 20)]).unwrap(), 2);
+            assert_eq!(actions.own_routes().unwrap(), [("10.1.0.0/16".parse().unwrap(), 20)]);
+            assert!(ip("route show 10.5.0.0/16").contains("static"));
+        });
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_is_said_with_the_route() {
+        in_namespace(|| async {
+            veth_pair();
+            let mut actions = Actions::open().unwrap();
+            let error = actions.install_route(&unicast("10.1.0.0/16", &["192.0.2.1"])).unwrap_err();
+            assert!(error.to_string().contains("the gateway is not on a connected prefix"), "{error}");
+        });
+    }
 }

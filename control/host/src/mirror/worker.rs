@@ -71,8 +71,12 @@ impl Worker {
         let mut socket = Socket::open_nonblocking(libc::NETLINK_ROUTE as isize)?;
         socket.set_receive_buffer(options.receive_buffer)?;
         GROUPS.iter().try_for_each(|group| socket.subscribe(*group))?;
-        let socket = AsyncFd::new(socket)
-            .map_err(|source| HostError::Socket { what: "registering with the event loop", source })?;
+        // SAFETY: the socket owns its descriptor, always names the same one, and closes it only when it is dropped.
+        let registered = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) };
+        let socket = registered.map_err(|error| HostError::Socket {
+            what: "registering with the event loop",
+            source: error.into(),
+        })?;
         let now = Instant::now();
         Ok(Self {
             socket,

@@ -114,6 +114,22 @@ fn bridges_macvlans_and_strict_reverse_path_are_named() {
 }
 
 #[test]
+fn ipsec_policies_for_forwarded_packets_are_named() {
+    in_namespace(|| async {
+        let ports = forwarding_router();
+        let add = "xfrm policy add src 10.7.0.0/16 dst 10.8.0.0/16 dir";
+        let supported = std::process::Command::new("ip").args(format!("{add} in").split(' ')).status();
+        if !supported.is_ok_and(|status| status.success()) {
+            eprintln!("skipped: the kernel has no xfrm");
+            return;
+        }
+        assert_eq!(findings(&ports), [], "incoming policies concern the host itself");
+        ip(&format!("{add} fwd action block"));
+        one(&ports, PolicyKind::Xfrm, "0 outgoing, 1 forwarding");
+    });
+}
+
+#[test]
 fn a_port_that_does_not_exist_is_an_error_that_names_it() {
     in_namespace(|| async {
         let error = inspect(&[4711], &Ours::default()).unwrap_err();

@@ -15,6 +15,8 @@ mod next_hops;
 mod route_table;
 mod routes;
 mod sweep;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -1,5 +1,7 @@
 //! Lists: what the kernel has when asked for everything, and what must be gone because it was not named.
 
+use std::collections::BTreeSet;
+
 use ipnet::IpNet;
 
 use super::HostState;
@@ -45,9 +47,12 @@ impl HostState {
 
     fn sweep_prefix(&mut self, prefix: IpNet, scope: Scope, changes: &mut Vec<HostChange>) {
         let generation = self.generation;
-        let stale = self.routes.get(prefix).iter().find(|route| route.generation < generation);
-        let Some(table) = stale.map(|route| route.entry.table) else { return };
-        let affected = self.affected(prefix, table);
+        let stale = self.routes.get(prefix).iter().filter(|route| route.generation < generation);
+        let affected: BTreeSet<IpNet> =
+            stale.flat_map(|route| self.affected(prefix, route.entry.table)).collect();
+        if affected.is_empty() {
+            return;
+        }
         self.transition(affected, changes, |state| {
             state.routes.retain(prefix, |route| {
                 let in_scope = match scope {
