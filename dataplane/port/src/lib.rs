@@ -1,5 +1,6 @@
 //! Where packets come from and go to: AF_XDP, AF_PACKET, TAP, pcap and memory ports, and wrappers around them.
 
+pub mod af_packet;
 pub mod af_xdp;
 mod error;
 mod impair;
@@ -17,6 +18,7 @@ mod tap;
 mod test_frame;
 mod transport_header;
 
+pub use af_packet::AfPacket;
 pub use af_xdp::AfXdp;
 pub use error::PortError;
 pub use impair::{Impair, ImpairError, Impairment, ImpairmentDirection};

@@ -44,6 +44,26 @@ fn complete_field(packet: &mut Packet, header: &TransportHeader, at: usize) -> b
     true
 }
 
+/// Completes a checksum that is known to be partial: over everything from `start` on, in the field `offset` bytes behind
+/// it. Does nothing for fields that no Internet checksum has, or that lie behind the first frame.
+pub fn complete_at(packet: &mut Packet, start: usize, offset: usize) -> bool {
+    // TCP and UDP; SCTP's field, at 8, wants a CRC.
+    let protocol = match offset {
+        16 => Protocol::TCP,
+        6 => Protocol::UDP,
+        _ => return false,
+    };
+    let at = start + offset;
+    if packet.data().len() < at + 2 {
+        return false;
+    }
+    let length = packet.len() - start;
+    let Some(sum) = sum_of_chain(packet, start, length) else { return false };
+    let checksum = transport_checksum(protocol, sum);
+    packet.data_mut()[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
+    true
+}
+
 /// The sum of `length` bytes from `offset` on; `None` when the packet has fewer.
 fn sum_of_chain(packet: &Packet, offset: usize, length: usize) -> Option<Sum> {
     let (mut skip, mut left, mut sum) = (offset, length, Sum::new());
@@ -120,6 +140,20 @@ mod tests {
             let mut packet = pool.packet_from(&bytes).unwrap();
             complete(&mut packet);
             prop_assert_eq!(packet.len(), bytes.len());
+        }
+    }
+
+    #[test]
+    fn a_checksum_known_to_be_partial_is_completed_where_it_stands() {
+        let pool = Pool::new(4).unwrap();
+        let network = Network::V6 { source: [1; 16], destination: [2; 16], extensions: 0 };
+        for (tcp, offset) in [(true, 16), (false, 6)] {
+            let frame = TestFrame { network: network.clone(), tcp, tags: 1, payload: vec![9; 1001] };
+            let mut packet = pool.packet_from(&frame.with_partial_checksum()).unwrap();
+            assert!(complete_at(&mut packet, frame.transport_offset(), offset));
+            assert_eq!(packet.to_vec(), frame.with_right_checksum());
+            assert!(!complete_at(&mut packet, frame.transport_offset(), 8));
+            assert!(!complete_at(&mut packet, 5000, offset));
         }
     }
 

@@ -1,19 +1,14 @@
 //! AF_XDP ports on veths, in network namespaces.
 
-#![allow(clippy::disallowed_methods, reason = "real devices take real time")]
-
 mod support;
-
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::time::Duration;
 
 use millrace_packet::{Batch, DropReason, Pool};
 use millrace_port::af_xdp::{Bind, Options, ProgramMode};
 use millrace_port::{AfXdp, Mode, Port, PortError};
 use millrace_units::Instant;
 use support::redirect::Redirect;
-use support::{Host, Raw, enter_namespace, eventually, options, run, veth};
+use support::stream::Stream;
+use support::{Raw, enter_namespace, eventually, frame, options, run, veth};
 
 const NOW: Instant = Instant::ZERO;
 
@@ -25,14 +20,6 @@ fn open(pool: &Pool, options: Options) -> (AfXdp, Redirect) {
         redirect.register(queue, socket).unwrap();
     }
     (port, redirect)
-}
-
-/// A frame of a type that nobody knows, numbered.
-fn frame(number: u32, length: usize) -> Vec<u8> {
-    let mut bytes = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5];
-    bytes.extend(number.to_be_bytes());
-    bytes.extend((bytes.len()..length).map(|n| (n as u32 ^ number) as u8));
-    bytes
 }
 
 /// Checks the port's side of the conservation law and returns the counters.
@@ -279,58 +266,14 @@ fn tagged_frames_keep_their_tags() {
     }
 }
 
-/// A host with the offloads it has by default sends a stream through two ports; the receiver's kernel checks every
-/// checksum.
+/// A host with the offloads it has by default sends a stream through two ports; how many packets were created.
 fn stream(program: ProgramMode, scatter: bool) -> u64 {
-    const BYTES: usize = 8 << 20;
-    let host = |device: &'static str, address: &'static str, work: fn()| {
-        let host = Host::new(move || {
-            run(&format!("ip addr add {address}/24 dev {device}"));
-            run(&format!("ip link set {device} up"));
-            run("ip link set lo up");
-            work();
-        });
-        veth(if device == "h1" { "r1" } else { "r2" }, device, 1500, 1);
-        host.take(device);
-        host
-    };
-    let server = host("h2", "10.77.0.2", || {
-        let (mut stream, _) = TcpListener::bind("10.77.0.2:5000").unwrap().accept().unwrap();
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).unwrap();
-        assert!(bytes.len() == BYTES && bytes.iter().enumerate().all(|(n, byte)| *byte == (n * 7 / 5) as u8));
-        stream.write_all(b"intact").unwrap();
-    });
-    let client = host("h1", "10.77.0.1", || {
-        std::thread::sleep(Duration::from_millis(100));
-        let mut stream = TcpStream::connect("10.77.0.2:5000").unwrap();
-        let bytes: Vec<u8> = (0..BYTES).map(|n| (n * 7 / 5) as u8).collect();
-        stream.write_all(&bytes).unwrap();
-        stream.shutdown(std::net::Shutdown::Write).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        assert_eq!(answer, "intact");
-    });
+    let stream = Stream::prepare();
     let pool = Pool::new(16384).unwrap();
     let (mut left, _left) = open(&pool, Options { scatter, program, ..options("r1", 1500) });
     let (mut right, _right) = open(&pool, Options { scatter, program, ..options("r2", 1500) });
-    server.start();
-    client.start();
-    let mut batch = Batch::new();
-    let deadline = std::time::Instant::now() + Duration::from_secs(20);
-    while !(client.is_finished() && server.is_finished()) && std::time::Instant::now() < deadline {
-        left.receive(&pool, NOW, &mut batch);
-        right.transmit(&pool, NOW, &mut batch);
-        right.flush(&pool, NOW);
-        right.receive(&pool, NOW, &mut batch);
-        left.transmit(&pool, NOW, &mut batch);
-        left.flush(&pool, NOW);
-    }
-    let counters = left.counters();
-    assert!(client.is_finished() && server.is_finished(), "{counters:?} {:?}", right.counters());
-    client.join();
-    server.join();
-    counters.created
+    stream.run(&pool, &mut left, &mut right);
+    left.counters().created
 }
 
 #[test]

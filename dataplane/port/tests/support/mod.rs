@@ -1,7 +1,9 @@
 //! What the tests with real devices share: private network namespaces, veths, raw sockets, and a small XDP program.
+#![allow(clippy::disallowed_methods, reason = "real devices take real time")]
 #![allow(dead_code, reason = "each test uses its part")]
 
 pub mod redirect;
+pub mod stream;
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -64,6 +66,14 @@ pub fn device(name: &str) -> (u32, MacAddr) {
 pub fn options(name: &str, mtu: u16) -> Options {
     let (ifindex, mac) = device(name);
     Options::new(name, ifindex, mac, mtu)
+}
+
+/// A frame of a type that nobody knows, numbered.
+pub fn frame(number: u32, length: usize) -> Vec<u8> {
+    let mut bytes = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5];
+    bytes.extend(number.to_be_bytes());
+    bytes.extend((bytes.len()..length).map(|n| (n as u32 ^ number) as u8));
+    bytes
 }
 
 /// A raw socket on a device: sends and receives whole frames.

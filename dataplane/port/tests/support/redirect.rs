@@ -45,13 +45,8 @@ impl Redirect {
             code(0x85, 0x00, 51), // bpf_redirect_map
             code(0x95, 0x00, 0),
         ];
-        let pointer = |address: *const u8| [address.addr() as u32, (address.addr() >> 32) as u32];
-        let (code, license) = (pointer(program.as_ptr().cast()), pointer(c"GPL".as_ptr().cast()));
         let flags = if frags { BPF_F_XDP_HAS_FRAGS } else { 0 };
-        // type, instructions, their address, licence, log level, log size, log address, kernel version, flags
-        let count = program.len() as u32;
-        let load = [BPF_PROG_TYPE_XDP, count, code[0], code[1], license[0], license[1], 0, 0, 0, 0, 0, flags];
-        let program = bpf(BPF_PROG_LOAD, &load)?;
+        let program = load(BPF_PROG_TYPE_XDP, &program, flags)?;
         let mode = if native { XDP_FLAGS_DRV_MODE } else { XDP_FLAGS_SKB_MODE };
         let link = bpf(BPF_LINK_CREATE, &[program.as_raw_fd() as u32, ifindex, BPF_XDP, mode])?;
         Ok(Self { map, _program: program, _link: link })
@@ -65,6 +60,21 @@ impl Redirect {
         let words = [self.map.as_raw_fd() as u32, 0, key[0], key[1], value[0], value[1], 0, 0];
         call(BPF_MAP_UPDATE_ELEM, &words).map(drop)
     }
+}
+
+/// A socket filter that accepts nothing.
+pub fn refuse_all() -> io::Result<OwnedFd> {
+    const BPF_PROG_TYPE_SOCKET_FILTER: u32 = 1;
+    let code = |code| Instruction { code, registers: 0, offset: 0, immediate: 0 };
+    load(BPF_PROG_TYPE_SOCKET_FILTER, &[code(0xb7), code(0x95)], 0)
+}
+
+fn load(kind: u32, program: &[Instruction], flags: u32) -> io::Result<OwnedFd> {
+    let pointer = |address: *const u8| [address.addr() as u32, (address.addr() >> 32) as u32];
+    let (code, license) = (pointer(program.as_ptr().cast()), pointer(c"GPL".as_ptr().cast()));
+    // type, instructions, their address, licence, log level, log size, log address, kernel version, flags
+    let count = program.len() as u32;
+    bpf(BPF_PROG_LOAD, &[kind, count, code[0], code[1], license[0], license[1], 0, 0, 0, 0, 0, flags])
 }
 
 fn bpf(command: i64, words: &[u32]) -> io::Result<OwnedFd> {

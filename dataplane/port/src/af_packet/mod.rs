@@ -1,0 +1,208 @@
+//! AF_PACKET: works on every device, and copies each frame (`packet(7)`).
+//!
+//! The kernel keeps what it gives: the same frames go to its own forwarding as well, unless the port's tcx program drops
+//! them there. [`Options::filter`] keeps frames that are the kernel's own out of the port.
+//!
+//! Two forms are set right here. The kernel takes the outer VLAN tag out of a frame and tells it beside it: it is put
+//! back. And it says whether a transport checksum is partial and in which size a super-frame was to be cut
+//! (`struct virtio_net_hdr`): that is done.
+//!
+//! Conservation: *transmitted* are the frames that `sendmmsg` took; what the kernel had no slot for
+//! (`PACKET_STATISTICS`) counts as received and dropped.
+
+mod options;
+mod ring;
+mod socket;
+mod transmit;
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+
+use millrace_packet::{Batch, DropCounts, DropReason, Packet, Pool};
+use millrace_units::Instant;
+use millrace_wire::ethernet;
+
+pub use options::Options;
+
+use crate::segment::{self, Known, Segmented};
+use crate::{Capabilities, Mode, Port, PortCounters, PortError, partial_checksum, socket_option};
+use ring::{Header, ReceiveRing, VNET_HEADER};
+use transmit::Transmitter;
+
+/// A link header with two VLAN tags.
+const MAX_LINK_HEADER: usize = ethernet::HEADER_LEN + 8;
+/// Longest frame that a socket's queue can give: 64 KiB of data, and all headers.
+const MAX_COPY: usize = 1 << 17;
+const NEEDS_CHECKSUM: u8 = 1;
+
+/// A device by AF_PACKET.
+#[derive(Debug)]
+pub struct AfPacket {
+    ring: ReceiveRing,
+    receiver: OwnedFd,
+    sender: OwnedFd,
+    transmitter: Transmitter,
+    /// Packets that the last batch had no room for: segments of a super-frame.
+    backlog: VecDeque<Packet>,
+    copy: Box<[u8]>,
+    read: u64,
+    read_bytes: u64,
+    lost: u64,
+    created: u64,
+    drops: DropCounts,
+    partial_checksums: bool,
+    segment_mtu: u16,
+    capabilities: Capabilities,
+}
+
+impl AfPacket {
+    /// Opens the sockets.
+    ///
+    /// # Errors
+    /// [`PortError`]: no such device, down, no permission, no memory, a ring size out of range.
+    pub fn open(options: Options) -> Result<Self, PortError> {
+        options.check()?;
+        let (receiver, ring) = socket::open_receiver(&options)?;
+        let sender = socket::open_sender(&options)?;
+        Ok(Self {
+            ring,
+            receiver,
+            sender,
+            transmitter: Transmitter::new(),
+            backlog: VecDeque::new(),
+            copy: vec![0; MAX_COPY].into_boxed_slice(),
+            read: 0,
+            read_bytes: 0,
+            lost: 0,
+            created: 0,
+            drops: DropCounts::default(),
+            partial_checksums: options.partial_checksums,
+            segment_mtu: options.segment_mtu.min(options.mtu),
+            capabilities: Capabilities {
+                driver: "af_packet",
+                mode: Mode::Ring,
+                why: "AF_PACKET copies each frame; AF_XDP does without a socket buffer".to_owned(),
+                mac: options.mac,
+                mtu: options.mtu,
+                ifindex: Some(options.ifindex),
+            },
+        })
+    }
+
+    /// Reads the frame that `header` announces, and gives its slot back.
+    fn read_frame(&mut self, pool: &Pool, header: &Header) {
+        self.read += 1;
+        if header.is_whole() {
+            let (vnet, bytes) = self.ring.frame(header);
+            self.read_bytes += bytes.len() as u64;
+            let packet = with_tag(pool, bytes, header.tag());
+            self.ring.release();
+            return self.accept(pool, packet, vnet, header);
+        }
+        let has_copy = header.status & libc::TP_STATUS_COPY != 0;
+        self.ring.release();
+        let length = if has_copy { socket::read_copy(self.receiver.as_fd(), &mut self.copy) } else { 0 };
+        let Some((vnet, bytes)) = self.copy[..length].split_first_chunk::<VNET_HEADER>() else {
+            return self.drops.add(DropReason::ReceiveRingFull, 1);
+        };
+        self.read_bytes += bytes.len() as u64;
+        let (packet, vnet) = (with_tag(pool, bytes, header.tag()), *vnet);
+        self.accept(pool, packet, vnet, header);
+    }
+
+    /// Sets a frame right and lays it down in the backlog, in pieces perhaps.
+    fn accept(&mut self, pool: &Pool, packet: Option<Packet>, vnet: [u8; VNET_HEADER], header: &Header) {
+        let Some(mut packet) = packet else { return self.drops.add(DropReason::NoMemory, 1) };
+        let number = |at: usize| u16::from_ne_bytes([vnet[at], vnet[at + 1]]);
+        let (flags, segment_type, segment_payload) = (vnet[0], vnet[1], number(4));
+        let mtu = self.capabilities.mtu;
+        if segment_type != 0 || packet.len() > usize::from(mtu) + ethernet::HEADER_LEN {
+            let known = Known { segment_payload: (segment_type != 0).then_some(segment_payload) };
+            match segment::segment(pool, packet, mtu, self.segment_mtu, known, &mut self.backlog) {
+                Segmented::Into(1) => {}
+                Segmented::Into(count) => return self.created += count - 1,
+                Segmented::Dropped(reason) => return self.drops.add(reason, 1),
+            }
+            let Some(whole) = self.backlog.pop_back() else { return };
+            packet = whole;
+        }
+        if flags & NEEDS_CHECKSUM != 0 {
+            let moved = if header.tag().is_some() { 4 } else { 0 };
+            partial_checksum::complete_at(&mut packet, usize::from(number(6)) + moved, number(8).into());
+        } else if self.partial_checksums {
+            partial_checksum::complete(&mut packet);
+        }
+        self.backlog.push_back(packet);
+    }
+
+    fn release_backlog(&mut self, batch: &mut Batch) {
+        let count = self.backlog.len().min(batch.room());
+        for packet in self.backlog.drain(..count) {
+            let _ = batch.push(packet);
+        }
+    }
+}
+
+/// A packet of `bytes`, with the tag back in its place behind the addresses; `None` when the pool is empty.
+fn with_tag(pool: &Pool, bytes: &[u8], tag: Option<[u8; 4]>) -> Option<Packet> {
+    const ADDRESSES: usize = 12;
+    let (Some(tag), true) = (tag, bytes.len() >= ADDRESSES) else { return pool.packet_from(bytes) };
+    let mut packet = pool.packet_from(bytes)?;
+    packet.prepend(tag.len()).copy_within(tag.len()..tag.len() + ADDRESSES, 0);
+    packet.data_mut()[ADDRESSES..ADDRESSES + tag.len()].copy_from_slice(&tag);
+    Some(packet)
+}
+
+impl Port for AfPacket {
+    fn receive(&mut self, pool: &Pool, _now: Instant, batch: &mut Batch) {
+        self.release_backlog(batch);
+        while batch.room() > 0 {
+            let Some(header) = self.ring.peek() else { return };
+            self.read_frame(pool, &header);
+            self.release_backlog(batch);
+        }
+    }
+
+    fn transmit(&mut self, _pool: &Pool, _now: Instant, batch: &mut Batch) {
+        let limit = usize::from(self.capabilities.mtu) + MAX_LINK_HEADER;
+        for packet in batch.drain() {
+            self.transmitter.send(self.sender.as_fd(), limit, packet);
+        }
+    }
+
+    fn flush(&mut self, _pool: &Pool, _now: Instant) {
+        self.transmitter.flush(self.sender.as_fd());
+    }
+
+    fn counters(&mut self) -> PortCounters {
+        // The kernel starts anew with each reading.
+        let fresh = socket_option::get::<libc::tpacket_stats>(
+            self.receiver.as_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+        );
+        self.lost += fresh.map_or(0, |statistics| u64::from(statistics.tp_drops));
+        let mut drops = self.drops.clone();
+        for (reason, count) in self.transmitter.drops.iter() {
+            drops.add(reason, count);
+        }
+        drops.add(DropReason::ReceiveRingFull, self.lost);
+        PortCounters {
+            received: self.read + self.lost,
+            received_bytes: self.read_bytes,
+            transmitted: self.transmitter.sent,
+            transmitted_bytes: self.transmitter.sent_bytes,
+            created: self.created,
+            drops,
+            held: self.transmitter.held() + self.backlog.len() as u64,
+        }
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn descriptor(&self) -> Option<RawFd> {
+        Some(self.receiver.as_raw_fd())
+    }
+}

@@ -1,0 +1,93 @@
+//! The two sockets of an AF_PACKET port: one that receives, one that sends.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use super::options::Options;
+use super::ring::ReceiveRing;
+use crate::{PortError, socket_option};
+
+/// Bytes of copies that may wait: frames that don't fit a slot of the ring.
+const RECEIVE_BUFFER: i32 = 16 << 20;
+/// Bytes of frames on their way out.
+const SEND_BUFFER: i32 = 16 << 20;
+
+/// The receiving socket and its ring.
+pub(super) fn open_receiver(options: &Options) -> Result<(OwnedFd, ReceiveRing), PortError> {
+    let explain = |call| move |error| explain(options, call, error);
+    let fd = create().map_err(explain("socket(AF_PACKET)"))?;
+    let set = |level, name, value: i32| socket_option::set(fd.as_fd(), level, name, &value);
+    set(libc::SOL_PACKET, libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as i32)
+        .map_err(explain("PACKET_VERSION"))?;
+    set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1).map_err(explain("PACKET_VNET_HDR"))?;
+    set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1).map_err(explain("PACKET_IGNORE_OUTGOING"))?;
+    // Frames longer than a slot come by the socket's queue; without the larger buffer fewer of them.
+    set(libc::SOL_PACKET, libc::PACKET_COPY_THRESH, 1).map_err(explain("PACKET_COPY_THRESH"))?;
+    let _ = set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER);
+    if let Some(filter) = &options.filter {
+        set(libc::SOL_SOCKET, libc::SO_ATTACH_BPF, filter.as_raw_fd()).map_err(explain("SO_ATTACH_BPF"))?;
+    }
+    let frame = usize::from(options.mtu) + super::MAX_LINK_HEADER;
+    let ring = ReceiveRing::map(fd.as_fd(), options.ring_size, frame).map_err(explain("the receive ring"))?;
+    // Only now that everything is set may frames come.
+    bind(fd.as_fd(), options.ifindex, libc::ETH_P_ALL as u16).map_err(explain("bind"))?;
+    Ok((fd, ring))
+}
+
+/// The sending socket. It has no protocol, so nothing arrives there.
+pub(super) fn open_sender(options: &Options) -> Result<OwnedFd, PortError> {
+    let explain = |call| move |error| explain(options, call, error);
+    let fd = create().map_err(explain("socket(AF_PACKET)"))?;
+    // Both make it faster and may be refused: by a device without, or without CAP_NET_ADMIN.
+    let _ = socket_option::set(fd.as_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1i32);
+    let _ = socket_option::set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER);
+    bind(fd.as_fd(), options.ifindex, 0).map_err(explain("bind"))?;
+    Ok(fd)
+}
+
+fn create() -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointers.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: just created, and owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn bind(fd: BorrowedFd<'_>, ifindex: u32, protocol: u16) -> io::Result<()> {
+    let address = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: protocol.to_be(),
+        sll_ifindex: ifindex as i32,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    let pointer: *const libc::sockaddr_ll = &address;
+    // SAFETY: `address` is readable for the size that is passed.
+    let answer = unsafe { libc::bind(fd.as_raw_fd(), pointer.cast(), size_of::<libc::sockaddr_ll>() as u32) };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Reads a frame, a virtio header before it, from the receiving socket's queue; 0 when there is none.
+pub(super) fn read_copy(fd: BorrowedFd<'_>, into: &mut [u8]) -> usize {
+    // SAFETY: `into` is writable for its length.
+    let length =
+        unsafe { libc::recv(fd.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), libc::MSG_DONTWAIT) };
+    usize::try_from(length).unwrap_or(0)
+}
+
+fn explain(options: &Options, call: &'static str, source: io::Error) -> PortError {
+    let device = options.device.clone();
+    match source.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            PortError::Permission { device, what: "an AF_PACKET socket", capability: "CAP_NET_RAW" }
+        }
+        Some(libc::ENODEV | libc::ENXIO) => PortError::UnknownDevice { device },
+        Some(libc::ENETDOWN) => PortError::DeviceDown { device },
+        Some(libc::ENOMEM | libc::ENOBUFS) => PortError::Memory { device, what: call, source },
+        _ => PortError::Kernel { device, call, source },
+    }
+}

@@ -1,0 +1,126 @@
+//! Sending: one system call for a batch.
+//!
+//! Not by a ring (`PACKET_TX_RING`), though the kernel's part is cheaper there: it sends pages of the ring without a
+//! copy and gives a slot back as soon as the packet has lost its sender. On a virtual link that is long before the
+//! receiver has read it, and the next frame in that slot would overwrite it in the receiver's queue.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+
+use millrace_packet::{BATCH_SIZE, DropCounts, DropReason, Packet};
+
+/// Pieces of all packets of a batch that are sent by one call.
+const MAX_PIECES: usize = 1024;
+/// The shortest frame the kernel takes: an Ethernet header.
+const MIN_FRAME: usize = 14;
+
+/// The sending side.
+#[derive(Debug)]
+pub(super) struct Transmitter {
+    packets: Vec<Packet>,
+    /// For each packet how many of the pieces are its own.
+    counts: Vec<usize>,
+    pieces: Vec<libc::iovec>,
+    messages: Vec<libc::mmsghdr>,
+    pub(super) sent: u64,
+    pub(super) sent_bytes: u64,
+    pub(super) drops: DropCounts,
+}
+
+impl Transmitter {
+    pub(super) fn new() -> Self {
+        Self {
+            packets: Vec::with_capacity(BATCH_SIZE),
+            counts: Vec::with_capacity(BATCH_SIZE),
+            pieces: Vec::with_capacity(MAX_PIECES),
+            messages: Vec::with_capacity(BATCH_SIZE),
+            sent: 0,
+            sent_bytes: 0,
+            drops: DropCounts::default(),
+        }
+    }
+
+    /// Takes a packet to be sent with the next [`flush`](Self::flush).
+    #[inline]
+    pub(super) fn send(&mut self, fd: BorrowedFd<'_>, limit: usize, packet: Packet) {
+        let length = packet.len();
+        if length > limit {
+            return self.drops.add(DropReason::LinkOversize, 1);
+        }
+        let count = packet.frames().count();
+        if length < MIN_FRAME || count > MAX_PIECES {
+            return self.drops.add(DropReason::TransmitFailed, 1);
+        }
+        if self.packets.len() == BATCH_SIZE || self.pieces.len() + count > MAX_PIECES {
+            self.flush(fd);
+        }
+        for bytes in packet.frames() {
+            self.pieces
+                .push(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
+        }
+        self.counts.push(count);
+        self.packets.push(packet);
+    }
+
+    /// Sends what was taken; what the kernel refuses is dropped.
+    pub(super) fn flush(&mut self, fd: BorrowedFd<'_>) {
+        self.write_messages();
+        let mut done = 0;
+        while done < self.messages.len() {
+            match send_messages(fd, &mut self.messages[done..]) {
+                Ok(count) => {
+                    let lengths = self.packets[done..done + count].iter().map(|packet| packet.len() as u64);
+                    self.sent += count as u64;
+                    self.sent_bytes += lengths.sum::<u64>();
+                    done += count;
+                }
+                // The first of these was refused; the ones behind it may do better.
+                Err(_) => {
+                    self.drops.add(DropReason::TransmitFailed, 1);
+                    done += 1;
+                }
+            }
+        }
+        self.messages.clear();
+        self.pieces.clear();
+        self.counts.clear();
+        self.packets.clear();
+    }
+
+    fn write_messages(&mut self) {
+        let mut first = 0;
+        for &count in &self.counts {
+            let header = libc::msghdr {
+                msg_name: ptr::null_mut(),
+                msg_namelen: 0,
+                msg_iov: self.pieces[first..first + count].as_mut_ptr(),
+                msg_iovlen: count,
+                msg_control: ptr::null_mut(),
+                msg_controllen: 0,
+                msg_flags: 0,
+            };
+            self.messages.push(libc::mmsghdr { msg_hdr: header, msg_len: 0 });
+            first += count;
+        }
+    }
+
+    /// Packets that wait for the next flush.
+    pub(super) fn held(&self) -> u64 {
+        self.packets.len() as u64
+    }
+}
+
+/// `sendmmsg`: how many of the messages were sent, at least one.
+fn send_messages(fd: BorrowedFd<'_>, messages: &mut [libc::mmsghdr]) -> io::Result<usize> {
+    // SAFETY: each message names pieces of packets that `Transmitter` owns until the call is over; the kernel only reads
+    // them.
+    let count = unsafe {
+        libc::sendmmsg(fd.as_raw_fd(), messages.as_mut_ptr(), messages.len() as u32, libc::MSG_DONTWAIT)
+    };
+    match count {
+        1.. => Ok(count as usize),
+        0 => Err(io::ErrorKind::WouldBlock.into()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
