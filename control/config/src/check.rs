@@ -48,7 +48,8 @@ impl Checker<'_> {
             format!("router.icmp-dscp = {}: it takes 0 to 63", router.icmp_dscp)
         })?;
         self.require(router.icmp_rate > 0 && router.icmp_burst > 0, None, || {
-            "router.icmp-rate and router.icmp-burst are 1 or more: a router must be able to report errors".into()
+            "router.icmp-rate and router.icmp-burst are 1 or more: a router must be able to report errors"
+                .into()
         })
     }
 
@@ -75,21 +76,29 @@ impl Checker<'_> {
             (None, true) => "there is none".to_owned(),
             (None, false) => format!("there are: {}", known.join(", ")),
         };
-        self.require(known.contains(&&**name), Some(name.span()), || format!("no {noun} is named {:?}: {}", &**name, hint()))
+        self.require(known.contains(&&**name), Some(name.span()), || {
+            format!("no {noun} is named {:?}: {}", &**name, hint())
+        })
     }
 
     fn port(&self, port: &Port) -> Checked {
         let (span, name) = (Some(port.name.span()), &*port.name);
         let own = port.kind != PortKind::Device || port.vlan.is_some();
-        self.require(port.device.is_some() == (port.kind == PortKind::Device), span.clone(), || match port.kind {
-            PortKind::Device => format!("port {name:?} has no device: say device = \"eth1\", or another kind"),
+        self.require(port.device.is_some() == (port.kind == PortKind::Device), span.clone(), || match port
+            .kind
+        {
+            PortKind::Device => {
+                format!("port {name:?} has no device: say device = \"eth1\", or another kind")
+            }
             _ => format!("port {name:?} has a device and a kind that has none: leave one of them out"),
         })?;
         self.require(port.vlan.is_none_or(|vlan| vlan.is_valid()), span.clone(), || {
             format!("port {name:?}: VLAN ids are 1 to 4094")
         })?;
         self.require(own || port.address.is_empty(), span.clone(), || {
-            format!("port {name:?}: the addresses of a kernel device are the kernel's: set them with `ip address`")
+            format!(
+                "port {name:?}: the addresses of a kernel device are the kernel's: set them with `ip address`"
+            )
         })?;
         self.require(own || (port.mac.is_none() && port.mtu.is_none()), span.clone(), || {
             format!("port {name:?}: MAC address and MTU of a kernel device are the kernel's: set them with `ip link`")
@@ -100,7 +109,9 @@ impl Checker<'_> {
         })?;
         let files = port.input.is_some() || port.output.is_some();
         self.require(files == (port.kind == PortKind::Pcap), span.clone(), || {
-            format!("port {name:?}: input and output go with kind = \"pcap\", which needs at least one of them")
+            format!(
+                "port {name:?}: input and output go with kind = \"pcap\", which needs at least one of them"
+            )
         })?;
         self.impairment(port)
     }
@@ -119,7 +130,9 @@ impl Checker<'_> {
     fn route(&self, config: &Config, route: &Route) -> Checked {
         let to = route.to.value();
         let written = route.to.written();
-        self.require(to.trunc() == *to, None, || format!("route {written:?} has host bits: the prefix is {}", to.trunc()))?;
+        self.require(to.trunc() == *to, None, || {
+            format!("route {written:?} has host bits: the prefix is {}", to.trunc())
+        })?;
         if let Some(port) = &route.port {
             self.known("port", port, config.port.iter().map(|port| &*port.name))?;
         }
@@ -135,21 +148,29 @@ impl Checker<'_> {
     fn bindings(&self, config: &Config) -> Checked {
         for bind in &config.bind {
             self.known("instance", &bind.instance, config.instance.iter().map(|instance| &*instance.name))?;
-            let gates = DEFAULT_GATES.iter().map(|(name, _)| *name).chain(config.gate.iter().map(|gate| &*gate.name));
+            let gates =
+                DEFAULT_GATES.iter().map(|(name, _)| *name).chain(config.gate.iter().map(|gate| &*gate.name));
             self.known("gate", &bind.gate, gates)?;
             if let Some(port) = bind.filter.value().incoming() {
                 let known: Vec<&str> = config.port.iter().map(|port| &*port.name).collect();
                 self.require(known.contains(&port), Some(bind.instance.span()), || {
-                    format!("filter {:?}: no port is named {port:?}; there are: {}", bind.filter.written(), known.join(", "))
+                    format!(
+                        "filter {:?}: no port is named {port:?}; there are: {}",
+                        bind.filter.written(),
+                        known.join(", ")
+                    )
                 })?;
             }
         }
         config.gate.iter().try_for_each(|gate| {
             let taken = DEFAULT_GATES.iter().any(|(name, _)| *name == &*gate.name);
-            self.require(!taken, Some(gate.name.span()), || format!("gate {:?} is there from the start", &*gate.name))
+            self.require(!taken, Some(gate.name.span()), || {
+                format!("gate {:?} is there from the start", &*gate.name)
+            })
         })?;
         let device = |port: &&Port| port.kind == PortKind::Device && port.vlan.is_none();
-        let unsaid = config.port.iter().filter(device).find(|port| port.on_death.or(config.router.on_death).is_none());
+        let unsaid =
+            config.port.iter().filter(device).find(|port| port.on_death.or(config.router.on_death).is_none());
         match (config.bind.first(), unsaid) {
             (Some(bind), Some(port)) => Err(self.error(
                 Some(bind.instance.span()),

@@ -25,7 +25,8 @@ impl Config {
     /// # Errors
     /// The first thing that is wrong, in the order of the file.
     pub fn parse(text: &str, origin: &str) -> Result<Self, ConfigError> {
-        let config: Self = toml::from_str(text).map_err(|error| ConfigError::from_toml(&error, text, origin))?;
+        let config: Self =
+            toml::from_str(text).map_err(|error| ConfigError::from_toml(&error, text, origin))?;
         check::check(&config, text, origin)?;
         Ok(config)
     }

@@ -5,7 +5,12 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     let word = word.to_lowercase();
     let distance = |name: &str| strsim::damerau_levenshtein(&word, &name.to_lowercase());
     let limit = (word.chars().count() / 2).max(1);
-    known.into_iter().map(|name| (distance(name), name)).filter(|(far, _)| *far <= limit).min_by_key(|(far, _)| *far).map(|(_, name)| name)
+    known
+        .into_iter()
+        .map(|name| (distance(name), name))
+        .filter(|(far, _)| *far <= limit)
+        .min_by_key(|(far, _)| *far)
+        .map(|(_, name)| name)
 }
 
 #[cfg(test)]

@@ -66,7 +66,10 @@ mod tests {
         let index = u32::MAX - std::process::id();
         let claim = Claim::take(index, "eth7").unwrap();
         let refused = Claim::take(index, "eth7").unwrap_err().to_string();
-        assert!(refused.contains("\"eth7\"") && refused.contains(&std::process::id().to_string()), "{refused}");
+        assert!(
+            refused.contains("\"eth7\"") && refused.contains(&std::process::id().to_string()),
+            "{refused}"
+        );
         drop(claim);
         Claim::take(index, "eth7").unwrap();
     }

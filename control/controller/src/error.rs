@@ -42,3 +42,15 @@ impl From<millrace_config::ConfigError> for ControlError {
         Self::Invalid(error.to_string())
     }
 }
+
+impl From<millrace_plugin::PluginControlError> for ControlError {
+    fn from(error: millrace_plugin::PluginControlError) -> Self {
+        use millrace_plugin::PluginControlError as Error;
+        let text = error.to_string();
+        match error {
+            Error::Unknown { .. } => Self::NotFound(text),
+            Error::Taken { .. } => Self::Conflict(text),
+            _ => Self::Invalid(text),
+        }
+    }
+}

@@ -223,3 +223,21 @@ pub struct MirrorView {
     /// Differences that a comparison found and repaired.
     pub divergences_repaired: u64,
 }
+
+/// What would happen to a packet.
+#[derive(Clone, Debug, Serialize)]
+pub struct LookupView {
+    /// Stage by stage.
+    pub steps: Vec<StepView>,
+    /// What becomes of it in the end.
+    pub verdict: String,
+}
+
+/// A stage of a packet's journey.
+#[derive(Clone, Debug, Serialize)]
+pub struct StepView {
+    /// The stage.
+    pub stage: &'static str,
+    /// What happens there, and why.
+    pub text: String,
+}

@@ -226,7 +226,8 @@ impl Worker {
         }
     }
 
-    fn add_device(&mut self, id: DeviceId, port: Box<dyn Port>) {
+    /// Adds a device under this id, in the place of one that has it already.
+    pub fn add_device(&mut self, id: DeviceId, port: Box<dyn Port>) {
         let index = usize::from(id.0);
         if self.devices.len() <= index {
             self.devices.resize_with(index + 1, || None);

@@ -25,6 +25,8 @@ pub struct Recording {
     file: Vec<u8>,
     packets: Vec<Recorded>,
     truncated: u64,
+    /// Nanoseconds from 1970 to the first packet.
+    origin: u64,
 }
 
 #[derive(Debug)]
@@ -50,7 +52,7 @@ impl Recording {
     /// # Errors
     /// What is wrong in them, where, and what would be right.
     pub fn parse(file: Vec<u8>) -> Result<Self, String> {
-        let mut recording = Self { file, packets: Vec::new(), truncated: 0 };
+        let mut recording = Self { file, packets: Vec::new(), truncated: 0, origin: 0 };
         let file = std::mem::take(&mut recording.file);
         match file.get(..4) {
             Some(magic) if magic == PCAPNG_MAGIC => recording.parse_pcapng(&file)?,
@@ -59,6 +61,7 @@ impl Recording {
         recording.file = file;
         recording.packets.sort_by_key(|packet| packet.time);
         let first = recording.packets.first().map_or(0, |packet| packet.time);
+        recording.origin = first;
         recording.packets.iter_mut().for_each(|packet| packet.time -= first);
         Ok(recording)
     }
@@ -68,6 +71,11 @@ impl Recording {
     pub fn get(&self, index: usize) -> Option<(Duration, &[u8])> {
         let packet = self.packets.get(index)?;
         Some((Duration::from_nanos(packet.time), &self.file[packet.bytes.clone()]))
+    }
+
+    /// The time of the first packet, from 1970 on.
+    pub fn origin(&self) -> Duration {
+        Duration::from_nanos(self.origin)
     }
 
     /// How many packets there are.

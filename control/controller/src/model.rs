@@ -1,0 +1,267 @@
+//! What a configuration means, before any device is touched.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use millrace_classify::{CompiledFilter, Filter};
+use millrace_config::{Config, PortKind, RouteKind, VlanIds};
+use millrace_forward::{MartianPolicy, NextHop, NextHops, Route};
+use millrace_pipeline::{DeviceId, NeighbourChange, NeighbourKnowledge, Options, PortSettings, Stack, Tags};
+use millrace_plugin::PluginControlUnit;
+use millrace_units::PortId;
+use millrace_wire::MacAddr;
+
+use crate::ControlError;
+use crate::routes::OwnRoutes;
+
+/// The control side's plugin control unit.
+pub(crate) type Plugins = PluginControlUnit<Filter, CompiledFilter>;
+
+/// A port as it is planned.
+#[derive(Clone, Debug)]
+pub(crate) struct PortPlan {
+    /// Its id.
+    pub id: PortId,
+    /// What the configuration says of it.
+    pub config: millrace_config::Port,
+    /// What the pipeline is told of it. For kernel devices the mirror completes it.
+    pub settings: PortSettings,
+}
+
+impl PortPlan {
+    /// Whether the port is a kernel device itself.
+    pub fn is_kernel(&self) -> bool {
+        self.config.kind == PortKind::Device && self.config.vlan.is_none()
+    }
+}
+
+/// A router as it is planned.
+#[derive(Clone, Debug)]
+pub(crate) struct Model {
+    pub ports: Vec<PortPlan>,
+    pub own_routes: OwnRoutes,
+    /// Configured routes by ports with a kernel below: the kernel gets them, and the mirror brings them.
+    pub kernel_routes: Vec<millrace_config::Route>,
+    pub neighbours: Vec<NeighbourChange>,
+    pub plugins: Plugins,
+    pub options: Options,
+}
+
+impl Model {
+    /// Plans the router of a configuration.
+    pub fn new(config: &Config) -> Result<Self, ControlError> {
+        let mut model = Self {
+            ports: plan_ports(config)?,
+            own_routes: OwnRoutes::default(),
+            kernel_routes: Vec::new(),
+            neighbours: Vec::new(),
+            plugins: Plugins::new(),
+            options: options(config),
+        };
+        for plan in &model.ports {
+            for net in &plan.settings.addresses {
+                model.own_routes.add_address(plan.id, *net);
+            }
+        }
+        config.route.iter().try_for_each(|route| model.add_route(route))?;
+        for neighbour in &config.neighbour {
+            let port = model.port(&neighbour.port)?;
+            if port.is_kernel() {
+                return Err(ControlError::Invalid(format!(
+                    "neighbour {} at port {:?}: neighbours of kernel devices are the kernel's: set them with `ip neighbour`",
+                    neighbour.address, &*neighbour.port
+                )));
+            }
+            let state = NeighbourKnowledge::Static(*neighbour.mac.value());
+            model.neighbours.push(NeighbourChange { port: port.id, address: neighbour.address, state });
+        }
+        model.add_plugins(config)?;
+        Ok(model)
+    }
+
+    /// The port of that name.
+    pub fn port(&self, name: &str) -> Result<&PortPlan, ControlError> {
+        let known = self.ports.iter().map(|plan| plan.settings.name.as_str());
+        self.ports
+            .iter()
+            .find(|plan| plan.settings.name == name)
+            .ok_or_else(|| ControlError::unknown("port", name, known))
+    }
+
+    /// The name of a port.
+    pub fn port_name(&self, id: PortId) -> &str {
+        self.ports.iter().find(|plan| plan.id == id).map_or("-", |plan| &plan.settings.name)
+    }
+
+    /// A filter in the form that is matched.
+    pub fn compile(&self, filter: &Filter) -> Result<CompiledFilter, ControlError> {
+        let resolve = |name: &str| self.port(name).ok().map(|plan| plan.id);
+        filter.compile(resolve).map_err(|unknown| {
+            let known = self.ports.iter().map(|plan| plan.settings.name.as_str());
+            let missing = ControlError::unknown("port", &unknown.name, known);
+            ControlError::Invalid(format!("filter {:?}: {missing}", filter.to_string()))
+        })
+    }
+
+    fn add_route(&mut self, route: &millrace_config::Route) -> Result<(), ControlError> {
+        let prefix = *route.to.value();
+        let plain = match route.kind {
+            RouteKind::Forward => None,
+            RouteKind::Blackhole => Some(Route::Blackhole),
+            RouteKind::Unreachable => Some(Route::Unreachable),
+            RouteKind::Prohibit => Some(Route::Prohibit),
+        };
+        let has_kernel = self.ports.iter().any(PortPlan::is_kernel);
+        let hops = match &plain {
+            None => self.own_hops(route)?,
+            Some(_) => None,
+        };
+        match (hops, plain) {
+            (Some(hops), _) => self.own_routes.add(prefix, Route::Forward(hops)),
+            (None, Some(plain)) if !has_kernel => self.own_routes.add(prefix, plain),
+            (None, _) if has_kernel => self.kernel_routes.push(route.clone()),
+            (None, _) => {
+                return Err(ControlError::Invalid(format!(
+                    "route {:?}: its next hop is in no subnet of a port; say `port` as well",
+                    route.to.written()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The next hops of a route if they are behind ports without a kernel.
+    fn own_hops(&self, route: &millrace_config::Route) -> Result<Option<NextHops>, ControlError> {
+        let named = route.port.as_ref().map(|name| self.port(name)).transpose()?;
+        if named.is_some_and(PortPlan::is_kernel) {
+            return Ok(None);
+        }
+        let hop = |via: Option<IpAddr>| {
+            let port = named.map(|plan| plan.id).or_else(|| self.own_routes.port_towards(via?))?;
+            Some(NextHop::new(port, via))
+        };
+        let hops: Option<Vec<NextHop>> = match route.via.as_slice() {
+            [] => Some(hop(None).into_iter().collect()),
+            via => via.iter().map(|via| hop(Some(*via))).collect(),
+        };
+        hops.map(|hops| NextHops::new(&hops))
+            .transpose()
+            .map_err(|error| ControlError::Invalid(format!("route {:?}: {error}", route.to.written())))
+    }
+
+    fn add_plugins(&mut self, config: &Config) -> Result<(), ControlError> {
+        let known: [&'static dyn millrace_plugin_abi::Plugin; 3] = [
+            &millrace_plugin_null::PLUGIN,
+            &millrace_plugin_statistics::PLUGIN,
+            &millrace_plugin_port_filter::PLUGIN,
+        ];
+        for plugin in known {
+            self.plugins.add_plugin(plugin)?;
+        }
+        for gate in &config.gate {
+            self.plugins.create_gate(&gate.name, *gate.position.value(), None)?;
+        }
+        for instance in &config.instance {
+            self.plugins.create_instance(&instance.plugin, &instance.name, instance.settings.clone())?;
+        }
+        for bind in &config.bind {
+            let filter = bind.filter.value();
+            let compiled = self.compile(filter)?;
+            self.plugins.register_instance(
+                &bind.instance,
+                &bind.gate,
+                filter.clone(),
+                compiled,
+                bind.priority,
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn plan_ports(config: &Config) -> Result<Vec<PortPlan>, ControlError> {
+    let mut plans: Vec<PortPlan> = Vec::new();
+    // Sub-interfaces come last, for each shares the device of a port.
+    let (subs, mains): (Vec<_>, Vec<_>) = config.port.iter().partition(|port| port.vlan.is_some());
+    for port in mains {
+        let taken =
+            plans.iter().find(|plan| plan.config.device.is_some() && plan.config.device == port.device);
+        if let Some(taken) = taken {
+            return Err(ControlError::Invalid(format!(
+                "ports {:?} and {:?} name the same device: a device is one port",
+                taken.settings.name, &*port.name
+            )));
+        }
+        let id = PortId(plans.len() as u16);
+        plans.push(PortPlan {
+            id,
+            config: port.clone(),
+            settings: settings(port, DeviceId(id.0), Tags::NONE),
+        });
+    }
+    for port in subs {
+        let parent =
+            plans.iter().find(|plan| plan.config.vlan.is_none() && plan.config.device == port.device);
+        let Some(device) = parent.map(|plan| plan.settings.device) else {
+            return Err(ControlError::Invalid(format!(
+                "port {:?} is a sub-interface of {}, which is no port: name it as a port too",
+                &*port.name,
+                port.device.as_deref().unwrap_or("nothing")
+            )));
+        };
+        let tags = match port.vlan {
+            Some(VlanIds::Single(id)) => Tags::single(id),
+            Some(VlanIds::Double([outer, inner])) => Tags::double(outer, inner),
+            None => Tags::NONE,
+        };
+        let id = PortId(plans.len() as u16);
+        if plans.iter().any(|plan| plan.settings.device == device && plan.settings.tags == tags) {
+            return Err(ControlError::Invalid(format!(
+                "port {:?}: another port has VLAN {tags} of that device",
+                &*port.name
+            )));
+        }
+        plans.push(PortPlan { id, config: port.clone(), settings: settings(port, device, tags) });
+    }
+    Ok(plans)
+}
+
+fn settings(port: &millrace_config::Port, device: DeviceId, tags: Tags) -> PortSettings {
+    PortSettings {
+        name: port.name.to_string(),
+        device,
+        tags,
+        stack: Stack::Own,
+        mac: port.mac.as_ref().map_or_else(|| made_mac(&port.name), |mac| *mac.value()),
+        mtu: port.mtu.unwrap_or(1500),
+        up: true,
+        addresses: port.address.iter().map(|net| *net.value()).collect::<Vec<IpNet>>(),
+    }
+}
+
+/// A locally administered address that is always the same for a name.
+fn made_mac(name: &str) -> MacAddr {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    let [a, b, c, d, e, ..] = hasher.finish().to_be_bytes();
+    MacAddr([0x02, a, b, c, d, e])
+}
+
+fn options(config: &Config) -> Options {
+    let router = &config.router;
+    Options {
+        martians: MartianPolicy {
+            forward_this_network: router.forward_zero_net,
+            forward_loopback: false,
+            forward_link_local: router.forward_link_local,
+            forward_class_e: router.forward_class_e,
+        },
+        icmp_rate: router.icmp_rate,
+        icmp_burst: router.icmp_burst,
+        icmp_dscp: router.icmp_dscp,
+        redirects: router.redirects,
+        router_id: router.router_id,
+    }
+}

@@ -1,0 +1,215 @@
+//! A router without devices, threads or clocks: its ports are memory, its time is what the caller says.
+//!
+//! The same pipeline as on a wire, for replay and for tests: every port has a stack of its own, whatever kind the
+//! configuration gives it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use millrace_config::Config;
+use millrace_packet::Pool;
+use millrace_pipeline::{Command, NoHost, Snapshot, Worker, WorkerLink};
+use millrace_port::{Memory, MemoryHandle};
+use millrace_units::Instant;
+
+use crate::ControlError;
+use crate::feed::start_commands;
+use crate::lookup::{self, parse_packet};
+use crate::model::{Model, PortPlan};
+use crate::show;
+use crate::view::{LookupView, SummaryView};
+
+/// Most rounds at one moment: a router that is never done is broken.
+const ROUNDS: usize = 100_000;
+
+/// A router under a virtual clock.
+pub struct OfflineRouter {
+    model: Model,
+    worker: Worker,
+    link: WorkerLink,
+    ports: Vec<(PortPlan, MemoryHandle)>,
+    now: Instant,
+}
+
+impl std::fmt::Debug for OfflineRouter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OfflineRouter").field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+impl OfflineRouter {
+    /// A router of that configuration, at the beginning of time.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration.
+    pub fn new(config: &Config) -> Result<Self, ControlError> {
+        let model = Model::new(config)?;
+        let pool = Pool::new(config.router.frames)
+            .map_err(|error| ControlError::system("get packet memory", error))?;
+        let (worker, link) = Worker::new(pool, Box::new(NoHost), 0x6d69_6c6c);
+        let mut router = Self { worker, link, ports: Vec::new(), now: Instant::ZERO, model: model.clone() };
+        for plan in model.ports.iter().filter(|plan| plan.config.vlan.is_none()) {
+            router.add_device(plan);
+        }
+        for plan in &model.ports {
+            router.tell(Command::SetPort(plan.id, plan.settings.clone()));
+        }
+        for command in start_commands(&model)? {
+            router.tell(command);
+        }
+        router.run();
+        Ok(router)
+    }
+
+    /// A router of the configuration in `text`.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration, and where.
+    pub fn from_text(text: &str) -> Result<Self, ControlError> {
+        Self::new(&Config::parse(text, "configuration")?)
+    }
+
+    fn add_device(&mut self, plan: &PortPlan) {
+        // Tagged frames are longer than what the port's own MTU says.
+        let (memory, handle) = Memory::new(plan.settings.mac, u16::MAX);
+        self.worker.add_device(plan.settings.device, Box::new(memory));
+        self.ports.push((plan.clone(), handle));
+    }
+
+    /// Says something to the worker, which takes it up at once.
+    fn tell(&mut self, command: Command) {
+        let mut command = Some(command);
+        while let Some(next) = command.take() {
+            if let Err(rtrb::PushError::Full(back)) = self.link.commands.push(next) {
+                self.worker.turn(self.now);
+                command = Some(back);
+            }
+        }
+        self.worker.turn(self.now);
+    }
+
+    fn handle(&self, port: &str) -> Option<&MemoryHandle> {
+        let plan = self.model.port(port).ok()?;
+        let device = plan.settings.device;
+        self.ports.iter().find(|(own, _)| own.settings.device == device).map(|(_, handle)| handle)
+    }
+
+    /// Lets a frame arrive at a port (for a sub-interface: at its device). It is treated by the next
+    /// [`run`](Self::run). Frames for a port that there isn't are lost.
+    pub fn inject(&mut self, port: &str, frame: &[u8]) {
+        if let Some(handle) = self.handle(port) {
+            handle.inject(frame);
+        }
+    }
+
+    /// Treats everything there is to treat at this moment.
+    pub fn run(&mut self) {
+        for _ in 0..ROUNDS {
+            let turn = self.worker.turn(self.now);
+            while self.link.events.pop().is_ok() {}
+            if turn.received == 0
+                && turn.commands == 0
+                && turn.next_event.is_none_or(|event| event > self.now)
+            {
+                return;
+            }
+        }
+    }
+
+    /// Lets time pass; what falls due on the way is done at its moment.
+    pub fn advance(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        loop {
+            self.run();
+            let next = self.worker.turn(self.now).next_event;
+            match next.filter(|event| *event > self.now && *event <= end) {
+                Some(event) => self.now = event,
+                None => break,
+            }
+        }
+        self.now = end;
+        self.run();
+    }
+
+    /// The moment.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// The frames that a port has sent since the last call (for a sub-interface: its device).
+    pub fn take(&mut self, port: &str) -> Vec<Vec<u8>> {
+        self.handle(port).map(MemoryHandle::take_transmitted).unwrap_or_default()
+    }
+
+    /// The names of the ports, in the order of their numbers.
+    pub fn ports(&self) -> Vec<String> {
+        self.model.ports.iter().map(|plan| plan.settings.name.clone()).collect()
+    }
+
+    fn snapshot(&mut self) -> Snapshot {
+        let (reply, answer) = std::sync::mpsc::sync_channel(1);
+        self.tell(Command::Snapshot(reply));
+        answer.try_recv().unwrap_or_default()
+    }
+
+    /// What became of all packets.
+    pub fn summary(&mut self) -> SummaryView {
+        show::summary(&self.snapshot(), &[])
+    }
+
+    /// Packets dropped that came in by a port, by reason.
+    pub fn drops(&mut self, port: &str) -> BTreeMap<String, u64> {
+        let Ok(id) = self.model.port(port).map(|plan| plan.id) else { return BTreeMap::new() };
+        let snapshot = self.snapshot();
+        let count = snapshot.ports.iter().find(|(own, _)| *own == id);
+        count.map(|(_, count)| show::by_name(&count.drops)).unwrap_or_default()
+    }
+
+    /// Takes a port up or down.
+    pub fn set_up(&mut self, port: &str, up: bool) {
+        self.change(port, |plan| plan.settings.up = up);
+    }
+
+    /// Changes the MTU of a port.
+    pub fn set_mtu(&mut self, port: &str, mtu: u16) {
+        self.change(port, |plan| plan.settings.mtu = mtu);
+    }
+
+    fn change(&mut self, port: &str, change: impl FnOnce(&mut PortPlan)) {
+        let Some(plan) = self.model.ports.iter_mut().find(|plan| plan.settings.name == port) else { return };
+        change(plan);
+        let (id, settings) = (plan.id, plan.settings.clone());
+        self.tell(Command::SetPort(id, settings));
+        self.run();
+    }
+
+    /// Sends an instance a control message.
+    ///
+    /// # Errors
+    /// Why it was refused.
+    pub fn control(
+        &mut self,
+        instance: &str,
+        message: &millrace_plugin_abi::Message,
+    ) -> Result<serde_json::Value, ControlError> {
+        let id = self.model.plugins.address(instance, message)?;
+        let (reply, answer) = std::sync::mpsc::sync_channel(1);
+        self.tell(Command::Control(id, message.clone(), reply));
+        match answer.try_recv() {
+            Ok(Some(reply)) => reply.map_err(|error| ControlError::Invalid(error.to_string())),
+            _ => Err(ControlError::System(format!("instance {instance:?} did not answer"))),
+        }
+    }
+
+    /// Says what would happen to a packet.
+    ///
+    /// # Errors
+    /// When the packet is not one.
+    pub fn lookup(&mut self, packet: &str) -> Result<LookupView, ControlError> {
+        let question = parse_packet(packet, &self.model)?;
+        let (reply, answer) = std::sync::mpsc::sync_channel(1);
+        self.tell(Command::Explain(question, reply));
+        let explanation = answer.try_recv().unwrap_or_default();
+        Ok(lookup::view(explanation, &self.model.plugins))
+    }
+}

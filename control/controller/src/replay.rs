@@ -1,0 +1,99 @@
+//! Frames from a file through a router without devices.
+
+use std::path::Path;
+use std::time::Duration;
+
+use millrace_config::Config;
+use millrace_port::pcap::Recording;
+use millrace_telemetry::CaptureFile;
+use std::io::Write;
+
+use crate::ControlError;
+use crate::offline::OfflineRouter;
+use crate::view::SummaryView;
+
+/// What is replayed, and where to.
+#[derive(Clone, Copy, Debug)]
+pub struct Options<'a> {
+    /// The file with the frames.
+    pub input: &'a Path,
+    /// The pcapng file for what the router sends, an interface per port.
+    pub output: &'a Path,
+    /// The port that the frames arrive at; the first, if none is named.
+    pub at: Option<&'a str>,
+}
+
+/// How long after the last frame the router may still send something: neighbours are waited for no longer.
+const AFTER: Duration = Duration::from_secs(5);
+
+/// Replays a file through a router of `config`, under a virtual clock that follows the recorded times.
+///
+/// # Errors
+/// What is wrong with the configuration or a file.
+pub fn replay(config: &Config, options: &Options<'_>) -> Result<SummaryView, ControlError> {
+    let mut router = OfflineRouter::new(config)?;
+    let ports = router.ports();
+    let at = match options.at {
+        Some(name) if ports.iter().any(|port| port == name) => name,
+        Some(name) => return Err(ControlError::unknown("port", name, ports.iter().map(String::as_str))),
+        None => ports
+            .first()
+            .map(String::as_str)
+            .ok_or_else(|| ControlError::Invalid("the configuration has no port".into()))?,
+    };
+    let recording =
+        Recording::read(options.input).map_err(|error| ControlError::Invalid(error.to_string()))?;
+    let mut output = Output::create(options.output, &ports)?;
+    let start = recording.origin();
+    for (due, bytes) in (0..recording.len()).filter_map(|index| recording.get(index)) {
+        let passed = Duration::from_nanos(router.now().as_nanos());
+        router.advance(due.saturating_sub(passed));
+        router.inject(at, bytes);
+        router.run();
+        output.collect(&mut router, start)?;
+    }
+    router.advance(AFTER);
+    output.collect(&mut router, start)?;
+    output.finish()?;
+    Ok(router.summary())
+}
+
+struct Output<'a> {
+    file: std::io::BufWriter<std::fs::File>,
+    path: &'a Path,
+    capture: CaptureFile,
+    ports: Vec<String>,
+}
+
+impl<'a> Output<'a> {
+    fn create(path: &'a Path, ports: &[String]) -> Result<Self, ControlError> {
+        let file = std::fs::File::create(path).map_err(|error| failed(path, &error))?;
+        let names: Vec<&str> = ports.iter().map(String::as_str).collect();
+        let capture = CaptureFile::new(&names, 65_535).map_err(|error| failed(path, &error))?;
+        Ok(Self { file: std::io::BufWriter::new(file), path, capture, ports: ports.to_vec() })
+    }
+
+    fn collect(&mut self, router: &mut OfflineRouter, start: Duration) -> Result<(), ControlError> {
+        let at = start + Duration::from_nanos(router.now().as_nanos());
+        for (interface, port) in self.ports.iter().enumerate() {
+            for frame in router.take(port) {
+                let length = frame.len() as u32;
+                self.capture
+                    .frame(interface as u32, at, true, length, &frame)
+                    .map_err(|error| failed(self.path, &error))?;
+            }
+        }
+        self.file.write_all(&self.capture.take()).map_err(|error| failed(self.path, &error))
+    }
+
+    fn finish(mut self) -> Result<(), ControlError> {
+        self.file
+            .write_all(&self.capture.take())
+            .and_then(|()| self.file.flush())
+            .map_err(|error| failed(self.path, &error))
+    }
+}
+
+fn failed(path: &Path, error: &dyn std::fmt::Display) -> ControlError {
+    ControlError::System(format!("can't write {}: {error}", path.display()))
+}

@@ -1,0 +1,178 @@
+//! From counters and tables to what is shown.
+
+use std::collections::BTreeMap;
+
+use ipnet::IpNet;
+use millrace_forward::Route;
+use millrace_packet::{DropCounts, DropReason};
+use millrace_pipeline::Snapshot;
+use millrace_plugin::BindingDescription;
+
+use crate::model::Model;
+use crate::view::{
+    BindingView, DropView, GateView, InstanceView, NextHopView, PluginView, RouteView, SummaryView,
+};
+
+/// What a level-0 program did with the frames of a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KernelShare {
+    /// Frames that the kernel kept.
+    pub passed: u64,
+    /// Their bytes.
+    pub passed_bytes: u64,
+    /// Frames that the program dropped.
+    pub dropped: u64,
+}
+
+/// Counts by the names of their reasons.
+pub(crate) fn by_name(drops: &DropCounts) -> BTreeMap<String, u64> {
+    drops.iter().map(|(reason, count)| (reason.name().to_owned(), count)).collect()
+}
+
+/// All drops: the pipeline's, and those inside the ports.
+fn all_drops(snapshot: &Snapshot) -> DropCounts {
+    let mut all = snapshot.unassigned.clone();
+    let pipeline = snapshot.ports.iter().map(|(_, count)| &count.drops);
+    let devices = snapshot.devices.iter().map(|(_, count)| &count.drops);
+    for counts in pipeline.chain(devices) {
+        counts.iter().for_each(|(reason, count)| all.add(reason, count));
+    }
+    all
+}
+
+/// What became of all packets, over the pipeline, the devices and the level-0 programs.
+///
+/// The pipeline says what it took from devices and gave to them; a device says what it received and sent beyond that:
+/// frames lost before they were read, frames that wait inside, frames it made and frames it could not send.
+pub(crate) fn summary(snapshot: &Snapshot, kernel: &[KernelShare]) -> SummaryView {
+    let totals = &snapshot.totals;
+    let passed: u64 = kernel.iter().map(|share| share.passed).sum();
+    let passed_drops: u64 = kernel.iter().map(|share| share.dropped).sum();
+    let devices = || snapshot.devices.iter().map(|(_, count)| count);
+    let received = devices().map(|count| count.received).sum::<u64>() + passed + passed_drops;
+    let device_created: u64 = devices().map(|count| count.created).sum();
+    let transmitted: u64 = devices().map(|count| count.transmitted).sum();
+    let device_held: u64 = devices().map(|count| count.held).sum();
+    let created = totals.created.total() + device_created;
+    let dropped_by = all_drops(snapshot);
+    let dropped = dropped_by.total() + passed_drops;
+    let (to_host, consumed, held) = (totals.to_host + passed, totals.consumed, totals.held + device_held);
+    let out = transmitted + to_host + consumed + dropped + held;
+    SummaryView {
+        received,
+        created,
+        transmitted,
+        to_host,
+        consumed,
+        dropped,
+        held,
+        imbalance: (received + created).wrapping_sub(out) as i64,
+        created_by: BTreeMap::from([
+            ("error", totals.created.errors),
+            ("fragment", totals.created.fragments),
+            ("copy", totals.created.copies),
+            ("host", totals.created.own),
+            ("port", device_created),
+        ]),
+        dropped_by: by_name(&dropped_by),
+    }
+}
+
+/// Drops by reason and port.
+pub(crate) fn drops(snapshot: &Snapshot, model: &Model) -> Vec<DropView> {
+    let mut ports: BTreeMap<&'static str, BTreeMap<String, u64>> = BTreeMap::new();
+    let mut note = |name: &str, counts: &DropCounts| {
+        for (reason, count) in counts.iter() {
+            *ports.entry(reason.name()).or_default().entry(name.to_owned()).or_default() += count;
+        }
+    };
+    note("-", &snapshot.unassigned);
+    snapshot.ports.iter().for_each(|(id, count)| note(model.port_name(*id), &count.drops));
+    for (device, count) in &snapshot.devices {
+        let name = model.ports.iter().find(|plan| plan.settings.device == *device);
+        note(name.map_or("-", |plan| &plan.settings.name), &count.drops);
+    }
+    let view = |(name, ports): (&str, BTreeMap<String, u64>)| DropView {
+        reason: name.to_owned(),
+        meaning: DropReason::from_name(name).map_or("", DropReason::meaning).to_owned(),
+        packets: ports.values().sum(),
+        rate: 0.0,
+        ports,
+    };
+    let mut views: Vec<DropView> = ports.into_iter().map(view).collect();
+    views.sort_by_key(|view| std::cmp::Reverse(view.packets));
+    views
+}
+
+/// A route.
+pub(crate) fn route(to: &IpNet, route: &Route, own: bool, model: &Model) -> RouteView {
+    let (kind, next_hops) = match route {
+        Route::Forward(hops) => {
+            let view = |hop: &millrace_forward::NextHop| NextHopView {
+                via: hop.gateway.map(|via| via.to_string()),
+                port: model.port_name(hop.port).to_owned(),
+                weight: hop.weight.max(1),
+            };
+            ("forward", hops.iter().map(view).collect())
+        }
+        Route::Local => ("local", Vec::new()),
+        Route::Kernel => ("kernel", Vec::new()),
+        Route::Broadcast => ("broadcast", Vec::new()),
+        Route::Blackhole => ("blackhole", Vec::new()),
+        Route::Unreachable => ("unreachable", Vec::new()),
+        Route::Prohibit => ("prohibit", Vec::new()),
+    };
+    RouteView { to: to.to_string(), kind, next_hops, source: if own { "millrace" } else { "kernel" } }
+}
+
+fn binding(described: BindingDescription, snapshot: &Snapshot) -> BindingView {
+    let counts = snapshot.bindings.iter().find(|(id, _)| *id == described.id).map(|(_, counts)| *counts);
+    let counts = counts.unwrap_or_default();
+    BindingView {
+        instance: described.instance,
+        gate: described.gate,
+        filter: described.filter,
+        priority: described.priority,
+        packets: counts.packets,
+        bytes: counts.bytes,
+        drops: counts.drops,
+    }
+}
+
+/// All bindings.
+pub(crate) fn bindings(snapshot: &Snapshot, model: &Model) -> Vec<BindingView> {
+    model.plugins.bindings().into_iter().map(|described| binding(described, snapshot)).collect()
+}
+
+/// All gates.
+pub(crate) fn gates(snapshot: &Snapshot, model: &Model) -> Vec<GateView> {
+    let view = |gate: millrace_plugin::GateDescription| GateView {
+        name: gate.name,
+        position: gate.position,
+        bindings: gate.bindings.into_iter().map(|described| binding(described, snapshot)).collect(),
+    };
+    model.plugins.gates().into_iter().map(view).collect()
+}
+
+/// All instances.
+pub(crate) fn instances(snapshot: &Snapshot, model: &Model) -> Vec<InstanceView> {
+    let view = |instance: millrace_plugin::InstanceDescription| InstanceView {
+        name: instance.name,
+        plugin: instance.plugin,
+        settings: instance.settings.into(),
+        bindings: instance.bindings.into_iter().map(|described| binding(described, snapshot)).collect(),
+    };
+    model.plugins.instances().into_iter().map(view).collect()
+}
+
+/// All plugins.
+pub(crate) fn plugins(model: &Model) -> Vec<PluginView> {
+    let view = |plugin: millrace_plugin::PluginDescription| PluginView {
+        name: plugin.name,
+        version: plugin.version,
+        summary: plugin.summary,
+        positions: plugin.positions,
+        messages: plugin.messages.into_iter().collect(),
+    };
+    model.plugins.plugins().into_iter().map(view).collect()
+}

@@ -1,0 +1,58 @@
+//! Control's handle on a worker: commands with their answers.
+
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use millrace_pipeline::thread::Wake;
+use millrace_pipeline::{Command, Event, ReplyTo, WorkerLink};
+
+use crate::ControlError;
+
+/// How long a worker may take to answer. It answers between two batches, so within microseconds unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A worker that runs on a thread of its own.
+#[derive(Debug)]
+pub(crate) struct WorkerHandle {
+    link: WorkerLink,
+    wake: Wake,
+}
+
+impl WorkerHandle {
+    pub fn new(link: WorkerLink, wake: Wake) -> Self {
+        Self { link, wake }
+    }
+
+    /// Tells the worker something. Waits while its ring of commands is full.
+    pub fn tell(&mut self, command: Command) -> Result<(), ControlError> {
+        let mut command = command;
+        for _ in 0..PATIENCE.as_millis() {
+            match self.link.commands.push(command) {
+                Ok(()) => {
+                    self.wake.signal();
+                    return Ok(());
+                }
+                Err(rtrb::PushError::Full(back)) => command = back,
+            }
+            self.wake.signal();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Err(silent())
+    }
+
+    /// Asks the worker something.
+    pub fn ask<T>(&mut self, question: impl FnOnce(ReplyTo<T>) -> Command) -> Result<T, ControlError> {
+        let (reply, answer) = sync_channel(1);
+        self.tell(question(reply))?;
+        answer.recv_timeout(PATIENCE).map_err(|_| silent())
+    }
+
+    /// The next thing that the worker said by itself.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.link.events.pop().ok()
+    }
+}
+
+fn silent() -> ControlError {
+    ControlError::System(format!("the data plane did not answer within {} s", PATIENCE.as_secs()))
+}
