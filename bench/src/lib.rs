@@ -1,7 +1,18 @@
-//! Benchmarks, each beside a peer.
+//! Benchmarks, each beside a peer where there is one.
+//!
+//! Every benchmark builds what it needs in network namespaces of its own, is bounded in time, and removes what it has
+//! built, also when it fails or is interrupted. Figures are of this machine in this run: compare ratios.
 
 mod error;
+mod frame;
+mod interrupt;
+mod load;
 mod measurement;
+mod network;
+mod process;
+mod router;
+mod statistics;
+mod veth;
 
 use std::path::PathBuf;
 
@@ -25,16 +36,37 @@ pub struct Options<'a> {
     pub progress: &'a mut dyn FnMut(&str),
 }
 
+const BENCHES: [Bench; 1] = [Bench {
+    name: "veth",
+    summary: "packets per second on veth beside DPDK's testpmd and the kernel; TCP; delay and processor use when idle",
+}];
+
 /// The benchmarks that there are.
 pub fn list() -> &'static [Bench] {
-    &[]
+    &BENCHES
 }
 
 /// Runs the benchmark `name`, or `all` of them one after the other.
 ///
 /// # Errors
 /// See [`BenchError`]; what was set up has been removed then, too.
-pub fn run(name: &str, _options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
-    let known = list().iter().map(|bench| bench.name).collect::<Vec<_>>().join(", ");
-    Err(BenchError::Unknown { name: name.to_owned(), known })
+pub fn run(name: &str, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let _watch = interrupt::Interrupt::watch();
+    let chosen: Vec<&Bench> = list().iter().filter(|bench| name == "all" || name == bench.name).collect();
+    if chosen.is_empty() {
+        let known = list().iter().map(|bench| bench.name).collect::<Vec<_>>().join(", ");
+        return Err(BenchError::Unknown { name: name.to_owned(), known: format!("{known}, all") });
+    }
+    let mut results = Vec::new();
+    for bench in chosen {
+        results.extend(run_one(bench.name, options)?);
+    }
+    Ok(results)
+}
+
+fn run_one(name: &'static str, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    if name != "memory" && !nix::unistd::geteuid().is_root() {
+        return Err(BenchError::NotRoot { name });
+    }
+    veth::run(options)
 }

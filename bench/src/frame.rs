@@ -1,0 +1,103 @@
+//! The frames that are sent through what is measured.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use millrace_wire::checksum::Sum;
+
+/// Length of the shortest Ethernet frame without its check sequence, which is never in memory: 64 bytes on a wire.
+pub(crate) const SHORTEST: usize = 60;
+
+/// A UDP packet in an Ethernet frame, padded to the shortest length.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UdpFrame {
+    pub source_mac: [u8; 6],
+    pub destination_mac: [u8; 6],
+    pub source: IpAddr,
+    pub destination: IpAddr,
+    pub source_port: u16,
+    pub destination_port: u16,
+}
+
+impl UdpFrame {
+    /// Its bytes.
+    pub fn bytes(&self) -> Vec<u8> {
+        let ethernet = [self.destination_mac, self.source_mac].concat();
+        let packet = match (self.source, self.destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => self.ipv4(source, destination),
+            (source, destination) => self.ipv6(octets(source), octets(destination)),
+        };
+        [ethernet, packet].concat()
+    }
+
+    fn ipv4(&self, source: Ipv4Addr, destination: Ipv4Addr) -> Vec<u8> {
+        let udp_length = SHORTEST - 14 - 20;
+        let mut header = vec![0x45, 0, 0, (20 + udp_length) as u8, 0, 0, 0x40, 0, 64, 17, 0, 0];
+        header.extend(source.octets());
+        header.extend(destination.octets());
+        let sum = Sum::new().bytes(&header).checksum();
+        header[10..12].copy_from_slice(&sum.to_be_bytes());
+        let pseudo = Sum::new().bytes(&header[12..20]);
+        [vec![8, 0], header, self.udp(udp_length, pseudo)].concat()
+    }
+
+    fn ipv6(&self, source: [u8; 16], destination: [u8; 16]) -> Vec<u8> {
+        // The shortest that has room for a header and a few bytes.
+        let udp_length = 16;
+        let mut header = vec![0x60, 0, 0, 0, 0, udp_length as u8, 17, 64];
+        header.extend(source);
+        header.extend(destination);
+        let pseudo = Sum::new().bytes(&header[8..40]);
+        [vec![0x86, 0xdd], header, self.udp(udp_length, pseudo)].concat()
+    }
+
+    fn udp(&self, length: usize, pseudo: Sum) -> Vec<u8> {
+        let mut udp =
+            [self.source_port, self.destination_port, length as u16, 0].map(u16::to_be_bytes).concat();
+        udp.resize(length, 0);
+        let sum = pseudo.word(17).word(length as u16).bytes(&udp).checksum();
+        udp[6..8].copy_from_slice(&(if sum == 0 { 0xffff } else { sum }).to_be_bytes());
+        udp
+    }
+}
+
+fn octets(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(source: &str, destination: &str) -> Vec<u8> {
+        let (source, destination) = (source.parse().unwrap(), destination.parse().unwrap());
+        let (source_mac, destination_mac) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+        let frame = UdpFrame {
+            source_mac,
+            destination_mac,
+            source,
+            destination,
+            source_port: 1000,
+            destination_port: 9,
+        };
+        frame.bytes()
+    }
+
+    #[test]
+    fn an_ipv4_frame_is_of_the_shortest_length_with_right_checksums() {
+        let frame = frame("10.0.0.1", "10.0.0.2");
+        assert_eq!((frame.len(), &frame[12..14]), (60, &[8, 0][..]));
+        assert!(Sum::new().bytes(&frame[14..34]).folded() == 0xffff);
+        let pseudo = Sum::new().bytes(&frame[26..34]).word(17).word(26);
+        assert_eq!(pseudo.bytes(&frame[34..]).folded(), 0xffff);
+    }
+
+    #[test]
+    fn an_ipv6_frame_has_a_right_checksum() {
+        let frame = frame("fd00::1", "fd00::2");
+        assert_eq!((frame.len(), &frame[12..14]), (70, &[0x86, 0xdd][..]));
+        assert_eq!(Sum::new().bytes(&frame[22..54]).word(17).word(16).bytes(&frame[54..]).folded(), 0xffff);
+    }
+}

@@ -1,0 +1,102 @@
+//! SIGINT and SIGTERM while a benchmark runs: they raise a flag, so that what was set up is removed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+
+use crate::BenchError;
+
+static RAISED: AtomicBool = AtomicBool::new(false);
+const SIGNALS: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
+/// How late an interruption is noticed while nothing else happens.
+const LOOK: Duration = Duration::from_millis(20);
+
+extern "C" fn raise(_: libc::c_int) {
+    RAISED.store(true, Ordering::Relaxed);
+}
+
+/// While it lives, the signals raise the flag; then they do what they did before.
+pub(crate) struct Interrupt {
+    before: Vec<(Signal, SigAction)>,
+}
+
+impl Interrupt {
+    pub fn watch() -> Self {
+        RAISED.store(false, Ordering::Relaxed);
+        let action = SigAction::new(SigHandler::Handler(raise), SaFlags::empty(), SigSet::empty());
+        let set = |signal| {
+            // SAFETY: the handler only stores to an atomic, which is safe at any moment.
+            let before = unsafe { sigaction(signal, &action) };
+            before.ok().map(|before| (signal, before))
+        };
+        Self { before: SIGNALS.into_iter().filter_map(set).collect() }
+    }
+}
+
+impl Drop for Interrupt {
+    fn drop(&mut self) {
+        for (signal, action) in &self.before {
+            // SAFETY: this is the action that was there before we came.
+            let _ = unsafe { sigaction(*signal, action) };
+        }
+    }
+}
+
+/// An error once the flag is raised.
+pub(crate) fn check() -> Result<(), BenchError> {
+    if RAISED.load(Ordering::Relaxed) { Err(BenchError::Interrupted) } else { Ok(()) }
+}
+
+/// Sleeps, but not on when interrupted.
+pub(crate) fn pause(duration: Duration) -> Result<(), BenchError> {
+    let end = Instant::now() + duration;
+    loop {
+        check()?;
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        std::thread::sleep(left.min(LOOK));
+    }
+}
+
+/// Waits until `done`, for at most `patience`; returns whether it came true.
+pub(crate) fn wait_until(
+    patience: Duration,
+    mut done: impl FnMut() -> Result<bool, BenchError>,
+) -> Result<bool, BenchError> {
+    let end = Instant::now() + patience;
+    loop {
+        if done()? {
+            return Ok(true);
+        }
+        if Instant::now() >= end {
+            return Ok(false);
+        }
+        pause(Duration::from_millis(5))?;
+    }
+}
+
+/// Held by tests that raise the flag, and by those that would be disturbed by it.
+#[cfg(test)]
+pub(crate) static FLAG_IN_USE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_ends_a_pause_and_only_while_it_is_watched() {
+        let _alone = FLAG_IN_USE.lock().unwrap();
+        let watch = Interrupt::watch();
+        assert!(pause(Duration::from_millis(1)).is_ok());
+        nix::sys::signal::raise(Signal::SIGTERM).unwrap();
+        let start = Instant::now();
+        assert!(matches!(pause(Duration::from_secs(10)), Err(BenchError::Interrupted)));
+        assert!(start.elapsed() < Duration::from_secs(1));
+        drop(watch);
+        drop(Interrupt::watch());
+        assert!(check().is_ok());
+    }
+}

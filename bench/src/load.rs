@@ -1,0 +1,160 @@
+//! The traffic of a throughput measurement: frames at a steady rate, from a processor of its own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use millrace_lab::within;
+use millrace_offload::{Flows, FrameSource};
+
+use crate::BenchError;
+use crate::frame::UdpFrame;
+use crate::network::{GENERATOR, GENERATOR_MAC, Network, ROUTER_MAC, SINK};
+use crate::process::{Processor, stay_on};
+
+/// Frames handed to the kernel at once. Larger batches cost less but come in bursts that overrun a socket's ring.
+const BATCH: u32 = 64;
+/// Source ports in use: as many flows.
+const FLOWS: u32 = 256;
+/// Being later than this, the sender gives up what it missed instead of sending it in a burst.
+const LATEST: Duration = Duration::from_millis(1);
+
+/// A rate without end: as fast as it goes.
+pub(crate) const UNLIMITED: u64 = u64::MAX;
+
+/// A thread that sends frames from `g` by way of the router to the sink. It ends with this.
+#[derive(Debug)]
+pub(crate) struct Load {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<Result<(), BenchError>>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// Frames per second; 0 is a pause.
+    rate: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Load {
+    /// Starts the thread, which pauses at first.
+    pub fn start(network: &Network, processor: Processor) -> Result<Self, BenchError> {
+        let shared = Arc::new(Shared::default());
+        let (name, device) = (network.g.name().to_owned(), network.g.index("g0")?);
+        let theirs = Arc::clone(&shared);
+        let work = move || within(&name, || send(&theirs, device, processor))?;
+        Ok(Self { shared, thread: Some(std::thread::spawn(work)) })
+    }
+
+    /// Changes the rate, in frames per second.
+    pub fn set_rate(&self, rate: u64) {
+        self.shared.rate.store(rate, Ordering::Relaxed);
+    }
+
+    /// The error that ended the thread, if one did.
+    pub fn check(&mut self) -> Result<(), BenchError> {
+        if self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+            && let Some(thread) = self.thread.take()
+        {
+            return thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // An error that nobody asked for came too late to matter.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn send(shared: &Shared, device: u32, processor: Processor) -> Result<(), BenchError> {
+    stay_on(processor)?;
+    let frame = UdpFrame {
+        source_mac: GENERATOR_MAC,
+        destination_mac: ROUTER_MAC,
+        source: GENERATOR.into(),
+        destination: SINK.into(),
+        source_port: 10_000,
+        destination_port: 9,
+    };
+    let frame = frame.bytes();
+    let mut source = FrameSource::new(&[&frame], Flows { ports: FLOWS, ..Flows::default() })?;
+    let mut pace = Pace::new(0, Instant::now());
+    while !shared.stop.load(Ordering::Relaxed) {
+        let rate = shared.rate.load(Ordering::Relaxed);
+        if rate == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+            continue;
+        }
+        if rate != pace.rate {
+            pace = Pace::new(rate, Instant::now());
+        }
+        if pace.is_due(Instant::now()) {
+            source.send(device, BATCH, BATCH)?;
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+    Ok(())
+}
+
+/// When the next batch is due at a rate.
+#[derive(Debug)]
+struct Pace {
+    rate: u64,
+    interval: Duration,
+    next: Instant,
+}
+
+impl Pace {
+    fn new(rate: u64, now: Instant) -> Self {
+        let interval = match rate {
+            0 | UNLIMITED => Duration::ZERO,
+            rate => Duration::from_secs_f64(f64::from(BATCH) / rate as f64),
+        };
+        Self { rate, interval, next: now }
+    }
+
+    /// Whether a batch is due; if it is, it counts as sent.
+    fn is_due(&mut self, now: Instant) -> bool {
+        if now < self.next {
+            return false;
+        }
+        if now - self.next > LATEST {
+            self.next = now;
+        }
+        self.next += self.interval;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_come_at_the_rate_and_missed_ones_do_not_pile_up() {
+        let start = Instant::now();
+        let at = |micros| start + Duration::from_micros(micros);
+        let mut pace = Pace::new(640_000, start); // a batch each 100 µs
+        let due = |pace: &mut Pace, now| (0..).take_while(|_| pace.is_due(now)).count();
+        assert_eq!(due(&mut pace, at(0)), 1);
+        assert_eq!(due(&mut pace, at(99)), 0);
+        assert_eq!(due(&mut pace, at(100)), 1);
+        assert_eq!(due(&mut pace, at(450)), 3);
+        assert_eq!(due(&mut pace, at(50_000)), 1);
+    }
+
+    #[test]
+    fn without_a_limit_a_batch_is_always_due() {
+        let start = Instant::now();
+        let mut pace = Pace::new(UNLIMITED, start);
+        assert!((0..10).all(|_| pace.is_due(start)));
+    }
+}

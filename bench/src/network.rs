@@ -1,0 +1,195 @@
+//! The network that everything is measured in: a host, a router and a host, in namespaces of their own.
+//!
+//! ```text
+//!   g  g0 ──── r1  r  r2 ──── s0  s
+//!     10.1.0.1  10.1.0.254  10.2.0.254  10.2.0.1
+//! ```
+//!
+//! All four devices have their offloads off, so that every system forwards packets as they are on a wire.
+//! [`SINK`] is an address behind `s0` with a MAC address that no one has: the kernel of `s` drops what is sent there
+//! as soon as it has counted it.
+
+use std::fs::{self, File};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use millrace_lab::within;
+use nix::net::if_::if_nametoindex;
+
+use crate::BenchError;
+use crate::process::run;
+
+/// The first host.
+pub(crate) const GENERATOR: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
+/// The second host.
+pub(crate) const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 1);
+/// Where packets go that are only counted.
+pub(crate) const SINK: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 99);
+/// The MAC address of [`SINK`], that of no device.
+pub(crate) const SINK_MAC: [u8; 6] = [2, 0, 0, 0, 2, 0x99];
+/// The MAC address of `g0`.
+pub(crate) const GENERATOR_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
+/// The MAC address of `r1`.
+pub(crate) const ROUTER_MAC: [u8; 6] = [2, 0, 0, 0, 1, 2];
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// A network namespace. It is removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Namespace {
+    name: String,
+}
+
+impl Namespace {
+    fn new(name: String) -> Result<Self, BenchError> {
+        run("ip", &["netns", "add", &name])?;
+        Ok(Self { name })
+    }
+
+    /// Its name, as `ip netns` knows it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The file that stands for it.
+    pub fn open(&self) -> Result<File, BenchError> {
+        let path = PathBuf::from("/run/netns").join(&self.name);
+        File::open(&path).map_err(BenchError::system(format!("open {}", path.display())))
+    }
+
+    /// Runs `work` on a thread inside it.
+    pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, BenchError> {
+        Ok(within(&self.name, work)?)
+    }
+
+    /// The kernel's index of a device.
+    pub fn index(&self, device: &str) -> Result<u32, BenchError> {
+        let index = self.within(|| if_nametoindex(device))?;
+        index.map_err(BenchError::system(format!("find device {device}")))
+    }
+
+    /// How many packets a device has received.
+    pub fn received(&self, device: &str) -> Result<u64, BenchError> {
+        let table = self.read("/proc/thread-self/net/dev")?;
+        received(&table, device)
+            .ok_or_else(|| BenchError::measurement(device, "no such device in /proc/net/dev"))
+    }
+
+    /// How many packets the kernel has forwarded.
+    pub fn forwarded(&self) -> Result<u64, BenchError> {
+        let table = self.read("/proc/thread-self/net/snmp")?;
+        forwarded(&table).ok_or_else(|| BenchError::measurement("kernel forwarding", "not in /proc/net/snmp"))
+    }
+
+    fn read(&self, path: &'static str) -> Result<String, BenchError> {
+        self.within(|| fs::read_to_string(path))?.map_err(BenchError::system(format!("read {path}")))
+    }
+
+    /// Runs a shell command that sees the namespace's own devices under `/sys`.
+    pub fn shell(&self, text: &str) -> Result<String, BenchError> {
+        run("ip", &["netns", "exec", &self.name, "sh", "-c", text])
+    }
+
+    /// Runs lines of `ip`.
+    pub fn ip(&self, lines: &str) -> Result<(), BenchError> {
+        let directory = std::env::temp_dir();
+        let file = directory.join(format!("{}.ip", self.name));
+        fs::write(&file, lines).map_err(BenchError::system(format!("write {}", file.display())))?;
+        let path = file.to_string_lossy().into_owned();
+        let result = run("ip", &["-n", &self.name, "-batch", &path]);
+        let _ = fs::remove_file(&file);
+        result.map(drop)
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let mut command = Command::new("ip");
+        command.args(["netns", "del", &self.name]);
+        let _ = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    }
+}
+
+fn received(table: &str, device: &str) -> Option<u64> {
+    let line = table.lines().find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'))?;
+    line.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+fn forwarded(table: &str) -> Option<u64> {
+    let mut lines = table.lines().filter_map(|line| line.strip_prefix("Ip: "));
+    let column = lines.next()?.split_ascii_whitespace().position(|name| name == "ForwDatagrams")?;
+    lines.next()?.split_ascii_whitespace().nth(column)?.parse().ok()
+}
+
+/// Two hosts and a router between them.
+#[derive(Debug)]
+pub(crate) struct Network {
+    /// The host that sends.
+    pub g: Namespace,
+    /// The router, whose kernel forwards.
+    pub r: Namespace,
+    /// The host that receives.
+    pub s: Namespace,
+}
+
+impl Network {
+    /// Builds it, under names that nobody else has.
+    pub fn new() -> Result<Self, BenchError> {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = |node| format!("millrace-bench-{}-{number}-{node}", std::process::id());
+        let namespace = |node| Namespace::new(name(node));
+        let network = Self { g: namespace("g")?, r: namespace("r")?, s: namespace("s")? };
+        network.connect()?;
+        Ok(network)
+    }
+
+    fn connect(&self) -> Result<(), BenchError> {
+        let link = |host, address, device| {
+            format!(
+                "link set lo up\nlink add {host} address {address}1 type veth peer name {device} address {address}2 \
+                 netns {}\nlink set {host} up\n",
+                self.r.name()
+            )
+        };
+        self.g.ip(&link("g0", "02:00:00:00:01:0", "r1"))?;
+        self.s.ip(&link("s0", "02:00:00:00:02:0", "r2"))?;
+        self.r.shell("echo 1 >/proc/sys/net/ipv4/ip_forward")?;
+        self.r.ip(&format!(
+            "link set lo up\nlink set r1 up\nlink set r2 up\naddress add 10.1.0.254/24 dev r1\n\
+             address add 10.2.0.254/24 dev r2\nneigh add {SINK} lladdr {} dev r2 nud permanent\n",
+            mac_text(SINK_MAC)
+        ))?;
+        self.g.ip("address add 10.1.0.1/24 dev g0\nroute add default via 10.1.0.254\n")?;
+        self.s.ip("address add 10.2.0.1/24 dev s0\nroute add default via 10.2.0.254\n")?;
+        for (namespace, device) in [(&self.g, "g0"), (&self.r, "r1"), (&self.r, "r2"), (&self.s, "s0")] {
+            namespace.shell(&format!("ethtool -K {device} tx off tso off gso off gro off"))?;
+        }
+        Ok(())
+    }
+}
+
+/// A MAC address as `ip` reads it.
+pub(crate) fn mac_text(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_found_in_the_kernels_tables() {
+        let devices = "Inter-| Receive\n face |bytes packets\n    lo:  10 1 0\n   s0: 6000 100 0 0 0\n";
+        assert_eq!(received(devices, "s0"), Some(100));
+        assert_eq!(received(devices, "s"), None);
+        let snmp = "Ip: Forwarding DefaultTTL ForwDatagrams\nIp: 1 64 77\nIcmp: InMsgs\nIcmp: 1\n";
+        assert_eq!(forwarded(snmp), Some(77));
+    }
+
+    #[test]
+    fn a_mac_address_is_written_as_usual() {
+        assert_eq!(mac_text(SINK_MAC), "02:00:00:00:02:99");
+    }
+}

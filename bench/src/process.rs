@@ -1,0 +1,188 @@
+//! Programs started for a measurement: in a namespace, on a processor, and ended with it.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use nix::sched::{CloneFlags, CpuSet, sched_setaffinity, setns};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::BenchError;
+use crate::interrupt::wait_until;
+use crate::network::Namespace;
+
+/// How long a program may take to end by itself.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A processor of the machine, by number.
+pub(crate) type Processor = usize;
+
+/// A command that will run inside `namespace` and, if said, on one processor only.
+pub(crate) fn command(
+    namespace: &Namespace,
+    program: &str,
+    processor: Option<Processor>,
+) -> Result<Command, BenchError> {
+    let namespace = namespace.open()?;
+    let processors = processor.map(processor_set).transpose()?;
+    let mut command = Command::new(program);
+    // A group of its own, so that a Ctrl-C that is meant for us doesn't end it in the middle of our clearing up.
+    command.process_group(0);
+    let prepare = move || -> io::Result<()> {
+        setns(&namespace, CloneFlags::CLONE_NEWNET)?;
+        // So that nothing stays behind even when we are killed.
+        nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+        if let Some(processors) = &processors {
+            sched_setaffinity(Pid::from_raw(0), processors)?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only system calls are made: no memory is allocated and no lock is taken.
+    unsafe { command.pre_exec(prepare) };
+    Ok(command)
+}
+
+/// Binds the calling thread to a processor.
+pub(crate) fn stay_on(processor: Processor) -> Result<(), BenchError> {
+    sched_setaffinity(Pid::from_raw(0), &processor_set(processor)?)
+        .map_err(BenchError::system(format!("bind a thread to processor {processor}")))
+}
+
+fn processor_set(processor: Processor) -> Result<CpuSet, BenchError> {
+    let mut set = CpuSet::new();
+    set.set(processor).map_err(BenchError::system(format!("name processor {processor}")))?;
+    Ok(set)
+}
+
+/// A program that runs. It is killed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+    name: String,
+    output: File,
+}
+
+impl Running {
+    /// Starts `command`; what it prints is kept.
+    pub fn start(command: &mut Command) -> Result<Self, BenchError> {
+        let name = describe(command);
+        let output = memfd_create(c"output", MFdFlags::MFD_CLOEXEC)
+            .map_err(BenchError::system("make a file in memory"))?;
+        let output = File::from(output);
+        let duplicate = || output.try_clone().map_err(BenchError::system("duplicate a descriptor"));
+        // The pipe of the input stays open as long as we hold the child: some programs end with their input.
+        command.stdin(Stdio::piped()).stdout(duplicate()?).stderr(duplicate()?);
+        let program = command.get_program().to_string_lossy().into_owned();
+        let child = command.spawn().map_err(|source| BenchError::Program { program, source })?;
+        Ok(Self { child, name, output })
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// All that it printed so far.
+    pub fn output(&self) -> String {
+        let length = self.output.metadata().map_or(0, |metadata| metadata.len());
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+        let read = self.output.read_at(&mut bytes, 0).unwrap_or(0);
+        String::from_utf8_lossy(&bytes[..read]).into_owned()
+    }
+
+    /// How it ended, if it did.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>, BenchError> {
+        self.child.try_wait().map_err(BenchError::system(format!("wait for {}", self.name)))
+    }
+
+    /// The error that it failed, with what it said last.
+    pub fn failure(&self, what: &str) -> BenchError {
+        let output = self.output();
+        let lines: Vec<&str> = output.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let last = lines[lines.len().saturating_sub(4)..].join(" | ");
+        BenchError::Command { command: self.name.clone(), said: format!("{what}: {last}") }
+    }
+
+    /// Waits until it has ended well, and returns what it printed.
+    pub fn finish(mut self, patience: Duration) -> Result<String, BenchError> {
+        let mut status = None;
+        wait_until(patience, || {
+            status = self.ended()?;
+            Ok(status.is_some())
+        })?;
+        match status {
+            Some(status) if status.success() => Ok(self.output()),
+            Some(status) => Err(self.failure(&status.to_string())),
+            None => Err(self.failure(&format!("still running after {patience:?}"))),
+        }
+    }
+
+    /// Asks it to end and waits until it has. Whether it ended well.
+    pub fn stop(mut self, signal: Signal) -> Result<bool, BenchError> {
+        self.signal(signal)?;
+        let mut status = None;
+        wait_until(GRACE, || {
+            status = self.ended()?;
+            Ok(status.is_some())
+        })?;
+        Ok(status.is_some_and(|status| status.success()))
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) -> Result<(), BenchError> {
+        let pid = Pid::from_raw(self.child.id().cast_signed());
+        kill(pid, signal).map_err(BenchError::system(format!("send {signal} to {}", self.name)))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail only when it has ended and was waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn describe(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+/// Runs a program outside of the benchmark's namespaces until it has ended well.
+pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<String, BenchError> {
+    Running::start(Command::new(program).args(arguments))?.finish(GRACE * 4)
+}
+
+/// Whether a program of that name is in the search path.
+pub(crate) fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_is_kept_and_failure_told() {
+        let _alone = crate::interrupt::FLAG_IN_USE.lock().unwrap();
+        assert_eq!(run("echo", &["a", "b"]).unwrap(), "a b\n");
+        let error = run("sh", &["-c", "echo broken >&2; exit 3"]).unwrap_err();
+        assert_eq!(error.to_string(), "`sh -c echo broken >&2; exit 3` failed: exit status: 3: broken");
+        let error = run("no-such-program", &[]).unwrap_err();
+        assert!(error.to_string().starts_with("cannot run no-such-program: "), "{error}");
+    }
+
+    #[test]
+    fn a_program_ends_with_its_guard() {
+        let running = Running::start(Command::new("sleep").arg("60")).unwrap();
+        let process = format!("/proc/{}", running.pid());
+        assert!(std::path::Path::new(&process).exists());
+        drop(running);
+        assert!(!std::path::Path::new(&process).exists());
+    }
+}

@@ -1,0 +1,88 @@
+//! The router that is measured, as a process.
+
+use std::io::Read;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
+use nix::sys::signal::Signal;
+use nix::unistd::pipe2;
+
+use crate::BenchError;
+use crate::interrupt::wait_until;
+use crate::network::Network;
+use crate::process::{Processor, Running, command};
+
+/// How long it may take until it forwards. With 100,000 routes it has something to do.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// `millrace run` on both ports of the router. It is killed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Router {
+    running: Running,
+    _socket: SocketFile,
+}
+
+impl Router {
+    /// Starts it and waits until it says that it forwards.
+    pub fn start(binary: &Path, network: &Network, processor: Option<Processor>) -> Result<Self, BenchError> {
+        let socket = SocketFile(std::env::temp_dir().join(format!("{}.sock", network.r.name())));
+        let (ready, announce) =
+            pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).map_err(BenchError::system("make a pipe"))?;
+        keep_across_exec(&announce)?;
+        let mut command = command(&network.r, &binary.to_string_lossy(), processor)?;
+        command
+            .args(["run", "--port", "r1", "--port", "r2", "--driver", "af_xdp", "--socket"])
+            .arg(&socket.0);
+        command.args(["--ready-fd", &announce.as_raw_fd().to_string()]);
+        let mut router = Self { running: Running::start(&mut command)?, _socket: socket };
+        drop(announce);
+        router.wait(ready)?;
+        Ok(router)
+    }
+
+    fn wait(&mut self, ready: OwnedFd) -> Result<(), BenchError> {
+        let mut ready = std::fs::File::from(ready);
+        let forwards = wait_until(PATIENCE, || {
+            if ready.read(&mut [0; 16]).is_ok_and(|length| length > 0) {
+                return Ok(true);
+            }
+            match self.running.ended()? {
+                Some(status) => Err(self.running.failure(&status.to_string())),
+                None => Ok(false),
+            }
+        })?;
+        if forwards { Ok(()) } else { Err(self.running.failure(&format!("not ready after {PATIENCE:?}"))) }
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.running.pid()
+    }
+
+    /// Stops it as a user would, and waits until it has ended.
+    pub fn stop(self) -> Result<(), BenchError> {
+        self.running.stop(Signal::SIGTERM).map(drop)
+    }
+
+    /// Kills it. The namespace's kernel is on its own from this moment.
+    pub fn kill(self) -> Result<(), BenchError> {
+        self.running.signal(Signal::SIGKILL)
+    }
+}
+
+/// The file of a daemon's socket. It is removed when this is dropped: a daemon that is killed leaves it behind.
+#[derive(Debug)]
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // A daemon that ended by itself has removed it.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn keep_across_exec(fd: &OwnedFd) -> Result<(), BenchError> {
+    fcntl(fd, FcntlArg::F_SETFD(FdFlag::empty())).map(drop).map_err(BenchError::system("prepare a pipe"))
+}

@@ -1,0 +1,36 @@
+//! Middles and spreads of a few repetitions.
+
+/// The middle of some figures, or the mean of the two middle ones. 0 without figures.
+pub(crate) fn median(figures: &[f64]) -> f64 {
+    let mut sorted = figures.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.as_slice() {
+        [] => 0.0,
+        sorted if sorted.len() % 2 == 1 => sorted[sorted.len() / 2],
+        sorted => f64::midpoint(sorted[sorted.len() / 2 - 1], sorted[sorted.len() / 2]),
+    }
+}
+
+/// The smallest and the largest figure. Both 0 without figures.
+pub(crate) fn extremes(figures: &[f64]) -> (f64, f64) {
+    let least = figures.iter().copied().min_by(f64::total_cmp);
+    let most = figures.iter().copied().max_by(f64::total_cmp);
+    (least.unwrap_or(0.0), most.unwrap_or(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle_one() {
+        assert_eq!(median(&[3.0, 1.0, 100.0]), 3.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 100.0]), 3.0);
+        assert_eq!(median(&[]), 0.0);
+    }
+
+    #[test]
+    fn extremes_are_the_ends() {
+        assert_eq!(extremes(&[3.0, 1.0, 100.0]), (1.0, 100.0));
+    }
+}

@@ -1,0 +1,177 @@
+//! Packets of 64 bytes, more than anyone can take: how many come through.
+//!
+//! Frames are made by an XDP program run with live frames, on processor 0; the router, testpmd or the kernel's
+//! forwarding run on processor 1. What arrives is counted by the far device, whose kernel drops it at once.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use crate::interrupt::pause;
+use crate::load::{Load, UNLIMITED};
+use crate::network::Network;
+use crate::process::{Processor, is_installed};
+use crate::router::Router;
+use crate::statistics::{extremes, median};
+use crate::veth::testpmd::{PROGRAM, Testpmd};
+use crate::{BenchError, Bound, Measurement, Options};
+
+const GENERATOR: Processor = 0;
+const FORWARDER: Processor = 1;
+/// Pairs of runs, one of the router and one of testpmd.
+const PAIRS: usize = 9;
+const KERNEL_RUNS: usize = 3;
+/// How long traffic flows before it is counted, and how long it is counted.
+const WARM_UP: Duration = Duration::from_millis(300);
+const COUNTED: Duration = Duration::from_secs(1);
+/// What is offered, as a multiple of the larger capacity.
+const OVERLOAD: f64 = 1.2;
+/// Most packets of a run, as a share of those that arrived, that the kernel may have forwarded in the router's stead.
+const STRAY: f64 = 0.001;
+/// The promised ratio of our rate to testpmd's.
+const LIMIT: f64 = 0.9;
+
+struct Bed<'a> {
+    network: &'a Network,
+    load: Load,
+    /// Offered packets per second.
+    offered: u64,
+}
+
+pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let load = Load::start(network, GENERATOR)?;
+    let mut bed = Bed { network, load, offered: UNLIMITED };
+    let with_peer = is_installed(PROGRAM);
+    if !with_peer {
+        (options.progress)("dpdk-testpmd is not installed (package dpdk-dev): no peer");
+    }
+    bed.offered = bed.find_capacity(options, with_peer)?;
+    (options.progress)(&format!("offered: {:.3} Mpps of 64 bytes", bed.offered as f64 / 1e6));
+    let (ours, peers) = bed.pairs(options, with_peer)?;
+    let kernel = bed.kernel_runs(options)?;
+    let case = "forwarding, 64-byte UDP";
+    let first = Measurement::of(case, median(&ours), "Mpps");
+    let first = if with_peer {
+        let ratios: Vec<f64> = ours.iter().zip(&peers).map(|(ours, peer)| ours / peer).collect();
+        let (least, most) = extremes(&ratios);
+        (options.progress)(&format!(
+            "ratio to testpmd: median {:.3}, {least:.3} to {most:.3}",
+            median(&ratios)
+        ));
+        first.beside("DPDK testpmd, net_af_xdp", median(&peers)).with_ratio(median(&ratios))
+    } else {
+        first
+    };
+    let second = Measurement::of(case, median(&ours), "Mpps").beside("kernel", median(&kernel));
+    Ok(vec![first.promising_ratio(Bound::AtLeast, LIMIT), second])
+}
+
+impl Bed<'_> {
+    /// What is to be offered: first everything the generator can make, then what that suggests.
+    fn find_capacity(&mut self, options: &mut Options<'_>, with_peer: bool) -> Result<u64, BenchError> {
+        for _ in 0..2 {
+            let ours = self.router(options)?;
+            let peer = if with_peer { self.testpmd()? } else { 0.0 };
+            (options.progress)(&format!("capacity: router {ours:.3} Mpps, testpmd {peer:.3} Mpps"));
+            self.offered = (ours.max(peer) * 1e6 * OVERLOAD) as u64;
+        }
+        Ok(self.offered)
+    }
+
+    /// Alternating runs; who is first alternates too.
+    fn pairs(
+        &mut self,
+        options: &mut Options<'_>,
+        with_peer: bool,
+    ) -> Result<(Vec<f64>, Vec<f64>), BenchError> {
+        let (mut ours, mut peers) = (Vec::new(), Vec::new());
+        for pair in 0..PAIRS {
+            if with_peer && pair % 2 == 1 {
+                peers.push(self.testpmd()?);
+            }
+            ours.push(self.router(options)?);
+            if with_peer && pair % 2 == 0 {
+                peers.push(self.testpmd()?);
+            }
+            let peer = peers.last().map_or_else(String::new, |peer| format!(", testpmd {peer:.3} Mpps"));
+            (options.progress)(&format!("pair {} of {PAIRS}: router {:.3} Mpps{peer}", pair + 1, ours[pair]));
+        }
+        Ok((ours, peers))
+    }
+
+    fn router(&mut self, options: &Options<'_>) -> Result<f64, BenchError> {
+        let router = Router::start(&options.binary, self.network, Some(FORWARDER))?;
+        let before = self.network.r.forwarded()?;
+        let rate = self.rate("router")?;
+        let strays = self.network.r.forwarded()? - before;
+        router.stop()?;
+        if strays as f64 > rate * 1e6 * STRAY {
+            let problem = format!("the kernel forwarded {strays} packets in the router's stead");
+            return Err(BenchError::measurement("router", problem));
+        }
+        Ok(rate)
+    }
+
+    fn testpmd(&mut self) -> Result<f64, BenchError> {
+        let testpmd = Testpmd::start(self.network, FORWARDER)?;
+        let rate = self.rate("testpmd")?;
+        testpmd.stop()?;
+        Ok(rate)
+    }
+
+    /// The kernel's own forwarding: `r1` receives on a kernel thread, bound to the processor that the others use.
+    fn kernel_runs(&mut self, options: &mut Options<'_>) -> Result<Vec<f64>, BenchError> {
+        let r = &self.network.r;
+        let before = receiving_threads();
+        // A veth receives redirected frames only with GRO or a program.
+        r.shell("ethtool -K r1 gro on && echo 1 >/sys/class/net/r1/threaded")?;
+        for thread in receiving_threads().into_iter().filter(|thread| !before.contains(thread)) {
+            let mut set = nix::sched::CpuSet::new();
+            set.set(FORWARDER)
+                .and_then(|()| nix::sched::sched_setaffinity(thread, &set))
+                .map_err(BenchError::system("bind the kernel's receiving thread to a processor"))?;
+        }
+        let capacity = self.rate_at(UNLIMITED, "kernel")?;
+        let offered = (capacity * 1e6 * OVERLOAD) as u64;
+        let rates =
+            (0..KERNEL_RUNS).map(|_| self.rate_at(offered, "kernel")).collect::<Result<Vec<_>, _>>()?;
+        let (least, most) = extremes(&rates);
+        (options.progress)(&format!("kernel: {:.3} Mpps, {least:.3} to {most:.3}", median(&rates)));
+        self.network.r.shell("echo 0 >/sys/class/net/r1/threaded && ethtool -K r1 gro off")?;
+        Ok(rates)
+    }
+
+    fn rate(&mut self, who: &str) -> Result<f64, BenchError> {
+        self.rate_at(self.offered, who)
+    }
+
+    /// Packets that arrive per second, in millions.
+    fn rate_at(&mut self, offered: u64, who: &str) -> Result<f64, BenchError> {
+        self.load.set_rate(offered);
+        let result = self.count();
+        self.load.set_rate(0);
+        self.load.check()?;
+        let rate = result?;
+        if rate == 0.0 {
+            return Err(BenchError::measurement(who, "no packet arrived at the far end"));
+        }
+        Ok(rate)
+    }
+
+    fn count(&self) -> Result<f64, BenchError> {
+        pause(WARM_UP)?;
+        let (packets, start) = (self.network.s.received("s0")?, Instant::now());
+        pause(COUNTED)?;
+        let packets = self.network.s.received("s0")? - packets;
+        Ok(packets as f64 / start.elapsed().as_secs_f64() / 1e6)
+    }
+}
+
+/// The kernel's threads that receive for devices called `r1`.
+fn receiving_threads() -> Vec<nix::unistd::Pid> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let receives = |pid: &i32| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with("napi/r1-"))
+    };
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(receives).map(nix::unistd::Pid::from_raw).collect()
+}

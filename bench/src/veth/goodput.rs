@@ -1,0 +1,76 @@
+//! TCP's goodput through the router and through the kernel, with offloads off at all devices.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::interrupt::{pause, wait_until};
+use crate::network::{Network, RECEIVER};
+use crate::process::{Running, command, is_installed};
+use crate::router::Router;
+use crate::statistics::{extremes, median};
+use crate::{BenchError, Measurement, Options};
+
+/// Pairs of runs, one through the router and one through the kernel.
+const PAIRS: usize = 3;
+/// Seconds of one transfer.
+const SECONDS: u64 = 3;
+
+pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    if !is_installed("iperf3") {
+        (options.progress)("iperf3 is not installed: no TCP goodput");
+        return Ok(Vec::new());
+    }
+    let (mut ours, mut kernel) = (Vec::new(), Vec::new());
+    for _ in 0..PAIRS {
+        kernel.push(transfer(network)?);
+        let router = Router::start(&options.binary, network, None)?;
+        ours.push(transfer(network)?);
+        router.stop()?;
+    }
+    let ratios: Vec<f64> = ours.iter().zip(&kernel).map(|(ours, kernel)| ours / kernel).collect();
+    let ((least, most), ratio) = (extremes(&ratios), median(&ratios));
+    (options.progress)(&format!(
+        "TCP goodput, ratio to the kernel's: median {ratio:.3}, {least:.3} to {most:.3}"
+    ));
+    let result = Measurement::of("TCP goodput, offloads off", median(&ours), "Gbit/s");
+    Ok(vec![result.beside("kernel", median(&kernel)).with_ratio(ratio)])
+}
+
+/// One transfer from `g` to `s`; what the receiver got, in Gbit/s.
+fn transfer(network: &Network) -> Result<f64, BenchError> {
+    let mut server = command(&network.s, "iperf3", None)?;
+    let mut server = Running::start(server.args(["--server", "--one-off"]))?;
+    let listening = wait_until(Duration::from_secs(5), || match server.ended()? {
+        Some(status) => Err(server.failure(&status.to_string())),
+        None => Ok(server.output().contains("listening")),
+    })?;
+    if !listening {
+        // Some versions keep what they print until they end.
+        pause(Duration::from_millis(300))?;
+    }
+    let mut client = command(&network.g, "iperf3", None)?;
+    let seconds = SECONDS.to_string();
+    client.args(["--client", &RECEIVER.to_string(), "--time", &seconds, "--omit", "1", "--json"]);
+    let report = Running::start(&mut client)?.finish(Duration::from_secs(SECONDS + 10))?;
+    received_rate(&report).ok_or_else(|| BenchError::measurement("iperf3", "no rate in its report"))
+}
+
+/// What the receiver got, in Gbit/s.
+fn received_rate(report: &str) -> Option<f64> {
+    let report: Value = serde_json::from_str(report).ok()?;
+    Some(report.pointer("/end/sum_received/bits_per_second")?.as_f64()? / 1e9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_receivers_rate_is_read() {
+        let report =
+            r#"{"end": {"sum_sent": {"bits_per_second": 9e9}, "sum_received": {"bits_per_second": 8e9}}}"#;
+        assert_eq!(received_rate(report), Some(8.0));
+        assert_eq!(received_rate(r#"{"error": "refused"}"#), None);
+    }
+}

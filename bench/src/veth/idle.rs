@@ -1,0 +1,117 @@
+//! What a router costs that has nearly nothing to do: the delay of a lonely packet, and processor time.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use nix::unistd::{SysconfVar, sysconf};
+
+use crate::interrupt::pause;
+use crate::network::{Network, RECEIVER};
+use crate::process::{Running, command};
+use crate::router::Router;
+use crate::statistics::{extremes, median};
+use crate::{BenchError, Bound, Measurement, Options};
+
+/// Alternating series of pings through the kernel and through the router.
+const SERIES: usize = 2;
+/// A series: the seconds between pings, as `ping` reads them, and how many.
+const SLOW: (&str, usize) = ("1", 8);
+const FAST: (&str, usize) = ("0.01", 200);
+/// Promised: the round trip when idle, as a multiple of the kernel's.
+const ROUND_TRIP_LIMIT: f64 = 2.0;
+/// How long the idle router's processor time is counted.
+const IDLE: Duration = Duration::from_secs(6);
+/// Promised: percent of a processor.
+const PROCESSOR_LIMIT: f64 = 1.0;
+
+pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let (mut ours, mut kernel, mut used) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()], 0.0);
+    for series in 0..SERIES {
+        ping_all(network, &mut kernel)?;
+        let router = Router::start(&options.binary, network, None)?;
+        pause(Duration::from_millis(500))?;
+        ping_all(network, &mut ours)?;
+        if series + 1 == SERIES {
+            pause(Duration::from_secs(1))?;
+            used = processor_use(router.pid())?;
+        }
+        router.stop()?;
+    }
+    let round_trip = |index: usize, interval: &str, options: &mut Options<'_>| {
+        let ((least, most), case) = (extremes(&ours[index]), format!("ping -i {interval}, adaptive"));
+        (options.progress)(&format!("{case}: {least:.3} to {most:.3} ms"));
+        Measurement::of(format!("{case}, median"), median(&ours[index]), "ms")
+            .beside("kernel", median(&kernel[index]))
+    };
+    let slow = round_trip(0, SLOW.0, options).promising_ratio(Bound::AtMost, ROUND_TRIP_LIMIT);
+    let fast = round_trip(1, FAST.0, options);
+    let idle =
+        Measurement::of("processor use when idle", used, "%").promising(Bound::AtMost, PROCESSOR_LIMIT);
+    Ok(vec![slow, fast, idle])
+}
+
+fn ping_all(network: &Network, times: &mut [Vec<f64>; 2]) -> Result<(), BenchError> {
+    for (times, (interval, count)) in times.iter_mut().zip([SLOW, FAST]) {
+        times.extend(ping(network, interval, count)?);
+    }
+    Ok(())
+}
+
+/// Round trips in milliseconds, without the first, which may have waited for a neighbour.
+fn ping(network: &Network, interval: &str, count: usize) -> Result<Vec<f64>, BenchError> {
+    let mut ping = command(&network.g, "ping", None)?;
+    ping.args(["-n", "-i", interval, "-c", &(count + 1).to_string(), "-W", "1", &RECEIVER.to_string()]);
+    let output = Running::start(&mut ping)?.finish(Duration::from_secs(30))?;
+    let times = round_trips(&output);
+    if times.len() < count {
+        return Err(BenchError::measurement("ping", format!("{} of {} came back", times.len(), count + 1)));
+    }
+    Ok(times.into_iter().skip(1).collect())
+}
+
+fn round_trips(output: &str) -> Vec<f64> {
+    let times = output.lines().filter_map(|line| line.split_once("time=")?.1.split(' ').next()?.parse().ok());
+    times.collect()
+}
+
+/// Percent of a processor that a process uses while nothing happens.
+fn processor_use(pid: u32) -> Result<f64, BenchError> {
+    let (before, start) = (processor_time(pid)?, Instant::now());
+    pause(IDLE)?;
+    let used = processor_time(pid)? - before;
+    Ok(100.0 * used.as_secs_f64() / start.elapsed().as_secs_f64())
+}
+
+fn processor_time(pid: u32) -> Result<Duration, BenchError> {
+    let path = format!("/proc/{pid}/stat");
+    let text = fs::read_to_string(&path).map_err(BenchError::system(format!("read {path}")))?;
+    let ticks =
+        ticks(&text).ok_or_else(|| BenchError::measurement("processor use", format!("{path} is odd")))?;
+    let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
+    Ok(Duration::from_secs_f64(ticks as f64 / per_second as f64))
+}
+
+/// User and system time of `/proc/PID/stat`, fields 14 and 15, in clock ticks.
+fn ticks(stat: &str) -> Option<u64> {
+    // The name, in parentheses, may hold anything.
+    let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().skip(11);
+    Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trips_are_read() {
+        let output = "PING 10.2.0.1\n64 bytes from 10.2.0.1: icmp_seq=1 ttl=63 time=0.304 ms\n\
+                      64 bytes from 10.2.0.1: icmp_seq=2 ttl=63 time=12 ms\n\nrtt min/avg = 1/2 ms\n";
+        assert_eq!(round_trips(output), [0.304, 12.0]);
+    }
+
+    #[test]
+    fn ticks_are_found_behind_any_name() {
+        let stat = "7 (a ) b) S 1 7 7 0 -1 4194560 100 0 0 0 30 12 0 0 20 0 1 0 100 0 0";
+        assert_eq!(ticks(stat), Some(42));
+    }
+}

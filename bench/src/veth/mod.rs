@@ -1,0 +1,18 @@
+//! `veth`: the router between two hosts on veth devices, beside DPDK's testpmd and the kernel.
+
+mod forwarding;
+mod goodput;
+mod idle;
+mod testpmd;
+
+use crate::network::Network;
+use crate::{BenchError, Measurement, Options};
+
+/// Runs all cases.
+pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let network = Network::new()?;
+    let mut results = forwarding::measure(&network, options)?;
+    results.extend(goodput::measure(&network, options)?);
+    results.extend(idle::measure(&network, options)?);
+    Ok(results)
+}

@@ -1,0 +1,62 @@
+//! DPDK's testpmd: it changes the MAC addresses and sends on, by the same sockets as we do.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use crate::BenchError;
+use crate::interrupt::wait_until;
+use crate::network::{GENERATOR_MAC, Network, SINK_MAC, mac_text};
+use crate::process::{Processor, Running, command};
+
+/// Its program, of package dpdk-dev.
+pub(super) const PROGRAM: &str = "dpdk-testpmd";
+/// How long it may take until it forwards.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// testpmd between `r1` and `r2`. It is killed when this is dropped.
+#[derive(Debug)]
+pub(super) struct Testpmd {
+    running: Running,
+}
+
+impl Testpmd {
+    /// Starts it and waits until it forwards. Both its threads are bound to `processor`; one of them only waits.
+    pub fn start(network: &Network, processor: Processor) -> Result<Self, BenchError> {
+        let mut command = command(&network.r, PROGRAM, Some(processor))?;
+        command.args(["--lcores", &format!("0@{processor},1@{processor}"), "--main-lcore", "0"]);
+        command.args([
+            "--no-huge",
+            "-m",
+            "512",
+            "--no-pci",
+            "--no-telemetry",
+            "--file-prefix",
+            network.r.name(),
+        ]);
+        for (number, device) in ["r1", "r2"].iter().enumerate() {
+            command
+                .args(["--vdev", &format!("net_af_xdp{number},iface={device},start_queue=0,queue_count=1")]);
+        }
+        command.args(["--", "--forward-mode=mac", "--nb-cores=1", "--auto-start", "--total-num-mbufs=32768"]);
+        command.args(["--eth-peer", &format!("1,{}", mac_text(SINK_MAC))]);
+        command.args(["--eth-peer", &format!("0,{}", mac_text(GENERATOR_MAC))]);
+        let mut running = Running::start(&mut command)?;
+        let forwards = wait_until(PATIENCE, || {
+            if let Some(status) = running.ended()? {
+                return Err(running.failure(&status.to_string()));
+            }
+            Ok(running.output().contains("forwards packets on"))
+        })?;
+        if forwards {
+            Ok(Self { running })
+        } else {
+            Err(running.failure(&format!("not ready after {PATIENCE:?}")))
+        }
+    }
+
+    /// Stops it and waits until it has left the devices.
+    pub fn stop(self) -> Result<(), BenchError> {
+        self.running.stop(Signal::SIGINT).map(drop)
+    }
+}
