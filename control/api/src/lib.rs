@@ -1,1 +1,38 @@
-//! The HTTP interface.
+//! The HTTP interface: JSON resources, one per noun, on a Unix socket.
+//!
+//! [`Listener`] holds the socket, [`serve`] answers on it. What it answers with comes from a [`Control`], which is the
+//! router's own control in the daemon. Whoever may connect may do everything: the socket's mode (0660) is the guard.
+//!
+//! | resource | methods |
+//! |---|---|
+//! | `/` | GET: this list |
+//! | `/status`, `/summary`, `/ports`, `/ports/{name}`, `/routes`, `/neighbours`, `/plugins`, `/drops` | GET |
+//! | `/instances` | GET, POST `{plugin, name, settings}` |
+//! | `/instances/{name}` | GET, DELETE |
+//! | `/instances/{name}/control` | POST `{message, arguments}` |
+//! | `/gates` | GET, POST `{name, position}` |
+//! | `/gates/{name}` | GET, DELETE |
+//! | `/bindings` | GET, POST `{instance, gate, filter, priority}`, DELETE `{instance, gate, filter}` |
+//! | `/lookup` | POST `{packet}` |
+//! | `/counters` | DELETE |
+//! | `/capture?port=&filter=&snap=&count=` | GET: pcapng until `count` frames or the client's end |
+//!
+//! Errors are problem details (RFC 9457) whose `detail` is one sentence for people.
+#![forbid(unsafe_code)]
+
+mod capture;
+mod control;
+mod error;
+mod extract;
+mod frames;
+mod listener;
+mod problem;
+mod resources;
+mod server;
+#[cfg(test)]
+mod test_control;
+
+pub use control::{Control, Recording};
+pub use error::ApiError;
+pub use listener::Listener;
+pub use server::serve;

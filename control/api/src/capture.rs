@@ -1,0 +1,89 @@
+//! The resource `/capture`: frames as they pass, as pcapng.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use millrace_controller::CaptureRequest;
+use serde::Deserialize;
+use tokio::sync::watch;
+
+use crate::control::{Control, Recording};
+use crate::extract::Arguments;
+use crate::frames::bytes_of_first;
+use crate::problem::Problem;
+use crate::server::Served;
+
+/// How often new frames are asked for.
+const POLL: Duration = Duration::from_millis(20);
+/// Whole frames, unless the client wants less.
+const DEFAULT_SNAP: u32 = 65_535;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wanted {
+    /// The port; `any`, or none: all.
+    port: Option<String>,
+    filter: Option<String>,
+    /// Bytes kept of each frame.
+    snap: Option<u32>,
+    /// Frames after which the capture ends.
+    count: Option<u64>,
+}
+
+/// Streams a capture until it has its count, the client goes, or the router stops.
+pub(crate) async fn capture<C: Control>(
+    State(served): State<Served<C>>,
+    Arguments(wanted): Arguments<Wanted>,
+) -> Result<Response, Problem> {
+    let request = CaptureRequest {
+        port: wanted.port.filter(|port| port != "any"),
+        filter: wanted.filter,
+        snap: wanted.snap.unwrap_or(DEFAULT_SNAP),
+    };
+    let recording = served.control.capture(&request)?;
+    let running = Running { recording, left: wanted.count, ending: served.ending, ended: false };
+    let pieces = stream::unfold(running, |mut running| async move {
+        running.next().await.map(|bytes| (Ok::<_, std::convert::Infallible>(bytes), running))
+    });
+    Ok(([(header::CONTENT_TYPE, "application/x-pcapng")], Body::from_stream(pieces)).into_response())
+}
+
+struct Running<R> {
+    recording: R,
+    left: Option<u64>,
+    ending: watch::Receiver<bool>,
+    ended: bool,
+}
+
+impl<R: Recording> Running<R> {
+    /// The next piece that is not empty; `None` at the end.
+    async fn next(&mut self) -> Option<Bytes> {
+        while !self.ended {
+            let (mut bytes, frames, over) = self.recording.take();
+            self.ended = over || *self.ending.borrow();
+            if let Some(left) = &mut self.left {
+                if frames >= *left {
+                    bytes.truncate(bytes_of_first(*left, &bytes));
+                    self.ended = true;
+                }
+                *left = left.saturating_sub(frames);
+            }
+            if !bytes.is_empty() {
+                return Some(Bytes::from(bytes));
+            }
+            if !self.ended {
+                self.pause().await;
+            }
+        }
+        None
+    }
+
+    async fn pause(&mut self) {
+        // Whichever comes first; a closed channel means that the server is gone, and this with it.
+        let _ = tokio::time::timeout(POLL, self.ending.wait_for(|ending| *ending)).await;
+    }
+}

@@ -1,0 +1,56 @@
+//! Why the interface could not be opened.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a socket could not be listened at.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// The path does not fit a socket address.
+    #[error("socket path {} is {length} bytes long: at most 107 fit, choose a shorter one with --socket", path.display())]
+    TooLong {
+        /// The path.
+        path: PathBuf,
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// A router is listening there.
+    #[error(
+        "a router already listens at {}{}: stop that one, or choose another path with --socket",
+        path.display(),
+        pid.map(|pid| format!(" (process {pid})")).unwrap_or_default()
+    )]
+    Occupied {
+        /// The path.
+        path: PathBuf,
+        /// The process that listens; unknown when it is too busy to answer.
+        pid: Option<i32>,
+    },
+    /// Something else is there.
+    #[error("{} exists and is no socket: it stays as it is, choose another path with --socket", path.display())]
+    NotASocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The system refused.
+    #[error("can't {action} {}: {source}", path.display())]
+    System {
+        /// What was tried: `create the directory`, `listen at`, …
+        action: &'static str,
+        /// The path.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+impl ApiError {
+    /// The system refused to do `action` to `path`.
+    pub(crate) fn system<E: Into<io::Error>>(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(E) -> Self {
+        let path = path.into();
+        move |source| Self::System { action, path, source: source.into() }
+    }
+}

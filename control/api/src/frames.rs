@@ -1,0 +1,51 @@
+//! The end of a capture after so many frames.
+
+/// pcapng's number for blocks that hold a frame (draft-ietf-opsawg-pcapng, 4.3).
+const ENHANCED_PACKET: u32 = 6;
+
+/// How many of the first bytes of `blocks`, whole pcapng blocks in this machine's byte order, hold its first `count`
+/// frames and what stands before them; all of them when there are fewer.
+pub(crate) fn bytes_of_first(count: u64, blocks: &[u8]) -> usize {
+    let (mut at, mut left) = (0, count);
+    while left > 0 {
+        let (Some(kind), Some(length)) = (word(blocks, at), word(blocks, at + 4)) else {
+            return blocks.len();
+        };
+        // A block that claims to be shorter than its own head is none.
+        at = at.saturating_add((length as usize).max(12));
+        left -= u64::from(kind == ENHANCED_PACKET);
+    }
+    at.min(blocks.len())
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    let four = bytes.get(at..at.checked_add(4)?)?;
+    Some(u32::from_ne_bytes(four.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(kind: u32, length: u32) -> Vec<u8> {
+        let mut block = vec![0; length as usize];
+        block[..4].copy_from_slice(&kind.to_ne_bytes());
+        block[4..8].copy_from_slice(&length.to_ne_bytes());
+        block
+    }
+
+    #[test]
+    fn frames_are_counted_and_other_blocks_are_not() {
+        let blocks = [block(0x0a0d_0d0a, 28), block(1, 20), block(6, 44), block(6, 40)].concat();
+        assert_eq!(bytes_of_first(1, &blocks), 92);
+        assert_eq!(bytes_of_first(2, &blocks), 132);
+        assert_eq!(bytes_of_first(3, &blocks), 132);
+        assert_eq!(bytes_of_first(1, &[]), 0);
+    }
+
+    #[test]
+    fn nonsense_ends() {
+        assert_eq!(bytes_of_first(9, &[0; 30]), 30);
+        assert_eq!(bytes_of_first(9, &[255; 30]), 30);
+    }
+}

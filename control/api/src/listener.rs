@@ -1,0 +1,172 @@
+//! The daemon's Unix socket: one router per path, never a stale one in the way, nothing left behind.
+
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, getsockopt, listen, socket, sockopt,
+};
+use nix::sys::stat::{Mode, fchmod};
+use tokio::net::{UnixListener, UnixStream};
+
+use crate::ApiError;
+
+/// Bytes that fit a socket address, its closing zero left out.
+const LONGEST: usize = 107;
+/// How long another starting router may keep the directory locked.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Owner and group may connect.
+const MODE: Mode = Mode::from_bits_truncate(0o660);
+
+/// A socket that is listened at; dropping it removes its file, and the directory if it was made for it.
+#[derive(Debug)]
+pub struct Listener {
+    listener: UnixListener,
+    file: SocketFile,
+}
+
+impl Listener {
+    /// Listens at `path`, inside a tokio runtime. A missing directory is made (mode 0755), and a socket that nobody
+    /// listens at any more is replaced. Clients may connect at once; they are answered when [`crate::serve`] runs.
+    ///
+    /// # Errors
+    /// [`ApiError::Occupied`] when a router listens there; the others where the path can't be a socket. Nothing is
+    /// changed then.
+    pub fn bind(path: &Path) -> Result<Self, ApiError> {
+        let length = path.as_os_str().as_bytes().len();
+        if length > LONGEST {
+            return Err(ApiError::TooLong { path: path.to_owned(), length });
+        }
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let made = make_directory(parent)?;
+        // From the look at an old socket to the new one's first breath no other router may do the same.
+        let _lock =
+            lock(parent).and_then(|lock| make_room(path).map(|()| lock)).inspect_err(|_| unmake(&made))?;
+        let listening =
+            open(path).map_err(ApiError::system("listen at", path)).inspect_err(|_| unmake(&made))?;
+        let file = SocketFile::of(path, made)?;
+        let listener = UnixListener::from_std(listening).map_err(ApiError::system("listen at", path))?;
+        Ok(Self { listener, file })
+    }
+
+    /// Where it listens.
+    pub fn path(&self) -> &Path {
+        &self.file.path
+    }
+
+    pub(crate) async fn accept(&self) -> io::Result<UnixStream> {
+        self.listener.accept().await.map(|(stream, _)| stream)
+    }
+}
+
+/// The socket's file, told apart from a later one of the same name.
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    identity: (u64, u64),
+    made: Option<PathBuf>,
+}
+
+impl SocketFile {
+    fn of(path: &Path, made: Option<PathBuf>) -> Result<Self, ApiError> {
+        let failed = |error| ApiError::system("find", path)(error);
+        let path = std::path::absolute(path).map_err(failed)?;
+        let made = made.map(std::path::absolute).transpose().map_err(failed)?;
+        let metadata = fs::symlink_metadata(&path).map_err(failed)?;
+        Ok(Self { identity: (metadata.dev(), metadata.ino()), path, made })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let ours = fs::symlink_metadata(&self.path).is_ok_and(|now| (now.dev(), now.ino()) == self.identity);
+        if ours {
+            // Nobody is left to tell; the next router replaces what stays.
+            let _ = fs::remove_file(&self.path);
+        }
+        unmake(&self.made);
+    }
+}
+
+/// Makes the directory where it is missing; returns the last one that was made.
+fn make_directory(directory: &Path) -> Result<Option<PathBuf>, ApiError> {
+    if directory.is_dir() {
+        return Ok(None);
+    }
+    let made = DirBuilder::new().recursive(true).mode(0o755).create(directory);
+    made.map_err(ApiError::system("create the directory", directory))?;
+    Ok(Some(directory.to_owned()))
+}
+
+/// Removes a directory that was made, unless something else has come into it.
+fn unmake(made: &Option<PathBuf>) {
+    if let Some(directory) = made {
+        let _ = fs::remove_dir(directory);
+    }
+}
+
+fn lock(directory: &Path) -> Result<File, ApiError> {
+    let file = File::open(directory).map_err(ApiError::system("open the directory", directory))?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(_) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
+            Err(error) => {
+                return Err(ApiError::system("lock the directory", directory)(io::Error::from(error)));
+            }
+        }
+    }
+}
+
+/// Removes a socket that nobody listens at.
+fn make_room(path: &Path) -> Result<(), ApiError> {
+    let metadata = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        result => result.map_err(ApiError::system("look at", path))?,
+    };
+    if !metadata.file_type().is_socket() {
+        return Err(ApiError::NotASocket { path: path.to_owned() });
+    }
+    let probe = new_socket().map_err(ApiError::system("open a socket for", path))?;
+    let address = UnixAddr::new(path).map_err(ApiError::system("listen at", path))?;
+    match connect(probe.as_raw_fd(), &address) {
+        Ok(()) => {
+            let pid = getsockopt(&probe, sockopt::PeerCredentials).ok().map(|peer| peer.pid());
+            Err(ApiError::Occupied { path: path.to_owned(), pid })
+        }
+        // Its queue of clients is full.
+        Err(Errno::EAGAIN) => Err(ApiError::Occupied { path: path.to_owned(), pid: None }),
+        Err(Errno::ECONNREFUSED) => {
+            fs::remove_file(path).map_err(ApiError::system("replace the dead socket", path))
+        }
+        Err(Errno::ENOENT) => Ok(()),
+        Err(error) => Err(ApiError::system("ask who listens at", path)(error)),
+    }
+}
+
+fn new_socket() -> nix::Result<OwnedFd> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    socket(AddressFamily::Unix, SockType::Stream, flags, None)
+}
+
+fn open(path: &Path) -> io::Result<net::UnixListener> {
+    let socket = new_socket()?;
+    // The file gets the socket's mode less the umask: it is never open to more than MODE says.
+    fchmod(&socket, MODE)?;
+    bind(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
+    let listening = fs::set_permissions(path, Permissions::from_mode(MODE.bits()))
+        .and_then(|()| listen(&socket, Backlog::new(128)?).map_err(io::Error::from));
+    listening.inspect_err(|_| drop(fs::remove_file(path)))?;
+    Ok(net::UnixListener::from(socket))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,235 @@
+//! The resources: which paths there are, and what each method does.
+
+use axum::Json;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{Method, StatusCode, Uri};
+use axum::routing::{MethodRouter, delete, get, post};
+use millrace_controller::ControlError;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::capture;
+use crate::control::{Control, Controlled};
+use crate::extract::{Body, Name};
+use crate::problem::Problem;
+use crate::server::Served;
+
+/// Largest body of a request, in bytes.
+const BODY_LIMIT: usize = 1 << 20;
+
+/// A resource as the list shows it: path, methods, what it is.
+type Resource = (&'static str, &'static [&'static str], &'static str);
+
+/// All resources.
+pub(crate) const RESOURCES: &[Resource] = &[
+    ("/", &["GET"], "this list"),
+    ("/status", &["GET"], "the daemon"),
+    ("/summary", &["GET"], "what became of all packets"),
+    ("/ports", &["GET"], "ports with counters and rates"),
+    ("/ports/{name}", &["GET"], "a port"),
+    ("/routes", &["GET"], "routes, mirrored and our own"),
+    ("/neighbours", &["GET"], "neighbours of the ports"),
+    ("/plugins", &["GET"], "plugins that instances can be made of"),
+    ("/instances", &["GET", "POST"], "plugin instances; POST {plugin, name, settings} creates one"),
+    ("/instances/{name}", &["GET", "DELETE"], "an instance; DELETE frees it"),
+    ("/instances/{name}/control", &["POST"], "POST {message, arguments} sends the instance a message"),
+    ("/gates", &["GET", "POST"], "gates and what is bound there; POST {name, position} creates one"),
+    ("/gates/{name}", &["GET", "DELETE"], "a gate; DELETE removes it"),
+    (
+        "/bindings",
+        &["GET", "POST", "DELETE"],
+        "bindings; POST {instance, gate, filter, priority} binds, DELETE {instance, gate, filter} unbinds",
+    ),
+    ("/drops", &["GET"], "what was dropped, and why"),
+    ("/lookup", &["POST"], "POST {packet} says what would happen to such a packet"),
+    ("/counters", &["DELETE"], "DELETE sets them to zero"),
+    ("/capture", &["GET"], "frames as pcapng; ?port=&filter=&snap=&count="),
+];
+
+type Answer<T> = Result<Json<T>, Problem>;
+type Created<T> = Result<(StatusCode, Json<T>), Problem>;
+
+/// The service that answers requests.
+pub(crate) fn router<C: Control>(served: Served<C>) -> axum::Router {
+    axum::Router::new()
+        .route("/", get(list))
+        .route("/status", read(C::status))
+        .route("/summary", read(C::summary))
+        .route("/ports", read(C::ports))
+        .route("/ports/{name}", find("port", C::ports, |port| &port.name))
+        .route("/routes", read(C::routes))
+        .route("/neighbours", read(C::neighbours))
+        .route("/plugins", read(C::plugins))
+        .route("/instances", read(C::instances).post(create_instance::<C>))
+        .route(
+            "/instances/{name}",
+            find("instance", C::instances, |one| &one.name).delete(free_instance::<C>),
+        )
+        .route("/instances/{name}/control", post(control::<C>))
+        .route("/gates", read(C::gates).post(create_gate::<C>))
+        .route("/gates/{name}", find("gate", C::gates, |gate| &gate.name).delete(remove_gate::<C>))
+        .route("/bindings", read(C::bindings).post(bind::<C>).delete(unbind::<C>))
+        .route("/drops", read(C::drops))
+        .route("/lookup", post(lookup::<C>))
+        .route("/counters", delete(clear::<C>))
+        .route("/capture", get(capture::capture::<C>))
+        .fallback(unknown_path)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .with_state(served)
+}
+
+/// GET of a whole noun.
+fn read<C: Control, V: Serialize + 'static>(read: fn(&C) -> Controlled<V>) -> MethodRouter<Served<C>> {
+    get(move |State(served): State<Served<C>>| async move {
+        read(&served.control).map(Json).map_err(Problem::from)
+    })
+}
+
+/// GET of one of a noun by its name.
+fn find<C: Control, V: Serialize + 'static>(
+    noun: &'static str,
+    read: fn(&C) -> Controlled<Vec<V>>,
+    name_of: fn(&V) -> &String,
+) -> MethodRouter<Served<C>> {
+    get(move |State(served): State<Served<C>>, Name(name): Name| async move {
+        let mut all = read(&served.control)?;
+        match all.iter().position(|one| *name_of(one) == name) {
+            Some(index) => Ok(Json(all.swap_remove(index))),
+            None => {
+                let known = all.iter().map(|one| name_of(one).as_str());
+                Err(Problem::from(ControlError::unknown(noun, &name, known)))
+            }
+        }
+    })
+}
+
+async fn list() -> Json<Value> {
+    let resource =
+        |(path, methods, summary): &Resource| json!({"path": path, "methods": methods, "summary": summary});
+    let resources: Vec<Value> = RESOURCES.iter().map(resource).collect();
+    Json(json!({"name": "millrace", "version": env!("CARGO_PKG_VERSION"), "resources": resources}))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewInstance {
+    plugin: String,
+    name: String,
+    #[serde(default)]
+    settings: Map<String, Value>,
+}
+
+async fn create_instance<C: Control>(
+    State(served): State<Served<C>>,
+    Body(new): Body<NewInstance>,
+) -> Created<impl Serialize> {
+    let instance = served.control.create_instance(&new.plugin, &new.name, &new.settings)?;
+    Ok((StatusCode::CREATED, Json(instance)))
+}
+
+async fn free_instance<C: Control>(
+    State(served): State<Served<C>>,
+    Name(name): Name,
+) -> Answer<impl Serialize> {
+    Ok(Json(served.control.free_instance(&name)?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Message {
+    message: String,
+    #[serde(default)]
+    arguments: Map<String, Value>,
+}
+
+async fn control<C: Control>(
+    State(served): State<Served<C>>,
+    Name(name): Name,
+    Body(message): Body<Message>,
+) -> Answer<Value> {
+    Ok(Json(served.control.control(&name, &message.message, &message.arguments)?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewGate {
+    name: String,
+    position: String,
+}
+
+async fn create_gate<C: Control>(
+    State(served): State<Served<C>>,
+    Body(new): Body<NewGate>,
+) -> Created<impl Serialize> {
+    Ok((StatusCode::CREATED, Json(served.control.create_gate(&new.name, &new.position)?)))
+}
+
+async fn remove_gate<C: Control>(
+    State(served): State<Served<C>>,
+    Name(name): Name,
+) -> Answer<impl Serialize> {
+    Ok(Json(served.control.remove_gate(&name)?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewBinding {
+    instance: String,
+    gate: String,
+    filter: String,
+    #[serde(default)]
+    priority: i32,
+}
+
+async fn bind<C: Control>(
+    State(served): State<Served<C>>,
+    Body(new): Body<NewBinding>,
+) -> Created<impl Serialize> {
+    let binding = served.control.bind(&new.instance, &new.gate, &new.filter, new.priority)?;
+    Ok((StatusCode::CREATED, Json(binding)))
+}
+
+/// A binding is known by these three; of its priority nothing is left to say.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OldBinding {
+    instance: String,
+    gate: String,
+    filter: String,
+}
+
+async fn unbind<C: Control>(
+    State(served): State<Served<C>>,
+    Body(old): Body<OldBinding>,
+) -> Answer<impl Serialize> {
+    Ok(Json(served.control.unbind(&old.instance, &old.gate, &old.filter)?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Packet {
+    packet: String,
+}
+
+async fn lookup<C: Control>(
+    State(served): State<Served<C>>,
+    Body(asked): Body<Packet>,
+) -> Answer<impl Serialize> {
+    Ok(Json(served.control.lookup(&asked.packet)?))
+}
+
+async fn clear<C: Control>(State(served): State<Served<C>>) -> Answer<Value> {
+    served.control.clear_counters()?;
+    Ok(Json(json!({"cleared": true})))
+}
+
+async fn unknown_path(uri: Uri) -> Problem {
+    let known = RESOURCES.iter().map(|(path, ..)| *path).filter(|path| *path != "/");
+    Problem::from(ControlError::unknown("resource", uri.path(), known))
+}
+
+async fn wrong_method(method: Method, uri: Uri) -> Problem {
+    let detail = format!("{} does not take {method}: GET / lists what each resource takes", uri.path());
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
+}

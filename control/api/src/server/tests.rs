@@ -1,0 +1,209 @@
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Request, Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::resources::RESOURCES;
+use crate::test_control::{TestControl, TestDirectory, block};
+
+/// A server of its own socket.
+struct Server {
+    directory: TestDirectory,
+    control: TestControl,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Server {
+    fn start() -> Self {
+        let directory = TestDirectory::new();
+        let listener = Listener::bind(&directory.join("r.sock")).unwrap();
+        let control = TestControl::default();
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(serve(listener, control.clone(), async {
+            let _ = stopped.await;
+        }));
+        Self { directory, control, stop, task }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.directory.join("r.sock")
+    }
+
+    async fn ask(&self, method: &str, path: &str, body: impl Into<Bytes>) -> (StatusCode, Value) {
+        let (status, _, value) = self.answer(method, path, body).await;
+        (status, value)
+    }
+
+    async fn answer(
+        &self,
+        method: &str,
+        path: &str,
+        body: impl Into<Bytes>,
+    ) -> (StatusCode, hyper::HeaderMap, Value) {
+        let response = request(&self.socket(), method, path, body.into()).await;
+        let (head, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        let value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        (head.status, head.headers, value)
+    }
+}
+
+async fn request(socket: &Path, method: &str, path: &str, body: Bytes) -> Response<Incoming> {
+    let stream = UnixStream::connect(socket).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let request =
+        Request::builder().method(method).uri(path).header("host", "millrace").body(Full::new(body));
+    sender.send_request(request.unwrap()).await.unwrap()
+}
+
+#[tokio::test]
+async fn every_listed_resource_answers_each_of_its_methods_and_no_other() {
+    let server = Server::start();
+    let (_, list) = server.ask("GET", "/", "").await;
+    assert_eq!(list["resources"].as_array().unwrap().len(), RESOURCES.len());
+    for (path, methods, _) in RESOURCES {
+        let path = path.replace("{name}", "x");
+        for method in ["GET", "POST", "PUT", "DELETE", "PATCH"] {
+            let path = if path == "/capture" { "/capture?count=1" } else { &path };
+            let (status, headers, value) = server.answer(method, path, "").await;
+            let taken = methods.contains(&method);
+            assert_eq!(status != StatusCode::METHOD_NOT_ALLOWED, taken, "{method} {path}: {status}");
+            if !taken {
+                let allow = headers["allow"].to_str().unwrap();
+                assert!(methods.iter().all(|method| allow.contains(method)), "{path} allows {allow}");
+                assert_eq!(value["status"], 405);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_instance_lives_from_post_to_delete() {
+    let server = Server::start();
+    let new = json!({"plugin": "statistics", "name": "s1", "settings": {"n": 5}}).to_string();
+    let (status, instance) = server.ask("POST", "/instances", new.clone()).await;
+    assert_eq!((status, &instance["settings"]["n"]), (StatusCode::CREATED, &json!(5)));
+    assert_eq!(server.ask("POST", "/instances", new).await.0, StatusCode::CONFLICT);
+    assert_eq!(server.ask("GET", "/instances/s1", "").await.1["plugin"], "statistics");
+    let message = json!({"message": "read", "arguments": {"a": 1}}).to_string();
+    let (status, reply) = server.ask("POST", "/instances/s1/control", message).await;
+    assert_eq!((status, reply), (StatusCode::OK, json!({"message": "read", "arguments": {"a": 1}})));
+    let binding = json!({"instance": "s1", "gate": "monitor", "filter": "proto udp"}).to_string();
+    let (status, bound) = server.ask("POST", "/bindings", binding.clone()).await;
+    assert_eq!((status, &bound["priority"]), (StatusCode::CREATED, &json!(0)));
+    assert_eq!(server.ask("GET", "/gates/monitor", "").await.1["bindings"][0]["filter"], "proto udp");
+    assert_eq!(server.ask("DELETE", "/bindings", binding.clone()).await.0, StatusCode::OK);
+    assert_eq!(server.ask("DELETE", "/bindings", binding).await.0, StatusCode::NOT_FOUND);
+    assert_eq!(server.ask("DELETE", "/instances/s1", "").await.0, StatusCode::OK);
+    assert_eq!(server.ask("GET", "/instances", "").await.1, json!([]));
+}
+
+#[tokio::test]
+async fn errors_are_problems_that_say_what_would_be_right() {
+    let server = Server::start();
+    let large = format!("{{\"packet\": \"{}\"}}", "x".repeat(2 << 20));
+    let cases: &[(&str, &str, &str, u16, &str)] = &[
+        ("GET", "/statsu", "", 404, "did you mean \"/status\""),
+        ("GET", "/ports/lan", "", 404, "no port is named \"lan\": there is none"),
+        ("GET", "/routes", "", 500, "the mirror has ended"),
+        ("POST", "/lookup", "", 400, "no body"),
+        ("POST", "/lookup", "{", 400, "EOF"),
+        ("POST", "/lookup", "\u{fffd}", 400, "line 1"),
+        ("POST", "/lookup", "[]", 400, "can't be read"),
+        ("POST", "/lookup", "{}", 400, "missing field `packet`"),
+        ("POST", "/lookup", &large, 413, "length limit"),
+        ("POST", "/instances", r#"{"plugin": "a", "nmae": "b"}"#, 400, "did you mean \"name\""),
+        ("POST", "/instances", r#"{"plugin": "statistic", "name": "b"}"#, 404, "did you mean \"statistics\""),
+        ("POST", "/gates", r#"{"name": "g", "position": "odd"}"#, 400, "no position"),
+        ("DELETE", "/instances/none", "", 404, "no instance"),
+        ("DELETE", "/instances/%ff", "", 400, "UTF-8"),
+        (
+            "POST",
+            "/bindings",
+            r#"{"instance":"x","gate":"g","filter":"","priority":1e99}"#,
+            400,
+            "can't be read",
+        ),
+        ("PUT", "/ports", "", 405, "/ports does not take PUT"),
+        ("GET", "/capture?prot=lan", "", 400, "did you mean \"port\""),
+        ("GET", "/capture?snap=-1", "", 400, "snap"),
+        ("GET", "/capture?port=nowhere", "", 404, "no port"),
+    ];
+    for (method, path, body, expected, detail) in cases {
+        let (status, headers, problem) = server.answer(method, path, (*body).to_owned()).await;
+        assert_eq!(status, *expected, "{method} {path}: {problem}");
+        assert_eq!(headers["content-type"], "application/problem+json", "{method} {path}");
+        assert_eq!(problem["status"], *expected);
+        assert!(problem["title"].is_string() && problem["type"] == "about:blank", "{problem}");
+        let text = problem["detail"].as_str().unwrap();
+        assert!(text.contains(detail) && !text.contains('\n'), "{method} {path}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_capture_ends_at_its_count() {
+    let server = Server::start();
+    let response =
+        request(&server.socket(), "GET", "/capture?port=any&filter=proto+udp&count=3", Bytes::new()).await;
+    assert_eq!(response.headers()["content-type"], "application/x-pcapng");
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    let expected = [block(0x0a0d_0d0a, 12), block(6, 16), block(6, 16), block(6, 16)].concat();
+    assert_eq!(bytes, expected);
+    let asked = server.control.captured.lock().unwrap().clone();
+    assert_eq!(asked, [(None, Some("proto udp".to_owned()), 65_535)]);
+}
+
+#[tokio::test]
+async fn a_capture_ends_when_its_client_goes() {
+    let server = Server::start();
+    let mut client = UnixStream::connect(server.socket()).await.unwrap();
+    client.write_all(b"GET /capture HTTP/1.1\r\nhost: m\r\n\r\n").await.unwrap();
+    let mut some = [0; 400];
+    client.read_exact(&mut some).await.unwrap();
+    assert_eq!(server.control.captures.load(Ordering::SeqCst), 1);
+    drop(client);
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while server.control.captures.load(Ordering::SeqCst) > 0 {
+        assert!(Instant::now() < deadline, "the capture goes on");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn stopping_ends_captures_and_idle_clients_and_removes_the_socket() {
+    let server = Server::start();
+    let _idle = UnixStream::connect(server.socket()).await.unwrap();
+    let capture = request(&server.socket(), "GET", "/capture", Bytes::new()).await;
+    let reading = tokio::spawn(capture.into_body().collect());
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let socket = server.socket();
+    let began = Instant::now();
+    server.stop.send(()).unwrap();
+    server.task.await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    let bytes = reading.await.unwrap().unwrap().to_bytes();
+    assert!(bytes.len() > 12, "what was captured arrives, and the stream ends as it should");
+    assert!(!socket.exists());
+    assert_eq!(server.control.captures.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn nonsense_on_the_socket_harms_no_other_client() {
+    let server = Server::start();
+    let mut client = UnixStream::connect(server.socket()).await.unwrap();
+    client.write_all(&[0xff; 4096]).await.unwrap();
+    let mut answer = Vec::new();
+    let _ = client.read_to_end(&mut answer).await;
+    assert!(String::from_utf8_lossy(&answer).starts_with("HTTP/1.1 400"));
+    assert_eq!(server.ask("GET", "/status", "").await.0, StatusCode::OK);
+}

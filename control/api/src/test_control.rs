@@ -1,0 +1,242 @@
+//! A router without packets, for tests: it keeps what it is told and refuses what is wrong.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use millrace_controller::view::{
+    BindingView, DropView, GateView, InstanceView, LookupView, NeighbourView, PluginView, PortView,
+    RouteView, StatusView, SummaryView,
+};
+use millrace_controller::{CaptureRequest, ControlError};
+use serde_json::{Map, Value, json};
+
+use crate::control::{Control, Controlled, Recording};
+
+/// A directory that goes with the test.
+pub(crate) struct TestDirectory(pub PathBuf);
+
+impl TestDirectory {
+    pub fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("millrace-api-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for TestDirectory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct TestControl {
+    instances: Arc<Mutex<Vec<InstanceView>>>,
+    bindings: Arc<Mutex<Vec<BindingView>>>,
+    /// How many captures go on.
+    pub captures: Arc<AtomicUsize>,
+    pub captured: Arc<Mutex<Vec<(Option<String>, Option<String>, u32)>>>,
+}
+
+fn binding(instance: &str, gate: &str, filter: &str, priority: i32) -> BindingView {
+    BindingView {
+        instance: instance.into(),
+        gate: gate.into(),
+        filter: filter.into(),
+        priority,
+        packets: 0,
+        bytes: 0,
+        drops: 0,
+    }
+}
+
+impl TestControl {
+    fn lock(&self) -> MutexGuard<'_, Vec<InstanceView>> {
+        self.instances.lock().unwrap()
+    }
+
+    fn instance(&self, name: &str) -> Controlled<usize> {
+        let instances = self.lock();
+        let names = instances.iter().map(|one| one.name.as_str());
+        instances
+            .iter()
+            .position(|one| one.name == name)
+            .ok_or_else(|| ControlError::unknown("instance", name, names))
+    }
+}
+
+impl Control for TestControl {
+    type Recording = TestRecording;
+
+    fn status(&self) -> Controlled<StatusView> {
+        Ok(StatusView {
+            version: "0",
+            pid: 1,
+            uptime: 0.5,
+            mode: "adaptive",
+            memory: (0, 1),
+            routes: 0,
+            turns: (0, 0),
+            sleeps: 0,
+            mirror: None,
+        })
+    }
+
+    fn summary(&self) -> Controlled<SummaryView> {
+        Ok(SummaryView {
+            received: 1,
+            created: 0,
+            transmitted: 1,
+            to_host: 0,
+            consumed: 0,
+            dropped: 0,
+            held: 0,
+            imbalance: 0,
+            created_by: BTreeMap::new(),
+            dropped_by: BTreeMap::new(),
+        })
+    }
+
+    fn ports(&self) -> Controlled<Vec<PortView>> {
+        Ok(Vec::new())
+    }
+
+    fn routes(&self) -> Controlled<Vec<RouteView>> {
+        Err(ControlError::System("the mirror has ended".into()))
+    }
+
+    fn neighbours(&self) -> Controlled<Vec<NeighbourView>> {
+        Ok(Vec::new())
+    }
+
+    fn plugins(&self) -> Controlled<Vec<PluginView>> {
+        Ok(Vec::new())
+    }
+
+    fn instances(&self) -> Controlled<Vec<InstanceView>> {
+        Ok(self.lock().clone())
+    }
+
+    fn gates(&self) -> Controlled<Vec<GateView>> {
+        let bindings = self.bindings()?;
+        Ok(vec![GateView { name: "monitor".into(), position: "late", bindings }])
+    }
+
+    fn bindings(&self) -> Controlled<Vec<BindingView>> {
+        Ok(self.bindings.lock().unwrap().clone())
+    }
+
+    fn drops(&self) -> Controlled<Vec<DropView>> {
+        Ok(Vec::new())
+    }
+
+    fn create_instance(
+        &self,
+        plugin: &str,
+        name: &str,
+        settings: &Map<String, Value>,
+    ) -> Controlled<InstanceView> {
+        if plugin != "statistics" {
+            return Err(ControlError::unknown("plugin", plugin, ["statistics"]));
+        }
+        if self.instance(name).is_ok() {
+            return Err(ControlError::Conflict(format!("{name} is there")));
+        }
+        let settings = Value::Object(settings.clone());
+        let instance =
+            InstanceView { name: name.into(), plugin: "statistics", settings, bindings: Vec::new() };
+        self.lock().push(instance.clone());
+        Ok(instance)
+    }
+
+    fn free_instance(&self, name: &str) -> Controlled<InstanceView> {
+        let index = self.instance(name)?;
+        Ok(self.lock().remove(index))
+    }
+
+    fn create_gate(&self, name: &str, position: &str) -> Controlled<GateView> {
+        match position {
+            "late" => Ok(GateView { name: name.into(), position: "late", bindings: Vec::new() }),
+            _ => Err(ControlError::Invalid(format!("{position:?} is no position"))),
+        }
+    }
+
+    fn remove_gate(&self, name: &str) -> Controlled<GateView> {
+        Ok(GateView { name: name.into(), position: "late", bindings: Vec::new() })
+    }
+
+    fn bind(&self, instance: &str, gate: &str, filter: &str, priority: i32) -> Controlled<BindingView> {
+        self.instance(instance)?;
+        let binding = binding(instance, gate, filter, priority);
+        self.bindings.lock().unwrap().push(binding.clone());
+        Ok(binding)
+    }
+
+    fn unbind(&self, instance: &str, gate: &str, filter: &str) -> Controlled<BindingView> {
+        let mut bindings = self.bindings.lock().unwrap();
+        let found = bindings
+            .iter()
+            .position(|one| one.instance == instance && one.gate == gate && one.filter == filter);
+        found
+            .map(|index| bindings.remove(index))
+            .ok_or_else(|| ControlError::NotFound("no such binding".into()))
+    }
+
+    fn control(&self, instance: &str, message: &str, arguments: &Map<String, Value>) -> Controlled<Value> {
+        self.instance(instance)?;
+        Ok(json!({"message": message, "arguments": arguments}))
+    }
+
+    fn lookup(&self, packet: &str) -> Controlled<LookupView> {
+        Ok(LookupView { steps: Vec::new(), verdict: packet.into() })
+    }
+
+    fn clear_counters(&self) -> Controlled<()> {
+        Ok(())
+    }
+
+    fn capture(&self, request: &CaptureRequest) -> Controlled<TestRecording> {
+        if request.port.as_deref() == Some("nowhere") {
+            return Err(ControlError::unknown("port", "nowhere", ["lan"]));
+        }
+        let asked = (request.port.clone(), request.filter.clone(), request.snap);
+        self.captured.lock().unwrap().push(asked);
+        self.captures.fetch_add(1, Ordering::SeqCst);
+        Ok(TestRecording { captures: Arc::clone(&self.captures), first: true })
+    }
+}
+
+/// Two frames of 16 bytes at each look, after a header of 12.
+pub(crate) struct TestRecording {
+    captures: Arc<AtomicUsize>,
+    first: bool,
+}
+
+pub(crate) fn block(kind: u32, length: u32) -> Vec<u8> {
+    let mut block = vec![0; length as usize];
+    block[..4].copy_from_slice(&kind.to_ne_bytes());
+    block[4..8].copy_from_slice(&length.to_ne_bytes());
+    block
+}
+
+impl Recording for TestRecording {
+    fn take(&mut self) -> (Vec<u8>, u64, bool) {
+        let frames = [block(6, 16), block(6, 16)].concat();
+        let header = if std::mem::take(&mut self.first) { block(0x0a0d_0d0a, 12) } else { Vec::new() };
+        ([header, frames].concat(), 2, false)
+    }
+}
+
+impl Drop for TestRecording {
+    fn drop(&mut self) {
+        self.captures.fetch_sub(1, Ordering::SeqCst);
+    }
+}
