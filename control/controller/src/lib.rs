@@ -1,15 +1,25 @@
 //! Owns the router's state, and joins control to the pipeline.
 
+mod capture;
 mod claim;
+mod device;
 mod error;
 mod feed;
+mod follow;
 mod lookup;
 mod model;
 pub mod offline;
+mod plan;
 pub mod replay;
+mod router;
 mod routes;
 mod show;
+mod start;
 pub mod view;
 mod worker_handle;
 
+pub use capture::{Capture, CaptureRequest};
 pub use error::ControlError;
+pub use plan::{Plan, plan};
+pub use router::Router;
+pub use start::{StartOptions, check, start};

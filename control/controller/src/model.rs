@@ -237,6 +237,8 @@ fn settings(port: &millrace_config::Port, device: DeviceId, tags: Tags) -> PortS
         mac: port.mac.as_ref().map_or_else(|| made_mac(&port.name), |mac| *mac.value()),
         mtu: port.mtu.unwrap_or(1500),
         up: true,
+        forwards4: true,
+        forwards6: true,
         addresses: port.address.iter().map(|net| *net.value()).collect::<Vec<IpNet>>(),
     }
 }

@@ -16,10 +16,12 @@ use crate::view::{
 /// What a level-0 program did with the frames of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KernelShare {
+    /// Frames that came in.
+    pub seen: u64,
+    /// Their bytes.
+    pub seen_bytes: u64,
     /// Frames that the kernel kept.
     pub passed: u64,
-    /// Their bytes.
-    pub passed_bytes: u64,
     /// Frames that the program dropped.
     pub dropped: u64,
 }
@@ -125,7 +127,7 @@ pub(crate) fn route(to: &IpNet, route: &Route, own: bool, model: &Model) -> Rout
     RouteView { to: to.to_string(), kind, next_hops, source: if own { "millrace" } else { "kernel" } }
 }
 
-fn binding(described: BindingDescription, snapshot: &Snapshot) -> BindingView {
+pub(crate) fn binding(described: BindingDescription, snapshot: &Snapshot) -> BindingView {
     let counts = snapshot.bindings.iter().find(|(id, _)| *id == described.id).map(|(_, counts)| *counts);
     let counts = counts.unwrap_or_default();
     BindingView {

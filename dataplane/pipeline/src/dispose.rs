@@ -140,7 +140,8 @@ impl Router {
 
     /// The router's address at the port by which `peer` is reached; its id where the port has none of the family.
     fn source_towards(&self, hop: NextHop, peer: IpAddr) -> Option<IpAddr> {
-        let near = hop.neighbour(peer);
+        // An IPv4 route may lead to an IPv6 gateway (RFC 8950); the address shown is of the peer's family.
+        let near = Some(hop.neighbour(peer)).filter(|near| near.is_ipv4() == peer.is_ipv4()).unwrap_or(peer);
         let own = self.ports.get(hop.port).and_then(|entry| entry.address_towards(near));
         let any = || {
             let mut addresses = self.ports.iter().flat_map(|(_, entry)| &entry.settings.addresses);

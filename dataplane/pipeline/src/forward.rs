@@ -39,6 +39,12 @@ impl Forwarder<'_> {
     /// by noted, and its TTL decremented, when this returns.
     #[inline]
     pub fn decide(&mut self, packet: &mut Packet, key: &FlowKey) -> Decision {
+        if packet.port != ROUTER
+            && let Some(arrival) = self.ports.get(packet.port)
+            && !arrival.forwards(key.family())
+        {
+            return Decision::end(Fate::Host);
+        }
         if packet.next_hop == NO_ROUTE {
             return Decision::end(Fate::Refuse(IcmpError::NetUnreachable, DropReason::NoRoute));
         }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use millrace_packet::{DropCounts, DropReason, Packet};
+use millrace_packet::{DropCounts, DropReason, Family, Packet};
 use millrace_units::PortId;
 use millrace_wire::mac_addr::MacAddr;
 
@@ -43,6 +43,10 @@ pub struct PortSettings {
     pub mtu: u16,
     /// Whether it carries traffic.
     pub up: bool,
+    /// Whether IPv4 packets that come in here may be forwarded; else they are the kernel's. True for ports without one.
+    pub forwards4: bool,
+    /// Whether IPv6 packets that come in here may be forwarded; else they are the kernel's. True for ports without one.
+    pub forwards6: bool,
     /// Its addresses with the prefix of their subnet.
     pub addresses: Vec<IpNet>,
 }
@@ -81,6 +85,15 @@ pub const QUEUE_LIMIT: usize = 2048;
 impl PortEntry {
     fn new(settings: PortSettings) -> Self {
         Self { settings, count: PortCount::default(), queue: VecDeque::with_capacity(QUEUE_LIMIT) }
+    }
+
+    /// Whether packets of the family that come in here may be forwarded.
+    #[inline]
+    pub fn forwards(&self, family: Family) -> bool {
+        match family {
+            Family::V4 => self.settings.forwards4,
+            Family::V6 => self.settings.forwards6,
+        }
     }
 
     /// Whether the kernel answers for the port.
@@ -205,6 +218,8 @@ mod tests {
             mac: MacAddr::ZERO,
             mtu: 1500,
             up: true,
+            forwards4: true,
+            forwards6: true,
             addresses: vec!["10.1.0.1/24".parse().unwrap(), "10.2.0.1/24".parse().unwrap()],
         }
     }

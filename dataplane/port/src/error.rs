@@ -48,6 +48,9 @@ pub enum PortError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// An impairment that was asked for is out of range.
+    #[error("impairment: {0}")]
+    Impairment(#[from] crate::ImpairError),
     /// A ring can't have that many entries.
     #[error("{device}: a {ring} ring of {size} entries: it takes a power of two from {min} to {max}")]
     RingSize {

@@ -1,0 +1,84 @@
+//! Captures: frames at ports, as pcapng.
+
+use std::time::Duration;
+
+use millrace_pipeline::{CaptureSink, CaptureSource, Direction, capture};
+use millrace_telemetry::CaptureFile;
+
+use crate::ControlError;
+use crate::device::time_of_day;
+use crate::model::Model;
+
+/// Bytes that may wait for the reader of a capture.
+const RING: usize = 4 << 20;
+
+/// What is to be captured.
+#[derive(Clone, Debug, Default)]
+pub struct CaptureRequest {
+    /// The port; all, if `None` or `any`.
+    pub port: Option<String>,
+    /// Which packets; all, if `None`.
+    pub filter: Option<String>,
+    /// Most bytes that are kept of a frame, 1 or more; 0 means all.
+    pub snap: u32,
+}
+
+/// A capture that runs until it is dropped.
+#[derive(Debug)]
+pub struct Capture {
+    source: CaptureSource,
+    file: CaptureFile,
+    /// From the worker's clock to 1970.
+    origin: Duration,
+}
+
+impl Capture {
+    pub(crate) fn new(
+        request: &CaptureRequest,
+        number: u32,
+        model: &Model,
+    ) -> Result<(Self, CaptureSink), ControlError> {
+        let port = match request.port.as_deref() {
+            None | Some("any") => None,
+            Some(name) => Some(model.port(name)?.id),
+        };
+        let filter = request.filter.as_deref().filter(|text| !text.trim().is_empty());
+        let filter = filter
+            .map(|text| {
+                let filter: millrace_classify::Filter = text
+                    .parse()
+                    .map_err(|error| ControlError::Invalid(format!("filter {text:?}: {error}")))?;
+                model.compile(&filter)
+            })
+            .transpose()?;
+        let snap = if request.snap == 0 { u32::from(u16::MAX) } else { request.snap };
+        let mut names = vec![""; model.ports.len()];
+        for plan in &model.ports {
+            names[plan.id.index()] = &plan.settings.name;
+        }
+        let file = CaptureFile::new(&names, snap).map_err(|error| ControlError::System(error.to_string()))?;
+        let (sink, source) = capture(number, port, filter, snap as usize, RING);
+        Ok((Self { source, file, origin: time_of_day() }, sink))
+    }
+
+    /// What was captured since the last call: a piece of a pcapng file, how many frames are in it, and whether the
+    /// capture has ended.
+    pub fn take(&mut self) -> (Vec<u8>, u64, bool) {
+        let ended = self.source.is_ended();
+        let mut frames = 0;
+        while let Some(frame) = self.source.next_frame() {
+            let at = self.origin + Duration::from_nanos(frame.at.as_nanos());
+            let outbound = frame.direction == Direction::Outbound;
+            // Every port has an interface, so a frame always finds its own.
+            if self.file.frame(frame.port.0.into(), at, outbound, frame.length, &frame.bytes).is_ok() {
+                frames += 1;
+            }
+        }
+        (self.file.take(), frames, ended)
+    }
+
+    /// Frames that were left out because the reader was too slow.
+    pub fn lost(&self) -> u64 {
+        self.source.lost()
+    }
+}

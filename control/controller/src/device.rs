@@ -1,0 +1,258 @@
+//! Opening devices: what a port of the configuration becomes on this machine.
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use millrace_config::{Device as Driver, Impair as ImpairConfig, OnDeath, PortKind};
+use millrace_host::HostLink;
+use millrace_offload::{Attachment, Mode, OffloadError, PortPrograms, VlanStack, VlanTag};
+use millrace_packet::Pool;
+use millrace_pipeline::{DeviceId, OpenDevice, OpenedDevice, Tags};
+use millrace_port::af_xdp::{self, ProgramMode};
+use millrace_port::pcap::{Pace, PcapngWriter};
+use millrace_port::{
+    AfPacket, AfXdp, Capabilities, Impair, Impairment, Memory, Pcap, PcapOptions, Port, PortError, Record,
+    RecordLimit, Tap, af_packet,
+};
+use millrace_wire::MacAddr;
+
+use crate::ControlError;
+use crate::claim::Claim;
+use crate::model::PortPlan;
+use crate::worker_handle::WorkerHandle;
+
+/// A kernel device that is a port: what holds it.
+#[derive(Debug)]
+pub(crate) struct KernelDevice {
+    pub ifindex: u32,
+    pub device: DeviceId,
+    pub programs: PortPrograms,
+    claim: Claim,
+}
+
+/// How kernel devices are opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KernelOptions {
+    pub on_death: OnDeath,
+    /// Super-frames are cut so that they fit every port.
+    pub segment_mtu: u16,
+}
+
+impl KernelDevice {
+    /// Opens the kernel device of a port. Until [`take_over`](Self::take_over) the kernel gets all packets.
+    pub fn open(
+        plan: &PortPlan,
+        link: &HostLink,
+        options: KernelOptions,
+        worker: &mut WorkerHandle,
+    ) -> Result<(Self, Capabilities), ControlError> {
+        let claim = Claim::take(link.ifindex, &link.name)?;
+        match plan.config.driver {
+            Driver::Auto => match open_xdp(plan, link, Mode::Auto, options, worker) {
+                Ok(opened) => Ok(opened),
+                Err(ControlError::Conflict(problem)) => Err(ControlError::Conflict(problem)),
+                Err(xdp) => {
+                    open_packet(plan, link, options, worker, &format!("AF_XDP does not work here: {xdp}"))
+                }
+            },
+            Driver::AfXdp => open_xdp(plan, link, Mode::Auto, options, worker),
+            Driver::AfXdpGeneric => open_xdp(plan, link, Mode::Generic, options, worker),
+            Driver::AfPacket => {
+                open_packet(plan, link, options, worker, "the configuration asks for AF_PACKET")
+            }
+        }
+        .map(|(programs, capabilities)| {
+            let device = plan.settings.device;
+            (Self { ifindex: link.ifindex, device, programs, claim }, capabilities)
+        })
+    }
+
+    /// Takes the programs off the device. The claim is given up when it is dropped.
+    pub fn detach(self) -> (Result<(), ControlError>, Claim) {
+        (self.programs.detach().map_err(|error| offload_error(&error)), self.claim)
+    }
+
+    /// From now on the router gets what it forwards.
+    pub fn take_over(&mut self, mac: MacAddr) -> Result<(), ControlError> {
+        self.programs.set_own_mac(mac.0).map_err(|error| offload_error(&error))
+    }
+}
+
+/// Programs and what the device can do.
+type Opened = (PortPrograms, Capabilities);
+
+fn on_death(on_death: OnDeath) -> millrace_offload::OnDeath {
+    match on_death {
+        OnDeath::Kernel => millrace_offload::OnDeath::Kernel,
+        OnDeath::Drop => millrace_offload::OnDeath::Drop,
+    }
+}
+
+fn offload_error(error: &OffloadError) -> ControlError {
+    match error {
+        OffloadError::Occupied { .. } => ControlError::Conflict(error.to_string()),
+        _ => ControlError::System(error.to_string()),
+    }
+}
+
+fn open_xdp(
+    plan: &PortPlan,
+    link: &HostLink,
+    mode: Mode,
+    options: KernelOptions,
+    worker: &mut WorkerHandle,
+) -> Result<Opened, ControlError> {
+    let mac = MacAddr(link.mac.unwrap_or_default());
+    let mtu = mtu_of(link);
+    let mut settings = af_xdp::Options::new(link.name.clone(), link.ifindex, mac, mtu);
+    let attach = |frags| PortPrograms::attach_xdp(link.ifindex, mode, frags, on_death(options.on_death));
+    let attached = match attach(settings.scatter) {
+        // The MTU of a veth's other end may be larger than the port's own.
+        Err(OffloadError::MtuTooLarge { .. }) if !settings.scatter => {
+            settings.scatter = true;
+            attach(true)
+        }
+        other => other,
+    };
+    let mut programs = attached.map_err(|error| offload_error(&error))?;
+    settings.queues = (0..link.rx_queues.max(1)).collect();
+    settings.segment_mtu = options.segment_mtu.min(mtu);
+    settings.program = match programs.mode() {
+        Attachment::Native => ProgramMode::Native,
+        Attachment::Generic | Attachment::Tcx => ProgramMode::Generic,
+    };
+    settings.why = programs.why().unwrap_or_default().to_owned();
+    let wrap = Wrapping::of(plan)?;
+    let open: OpenDevice = Box::new(move |pool: &Pool| {
+        let port = AfXdp::open(pool, settings)?;
+        let sockets = port.sockets().collect();
+        Ok(OpenedDevice { port: wrap.around(Box::new(port))?, sockets })
+    });
+    let report = open_on_worker(plan, open, worker)?;
+    for (queue, socket) in &report.sockets {
+        programs.register_socket(*queue, *socket).map_err(|error| offload_error(&error))?;
+    }
+    Ok((programs, report.capabilities))
+}
+
+fn open_packet(
+    plan: &PortPlan,
+    link: &HostLink,
+    options: KernelOptions,
+    worker: &mut WorkerHandle,
+    why: &str,
+) -> Result<Opened, ControlError> {
+    let programs = PortPrograms::attach_tcx(link.ifindex, on_death(options.on_death))
+        .map_err(|error| offload_error(&error))?;
+    let mac = MacAddr(link.mac.unwrap_or_default());
+    let mut settings = af_packet::Options::new(link.name.clone(), link.ifindex, mac, mtu_of(link));
+    settings.segment_mtu = options.segment_mtu.min(settings.mtu);
+    settings.filter = filter_of(&programs)?;
+    let wrap = Wrapping::of(plan)?;
+    let open: OpenDevice = Box::new(move |_: &Pool| {
+        let port = AfPacket::open(settings)?;
+        Ok(OpenedDevice { port: wrap.around(Box::new(port))?, sockets: Vec::new() })
+    });
+    let report = open_on_worker(plan, open, worker)?;
+    let capabilities = Capabilities { why: why.to_owned(), ..report.capabilities };
+    Ok((programs, capabilities))
+}
+
+fn filter_of(programs: &PortPrograms) -> Result<Option<OwnedFd>, ControlError> {
+    let filter = programs.socket_filter_fd().map(|fd| fd.try_clone_to_owned()).transpose();
+    filter.map_err(|error| ControlError::system("share the socket filter", error))
+}
+
+/// The MTU of a device as far as a packet can be long.
+pub(crate) fn mtu_of(link: &HostLink) -> u16 {
+    u16::try_from(link.mtu).unwrap_or(u16::MAX)
+}
+
+/// The tags of a sub-interface as the level-0 program knows them.
+pub(crate) fn vlan_stack(tags: Tags) -> Option<VlanStack> {
+    let mut tags = tags.iter().map(|(tpid, vid)| VlanTag { tpid, vid });
+    Some(VlanStack { outer: tags.next()?, inner: tags.next() })
+}
+
+/// Opens a device that has no kernel device below.
+pub(crate) fn open_own(plan: &PortPlan, worker: &mut WorkerHandle) -> Result<Capabilities, ControlError> {
+    let wrap = Wrapping::of(plan)?;
+    let (config, settings) = (plan.config.clone(), plan.settings.clone());
+    let open: OpenDevice = Box::new(move |_: &Pool| {
+        let port: Box<dyn Port> = match config.kind {
+            PortKind::Tap => Box::new(Tap::open(&settings.name, settings.mtu)?),
+            PortKind::Pcap => {
+                let pace = if config.fast { Pace::Fast } else { Pace::Recorded };
+                let options =
+                    PcapOptions { input: config.input, output: config.output, pace, origin: time_of_day() };
+                Box::new(Pcap::open(settings.mac, settings.mtu, &options)?)
+            }
+            PortKind::Memory | PortKind::Device => Box::new(Memory::new(settings.mac, settings.mtu).0),
+        };
+        Ok(OpenedDevice { port: wrap.around(port)?, sockets: Vec::new() })
+    });
+    open_on_worker(plan, open, worker).map(|report| report.capabilities)
+}
+
+fn open_on_worker(
+    plan: &PortPlan,
+    open: OpenDevice,
+    worker: &mut WorkerHandle,
+) -> Result<millrace_pipeline::DeviceReport, ControlError> {
+    let device = plan.settings.device;
+    let opened = worker.ask(|reply| millrace_pipeline::Command::AddDevice(device, open, reply))?;
+    opened.map_err(|error| match error {
+        PortError::Busy { .. } => ControlError::Conflict(format!("port {:?}: {error}", plan.settings.name)),
+        _ => ControlError::System(format!("port {:?}: {error}", plan.settings.name)),
+    })
+}
+
+/// From [`Instant::ZERO`](millrace_units::Instant::ZERO) of the worker's clock to 1970, as a duration to add.
+pub(crate) fn time_of_day() -> Duration {
+    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    since_1970.saturating_sub(Duration::from_nanos(millrace_pipeline::thread::now().as_nanos()))
+}
+
+/// The wrappers around a port that its configuration asks for.
+struct Wrapping {
+    impairment: Option<Impairment>,
+    record: Option<std::path::PathBuf>,
+}
+
+impl Wrapping {
+    fn of(plan: &PortPlan) -> Result<Self, ControlError> {
+        let impairment = plan.config.impair.as_ref().map(impairment);
+        if let Some(impairment) = &impairment {
+            impairment.check().map_err(|error| {
+                ControlError::Invalid(format!("port {:?}: impair: {error}", plan.settings.name))
+            })?;
+        }
+        Ok(Self { impairment, record: plan.config.record.clone() })
+    }
+
+    fn around(self, port: Box<dyn Port>) -> Result<Box<dyn Port>, PortError> {
+        let mut port = port;
+        if let Some(impairment) = self.impairment {
+            port = Box::new(Impair::new(port, &impairment)?);
+        }
+        if let Some(path) = self.record {
+            let writer = PcapngWriter::create(&path, time_of_day())?;
+            port = Box::new(Record::new(port, writer, RecordLimit::default()));
+        }
+        Ok(port)
+    }
+}
+
+fn impairment(config: &ImpairConfig) -> Impairment {
+    let milliseconds = |value: f64| Duration::from_secs_f64(value / 1000.0);
+    Impairment {
+        delay: milliseconds(config.delay_ms),
+        jitter: milliseconds(config.jitter_ms),
+        loss: config.loss,
+        duplicate: config.duplicate,
+        reorder: config.reorder,
+        corrupt: config.corrupt,
+        seed: config.seed,
+        ..Impairment::default()
+    }
+}

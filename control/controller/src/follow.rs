@@ -1,0 +1,319 @@
+//! Following: what changes in the kernel, and what the worker says by itself.
+
+use std::time::Duration;
+
+use millrace_host::{HostChange, HostNeighbour, NeighbourState, local_addresses};
+use millrace_pipeline::{Command, Event, NeighbourChange, NeighbourKnowledge};
+use millrace_units::PortId;
+use millrace_wire::MacAddr;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::ControlError;
+use crate::device::{KernelDevice, KernelOptions, mtu_of, vlan_stack};
+use crate::feed::in_pieces;
+use crate::router::{Inner, Router};
+use crate::routes::from_kernel;
+use crate::start::complete;
+
+/// How often the kernel is told which neighbours are in use.
+const REFRESH: Duration = Duration::from_secs(1);
+
+impl Router {
+    /// Follows the kernel and the worker until [`shutdown`](Self::shutdown) is called.
+    ///
+    /// # Errors
+    /// When the data plane does not answer any more.
+    pub async fn run(&self) -> Result<(), ControlError> {
+        let mut changes = self.lock().changes.take();
+        let wake = self.0.control_wake.clone();
+        // SAFETY: what is registered holds its own reference to the descriptor, so that stays open until it is dropped.
+        let events = unsafe { AsyncFd::register_with_interest(wake.clone(), Interest::READABLE) }
+            .map_err(|error| ControlError::system("wait for the data plane", error))?;
+        let mut refresh = tokio::time::interval(REFRESH);
+        refresh.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = self.0.stop.notified() => return Ok(()),
+                batch = next_batch(&mut changes) => self.lock().follow(batch)?,
+                ready = events.readable() => {
+                    if let Ok(mut ready) = ready {
+                        ready.clear_ready();
+                    }
+                    wake.clear();
+                    self.lock().hear()?;
+                }
+                _ = refresh.tick() => self.lock().refresh_neighbours()?,
+            }
+        }
+    }
+
+    /// Ends the router: the kernel gets its packets back first, then what the router holds is sent.
+    ///
+    /// # Errors
+    /// What could not be undone.
+    pub async fn shutdown(&self) -> Result<(), ControlError> {
+        self.0.stop.notify_one();
+        let (thread, result) = self.lock().end();
+        if let Some(thread) = thread {
+            let joined = tokio::task::spawn_blocking(move || thread.join());
+            match tokio::time::timeout(Duration::from_secs(5), joined).await {
+                Ok(Ok(Ok(()))) => {}
+                _ => return Err(ControlError::System("the worker did not end within 5 s".into())),
+            }
+        }
+        result
+    }
+}
+
+/// The next batch of changes; never, where nothing is mirrored.
+async fn next_batch(changes: &mut Option<crate::start::Changes>) -> Vec<HostChange> {
+    if let Some(receiver) = changes {
+        if let Some(batch) = receiver.recv().await {
+            return batch;
+        }
+        *changes = None;
+    }
+    std::future::pending().await
+}
+
+impl Inner {
+    fn end(&mut self) -> (Option<std::thread::JoinHandle<()>>, Result<(), ControlError>) {
+        let mut result = Ok(());
+        let mut note = |outcome: Result<(), ControlError>| {
+            if result.is_ok() {
+                result = outcome;
+            }
+        };
+        let devices: Vec<KernelDevice> = self.kernel.drain().map(|(_, device)| device).collect();
+        let mut claims = Vec::new();
+        for device in devices {
+            let (outcome, claim) = device.detach();
+            note(outcome);
+            claims.push(claim);
+        }
+        if let Some(actions) = &mut self.actions {
+            for route in self.installed.drain(..) {
+                let removed = actions.remove_route(route.prefix, route.metric);
+                note(removed.map(|_| ()).map_err(|error| ControlError::system("take back a route", error)));
+            }
+        }
+        if self.thread.is_some() {
+            note(self.worker.tell(Command::Stop));
+        }
+        self.mirror = None;
+        (self.thread.take(), result)
+    }
+
+    /// Takes up what changed in the kernel.
+    pub fn follow(&mut self, changes: Vec<HostChange>) -> Result<(), ControlError> {
+        let about_ports = changes.iter().any(|change| {
+            matches!(
+                change,
+                HostChange::Link(_)
+                    | HostChange::LinkGone(_)
+                    | HostChange::Address { .. }
+                    | HostChange::Forwarding { .. }
+            )
+        });
+        let about_local = about_ports || changes.iter().any(|change| matches!(change, HostChange::Route { route, .. } if route.as_ref().is_none_or(|route| route.table == 255)));
+        if about_ports {
+            self.refresh_ports()?;
+        }
+        self.apply(changes)?;
+        if about_local {
+            self.refresh_programs()?;
+        }
+        Ok(())
+    }
+
+    /// Tells the worker of routes and neighbours.
+    pub fn apply(&mut self, changes: Vec<HostChange>) -> Result<(), ControlError> {
+        let ports = self.by_device();
+        let (mut routes, mut neighbours) = (Vec::new(), Vec::new());
+        for change in changes {
+            match change {
+                HostChange::Route { prefix, route } if self.model.own_routes.get(&prefix).is_none() => {
+                    routes.push((prefix, route.and_then(|route| from_kernel(&route, &ports))));
+                }
+                HostChange::Neighbour { ifindex, ip, neighbour } => {
+                    if let Some(port) = ports.get(&ifindex) {
+                        neighbours.extend(knowledge(*port, ip, neighbour.as_ref()));
+                    }
+                }
+                _ => {}
+            }
+        }
+        for command in in_pieces(routes) {
+            self.worker.tell(command)?;
+        }
+        if neighbours.is_empty() { Ok(()) } else { self.worker.tell(Command::SetNeighbours(neighbours)) }
+    }
+
+    /// Tells the worker of ports whose settings changed; opens devices that came back.
+    fn refresh_ports(&mut self) -> Result<(), ControlError> {
+        self.replace_devices();
+        let before: Vec<_> = self.model.ports.iter().map(|plan| plan.settings.clone()).collect();
+        let Some(mirror) = &self.mirror else { return Ok(()) };
+        if !complete(&mut self.model, &mirror.state()) {
+            return Ok(());
+        }
+        let changed: Vec<_> = self
+            .model
+            .ports
+            .iter()
+            .zip(before)
+            .filter(|(plan, before)| plan.settings != *before)
+            .map(|(plan, _)| plan.clone())
+            .collect();
+        for plan in changed {
+            tracing::info!(port = %plan.settings.name, up = plan.settings.up, mtu = plan.settings.mtu, "port changed");
+            if let Some(device) = self.kernel.get_mut(&plan.id) {
+                device.take_over(plan.settings.mac)?;
+            }
+            self.worker.tell(Command::SetPort(plan.id, plan.settings))?;
+        }
+        Ok(())
+    }
+
+    /// Lets go of devices that are gone, and opens those that are there again under a new index.
+    fn replace_devices(&mut self) {
+        let Some(mirror) = &self.mirror else { return };
+        let links: Vec<_> = self
+            .model
+            .ports
+            .iter()
+            .filter(|plan| plan.is_kernel())
+            .map(|plan| {
+                (
+                    plan.clone(),
+                    mirror.state().link_by_name(plan.config.device.as_deref().unwrap_or_default()).cloned(),
+                )
+            })
+            .collect();
+        for (plan, link) in links {
+            let held = self.kernel.get(&plan.id).map(|device| device.ifindex);
+            let there = link.as_ref().map(|link| link.ifindex);
+            if held == there || (held.is_none() && !link.as_ref().is_some_and(|link| link.admin_up)) {
+                continue;
+            }
+            if self.kernel.remove(&plan.id).is_some() {
+                tracing::warn!(port = %plan.settings.name, "device is gone");
+                // A worker that does not answer is noticed by the next command that matters.
+                let _ = self.worker.ask(|reply| Command::RemoveDevice(plan.settings.device, reply));
+            }
+            if let Some(link) = link.filter(|link| link.admin_up) {
+                match self.reopen(&plan, &link) {
+                    Ok(()) => tracing::info!(port = %plan.settings.name, "device is back"),
+                    Err(error) => tracing::error!(port = %plan.settings.name, "{error}"),
+                }
+            }
+        }
+    }
+
+    fn reopen(
+        &mut self,
+        plan: &crate::model::PortPlan,
+        link: &millrace_host::HostLink,
+    ) -> Result<(), ControlError> {
+        let on_death = self.on_death.get(&plan.id).copied().unwrap_or(millrace_config::OnDeath::Kernel);
+        let options = KernelOptions { on_death, segment_mtu: mtu_of(link) };
+        let (mut device, capabilities) = KernelDevice::open(plan, link, options, &mut self.worker)?;
+        device.take_over(MacAddr(link.mac.unwrap_or_default()))?;
+        self.capabilities.insert(plan.settings.device, capabilities);
+        self.kernel.insert(plan.id, device);
+        let Some(mirror) = &self.mirror else { return Ok(()) };
+        let everything = mirror.state().snapshot();
+        self.apply(everything)
+    }
+
+    /// Tells the level-0 programs what is the kernel's own, and which VLANs are ours.
+    pub fn refresh_programs(&mut self) -> Result<(), ControlError> {
+        let Some(mirror) = &self.mirror else { return Ok(()) };
+        let addresses = local_addresses(&mirror.state());
+        for (port, device) in &mut self.kernel {
+            let vlans: Vec<_> = self
+                .model
+                .ports
+                .iter()
+                .filter(|plan| plan.settings.device == device.device && plan.id != *port)
+                .filter_map(|plan| vlan_stack(plan.settings.tags))
+                .collect();
+            let set = device
+                .programs
+                .set_local_addresses(&addresses)
+                .and_then(|()| device.programs.set_vlans(&vlans));
+            set.map_err(|error| ControlError::System(error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Does what the worker asks for.
+    fn hear(&mut self) -> Result<(), ControlError> {
+        while let Some(event) = self.worker.next_event() {
+            match event {
+                Event::Resolve(port, address) => self.resolve(port, address)?,
+                Event::AddressConflict(port, address, mac) => {
+                    let name = self.model.port_name(port);
+                    tracing::warn!(port = %name, %address, %mac, "another station uses this router's address");
+                }
+                Event::Finished => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn resolve(&mut self, port: PortId, address: std::net::IpAddr) -> Result<(), ControlError> {
+        let (Some(device), Some(mirror)) = (self.kernel.get(&port), &self.mirror) else { return Ok(()) };
+        let ifindex = device.ifindex;
+        let known = mirror.state().neighbour(ifindex, address).copied();
+        if let Some(change) = knowledge(port, address, known.as_ref())
+            && matches!(change.state, NeighbourKnowledge::Known(_))
+        {
+            return self.worker.tell(Command::SetNeighbours(vec![change]));
+        }
+        if let Some(actions) = &mut self.actions
+            && let Err(error) = actions.resolve(ifindex, address)
+        {
+            tracing::debug!(%address, "the kernel does not resolve: {error}");
+            let state = NeighbourKnowledge::Failed;
+            return self.worker.tell(Command::SetNeighbours(vec![NeighbourChange { port, address, state }]));
+        }
+        Ok(())
+    }
+
+    /// Tells the kernel which neighbours are in use: it sees no traffic to them, and would forget them.
+    fn refresh_neighbours(&mut self) -> Result<(), ControlError> {
+        let used = self.worker.ask(Command::TakeUsedNeighbours)?;
+        let (Some(mirror), Some(actions)) = (&self.mirror, &mut self.actions) else { return Ok(()) };
+        for (port, address) in used {
+            let Some(device) = self.kernel.get(&port) else { continue };
+            let stale = mirror
+                .state()
+                .neighbour(device.ifindex, address)
+                .is_none_or(|neighbour| neighbour.state == NeighbourState::Stale);
+            if stale {
+                // The next round asks again.
+                let _ = actions.refresh(device.ifindex, address);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the worker is told of a neighbour; nothing while the kernel is still asking.
+fn knowledge(
+    port: PortId,
+    address: std::net::IpAddr,
+    neighbour: Option<&HostNeighbour>,
+) -> Option<NeighbourChange> {
+    let state = match neighbour {
+        None => NeighbourKnowledge::Forgotten,
+        Some(HostNeighbour { state: NeighbourState::Failed, .. }) => NeighbourKnowledge::Failed,
+        Some(HostNeighbour { state, mac: Some(mac), .. }) if state.valid() => {
+            NeighbourKnowledge::Known(MacAddr(*mac))
+        }
+        Some(_) => return None,
+    };
+    Some(NeighbourChange { port, address, state })
+}

@@ -1,0 +1,132 @@
+//! What starting a router would do, without doing it.
+
+use std::fmt;
+
+use millrace_config::{Config, OnDeath};
+use millrace_host::forwarding_advice;
+use serde::Serialize;
+
+use crate::ControlError;
+use crate::model::{Model, PortPlan};
+use crate::start::{complete, findings, is_serious, kernel_links, start_mirror};
+
+/// What starting a router would do.
+#[derive(Clone, Debug, Serialize)]
+pub struct Plan {
+    /// What becomes of each port.
+    pub ports: Vec<PortPlanView>,
+    /// Routes of the kernel that would be mirrored.
+    pub routes: usize,
+    /// Routes that would be given to the kernel.
+    pub installed: Vec<String>,
+    /// What Linux was told to do that would be passed by. Where there is any, starting needs --ignore-kernel-policy.
+    pub refused_for: Vec<String>,
+    /// What should be known beside that.
+    pub notes: Vec<String>,
+}
+
+/// What becomes of a port.
+#[derive(Clone, Debug, Serialize)]
+pub struct PortPlanView {
+    /// The port.
+    pub name: String,
+    /// The kernel device below.
+    pub device: Option<String>,
+    /// Its addresses.
+    pub addresses: Vec<String>,
+    /// What the router would take.
+    pub taken: &'static str,
+    /// What stays with the kernel.
+    pub stays: &'static str,
+    /// What would change on the device.
+    pub changes: &'static str,
+    /// What happens to its packets when the router dies.
+    pub on_death: Option<&'static str>,
+}
+
+/// Plans the start of a router.
+///
+/// # Errors
+/// What would keep it from starting, policies of the kernel left out: those are in the plan.
+pub async fn plan(config: &Config) -> Result<Plan, ControlError> {
+    let mut model = Model::new(config)?;
+    let mut plan = Plan {
+        ports: Vec::new(),
+        routes: 0,
+        installed: Vec::new(),
+        refused_for: Vec::new(),
+        notes: Vec::new(),
+    };
+    if model.ports.iter().any(PortPlan::is_kernel) {
+        let (mirror, mut changes) = start_mirror().await?;
+        changes.recv().await;
+        let links = kernel_links(&model, &mirror.state())?;
+        complete(&mut model, &mirror.state());
+        plan.routes = mirror.state().routes().count();
+        for finding in findings(&links)? {
+            let list = if is_serious(&finding) { &mut plan.refused_for } else { &mut plan.notes };
+            list.push(finding.to_string());
+        }
+        let indices: Vec<u32> = links.iter().map(|(_, link)| link.ifindex).collect();
+        for advice in forwarding_advice(&mirror.state(), &indices) {
+            plan.notes.push(format!("{}: {}", advice.sysctl, advice.consequence));
+        }
+    }
+    plan.installed = model.kernel_routes.iter().map(|route| route.to.written().to_owned()).collect();
+    plan.ports = model.ports.iter().map(|port| view(port, config)).collect();
+    Ok(plan)
+}
+
+fn view(plan: &PortPlan, config: &Config) -> PortPlanView {
+    let kernel = plan.is_kernel();
+    PortPlanView {
+        name: plan.settings.name.clone(),
+        device: plan.config.device.clone(),
+        addresses: plan.settings.addresses.iter().map(ToString::to_string).collect(),
+        taken: if kernel {
+            "IPv4 and IPv6 unicast to its MAC address that is not for this host"
+        } else {
+            "everything"
+        },
+        stays: if kernel {
+            "ARP and neighbour discovery, packets to this host's addresses, multicast, broadcast, other EtherTypes"
+        } else {
+            "nothing"
+        },
+        changes: if kernel {
+            "an XDP program is attached (or a tcx program, where AF_XDP does not work); gone when the router ends"
+        } else {
+            "none"
+        },
+        on_death: kernel.then(|| match config.on_death(&plan.config) {
+            OnDeath::Kernel => "kernel",
+            OnDeath::Drop => "drop",
+        }),
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for port in &self.ports {
+            writeln!(
+                f,
+                "port {} ({}): {}",
+                port.name,
+                port.device.as_deref().unwrap_or("no device"),
+                port.addresses.join(", ")
+            )?;
+            writeln!(f, "  taken:    {}", port.taken)?;
+            writeln!(f, "  stays:    {}", port.stays)?;
+            writeln!(f, "  changes:  {}", port.changes)?;
+            if let Some(on_death) = port.on_death {
+                writeln!(f, "  on death: {on_death}")?;
+            }
+        }
+        writeln!(f, "{} routes of the kernel would be mirrored", self.routes)?;
+        self.installed
+            .iter()
+            .try_for_each(|route| writeln!(f, "route {route} would be given to the kernel"))?;
+        self.refused_for.iter().try_for_each(|finding| writeln!(f, "would refuse to start: {finding}"))?;
+        self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
+    }
+}

@@ -1,0 +1,492 @@
+//! The running router: its state, and everything that can be asked of it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use millrace_host::{Actions, Mirror, OwnRoute};
+use millrace_pipeline::thread::Wake;
+use millrace_pipeline::{Command, DeviceId, Question, Snapshot};
+use millrace_plugin_abi::{Message, Position};
+use millrace_port::Capabilities;
+use millrace_telemetry::Rate;
+use millrace_units::{Instant, PortId};
+use serde_json::{Map, Value};
+use tokio::sync::Notify;
+
+use crate::device::KernelDevice;
+use crate::lookup::{self, parse_packet};
+use crate::model::Model;
+use crate::routes::{PortsByDevice, from_kernel};
+use crate::show::{self, KernelShare};
+use crate::view::{
+    BindingView, DropView, GateView, InstanceView, LookupView, MirrorView, NeighbourView, PluginView,
+    PortView, RouteView, StatusView, SummaryView,
+};
+use crate::worker_handle::WorkerHandle;
+use crate::{Capture, CaptureRequest, ControlError};
+
+/// A handle on a running router. Clones name the same one.
+#[derive(Clone)]
+pub struct Router(pub(crate) Arc<Shared>);
+
+impl std::fmt::Debug for Router {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Router")
+    }
+}
+
+pub(crate) struct Shared {
+    pub inner: Mutex<Inner>,
+    pub stop: Notify,
+    /// Signalled by the worker when it has something to say.
+    pub control_wake: Wake,
+}
+
+/// The state of a running router.
+pub(crate) struct Inner {
+    pub model: Model,
+    pub mode: &'static str,
+    pub worker: WorkerHandle,
+    pub thread: Option<JoinHandle<()>>,
+    pub kernel: HashMap<PortId, KernelDevice>,
+    pub capabilities: HashMap<DeviceId, Capabilities>,
+    pub mirror: Option<Mirror>,
+    pub changes: Option<tokio::sync::mpsc::Receiver<Vec<millrace_host::HostChange>>>,
+    pub actions: Option<Actions>,
+    pub installed: Vec<OwnRoute>,
+    pub on_death: HashMap<PortId, millrace_config::OnDeath>,
+    pub rates: Rate,
+    pub started: Instant,
+    pub captures: u32,
+    /// Frames that level-0 programs of devices that are gone had counted, and those before the counters were cleared.
+    pub share_offset: HashMap<PortId, KernelShare>,
+}
+
+impl Inner {
+    pub fn by_device(&self) -> PortsByDevice {
+        self.kernel.iter().map(|(port, device)| (device.ifindex, *port)).collect()
+    }
+
+    fn snapshot(&mut self) -> Result<Snapshot, ControlError> {
+        self.worker.ask(Command::Snapshot)
+    }
+
+    /// What the level-0 program of a port did since the counters were cleared.
+    pub fn share_now(&self, port: PortId) -> KernelShare {
+        let Some(device) = self.kernel.get(&port) else { return KernelShare::default() };
+        let counters = device.programs.counters().unwrap_or_default();
+        KernelShare {
+            seen: counters.seen,
+            seen_bytes: counters.seen_bytes,
+            passed: counters.passed(),
+            dropped: counters.fallback_dropped,
+        }
+    }
+
+    fn share(&self, port: PortId) -> KernelShare {
+        let now = self.share_now(port);
+        let offset = self.share_offset.get(&port).copied().unwrap_or_default();
+        KernelShare {
+            seen: now.seen.saturating_sub(offset.seen),
+            seen_bytes: now.seen_bytes.saturating_sub(offset.seen_bytes),
+            passed: now.passed.saturating_sub(offset.passed),
+            dropped: now.dropped.saturating_sub(offset.dropped),
+        }
+    }
+
+    fn shares(&self) -> Vec<KernelShare> {
+        self.kernel.keys().map(|port| self.share(*port)).collect()
+    }
+}
+
+impl Router {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        // What a panicking thread left behind is as consistent as any state between two commands.
+        self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The daemon itself.
+    ///
+    /// # Errors
+    /// When the data plane does not answer.
+    pub fn status(&self) -> Result<StatusView, ControlError> {
+        let mut inner = self.lock();
+        let snapshot = inner.snapshot()?;
+        let mirror = inner.mirror.as_ref().map(|mirror| {
+            let statistics = mirror.statistics();
+            MirrorView {
+                messages: statistics.messages,
+                overruns: statistics.overruns,
+                dumps: statistics.dumps,
+                divergences_repaired: statistics.divergences_repaired,
+            }
+        });
+        Ok(StatusView {
+            version: env!("CARGO_PKG_VERSION"),
+            pid: std::process::id(),
+            uptime: snapshot.at.since(inner.started).as_secs_f64(),
+            mode: inner.mode,
+            memory: snapshot.memory,
+            routes: snapshot.routes,
+            turns: snapshot.turns,
+            sleeps: snapshot.sleeps,
+            mirror,
+        })
+    }
+
+    /// All ports.
+    ///
+    /// # Errors
+    /// When the data plane does not answer.
+    pub fn ports(&self) -> Result<Vec<PortView>, ControlError> {
+        let mut inner = self.lock();
+        let snapshot = inner.snapshot()?;
+        let plans = inner.model.ports.clone();
+        Ok(plans.iter().map(|plan| port_view(&mut inner, plan, &snapshot)).collect())
+    }
+
+    /// What became of all packets.
+    ///
+    /// # Errors
+    /// When the data plane does not answer.
+    pub fn summary(&self) -> Result<SummaryView, ControlError> {
+        let mut inner = self.lock();
+        let snapshot = inner.snapshot()?;
+        Ok(show::summary(&snapshot, &inner.shares()))
+    }
+
+    /// What was dropped.
+    ///
+    /// # Errors
+    /// When the data plane does not answer.
+    pub fn drops(&self) -> Result<Vec<DropView>, ControlError> {
+        let mut inner = self.lock();
+        let snapshot = inner.snapshot()?;
+        let mut views = show::drops(&snapshot, &inner.model);
+        for view in &mut views {
+            view.rate = inner.rates.read(&format!("drop {}", view.reason), view.packets, snapshot.at);
+        }
+        Ok(views)
+    }
+
+    /// All routes: those of the kernel that this router knows, and its own.
+    ///
+    /// # Errors
+    /// None so far.
+    pub fn routes(&self) -> Result<Vec<RouteView>, ControlError> {
+        let inner = self.lock();
+        let (ports, own) = (inner.by_device(), &inner.model.own_routes);
+        let mut views: Vec<RouteView> =
+            own.iter().map(|(prefix, route)| show::route(prefix, route, true, &inner.model)).collect();
+        if let Some(mirror) = &inner.mirror {
+            let state = mirror.state();
+            let mirrored = state.routes().into_iter().filter(|route| own.get(&route.prefix).is_none());
+            views.extend(mirrored.filter_map(|route| {
+                let ours = route.protocol == millrace_host::PROTOCOL_MILLRACE;
+                from_kernel(&route, &ports)
+                    .map(|target| show::route(&route.prefix, &target, ours, &inner.model))
+            }));
+        }
+        Ok(views)
+    }
+
+    /// The neighbours of all ports.
+    ///
+    /// # Errors
+    /// When the data plane does not answer.
+    pub fn neighbours(&self) -> Result<Vec<NeighbourView>, ControlError> {
+        let mut inner = self.lock();
+        let snapshot = inner.snapshot()?;
+        let mut views: Vec<NeighbourView> = snapshot
+            .neighbours
+            .iter()
+            .map(|(port, address, mac)| NeighbourView {
+                port: inner.model.port_name(*port).to_owned(),
+                address: address.to_string(),
+                mac: mac.map(|mac| mac.to_string()),
+                state: if mac.is_some() { "known".into() } else { "incomplete".into() },
+            })
+            .collect();
+        let ports = inner.by_device();
+        if let Some(mirror) = &inner.mirror {
+            let state = mirror.state();
+            views.extend(state.neighbours().filter_map(|neighbour| {
+                let port = ports.get(&neighbour.ifindex)?;
+                Some(NeighbourView {
+                    port: inner.model.port_name(*port).to_owned(),
+                    address: neighbour.ip.to_string(),
+                    mac: neighbour.mac.map(|mac| millrace_wire::MacAddr(mac).to_string()),
+                    state: format!("{:?}", neighbour.state).to_lowercase(),
+                })
+            }));
+        }
+        views.sort_by(|a, b| (&a.port, &a.address).cmp(&(&b.port, &b.address)));
+        Ok(views)
+    }
+
+    /// The plugins that instances can be made of.
+    ///
+    /// # Errors
+    /// None so far.
+    pub fn plugins(&self) -> Result<Vec<PluginView>, ControlError> {
+        Ok(show::plugins(&self.lock().model))
+    }
+
+    /// All instances.
+    ///
+    /// # Errors
+    /// When the data plane does not answer.
+    pub fn instances(&self) -> Result<Vec<InstanceView>, ControlError> {
+        let mut inner = self.lock();
+        let snapshot = inner.snapshot()?;
+        Ok(show::instances(&snapshot, &inner.model))
+    }
+
+    /// All gates.
+    ///
+    /// # Errors
+    /// When the data plane does not answer.
+    pub fn gates(&self) -> Result<Vec<GateView>, ControlError> {
+        let mut inner = self.lock();
+        let snapshot = inner.snapshot()?;
+        Ok(show::gates(&snapshot, &inner.model))
+    }
+
+    /// All bindings.
+    ///
+    /// # Errors
+    /// When the data plane does not answer.
+    pub fn bindings(&self) -> Result<Vec<BindingView>, ControlError> {
+        let mut inner = self.lock();
+        let snapshot = inner.snapshot()?;
+        Ok(show::bindings(&snapshot, &inner.model))
+    }
+
+    /// Creates an instance of a plugin.
+    ///
+    /// # Errors
+    /// No such plugin, a name taken, a setting refused; nothing has changed then.
+    pub fn create_instance(
+        &self,
+        plugin: &str,
+        name: &str,
+        settings: &Map<String, Value>,
+    ) -> Result<InstanceView, ControlError> {
+        let mut inner = self.lock();
+        let (_, change) = inner.model.plugins.create_instance(plugin, name, settings.clone())?;
+        inner.worker.tell(Command::Plugin(change))?;
+        find_instance(&mut inner, name)
+    }
+
+    /// Frees an instance; its bindings go first.
+    ///
+    /// # Errors
+    /// No such instance.
+    pub fn free_instance(&self, name: &str) -> Result<InstanceView, ControlError> {
+        let mut inner = self.lock();
+        inner.model.plugins.instance(name)?;
+        let view = find_instance(&mut inner, name)?;
+        for change in inner.model.plugins.free_instance(name)? {
+            inner.worker.tell(Command::Plugin(change))?;
+        }
+        Ok(view)
+    }
+
+    /// Creates a gate, the last at its position.
+    ///
+    /// # Errors
+    /// No such position, a name taken.
+    pub fn create_gate(&self, name: &str, position: &str) -> Result<GateView, ControlError> {
+        let position: Position = position.parse().map_err(ControlError::Invalid)?;
+        let mut inner = self.lock();
+        let (_, change) = inner.model.plugins.create_gate(name, position, None)?;
+        inner.worker.tell(Command::Plugin(change))?;
+        Ok(GateView { name: name.to_owned(), position: position.name(), bindings: Vec::new() })
+    }
+
+    /// Removes a gate that nothing is bound at.
+    ///
+    /// # Errors
+    /// No such gate; it is in use.
+    pub fn remove_gate(&self, name: &str) -> Result<GateView, ControlError> {
+        let mut inner = self.lock();
+        let position = inner.model.plugins.gate(name)?.position.name();
+        let change = inner.model.plugins.remove_gate(name)?;
+        inner.worker.tell(Command::Plugin(change))?;
+        Ok(GateView { name: name.to_owned(), position, bindings: Vec::new() })
+    }
+
+    /// Binds an instance to the flows that a filter matches. When this returns, the next packet is treated so.
+    ///
+    /// # Errors
+    /// No such instance, gate or port, a filter that is none, a binding that exists.
+    pub fn bind(
+        &self,
+        instance: &str,
+        gate: &str,
+        filter: &str,
+        priority: i32,
+    ) -> Result<BindingView, ControlError> {
+        let filter = parse_filter(filter)?;
+        let mut inner = self.lock();
+        let compiled = inner.model.compile(&filter)?;
+        let (id, change) =
+            inner.model.plugins.register_instance(instance, gate, filter.clone(), compiled, priority)?;
+        inner.worker.tell(Command::Plugin(change))?;
+        let snapshot = inner.snapshot()?;
+        let described = inner.model.plugins.bindings().into_iter().find(|binding| binding.id == id);
+        described
+            .map(|described| show::binding(described, &snapshot))
+            .ok_or_else(|| ControlError::System("the new binding is not there".into()))
+    }
+
+    /// Undoes a binding. When this returns, no further packet is treated by it.
+    ///
+    /// # Errors
+    /// No such binding.
+    pub fn unbind(&self, instance: &str, gate: &str, filter: &str) -> Result<BindingView, ControlError> {
+        let filter = parse_filter(filter)?;
+        let mut inner = self.lock();
+        let snapshot = inner.snapshot()?;
+        let before = inner.model.plugins.bindings();
+        let (id, change) = inner.model.plugins.deregister_instance(instance, gate, &filter)?;
+        inner.worker.tell(Command::Plugin(change))?;
+        inner.snapshot()?;
+        let described = before.into_iter().find(|binding| binding.id == id);
+        described
+            .map(|described| show::binding(described, &snapshot))
+            .ok_or_else(|| ControlError::System("the binding was not there".into()))
+    }
+
+    /// Sends an instance a control message and returns its reply.
+    ///
+    /// # Errors
+    /// No such instance or message, or the instance refuses.
+    pub fn control(
+        &self,
+        instance: &str,
+        message: &str,
+        arguments: &Map<String, Value>,
+    ) -> Result<Value, ControlError> {
+        let message = Message { name: message.to_owned(), arguments: arguments.clone() };
+        let mut inner = self.lock();
+        let id = inner.model.plugins.address(instance, &message)?;
+        match inner.worker.ask(|reply| Command::Control(id, message, reply))? {
+            Some(reply) => reply.map_err(|error| ControlError::Invalid(error.to_string())),
+            None => Err(ControlError::System(format!("instance {instance:?} is not on the data plane"))),
+        }
+    }
+
+    /// Says what would happen to a packet, written as a filter without wildcards.
+    ///
+    /// # Errors
+    /// When the packet is not one.
+    pub fn lookup(&self, packet: &str) -> Result<LookupView, ControlError> {
+        let mut inner = self.lock();
+        let question: Question = parse_packet(packet, &inner.model)?;
+        let explanation = inner.worker.ask(|reply| Command::Explain(question, reply))?;
+        Ok(lookup::view(explanation, &inner.model.plugins))
+    }
+
+    /// Sets all counters to zero.
+    ///
+    /// # Errors
+    /// When the data plane does not answer.
+    pub fn clear_counters(&self) -> Result<(), ControlError> {
+        let mut inner = self.lock();
+        inner.worker.tell(Command::ClearCounters)?;
+        let offsets: HashMap<PortId, KernelShare> =
+            inner.kernel.keys().map(|port| (*port, inner.share_now(*port))).collect();
+        inner.share_offset = offsets;
+        inner.rates = Rate::default();
+        inner.snapshot().map(|_| ())
+    }
+
+    /// Starts a capture.
+    ///
+    /// # Errors
+    /// No such port, a filter that is none.
+    pub fn capture(&self, request: &CaptureRequest) -> Result<Capture, ControlError> {
+        let mut inner = self.lock();
+        inner.captures += 1;
+        let number = inner.captures;
+        let (capture, sink) = Capture::new(request, number, &inner.model)?;
+        inner.worker.tell(Command::StartCapture(Box::new(sink)))?;
+        Ok(capture)
+    }
+}
+
+fn parse_filter(filter: &str) -> Result<millrace_classify::Filter, ControlError> {
+    filter.parse().map_err(|error| ControlError::Invalid(format!("filter {filter:?}: {error}")))
+}
+
+fn find_instance(inner: &mut Inner, name: &str) -> Result<InstanceView, ControlError> {
+    let snapshot = inner.snapshot()?;
+    let instances = show::instances(&snapshot, &inner.model);
+    instances
+        .into_iter()
+        .find(|instance| instance.name == name)
+        .ok_or_else(|| ControlError::NotFound(format!("no instance is named {name:?}")))
+}
+
+fn port_view(inner: &mut Inner, plan: &crate::model::PortPlan, snapshot: &Snapshot) -> PortView {
+    let settings = &plan.settings;
+    let count = snapshot
+        .ports
+        .iter()
+        .find(|(id, _)| *id == plan.id)
+        .map(|(_, count)| count.clone())
+        .unwrap_or_default();
+    let queued = snapshot.queued.iter().find(|(id, _)| *id == plan.id).map_or(0, |(_, queued)| *queued);
+    let main = plan.config.vlan.is_none();
+    let device =
+        snapshot.devices.iter().find(|(id, _)| *id == settings.device && main).map(|(_, count)| count);
+    let share = inner.share(plan.id);
+    let mut drops = show::by_name(&count.drops);
+    let mut held = queued;
+    if let Some(device) = device {
+        held += device.held;
+        for (reason, packets) in device.drops.iter() {
+            *drops.entry(reason.name().to_owned()).or_default() += packets;
+        }
+    }
+    let capabilities = inner.capabilities.get(&settings.device);
+    let driver = if main { capabilities.map_or("", |found| found.driver) } else { "vlan" };
+    let (mode, why) = capabilities
+        .map_or((String::new(), String::new()), |found| (found.mode.to_string(), found.why.clone()));
+    let driver = driver.to_owned();
+    // As in Linux, the frames of sub-interfaces count at their device too.
+    let (rx_packets, rx_bytes) = match inner.kernel.contains_key(&plan.id) {
+        true => (share.seen, share.seen_bytes),
+        false => (count.rx_packets, count.rx_bytes),
+    };
+    let name = settings.name.clone();
+    let mut rate = |what: &str, value: u64| inner.rates.read(&format!("{name} {what}"), value, snapshot.at);
+    PortView {
+        rx_rate: rate("rx", rx_packets),
+        tx_rate: rate("tx", count.tx_packets),
+        rx_bits: 8.0 * rate("rx bytes", rx_bytes),
+        tx_bits: 8.0 * rate("tx bytes", count.tx_bytes),
+        device: plan.config.device.clone(),
+        driver,
+        mode,
+        why,
+        state: if settings.up { "up" } else { "down" },
+        mac: settings.mac.to_string(),
+        mtu: settings.mtu,
+        addresses: settings.addresses.iter().map(ToString::to_string).collect(),
+        on_death: inner.on_death.get(&plan.id).map(|on_death| match on_death {
+            millrace_config::OnDeath::Kernel => "kernel",
+            millrace_config::OnDeath::Drop => "drop",
+        }),
+        rx_packets,
+        rx_bytes,
+        tx_packets: count.tx_packets,
+        tx_bytes: count.tx_bytes,
+        to_host: count.to_host + share.passed,
+        held,
+        drops,
+        name: settings.name.clone(),
+    }
+}

@@ -1,0 +1,367 @@
+//! Starting a router: from a configuration to packets that flow.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use millrace_config::{Config, PollMode};
+use millrace_host::policy::{self, Ours, PolicyFinding, PolicyKind};
+use millrace_host::{
+    Actions, Family, HostLink, HostNextHop, HostState, Mirror, MirrorOptions, OwnRoute, RouteKind,
+};
+use millrace_offload::{InjectError, KernelHandback};
+use millrace_packet::Pool;
+use millrace_pipeline::thread::{self, IoMode, Wake};
+use millrace_pipeline::{Command, HostPath, NoHost, PortSettings, Stack, Worker, WorkerLink};
+use millrace_telemetry::Rate;
+use millrace_wire::MacAddr;
+use tokio::sync::Notify;
+
+use crate::ControlError;
+use crate::device::{KernelDevice, KernelOptions, mtu_of, open_own};
+use crate::feed::start_commands;
+use crate::model::{Model, PortPlan};
+use crate::router::{Inner, Router, Shared};
+use crate::worker_handle::WorkerHandle;
+
+/// What is decided outside of the configuration.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StartOptions {
+    /// Forward although Linux was told to do more than routing with these ports' packets.
+    pub ignore_kernel_policy: bool,
+}
+
+/// Starts a router. When this returns, it forwards.
+///
+/// # Errors
+/// What is wrong, in one sentence; whatever was begun is undone then.
+pub async fn start(config: Config, options: StartOptions) -> Result<Router, ControlError> {
+    let mut model = Model::new(&config)?;
+    let has_kernel = model.ports.iter().any(PortPlan::is_kernel);
+    let mut mirrored = None;
+    if has_kernel {
+        let (mirror, mut changes) = start_mirror().await?;
+        let first = changes.recv().await.unwrap_or_default();
+        let links = kernel_links(&model, &mirror.state())?;
+        check_policy(&links, options.ignore_kernel_policy || config.router.ignore_kernel_policy)?;
+        complete(&mut model, &mirror.state());
+        mirrored = Some((mirror, changes, first, links));
+    }
+    let control_wake =
+        Wake::new().map_err(|error| ControlError::system("make an event descriptor", error))?;
+    let (worker, thread) = start_worker(&config, has_kernel, &control_wake)?;
+    let mut inner = Inner {
+        mode: mode_name(config.router.mode),
+        on_death: model
+            .ports
+            .iter()
+            .filter(|plan| plan.is_kernel())
+            .map(|plan| (plan.id, config.on_death(&plan.config)))
+            .collect(),
+        model,
+        worker,
+        thread: Some(thread),
+        kernel: HashMap::new(),
+        capabilities: HashMap::new(),
+        mirror: None,
+        changes: None,
+        actions: None,
+        installed: Vec::new(),
+        rates: Rate::default(),
+        started: thread::now(),
+        captures: 0,
+        share_offset: HashMap::new(),
+    };
+    let result = bring_up(&mut inner, mirrored);
+    let router = Router(Arc::new(Shared { inner: Mutex::new(inner), stop: Notify::new(), control_wake }));
+    match result {
+        Ok(()) => Ok(router),
+        Err(error) => {
+            // What could not be undone has nothing to add to why the start failed.
+            let _ = router.shutdown().await;
+            Err(error)
+        }
+    }
+}
+
+/// Checks a configuration as far as it can be without the machine it is for.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check(config: &Config) -> Result<(), ControlError> {
+    Model::new(config).map(|_| ())
+}
+
+pub(crate) type Changes = tokio::sync::mpsc::Receiver<Vec<millrace_host::HostChange>>;
+type Mirrored = (Mirror, Changes, Vec<millrace_host::HostChange>, Vec<(PortPlan, HostLink)>);
+
+pub(crate) async fn start_mirror() -> Result<(Mirror, Changes), ControlError> {
+    let started = Mirror::start(MirrorOptions::default()).await;
+    started.map_err(|error| ControlError::system("mirror the kernel's tables", error))
+}
+
+fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), ControlError> {
+    let links = mirrored.as_ref().map(|(_, _, _, links)| links.clone()).unwrap_or_default();
+    let segment_mtu = links.iter().map(|(_, link)| mtu_of(link)).min().unwrap_or(1500);
+    for (plan, link) in &links {
+        let on_death = inner.on_death.get(&plan.id).copied().unwrap_or(millrace_config::OnDeath::Kernel);
+        let options = KernelOptions { on_death, segment_mtu };
+        let (device, capabilities) = KernelDevice::open(plan, link, options, &mut inner.worker)?;
+        inner.capabilities.insert(plan.settings.device, capabilities);
+        inner.kernel.insert(plan.id, device);
+    }
+    for plan in inner.model.ports.clone() {
+        if !plan.is_kernel() && plan.config.vlan.is_none() {
+            let capabilities = open_own(&plan, &mut inner.worker)?;
+            if let Some(own) = inner.model.ports.iter_mut().find(|own| own.id == plan.id) {
+                own.settings.mac = capabilities.mac;
+            }
+            inner.capabilities.insert(plan.settings.device, capabilities);
+        }
+    }
+    for plan in inner.model.ports.clone() {
+        inner.worker.tell(Command::SetPort(plan.id, plan.settings))?;
+    }
+    for command in start_commands(&inner.model)? {
+        inner.worker.tell(command)?;
+    }
+    let Some((mirror, changes, first, _)) = mirrored else { return Ok(()) };
+    inner.mirror = Some(mirror);
+    inner.changes = Some(changes);
+    inner.actions =
+        Some(Actions::open().map_err(|error| ControlError::system("open a netlink socket", error))?);
+    install_routes(inner)?;
+    inner.apply(first)?;
+    inner.refresh_programs()?;
+    // The worker has taken up everything so far when it answers.
+    inner.worker.ask(Command::Snapshot)?;
+    let own: HashMap<_, _> = inner.model.ports.iter().map(|plan| (plan.id, plan.settings.mac)).collect();
+    for (port, device) in &mut inner.kernel {
+        device.take_over(own.get(port).copied().unwrap_or(MacAddr::ZERO))?;
+    }
+    Ok(())
+}
+
+/// Gives the kernel the configured routes by its devices: it has them when the router dies, and the mirror brings them
+/// back to us.
+fn install_routes(inner: &mut Inner) -> Result<(), ControlError> {
+    let routes: Vec<OwnRoute> =
+        inner.model.kernel_routes.iter().map(|route| own_route(route, inner)).collect::<Result<_, _>>()?;
+    let Some(actions) = &mut inner.actions else { return Ok(()) };
+    let keep: Vec<_> = routes.iter().map(|route| (route.prefix, route.metric)).collect();
+    let failed = |error| ControlError::system("give the kernel the configured routes", error);
+    actions.sweep_routes(&keep).map_err(failed)?;
+    for route in &routes {
+        actions.install_route(route).map_err(failed)?;
+        inner.installed.push(route.clone());
+    }
+    Ok(())
+}
+
+fn own_route(route: &millrace_config::Route, inner: &Inner) -> Result<OwnRoute, ControlError> {
+    let kind = match route.kind {
+        millrace_config::RouteKind::Forward => RouteKind::Unicast,
+        millrace_config::RouteKind::Blackhole => RouteKind::Blackhole,
+        millrace_config::RouteKind::Unreachable => RouteKind::Unreachable,
+        millrace_config::RouteKind::Prohibit => RouteKind::Prohibit,
+    };
+    let named = route.port.as_ref().and_then(|name| inner.kernel.get(&inner.model.port(name).ok()?.id));
+    let port_towards = |via: std::net::IpAddr| {
+        let plans = inner
+            .model
+            .ports
+            .iter()
+            .filter(|plan| plan.settings.addresses.iter().any(|net| net.contains(&via)));
+        plans.into_iter().find_map(|plan| inner.kernel.get(&plan.id)).map(|device| device.ifindex)
+    };
+    let hop = |gateway: Option<std::net::IpAddr>, ifindex: Option<u32>| {
+        let ifindex = ifindex.ok_or_else(|| {
+            ControlError::Invalid(format!(
+                "route {:?}: its next hop is in no subnet of a port; say `port` as well",
+                route.to.written()
+            ))
+        })?;
+        let onlink = named.is_some() && gateway.is_some();
+        Ok(HostNextHop { ifindex, gateway, weight: 1, onlink, dead: false, linkdown: false, encap: false })
+    };
+    let named_index = named.map(|device| device.ifindex);
+    let next_hops = match (kind, route.via.as_slice()) {
+        (RouteKind::Unicast, []) => vec![hop(None, named_index)?],
+        (RouteKind::Unicast, via) => via
+            .iter()
+            .map(|via| hop(Some(*via), named_index.or_else(|| port_towards(*via))))
+            .collect::<Result<_, ControlError>>()?,
+        _ => Vec::new(),
+    };
+    Ok(OwnRoute { prefix: *route.to.value(), kind, metric: 0, next_hops })
+}
+
+/// The kernel devices of the ports.
+pub(crate) fn kernel_links(
+    model: &Model,
+    state: &HostState,
+) -> Result<Vec<(PortPlan, HostLink)>, ControlError> {
+    let mut links = Vec::new();
+    for plan in model.ports.iter().filter(|plan| plan.is_kernel()) {
+        let device = plan.config.device.as_deref().unwrap_or_default();
+        let known = state.links().map(|link| link.name.as_str());
+        let link = state
+            .link_by_name(device)
+            .ok_or_else(|| ControlError::unknown("network device", device, known))?;
+        if link.loopback || link.mac.is_none() {
+            return Err(ControlError::Invalid(format!("device {device:?} is no Ethernet device: ports are")));
+        }
+        if !link.admin_up {
+            return Err(ControlError::Conflict(format!(
+                "device {device:?} is down: set it up with `ip link set {device} up`"
+            )));
+        }
+        links.push((plan.clone(), link.clone()));
+    }
+    Ok(links)
+}
+
+/// Whether passing by what Linux was told is worth refusing to start.
+pub(crate) fn is_serious(finding: &PolicyFinding) -> bool {
+    !matches!(finding.kind, PolicyKind::Forwarding | PolicyKind::ReversePath | PolicyKind::MulticastRouting)
+}
+
+pub(crate) fn findings(links: &[(PortPlan, HostLink)]) -> Result<Vec<PolicyFinding>, ControlError> {
+    let ports: Vec<u32> = links.iter().map(|(_, link)| link.ifindex).collect();
+    policy::inspect(&ports, &Ours::default())
+        .map_err(|error| ControlError::system("ask the kernel for its policies", error))
+}
+
+fn check_policy(links: &[(PortPlan, HostLink)], ignore: bool) -> Result<(), ControlError> {
+    let findings = findings(links)?;
+    let (serious, others): (Vec<_>, Vec<_>) = findings.iter().partition(|finding| is_serious(finding));
+    others.iter().for_each(|finding| tracing::warn!("{finding}"));
+    if serious.is_empty() {
+        return Ok(());
+    }
+    if ignore {
+        serious.iter().for_each(|finding| tracing::warn!("passed by as asked: {finding}"));
+        return Ok(());
+    }
+    let named: Vec<String> = serious.iter().map(ToString::to_string).collect();
+    Err(ControlError::Conflict(format!(
+        "Linux was told to do more than routing with these ports' packets, which the router would pass by: {}; remove it, \
+         or say --ignore-kernel-policy",
+        named.join("; ")
+    )))
+}
+
+/// Completes the settings of kernel ports by what the kernel says. Returns whether any changed.
+pub(crate) fn complete(model: &mut Model, state: &HostState) -> bool {
+    let mut changed = false;
+    for plan in &mut model.ports {
+        let Some(device) = plan.config.device.as_deref() else { continue };
+        let settings = match (state.link_by_name(device), plan.is_kernel()) {
+            (Some(link), true) => kernel_settings(&plan.settings, link, state),
+            (Some(link), false) => PortSettings {
+                mac: plan
+                    .config
+                    .mac
+                    .as_ref()
+                    .map_or(MacAddr(link.mac.unwrap_or_default()), |mac| *mac.value()),
+                mtu: plan.config.mtu.unwrap_or_else(|| mtu_of(link)),
+                up: link.usable(),
+                ..plan.settings.clone()
+            },
+            (None, _) => PortSettings { up: false, ..plan.settings.clone() },
+        };
+        changed |= settings != plan.settings;
+        plan.settings = settings;
+    }
+    changed
+}
+
+fn kernel_settings(old: &PortSettings, link: &HostLink, state: &HostState) -> PortSettings {
+    let addresses = state.addresses().filter(|address| address.ifindex == link.ifindex && !address.tentative);
+    PortSettings {
+        stack: Stack::Kernel { ifindex: link.ifindex },
+        mac: MacAddr(link.mac.unwrap_or_default()),
+        mtu: mtu_of(link),
+        up: link.usable(),
+        forwards4: state.forwarding().enabled(link.ifindex, Family::Ipv4),
+        forwards6: state.forwarding().enabled(link.ifindex, Family::Ipv6),
+        addresses: addresses.map(|address| address.net()).collect(),
+        ..old.clone()
+    }
+}
+
+fn mode_name(mode: PollMode) -> &'static str {
+    match mode {
+        PollMode::Poll => "poll",
+        PollMode::Interrupt => "interrupt",
+        PollMode::Adaptive => "adaptive",
+    }
+}
+
+/// Starts the thread of the worker, which makes its own packet memory.
+fn start_worker(
+    config: &Config,
+    has_kernel: bool,
+    control_wake: &Wake,
+) -> Result<(WorkerHandle, JoinHandle<()>), ControlError> {
+    let wake = Wake::new().map_err(|error| ControlError::system("make an event descriptor", error))?;
+    let (frames, mode) = (config.router.frames, io_mode(config.router.mode));
+    let (sender, receiver) = sync_channel::<Result<WorkerLink, ControlError>>(1);
+    let (worker_wake, control) = (wake.clone(), control_wake.clone());
+    let body = move || match make_worker(frames, has_kernel) {
+        Ok((mut worker, link)) => {
+            if sender.send(Ok(link)).is_ok() {
+                thread::run(&mut worker, mode, &worker_wake, &control);
+            }
+        }
+        Err(error) => {
+            // Who waits for the worker hears why there is none; nobody else asks.
+            let _ = sender.send(Err(error));
+        }
+    };
+    let thread = std::thread::Builder::new()
+        .name("worker-0".into())
+        .spawn(body)
+        .map_err(|error| ControlError::system("start the worker's thread", error))?;
+    let link = receiver.recv().map_err(|error| ControlError::system("start the worker", error))??;
+    Ok((WorkerHandle::new(link, wake), thread))
+}
+
+fn make_worker(frames: u32, has_kernel: bool) -> Result<(Worker, WorkerLink), ControlError> {
+    let pool = Pool::new(frames).map_err(|error| ControlError::System(error.to_string()))?;
+    let host: Box<dyn HostPath> = if has_kernel {
+        let path = KernelHandback::new()
+            .map_err(|error| ControlError::system("prepare the way back to the kernel", error))?;
+        Box::new(KernelPath(path))
+    } else {
+        Box::new(NoHost)
+    };
+    let seed = std::hash::RandomState::new().build_hasher().finish();
+    Ok(Worker::new(pool, host, seed))
+}
+
+fn io_mode(mode: PollMode) -> IoMode {
+    match mode {
+        PollMode::Poll => IoMode::Poll,
+        PollMode::Interrupt => IoMode::Interrupt,
+        PollMode::Adaptive => IoMode::Adaptive,
+    }
+}
+
+/// The way back to the kernel through its XDP test runs.
+struct KernelPath(KernelHandback);
+
+impl HostPath for KernelPath {
+    fn hand_back(&mut self, ifindex: u32, frames: &[&[u8]]) -> usize {
+        match self.0.hand_back_batch(ifindex, frames) {
+            Ok(taken) => taken,
+            // One frame that is too long refuses them all, so the others are given one by one.
+            Err(InjectError::TooLong { .. }) => {
+                frames.iter().filter(|frame| self.0.hand_back(ifindex, frame).is_ok()).count()
+            }
+            Err(_) => 0,
+        }
+    }
+}
