@@ -8,6 +8,7 @@ mod frame;
 mod interrupt;
 mod load;
 mod measurement;
+mod memory;
 mod network;
 mod process;
 mod router;
@@ -36,10 +37,13 @@ pub struct Options<'a> {
     pub progress: &'a mut dyn FnMut(&str),
 }
 
-const BENCHES: [Bench; 1] = [Bench {
-    name: "veth",
-    summary: "packets per second on veth beside DPDK's testpmd and the kernel; TCP; delay and processor use when idle",
-}];
+const BENCHES: [Bench; 2] = [
+    Bench {
+        name: "veth",
+        summary: "packets per second on veth beside DPDK's testpmd and the kernel; TCP; delay and processor use when idle",
+    },
+    Bench { name: "memory", summary: "time and instructions per packet in the pipeline alone" },
+];
 
 /// The benchmarks that there are.
 pub fn list() -> &'static [Bench] {
@@ -52,6 +56,9 @@ pub fn list() -> &'static [Bench] {
 /// See [`BenchError`]; what was set up has been removed then, too.
 pub fn run(name: &str, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let _watch = interrupt::Interrupt::watch();
+    if let Some(result) = memory::run_measured(name) {
+        return result.map(|()| Vec::new());
+    }
     let chosen: Vec<&Bench> = list().iter().filter(|bench| name == "all" || name == bench.name).collect();
     if chosen.is_empty() {
         let known = list().iter().map(|bench| bench.name).collect::<Vec<_>>().join(", ");
@@ -68,5 +75,8 @@ fn run_one(name: &'static str, options: &mut Options<'_>) -> Result<Vec<Measurem
     if name != "memory" && !nix::unistd::geteuid().is_root() {
         return Err(BenchError::NotRoot { name });
     }
-    veth::run(options)
+    match name {
+        "memory" => memory::run(options),
+        _ => veth::run(options),
+    }
 }

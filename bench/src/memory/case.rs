@@ -1,0 +1,57 @@
+//! What is sent through the pipeline.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The internet protocol's version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Family {
+    V4,
+    V6,
+}
+
+/// Packets of one family, in a number of flows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Case {
+    pub family: Family,
+    pub flows: u32,
+}
+
+impl Case {
+    /// All that are measured.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let flows = |family| [1, 1000, 100_000].into_iter().map(move |flows| Self { family, flows });
+        [Family::V4, Family::V6].into_iter().flat_map(flows)
+    }
+
+    /// A word that [`FromStr`] reads.
+    pub fn word(self) -> String {
+        format!("{}-{}", if self.family == Family::V4 { "ipv4" } else { "ipv6" }, self.flows)
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let family = if self.family == Family::V4 { "IPv4" } else { "IPv6" };
+        write!(f, "{family}, {} flow{}", self.flows, if self.flows == 1 { "" } else { "s" })
+    }
+}
+
+impl FromStr for Case {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        Self::all().find(|case| case.word() == text).ok_or(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_case_is_read_from_its_word() {
+        assert!(Case::all().all(|case| case.word().parse() == Ok(case)));
+        assert_eq!("ipv5-1".parse::<Case>(), Err(()));
+    }
+}

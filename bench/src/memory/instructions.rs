@@ -1,0 +1,87 @@
+//! Instructions per packet, counted by valgrind's callgrind, which no noise disturbs.
+//!
+//! The binary runs itself under callgrind with a name that [`super::run_measured`] understands; callgrind counts only
+//! inside `callgrind_measured`. It hides some vector instructions from the program, which then takes the portable path.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use super::case::Case;
+use crate::BenchError;
+use crate::process::Running;
+
+/// Packets counted, a multiple of the batch size.
+const PACKETS: u64 = 25_600;
+/// How long one run may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is run under callgrind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum What {
+    Source,
+    Pipeline,
+}
+
+/// The name of a benchmark that does nothing but run a number of packets.
+pub(super) const PREFIX: &str = "memory/";
+
+/// Instructions per packet of the pipeline, the source's subtracted; `None` when the binary's functions have no names.
+pub(super) fn count(binary: &Path, case: Case) -> Result<Option<f64>, BenchError> {
+    let (pipeline, source) = (run(binary, What::Pipeline, case)?, run(binary, What::Source, case)?);
+    let net = pipeline.zip(source).map(|(pipeline, source)| pipeline.saturating_sub(source));
+    Ok(net.filter(|net| *net > 0).map(|net| net as f64 / PACKETS as f64))
+}
+
+fn run(binary: &Path, what: What, case: Case) -> Result<Option<u64>, BenchError> {
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"]);
+    command.arg("--toggle-collect=*callgrind_measured*").arg(binary);
+    command.args(["bench", &name(what, case)]);
+    Ok(collected(&Running::start(&mut command)?.finish(PATIENCE)?))
+}
+
+fn name(what: What, case: Case) -> String {
+    let what = if what == What::Source { "source" } else { "pipeline" };
+    format!("{PREFIX}{what}/{}/{PACKETS}", case.word())
+}
+
+/// What a name made by [`name`] asks for.
+pub(super) fn parse(name: &str) -> Option<(What, Case, u64)> {
+    let mut words = name.strip_prefix(PREFIX)?.split('/');
+    let what = match words.next()? {
+        "source" => What::Source,
+        "pipeline" => What::Pipeline,
+        _ => return None,
+    };
+    let (case, packets) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    words.next().is_none().then_some((what, case, packets))
+}
+
+/// The sum in callgrind's last lines.
+fn collected(output: &str) -> Option<u64> {
+    let line = output.lines().rev().find_map(|line| line.split_once("Collected : "))?.1;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_understood() {
+        for case in Case::all() {
+            for what in [What::Source, What::Pipeline] {
+                assert_eq!(parse(&name(what, case)), Some((what, case, PACKETS)));
+            }
+        }
+        assert_eq!(parse("memory/source/ipv4-1/x"), None);
+        assert_eq!(parse("memory"), None);
+    }
+
+    #[test]
+    fn the_sum_is_found() {
+        assert_eq!(collected("==7== Events    : Ir\n==7== Collected : 1234\n==7==\n"), Some(1234));
+        assert_eq!(collected("nothing"), None);
+    }
+}

@@ -1,0 +1,240 @@
+//! A router between two ports in memory, with routes and a neighbour, and the packets that go through it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use millrace_forward::{NextHop, NextHops, Route};
+use millrace_packet::{Batch, Pool};
+use millrace_pipeline::{
+    Command, DeviceId, NeighbourChange, NeighbourKnowledge, NoHost, PortSettings, Stack, Tags, Worker,
+    WorkerLink,
+};
+use millrace_port::Port;
+use millrace_port::memory::Generator;
+use millrace_units::{Instant, PortId};
+use millrace_wire::MacAddr;
+
+use super::case::{Case, Family};
+use crate::BenchError;
+use crate::frame::UdpFrame;
+
+const IN: (DeviceId, PortId) = (DeviceId(0), PortId(0));
+const OUT: (DeviceId, PortId) = (DeviceId(1), PortId(1));
+const IN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const OUT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
+const NEXT_HOP_MAC: [u8; 6] = [2, 0, 0, 0, 1, 2];
+const MTU: u16 = 1500;
+/// Frames of packet memory.
+const FRAMES: u32 = 4096;
+/// Routes in the table, of 24 bits (IPv6: 64): all over one next hop, and flows go to all of them.
+const ROUTES: u32 = 1000;
+/// How far the virtual clock moves on with each round.
+const STEP: Duration = Duration::from_micros(10);
+
+/// The packets' source alone, without a router: what is subtracted.
+pub(super) struct Source {
+    generator: Generator,
+    pool: Pool,
+    batch: Batch,
+}
+
+impl Source {
+    pub fn new(case: Case) -> Result<Self, BenchError> {
+        Ok(Self { generator: generator(case), pool: pool()?, batch: Batch::new() })
+    }
+
+    /// Makes and takes back a number of packets, in whole batches; returns how many.
+    #[inline(never)]
+    pub fn callgrind_measured(&mut self, packets: u64) -> u64 {
+        let mut done = 0;
+        while done < packets {
+            self.generator.receive(&self.pool, Instant::ZERO, &mut self.batch);
+            done += self.batch.len() as u64;
+            self.generator.transmit(&self.pool, Instant::ZERO, &mut self.batch);
+            self.generator.flush(&self.pool, Instant::ZERO);
+        }
+        done
+    }
+}
+
+/// The source, and a router behind it.
+pub(super) struct Pipeline {
+    worker: Worker,
+    link: WorkerLink,
+    now: Instant,
+    sent: u64,
+}
+
+impl Pipeline {
+    pub fn new(case: Case) -> Result<Self, BenchError> {
+        let (worker, link) = Worker::new(pool()?, Box::new(NoHost), 0x5eed);
+        let mut pipeline = Self { worker, link, now: Instant::ZERO, sent: 0 };
+        pipeline.tell(Command::SetPort(IN.1, settings("in", IN.0, IN_MAC, case.family, 1)));
+        pipeline.tell(Command::SetPort(OUT.1, settings("out", OUT.0, OUT_MAC, case.family, 2)));
+        pipeline.tell(Command::SetRoutes(routes(case.family)));
+        let state = NeighbourKnowledge::Known(MacAddr(NEXT_HOP_MAC));
+        let next_hop = NeighbourChange { port: OUT.1, address: gateway(case.family), state };
+        pipeline.tell(Command::SetNeighbours(vec![next_hop]));
+        let out = Generator::new(MacAddr(OUT_MAC), MTU, Vec::new(), 0);
+        pipeline.worker.add_device(OUT.0, Box::new(out));
+        // Last, so that no packet comes before the router is ready.
+        pipeline.worker.add_device(IN.0, Box::new(generator(case)));
+        Ok(pipeline)
+    }
+
+    fn tell(&mut self, command: Command) {
+        // The ring has room: each command is carried out before the next is given.
+        let _ = self.link.commands.push(command);
+        self.worker.turn(self.now);
+    }
+
+    /// Sends a number of packets through the router, in whole batches; returns how many.
+    #[inline(never)]
+    pub fn callgrind_measured(&mut self, packets: u64) -> u64 {
+        let mut done = 0;
+        while done < packets {
+            done += self.worker.turn(self.now).received as u64;
+            self.now += STEP;
+        }
+        self.sent += done;
+        done
+    }
+
+    /// An error unless every packet so far has left by the other port.
+    pub fn check(&mut self, case: Case) -> Result<(), BenchError> {
+        let (reply, answer) = sync_channel(1);
+        self.tell(Command::Snapshot(reply));
+        let snapshot = answer.try_recv().unwrap_or_default();
+        let out = snapshot.devices.iter().find(|(device, _)| *device == OUT.0);
+        let (received, transmitted) =
+            (snapshot.totals.received, out.map_or(0, |(_, counters)| counters.transmitted));
+        if transmitted < received || received < self.sent {
+            let problem = format!("{transmitted} of {received} packets came out, {} were sent", self.sent);
+            return Err(BenchError::measurement(&case.to_string(), problem));
+        }
+        Ok(())
+    }
+}
+
+fn pool() -> Result<Pool, BenchError> {
+    Pool::new(FRAMES).map_err(|error| BenchError::measurement("packet memory", error.to_string()))
+}
+
+fn settings(name: &str, device: DeviceId, mac: [u8; 6], family: Family, subnet: u8) -> PortSettings {
+    let (own, length) = match family {
+        Family::V4 => (IpAddr::from([10, subnet, 0, 254]), 24),
+        Family::V6 => (IpAddr::from([0xfd00, u16::from(subnet), 0, 0, 0, 0, 0, 0xfe]), 64),
+    };
+    PortSettings {
+        name: name.to_owned(),
+        device,
+        tags: Tags::NONE,
+        stack: Stack::Kernel { ifindex: u32::from(device.0) + 1 },
+        mac: MacAddr(mac),
+        mtu: MTU,
+        up: true,
+        forwards4: true,
+        forwards6: true,
+        addresses: IpNet::new(own, length).into_iter().collect(),
+    }
+}
+
+fn gateway(family: Family) -> IpAddr {
+    match family {
+        Family::V4 => IpAddr::from([10, 2, 0, 1]),
+        Family::V6 => IpAddr::from([0xfd00, 2, 0, 0, 0, 0, 0, 1]),
+    }
+}
+
+fn routes(family: Family) -> Vec<(IpNet, Option<Route>)> {
+    let next_hop = NextHops::single(NextHop::new(OUT.1, Some(gateway(family))));
+    let length = if family == Family::V4 { 24 } else { 64 };
+    let networks = (0..ROUTES).filter_map(|route| IpNet::new(destination(family, route, 0), length).ok());
+    networks.map(|network| (network, Some(Route::Forward(next_hop.clone())))).collect()
+}
+
+/// Host `host` of the network of a route.
+fn destination(family: Family, route: u32, host: u32) -> IpAddr {
+    match family {
+        Family::V4 => Ipv4Addr::from((20 << 24) | (route << 8) | (host % 256)).into(),
+        Family::V6 => {
+            Ipv6Addr::from((0xfd20_u128 << 112) | (u128::from(route) << 64) | u128::from(host)).into()
+        }
+    }
+}
+
+fn source(family: Family, flow: u32) -> IpAddr {
+    match family {
+        Family::V4 => Ipv4Addr::from((30 << 24) | (flow + 1)).into(),
+        Family::V6 => Ipv6Addr::from((0xfd30_u128 << 112) | u128::from(flow + 1)).into(),
+    }
+}
+
+/// Gives a packet of each flow in turn, in an order without a pattern.
+fn generator(case: Case) -> Generator {
+    let frame = |flow| {
+        let frame = UdpFrame {
+            source_mac: HOST_MAC,
+            destination_mac: IN_MAC,
+            source: source(case.family, flow),
+            destination: destination(case.family, flow % ROUTES, flow / ROUTES + 1),
+            source_port: 1024 + (flow % 50_000) as u16,
+            destination_port: 9,
+        };
+        frame.bytes()
+    };
+    let mut frames: Vec<Vec<u8>> = (0..case.flows).map(frame).collect();
+    shuffle(&mut frames);
+    Generator::new(MacAddr(IN_MAC), MTU, frames, u64::MAX)
+}
+
+/// Fisher and Yates' shuffle with Marsaglia's xorshift: the same order in every run.
+fn shuffle<T>(items: &mut [T]) {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    for last in (1..items.len()).rev() {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        items.swap(last, (state % (last as u64 + 1)) as usize);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_packet_comes_out_at_the_other_port() {
+        for family in [Family::V4, Family::V6] {
+            for flows in [1, 3000] {
+                let case = Case { family, flows };
+                let mut pipeline = Pipeline::new(case).unwrap();
+                assert!(pipeline.callgrind_measured(6000) >= 6000);
+                pipeline.check(case).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn the_check_notices_packets_that_do_not_come_out() {
+        let case = Case { family: Family::V4, flows: 1 };
+        let mut pipeline = Pipeline::new(case).unwrap();
+        let gone = routes(case.family).into_iter().map(|(network, _)| (network, None)).collect();
+        pipeline.tell(Command::SetRoutes(gone));
+        pipeline.callgrind_measured(1000);
+        let error = pipeline.check(case).unwrap_err();
+        assert!(error.to_string().contains("packets came out"), "{error}");
+    }
+
+    #[test]
+    fn a_shuffle_keeps_everything_and_the_order_is_another() {
+        let mut items: Vec<u32> = (0..1000).collect();
+        shuffle(&mut items);
+        assert!(items[..10] != [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        items.sort_unstable();
+        assert!(items.into_iter().eq(0..1000));
+    }
+}
