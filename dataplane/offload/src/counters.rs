@@ -28,7 +28,30 @@ pub struct Level0Counters {
     pub handed_back: u64,
 }
 
+/// `struct counters` of bpf/level0.c.
+pub(crate) type Words = [u64; 11];
+
 impl Level0Counters {
+    /// Adds up what each processor has counted.
+    pub(crate) fn sum<'a>(processors: impl Iterator<Item = &'a Words>) -> Self {
+        let mut sum: Words = [0; 11];
+        processors.for_each(|words| sum.iter_mut().zip(words).for_each(|(sum, word)| *sum += word));
+        let [seen, seen_bytes, redirected, other_ethertype, not_ours, local, multicast, vlan, passed, dropped, back] = sum;
+        Self {
+            seen,
+            seen_bytes,
+            redirected,
+            other_ethertype,
+            not_ours,
+            local,
+            multicast,
+            vlan,
+            fallback_passed: passed,
+            fallback_dropped: dropped,
+            handed_back: back,
+        }
+    }
+
     /// Frames that the kernel got, by all reasons but hand-back.
     pub const fn passed(&self) -> u64 {
         self.other_ethertype + self.not_ours + self.local + self.multicast + self.vlan + self.fallback_passed

@@ -33,14 +33,6 @@ pub enum OffloadError {
         /// The other program's name, as the kernel keeps it (at most 15 characters).
         name: String,
     },
-    /// A live Millrace process forwards for this device.
-    #[error("{device} already belongs to the running Millrace process {pid}: stop that one, or leave the port to it")]
-    Owned {
-        /// The device's name.
-        device: String,
-        /// The process that attached the program.
-        pid: u32,
-    },
     /// The device is busy, and no program explains it.
     #[error("{device} is busy ({detail}): a program that was just detached can hold it for some 50 ms; try again")]
     Busy {

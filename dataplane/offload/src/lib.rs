@@ -6,12 +6,17 @@
 //! socket reaches, and [`DeviceReport`] says what a device can do.
 #![deny(unsafe_code)]
 
+mod attach;
+mod bpf_syscall;
 mod counters;
 mod error;
 mod injector;
+mod leftover;
 mod local_address;
+mod object;
 mod port_programs;
 mod probe;
+mod rtnetlink;
 mod vlan;
 
 pub use counters::Level0Counters;

@@ -1,9 +1,23 @@
 //! The programs of one port: loaded, attached, told what the router knows, and detached again.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
-use crate::{Level0Counters, OffloadError, VlanStack};
+use aya::Ebpf;
+use aya::maps::{Array, HashMap, Map, MapError, PerCpuArray, XskMap};
+
+use crate::attach::{self, GENERIC, Hold, NATIVE};
+use crate::counters::Words;
+use crate::leftover::Loaded;
+use crate::local_address::difference;
+use crate::rtnetlink::Device;
+use crate::{Level0Counters, OffloadError, VlanStack, object};
+
+const XDP_DROP: u8 = 1;
+const XDP_PASS: u8 = 2;
+/// As many device queues as the map `sockets` has room for.
+const QUEUES: u32 = 256;
 
 /// Where the XDP program is to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -39,85 +53,222 @@ pub enum Attachment {
     Tcx,
 }
 
-/// The attached programs of one port. Dropping detaches them.
+/// The attached programs of one port. Dropping detaches them; but a panic counts as a death, see [`OnDeath`].
 #[derive(Debug)]
 pub struct PortPrograms {
     ifindex: u32,
+    object: Ebpf,
+    program: OwnedFd,
+    filter: Option<OwnedFd>,
+    hold: Option<Hold>,
+    attachment: Attachment,
+    on_death: OnDeath,
+    why: Option<String>,
+    local: HashSet<IpAddr>,
+    vlans: HashSet<VlanStack>,
+    sockets: HashSet<u32>,
 }
 
 impl PortPrograms {
     /// Loads the level-0 program and attaches it to `ifindex` of the calling thread's network namespace. Until
-    /// [`Self::set_own_mac`] is called every unicast frame is somebody else's, so the kernel gets all.
+    /// [`Self::set_own_mac`] is called every unicast frame is somebody else's, so the kernel gets all; in the place of
+    /// a program left behind by [`OnDeath::Drop`] what that one knew goes on holding until then.
     ///
     /// `frags` admits frames of several buffers; set it only where the MTU needs it (on a veth, above about 3,506
     /// bytes at the peer). A veth trap: with `frags` the peer keeps its segmentation offload and super-frames of 64 KB
-    /// arrive; without it the kernel turns the peer's off.
+    /// arrive; without it the kernel turns the peer's off. A VLAN trap: XDP does not see tags that the device takes
+    /// out of the frame, so turn `rxvlan` (on a veth also the peer's `txvlan`) off before forwarding for VLANs.
     ///
     /// # Errors
-    /// See [`OffloadError`]. A program that an earlier Millrace left behind is replaced, no other is touched.
-    pub fn attach_xdp(
-        ifindex: u32,
-        _mode: Mode,
-        _frags: bool,
-        _on_death: OnDeath,
-    ) -> Result<Self, OffloadError> {
-        Err(OffloadError::DeviceGone { ifindex })
+    /// See [`OffloadError`]. A program that an earlier Millrace left behind is replaced, no other is touched. That no
+    /// other Millrace is alive on this device is the caller's to know.
+    pub fn attach_xdp(ifindex: u32, mode: Mode, frags: bool, on_death: OnDeath) -> Result<Self, OffloadError> {
+        let device = attach::find_device(ifindex)?;
+        let leftover = attach::xdp_leftover(&device)?;
+        let mut object = object::level0()?;
+        if let Some((old, _)) = leftover.as_ref().filter(|_| on_death == OnDeath::Drop) {
+            old.bequeath(&mut object);
+        }
+        set_fallback(&mut object, on_death)?;
+        let program = object::load(&mut object, if frags { "millrace_xdp_sg" } else { "millrace_xdp" })?;
+        let target = Target { device: &device, ifindex, on_death, leftover };
+        let (hold, attachment, why) = target.attach(program.as_fd(), mode)?;
+        Ok(Self::new(ifindex, object, program, hold, (attachment, on_death, why)))
     }
 
     /// Loads and attaches the tcx ingress program for an AF_PACKET port, whose sockets must carry
-    /// [`Self::socket_filter_fd`]. Needs Linux 6.6.
+    /// [`Self::socket_filter_fd`]. Until [`Self::set_own_mac`] is called the kernel gets all; from then on what user
+    /// space takes is dropped for the kernel, socket or not. Needs Linux 6.6.
     ///
     /// # Errors
     /// See [`OffloadError`].
-    pub fn attach_tcx(ifindex: u32, _on_death: OnDeath) -> Result<Self, OffloadError> {
-        Err(OffloadError::DeviceGone { ifindex })
+    pub fn attach_tcx(ifindex: u32, on_death: OnDeath) -> Result<Self, OffloadError> {
+        let device = attach::find_device(ifindex)?;
+        let mut object = object::level0()?;
+        set_fallback(&mut object, on_death)?;
+        let program = object::load(&mut object, "millrace_tcx")?;
+        let filter = object::load(&mut object, "millrace_filter")?;
+        let hold = attach::tcx(program.as_fd(), &device, ifindex, on_death, &mut object)?;
+        let mut programs = Self::new(ifindex, object, program, hold, (Attachment::Tcx, on_death, None));
+        programs.filter = Some(filter);
+        Ok(programs)
+    }
+
+    fn new(
+        ifindex: u32,
+        object: Ebpf,
+        program: OwnedFd,
+        hold: Hold,
+        (attachment, on_death, why): (Attachment, OnDeath, Option<String>),
+    ) -> Self {
+        let mut programs = Self {
+            ifindex,
+            object,
+            program,
+            filter: None,
+            hold: Some(hold),
+            attachment,
+            on_death,
+            why,
+            local: HashSet::new(),
+            vlans: HashSet::new(),
+            sockets: HashSet::new(),
+        };
+        programs.read_inheritance();
+        programs
+    }
+
+    /// What was taken over from a predecessor must be known here too, or it would never be removed.
+    fn read_inheritance(&mut self) {
+        if let Ok(map) = self.hash_map::<u32>("local4") {
+            let found: Vec<_> = map.keys().flatten().map(|key| IpAddr::from(key.to_ne_bytes())).collect();
+            self.local.extend(found);
+        }
+        if let Ok(map) = self.hash_map::<[u8; 16]>("local6") {
+            let found: Vec<_> = map.keys().flatten().map(IpAddr::from).collect();
+            self.local.extend(found);
+        }
+        if let Ok(map) = self.hash_map::<[u16; 4]>("vlans") {
+            let found: Vec<_> = map.keys().flatten().map(VlanStack::from_key).collect();
+            self.vlans.extend(found);
+        }
     }
 
     /// The program for `SO_ATTACH_BPF`: with it an AF_PACKET socket receives only what user space takes. Attach it
     /// before the socket is bound. None for XDP ports.
     pub fn socket_filter_fd(&self) -> Option<BorrowedFd<'_>> {
-        None
+        self.filter.as_ref().map(AsFd::as_fd)
+    }
+
+    /// The kernel's id of the attached program, as `ip link` and `bpftool` show it.
+    pub fn program_id(&self) -> Option<u32> {
+        object::id_of(self.program.as_fd())
     }
 
     /// Redirects the frames of device queue `queue` to the AF_XDP socket `fd`, which must be bound to that queue.
     ///
     /// # Errors
-    /// [`OffloadError::Queue`] when the kernel refuses, or the queue index is 64 or more.
-    pub fn register_socket(&mut self, queue: u32, _fd: RawFd) -> Result<(), OffloadError> {
-        Err(OffloadError::Queue { queue, detail: String::new() })
+    /// [`OffloadError::Queue`] when the kernel refuses, or the queue index is 256 or more.
+    pub fn register_socket(&mut self, queue: u32, fd: RawFd) -> Result<(), OffloadError> {
+        if queue >= QUEUES {
+            let detail = format!("queues 0 to {} can have a socket", QUEUES - 1);
+            return Err(OffloadError::Queue { queue, detail });
+        }
+        let set = |error: MapError| OffloadError::Queue { queue, detail: object::chain(&error) };
+        self.socket_map()?.set(queue, fd, 0).map_err(set)?;
+        self.sockets.insert(queue);
+        Ok(())
     }
 
     /// Ends the redirection of `queue`; its frames fall back as [`OnDeath`] says.
     ///
     /// # Errors
-    /// [`OffloadError::Queue`] when no socket was registered.
+    /// [`OffloadError::Queue`] when no socket was registered. That a registered one was closed meanwhile is none.
     pub fn unregister_socket(&mut self, queue: u32) -> Result<(), OffloadError> {
-        Err(OffloadError::Queue { queue, detail: String::new() })
+        if !self.sockets.remove(&queue) {
+            return Err(OffloadError::Queue { queue, detail: "no socket is registered".to_owned() });
+        }
+        // The kernel removes a closed socket by itself.
+        let _ = self.socket_map()?.unset(queue);
+        Ok(())
+    }
+
+    fn socket_map(&mut self) -> Result<XskMap<&mut aya::maps::MapData>, OffloadError> {
+        let map = map_mut(&mut self.object, "sockets")?;
+        XskMap::try_from(map).map_err(|error| map_error("sockets", &error))
     }
 
     /// Sets the MAC address whose unicast frames this port forwards.
     ///
     /// # Errors
     /// [`OffloadError::Map`].
-    pub fn set_own_mac(&mut self, _mac: [u8; 6]) -> Result<(), OffloadError> {
-        Ok(())
+    pub fn set_own_mac(&mut self, mac: [u8; 6]) -> Result<(), OffloadError> {
+        write_config(&mut self.object, |config| config[..6].copy_from_slice(&mac))
     }
 
     /// Sets the addresses whose packets the kernel keeps: those of all interfaces in the namespace, and the subnet
-    /// broadcasts. Only differences are written, additions before removals.
+    /// broadcasts. Only differences are written, additions before removals. Loopback addresses are left out: from a
+    /// wire they are martians, which user space counts.
     ///
     /// # Errors
     /// [`OffloadError::Map`] when there are more than 16,384 of one family.
-    pub fn set_local_addresses(&mut self, _addresses: &[IpAddr]) -> Result<(), OffloadError> {
+    pub fn set_local_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), OffloadError> {
+        let difference = difference(&self.local, addresses);
+        for address in difference.add {
+            self.write_local(address, true)?;
+            self.local.insert(address);
+        }
+        for address in difference.remove {
+            self.write_local(address, false)?;
+            self.local.remove(&address);
+        }
         Ok(())
+    }
+
+    fn write_local(&mut self, address: IpAddr, present: bool) -> Result<(), OffloadError> {
+        match address {
+            IpAddr::V4(address) => {
+                let key = u32::from_ne_bytes(address.octets());
+                self.write_key("local4", key, present, &address)
+            }
+            IpAddr::V6(address) => self.write_key("local6", address.octets(), present, &address),
+        }
+    }
+
+    fn write_key<K: aya::Pod>(
+        &mut self,
+        name: &'static str,
+        key: K,
+        present: bool,
+        what: &dyn std::fmt::Display,
+    ) -> Result<(), OffloadError> {
+        let mut map = self.hash_map::<K>(name)?;
+        let written = if present { map.insert(key, 1, 0) } else { map.remove(&key) };
+        written.map_err(|error| OffloadError::Map { map: name, detail: format!("{what}: {}", object::chain(&error)) })
+    }
+
+    fn hash_map<K: aya::Pod>(
+        &mut self,
+        name: &'static str,
+    ) -> Result<HashMap<&mut aya::maps::MapData, K, u8>, OffloadError> {
+        HashMap::try_from(map_mut(&mut self.object, name)?).map_err(|error| map_error(name, &error))
     }
 
     /// Sets the VLANs that are sub-interfaces of ours. All their frames to our MAC, broadcast or multicast go to user
     /// space, ARP and neighbour discovery included; other tagged frames are the kernel's.
     ///
     /// # Errors
-    /// [`OffloadError::Map`].
-    pub fn set_vlans(&mut self, _vlans: &[VlanStack]) -> Result<(), OffloadError> {
+    /// [`OffloadError::Map`] when there are more than 8,192.
+    pub fn set_vlans(&mut self, vlans: &[VlanStack]) -> Result<(), OffloadError> {
+        let wanted: HashSet<VlanStack> = vlans.iter().copied().collect();
+        for vlan in wanted.difference(&self.vlans.clone()) {
+            self.write_key("vlans", vlan.key(), true, vlan)?;
+            self.vlans.insert(*vlan);
+        }
+        for vlan in self.vlans.clone().difference(&wanted) {
+            self.write_key("vlans", vlan.key(), false, vlan)?;
+            self.vlans.remove(vlan);
+        }
         Ok(())
     }
 
@@ -126,17 +277,17 @@ impl PortPrograms {
     /// # Errors
     /// [`OffloadError::Map`].
     pub fn counters(&self) -> Result<Level0Counters, OffloadError> {
-        Ok(Level0Counters::default())
+        read_counters(&self.object)
     }
 
     /// How the programs are attached.
     pub fn mode(&self) -> Attachment {
-        Attachment::Generic
+        self.attachment
     }
 
     /// Why [`Mode::Auto`] fell back to generic mode, in the kernel's words.
     pub fn why(&self) -> Option<&str> {
-        None
+        self.why.as_deref()
     }
 
     /// The device's index.
@@ -148,7 +299,92 @@ impl PortPrograms {
     ///
     /// # Errors
     /// The kernel's, if it refuses; a device that is gone is no error.
-    pub fn detach(self) -> Result<(), OffloadError> {
-        Ok(())
+    pub fn detach(mut self) -> Result<(), OffloadError> {
+        let Some(hold) = self.hold.take() else { return Ok(()) };
+        let device = self.ifindex.to_string();
+        hold.release(self.ifindex).map_err(|source| OffloadError::Kernel { device, call: "detaching", source })
     }
+
+    pub(crate) fn object_mut(&mut self) -> &mut Ebpf {
+        &mut self.object
+    }
+}
+
+impl Drop for PortPrograms {
+    fn drop(&mut self) {
+        if std::thread::panicking() && self.on_death == OnDeath::Drop {
+            return;
+        }
+        if let Some(hold) = self.hold.take() {
+            // Nobody is left to be told.
+            let _ = hold.release(self.ifindex);
+        }
+    }
+}
+
+/// A device, and how a program is to be attached there.
+struct Target<'a> {
+    device: &'a Device,
+    ifindex: u32,
+    on_death: OnDeath,
+    leftover: Option<(Loaded, u32)>,
+}
+
+impl Target<'_> {
+    fn attach(
+        mut self,
+        program: BorrowedFd<'_>,
+        mode: Mode,
+    ) -> Result<(Hold, Attachment, Option<String>), OffloadError> {
+        if mode == Mode::Generic {
+            return Ok((self.attach_in(program, GENERIC)?, Attachment::Generic, None));
+        }
+        match self.attach_in(program, NATIVE) {
+            Ok(hold) => Ok((hold, Attachment::Native, None)),
+            Err(error) if mode == Mode::Auto && attach::may_fall_back(&error) => {
+                // The native attempt may have taken the leftover away.
+                self.leftover = attach::xdp_leftover(&attach::find_device(self.ifindex)?)?;
+                Ok((self.attach_in(program, GENERIC)?, Attachment::Generic, Some(error.to_string())))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn attach_in(&self, program: BorrowedFd<'_>, mode: u32) -> Result<Hold, OffloadError> {
+        attach::xdp(program, self.ifindex, mode, self.on_death, self.leftover.as_ref())
+            .map_err(|refusal| attach::xdp_error(self.device, self.ifindex, mode, refusal))
+    }
+}
+
+fn set_fallback(object: &mut Ebpf, on_death: OnDeath) -> Result<(), OffloadError> {
+    let action = if on_death == OnDeath::Drop { XDP_DROP } else { XDP_PASS };
+    write_config(object, |config| config[6] = action)
+}
+
+/// Changes `struct config`: six bytes of MAC, then the fallback action.
+pub(crate) fn write_config(object: &mut Ebpf, change: impl FnOnce(&mut [u8; 8])) -> Result<(), OffloadError> {
+    let failed = |error: MapError| map_error("config", &error);
+    let mut map = Array::<_, [u8; 8]>::try_from(map_mut(object, "config")?).map_err(failed)?;
+    let mut config = map.get(&0, 0).map_err(failed)?;
+    change(&mut config);
+    map.set(0, config, 0).map_err(failed)
+}
+
+pub(crate) fn read_counters(object: &Ebpf) -> Result<Level0Counters, OffloadError> {
+    let failed = |error: MapError| map_error("counters", &error);
+    let map = object.map("counters").ok_or_else(|| missing("counters"))?;
+    let map = PerCpuArray::<_, Words>::try_from(map).map_err(failed)?;
+    Ok(Level0Counters::sum(map.get(&0, 0).map_err(failed)?.iter()))
+}
+
+pub(crate) fn map_mut<'a>(object: &'a mut Ebpf, name: &'static str) -> Result<&'a mut Map, OffloadError> {
+    object.map_mut(name).ok_or_else(|| missing(name))
+}
+
+fn missing(map: &'static str) -> OffloadError {
+    OffloadError::Map { map, detail: "it is not in the object file".to_owned() }
+}
+
+fn map_error(map: &'static str, error: &MapError) -> OffloadError {
+    OffloadError::Map { map, detail: object::chain(error) }
 }

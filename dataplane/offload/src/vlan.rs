@@ -1,5 +1,7 @@
 //! VLAN tags as the level-0 program looks them up.
 
+use std::fmt;
+
 /// One VLAN tag (IEEE 802.1Q-2022 §9.6).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct VlanTag {
@@ -28,5 +30,26 @@ impl VlanStack {
     pub(crate) fn key(self) -> [u16; 4] {
         let inner = self.inner.unwrap_or(VlanTag { tpid: 0, vid: 0 });
         [self.outer.tpid, self.outer.vid, inner.tpid, inner.vid]
+    }
+
+    /// The inverse of [`Self::key`].
+    pub(crate) fn from_key([tpid, vid, inner_tpid, inner_vid]: [u16; 4]) -> Self {
+        let inner = (inner_vid != 0).then_some(VlanTag { tpid: inner_tpid, vid: inner_vid });
+        Self { outer: VlanTag { tpid, vid }, inner }
+    }
+}
+
+impl fmt::Display for VlanTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#06x}/{}", self.tpid, self.vid)
+    }
+}
+
+impl fmt::Display for VlanStack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.inner {
+            Some(inner) => write!(f, "{}.{inner}", self.outer),
+            None => self.outer.fmt(f),
+        }
     }
 }

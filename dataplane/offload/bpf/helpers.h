@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/* The few kernel helpers, and the notation for maps, that our programs use: so that clang is all a build needs. */
+#ifndef MILLRACE_HELPERS_H
+#define MILLRACE_HELPERS_H
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+
+#define SEC(name) __attribute__((section(name), used))
+#undef __always_inline
+#define __always_inline inline __attribute__((always_inline))
+
+/* A map's attributes are told in the types of pointers, which its BTF keeps. */
+#define __uint(name, number) int(*name)[number]
+#define __type(name, of) typeof(of) *name
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define bpf_htons(x) ((__be16)__builtin_bswap16(x))
+#define bpf_htonl(x) ((__be32)__builtin_bswap32(x))
+#else
+#define bpf_htons(x) ((__be16)(x))
+#define bpf_htonl(x) ((__be32)(x))
+#endif
+#define bpf_ntohs(x) bpf_htons(x)
+
+static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
+static __u64 (*bpf_ktime_get_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
+static long (*bpf_redirect)(__u32 ifindex, __u64 flags) = (void *)BPF_FUNC_redirect;
+static long (*bpf_redirect_map)(void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;
+static long (*bpf_skb_load_bytes)(const void *skb, __u32 offset, void *to, __u32 length) =
+	(void *)BPF_FUNC_skb_load_bytes;
+static long (*bpf_xdp_adjust_tail)(struct xdp_md *context, int delta) = (void *)BPF_FUNC_xdp_adjust_tail;
+static __u64 (*bpf_xdp_get_buff_len)(struct xdp_md *context) = (void *)BPF_FUNC_xdp_get_buff_len;
+static long (*bpf_xdp_store_bytes)(struct xdp_md *context, __u32 offset, void *from, __u32 length) =
+	(void *)BPF_FUNC_xdp_store_bytes;
+
+#endif

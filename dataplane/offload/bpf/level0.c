@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/*
+ * The programs of one port. Linux 5.15 has all that millrace_xdp needs; millrace_xdp_sg and millrace_hand need 5.18,
+ * millrace_tcx 6.6: so each is loaded only when it is used.
+ */
+#include "classifier.h"
+
+#define TCX_NEXT (-1)
+#define TCX_DROP 2
+#define PACKET_OUTGOING 4
+
+#define QUEUES 256
+#define HAND_SLOTS 64
+#define SLOT_BYTES 4088
+
+/* Rust reads this as an array of words: src/counters.rs. */
+struct counters {
+	__u64 seen, seen_bytes;
+	__u64 by_verdict[6];
+	__u64 fallback_passed, fallback_dropped, handed_back;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct counters);
+} counters SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	__uint(max_entries, QUEUES);
+	__type(key, __u32);
+	__type(value, __u32);
+} sockets SEC(".maps");
+
+/*
+ * Frames that millrace_hand has let go on this processor and that millrace_xdp (generic) or millrace_tcx will meet
+ * again. The kernel receives them synchronously, with soft interrupts off, so nothing comes between.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} pending SEC(".maps");
+
+static __always_inline int is_handed_back(struct counters *count)
+{
+	__u32 zero = 0;
+	__u64 *waiting = bpf_map_lookup_elem(&pending, &zero);
+
+	if (!waiting || !*waiting)
+		return 0;
+	*waiting -= 1;
+	count->handed_back++;
+	return 1;
+}
+
+static __always_inline int fall_back(struct counters *count, const struct config *port)
+{
+	if (port->fallback == XDP_PASS)
+		count->fallback_passed++;
+	else
+		count->fallback_dropped++;
+	return port->fallback == XDP_PASS;
+}
+
+static __always_inline void count_verdict(struct counters *count, enum verdict verdict)
+{
+	switch (verdict) {
+	case USER_SPACE: count->by_verdict[USER_SPACE]++; break;
+	case OTHER_ETHERTYPE: count->by_verdict[OTHER_ETHERTYPE]++; break;
+	case NOT_OURS: count->by_verdict[NOT_OURS]++; break;
+	case LOCAL: count->by_verdict[LOCAL]++; break;
+	case MULTICAST: count->by_verdict[MULTICAST]++; break;
+	case VLAN: count->by_verdict[VLAN]++; break;
+	}
+}
+
+static __always_inline int receive_xdp(struct xdp_md *context, __u64 length)
+{
+	struct frame frame = { (void *)(long)context->data, (void *)(long)context->data_end, 0 };
+	__u32 zero = 0, queue = context->rx_queue_index;
+	struct counters *count = bpf_map_lookup_elem(&counters, &zero);
+	struct config *port = bpf_map_lookup_elem(&config, &zero);
+	enum verdict verdict;
+
+	if (!count || !port || is_handed_back(count))
+		return XDP_PASS;
+	count->seen++;
+	count->seen_bytes += length;
+	verdict = classify(&frame, port);
+	if (verdict == USER_SPACE && !bpf_map_lookup_elem(&sockets, &queue))
+		return fall_back(count, port) ? XDP_PASS : XDP_DROP;
+	count_verdict(count, verdict);
+	if (verdict != USER_SPACE)
+		return XDP_PASS;
+	return bpf_redirect_map(&sockets, queue, port->fallback);
+}
+
+SEC("xdp")
+int millrace_xdp(struct xdp_md *context)
+{
+	return receive_xdp(context, context->data_end - context->data);
+}
+
+SEC("xdp.frags")
+int millrace_xdp_sg(struct xdp_md *context)
+{
+	return receive_xdp(context, bpf_xdp_get_buff_len(context));
+}
+
+SEC("classifier")
+int millrace_tcx(struct __sk_buff *skb)
+{
+	struct frame frame = { 0, 0, skb };
+	__u32 zero = 0;
+	struct counters *count = bpf_map_lookup_elem(&counters, &zero);
+	struct config *port = bpf_map_lookup_elem(&config, &zero);
+	enum verdict verdict;
+
+	if (!count || !port || is_handed_back(count))
+		return TCX_NEXT;
+	count->seen++;
+	count->seen_bytes += skb->len;
+	verdict = classify(&frame, port);
+	count_verdict(count, verdict);
+	return verdict == USER_SPACE ? TCX_DROP : TCX_NEXT;
+}
+
+/* Runs before millrace_tcx, which alone counts, and once for each socket. */
+SEC("socket")
+int millrace_filter(struct __sk_buff *skb)
+{
+	struct frame frame = { 0, 0, skb };
+	__u32 zero = 0;
+	struct config *port = bpf_map_lookup_elem(&config, &zero);
+	__u64 *waiting = bpf_map_lookup_elem(&pending, &zero);
+
+	if (!port || !waiting || *waiting || skb->pkt_type == PACKET_OUTGOING)
+		return 0;
+	return classify(&frame, port) == USER_SPACE ? 0xffffffff : 0;
+}
+
+struct hand_slot {
+	__u32 length, reserved;
+	__u8 bytes[SLOT_BYTES];
+};
+
+/* Where the next frame is taken from; meets_again: the port's own program will see what is passed here. */
+struct hand_cursor {
+	__u32 next, meets_again;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, HAND_SLOTS);
+	__type(key, __u32);
+	__type(value, struct hand_slot);
+} hand_slots SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct hand_cursor);
+} hand_cursor SEC(".maps");
+
+/* Run, not attached: turns each live frame into the next slot's and lets the kernel receive it. */
+SEC("xdp")
+int millrace_hand(struct xdp_md *context)
+{
+	__u32 zero = 0, next, length;
+	struct hand_cursor *cursor = bpf_map_lookup_elem(&hand_cursor, &zero);
+	__u64 *waiting = bpf_map_lookup_elem(&pending, &zero);
+	struct hand_slot *slot;
+
+	if (!cursor || !waiting)
+		return XDP_DROP;
+	next = cursor->next++;
+	slot = bpf_map_lookup_elem(&hand_slots, &next);
+	if (!slot)
+		return XDP_DROP;
+	length = slot->length;
+	if (length < ETH_HLEN || length > SLOT_BYTES)
+		return XDP_DROP;
+	if (bpf_xdp_adjust_tail(context, (int)length - (int)(context->data_end - context->data)) ||
+	    bpf_xdp_store_bytes(context, 0, slot->bytes, length))
+		return XDP_DROP;
+	if (cursor->meets_again)
+		*waiting += 1;
+	return XDP_PASS;
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,179 @@
+//! Attaching a program to a device and detaching it, by a link or without one.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use aya::Ebpf;
+
+use crate::bpf_syscall::{self, Hook};
+use crate::leftover::Loaded;
+use crate::rtnetlink::{self, DRV_MODE, Device, Refusal, SKB_MODE, UPDATE_IF_NOEXIST};
+use crate::{OffloadError, OnDeath};
+
+/// What keeps a program attached.
+#[derive(Debug)]
+pub(crate) enum Hold {
+    /// A link: the program goes when this is closed.
+    Link(#[expect(dead_code, reason = "held for its closing")] OwnedFd),
+    /// XDP without a link, in the mode of these flags.
+    Xdp { program: OwnedFd, flags: u32 },
+    /// tcx ingress without a link.
+    Tcx { program: OwnedFd },
+}
+
+impl Hold {
+    /// Detaches the program. A device that is gone took it along.
+    pub(crate) fn release(self, ifindex: u32) -> io::Result<()> {
+        let released = match self {
+            Self::Link(_) => Ok(()),
+            Self::Xdp { program, flags } => {
+                rtnetlink::set_xdp(ifindex, None, flags, Some(program.as_fd())).map_err(|refusal| refusal.error)
+            }
+            Self::Tcx { program } => bpf_syscall::detach_tcx(program.as_fd(), ifindex),
+        };
+        match released {
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
+            other => other,
+        }
+    }
+}
+
+/// The device, or that it is gone.
+pub(crate) fn find_device(ifindex: u32) -> Result<Device, OffloadError> {
+    rtnetlink::device(ifindex).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENODEV) => OffloadError::DeviceGone { ifindex },
+        _ => OffloadError::Kernel { device: ifindex.to_string(), call: "RTM_GETLINK", source: error },
+    })
+}
+
+/// The XDP program an earlier Millrace left on the device, with its mode; an error when it is somebody else's.
+pub(crate) fn xdp_leftover(device: &Device) -> Result<Option<(Loaded, u32)>, OffloadError> {
+    let Some((id, mode)) = device.xdp else { return Ok(None) };
+    match Loaded::find(id) {
+        Some(program) if program.is_ours() => Ok(Some((program, mode))),
+        other => {
+            let name = other.map_or_else(|| "unknown".to_owned(), |program| program.name());
+            Err(OffloadError::Occupied { device: device.name.clone(), id, name })
+        }
+    }
+}
+
+/// Attaches an XDP program in the mode of `mode` (DRV or SKB), in the place of a leftover.
+pub(crate) fn xdp(
+    program: BorrowedFd<'_>,
+    ifindex: u32,
+    mode: u32,
+    on_death: OnDeath,
+    leftover: Option<&(Loaded, u32)>,
+) -> Result<Hold, Refusal> {
+    let old = leftover.and_then(|(program, old_mode)| Some((program.fd()?, *old_mode)));
+    let in_place = old.as_ref().filter(|(_, old_mode)| *old_mode == mode && on_death == OnDeath::Drop);
+    if let Some((old, _)) = in_place {
+        rtnetlink::set_xdp(ifindex, Some(program), mode, Some(old.as_fd()))?;
+        return Ok(Hold::Xdp { program: program.try_clone_to_owned()?, flags: mode });
+    }
+    // A link refuses to replace, and the two modes exclude each other: the old one goes first.
+    if let Some((old, old_mode)) = &old {
+        rtnetlink::set_xdp(ifindex, None, *old_mode, Some(old.as_fd()))?;
+    }
+    match on_death {
+        OnDeath::Drop => {
+            rtnetlink::set_xdp(ifindex, Some(program), mode | UPDATE_IF_NOEXIST, None)?;
+            Ok(Hold::Xdp { program: program.try_clone_to_owned()?, flags: mode })
+        }
+        OnDeath::Kernel => bpf_syscall::create_link(program, ifindex, Hook::Xdp { flags: mode })
+            .map(Hold::Link)
+            .map_err(|error| explain(program, ifindex, mode, error)),
+    }
+}
+
+/// A link's refusal has no words; the same attachment without a link has.
+fn explain(program: BorrowedFd<'_>, ifindex: u32, mode: u32, error: io::Error) -> Refusal {
+    match rtnetlink::set_xdp(ifindex, Some(program), mode | UPDATE_IF_NOEXIST, None) {
+        Err(refusal) => Refusal { error, words: refusal.words },
+        Ok(()) => {
+            let _ = rtnetlink::set_xdp(ifindex, None, mode, Some(program));
+            error.into()
+        }
+    }
+}
+
+/// The typed error for a refused XDP attachment.
+pub(crate) fn xdp_error(device: &Device, ifindex: u32, mode: u32, refusal: Refusal) -> OffloadError {
+    let name = device.name.clone();
+    let detail = refusal.to_string();
+    let says_mtu = refusal.words.to_ascii_lowercase().contains("mtu");
+    match refusal.error.raw_os_error() {
+        Some(libc::ENODEV) => OffloadError::DeviceGone { ifindex },
+        Some(libc::EPERM | libc::EACCES) => {
+            OffloadError::Permission { what: format!("attaching XDP to {name}"), source: refusal.error }
+        }
+        Some(libc::EBUSY | libc::EEXIST) => match rtnetlink::device(ifindex).ok().and_then(|now| now.xdp) {
+            Some((id, _)) => {
+                let other = Loaded::find(id).map_or_else(|| "unknown".to_owned(), |program| program.name());
+                OffloadError::Occupied { device: name, id, name: other }
+            }
+            None => OffloadError::Busy { device: name, detail },
+        },
+        Some(libc::ERANGE) => OffloadError::MtuTooLarge { device: name, detail },
+        _ if says_mtu => OffloadError::MtuTooLarge { device: name, detail },
+        Some(libc::EOPNOTSUPP | libc::EINVAL) => {
+            let what = if mode == DRV_MODE { "native XDP" } else { "generic XDP" };
+            OffloadError::NotSupported { device: name, what, detail }
+        }
+        _ => OffloadError::Kernel { device: name, call: "attaching XDP", source: refusal.error },
+    }
+}
+
+/// Whether a failed native attachment may be tried again in generic mode.
+pub(crate) fn may_fall_back(error: &OffloadError) -> bool {
+    matches!(error, OffloadError::NotSupported { .. } | OffloadError::Kernel { .. })
+}
+
+/// Attaches a tcx ingress program; what an earlier Millrace left goes once the new one is there.
+pub(crate) fn tcx(
+    program: BorrowedFd<'_>,
+    device: &Device,
+    ifindex: u32,
+    on_death: OnDeath,
+    heir: &mut Ebpf,
+) -> Result<Hold, OffloadError> {
+    let leftovers = tcx_leftovers(ifindex);
+    leftovers.iter().for_each(|old| old.bequeath(heir));
+    let attached = match on_death {
+        OnDeath::Kernel => bpf_syscall::create_link(program, ifindex, Hook::TcxIngress).map(Hold::Link),
+        OnDeath::Drop => bpf_syscall::attach_tcx(program, ifindex)
+            .and_then(|()| Ok(Hold::Tcx { program: program.try_clone_to_owned()? })),
+    };
+    let hold = attached.map_err(|error| tcx_error(device, ifindex, error))?;
+    for old in leftovers.iter().filter_map(Loaded::fd) {
+        let _ = bpf_syscall::detach_tcx(old.as_fd(), ifindex);
+    }
+    Ok(hold)
+}
+
+fn tcx_leftovers(ifindex: u32) -> Vec<Loaded> {
+    let programs = bpf_syscall::query_tcx(ifindex).unwrap_or_default();
+    let unlinked = programs.into_iter().filter(|(_, linked)| !linked);
+    unlinked.filter_map(|(id, _)| Loaded::find(id)).filter(Loaded::is_ours).collect()
+}
+
+pub(crate) fn tcx_error(device: &Device, ifindex: u32, error: io::Error) -> OffloadError {
+    let name = device.name.clone();
+    match error.raw_os_error() {
+        Some(libc::ENODEV) => OffloadError::DeviceGone { ifindex },
+        Some(libc::EPERM | libc::EACCES) => {
+            OffloadError::Permission { what: format!("attaching tcx to {name}"), source: error }
+        }
+        Some(libc::EINVAL | libc::EOPNOTSUPP) => {
+            let detail = format!("tcx needs Linux 6.6 ({error})");
+            OffloadError::NotSupported { device: name, what: "tcx ingress", detail }
+        }
+        _ => OffloadError::Kernel { device: name, call: "attaching tcx", source: error },
+    }
+}
+
+/// The flag of generic mode, for those that don't care about rtnetlink.
+pub(crate) const GENERIC: u32 = SKB_MODE;
+/// The flag of native mode.
+pub(crate) const NATIVE: u32 = DRV_MODE;

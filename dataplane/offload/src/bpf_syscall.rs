@@ -1,0 +1,211 @@
+//! The parts of bpf(2) that aya does not offer: links with their errors, tcx without links, and live test runs.
+//!
+//! Layouts are those of `union bpf_attr` in <linux/bpf.h>; the kernel takes a shorter one and reads the rest as zero.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_long, c_uint};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+const BPF_PROG_ATTACH: c_uint = 8;
+const BPF_PROG_DETACH: c_uint = 9;
+const BPF_PROG_TEST_RUN: c_uint = 10;
+const BPF_PROG_QUERY: c_uint = 16;
+const BPF_LINK_CREATE: c_uint = 28;
+const BPF_XDP: u32 = 37;
+const BPF_TCX_INGRESS: u32 = 46;
+const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
+
+/// A hook on a device that a link can be made to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Hook {
+    /// XDP, with the mode in `XDP_FLAGS_*`.
+    Xdp { flags: u32 },
+    /// tcx ingress, after the programs that are there.
+    TcxIngress,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct LinkCreate {
+    prog_fd: u32,
+    target_ifindex: u32,
+    attach_type: u32,
+    flags: u32,
+    relative_fd: u32,
+    reserved: u32,
+    expected_revision: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct ProgAttach {
+    target_ifindex: u32,
+    attach_bpf_fd: u32,
+    attach_type: u32,
+    attach_flags: u32,
+    replace_bpf_fd: u32,
+    relative_fd: u32,
+    expected_revision: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct ProgQuery {
+    target_ifindex: u32,
+    attach_type: u32,
+    query_flags: u32,
+    attach_flags: u32,
+    prog_ids: u64,
+    count: u32,
+    reserved: u32,
+    prog_attach_flags: u64,
+    link_ids: u64,
+    link_attach_flags: u64,
+    revision: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct TestRun {
+    prog_fd: u32,
+    retval: u32,
+    data_size_in: u32,
+    data_size_out: u32,
+    data_in: u64,
+    data_out: u64,
+    repeat: u32,
+    duration: u32,
+    ctx_size_in: u32,
+    ctx_size_out: u32,
+    ctx_in: u64,
+    ctx_out: u64,
+    flags: u32,
+    cpu: u32,
+    batch_size: u32,
+    reserved: u32,
+}
+
+/// `struct xdp_md`: what the program is told of a frame.
+#[repr(C)]
+#[derive(Default)]
+struct XdpContext {
+    data: u32,
+    data_end: u32,
+    data_meta: u32,
+    ingress_ifindex: u32,
+    rx_queue_index: u32,
+    egress_ifindex: u32,
+}
+
+fn fd_number(fd: BorrowedFd<'_>) -> u32 {
+    // A borrowed descriptor is never negative.
+    fd.as_raw_fd().cast_unsigned()
+}
+
+/// # Safety
+/// Every address inside `attributes` must be valid for what `command` reads or writes there.
+unsafe fn bpf<T>(command: c_uint, attributes: &mut T) -> io::Result<c_long> {
+    // SAFETY: the pointer and the size describe `attributes`; the caller answers for the addresses inside.
+    let result =
+        unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attributes), size_of::<T>()) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Attaches `program` by a link: closing the link, also by death, detaches it.
+pub(crate) fn create_link(program: BorrowedFd<'_>, ifindex: u32, hook: Hook) -> io::Result<OwnedFd> {
+    let (attach_type, flags) = match hook {
+        Hook::Xdp { flags } => (BPF_XDP, flags),
+        Hook::TcxIngress => (BPF_TCX_INGRESS, 0),
+    };
+    let mut attributes = LinkCreate {
+        prog_fd: fd_number(program),
+        target_ifindex: ifindex,
+        attach_type,
+        flags,
+        ..LinkCreate::default()
+    };
+    // SAFETY: the attributes hold no address.
+    let fd = unsafe { bpf(BPF_LINK_CREATE, &mut attributes)? };
+    // SAFETY: the kernel has just opened this descriptor for us; a descriptor fits an int.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Attaches `program` to tcx ingress without a link: it stays until it is detached.
+pub(crate) fn attach_tcx(program: BorrowedFd<'_>, ifindex: u32) -> io::Result<()> {
+    tcx(BPF_PROG_ATTACH, program, ifindex)
+}
+
+/// Detaches a `program` that was attached by [`attach_tcx`], by this process or an earlier one.
+pub(crate) fn detach_tcx(program: BorrowedFd<'_>, ifindex: u32) -> io::Result<()> {
+    tcx(BPF_PROG_DETACH, program, ifindex)
+}
+
+fn tcx(command: c_uint, program: BorrowedFd<'_>, ifindex: u32) -> io::Result<()> {
+    let mut attributes = ProgAttach {
+        target_ifindex: ifindex,
+        attach_bpf_fd: fd_number(program),
+        attach_type: BPF_TCX_INGRESS,
+        ..ProgAttach::default()
+    };
+    // SAFETY: the attributes hold no address.
+    unsafe { bpf(command, &mut attributes).map(drop) }
+}
+
+/// The ids of the programs at tcx ingress, in the order they run; `linked` says which hang on a link.
+pub(crate) fn query_tcx(ifindex: u32) -> io::Result<Vec<(u32, bool)>> {
+    let (mut programs, mut links) = ([0_u32; 64], [0_u32; 64]);
+    let mut attributes = ProgQuery {
+        target_ifindex: ifindex,
+        attach_type: BPF_TCX_INGRESS,
+        prog_ids: programs.as_mut_ptr() as u64,
+        link_ids: links.as_mut_ptr() as u64,
+        count: 64,
+        ..ProgQuery::default()
+    };
+    // SAFETY: both arrays have room for `count` ids and outlive the call.
+    unsafe { bpf(BPF_PROG_QUERY, &mut attributes)? };
+    let count = (attributes.count as usize).min(programs.len());
+    Ok(programs.iter().zip(&links).take(count).map(|(&program, &link)| (program, link != 0)).collect())
+}
+
+/// Runs `program` on `repeat` frames that begin as `data`, as received from `ifindex`, and lets its verdicts come
+/// true; `batch` frames at a time.
+pub(crate) fn run_live(
+    program: BorrowedFd<'_>,
+    ifindex: u32,
+    data: &[u8],
+    repeat: u32,
+    batch: u32,
+) -> io::Result<()> {
+    let length = u32::try_from(data.len()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+    let context = XdpContext { data_end: length, ingress_ifindex: ifindex, ..XdpContext::default() };
+    let mut attributes = TestRun {
+        prog_fd: fd_number(program),
+        data_size_in: length,
+        data_in: data.as_ptr() as u64,
+        repeat,
+        ctx_size_in: size_of::<XdpContext>() as u32,
+        ctx_in: std::ptr::from_ref(&context) as u64,
+        flags: BPF_F_TEST_XDP_LIVE_FRAMES,
+        batch_size: batch,
+        ..TestRun::default()
+    };
+    // SAFETY: `data` and `context` are read only, and outlive the call.
+    unsafe { bpf(BPF_PROG_TEST_RUN, &mut attributes).map(drop) }
+}
+
+/// Runs `program` once on `data` without consequences and returns its verdict.
+#[cfg(test)]
+pub(crate) fn run_dry(program: BorrowedFd<'_>, data: &[u8]) -> io::Result<u32> {
+    let mut attributes = TestRun {
+        prog_fd: fd_number(program),
+        data_size_in: u32::try_from(data.len()).unwrap(),
+        data_in: data.as_ptr() as u64,
+        repeat: 1,
+        ..TestRun::default()
+    };
+    // SAFETY: `data` is read only, and outlives the call.
+    unsafe { bpf(BPF_PROG_TEST_RUN, &mut attributes)? };
+    Ok(attributes.retval)
+}

@@ -1,0 +1,78 @@
+//! The compiled programs inside this library, and loading them.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use aya::programs::{Program, ProgramError, SchedClassifier, SocketFilter, Xdp};
+use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
+
+use crate::OffloadError;
+
+static LEVEL0: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/level0.o"));
+static SOURCE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/source.o"));
+
+/// The kernel's names of our programs all begin so: it is how a later start knows what an earlier one left behind.
+pub(crate) const NAME_PREFIX: &str = "millrace_";
+
+/// Creates the maps of a port's programs; the programs themselves are loaded one by one.
+pub(crate) fn level0() -> Result<Ebpf, OffloadError> {
+    open("level0", LEVEL0)
+}
+
+/// Creates the maps of the traffic generator.
+pub(crate) fn source() -> Result<Ebpf, OffloadError> {
+    open("source", SOURCE)
+}
+
+fn open(name: &'static str, object: &[u8]) -> Result<Ebpf, OffloadError> {
+    let mut loader = EbpfLoader::new();
+    // Our programs need no kernel types; reading them would cost some 100 ms.
+    let loader = loader.btf(None).verifier_log_level(VerifierLogLevel::DEBUG);
+    loader.load(object).map_err(|error| OffloadError::Load { program: name, detail: chain(&error) })
+}
+
+/// Loads the program `name` and returns a descriptor of it.
+pub(crate) fn load(object: &mut Ebpf, name: &'static str) -> Result<OwnedFd, OffloadError> {
+    let failed = |detail: String| OffloadError::Load { program: name, detail };
+    let program = object.program_mut(name).ok_or_else(|| failed("it is not in the object file".to_owned()))?;
+    let loaded = match program {
+        Program::Xdp(xdp) => load_once(xdp, Xdp::load, Xdp::fd),
+        Program::SchedClassifier(tcx) => load_once(tcx, SchedClassifier::load, SchedClassifier::fd),
+        Program::SocketFilter(filter) => load_once(filter, SocketFilter::load, SocketFilter::fd),
+        _ => return Err(failed("its section is of no kind we load".to_owned())),
+    };
+    loaded.map_err(|error| refused(name, &error))
+}
+
+fn load_once<P>(
+    program: &mut P,
+    load: impl Fn(&mut P) -> Result<(), ProgramError>,
+    fd: impl Fn(&P) -> Result<&aya::programs::ProgramFd, ProgramError>,
+) -> Result<OwnedFd, ProgramError> {
+    match load(program) {
+        Ok(()) | Err(ProgramError::AlreadyLoaded) => {}
+        Err(error) => return Err(error),
+    }
+    fd(program)?.as_fd().try_clone_to_owned().map_err(ProgramError::IOError)
+}
+
+fn refused(program: &'static str, error: &ProgramError) -> OffloadError {
+    match error {
+        ProgramError::LoadError { io_error, .. } if io_error.raw_os_error() == Some(libc::EPERM) => {
+            let source = std::io::Error::from_raw_os_error(libc::EPERM);
+            OffloadError::Permission { what: format!("loading the program {program}"), source }
+        }
+        _ => OffloadError::Load { program, detail: chain(error) },
+    }
+}
+
+/// An error and its causes, in one line each.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// The kernel's id of a program.
+pub(crate) fn id_of(program: BorrowedFd<'_>) -> Option<u32> {
+    let path = format!("/proc/self/fdinfo/{}", std::os::fd::AsRawFd::as_raw_fd(&program));
+    let text = std::fs::read_to_string(path).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("prog_id:"))?.trim().parse().ok()
+}

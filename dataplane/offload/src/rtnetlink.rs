@@ -1,0 +1,164 @@
+//! Two questions to rtnetlink: what is this device, and attach this XDP program without a link.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkMessage, LinkXdp, XdpAttached};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+
+/// Attach only if nothing is attached.
+pub(crate) const UPDATE_IF_NOEXIST: u32 = 1;
+/// In the kernel's generic hook.
+pub(crate) const SKB_MODE: u32 = 1 << 1;
+/// In the driver.
+pub(crate) const DRV_MODE: u32 = 1 << 2;
+const REPLACE: u32 = 1 << 4;
+/// Of `NLMSG_ERR_ATTRS`: the kernel's words.
+const NLMSGERR_ATTR_MSG: u16 = 1;
+
+/// A device, as far as a port's programs care.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Device {
+    pub(crate) name: String,
+    pub(crate) mtu: u32,
+    pub(crate) rx_queues: u32,
+    pub(crate) tx_queues: u32,
+    /// The id of the attached XDP program, and its mode flag.
+    pub(crate) xdp: Option<(u32, u32)>,
+}
+
+/// The kernel's no, with its words if it said any.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) error: io::Error,
+    pub(crate) words: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.words.is_empty() {
+            true => self.error.fmt(f),
+            false => write!(f, "{} ({})", self.words, self.error),
+        }
+    }
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        Self { error, words: String::new() }
+    }
+}
+
+/// Asks for a device of the calling thread's network namespace, by index.
+pub(crate) fn device(ifindex: u32) -> io::Result<Device> {
+    let mut link = LinkMessage::default();
+    link.header.index = ifindex;
+    match exchange(RouteNetlinkMessage::GetLink(link), NLM_F_REQUEST).map_err(|refusal| refusal.error)? {
+        Some(RouteNetlinkMessage::NewLink(link)) => Ok(read_device(&link)),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the answer of rtnetlink is no link")),
+    }
+}
+
+fn read_device(link: &LinkMessage) -> Device {
+    let mut device = Device::default();
+    for attribute in &link.attributes {
+        match attribute {
+            LinkAttribute::IfName(name) => device.name.clone_from(name),
+            LinkAttribute::Mtu(mtu) => device.mtu = *mtu,
+            LinkAttribute::NumRxQueues(queues) => device.rx_queues = *queues,
+            LinkAttribute::NumTxQueues(queues) => device.tx_queues = *queues,
+            LinkAttribute::Xdp(xdp) => device.xdp = read_xdp(xdp),
+            _ => {}
+        }
+    }
+    device
+}
+
+fn read_xdp(attributes: &[LinkXdp]) -> Option<(u32, u32)> {
+    let generic = attributes.iter().any(|a| matches!(a, LinkXdp::Attached(XdpAttached::SocketBuffer)));
+    let id = attributes.iter().find_map(|attribute| match attribute {
+        LinkXdp::ProgId(id) | LinkXdp::DrvProgId(id) | LinkXdp::SkbProgId(id) | LinkXdp::HwProgId(id) => Some(*id),
+        _ => None,
+    })?;
+    (id != 0).then_some((id, if generic { SKB_MODE } else { DRV_MODE }))
+}
+
+/// Attaches `program` (or nothing) to a device without a link. With `expected`, only in that program's place.
+pub(crate) fn set_xdp(
+    ifindex: u32,
+    program: Option<BorrowedFd<'_>>,
+    flags: u32,
+    expected: Option<BorrowedFd<'_>>,
+) -> Result<(), Refusal> {
+    let mut xdp = vec![LinkXdp::Fd(program.map_or(-1, |program| program.as_raw_fd()))];
+    let replace = if expected.is_some() { REPLACE } else { 0 };
+    xdp.push(LinkXdp::Flags(flags | replace));
+    if let Some(expected) = expected {
+        xdp.push(LinkXdp::ExpectedFd(expected.as_raw_fd().cast_unsigned()));
+    }
+    let mut link = LinkMessage::default();
+    link.header.index = ifindex;
+    link.attributes.push(LinkAttribute::Xdp(xdp));
+    exchange(RouteNetlinkMessage::SetLink(link), NLM_F_REQUEST | NLM_F_ACK).map(drop)
+}
+
+fn exchange(message: RouteNetlinkMessage, flags: u16) -> Result<Option<RouteNetlinkMessage>, Refusal> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    // The kernel's words in errors; an old kernel keeps them to itself.
+    let _ = socket.set_ext_ack(true);
+    let mut request = NetlinkMessage::from(message);
+    request.header.flags = flags;
+    request.finalize();
+    let mut bytes = vec![0; request.buffer_len()];
+    request.serialize(&mut bytes);
+    socket.send(&bytes, 0)?;
+    let (answer, _) = socket.recv_from_full()?;
+    if let Some(refusal) = refusal(&answer) {
+        return Err(refusal);
+    }
+    let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+    match answer.payload {
+        NetlinkPayload::InnerMessage(message) => Ok(Some(message)),
+        _ => Ok(None),
+    }
+}
+
+/// Reads `struct nlmsgerr`: error, the header of our request (its body is cut off by a capped acknowledgement or
+/// follows whole), then attributes, of which one is the kernel's words (<linux/netlink.h>).
+fn refusal(answer: &[u8]) -> Option<Refusal> {
+    const NLMSG_ERROR: u16 = 2;
+    const NLM_F_CAPPED: u16 = 0x100;
+    let word = |at: usize| Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?));
+    let half = |at: usize| Some(u16::from_ne_bytes(answer.get(at..at + 2)?.try_into().ok()?));
+    if half(4)? != NLMSG_ERROR {
+        return None;
+    }
+    let code = word(16)?.cast_signed();
+    if code == 0 {
+        return None;
+    }
+    let capped = half(6)? & NLM_F_CAPPED != 0;
+    let request = if capped { 16 } else { word(20)? as usize };
+    let words = attribute(answer, 20 + request.next_multiple_of(4), NLMSGERR_ATTR_MSG).unwrap_or_default();
+    let words = String::from_utf8_lossy(words).trim_end_matches('\0').to_owned();
+    Some(Refusal { error: io::Error::from_raw_os_error(-code), words })
+}
+
+fn attribute(bytes: &[u8], mut at: usize, kind: u16) -> Option<&[u8]> {
+    while let Some(header) = bytes.get(at..at + 4) {
+        let length = usize::from(u16::from_ne_bytes([header[0], header[1]]));
+        let payload = bytes.get(at + 4..at + length)?;
+        if u16::from_ne_bytes([header[2], header[3]]) & 0x3fff == kind {
+            return Some(payload);
+        }
+        at += length.next_multiple_of(4);
+    }
+    None
+}
