@@ -1,1 +1,55 @@
-//! Scenario tests on real interfaces, and the conformance cases.
+//! What the conformance cases are written with: a router in this process under a virtual clock, frames in, frames out.
+//!
+//! # Adding a case
+//! Find the module of `tests/conformance` that has the group of the case's id, and write a function whose name begins
+//! with the id. Most cases are three lines:
+//!
+//! ```
+//! use millrace_packet::DropReason;
+//! use millrace_tests::{Ipv4Frame, Scenario};
+//!
+//! // V4-02: a wrong header checksum.
+//! let mut router = Scenario::standard();
+//! router.expect_drop("a", &Ipv4Frame::udp().checksum_xor(1), DropReason::Ip4Checksum);
+//! ```
+//!
+//! The standard scenario has three ports, each with a host behind it whose link address is known:
+//!
+//! | port | MAC address         | addresses                      | its host                  | MAC address of the host |
+//! |------|---------------------|--------------------------------|---------------------------|-------------------------|
+//! | `a`  | `02:00:00:00:00:0a` | `10.1.0.1/24`, `fd00:1::1/64`  | `10.1.0.2`, `fd00:1::2`   | `02:00:00:00:00:a2`     |
+//! | `b`  | `02:00:00:00:00:0b` | `10.2.0.1/24`, `fd00:2::1/64`  | `10.2.0.2`, `fd00:2::2`   | `02:00:00:00:00:b2`     |
+//! | `c`  | `02:00:00:00:00:0c` | `10.3.0.1/24`, `fd00:3::1/64`  | `10.3.0.2`, `fd00:3::2`   | `02:00:00:00:00:c2`     |
+//!
+//! Beside the connected networks, `10.9.0.0/16` and `fd00:9::/48` lead to the host behind `b`. A frame that says nothing
+//! else ([`Ipv4Frame::udp`], [`Ipv6Frame::udp`]) comes from the host behind `a` and goes to `10.9.0.1` or `fd00:9::1`,
+//! so it leaves by `b`. Any field can be set, wrong values included; checksums follow unless they are set, too.
+//!
+//! [`Scenario`] has what most cases ask for: [`expect_drop`](Scenario::expect_drop),
+//! [`expect_forwarded`](Scenario::expect_forwarded) (which holds every byte of the output against the input),
+//! [`expect_error4`](Scenario::expect_error4) and [`expect_error6`](Scenario::expect_error6) (which hold the whole error
+//! against the packet it quotes); beside them [`send`](Scenario::send), [`take`](Scenario::take),
+//! [`advance`](Scenario::advance). [`Scenario::with`] adds to the standard configuration, [`Scenario::new`] starts from
+//! another. When a scenario ends, it checks the conservation law: every packet received or made was sent, delivered,
+//! consumed or dropped for a reason, or is still held.
+#![forbid(unsafe_code)]
+
+mod arp_frame;
+mod checksum;
+mod ipv4_frame;
+mod ipv6_frame;
+mod link;
+mod nd_frame;
+mod output;
+mod random;
+mod scenario;
+
+pub use arp_frame::ArpFrame;
+pub use checksum::{checksum, checksum_parts, transport_checksum4, transport_checksum6};
+pub use ipv4_frame::Ipv4Frame;
+pub use ipv6_frame::Ipv6Frame;
+pub use link::{Frame, Link, RawFrame, station};
+pub use nd_frame::NdFrame;
+pub use output::{IcmpView, Output};
+pub use random::Random;
+pub use scenario::{STANDARD, Scenario};

@@ -1,0 +1,21 @@
+//! The conformance cases: packets in, packets out, each under the id that the list of cases gives it.
+//!
+//! A module has the cases of a group: `v4.rs` those of V4, and so on. How to add one is said in the crate's own
+//! description. What the router does on purpose otherwise than an RFC recommends is in `docs/decisions.md`.
+
+mod arp;
+mod broadcast;
+mod ethernet;
+mod forwarding;
+mod fragment;
+mod icmp_error;
+mod ipv6;
+mod martian;
+mod multicast;
+mod nd;
+mod options;
+mod random;
+mod security;
+mod ttl;
+mod unreachable;
+mod v4;
