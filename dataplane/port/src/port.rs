@@ -44,8 +44,9 @@ pub trait Port {
 
 /// Counters of a port, frames and bytes of link-layer frames.
 ///
-/// `received` = frames given by `receive` + frames in `drops` that were lost on the way in + `held` on the way in;
-/// frames given to `transmit` = `transmitted` + those in `drops` that were lost on the way out + `held` on the way out.
+/// `received` + `created` on the way in = frames given by `receive` + frames in `drops` that were lost on the way in +
+/// `held` on the way in; frames given to `transmit` + `created` on the way out = `transmitted` + those in `drops` that were
+/// lost on the way out + `held` on the way out.
 #[derive(Clone, Debug, Default)]
 pub struct PortCounters {
     /// Frames that arrived, those lost before they were read included.

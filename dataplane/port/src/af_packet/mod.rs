@@ -135,7 +135,11 @@ impl AfPacket {
         self.backlog.push_back(packet);
     }
 
+    #[inline]
     fn release_backlog(&mut self, batch: &mut Batch) {
+        if self.backlog.is_empty() {
+            return;
+        }
         let count = self.backlog.len().min(batch.room());
         for packet in self.backlog.drain(..count) {
             let _ = batch.push(packet);

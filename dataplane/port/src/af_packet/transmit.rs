@@ -1,8 +1,7 @@
 //! Sending: one system call for a batch.
 //!
-//! Not by a ring (`PACKET_TX_RING`), though the kernel's part is cheaper there: it sends pages of the ring without a
-//! copy and gives a slot back as soon as the packet has lost its sender. On a virtual link that is long before the
-//! receiver has read it, and the next frame in that slot would overwrite it in the receiver's queue.
+//! `sendmmsg` gathers the frames of a chain from where they are, and takes frames of any length; the call is over when
+//! the kernel has its copy, so frames return to the pool at once.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -122,6 +122,12 @@ impl AfXdp {
         self.lent.count()
     }
 
+    /// The queue whose turn comes after `queue`'s.
+    #[inline]
+    fn behind(&self, queue: usize) -> usize {
+        if queue + 1 == self.queues.len() { 0 } else { queue + 1 }
+    }
+
     /// Reads one queue until it is empty or the batch full.
     fn receive_queue(&mut self, queue: usize, batch: &mut Batch) {
         let limit = usize::from(self.mtu) + ethernet::HEADER_LEN;
@@ -155,7 +161,11 @@ impl AfXdp {
         self.release_backlog(batch);
     }
 
+    #[inline]
     fn release_backlog(&mut self, batch: &mut Batch) {
+        if self.backlog.is_empty() {
+            return;
+        }
         let count = self.backlog.len().min(batch.room());
         for packet in self.backlog.drain(..count) {
             let _ = batch.push(packet);
@@ -202,14 +212,15 @@ impl Port for AfXdp {
     fn receive(&mut self, _pool: &Pool, _now: Instant, batch: &mut Batch) {
         let start = batch.len();
         self.release_backlog(batch);
-        let count = self.queues.len();
-        for n in 0..count {
+        let mut queue = self.first;
+        for _ in 0..self.queues.len() {
             if batch.room() == 0 {
                 break;
             }
-            self.receive_queue((self.first + n) % count, batch);
+            self.receive_queue(queue, batch);
+            queue = self.behind(queue);
         }
-        self.first = (self.first + 1) % count;
+        self.first = self.behind(self.first);
         if self.busy_poll && batch.len() == start {
             self.queues.iter().for_each(|(_, socket, _)| socket.kick_receive());
         }
