@@ -26,10 +26,14 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a router until SIGTERM or SIGINT.
-    #[command(after_help = "Example:\n  millrace run --port eth1 --port eth2\n  millrace run --config router.toml")]
+    #[command(
+        after_help = "Example:\n  millrace run --port eth1 --port eth2\n  millrace run --config router.toml"
+    )]
     Run(Run),
     /// Check a configuration without running it.
-    #[command(after_help = "Example:\n  millrace check router.toml\n  millrace check --schema > router.schema.json")]
+    #[command(
+        after_help = "Example:\n  millrace check router.toml\n  millrace check --schema > router.schema.json"
+    )]
     Check(Check),
     /// Say what this machine can do for each network device, and what would make it faster.
     #[command(after_help = "Example:\n  millrace doctor\n  millrace doctor eth1 --json")]
@@ -47,10 +51,14 @@ pub enum Command {
     #[command(after_help = "Example:\n  millrace bind stats1 --gate monitor --filter 'proto udp dport 5201'")]
     Bind(Bind),
     /// Undo a binding.
-    #[command(after_help = "Example:\n  millrace unbind stats1 --gate monitor --filter 'proto udp dport 5201'")]
+    #[command(
+        after_help = "Example:\n  millrace unbind stats1 --gate monitor --filter 'proto udp dport 5201'"
+    )]
     Unbind(Unbind),
     /// Send an instance a control message.
-    #[command(after_help = "Example:\n  millrace control stats1 read --json\n  millrace control pf1 set ports=80,443")]
+    #[command(
+        after_help = "Example:\n  millrace control stats1 read --json\n  millrace control pf1 set ports=80,443"
+    )]
     Control(Control),
     /// Say what would happen to a packet, and why.
     #[command(
@@ -69,7 +77,9 @@ pub enum Command {
     #[command(after_help = "Example:\n  millrace replay --in a.pcap --out b.pcap --config c.toml")]
     Replay(Replay),
     /// Build networks of hosts and routers in network namespaces.
-    #[command(after_help = "Example:\n  millrace lab up examples/lab/two-hosts.toml\n  millrace lab exec two-hosts h1 -- ping -c 3 10.2.0.2\n  millrace lab down two-hosts")]
+    #[command(
+        after_help = "Example:\n  millrace lab up examples/lab/two-hosts.toml\n  millrace lab exec two-hosts h1 -- ping -c 3 10.2.0.2\n  millrace lab down two-hosts"
+    )]
     Lab(Lab),
     /// Measure, beside a peer where there is one. Without a name: list what can be measured.
     #[command(after_help = "Example:\n  millrace bench\n  millrace bench memory --json")]
@@ -219,7 +229,9 @@ pub struct Instance {
 #[derive(Debug, Subcommand)]
 pub enum InstanceAction {
     /// Create an instance of a plugin.
-    #[command(after_help = "Example:\n  millrace instance create port-filter pf1 ports=80,8000-8080 protocol=tcp")]
+    #[command(
+        after_help = "Example:\n  millrace instance create port-filter pf1 ports=80,8000-8080 protocol=tcp"
+    )]
     Create {
         /// The plugin.
         plugin: String,

@@ -28,7 +28,8 @@ impl Client {
     /// # Errors
     /// The system's, when it gives no resources.
     pub fn new(socket: &Path) -> Result<Self, Failure> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
         Ok(Self { socket: socket.to_owned(), runtime })
     }
 
@@ -51,7 +52,8 @@ impl Client {
             if bytes.is_empty() {
                 return Ok(Value::Null);
             }
-            serde_json::from_slice(&bytes).map_err(|error| Failure::new(format!("the router's answer is no JSON: {error}")))
+            serde_json::from_slice(&bytes)
+                .map_err(|error| Failure::new(format!("the router's answer is no JSON: {error}")))
         })
     }
 
@@ -59,7 +61,11 @@ impl Client {
     ///
     /// # Errors
     /// Why it could not be read, as the daemon says.
-    pub fn stream(&self, path: &str, mut take: impl FnMut(&[u8]) -> Result<bool, Failure>) -> Result<(), Failure> {
+    pub fn stream(
+        &self,
+        path: &str,
+        mut take: impl FnMut(&[u8]) -> Result<bool, Failure>,
+    ) -> Result<(), Failure> {
         self.runtime.block_on(async {
             let mut body = self.request(Method::GET, path, None).await?.into_body();
             let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());
@@ -79,10 +85,16 @@ impl Client {
         })
     }
 
-    async fn request(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Response<Incoming>, Failure> {
+    async fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Response<Incoming>, Failure> {
         let stream = self.connect().await?;
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.broken(&error))?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| self.broken(&error))?;
         tokio::spawn(connection);
         let bytes = body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
         let request = Request::builder()
@@ -99,7 +111,8 @@ impl Client {
         let status = response.status();
         let bytes = response.into_body().collect().await.map_err(|error| self.broken(&error))?.to_bytes();
         let problem: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        let detail = problem["detail"].as_str().map_or_else(|| format!("the router answers {status}"), str::to_owned);
+        let detail =
+            problem["detail"].as_str().map_or_else(|| format!("the router answers {status}"), str::to_owned);
         Err(Failure::new(detail))
     }
 

@@ -6,6 +6,7 @@
 mod arguments;
 mod client;
 mod commands;
+mod log;
 mod output;
 
 use std::process::ExitCode;

@@ -28,19 +28,28 @@ pub type Column = (&'static str, &'static str);
 
 /// Renders rows as a table, numbers to the right.
 pub fn table(rows: &[Value], columns: &[Column]) -> String {
-    let mut cells: Vec<Vec<String>> = vec![columns.iter().map(|(heading, _)| (*heading).to_owned()).collect()];
+    let mut cells: Vec<Vec<String>> =
+        vec![columns.iter().map(|(heading, _)| (*heading).to_owned()).collect()];
     cells.extend(rows.iter().map(|row| columns.iter().map(|(_, key)| cell(row, key)).collect()));
-    let widths: Vec<usize> =
-        (0..columns.len()).map(|column| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
-    let numeric: Vec<bool> =
-        (0..columns.len()).map(|column| rows.iter().any(|row| row.pointer(&pointer(columns[column].1)).is_some_and(Value::is_number))).collect();
+    let widths: Vec<usize> = (0..columns.len())
+        .map(|column| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
+        .collect();
+    let numeric: Vec<bool> = (0..columns.len())
+        .map(|column| {
+            rows.iter().any(|row| row.pointer(&pointer(columns[column].1)).is_some_and(Value::is_number))
+        })
+        .collect();
     let mut text = String::new();
     for row in &cells {
         let line: Vec<String> = row
             .iter()
             .zip(&widths)
             .zip(&numeric)
-            .map(|((cell, width), numeric)| if *numeric { format!("{cell:>width$}") } else { format!("{cell:<width$}") })
+            .map(
+                |((cell, width), numeric)| {
+                    if *numeric { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
+                },
+            )
             .collect();
         text.push_str(line.join("  ").trim_end());
         text.push('\n');

@@ -26,7 +26,8 @@ pub fn check(check: &Check, json: bool) -> Result<(), Failure> {
     }
     let Some(file) = &check.file else { return Err(Failure::usage("name a configuration file")) };
     let config = read(file)?;
-    millrace_controller::check(&config).map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+    millrace_controller::check(&config)
+        .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
     let (ports, routes, bindings) = (config.port.len(), config.route.len(), config.bind.len());
     if json {
         println!("{:#}", json!({"valid": true, "ports": ports, "routes": routes, "bindings": bindings}));

@@ -1,1 +1,160 @@
 //! The command `lab`.
+
+use std::path::Path;
+use std::process::{ExitCode, ExitStatus};
+use std::sync::Arc;
+
+use millrace_lab::{DEFAULT_RUNTIME_DIRECTORY, LabFile, NodeKind, NodeState, Options, State};
+use serde_json::{Value, json};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::arguments::{Lab, LabAction};
+use crate::output::{Failure, table};
+
+/// Builds, removes and lists labs, and runs commands in them.
+pub fn lab(lab: &Lab, json: bool) -> Result<ExitCode, Failure> {
+    match &lab.action {
+        LabAction::Up { file } => up(file, json)?,
+        LabAction::Down { name } => down(name, json)?,
+        LabAction::List => list(json)?,
+        LabAction::Exec { name, node, command } => return exec(name, node, command),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn runtime_directory() -> &'static Path {
+    Path::new(DEFAULT_RUNTIME_DIRECTORY)
+}
+
+fn up(path: &Path, json: bool) -> Result<(), Failure> {
+    let file = LabFile::read(path).map_err(Failure::new)?;
+    let binary =
+        std::env::current_exe().map_err(|error| Failure::new(format!("can't find this program: {error}")))?;
+    let options = Options::new(binary);
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&options.interrupted))
+            .map_err(|error| Failure::new(format!("can't take over signals: {error}")))?;
+    }
+    let state = millrace_lab::Lab::up(&file, &options).map_err(Failure::new)?.keep();
+    if json {
+        println!("{:#}", described(&state));
+        return Ok(());
+    }
+    println!("lab {} is up:", state.name);
+    print!("{}", nodes(&state));
+    if let Some(node) = state.nodes.first() {
+        println!("run a command there:  millrace lab exec {} {} -- COMMAND", state.name, node.name);
+    }
+    if let Some(socket) = state.nodes.iter().find_map(|node| node.socket.as_deref()) {
+        println!("ask a router:         millrace --socket {} show ports", socket.display());
+    }
+    println!("remove it:            millrace lab down {}", state.name);
+    Ok(())
+}
+
+fn down(word: &str, json: bool) -> Result<(), Failure> {
+    let name = LabFile::name_of(word).map_err(Failure::new)?;
+    if !millrace_lab::down(&name, runtime_directory()).map_err(Failure::new)? {
+        return Err(Failure::new(not_up(&name)?));
+    }
+    if json {
+        println!("{:#}", json!({"name": name, "removed": true}));
+    } else {
+        println!("lab {name} is removed");
+    }
+    Ok(())
+}
+
+/// Says that no such lab is up, and which are.
+fn not_up(name: &str) -> Result<String, Failure> {
+    let states = millrace_lab::list(runtime_directory()).map_err(Failure::new)?;
+    let known: Vec<&str> = states.iter().map(|state| state.name.as_str()).collect();
+    Ok(match (millrace_config::nearest(name, known.iter().copied()), known.is_empty()) {
+        (Some(near), _) => format!("no lab {name:?} is up: did you mean {near:?}?"),
+        (None, true) => format!("no lab {name:?} is up, nor any other"),
+        (None, false) => format!("no lab {name:?} is up: there are {}", known.join(", ")),
+    })
+}
+
+fn list(json: bool) -> Result<(), Failure> {
+    let states = millrace_lab::list(runtime_directory()).map_err(Failure::new)?;
+    if json {
+        println!("{:#}", Value::from_iter(states.iter().map(described)));
+        return Ok(());
+    }
+    for state in &states {
+        let file = state.file.as_ref().map(|file| format!(", from {}", file.display())).unwrap_or_default();
+        println!("{}{file}", state.name);
+        print!("{}", nodes(state));
+    }
+    Ok(())
+}
+
+fn exec(word: &str, node: &str, command: &[String]) -> Result<ExitCode, Failure> {
+    let name = LabFile::name_of(word).map_err(Failure::new)?;
+    let status = millrace_lab::exec(&name, node, command, runtime_directory()).map_err(Failure::new)?;
+    Ok(exit_code(status))
+}
+
+/// The command's own, or as shells have it 128 and the number of the signal that ended it.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    use std::os::unix::process::ExitStatusExt;
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+}
+
+fn described(state: &State) -> Value {
+    let nodes = state.nodes.iter().map(|node| {
+        let mut value = json!(node);
+        value["running"] = node.is_running().into();
+        value
+    });
+    json!({"name": state.name, "file": state.file, "nodes": Value::from_iter(nodes)})
+}
+
+fn nodes(state: &State) -> String {
+    let rows: Vec<Value> = state.nodes.iter().flat_map(rows_of).collect();
+    let columns = [
+        ("  node", "node"),
+        ("kind", "kind"),
+        ("namespace", "namespace"),
+        ("device", "device"),
+        ("addresses", "addresses"),
+    ];
+    table(&rows, &columns)
+}
+
+/// One row for each device of a node; one without, if it has none.
+fn rows_of(node: &NodeState) -> Vec<Value> {
+    let kind = match (node.kind, node.is_running()) {
+        (NodeKind::Host, _) => "host",
+        (NodeKind::Kernel, _) => "kernel router",
+        (NodeKind::Millrace, true) => "millrace router",
+        (NodeKind::Millrace, false) => "millrace router, ended",
+    };
+    let row = |device: &str, addresses: Value| {
+        json!({
+            "node": format!("  {}", node.name),
+            "kind": kind,
+            "namespace": node.namespace,
+            "device": device,
+            "addresses": addresses,
+        })
+    };
+    if node.devices.is_empty() {
+        return vec![row("-", Value::Null)];
+    }
+    node.devices.iter().map(|device| row(&device.name, json!(device.addresses))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn exec_ends_as_its_command_did() {
+        assert_eq!(exit_code(ExitStatus::from_raw(7 << 8)), ExitCode::from(7));
+        assert_eq!(exit_code(ExitStatus::from_raw(libc::SIGKILL)), ExitCode::from(137));
+    }
+}

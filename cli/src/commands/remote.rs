@@ -35,10 +35,20 @@ fn columns(noun: Noun) -> &'static [Column] {
         ],
         Noun::Routes => &[("to", "to"), ("kind", "kind"), ("next hops", "next_hops"), ("source", "source")],
         Noun::Neighbours => &[("address", "address"), ("port", "port"), ("mac", "mac"), ("state", "state")],
-        Noun::Instances => &[("instance", "name"), ("plugin", "plugin"), ("settings", "settings"), ("bindings", "bindings")],
+        Noun::Instances => {
+            &[("instance", "name"), ("plugin", "plugin"), ("settings", "settings"), ("bindings", "bindings")]
+        }
         Noun::Gates => &[("gate", "name"), ("position", "position"), ("bindings", "bindings")],
-        Noun::Plugins => &[("plugin", "name"), ("version", "version"), ("positions", "positions"), ("summary", "summary")],
-        Noun::Drops => &[("packets", "packets"), ("per second", "rate"), ("reason", "reason"), ("meaning", "meaning"), ("ports", "ports")],
+        Noun::Plugins => {
+            &[("plugin", "name"), ("version", "version"), ("positions", "positions"), ("summary", "summary")]
+        }
+        Noun::Drops => &[
+            ("packets", "packets"),
+            ("per second", "rate"),
+            ("reason", "reason"),
+            ("meaning", "meaning"),
+            ("ports", "ports"),
+        ],
         Noun::Summary | Noun::Status => &[],
     }
 }
@@ -165,7 +175,9 @@ fn pairs(arguments: &[String]) -> Result<Map<String, Value>, Failure> {
 /// A name as a segment of a path.
 pub fn segment(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
-    name.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+    name.bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
 }
 
 #[cfg(test)]

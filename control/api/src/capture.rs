@@ -52,7 +52,7 @@ pub(crate) async fn capture<C: Control>(
     Ok(([(header::CONTENT_TYPE, "application/x-pcapng")], Body::from_stream(pieces)).into_response())
 }
 
-struct Running<R> {
+struct Running<R: Recording> {
     recording: R,
     left: Option<u64>,
     ending: watch::Receiver<bool>,
@@ -85,5 +85,14 @@ impl<R: Recording> Running<R> {
     async fn pause(&mut self) {
         // Whichever comes first; a closed channel means that the server is gone, and this with it.
         let _ = tokio::time::timeout(POLL, self.ending.wait_for(|ending| *ending)).await;
+    }
+}
+
+impl<R: Recording> Drop for Running<R> {
+    fn drop(&mut self) {
+        let lost = self.recording.lost();
+        if lost > 0 {
+            tracing::warn!("a capture left out {lost} frames: its client was too slow");
+        }
     }
 }

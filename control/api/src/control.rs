@@ -4,7 +4,7 @@ use millrace_controller::view::{
     BindingView, DropView, GateView, InstanceView, LookupView, NeighbourView, PluginView, PortView,
     RouteView, StatusView, SummaryView,
 };
-use millrace_controller::{CaptureRequest, ControlError};
+use millrace_controller::{Capture, CaptureRequest, ControlError, Router};
 use serde_json::{Map, Value};
 
 /// A result of control.
@@ -48,4 +48,105 @@ pub trait Control: Clone + Send + Sync + 'static {
 pub trait Recording: Send + 'static {
     /// The pcapng bytes since the last call, in whole blocks; how many frames are in them; whether it has ended.
     fn take(&mut self) -> (Vec<u8>, u64, bool);
+    /// Frames that were left out because they were taken too slowly.
+    fn lost(&self) -> u64;
+}
+
+impl Control for Router {
+    type Recording = Capture;
+
+    fn status(&self) -> Controlled<StatusView> {
+        Router::status(self)
+    }
+
+    fn summary(&self) -> Controlled<SummaryView> {
+        Router::summary(self)
+    }
+
+    fn ports(&self) -> Controlled<Vec<PortView>> {
+        Router::ports(self)
+    }
+
+    fn routes(&self) -> Controlled<Vec<RouteView>> {
+        Router::routes(self)
+    }
+
+    fn neighbours(&self) -> Controlled<Vec<NeighbourView>> {
+        Router::neighbours(self)
+    }
+
+    fn plugins(&self) -> Controlled<Vec<PluginView>> {
+        Router::plugins(self)
+    }
+
+    fn instances(&self) -> Controlled<Vec<InstanceView>> {
+        Router::instances(self)
+    }
+
+    fn gates(&self) -> Controlled<Vec<GateView>> {
+        Router::gates(self)
+    }
+
+    fn bindings(&self) -> Controlled<Vec<BindingView>> {
+        Router::bindings(self)
+    }
+
+    fn drops(&self) -> Controlled<Vec<DropView>> {
+        Router::drops(self)
+    }
+
+    fn create_instance(
+        &self,
+        plugin: &str,
+        name: &str,
+        settings: &Map<String, Value>,
+    ) -> Controlled<InstanceView> {
+        Router::create_instance(self, plugin, name, settings)
+    }
+
+    fn free_instance(&self, name: &str) -> Controlled<InstanceView> {
+        Router::free_instance(self, name)
+    }
+
+    fn create_gate(&self, name: &str, position: &str) -> Controlled<GateView> {
+        Router::create_gate(self, name, position)
+    }
+
+    fn remove_gate(&self, name: &str) -> Controlled<GateView> {
+        Router::remove_gate(self, name)
+    }
+
+    fn bind(&self, instance: &str, gate: &str, filter: &str, priority: i32) -> Controlled<BindingView> {
+        Router::bind(self, instance, gate, filter, priority)
+    }
+
+    fn unbind(&self, instance: &str, gate: &str, filter: &str) -> Controlled<BindingView> {
+        Router::unbind(self, instance, gate, filter)
+    }
+
+    fn control(&self, instance: &str, message: &str, arguments: &Map<String, Value>) -> Controlled<Value> {
+        Router::control(self, instance, message, arguments)
+    }
+
+    fn lookup(&self, packet: &str) -> Controlled<LookupView> {
+        Router::lookup(self, packet)
+    }
+
+    fn clear_counters(&self) -> Controlled<()> {
+        Router::clear_counters(self)
+    }
+
+    fn capture(&self, request: &CaptureRequest) -> Controlled<Capture> {
+        Router::capture(self, request)
+    }
+}
+
+impl Recording for Capture {
+    fn take(&mut self) -> (Vec<u8>, u64, bool) {
+        Capture::take(self)
+    }
+
+    fn lost(&self) -> u64 {
+        Capture::lost(self)
+    }
 }

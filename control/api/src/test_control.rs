@@ -233,6 +233,10 @@ impl Recording for TestRecording {
         let header = if std::mem::take(&mut self.first) { block(0x0a0d_0d0a, 12) } else { Vec::new() };
         ([header, frames].concat(), 2, false)
     }
+
+    fn lost(&self) -> u64 {
+        0
+    }
 }
 
 impl Drop for TestRecording {

@@ -1,0 +1,103 @@
+//! The command `doctor`: what this machine can do for a router, what is chosen, why, and what would make it faster.
+
+mod device;
+mod system;
+
+use std::fmt::Write as _;
+
+use millrace_host::policy::{self, Ours};
+use millrace_host::{HostLink, HostState, Mirror, MirrorOptions, forwarding_advice};
+use millrace_offload::DeviceReport;
+use serde::Serialize;
+
+use crate::arguments::Doctor;
+use crate::output::Failure;
+use device::DeviceView;
+use system::SystemView;
+
+/// What was found.
+#[derive(Debug, Serialize)]
+struct Report {
+    system: SystemView,
+    devices: Vec<DeviceView>,
+}
+
+/// Looks at the machine and its devices, and says what it found.
+pub fn doctor(doctor: &Doctor, json: bool) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
+    let report = runtime.block_on(examine(&doctor.devices))?;
+    if json {
+        println!("{:#}", serde_json::to_value(&report).map_err(Failure::new)?);
+    } else {
+        print!("{}", written(&report));
+    }
+    Ok(())
+}
+
+async fn examine(wanted: &[String]) -> Result<Report, Failure> {
+    let (mirror, _changes) = Mirror::start(MirrorOptions::default()).await.map_err(Failure::new)?;
+    let state = mirror.state().clone();
+    let system = SystemView::look();
+    let links = chosen(&state, wanted)?;
+    let devices = links.into_iter().map(|link| look_at(&state, link, &system)).collect();
+    Ok(Report { system, devices })
+}
+
+/// The devices that were named; all but loopback, if none was.
+fn chosen<'a>(state: &'a HostState, wanted: &[String]) -> Result<Vec<&'a HostLink>, Failure> {
+    if wanted.is_empty() {
+        return Ok(state.links().filter(|link| !link.loopback).collect());
+    }
+    wanted.iter().map(|name| state.link_by_name(name).ok_or_else(|| unknown(state, name))).collect()
+}
+
+fn unknown(state: &HostState, name: &str) -> Failure {
+    let known: Vec<&str> = state.links().map(|link| link.name.as_str()).collect();
+    let hint = match millrace_config::nearest(name, known.iter().copied()) {
+        Some(near) => format!("did you mean {near:?}?"),
+        None => format!("there are: {}", known.join(", ")),
+    };
+    Failure::new(format!("no device is named {name:?} in this network namespace: {hint}"))
+}
+
+fn look_at(state: &HostState, link: &HostLink, system: &SystemView) -> DeviceView {
+    let probe = DeviceReport::of(&link.name).map_err(|error| error.to_string());
+    let mut view = DeviceView::new(link, probe.as_ref().map_err(String::as_str), system.has_af_xdp());
+    view.policy = match policy::inspect(&[link.ifindex], &Ours::default()) {
+        Ok(findings) => findings.iter().map(ToString::to_string).collect(),
+        Err(error) => vec![format!("what Linux does beyond routing could not be found out: {error}")],
+    };
+    let advice = forwarding_advice(state, &[link.ifindex]);
+    view.sysctls = advice
+        .into_iter()
+        .map(|advice| format!("sysctl -w {}: {}", advice.sysctl, advice.consequence))
+        .collect();
+    view
+}
+
+fn written(report: &Report) -> String {
+    let mut text = String::new();
+    for check in &report.system.checks {
+        let mark = if check.fine { "ok" } else { "!!" };
+        let _ = writeln!(text, "{mark}  {:<12} {}", check.topic, check.text);
+    }
+    for device in &report.devices {
+        let _ = write!(text, "\n{device}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_marks_what_is_not_fine() {
+        let system = SystemView::of(vec![
+            system::Check::new("kernel", true, "new"),
+            system::Check::new("jit", false, "off"),
+        ]);
+        let text = written(&Report { system, devices: Vec::new() });
+        assert_eq!(text, "ok  kernel       new\n!!  jit          off\n");
+    }
+}

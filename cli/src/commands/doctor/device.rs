@@ -1,0 +1,353 @@
+//! What a device can do, what `run` would choose for it, and why.
+
+use std::fmt;
+
+use millrace_host::HostLink;
+use millrace_offload::{DeviceReport, Support};
+use serde::Serialize;
+
+/// Drivers that the router's own tests run on.
+const TRIED: &[&str] = &["veth", "tun"];
+/// The largest MTU at which XDP takes whole frames in one buffer, nearly everywhere.
+const ONE_BUFFER: u32 = 3498;
+
+/// A device, as it is shown.
+#[derive(Debug, Serialize)]
+pub struct DeviceView {
+    device: String,
+    /// As the driver calls itself.
+    driver: String,
+    /// Whether we have run on this driver ourselves.
+    tried: bool,
+    state: &'static str,
+    mtu: u32,
+    rx_queues: u32,
+    tx_queues: u32,
+    xdp_features: Vec<&'static str>,
+    native_xdp: Ability,
+    tcx: Ability,
+    /// The XDP program that is attached now.
+    attached: Option<String>,
+    /// What `run` would choose; none if the device can't be a port.
+    choice: Option<Choice>,
+    /// Why it can be no port, or is none yet.
+    problems: Vec<String>,
+    /// What would make it faster.
+    faster: Vec<String>,
+    /// What Linux was told to do beyond routing.
+    pub policy: Vec<String>,
+    /// Switches that keep the kernel from forwarding.
+    pub sysctls: Vec<String>,
+}
+
+/// Whether something works; `None` if it could not be tried.
+#[derive(Debug, Serialize)]
+struct Ability {
+    works: Option<bool>,
+    why: Option<String>,
+}
+
+/// A way to use a device.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Choice {
+    driver: &'static str,
+    mode: &'static str,
+    /// Why nothing better.
+    why: Option<String>,
+}
+
+impl From<&Support> for Ability {
+    fn from(support: &Support) -> Self {
+        match support {
+            Support::Yes => Self { works: Some(true), why: None },
+            Support::No(why) => Self { works: Some(false), why: Some(why.clone()) },
+            Support::Unknown(why) => Self { works: None, why: Some(why.clone()) },
+        }
+    }
+}
+
+impl DeviceView {
+    /// Judges a device by what netlink says of it, what was tried on it, and whether AF_XDP sockets can be made here.
+    pub fn new(link: &HostLink, probe: Result<&DeviceReport, &str>, has_af_xdp: bool) -> Self {
+        let unprobed = |why: &str| Ability { works: None, why: Some(why.to_owned()) };
+        let problems = problems(link);
+        let possible = link.mac.is_some() && !link.loopback;
+        let mut view = Self {
+            device: link.name.clone(),
+            driver: link.kind.clone().unwrap_or_default(),
+            tried: false,
+            state: state(link),
+            mtu: link.mtu,
+            rx_queues: link.rx_queues,
+            tx_queues: link.tx_queues,
+            xdp_features: Vec::new(),
+            native_xdp: unprobed(""),
+            tcx: unprobed(""),
+            attached: None,
+            choice: None,
+            problems,
+            faster: Vec::new(),
+            policy: Vec::new(),
+            sysctls: Vec::new(),
+        };
+        match probe {
+            Ok(report) => view.take(report, possible, has_af_xdp),
+            Err(why) => {
+                view.native_xdp = unprobed(why);
+                view.tcx = unprobed(why);
+            }
+        }
+        view.tried = TRIED.contains(&view.driver.as_str());
+        view
+    }
+
+    fn take(&mut self, report: &DeviceReport, possible: bool, has_af_xdp: bool) {
+        if !report.driver.is_empty() {
+            self.driver.clone_from(&report.driver);
+        }
+        (self.rx_queues, self.tx_queues) = (report.rx_queues.max(1), report.tx_queues.max(1));
+        self.xdp_features.clone_from(&report.xdp_features);
+        self.native_xdp = (&report.native_xdp).into();
+        self.tcx = (&report.tcx).into();
+        self.attached = report.attached.as_ref().map(|program| {
+            let place = if program.native { "in the driver" } else { "generic" };
+            format!("{} (id {}, {place})", program.name, program.id)
+        });
+        if let Some(program) = &self.attached {
+            self.problems.push(format!(
+                "the XDP program {program} is attached: a running Millrace, or somebody else's that a port would have to replace"
+            ));
+        }
+        if possible {
+            self.choice = choose(report, has_af_xdp);
+            self.faster = faster(report, self.choice.as_ref());
+        }
+    }
+}
+
+fn state(link: &HostLink) -> &'static str {
+    match (link.admin_up, link.carrier) {
+        (true, true) => "up",
+        (true, false) => "no carrier",
+        (false, _) => "down",
+    }
+}
+
+/// Why a device can be no port, or is of no use as one yet.
+fn problems(link: &HostLink) -> Vec<String> {
+    let mut problems = Vec::new();
+    if link.loopback || link.mac.is_none() {
+        problems.push("it is no Ethernet device: it can be no port".to_owned());
+    } else if !link.admin_up {
+        problems.push(format!("it is down: ip link set {} up", link.name));
+    } else if !link.carrier {
+        problems.push("it has no carrier: is the other end there, and up?".to_owned());
+    }
+    if let Some(kind) = &link.master_kind {
+        problems.push(format!("it belongs to a {kind}, which would get none of what a port takes"));
+    }
+    problems
+}
+
+/// The best that works, as `run` tries it: AF_XDP in the driver, AF_XDP behind it, AF_PACKET.
+fn choose(report: &DeviceReport, has_af_xdp: bool) -> Option<Choice> {
+    let packet = |why: String| match &report.tcx {
+        Support::No(_) => None,
+        _ => Some(Choice { driver: "af_packet", mode: "ring", why: Some(why) }),
+    };
+    match &report.native_xdp {
+        _ if !has_af_xdp => packet("AF_XDP sockets can't be made here".to_owned()),
+        Support::Yes if copies_nothing(report) => {
+            Some(Choice { driver: "af_xdp", mode: "zero-copy", why: None })
+        }
+        Support::Yes => {
+            let why = match report.xdp_features.is_empty() {
+                true => "the driver does not say whether it can do without a copy; it is tried at the start",
+                false => "the driver announces no zero-copy for AF_XDP: the kernel copies each frame once",
+            };
+            Some(Choice { driver: "af_xdp", mode: "native", why: Some(why.to_owned()) })
+        }
+        Support::No(why) => {
+            let why = format!("XDP does not attach in the driver: {why}");
+            Some(Choice { driver: "af_xdp", mode: "generic", why: Some(why) })
+        }
+        // Nothing was learned, so nothing is promised.
+        Support::Unknown(_) => None,
+    }
+}
+
+fn copies_nothing(report: &DeviceReport) -> bool {
+    report
+        .xdp_features
+        .iter()
+        .any(|feature| matches!(*feature, "xsk-zerocopy" | "xsk_zerocopy" | "zero-copy"))
+}
+
+fn faster(report: &DeviceReport, choice: Option<&Choice>) -> Vec<String> {
+    let mut advice = Vec::new();
+    let mode = choice.map(|choice| choice.mode);
+    if mode == Some("generic") && report.mtu > ONE_BUFFER {
+        advice.push(format!(
+            "an MTU of {ONE_BUFFER} or less: many drivers do XDP only when a frame fits one buffer"
+        ));
+    }
+    if matches!(mode, Some("generic" | "ring")) {
+        advice.push(
+            "a device whose driver has XDP: the kernel would make no socket buffer for each frame".to_owned(),
+        );
+    }
+    if mode == Some("native") && report.driver != "veth" {
+        advice.push(
+            "a card with zero-copy AF_XDP (drivers ice, i40e, ixgbe, mlx5_core, …): no copy per frame"
+                .to_owned(),
+        );
+    }
+    if report.driver == "veth" {
+        advice.push(
+            "nothing on a veth itself: in copy mode its peer's work is done on the sender's processor"
+                .to_owned(),
+        );
+    }
+    if report.rx_queues > 1 {
+        let queues = report.rx_queues;
+        advice.push(format!(
+            "one receive queue (now {queues}: ethtool -L {} combined 1): the router has one worker, which asks each queue",
+            report.name
+        ));
+    }
+    advice
+}
+
+impl fmt::Display for DeviceView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let driver = if self.driver.is_empty() { "unknown driver" } else { &self.driver };
+        let queues = format!("{} rx and {} tx queues", self.rx_queues, self.tx_queues);
+        writeln!(f, "{}: {driver}, {}, MTU {}, {queues}", self.device, self.state, self.mtu)?;
+        match &self.choice {
+            Some(choice) => writeln!(f, "    run would use  {}, {}", choice.driver, choice.mode)?,
+            None => writeln!(f, "    run would use  nothing that is known now")?,
+        }
+        if let Some(why) = self.choice.as_ref().and_then(|choice| choice.why.as_ref()) {
+            writeln!(f, "    not better     {why}")?;
+        }
+        writeln!(f, "    native XDP     {}", self.native_xdp)?;
+        if !self.xdp_features.is_empty() {
+            writeln!(f, "    announces      {}", self.xdp_features.join(", "))?;
+        }
+        writeln!(f, "    tcx            {}", self.tcx)?;
+        let tried = if self.tried {
+            "by us: the tests run on it"
+        } else {
+            "not by us on this driver: try before you rely on it"
+        };
+        writeln!(f, "    tried          {tried}")?;
+        let lists = [
+            ("problem", &self.problems),
+            ("faster with", &self.faster),
+            ("kernel policy", &self.policy),
+            ("switched off", &self.sysctls),
+        ];
+        for (heading, lines) in lists {
+            lines.iter().try_for_each(|line| writeln!(f, "    {heading:<14} {line}"))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Ability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = match self.works {
+            Some(true) => "works",
+            Some(false) => "does not work",
+            None => "not tried",
+        };
+        f.write_str(word)?;
+        match &self.why {
+            Some(why) if !why.is_empty() => write!(f, ": {why}"),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link() -> HostLink {
+        HostLink {
+            ifindex: 7,
+            name: "r1".into(),
+            kind: Some("veth".into()),
+            mac: Some([2, 0, 0, 0, 0, 1]),
+            mtu: 1500,
+            admin_up: true,
+            carrier: true,
+            master: None,
+            master_kind: None,
+            loopback: false,
+            peer: None,
+            xdp: None,
+            rx_queues: 1,
+            tx_queues: 1,
+            qdisc: None,
+        }
+    }
+
+    fn report(native_xdp: Support, features: &[&'static str]) -> DeviceReport {
+        DeviceReport {
+            ifindex: 7,
+            name: "r1".into(),
+            driver: "veth".into(),
+            mtu: 1500,
+            rx_queues: 1,
+            tx_queues: 1,
+            xdp_features: features.to_vec(),
+            native_xdp,
+            tcx: Support::Yes,
+            attached: None,
+        }
+    }
+
+    fn chosen(
+        native_xdp: Support,
+        features: &[&'static str],
+        has_af_xdp: bool,
+    ) -> Option<(&'static str, &'static str)> {
+        choose(&report(native_xdp, features), has_af_xdp).map(|choice| (choice.driver, choice.mode))
+    }
+
+    #[test]
+    fn the_best_that_works_is_chosen() {
+        assert_eq!(chosen(Support::Yes, &["basic", "xsk-zerocopy"], true), Some(("af_xdp", "zero-copy")));
+        assert_eq!(chosen(Support::Yes, &["basic"], true), Some(("af_xdp", "native")));
+        assert_eq!(chosen(Support::No("no".into()), &[], true), Some(("af_xdp", "generic")));
+        assert_eq!(chosen(Support::Yes, &[], false), Some(("af_packet", "ring")));
+        assert_eq!(chosen(Support::Unknown("not root".into()), &[], true), None);
+    }
+
+    #[test]
+    fn what_keeps_a_device_from_being_a_port_is_said() {
+        let down = HostLink { admin_up: false, ..link() };
+        let view = DeviceView::new(&down, Err("not root"), true);
+        assert_eq!(view.problems, ["it is down: ip link set r1 up"]);
+        let loopback = HostLink { loopback: true, mac: None, ..link() };
+        let view = DeviceView::new(&loopback, Ok(&report(Support::Yes, &[])), true);
+        assert_eq!(view.choice, None);
+        assert!(view.problems[0].contains("no port"));
+    }
+
+    #[test]
+    fn a_driver_that_we_never_ran_on_is_called_untried() {
+        let ice = DeviceReport { driver: "ice".into(), ..report(Support::Yes, &[]) };
+        let text = DeviceView::new(&link(), Ok(&ice), true).to_string();
+        assert!(text.contains("not by us on this driver"), "{text}");
+        let text = DeviceView::new(&link(), Ok(&report(Support::Yes, &[])), true).to_string();
+        assert!(text.contains("the tests run on it") && text.contains("af_xdp, native"), "{text}");
+    }
+
+    #[test]
+    fn more_queues_than_workers_is_advice() {
+        let many = DeviceReport { rx_queues: 8, ..report(Support::Yes, &[]) };
+        assert!(faster(&many, None).iter().any(|line| line.contains("ethtool -L r1 combined 1")));
+    }
+}

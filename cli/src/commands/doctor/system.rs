@@ -1,0 +1,210 @@
+//! What the machine as a whole has for a router.
+
+use std::fs;
+
+use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit};
+use serde::Serialize;
+
+/// What was looked at, and how it stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    pub topic: &'static str,
+    /// False where something is missing or could be better.
+    pub fine: bool,
+    pub text: String,
+}
+
+impl Check {
+    pub fn new(topic: &'static str, fine: bool, text: impl Into<String>) -> Self {
+        Self { topic, fine, text: text.into() }
+    }
+}
+
+/// The machine.
+#[derive(Debug, Serialize)]
+pub struct SystemView {
+    pub checks: Vec<Check>,
+}
+
+/// The capabilities that `run` needs, by their numbers (include/uapi/linux/capability.h).
+const NEEDED: &[(&str, u32)] =
+    &[("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13), ("CAP_BPF", 39), ("CAP_PERFMON", 38)];
+const CAP_IPC_LOCK: u32 = 14;
+const CAP_SYS_ADMIN: u32 = 21;
+/// Packet memory of a router that was told nothing else, and its rings.
+const LOCKED_BYTES: u64 = 80 << 20;
+
+impl SystemView {
+    /// Looks.
+    pub fn look() -> Self {
+        let capabilities = effective_capabilities(&read("/proc/self/status"));
+        let limit = getrlimit(Resource::RLIMIT_MEMLOCK).map_or(0, |(soft, _)| soft);
+        Self::of(vec![
+            kernel(&read("/proc/sys/kernel/osrelease")),
+            permissions(capabilities),
+            af_xdp(),
+            locked_memory(capabilities, limit),
+            jit(&read("/proc/sys/net/core/bpf_jit_enable")),
+            huge_pages(&read("/sys/kernel/mm/transparent_hugepage/enabled"), &read("/proc/meminfo")),
+            Check::new("clang", true, "not needed: the programs for the kernel are part of this one"),
+            Check::new(
+                "tcpdump",
+                true,
+                "sees nothing of what XDP takes before the kernel does: use `millrace capture PORT -w -`",
+            ),
+        ])
+    }
+
+    /// A machine with these findings.
+    pub fn of(checks: Vec<Check>) -> Self {
+        Self { checks }
+    }
+
+    /// Whether AF_XDP sockets can be made, or may be once we have the permission.
+    pub fn has_af_xdp(&self) -> bool {
+        self.checks.iter().find(|check| check.topic == AF_XDP).is_none_or(|check| check.fine)
+    }
+}
+
+const AF_XDP: &str = "af_xdp";
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+fn kernel(release: &str) -> Check {
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    match version {
+        (0, _) => Check::new("kernel", false, format!("Linux {release:?}: its version can't be read")),
+        old if old < (6, 6) => Check::new(
+            "kernel",
+            false,
+            format!("Linux {release}: too old for AF_PACKET ports, which need tcx (6.6)"),
+        ),
+        _ => Check::new("kernel", true, format!("Linux {release}")),
+    }
+}
+
+/// The bits of `CapEff` in `/proc/self/status`.
+fn effective_capabilities(status: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
+}
+
+fn has(capabilities: u64, number: u32) -> bool {
+    capabilities >> number & 1 == 1
+}
+
+fn permissions(capabilities: u64) -> Check {
+    // The older right includes the two newer ones.
+    let admin = has(capabilities, CAP_SYS_ADMIN);
+    let lacks =
+        |(_, number): &&(&str, u32)| !has(capabilities, *number) && !(admin && *number > CAP_SYS_ADMIN);
+    let missing: Vec<&str> = NEEDED.iter().filter(lacks).map(|(name, _)| *name).collect();
+    match missing.as_slice() {
+        [] => Check::new("permission", true, "all that `run` needs"),
+        missing => Check::new("permission", false, format!("missing: {}; run as root", missing.join(", "))),
+    }
+}
+
+fn af_xdp() -> Check {
+    // SAFETY: socket() touches no memory of ours.
+    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if fd >= 0 {
+        // SAFETY: just opened, and used by nobody else.
+        unsafe { libc::close(fd) };
+        return Check::new(AF_XDP, true, "sockets can be made");
+    }
+    match Errno::last() {
+        Errno::EPERM => Check::new(AF_XDP, true, "the kernel has it; making sockets needs root"),
+        error => {
+            Check::new(AF_XDP, false, format!("no sockets: {error}; ports use AF_PACKET, which is slower"))
+        }
+    }
+}
+
+fn locked_memory(capabilities: u64, limit: u64) -> Check {
+    match (has(capabilities, CAP_IPC_LOCK), limit >= LOCKED_BYTES) {
+        (true, _) => Check::new("memory lock", true, "unlimited for us (CAP_IPC_LOCK)"),
+        (false, true) => Check::new("memory lock", true, format!("{} MiB may be locked", limit >> 20)),
+        (false, false) => {
+            let (has, needs) = (limit >> 10, LOCKED_BYTES >> 10);
+            Check::new(
+                "memory lock",
+                false,
+                format!("{has} KiB may be locked, AF_XDP needs {needs}: ulimit -l {needs}"),
+            )
+        }
+    }
+}
+
+fn jit(value: &str) -> Check {
+    match value {
+        "1" | "2" => Check::new("bpf jit", true, "on"),
+        // A kernel that is built to always compile has no switch that tells.
+        "" => Check::new("bpf jit", true, "the kernel doesn't say"),
+        _ => Check::new(
+            "bpf jit",
+            false,
+            "off: the XDP program is interpreted; sysctl -w net.core.bpf_jit_enable=1",
+        ),
+    }
+}
+
+fn huge_pages(transparent: &str, meminfo: &str) -> Check {
+    let chosen = transparent.split(['[', ']']).nth(1).unwrap_or("absent");
+    let reserved =
+        meminfo.lines().find_map(|line| line.strip_prefix("HugePages_Total:")).map_or("0", str::trim);
+    let rest = format!("{reserved} pages are reserved beside, which the router does not use");
+    match chosen {
+        "always" | "madvise" => {
+            Check::new("huge pages", true, format!("transparent ones are given when asked for; {rest}"))
+        }
+        other => Check::new(
+            "huge pages",
+            false,
+            format!(
+                "transparent ones are {other}: packet memory takes small pages, and the kernel takes over later after \
+                 a kill; echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"
+            ),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_without_tcx_are_named() {
+        assert!(kernel("6.18.44-fc-v657").fine);
+        assert!(kernel("7.0-rc1").fine);
+        assert!(!kernel("6.1.0-13-amd64").fine);
+        assert!(!kernel("").fine);
+    }
+
+    #[test]
+    fn missing_capabilities_are_named() {
+        let all = effective_capabilities("Name:\tx\nCapEff:\t000001ffffffffff\n");
+        assert!(permissions(all).fine);
+        assert!(permissions(1 << 12 | 1 << 13 | 1 << 21).fine, "CAP_SYS_ADMIN includes CAP_BPF");
+        let some = permissions(1 << 12);
+        assert!(!some.fine && some.text.contains("CAP_NET_RAW, CAP_BPF"), "{}", some.text);
+    }
+
+    #[test]
+    fn locked_memory_is_enough_or_not() {
+        assert!(locked_memory(1 << CAP_IPC_LOCK, 0).fine);
+        assert!(locked_memory(0, u64::MAX).fine);
+        assert!(!locked_memory(0, 8 << 20).fine);
+    }
+
+    #[test]
+    fn huge_pages_that_are_never_given_are_named() {
+        assert!(huge_pages("always [madvise] never", "HugePages_Total:      64\n").text.contains("64 pages"));
+        assert!(!huge_pages("always madvise [never]", "").fine);
+        assert!(!huge_pages("", "").fine);
+    }
+}

@@ -1,0 +1,176 @@
+//! The command `run`: the daemon, from its arguments to its end.
+
+mod ready;
+mod signals;
+
+use std::path::Path;
+
+use millrace_api::Listener;
+use millrace_config::{Config, Device, OnDeath, PollMode, PortKind};
+use millrace_controller::{Router, StartOptions};
+use tokio::sync::oneshot;
+
+use crate::arguments::{self, Run};
+use crate::commands::check;
+use crate::log;
+use crate::output::Failure;
+use ready::Ready;
+use signals::Signals;
+
+/// Runs a router until SIGTERM or SIGINT; with `--dry-run`, says what it would do.
+pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
+    // First of all: no descriptor that we open may get the number meant for the caller's.
+    let ready = arguments.ready_fd.map(Ready::new).transpose()?;
+    let config = configuration(arguments)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
+    if arguments.dry_run {
+        return runtime.block_on(dry_run(&config, json));
+    }
+    log::start()?;
+    let ignore_kernel_policy = arguments.ignore_kernel_policy || config.router.ignore_kernel_policy;
+    let options = StartOptions { ignore_kernel_policy };
+    runtime.block_on(daemon(config, options, socket, ready))
+}
+
+async fn dry_run(config: &Config, json: bool) -> Result<(), Failure> {
+    let plan = millrace_controller::plan(config).await.map_err(Failure::new)?;
+    if json {
+        println!("{:#}", serde_json::to_value(&plan).map_err(Failure::new)?);
+    } else {
+        print!("{plan}");
+    }
+    Ok(())
+}
+
+/// The configuration that the arguments describe.
+fn configuration(arguments: &Run) -> Result<Config, Failure> {
+    let mut config = match &arguments.config {
+        Some(file) => check::read(file)?,
+        None => ports(&arguments.ports)?,
+    };
+    if let Some(mode) = arguments.mode {
+        config.router.mode = match mode {
+            arguments::Mode::Poll => PollMode::Poll,
+            arguments::Mode::Interrupt => PollMode::Interrupt,
+            arguments::Mode::Adaptive => PollMode::Adaptive,
+        };
+    }
+    if let Some(on_death) = arguments.on_death {
+        config.router.on_death = Some(match on_death {
+            arguments::OnDeath::Kernel => OnDeath::Kernel,
+            arguments::OnDeath::Drop => OnDeath::Drop,
+        });
+    }
+    if let Some(driver) = arguments.driver {
+        let driver = match driver {
+            arguments::Driver::Auto => Device::Auto,
+            arguments::Driver::AfXdp => Device::AfXdp,
+            arguments::Driver::AfXdpGeneric => Device::AfXdpGeneric,
+            arguments::Driver::AfPacket => Device::AfPacket,
+        };
+        let unsaid =
+            |port: &&mut millrace_config::Port| port.kind == PortKind::Device && port.driver == Device::Auto;
+        config.port.iter_mut().filter(unsaid).for_each(|port| port.driver = driver);
+    }
+    Ok(config)
+}
+
+/// A configuration with a port for each device, of the same name.
+fn ports(devices: &[String]) -> Result<Config, Failure> {
+    let mut text = String::new();
+    for (index, device) in devices.iter().enumerate() {
+        if devices[..index].contains(device) {
+            return Err(Failure::usage(format!("--port {device} is given twice: a device is one port")));
+        }
+        // A string in JSON is one in TOML.
+        let quoted = serde_json::Value::from(device.as_str());
+        text += &format!("[[port]]\nname = {quoted}\ndevice = {quoted}\n");
+    }
+    Config::parse(&text, "--port").map_err(|error| Failure::usage(format!("--port: {}", error.problem)))
+}
+
+async fn daemon(
+    config: Config,
+    options: StartOptions,
+    socket: &Path,
+    ready: Option<Ready>,
+) -> Result<(), Failure> {
+    let mut signals = Signals::new()?;
+    // Before any device is touched: an occupied socket means that nothing is to change.
+    let listener = Listener::bind(socket).map_err(Failure::new)?;
+    let router = tokio::select! {
+        started = millrace_controller::start(config, options) => started.map_err(Failure::new)?,
+        signal = signals.first() => {
+            tracing::info!("stopped by {signal} before it forwarded");
+            return Ok(());
+        }
+    };
+    tracing::info!("listening at {}", listener.path().display());
+    let (stop, stopped) = oneshot::channel::<()>();
+    let served = tokio::spawn(millrace_api::serve(listener, router.clone(), async {
+        let _ = stopped.await;
+    }));
+    if let Some(ready) = ready {
+        ready.announce();
+    }
+    let result = forward(&router, &mut signals, || drop(stop)).await;
+    served.await.map_err(|error| Failure::new(format!("the interface failed: {error}")))?;
+    if result.is_ok() {
+        tracing::info!("stopped");
+    }
+    result
+}
+
+/// Runs the router until a signal, and shuts it down; `stopping` is called between the two.
+async fn forward(router: &Router, signals: &mut Signals, stopping: impl FnOnce()) -> Result<(), Failure> {
+    let mut running = std::pin::pin!(router.run());
+    let ended = tokio::select! {
+        ended = &mut running => Some(ended),
+        signal = signals.first() => {
+            tracing::info!("{signal}: draining; a second one ends it at once");
+            None
+        }
+    };
+    stopping();
+    let (ended, stopped) = match ended {
+        Some(ended) => (ended, router.shutdown().await),
+        None => tokio::join!(running, router.shutdown()),
+    };
+    ended.and(stopped).map_err(Failure::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::{Arguments, Command};
+    use clap::Parser;
+
+    fn parsed(line: &str) -> Result<Config, Failure> {
+        let words = ["millrace", "run"].into_iter().chain(line.split(' '));
+        match Arguments::try_parse_from(words).unwrap().command {
+            Command::Run(run) => configuration(&run),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn devices_become_ports_of_the_same_name() {
+        let config =
+            parsed("--port eth1 --port eth0.10 --mode poll --on-death drop --driver af_packet").unwrap();
+        let ports: Vec<_> =
+            config.port.iter().map(|port| (&*port.name, port.device.as_deref(), port.driver)).collect();
+        let expected =
+            [("eth1", Some("eth1"), Device::AfPacket), ("eth0.10", Some("eth0.10"), Device::AfPacket)];
+        assert_eq!(ports, expected);
+        assert_eq!((config.router.mode, config.router.on_death), (PollMode::Poll, Some(OnDeath::Drop)));
+    }
+
+    #[test]
+    fn wrong_devices_are_wrong_usage() {
+        for line in ["--port a --port a", "--port a\"b", "--port a\u{7f}b"] {
+            let failure = parsed(line).unwrap_err();
+            assert_eq!(failure.code, 2, "{}", failure.message);
+            assert!(!failure.message.contains('\n'), "{}", failure.message);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Telling the caller that the router forwards.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+
+use crate::output::Failure;
+
+/// The caller's descriptor.
+#[derive(Debug)]
+pub struct Ready(File);
+
+impl Ready {
+    /// Takes over the descriptor `fd` of our caller.
+    ///
+    /// # Errors
+    /// When it is not open.
+    pub fn new(fd: RawFd) -> Result<Self, Failure> {
+        // SAFETY: fcntl with F_GETFD touches no memory, whatever the number.
+        if fd < 0 || unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+            return Err(Failure::usage(format!(
+                "--ready-fd {fd}: no such descriptor is open: pass one that is"
+            )));
+        }
+        // SAFETY: it is open, and called before we open any, so that it is the caller's and nobody's here but ours.
+        let owned = unsafe { OwnedFd::from_raw_fd(fd) };
+        let file = File::from(owned);
+        if fd <= 2 {
+            // The standard ones stay open for what else is said.
+            let copy = file.try_clone().map_err(|error| Failure::new(format!("--ready-fd {fd}: {error}")))?;
+            std::mem::forget(file);
+            return Ok(Self(copy));
+        }
+        fcntl(&file, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))
+            .map_err(|error| Failure::new(format!("--ready-fd {}: {error}", file.as_raw_fd())))?;
+        Ok(Self(file))
+    }
+
+    /// Writes `ready` and a newline, and closes the descriptor.
+    pub fn announce(mut self) {
+        if let Err(error) = self.0.write_all(b"ready\n") {
+            tracing::warn!("can't write to --ready-fd: {error}");
+        }
+    }
+}

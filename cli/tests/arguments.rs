@@ -1,0 +1,186 @@
+//! How the command line ends: exit codes, and one clear line for what was wrong.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn millrace(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
+    command.env_remove("MILLRACE_SOCKET").env_remove("MILLRACE_LOG").args(arguments).output().unwrap()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().expect("an exit code")
+}
+
+fn error(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// A file that goes with the test.
+struct TestFile(PathBuf);
+
+impl TestFile {
+    fn new(name: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("millrace-cli-{}-{name}", std::process::id()));
+        fs::write(&path, text).unwrap();
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for TestFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// All commands, those of commands included.
+const COMMANDS: &[&[&str]] = &[
+    &["run"],
+    &["check"],
+    &["doctor"],
+    &["show"],
+    &["instance"],
+    &["instance", "create"],
+    &["instance", "free"],
+    &["instance", "list"],
+    &["gate"],
+    &["gate", "create"],
+    &["gate", "remove"],
+    &["gate", "list"],
+    &["bind"],
+    &["unbind"],
+    &["control"],
+    &["lookup"],
+    &["capture"],
+    &["clear"],
+    &["replay"],
+    &["lab"],
+    &["lab", "up"],
+    &["lab", "down"],
+    &["lab", "list"],
+    &["lab", "exec"],
+    &["bench"],
+];
+
+#[test]
+fn every_command_has_help_with_an_example() {
+    for command in COMMANDS {
+        let output = millrace(&[command, &["--help"][..]].concat());
+        assert_eq!(code(&output), 0, "{command:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("Example:") && text.contains("--json"), "{command:?}: {text}");
+    }
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2() {
+    let cases: &[&[&str]] = &[
+        &[],
+        &["fly"],
+        &["run"],
+        &["run", "--port"],
+        &["run", "--port", "a", "--config", "b"],
+        &["run", "--port", "a", "--mode", "lazy"],
+        &["run", "--port", "a", "--port", "a"],
+        &["run", "--port", "a b"],
+        &["run", "--port", "a", "--ready-fd", "77"],
+        &["run", "--port", "a", "--ready-fd", "-1"],
+        &["show"],
+        &["show", "prots"],
+        &["bind", "s1"],
+        &["control", "s1", "read", "no-equals-sign"],
+        &["capture", "lan"],
+        &["lab", "exec", "l", "h1"],
+        &["bench", "vet"],
+        &["check"],
+    ];
+    for case in cases {
+        let output = millrace(case);
+        assert_eq!(code(&output), 2, "{case:?}: {}", error(&output));
+        assert!(!output.stderr.is_empty(), "{case:?} says why");
+    }
+}
+
+#[test]
+fn what_fails_is_exit_code_1_and_one_line() {
+    let unknown_key = TestFile::new("key.toml", "[[port]]\nname = \"lan\"\ndevise = \"eth1\"\n");
+    let twice = TestFile::new(
+        "twice.toml",
+        "[[port]]\nname = \"a\"\ndevice = \"x\"\n[[port]]\nname = \"a\"\ndevice = \"y\"\n",
+    );
+    let no_toml = TestFile::new("no.toml", "port = [\n");
+    let cases: &[(&[&str], &str)] = &[
+        (&["check", "/no/such/file"], "/no/such/file"),
+        (&["check", unknown_key.path()], "did you mean \"device\""),
+        (&["check", twice.path()], "names are unique"),
+        (&["check", no_toml.path()], "no.toml:"),
+        (&["run", "--config", unknown_key.path()], ":3:1: unknown key \"devise\""),
+        (&["doctor", "no-such-device"], "no device is named \"no-such-device\""),
+        (&["lab", "up", "/no/such/lab.toml"], "/no/such/lab.toml"),
+        (&["lab", "down", "no-such-lab"], "no-such-lab"),
+        (&["lab", "exec", "no-such-lab", "h1", "--", "true"], "no-such-lab"),
+        (&["--socket", "/no/such/socket", "show", "ports"], "can't reach a router at /no/such/socket"),
+    ];
+    for (case, expected) in cases {
+        let output = millrace(case);
+        let line = error(&output);
+        assert_eq!(code(&output), 1, "{case:?}: {line}");
+        assert!(line.contains(expected), "{case:?}: {line}");
+        assert_eq!(line.trim_end().lines().count(), 1, "{case:?}: {line}");
+    }
+}
+
+#[test]
+fn benchmarks_are_listed_with_and_without_json() {
+    let output = millrace(&["bench", "--json"]);
+    assert_eq!(code(&output), 0);
+    let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(list.as_array().unwrap().iter().all(|bench| bench["name"].is_string()));
+    assert_eq!(code(&millrace(&["bench"])), 0);
+}
+
+#[test]
+fn doctor_looks_at_the_machine() {
+    let output = millrace(&["doctor", "lo", "--json"]);
+    assert_eq!(code(&output), 0, "{}", error(&output));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["devices"][0]["device"], "lo");
+    assert!(report["devices"][0]["choice"].is_null(), "loopback can be no port");
+    let topics: Vec<&str> = report["system"]["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|check| check["topic"].as_str())
+        .collect();
+    assert!(["kernel", "tcpdump", "huge pages"].iter().all(|topic| topics.contains(topic)), "{topics:?}");
+}
+
+#[test]
+fn an_occupied_socket_changes_nothing_and_names_the_holder() {
+    let path = std::env::temp_dir().join(format!("millrace-cli-{}.sock", std::process::id()));
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let output = millrace(&["--socket", path.to_str().unwrap(), "run", "--port", "no-such-device"]);
+    assert_eq!(code(&output), 1);
+    let line = error(&output);
+    assert!(
+        line.contains("already listens") && line.contains(&format!("process {}", std::process::id())),
+        "{line}"
+    );
+    assert!(path.exists());
+    drop(listener);
+    fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn a_start_that_fails_leaves_no_socket() {
+    let path = std::env::temp_dir().join(format!("millrace-cli-failed-{}.sock", std::process::id()));
+    let output = millrace(&["--socket", path.to_str().unwrap(), "run", "--port", "no-such-dev"]);
+    assert_eq!(code(&output), 1, "{}", error(&output));
+    assert!(error(&output).contains("no-such-dev"), "{}", error(&output));
+    assert!(!path.exists());
+}
