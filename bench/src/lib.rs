@@ -13,6 +13,7 @@ mod network;
 mod process;
 mod router;
 mod statistics;
+mod takeover;
 mod veth;
 
 use std::path::PathBuf;
@@ -37,12 +38,16 @@ pub struct Options<'a> {
     pub progress: &'a mut dyn FnMut(&str),
 }
 
-const BENCHES: [Bench; 2] = [
+const BENCHES: [Bench; 3] = [
     Bench {
         name: "veth",
         summary: "packets per second on veth beside DPDK's testpmd and the kernel; TCP; delay and processor use when idle",
     },
     Bench { name: "memory", summary: "time and instructions per packet in the pipeline alone" },
+    Bench {
+        name: "takeover",
+        summary: "how long a flow is interrupted when the router is killed, and when it is started again",
+    },
 ];
 
 /// The benchmarks that there are.
@@ -77,6 +82,7 @@ fn run_one(name: &'static str, options: &mut Options<'_>) -> Result<Vec<Measurem
     }
     match name {
         "memory" => memory::run(options),
+        "takeover" => takeover::run(options),
         _ => veth::run(options),
     }
 }

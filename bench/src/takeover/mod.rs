@@ -1,0 +1,162 @@
+//! `takeover`: how long a flow is interrupted when the router is killed, and when it is started again.
+//!
+//! 10,000 numbered packets per second go each way between the hosts while the kernel's table, and so the router's, has
+//! 100,000 routes besides the connected ones. The router is ended by SIGKILL: the kernel forwards on; then it is
+//! started again and takes over.
+
+mod numbered_flow;
+
+use std::fmt::Write;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use self::numbered_flow::{Arrival, Interruption, NumberedFlow};
+use crate::interrupt::pause;
+use crate::network::{GENERATOR, Network, RECEIVER};
+use crate::router::Router;
+use crate::{BenchError, Bound, Measurement, Options};
+
+/// Deaths and returns.
+const REPETITIONS: usize = 5;
+/// Routes that fill the tables.
+const ROUTES: u32 = 100_000;
+/// How long the flows are watched before and after each event.
+const BEFORE: Duration = Duration::from_millis(300);
+const AFTER: Duration = Duration::from_secs(1);
+/// Promised: milliseconds without a packet.
+const LIMIT: f64 = 50.0;
+
+/// What was seen in one direction, or the worst of several.
+#[derive(Clone, Copy, Debug, Default)]
+struct Worst {
+    death: Interruption,
+    restart: Interruption,
+}
+
+/// When things happened.
+#[derive(Clone, Copy, Debug)]
+struct Moments {
+    begin: Instant,
+    killed: Instant,
+    watched_death: Instant,
+    started: Instant,
+    watched_restart: Instant,
+}
+
+/// Runs all cases.
+pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let network = Network::new()?;
+    (options.progress)(&format!("full tables: {ROUTES} routes"));
+    network.r.ip(&routes())?;
+    let mut worst = [Worst::default(); 2];
+    let mut router = Router::start(&options.binary, &network, None)?;
+    for repetition in 1..=REPETITIONS {
+        let (again, seen) = die_and_return(router, &network, options)?;
+        router = again;
+        (options.progress)(&describe(repetition, &seen));
+        for (worst, seen) in worst.iter_mut().zip(seen) {
+            worst.death = worse(worst.death, seen.death);
+            worst.restart = worse(worst.restart, seen.restart);
+        }
+    }
+    router.stop()?;
+    let figure = |what: &str, gap: Duration| {
+        let case = format!("{what}, longest gap of {REPETITIONS}");
+        Measurement::of(case, gap.as_secs_f64() * 1e3, "ms").promising(Bound::AtMost, LIMIT)
+    };
+    let both = [(worst[0], "forth"), (worst[1], "back")];
+    let results = both.map(|(worst, way)| {
+        let death = figure(&format!("kill -9, {way}"), worst.death.gap);
+        [death, figure(&format!("restart, {way}"), worst.restart.gap)]
+    });
+    Ok(results.into_iter().flatten().collect())
+}
+
+/// One death and return; what the flows suffered, forth and back.
+fn die_and_return(
+    router: Router,
+    network: &Network,
+    options: &Options<'_>,
+) -> Result<(Router, [Worst; 2]), BenchError> {
+    let forth = NumberedFlow::start(&network.g, &network.s, RECEIVER)?;
+    let back = NumberedFlow::start(&network.s, &network.g, GENERATOR)?;
+    // The first packets may wait for neighbours; they don't count.
+    pause(BEFORE)?;
+    let begin = Instant::now();
+    pause(BEFORE)?;
+    let killed = Instant::now();
+    router.kill()?;
+    pause(AFTER)?;
+    let (watched_death, started) = (Instant::now(), Instant::now());
+    let router = Router::start(&options.binary, network, None)?;
+    pause(AFTER)?;
+    let moments = Moments { begin, killed, watched_death, started, watched_restart: Instant::now() };
+    pause(BEFORE)?;
+    let seen = [judge(forth, &moments)?, judge(back, &moments)?];
+    Ok((router, seen))
+}
+
+fn judge(flow: NumberedFlow, moments: &Moments) -> Result<Worst, BenchError> {
+    let sent = flow.sent();
+    let arrivals = flow.finish()?;
+    require_steady(&arrivals, sent, moments)?;
+    Ok(Worst {
+        death: Interruption::between(&arrivals, moments.killed, moments.watched_death),
+        restart: Interruption::between(&arrivals, moments.started, moments.watched_restart),
+    })
+}
+
+/// An error when the flow was not steady before anything happened: then its gaps say nothing of the router.
+fn require_steady(arrivals: &[Arrival], sent: u64, moments: &Moments) -> Result<(), BenchError> {
+    let before = Interruption::between(arrivals, moments.begin, moments.killed);
+    if before.gap.as_secs_f64() * 1e3 < LIMIT {
+        return Ok(());
+    }
+    let problem = format!(
+        "not steady before the router was killed: {} ms without a packet, {} packets sent and {} arrived in all",
+        before.gap.as_millis(),
+        sent,
+        arrivals.len()
+    );
+    Err(BenchError::measurement("numbered flow", problem))
+}
+
+fn worse(a: Interruption, b: Interruption) -> Interruption {
+    if a.gap >= b.gap { a } else { b }
+}
+
+fn describe(repetition: usize, seen: &[Worst; 2]) -> String {
+    let mut text = format!("{repetition} of {REPETITIONS}:");
+    for (way, worst) in ["forth", "back"].iter().zip(seen) {
+        for (what, found) in [("kill -9", worst.death), ("restart", worst.restart)] {
+            let gap = found.gap.as_secs_f64() * 1e3;
+            // Writing to a string can't fail.
+            let _ = write!(text, " {way}, {what}: {gap:.1} ms, {} lost;", found.lost);
+        }
+    }
+    text.trim_end_matches(';').to_owned()
+}
+
+/// Lines of `ip` for routes to networks that nobody sends to.
+fn routes() -> String {
+    (0..ROUTES).fold(String::new(), |mut lines, route| {
+        let network = Ipv4Addr::from((20 << 24) + (route << 8));
+        // Writing to a string can't fail.
+        let _ = writeln!(lines, "route add {network}/24 via {RECEIVER}");
+        lines
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn the_routes_that_fill_the_tables_are_all_different() {
+        let text = routes();
+        let lines: HashSet<&str> = text.lines().collect();
+        assert_eq!(lines.len(), ROUTES as usize);
+    }
+}

@@ -1,0 +1,211 @@
+//! A flow of numbered packets at a steady pace, and when each of them arrived.
+
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use millrace_lab::within;
+
+use crate::BenchError;
+use crate::network::Namespace;
+
+/// Between two packets: 10,000 packets per second.
+pub(super) const INTERVAL: Duration = Duration::from_micros(100);
+const PORT: u16 = 7000;
+/// How long the receiver waits in vain before it looks whether it should stop.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// A packet that arrived.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    /// Its number: packets are numbered in the order they were sent, from 0.
+    pub number: u64,
+    /// When it was read from the socket.
+    pub at: Instant,
+}
+
+/// The interruption that a flow suffered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Interruption {
+    /// The longest time in which the receiver got nothing, less the pace; or, if that is more, the longest row of
+    /// packets that never arrived, times the pace.
+    pub gap: Duration,
+    /// Packets that never arrived.
+    pub lost: u64,
+}
+
+impl Interruption {
+    /// Looks at the packets that arrived between two moments.
+    pub fn between(arrivals: &[Arrival], from: Instant, to: Instant) -> Self {
+        let within = |arrival: &&Arrival| arrival.at >= from && arrival.at <= to;
+        let inside: Vec<Arrival> = arrivals.iter().filter(within).copied().collect();
+        let (Some(first), Some(last)) = (inside.first(), inside.last()) else {
+            return Self { gap: to - from, lost: packets(to - from) };
+        };
+        // Silence at the ends counts too.
+        let ends = (first.at - from).max(to - last.at);
+        let silence =
+            inside.windows(2).map(|pair| pair[1].at - pair[0].at).max().unwrap_or_default().max(ends);
+        let mut numbers: Vec<u64> = inside.iter().map(|arrival| arrival.number).collect();
+        numbers.sort_unstable();
+        let missing = || numbers.windows(2).map(|pair| (pair[1] - pair[0]).saturating_sub(1));
+        let row = missing().max().unwrap_or(0);
+        let row = INTERVAL.saturating_mul(u32::try_from(row).unwrap_or(u32::MAX));
+        Self { gap: silence.saturating_sub(INTERVAL).max(row), lost: missing().sum() }
+    }
+}
+
+fn packets(duration: Duration) -> u64 {
+    (duration.as_nanos() / INTERVAL.as_nanos()) as u64
+}
+
+/// A flow that runs from one host to another. It ends with this.
+#[derive(Debug)]
+pub(super) struct NumberedFlow {
+    stop: Arc<AtomicBool>,
+    sent: Arc<AtomicU64>,
+    threads: Vec<JoinHandle<Result<Vec<Arrival>, BenchError>>>,
+}
+
+impl NumberedFlow {
+    /// Starts to send from one host to an address of another.
+    pub fn start(from: &Namespace, to: &Namespace, address: Ipv4Addr) -> Result<Self, BenchError> {
+        let mut flow = Self { stop: Arc::default(), sent: Arc::default(), threads: Vec::new() };
+        let target = SocketAddrV4::new(address, PORT);
+        let receiver =
+            to.within(|| UdpSocket::bind(target))?.map_err(BenchError::system(format!("bind {target}")))?;
+        let patience = receiver.set_read_timeout(Some(PATIENCE));
+        patience.map_err(BenchError::system("set a socket's timeout"))?;
+        let stop = Arc::clone(&flow.stop);
+        flow.threads.push(std::thread::spawn(move || {
+            receive(&receiver, &stop).map_err(BenchError::system("receive a numbered packet"))
+        }));
+        let (stop, sent, name) = (Arc::clone(&flow.stop), Arc::clone(&flow.sent), from.name().to_owned());
+        flow.threads.push(std::thread::spawn(move || {
+            within(&name, || send(target, &stop, &sent))?
+                .map_err(BenchError::system("send a numbered packet"))?;
+            Ok(Vec::new())
+        }));
+        Ok(flow)
+    }
+
+    /// Ends the flow; returns the packets that arrived.
+    pub fn finish(mut self) -> Result<Vec<Arrival>, BenchError> {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut arrivals = Vec::new();
+        for thread in self.threads.drain(..) {
+            arrivals.extend(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+        }
+        Ok(arrivals)
+    }
+
+    /// Packets sent so far.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for NumberedFlow {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // Something else went wrong, which is told instead.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Sends a packet at each multiple of the interval; when it was late, those that were missed follow at once.
+fn send(target: SocketAddrV4, stop: &AtomicBool, sent: &AtomicU64) -> io::Result<()> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    // Without this a sleep is 50 µs longer than asked for.
+    let _ = nix::sys::prctl::set_timerslack(1);
+    let (start, mut number) = (Instant::now(), 0u64);
+    while !stop.load(Ordering::Relaxed) {
+        let due = packets(start.elapsed());
+        while number <= due {
+            match socket.send_to(&number.to_be_bytes(), target) {
+                // A router that is just going or coming may answer that it can't: that is a lost packet.
+                Ok(_) => {}
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return Err(error),
+            }
+            number += 1;
+        }
+        sent.store(number, Ordering::Relaxed);
+        let next = start + INTERVAL * u32::try_from(number).unwrap_or(u32::MAX);
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+    Ok(())
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionRefused | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable
+    ) || error.raw_os_error() == Some(libc::ENOBUFS)
+}
+
+fn receive(socket: &UdpSocket, stop: &AtomicBool) -> io::Result<Vec<Arrival>> {
+    let mut arrivals = Vec::with_capacity(1 << 17);
+    let mut number = [0; 8];
+    while !stop.load(Ordering::Relaxed) {
+        match socket.recv(&mut number) {
+            Ok(8) => arrivals.push(Arrival { number: u64::from_be_bytes(number), at: Instant::now() }),
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(arrivals)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Packets of a flow at the pace, less those that `lost` names, and late by what `late` says.
+    fn flow(start: Instant, lost: impl Fn(u64) -> bool, late: impl Fn(u64) -> u64) -> Vec<Arrival> {
+        let at = |number: u64| start + INTERVAL * number as u32 + Duration::from_micros(late(number));
+        (0..1000).filter(|number| !lost(*number)).map(|number| Arrival { number, at: at(number) }).collect()
+    }
+
+    fn of(arrivals: &[Arrival], start: Instant) -> (u128, u64) {
+        let end = arrivals.last().map_or(start, |last| last.at);
+        let found = Interruption::between(arrivals, start, end);
+        (found.gap.as_micros(), found.lost)
+    }
+
+    #[test]
+    fn a_flow_that_is_whole_has_no_gap() {
+        let start = Instant::now();
+        assert_eq!(of(&flow(start, |_| false, |_| 0), start), (0, 0));
+    }
+
+    #[test]
+    fn lost_packets_are_a_gap() {
+        let start = Instant::now();
+        assert_eq!(of(&flow(start, |n| (100..150).contains(&n), |_| 0), start), (5000, 50));
+    }
+
+    #[test]
+    fn packets_that_are_held_up_are_a_gap_though_none_is_lost() {
+        let start = Instant::now();
+        let late = |n: u64| if (100..150).contains(&n) { (150 - n) * 100 } else { 0 };
+        assert_eq!(of(&flow(start, |_| false, late), start), (5000, 0));
+    }
+
+    #[test]
+    fn silence_until_the_end_is_a_gap() {
+        let start = Instant::now();
+        let arrivals = flow(start, |n| n >= 500, |_| 0);
+        let found = Interruption::between(&arrivals, start, start + INTERVAL * 1000);
+        assert!(found.gap >= INTERVAL * 499, "{found:?}");
+        let found = Interruption::between(&[], start, start + INTERVAL * 1000);
+        assert_eq!(found, Interruption { gap: INTERVAL * 1000, lost: 1000 });
+    }
+}
