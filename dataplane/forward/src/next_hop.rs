@@ -124,6 +124,15 @@ impl NextHops {
         if self.hops.len() == 1 { &self.hops[0] } else { &self.hops[self.rendezvous(hash)] }
     }
 
+    /// The next hop of the flow with this hash among those that are usable: flows whose own next hop is, keep it.
+    #[cold]
+    pub fn select_among(&self, hash: u32, usable: impl Fn(&NextHop) -> bool) -> Option<&NextHop> {
+        let score =
+            |(hop, identity): &(&NextHop, &u64)| weighted_score(mix(*identity ^ u64::from(hash)), hop.weight);
+        let candidates = self.hops.iter().zip(&self.identities).filter(|(hop, _)| usable(hop));
+        candidates.max_by(|a, b| score(a).total_cmp(&score(b))).map(|(hop, _)| hop)
+    }
+
     fn rendezvous(&self, hash: u32) -> usize {
         let draws = self.identities.iter().map(|identity| mix(identity ^ u64::from(hash)));
         let best = if self.equal_weights {
@@ -194,6 +203,19 @@ mod tests {
         let hops = NextHops::new(&[hop(1, 1), hop(2, 1), hop(3, 1), hop(4, 1)]).unwrap();
         for (hop, share) in shares(&hops, 10_000) {
             assert!((0.22..=0.28).contains(&share), "{hop}: {share}");
+        }
+    }
+
+    /// FW-03: without one of them it is as if the set had never had it.
+    #[test]
+    fn among_those_left_flows_choose_as_in_a_set_of_them_alone() {
+        for weight in [1, 3] {
+            let all = NextHops::new(&[hop(1, 1), hop(2, weight), hop(3, 1), hop(4, 1)]).unwrap();
+            let left = NextHops::new(&[hop(1, 1), hop(2, weight), hop(4, 1)]).unwrap();
+            for hash in (0..1000).map(|flow: u64| mix(flow) as u32) {
+                assert_eq!(all.select_among(hash, |hop| hop.port != PortId(3)), Some(left.select(hash)));
+            }
+            assert_eq!(all.select_among(7, |_| false), None);
         }
     }
 

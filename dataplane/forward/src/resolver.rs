@@ -291,7 +291,19 @@ impl Resolver {
         }
     }
 
-    /// Forgets the neighbours and own addresses of a port: its link went down, or it was removed.
+    /// Forgets the neighbours of a port that it learned, and the own addresses: the link went down.
+    pub fn link_down(&mut self, port: PortId, actions: &mut Vec<Action>) {
+        let learned = |(key, entry): (&NeighbourKey, &Entry)| {
+            (key.port == port && !matches!(entry.state, State::Static(_))).then_some(*key)
+        };
+        let keys: Vec<_> = self.entries.iter().filter_map(learned).collect();
+        for key in keys {
+            self.forget(key, actions);
+        }
+        self.own.retain(|key, _| key.port != port);
+    }
+
+    /// Forgets all neighbours and own addresses of a port: it was removed.
     pub fn forget_port(&mut self, port: PortId, actions: &mut Vec<Action>) {
         let keys: Vec<_> = self.entries.keys().filter(|key| key.port == port).copied().collect();
         for key in keys {

@@ -117,7 +117,9 @@ impl Router {
         }
         let Some(peer) = source_of(packet) else { return ErrorPath::None };
         let kernel = self.ports.get(packet.port).is_some_and(|entry| entry.is_kernel());
+        let link_local = matches!(peer, IpAddr::V6(peer) if peer.is_unicast_link_local());
         let source = match self.fib.lookup(peer).map(|index| self.fib.route(index)) {
+            _ if link_local => self.source_towards(NextHop::new(packet.port, None), peer),
             Some(Route::Forward(hops)) => self.source_towards(*hops.select(packet.hash), peer),
             Some(Route::Kernel) if kernel => return ErrorPath::Kernel,
             _ => return ErrorPath::None,
@@ -133,7 +135,10 @@ impl Router {
             ..ErrorOptions::default()
         };
         match build_error(&self.pool, packet, error, source, &options) {
-            Some(made) => ErrorPath::Made(made),
+            Some(mut made) => {
+                made.out_port = packet.port;
+                ErrorPath::Made(made)
+            }
             None => ErrorPath::None,
         }
     }

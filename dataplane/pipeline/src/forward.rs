@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use millrace_forward::{
-    Fib, IcmpError, NeighbourTable, NextHop, OptionsVerdict, Resolution, Route, SourceRoutePolicy,
+    Fib, IcmpError, NeighbourTable, NextHop, NextHops, OptionsVerdict, Resolution, Route, SourceRoutePolicy,
     check_options4, decrement_hop_limit, decrement_ttl, leaves_scope6,
 };
 use millrace_packet::{DropReason, Exceptions, Family, FlowKey, Packet};
@@ -45,11 +45,18 @@ impl Forwarder<'_> {
         {
             return Decision::end(Fate::Host);
         }
+        // A link-local address says nothing without its link, so who made the packet noted the port on it.
+        if packet.port == ROUTER
+            && let IpAddr::V6(destination) = key.destination()
+            && destination.is_unicast_link_local()
+        {
+            return self.send_by(packet, key, NextHop::new(packet.out_port, None));
+        }
         if packet.next_hop == NO_ROUTE {
             return Decision::end(Fate::Refuse(IcmpError::NetUnreachable, DropReason::NoRoute));
         }
         let hop = match self.fib.route(packet.next_hop) {
-            Route::Forward(hops) => *hops.select(packet.hash),
+            Route::Forward(hops) => self.alive(hops, packet.hash),
             other => return Decision::end(self.stays(packet, other)),
         };
         if packet.port != ROUTER
@@ -59,6 +66,17 @@ impl Forwarder<'_> {
             return Decision::end(fate);
         }
         self.send_by(packet, key, hop)
+    }
+
+    /// The next hop of a flow; while the port of that is down, another one whose port is up, if the route has one.
+    #[inline]
+    fn alive(&self, hops: &NextHops, hash: u32) -> NextHop {
+        let chosen = *hops.select(hash);
+        let is_up = |hop: &NextHop| self.ports.get(hop.port).is_some_and(|entry| entry.settings.up);
+        if hops.len() == 1 || is_up(&chosen) {
+            return chosen;
+        }
+        hops.select_among(hash, is_up).copied().unwrap_or(chosen)
     }
 
     fn stays(&self, packet: &Packet, route: &Route) -> Fate {

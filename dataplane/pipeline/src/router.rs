@@ -287,7 +287,7 @@ impl Router {
             return;
         }
         if !up {
-            self.own.resolver.forget_port(id, &mut self.own.actions);
+            self.own.resolver.link_down(id, &mut self.own.actions);
         }
         let old =
             before.filter(|(was_up, _)| *was_up && up).map(|(_, addresses)| addresses).unwrap_or_default();

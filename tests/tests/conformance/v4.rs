@@ -60,8 +60,9 @@ fn v4_06_a_total_length_beyond_the_frame_is_dropped() {
 #[test]
 fn v4_07_a_header_length_beyond_the_frame_is_dropped() {
     let mut router = Scenario::standard();
-    let frame = Ipv4Frame::udp().header_words(15).total_length(60).cut(24);
-    router.expect_drop("a", &frame, DropReason::Ip4HeaderLength);
+    let frame = Ipv4Frame::udp().header_words(15).cut(24);
+    router.expect_drop("a", &frame.clone().total_length(60), DropReason::Ip4Truncated);
+    router.expect_drop("a", &frame.total_length(24), DropReason::Ip4TotalLength);
 }
 
 #[test]

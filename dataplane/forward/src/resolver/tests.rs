@@ -229,3 +229,14 @@ fn the_first_asked_for_makes_room_for_a_new_one() {
     resolver.forget_port(PortId(1), &mut actions);
     assert!(resolver.is_empty() && resolver.deadlines.is_empty());
 }
+
+#[test]
+fn a_link_that_goes_down_takes_what_was_learned_and_leaves_what_was_configured() {
+    let (mut resolver, mut actions) = (Resolver::new(ResolverSettings::default(), 1), Vec::new());
+    resolver.set_static(key(1), MAC, &mut actions);
+    assert_eq!(resolver.solicit(key(2), second(0), &mut actions), Solicited::Pending);
+    resolver.link_down(PortId(1), &mut actions);
+    assert_eq!(actions.last(), Some(&Action::Forgotten { key: key(2) }));
+    assert_eq!(resolver.len(), 1);
+    assert_eq!(resolver.solicit(key(1), second(1), &mut actions), Solicited::Known(MAC));
+}

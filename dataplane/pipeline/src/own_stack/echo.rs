@@ -109,5 +109,6 @@ fn bare_copy(packet: &Packet, context: &Context<'_>) -> Option<Packet> {
     let offset = copy.network_offset();
     copy.trim_front(offset);
     *copy = millrace_packet::Annotations::EMPTY;
+    copy.out_port = packet.port;
     Some(copy)
 }

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use millrace_forward::{Action, NeighbourKey, Resolver, ResolverSettings};
 use millrace_packet::{DropReason, Packet, Pool};
 use millrace_units::{Instant, PortId};
-use millrace_wire::{EtherType, MacAddr, Protocol, ethernet};
+use millrace_wire::{EtherType, MacAddr, Protocol, ethernet, ipv6};
 
 use crate::ports::{PortEntry, PortTable};
 
@@ -70,6 +70,7 @@ impl OwnStack {
             EtherType::IPV4 => echo::handle4(packet, context),
             _ => match ndp::message(packet) {
                 Some(offset) => ndp::handle(self, packet, offset, entry, context),
+                None if is_of_another(packet, entry) => Outcome::Dropped(DropReason::MartianDestination),
                 None => echo::handle6(packet, context),
             },
         }
@@ -97,6 +98,12 @@ impl OwnStack {
 /// Whether the port has the address.
 fn has(entry: &PortEntry, address: IpAddr) -> bool {
     entry.settings.addresses.iter().any(|net| net.addr() == address)
+}
+
+/// Whether the packet is for a link-local address that is not the port's: routes don't tell, for they don't know links.
+fn is_of_another(packet: &Packet, entry: &PortEntry) -> bool {
+    let destination = ipv6::Packet::new_checked(packet.network()).map(|header| header.dst());
+    destination.is_ok_and(|address| address.is_unicast_link_local() && !has(entry, address.into()))
 }
 
 /// What follows the link header of a packet whose network offset is noted.
