@@ -1,0 +1,213 @@
+//! A flow of numbered UDP packets at a steady pace, and what came of them.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::namespace::Namespace;
+
+/// Shortest payload: the number.
+const NUMBER: usize = 8;
+/// How long after the last packet the receiver listens on.
+const AFTER: Duration = Duration::from_millis(500);
+/// Most packets of a flow, whatever happens to the test that started it.
+const MOST: u64 = 2_000_000;
+
+/// A flow that goes on until [`finish`](Flow::finish), or until this is dropped.
+#[derive(Debug)]
+pub struct Flow {
+    stop: Arc<AtomicBool>,
+    done: Arc<AtomicBool>,
+    sent: Arc<AtomicU64>,
+    received: Arc<AtomicU64>,
+    interval: Duration,
+    sender: Option<JoinHandle<u64>>,
+    receiver: Option<JoinHandle<Vec<(u64, Instant)>>>,
+}
+
+/// What came of a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowReport {
+    /// Packets sent.
+    pub sent: u64,
+    /// Different packets received.
+    pub received: u64,
+    /// Packets received more than once.
+    pub duplicated: u64,
+    /// Packets received after a later one.
+    pub reordered: u64,
+    /// The longest run of lost packets, as time at the flow's pace.
+    pub longest_loss: Duration,
+    /// The longest time without a packet at the receiver.
+    pub longest_silence: Duration,
+}
+
+impl FlowReport {
+    /// Packets that never came.
+    pub fn lost(&self) -> u64 {
+        self.sent - self.received
+    }
+}
+
+impl Flow {
+    /// Sends `rate` packets per second of `payload` bytes (8 or more) from one host to `to` at another.
+    ///
+    /// # Panics
+    /// When the sockets can't be had.
+    pub fn start(from: &Namespace, at: &Namespace, to: SocketAddr, rate: u32, payload: usize) -> Self {
+        let any: IpAddr =
+            if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let receiver = at.within(|| UdpSocket::bind(to)).unwrap_or_else(|error| panic!("{to}: {error}"));
+        let sender = from.within(|| UdpSocket::bind((any, 0))).expect("a UDP socket");
+        sender.connect(to).unwrap_or_else(|error| panic!("{to}: {error}"));
+        let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (sent, received) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let interval = Duration::from_secs(1) / rate;
+        let sending = {
+            let (stop, sent) = (stop.clone(), sent.clone());
+            std::thread::spawn(move || send(&sender, interval, payload.max(NUMBER), &stop, &sent))
+        };
+        let receiving = {
+            let (done, received) = (done.clone(), received.clone());
+            std::thread::spawn(move || receive(&receiver, &done, &received))
+        };
+        Self { stop, done, sent, received, interval, sender: Some(sending), receiver: Some(receiving) }
+    }
+
+    /// Packets sent so far.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Packets received so far.
+    pub fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    /// Lets the flow go on for a time.
+    pub fn go_on(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+
+    /// Waits until packets arrive.
+    ///
+    /// # Panics
+    /// When none does within 5 s.
+    pub fn wait_for_arrival(&self) {
+        let before = self.received();
+        crate::wait::eventually("a packet of the flow arrives", Duration::from_secs(5), || {
+            (self.received() > before).then_some(())
+        });
+    }
+
+    /// Stops sending, waits for what is under way, and says what came of it.
+    ///
+    /// # Panics
+    /// When a thread of the flow has.
+    pub fn finish(mut self) -> FlowReport {
+        self.stop.store(true, Ordering::Relaxed);
+        let sent = self.sender.take().map_or(0, |thread| thread.join().expect("the sender"));
+        std::thread::sleep(AFTER);
+        self.done.store(true, Ordering::Relaxed);
+        let arrivals =
+            self.receiver.take().map_or_else(Vec::new, |thread| thread.join().expect("the receiver"));
+        report(sent, &arrivals, self.interval)
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.done.store(true, Ordering::Relaxed);
+    }
+}
+
+fn send(socket: &UdpSocket, interval: Duration, payload: usize, stop: &AtomicBool, count: &AtomicU64) -> u64 {
+    let start = Instant::now();
+    let mut bytes = vec![0x5a; payload];
+    let mut number = 0_u64;
+    while !stop.load(Ordering::Relaxed) && number < MOST {
+        let due = start + interval * u32::try_from(number).unwrap_or(u32::MAX);
+        let early = due.saturating_duration_since(Instant::now());
+        if early > Duration::ZERO {
+            std::thread::sleep(early);
+        }
+        bytes[..NUMBER].copy_from_slice(&number.to_be_bytes());
+        // Refused, as ICMP errors of earlier packets make it, means not sent: the number is used again.
+        if socket.send(&bytes).is_ok() {
+            number += 1;
+            count.store(number, Ordering::Relaxed);
+        }
+    }
+    number
+}
+
+fn receive(socket: &UdpSocket, done: &AtomicBool, count: &AtomicU64) -> Vec<(u64, Instant)> {
+    socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
+    let mut arrivals = Vec::new();
+    let mut bytes = [0; 65_536];
+    while !done.load(Ordering::Relaxed) {
+        let Ok(length) = socket.recv(&mut bytes) else { continue };
+        if let Some(number) = bytes[..length].first_chunk::<NUMBER>() {
+            arrivals.push((u64::from_be_bytes(*number), Instant::now()));
+            count.store(arrivals.len() as u64, Ordering::Relaxed);
+        }
+    }
+    arrivals
+}
+
+fn report(sent: u64, arrivals: &[(u64, Instant)], interval: Duration) -> FlowReport {
+    let different: HashSet<u64> = arrivals.iter().map(|(number, _)| *number).collect();
+    let mut highest = None;
+    let mut reordered = 0;
+    for (number, _) in arrivals {
+        reordered += u64::from(highest.is_some_and(|highest| *number < highest));
+        highest = highest.max(Some(*number));
+    }
+    let (mut run, mut longest) = (0_u32, 0_u32);
+    for number in 0..sent {
+        run = if different.contains(&number) { 0 } else { run + 1 };
+        longest = longest.max(run);
+    }
+    let silences = arrivals.windows(2).map(|pair| pair[1].1 - pair[0].1);
+    FlowReport {
+        sent,
+        received: different.len() as u64,
+        duplicated: arrivals.len() as u64 - different.len() as u64,
+        reordered,
+        longest_loss: interval * longest,
+        longest_silence: silences.max().unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_repetitions_and_silences_are_found() {
+        let start = Instant::now();
+        let at = |number, ms| (number, start + Duration::from_millis(ms));
+        let arrivals = [at(0, 0), at(1, 10), at(5, 60), at(4, 61), at(5, 62)];
+        let report = report(8, &arrivals, Duration::from_millis(10));
+        let expected = FlowReport {
+            sent: 8,
+            received: 4,
+            duplicated: 1,
+            reordered: 1,
+            longest_loss: Duration::from_millis(20),
+            longest_silence: Duration::from_millis(50),
+        };
+        assert_eq!(report, expected);
+        assert_eq!(report.lost(), 4);
+    }
+
+    #[test]
+    fn a_flow_in_which_nothing_arrived_is_lost_as_a_whole() {
+        let report = report(5, &[], Duration::from_millis(2));
+        assert_eq!((report.lost(), report.longest_loss), (5, Duration::from_millis(10)));
+    }
+}

@@ -1,0 +1,71 @@
+//! What a scenario stands on: root, programs, the router's binary, and nobody else in the way.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use nix::unistd::Uid;
+
+/// Scenarios take turns: two processors are too few for two at once, and their times would mean nothing.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// A scenario's turn on this machine.
+#[derive(Debug)]
+pub struct Ground {
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Ground {
+    /// Waits for its turn. `None`, and a line that says why, where scenarios can't run: without root, one of `programs`,
+    /// or the router's binary.
+    ///
+    /// # Panics
+    /// Instead of `None`, where the environment variable `CI` is `true`.
+    pub fn enter(programs: &[&str]) -> Option<Self> {
+        if let Some(why) = missing(programs) {
+            assert_ne!(env::var("CI").as_deref(), Ok("true"), "{why}");
+            println!("skipped: {why}");
+            return None;
+        }
+        Some(Self { _turn: TURN.lock().unwrap_or_else(PoisonError::into_inner) })
+    }
+}
+
+fn missing(programs: &[&str]) -> Option<String> {
+    let absent = ["ip", "ethtool", "timeout"].iter().chain(programs).find(|program| !is_installed(program));
+    if !Uid::effective().is_root() {
+        Some("needs root".to_owned())
+    } else if let Some(program) = absent {
+        Some(format!("{program} is not installed: tools/setup installs it"))
+    } else if find_binary().is_none() {
+        Some("the router's binary is absent: `make build`, or set MILLRACE_BIN".to_owned())
+    } else {
+        None
+    }
+}
+
+fn is_installed(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let usual = [PathBuf::from("/usr/sbin"), PathBuf::from("/usr/lib/frr")];
+    env::split_paths(&path).chain(usual).any(|directory| directory.join(program).is_file())
+}
+
+/// The router's binary: `MILLRACE_BIN`, or what `make build` left, or what cargo built.
+///
+/// # Panics
+/// When there is none; [`Ground::enter`] has found one.
+pub fn binary() -> PathBuf {
+    find_binary().expect("the router's binary: Ground::enter comes first")
+}
+
+fn find_binary() -> Option<PathBuf> {
+    if let Some(named) = env::var_os("MILLRACE_BIN") {
+        return Some(PathBuf::from(named)).filter(|path| path.is_file());
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?;
+    // TARGET/debug/deps/TEST
+    let test = env::current_exe().ok()?;
+    let target = test.ancestors().nth(3)?;
+    let places = [root.join("out/millrace"), target.join("release/millrace"), target.join("debug/millrace")];
+    places.into_iter().find(|path| path.is_file())
+}

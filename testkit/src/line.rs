@@ -1,0 +1,138 @@
+//! The network that most scenarios happen in: two hosts, and a router between them.
+
+use std::path::{Path, PathBuf};
+
+use crate::namespace::Namespace;
+
+/// Two hosts and a router between them, in namespaces of their own.
+///
+/// ```text
+///   h1  eth0 ──────── r1  r  r2 ──────── eth0  h2
+///     10.1.0.2   10.1.0.1    10.2.0.1   10.2.0.2
+///    fd00:1::2  fd00:1::1    fd00:2::1  fd00:2::2
+/// ```
+///
+/// The hosts have the offloads that Linux turns on, unless said otherwise; the router's kernel forwards.
+#[derive(Debug)]
+pub struct Line {
+    /// The host behind `r1`.
+    pub h1: Namespace,
+    /// The router.
+    pub r: Namespace,
+    /// The host behind `r2`.
+    pub h2: Namespace,
+    /// A folder for files of this test alone.
+    pub directory: Directory,
+}
+
+/// How the line is made.
+#[derive(Clone, Copy, Debug)]
+pub struct LineOptions {
+    /// Largest packet of both links, in bytes.
+    pub mtu: u32,
+    /// Whether the hosts' devices keep their offloads.
+    pub offloads: bool,
+}
+
+impl Default for LineOptions {
+    fn default() -> Self {
+        Self { mtu: 1500, offloads: true }
+    }
+}
+
+impl Line {
+    /// The line with 1,500 byte links and default offloads.
+    ///
+    /// # Panics
+    /// When it can't be made.
+    pub fn new() -> Self {
+        Self::with(LineOptions::default())
+    }
+
+    /// The line, made otherwise.
+    ///
+    /// # Panics
+    /// When it can't be made.
+    pub fn with(options: LineOptions) -> Self {
+        let [h1, r, h2] = ["h1", "r", "h2"].map(Namespace::new);
+        let line = Self { h1, r, h2, directory: Directory::new() };
+        line.r.sysctl("ipv4/ip_forward", "1");
+        line.r.sysctl("ipv6/conf/all/forwarding", "1");
+        for (number, host) in [(1, &line.h1), (2, &line.h2)] {
+            line.connect(host, "eth0", number, options.mtu);
+            if !options.offloads {
+                host.run("ethtool -K eth0 rx off tx off tso off gso off gro off");
+            }
+            host.ip(&format!(
+                "route add default via 10.{number}.0.1\nroute add default via fd00:{number}::1"
+            ));
+        }
+        line
+    }
+
+    /// Links `device` of `host`, 10.N.0.2 and fd00:N::2, to the router's `rN`, 10.N.0.1 and fd00:N::1.
+    ///
+    /// # Panics
+    /// When it can't be made.
+    pub fn connect(&self, host: &Namespace, device: &str, number: u8, mtu: u32) {
+        let (router, name) = (format!("r{number}"), host.name());
+        self.r.ip(&format!(
+            "link add {router} mtu {mtu} type veth peer name {device} mtu {mtu} netns {name}
+             link set {router} up
+             address add 10.{number}.0.1/24 dev {router}
+             address add fd00:{number}::1/64 dev {router} nodad"
+        ));
+        host.ip(&format!(
+            "link set {device} up
+             address add 10.{number}.0.2/24 dev {device}
+             address add fd00:{number}::2/64 dev {device} nodad"
+        ));
+    }
+
+    /// The path of a file of this test alone.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.directory.0.join(name)
+    }
+
+    /// Writes a file of this test alone; returns its path.
+    ///
+    /// # Panics
+    /// When it can't be written.
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.file(name);
+        std::fs::write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        path
+    }
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A folder that is removed with all that is in it when this is dropped.
+#[derive(Debug)]
+pub struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("millrace-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        Self(path)
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

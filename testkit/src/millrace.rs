@@ -1,0 +1,267 @@
+//! A router's process, and its client.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, pipe2};
+use serde_json::Value;
+
+use crate::ground::binary;
+use crate::namespace::Namespace;
+use crate::wait::wait_until;
+
+/// How long a router may take until it forwards.
+const START: Duration = Duration::from_secs(20);
+/// How long it may take to drain and end.
+const GRACE: Duration = Duration::from_secs(6);
+
+/// A program that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its exit code; `None` when a signal ended it.
+    pub code: Option<i32>,
+    /// What it printed.
+    pub stdout: String,
+    /// What it said.
+    pub stderr: String,
+}
+
+impl Ended {
+    /// Checks that it failed as people can use it: with this code, and one clear line that has all of `words`.
+    ///
+    /// # Panics
+    /// When it did not.
+    pub fn assert_refused(&self, code: i32, words: &[&str]) {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        let lines: Vec<&str> = self.stderr.lines().collect();
+        // What was worth a warning before the failure stands in lines of the log.
+        let said: Vec<&&str> = lines.iter().filter(|line| line.starts_with("millrace: ")).collect();
+        assert!(said.len() == 1 && lines.last() == Some(said[0]), "not one line: {}", self.stderr);
+        for word in words {
+            assert!(said[0].contains(word), "{word:?} is not in: {}", said[0]);
+        }
+    }
+}
+
+/// Runs `millrace ARGUMENTS` in a namespace until it ends, for at most 20 s.
+///
+/// # Panics
+/// When it can't be started.
+pub fn run_to_end(namespace: &Namespace, arguments: &[&str]) -> Ended {
+    let mut command = namespace.command("timeout");
+    command.args(["-k", "1", "20"]).arg(binary()).args(arguments);
+    ended(&mut command)
+}
+
+fn ended(command: &mut Command) -> Ended {
+    let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    Ended {
+        code: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// A running router. When this is dropped it gets SIGTERM and, if it doesn't hear that, SIGKILL.
+#[derive(Debug)]
+pub struct Millrace {
+    child: Child,
+    socket: PathBuf,
+    log: PathBuf,
+}
+
+impl Millrace {
+    /// Starts `millrace run ARGUMENTS` in a namespace and waits until it forwards. Arguments are parted at spaces.
+    ///
+    /// # Panics
+    /// When it does not come up, with its log.
+    pub fn start(namespace: &Namespace, arguments: &str) -> Self {
+        let router = Self::try_start(namespace, arguments);
+        router.unwrap_or_else(|ended| panic!("millrace run {arguments}: {ended:?}"))
+    }
+
+    /// Like [`start`](Self::start); the error is how the router ended instead.
+    ///
+    /// # Errors
+    /// When it ends.
+    ///
+    /// # Panics
+    /// When it neither forwards nor ends within 20 s.
+    pub fn try_start(namespace: &Namespace, arguments: &str) -> Result<Self, Ended> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let base = std::env::temp_dir().join(format!("mr{}-{number}", std::process::id()));
+        let (socket, log) = (base.with_extension("sock"), base.with_extension("log"));
+        let (mut router, ready) = Self::spawn(namespace, arguments, socket, log);
+        let deadline = Instant::now() + START;
+        while Instant::now() < deadline {
+            if announced(&ready) {
+                return Ok(router);
+            }
+            if let Ok(Some(status)) = router.child.try_wait() {
+                let log = router.log();
+                return Err(Ended { code: status.code(), stdout: String::new(), stderr: log });
+            }
+        }
+        panic!("millrace run {arguments}: not ready within {START:?}:\n{}", router.log());
+    }
+
+    fn spawn(namespace: &Namespace, arguments: &str, socket: PathBuf, log: PathBuf) -> (Self, File) {
+        let output = File::create(&log).unwrap_or_else(|error| panic!("{}: {error}", log.display()));
+        let errors = output.try_clone().expect("a second descriptor");
+        let (ready, announce) = pipe2(OFlag::O_CLOEXEC).expect("a pipe");
+        fcntl(&announce, FcntlArg::F_SETFD(FdFlag::empty())).expect("a pipe that outlives exec");
+        let mut command = namespace.command(&binary().display().to_string());
+        command.arg("--socket").arg(&socket).arg("run").args(arguments.split_ascii_whitespace());
+        command.arg("--ready-fd").arg(announce.as_raw_fd().to_string());
+        command.stdout(output).stderr(errors);
+        let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        (Self { child, socket, log }, File::from(ready))
+    }
+
+    /// Its process number.
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).expect("a process number")
+    }
+
+    /// Where it listens.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Kills it as `kill -9` does, and waits until it is gone.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Sends it a signal and waits until it has ended.
+    ///
+    /// # Panics
+    /// When it has not within 6 s.
+    pub fn end_by(&mut self, signal: Signal) -> ExitStatus {
+        let _ = kill(Pid::from_raw(self.pid()), signal);
+        let mut status = None;
+        wait_until(GRACE, || {
+            status = self.child.try_wait().ok().flatten();
+            status.is_some()
+        });
+        status.unwrap_or_else(|| panic!("still there {GRACE:?} after {signal}:\n{}", self.log()))
+    }
+
+    /// `millrace --socket SOCKET`, to be completed by a command.
+    pub fn client(&self) -> Command {
+        let mut command = Command::new(binary());
+        command.arg("--socket").arg(&self.socket).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a client command until it ends.
+    pub fn try_ask(&self, arguments: &[&str]) -> Ended {
+        ended(self.client().args(arguments))
+    }
+
+    /// Runs a client command; returns what it printed.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn ask(&self, arguments: &[&str]) -> String {
+        let ended = self.try_ask(arguments);
+        assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}\n{}", self.log());
+        ended.stdout
+    }
+
+    /// Runs a client command with `--json`; returns what it printed.
+    ///
+    /// # Panics
+    /// When it fails, or what it prints is no JSON.
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        let text = self.ask(&[arguments, &["--json"]].concat());
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {text}"))
+    }
+
+    /// The row of `show NOUN` whose `key` is `value`.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn row(&self, noun: &str, key: &str, value: &str) -> Value {
+        let rows = self.json(&["show", noun]);
+        let row = rows.as_array().into_iter().flatten().find(|row| row[key] == value);
+        row.cloned().unwrap_or_else(|| panic!("no {noun} with {key} {value}: {rows:#}"))
+    }
+
+    /// A number of the summary.
+    pub fn summary(&self, key: &str) -> u64 {
+        self.json(&["show", "summary"])[key].as_u64().unwrap_or_else(|| panic!("summary has no {key}"))
+    }
+
+    /// Packets dropped for a reason so far.
+    pub fn drops(&self, reason: &str) -> u64 {
+        let drops = self.json(&["show", "drops"]);
+        let row = drops.as_array().into_iter().flatten().find(|row| row["reason"] == reason);
+        row.and_then(|row| row["packets"].as_u64()).unwrap_or(0)
+    }
+
+    /// Checks that the router says of every packet what became of it, once traffic has stopped.
+    ///
+    /// # Panics
+    /// When two seconds after that it still doesn't.
+    pub fn assert_conservation(&self) {
+        let mut last = Value::Null;
+        let settled = wait_until(Duration::from_secs(2), || {
+            let summary = self.json(&["show", "summary"]);
+            // Equal twice: in between nothing moved.
+            let holds = summary["imbalance"] == 0 && summary == last;
+            last = summary;
+            holds
+        });
+        assert!(settled.is_some(), "packets are lost or invented: {last:#}");
+    }
+}
+
+/// Whether the router has said that it forwards; waits a moment for it.
+fn announced(mut ready: &File) -> bool {
+    let mut fds = [PollFd::new(ready.as_fd(), PollFlags::POLLIN)];
+    let readable = poll(&mut fds, PollTimeout::from(20_u8)).is_ok_and(|count| count > 0);
+    let mut byte = [0];
+    let announced = readable && ready.read(&mut byte).is_ok_and(|length| length > 0);
+    if readable && !announced {
+        // Closed without a word: the process is about to end.
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    announced
+}
+
+impl Drop for Millrace {
+    fn drop(&mut self) {
+        if self.is_running() {
+            let _ = kill(Pid::from_raw(self.pid()), Signal::SIGTERM);
+            if wait_until(GRACE, || !self.is_running()).is_none() {
+                self.kill();
+            }
+        }
+        if std::thread::panicking() {
+            eprintln!("--- the router's log:\n{}", self.log());
+        }
+        let _ = std::fs::remove_file(&self.log);
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
