@@ -175,6 +175,17 @@ pub(crate) fn mac_text(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
+/// Whether tests that build namespaces are left out here; says so. In CI they may not be.
+#[cfg(test)]
+pub(crate) fn is_skipped() -> bool {
+    let root = nix::unistd::geteuid().is_root();
+    let skipped = !root && std::env::var_os("CI").is_none_or(|value| value != "true");
+    if skipped {
+        println!("skipped: network namespaces need root");
+    }
+    skipped
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

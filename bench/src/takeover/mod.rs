@@ -154,6 +154,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_flow_through_the_kernel_is_whole_and_nothing_stays_behind() {
+        if crate::network::is_skipped() {
+            return;
+        }
+        let _alone = crate::interrupt::FLAG_IN_USE.lock().unwrap();
+        let network = Network::new().unwrap();
+        let forth = NumberedFlow::start(&network.g, &network.s, RECEIVER).unwrap();
+        let back = NumberedFlow::start(&network.s, &network.g, GENERATOR).unwrap();
+        std::thread::sleep(BEFORE);
+        for flow in [forth, back] {
+            let sent = flow.sent();
+            let arrivals = flow.finish().unwrap();
+            assert!(sent > 1000, "{sent}");
+            // A loaded machine may be slow to send, but nothing is lost.
+            let (first, last) = (arrivals[0], arrivals[arrivals.len() - 1]);
+            assert_eq!(last.number - first.number + 1, arrivals.len() as u64);
+            assert!(first.number < 100 && arrivals.len() as u64 > sent - 200, "{sent}, {first:?}");
+        }
+        let name = network.r.name().to_owned();
+        assert!(std::path::Path::new("/run/netns").join(&name).exists());
+        drop(network);
+        assert!(!std::path::Path::new("/run/netns").join(&name).exists());
+    }
+
+    #[test]
     fn the_routes_that_fill_the_tables_are_all_different() {
         let text = routes();
         let lines: HashSet<&str> = text.lines().collect();
