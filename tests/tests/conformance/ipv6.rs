@@ -1,1 +1,255 @@
-//! Soon.
+//! V6: IPv6 and ICMPv6 (RFC 8200; RFC 4443; RFC 4291; RFC 8201).
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use millrace_packet::DropReason;
+use millrace_tests::{Frame, Ipv6Frame, NdFrame, RawFrame, STANDARD, Scenario, station};
+use millrace_wire::MacAddr;
+
+const TTL_EXPIRED: (u8, u8) = (3, 0);
+
+#[test]
+fn v6_01_a_forwarded_packet_has_one_hop_less_and_nothing_else_changed() {
+    let mut router = Scenario::standard();
+    for hops in [2, 64, 255] {
+        for class in [0, 0x03, 0xb8, 0xff] {
+            let frame = Ipv6Frame::udp().hop_limit(hops).traffic_class(class).flow_label(0xf_edcb);
+            let output = router.expect_forwarded("a", &frame, "b");
+            let packet = output.ipv6();
+            assert_eq!((packet.hop_limit(), packet.traffic_class(), packet.flow_label()), (hops - 1, class, 0xf_edcb));
+        }
+    }
+}
+
+#[test]
+fn v6_02_a_hop_limit_that_runs_out_in_transit_is_answered() {
+    let mut router = Scenario::standard();
+    for hops in [0, 1] {
+        router.expect_error6("a", &Ipv6Frame::udp().hop_limit(hops), TTL_EXPIRED, DropReason::TtlExpired);
+    }
+}
+
+#[test]
+fn v6_02_an_echo_request_to_the_router_is_answered_whatever_its_hop_limit() {
+    let mut router = Scenario::standard();
+    for (hops, own) in [(0, "fd00:1::1"), (1, "fd00:1::1"), (64, "fd00:2::1")] {
+        router.send("a", &Ipv6Frame::echo().dst(own).hop_limit(hops));
+        let reply = router.only("a").icmp();
+        assert_eq!((reply.kind, reply.code, reply.rest), (129, 0, [0x12, 0x34, 0, 1]));
+        assert_eq!(reply.body, b"payload of icmp!");
+        assert_eq!(reply.source, own.parse::<IpAddr>().unwrap());
+    }
+}
+
+#[test]
+fn v6_03_a_wrong_version_or_length_is_dropped_and_padding_is_cut_off() {
+    let mut router = Scenario::standard();
+    router.expect_drops(&[0, 4, 5, 7, 15], |version| Ipv6Frame::udp().version(version), DropReason::Ip6Version);
+    router.expect_drop("a", &Ipv6Frame::udp().payload_length(500), DropReason::Ip6Truncated);
+    for length in 0..40 {
+        router.expect_drop("a", &Ipv6Frame::udp().cut(length), DropReason::Ip6Short);
+    }
+    router.expect_drop("a", &Ipv6Frame::udp().cut(61), DropReason::Ip6Truncated);
+    // The harness holds the output against the packet without its padding.
+    let output = router.expect_forwarded("a", &Ipv6Frame::udp().pad(100), "b");
+    assert_eq!(output.network().len(), 62);
+}
+
+#[test]
+fn v6_04_each_reason_has_its_code() {
+    let routes = r#"
+        [[route]]
+        to = "2001:db8:1::/48"
+        kind = "unreachable"
+
+        [[route]]
+        to = "2001:db8:2::/48"
+        kind = "prohibit"
+
+        [[route]]
+        to = "2001:db8:3::/48"
+        kind = "blackhole"
+        "#;
+    let mut router = Scenario::with(routes);
+    let to = |destination| Ipv6Frame::udp().dst(destination);
+    router.expect_error6("a", &to("2001:db8:ffff::1"), (1, 0), DropReason::NoRoute);
+    router.expect_error6("a", &to("2001:db8:2::1"), (1, 1), DropReason::Prohibited);
+    router.expect_error6("a", &to("fd00:1::1"), (1, 4), DropReason::LocalUnknown);
+    router.expect_error6("a", &to("2001:db8:1::1"), (1, 6), DropReason::Unreachable);
+    router.expect_drop("a", &to("2001:db8:3::1"), DropReason::Blackhole);
+}
+
+#[test]
+fn v6_04_a_link_local_source_does_not_reach_beyond_its_link() {
+    let neighbour = "[[neighbour]]\nport = \"a\"\naddress = \"fe80::2\"\nmac = \"02:00:00:00:00:a2\"\n";
+    let mut router = Scenario::with(neighbour);
+    let frame = Ipv6Frame::udp().src("fe80::2");
+    router.expect_error6("a", &frame, (1, 2), DropReason::MartianSource);
+    // Even when it would leave by the port that it came by.
+    router.expect_error6("a", &Ipv6Frame::udp().src("fe80::2").dst("fd00:1::2"), (1, 2), DropReason::MartianSource);
+}
+
+#[test]
+fn v6_04_a_silent_neighbour_is_reported_as_an_unreachable_address() {
+    let mut router = Scenario::standard();
+    let frame = Ipv6Frame::udp().dst("fd00:2::77");
+    router.send("a", &frame);
+    router.advance(Duration::from_millis(2900));
+    assert!(router.take("a").is_empty());
+    router.advance(Duration::from_millis(200));
+    router.take("b");
+    let output = router.only("a");
+    router.check_error6("a", &frame, &output, (1, 3));
+    assert_eq!(router.dropped(DropReason::NeighbourFailed), 1);
+}
+
+#[test]
+fn v6_05_packets_are_never_fragmented_but_answered_with_the_mtu() {
+    let mut router = Scenario::with_mtu(&[("a", 9000)]);
+    for length in [1501, 2000, 9000] {
+        let error = router.expect_error6("a", &Ipv6Frame::udp().length(length), (2, 0), DropReason::TooBig);
+        assert_eq!(error.rest, 1500u32.to_be_bytes());
+    }
+    router.expect_forwarded("a", &Ipv6Frame::udp().length(1500), "b");
+    // Nor are fragments made smaller.
+    let fragment = Ipv6Frame::raw(17).fragment(0, true, 7).length(1501);
+    router.expect_error6("a", &fragment, (2, 0), DropReason::TooBig);
+}
+
+#[test]
+fn v6_06_an_mtu_below_1280_is_refused_where_there_is_ipv6() {
+    let with_mtu = |mtu| STANDARD.replacen("name = \"b\"\n", &format!("name = \"b\"\nmtu = {mtu}\n"), 1);
+    let refused = millrace_controller::offline::OfflineRouter::from_text(&with_mtu(1279));
+    let message = refused.err().expect("1279 bytes are too few").to_string();
+    assert!(message.contains("1280") && message.contains("\"b\""), "{message}");
+    Scenario::new(&with_mtu(1280)).expect_forwarded("a", &Ipv6Frame::udp().length(1280), "b");
+}
+
+#[test]
+fn v6_07_what_must_not_be_answered_is_not() {
+    let mut router = Scenario::standard();
+    let expired = |frame: Ipv6Frame| frame.hop_limit(1);
+    for kind in [1, 2, 3, 4, 100, 127, 137] {
+        router.expect_drop("a", &expired(Ipv6Frame::icmp(kind, 0)), DropReason::TtlExpired);
+        // Also behind an extension header.
+        let hidden = Ipv6Frame::icmp(kind, 0).extension(60, &[0, 1, 4, 0, 0, 0, 0]);
+        router.expect_drop("a", &expired(hidden), DropReason::TtlExpired);
+    }
+    router.expect_drop("a", &expired(Ipv6Frame::udp().dst("ff0e::1")), DropReason::Multicast);
+    for to in [MacAddr::BROADCAST, MacAddr([0x33, 0x33, 0, 0, 0, 1])] {
+        router.expect_drop("a", &expired(Ipv6Frame::udp().to(to)), DropReason::LinkBroadcast);
+    }
+    router.expect_drop("a", &expired(Ipv6Frame::udp().src("::")), DropReason::MartianSource);
+    router.expect_drop("a", &expired(Ipv6Frame::udp().src("ff02::1")), DropReason::MartianSource);
+    // What is no error is answered.
+    router.expect_error6("a", &expired(Ipv6Frame::echo()), TTL_EXPIRED, DropReason::TtlExpired);
+}
+
+#[test]
+fn v6_08_an_error_has_at_most_1280_bytes() {
+    let mut router = Scenario::standard();
+    for length in [48, 49, 1231, 1232, 1233, 1400, 1500] {
+        // The harness holds the quote against the packet, and the length against 1280.
+        router.expect_error6("a", &Ipv6Frame::udp().length(length).hop_limit(1), TTL_EXPIRED, DropReason::TtlExpired);
+    }
+}
+
+#[test]
+fn v6_08_errors_are_limited_and_transit_traffic_is_unharmed() {
+    let mut router = Scenario::with_settings("icmp-rate = 100\nicmp-burst = 10");
+    let expired = Ipv6Frame::udp().hop_limit(1).bytes();
+    let (mut errors, mut forwarded) = (0, 0);
+    for _ in 0..200 {
+        for _ in 0..100 {
+            router.router.inject("a", &expired);
+        }
+        router.send("a", &Ipv6Frame::udp());
+        errors += router.take("a").len();
+        forwarded += router.take("b").len();
+        router.advance(Duration::from_millis(10));
+    }
+    assert_eq!(forwarded, 200);
+    assert!((190..=210).contains(&errors), "{errors} errors in 2 s at 100 a second and 10 at once");
+}
+
+#[test]
+fn v6_09_addresses_that_stay_where_they_are_are_not_forwarded() {
+    let mut router = Scenario::with("[[route]]\nto = \"::/0\"\nvia = \"fd00:2::2\"\n");
+    let sources = ["::", "::1", "ff02::1", "::ffff:1.2.3.4"];
+    router.expect_drops(&sources, |source| Ipv6Frame::udp().src(source), DropReason::MartianSource);
+    let destinations = ["::", "::1", "::ffff:1.2.3.4", "fe80::1", "febf::1"];
+    router.expect_drops(&destinations, |address| Ipv6Frame::udp().dst(address), DropReason::MartianDestination);
+    let groups = ["ff00::1", "ff01::1", "ff02::1", "ff02::99", "ff05::1", "ff0e::1"];
+    router.expect_drops(&groups, |address| Ipv6Frame::udp().dst(address), DropReason::Multicast);
+    router.expect_drop("a", &Ipv6Frame::echo().dst("fe80::1"), DropReason::MartianDestination);
+    router.expect_forwarded("a", &Ipv6Frame::udp().dst("2001:db8::1"), "b");
+}
+
+#[test]
+fn v6_10_extension_headers_in_transit_are_not_looked_at() {
+    let mut router = Scenario::standard();
+    let pad = [0, 1, 4, 0, 0, 0, 0];
+    let frames = [
+        Ipv6Frame::raw(253),
+        Ipv6Frame::raw(59),
+        Ipv6Frame::udp().extension(60, &pad),
+        Ipv6Frame::udp().extension(43, &[0, 4, 0, 0, 0, 0, 0]),
+        Ipv6Frame::udp().extension(43, &[2, 4, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        Ipv6Frame::raw(17).fragment(0, true, 7),
+        Ipv6Frame::raw(17).fragment(1448, false, 7),
+        Ipv6Frame::udp().extension(51, &[4, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),
+        Ipv6Frame::raw(50),
+        // An unknown option that hosts would refuse, and headers cut short.
+        Ipv6Frame::udp().extension(60, &[0, 0xc2, 4, 0, 0, 0, 0]),
+        Ipv6Frame::raw(60).payload(&[17, 9, 1, 4, 0, 0, 0, 0]),
+        Ipv6Frame::raw(17).payload(&[1, 2, 3]),
+    ];
+    for frame in frames {
+        router.expect_forwarded("a", &frame, "b");
+    }
+    let long_chain = (0..100).fold(Ipv6Frame::udp(), |frame, _| frame.extension(60, &pad));
+    router.expect_forwarded("a", &long_chain, "b");
+}
+
+/// RFC 8200, 4.3, as changed from RFC 2460: a router need not look at them.
+#[test]
+fn v6_11_hop_by_hop_options_in_transit_are_not_looked_at() {
+    let mut router = Scenario::standard();
+    for option in [0x01, 0x1e, 0x5e, 0x9e, 0xde] {
+        router.expect_forwarded("a", &Ipv6Frame::udp().extension(0, &[0, option, 4, 0, 0, 0, 0]), "b");
+    }
+}
+
+/// Written down by hand: a packet that is too big, and the answer's first bytes.
+#[test]
+fn v6_a_packet_too_big_message_byte_by_byte() {
+    let mut router = Scenario::standard();
+    router.router.set_mtu("b", 1280);
+    let mut original = vec![0x60, 0, 0, 0, 0x05, 0x04, 0x3b, 0x40]; // 1284 bytes of nothing (next header 59)
+    original.extend([0xfd, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
+    original.extend([0xfd, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    original.extend([0; 1284]);
+    router.send("a", &RawFrame::new(0x86dd, &original));
+    let output = router.only("a");
+    assert_eq!((output.to(), output.from()), (station(0xa2), station(0x0a)));
+    let mut expected = vec![0x6c, 0, 0, 0, 0x04, 0xd8, 0x3a, 0x40]; // class 0xc0, 1240 bytes, ICMPv6, 64 hops
+    expected.extend([0xfd, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    expected.extend([0xfd, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
+    assert_eq!(output.network()[..40], expected);
+    assert_eq!(output.network()[40..42], [2, 0]);
+    assert_eq!(output.network()[44..48], [0, 0, 0x05, 0x00]);
+    assert_eq!(output.network()[48..], original[..1232]);
+}
+
+#[test]
+fn v6_04_an_error_to_a_link_local_source_waits_for_its_station() {
+    let mut router = Scenario::standard();
+    router.send("a", &Ipv6Frame::udp().src("fe80::9").from(station(0xa9)));
+    let output = router.only("a");
+    assert_eq!(output.ndp().target(), "fe80::9".parse::<std::net::Ipv6Addr>().unwrap());
+    let answer = NdFrame::advertisement("fe80::9", "fd00:1::1").dst("fd00:1::1").flags(0x60).target_link(station(0xa9));
+    router.send("a", &answer);
+    let output = router.only("a");
+    assert_eq!((output.to(), output.icmp().kind, output.icmp().code), (station(0xa9), 1, 2));
+}
