@@ -15,6 +15,9 @@ use crate::output::Failure;
 /// How long a client waits for a daemon that is starting.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// How long an answer may take: a router that is told something forwards on, and answers in milliseconds.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(15);
+
 /// A client of one daemon.
 #[derive(Debug)]
 pub struct Client {
@@ -104,7 +107,8 @@ impl Client {
             .header("content-type", "application/json")
             .body(Full::new(bytes))
             .map_err(Failure::new)?;
-        let response = sender.send_request(request).await.map_err(|error| self.broken(&error))?;
+        let answer = tokio::time::timeout(ANSWER_PATIENCE, sender.send_request(request)).await;
+        let response = answer.map_err(|_| self.silent())?.map_err(|error| self.broken(&error))?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -134,6 +138,13 @@ impl Client {
             _ => "is `millrace run` running, with this --socket?",
         };
         Failure::new(format!("can't reach a router at {socket} ({error}): {hint}"))
+    }
+
+    fn silent(&self) -> Failure {
+        let (socket, seconds) = (self.socket.display(), ANSWER_PATIENCE.as_secs());
+        Failure::new(format!(
+            "the router at {socket} does not answer for {seconds} s: is its process stopped?"
+        ))
     }
 
     fn broken(&self, error: &hyper::Error) -> Failure {

@@ -164,7 +164,9 @@ fn doctor_looks_at_the_machine() {
 fn an_occupied_socket_changes_nothing_and_names_the_holder() {
     let path = std::env::temp_dir().join(format!("millrace-cli-{}.sock", std::process::id()));
     let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-    let output = millrace(&["--socket", path.to_str().unwrap(), "run", "--port", "no-such-device"]);
+    // Without a device no permission is asked for.
+    let config = TestFile::new("memory.toml", "[[port]]\nname = \"m\"\nkind = \"memory\"\n");
+    let output = millrace(&["--socket", path.to_str().unwrap(), "run", "--config", config.path()]);
     assert_eq!(code(&output), 1);
     let line = error(&output);
     assert!(
@@ -181,6 +183,8 @@ fn a_start_that_fails_leaves_no_socket() {
     let path = std::env::temp_dir().join(format!("millrace-cli-failed-{}.sock", std::process::id()));
     let output = millrace(&["--socket", path.to_str().unwrap(), "run", "--port", "no-such-dev"]);
     assert_eq!(code(&output), 1, "{}", error(&output));
-    assert!(error(&output).contains("no-such-dev"), "{}", error(&output));
+    // Without root it ends for another reason, and as cleanly.
+    let why = error(&output);
+    assert!(why.contains("no-such-dev") || why.contains("CAP_NET_ADMIN"), "{why}");
     assert!(!path.exists());
 }

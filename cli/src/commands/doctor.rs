@@ -5,7 +5,7 @@ mod system;
 
 use std::fmt::Write as _;
 
-use millrace_host::policy::{self, Ours};
+use millrace_host::policy::{self, Ours, PolicyKind};
 use millrace_host::{HostLink, HostState, Mirror, MirrorOptions, forwarding_advice};
 use millrace_offload::DeviceReport;
 use serde::Serialize;
@@ -14,6 +14,7 @@ use crate::arguments::Doctor;
 use crate::output::Failure;
 use device::DeviceView;
 use system::SystemView;
+pub use system::missing_permissions;
 
 /// What was found.
 #[derive(Debug, Serialize)]
@@ -64,7 +65,11 @@ fn look_at(state: &HostState, link: &HostLink, system: &SystemView) -> DeviceVie
     let probe = DeviceReport::of(&link.name).map_err(|error| error.to_string());
     let mut view = DeviceView::new(link, probe.as_ref().map_err(String::as_str), system.has_af_xdp());
     view.policy = match policy::inspect(&[link.ifindex], &Ours::default()) {
-        Ok(findings) => findings.iter().map(ToString::to_string).collect(),
+        // Switches have a list of their own, with what would turn them on.
+        Ok(findings) => {
+            let others = findings.iter().filter(|finding| finding.kind != PolicyKind::Forwarding);
+            others.map(ToString::to_string).collect()
+        }
         Err(error) => vec![format!("what Linux does beyond routing could not be found out: {error}")],
     };
     let advice = forwarding_advice(state, &[link.ifindex]);

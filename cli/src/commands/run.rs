@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::arguments::{self, Run};
 use crate::commands::check;
+use crate::commands::doctor::missing_permissions;
 use crate::log;
 use crate::output::Failure;
 use ready::Ready;
@@ -25,6 +26,10 @@ pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
     if arguments.dry_run {
         return runtime.block_on(dry_run(&config, json));
+    }
+    let kernel_devices = config.port.iter().any(|port| matches!(port.kind, PortKind::Device | PortKind::Tap));
+    if kernel_devices && let Some(missing) = missing_permissions() {
+        return Err(Failure::new(format!("ports on devices need permissions that we don't have: {missing}")));
     }
     log::start()?;
     let ignore_kernel_policy = arguments.ignore_kernel_policy || config.router.ignore_kernel_policy;

@@ -43,7 +43,7 @@ pub(crate) struct TestControl {
     bindings: Arc<Mutex<Vec<BindingView>>>,
     /// How many captures go on.
     pub captures: Arc<AtomicUsize>,
-    pub captured: Arc<Mutex<Vec<(Option<String>, Option<String>, u32)>>>,
+    pub captured: Arc<Mutex<Vec<CaptureRequest>>>,
 }
 
 fn binding(instance: &str, gate: &str, filter: &str, priority: i32) -> BindingView {
@@ -207,8 +207,7 @@ impl Control for TestControl {
         if request.port.as_deref() == Some("nowhere") {
             return Err(ControlError::unknown("port", "nowhere", ["lan"]));
         }
-        let asked = (request.port.clone(), request.filter.clone(), request.snap);
-        self.captured.lock().unwrap().push(asked);
+        self.captured.lock().unwrap().push(request.clone());
         self.captures.fetch_add(1, Ordering::SeqCst);
         Ok(TestRecording { captures: Arc::clone(&self.captures), first: true })
     }

@@ -204,7 +204,7 @@ fn faster(report: &DeviceReport, choice: Option<&Choice>) -> Vec<String> {
     }
     if report.driver == "veth" {
         advice.push(
-            "nothing on a veth itself: in copy mode its peer's work is done on the sender's processor"
+            "a real card instead of the virtual pair: a veth copies each frame, on the sender's processor"
                 .to_owned(),
         );
     }

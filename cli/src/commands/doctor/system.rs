@@ -6,6 +6,12 @@ use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit};
 use serde::Serialize;
 
+/// What `run` needs and we may not do, in one sentence; `None` when we may all.
+pub fn missing_permissions() -> Option<String> {
+    let check = permissions(effective_capabilities(&read("/proc/self/status")));
+    (!check.fine).then_some(check.text)
+}
+
 /// What was looked at, and how it stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
@@ -100,9 +106,9 @@ fn has(capabilities: u64, number: u32) -> bool {
 fn permissions(capabilities: u64) -> Check {
     // The older right includes the two newer ones.
     let admin = has(capabilities, CAP_SYS_ADMIN);
-    let lacks =
-        |(_, number): &&(&str, u32)| !has(capabilities, *number) && !(admin && *number > CAP_SYS_ADMIN);
-    let missing: Vec<&str> = NEEDED.iter().filter(lacks).map(|(name, _)| *name).collect();
+    let granted = |number: u32| has(capabilities, number) || (admin && number > CAP_SYS_ADMIN);
+    let missing: Vec<&str> =
+        NEEDED.iter().filter(|(_, number)| !granted(*number)).map(|(name, _)| *name).collect();
     match missing.as_slice() {
         [] => Check::new("permission", true, "all that `run` needs"),
         missing => Check::new("permission", false, format!("missing: {}; run as root", missing.join(", "))),
@@ -143,8 +149,8 @@ fn locked_memory(capabilities: u64, limit: u64) -> Check {
 fn jit(value: &str) -> Check {
     match value {
         "1" | "2" => Check::new("bpf jit", true, "on"),
-        // A kernel that is built to always compile has no switch that tells.
-        "" => Check::new("bpf jit", true, "the kernel doesn't say"),
+        // The switch shows in the first network namespace alone, and not where the kernel was built to always compile.
+        "" => Check::new("bpf jit", true, "its switch can't be seen from here"),
         _ => Check::new(
             "bpf jit",
             false,
