@@ -21,6 +21,8 @@ use crate::view::{LookupView, SummaryView};
 
 /// Most rounds at one moment: a router that is never done is broken.
 const ROUNDS: usize = 100_000;
+/// How often neighbours in use are looked after, as with a router on devices.
+const REFRESH: Duration = Duration::from_secs(1);
 
 /// A router under a virtual clock.
 pub struct OfflineRouter {
@@ -29,6 +31,8 @@ pub struct OfflineRouter {
     link: WorkerLink,
     ports: Vec<(PortPlan, MemoryHandle)>,
     now: Instant,
+    /// When neighbours in use are next asked whether they are still there.
+    refresh: Instant,
 }
 
 impl std::fmt::Debug for OfflineRouter {
@@ -47,7 +51,14 @@ impl OfflineRouter {
         let pool = Pool::new(config.router.frames)
             .map_err(|error| ControlError::system("get packet memory", error))?;
         let (worker, link) = Worker::new(pool, Box::new(NoHost), 0x6d69_6c6c);
-        let mut router = Self { worker, link, ports: Vec::new(), now: Instant::ZERO, model: model.clone() };
+        let mut router = Self {
+            worker,
+            link,
+            ports: Vec::new(),
+            now: Instant::ZERO,
+            refresh: Instant::ZERO + REFRESH,
+            model: model.clone(),
+        };
         for plan in model.ports.iter().filter(|plan| plan.config.vlan.is_none()) {
             router.add_device(plan);
         }
@@ -121,13 +132,27 @@ impl OfflineRouter {
         let end = self.now + duration;
         loop {
             self.run();
-            let next = self.worker.turn(self.now).next_event;
-            match next.filter(|event| *event > self.now && *event <= end) {
-                Some(event) => self.now = event,
-                None => break,
+            if self.now >= self.refresh {
+                self.refresh_neighbours();
             }
+            let next = self.worker.turn(self.now).next_event.filter(|event| *event > self.now);
+            let next = next.map_or(self.refresh, |event| event.min(self.refresh));
+            if next > end {
+                break;
+            }
+            self.now = next;
         }
         self.now = end;
+        self.run();
+    }
+
+    /// Lets the worker ask the neighbours that were used since the last time, as control does.
+    fn refresh_neighbours(&mut self) {
+        let (reply, answer) = std::sync::mpsc::sync_channel(1);
+        self.tell(Command::TakeUsedNeighbours(reply));
+        // There is no kernel that had to hear of them.
+        drop(answer);
+        self.refresh = self.now + REFRESH;
         self.run();
     }
 

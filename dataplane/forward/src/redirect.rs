@@ -37,7 +37,12 @@ pub fn redirect_target(fib: &Fib, query: &RedirectQuery<'_>) -> Option<IpAddr> {
     // IPv6 gateways are link-local, and each of those is on its link (RFC 4861, 8.2).
     let target_near =
         subnet.contains(&target) || matches!(target, IpAddr::V6(a) if a.is_unicast_link_local());
-    (on_link && target_near && target != query.source).then_some(target)
+    // A host ignores a redirect to another router by any but its link-local address (RFC 4861, 8.1).
+    let believed = match target {
+        IpAddr::V4(_) => true,
+        IpAddr::V6(address) => address.is_unicast_link_local() || target == query.destination,
+    };
+    (on_link && target_near && believed && target != query.source).then_some(target)
 }
 
 /// Octets of `original` in an IPv6 redirect: what 1,280 leave beside the headers and a link-layer address, in whole

@@ -1,10 +1,11 @@
 //! Where every packet of a batch ends up: in the queue of a port, at the host, held, used up, or dropped.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use ipnet::IpNet;
 use millrace_forward::{
     Action, ErrorOptions, FragmentError, IcmpError, LinkHeader, NeighbourKey, NeighbourState, NextHop,
-    RedirectQuery, Route, Solicited, build_error, fragment4, may_send_error, redirect_target,
+    RedirectQuery, Route, Solicited, build_error, build_redirect6, fragment4, may_send_error, redirect_target,
 };
 use millrace_packet::{DropReason, FlowKey, Packet};
 use millrace_units::{Instant, PortId};
@@ -173,12 +174,44 @@ impl Router {
             destination: key.destination(),
             source_routed: false,
         };
-        if let Some(IpAddr::V4(gateway)) = redirect_target(&self.fib, &query)
-            && key.destination().is_ipv4()
-            && let ErrorPath::Made(made) = self.error_for(packet, IcmpError::Redirect { gateway }, now)
-        {
+        let made = match (redirect_target(&self.fib, &query), key.destination()) {
+            (Some(IpAddr::V4(gateway)), IpAddr::V4(_)) => {
+                self.error_for(packet, IcmpError::Redirect { gateway }, now)
+            }
+            (Some(IpAddr::V6(target)), IpAddr::V6(_)) => self.redirect6(packet, target, now),
+            _ => return,
+        };
+        if let ErrorPath::Made(made) = made {
             self.totals.created.errors += 1;
             self.made.push(made);
+        }
+    }
+
+    /// The IPv6 redirect to `target` for who sent `packet`; it comes from the port's link-local address, or not at all
+    /// (RFC 4861, 8.1 and 8.2).
+    fn redirect6(&mut self, packet: &Packet, target: Ipv6Addr, now: Instant) -> ErrorPath {
+        let Some(entry) = self.ports.get(packet.port) else { return ErrorPath::None };
+        let link_local = |net: &IpNet| match net.addr() {
+            IpAddr::V6(address) if address.is_unicast_link_local() => Some(address),
+            _ => None,
+        };
+        let Some(source) = entry.settings.addresses.iter().find_map(link_local) else { return ErrorPath::None };
+        // It shares the limit of IPv4 redirects, where the gateway does not matter.
+        let kind = IcmpError::Redirect { gateway: Ipv4Addr::UNSPECIFIED };
+        if !may_send_error(packet, &kind, false) || !self.errors.take(&kind, now) {
+            return ErrorPath::None;
+        }
+        let key = NeighbourKey { port: packet.port, address: target.into() };
+        let station = match self.neighbours.get(key) {
+            Some(NeighbourState::Reachable(mac)) => Some(mac),
+            _ => None,
+        };
+        match build_redirect6(&self.pool, packet, source, target, station) {
+            Some(mut made) => {
+                made.out_port = packet.port;
+                ErrorPath::Made(made)
+            }
+            None => ErrorPath::None,
         }
     }
 

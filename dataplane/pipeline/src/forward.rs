@@ -100,7 +100,8 @@ impl Forwarder<'_> {
         let Some(out) = self.ports.get(hop.port).filter(|entry| entry.settings.up) else {
             return Decision::end(Fate::Refuse(IcmpError::HostUnreachable, DropReason::PortDown));
         };
-        if let (IpAddr::V6(source), IpAddr::V6(destination)) = (key.source(), key.destination())
+        if packet.port != ROUTER
+            && let (IpAddr::V6(source), IpAddr::V6(destination)) = (key.source(), key.destination())
             && leaves_scope6(source, destination)
         {
             return Decision::end(Fate::Refuse(IcmpError::BeyondScope, DropReason::MartianSource));

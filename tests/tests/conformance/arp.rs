@@ -70,7 +70,11 @@ fn ar_01_a_request_unicast_to_the_port_is_answered() {
     let mut router = Scenario::standard();
     router.send("a", &ArpFrame::request("10.1.0.9", "10.1.0.1").to(station(0x0a)).sender(station(0xa9)));
     assert_eq!(router.only("a").to(), station(0xa9));
-    router.expect_drop("a", &ArpFrame::request("10.1.0.9", "10.1.0.1").to(station(0x0b)), DropReason::LinkNotOurs);
+    router.expect_drop(
+        "a",
+        &ArpFrame::request("10.1.0.9", "10.1.0.1").to(station(0x0b)),
+        DropReason::LinkNotOurs,
+    );
 }
 
 #[test]
@@ -123,7 +127,10 @@ fn ar_04_an_announcement_updates_a_known_neighbour() {
     let mut router = learned();
     router.expect_delivered("b", &ArpFrame::request("10.2.0.77", "10.2.0.77").sender(station(0x78)));
     assert_eq!(neighbour(&mut router), Some(station(0x78)));
-    router.expect_delivered("b", &ArpFrame::reply("10.2.0.77", "10.2.0.77").to(MacAddr::BROADCAST).sender(station(0x79)));
+    router.expect_delivered(
+        "b",
+        &ArpFrame::reply("10.2.0.77", "10.2.0.77").to(MacAddr::BROADCAST).sender(station(0x79)),
+    );
     assert_eq!(neighbour(&mut router), Some(station(0x79)));
 }
 
@@ -141,7 +148,10 @@ fn ar_04_a_configured_neighbour_stays() {
     router.expect_delivered("b", &ArpFrame::request("10.2.0.2", "10.2.0.2").sender(station(0xee)));
     router.send("b", &ArpFrame::request("10.2.0.2", "10.2.0.1").sender(station(0xee)));
     router.take("b");
-    router.expect_delivered("b", &ArpFrame::reply("10.2.0.2", "10.2.0.1").to(station(0x0b)).sender(station(0xee)));
+    router.expect_delivered(
+        "b",
+        &ArpFrame::reply("10.2.0.2", "10.2.0.1").to(station(0x0b)).sender(station(0xee)),
+    );
     router.expect_forwarded("a", &Ipv4Frame::udp(), "b");
 }
 
@@ -188,7 +198,10 @@ impl Known for Scenario {
         self.take_all();
         self.send("a", &Ipv4Frame::udp());
         let sent = self.take("b");
-        assert!(sent.iter().any(|output| output.ether_type() == 0x0800 && output.to() == station(0xb2)), "{sent:?}");
+        assert!(
+            sent.iter().any(|output| output.ether_type() == 0x0800 && output.to() == station(0xb2)),
+            "{sent:?}"
+        );
     }
 }
 
@@ -222,7 +235,8 @@ fn ar_a_port_announces_its_address_when_it_comes_up() {
     router.router.set_up("a", false);
     router.nothing();
     router.router.set_up("a", true);
-    let announced: Vec<_> = router.take("a").into_iter().filter(|output| output.ether_type() == 0x0806).collect();
+    let announced: Vec<_> =
+        router.take("a").into_iter().filter(|output| output.ether_type() == 0x0806).collect();
     assert_eq!(announced.len(), 1);
     let message = announced[0].arp();
     assert_eq!((message.sender_ip, message.target_ip), ([10, 1, 0, 1].into(), [10, 1, 0, 1].into()));

@@ -17,7 +17,10 @@ fn v6_01_a_forwarded_packet_has_one_hop_less_and_nothing_else_changed() {
             let frame = Ipv6Frame::udp().hop_limit(hops).traffic_class(class).flow_label(0xf_edcb);
             let output = router.expect_forwarded("a", &frame, "b");
             let packet = output.ipv6();
-            assert_eq!((packet.hop_limit(), packet.traffic_class(), packet.flow_label()), (hops - 1, class, 0xf_edcb));
+            assert_eq!(
+                (packet.hop_limit(), packet.traffic_class(), packet.flow_label()),
+                (hops - 1, class, 0xf_edcb)
+            );
         }
     }
 }
@@ -45,7 +48,11 @@ fn v6_02_an_echo_request_to_the_router_is_answered_whatever_its_hop_limit() {
 #[test]
 fn v6_03_a_wrong_version_or_length_is_dropped_and_padding_is_cut_off() {
     let mut router = Scenario::standard();
-    router.expect_drops(&[0, 4, 5, 7, 15], |version| Ipv6Frame::udp().version(version), DropReason::Ip6Version);
+    router.expect_drops(
+        &[0, 4, 5, 7, 15],
+        |version| Ipv6Frame::udp().version(version),
+        DropReason::Ip6Version,
+    );
     router.expect_drop("a", &Ipv6Frame::udp().payload_length(500), DropReason::Ip6Truncated);
     for length in 0..40 {
         router.expect_drop("a", &Ipv6Frame::udp().cut(length), DropReason::Ip6Short);
@@ -87,7 +94,12 @@ fn v6_04_a_link_local_source_does_not_reach_beyond_its_link() {
     let frame = Ipv6Frame::udp().src("fe80::2");
     router.expect_error6("a", &frame, (1, 2), DropReason::MartianSource);
     // Even when it would leave by the port that it came by.
-    router.expect_error6("a", &Ipv6Frame::udp().src("fe80::2").dst("fd00:1::2"), (1, 2), DropReason::MartianSource);
+    router.expect_error6(
+        "a",
+        &Ipv6Frame::udp().src("fe80::2").dst("fd00:1::2"),
+        (1, 2),
+        DropReason::MartianSource,
+    );
 }
 
 #[test]
@@ -151,7 +163,12 @@ fn v6_08_an_error_has_at_most_1280_bytes() {
     let mut router = Scenario::standard();
     for length in [48, 49, 1231, 1232, 1233, 1400, 1500] {
         // The harness holds the quote against the packet, and the length against 1280.
-        router.expect_error6("a", &Ipv6Frame::udp().length(length).hop_limit(1), TTL_EXPIRED, DropReason::TtlExpired);
+        router.expect_error6(
+            "a",
+            &Ipv6Frame::udp().length(length).hop_limit(1),
+            TTL_EXPIRED,
+            DropReason::TtlExpired,
+        );
     }
 }
 
@@ -179,7 +196,11 @@ fn v6_09_addresses_that_stay_where_they_are_are_not_forwarded() {
     let sources = ["::", "::1", "ff02::1", "::ffff:1.2.3.4"];
     router.expect_drops(&sources, |source| Ipv6Frame::udp().src(source), DropReason::MartianSource);
     let destinations = ["::", "::1", "::ffff:1.2.3.4", "fe80::1", "febf::1"];
-    router.expect_drops(&destinations, |address| Ipv6Frame::udp().dst(address), DropReason::MartianDestination);
+    router.expect_drops(
+        &destinations,
+        |address| Ipv6Frame::udp().dst(address),
+        DropReason::MartianDestination,
+    );
     let groups = ["ff00::1", "ff01::1", "ff02::1", "ff02::99", "ff05::1", "ff0e::1"];
     router.expect_drops(&groups, |address| Ipv6Frame::udp().dst(address), DropReason::Multicast);
     router.expect_drop("a", &Ipv6Frame::echo().dst("fe80::1"), DropReason::MartianDestination);
@@ -195,10 +216,12 @@ fn v6_10_extension_headers_in_transit_are_not_looked_at() {
         Ipv6Frame::raw(59),
         Ipv6Frame::udp().extension(60, &pad),
         Ipv6Frame::udp().extension(43, &[0, 4, 0, 0, 0, 0, 0]),
-        Ipv6Frame::udp().extension(43, &[2, 4, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        Ipv6Frame::udp()
+            .extension(43, &[2, 4, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
         Ipv6Frame::raw(17).fragment(0, true, 7),
         Ipv6Frame::raw(17).fragment(1448, false, 7),
-        Ipv6Frame::udp().extension(51, &[4, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),
+        Ipv6Frame::udp()
+            .extension(51, &[4, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),
         Ipv6Frame::raw(50),
         // An unknown option that hosts would refuse, and headers cut short.
         Ipv6Frame::udp().extension(60, &[0, 0xc2, 4, 0, 0, 0, 0]),
@@ -248,7 +271,10 @@ fn v6_04_an_error_to_a_link_local_source_waits_for_its_station() {
     router.send("a", &Ipv6Frame::udp().src("fe80::9").from(station(0xa9)));
     let output = router.only("a");
     assert_eq!(output.ndp().target(), "fe80::9".parse::<std::net::Ipv6Addr>().unwrap());
-    let answer = NdFrame::advertisement("fe80::9", "fd00:1::1").dst("fd00:1::1").flags(0x60).target_link(station(0xa9));
+    let answer = NdFrame::advertisement("fe80::9", "fd00:1::1")
+        .dst("fd00:1::1")
+        .flags(0x60)
+        .target_link(station(0xa9));
     router.send("a", &answer);
     let output = router.only("a");
     assert_eq!((output.to(), output.icmp().kind, output.icmp().code), (station(0xa9), 1, 2));

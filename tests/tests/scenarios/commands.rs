@@ -1,0 +1,183 @@
+//! The commands of the first minutes, as they are written down for everybody.
+
+use std::time::Duration;
+
+use millrace_testkit::{Ground, Line, eventually, transfer};
+use serde_json::Value;
+
+use crate::support::{assert_hosts_talk, assert_router_forwards, iperf3, iperf3_server, router, to};
+
+const FILTER: &str = "proto udp dport 5201";
+
+fn assert_keys(value: &Value, keys: &[&str]) {
+    for key in keys {
+        assert!(!value[key].is_null(), "no {key} in {value:#}");
+    }
+}
+
+#[test]
+fn ports_summary_and_routes_have_the_fields_that_programs_read() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let router = router(&line);
+    line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
+    let ports = router.json(&["show", "ports"]);
+    let names: Vec<_> = ports.as_array().unwrap().iter().map(|port| port["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["r1", "r2"]);
+    for port in ports.as_array().unwrap() {
+        let keys = ["name", "device", "driver", "mode", "rx_packets", "rx_bytes", "tx_packets", "tx_bytes"];
+        assert_keys(port, &keys);
+        assert!(port["drops"].is_object(), "{port:#}");
+        assert!(port["rx_packets"].as_u64() >= Some(2) && port["tx_packets"].as_u64() >= Some(2), "{port:#}");
+        assert!(port["rx_bytes"].as_u64() >= Some(2 * 98), "{port:#}");
+    }
+    let keys = ["received", "created", "transmitted", "to_host", "consumed", "dropped", "held"];
+    assert_keys(&router.json(&["show", "summary"]), &keys);
+    let route = router.row("routes", "to", "10.2.0.0/24");
+    assert_eq!((&route["kind"], &route["next_hops"][0]["port"]), (&"forward".into(), &"r2".into()));
+    router.assert_conservation();
+}
+
+#[test]
+fn hosts_with_default_offloads_talk_through_the_router() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let router = router(&line);
+    assert_hosts_talk(&line);
+    assert_router_forwards(&line, &router);
+    transfer(&line.h1, &line.h2, to("[fd00:2::2]:7001"), 16 << 20);
+    transfer(&line.h2, &line.h1, to("10.1.0.2:7001"), 16 << 20);
+    router.assert_conservation();
+}
+
+#[test]
+fn a_plugin_counts_one_flow_from_bind_to_unbind_while_traffic_runs() {
+    let Some(_ground) = Ground::enter(&["ping", "iperf3"]) else { return };
+    let line = Line::new();
+    let router = router(&line);
+    let _server = iperf3_server(&line, &line.h2);
+    router.ask(&["instance", "create", "statistics", "stats1"]);
+    router.ask(&["bind", "stats1", "--gate", "monitor", "--filter", FILTER]);
+    let read = || {
+        let counts = router.json(&["control", "stats1", "read"]);
+        counts["packets"]["udp"].as_u64().unwrap_or(0)
+    };
+
+    let report = iperf3(&line.h1, "-c 10.2.0.2 -u -b 4M -l 1000 -t 1");
+    let sent = report["end"]["sum"]["packets"].as_u64().unwrap();
+    // iperf3 opens its stream by one datagram of its own.
+    let counted = eventually("the last packet is counted", Duration::from_secs(1), || {
+        Some(read()).filter(|counted| *counted > sent)
+    });
+    assert_eq!(counted, sent + 1, "counted, and sent by iperf3");
+    assert_eq!(report["end"]["sum"]["lost_packets"], 0);
+
+    // Other flows are not counted.
+    line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
+    iperf3(&line.h1, "-c 10.2.0.2 -n 1M");
+    assert_eq!(read(), counted);
+
+    router.ask(&["unbind", "stats1", "--gate", "monitor", "--filter", FILTER]);
+    let report = iperf3(&line.h1, "-c 10.2.0.2 -u -b 4M -l 1000 -t 1");
+    assert_eq!(report["end"]["sum"]["lost_packets"], 0);
+    assert_eq!(read(), counted, "an instance that is not bound counts nothing");
+    router.assert_conservation();
+}
+
+#[test]
+fn tcp_runs_at_speed_both_ways_beside_a_bound_plugin() {
+    let Some(_ground) = Ground::enter(&["iperf3"]) else { return };
+    let line = Line::new();
+    let router = router(&line);
+    let _server = iperf3_server(&line, &line.h2);
+    router.ask(&["instance", "create", "statistics", "all"]);
+    router.ask(&["bind", "all", "--gate", "monitor", "--filter", ""]);
+    for more in ["", "-R", "-6"] {
+        let to = if more == "-6" { "fd00:2::2" } else { "10.2.0.2" };
+        let report = iperf3(&line.h1, &format!("-c {to} -t 1 {more}"));
+        let rate = report["end"]["sum_received"]["bits_per_second"].as_f64().unwrap();
+        // A wrong checksum or a lost super-frame would leave a few kbit/s of retransmissions.
+        assert!(rate > 100e6, "{more}: {rate} bit/s");
+    }
+    let counts = router.json(&["control", "all", "read"]);
+    assert!(counts["ipv4"]["packets"]["tcp"].as_u64() > Some(1000), "{counts:#}");
+    assert!(counts["ipv6"]["packets"]["tcp"].as_u64() > Some(1000), "{counts:#}");
+    router.assert_conservation();
+}
+
+#[test]
+fn a_port_filter_drops_its_ports_and_lets_the_others_pass() {
+    let Some(_ground) = Ground::enter(&[]) else { return };
+    let line = Line::new();
+    let router = router(&line);
+    router.ask(&["instance", "create", "port-filter", "pf", "ports=9000-9010", "protocol=udp"]);
+    router.ask(&["bind", "pf", "--gate", "firewall", "--filter", "in r1"]);
+    let dropped = millrace_testkit::Flow::start(&line.h1, &line.h2, to("10.2.0.2:9005"), 500, 64);
+    let passing = millrace_testkit::Flow::start(&line.h1, &line.h2, to("10.2.0.2:9011"), 500, 64);
+    passing.go_on(Duration::from_millis(400));
+    let (dropped, passing) = (dropped.finish(), passing.finish());
+    assert_eq!(dropped.received, 0);
+    assert_eq!(passing.lost(), 0, "{passing:?}");
+    assert_eq!(router.drops("plugin"), dropped.sent);
+    router.ask(&["control", "pf", "set", "ports=9011"]);
+    let passing = millrace_testkit::Flow::start(&line.h1, &line.h2, to("10.2.0.2:9005"), 500, 64);
+    passing.go_on(Duration::from_millis(200));
+    assert_eq!(passing.finish().lost(), 0);
+    router.assert_conservation();
+}
+
+#[test]
+fn lookup_clear_and_every_noun_of_show_answer() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let router = router(&line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    for noun in
+        ["ports", "routes", "neighbours", "instances", "gates", "plugins", "summary", "drops", "status"]
+    {
+        router.json(&["show", noun]);
+        router.ask(&["show", noun]);
+    }
+    let neighbour = router.row("neighbours", "address", "10.2.0.2");
+    assert_eq!(neighbour["port"], "r2");
+    assert!(neighbour["mac"].is_string(), "{neighbour:#}");
+    let status = router.json(&["show", "status"]);
+    assert_eq!(status["pid"], router.pid());
+
+    let packet = "src 10.1.0.2 dst 10.2.0.2 proto udp sport 9 dport 5201 in r1";
+    let answer = router.json(&["lookup", packet]);
+    assert!(answer["verdict"].as_str().unwrap().contains("r2"), "{answer:#}");
+    let answer = router.json(&["lookup", "src 10.1.0.2 dst 10.1.0.1 proto udp in r1"]);
+    assert!(!answer["verdict"].as_str().unwrap().contains("r2"), "{answer:#}");
+
+    router.ask(&["clear"]);
+    assert!(router.summary("received") < 2, "{:#}", router.json(&["show", "summary"]));
+    line.h1.run("ping -c 3 -i 0.1 10.2.0.2");
+    assert!(router.summary("transmitted") >= 6);
+    router.assert_conservation();
+}
+
+#[test]
+fn wrong_requests_are_refused_by_a_running_router_in_one_line() {
+    let Some(_ground) = Ground::enter(&[]) else { return };
+    let line = Line::new();
+    let router = router(&line);
+    router.ask(&["instance", "create", "statistics", "stats1"]);
+    let refused = |arguments: &[&str], words: &[&str]| router.try_ask(arguments).assert_refused(1, words);
+    refused(&["instance", "create", "statistic", "s2"], &["statistic", "statistics"]);
+    refused(&["instance", "create", "statistics", "stats1"], &["stats1"]);
+    refused(&["instance", "create", "port-filter", "p", "port=80"], &["port", "ports"]);
+    refused(&["bind", "stats2", "--gate", "monitor", "--filter", ""], &["stats2", "stats1"]);
+    refused(&["bind", "stats1", "--gate", "monitr", "--filter", ""], &["monitr", "monitor"]);
+    refused(&["bind", "stats1", "--gate", "monitor", "--filter", "proto upd"], &["upd"]);
+    refused(&["bind", "stats1", "--gate", "monitor", "--filter", "in r3"], &["r3"]);
+    refused(&["unbind", "stats1", "--gate", "monitor", "--filter", "proto udp"], &["stats1"]);
+    refused(&["control", "stats1", "raed"], &["raed", "read"]);
+    refused(&["lookup", "dst 10.2.0.2"], &["src"]);
+    refused(&["capture", "r9", "-w", "-"], &["r9"]);
+    let wrong = router.try_ask(&["show", "port"]);
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+    assert!(wrong.stderr.contains("ports"), "{wrong:?}");
+    let instance = router.row("instances", "name", "stats1");
+    assert_eq!(instance["bindings"].as_array().map(Vec::len), Some(0), "nothing has changed: {instance:#}");
+}

@@ -1,0 +1,60 @@
+//! Links that flap, vanish and come back.
+
+use std::time::Duration;
+
+use millrace_testkit::{Ground, Line, wait_until};
+
+use crate::support::router;
+
+#[test]
+fn a_link_that_flaps_ends_up_as_it_was() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let mut router = router(&line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    for _ in 0..20 {
+        line.h2.ip("link set eth0 down");
+        line.h2.ip("link set eth0 up");
+    }
+    line.h2.ip("route replace default via 10.2.0.1");
+    let again = wait_until(Duration::from_secs(3), || line.h1.succeeds("ping -c 1 -W 0.5 10.2.0.2"));
+    assert!(again.is_some(), "{:#}", router.json(&["show", "ports"]));
+    assert!(router.is_running());
+    router.assert_conservation();
+}
+
+#[test]
+fn the_peers_link_down_is_seen_and_counted() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let router = router(&line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    line.h2.ip("link set eth0 down");
+    let down = wait_until(Duration::from_secs(2), || router.row("ports", "name", "r2")["state"] == "down");
+    assert!(down.is_some(), "{:#}", router.row("ports", "name", "r2"));
+    assert!(!line.h1.succeeds("ping -c 2 -i 0.2 -W 0.5 10.2.0.2"));
+    line.h2.ip("link set eth0 up\nroute replace default via 10.2.0.1");
+    let up = wait_until(Duration::from_secs(2), || line.h1.succeeds("ping -c 1 -W 0.5 10.2.0.2"));
+    assert!(up.is_some(), "{:#}", router.json(&["show", "ports"]));
+    router.assert_conservation();
+}
+
+#[test]
+fn a_device_that_vanishes_does_not_take_the_other_ports_with_it() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let third = millrace_testkit::Namespace::new("h3");
+    line.connect(&third, "eth0", 3, 1500);
+    third.ip("route add default via 10.3.0.1");
+    let mut router = millrace_testkit::Millrace::start(&line.r, "--port r1 --port r2 --port r3");
+    line.h1.run("ping -c 1 10.3.0.2");
+    line.r.ip("link delete r3");
+    line.h1.run("ping -c 2 -i 0.2 -W 1 10.2.0.2");
+    assert!(router.is_running());
+    // The device comes back under its name: the port works again.
+    line.connect(&third, "eth0", 3, 1500);
+    third.ip("route add default via 10.3.0.1");
+    let again = wait_until(Duration::from_secs(3), || line.h1.succeeds("ping -c 1 -W 0.5 10.3.0.2"));
+    assert!(again.is_some(), "{:#}\n{}", router.json(&["show", "ports"]), router.log());
+    router.assert_conservation();
+}

@@ -1,0 +1,20 @@
+//! A router's process on real interfaces: hosts, links and traffic of a Linux machine, in network namespaces.
+//!
+//! Every test builds what it needs, starts the binary as people do, and checks the conservation law when its traffic has
+//! stopped. Tests take turns. They need root; without it, or without a program that a test uses, it says so and is
+//! skipped, unless the environment variable `CI` is `true`.
+
+mod bad_input;
+mod capture;
+mod commands;
+mod death;
+mod drivers;
+mod garbage;
+mod kernel;
+mod lab;
+mod links;
+mod own_ports;
+mod policy;
+mod routing_daemon;
+mod shutdown;
+mod support;

@@ -1,0 +1,55 @@
+//! What several scenarios do.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use millrace_testkit::{Background, Flow, FlowReport, Line, Millrace, Namespace, transfer};
+
+/// An address with a port.
+pub fn to(address: &str) -> SocketAddr {
+    address.parse().expect("an address with a port")
+}
+
+/// Starts a router on both devices of the line.
+pub fn router(line: &Line) -> Millrace {
+    Millrace::start(&line.r, "--port r1 --port r2")
+}
+
+/// Checks that the hosts reach each other by IPv4 and IPv6, by ping and by TCP both ways.
+pub fn assert_hosts_talk(line: &Line) {
+    line.h1.run("ping -c 2 -i 0.2 -W 2 10.2.0.2");
+    line.h2.run("ping -c 2 -i 0.2 -W 2 fd00:1::2");
+    transfer(&line.h1, &line.h2, to("10.2.0.2:7000"), 4 << 20);
+    transfer(&line.h2, &line.h1, to("[fd00:1::2]:7000"), 4 << 20);
+}
+
+/// Checks that the router, not its kernel, forwards: it takes what is sent.
+pub fn assert_router_forwards(line: &Line, router: &Millrace) {
+    let before = router.summary("transmitted");
+    line.h1.run("ping -c 3 -i 0.1 -W 2 10.2.0.2");
+    let after = router.summary("transmitted");
+    assert!(after >= before + 6, "of 6 packets the router sent {}", after - before);
+}
+
+/// Sends numbered packets from `h1` to `h2` for a time.
+pub fn flow_for(line: &Line, rate: u32, time: Duration) -> FlowReport {
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), rate, 64);
+    flow.go_on(time);
+    flow.finish()
+}
+
+/// An iperf3 server at a host, which listens when this returns.
+pub fn iperf3_server(line: &Line, host: &Namespace) -> Background {
+    let log = line.file(&format!("iperf3-{}.log", host.name()));
+    let server = Background::start(host, "iperf3", &["-s", "--forceflush"], log);
+    millrace_testkit::eventually("iperf3 listens", Duration::from_secs(5), || {
+        server.log().contains("listening").then_some(())
+    });
+    server
+}
+
+/// The packets per second or bits that a run of iperf3 reports, as JSON.
+pub fn iperf3(host: &Namespace, arguments: &str) -> serde_json::Value {
+    let text = host.run(&format!("iperf3 -J {arguments}"));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("iperf3 {arguments}: {error}: {text}"))
+}
