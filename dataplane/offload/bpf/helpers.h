@@ -34,4 +34,14 @@ static __u64 (*bpf_xdp_get_buff_len)(struct xdp_md *context) = (void *)BPF_FUNC_
 static long (*bpf_xdp_store_bytes)(struct xdp_md *context, __u32 offset, void *from, __u32 length) =
 	(void *)BPF_FUNC_xdp_store_bytes;
 
+/* The length of a frame's first buffer. The barrier keeps clang from folding pointers into longer sums of integers,
+ * which the verifier refuses. */
+static __always_inline __u32 linear_length(const struct xdp_md *context)
+{
+	__u32 length = (void *)(long)context->data_end - (void *)(long)context->data;
+
+	asm volatile("" : "+r"(length));
+	return length;
+}
+
 #endif

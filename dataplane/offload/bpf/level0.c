@@ -102,7 +102,7 @@ static __always_inline int receive_xdp(struct xdp_md *context, __u64 length)
 SEC("xdp")
 int millrace_xdp(struct xdp_md *context)
 {
-	return receive_xdp(context, context->data_end - context->data);
+	return receive_xdp(context, linear_length(context));
 }
 
 SEC("xdp.frags")
@@ -163,6 +163,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct hand_cursor);
@@ -186,7 +187,7 @@ int millrace_hand(struct xdp_md *context)
 	length = slot->length;
 	if (length < ETH_HLEN || length > SLOT_BYTES)
 		return XDP_DROP;
-	if (bpf_xdp_adjust_tail(context, (int)length - (int)(context->data_end - context->data)) ||
+	if (bpf_xdp_adjust_tail(context, (int)length - (int)linear_length(context)) ||
 	    bpf_xdp_store_bytes(context, 0, slot->bytes, length))
 		return XDP_DROP;
 	if (cursor->meets_again)

@@ -125,7 +125,7 @@ static __always_inline void vary(struct xdp_md *context, struct slot *slot, stru
 SEC("xdp")
 int millrace_source(struct xdp_md *context)
 {
-	__u32 zero = 0, turn, length;
+	__u32 zero = 0, turn, length, have = linear_length(context);
 	struct control *run = bpf_map_lookup_elem(&control, &zero);
 	struct slot *slot;
 	__u64 number;
@@ -140,8 +140,7 @@ int millrace_source(struct xdp_md *context)
 	length = slot->length;
 	if (length < ETH_HLEN || length > SLOT_BYTES)
 		return XDP_DROP;
-	if (length != context->data_end - context->data &&
-	    bpf_xdp_adjust_tail(context, (int)length - (int)(context->data_end - context->data)))
+	if (length != have && bpf_xdp_adjust_tail(context, (int)length - (int)have))
 		return XDP_DROP;
 	if (bpf_xdp_store_bytes(context, 0, slot->bytes, length))
 		return XDP_DROP;

@@ -135,3 +135,10 @@ pub enum InjectError {
     #[error("the kernel refused to run frames through the program: {0}")]
     Kernel(#[from] io::Error),
 }
+
+impl OffloadError {
+    /// For system calls on a map's descriptor.
+    pub(crate) fn from_io(map: &'static str) -> impl Fn(io::Error) -> Self {
+        move |error| Self::Map { map, detail: error.to_string() }
+    }
+}

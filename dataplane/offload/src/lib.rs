@@ -13,10 +13,19 @@ mod error;
 mod injector;
 mod leftover;
 mod local_address;
+mod mapped_map;
 mod object;
+#[cfg(test)]
+mod classifier_test;
+#[cfg(test)]
+mod classifier_twin;
 mod port_programs;
+#[cfg(test)]
+mod port_programs_test;
 mod probe;
 mod rtnetlink;
+#[cfg(test)]
+mod testing;
 mod vlan;
 
 pub use counters::Level0Counters;

@@ -1,7 +1,15 @@
 //! Frames put into the kernel by running an XDP program on them (`BPF_PROG_TEST_RUN` with live frames, Linux 5.18).
 
+mod anchor;
 mod handback;
+mod live_run;
 mod source;
+mod template;
 
 pub use handback::KernelHandback;
 pub use source::{Flows, FrameSource};
+
+#[cfg(test)]
+mod handback_test;
+#[cfg(test)]
+mod source_test;

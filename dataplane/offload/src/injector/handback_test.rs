@@ -1,0 +1,118 @@
+//! Handing frames back on a veth, in all three ways a port can be attached.
+
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+
+use super::KernelHandback;
+use crate::testing::{Wire, can_load, frame_to, ipv4_packet};
+use crate::{InjectError, Mode, OnDeath, PortPrograms};
+
+const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
+
+/// Receives what comes within 300 ms.
+fn lengths(socket: &UdpSocket) -> Vec<usize> {
+    socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let mut buffer = [0; 4096];
+    std::iter::from_fn(|| socket.recv(&mut buffer).ok()).collect()
+}
+
+fn to_self(payload: usize) -> Vec<u8> {
+    frame_to(OWN, 0x0800, &ipv4_packet("10.0.0.2", "10.0.0.1", payload))
+}
+
+#[test]
+fn the_kernel_receives_what_is_handed_back() {
+    if !can_load() {
+        return;
+    }
+    let wire = Wire::new();
+    let port = wire.port();
+    wire.near(|| {
+        let socket = UdpSocket::bind("10.0.0.1:9").unwrap();
+        let mut handback = KernelHandback::new().unwrap();
+        let frames: Vec<_> = [10, 1400, 1, 700].map(to_self).into();
+        let frames: Vec<_> = frames.iter().map(Vec::as_slice).collect();
+        assert_eq!(handback.hand_back_batch(port, &frames).unwrap(), 4);
+        assert_eq!(lengths(&socket), [10, 1400, 1, 700]);
+        handback.hand_back(port, frames[1]).unwrap();
+        assert_eq!(lengths(&socket), [1400]);
+    });
+}
+
+#[test]
+fn the_longest_frame_passes_and_one_byte_more_is_an_error() {
+    if !can_load() {
+        return;
+    }
+    let wire = Wire::new();
+    let port = wire.port();
+    wire.near(|| {
+        let socket = UdpSocket::bind("10.0.0.1:9").unwrap();
+        let mut handback = KernelHandback::new().unwrap();
+        let longest = to_self(super::live_run::MAX_FRAME - 42);
+        handback.hand_back(port, &longest).unwrap();
+        assert_eq!(lengths(&socket), [super::live_run::MAX_FRAME - 42]);
+        let too_long = to_self(super::live_run::MAX_FRAME - 41);
+        assert!(matches!(handback.hand_back(port, &too_long), Err(InjectError::TooLong { .. })));
+        assert!(matches!(handback.hand_back(port, &[0; 13]), Err(InjectError::TooShort { length: 13 })));
+        assert!(matches!(handback.hand_back(9999, &longest), Err(InjectError::DeviceGone { ifindex: 9999 })));
+    });
+}
+
+#[test]
+fn a_run_of_a_program_attached_to_no_port_is_fast() {
+    if !can_load() {
+        return;
+    }
+    let wire = Wire::new();
+    let port = wire.port();
+    let fastest = wire.near(|| {
+        let mut handback = KernelHandback::new().unwrap();
+        let frame = to_self(10);
+        let runs = (0..20).map(|_| {
+            let start = Instant::now();
+            handback.hand_back(port, &frame).unwrap();
+            start.elapsed()
+        });
+        runs.min().unwrap()
+    });
+    println!("one frame: {fastest:?}");
+    assert!(fastest < Duration::from_millis(3), "{fastest:?}: the program left the dispatcher");
+}
+
+/// Transit frames: the port would take them, so only a frame it knows can pass on to the kernel.
+fn transit_frames_reach_the_kernel(attach: fn(u32) -> PortPrograms) {
+    if !can_load() {
+        return;
+    }
+    let wire = Wire::new();
+    let port = wire.port();
+    wire.near(|| {
+        let mut programs = attach(port);
+        programs.set_own_mac(OWN).unwrap();
+        // Not among the local addresses we tell: for the program transit, for the kernel its own.
+        let socket = UdpSocket::bind("10.0.0.1:9").unwrap();
+        let mut handback = KernelHandback::through(&mut programs).unwrap();
+        let frame = to_self(10);
+        // A page each: more would not fit the socket's buffer.
+        let frames = [frame.as_slice(); 40];
+        let before = programs.counters().unwrap();
+        assert_eq!(handback.hand_back_batch(port, &frames).unwrap(), 40);
+        assert_eq!(lengths(&socket).len(), 40);
+        let after = programs.counters().unwrap();
+        assert_eq!((after.seen - before.seen, after.handed_back), (0, 40));
+        programs.detach().unwrap();
+    });
+}
+
+#[test]
+fn a_generic_port_lets_its_own_hand_back_pass() {
+    transit_frames_reach_the_kernel(|port| {
+        PortPrograms::attach_xdp(port, Mode::Generic, false, OnDeath::Drop).unwrap()
+    });
+}
+
+#[test]
+fn a_tcx_port_lets_its_own_hand_back_pass() {
+    transit_frames_reach_the_kernel(|port| PortPrograms::attach_tcx(port, OnDeath::Kernel).unwrap());
+}

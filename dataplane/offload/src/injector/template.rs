@@ -1,0 +1,111 @@
+//! A template of the traffic generator: a frame, and where its fields are.
+
+/// `struct slot` of bpf/source.c: the offsets, 32 bytes, then the frame.
+pub(crate) const SLOT_BYTES: usize = 4096;
+const HEAD_BYTES: usize = 32;
+
+/// Byte offsets from the start of the frame; 0 means that the frame has no such field.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Fields {
+    /// The last 4 bytes of the source address.
+    address: u16,
+    /// The source port.
+    port: u16,
+    /// The UDP payload, if it has 16 bytes.
+    payload: u16,
+    /// The IPv4 header checksum.
+    address_sum: u16,
+    /// The UDP or TCP checksum.
+    port_sum: u16,
+}
+
+impl Fields {
+    /// Finds the fields of an untagged IPv4 or IPv6 frame without fragments and extension headers.
+    pub(crate) fn of(frame: &[u8]) -> Self {
+        let byte = |at: usize| frame.get(at).copied().unwrap_or(0);
+        let ethertype = u16::from(byte(12)) << 8 | u16::from(byte(13));
+        match (ethertype, byte(14) >> 4) {
+            (0x0800, 4) if frame.len() >= 34 => {
+                let transport = 14 + 4 * u16::from(byte(14) & 0x0f);
+                Self { address: 26, address_sum: 24, ..Self::default() }.with_transport(frame, byte(23), transport)
+            }
+            (0x86dd, 6) if frame.len() >= 54 => {
+                Self { address: 34, ..Self::default() }.with_transport(frame, byte(20), 54)
+            }
+            _ => Self::default(),
+        }
+    }
+
+    fn with_transport(self, frame: &[u8], protocol: u8, at: u16) -> Self {
+        let room = frame.len().saturating_sub(usize::from(at));
+        match protocol {
+            17 if room >= 24 => Self { port: at, port_sum: at + 6, payload: at + 8, ..self },
+            17 if room >= 8 => Self { port: at, port_sum: at + 6, ..self },
+            6 if room >= 20 => Self { port: at, port_sum: at + 16, ..self },
+            _ => self,
+        }
+    }
+
+    /// The bytes of a slot.
+    ///
+    /// With `zeros` the first so many bytes of the UDP payload become zero, and its checksum stays right.
+    pub(crate) fn slot(self, frame: &[u8], zeros: usize) -> Vec<u8> {
+        let mut slot = Vec::with_capacity(HEAD_BYTES + frame.len());
+        slot.extend((frame.len() as u32).to_ne_bytes());
+        for offset in [self.address, self.port, self.payload, self.address_sum, self.port_sum] {
+            slot.extend(offset.to_ne_bytes());
+        }
+        slot.resize(HEAD_BYTES, 0);
+        let mut frame = frame.to_vec();
+        self.clear_payload(&mut frame, zeros);
+        slot.extend(frame);
+        slot
+    }
+
+    fn clear_payload(self, frame: &mut [u8], zeros: usize) {
+        let (payload, sum) = (usize::from(self.payload), usize::from(self.port_sum));
+        if payload == 0 || zeros == 0 {
+            return;
+        }
+        let removed = frame[payload..payload + zeros].chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
+        let stored = u16::from_be_bytes([frame[sum], frame[sum + 1]]);
+        // RFC 1624 eqn. 3, with zero as the new value; a stored 0 means that UDP has no checksum.
+        let mut total = u32::from(!stored) + removed.map(|word| u32::from(!word)).sum::<u32>();
+        while total > 0xffff {
+            total = (total & 0xffff) + (total >> 16);
+        }
+        let new = if stored == 0 { 0 } else { !(total as u16) };
+        let new = if new == 0 && stored != 0 { 0xffff } else { new };
+        frame[sum..sum + 2].copy_from_slice(&new.to_be_bytes());
+        frame[payload..payload + zeros].fill(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{frame_to, ipv4_packet, ipv6_packet};
+
+    #[test]
+    fn fields_are_found_in_both_families_and_nowhere_else() {
+        let v4 = frame_to([2; 6], 0x0800, &ipv4_packet("192.0.2.1", "198.51.100.1", 16));
+        let expected = Fields { address: 26, address_sum: 24, port: 34, port_sum: 40, payload: 42 };
+        assert_eq!(Fields::of(&v4), expected);
+        let v6 = frame_to([2; 6], 0x86dd, &ipv6_packet("2001:db8::1", "2001:db8::2", 15));
+        assert_eq!(Fields::of(&v6), Fields { address: 34, address_sum: 0, port: 54, port_sum: 60, payload: 0 });
+        assert_eq!(Fields::of(&frame_to([2; 6], 0x0806, &[0; 46])), Fields::default());
+    }
+
+    #[test]
+    fn clearing_the_payload_keeps_the_checksum_right() {
+        let mut frame = frame_to([2; 6], 0x0800, &ipv4_packet("192.0.2.1", "198.51.100.1", 16));
+        let fields = Fields::of(&frame);
+        let zeroed = fields.slot(&frame, 0)[32..].to_vec();
+        // One's complement sums may be swapped between fields: what is added here is taken from the checksum.
+        let sum = u16::from_be_bytes([frame[40], frame[41]]);
+        frame[42..44].copy_from_slice(&0x1234_u16.to_be_bytes());
+        let (without, borrow) = sum.overflowing_sub(0x1234);
+        frame[40..42].copy_from_slice(&(without - u16::from(borrow)).to_be_bytes());
+        assert_eq!(fields.slot(&frame, 16)[32..], zeroed);
+    }
+}

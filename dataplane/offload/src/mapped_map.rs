@@ -1,0 +1,65 @@
+//! An array map of the kernel, seen as memory of ours.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::num::NonZeroUsize;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+
+use aya::Ebpf;
+use aya::maps::Map;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::OffloadError;
+use crate::port_programs::map_mut;
+
+/// A map made with `BPF_F_MMAPABLE`.
+#[derive(Debug)]
+pub(crate) struct MappedMap {
+    start: NonNull<c_void>,
+    length: usize,
+}
+
+// SAFETY: the memory belongs to this value alone on our side; the kernel's programs write to it only while a run that
+// was started through the owner goes on.
+unsafe impl Send for MappedMap {}
+
+impl MappedMap {
+    /// Maps the array `name` of `object`, `entries` values of `size` bytes.
+    pub(crate) fn new(
+        object: &mut Ebpf,
+        name: &'static str,
+        entries: usize,
+        size: usize,
+    ) -> Result<Self, OffloadError> {
+        let failed = |detail: String| OffloadError::Map { map: name, detail };
+        let Map::Array(data) = map_mut(object, name)? else { return Err(failed("it is no array".to_owned())) };
+        let length = (entries * size).next_multiple_of(4096);
+        let length_or = NonZeroUsize::new(length).ok_or_else(|| failed("it is empty".to_owned()))?;
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice; nothing is unmapped by it.
+        let start = unsafe { mmap(None, length_or, protection, MapFlags::MAP_SHARED, data.fd().as_fd(), 0) };
+        Ok(Self { start: start.map_err(|error| failed(format!("mmap: {error}")))?, length })
+    }
+
+    /// Copies `bytes` to `at`, counted in bytes from the start of the map; what would not fit panics.
+    pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) {
+        assert!(at + bytes.len() <= self.length, "{} bytes at {at} of a map of {}", bytes.len(), self.length);
+        // SAFETY: the range was just checked to lie inside the mapping, which no reference of ours points into.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().cast::<u8>().add(at), bytes.len()) }
+    }
+
+    /// Reads `N` bytes from `at`; what lies outside panics.
+    pub(crate) fn read<const N: usize>(&self, at: usize) -> [u8; N] {
+        assert!(at + N <= self.length, "{N} bytes at {at} of a map of {}", self.length);
+        // SAFETY: the range was just checked to lie inside the mapping; an array of bytes has no alignment.
+        unsafe { self.start.as_ptr().cast::<u8>().add(at).cast::<[u8; N]>().read() }
+    }
+}
+
+impl Drop for MappedMap {
+    fn drop(&mut self) {
+        // SAFETY: exactly the mapping made in `new`, which nothing refers to any more.
+        let _ = unsafe { munmap(self.start, self.length) };
+    }
+}
