@@ -133,7 +133,7 @@ fn v6_05_packets_are_never_fragmented_but_answered_with_the_mtu() {
 fn v6_06_an_mtu_below_1280_is_refused_where_there_is_ipv6() {
     let with_mtu = |mtu| STANDARD.replacen("name = \"b\"\n", &format!("name = \"b\"\nmtu = {mtu}\n"), 1);
     let refused = millrace_controller::offline::OfflineRouter::from_text(&with_mtu(1279));
-    let message = refused.err().expect("1279 bytes are too few").to_string();
+    let message = refused.expect_err("1279 bytes are too few").to_string();
     assert!(message.contains("1280") && message.contains("\"b\""), "{message}");
     Scenario::new(&with_mtu(1280)).expect_forwarded("a", &Ipv6Frame::udp().length(1280), "b");
 }
