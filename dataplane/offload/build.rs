@@ -33,7 +33,9 @@ fn compile(program: &str, out: &Path) -> Result<(), String> {
         return Ok(());
     }
     let words = String::from_utf8_lossy(&output.stderr).replace('\n', " | ");
-    Err(format!("{clang} failed on {source} (tools/setup installs a clang and the headers that work): {words}"))
+    Err(format!(
+        "{clang} failed on {source} (tools/setup installs a clang and the headers that work): {words}"
+    ))
 }
 
 fn target() -> &'static str {
@@ -48,9 +50,10 @@ fn system_headers() -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir("/usr/include") else { return Vec::new() };
     let architecture = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     let names = entries.flatten().map(|entry| entry.path());
-    names.filter(|path| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with(&format!("{architecture}-")) && path.join("asm/types.h").exists()
-    })
-    .collect()
+    names
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with(&format!("{architecture}-")) && path.join("asm/types.h").exists()
+        })
+        .collect()
 }

@@ -26,9 +26,8 @@ impl Hold {
     pub(crate) fn release(self, ifindex: u32) -> io::Result<()> {
         let released = match self {
             Self::Link(_) => Ok(()),
-            Self::Xdp { program, flags } => {
-                rtnetlink::set_xdp(ifindex, None, flags, Some(program.as_fd())).map_err(|refusal| refusal.error)
-            }
+            Self::Xdp { program, flags } => rtnetlink::set_xdp(ifindex, None, flags, Some(program.as_fd()))
+                .map_err(|refusal| refusal.error),
             Self::Tcx { program } => bpf_syscall::detach_tcx(program.as_fd(), ifindex),
         };
         match released {

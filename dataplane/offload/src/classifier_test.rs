@@ -59,13 +59,21 @@ impl Programs {
             let before = read_counters(&self.object).unwrap();
             let answer = match bpf_syscall::run_dry(program.as_fd(), frame) {
                 // A dry run wants whole network headers of a tcx program; a real device does not.
-                Err(error) if error.raw_os_error() == Some(libc::EINVAL) && frame.len() < 74 && to_user == 2 => continue,
+                Err(error)
+                    if error.raw_os_error() == Some(libc::EINVAL) && frame.len() < 74 && to_user == 2 =>
+                {
+                    continue;
+                }
                 answer => answer.unwrap(),
             };
             let counted = difference(&read_counters(&self.object).unwrap(), &before);
             assert_eq!(counted.seen_bytes, frame.len() as u64);
             let verdict = counted_verdict(&counted);
-            assert_eq!(answer == to_user, verdict == Verdict::UserSpace, "answer {answer}, counted {verdict:?}");
+            assert_eq!(
+                answer == to_user,
+                verdict == Verdict::UserSpace,
+                "answer {answer}, counted {verdict:?}"
+            );
             verdicts.push(verdict);
         }
         // A dry run takes the link header away from a socket filter, a real packet socket does not.
@@ -203,23 +211,34 @@ fn any_frame() -> impl Strategy<Value = Vec<u8>> {
     let tags = prop::collection::vec((tpid, vid), 0..4);
     let first = prop_oneof![3 => Just(0x45_u8), 3 => Just(0x60), 1 => 0x40..0x50_u8, 1 => any::<u8>()];
     let v4 = prop_oneof![
-        Just([10, 0, 0, 1]), Just([10, 0, 0, 255]), Just([0; 4]), Just([255; 4]),
-        (any::<u8>(), 0..2_u8).prop_map(|(a, d)| [a, 0, 0, d]), any::<[u8; 4]>(),
+        Just([10, 0, 0, 1]),
+        Just([10, 0, 0, 255]),
+        Just([0; 4]),
+        Just([255; 4]),
+        (any::<u8>(), 0..2_u8).prop_map(|(a, d)| [a, 0, 0, d]),
+        any::<[u8; 4]>(),
     ];
     let v6_known = ["2001:db8::1", "fd00::1", "::", "::1", "fe80::9", "ff02::1", "2001:db8::2"];
     let v6 = prop_oneof![
         4 => prop::sample::select(v6_known.to_vec()).prop_map(|text| text.parse::<std::net::Ipv6Addr>().unwrap().octets()),
         1 => any::<[u8; 16]>(),
     ];
-    let ethertype = prop_oneof![4 => Just(0x0800_u16), 4 => Just(0x86dd), 1 => Just(0x0806), 1 => any::<u16>()];
-    (mac, tags, ethertype, first, v4, v6, 15..120_usize).prop_map(|(mac, tags, ethertype, first, v4, v6, length)| {
-        let mut packet = vec![0_u8; 100];
-        packet[0] = first;
-        if ethertype == 0x0800 { packet[16..20].copy_from_slice(&v4) } else { packet[24..40].copy_from_slice(&v6) }
-        let mut frame = with_tags(&frame_to(mac, ethertype, &packet), &tags);
-        frame.truncate(length);
-        frame
-    })
+    let ethertype =
+        prop_oneof![4 => Just(0x0800_u16), 4 => Just(0x86dd), 1 => Just(0x0806), 1 => any::<u16>()];
+    (mac, tags, ethertype, first, v4, v6, 15..120_usize).prop_map(
+        |(mac, tags, ethertype, first, v4, v6, length)| {
+            let mut packet = vec![0_u8; 100];
+            packet[0] = first;
+            if ethertype == 0x0800 {
+                packet[16..20].copy_from_slice(&v4)
+            } else {
+                packet[24..40].copy_from_slice(&v6)
+            }
+            let mut frame = with_tags(&frame_to(mac, ethertype, &packet), &tags);
+            frame.truncate(length);
+            frame
+        },
+    )
 }
 
 #[test]
@@ -228,7 +247,8 @@ fn programs_agree_with_their_twin_on_any_frame() {
         return;
     }
     let programs = Programs::load();
-    let mut runner = TestRunner::new(ProptestConfig { cases: 4_000, failure_persistence: None, ..Default::default() });
+    let mut runner =
+        TestRunner::new(ProptestConfig { cases: 4_000, failure_persistence: None, ..Default::default() });
     let outcome = runner.run(&any_frame(), |frame| {
         prop_assert_eq!(programs.verdict(&frame), classify(&frame, &programs.knowledge));
         Ok(())
@@ -242,7 +262,8 @@ fn programs_agree_with_their_twin_on_noise() {
         return;
     }
     let programs = Programs::load();
-    let mut runner = TestRunner::new(ProptestConfig { cases: 1_000, failure_persistence: None, ..Default::default() });
+    let mut runner =
+        TestRunner::new(ProptestConfig { cases: 1_000, failure_persistence: None, ..Default::default() });
     let outcome = runner.run(&prop::collection::vec(any::<u8>(), 15..200), |frame| {
         prop_assert_eq!(programs.verdict(&frame), classify(&frame, &programs.knowledge));
         Ok(())

@@ -39,7 +39,9 @@ pub(crate) fn classify(frame: &[u8], port: &Knowledge) -> Verdict {
     let mut at = 14;
     let mut tags = Vec::new();
     for _ in 0..2 {
-        let (true, Some(tci), Some(next)) = (is_tag(ethertype), half(frame, at), half(frame, at + 2)) else { break };
+        let (true, Some(tci), Some(next)) = (is_tag(ethertype), half(frame, at), half(frame, at + 2)) else {
+            break;
+        };
         tags.push(VlanTag { tpid: ethertype, vid: tci & 0xfff });
         (ethertype, at) = (next, at + 4);
     }

@@ -36,7 +36,19 @@ impl Level0Counters {
     pub(crate) fn sum<'a>(processors: impl Iterator<Item = &'a Words>) -> Self {
         let mut sum: Words = [0; 11];
         processors.for_each(|words| sum.iter_mut().zip(words).for_each(|(sum, word)| *sum += word));
-        let [seen, seen_bytes, redirected, other_ethertype, not_ours, local, multicast, vlan, passed, dropped, back] = sum;
+        let [
+            seen,
+            seen_bytes,
+            redirected,
+            other_ethertype,
+            not_ours,
+            local,
+            multicast,
+            vlan,
+            passed,
+            dropped,
+            back,
+        ] = sum;
         Self {
             seen,
             seen_bytes,

@@ -8,7 +8,9 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum OffloadError {
     /// The device no longer exists in this network namespace.
-    #[error("no device with index {ifindex} in this network namespace: it was removed, renamed away or moved")]
+    #[error(
+        "no device with index {ifindex} in this network namespace: it was removed, renamed away or moved"
+    )]
     DeviceGone {
         /// The index that was asked for.
         ifindex: u32,
@@ -34,7 +36,9 @@ pub enum OffloadError {
         name: String,
     },
     /// The device is busy, and no program explains it.
-    #[error("{device} is busy ({detail}): a program that was just detached can hold it for some 50 ms; try again")]
+    #[error(
+        "{device} is busy ({detail}): a program that was just detached can hold it for some 50 ms; try again"
+    )]
     Busy {
         /// The device's name.
         device: String,

@@ -1,12 +1,13 @@
-//! The name of a device's driver.
+//! What ethtool knows of a device: its driver's name and its queues in use.
 #![allow(unsafe_code)]
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_void};
 use std::os::fd::AsRawFd;
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
-const ETHTOOL_GDRVINFO: u32 = 3;
+const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
 /// `struct ethtool_drvinfo` of <linux/ethtool.h>, as far as it matters.
 #[repr(C)]
@@ -16,21 +17,51 @@ struct DriverInfo {
     rest: [u8; 160],
 }
 
-/// Asks the driver of `device` (in the calling thread's namespace) for its name; None when it keeps silent.
+/// `struct ethtool_channels`: maxima, then what is in use.
+#[repr(C)]
+#[derive(Default)]
+struct Channels {
+    command: u32,
+    max_rx: u32,
+    max_tx: u32,
+    max_other: u32,
+    max_combined: u32,
+    rx: u32,
+    tx: u32,
+    other: u32,
+    combined: u32,
+}
+
+/// The name of the driver of `device` (in the calling thread's namespace); None when it keeps silent.
 pub(crate) fn driver(device: &str) -> Option<String> {
-    let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).ok()?;
     let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] };
+    // SAFETY: this command fills a `struct ethtool_drvinfo`.
+    unsafe { ask(device, (&raw mut info).cast())? };
+    let length = info.driver.iter().position(|byte| *byte == 0)?;
+    Some(String::from_utf8_lossy(&info.driver[..length]).into_owned())
+}
+
+/// The receive and transmit queues in use, which can be fewer than the device has room for.
+pub(crate) fn queues(device: &str) -> Option<(u32, u32)> {
+    let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
+    // SAFETY: this command fills a `struct ethtool_channels`.
+    unsafe { ask(device, (&raw mut channels).cast())? };
+    let (rx, tx) = (channels.rx + channels.combined, channels.tx + channels.combined);
+    (rx > 0).then_some((rx, tx))
+}
+
+/// # Safety
+/// `buffer` must begin with an ethtool command and have the size that this command fills.
+unsafe fn ask(device: &str, buffer: *mut c_void) -> Option<()> {
+    let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).ok()?;
     let mut name = [0 as c_char; libc::IFNAMSIZ];
     if device.len() >= name.len() {
         return None;
     }
-    name.iter_mut().zip(device.bytes()).for_each(|(to, from)| *to = from.cast_signed());
-    let mut request = libc::ifreq {
-        ifr_name: name,
-        ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_data: (&raw mut info).cast() },
-    };
-    // SAFETY: the request names a buffer of the size that this command fills; both outlive the call.
+    name.iter_mut().zip(device.bytes()).for_each(|(to, from)| *to = from as c_char);
+    let mut request =
+        libc::ifreq { ifr_name: name, ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_data: buffer.cast() } };
+    // SAFETY: the request names a buffer that the caller answers for; both outlive the call.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
-    let length = info.driver.iter().position(|byte| *byte == 0)?;
-    (result == 0).then(|| String::from_utf8_lossy(&info.driver[..length]).into_owned())
+    (result == 0).then_some(())
 }

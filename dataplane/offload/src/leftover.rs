@@ -37,7 +37,9 @@ impl Loaded {
     /// successor has been told better. What can't be read is left out: the successor's owner will set it anyway.
     pub(crate) fn bequeath(&self, heir: &mut Ebpf) {
         for map in self.info.map_ids().ok().flatten().unwrap_or_default() {
-            let Ok(name) = MapInfo::from_id(map).map(|info| String::from_utf8_lossy(info.name()).into_owned()) else {
+            let Ok(name) =
+                MapInfo::from_id(map).map(|info| String::from_utf8_lossy(info.name()).into_owned())
+            else {
                 continue;
             };
             let Ok(old) = MapData::from_id(map) else { continue };

@@ -8,17 +8,19 @@
 
 mod attach;
 mod bpf_syscall;
+#[cfg(test)]
+mod classifier_test;
+#[cfg(test)]
+mod classifier_twin;
 mod counters;
 mod error;
+mod ethtool;
+mod genetlink;
 mod injector;
 mod leftover;
 mod local_address;
 mod mapped_map;
 mod object;
-#[cfg(test)]
-mod classifier_test;
-#[cfg(test)]
-mod classifier_twin;
 mod port_programs;
 #[cfg(test)]
 mod port_programs_test;

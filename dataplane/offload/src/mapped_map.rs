@@ -33,7 +33,9 @@ impl MappedMap {
         size: usize,
     ) -> Result<Self, OffloadError> {
         let failed = |detail: String| OffloadError::Map { map: name, detail };
-        let Map::Array(data) = map_mut(object, name)? else { return Err(failed("it is no array".to_owned())) };
+        let Map::Array(data) = map_mut(object, name)? else {
+            return Err(failed("it is no array".to_owned()));
+        };
         let length = (entries * size).next_multiple_of(4096);
         let length_or = NonZeroUsize::new(length).ok_or_else(|| failed("it is empty".to_owned()))?;
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
@@ -46,7 +48,13 @@ impl MappedMap {
     pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= self.length, "{} bytes at {at} of a map of {}", bytes.len(), self.length);
         // SAFETY: the range was just checked to lie inside the mapping, which no reference of ours points into.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().cast::<u8>().add(at), bytes.len()) }
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                bytes.as_ptr(),
+                self.start.as_ptr().cast::<u8>().add(at),
+                bytes.len(),
+            )
+        }
     }
 
     /// Reads `N` bytes from `at`; what lies outside panics.

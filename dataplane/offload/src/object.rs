@@ -33,7 +33,8 @@ fn open(name: &'static str, object: &[u8]) -> Result<Ebpf, OffloadError> {
 /// Loads the program `name` and returns a descriptor of it.
 pub(crate) fn load(object: &mut Ebpf, name: &'static str) -> Result<OwnedFd, OffloadError> {
     let failed = |detail: String| OffloadError::Load { program: name, detail };
-    let program = object.program_mut(name).ok_or_else(|| failed("it is not in the object file".to_owned()))?;
+    let program =
+        object.program_mut(name).ok_or_else(|| failed("it is not in the object file".to_owned()))?;
     let loaded = match program {
         Program::Xdp(xdp) => load_once(xdp, Xdp::load, Xdp::fd),
         Program::SchedClassifier(tcx) => load_once(tcx, SchedClassifier::load, SchedClassifier::fd),
@@ -67,7 +68,10 @@ fn refused(program: &'static str, error: &ProgramError) -> OffloadError {
 
 /// An error and its causes, in one line each.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    std::iter::successors(Some(error), |error| error.source())
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
 }
 
 /// The kernel's id of a program.

@@ -12,7 +12,7 @@ use crate::counters::Words;
 use crate::leftover::Loaded;
 use crate::local_address::difference;
 use crate::rtnetlink::Device;
-use crate::{Level0Counters, OffloadError, VlanStack, object};
+use crate::{Level0Counters, OffloadError, VlanStack, ethtool, object};
 
 const XDP_DROP: u8 = 1;
 const XDP_PASS: u8 = 2;
@@ -57,6 +57,7 @@ pub enum Attachment {
 #[derive(Debug)]
 pub struct PortPrograms {
     ifindex: u32,
+    queues: u32,
     object: Ebpf,
     program: OwnedFd,
     filter: Option<OwnedFd>,
@@ -82,7 +83,12 @@ impl PortPrograms {
     /// # Errors
     /// See [`OffloadError`]. A program that an earlier Millrace left behind is replaced, no other is touched. That no
     /// other Millrace is alive on this device is the caller's to know.
-    pub fn attach_xdp(ifindex: u32, mode: Mode, frags: bool, on_death: OnDeath) -> Result<Self, OffloadError> {
+    pub fn attach_xdp(
+        ifindex: u32,
+        mode: Mode,
+        frags: bool,
+        on_death: OnDeath,
+    ) -> Result<Self, OffloadError> {
         let device = attach::find_device(ifindex)?;
         let leftover = attach::xdp_leftover(&device)?;
         let mut object = object::level0()?;
@@ -93,7 +99,7 @@ impl PortPrograms {
         let program = object::load(&mut object, if frags { "millrace_xdp_sg" } else { "millrace_xdp" })?;
         let target = Target { device: &device, ifindex, on_death, leftover };
         let (hold, attachment, why) = target.attach(program.as_fd(), mode)?;
-        Ok(Self::new(ifindex, object, program, hold, (attachment, on_death, why)))
+        Ok(Self::new((ifindex, &device), object, program, hold, (attachment, on_death, why)))
     }
 
     /// Loads and attaches the tcx ingress program for an AF_PACKET port, whose sockets must carry
@@ -109,13 +115,14 @@ impl PortPrograms {
         let program = object::load(&mut object, "millrace_tcx")?;
         let filter = object::load(&mut object, "millrace_filter")?;
         let hold = attach::tcx(program.as_fd(), &device, ifindex, on_death, &mut object)?;
-        let mut programs = Self::new(ifindex, object, program, hold, (Attachment::Tcx, on_death, None));
+        let mut programs =
+            Self::new((ifindex, &device), object, program, hold, (Attachment::Tcx, on_death, None));
         programs.filter = Some(filter);
         Ok(programs)
     }
 
     fn new(
-        ifindex: u32,
+        (ifindex, device): (u32, &Device),
         object: Ebpf,
         program: OwnedFd,
         hold: Hold,
@@ -123,6 +130,7 @@ impl PortPrograms {
     ) -> Self {
         let mut programs = Self {
             ifindex,
+            queues: ethtool::queues(&device.name).map_or(device.rx_queues, |(rx, _)| rx).max(1),
             object,
             program,
             filter: None,
@@ -244,7 +252,10 @@ impl PortPrograms {
     ) -> Result<(), OffloadError> {
         let mut map = self.hash_map::<K>(name)?;
         let written = if present { map.insert(key, 1, 0) } else { map.remove(&key) };
-        written.map_err(|error| OffloadError::Map { map: name, detail: format!("{what}: {}", object::chain(&error)) })
+        written.map_err(|error| OffloadError::Map {
+            map: name,
+            detail: format!("{what}: {}", object::chain(&error)),
+        })
     }
 
     fn hash_map<K: aya::Pod>(
@@ -290,6 +301,12 @@ impl PortPrograms {
         self.why.as_deref()
     }
 
+    /// How many receive queues of the device were in use when the programs were attached; each wants a socket. Fewer
+    /// than rtnetlink's `IFLA_NUM_RX_QUEUES` may say: a veth has room for one per processor and uses one.
+    pub fn queues(&self) -> u32 {
+        self.queues
+    }
+
     /// The device's index.
     pub fn ifindex(&self) -> u32 {
         self.ifindex
@@ -302,7 +319,11 @@ impl PortPrograms {
     pub fn detach(mut self) -> Result<(), OffloadError> {
         let Some(hold) = self.hold.take() else { return Ok(()) };
         let device = self.ifindex.to_string();
-        hold.release(self.ifindex).map_err(|source| OffloadError::Kernel { device, call: "detaching", source })
+        hold.release(self.ifindex).map_err(|source| OffloadError::Kernel {
+            device,
+            call: "detaching",
+            source,
+        })
     }
 
     pub(crate) fn object_mut(&mut self) -> &mut Ebpf {

@@ -2,16 +2,21 @@
 
 use std::net::IpAddr;
 use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::testing::{Wire, attach_filter, can_load, frame_to, ip, ipv4_packet, ipv6_packet, packet_socket, receive_all, send_frames, with_tags};
+use crate::testing::{
+    Wire, attach_filter, can_load, frame_to, ip, ipv4_packet, ipv6_packet, now, packet_socket, receive_all,
+    send_frames, with_tags,
+};
 use crate::{Attachment, Level0Counters, Mode, OffloadError, OnDeath, PortPrograms, VlanStack, bpf_syscall};
 
 const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
 fn tell(programs: &mut PortPrograms) {
     programs.set_own_mac(OWN).unwrap();
-    programs.set_local_addresses(&["10.0.0.1", "10.0.0.255", "127.0.0.1"].map(|a| a.parse::<IpAddr>().unwrap())).unwrap();
+    programs
+        .set_local_addresses(&["10.0.0.1", "10.0.0.255", "127.0.0.1"].map(|a| a.parse::<IpAddr>().unwrap()))
+        .unwrap();
     programs.set_vlans(&[VlanStack::single(10)]).unwrap();
 }
 
@@ -37,7 +42,7 @@ fn classes(counters: &Level0Counters) -> [u64; 5] {
 
 /// Waits until the program has seen `frames`.
 fn settled(programs: &PortPrograms, frames: u64) -> Level0Counters {
-    let start = Instant::now();
+    let start = now();
     loop {
         let counters = programs.counters().unwrap();
         if counters.seen >= frames || start.elapsed() > Duration::from_secs(5) {
@@ -60,7 +65,7 @@ fn each_class_is_counted(mode: Mode, frags: bool, expected: Attachment) {
     let wire = Wire::new();
     let port = wire.port();
     let mut programs = wire.near(|| PortPrograms::attach_xdp(port, mode, frags, OnDeath::Drop).unwrap());
-    assert_eq!((programs.mode(), programs.why()), (expected, None));
+    assert_eq!((programs.mode(), programs.why(), programs.queues()), (expected, None, 1));
     tell(&mut programs);
     let frames = mixture();
     send(&wire, &frames);
@@ -132,7 +137,8 @@ fn addresses_and_vlans_can_be_taken_away_again() {
     }
     let wire = Wire::new();
     let port = wire.port();
-    let mut programs = wire.near(|| PortPrograms::attach_xdp(port, Mode::Native, false, OnDeath::Drop).unwrap());
+    let mut programs =
+        wire.near(|| PortPrograms::attach_xdp(port, Mode::Native, false, OnDeath::Drop).unwrap());
     tell(&mut programs);
     programs.set_local_addresses(&[]).unwrap();
     programs.set_vlans(&[]).unwrap();
@@ -194,7 +200,10 @@ fn die_attached(wire: &Wire, on_death: OnDeath, tcx: bool) {
     let (read, write) = nix::unistd::pipe().unwrap();
     let status = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["port_programs_test::child_of_a_death", "--exact", "--ignored", "--nocapture"])
-        .env("MILLRACE_CHILD", format!("{near} {port} {} {}", u8::from(on_death == OnDeath::Drop), u8::from(tcx)))
+        .env(
+            "MILLRACE_CHILD",
+            format!("{near} {port} {} {}", u8::from(on_death == OnDeath::Drop), u8::from(tcx)),
+        )
         .stdout(write.try_clone().unwrap())
         .spawn();
     let mut child = status.unwrap();
@@ -213,7 +222,8 @@ fn die_attached(wire: &Wire, on_death: OnDeath, tcx: bool) {
 fn child_of_a_death() {
     let Ok(order) = std::env::var("MILLRACE_CHILD") else { return };
     let words: Vec<_> = order.split(' ').collect();
-    let (port, on_death) = (words[1].parse().unwrap(), if words[2] == "1" { OnDeath::Drop } else { OnDeath::Kernel });
+    let (port, on_death) =
+        (words[1].parse().unwrap(), if words[2] == "1" { OnDeath::Drop } else { OnDeath::Kernel });
     let mut programs = crate::testing::in_namespace(words[0], || match words[3] {
         "1" => PortPrograms::attach_tcx(port, on_death).unwrap(),
         _ => PortPrograms::attach_xdp(port, Mode::Native, false, on_death).unwrap(),
@@ -232,7 +242,7 @@ fn a_killed_process_leaves_nothing_when_the_kernel_shall_forward() {
     let port = wire.port();
     die_attached(&wire, OnDeath::Kernel, false);
     die_attached(&wire, OnDeath::Kernel, true);
-    let start = Instant::now();
+    let start = now();
     while wire.show().contains("xdp") && start.elapsed() < Duration::from_secs(2) {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -259,7 +269,8 @@ fn a_killed_process_goes_on_dropping_until_it_is_replaced() {
     assert!(!wire.show().contains("xdp"), "{}", wire.show());
     die_attached(&wire, OnDeath::Drop, false);
     // Also by one that is attached in another way.
-    let programs = wire.near(|| PortPrograms::attach_xdp(port, Mode::Generic, false, OnDeath::Kernel).unwrap());
+    let programs =
+        wire.near(|| PortPrograms::attach_xdp(port, Mode::Generic, false, OnDeath::Kernel).unwrap());
     assert_eq!(programs.mode(), Attachment::Generic);
     wire.near(|| programs.detach().unwrap());
     assert!(!wire.show().contains("xdp"), "{}", wire.show());
@@ -291,11 +302,14 @@ fn only_an_af_xdp_socket_of_a_queue_that_exists_is_registered() {
     }
     let wire = Wire::new();
     let port = wire.port();
-    let mut programs = wire.near(|| PortPrograms::attach_xdp(port, Mode::Native, false, OnDeath::Kernel).unwrap());
+    let mut programs =
+        wire.near(|| PortPrograms::attach_xdp(port, Mode::Native, false, OnDeath::Kernel).unwrap());
     let file = std::fs::File::open("/dev/null").unwrap();
     let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
     for queue in [0, 256] {
-        assert!(matches!(programs.register_socket(queue, fd), Err(OffloadError::Queue { queue: q, .. }) if q == queue));
+        assert!(
+            matches!(programs.register_socket(queue, fd), Err(OffloadError::Queue { queue: q, .. }) if q == queue)
+        );
     }
     assert!(matches!(programs.unregister_socket(0), Err(OffloadError::Queue { queue: 0, .. })));
 }

@@ -1,6 +1,15 @@
 //! What a device can do for a port: asked of the kernel and tried, for `doctor`.
 
-use crate::OffloadError;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use aya::Ebpf;
+
+use crate::attach::{self, NATIVE};
+use crate::bpf_syscall::{Hook, create_link};
+use crate::leftover::Loaded;
+use crate::rtnetlink::{self, Device};
+use crate::{OffloadError, OnDeath, ethtool, genetlink, object};
 
 /// Whether something works on a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,9 +44,9 @@ pub struct DeviceReport {
     pub driver: String,
     /// MTU in bytes, without link header.
     pub mtu: u32,
-    /// Receive queues.
+    /// Receive queues in use.
     pub rx_queues: u32,
-    /// Transmit queues.
+    /// Transmit queues in use.
     pub tx_queues: u32,
     /// XDP features the driver announces (`basic`, `redirect`, `rx-sg`, …), empty before Linux 6.3.
     pub xdp_features: Vec<&'static str>,
@@ -56,10 +65,123 @@ impl DeviceReport {
     /// # Errors
     /// [`OffloadError::Kernel`] when there is no such device.
     pub fn of(name: &str) -> Result<Self, OffloadError> {
-        Err(OffloadError::Kernel {
-            device: name.to_owned(),
-            call: "if_nametoindex",
-            source: std::io::Error::last_os_error(),
+        let failed = |call| move |source| OffloadError::Kernel { device: name.to_owned(), call, source };
+        let index = nix::net::if_::if_nametoindex(name).map_err(io::Error::from);
+        let ifindex = index.map_err(failed("if_nametoindex"))?;
+        let device = rtnetlink::device(ifindex).map_err(failed("RTM_GETLINK"))?;
+        let (rx_queues, tx_queues) = ethtool::queues(name).unwrap_or((device.rx_queues, device.tx_queues));
+        Ok(Self {
+            ifindex,
+            driver: ethtool::driver(name).unwrap_or_default(),
+            mtu: device.mtu,
+            rx_queues,
+            tx_queues,
+            xdp_features: genetlink::xdp_features(ifindex).unwrap_or_default(),
+            native_xdp: try_native(ifindex, &device),
+            tcx: try_tcx(ifindex, &device),
+            attached: device.xdp.map(|(id, mode)| AttachedProgram {
+                id,
+                name: Loaded::find(id).map(|program| program.name()).unwrap_or_default(),
+                native: mode == NATIVE,
+            }),
+            name: device.name,
         })
+    }
+}
+
+/// A level-0 program that knows no MAC passes every frame; in one buffer, as most ports run.
+fn harmless(program: &'static str) -> Result<(Ebpf, OwnedFd), OffloadError> {
+    let mut object = object::level0()?;
+    let program = object::load(&mut object, program)?;
+    Ok((object, program))
+}
+
+fn try_native(ifindex: u32, device: &Device) -> Support {
+    if device.xdp.is_some() {
+        return Support::Unknown("a program is attached, and was left alone".to_owned());
+    }
+    let (_maps, program) = match harmless("millrace_xdp") {
+        Ok(loaded) => loaded,
+        Err(error) => return Support::Unknown(error.to_string()),
+    };
+    match attach::xdp(program.as_fd(), ifindex, NATIVE, OnDeath::Kernel, None) {
+        Ok(hold) => release(hold.release(ifindex)),
+        Err(refusal) => answer(&attach::xdp_error(device, ifindex, NATIVE, refusal)),
+    }
+}
+
+fn try_tcx(ifindex: u32, device: &Device) -> Support {
+    let (_maps, program) = match harmless("millrace_tcx") {
+        Ok(loaded) => loaded,
+        Err(error) => return Support::Unknown(error.to_string()),
+    };
+    match create_link(program.as_fd(), ifindex, Hook::TcxIngress) {
+        Ok(link) => {
+            drop(link);
+            Support::Yes
+        }
+        Err(error) => answer(&attach::tcx_error(device, ifindex, error)),
+    }
+}
+
+fn release(released: io::Result<()>) -> Support {
+    match released {
+        Ok(()) => Support::Yes,
+        Err(error) => Support::Unknown(format!("it attached, but detaching failed: {error}")),
+    }
+}
+
+fn answer(error: &OffloadError) -> Support {
+    match error {
+        OffloadError::Permission { .. } | OffloadError::Busy { .. } | OffloadError::Occupied { .. } => {
+            Support::Unknown(error.to_string())
+        }
+        _ => Support::No(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Wire, can_load, ip};
+    use crate::{Mode, PortPrograms};
+
+    #[test]
+    fn a_veth_is_described_and_left_as_it_was() {
+        if !can_load() {
+            return;
+        }
+        let wire = Wire::new();
+        let report = wire.near(|| DeviceReport::of("port").unwrap());
+        assert_eq!((report.driver.as_str(), report.mtu, report.rx_queues), ("veth", 1500, 1));
+        assert_eq!(
+            (&report.native_xdp, &report.tcx, &report.attached),
+            (&Support::Yes, &Support::Yes, &None)
+        );
+        assert!(report.xdp_features.contains(&"redirect"), "{:?}", report.xdp_features);
+        assert!(!wire.show().contains("xdp"), "{}", wire.show());
+        ip(&format!("-n {} link set peer mtu 9000", wire.far));
+        let report = wire.near(|| DeviceReport::of("port").unwrap());
+        assert!(matches!(&report.native_xdp, Support::No(why) if why.contains("MTU")), "{report:?}");
+    }
+
+    #[test]
+    fn an_attached_program_is_named_and_a_missing_driver_said() {
+        if !can_load() {
+            return;
+        }
+        let wire = Wire::new();
+        let port = wire.port();
+        wire.near(|| {
+            let programs = PortPrograms::attach_xdp(port, Mode::Native, false, OnDeath::Kernel).unwrap();
+            let report = DeviceReport::of("port").unwrap();
+            let attached = report.attached.unwrap();
+            assert_eq!((attached.name.as_str(), attached.native), ("millrace_xdp", true));
+            assert_eq!(Some(attached.id), programs.program_id());
+            assert!(matches!(report.native_xdp, Support::Unknown(_)));
+            programs.detach().unwrap();
+            assert!(matches!(DeviceReport::of("lo").unwrap().native_xdp, Support::No(_)));
+            assert!(matches!(DeviceReport::of("nothing0"), Err(OffloadError::Kernel { .. })));
+        });
     }
 }

@@ -81,7 +81,9 @@ fn read_device(link: &LinkMessage) -> Device {
 fn read_xdp(attributes: &[LinkXdp]) -> Option<(u32, u32)> {
     let generic = attributes.iter().any(|a| matches!(a, LinkXdp::Attached(XdpAttached::SocketBuffer)));
     let id = attributes.iter().find_map(|attribute| match attribute {
-        LinkXdp::ProgId(id) | LinkXdp::DrvProgId(id) | LinkXdp::SkbProgId(id) | LinkXdp::HwProgId(id) => Some(*id),
+        LinkXdp::ProgId(id) | LinkXdp::DrvProgId(id) | LinkXdp::SkbProgId(id) | LinkXdp::HwProgId(id) => {
+            Some(*id)
+        }
         _ => None,
     })?;
     (id != 0).then_some((id, if generic { SKB_MODE } else { DRV_MODE }))
@@ -132,7 +134,7 @@ fn exchange(message: RouteNetlinkMessage, flags: u16) -> Result<Option<RouteNetl
 
 /// Reads `struct nlmsgerr`: error, the header of our request (its body is cut off by a capped acknowledgement or
 /// follows whole), then attributes, of which one is the kernel's words (<linux/netlink.h>).
-fn refusal(answer: &[u8]) -> Option<Refusal> {
+pub(crate) fn refusal(answer: &[u8]) -> Option<Refusal> {
     const NLMSG_ERROR: u16 = 2;
     const NLM_F_CAPPED: u16 = 0x100;
     let word = |at: usize| Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?));
@@ -151,7 +153,8 @@ fn refusal(answer: &[u8]) -> Option<Refusal> {
     Some(Refusal { error: io::Error::from_raw_os_error(-code), words })
 }
 
-fn attribute(bytes: &[u8], mut at: usize, kind: u16) -> Option<&[u8]> {
+/// The payload of the first attribute of a kind, from the offset `at` on.
+pub(crate) fn attribute(bytes: &[u8], mut at: usize, kind: u16) -> Option<&[u8]> {
     while let Some(header) = bytes.get(at..at + 4) {
         let length = usize::from(u16::from_ne_bytes([header[0], header[1]]));
         let payload = bytes.get(at + 4..at + length)?;

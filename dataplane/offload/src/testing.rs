@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::{
-    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrLike, bind, recv, sendto, socket,
+    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrLike, bind, recv, sendto,
+    socket,
 };
 
 use crate::object;
@@ -16,7 +17,8 @@ use crate::object;
 /// Whether programs can be loaded; says so when not, and fails where CI must be able to.
 pub(crate) fn can_load() -> bool {
     let root = nix::unistd::geteuid().is_root();
-    let problem = if root { object::level0().err().map(|error| error.to_string()) } else { Some("not root".into()) };
+    let problem =
+        if root { object::level0().err().map(|error| error.to_string()) } else { Some("not root".into()) };
     let Some(problem) = problem else { return true };
     assert!(std::env::var("CI").as_deref() != Ok("true"), "CI must be able to load programs: {problem}");
     println!("skipped: {problem}");
@@ -73,7 +75,8 @@ pub(crate) fn ipv6_packet(from: &str, to: &str, payload: usize) -> Vec<u8> {
 
 fn udp(addresses: &[u8], payload: usize) -> Vec<u8> {
     let length = ((8 + payload) as u16).to_be_bytes();
-    let mut udp = [&4000_u16.to_be_bytes()[..], &9_u16.to_be_bytes(), &length, &[0, 0], &vec![0; payload]].concat();
+    let mut udp =
+        [&4000_u16.to_be_bytes()[..], &9_u16.to_be_bytes(), &length, &[0, 0], &vec![0; payload]].concat();
     let pseudo = [addresses, &[0, 17], &length, &udp].concat();
     udp[6..8].copy_from_slice(&(!ones_complement(&pseudo)).to_be_bytes());
     udp
@@ -132,7 +135,8 @@ impl Wire {
 
     /// `ip -d link show port`, from inside.
     pub(crate) fn show(&self) -> String {
-        let output = Command::new("ip").args(["-n", &self.near, "-d", "link", "show", "port"]).output().unwrap();
+        let output =
+            Command::new("ip").args(["-n", &self.near, "-d", "link", "show", "port"]).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     }
 }
@@ -202,6 +206,13 @@ pub(crate) fn receive_all(socket: &OwnedFd) -> Vec<Vec<u8>> {
 pub(crate) fn attach_filter(socket: &OwnedFd, filter: std::os::fd::BorrowedFd<'_>) {
     let (level, option, filter) = (libc::SOL_SOCKET, libc::SO_ATTACH_BPF, filter.as_raw_fd());
     // SAFETY: the option reads one int, which outlives the call.
-    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const filter).cast(), 4) };
+    let result =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const filter).cast(), 4) };
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// The time, which only tests read here.
+#[expect(clippy::disallowed_methods, reason = "a test waits for the kernel in real time")]
+pub(crate) fn now() -> std::time::Instant {
+    std::time::Instant::now()
 }

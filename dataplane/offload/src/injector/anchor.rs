@@ -1,8 +1,9 @@
 //! Keeping a program that is only run, never attached to a port, fast to run.
 //!
-//! For a live run the kernel puts the program into its XDP dispatcher, and takes it out afterwards, unless that very
-//! program is there already; each change costs some 24 ms of waiting for all processors. A program stays in the
-//! dispatcher while it is attached to any device. So we attach it to the loopback device of a network namespace that
+//! For a run of more than one frame the kernel puts the program into its XDP dispatcher and takes it out afterwards,
+//! unless that very program is there already; each change waits for all processors. Measured on Linux 6.18 with two
+//! frames: 20 to 36 ms, also while another program is attached to the port; 14 us once the same program is attached to
+//! any device; one frame alone takes 14 us always. So we attach it to the loopback device of a network namespace that
 //! is made for this, has nothing else in it and vanishes with us: nobody's device is touched.
 
 use std::io;

@@ -110,7 +110,8 @@ impl KernelHandback {
         if counts.iter().all(|count| *count == 0) {
             return Ok(());
         }
-        let zeros = PerCpuValues::try_from(vec![0; counts.len()]).map_err(OffloadError::from_io("pending"))?;
+        let zeros =
+            PerCpuValues::try_from(vec![0; counts.len()]).map_err(OffloadError::from_io("pending"))?;
         pending.set(0, zeros, 0).map_err(|error| map_error(&error).into())
     }
 }

@@ -1,10 +1,10 @@
 //! Handing frames back on a veth, in all three ways a port can be attached.
 
 use std::net::UdpSocket;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::KernelHandback;
-use crate::testing::{Wire, can_load, frame_to, ipv4_packet};
+use crate::testing::{Wire, can_load, frame_to, ipv4_packet, now};
 use crate::{InjectError, Mode, OnDeath, PortPrograms};
 
 const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -70,13 +70,14 @@ fn a_run_of_a_program_attached_to_no_port_is_fast() {
         let mut handback = KernelHandback::new().unwrap();
         let frame = to_self(10);
         let runs = (0..20).map(|_| {
-            let start = Instant::now();
-            handback.hand_back(port, &frame).unwrap();
+            let start = now();
+            // Of one frame alone the kernel makes no fuss.
+            handback.hand_back_batch(port, &[&frame, &frame]).unwrap();
             start.elapsed()
         });
         runs.min().unwrap()
     });
-    println!("one frame: {fastest:?}");
+    println!("two frames: {fastest:?}");
     assert!(fastest < Duration::from_millis(3), "{fastest:?}: the program left the dispatcher");
 }
 

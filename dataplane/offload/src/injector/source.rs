@@ -91,12 +91,19 @@ impl FrameSource {
 
 impl Flows {
     fn payload_bytes(self) -> usize {
-        if self.timestamp { 16 } else if self.sequence { 8 } else { 0 }
+        if self.timestamp {
+            16
+        } else if self.sequence {
+            8
+        } else {
+            0
+        }
     }
 
     /// `struct control` from its second word on.
     fn words(self, templates: u32) -> Vec<u8> {
-        let words = [templates, self.addresses, self.ports, u32::from(self.sequence), u32::from(self.timestamp)];
+        let words =
+            [templates, self.addresses, self.ports, u32::from(self.sequence), u32::from(self.timestamp)];
         words.iter().flat_map(|word| word.to_ne_bytes()).collect()
     }
 }

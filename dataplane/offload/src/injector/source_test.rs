@@ -1,16 +1,19 @@
 //! The generator on a veth: what it makes arrives, in number and in kind.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{Flows, FrameSource};
-use crate::testing::{Wire, can_load, frame_to, ipv4_packet, ipv6_packet, ones_complement, packet_socket, receive_all};
+use crate::testing::{
+    Wire, can_load, frame_to, ipv4_packet, ipv6_packet, now, ones_complement, packet_socket, receive_all,
+};
 use crate::{InjectError, Mode, OnDeath, PortPrograms};
 
 const PORT: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
 /// One's complement sum of a UDP packet with its pseudo header: 0xffff when the checksum is right.
 fn udp_sum(frame: &[u8]) -> u16 {
-    let (addresses, udp) = if frame[12] == 8 { (&frame[26..34], &frame[34..]) } else { (&frame[22..54], &frame[54..]) };
+    let (addresses, udp) =
+        if frame[12] == 8 { (&frame[26..34], &frame[34..]) } else { (&frame[22..54], &frame[54..]) };
     let length = (udp.len() as u16).to_be_bytes();
     ones_complement(&[addresses, &[0, 17], &length, udp].concat())
 }
@@ -22,23 +25,32 @@ fn every_frame_arrives_at_a_port_with_a_program() {
     }
     let wire = Wire::new();
     let (port, peer) = (wire.port(), wire.peer());
-    let mut programs = wire.near(|| PortPrograms::attach_xdp(port, Mode::Native, false, OnDeath::Drop).unwrap());
+    let mut programs =
+        wire.near(|| PortPrograms::attach_xdp(port, Mode::Native, false, OnDeath::Drop).unwrap());
     programs.set_own_mac(PORT).unwrap();
     let frame = frame_to(PORT, 0x0800, &ipv4_packet("10.0.0.2", "198.51.100.1", 18));
     wire.far(|| {
         let mut source = FrameSource::new(&[&frame], Flows { ports: 64, ..Flows::default() }).unwrap();
-        let start = Instant::now();
+        let start = now();
         for (count, batch) in [(1, 1), (50, 7), (64, 64), (200, 256)].into_iter().cycle().take(400) {
             assert_eq!(source.send(peer, count, batch).unwrap(), u64::from(count));
             // A veth's ring has room for 256 frames, and its receiver may have been put off.
             while programs.counters().unwrap().fallback_dropped < source.sent() {
-                assert!(start.elapsed() < Duration::from_secs(20), "{:?} of {}", programs.counters(), source.sent());
+                assert!(
+                    start.elapsed() < Duration::from_secs(20),
+                    "{:?} of {}",
+                    programs.counters(),
+                    source.sent()
+                );
                 std::thread::yield_now();
             }
         }
         println!("{} frames: {:?} each", source.sent(), start.elapsed() / source.sent() as u32);
         assert_eq!(source.sent(), 31_500);
-        assert!(matches!(source.send(9999, 1, 1), Err(InjectError::Kernel(_) | InjectError::DeviceGone { .. })));
+        assert!(matches!(
+            source.send(9999, 1, 1),
+            Err(InjectError::Kernel(_) | InjectError::DeviceGone { .. })
+        ));
     });
     let counted = programs.counters().unwrap();
     assert_eq!((counted.seen, counted.fallback_dropped), (31_500 + counted.passed(), 31_500));
@@ -55,7 +67,8 @@ fn flows_vary_and_their_checksums_are_right() {
     let v6 = frame_to(PORT, 0x86dd, &ipv6_packet("2001:db8::ffff", "2001:db8::2", 40));
     let flows = Flows { addresses: 4, ports: 3, sequence: true, timestamp: true };
     // An XDP program at the receiver, or the veth loses what is redirected to it.
-    let _programs = wire.near(|| PortPrograms::attach_xdp(port, Mode::Native, false, OnDeath::Kernel).unwrap());
+    let _programs =
+        wire.near(|| PortPrograms::attach_xdp(port, Mode::Native, false, OnDeath::Kernel).unwrap());
     let socket = wire.near(|| packet_socket(port));
     wire.far(|| assert_eq!(FrameSource::new(&[&v4, &v6], flows).unwrap().send(peer, 48, 16).unwrap(), 48));
     let frames: Vec<_> = receive_all(&socket).into_iter().filter(|frame| frame.len() > 80).collect();
@@ -80,7 +93,13 @@ fn templates_are_between_one_and_256() {
         return;
     }
     let frame = [0_u8; 60];
-    assert!(matches!(FrameSource::new(&[], Flows::default()), Err(InjectError::Templates { count: 0, max: 256 })));
+    assert!(matches!(
+        FrameSource::new(&[], Flows::default()),
+        Err(InjectError::Templates { count: 0, max: 256 })
+    ));
     let many = vec![&frame[..]; 257];
-    assert!(matches!(FrameSource::new(&many, Flows::default()), Err(InjectError::Templates { count: 257, max: 256 })));
+    assert!(matches!(
+        FrameSource::new(&many, Flows::default()),
+        Err(InjectError::Templates { count: 257, max: 256 })
+    ));
 }

@@ -27,7 +27,11 @@ impl Fields {
         match (ethertype, byte(14) >> 4) {
             (0x0800, 4) if frame.len() >= 34 => {
                 let transport = 14 + 4 * u16::from(byte(14) & 0x0f);
-                Self { address: 26, address_sum: 24, ..Self::default() }.with_transport(frame, byte(23), transport)
+                Self { address: 26, address_sum: 24, ..Self::default() }.with_transport(
+                    frame,
+                    byte(23),
+                    transport,
+                )
             }
             (0x86dd, 6) if frame.len() >= 54 => {
                 Self { address: 34, ..Self::default() }.with_transport(frame, byte(20), 54)
@@ -67,7 +71,9 @@ impl Fields {
         if payload == 0 || zeros == 0 {
             return;
         }
-        let removed = frame[payload..payload + zeros].chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
+        let removed = frame[payload..payload + zeros]
+            .chunks_exact(2)
+            .map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
         let stored = u16::from_be_bytes([frame[sum], frame[sum + 1]]);
         // RFC 1624 eqn. 3, with zero as the new value; a stored 0 means that UDP has no checksum.
         let mut total = u32::from(!stored) + removed.map(|word| u32::from(!word)).sum::<u32>();
@@ -92,7 +98,10 @@ mod tests {
         let expected = Fields { address: 26, address_sum: 24, port: 34, port_sum: 40, payload: 42 };
         assert_eq!(Fields::of(&v4), expected);
         let v6 = frame_to([2; 6], 0x86dd, &ipv6_packet("2001:db8::1", "2001:db8::2", 15));
-        assert_eq!(Fields::of(&v6), Fields { address: 34, address_sum: 0, port: 54, port_sum: 60, payload: 0 });
+        assert_eq!(
+            Fields::of(&v6),
+            Fields { address: 34, address_sum: 0, port: 54, port_sum: 60, payload: 0 }
+        );
         assert_eq!(Fields::of(&frame_to([2; 6], 0x0806, &[0; 46])), Fields::default());
     }
 
