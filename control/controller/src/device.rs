@@ -43,10 +43,10 @@ impl KernelDevice {
     pub fn open(
         plan: &PortPlan,
         link: &HostLink,
+        claim: Claim,
         options: KernelOptions,
         worker: &mut WorkerHandle,
     ) -> Result<(Self, Capabilities), ControlError> {
-        let claim = Claim::take(link.ifindex, &link.name)?;
         match plan.config.driver {
             Driver::Auto => match open_xdp(plan, link, Mode::Auto, options, worker) {
                 Ok(opened) => Ok(opened),
@@ -124,7 +124,7 @@ fn open_xdp(
     settings.why = programs.why().unwrap_or_default().to_owned();
     let wrap = Wrapping::of(plan)?;
     let open: OpenDevice = Box::new(move |pool: &Pool| {
-        let port = AfXdp::open(pool, settings)?;
+        let port = open_queues(pool, settings)?;
         let sockets = port.sockets().collect();
         Ok(OpenedDevice { port: wrap.around(Box::new(port))?, sockets })
     });
@@ -133,6 +133,16 @@ fn open_xdp(
         programs.register_socket(*queue, *socket).map_err(|error| offload_error(&error))?;
     }
     Ok((programs, report.capabilities))
+}
+
+/// Opens as many of the queues as the device really has: the kernel says how many it made room for.
+fn open_queues(pool: &Pool, mut settings: af_xdp::Options) -> Result<AfXdp, PortError> {
+    loop {
+        match AfXdp::open(pool, settings.clone()) {
+            Err(PortError::Queue { .. }) if settings.queues.len() > 1 => settings.queues.pop(),
+            opened => return opened,
+        };
+    }
 }
 
 fn open_packet(

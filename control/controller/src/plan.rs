@@ -3,7 +3,6 @@
 use std::fmt;
 
 use millrace_config::{Config, OnDeath};
-use millrace_host::forwarding_advice;
 use serde::Serialize;
 
 use crate::ControlError;
@@ -63,13 +62,10 @@ pub async fn plan(config: &Config) -> Result<Plan, ControlError> {
         let links = kernel_links(&model, &mirror.state())?;
         complete(&mut model, &mirror.state());
         plan.routes = mirror.state().routes().count();
-        for finding in findings(&links)? {
+        let indices: Vec<u32> = links.iter().map(|(_, link)| link.ifindex).collect();
+        for finding in findings(&indices)? {
             let list = if is_serious(&finding) { &mut plan.refused_for } else { &mut plan.notes };
             list.push(finding.to_string());
-        }
-        let indices: Vec<u32> = links.iter().map(|(_, link)| link.ifindex).collect();
-        for advice in forwarding_advice(&mirror.state(), &indices) {
-            plan.notes.push(format!("{}: {}", advice.sysctl, advice.consequence));
         }
     }
     plan.installed = model.kernel_routes.iter().map(|route| route.to.written().to_owned()).collect();

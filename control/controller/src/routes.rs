@@ -52,7 +52,9 @@ impl OwnRoutes {
     pub fn add_address(&mut self, port: PortId, net: IpNet) {
         let host = IpNet::from(net.addr());
         self.routes.insert(host, Route::Local);
-        if net.prefix_len() == host.prefix_len() {
+        // Link-local prefixes are at every port: who goes there knows the port by other means.
+        let link_local = matches!(net, IpNet::V6(v6) if v6.addr().is_unicast_link_local());
+        if net.prefix_len() == host.prefix_len() || link_local {
             return;
         }
         self.routes.insert(net.trunc(), Route::Forward(NextHops::single(NextHop::new(port, None))));

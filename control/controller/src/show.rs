@@ -94,12 +94,18 @@ pub(crate) fn drops(snapshot: &Snapshot, model: &Model) -> Vec<DropView> {
         let name = model.ports.iter().find(|plan| plan.settings.device == *device);
         note(name.map_or("-", |plan| &plan.settings.name), &count.drops);
     }
+    let ether_types: BTreeMap<String, u64> = snapshot
+        .ether_types
+        .iter()
+        .map(|(ether_type, count)| (format!("{ether_type:#06x}"), *count))
+        .collect();
     let view = |(name, ports): (&str, BTreeMap<String, u64>)| DropView {
         reason: name.to_owned(),
         meaning: DropReason::from_name(name).map_or("", DropReason::meaning).to_owned(),
         packets: ports.values().sum(),
         rate: 0.0,
         ports,
+        ether_types: if name == DropReason::EtherType.name() { ether_types.clone() } else { BTreeMap::new() },
     };
     let mut views: Vec<DropView> = ports.into_iter().map(view).collect();
     views.sort_by_key(|view| std::cmp::Reverse(view.packets));

@@ -20,6 +20,7 @@ use millrace_wire::MacAddr;
 use tokio::sync::Notify;
 
 use crate::ControlError;
+use crate::claim::Claim;
 use crate::device::{KernelDevice, KernelOptions, mtu_of, open_own};
 use crate::feed::start_commands;
 use crate::model::{Model, PortPlan};
@@ -44,8 +45,11 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
     if has_kernel {
         let (mirror, mut changes) = start_mirror().await?;
         let first = changes.recv().await.unwrap_or_default();
-        let links = kernel_links(&model, &mirror.state())?;
-        check_policy(&links, options.ignore_kernel_policy || config.router.ignore_kernel_policy)?;
+        let links = claim_links(kernel_links(&model, &mirror.state())?)?;
+        check_policy(
+            &links.iter().map(|claimed| claimed.link.ifindex).collect::<Vec<_>>(),
+            options.ignore_kernel_policy || config.router.ignore_kernel_policy,
+        )?;
         complete(&mut model, &mirror.state());
         mirrored = Some((mirror, changes, first, links));
     }
@@ -95,7 +99,22 @@ pub fn check(config: &Config) -> Result<(), ControlError> {
 }
 
 pub(crate) type Changes = tokio::sync::mpsc::Receiver<Vec<millrace_host::HostChange>>;
-type Mirrored = (Mirror, Changes, Vec<millrace_host::HostChange>, Vec<(PortPlan, HostLink)>);
+type Mirrored = (Mirror, Changes, Vec<millrace_host::HostChange>, Vec<Claimed>);
+
+/// A kernel device that no other router has, nor will have.
+struct Claimed {
+    plan: PortPlan,
+    link: HostLink,
+    claim: Claim,
+}
+
+fn claim_links(links: Vec<(PortPlan, HostLink)>) -> Result<Vec<Claimed>, ControlError> {
+    let claim = |(plan, link): (PortPlan, HostLink)| {
+        let claim = Claim::take(link.ifindex, &link.name)?;
+        Ok(Claimed { plan, link, claim })
+    };
+    links.into_iter().map(claim).collect()
+}
 
 pub(crate) async fn start_mirror() -> Result<(Mirror, Changes), ControlError> {
     let started = Mirror::start(MirrorOptions::default()).await;
@@ -103,12 +122,15 @@ pub(crate) async fn start_mirror() -> Result<(Mirror, Changes), ControlError> {
 }
 
 fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), ControlError> {
-    let links = mirrored.as_ref().map(|(_, _, _, links)| links.clone()).unwrap_or_default();
-    let segment_mtu = links.iter().map(|(_, link)| mtu_of(link)).min().unwrap_or(1500);
-    for (plan, link) in &links {
+    let (links, mirrored) = match mirrored {
+        Some((mirror, changes, first, links)) => (links, Some((mirror, changes, first))),
+        None => (Vec::new(), None),
+    };
+    let segment_mtu = links.iter().map(|claimed| mtu_of(&claimed.link)).min().unwrap_or(1500);
+    for Claimed { plan, link, claim } in links {
         let on_death = inner.on_death.get(&plan.id).copied().unwrap_or(millrace_config::OnDeath::Kernel);
         let options = KernelOptions { on_death, segment_mtu };
-        let (device, capabilities) = KernelDevice::open(plan, link, options, &mut inner.worker)?;
+        let (device, capabilities) = KernelDevice::open(&plan, &link, claim, options, &mut inner.worker)?;
         inner.capabilities.insert(plan.settings.device, capabilities);
         inner.kernel.insert(plan.id, device);
     }
@@ -127,7 +149,7 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
     for command in start_commands(&inner.model)? {
         inner.worker.tell(command)?;
     }
-    let Some((mirror, changes, first, _)) = mirrored else { return Ok(()) };
+    let Some((mirror, changes, first)) = mirrored else { return Ok(()) };
     inner.mirror = Some(mirror);
     inner.changes = Some(changes);
     inner.actions =
@@ -228,14 +250,13 @@ pub(crate) fn is_serious(finding: &PolicyFinding) -> bool {
     !matches!(finding.kind, PolicyKind::Forwarding | PolicyKind::ReversePath | PolicyKind::MulticastRouting)
 }
 
-pub(crate) fn findings(links: &[(PortPlan, HostLink)]) -> Result<Vec<PolicyFinding>, ControlError> {
-    let ports: Vec<u32> = links.iter().map(|(_, link)| link.ifindex).collect();
-    policy::inspect(&ports, &Ours::default())
+pub(crate) fn findings(devices: &[u32]) -> Result<Vec<PolicyFinding>, ControlError> {
+    policy::inspect(devices, &Ours::default())
         .map_err(|error| ControlError::system("ask the kernel for its policies", error))
 }
 
-fn check_policy(links: &[(PortPlan, HostLink)], ignore: bool) -> Result<(), ControlError> {
-    let findings = findings(links)?;
+fn check_policy(devices: &[u32], ignore: bool) -> Result<(), ControlError> {
+    let findings = findings(devices)?;
     let (serious, others): (Vec<_>, Vec<_>) = findings.iter().partition(|finding| is_serious(finding));
     others.iter().for_each(|finding| tracing::warn!("{finding}"));
     if serious.is_empty() {

@@ -186,6 +186,8 @@ pub struct DropView {
     pub rate: f64,
     /// How many by port; `-` stands for none.
     pub ports: BTreeMap<String, u64>,
+    /// How many by EtherType, for the reason `ether_type`: up to 64 of them.
+    pub ether_types: BTreeMap<String, u64>,
 }
 
 /// The daemon.

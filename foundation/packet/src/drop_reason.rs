@@ -45,7 +45,7 @@ drop_reasons! {
     Ip4Short = "ip4_short",
     /// The version field of an IPv4 packet is not 4.
     Ip4Version = "ip4_version",
-    /// The IPv4 header length is below 5 words or beyond the frame.
+    /// The IPv4 header length is below 5 words.
     Ip4HeaderLength = "ip4_header_length",
     /// The IPv4 total length is shorter than the header.
     Ip4TotalLength = "ip4_total_length",
