@@ -23,6 +23,8 @@ const KERNEL_RUNS: usize = 3;
 /// How long traffic flows before it is counted, and how long it is counted.
 const WARM_UP: Duration = Duration::from_millis(300);
 const COUNTED: Duration = Duration::from_secs(1);
+/// Packets per second while someone is waited for.
+const TRICKLE: u64 = 10_000;
 /// What is offered, as a multiple of the larger capacity.
 const OVERLOAD: f64 = 1.2;
 /// Most packets of a run, as a share of those that arrived, that the kernel may have forwarded in the router's stead.
@@ -112,6 +114,7 @@ impl Bed<'_> {
     }
 
     fn testpmd(&mut self) -> Result<f64, BenchError> {
+        self.load.set_rate(TRICKLE);
         let testpmd = Testpmd::start(self.network, FORWARDER)?;
         let rate = self.rate("testpmd")?;
         testpmd.stop()?;
