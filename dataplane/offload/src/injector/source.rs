@@ -31,7 +31,8 @@ pub struct Flows {
     pub timestamp: bool,
 }
 
-/// Sends copies of template frames out of a device. Measured on a veth pair: some 60 to 200 ns per frame.
+/// Sends copies of template frames out of a device. Measured on a veth pair, one thread, the receiving of the peer and its
+/// dropping XDP program included, on a busy machine: 370 to 570 ns per frame in batches of 32 to 256.
 #[derive(Debug)]
 pub struct FrameSource {
     program: OwnedFd,
