@@ -1,6 +1,6 @@
 //! The three programs, run dry in the kernel, against a table of frames and against their twin.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsFd, OwnedFd};
 
 use aya::Ebpf;
@@ -204,41 +204,45 @@ fn each_class_of_frame_goes_where_it_belongs() {
     }
 }
 
+/// An address the classifier knows, mostly with one bit flipped: the neighbourhood is where mistakes live.
+fn near<const N: usize>(known: Vec<[u8; N]>) -> impl Strategy<Value = [u8; N]> {
+    (prop::sample::select(known), prop::option::weighted(0.7, 0..8 * N)).prop_map(|(mut address, flip)| {
+        flip.into_iter().for_each(|bit| address[bit / 8] ^= 0x80 >> (bit % 8));
+        address
+    })
+}
+
+fn any_packet() -> impl Strategy<Value = (u16, Vec<u8>)> {
+    let v4 = vec![[10, 0, 0, 1], [10, 0, 0, 255], [0; 4], [255; 4], [224, 0, 0, 5], [127, 0, 0, 1]];
+    let v6 = ["2001:db8::1", "fd00::1", "::", "::1", "fe80::9", "ff02::1"]
+        .map(|text| text.parse::<Ipv6Addr>().unwrap());
+    let v6 = v6.iter().map(Ipv6Addr::octets).collect();
+    let at = |first: u8, offset: usize, address: &[u8]| {
+        let mut packet = vec![0_u8; 100];
+        packet[0] = first;
+        packet[offset..offset + address.len()].copy_from_slice(address);
+        packet
+    };
+    prop_oneof![
+        4 => near(v4).prop_map(move |to| (0x0800, at(0x45, 16, &to))),
+        4 => near(v6).prop_map(move |to| (0x86dd, at(0x60, 24, &to))),
+        1 => (any::<u8>(), any::<[u8; 4]>()).prop_map(move |(first, to)| (0x0800, at(first, 16, &to))),
+        1 => (any::<u8>(), any::<[u8; 16]>()).prop_map(move |(first, to)| (0x86dd, at(first, 24, &to))),
+        1 => any::<u16>().prop_map(move |ethertype| (ethertype, at(0, 0, &[]))),
+    ]
+}
+
 fn any_frame() -> impl Strategy<Value = Vec<u8>> {
-    let mac = prop_oneof![6 => Just(OWN), 1 => Just(OTHER), 1 => Just(GROUP), 1 => any::<[u8; 6]>()];
+    let mac = prop_oneof![6 => Just(OWN), 1 => Just(OTHER), 1 => Just(GROUP), 1 => near(vec![OWN])];
     let tpid = prop_oneof![Just(0x8100_u16), Just(0x88a8)];
     let vid = prop_oneof![Just(0_u16), Just(7), Just(10), Just(11), Just(4094), any::<u16>()];
-    let tags = prop::collection::vec((tpid, vid), 0..4);
-    let first = prop_oneof![3 => Just(0x45_u8), 3 => Just(0x60), 1 => 0x40..0x50_u8, 1 => any::<u8>()];
-    let v4 = prop_oneof![
-        Just([10, 0, 0, 1]),
-        Just([10, 0, 0, 255]),
-        Just([0; 4]),
-        Just([255; 4]),
-        (any::<u8>(), 0..2_u8).prop_map(|(a, d)| [a, 0, 0, d]),
-        any::<[u8; 4]>(),
-    ];
-    let v6_known = ["2001:db8::1", "fd00::1", "::", "::1", "fe80::9", "ff02::1", "2001:db8::2"];
-    let v6 = prop_oneof![
-        4 => prop::sample::select(v6_known.to_vec()).prop_map(|text| text.parse::<std::net::Ipv6Addr>().unwrap().octets()),
-        1 => any::<[u8; 16]>(),
-    ];
-    let ethertype =
-        prop_oneof![4 => Just(0x0800_u16), 4 => Just(0x86dd), 1 => Just(0x0806), 1 => any::<u16>()];
-    (mac, tags, ethertype, first, v4, v6, 15..120_usize).prop_map(
-        |(mac, tags, ethertype, first, v4, v6, length)| {
-            let mut packet = vec![0_u8; 100];
-            packet[0] = first;
-            if ethertype == 0x0800 {
-                packet[16..20].copy_from_slice(&v4)
-            } else {
-                packet[24..40].copy_from_slice(&v6)
-            }
-            let mut frame = with_tags(&frame_to(mac, ethertype, &packet), &tags);
-            frame.truncate(length);
-            frame
-        },
-    )
+    let tags = prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec((tpid, vid), 1..4)];
+    let length = prop_oneof![3 => Just(114), 1 => 15..114_usize];
+    (mac, tags, any_packet(), length).prop_map(|(mac, tags, (ethertype, packet), length)| {
+        let mut frame = with_tags(&frame_to(mac, ethertype, &packet), &tags);
+        frame.truncate(length);
+        frame
+    })
 }
 
 #[test]
