@@ -213,6 +213,7 @@ fn near<const N: usize>(known: Vec<[u8; N]>) -> impl Strategy<Value = [u8; N]> {
 }
 
 fn any_packet() -> impl Strategy<Value = (u16, Vec<u8>)> {
+    let first = prop_oneof![3 => Just(0x45_u8), 2 => 0x40..0x50_u8];
     let v4 = vec![[10, 0, 0, 1], [10, 0, 0, 255], [0; 4], [255; 4], [224, 0, 0, 5], [127, 0, 0, 1]];
     let v6 = ["2001:db8::1", "fd00::1", "::", "::1", "fe80::9", "ff02::1"]
         .map(|text| text.parse::<Ipv6Addr>().unwrap());
@@ -224,7 +225,7 @@ fn any_packet() -> impl Strategy<Value = (u16, Vec<u8>)> {
         packet
     };
     prop_oneof![
-        4 => near(v4).prop_map(move |to| (0x0800, at(0x45, 16, &to))),
+        4 => (first, near(v4)).prop_map(move |(first, to)| (0x0800, at(first, 16, &to))),
         4 => near(v6).prop_map(move |to| (0x86dd, at(0x60, 24, &to))),
         1 => (any::<u8>(), any::<[u8; 4]>()).prop_map(move |(first, to)| (0x0800, at(first, 16, &to))),
         1 => (any::<u8>(), any::<[u8; 16]>()).prop_map(move |(first, to)| (0x86dd, at(first, 24, &to))),
@@ -235,7 +236,16 @@ fn any_packet() -> impl Strategy<Value = (u16, Vec<u8>)> {
 fn any_frame() -> impl Strategy<Value = Vec<u8>> {
     let mac = prop_oneof![6 => Just(OWN), 1 => Just(OTHER), 1 => Just(GROUP), 1 => near(vec![OWN])];
     let tpid = prop_oneof![Just(0x8100_u16), Just(0x88a8)];
-    let vid = prop_oneof![Just(0_u16), Just(7), Just(10), Just(11), Just(4094), any::<u16>()];
+    let vid = prop_oneof![
+        Just(0_u16),
+        Just(7),
+        Just(10),
+        Just(11),
+        Just(4094),
+        Just(0xe00a),
+        Just(0x6000),
+        any::<u16>()
+    ];
     let tags = prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec((tpid, vid), 1..4)];
     let length = prop_oneof![3 => Just(114), 1 => 15..114_usize];
     (mac, tags, any_packet(), length).prop_map(|(mac, tags, (ethertype, packet), length)| {
