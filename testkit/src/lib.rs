@@ -22,6 +22,7 @@ mod line;
 mod millrace;
 mod namespace;
 mod raw_socket;
+mod transfer;
 mod wait;
 
 pub use background::Background;
@@ -31,4 +32,5 @@ pub use line::{Line, LineOptions};
 pub use millrace::{Ended, Millrace, run_to_end};
 pub use namespace::Namespace;
 pub use raw_socket::RawSocket;
+pub use transfer::transfer;
 pub use wait::{eventually, wait_until};

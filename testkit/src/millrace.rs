@@ -88,6 +88,15 @@ impl Millrace {
         router.unwrap_or_else(|ended| panic!("millrace run {arguments}: {ended:?}"))
     }
 
+    /// Like [`start`](Self::start), with a socket at a path that the caller chooses.
+    ///
+    /// # Panics
+    /// When it does not come up, with its log.
+    pub fn start_at(namespace: &Namespace, arguments: &str, socket: &Path) -> Self {
+        let router = Self::bring_up(namespace, arguments, socket.to_owned());
+        router.unwrap_or_else(|ended| panic!("millrace run {arguments}: {ended:?}"))
+    }
+
     /// Like [`start`](Self::start); the error is how the router ended instead.
     ///
     /// # Errors
@@ -96,10 +105,11 @@ impl Millrace {
     /// # Panics
     /// When it neither forwards nor ends within 20 s.
     pub fn try_start(namespace: &Namespace, arguments: &str) -> Result<Self, Ended> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let base = std::env::temp_dir().join(format!("mr{}-{number}", std::process::id()));
-        let (socket, log) = (base.with_extension("sock"), base.with_extension("log"));
+        Self::bring_up(namespace, arguments, own_file("sock"))
+    }
+
+    fn bring_up(namespace: &Namespace, arguments: &str, socket: PathBuf) -> Result<Self, Ended> {
+        let log = own_file("log");
         let (mut router, ready) = Self::spawn(namespace, arguments, socket, log);
         let deadline = Instant::now() + START;
         while Instant::now() < deadline {
@@ -235,6 +245,13 @@ impl Millrace {
         });
         assert!(settled.is_some(), "packets are lost or invented: {last:#}");
     }
+}
+
+/// The path of a file that nobody else has.
+fn own_file(extension: &str) -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("mr{}-{number}.{extension}", std::process::id()))
 }
 
 /// Whether the router has said that it forwards; waits a moment for it.

@@ -198,11 +198,16 @@ fn hosts_learn_a_smaller_mtu_behind_the_router_and_follow_its_changes() {
     let answer = line.h1.try_run("ping -c 1 -W 1 -M do -s 1372 10.2.0.2");
     assert!(answer.status.success(), "1,400 bytes fit: {answer:?}");
     let answer = line.h1.try_run("ping -c 2 -i 0.2 -W 1 -M do -s 1373 10.2.0.2");
-    let text = String::from_utf8_lossy(&answer.stdout).into_owned() + &String::from_utf8_lossy(&answer.stderr);
+    let text =
+        String::from_utf8_lossy(&answer.stdout).into_owned() + &String::from_utf8_lossy(&answer.stderr);
     assert!(text.contains("mtu = 1400") || text.contains("mtu=1400"), "{text}");
     let answer = line.h1.try_run("ping -c 2 -i 0.2 -W 1 -M do -s 1360 fd00:2::2");
-    let text = String::from_utf8_lossy(&answer.stdout).into_owned() + &String::from_utf8_lossy(&answer.stderr);
-    assert!(text.to_lowercase().contains("mtu: 1400") || text.contains("mtu=1400") || text.contains("mtu = 1400"), "{text}");
+    let text =
+        String::from_utf8_lossy(&answer.stdout).into_owned() + &String::from_utf8_lossy(&answer.stderr);
+    assert!(
+        text.to_lowercase().contains("mtu: 1400") || text.contains("mtu=1400") || text.contains("mtu = 1400"),
+        "{text}"
+    );
     // IPv4 without DF is fragmented, and comes back.
     line.h1.run("ip route flush cache");
     line.h1.run("ping -c 2 -i 0.2 -W 1 -M dont -s 1450 10.2.0.2");
@@ -214,7 +219,8 @@ fn hosts_learn_a_smaller_mtu_behind_the_router_and_follow_its_changes() {
         (router.row("ports", "name", "r2")["mtu"] == 1300).then_some(())
     });
     let answer = line.h1.try_run("ping -c 2 -i 0.2 -W 1 -M do -s 1300 10.2.0.2");
-    let text = String::from_utf8_lossy(&answer.stdout).into_owned() + &String::from_utf8_lossy(&answer.stderr);
+    let text =
+        String::from_utf8_lossy(&answer.stdout).into_owned() + &String::from_utf8_lossy(&answer.stderr);
     assert!(text.contains("mtu = 1300") || text.contains("mtu=1300"), "{text}");
     line.h1.run("ip route flush cache");
     line.r.ip("link set r2 mtu 1500");
@@ -255,7 +261,9 @@ fn a_neighbour_that_does_not_answer_is_reported_as_an_unreachable_host() {
     line.r.sysctl("ipv4/neigh/r2/retrans_time_ms", "100");
     line.r.sysctl("ipv6/neigh/r2/retrans_time_ms", "100");
     let router = router(&line);
-    for (address, said) in [("10.2.0.77", "Destination Host Unreachable"), ("fd00:2::77", "Address unreachable")] {
+    for (address, said) in
+        [("10.2.0.77", "Destination Host Unreachable"), ("fd00:2::77", "Address unreachable")]
+    {
         let answer = line.h1.try_run(&format!("ping -c 1 -W 3 {address}"));
         assert!(String::from_utf8_lossy(&answer.stdout).contains(said), "{answer:?}");
     }

@@ -1,0 +1,93 @@
+//! Captures that Wireshark's programs read, and frames of a file replayed.
+
+use std::process::Stdio;
+
+use millrace_testkit::{Ground, Line, run_to_end};
+
+/// What tshark says of each packet of a file.
+fn tshark(line: &Line, file: &str, fields: &str) -> Vec<String> {
+    let text = line.h1.run(&format!("tshark -n -r {file} -T fields {fields} 2>/dev/null"));
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_capture_of_five_packets_is_read_by_tshark() {
+    let Some(_ground) = Ground::enter(&["ping", "tshark"]) else { return };
+    let line = Line::new();
+    let router = crate::support::router(&line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    let file = line.file("five.pcapng");
+    // By standard output, as into a pipe to Wireshark.
+    let mut command = router.client();
+    command.args(["capture", "r1", "-w", "-", "--count", "5", "--filter", "proto icmp src 10.1.0.2"]);
+    command.stdout(std::fs::File::create(&file).unwrap()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    line.h1.run("ping -c 2 -i 0.1 fd00:2::2");
+    line.h1.run("ping -c 8 -i 0.1 -s 200 10.2.0.2");
+    assert!(child.wait().unwrap().success());
+    let file = file.display().to_string();
+    let rows = tshark(&line, &file, "-e frame.interface_name -e ip.src -e ip.dst -e icmp.type -e frame.len");
+    assert_eq!(rows, ["r1\t10.1.0.2\t10.2.0.2\t8\t242"; 5]);
+    let sequence = tshark(&line, &file, "-e icmp.seq");
+    assert_eq!(sequence, ["1", "2", "3", "4", "5"]);
+    router.assert_conservation();
+}
+
+#[test]
+fn both_directions_of_all_ports_are_captured_and_cut_as_asked() {
+    let Some(_ground) = Ground::enter(&["ping", "tshark"]) else { return };
+    let line = Line::new();
+    let router = crate::support::router(&line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    let file = line.file("any.pcapng").display().to_string();
+    let mut command = router.client();
+    command.args(["capture", "any", "-w", &file, "--count", "8", "--filter", "proto icmp", "--snap", "60"]);
+    let mut child = command.spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    line.h1.run("ping -c 4 -i 0.1 -s 500 10.2.0.2");
+    assert!(child.wait().unwrap().success());
+    let rows =
+        tshark(&line, &file, "-e frame.interface_name -e ip.ttl -e icmp.type -e frame.cap_len -e frame.len");
+    // Of each echo: the request in by r1 and out by r2, the reply in by r2 and out by r1.
+    let first: Vec<&str> = rows[..4].iter().map(String::as_str).collect();
+    let expected = ["r1\t64\t8\t60\t542", "r2\t63\t8\t60\t542", "r2\t64\t0\t60\t542", "r1\t63\t0\t60\t542"];
+    assert_eq!(first, expected);
+    router.assert_conservation();
+}
+
+#[test]
+fn a_captured_file_is_replayed_by_the_same_pipeline() {
+    let Some(_ground) = Ground::enter(&["ping", "tshark"]) else { return };
+    let line = Line::new();
+    let router = crate::support::router(&line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    let input = line.file("in.pcapng").display().to_string();
+    let filter = ["--filter", "src 10.1.0.2 dst 10.2.0.2"];
+    let mut command = router.client();
+    command.args(["capture", "r1", "-w", &input, "--count", "5"]).args(filter);
+    let mut child = command.spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    line.h1.run("ping -c 6 -i 0.1 10.2.0.2");
+    assert!(child.wait().unwrap().success());
+
+    let mac = line.r.mac_of("r1").map(|byte| format!("{byte:02x}")).join(":");
+    let config = format!(
+        "[[port]]\nname = \"a\"\nkind = \"memory\"\nmac = \"{mac}\"\naddress = [\"10.1.0.1/24\"]\n\
+         [[port]]\nname = \"b\"\nkind = \"memory\"\naddress = [\"10.2.0.1/24\"]\n\
+         [[neighbour]]\nport = \"b\"\naddress = \"10.2.0.2\"\nmac = \"02:00:00:00:00:b2\"\n"
+    );
+    let config = line.write("replay.toml", &config).display().to_string();
+    let output = line.file("out.pcapng").display().to_string();
+    let arguments = ["replay", "--in", &input, "--out", &output, "--config", &config, "--json"];
+    let ended = run_to_end(&line.r, &arguments);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let summary: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!((&summary["received"], &summary["imbalance"]), (&5.into(), &0.into()), "{summary:#}");
+    let rows = tshark(&line, &output, "-e frame.interface_name -e eth.dst -e ip.ttl");
+    assert_eq!(rows, ["b\t02:00:00:00:00:b2\t63"; 5]);
+    // The same again gives the same file: there is no clock in it but the recorded one.
+    let again = line.file("again.pcapng").display().to_string();
+    run_to_end(&line.r, &["replay", "--in", &input, "--out", &again, "--config", &config]);
+    assert!(std::fs::read(&output).unwrap() == std::fs::read(&again).unwrap());
+}

@@ -1,0 +1,95 @@
+//! Death and return: who forwards when the router was killed, and what happens at its next start.
+
+use std::time::Duration;
+
+use millrace_testkit::{Flow, Ground, Line, Millrace};
+
+use crate::support::{assert_hosts_talk, assert_router_forwards, router, to};
+
+/// Longest gap that passes here, where other programs may run at the same time; `bench takeover` measures what the
+/// specification promises.
+const GAP: Duration = Duration::from_millis(200);
+
+#[test]
+fn the_kernel_forwards_on_when_the_router_is_killed_and_the_next_takes_over() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let mut first = router(&line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
+    flow.go_on(Duration::from_millis(500));
+    first.kill();
+    flow.go_on(Duration::from_millis(500));
+    let second = router(&line);
+    flow.go_on(Duration::from_millis(500));
+    let report = flow.finish();
+    assert!(report.longest_silence <= GAP && report.longest_loss <= GAP, "{report:?}");
+    assert!(report.lost() <= 200, "{report:?}");
+    assert_router_forwards(&line, &second);
+    assert_hosts_talk(&line);
+    second.assert_conservation();
+}
+
+#[test]
+fn a_router_killed_twenty_times_starts_every_time() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let before = line.r.run("ip -br link");
+    for _ in 0..20 {
+        let mut router = router(&line);
+        line.h1.run("ping -c 1 -W 2 10.2.0.2");
+        router.kill();
+    }
+    line.h1.run("ping -c 1 -W 2 10.2.0.2");
+    assert_eq!(line.r.run("ip -br link"), before, "devices are as they were");
+    let router = router(&line);
+    assert_router_forwards(&line, &router);
+}
+
+#[test]
+fn with_on_death_drop_nothing_passes_until_the_router_is_back() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let start = || Millrace::start(&line.r, "--port r1 --port r2 --on-death drop");
+    let mut first = start();
+    line.h1.run("ping -c 1 -W 2 10.2.0.2");
+    line.h1.run("ping -c 1 -W 2 fd00:2::2");
+    first.kill();
+    assert!(!line.h1.succeeds("ping -c 3 -i 0.2 -W 1 10.2.0.2"), "IPv4 is dropped");
+    assert!(!line.h1.succeeds("ping -c 3 -i 0.2 -W 1 fd00:2::2"), "IPv6 is dropped");
+    line.h1.run("ping -c 1 -W 2 10.1.0.1");
+    let mut second = start();
+    assert_hosts_talk(&line);
+    assert_router_forwards(&line, &second);
+    second.assert_conservation();
+    // An orderly end is no death: the kernel has its packets back.
+    let status = second.end_by(nix::sys::signal::Signal::SIGTERM);
+    assert!(status.success(), "{status}");
+    line.h1.run("ping -c 1 -W 2 10.2.0.2");
+    let links = line.r.run("ip -d link");
+    assert!(!links.contains("xdp"), "{links}");
+}
+
+#[test]
+fn configured_routes_lie_in_the_kernel_and_outlive_the_router() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    line.h2.ip("address add 10.9.0.1/32 dev lo");
+    let config = "[[port]]\nname = \"a\"\ndevice = \"r1\"\n[[port]]\nname = \"b\"\ndevice = \"r2\"\n\
+                  [[route]]\nto = \"10.9.0.0/16\"\nvia = \"10.2.0.2\"\n";
+    let file = line.write("router.toml", config);
+    let start = || Millrace::start(&line.r, &format!("--config {}", file.display()));
+    let mut router = start();
+    line.h1.run("ping -c 1 -W 2 10.9.0.1");
+    let routes = line.r.run("ip route show 10.9.0.0/16");
+    assert!(routes.contains("10.2.0.2"), "{routes}");
+    router.kill();
+    line.h1.run("ping -c 1 -W 2 10.9.0.1");
+    // The next start has other routes: those of the last are gone.
+    std::fs::write(&file, config.replace("10.9.0.0/16", "10.9.0.0/17")).unwrap();
+    let mut router = start();
+    line.h1.run("ping -c 1 -W 2 10.9.0.1");
+    assert_eq!(line.r.run("ip route show exact 10.9.0.0/16"), "");
+    assert!(router.end_by(nix::sys::signal::Signal::SIGTERM).success());
+    assert_eq!(line.r.run("ip route show exact 10.9.0.0/17"), "", "an orderly end takes its routes along");
+}
