@@ -1,4 +1,4 @@
-//! docs/configuration.md says neither more nor less than the schema, and its examples are read as they stand.
+//! docs/configuration.md says neither more nor less than the schema; its examples, and README's, are read as they stand.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,7 +19,12 @@ const TABLES: [(&str, &str); 8] = [
 ];
 
 fn document() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    read("docs/configuration.md")
+}
+
+/// A file of the repository.
+fn read(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
@@ -92,10 +97,10 @@ fn every_value_of_an_enumeration_is_documented() {
 
 #[test]
 fn the_examples_are_read() {
-    let document = document();
-    let examples = examples(&document);
-    assert!(examples.len() >= 8, "{}", examples.len());
-    for example in examples {
+    let (document, readme) = (document(), read("README.md"));
+    let (examples, in_readme) = (examples(&document), examples(&readme));
+    assert!(examples.len() >= 8 && !in_readme.is_empty(), "{} and {}", examples.len(), in_readme.len());
+    for example in examples.into_iter().chain(in_readme) {
         if let Err(error) = Config::parse(example, "example") {
             panic!("{error}\n{example}");
         }
