@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use millrace_lab::within;
 use millrace_offload::{Flows, FrameSource};
+use nix::unistd::Pid;
 
 use crate::BenchError;
 use crate::frame::UdpFrame;
 use crate::network::{GENERATOR, GENERATOR_MAC, Network, ROUTER_MAC, SINK};
-use crate::process::{Processor, stay_on};
+use crate::process::{Processor, dedicate};
 
 /// Frames handed to the kernel at once. Larger batches cost less but come in bursts that overrun a socket's ring.
 const BATCH: u32 = 64;
@@ -74,7 +75,7 @@ impl Drop for Load {
 }
 
 fn send(shared: &Shared, device: u32, processor: Processor) -> Result<(), BenchError> {
-    stay_on(processor)?;
+    dedicate(Pid::from_raw(0), processor)?;
     let frame = UdpFrame {
         source_mac: GENERATOR_MAC,
         destination_mac: ROUTER_MAC,

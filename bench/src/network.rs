@@ -34,6 +34,9 @@ pub(crate) const GENERATOR_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
 /// The MAC address of `r1`.
 pub(crate) const ROUTER_MAC: [u8; 6] = [2, 0, 0, 0, 1, 2];
 
+/// So that whoever uses one socket gets every packet.
+const QUEUES: &str = "numrxqueues 1 numtxqueues 1";
+
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// A network namespace. It is removed when this is dropped.
@@ -148,8 +151,8 @@ impl Network {
     fn connect(&self) -> Result<(), BenchError> {
         let link = |host, address, device| {
             format!(
-                "link set lo up\nlink add {host} address {address}1 type veth peer name {device} address {address}2 \
-                 netns {}\nlink set {host} up\n",
+                "link set lo up\nlink add {host} address {address}1 {QUEUES} type veth peer name {device} \
+                 address {address}2 {QUEUES} netns {}\nlink set {host} up\n",
                 self.r.name()
             )
         };

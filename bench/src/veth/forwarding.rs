@@ -1,15 +1,18 @@
 //! Packets of 64 bytes, more than anyone can take: how many come through.
 //!
 //! Frames are made by an XDP program run with live frames, on processor 0; the router, testpmd or the kernel's
-//! forwarding run on processor 1. What arrives is counted by the far device, whose kernel drops it at once.
+//! forwarding run on processor 1, all at a
+//! priority that other work of the machine doesn't disturb. What arrives is counted by the far device, whose kernel drops it at once.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
+use nix::unistd::Pid;
+
 use crate::interrupt::pause;
 use crate::load::{Load, UNLIMITED};
 use crate::network::Network;
-use crate::process::{Processor, is_installed};
+use crate::process::{Processor, dedicate, is_installed};
 use crate::router::Router;
 use crate::statistics::{extremes, median};
 use crate::veth::testpmd::{PROGRAM, Testpmd};
@@ -128,10 +131,7 @@ impl Bed<'_> {
         // A veth receives redirected frames only with GRO or a program.
         r.shell("ethtool -K r1 gro on && echo 1 >/sys/class/net/r1/threaded")?;
         for thread in receiving_threads().into_iter().filter(|thread| !before.contains(thread)) {
-            let mut set = nix::sched::CpuSet::new();
-            set.set(FORWARDER)
-                .and_then(|()| nix::sched::sched_setaffinity(thread, &set))
-                .map_err(BenchError::system("bind the kernel's receiving thread to a processor"))?;
+            dedicate(thread, FORWARDER)?;
         }
         let capacity = self.rate_at(UNLIMITED, "kernel")?;
         let offered = (capacity * 1e6 * OVERLOAD) as u64;
@@ -170,11 +170,11 @@ impl Bed<'_> {
 }
 
 /// The kernel's threads that receive for devices called `r1`.
-fn receiving_threads() -> Vec<nix::unistd::Pid> {
+fn receiving_threads() -> Vec<Pid> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let receives = |pid: &i32| {
         fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with("napi/r1-"))
     };
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(receives).map(nix::unistd::Pid::from_raw).collect()
+    pids.filter(receives).map(Pid::from_raw).collect()
 }
