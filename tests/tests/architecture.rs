@@ -189,11 +189,11 @@ fn relative(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
-/// `tests.rs`, or `test_` and what it helps to test.
+/// `tests.rs`, or `test_` and what it helps to test, or `_test` behind what it tests.
 fn is_test_module(path: &Path) -> bool {
     path.file_name()
         .and_then(|name| name.to_str())
-        .is_some_and(|name| name == "tests.rs" || name.starts_with("test_"))
+        .is_some_and(|name| name == "tests.rs" || name.starts_with("test_") || name.ends_with("_test.rs"))
 }
 
 fn in_fuzz_targets(path: &Path) -> bool {

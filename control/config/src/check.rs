@@ -95,6 +95,10 @@ impl Checker<'_> {
         self.require(port.vlan.is_none_or(|vlan| vlan.is_valid()), span.clone(), || {
             format!("port {name:?}: VLAN ids are 1 to 4094")
         })?;
+        let fixed = port.kind == PortKind::Tap || port.vlan.is_some();
+        self.require(!fixed || port.mac.is_none(), span.clone(), || {
+            format!("port {name:?}: a tap port's MAC address is made from its name, a sub-interface has its device's")
+        })?;
         self.require(own || port.address.is_empty(), span.clone(), || {
             format!(
                 "port {name:?}: the addresses of a kernel device are the kernel's: set them with `ip address`"
@@ -120,6 +124,12 @@ impl Checker<'_> {
         let Some(impair) = &port.impair else { return Ok(()) };
         let parts = [impair.loss, impair.duplicate, impair.reorder, impair.corrupt];
         let times = [impair.delay_ms, impair.jitter_ms];
+        self.require(impair.jitter_ms <= impair.delay_ms, Some(port.name.span()), || {
+            format!(
+                "port {:?}: impair.jitter-ms goes up to delay-ms: the delay is delay-ms plus or minus it",
+                &*port.name
+            )
+        })?;
         let sound = parts.iter().all(|part| (0.0..=1.0).contains(part))
             && times.iter().all(|time| (0.0..=60_000.0).contains(time));
         self.require(sound, Some(port.name.span()), || {

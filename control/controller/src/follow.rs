@@ -55,7 +55,8 @@ impl Router {
     /// What could not be undone.
     pub async fn shutdown(&self) -> Result<(), ControlError> {
         self.0.stop.notify_one();
-        let (thread, result) = self.lock().end();
+        // The claims are kept until the worker has let go of the devices.
+        let (thread, result, _claims) = self.lock().end();
         if let Some(thread) = thread {
             let joined = tokio::task::spawn_blocking(move || thread.join());
             match tokio::time::timeout(Duration::from_secs(5), joined).await {
@@ -79,7 +80,7 @@ async fn next_batch(changes: &mut Option<crate::start::Changes>) -> Vec<HostChan
 }
 
 impl Inner {
-    fn end(&mut self) -> (Option<std::thread::JoinHandle<()>>, Result<(), ControlError>) {
+    fn end(&mut self) -> (Option<std::thread::JoinHandle<()>>, Result<(), ControlError>, Vec<Claim>) {
         let mut result = Ok(());
         let mut note = |outcome: Result<(), ControlError>| {
             if result.is_ok() {
@@ -103,7 +104,7 @@ impl Inner {
             note(self.worker.tell(Command::Stop));
         }
         self.mirror = None;
-        (self.thread.take(), result)
+        (self.thread.take(), result, claims)
     }
 
     /// Takes up what changed in the kernel.
@@ -198,8 +199,11 @@ impl Inner {
             if held == there || (held.is_none() && !link.as_ref().is_some_and(|link| link.admin_up)) {
                 continue;
             }
-            if self.kernel.remove(&plan.id).is_some() {
+            if self.kernel.contains_key(&plan.id) {
                 tracing::warn!(port = %plan.settings.name, "device is gone");
+                self.share_gone.insert(plan.id, self.share(plan.id));
+                self.share_offset.remove(&plan.id);
+                self.kernel.remove(&plan.id);
                 // A worker that does not answer is noticed by the next command that matters.
                 let _ = self.worker.ask(|reply| Command::RemoveDevice(plan.settings.device, reply));
             }
@@ -229,6 +233,7 @@ impl Inner {
         device.take_over(MacAddr(link.mac.unwrap_or_default()))?;
         self.capabilities.insert(plan.settings.device, capabilities);
         self.kernel.insert(plan.id, device);
+        self.set_host_path()?;
         let Some(mirror) = &self.mirror else { return Ok(()) };
         let everything = mirror.state().snapshot();
         self.apply(everything)

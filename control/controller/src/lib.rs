@@ -6,6 +6,7 @@ mod device;
 mod error;
 mod feed;
 mod follow;
+mod kernel_path;
 mod lookup;
 mod model;
 pub mod offline;

@@ -59,8 +59,10 @@ pub(crate) struct Inner {
     pub rates: Rate,
     pub started: Instant,
     pub captures: u32,
-    /// Frames that level-0 programs of devices that are gone had counted, and those before the counters were cleared.
+    /// What level-0 programs had counted when the counters were cleared.
     pub share_offset: HashMap<PortId, KernelShare>,
+    /// What level-0 programs of devices that are gone had counted since.
+    pub share_gone: HashMap<PortId, KernelShare>,
 }
 
 impl Inner {
@@ -72,7 +74,7 @@ impl Inner {
         self.worker.ask(Command::Snapshot)
     }
 
-    /// What the level-0 program of a port did since the counters were cleared.
+    /// What the level-0 program of a port did since it was loaded.
     pub fn share_now(&self, port: PortId) -> KernelShare {
         let Some(device) = self.kernel.get(&port) else { return KernelShare::default() };
         let counters = device.programs.counters().unwrap_or_default();
@@ -84,19 +86,21 @@ impl Inner {
         }
     }
 
-    fn share(&self, port: PortId) -> KernelShare {
+    /// What the level-0 programs of a port did since the counters were cleared.
+    pub fn share(&self, port: PortId) -> KernelShare {
         let now = self.share_now(port);
+        let gone = self.share_gone.get(&port).copied().unwrap_or_default();
         let offset = self.share_offset.get(&port).copied().unwrap_or_default();
         KernelShare {
-            seen: now.seen.saturating_sub(offset.seen),
-            seen_bytes: now.seen_bytes.saturating_sub(offset.seen_bytes),
-            passed: now.passed.saturating_sub(offset.passed),
-            dropped: now.dropped.saturating_sub(offset.dropped),
+            seen: gone.seen + now.seen.saturating_sub(offset.seen),
+            seen_bytes: gone.seen_bytes + now.seen_bytes.saturating_sub(offset.seen_bytes),
+            passed: gone.passed + now.passed.saturating_sub(offset.passed),
+            dropped: gone.dropped + now.dropped.saturating_sub(offset.dropped),
         }
     }
 
     fn shares(&self) -> Vec<KernelShare> {
-        self.kernel.keys().map(|port| self.share(*port)).collect()
+        self.model.ports.iter().map(|plan| self.share(plan.id)).collect()
     }
 }
 
@@ -181,7 +185,7 @@ impl Router {
             own.iter().map(|(prefix, route)| show::route(prefix, route, true, &inner.model)).collect();
         if let Some(mirror) = &inner.mirror {
             let state = mirror.state();
-            let mirrored = state.routes().into_iter().filter(|route| own.get(&route.prefix).is_none());
+            let mirrored = state.routes().filter(|route| own.get(&route.prefix).is_none());
             views.extend(mirrored.filter_map(|route| {
                 let ours = route.protocol == millrace_host::PROTOCOL_MILLRACE;
                 from_kernel(&route, &ports)
@@ -399,6 +403,7 @@ impl Router {
         let offsets: HashMap<PortId, KernelShare> =
             inner.kernel.keys().map(|port| (*port, inner.share_now(*port))).collect();
         inner.share_offset = offsets;
+        inner.share_gone.clear();
         inner.rates = Rate::default();
         inner.snapshot().map(|_| ())
     }

@@ -36,7 +36,7 @@ fn all_drops(snapshot: &Snapshot) -> DropCounts {
     let mut all = snapshot.unassigned.clone();
     let pipeline = snapshot.ports.iter().map(|(_, count)| &count.drops);
     let devices = snapshot.devices.iter().map(|(_, count)| &count.drops);
-    for counts in pipeline.chain(devices) {
+    for counts in pipeline.chain(devices).chain([&snapshot.closed.drops]) {
         counts.iter().for_each(|(reason, count)| all.add(reason, count));
     }
     all
@@ -50,8 +50,9 @@ pub(crate) fn summary(snapshot: &Snapshot, kernel: &[KernelShare]) -> SummaryVie
     let totals = &snapshot.totals;
     let passed: u64 = kernel.iter().map(|share| share.passed).sum();
     let passed_drops: u64 = kernel.iter().map(|share| share.dropped).sum();
-    let devices = || snapshot.devices.iter().map(|(_, count)| count);
-    let received = devices().map(|count| count.received).sum::<u64>() + passed + passed_drops;
+    let devices = || snapshot.devices.iter().map(|(_, count)| count).chain([&snapshot.closed]);
+    let received =
+        devices().map(|count| count.received).sum::<u64>() + snapshot.carried + passed + passed_drops;
     let device_created: u64 = devices().map(|count| count.created).sum();
     let transmitted: u64 = devices().map(|count| count.transmitted).sum();
     let device_held: u64 = devices().map(|count| count.held).sum();

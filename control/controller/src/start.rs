@@ -11,10 +11,10 @@ use millrace_host::policy::{self, Ours, PolicyFinding, PolicyKind};
 use millrace_host::{
     Actions, Family, HostLink, HostNextHop, HostState, Mirror, MirrorOptions, OwnRoute, RouteKind,
 };
-use millrace_offload::{InjectError, KernelHandback};
+use millrace_offload::own_program_ids;
 use millrace_packet::Pool;
 use millrace_pipeline::thread::{self, IoMode, Wake};
-use millrace_pipeline::{Command, HostPath, NoHost, PortSettings, Stack, Worker, WorkerLink};
+use millrace_pipeline::{Command, NoHost, PortSettings, Stack, Worker, WorkerLink};
 use millrace_telemetry::Rate;
 use millrace_wire::MacAddr;
 use tokio::sync::Notify;
@@ -55,7 +55,7 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
     }
     let control_wake =
         Wake::new().map_err(|error| ControlError::system("make an event descriptor", error))?;
-    let (worker, thread) = start_worker(&config, has_kernel, &control_wake)?;
+    let (worker, thread) = start_worker(&config, &control_wake)?;
     let mut inner = Inner {
         mode: mode_name(config.router.mode),
         on_death: model
@@ -77,6 +77,7 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
         started: thread::now(),
         captures: 0,
         share_offset: HashMap::new(),
+        share_gone: HashMap::new(),
     };
     let result = bring_up(&mut inner, mirrored);
     let router = Router(Arc::new(Shared { inner: Mutex::new(inner), stop: Notify::new(), control_wake }));
@@ -131,9 +132,13 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
         let on_death = inner.on_death.get(&plan.id).copied().unwrap_or(millrace_config::OnDeath::Kernel);
         let options = KernelOptions { on_death, segment_mtu };
         let (device, capabilities) = KernelDevice::open(&plan, &link, claim, options, &mut inner.worker)?;
+        if !capabilities.why.is_empty() {
+            tracing::warn!(port = %plan.settings.name, driver = capabilities.driver, mode = %capabilities.mode, "{}", capabilities.why);
+        }
         inner.capabilities.insert(plan.settings.device, capabilities);
         inner.kernel.insert(plan.id, device);
     }
+    inner.set_host_path()?;
     for plan in inner.model.ports.clone() {
         if !plan.is_kernel() && plan.config.vlan.is_none() {
             let capabilities = open_own(&plan, &mut inner.worker)?;
@@ -251,7 +256,8 @@ pub(crate) fn is_serious(finding: &PolicyFinding) -> bool {
 }
 
 pub(crate) fn findings(devices: &[u32]) -> Result<Vec<PolicyFinding>, ControlError> {
-    policy::inspect(devices, &Ours::default())
+    // Whoever else is a Millrace has claimed its devices, so what is left here of one is a dead one's.
+    policy::inspect(devices, &Ours { programs: own_program_ids() })
         .map_err(|error| ControlError::system("ask the kernel for its policies", error))
 }
 
@@ -324,14 +330,13 @@ fn mode_name(mode: PollMode) -> &'static str {
 /// Starts the thread of the worker, which makes its own packet memory.
 fn start_worker(
     config: &Config,
-    has_kernel: bool,
     control_wake: &Wake,
 ) -> Result<(WorkerHandle, JoinHandle<()>), ControlError> {
     let wake = Wake::new().map_err(|error| ControlError::system("make an event descriptor", error))?;
     let (frames, mode) = (config.router.frames, io_mode(config.router.mode));
     let (sender, receiver) = sync_channel::<Result<WorkerLink, ControlError>>(1);
     let (worker_wake, control) = (wake.clone(), control_wake.clone());
-    let body = move || match make_worker(frames, has_kernel) {
+    let body = move || match make_worker(frames) {
         Ok((mut worker, link)) => {
             if sender.send(Ok(link)).is_ok() {
                 thread::run(&mut worker, mode, &worker_wake, &control);
@@ -350,17 +355,10 @@ fn start_worker(
     Ok((WorkerHandle::new(link, wake), thread))
 }
 
-fn make_worker(frames: u32, has_kernel: bool) -> Result<(Worker, WorkerLink), ControlError> {
+fn make_worker(frames: u32) -> Result<(Worker, WorkerLink), ControlError> {
     let pool = Pool::new(frames).map_err(|error| ControlError::System(error.to_string()))?;
-    let host: Box<dyn HostPath> = if has_kernel {
-        let path = KernelHandback::new()
-            .map_err(|error| ControlError::system("prepare the way back to the kernel", error))?;
-        Box::new(KernelPath(path))
-    } else {
-        Box::new(NoHost)
-    };
     let seed = std::hash::RandomState::new().build_hasher().finish();
-    Ok(Worker::new(pool, host, seed))
+    Ok(Worker::new(pool, Box::new(NoHost), seed))
 }
 
 fn io_mode(mode: PollMode) -> IoMode {
@@ -368,21 +366,5 @@ fn io_mode(mode: PollMode) -> IoMode {
         PollMode::Poll => IoMode::Poll,
         PollMode::Interrupt => IoMode::Interrupt,
         PollMode::Adaptive => IoMode::Adaptive,
-    }
-}
-
-/// The way back to the kernel through its XDP test runs.
-struct KernelPath(KernelHandback);
-
-impl HostPath for KernelPath {
-    fn hand_back(&mut self, ifindex: u32, frames: &[&[u8]]) -> usize {
-        match self.0.hand_back_batch(ifindex, frames) {
-            Ok(taken) => taken,
-            // One frame that is too long refuses them all, so the others are given one by one.
-            Err(InjectError::TooLong { .. }) => {
-                frames.iter().filter(|frame| self.0.hand_back(ifindex, frame).is_ok()).count()
-            }
-            Err(_) => 0,
-        }
     }
 }

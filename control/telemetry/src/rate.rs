@@ -33,7 +33,7 @@ impl Rate {
         if passed < SHORTEST {
             return before.rate;
         }
-        let grown = value.checked_sub(before.value).unwrap_or(0);
+        let grown = value.saturating_sub(before.value);
         *before = Reading { at, value, rate: grown as f64 / passed.as_secs_f64() };
         before.rate
     }

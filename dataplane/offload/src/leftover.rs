@@ -8,6 +8,14 @@ use aya::programs::{ProgramInfo, loaded_programs};
 
 use crate::object::NAME_PREFIX;
 
+/// The ids of all programs that Millrace has loaded on this machine, in this process, another or an earlier one.
+/// Empty where the kernel does not tell.
+pub fn own_program_ids() -> Vec<u32> {
+    let programs = loaded_programs().flatten();
+    let ours = programs.filter(|info| String::from_utf8_lossy(info.name()).starts_with(NAME_PREFIX));
+    ours.map(|info| info.id()).collect()
+}
+
 /// A loaded program.
 #[derive(Debug)]
 pub(crate) struct Loaded {

@@ -33,6 +33,7 @@ mod vlan;
 pub use counters::Level0Counters;
 pub use error::{InjectError, OffloadError};
 pub use injector::{Flows, FrameSource, KernelHandback};
+pub use leftover::own_program_ids;
 pub use port_programs::{Attachment, Mode, OnDeath, PortPrograms};
 pub use probe::{AttachedProgram, DeviceReport, Support};
 pub use vlan::{VlanStack, VlanTag};

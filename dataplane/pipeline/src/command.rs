@@ -16,6 +16,7 @@ use millrace_wire::mac_addr::MacAddr;
 
 use crate::capture::CaptureSink;
 use crate::explain::Explanation;
+use crate::host_path::HostPath;
 use crate::ports::{DeviceId, PortSettings};
 use crate::snapshot::Snapshot;
 
@@ -63,6 +64,8 @@ pub enum Command {
     Snapshot(ReplyTo<Snapshot>),
     /// Sets all counters to zero.
     ClearCounters,
+    /// Sets the way back to the kernel.
+    SetHostPath(Box<dyn HostPath + Send>),
     /// Changes what holds for the whole router.
     SetOptions(crate::options::Options),
     /// Ends the worker once what it holds is sent or dropped.
@@ -145,6 +148,7 @@ impl fmt::Debug for Command {
             Self::Explain(..) => "Explain",
             Self::Snapshot(..) => "Snapshot",
             Self::ClearCounters => "ClearCounters",
+            Self::SetHostPath(..) => "SetHostPath",
             Self::SetOptions(..) => "SetOptions",
             Self::Stop => "Stop",
         })

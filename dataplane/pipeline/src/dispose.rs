@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 use millrace_forward::{
     Action, ErrorOptions, FragmentError, IcmpError, LinkHeader, NeighbourKey, NeighbourState, NextHop,
-    RedirectQuery, Route, Solicited, build_error, build_redirect6, fragment4, may_send_error, redirect_target,
+    RedirectQuery, Route, Solicited, build_error, build_redirect6, fragment4, may_send_error,
+    redirect_target,
 };
 use millrace_packet::{DropReason, FlowKey, Packet};
 use millrace_units::{Instant, PortId};
@@ -195,7 +196,9 @@ impl Router {
             IpAddr::V6(address) if address.is_unicast_link_local() => Some(address),
             _ => None,
         };
-        let Some(source) = entry.settings.addresses.iter().find_map(link_local) else { return ErrorPath::None };
+        let Some(source) = entry.settings.addresses.iter().find_map(link_local) else {
+            return ErrorPath::None;
+        };
         // It shares the limit of IPv4 redirects, where the gateway does not matter.
         let kind = IcmpError::Redirect { gateway: Ipv4Addr::UNSPECIFIED };
         if !may_send_error(packet, &kind, false) || !self.errors.take(&kind, now) {
@@ -374,9 +377,16 @@ impl Router {
         let Some(Stack::Kernel { ifindex }) = self.ports.get(port).map(|entry| entry.settings.stack) else {
             return 0;
         };
-        // Packets in several frames are longer than what the kernel takes this way.
-        let frames: Vec<&[u8]> =
-            group.iter().filter(|packet| packet.is_linear()).map(|packet| packet.data()).collect();
+        let whole = |packet: &Packet| match packet.is_linear() {
+            true => None,
+            false => Some(packet.to_vec()),
+        };
+        let copies: Vec<Option<Vec<u8>>> = group.iter().map(whole).collect();
+        let frames: Vec<&[u8]> = group
+            .iter()
+            .zip(&copies)
+            .map(|(packet, copy)| copy.as_deref().unwrap_or(packet.data()))
+            .collect();
         hand_back(ifindex, &frames) as u64
     }
 }

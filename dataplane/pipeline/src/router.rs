@@ -268,13 +268,17 @@ impl Router {
                 };
                 let _ = reply.try_send(tables.explain(&question));
             }
-            Command::ClearCounters => self.clear_counters(),
             Command::SetOptions(options) => {
                 let limit = RateLimit { per_second: options.icmp_rate, burst: options.icmp_burst };
                 self.errors = ErrorLimiter::new(limit);
                 self.options = options;
             }
-            Command::AddDevice(..) | Command::RemoveDevice(..) | Command::Snapshot(_) | Command::Stop => {}
+            Command::AddDevice(..)
+            | Command::RemoveDevice(..)
+            | Command::Snapshot(_)
+            | Command::ClearCounters
+            | Command::SetHostPath(_)
+            | Command::Stop => {}
         }
     }
 
@@ -358,7 +362,7 @@ impl Router {
         used
     }
 
-    fn clear_counters(&mut self) {
+    pub(crate) fn clear_counters(&mut self) {
         // What is held stays held: it will be counted where it ends, so it counts as received.
         self.totals = Totals { received: self.held(), ..Totals::default() };
         self.ether_types.clear();

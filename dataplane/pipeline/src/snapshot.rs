@@ -22,6 +22,10 @@ pub struct Snapshot {
     pub queued: Vec<(PortId, u64)>,
     /// Counters of each device.
     pub devices: Vec<(DeviceId, PortCounters)>,
+    /// Counters of devices that were closed since the counters were cleared.
+    pub closed: PortCounters,
+    /// Packets that were inside when the counters were cleared.
+    pub carried: u64,
     /// Drops of packets of no port.
     pub unassigned: DropCounts,
     /// The router's totals.

@@ -5,9 +5,10 @@
 //! [`crate::thread`] runs it under the real one.
 
 use std::os::fd::RawFd;
+use std::time::Duration;
 
 use millrace_packet::{BATCH_SIZE, Batch, DropReason, Pool};
-use millrace_port::Port;
+use millrace_port::{Port, PortCounters};
 use millrace_units::Instant;
 use rtrb::{Consumer, Producer, RingBuffer};
 
@@ -22,6 +23,8 @@ use crate::work::Work;
 const COMMAND_CAPACITY: usize = 4096;
 /// Events that may wait for control; more are left out, and come again when they matter.
 const EVENT_CAPACITY: usize = 4096;
+/// How long a worker that was told to stop waits for packets to end.
+const PATIENCE: Duration = Duration::from_millis(100);
 /// Commands taken up between two batches.
 const COMMANDS_PER_TURN: usize = 16;
 
@@ -59,7 +62,14 @@ pub struct Worker {
     commands: Consumer<Command>,
     events: Producer<Event>,
     host: Box<dyn HostPath>,
-    stopping: bool,
+    /// When the worker ends although packets still come, once it was told to stop.
+    stop_at: Option<Instant>,
+    /// What devices had counted when the counters were cleared.
+    cleared: Vec<(DeviceId, PortCounters)>,
+    /// What devices that were closed had counted.
+    closed: PortCounters,
+    /// Packets that were inside when the counters were cleared.
+    carried: u64,
     busy_turns: u64,
     idle_turns: u64,
     sleeps: u64,
@@ -79,7 +89,10 @@ impl Worker {
             commands,
             events,
             host,
-            stopping: false,
+            stop_at: None,
+            cleared: Vec::new(),
+            closed: PortCounters::default(),
+            carried: 0,
             busy_turns: 0,
             idle_turns: 0,
             sleeps: 0,
@@ -101,7 +114,7 @@ impl Worker {
             commands,
             events,
             next_event: self.next_event(),
-            stopped: self.stopping && received == 0,
+            stopped: self.stop_at.is_some_and(|end| received == 0 || now >= end),
         }
     }
 
@@ -213,15 +226,15 @@ impl Worker {
                 }));
             }
             Command::RemoveDevice(id, reply) => {
-                if let Some(device) = self.devices.get_mut(usize::from(id.0)) {
-                    *device = None;
-                }
+                self.close_device(id);
                 let _ = reply.try_send(());
             }
             Command::Snapshot(reply) => {
                 let _ = reply.try_send(self.snapshot(now));
             }
-            Command::Stop => self.stopping = true,
+            Command::SetHostPath(host) => self.host = host,
+            Command::ClearCounters => self.clear_counters(),
+            Command::Stop => self.stop_at = Some(now + PATIENCE),
             other => self.router.carry_out(other, now),
         }
     }
@@ -235,16 +248,48 @@ impl Worker {
         self.devices[index] = Some(port);
     }
 
+    fn close_device(&mut self, id: DeviceId) {
+        let Some(mut device) = self.devices.get_mut(usize::from(id.0)).and_then(Option::take) else { return };
+        let mut last = since_cleared(&self.cleared, id, device.counters());
+        // What was inside the device is gone with it.
+        last.drops.add(DropReason::PortDown, last.held);
+        last.held = 0;
+        self.closed.add(&last);
+        self.cleared.retain(|(own, _)| *own != id);
+    }
+
+    fn clear_counters(&mut self) {
+        let before = self.router.snapshot(Instant::ZERO).totals.held;
+        self.router.clear_counters();
+        self.closed = PortCounters::default();
+        let devices = self.devices.iter_mut().enumerate();
+        let counted =
+            devices.filter_map(|(index, device)| Some((DeviceId(index as u16), device.as_mut()?.counters())));
+        self.cleared = counted.collect();
+        self.carried = before + self.cleared.iter().map(|(_, count)| count.held).sum::<u64>();
+    }
+
     fn snapshot(&mut self, now: Instant) -> Snapshot {
         let mut snapshot = self.router.snapshot(now);
         for (index, device) in self.devices.iter_mut().enumerate() {
             if let Some(device) = device {
-                snapshot.devices.push((DeviceId(index as u16), device.counters()));
+                let id = DeviceId(index as u16);
+                snapshot.devices.push((id, since_cleared(&self.cleared, id, device.counters())));
             }
         }
+        snapshot.closed = self.closed.clone();
+        snapshot.carried = self.carried;
         snapshot.memory = (self.pool.in_use(), self.pool.capacity());
         snapshot.turns = (self.busy_turns, self.idle_turns);
         snapshot.sleeps = self.sleeps;
         snapshot
     }
+}
+
+/// What a device has counted since the counters were cleared; what it holds, it holds.
+fn since_cleared(cleared: &[(DeviceId, PortCounters)], id: DeviceId, mut now: PortCounters) -> PortCounters {
+    if let Some((_, before)) = cleared.iter().find(|(own, _)| *own == id) {
+        now.subtract(before);
+    }
+    now
 }

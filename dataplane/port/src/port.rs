@@ -65,6 +65,29 @@ pub struct PortCounters {
     pub held: u64,
 }
 
+impl PortCounters {
+    /// Adds what another port counted.
+    pub fn add(&mut self, other: &Self) {
+        self.received += other.received;
+        self.received_bytes += other.received_bytes;
+        self.transmitted += other.transmitted;
+        self.transmitted_bytes += other.transmitted_bytes;
+        self.created += other.created;
+        self.held += other.held;
+        other.drops.iter().for_each(|(reason, count)| self.drops.add(reason, count));
+    }
+
+    /// Takes away what the same port had counted earlier; what it holds stays as it is.
+    pub fn subtract(&mut self, before: &Self) {
+        self.received -= before.received;
+        self.received_bytes -= before.received_bytes;
+        self.transmitted -= before.transmitted;
+        self.transmitted_bytes -= before.transmitted_bytes;
+        self.created -= before.created;
+        before.drops.iter().for_each(|(reason, count)| self.drops.subtract(reason, count));
+    }
+}
+
 /// What a port is and can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {

@@ -149,6 +149,12 @@ impl DropCounts {
         self.0[reason.index()] += packets;
     }
 
+    /// Takes away `packets` that were counted for `reason`.
+    #[inline]
+    pub fn subtract(&mut self, reason: DropReason, packets: u64) {
+        self.0[reason.index()] = self.0[reason.index()].saturating_sub(packets);
+    }
+
     /// Packets dropped for `reason`.
     #[inline]
     pub fn get(&self, reason: DropReason) -> u64 {

@@ -1,0 +1,39 @@
+//! The way back to the kernel: frames go in again at the devices they came from.
+
+use std::collections::HashMap;
+
+use millrace_offload::{InjectError, KernelHandback};
+use millrace_pipeline::{Command, HostPath};
+
+use crate::ControlError;
+use crate::router::Inner;
+
+/// Hands frames back through the programs of the device that they came by.
+struct KernelPath(HashMap<u32, KernelHandback>);
+
+impl HostPath for KernelPath {
+    fn hand_back(&mut self, ifindex: u32, frames: &[&[u8]]) -> usize {
+        let Some(path) = self.0.get_mut(&ifindex) else { return 0 };
+        match path.hand_back_batch(ifindex, frames) {
+            Ok(taken) => taken,
+            // One frame that is too long refuses them all, so the others are given one by one.
+            Err(InjectError::TooLong { .. }) => {
+                frames.iter().filter(|frame| path.hand_back(ifindex, frame).is_ok()).count()
+            }
+            Err(_) => 0,
+        }
+    }
+}
+
+impl Inner {
+    /// Gives the worker the way back to the kernel for the devices there are now.
+    pub fn set_host_path(&mut self) -> Result<(), ControlError> {
+        let mut paths = HashMap::new();
+        for device in self.kernel.values_mut() {
+            let path = KernelHandback::through(&mut device.programs)
+                .map_err(|error| ControlError::system("prepare the way back to the kernel", error))?;
+            paths.insert(device.ifindex, path);
+        }
+        self.worker.tell(Command::SetHostPath(Box::new(KernelPath(paths))))
+    }
+}
