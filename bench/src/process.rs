@@ -1,15 +1,19 @@
 //! Programs started for a measurement: in a namespace, on a processor, and ended with it.
 
-use std::fs::File;
+use std::ffi::{CStr, OsStr};
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use nix::fcntl::OFlag;
 use nix::sched::{CloneFlags, CpuSet, sched_setaffinity, setns};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
 use crate::BenchError;
@@ -31,9 +35,9 @@ pub(crate) fn command(
     let namespace = namespace.open()?;
     let processors = processor.map(processor_set).transpose()?;
     let mut command = Command::new(program);
-    // A group of its own, so that a Ctrl-C that is meant for us doesn't end it in the middle of our clearing up.
-    command.process_group(0);
     let prepare = move || -> io::Result<()> {
+        // A session of its own also keeps a Ctrl-C that is meant for us from ending it amid our clearing up.
+        take_precedence_as_session();
         setns(&namespace, CloneFlags::CLONE_NEWNET)?;
         // So that nothing stays behind even when we are killed.
         nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
@@ -53,6 +57,44 @@ pub(crate) fn dedicate(thread: Pid, processor: Processor) -> Result<(), BenchErr
     let name = format!("bind a thread to processor {processor}");
     sched_setaffinity(thread, &processor_set(processor)?).map_err(BenchError::system(name))?;
     take_precedence(thread).map_err(BenchError::system("raise a thread's priority"))
+}
+
+/// The scheduler's group of a session, whose weight counts before the priorities inside it.
+const GROUP: &CStr = c"/proc/self/autogroup";
+
+/// Lets the calling process's session go before others. Makes only system calls, for a child that was just forked.
+fn take_precedence_as_session() {
+    // Fails only for the leader of a process group, which a child that was just forked isn't.
+    let _ = nix::unistd::setsid();
+    // Kernels without groups of sessions have no such file: there the priority does it.
+    if let Ok(file) = nix::fcntl::open(GROUP, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty()) {
+        let _ = nix::unistd::write(&file, b"-20");
+    }
+}
+
+/// While it lives, our own session goes before others; then it is as it was.
+#[derive(Debug)]
+pub(crate) struct SessionFirst {
+    before: Option<String>,
+}
+
+impl SessionFirst {
+    pub fn begin() -> Self {
+        let path = OsStr::from_bytes(GROUP.to_bytes());
+        let text = fs::read_to_string(path).ok();
+        let before = text.and_then(|text| Some(text.trim().rsplit_once(' ')?.1.to_owned()));
+        // Without permission, or groups, the measurement is only noisier.
+        let _ = fs::write(path, "-20");
+        Self { before }
+    }
+}
+
+impl Drop for SessionFirst {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            let _ = fs::write(OsStr::from_bytes(GROUP.to_bytes()), before);
+        }
+    }
 }
 
 /// Lets a thread go before all that runs at the usual priority, so that other work disturbs a measurement less.

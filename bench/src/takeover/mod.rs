@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use self::numbered_flow::{Arrival, Interruption, NumberedFlow};
 use crate::interrupt::pause;
 use crate::network::{GENERATOR, Network, RECEIVER};
+use crate::process::SessionFirst;
 use crate::router::Router;
 use crate::{BenchError, Bound, Measurement, Options};
 
@@ -46,6 +47,7 @@ struct Moments {
 /// Runs all cases.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let network = Network::new()?;
+    let _first = SessionFirst::begin();
     (options.progress)(&format!("full tables: {ROUTES} routes"));
     network.r.ip(&routes())?;
     let mut worst = [Worst::default(); 2];

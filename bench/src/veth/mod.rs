@@ -6,11 +6,13 @@ mod idle;
 mod testpmd;
 
 use crate::network::Network;
+use crate::process::SessionFirst;
 use crate::{BenchError, Measurement, Options};
 
 /// Runs all cases.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let network = Network::new()?;
+    let _first = SessionFirst::begin();
     let mut results = forwarding::measure(&network, options)?;
     results.extend(goodput::measure(&network, options)?);
     results.extend(idle::measure(&network, options)?);
