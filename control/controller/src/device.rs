@@ -115,7 +115,7 @@ fn open_xdp(
         other => other,
     };
     let mut programs = attached.map_err(|error| offload_error(&error))?;
-    settings.queues = (0..link.rx_queues.max(1)).collect();
+    settings.queues = (0..programs.queues().max(1)).collect();
     settings.segment_mtu = options.segment_mtu.min(mtu);
     settings.program = match programs.mode() {
         Attachment::Native => ProgramMode::Native,

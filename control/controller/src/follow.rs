@@ -35,6 +35,8 @@ impl Router {
         refresh.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
+                // What is heard after the worker was told to stop has nobody to answer it.
+                biased;
                 () = self.0.stop.notified() => return Ok(()),
                 batch = next_batch(&mut changes) => self.lock().follow(batch)?,
                 ready = events.readable() => {

@@ -13,8 +13,9 @@ use crate::{PortError, socket_option};
 
 /// `XDP_MAX_TX_SKB_BUDGET`: frames that one call sends in copy mode; 32 where it can't be set (before Linux 6.17).
 const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
-/// How long a queue may be taken before opening gives up: a socket that just died holds its queue for up to 50 ms.
-const BUSY_FOR: Duration = Duration::from_millis(100);
+/// How long a queue may be taken before opening gives up: a socket that just died holds its queue for up to 50 ms, and
+/// longer on a machine that is busy.
+const BUSY_FOR: Duration = Duration::from_secs(1);
 const BUSY_STEP: Duration = Duration::from_millis(5);
 
 /// A bound socket and its rings.
