@@ -9,7 +9,7 @@ use proptest::test_runner::TestRunner;
 
 use crate::classifier_twin::{Knowledge, Verdict, classify};
 use crate::port_programs::{read_counters, write_config};
-use crate::testing::{can_load, frame_to, ipv4_packet, ipv6_packet, with_tags};
+use crate::test_support::{can_load, frame_to, ipv4_packet, ipv6_packet, with_tags};
 use crate::{Level0Counters, VlanStack, VlanTag, bpf_syscall, object};
 
 const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];

@@ -27,7 +27,7 @@ mod port_programs_test;
 mod probe;
 mod rtnetlink;
 #[cfg(test)]
-mod testing;
+mod test_support;
 mod vlan;
 
 pub use counters::Level0Counters;

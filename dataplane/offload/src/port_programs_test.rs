@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use crate::testing::{
+use crate::test_support::{
     Wire, attach_filter, can_load, frame_to, ip, ipv4_packet, ipv6_packet, now, packet_socket, receive_all,
     send_frames, with_tags,
 };
@@ -224,7 +224,7 @@ fn child_of_a_death() {
     let words: Vec<_> = order.split(' ').collect();
     let (port, on_death) =
         (words[1].parse().unwrap(), if words[2] == "1" { OnDeath::Drop } else { OnDeath::Kernel });
-    let mut programs = crate::testing::in_namespace(words[0], || match words[3] {
+    let mut programs = crate::test_support::in_namespace(words[0], || match words[3] {
         "1" => PortPrograms::attach_tcx(port, on_death).unwrap(),
         _ => PortPrograms::attach_xdp(port, Mode::Native, false, on_death).unwrap(),
     });

@@ -143,7 +143,7 @@ fn answer(error: &OffloadError) -> Support {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Wire, can_load, ip};
+    use crate::test_support::{Wire, can_load, ip};
     use crate::{Mode, PortPrograms};
 
     #[test]

@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use super::KernelHandback;
-use crate::testing::{Wire, can_load, frame_to, ipv4_packet, now};
+use crate::test_support::{Wire, can_load, frame_to, ipv4_packet, now};
 use crate::{InjectError, Mode, OnDeath, PortPrograms};
 
 const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];

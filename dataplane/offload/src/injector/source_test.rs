@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Flows, FrameSource};
-use crate::testing::{
+use crate::test_support::{
     Wire, can_load, frame_to, ipv4_packet, ipv6_packet, now, ones_complement, packet_socket, receive_all,
 };
 use crate::{InjectError, Mode, OnDeath, PortPrograms};

@@ -90,7 +90,7 @@ impl Fields {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{frame_to, ipv4_packet, ipv6_packet};
+    use crate::test_support::{frame_to, ipv4_packet, ipv6_packet};
 
     #[test]
     fn fields_are_found_in_both_families_and_nowhere_else() {
