@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::namespace::Namespace;
 
-/// Shortest payload: the number.
-const NUMBER: usize = 8;
+/// Shortest payload: the number, and when it was sent.
+const HEADER: usize = 16;
 /// How long after the last packet the receiver listens on.
 const AFTER: Duration = Duration::from_millis(500);
 /// Most packets of a flow, whatever happens to the test that started it.
@@ -25,7 +25,15 @@ pub struct Flow {
     received: Arc<AtomicU64>,
     interval: Duration,
     sender: Option<JoinHandle<u64>>,
-    receiver: Option<JoinHandle<Vec<(u64, Instant)>>>,
+    receiver: Option<JoinHandle<Vec<Arrival>>>,
+}
+
+/// A packet that arrived.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    number: u64,
+    /// How long it was on its way.
+    delay: Duration,
 }
 
 /// What came of a flow.
@@ -41,8 +49,8 @@ pub struct FlowReport {
     pub reordered: u64,
     /// The longest run of lost packets, as time at the flow's pace.
     pub longest_loss: Duration,
-    /// The longest time without a packet at the receiver.
-    pub longest_silence: Duration,
+    /// The longest that a packet was on its way. Pauses of the sender, as busy machines make them, are in neither.
+    pub longest_delay: Duration,
 }
 
 impl FlowReport {
@@ -53,7 +61,7 @@ impl FlowReport {
 }
 
 impl Flow {
-    /// Sends `rate` packets per second of `payload` bytes (8 or more) from one host to `to` at another.
+    /// Sends `rate` packets per second of `payload` bytes (16 or more) from one host to `to` at another.
     ///
     /// # Panics
     /// When the sockets can't be had.
@@ -66,13 +74,14 @@ impl Flow {
         let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (sent, received) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let interval = Duration::from_secs(1) / rate;
+        let start = Instant::now();
         let sending = {
             let (stop, sent) = (stop.clone(), sent.clone());
-            std::thread::spawn(move || send(&sender, interval, payload.max(NUMBER), &stop, &sent))
+            std::thread::spawn(move || send(&sender, (start, interval), payload.max(HEADER), &stop, &sent))
         };
         let receiving = {
             let (done, received) = (done.clone(), received.clone());
-            std::thread::spawn(move || receive(&receiver, &done, &received))
+            std::thread::spawn(move || receive(&receiver, start, &done, &received))
         };
         Self { stop, done, sent, received, interval, sender: Some(sending), receiver: Some(receiving) }
     }
@@ -125,8 +134,13 @@ impl Drop for Flow {
     }
 }
 
-fn send(socket: &UdpSocket, interval: Duration, payload: usize, stop: &AtomicBool, count: &AtomicU64) -> u64 {
-    let start = Instant::now();
+fn send(
+    socket: &UdpSocket,
+    (start, interval): (Instant, Duration),
+    payload: usize,
+    stop: &AtomicBool,
+    count: &AtomicU64,
+) -> u64 {
     let mut bytes = vec![0x5a; payload];
     let mut number = 0_u64;
     while !stop.load(Ordering::Relaxed) && number < MOST {
@@ -135,7 +149,9 @@ fn send(socket: &UdpSocket, interval: Duration, payload: usize, stop: &AtomicBoo
         if early > Duration::ZERO {
             std::thread::sleep(early);
         }
-        bytes[..NUMBER].copy_from_slice(&number.to_be_bytes());
+        let now = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        bytes[..8].copy_from_slice(&number.to_be_bytes());
+        bytes[8..HEADER].copy_from_slice(&now.to_be_bytes());
         // Refused, as ICMP errors of earlier packets make it, means not sent: the number is used again.
         if socket.send(&bytes).is_ok() {
             number += 1;
@@ -145,41 +161,42 @@ fn send(socket: &UdpSocket, interval: Duration, payload: usize, stop: &AtomicBoo
     number
 }
 
-fn receive(socket: &UdpSocket, done: &AtomicBool, count: &AtomicU64) -> Vec<(u64, Instant)> {
+fn receive(socket: &UdpSocket, start: Instant, done: &AtomicBool, count: &AtomicU64) -> Vec<Arrival> {
     socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
     let mut arrivals = Vec::new();
     let mut bytes = [0; 65_536];
     while !done.load(Ordering::Relaxed) {
         let Ok(length) = socket.recv(&mut bytes) else { continue };
-        if let Some(number) = bytes[..length].first_chunk::<NUMBER>() {
-            arrivals.push((u64::from_be_bytes(*number), Instant::now()));
+        let field = |at: usize| bytes[..length].get(at..)?.first_chunk().copied().map(u64::from_be_bytes);
+        if let (Some(number), Some(sent)) = (field(0), field(8)) {
+            let delay = start.elapsed().saturating_sub(Duration::from_nanos(sent));
+            arrivals.push(Arrival { number, delay });
             count.store(arrivals.len() as u64, Ordering::Relaxed);
         }
     }
     arrivals
 }
 
-fn report(sent: u64, arrivals: &[(u64, Instant)], interval: Duration) -> FlowReport {
-    let different: HashSet<u64> = arrivals.iter().map(|(number, _)| *number).collect();
+fn report(sent: u64, arrivals: &[Arrival], interval: Duration) -> FlowReport {
+    let different: HashSet<u64> = arrivals.iter().map(|arrival| arrival.number).collect();
     let mut highest = None;
     let mut reordered = 0;
-    for (number, _) in arrivals {
-        reordered += u64::from(highest.is_some_and(|highest| *number < highest));
-        highest = highest.max(Some(*number));
+    for arrival in arrivals {
+        reordered += u64::from(highest.is_some_and(|highest| arrival.number < highest));
+        highest = highest.max(Some(arrival.number));
     }
     let (mut run, mut longest) = (0_u32, 0_u32);
     for number in 0..sent {
         run = if different.contains(&number) { 0 } else { run + 1 };
         longest = longest.max(run);
     }
-    let silences = arrivals.windows(2).map(|pair| pair[1].1 - pair[0].1);
     FlowReport {
         sent,
         received: different.len() as u64,
         duplicated: arrivals.len() as u64 - different.len() as u64,
         reordered,
         longest_loss: interval * longest,
-        longest_silence: silences.max().unwrap_or_default(),
+        longest_delay: arrivals.iter().map(|arrival| arrival.delay).max().unwrap_or_default(),
     }
 }
 
@@ -188,10 +205,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn losses_repetitions_and_silences_are_found() {
-        let start = Instant::now();
-        let at = |number, ms| (number, start + Duration::from_millis(ms));
-        let arrivals = [at(0, 0), at(1, 10), at(5, 60), at(4, 61), at(5, 62)];
+    fn losses_repetitions_and_delays_are_found() {
+        let after = |number, ms| Arrival { number, delay: Duration::from_millis(ms) };
+        let arrivals = [after(0, 1), after(1, 1), after(5, 50), after(4, 2), after(5, 3)];
         let report = report(8, &arrivals, Duration::from_millis(10));
         let expected = FlowReport {
             sent: 8,
@@ -199,7 +215,7 @@ mod tests {
             duplicated: 1,
             reordered: 1,
             longest_loss: Duration::from_millis(20),
-            longest_silence: Duration::from_millis(50),
+            longest_delay: Duration::from_millis(50),
         };
         assert_eq!(report, expected);
         assert_eq!(report.lost(), 4);

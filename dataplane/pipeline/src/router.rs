@@ -236,6 +236,11 @@ impl Router {
         self.follow_up(now);
     }
 
+    /// The device and the MTU of every port.
+    pub fn mtus(&self) -> impl Iterator<Item = (DeviceId, u16)> {
+        self.ports.iter().map(|(_, entry)| (entry.settings.device, entry.settings.mtu))
+    }
+
     /// When [`run_timers`](Self::run_timers) next has something to do.
     pub fn next_timer(&self) -> Option<Instant> {
         self.own.resolver.next_event().into_iter().chain(self.hold.next_event()).min()

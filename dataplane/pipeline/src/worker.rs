@@ -234,6 +234,10 @@ impl Worker {
             }
             Command::SetHostPath(host) => self.host = host,
             Command::ClearCounters => self.clear_counters(),
+            Command::SetPort(id, settings) => {
+                self.router.carry_out(Command::SetPort(id, settings), now);
+                self.spread_mtu();
+            }
             Command::Stop => self.stop_at = Some(now + PATIENCE),
             other => self.router.carry_out(other, now),
         }
@@ -246,6 +250,19 @@ impl Worker {
             self.devices.resize_with(index + 1, || None);
         }
         self.devices[index] = Some(port);
+    }
+
+    /// Tells the devices how long a packet may be, and what the pieces of a super-frame must fit: every port.
+    fn spread_mtu(&mut self) {
+        let mtus: Vec<(DeviceId, u16)> = self.router.mtus().collect();
+        let least = mtus.iter().map(|(_, mtu)| *mtu).min().unwrap_or(u16::MAX);
+        for (index, device) in self.devices.iter_mut().enumerate() {
+            // A sub-interface may have a smaller one than the device below.
+            let own = mtus.iter().filter(|(id, _)| usize::from(id.0) == index).map(|(_, mtu)| *mtu).max();
+            if let (Some(device), Some(mtu)) = (device, own) {
+                device.set_mtu(mtu, least);
+            }
+        }
     }
 
     fn close_device(&mut self, id: DeviceId) {

@@ -101,6 +101,10 @@ impl Port for Impair {
         counters
     }
 
+    fn set_mtu(&mut self, mtu: u16, segment_mtu: u16) {
+        self.inner.set_mtu(mtu, segment_mtu);
+    }
+
     fn capabilities(&self) -> &Capabilities {
         self.inner.capabilities()
     }

@@ -25,7 +25,13 @@ pub trait Port {
     /// Counters since the port was opened. May ask the kernel: not for every batch.
     fn counters(&mut self) -> PortCounters;
 
-    /// What the port is and can do. Constant while it is open.
+    /// The device's largest packet is now `mtu` bytes long, and super-frames are to be cut so that their pieces fit
+    /// `segment_mtu`. Ports that don't look at lengths do nothing.
+    fn set_mtu(&mut self, mtu: u16, segment_mtu: u16) {
+        let _ = (mtu, segment_mtu);
+    }
+
+    /// What the port was and could do when it was opened.
     fn capabilities(&self) -> &Capabilities;
 
     /// A descriptor that becomes readable when packets arrive; `None` when the port must be polled or has no more.

@@ -89,6 +89,10 @@ impl<W: Write> Port for Record<W> {
         self.inner.counters()
     }
 
+    fn set_mtu(&mut self, mtu: u16, segment_mtu: u16) {
+        self.inner.set_mtu(mtu, segment_mtu);
+    }
+
     fn capabilities(&self) -> &Capabilities {
         self.inner.capabilities()
     }

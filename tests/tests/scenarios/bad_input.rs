@@ -42,7 +42,7 @@ fn configurations_that_are_wrong_are_refused_with_file_line_and_remedy() {
         ("no-toml", "[[port\nname", &[":1"]),
         ("key", "[[port]]\nname = \"a\"\ndevcie = \"r1\"\n", &[":3", "devcie", "device"]),
         ("table", "[[prot]]\nname = \"a\"\n", &["prot", "port"]),
-        ("twice", &(a.clone() + &port("a", "device = \"r2\"")), &[":4", "\"a\""]),
+        ("twice", &(a.clone() + &port("a", "device = \"r2\"")), &[":5", "\"a\""]),
         ("kind", &port("a", "kind = \"tab\""), &["tab", "tap"]),
         ("driver", &port("a", "device = \"r1\"\ndriver = \"afxdp\""), &["afxdp", "af_xdp"]),
         ("address", &port("a", "kind = \"tap\"\naddress = [\"10.1.0.300/24\"]"), &[":4", "10.1.0.300"]),
@@ -162,4 +162,15 @@ fn a_full_disk_is_reported_and_hurts_nobody_else() {
         .assert_refused(1, &["/dev/full", "No space left"]);
     run_to_end(&line.r, &["replay", "--in", config, "--out", "/dev/null", "--config", config])
         .assert_refused(1, &[config]);
+}
+
+#[test]
+fn the_examples_are_valid() {
+    let Some(_ground) = Ground::enter(&[]) else { return };
+    let line = Line::new();
+    for example in ["router.toml", "replay.toml"] {
+        let path = format!("{}/../examples/{example}", env!("CARGO_MANIFEST_DIR"));
+        let checked = run_to_end(&line.r, &["check", &path]);
+        assert_eq!(checked.code, Some(0), "{checked:?}");
+    }
 }

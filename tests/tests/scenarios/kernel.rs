@@ -72,6 +72,8 @@ fn next_hop_objects_share_the_flows_and_follow_their_changes() {
     let route = || route(&router, "10.9.0.0/24").unwrap_or_default();
     assert_eq!(route()["next_hops"].as_array().map(Vec::len), Some(2), "{:#}", route());
 
+    // More packets than may wait for a neighbour.
+    line.r.run("ping -c 1 10.2.0.2 && ping -c 1 10.3.0.2");
     // Forty flows: that all go one way has a chance of 2 in 2^40.
     let socket = line.h1.within(|| std::net::UdpSocket::bind("10.1.0.2:0")).unwrap();
     for port in 9000..9040 {
@@ -112,7 +114,7 @@ fn traffic_moves_to_the_other_route_when_a_link_goes_down_and_back_when_it_is_up
     let report = flow.finish();
     // Taking a link down takes the kernel itself some milliseconds, in which packets find neither way.
     assert!(report.longest_loss <= Duration::from_millis(100), "{report:?}");
-    assert!(report.longest_silence <= Duration::from_millis(200), "{report:?}");
+    assert!(report.longest_delay <= Duration::from_millis(200), "{report:?}");
 
     line.r.ip("link set r2 up\nroute add 10.9.0.0/24 via 10.2.0.2 metric 10");
     let took = wait_until(PATIENCE, || {
@@ -149,7 +151,7 @@ fn a_new_route_is_used_within_50_milliseconds() {
     }
     times.sort();
     assert!(times[2] <= SOON, "{times:?}");
-    drop(flow.finish());
+    flow.finish();
     router.assert_conservation();
 }
 
@@ -193,7 +195,11 @@ fn traceroute_shows_the_router_by_its_address_towards_the_asker() {
 fn hosts_learn_a_smaller_mtu_behind_the_router_and_follow_its_changes() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
-    line.r.ip("link set r2 mtu 1400");
+    let set_mtu = |mtu: u32| {
+        line.r.ip(&format!("link set r2 mtu {mtu}"));
+        line.h2.ip(&format!("link set eth0 mtu {mtu}"));
+    };
+    set_mtu(1400);
     let router = router(&line);
     let answer = line.h1.try_run("ping -c 1 -W 1 -M do -s 1372 10.2.0.2");
     assert!(answer.status.success(), "1,400 bytes fit: {answer:?}");
@@ -213,7 +219,7 @@ fn hosts_learn_a_smaller_mtu_behind_the_router_and_follow_its_changes() {
     line.h1.run("ping -c 2 -i 0.2 -W 1 -M dont -s 1450 10.2.0.2");
     crate::support::assert_hosts_talk(&line);
 
-    line.r.ip("link set r2 mtu 1300");
+    set_mtu(1300);
     line.h1.run("ip route flush cache");
     eventually("the MTU is followed", PATIENCE, || {
         (router.row("ports", "name", "r2")["mtu"] == 1300).then_some(())
@@ -223,7 +229,7 @@ fn hosts_learn_a_smaller_mtu_behind_the_router_and_follow_its_changes() {
         String::from_utf8_lossy(&answer.stdout).into_owned() + &String::from_utf8_lossy(&answer.stderr);
     assert!(text.contains("mtu = 1300") || text.contains("mtu=1300"), "{text}");
     line.h1.run("ip route flush cache");
-    line.r.ip("link set r2 mtu 1500");
+    set_mtu(1500);
     eventually("the MTU is back", PATIENCE, || {
         (router.row("ports", "name", "r2")["mtu"] == 1500).then_some(())
     });
@@ -284,8 +290,6 @@ fn a_neighbour_in_use_is_never_forgotten() {
         let value = if key == "base_reachable_time_ms" { "1000" } else { "1" };
         line.r.sysctl(&format!("ipv4/neigh/r2/{key}"), value);
     }
-    line.r.sysctl("ipv4/neigh/default/gc_thresh1", "0");
-    line.r.sysctl("ipv4/neigh/default/gc_interval", "1");
     let router = router(&line);
     let report = crate::support::flow_for(&line, 500, Duration::from_secs(10));
     assert_eq!(report.lost(), 0, "{report:?}\n{:#}", router.json(&["show", "drops"]));

@@ -32,10 +32,10 @@ fn an_nftables_forward_hook_is_named_and_refused() {
     let Some(_ground) = Ground::enter(&["nft", "ping"]) else { return };
     let line = Line::new();
     line.r.run(
-        "nft add table inet guard; nft add chain inet guard fwd '{ type filter hook forward priority 0; }'; \
-         nft add rule inet guard fwd tcp dport 23 drop",
+        "nft add table inet guard; nft add chain inet guard watch '{ type filter hook forward priority 0; }'; \
+         nft add rule inet guard watch tcp dport 23 drop",
     );
-    assert_refused_unless_ignored(&line, &["guard", "fwd"]);
+    assert_refused_unless_ignored(&line, &["guard", "watch"]);
 }
 
 #[test]

@@ -25,14 +25,13 @@ const KERNEL: &str = "protocol device { scan time 2; }\n\
                       protocol kernel { ipv6 { import none; export all; }; }\n";
 
 /// OSPF on a device, with the shortest intervals there are.
-fn ospf(id: &str, device: &str, stub: &str) -> String {
-    let interface = format!(
-        "interface \"{device}\" {{ type broadcast; hello 1; dead 4; wait 2; retransmit 2; }};\n{stub}"
-    );
+fn ospf(id: &str, device: &str, stub4: &str, stub6: &str) -> String {
+    let interface =
+        format!("interface \"{device}\" {{ type broadcast; hello 1; dead 4; wait 2; retransmit 2; }};");
     format!(
         "router id {id};\n{KERNEL}\
-         protocol ospf v2 o4 {{ ipv4 {{ import all; export none; }}; area 0 {{ {interface} }}; }}\n\
-         protocol ospf v3 o6 {{ ipv6 {{ import all; export none; }}; area 0 {{ {interface} }}; }}\n"
+         protocol ospf v2 o4 {{ ipv4 {{ import all; export none; }}; area 0 {{ {interface}\n{stub4} }}; }}\n\
+         protocol ospf v3 o6 {{ ipv6 {{ import all; export none; }}; area 0 {{ {interface}\n{stub6} }}; }}\n"
     )
 }
 
@@ -42,20 +41,24 @@ fn routes_that_bird_learns_by_ospf_are_forwarded_by_and_withdrawn() {
     let line = Line::new();
     line.h2.ip("address add 10.9.0.1/32 dev lo\naddress add fd00:9::1/128 dev lo nodad");
     let router = crate::support::router(&line);
-    let _here = bird(&line, &line.r, "here", &ospf("10.2.0.1", "r2", ""));
-    let stub = "interface \"lo\" { stub; };";
-    let mut there = bird(&line, &line.h2, "there", &ospf("10.2.0.2", "eth0", stub));
+    let _here = bird(&line, &line.r, "here", &ospf("10.2.0.1", "r2", "", ""));
+    let mut there = bird(
+        &line,
+        &line.h2,
+        "there",
+        &ospf("10.2.0.2", "eth0", "stubnet 10.9.0.0/16;", "stubnet fd00:9::/48;"),
+    );
     let learned = |prefix: &str| {
         let routes = router.json(&["show", "routes"]);
         routes.as_array().unwrap().iter().any(|route| route["to"] == prefix && route["kind"] == "forward")
     };
-    eventually("the router has what OSPF learned", PATIENCE, || learned("10.9.0.1/32").then_some(()));
+    eventually("the router has what OSPF learned", PATIENCE, || learned("10.9.0.0/16").then_some(()));
     line.h1.run("ping -c 2 -i 0.2 -W 2 10.9.0.1");
-    eventually("the same by IPv6", PATIENCE, || learned("fd00:9::1/128").then_some(()));
+    eventually("the same by IPv6", PATIENCE, || learned("fd00:9::/48").then_some(()));
     line.h1.run("ping -c 2 -i 0.2 -W 2 fd00:9::1");
     crate::support::assert_router_forwards(&line, &router);
     there.end_by(nix::sys::signal::Signal::SIGTERM);
-    eventually("the route is withdrawn", PATIENCE, || (!learned("10.9.0.1/32")).then_some(()));
+    eventually("the route is withdrawn", PATIENCE, || (!learned("10.9.0.0/16")).then_some(()));
     assert!(!line.h1.succeeds("ping -c 1 -W 1 10.9.0.1"));
     router.assert_conservation();
 }

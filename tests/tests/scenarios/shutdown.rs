@@ -51,7 +51,7 @@ fn an_orderly_end_under_load_hands_the_flow_to_the_kernel() {
     assert!(router.end_by(Signal::SIGTERM).success());
     flow.go_on(Duration::from_millis(400));
     let report = flow.finish();
-    assert!(report.longest_silence <= Duration::from_millis(200), "{report:?}");
+    assert!(report.longest_delay <= Duration::from_millis(200), "{report:?}");
     assert!(report.lost() <= 100, "{report:?}");
 }
 

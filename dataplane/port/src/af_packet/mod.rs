@@ -202,6 +202,11 @@ impl Port for AfPacket {
         }
     }
 
+    fn set_mtu(&mut self, mtu: u16, segment_mtu: u16) {
+        self.capabilities.mtu = mtu;
+        self.segment_mtu = segment_mtu.min(mtu);
+    }
+
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }

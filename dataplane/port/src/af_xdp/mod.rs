@@ -67,7 +67,7 @@ pub struct AfXdp {
 
 impl AfXdp {
     /// Opens a socket for each queue and lends it frames of `pool`, from which all packets of this port come. A queue
-    /// that was in use a moment ago is waited for, up to 100 ms.
+    /// that was in use a moment ago is waited for, up to 1 s.
     ///
     /// # Errors
     /// [`PortError`]: no such device or queue, no permission, taken, no memory, ring sizes out of range.
@@ -266,6 +266,13 @@ impl Port for AfXdp {
             drops,
             held: waiting + partial + self.backlog.len() as u64,
         }
+    }
+
+    fn set_mtu(&mut self, mtu: u16, segment_mtu: u16) {
+        // Without scatter a packet is as long as a frame at most, whatever the device would take.
+        let longest = if self.queues[0].1.scatter { u16::MAX } else { SINGLE_FRAME_MTU };
+        self.mtu = mtu.min(longest);
+        self.segment_mtu = segment_mtu.min(self.mtu);
     }
 
     fn capabilities(&self) -> &Capabilities {
