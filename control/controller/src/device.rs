@@ -38,35 +38,73 @@ pub(crate) struct KernelOptions {
     pub segment_mtu: u16,
 }
 
-impl KernelDevice {
-    /// Opens the kernel device of a port. Until [`take_over`](Self::take_over) the kernel gets all packets.
-    pub fn open(
+/// A kernel device whose programs are attached, and whose sockets are still to be opened.
+///
+/// All devices are attached before any socket is opened. When the process is killed, Linux lets go of descriptors in
+/// the reverse order: the sockets first, at whose end the programs pass packets on to the kernel, and only then the
+/// programs, whose removal takes milliseconds each.
+#[derive(Debug)]
+pub(crate) struct AttachedDevice {
+    plan: PortPlan,
+    link: HostLink,
+    claim: Claim,
+    options: KernelOptions,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// AF_XDP, with these programs.
+    Xdp(Box<(PortPrograms, af_xdp::Options)>),
+    /// AF_PACKET, for this reason.
+    Packet(String),
+}
+
+impl AttachedDevice {
+    /// Attaches the programs of a port. Until [`KernelDevice::take_over`] the kernel gets all packets.
+    pub fn attach(
         plan: &PortPlan,
         link: &HostLink,
         claim: Claim,
         options: KernelOptions,
-        worker: &mut WorkerHandle,
-    ) -> Result<(Self, Capabilities), ControlError> {
-        match plan.config.driver {
-            Driver::Auto => match open_xdp(plan, link, Mode::Auto, options, worker) {
-                Ok(opened) => Ok(opened),
-                Err(ControlError::Conflict(problem)) => Err(ControlError::Conflict(problem)),
-                Err(xdp) => {
-                    open_packet(plan, link, options, worker, &format!("AF_XDP does not work here: {xdp}"))
+    ) -> Result<Self, ControlError> {
+        let xdp = |mode| attach_xdp(link, mode, options).map(|attached| Stage::Xdp(Box::new(attached)));
+        let stage = match plan.config.driver {
+            Driver::Auto => match xdp(Mode::Auto) {
+                Err(ControlError::System(problem)) => {
+                    Stage::Packet(format!("AF_XDP does not work here: {problem}"))
                 }
+                other => other?,
             },
-            Driver::AfXdp => open_xdp(plan, link, Mode::Auto, options, worker),
-            Driver::AfXdpGeneric => open_xdp(plan, link, Mode::Generic, options, worker),
-            Driver::AfPacket => {
-                open_packet(plan, link, options, worker, "the configuration asks for AF_PACKET")
-            }
-        }
-        .map(|(programs, capabilities)| {
-            let device = plan.settings.device;
-            (Self { ifindex: link.ifindex, device, programs, claim }, capabilities)
-        })
+            Driver::AfXdp => xdp(Mode::Auto)?,
+            Driver::AfXdpGeneric => xdp(Mode::Generic)?,
+            Driver::AfPacket => Stage::Packet("the configuration asks for AF_PACKET".into()),
+        };
+        Ok(Self { plan: plan.clone(), link: link.clone(), claim, options, stage })
     }
 
+    /// Opens the sockets.
+    pub fn open(self, worker: &mut WorkerHandle) -> Result<(KernelDevice, Capabilities), ControlError> {
+        let Self { plan, link, claim, options, stage } = self;
+        let (programs, capabilities) = match stage {
+            Stage::Xdp(attached) => match open_xdp(&plan, *attached, worker) {
+                Err(ControlError::System(problem)) if plan.config.driver == Driver::Auto => open_packet(
+                    &plan,
+                    &link,
+                    options,
+                    worker,
+                    &format!("AF_XDP does not work here: {problem}"),
+                ),
+                other => other,
+            },
+            Stage::Packet(why) => open_packet(&plan, &link, options, worker, &why),
+        }?;
+        let device = plan.settings.device;
+        Ok((KernelDevice { ifindex: link.ifindex, device, programs, claim }, capabilities))
+    }
+}
+
+impl KernelDevice {
     /// Takes the programs off the device. The claim is given up when it is dropped.
     pub fn detach(self) -> (Result<(), ControlError>, Claim) {
         (self.programs.detach().map_err(|error| offload_error(&error)), self.claim)
@@ -95,13 +133,11 @@ fn offload_error(error: &OffloadError) -> ControlError {
     }
 }
 
-fn open_xdp(
-    plan: &PortPlan,
+fn attach_xdp(
     link: &HostLink,
     mode: Mode,
     options: KernelOptions,
-    worker: &mut WorkerHandle,
-) -> Result<Opened, ControlError> {
+) -> Result<(PortPrograms, af_xdp::Options), ControlError> {
     let mac = MacAddr(link.mac.unwrap_or_default());
     let mtu = mtu_of(link);
     let mut settings = af_xdp::Options::new(link.name.clone(), link.ifindex, mac, mtu);
@@ -114,7 +150,7 @@ fn open_xdp(
         }
         other => other,
     };
-    let mut programs = attached.map_err(|error| offload_error(&error))?;
+    let programs = attached.map_err(|error| offload_error(&error))?;
     settings.queues = (0..programs.queues().max(1)).collect();
     settings.segment_mtu = options.segment_mtu.min(mtu);
     settings.program = match programs.mode() {
@@ -122,6 +158,14 @@ fn open_xdp(
         Attachment::Generic | Attachment::Tcx => ProgramMode::Generic,
     };
     settings.why = programs.why().unwrap_or_default().to_owned();
+    Ok((programs, settings))
+}
+
+fn open_xdp(
+    plan: &PortPlan,
+    (mut programs, settings): (PortPrograms, af_xdp::Options),
+    worker: &mut WorkerHandle,
+) -> Result<Opened, ControlError> {
     let wrap = Wrapping::of(plan)?;
     let open: OpenDevice = Box::new(move |pool: &Pool| {
         let port = open_queues(pool, settings)?;

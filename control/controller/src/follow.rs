@@ -11,7 +11,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::ControlError;
 use crate::claim::Claim;
-use crate::device::{KernelDevice, KernelOptions, mtu_of, vlan_stack};
+use crate::device::{AttachedDevice, KernelDevice, KernelOptions, mtu_of, vlan_stack};
 use crate::feed::in_pieces;
 use crate::router::{Inner, Router};
 use crate::routes::from_kernel;
@@ -225,13 +225,9 @@ impl Inner {
     ) -> Result<(), ControlError> {
         let on_death = self.on_death.get(&plan.id).copied().unwrap_or(millrace_config::OnDeath::Kernel);
         let options = KernelOptions { on_death, segment_mtu: mtu_of(link) };
-        let (mut device, capabilities) = KernelDevice::open(
-            plan,
-            link,
-            Claim::take(link.ifindex, &link.name)?,
-            options,
-            &mut self.worker,
-        )?;
+        let (mut device, capabilities) =
+            AttachedDevice::attach(plan, link, Claim::take(link.ifindex, &link.name)?, options)?
+                .open(&mut self.worker)?;
         device.take_over(MacAddr(link.mac.unwrap_or_default()))?;
         self.capabilities.insert(plan.settings.device, capabilities);
         self.kernel.insert(plan.id, device);

@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 
 use crate::ControlError;
 use crate::claim::Claim;
-use crate::device::{KernelDevice, KernelOptions, mtu_of, open_own};
+use crate::device::{AttachedDevice, KernelOptions, mtu_of, open_own};
 use crate::feed::start_commands;
 use crate::model::{Model, PortPlan};
 use crate::router::{Inner, Router, Shared};
@@ -128,10 +128,14 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
         None => (Vec::new(), None),
     };
     let segment_mtu = links.iter().map(|claimed| mtu_of(&claimed.link)).min().unwrap_or(1500);
+    let mut attached = Vec::new();
     for Claimed { plan, link, claim } in links {
         let on_death = inner.on_death.get(&plan.id).copied().unwrap_or(millrace_config::OnDeath::Kernel);
-        let options = KernelOptions { on_death, segment_mtu };
-        let (device, capabilities) = KernelDevice::open(&plan, &link, claim, options, &mut inner.worker)?;
+        let device = AttachedDevice::attach(&plan, &link, claim, KernelOptions { on_death, segment_mtu })?;
+        attached.push((plan, device));
+    }
+    for (plan, device) in attached {
+        let (device, capabilities) = device.open(&mut inner.worker)?;
         if !capabilities.why.is_empty() {
             tracing::warn!(port = %plan.settings.name, driver = capabilities.driver, mode = %capabilities.mode, "{}", capabilities.why);
         }
