@@ -1,5 +1,6 @@
 //! The command `run`: the daemon, from its arguments to its end.
 
+mod huge_pages;
 mod ready;
 mod signals;
 
@@ -20,6 +21,9 @@ use signals::Signals;
 
 /// Runs a router until SIGTERM or SIGINT; with `--dry-run`, says what it would do.
 pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
+    if !arguments.dry_run {
+        huge_pages::prefer();
+    }
     // First of all: no descriptor that we open may get the number meant for the caller's.
     let ready = arguments.ready_fd.map(Ready::new).transpose()?;
     let config = configuration(arguments)?;

@@ -137,7 +137,7 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
     for (plan, device) in attached {
         let (device, capabilities) = device.open(&mut inner.worker)?;
         if !capabilities.why.is_empty() {
-            tracing::warn!(port = %plan.settings.name, driver = capabilities.driver, mode = %capabilities.mode, "{}", capabilities.why);
+            tracing::info!(port = %plan.settings.name, driver = capabilities.driver, mode = %capabilities.mode, "{}", capabilities.why);
         }
         inner.capabilities.insert(plan.settings.device, capabilities);
         inner.kernel.insert(plan.id, device);
