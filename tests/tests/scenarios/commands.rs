@@ -1,8 +1,9 @@
 //! The commands of the first minutes, as they are written down for everybody.
 
+use std::process::Command;
 use std::time::Duration;
 
-use millrace_testkit::{Ground, Line, eventually, transfer};
+use millrace_testkit::{Ground, Line, binary, eventually, transfer};
 use serde_json::Value;
 
 use crate::support::{assert_hosts_talk, assert_router_forwards, iperf3, iperf3_server, router, to};
@@ -36,6 +37,36 @@ fn ports_summary_and_routes_have_the_fields_that_programs_read() {
     let route = router.row("routes", "to", "10.2.0.0/24");
     assert_eq!((&route["kind"], &route["next_hops"][0]["port"]), (&"forward".into(), &"r2".into()));
     router.assert_conservation();
+}
+
+#[test]
+fn the_first_commands_work_as_they_stand() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    std::fs::create_dir(line.file("out")).unwrap();
+    std::os::unix::fs::symlink(binary(), line.file("out/millrace")).unwrap();
+    // No waiting in between: clients wait for a router that is starting.
+    let script = "set -e
+        ip netns exec ROUTER out/millrace run --port r1 --port r2 --socket r.sock 2>log &
+        router=$!
+        trap 'kill $router' EXIT
+        out/millrace --socket r.sock show ports --json
+        out/millrace --socket r.sock show summary --json
+        out/millrace --socket r.sock show routes --json
+        out/millrace --socket r.sock instance create statistics stats1
+        out/millrace --socket r.sock bind stats1 --gate monitor --filter 'proto udp dport 5201'
+        out/millrace --socket r.sock control stats1 read --json
+        out/millrace --socket r.sock unbind stats1 --gate monitor --filter 'proto udp dport 5201'
+        trap - EXIT
+        kill $router
+        wait $router"
+        .replace("ROUTER", line.r.name());
+    let mut command = Command::new("timeout");
+    command.args(["-k", "1", "30", "sh", "-c", &script]).current_dir(line.directory.path());
+    let output = command.output().unwrap();
+    let log = std::fs::read_to_string(line.file("log")).unwrap_or_default();
+    assert!(output.status.success(), "{output:?}\n{log}");
+    assert!(!line.file("r.sock").exists());
 }
 
 #[test]
