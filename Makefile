@@ -27,7 +27,7 @@ demo: setup build ## carry real traffic between two hosts and show what happened
 	@tools/demo
 
 test: setup lint build ## set up, lint, build, and run every test
-	@cargo test --locked --workspace
+	@tools/test
 
 bench: build ## run every benchmark beside its peer
 	@out/millrace bench all
