@@ -95,9 +95,8 @@ impl Checker<'_> {
         self.require(port.vlan.is_none_or(|vlan| vlan.is_valid()), span.clone(), || {
             format!("port {name:?}: VLAN ids are 1 to 4094")
         })?;
-        let fixed = port.kind == PortKind::Tap || port.vlan.is_some();
-        self.require(!fixed || port.mac.is_none(), span.clone(), || {
-            format!("port {name:?}: a tap port's MAC address is made from its name, a sub-interface has its device's")
+        self.require(port.kind != PortKind::Tap || port.mac.is_none(), span.clone(), || {
+            format!("port {name:?}: a tap port's MAC address is made from its name: leave mac out")
         })?;
         self.require(own || port.address.is_empty(), span.clone(), || {
             format!(
