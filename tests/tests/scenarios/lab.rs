@@ -34,11 +34,14 @@ fn the_example_comes_up_carries_a_ping_and_leaves_nothing() {
     let line = Line::new();
     let name = format!("mrlab{}", std::process::id());
     let file = example(&line, &name, "");
-    let namespaces = || Command::new("ip").args(["netns", "list"]).output().unwrap().stdout;
-    let before = namespaces();
+    let namespaces = || {
+        let list = Command::new("ip").args(["netns", "list"]).output().unwrap().stdout;
+        String::from_utf8_lossy(&list).lines().filter(|line| line.starts_with(&name)).count()
+    };
     let (up, said) = millrace(&["lab", "up", &file]);
     let lab = Up(name.clone());
     assert!(up, "{said}");
+    assert_eq!(namespaces(), 3);
     let (listed, said) = millrace(&["lab", "list", "--json"]);
     assert!(listed && said.contains(&name), "{said}");
     for command in
@@ -52,7 +55,8 @@ fn the_example_comes_up_carries_a_ping_and_leaves_nothing() {
     assert!(!again && said.contains(&name), "{said}");
     let (down, said) = millrace(&["lab", "down", &file]);
     assert!(down, "{said}");
-    assert_eq!(namespaces(), before);
+    assert_eq!(namespaces(), 0);
+    assert!(!std::path::Path::new("/run/millrace/lab").join(&name).exists());
     let (known, said) = millrace(&["lab", "exec", &lab.0, "h1", "--", "true"]);
     assert!(!known && said.contains(&name), "{said}");
 }
