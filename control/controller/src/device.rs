@@ -27,6 +27,8 @@ pub(crate) struct KernelDevice {
     pub ifindex: u32,
     pub device: DeviceId,
     pub programs: PortPrograms,
+    /// The AF_XDP sockets that the worker has for it.
+    pub sockets: Vec<i32>,
     claim: Claim,
 }
 
@@ -86,7 +88,7 @@ impl AttachedDevice {
     /// Opens the sockets.
     pub fn open(self, worker: &mut WorkerHandle) -> Result<(KernelDevice, Capabilities), ControlError> {
         let Self { plan, link, claim, options, stage } = self;
-        let (programs, capabilities) = match stage {
+        let (programs, capabilities, sockets) = match stage {
             Stage::Xdp(attached) => match open_xdp(&plan, *attached, worker) {
                 Err(ControlError::System(problem)) if plan.config.driver == Driver::Auto => open_packet(
                     &plan,
@@ -100,7 +102,7 @@ impl AttachedDevice {
             Stage::Packet(why) => open_packet(&plan, &link, options, worker, &why),
         }?;
         let device = plan.settings.device;
-        Ok((KernelDevice { ifindex: link.ifindex, device, programs, claim }, capabilities))
+        Ok((KernelDevice { ifindex: link.ifindex, device, programs, sockets, claim }, capabilities))
     }
 }
 
@@ -116,8 +118,8 @@ impl KernelDevice {
     }
 }
 
-/// Programs and what the device can do.
-type Opened = (PortPrograms, Capabilities);
+/// Programs, what the device can do, and its AF_XDP sockets.
+type Opened = (PortPrograms, Capabilities, Vec<i32>);
 
 fn on_death(on_death: OnDeath) -> millrace_offload::OnDeath {
     match on_death {
@@ -176,7 +178,8 @@ fn open_xdp(
     for (queue, socket) in &report.sockets {
         programs.register_socket(*queue, *socket).map_err(|error| offload_error(&error))?;
     }
-    Ok((programs, report.capabilities))
+    let sockets = report.sockets.iter().map(|(_, socket)| *socket).collect();
+    Ok((programs, report.capabilities, sockets))
 }
 
 /// Opens as many of the queues as the device really has: the kernel says how many it made room for.
@@ -209,7 +212,7 @@ fn open_packet(
     });
     let report = open_on_worker(plan, open, worker)?;
     let capabilities = Capabilities { why: why.to_owned(), ..report.capabilities };
-    Ok((programs, capabilities))
+    Ok((programs, capabilities, Vec::new()))
 }
 
 fn filter_of(programs: &PortPrograms) -> Result<Option<OwnedFd>, ControlError> {

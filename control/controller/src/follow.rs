@@ -206,6 +206,10 @@ impl Inner {
                 self.share_gone.insert(plan.id, self.share(plan.id));
                 self.share_offset.remove(&plan.id);
                 self.kernel.remove(&plan.id);
+                // The other ports must not take the end of this one's sockets for the end of the router.
+                if let Err(error) = self.set_witness() {
+                    tracing::error!("{error}");
+                }
                 // A worker that does not answer is noticed by the next command that matters.
                 let _ = self.worker.ask(|reply| Command::RemoveDevice(plan.settings.device, reply));
             }
@@ -232,6 +236,7 @@ impl Inner {
         self.capabilities.insert(plan.settings.device, capabilities);
         self.kernel.insert(plan.id, device);
         self.set_host_path()?;
+        self.set_witness()?;
         let Some(mirror) = &self.mirror else { return Ok(()) };
         let everything = mirror.state().snapshot();
         self.apply(everything)

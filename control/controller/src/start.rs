@@ -143,6 +143,7 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
         inner.kernel.insert(plan.id, device);
     }
     inner.set_host_path()?;
+    inner.set_witness()?;
     for plan in inner.model.ports.clone() {
         if !plan.is_kernel() && plan.config.vlan.is_none() {
             let capabilities = open_own(&plan, &mut inner.worker)?;

@@ -35,6 +35,17 @@ struct {
 } sockets SEC(".maps");
 
 /*
+ * One socket of the process, which closes before all others when it dies: then every port passes at once, and none
+ * waits for the sockets of the other ports to be closed.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} witness SEC(".maps");
+
+/*
  * Frames that millrace_hand has let go on this processor and that millrace_xdp (generic) or millrace_tcx will meet
  * again. The kernel receives them synchronously, with soft interrupts off, so nothing comes between.
  */
@@ -91,7 +102,8 @@ static __always_inline int receive_xdp(struct xdp_md *context, __u64 length)
 	count->seen++;
 	count->seen_bytes += length;
 	verdict = classify(&frame, port);
-	if (verdict == USER_SPACE && !bpf_map_lookup_elem(&sockets, &queue))
+	if (verdict == USER_SPACE &&
+	    (!bpf_map_lookup_elem(&sockets, &queue) || !bpf_map_lookup_elem(&witness, &zero)))
 		return fall_back(count, port) ? XDP_PASS : XDP_DROP;
 	count_verdict(count, verdict);
 	if (verdict != USER_SPACE)

@@ -183,9 +183,21 @@ impl PortPrograms {
             return Err(OffloadError::Queue { queue, detail });
         }
         let set = |error: MapError| OffloadError::Queue { queue, detail: object::chain(&error) };
-        self.socket_map()?.set(queue, fd, 0).map_err(set)?;
+        self.socket_map("sockets")?.set(queue, fd, 0).map_err(set)?;
         self.sockets.insert(queue);
-        Ok(())
+        self.set_witness(fd)
+    }
+
+    /// Names the AF_XDP socket whose end means that of the process: without it the port's frames fall back as
+    /// [`OnDeath`] says, whatever sockets it has. The socket registered last is taken unless this says otherwise.
+    ///
+    /// When a process is killed its sockets close one after the other, the highest descriptor first, and each waits
+    /// some milliseconds; with the same witness at every port none waits for the others.
+    ///
+    /// # Errors
+    /// [`OffloadError::Map`] when the kernel refuses.
+    pub fn set_witness(&mut self, fd: RawFd) -> Result<(), OffloadError> {
+        self.socket_map("witness")?.set(0, fd, 0).map_err(|error| map_error("witness", &error))
     }
 
     /// Ends the redirection of `queue`; its frames fall back as [`OnDeath`] says.
@@ -197,13 +209,13 @@ impl PortPrograms {
             return Err(OffloadError::Queue { queue, detail: "no socket is registered".to_owned() });
         }
         // The kernel removes a closed socket by itself.
-        let _ = self.socket_map()?.unset(queue);
+        let _ = self.socket_map("sockets")?.unset(queue);
         Ok(())
     }
 
-    fn socket_map(&mut self) -> Result<XskMap<&mut aya::maps::MapData>, OffloadError> {
-        let map = map_mut(&mut self.object, "sockets")?;
-        XskMap::try_from(map).map_err(|error| map_error("sockets", &error))
+    fn socket_map(&mut self, name: &'static str) -> Result<XskMap<&mut aya::maps::MapData>, OffloadError> {
+        let map = map_mut(&mut self.object, name)?;
+        XskMap::try_from(map).map_err(|error| map_error(name, &error))
     }
 
     /// Sets the MAC address whose unicast frames this port forwards.
