@@ -272,7 +272,6 @@ impl Inner {
                     let name = self.model.port_name(port);
                     tracing::warn!(port = %name, %address, %mac, "another station uses this router's address");
                 }
-                Event::Finished => {}
             }
         }
         Ok(())

@@ -127,8 +127,6 @@ pub enum Event {
     Resolve(PortId, IpAddr),
     /// Another station claims an address of an own-stack port.
     AddressConflict(PortId, IpAddr, MacAddr),
-    /// Every port came to the end of its input.
-    Finished,
 }
 
 impl fmt::Debug for Command {

@@ -133,12 +133,6 @@ impl Worker {
         self.devices.iter().flatten().any(|device| device.descriptor().is_none() && !device.is_finished())
     }
 
-    /// Whether nothing will arrive any more.
-    pub fn is_finished(&self) -> bool {
-        let mut devices = self.devices.iter().flatten().peekable();
-        devices.peek().is_some() && devices.all(|device| device.is_finished())
-    }
-
     fn receive_all(&mut self, now: Instant) -> usize {
         let mut received = 0;
         for (index, device) in self.devices.iter_mut().enumerate() {
