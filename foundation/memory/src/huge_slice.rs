@@ -1,0 +1,205 @@
+//! A zeroed slice in memory of its own, in huge pages when it is large.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::ptr::{self, NonNull};
+
+use crate::Zeroable;
+
+/// Bytes of a huge page, and the alignment of a [`HugeSlice`] that fills at least one.
+pub const HUGE_PAGE: usize = 2 << 20;
+/// Alignment of what is mapped as it comes.
+const PAGE: usize = 4096;
+
+/// There is no memory for a table.
+#[derive(Debug, thiserror::Error)]
+#[error("no memory for {what}: {length} elements of {element} bytes: {source}")]
+pub struct MemoryError {
+    /// The table, as its maker names it.
+    pub what: &'static str,
+    /// Elements asked for.
+    pub length: usize,
+    /// Bytes of an element.
+    pub element: usize,
+    /// What the kernel said.
+    pub source: std::io::Error,
+}
+
+/// A slice of zeros of a fixed length, mapped from the kernel.
+///
+/// From [`HUGE_PAGE`] on it is aligned to huge pages, and the kernel is asked for them. Memory is taken when it is
+/// first written to, a page (or huge page) at a time, so a large slice costs nothing where it isn't used. Dropping it
+/// returns the memory at once.
+pub struct HugeSlice<T> {
+    elements: NonNull<T>,
+    length: usize,
+    /// Bytes of the mapping, which begins at `elements`; 0 when there is none.
+    mapped: usize,
+    _owned: PhantomData<T>,
+}
+
+impl<T: Zeroable> HugeSlice<T> {
+    /// `length` elements of zeros; `what` names the table in errors.
+    ///
+    /// # Errors
+    /// [`MemoryError`] when the kernel doesn't map so much.
+    pub fn new(what: &'static str, length: usize) -> Result<Self, MemoryError> {
+        const { assert!(align_of::<T>() <= PAGE, "an element's alignment exceeds a page's") };
+        let error = |source| MemoryError { what, length, element: size_of::<T>(), source };
+        let too_much = || error(std::io::Error::from_raw_os_error(libc::ENOMEM));
+        let bytes = length.checked_mul(size_of::<T>()).ok_or_else(too_much)?;
+        if bytes == 0 {
+            return Ok(Self { elements: NonNull::dangling(), length, mapped: 0, _owned: PhantomData });
+        }
+        let page = if bytes >= HUGE_PAGE { HUGE_PAGE } else { PAGE };
+        let mapped = bytes.checked_next_multiple_of(page).ok_or_else(too_much)?;
+        let start = if page == HUGE_PAGE { map_huge(mapped) } else { map(mapped) }.map_err(error)?;
+        Ok(Self { elements: start.cast(), length, mapped, _owned: PhantomData })
+    }
+}
+
+impl<T> HugeSlice<T> {
+    /// No elements, and no memory.
+    pub const fn empty() -> Self {
+        Self { elements: NonNull::dangling(), length: 0, mapped: 0, _owned: PhantomData }
+    }
+}
+
+impl<T> Deref for HugeSlice<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        // SAFETY: the mapping holds `length` elements, zeroed at first, for which zeros are values; it is owned by
+        // `self`, so what is borrowed from `self` is the only way to it.
+        unsafe { std::slice::from_raw_parts(self.elements.as_ptr(), self.length) }
+    }
+}
+
+impl<T> DerefMut for HugeSlice<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as in `deref`; `self` is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.elements.as_ptr(), self.length) }
+    }
+}
+
+impl<T> Drop for HugeSlice<T> {
+    fn drop(&mut self) {
+        if std::mem::needs_drop::<T>() {
+            // SAFETY: all elements are values, and none is used afterwards.
+            unsafe { ptr::drop_in_place(ptr::from_mut::<[T]>(self)) };
+        }
+        if self.mapped > 0 {
+            // SAFETY: `new` mapped exactly this range, and nothing refers to it any more.
+            unsafe { libc::munmap(self.elements.as_ptr().cast(), self.mapped) };
+        }
+    }
+}
+
+// SAFETY: the slice owns its elements as a boxed slice does.
+unsafe impl<T: Send> Send for HugeSlice<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for HugeSlice<T> {}
+
+impl<T> fmt::Debug for HugeSlice<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HugeSlice").field("length", &self.length).field("mapped", &self.mapped).finish()
+    }
+}
+
+/// Maps `bytes` of zeros, a multiple of the page size.
+fn map(bytes: usize) -> Result<NonNull<u8>, std::io::Error> {
+    // SAFETY: an anonymous mapping at an address that the kernel chooses touches no existing memory.
+    let start = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if start == libc::MAP_FAILED {
+        return Err(std::io::Error::last_os_error());
+    }
+    NonNull::new(start.cast()).ok_or_else(|| std::io::Error::from_raw_os_error(libc::ENOMEM))
+}
+
+/// Maps `bytes` of zeros, a multiple of [`HUGE_PAGE`] and aligned to it, and asks for huge pages.
+fn map_huge(bytes: usize) -> Result<NonNull<u8>, std::io::Error> {
+    let whole =
+        bytes.checked_add(HUGE_PAGE).ok_or_else(|| std::io::Error::from_raw_os_error(libc::ENOMEM))?;
+    let start = map(whole)?;
+    let before = start.as_ptr().align_offset(HUGE_PAGE);
+    // SAFETY: fewer than `HUGE_PAGE` bytes lie before the aligned address, so it and the `bytes` behind it lie inside
+    // of what was mapped. The ends that are unmapped are multiples of the page size, and nothing refers to them. The
+    // advice doesn't change the contents.
+    unsafe {
+        let aligned = start.add(before);
+        if before > 0 {
+            libc::munmap(start.as_ptr().cast(), before);
+        }
+        if before < HUGE_PAGE {
+            libc::munmap(aligned.add(bytes).as_ptr().cast(), HUGE_PAGE - before);
+        }
+        libc::madvise(aligned.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE);
+        Ok(aligned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_slice_holds_zeros_and_then_what_is_written() {
+        for length in [0, 1, 1000, HUGE_PAGE / 8 - 1, HUGE_PAGE / 8, HUGE_PAGE / 8 + 1, 3_000_000] {
+            let mut slice = HugeSlice::<u64>::new("words", length).unwrap();
+            assert_eq!(slice.len(), length);
+            assert!(slice.iter().all(|&word| word == 0));
+            slice.iter_mut().zip(1..).for_each(|(word, number)| *word = number);
+            assert!(slice.iter().zip(1..).all(|(&word, number)| word == number));
+        }
+    }
+
+    #[test]
+    fn a_large_slice_begins_at_a_huge_page() {
+        let slices: Vec<_> = (0..8).map(|_| HugeSlice::<[u8; 100]>::new("rows", 50_000).unwrap()).collect();
+        assert!(slices.iter().all(|slice| slice.as_ptr().addr() % HUGE_PAGE == 0));
+    }
+
+    #[test]
+    fn atomics_are_shared_between_threads() {
+        let slice = HugeSlice::<AtomicU64>::new("counters", 10).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| (0..1000).for_each(|_| _ = slice[9].fetch_add(1, Ordering::Relaxed)));
+            }
+        });
+        assert_eq!(slice[9].load(Ordering::Relaxed), 2000);
+    }
+
+    #[test]
+    fn too_much_memory_is_refused_with_its_name_and_size() {
+        for length in [1 << 60, usize::MAX / 4, usize::MAX] {
+            let error = HugeSlice::<u64>::new("the flow table", length).unwrap_err();
+            assert!(
+                error
+                    .to_string()
+                    .starts_with(&format!("no memory for the flow table: {length} elements of 8"))
+            );
+        }
+    }
+
+    #[test]
+    fn elements_without_size_need_no_memory() {
+        let slice = HugeSlice::<[u64; 0]>::new("nothing", 7).unwrap();
+        assert_eq!((slice.len(), slice.mapped), (7, 0));
+        assert_eq!(HugeSlice::<u64>::empty().len(), 0);
+    }
+}

@@ -1,0 +1,38 @@
+//! Asking the processor to fetch what will be read soon.
+
+/// Fetches the cache line in which `value` begins. Nothing waits for it.
+#[inline(always)]
+pub fn prefetch<T>(value: &T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: SSE is part of every x86-64 processor, and a prefetch never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = value;
+}
+
+/// Fetches the cache line in which element `index` of `slice` begins; does nothing when there is no such element.
+#[inline(always)]
+pub fn prefetch_slice_element<T>(slice: &[T], index: usize) {
+    if let Some(value) = slice.get(index) {
+        prefetch(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_element_out_of_range_is_left_alone() {
+        let words = [1_u64, 2, 3];
+        prefetch(&words);
+        for index in [0, 2, 3, usize::MAX] {
+            prefetch_slice_element(&words, index);
+        }
+        prefetch_slice_element::<u64>(&[], 0);
+        assert_eq!(words, [1, 2, 3]);
+    }
+}

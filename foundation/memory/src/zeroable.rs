@@ -1,0 +1,102 @@
+//! Types that zeroed memory already holds a value of.
+
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
+};
+
+/// A type for which memory of nothing but zeros is a value.
+///
+/// Structs of such fields get it by [`zeroable!`](crate::zeroable), which needs no unsafe code where it is used.
+///
+/// # Safety
+/// A value whose bytes are all zero must be valid.
+pub unsafe trait Zeroable {}
+
+macro_rules! zero_is_a_value {
+    ($($name:ty),* $(,)?) => {
+        $(
+            // SAFETY: an integer, or a cell with the layout of one, for which 0 is a value.
+            unsafe impl Zeroable for $name {}
+        )*
+    };
+}
+
+zero_is_a_value!(
+    u8,
+    u16,
+    u32,
+    u64,
+    u128,
+    usize,
+    i8,
+    i16,
+    i32,
+    i64,
+    i128,
+    isize,
+    bool,
+    AtomicBool,
+    AtomicU8,
+    AtomicU16,
+    AtomicU32,
+    AtomicU64,
+    AtomicUsize,
+    AtomicI32,
+    AtomicI64,
+);
+
+// SAFETY: elements of zeros are values, and an array holds nothing else.
+unsafe impl<T: Zeroable, const N: usize> Zeroable for [T; N] {}
+
+/// Declares a struct of [`Zeroable`] fields that is [`Zeroable`] itself.
+///
+/// Takes one plain struct without type parameters, with named fields, or with unnamed ones.
+///
+/// ```
+/// millrace_memory::zeroable! {
+///     /// A slot of a table.
+///     #[derive(Clone, Copy, Debug, PartialEq)]
+///     #[repr(C, align(16))]
+///     pub struct Slot {
+///         /// Which.
+///         pub key: u64,
+///         values: [u16; 4],
+///     }
+/// }
+/// let slots = millrace_memory::HugeSlice::<Slot>::new("slots", 100)?;
+/// assert_eq!(slots[99].key, 0);
+/// # Ok::<(), millrace_memory::MemoryError>(())
+/// ```
+///
+/// A field that isn't zeroable is refused:
+///
+/// ```compile_fail
+/// millrace_memory::zeroable! {
+///     struct Slot {
+///         value: &'static u8,
+///     }
+/// }
+/// ```
+#[macro_export]
+macro_rules! zeroable {
+    (
+        $(#[$meta:meta])* $visibility:vis struct $name:ident {
+            $($(#[$field_meta:meta])* $field_visibility:vis $field:ident: $type:ty),* $(,)?
+        }
+    ) => {
+        $(#[$meta])* $visibility struct $name {
+            $($(#[$field_meta])* $field_visibility $field: $type),*
+        }
+        // SAFETY: each field is zeroable, as the bounds demand, and a struct holds nothing else.
+        unsafe impl $crate::Zeroable for $name where $($type: $crate::Zeroable),* {}
+    };
+    (
+        $(#[$meta:meta])* $visibility:vis struct $name:ident(
+            $($(#[$field_meta:meta])* $field_visibility:vis $type:ty),* $(,)?
+        );
+    ) => {
+        $(#[$meta])* $visibility struct $name($($(#[$field_meta])* $field_visibility $type),*);
+        // SAFETY: each field is zeroable, as the bounds demand, and a struct holds nothing else.
+        unsafe impl $crate::Zeroable for $name where $($type: $crate::Zeroable),* {}
+    };
+}
