@@ -14,4 +14,6 @@ pub use filter::{
     CompiledFilter, Dscp, ExceptionsMatch, Field, Filter, FilterError, PortRange, Specificity, TcpFlagsMatch,
     UnknownPort,
 };
-pub use filter_table::{Entry, Explanation, FilterId, FilterTable, LinearOracle, Outcome};
+pub use filter_table::{
+    Entry, Explanation, FilterId, FilterTable, LinearOracle, Outcome, Rank, explain_in_order, in_order,
+};

@@ -21,27 +21,27 @@ pub struct UnknownPort {
     pub name: String,
 }
 
-/// A filter in the form that is matched: ids, values and masks.
+/// A filter in the form that is matched: ids, values and masks. The tables of this crate read its fields.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CompiledFilter {
-    source: Masked,
-    destination: Masked,
-    protocol: Option<u8>,
-    source_port: PortRange,
-    destination_port: PortRange,
-    incoming: Option<PortId>,
-    varying_value: u32,
-    varying_mask: u32,
+    pub(crate) source: Masked,
+    pub(crate) destination: Masked,
+    pub(crate) protocol: Option<u8>,
+    pub(crate) source_port: PortRange,
+    pub(crate) destination_port: PortRange,
+    pub(crate) incoming: Option<PortId>,
+    pub(crate) varying_value: u32,
+    pub(crate) varying_mask: u32,
     specificity: Specificity,
 }
 
 /// An address prefix as a number: IPv4 in the upper 32 bits, as in a [`FlowKey`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-struct Masked {
+pub(crate) struct Masked {
     /// `None` for both.
-    family: Option<Family>,
-    value: u128,
-    mask: u128,
+    pub(crate) family: Option<Family>,
+    pub(crate) value: u128,
+    pub(crate) mask: u128,
 }
 
 impl Masked {

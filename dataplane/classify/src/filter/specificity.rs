@@ -45,6 +45,24 @@ impl Specificity {
         }
     }
 
+    /// A number of 62 bits in the same order: the greater, the more specific.
+    pub(crate) fn packed(self) -> u64 {
+        const WIDEST: u32 = 1 << 16 | 1;
+        let fields = [
+            (u32::from(self.source), 8),
+            (u32::from(self.destination), 8),
+            (u32::from(self.protocol), 1),
+            (WIDEST - self.source_port.0, 17),
+            (WIDEST - self.destination_port.0, 17),
+            (u32::from(self.incoming), 1),
+            (self.flags, 4),
+            (u32::from(self.tag), 1),
+            (self.exceptions, 4),
+            (u32::from(self.dscp), 1),
+        ];
+        fields.into_iter().fold(0, |packed, (field, bits)| packed << bits | u64::from(field))
+    }
+
     /// The field that decides between the two; `None` when they are equally specific.
     pub fn decided_by(&self, other: &Self) -> Option<Field> {
         let differs = [

@@ -1,10 +1,8 @@
 //! The table that defines what the others must find: a sorted list, of which the first match wins.
 
-use std::cmp::Reverse;
+use crate::Candidate;
 
-use crate::{Candidate, CompiledFilter, Specificity};
-
-use super::{Entry, Explanation, FilterId, FilterTable, Outcome};
+use super::{Entry, Explanation, FilterId, FilterTable, explain_in_order};
 
 /// Filters in the order in which they win. A lookup takes time in proportion to the filters before the first match, an
 /// insertion in proportion to all.
@@ -32,19 +30,19 @@ impl<T> LinearOracle<T> {
     }
 }
 
-/// Sorts ascending into the order in which filters win.
-fn rank<T>(entry: &Entry<T>) -> (Reverse<i32>, Reverse<Specificity>, FilterId) {
-    (Reverse(entry.priority), Reverse(entry.filter.specificity()), entry.id)
-}
-
 impl<T> FilterTable<T> for LinearOracle<T> {
-    fn insert(&mut self, filter: CompiledFilter, priority: i32, value: T) -> FilterId {
-        let id = FilterId(self.next);
-        self.next += 1;
-        let entry = Entry { id, filter, priority, value };
-        let place = self.entries.partition_point(|other| rank(other) < rank(&entry));
+    fn restore(&mut self, entry: Entry<T>) -> bool {
+        if self.entries.iter().any(|other| other.id == entry.id) {
+            return false;
+        }
+        self.next = self.next.max(entry.id.0 + 1);
+        let place = self.entries.partition_point(|other| other.rank() < entry.rank());
         self.entries.insert(place, entry);
-        id
+        true
+    }
+
+    fn next_id(&self) -> FilterId {
+        FilterId(self.next)
     }
 
     fn remove(&mut self, id: FilterId) -> Option<T> {
@@ -59,38 +57,23 @@ impl<T> FilterTable<T> for LinearOracle<T> {
     }
 
     fn explain(&self, candidate: &Candidate) -> Vec<Explanation<'_, T>> {
-        let mut chosen: Option<&Entry<T>> = None;
-        let mut explain = |entry| match entry_mismatch(entry, candidate) {
-            Some(outcome) => outcome,
-            None => outcome_beside(*chosen.get_or_insert(entry), entry),
-        };
-        self.entries.iter().map(|entry| Explanation { entry, outcome: explain(entry) }).collect()
+        explain_in_order(&self.entries, candidate)
+    }
+
+    fn entries(&self) -> Box<dyn Iterator<Item = &Entry<T>> + '_> {
+        Box::new(self.entries.iter())
     }
 
     fn len(&self) -> usize {
         self.entries.len()
     }
 
+    fn memory(&self) -> usize {
+        size_of::<Self>() + self.entries.capacity() * size_of::<Entry<T>>()
+    }
+
     fn varying_mask(&self) -> u32 {
         self.entries.iter().fold(0, |mask, entry| mask | entry.filter.varying_mask())
-    }
-}
-
-fn entry_mismatch<T>(entry: &Entry<T>, candidate: &Candidate) -> Option<Outcome> {
-    entry.filter.mismatch(candidate).map(Outcome::Mismatch)
-}
-
-/// The outcome of `entry`, which matches, when `chosen` is the first that does.
-fn outcome_beside<T>(chosen: &Entry<T>, entry: &Entry<T>) -> Outcome {
-    if chosen.id == entry.id {
-        return Outcome::Chosen;
-    }
-    if chosen.priority != entry.priority {
-        return Outcome::LowerPriority;
-    }
-    match chosen.filter.specificity().decided_by(&entry.filter.specificity()) {
-        Some(field) => Outcome::LessSpecific(field),
-        None => Outcome::Younger,
     }
 }
 
@@ -106,6 +89,7 @@ mod tests {
     use crate::Field;
     use crate::filter::Filter;
     use crate::filter::tests::{any_candidate, any_filter, compiled, misses, resolve};
+    use crate::filter_table::Outcome;
 
     fn packet() -> Candidate {
         let key = FlowKey::v4(Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2), 17, (7, 53), PortId(1));

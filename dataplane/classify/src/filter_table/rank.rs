@@ -1,0 +1,58 @@
+//! The order in which filters win, as numbers.
+
+use crate::Specificity;
+
+use super::FilterId;
+
+/// Where a filter stands in the order in which filters win: the smaller comes first. Priority decides, then
+/// [`Specificity`], then age.
+///
+/// It is made from the filter alone, so that no filter's rank changes when others come and go.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Rank {
+    /// Priority and specificity in 94 bits, so turned that the smaller wins.
+    order: u128,
+    id: FilterId,
+}
+
+impl Rank {
+    /// After all filters there can be.
+    pub const LAST: Self = Self { order: u128::MAX, id: FilterId(u64::MAX) };
+
+    /// The rank of a filter of these.
+    pub fn new(priority: i32, specificity: Specificity, id: FilterId) -> Self {
+        // The sign bit flipped: as unsigned numbers they have the order of the signed ones.
+        let priority = priority.cast_unsigned() ^ 1 << 31;
+        let order = !(u128::from(priority) << 62 | u128::from(specificity.packed()));
+        Self { order, id }
+    }
+
+    /// The filter's id.
+    pub fn id(self) -> FilterId {
+        self.id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Reverse;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::filter::tests::{any_filter, resolve};
+
+    proptest! {
+        #[test]
+        fn ranks_have_the_order_of_priority_specificity_and_age(
+            one in (any_filter(), prop_oneof![-1i32..2, Just(i32::MIN), Just(i32::MAX)], 0u64..3),
+            other in (any_filter(), prop_oneof![-1i32..2, Just(i32::MIN), Just(i32::MAX)], 0u64..3),
+        ) {
+            let specificity = |filter: &crate::Filter| filter.compile(resolve).unwrap().specificity();
+            let slow = |(filter, priority, id): &(crate::Filter, i32, u64)| (Reverse(*priority), Reverse(specificity(filter)), *id);
+            let fast = |(filter, priority, id): &(crate::Filter, i32, u64)| Rank::new(*priority, specificity(filter), FilterId(*id));
+            prop_assert_eq!(slow(&one).cmp(&slow(&other)), fast(&one).cmp(&fast(&other)));
+            prop_assert!(fast(&one) < Rank::LAST);
+        }
+    }
+}
