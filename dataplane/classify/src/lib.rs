@@ -8,6 +8,7 @@
 mod candidate;
 mod filter;
 mod filter_table;
+pub mod prefix_match;
 
 pub use candidate::Candidate;
 pub use filter::{
