@@ -19,13 +19,14 @@ pub enum IoMode {
     Poll,
     /// It sleeps whenever there is nothing to do.
     Interrupt,
-    /// It polls while packets come, and sleeps once none came for [`PATIENCE`].
+    /// It polls while packets come, and sleeps once none came for [`PATIENCE`]; after a long sleep it goes back to
+    /// sleep without polling, until a sleep turns out to have been short.
     #[default]
     Adaptive,
 }
 
-/// How long an adaptive worker polls in vain before it sleeps. Longer than the gap between the batches of a busy
-/// sender, shorter than would show in the use of a processor.
+/// How long an adaptive worker polls in vain before it sleeps, and the shortest sleep after which it does not poll.
+/// Longer than the gap between the batches of a busy sender, shorter than would show in the use of a processor.
 pub const PATIENCE: Duration = Duration::from_micros(50);
 
 /// Longest sleep: an upper bound on how late anything that nobody signals is noticed.
@@ -72,9 +73,10 @@ pub fn now() -> Instant {
 /// Runs `worker` until it is told to stop. `wake` is signalled by control after a command; `control` is signalled
 /// when events wait for it.
 pub fn run(worker: &mut Worker, mode: IoMode, wake: &Wake, control: &Wake) {
-    let mut last_packet = now();
+    let mut time = now();
+    let mut last_packet = time;
+    let mut patience = PATIENCE;
     loop {
-        let time = now();
         let turn = worker.turn(time);
         if turn.events > 0 {
             control.signal();
@@ -88,10 +90,16 @@ pub fn run(worker: &mut Worker, mode: IoMode, wake: &Wake, control: &Wake) {
         let may_sleep = match mode {
             IoMode::Poll => false,
             IoMode::Interrupt => turn.received == 0,
-            IoMode::Adaptive => turn.received == 0 && time.since(last_packet) >= PATIENCE,
+            IoMode::Adaptive => turn.received == 0 && time.since(last_packet) >= patience,
         };
+        let before = time;
         if may_sleep && turn.commands == 0 {
             sleep(worker, &turn, wake);
+            time = now();
+            // Polling pays only where it would have been shorter than this sleep.
+            patience = if time.since(before) < PATIENCE { PATIENCE } else { Duration::ZERO };
+        } else {
+            time = now();
         }
     }
 }
@@ -108,7 +116,9 @@ fn sleep(worker: &mut Worker, turn: &Turn, wake: &Wake) {
         .collect();
     // An interrupted sleep is a short one.
     let _ = ppoll(&mut descriptors, Some(TimeSpec::from_duration(longest)), None);
-    wake.clear();
+    if descriptors[0].any().unwrap_or(true) {
+        wake.clear();
+    }
     worker.count_sleep();
 }
 
