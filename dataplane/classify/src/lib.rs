@@ -16,5 +16,6 @@ pub use filter::{
     UnknownPort,
 };
 pub use filter_table::{
-    Entry, Explanation, FilterId, FilterTable, LinearOracle, Outcome, Rank, explain_in_order, in_order,
+    Entry, Explanation, FilterId, FilterTable, LinearOracle, Outcome, Rank, TupleSpace, explain_in_order,
+    in_order,
 };

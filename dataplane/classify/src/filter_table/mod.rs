@@ -5,6 +5,7 @@
 
 mod linear_oracle;
 mod rank;
+mod tuple_space;
 
 use std::fmt;
 
@@ -12,6 +13,7 @@ use crate::{Candidate, CompiledFilter, Field};
 
 pub use linear_oracle::LinearOracle;
 pub use rank::Rank;
+pub use tuple_space::TupleSpace;
 
 /// A filter in a table. Ids grow with age and are never used again, so that the smaller is the older.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -106,6 +108,12 @@ pub trait FilterTable<T> {
         for (candidate, found) in candidates.iter().zip(found) {
             *found = self.lookup(candidate);
         }
+    }
+
+    /// How many cache lines of the table a lookup reads; `None` when the table doesn't count them.
+    fn accesses(&self, candidate: &Candidate) -> Option<usize> {
+        let _ = candidate;
+        None
     }
 
     /// Every filter, best first, with the reason why it was chosen or not.

@@ -4,27 +4,32 @@ use crate::Specificity;
 
 use super::FilterId;
 
+const LOWER: u32 = (1 << 30) - 1;
+
 /// Where a filter stands in the order in which filters win: the smaller comes first. Priority decides, then
 /// [`Specificity`], then age.
 ///
 /// It is made from the filter alone, so that no filter's rank changes when others come and go.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Rank {
-    /// Priority and specificity in 94 bits, so turned that the smaller wins.
-    order: u128,
-    id: FilterId,
+    /// Priority and specificity in 94 bits, so turned that the smaller wins: the upper 64 of them.
+    pub(super) upper: u64,
+    /// The lower 30.
+    pub(super) lower: u32,
+    pub(super) id: FilterId,
 }
 
 impl Rank {
     /// After all filters there can be.
-    pub const LAST: Self = Self { order: u128::MAX, id: FilterId(u64::MAX) };
+    pub const LAST: Self = Self { upper: u64::MAX, lower: u32::MAX, id: FilterId(u64::MAX) };
 
     /// The rank of a filter of these.
     pub fn new(priority: i32, specificity: Specificity, id: FilterId) -> Self {
         // The sign bit flipped: as unsigned numbers they have the order of the signed ones.
         let priority = priority.cast_unsigned() ^ 1 << 31;
-        let order = !(u128::from(priority) << 62 | u128::from(specificity.packed()));
-        Self { order, id }
+        let specificity = specificity.packed();
+        let upper = !(u64::from(priority) << 32 | specificity >> 30);
+        Self { upper, lower: !(specificity as u32) & LOWER, id }
     }
 
     /// The filter's id.

@@ -1,0 +1,251 @@
+/*
+ * DPDK's access control library, measured on a set of filters and a trace.
+ *
+ *   dpdk_acl FILTERS TRACE PROCESSOR
+ *
+ * FILTERS: a line each, best first: `4|6 SOURCE/LENGTH DESTINATION/LENGTH PROTOCOL FIRST LAST FIRST LAST`, source ports
+ * before destination ports, protocol -1 for any. TRACE: records of 48 bytes: source and destination of 16 bytes each
+ * (IPv4 in the first four), source and destination port in network order, protocol, zeros.
+ *
+ * It builds the table, then obeys lines on its standard input, each answered by a line:
+ *   lookup       nanoseconds for the whole trace, in calls of BATCH packets
+ *   build        nanoseconds to build the table anew, and the bytes it takes
+ *   found FILE   writes for each packet the line number of its filter, 0 for none, as 32-bit words; answers their number
+ * It ends with its input.
+ */
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include <rte_acl.h>
+#include <rte_eal.h>
+#include <rte_malloc.h>
+#include <rte_memory.h>
+
+#define BATCH 64
+#define RECORD 48
+/* Megabytes for the table. */
+#define MEMORY "4096"
+
+/* Packets as the library reads them: addresses and ports aligned to the words that it walks by. */
+struct packet {
+	uint8_t protocol;
+	uint8_t padding[3];
+	uint8_t rest[36];
+};
+
+enum { V4_FIELDS = 5, V6_FIELDS = 11 };
+
+static int v6;
+static struct rte_acl_rule *rules;
+static size_t rule_size;
+static uint32_t rule_count;
+static struct packet *packets;
+static const uint8_t **pointers;
+static uint32_t packet_count;
+
+static void fail(const char *what)
+{
+	fprintf(stderr, "%s\n", what);
+	exit(1);
+}
+
+static uint64_t now(void)
+{
+	struct timespec time;
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (uint64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+/* Fields: protocol, the words of the source, those of the destination, source port, destination port. */
+static void configure(struct rte_acl_config *config)
+{
+	unsigned words = v6 ? 8 : 2;
+	memset(config, 0, sizeof(*config));
+	config->num_categories = 1;
+	config->num_fields = v6 ? V6_FIELDS : V4_FIELDS;
+	config->defs[0] = (struct rte_acl_field_def){ RTE_ACL_FIELD_TYPE_BITMASK, 1, 0, 0, 0 };
+	for (unsigned i = 1; i <= words; i++)
+		config->defs[i] = (struct rte_acl_field_def){ RTE_ACL_FIELD_TYPE_MASK, 4, i, i, 4 * i };
+	for (unsigned i = 1; i <= 2; i++)
+		config->defs[words + i] = (struct rte_acl_field_def){
+			RTE_ACL_FIELD_TYPE_RANGE, 2, words + i, words + 1, 4 * (words + 1) + 2 * (i - 1) };
+}
+
+static void set_prefix(struct rte_acl_field *fields, const char *text)
+{
+	char address[64];
+	int length, words = v6 ? 4 : 1;
+	uint32_t bits[4];
+	if (sscanf(text, "%63[^/]/%d", address, &length) != 2 || inet_pton(v6 ? AF_INET6 : AF_INET, address, bits) != 1)
+		fail(text);
+	for (int i = 0; i < words; i++, length -= 32) {
+		fields[i].value.u32 = ntohl(bits[i]);
+		fields[i].mask_range.u32 = length < 0 ? 0 : length > 32 ? 32 : length;
+	}
+}
+
+static void read_rules(const char *name)
+{
+	FILE *file = fopen(name, "r");
+	char line[512], source[128], destination[128];
+	int family, protocol;
+	unsigned ports[4];
+	uint32_t room = 0;
+	if (!file)
+		fail(name);
+	while (fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "%d %127s %127s %d %u %u %u %u", &family, source, destination, &protocol, &ports[0], &ports[1],
+			   &ports[2], &ports[3]) != 8)
+			fail(line);
+		if (rule_count == 0) {
+			v6 = family == 6;
+			rule_size = RTE_ACL_RULE_SZ(v6 ? V6_FIELDS : V4_FIELDS);
+		}
+		if (rule_count == room) {
+			room = room ? 2 * room : 1024;
+			rules = realloc(rules, room * rule_size);
+			if (!rules)
+				fail("no memory");
+		}
+		struct rte_acl_rule *rule = (void *)((char *)rules + rule_count * rule_size);
+		struct rte_acl_field *field = rule->field;
+		int words = v6 ? 4 : 1;
+		memset(rule, 0, rule_size);
+		rule_count++;
+		rule->data.category_mask = 1;
+		rule->data.priority = RTE_ACL_MAX_PRIORITY - rule_count;
+		rule->data.userdata = rule_count;
+		field[0].value.u8 = protocol < 0 ? 0 : protocol;
+		field[0].mask_range.u8 = protocol < 0 ? 0 : 0xff;
+		set_prefix(field + 1, source);
+		set_prefix(field + 1 + words, destination);
+		for (int i = 0; i < 2; i++) {
+			field[1 + 2 * words + i].value.u16 = ports[2 * i];
+			field[1 + 2 * words + i].mask_range.u16 = ports[2 * i + 1];
+		}
+	}
+	fclose(file);
+}
+
+static void read_trace(const char *name)
+{
+	FILE *file = fopen(name, "rb");
+	uint8_t record[RECORD];
+	if (!file || fseek(file, 0, SEEK_END) != 0)
+		fail(name);
+	packet_count = ftell(file) / RECORD;
+	rewind(file);
+	packets = calloc(packet_count, sizeof(*packets));
+	pointers = calloc(packet_count, sizeof(*pointers));
+	if (!packets || !pointers)
+		fail("no memory");
+	unsigned address = v6 ? 16 : 4;
+	/* IPv4 packets stand close together, as they would in a table of their own. */
+	size_t stride = v6 ? sizeof(struct packet) : 16;
+	for (uint32_t i = 0; i < packet_count; i++) {
+		struct packet *packet = (void *)((char *)packets + i * stride);
+		if (fread(record, RECORD, 1, file) != 1)
+			fail(name);
+		packet->protocol = record[36];
+		memcpy(packet->rest, record, address);
+		memcpy(packet->rest + address, record + 16, address);
+		memcpy(packet->rest + 2 * address, record + 32, 4);
+		pointers[i] = (const uint8_t *)packet;
+	}
+	fclose(file);
+}
+
+static int ask_for_huge_pages(const struct rte_memseg_list *list, void *unused)
+{
+	(void)unused;
+	madvise(list->base_va, list->len, MADV_HUGEPAGE);
+	return 0;
+}
+
+static size_t allocated(void)
+{
+	struct rte_malloc_socket_stats stats;
+	size_t sum = 0;
+	for (int socket = 0; socket < RTE_MAX_NUMA_NODES; socket++)
+		if (rte_malloc_get_socket_stats(socket, &stats) == 0)
+			sum += stats.heap_allocsz_bytes;
+	return sum;
+}
+
+static struct rte_acl_ctx *build(void)
+{
+	struct rte_acl_param parameters = { .name = "bench", .socket_id = SOCKET_ID_ANY, .rule_size = rule_size,
+					    .max_rule_num = rule_count };
+	struct rte_acl_config config;
+	struct rte_acl_ctx *table = rte_acl_create(&parameters);
+	configure(&config);
+	if (!table || rte_acl_add_rules(table, rules, rule_count) != 0)
+		fail("the filters were refused");
+	if (rte_acl_build(table, &config) != 0)
+		fail("the table cannot be built");
+	return table;
+}
+
+static void look_up(struct rte_acl_ctx *table, uint32_t *found)
+{
+	for (uint32_t done = 0; done < packet_count; done += BATCH) {
+		uint32_t count = packet_count - done < BATCH ? packet_count - done : BATCH;
+		if (rte_acl_classify(table, pointers + done, found + done, count, 1) != 0)
+			fail("lookup failed");
+	}
+}
+
+static void start_library(const char *processor)
+{
+	char lcores[64];
+	snprintf(lcores, sizeof(lcores), "--lcores=0@%s", processor);
+	char *options[] = { "dpdk_acl", lcores, "--no-huge", "-m", MEMORY, "--no-pci", "--no-telemetry", "--no-shconf",
+			    "--log-level=3" };
+	if (rte_eal_init(sizeof(options) / sizeof(options[0]), options) < 0)
+		fail("the library does not start");
+	rte_memseg_list_walk(ask_for_huge_pages, NULL);
+}
+
+int main(int count, char **arguments)
+{
+	if (count != 4)
+		fail("usage: dpdk_acl FILTERS TRACE PROCESSOR");
+	start_library(arguments[3]);
+	read_rules(arguments[1]);
+	read_trace(arguments[2]);
+	uint32_t *found = calloc(packet_count, sizeof(*found));
+	char line[4096];
+	if (!found)
+		fail("no memory");
+	struct rte_acl_ctx *table = NULL;
+	while (fgets(line, sizeof(line), stdin)) {
+		uint64_t start = now();
+		if (strcmp(line, "build\n") == 0) {
+			rte_acl_free(table);
+			size_t before = allocated();
+			table = build();
+			printf("%" PRIu64 " %zu\n", now() - start, allocated() - before);
+		} else if (!table) {
+			fail("build comes first");
+		} else if (strcmp(line, "lookup\n") == 0) {
+			look_up(table, found);
+			printf("%" PRIu64 "\n", now() - start);
+		} else if (strncmp(line, "found ", 6) == 0) {
+			line[strcspn(line, "\n")] = 0;
+			FILE *file = fopen(line + 6, "wb");
+			look_up(table, found);
+			if (!file || fwrite(found, sizeof(*found), packet_count, file) != packet_count || fclose(file) != 0)
+				fail(line);
+			printf("%u\n", packet_count);
+		} else {
+			fail(line);
+		}
+		fflush(stdout);
+	}
+	return 0;
+}

@@ -1,0 +1,211 @@
+//! The table for every day: tuple space search with few tuples, most of which are never looked at.
+//!
+//! The filters of an address family are spread over a few hash tables, each keyed by the bits of its *tuple*: so many of
+//! the source, so many of the destination, perhaps protocol and ports (Srinivasan, Suri, Varghese: *Packet
+//! Classification using Tuple Space Search*, SIGCOMM 1999). As in *TupleMerge* (Daly et al., IEEE/ACM ToN 2019) a filter
+//! may stand in any table whose tuple asks for no more than the filter does: prefix lengths are rounded down to a short
+//! ladder, and other fields come in only where too many filters share a key, so that there are 10 to 50 tables instead
+//! of hundreds. A lookup reads few of these:
+//!
+//! - *Pruning*: maps of prefixes of both addresses say which tables can match at all ([`pruning`]).
+//! - *Order*: tables are sorted by the best rank in them, and a lookup ends at the first that can't be better than what
+//!   was found (*priority sorting* of Open vSwitch).
+//! - *Fingerprints*: that a table has nothing for a packet is seen in 16 bytes ([`directory`]).
+//! - *Batches*: the memory that a lookup will read is asked for while others are looked up.
+//!
+//! Changing a filter touches its group and its entries in the maps; now and then a hash table or the maps are made
+//! anew, which takes time in proportion to the filters. What it does badly: many filters without an address that differ
+//! in nothing but port ranges share a key, and are searched one after the other.
+
+mod directory;
+mod groups;
+mod key;
+mod meter;
+mod pruning;
+mod space;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use millrace_packet::Family;
+
+use self::key::{Condition, Key};
+use self::space::{Best, LANES, Space};
+use super::{Entry, FilterId, FilterTable, Rank};
+use crate::{Candidate, CompiledFilter};
+
+/// Words of a key of IPv4 and of IPv6.
+const V4: usize = 4;
+const V6: usize = 10;
+
+/// Filters in hash tables by tuples: lookups and changes take time that hardly depends on how many filters there are.
+#[derive(Clone, Debug)]
+pub struct TupleSpace<T> {
+    v4: Space<V4>,
+    v6: Space<V6>,
+    /// By slot.
+    entries: Vec<Option<Entry<T>>>,
+    free: Vec<u32>,
+    slots: HashMap<FilterId, u32>,
+    next: u64,
+    /// How many filters look at each bit of the varying word.
+    varying: [u32; 32],
+}
+
+impl<T> Default for TupleSpace<T> {
+    fn default() -> Self {
+        Self {
+            v4: Space::default(),
+            v6: Space::default(),
+            entries: Vec::new(),
+            free: Vec::new(),
+            slots: HashMap::new(),
+            next: 0,
+            varying: [0; 32],
+        }
+    }
+}
+
+impl<T> TupleSpace<T> {
+    /// An empty table.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    #[inline(always)]
+    fn result(&self, best: &Best) -> Option<(FilterId, &T)> {
+        if best.rank == Rank::LAST {
+            return None;
+        }
+        let entry = self.entries.get(best.slot as usize)?.as_ref()?;
+        Some((best.rank.id(), &entry.value))
+    }
+
+    fn count_varying(&mut self, filter: &CompiledFilter, change: impl Fn(&mut u32)) {
+        let asked = (0..32).filter(|bit| filter.varying_mask() >> bit & 1 == 1);
+        asked.for_each(|bit| change(&mut self.varying[bit]));
+    }
+
+    /// Looks up the packets of one family, which have the numbers `numbers` in the batch.
+    fn find_some<'a, const W: usize>(
+        &'a self,
+        space: &Space<W>,
+        candidates: &[Candidate],
+        found: &mut [Option<(FilterId, &'a T)>],
+        numbers: &[u8],
+    ) {
+        let mut keys = [Key { words: [0; W], ports: 0 }; LANES];
+        let mut best = [Best::NONE; LANES];
+        let count = numbers.len();
+        for (key, number) in keys.iter_mut().zip(numbers) {
+            *key = Key::of(&candidates[usize::from(*number)]);
+        }
+        space.find_batch(&keys[..count], &mut best[..count]);
+        for (best, number) in best.iter().zip(numbers) {
+            found[usize::from(*number)] = self.result(best);
+        }
+    }
+}
+
+impl<T> FilterTable<T> for TupleSpace<T> {
+    fn restore(&mut self, entry: Entry<T>) -> bool {
+        if self.slots.contains_key(&entry.id) {
+            return false;
+        }
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(None);
+            self.entries.len() as u32 - 1
+        });
+        let (filter, rank) = (entry.filter, entry.rank());
+        self.next = self.next.max(entry.id.0 + 1);
+        self.slots.insert(entry.id, slot);
+        self.entries[slot as usize] = Some(entry);
+        if let Some(condition) = Condition::of(&filter) {
+            self.v4.insert(&condition, rank, slot);
+        }
+        if let Some(condition) = Condition::of(&filter) {
+            self.v6.insert(&condition, rank, slot);
+        }
+        self.count_varying(&filter, |count| *count += 1);
+        true
+    }
+
+    fn next_id(&self) -> FilterId {
+        FilterId(self.next)
+    }
+
+    fn remove(&mut self, id: FilterId) -> Option<T> {
+        let slot = self.slots.remove(&id)?;
+        let entry = self.entries[slot as usize].take()?;
+        self.free.push(slot);
+        if let Some(condition) = Condition::of(&entry.filter) {
+            self.v4.remove(&condition, slot);
+        }
+        if let Some(condition) = Condition::of(&entry.filter) {
+            self.v6.remove(&condition, slot);
+        }
+        self.count_varying(&entry.filter, |count| *count -= 1);
+        Some(entry.value)
+    }
+
+    #[inline]
+    fn lookup(&self, candidate: &Candidate) -> Option<(FilterId, &T)> {
+        let best = match candidate.key.family() {
+            Family::V4 => self.v4.find(&Key::of(candidate), &mut ()),
+            Family::V6 => self.v6.find(&Key::of(candidate), &mut ()),
+        };
+        self.result(&best)
+    }
+
+    fn lookup_batch<'a>(&'a self, candidates: &[Candidate], found: &mut [Option<(FilterId, &'a T)>]) {
+        for (candidates, found) in candidates.chunks(LANES).zip(found.chunks_mut(LANES)) {
+            let (mut v4, mut v6) = ([0; LANES], [0; LANES]);
+            let (mut count4, mut count6) = (0, 0);
+            let length = candidates.len().min(found.len());
+            for (candidate, number) in candidates[..length].iter().zip(0..) {
+                match candidate.key.family() {
+                    Family::V4 => (v4[count4], count4) = (number, count4 + 1),
+                    Family::V6 => (v6[count6], count6) = (number, count6 + 1),
+                }
+            }
+            if count4 > 0 {
+                self.find_some(&self.v4, candidates, found, &v4[..count4]);
+            }
+            if count6 > 0 {
+                self.find_some(&self.v6, candidates, found, &v6[..count6]);
+            }
+        }
+    }
+
+    fn accesses(&self, candidate: &Candidate) -> Option<usize> {
+        let mut lines = 0;
+        match candidate.key.family() {
+            Family::V4 => _ = self.v4.find(&Key::of(candidate), &mut lines),
+            Family::V6 => _ = self.v6.find(&Key::of(candidate), &mut lines),
+        }
+        Some(lines)
+    }
+
+    fn entries(&self) -> Box<dyn Iterator<Item = &Entry<T>> + '_> {
+        Box::new(self.entries.iter().flatten())
+    }
+
+    fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn memory(&self) -> usize {
+        // A hash map keeps an eighth of its places free, and a byte beside each.
+        let slots = self.slots.capacity() * 8 / 7 * (size_of::<(FilterId, u32)>() + 1);
+        let entries = self.entries.capacity() * size_of::<Option<Entry<T>>>();
+        let free = self.free.capacity() * size_of::<u32>();
+        size_of::<Self>() + self.v4.memory() + self.v6.memory() + entries + free + slots
+    }
+
+    fn varying_mask(&self) -> u32 {
+        let asked = |(bit, count): (usize, &u32)| u32::from(*count > 0) << bit;
+        self.varying.iter().enumerate().map(asked).fold(0, |mask, bit| mask | bit)
+    }
+}

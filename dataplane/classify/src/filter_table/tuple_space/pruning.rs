@@ -1,0 +1,179 @@
+//! Which tables of a space can hold a match for a packet, seen from its addresses alone.
+//!
+//! *Pruned tuple space* of Srinivasan, Suri and Varghese (SIGCOMM 1999, section 4), with hashed maps of a few prefix
+//! lengths instead of a longest prefix match: a map says for each prefix of its length which tables hold filters inside
+//! it. Those tables that hold filters with shorter prefixes are always in. All maps must agree.
+
+use millrace_memory::prefetch_slice_element;
+
+use super::key::{Key, Tuple, address_words, prefix_word};
+use super::meter::Meter;
+
+/// Maps of a family.
+pub(super) const MAPS: usize = 6;
+
+/// Lengths at which prefixes are told apart, for both addresses.
+const fn lengths(words: usize) -> [u32; MAPS / 2] {
+    if address_words(words) == 1 { [16, 23, 28] } else { [32, 48, 64] }
+}
+
+/// Tables, by their position in the space: bit n is the table at n.
+pub(super) type Tables = u64;
+
+/// All maps of a family.
+#[derive(Clone, Debug)]
+pub(super) struct Pruning<const W: usize> {
+    maps: [Map; MAPS],
+}
+
+/// The places of a packet in the maps.
+pub(super) type Places = [u32; MAPS];
+
+#[derive(Clone, Debug)]
+struct Map {
+    /// First word of the address.
+    start: usize,
+    mask: [u32; 4],
+    length: u32,
+    /// Tables with filters of shorter prefixes.
+    always: Tables,
+    /// A power of two of entries.
+    entries: Vec<Tables>,
+    /// 64 less the binary logarithm of how many.
+    shift: u32,
+    /// Entries that are not 0.
+    used: usize,
+}
+
+impl<const W: usize> Default for Pruning<W> {
+    fn default() -> Self {
+        let maps = std::array::from_fn(|index| {
+            let (side, length) = (index % 2, lengths(W)[index / 2]);
+            Map {
+                start: side * address_words(W),
+                mask: std::array::from_fn(|word| prefix_word(length, word)),
+                length,
+                always: 0,
+                entries: vec![0; 2],
+                shift: 63,
+                used: 0,
+            }
+        });
+        Self { maps }
+    }
+}
+
+impl<const W: usize> Pruning<W> {
+    /// Where a packet is to be looked up.
+    #[inline(always)]
+    pub fn places(&self, key: &Key<W>) -> Places {
+        std::array::from_fn(|index| self.maps[index].place(&key.words))
+    }
+
+    /// Has fetched what [`tables`](Self::tables) will read.
+    #[inline(always)]
+    pub fn prefetch(&self, places: &Places) {
+        for (map, place) in self.maps.iter().zip(places) {
+            prefetch_slice_element(&map.entries, *place as usize);
+        }
+    }
+
+    /// The tables that can hold a match.
+    #[inline(always)]
+    pub fn tables(&self, places: &Places, meter: &mut impl Meter) -> Tables {
+        meter.read(MAPS);
+        let entry = |(map, place): (&Map, &u32)| map.entries[*place as usize] | map.always;
+        self.maps.iter().zip(places).map(entry).fold(Tables::MAX, |tables, entry| tables & entry)
+    }
+
+    /// Enters a filter of the table at `position`: its example and the bits it asks for. `false` when a map has become
+    /// too full and all are to be made anew.
+    pub fn add(&mut self, example: &Key<W>, tuple: &Tuple<W>, position: usize) -> bool {
+        let mut roomy = true;
+        for map in &mut self.maps {
+            map.add(&example.words, &tuple.words, 1 << position);
+            roomy &= 2 * map.used <= map.entries.len();
+        }
+        roomy
+    }
+
+    /// Forgets all filters and makes room for `filters`.
+    pub fn clear(&mut self, filters: usize) {
+        for map in &mut self.maps {
+            map.always = 0;
+            map.set_entries(vec![0; (4 * filters).next_power_of_two().max(2)]);
+        }
+    }
+
+    /// Gives up room that isn't needed, after all filters were entered.
+    pub fn shrink(&mut self) {
+        self.maps.iter_mut().for_each(Map::shrink);
+    }
+
+    /// Takes out the table at `position`: those behind it move down.
+    pub fn remove_table(&mut self, position: usize) {
+        let below = (1 << position) - 1;
+        self.change(|tables| (tables & below) | (tables >> 1 & !below));
+    }
+
+    /// Moves the table at `from` to `to`.
+    pub fn move_table(&mut self, from: usize, to: usize) {
+        let (out, into) = ((1 << from) - 1, (1 << to) - 1);
+        self.change(|tables| {
+            let rest = (tables & out) | (tables >> 1 & !out);
+            (rest & into) | (rest & !into) << 1 | (tables >> from & 1) << to
+        });
+    }
+
+    fn change(&mut self, change: impl Fn(Tables) -> Tables) {
+        for map in &mut self.maps {
+            map.always = change(map.always);
+            for entry in &mut map.entries {
+                *entry = change(*entry);
+            }
+        }
+    }
+
+    /// Bytes behind the pointers.
+    pub fn memory(&self) -> usize {
+        self.maps.iter().map(|map| size_of_val(map.entries.as_slice())).sum()
+    }
+}
+
+impl Map {
+    #[inline(always)]
+    fn place<const W: usize>(&self, words: &[u32; W]) -> u32 {
+        let masked = |index: usize| words[self.start + index] & self.mask[index];
+        let bits = match address_words(W) {
+            1 => u64::from(masked(0)),
+            // The lengths are at most 64.
+            _ => u64::from(masked(0)) << 32 | u64::from(masked(1)),
+        };
+        // Fibonacci hashing: the upper bits of the product.
+        (bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as u32
+    }
+
+    /// Takes `entries` instead of its own; they are a power of two, and more than one.
+    fn set_entries(&mut self, entries: Vec<Tables>) {
+        self.shift = 64 - entries.len().trailing_zeros();
+        self.used = entries.iter().filter(|entry| **entry != 0).count();
+        self.entries = entries;
+    }
+
+    fn add<const W: usize>(&mut self, words: &[u32; W], mask: &[u32; W], table: Tables) {
+        let own: u32 = mask[self.start..][..address_words(W)].iter().map(|word| word.count_ones()).sum();
+        if own < self.length {
+            self.always |= table;
+            return;
+        }
+        let place = self.place(words) as usize;
+        self.used += usize::from(self.entries[place] == 0);
+        self.entries[place] |= table;
+    }
+
+    fn shrink(&mut self) {
+        while self.entries.len() > 2 && 8 * self.used < self.entries.len() {
+            self.set_entries(self.entries.chunks(2).map(|pair| pair[0] | pair[1]).collect());
+        }
+    }
+}
