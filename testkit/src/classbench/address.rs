@@ -1,0 +1,73 @@
+//! Addresses that crowd in networks and subnets, and prefixes of them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+use millrace_packet::Family;
+
+use super::random::Random;
+use super::style::Spread;
+
+/// The addresses that one side of a set's filters name.
+pub(super) struct Pool {
+    family: Family,
+    /// IPv4 in the lower 32 bits.
+    hosts: Vec<u128>,
+    skew: f64,
+}
+
+impl Pool {
+    pub fn new(family: Family, spread: &Spread, filters: usize, random: &mut Random) -> Self {
+        let count = |fraction: f64| ((filters as f64 * fraction) as usize).max(8);
+        // In each step some of the addresses are taken again, and their next bits drawn anew.
+        let steps: [(f64, u32); 3] = match family {
+            Family::V4 => [(spread.networks, 16), (spread.subnets, 8), (spread.hosts, 8)],
+            Family::V6 => [(spread.networks, 16), (spread.subnets, 16), (spread.hosts, 64)],
+        };
+        let mut pool = vec![if family == Family::V4 { 0 } else { 0x2001_0db8 }];
+        for (fraction, bits) in steps {
+            let next = |index: usize| {
+                // All of the step before are used, before one is used twice.
+                let base = if index < pool.len() { pool[index] } else { *random.skewed(&pool, spread.skew) };
+                // The interface part of an IPv6 address: hosts are numbered, or named by their hardware.
+                let drawn = match (bits, random.next()) {
+                    (64, drawn) if drawn % 2 == 0 => drawn >> 1 & 0xff,
+                    (64, drawn) => drawn,
+                    (_, drawn) => drawn & ((1 << bits) - 1),
+                };
+                base << bits | u128::from(drawn)
+            };
+            pool = (0..count(fraction)).map(next).collect();
+        }
+        Self { family, hosts: pool, skew: spread.skew }
+    }
+
+    /// A prefix of `length` bits in terms of IPv4.
+    pub fn prefix(&self, length: u8, random: &mut Random) -> IpNet {
+        let host = *random.skewed(&self.hosts, self.skew);
+        match self.family {
+            Family::V4 => net(Ipv4Addr::from(host as u32).into(), length),
+            // The first bits of all hosts here are the same.
+            Family::V6 => net(Ipv6Addr::from(host).into(), length_in_v6(length)),
+        }
+    }
+}
+
+fn net(address: IpAddr, length: u8) -> IpNet {
+    IpNet::new(address, length).expect("a length of the family").trunc()
+}
+
+/// The length that a network of IPv6 has where one of IPv4 has `length`: sites have 48 bits, subnets 64.
+fn length_in_v6(length: u8) -> u8 {
+    match length {
+        0 => 0,
+        1..=2 => 32 + length,
+        3..=16 => 32 + length,
+        17..=23 => 48 + (length - 17) / 4 * 4,
+        24 => 56,
+        25..=27 => 60,
+        28..=30 => 64,
+        31 => 127,
+        _ => 128,
+    }
+}
