@@ -16,6 +16,6 @@ pub use filter::{
     UnknownPort,
 };
 pub use filter_table::{
-    Entry, Explanation, FilterId, FilterTable, LinearOracle, Outcome, Rank, TupleSpace, explain_in_order,
-    in_order,
+    DagConfig, DagTable, Entry, Explanation, FilterId, FilterTable, LinearOracle, LinkedGates, Outcome,
+    OverMemory, Rank, TupleSpace, explain_in_order, in_order,
 };

@@ -3,6 +3,7 @@
 //! Of several filters that match, the one of highest priority wins; among equals the most specific
 //! ([`Specificity`](crate::Specificity)); among those the oldest.
 
+mod dag;
 mod linear_oracle;
 mod rank;
 mod tuple_space;
@@ -11,6 +12,7 @@ use std::fmt;
 
 use crate::{Candidate, CompiledFilter, Field};
 
+pub use dag::{DagConfig, DagTable, LinkedGates, OverMemory};
 pub use linear_oracle::LinearOracle;
 pub use rank::Rank;
 pub use tuple_space::TupleSpace;

@@ -1,0 +1,144 @@
+//! A level's port ranges: the ports cut into segments inside of which no range begins or ends.
+
+use crate::prefix_match::Count;
+
+use super::edges::{EdgeId, References, Target};
+
+/// Ranges that may overlap in any way, and the segments that they cut the ports into. A segment leads to all filters of
+/// the node whose ranges cover it.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Ranges {
+    /// First and last port of the ranges, and how many filters ask for it; ascending.
+    ranges: Vec<((u16, u16), u32)>,
+    /// Ascending; ports that no range covers have none.
+    segments: Vec<Segment>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    first: u16,
+    last: u16,
+    target: Target,
+}
+
+/// Segments in a cache line.
+const LINE: usize = 64 / size_of::<Segment>();
+
+impl Ranges {
+    /// Halves the segments until those left lie in a cache line, an access each, and then reads that.
+    #[inline]
+    pub fn step(&self, port: u16, count: &mut impl Count) -> Option<Target> {
+        let (mut low, mut high) = (0, self.segments.len());
+        while high - low > LINE {
+            count.access(1);
+            let middle = (low + high) / 2;
+            if self.segments[middle].first <= port { low = middle } else { high = middle }
+        }
+        count.access(1);
+        let found = self.segments[low..high].iter().rev().find(|segment| segment.first <= port)?;
+        (port <= found.last).then_some(found.target)
+    }
+
+    /// One filter more asks for the range; `otherwise` is where the ports go that no range covers.
+    pub fn open(&mut self, range: (u16, u16), otherwise: Target) -> References {
+        match self.ranges.binary_search_by_key(&range, |(range, _)| *range) {
+            Ok(place) => {
+                self.ranges[place].1 += 1;
+                References::default()
+            }
+            Err(place) => {
+                self.ranges.insert(place, (range, 1));
+                self.cut(otherwise)
+            }
+        }
+    }
+
+    /// One filter less asks for the range.
+    pub fn close(&mut self, range: (u16, u16), otherwise: Target) -> References {
+        let Ok(place) = self.ranges.binary_search_by_key(&range, |(range, _)| *range) else {
+            return References::default();
+        };
+        self.ranges[place].1 -= 1;
+        if self.ranges[place].1 > 0 {
+            return References::default();
+        }
+        self.ranges.remove(place);
+        self.cut(otherwise)
+    }
+
+    /// Cuts the ports anew. What a segment leads to is taken from where its first port led so far.
+    fn cut(&mut self, otherwise: Target) -> References {
+        let ends =
+            self.ranges.iter().flat_map(|((first, last), _)| [u32::from(*first), u32::from(*last) + 1]);
+        let mut ends: Vec<u32> = ends.collect();
+        ends.sort_unstable();
+        ends.dedup();
+        let mut furthest = 0;
+        let mut ranges = self.ranges.iter().map(|(range, _)| range).peekable();
+        let mut segments = Vec::with_capacity(ends.len());
+        for pair in ends.windows(2) {
+            while let Some((_, last)) = ranges.next_if(|(first, _)| u32::from(*first) <= pair[0]) {
+                furthest = furthest.max(u32::from(*last) + 1);
+            }
+            if furthest >= pair[1] {
+                let (first, last) = (pair[0] as u16, (pair[1] - 1) as u16);
+                let target = self.step(first, &mut crate::prefix_match::NotCounted).unwrap_or(otherwise);
+                segments.push(Segment { first, last, target });
+            }
+        }
+        segments.shrink_to_fit();
+        let targets = |segments: &[Segment]| segments.iter().map(|segment| segment.target).collect();
+        let more = targets(&segments);
+        let fewer = targets(&std::mem::replace(&mut self.segments, segments));
+        References { more, fewer }
+    }
+
+    /// The segments from `first` to `last`, which are ends of a range of the node.
+    pub fn touched(&self, (first, last): (u16, u16), found: &mut Vec<EdgeId>) {
+        let inside = |segment: &Segment| first <= segment.first && segment.last <= last;
+        found.extend(
+            (0..)
+                .zip(&self.segments)
+                .filter(|(_, segment)| inside(segment))
+                .map(|(index, _)| EdgeId::Index(index)),
+        );
+    }
+
+    /// The way of all ports from `first` to `last`, `otherwise` that of ports without a segment; `None` where they part.
+    pub fn way_of(&self, (first, last): (u16, u16), otherwise: Target) -> Option<Target> {
+        match self.segments.iter().find(|segment| segment.last >= first) {
+            Some(segment) if segment.first <= first && last <= segment.last => Some(segment.target),
+            Some(segment) if segment.first <= last => None,
+            _ => Some(otherwise),
+        }
+    }
+
+    /// How many filters ask for the only range; `None` when there are several or none.
+    pub fn only(&self) -> Option<(Target, u32)> {
+        match (&self.ranges[..], &self.segments[..]) {
+            ([(_, filters)], [segment]) => Some((segment.target, *filters)),
+            _ => None,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    pub fn target(&self, index: u32) -> Target {
+        self.segments[index as usize].target
+    }
+
+    pub fn set_target(&mut self, index: u32, target: Target) {
+        self.segments[index as usize].target = target;
+    }
+
+    pub fn targets(&self) -> impl Iterator<Item = Target> {
+        self.segments.iter().map(|segment| segment.target)
+    }
+
+    pub fn heap(&self) -> usize {
+        self.ranges.capacity() * size_of::<((u16, u16), u32)>()
+            + self.segments.capacity() * size_of::<Segment>()
+    }
+}

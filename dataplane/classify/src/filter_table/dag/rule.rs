@@ -1,0 +1,226 @@
+//! A filter as the DAG uses it: a condition per level on the way, and all of it in one cache line at the end.
+
+use millrace_packet::{Family, FlowKey};
+use millrace_wire::Protocol;
+
+use crate::candidate::{DSCP_SHIFT, TAG_SHIFT};
+use crate::prefix_match::{AddressBits, Prefix};
+use crate::{Candidate, CompiledFilter, FilterId, PortRange};
+
+/// The fields that have a level, in the paper's order; behind them tag and DSCP, which are exact or wildcards too.
+///
+/// Flags and exceptions have none: their masks may overlap in any way, so that there is no longest match among them and
+/// a level would copy filters without end. They are checked where the way ends, in the order of ranks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub(super) enum Level {
+    Source,
+    Destination,
+    Protocol,
+    SourcePort,
+    DestinationPort,
+    Incoming,
+    Tag,
+    Dscp,
+}
+
+impl Level {
+    pub const ALL: [Self; 8] = [
+        Self::Source,
+        Self::Destination,
+        Self::Protocol,
+        Self::SourcePort,
+        Self::DestinationPort,
+        Self::Incoming,
+        Self::Tag,
+        Self::Dscp,
+    ];
+
+    /// The levels behind it.
+    pub fn behind(self) -> &'static [Self] {
+        &Self::ALL[self as usize + 1..]
+    }
+}
+
+/// What a filter asks of one field.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Condition {
+    /// Nothing.
+    Any,
+    /// An IPv4 address with this prefix, which is not empty.
+    Four(Prefix<u32>),
+    /// An IPv6 address with this prefix, which is not empty.
+    Six(Prefix<u128>),
+    /// This value.
+    Exact(u16),
+    /// A known port from the first to the last.
+    Ports(u16, u16),
+}
+
+/// A packet as the levels and the rules see it: what is asked often, taken out once.
+pub(super) struct Seen<'a> {
+    pub key: &'a FlowKey,
+    pub source: u128,
+    pub destination: u128,
+    pub varying: u32,
+    pub has_ports: bool,
+    pub ports_known: bool,
+}
+
+impl<'a> Seen<'a> {
+    #[inline]
+    pub fn new(candidate: &'a Candidate) -> Self {
+        let key = &candidate.key;
+        Self {
+            key,
+            source: u128::from_be_bytes(*key.source_bytes()),
+            destination: u128::from_be_bytes(*key.destination_bytes()),
+            varying: candidate.varying(),
+            has_ports: Protocol(key.protocol).has_ports(),
+            ports_known: candidate.ports_known(),
+        }
+    }
+
+    /// The value of a field that is compared as a whole.
+    #[inline]
+    pub fn exact(&self, level: Level) -> u16 {
+        match level {
+            Level::Protocol => self.key.protocol.into(),
+            Level::Tag => (self.varying >> TAG_SHIFT & 31) as u16,
+            Level::Dscp => (self.varying >> DSCP_SHIFT & 63) as u16,
+            _ => self.key.port.0,
+        }
+    }
+}
+
+/// A filter in one cache line.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(super) struct Rule {
+    source: u128,
+    destination: u128,
+    pub id: FilterId,
+    varying_value: u32,
+    varying_mask: u32,
+    /// First and last; 0 and 65535 where any port will do.
+    source_port: (u16, u16),
+    destination_port: (u16, u16),
+    incoming: u16,
+    source_length: u8,
+    destination_length: u8,
+    protocol: u8,
+    /// Which conditions there are, of [`FAMILY_4`] and so on.
+    asks: u8,
+}
+
+const FAMILY_4: u8 = 1;
+const FAMILY_6: u8 = 2;
+const PROTOCOL: u8 = 4;
+const SOURCE_PORT: u8 = 8;
+const DESTINATION_PORT: u8 = 16;
+const INCOMING: u8 = 32;
+
+impl Rule {
+    pub fn new(id: FilterId, filter: &CompiledFilter) -> Self {
+        let mut asks = match filter.source.family.or(filter.destination.family) {
+            Some(Family::V4) => FAMILY_4,
+            Some(Family::V6) => FAMILY_6,
+            None => 0,
+        };
+        let mut given = |condition: bool, bit: u8| asks |= if condition { bit } else { 0 };
+        given(filter.protocol.is_some(), PROTOCOL);
+        given(!filter.source_port.is_any(), SOURCE_PORT);
+        given(!filter.destination_port.is_any(), DESTINATION_PORT);
+        given(filter.incoming.is_some(), INCOMING);
+        Self {
+            source: filter.source.value,
+            destination: filter.destination.value,
+            id,
+            varying_value: filter.varying_value,
+            varying_mask: filter.varying_mask,
+            source_port: ends(filter.source_port),
+            destination_port: ends(filter.destination_port),
+            incoming: filter.incoming.map_or(0, |port| port.0),
+            source_length: filter.source.mask.count_ones() as u8,
+            destination_length: filter.destination.mask.count_ones() as u8,
+            protocol: filter.protocol.unwrap_or(0),
+            asks,
+        }
+    }
+
+    /// Whether the packet meets all conditions; the same as [`CompiledFilter::matches`].
+    #[inline]
+    pub fn matches(&self, seen: &Seen<'_>) -> bool {
+        let key = seen.key;
+        let family = match key.family() {
+            Family::V4 => FAMILY_4,
+            Family::V6 => FAMILY_6,
+        };
+        let within = |(first, last): (u16, u16), port| first <= port && port <= last;
+        let asks = |bit| self.asks & bit != 0;
+        seen.source.masked(self.source_length) == self.source
+            && seen.destination.masked(self.destination_length) == self.destination
+            && within(self.source_port, key.source_port)
+            && within(self.destination_port, key.destination_port)
+            && seen.varying & self.varying_mask == self.varying_value
+            && (!asks(FAMILY_4 | FAMILY_6) || asks(family))
+            && (!asks(PROTOCOL) || self.protocol == key.protocol)
+            && (!asks(SOURCE_PORT | DESTINATION_PORT) || seen.has_ports)
+            && (!asks(INCOMING) || self.incoming == key.port.0)
+    }
+
+    /// What the filter asks at a level. An empty prefix counts as nothing here; the family is checked at the end.
+    pub fn condition(&self, level: Level) -> Condition {
+        let asks = |bit| self.asks & bit != 0;
+        let prefix = |bits: u128, length| match length {
+            0 => Condition::Any,
+            _ if asks(FAMILY_4) => Condition::Four(Prefix::new((bits >> 96) as u32, length)),
+            _ => Condition::Six(Prefix::new(bits, length)),
+        };
+        let exact = |given, value| if given { Condition::Exact(value) } else { Condition::Any };
+        let ports =
+            |bit, (first, last)| if asks(bit) { Condition::Ports(first, last) } else { Condition::Any };
+        let varying = |shift: u32, bits: u32| {
+            exact(self.varying_mask >> shift & bits == bits, (self.varying_value >> shift & bits) as u16)
+        };
+        match level {
+            Level::Source => prefix(self.source, self.source_length),
+            Level::Destination => prefix(self.destination, self.destination_length),
+            Level::Protocol => exact(asks(PROTOCOL), self.protocol.into()),
+            Level::SourcePort => ports(SOURCE_PORT, self.source_port),
+            Level::DestinationPort => ports(DESTINATION_PORT, self.destination_port),
+            Level::Incoming => exact(asks(INCOMING), self.incoming),
+            Level::Tag => varying(TAG_SHIFT, 31),
+            Level::Dscp => varying(DSCP_SHIFT, 63),
+        }
+    }
+}
+
+fn ends(range: PortRange) -> (u16, u16) {
+    match range {
+        PortRange::Any => (0, u16::MAX),
+        PortRange::Ports { first, last } => (first, last),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::filter::tests::{any_candidate, any_filter, resolve};
+
+    #[test]
+    fn a_rule_is_one_cache_line() {
+        assert_eq!(size_of::<Rule>(), 64);
+    }
+
+    proptest! {
+        #[test]
+        fn a_rule_matches_what_its_filter_matches(filter in any_filter(), candidate in any_candidate()) {
+            let filter = filter.compile(resolve).unwrap();
+            let rule = Rule::new(FilterId(0), &filter);
+            prop_assert_eq!(rule.matches(&Seen::new(&candidate)), filter.matches(&candidate));
+        }
+    }
+}
