@@ -48,7 +48,9 @@ pub(crate) struct TestControl {
 
 fn binding(instance: &str, gate: &str, filter: &str, priority: i32) -> BindingView {
     BindingView {
-        instance: instance.into(),
+        id: 0,
+        action: format!("instance {instance}"),
+        instance: Some(instance.into()),
         gate: gate.into(),
         filter: filter.into(),
         priority,
@@ -182,9 +184,9 @@ impl Control for TestControl {
 
     fn unbind(&self, instance: &str, gate: &str, filter: &str) -> Controlled<BindingView> {
         let mut bindings = self.bindings.lock().unwrap();
-        let found = bindings
-            .iter()
-            .position(|one| one.instance == instance && one.gate == gate && one.filter == filter);
+        let found = bindings.iter().position(|one| {
+            one.instance.as_deref() == Some(instance) && one.gate == gate && one.filter == filter
+        });
         found
             .map(|index| bindings.remove(index))
             .ok_or_else(|| ControlError::NotFound("no such binding".into()))

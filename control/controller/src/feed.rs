@@ -1,6 +1,6 @@
 //! What a worker is told at its start, and in which pieces.
 
-use millrace_pipeline::Command;
+use millrace_pipeline::{Command, GateTables};
 
 use crate::ControlError;
 use crate::model::Model;
@@ -10,9 +10,9 @@ use crate::routes::OwnRoutes;
 pub(crate) const ROUTES_AT_ONCE: usize = 256;
 
 /// The commands that make a worker the planned router, devices and ports left out.
-pub(crate) fn start_commands(model: &Model) -> Result<Vec<Command>, ControlError> {
+pub(crate) fn start_commands(model: &Model, tables: &mut GateTables) -> Result<Vec<Command>, ControlError> {
     let mut commands = vec![Command::SetOptions(model.options.clone())];
-    commands.extend(model.plugins.populate()?.into_iter().map(Command::Plugin));
+    commands.push(Command::Plugins(tables.publish(model.plugins.populate()?)));
     commands.extend(own_routes(&model.own_routes));
     commands.push(Command::SetNeighbours(model.neighbours.clone()));
     Ok(commands)

@@ -86,7 +86,7 @@ fn name_of(reference: &str, plugins: &Plugins) -> String {
         (Some("gate"), Some(gate)) => format!("gate {}", plugins.gate_name(GateId(gate as u8))),
         (Some("binding"), Some(binding)) => match plugins.binding(BindingId(binding)) {
             Some(bound) => {
-                format!("{} by {:?}", plugins.instance_name(bound.instance), bound.filter.to_string())
+                format!("{} by {:?}", plugins.action_name(&bound.action), bound.filter.to_string())
             }
             None => format!("binding {binding}"),
         },

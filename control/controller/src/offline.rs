@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use millrace_config::Config;
 use millrace_packet::Pool;
-use millrace_pipeline::{Command, NoHost, Snapshot, Worker, WorkerLink};
+use millrace_pipeline::{Command, GateTables, NoHost, Snapshot, Worker, WorkerLink};
 use millrace_port::{Memory, MemoryHandle};
 use millrace_units::Instant;
 
@@ -27,6 +27,7 @@ const REFRESH: Duration = Duration::from_secs(1);
 /// A router under a virtual clock.
 pub struct OfflineRouter {
     model: Model,
+    tables: GateTables,
     worker: Worker,
     link: WorkerLink,
     ports: Vec<(PortPlan, MemoryHandle)>,
@@ -58,6 +59,7 @@ impl OfflineRouter {
             now: Instant::ZERO,
             refresh: Instant::ZERO + REFRESH,
             model: model.clone(),
+            tables: GateTables::default(),
         };
         for plan in model.ports.iter().filter(|plan| plan.config.vlan.is_none()) {
             router.add_device(plan);
@@ -65,7 +67,7 @@ impl OfflineRouter {
         for plan in &model.ports {
             router.tell(Command::SetPort(plan.id, plan.settings.clone()));
         }
-        for command in start_commands(&model)? {
+        for command in start_commands(&model, &mut router.tables)? {
             router.tell(command);
         }
         router.run();

@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use millrace_classify::CompiledFilter;
 use millrace_host::{Actions, Mirror, OwnRoute};
 use millrace_pipeline::thread::Wake;
-use millrace_pipeline::{Command, DeviceId, Question, Snapshot};
+use millrace_pipeline::{Command, DeviceId, GateTables, Question, Snapshot};
+use millrace_plugin::PluginChange;
 use millrace_plugin_abi::{Message, Position};
 use millrace_port::Capabilities;
 use millrace_telemetry::Rate;
@@ -46,6 +48,7 @@ pub(crate) struct Shared {
 /// The state of a running router.
 pub(crate) struct Inner {
     pub model: Model,
+    pub tables: GateTables,
     pub mode: &'static str,
     pub worker: WorkerHandle,
     pub thread: Option<JoinHandle<()>>,
@@ -70,7 +73,13 @@ impl Inner {
         self.kernel.iter().map(|(port, device)| (device.ifindex, *port)).collect()
     }
 
-    fn snapshot(&mut self) -> Result<Snapshot, ControlError> {
+    /// Tells the worker of changes of instances, gates and bindings.
+    pub fn tell_plugins(&mut self, changes: Vec<PluginChange<CompiledFilter>>) -> Result<(), ControlError> {
+        let changes = self.tables.publish(changes);
+        self.worker.tell(Command::Plugins(changes))
+    }
+
+    pub fn snapshot(&mut self) -> Result<Snapshot, ControlError> {
         self.worker.ask(Command::Snapshot)
     }
 
@@ -279,7 +288,7 @@ impl Router {
     ) -> Result<InstanceView, ControlError> {
         let mut inner = self.lock();
         let (_, change) = inner.model.plugins.create_instance(plugin, name, settings.clone())?;
-        inner.worker.tell(Command::Plugin(change))?;
+        inner.tell_plugins(vec![change])?;
         find_instance(&mut inner, name)
     }
 
@@ -291,9 +300,8 @@ impl Router {
         let mut inner = self.lock();
         inner.model.plugins.instance(name)?;
         let view = find_instance(&mut inner, name)?;
-        for change in inner.model.plugins.free_instance(name)? {
-            inner.worker.tell(Command::Plugin(change))?;
-        }
+        let changes = inner.model.plugins.free_instance(name)?;
+        inner.tell_plugins(changes)?;
         Ok(view)
     }
 
@@ -305,7 +313,7 @@ impl Router {
         let position: Position = position.parse().map_err(ControlError::Invalid)?;
         let mut inner = self.lock();
         let (_, change) = inner.model.plugins.create_gate(name, position, None)?;
-        inner.worker.tell(Command::Plugin(change))?;
+        inner.tell_plugins(vec![change])?;
         Ok(GateView { name: name.to_owned(), position: position.name(), bindings: Vec::new() })
     }
 
@@ -317,7 +325,7 @@ impl Router {
         let mut inner = self.lock();
         let position = inner.model.plugins.gate(name)?.position.name();
         let change = inner.model.plugins.remove_gate(name)?;
-        inner.worker.tell(Command::Plugin(change))?;
+        inner.tell_plugins(vec![change])?;
         Ok(GateView { name: name.to_owned(), position, bindings: Vec::new() })
     }
 
@@ -337,11 +345,11 @@ impl Router {
         let compiled = inner.model.compile(&filter)?;
         let (id, change) =
             inner.model.plugins.register_instance(instance, gate, filter.clone(), compiled, priority)?;
-        inner.worker.tell(Command::Plugin(change))?;
+        inner.tell_plugins(vec![change])?;
         let snapshot = inner.snapshot()?;
         let described = inner.model.plugins.bindings().into_iter().find(|binding| binding.id == id);
         described
-            .map(|described| show::binding(described, &snapshot))
+            .map(|described| show::binding(described, &snapshot, &inner.model))
             .ok_or_else(|| ControlError::System("the new binding is not there".into()))
     }
 
@@ -355,11 +363,11 @@ impl Router {
         let snapshot = inner.snapshot()?;
         let before = inner.model.plugins.bindings();
         let (id, change) = inner.model.plugins.deregister_instance(instance, gate, &filter)?;
-        inner.worker.tell(Command::Plugin(change))?;
+        inner.tell_plugins(vec![change])?;
         inner.snapshot()?;
         let described = before.into_iter().find(|binding| binding.id == id);
         described
-            .map(|described| show::binding(described, &snapshot))
+            .map(|described| show::binding(described, &snapshot, &inner.model))
             .ok_or_else(|| ControlError::System("the binding was not there".into()))
     }
 

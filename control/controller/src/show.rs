@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use millrace_forward::Route;
 use millrace_packet::{DropCounts, DropReason};
 use millrace_pipeline::Snapshot;
-use millrace_plugin::BindingDescription;
+use millrace_plugin::{Action, BindingDescription, Way};
 
 use crate::model::Model;
 use crate::view::{
@@ -134,10 +134,32 @@ pub(crate) fn route(to: &IpNet, route: &Route, own: bool, model: &Model) -> Rout
     RouteView { to: to.to_string(), kind, next_hops, source: if own { "millrace" } else { "kernel" } }
 }
 
-pub(crate) fn binding(described: BindingDescription, snapshot: &Snapshot) -> BindingView {
+/// What is done with packets, in words.
+pub(crate) fn action(action: &Action, model: &Model) -> String {
+    let ways = |ways: &[Way]| {
+        let way = |way: &Way| match way.via {
+            Some(via) => format!("{} via {via}", model.port_name(way.port)),
+            None => model.port_name(way.port).to_owned(),
+        };
+        ways.iter().map(way).collect::<Vec<_>>().join(",")
+    };
+    match action {
+        Action::Instance(id) => format!("instance {}", model.plugins.instance_name(*id)),
+        Action::Drop => "drop".to_owned(),
+        Action::Reject => "reject".to_owned(),
+        Action::Host => "host".to_owned(),
+        Action::Send(to) => format!("port {}", ways(to)),
+        Action::Copy(to) => format!("copy {}", ways(to)),
+    }
+}
+
+/// A binding.
+pub(crate) fn binding(described: BindingDescription, snapshot: &Snapshot, model: &Model) -> BindingView {
     let counts = snapshot.bindings.iter().find(|(id, _)| *id == described.id).map(|(_, counts)| *counts);
     let counts = counts.unwrap_or_default();
     BindingView {
+        id: described.id.0,
+        action: action(&described.action, model),
         instance: described.instance,
         gate: described.gate,
         filter: described.filter,
@@ -150,7 +172,7 @@ pub(crate) fn binding(described: BindingDescription, snapshot: &Snapshot) -> Bin
 
 /// All bindings.
 pub(crate) fn bindings(snapshot: &Snapshot, model: &Model) -> Vec<BindingView> {
-    model.plugins.bindings().into_iter().map(|described| binding(described, snapshot)).collect()
+    model.plugins.bindings().into_iter().map(|described| binding(described, snapshot, model)).collect()
 }
 
 /// All gates.
@@ -158,7 +180,7 @@ pub(crate) fn gates(snapshot: &Snapshot, model: &Model) -> Vec<GateView> {
     let view = |gate: millrace_plugin::GateDescription| GateView {
         name: gate.name,
         position: gate.position,
-        bindings: gate.bindings.into_iter().map(|described| binding(described, snapshot)).collect(),
+        bindings: gate.bindings.into_iter().map(|described| binding(described, snapshot, model)).collect(),
     };
     model.plugins.gates().into_iter().map(view).collect()
 }
@@ -169,7 +191,11 @@ pub(crate) fn instances(snapshot: &Snapshot, model: &Model) -> Vec<InstanceView>
         name: instance.name,
         plugin: instance.plugin,
         settings: instance.settings.into(),
-        bindings: instance.bindings.into_iter().map(|described| binding(described, snapshot)).collect(),
+        bindings: instance
+            .bindings
+            .into_iter()
+            .map(|described| binding(described, snapshot, model))
+            .collect(),
     };
     model.plugins.instances().into_iter().map(view).collect()
 }

@@ -14,7 +14,7 @@ use millrace_host::{
 use millrace_offload::own_program_ids;
 use millrace_packet::Pool;
 use millrace_pipeline::thread::{self, IoMode, Wake};
-use millrace_pipeline::{Command, NoHost, PortSettings, Stack, Worker, WorkerLink};
+use millrace_pipeline::{Command, GateTables, NoHost, PortSettings, Stack, Worker, WorkerLink};
 use millrace_telemetry::Rate;
 use millrace_wire::MacAddr;
 use tokio::sync::Notify;
@@ -57,6 +57,7 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
         Wake::new().map_err(|error| ControlError::system("make an event descriptor", error))?;
     let (worker, thread) = start_worker(&config, &control_wake)?;
     let mut inner = Inner {
+        tables: GateTables::default(),
         mode: mode_name(config.router.mode),
         on_death: model
             .ports
@@ -156,7 +157,7 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
     for plan in inner.model.ports.clone() {
         inner.worker.tell(Command::SetPort(plan.id, plan.settings))?;
     }
-    for command in start_commands(&inner.model)? {
+    for command in start_commands(&inner.model, &mut inner.tables)? {
         inner.worker.tell(command)?;
     }
     let Some((mirror, changes, first)) = mirrored else { return Ok(()) };

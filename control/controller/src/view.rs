@@ -143,11 +143,15 @@ pub struct InstanceView {
     pub bindings: Vec<BindingView>,
 }
 
-/// A binding of an instance to flows.
+/// A binding of an instance, or of another action, to flows.
 #[derive(Clone, Debug, Serialize)]
 pub struct BindingView {
-    /// The instance.
-    pub instance: String,
+    /// Its number, used again once it is gone.
+    pub id: u32,
+    /// What is done with the packets: `instance NAME`, `drop`, `reject`, `host`, `port NAME` or `copy NAME`.
+    pub action: String,
+    /// The instance, if the action is one.
+    pub instance: Option<String>,
     /// The gate.
     pub gate: String,
     /// Which packets.

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::mpsc::SyncSender;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use millrace_classify::CompiledFilter;
 use millrace_forward::Route;
 use millrace_packet::{FlowKey, Pool};
-use millrace_plugin::PluginChange;
+use millrace_plugin::{BindingId, PluginChange};
 use millrace_plugin_abi::{Message, Reply};
 use millrace_port::{Port, PortError};
 use millrace_units::{InstanceId, PortId};
@@ -16,6 +17,7 @@ use millrace_wire::mac_addr::MacAddr;
 
 use crate::capture::CaptureSink;
 use crate::explain::Explanation;
+use crate::gate_table::Published;
 use crate::host_path::HostPath;
 use crate::ports::{DeviceId, PortSettings};
 use crate::snapshot::Snapshot;
@@ -50,8 +52,8 @@ pub enum Command {
     SetNeighbours(Vec<NeighbourChange>),
     /// Asks which neighbours of kernel ports were used since the last time.
     TakeUsedNeighbours(ReplyTo<Vec<(PortId, IpAddr)>>),
-    /// Changes instances, gates or bindings.
-    Plugin(PluginChange<CompiledFilter>),
+    /// Changes instances, gates and bindings, all of it before the next packet.
+    Plugins(Vec<PluginChange<Published>>),
     /// Sends a control message to an instance.
     Control(InstanceId, Message, ReplyTo<Option<Reply>>),
     /// Starts a capture.
@@ -60,6 +62,10 @@ pub enum Command {
     StopCapture(u32),
     /// Asks what would happen to a packet of that key.
     Explain(Question, ReplyTo<Explanation>),
+    /// Asks for flow records, a bounded part of the table at a time.
+    ScanFlows(FlowScan, ReplyTo<FlowPage>),
+    /// Forgets flows, a bounded part of the table at a time. Their next packets are classified anew.
+    FlushFlows(FlowScan, ReplyTo<FlowPage>),
     /// Asks for all counters.
     Snapshot(ReplyTo<Snapshot>),
     /// Sets all counters to zero.
@@ -70,6 +76,49 @@ pub enum Command {
     SetOptions(crate::options::Options),
     /// Ends the worker once what it holds is sent or dropped.
     Stop,
+}
+
+/// Which part of the flow table is to be looked at, and for which flows.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowScan {
+    /// Where the part before ended; 0 at first.
+    pub from: u32,
+    /// How many records are looked at, whether they are of such flows or not.
+    pub records: u32,
+    /// The flows: those of which some packet may match.
+    pub filter: CompiledFilter,
+}
+
+/// The flows in a part of the table.
+#[derive(Clone, Debug, Default)]
+pub struct FlowPage {
+    /// The flows that were found (or, by [`Command::FlushFlows`], forgotten).
+    pub flows: Vec<FlowReport>,
+    /// Where the next part begins; `None` at the end.
+    pub next: Option<u32>,
+}
+
+/// What is known of a flow.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FlowReport {
+    /// Its six-tuple.
+    pub key: FlowKey,
+    /// The fields that vary inside the flow, as filters tell its packets apart; 0 where none does.
+    pub varying: u32,
+    /// Packets since the record was made.
+    pub packets: u64,
+    /// Their bytes, link headers included.
+    pub bytes: u64,
+    /// How long the record has been there.
+    pub age: Duration,
+    /// How long ago the last packet came.
+    pub idle: Duration,
+    /// Whether it is new, and may be displaced by other new flows.
+    pub probation: bool,
+    /// What it is bound to, in the order of the journey.
+    pub bindings: Vec<BindingId>,
+    /// Where it goes, in words with names of ports.
+    pub route: String,
 }
 
 /// A packet of which control asks what would become of it.
@@ -139,11 +188,13 @@ impl fmt::Debug for Command {
             Self::SetRoutes(..) => "SetRoutes",
             Self::SetNeighbours(..) => "SetNeighbours",
             Self::TakeUsedNeighbours(..) => "TakeUsedNeighbours",
-            Self::Plugin(..) => "Plugin",
+            Self::Plugins(..) => "Plugins",
             Self::Control(..) => "Control",
             Self::StartCapture(..) => "StartCapture",
             Self::StopCapture(..) => "StopCapture",
             Self::Explain(..) => "Explain",
+            Self::ScanFlows(..) => "ScanFlows",
+            Self::FlushFlows(..) => "FlushFlows",
             Self::Snapshot(..) => "Snapshot",
             Self::ClearCounters => "ClearCounters",
             Self::SetHostPath(..) => "SetHostPath",

@@ -2,9 +2,10 @@
 
 use std::net::IpAddr;
 
-use millrace_classify::{Candidate, FilterTable};
+use millrace_classify::Candidate;
 use millrace_forward::{Fib, NeighbourKey, NeighbourState, NeighbourTable, Route};
 use millrace_packet::Exceptions;
+use millrace_plugin::BindingTable;
 use millrace_units::PortId;
 
 use crate::command::Question;
@@ -97,8 +98,8 @@ impl Tables<'_> {
         };
         let gates = self.gates.plugins();
         for gate in gates.gates().iter().filter(|gate| gate.bindings() > 0) {
-            let text = match gate.table().filters().lookup(&candidate) {
-                Some((_, binding)) => format!("{{gate {}}}: bound to {{binding {binding}}}", gate.id()),
+            let text = match gate.table().lookup(&candidate) {
+                Some(binding) => format!("{{gate {}}}: bound to {{binding {binding}}}", gate.id()),
                 None => format!("{{gate {}}}: no filter of {} matches", gate.id(), gate.bindings()),
             };
             explanation.step("gate", text);

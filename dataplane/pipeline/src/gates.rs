@@ -1,54 +1,23 @@
 //! Stages classify and gates: which instances a packet's flow is bound to, and their work on it.
 
-use millrace_classify::{Candidate, CompiledFilter, FilterId, FilterTable, LinearOracle};
-use millrace_packet::{BATCH_SIZE, Batch, DropReason, FlowKey, Pool};
-use millrace_plugin::{BindingId, BindingTable, EMPTY_PATH, Group, WorkerPlugins};
-use millrace_plugin_abi::{Position, Verdict};
-use millrace_units::{Instant, PathId};
+use millrace_classify::Candidate;
+use millrace_packet::{BATCH_SIZE, Batch, DropReason, FlowKey, Packet, Pool};
+use millrace_plugin::{Action, EMPTY_PATH, Group, PluginChange, WorkerPlugins};
+use millrace_plugin_abi::{FlowEnd, Position, Verdict};
+use millrace_units::{Instant, NextHopIndex, PathId};
 
-use crate::parse::Parsed;
+use crate::filter_route::FilterRoutes;
+use crate::gate_table::{Published, WorkerTable};
 use crate::work::{Fate, Work};
-
-/// The filter table of a gate.
-#[derive(Debug, Default)]
-pub struct GateTable {
-    filters: LinearOracle<BindingId>,
-    ids: Vec<(BindingId, FilterId)>,
-}
-
-impl GateTable {
-    /// The filters, to explain what they do.
-    pub fn filters(&self) -> &LinearOracle<BindingId> {
-        &self.filters
-    }
-}
-
-impl BindingTable for GateTable {
-    type Filter = CompiledFilter;
-    type Candidate = Candidate;
-
-    fn insert(&mut self, filter: CompiledFilter, priority: i32, binding: BindingId) {
-        let id = self.filters.insert(filter, priority, binding);
-        self.ids.push((binding, id));
-    }
-
-    fn remove(&mut self, binding: BindingId) {
-        if let Some(place) = self.ids.iter().position(|(own, _)| *own == binding) {
-            let (_, id) = self.ids.swap_remove(place);
-            self.filters.remove(id);
-        }
-    }
-
-    fn lookup(&self, candidate: &Candidate) -> Option<BindingId> {
-        self.filters.lookup(candidate).map(|(_, binding)| *binding)
-    }
-}
 
 /// The gates of a worker, and the memory in which a batch is sorted by path.
 #[derive(Debug)]
 pub struct Gates {
-    plugins: WorkerPlugins<GateTable>,
+    plugins: WorkerPlugins<WorkerTable>,
     bound: bool,
+    /// Whether some binding sends copies by ports.
+    copying: bool,
+    routes: FilterRoutes,
     groups: Vec<(PathId, Vec<u16>)>,
     spare: Vec<Vec<u16>>,
     asked: Vec<u16>,
@@ -59,6 +28,8 @@ impl Default for Gates {
         Self {
             plugins: WorkerPlugins::new(),
             bound: false,
+            copying: false,
+            routes: FilterRoutes::default(),
             groups: Vec::new(),
             spare: Vec::new(),
             asked: Vec::new(),
@@ -68,25 +39,56 @@ impl Default for Gates {
 
 impl Gates {
     /// The gates, instances and bindings.
-    pub fn plugins(&self) -> &WorkerPlugins<GateTable> {
+    pub fn plugins(&self) -> &WorkerPlugins<WorkerTable> {
         &self.plugins
     }
 
     /// The gates, instances and bindings, to send messages.
-    pub fn plugins_mut(&mut self) -> &mut WorkerPlugins<GateTable> {
+    pub fn plugins_mut(&mut self) -> &mut WorkerPlugins<WorkerTable> {
         &mut self.plugins
     }
 
     /// Makes a change that control has checked.
-    pub fn apply(&mut self, change: millrace_plugin::PluginChange<CompiledFilter>) {
+    pub fn apply(&mut self, change: PluginChange<Published>) {
+        if let PluginChange::Bind { action: Action::Send(ways) | Action::Copy(ways), .. } = &change {
+            ways.iter().for_each(|way| self.routes.add(*way));
+            self.copying = true;
+        }
         drop(self.plugins.apply(change));
         self.bound = self.plugins.gates().iter().any(|gate| gate.bindings() > 0);
     }
 
-    /// Finds the path of a packet.
-    #[inline]
-    pub fn classify(&mut self, parsed: &Parsed, packet: &millrace_packet::Packet) -> PathId {
-        if self.bound { self.plugins.path_of(&parsed.candidate(packet)) } else { EMPTY_PATH }
+    /// The routes that filters prescribe.
+    pub fn routes(&self) -> &FilterRoutes {
+        &self.routes
+    }
+
+    /// The path of a flow by one of its packets, the route that a filter prescribes for it, and the bits of
+    /// [`Candidate::varying`] under which packets of the flow may be treated differently. `route` is the priority of
+    /// the flow's route, if it has one.
+    pub fn classify(&mut self, candidate: &Candidate, route: Option<i32>) -> Treatment {
+        if !self.bound {
+            return Treatment { path: EMPTY_PATH, route: None, varying_mask: 0 };
+        }
+        let classified = self.plugins.classify(candidate, route);
+        let gates = self.plugins.gates().iter().filter(|gate| gate.bindings() > 0);
+        let varying_mask = gates.fold(0, |mask, gate| mask | gate.table().varying_mask(&candidate.key));
+        let action = classified.primary.and_then(|primary| self.plugins.action(primary));
+        Treatment {
+            path: classified.path,
+            route: action.and_then(|action| self.routes.index(action)),
+            varying_mask,
+        }
+    }
+
+    /// Tells the instances of a path that a flow of theirs has ended.
+    pub fn flow_ended(&mut self, path: PathId, end: &FlowEnd) {
+        self.plugins.flow_ended(path, end);
+    }
+
+    /// Tells the instances of the path `old` that are not on `new` that the flow has ended for them.
+    pub fn flow_moved(&mut self, old: PathId, new: PathId, end: &FlowEnd) {
+        self.plugins.flow_moved(old, new, end);
     }
 
     /// Sorts the open packets of a batch by path, those bound to nothing left out.
@@ -134,6 +136,33 @@ impl Gates {
         }
     }
 
+    /// Puts the copies that filters want sent by ports into `made`, each with its route noted on it.
+    pub fn replicate(&self, work: &Work, pool: &Pool, made: &mut Vec<Packet>) -> u64 {
+        if !self.copying {
+            return 0;
+        }
+        let before = made.len();
+        for (path, members) in &self.groups {
+            let further = self.plugins.actions_at(*path, Position::Route).filter_map(|action| match action {
+                Action::Send(ways) => ways.get(1..),
+                _ => None,
+            });
+            let copies = self.plugins.actions_at(*path, Position::Copy).filter_map(|action| match action {
+                Action::Copy(ways) => Some(&**ways),
+                _ => None,
+            });
+            for way in further.chain(copies).flatten() {
+                let open = members.iter().map(|at| usize::from(*at)).filter(|at| work.fates[*at].is_open());
+                made.extend(open.filter_map(|at| {
+                    let mut copy = work.packets[at].copy(pool)?;
+                    copy.next_hop = self.routes.of(*way)?;
+                    Some(copy)
+                }));
+            }
+        }
+        (made.len() - before) as u64
+    }
+
     /// Hands copies of the packets that are bound at copy gates to the instances there. Returns how many copies were
     /// made; all of them are used up when this returns.
     pub fn run_copies(&mut self, work: &Work, copies: &mut Copies, pool: &Pool, now: Instant) -> u64 {
@@ -159,6 +188,17 @@ impl Gates {
     }
 }
 
+/// What filters say of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Treatment {
+    /// Its path.
+    pub path: PathId,
+    /// The number of the route that a filter prescribes.
+    pub route: Option<NextHopIndex>,
+    /// The bits of [`Candidate::varying`] that matter to it.
+    pub varying_mask: u32,
+}
+
 /// The memory in which copies for the copy gates live during a call.
 #[derive(Debug, Default)]
 pub struct Copies {
@@ -169,7 +209,7 @@ pub struct Copies {
 }
 
 impl Copies {
-    fn hand_over(&mut self, plugins: &mut WorkerPlugins<GateTable>, path: PathId, now: Instant) {
+    fn hand_over(&mut self, plugins: &mut WorkerPlugins<WorkerTable>, path: PathId, now: Instant) {
         self.verdicts.clear();
         self.verdicts.resize(self.packets.len(), Verdict::Pass);
         let Self { packets, keys, verdicts, members } = self;

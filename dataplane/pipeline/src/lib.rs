@@ -7,7 +7,9 @@ mod capture;
 mod command;
 mod dispose;
 mod explain;
+mod filter_route;
 mod forward;
+mod gate_table;
 mod gates;
 mod host_path;
 mod options;
@@ -25,11 +27,11 @@ mod worker;
 
 pub use capture::{CaptureSink, CaptureSource, CapturedFrame, Direction, capture};
 pub use command::{
-    Command, DeviceReport, Event, NeighbourChange, NeighbourKnowledge, OpenDevice, OpenedDevice, Question,
-    ReplyTo,
+    Command, DeviceReport, Event, FlowPage, FlowReport, FlowScan, NeighbourChange, NeighbourKnowledge,
+    OpenDevice, OpenedDevice, Question, ReplyTo,
 };
 pub use explain::{Explanation, Step};
-pub use gates::GateTable;
+pub use gate_table::{GateTable, GateTables, Published, SharedTable};
 pub use host_path::{HostPath, NoHost};
 pub use options::Options;
 pub use parse::{Parsed, flow_hash};

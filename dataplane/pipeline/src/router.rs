@@ -15,7 +15,7 @@ use millrace_units::{Instant, PortId};
 use millrace_wire::EtherType;
 
 use crate::capture::{CaptureSink, Direction};
-use crate::command::{Command, Event, NeighbourChange, NeighbourKnowledge};
+use crate::command::{Command, Event, FlowPage, NeighbourChange, NeighbourKnowledge};
 use crate::explain::Tables;
 use crate::forward::Forwarder;
 use crate::gates::{Copies, Gates};
@@ -133,7 +133,8 @@ impl Router {
                         work.fates[index] = Fate::Drop(DropReason::MartianSource);
                     }
                 }
-                work.paths[index] = self.gates.classify(&parsed, packet);
+                let treatment = self.gates.classify(&parsed.candidate(packet), None);
+                work.paths[index] = treatment.path;
                 work.keys[index] = parsed.key;
             }
             Err(reason) => work.fates[index] = Fate::Drop(reason),
@@ -257,7 +258,7 @@ impl Router {
             Command::TakeUsedNeighbours(reply) => {
                 let _ = reply.try_send(self.take_used_neighbours(now));
             }
-            Command::Plugin(change) => self.gates.apply(change),
+            Command::Plugins(changes) => changes.into_iter().for_each(|change| self.gates.apply(change)),
             Command::Control(instance, message, reply) => {
                 let _ = reply.try_send(self.gates.plugins_mut().control(instance, &message));
             }
@@ -277,6 +278,9 @@ impl Router {
                 let limit = RateLimit { per_second: options.icmp_rate, burst: options.icmp_burst };
                 self.errors = ErrorLimiter::new(limit);
                 self.options = options;
+            }
+            Command::ScanFlows(_, reply) | Command::FlushFlows(_, reply) => {
+                let _ = reply.try_send(FlowPage::default());
             }
             Command::AddDevice(..)
             | Command::RemoveDevice(..)

@@ -1,8 +1,13 @@
-//! Bindings: which instance handles, at a gate, the packets that a filter matches.
+//! Bindings: what is done, at a gate, with the packets that a filter matches.
 
 use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
 
-/// A binding of an instance to a filter at a gate. The control side gives the ids; one is used again once its binding
+use millrace_plugin_abi::Position;
+use millrace_units::{InstanceId, PortId};
+
+/// A binding of an action, mostly an instance, to a filter at a gate. The control side gives the ids; one is used again once its binding
 /// is gone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
 #[serde(transparent)]
@@ -14,16 +19,62 @@ impl fmt::Display for BindingId {
     }
 }
 
+/// A port to leave by, and the neighbour there that gets the packets: their destination itself, unless it is given.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Way {
+    /// The port.
+    pub port: PortId,
+    /// The neighbour.
+    pub via: Option<IpAddr>,
+}
+
+/// What is done with the packets that a filter matches.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// An instance handles them.
+    Instance(InstanceId),
+    /// They are dropped.
+    Drop,
+    /// They are dropped, and their sources are told that it is prohibited.
+    Reject,
+    /// They are sent this way, whatever route there is; with several, by each: by the others as copies.
+    Send(Arc<[Way]>),
+    /// The host gets them.
+    Host,
+    /// Copies of them are sent this way.
+    Copy(Arc<[Way]>),
+}
+
+impl Action {
+    /// The positions at whose gates it can be bound; those of an instance are its plugin's.
+    pub fn positions(&self) -> &'static [Position] {
+        match self {
+            Self::Instance(_) => &Position::ALL,
+            Self::Drop | Self::Reject => &[Position::Early, Position::Route, Position::Late],
+            Self::Send(_) | Self::Host => &[Position::Route],
+            Self::Copy(_) => &[Position::Copy],
+        }
+    }
+
+    /// The instance, if it is one.
+    pub fn instance(&self) -> Option<InstanceId> {
+        match self {
+            Self::Instance(id) => Some(*id),
+            _ => None,
+        }
+    }
+}
+
 /// What went through a binding since it was made.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
 pub struct BindingCounts {
-    /// Packets handed to the instance.
+    /// Packets that it was applied to.
     pub packets: u64,
     /// Their bytes, link headers included.
     pub bytes: u64,
-    /// Of these packets, those that the instance dropped.
+    /// Of these packets, those that it dropped.
     pub drops: u64,
-    /// Of these packets, those that the instance consumed.
+    /// Of these packets, those that it consumed.
     pub consumed: u64,
 }
 
@@ -37,8 +88,8 @@ pub trait BindingTable: Default {
     /// Adds a binding; of several that match, the higher priority wins, and then what the table's order says.
     fn insert(&mut self, filter: Self::Filter, priority: i32, binding: BindingId);
 
-    /// Removes a binding; does nothing when it is not there.
-    fn remove(&mut self, binding: BindingId);
+    /// Removes a binding by its filter; does nothing when it is not there.
+    fn remove(&mut self, filter: Self::Filter, binding: BindingId);
 
     /// The binding that wins for the packet.
     fn lookup(&self, candidate: &Self::Candidate) -> Option<BindingId>;

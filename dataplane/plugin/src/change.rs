@@ -5,7 +5,7 @@ use std::fmt;
 use millrace_plugin_abi::{Instance, Position};
 use millrace_units::{GateId, InstanceId};
 
-use crate::{BindingId, GateOrder};
+use crate::{Action, BindingId, GateOrder};
 
 /// One change of the worker side's gates, instances and bindings. `F` is a filter in the form that is matched.
 pub enum PluginChange<F> {
@@ -35,7 +35,7 @@ pub enum PluginChange<F> {
         /// Its id.
         id: InstanceId,
     },
-    /// The instance handles what the filter matches at the gate.
+    /// The action is taken on what the filter matches at the gate.
     Bind {
         /// The new binding's id.
         binding: BindingId,
@@ -45,14 +45,37 @@ pub enum PluginChange<F> {
         filter: F,
         /// Higher wins.
         priority: i32,
-        /// The instance.
-        instance: InstanceId,
+        /// What is done.
+        action: Action,
     },
     /// The binding goes.
     Unbind {
         /// Its id.
         binding: BindingId,
+        /// Its gate.
+        gate: GateId,
+        /// Its filter.
+        filter: F,
     },
+}
+
+impl<F> PluginChange<F> {
+    /// The same change with its filter, of that gate, in another form.
+    pub fn map<G>(self, convert: impl FnOnce(GateId, F) -> G) -> PluginChange<G> {
+        match self {
+            Self::AddGate { gate, position, order } => PluginChange::AddGate { gate, position, order },
+            Self::RemoveGate { gate } => PluginChange::RemoveGate { gate },
+            Self::AddInstance { id, instance } => PluginChange::AddInstance { id, instance },
+            Self::RemoveInstance { id } => PluginChange::RemoveInstance { id },
+            Self::Bind { binding, gate, filter, priority, action } => {
+                let filter = convert(gate, filter);
+                PluginChange::Bind { binding, gate, filter, priority, action }
+            }
+            Self::Unbind { binding, gate, filter } => {
+                PluginChange::Unbind { binding, gate, filter: convert(gate, filter) }
+            }
+        }
+    }
 }
 
 impl<F: fmt::Debug> fmt::Debug for PluginChange<F> {
@@ -64,13 +87,10 @@ impl<F: fmt::Debug> fmt::Debug for PluginChange<F> {
             Self::RemoveGate { gate } => write!(f, "remove gate {gate}"),
             Self::AddInstance { id, .. } => write!(f, "add instance {id}"),
             Self::RemoveInstance { id } => write!(f, "remove instance {id}"),
-            Self::Bind { binding, gate, filter, priority, instance } => {
-                write!(
-                    f,
-                    "bind {binding}: instance {instance} at gate {gate} for {filter:?}, priority {priority}"
-                )
+            Self::Bind { binding, gate, filter, priority, action } => {
+                write!(f, "bind {binding}: {action:?} at gate {gate} for {filter:?}, priority {priority}")
             }
-            Self::Unbind { binding } => write!(f, "unbind {binding}"),
+            Self::Unbind { binding, gate, .. } => write!(f, "unbind {binding} at gate {gate}"),
         }
     }
 }

@@ -19,7 +19,7 @@ mod plugin_control_unit;
 mod slab;
 mod worker_plugins;
 
-pub use binding::{BindingCounts, BindingId, BindingTable};
+pub use binding::{Action, BindingCounts, BindingId, BindingTable, Way};
 pub use change::{PluginChange, Remains};
 pub use gate::{Gate, GateOrder};
 pub use path::EMPTY_PATH;
@@ -27,4 +27,4 @@ pub use plugin_control_unit::{
     BindingDescription, Bound, GateDescription, InstanceDescription, PluginCode, PluginControlError,
     PluginControlUnit, PluginDescription,
 };
-pub use worker_plugins::{Group, StageOfPath, WorkerGate, WorkerPlugins};
+pub use worker_plugins::{Classified, Group, StageOfPath, WorkerGate, WorkerPlugins};

@@ -20,7 +20,18 @@ pub const EMPTY_PATH: PathId = PathId(0);
 pub(crate) struct Stage {
     pub position: Position,
     pub binding: Key,
-    pub instance: Key,
+    pub step: Step,
+}
+
+/// What a stage does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Step {
+    /// An instance handles the packets.
+    Instance(Key),
+    /// They are dropped.
+    Drop,
+    /// They are counted: what becomes of them stands in the route of their flow, or is done by who makes copies.
+    Count,
 }
 
 /// An interned list of stages.
@@ -134,7 +145,7 @@ mod tests {
         let mut slab = Slab::default();
         slab.put(slot, ());
         let key = slab.key(slot).unwrap();
-        Stage { position, binding: key, instance: key }
+        Stage { position, binding: key, step: Step::Instance(key) }
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! The worker's side: its gates, instances and bindings, and the way of packets through them.
 
 use millrace_packet::{FlowKey, Packet};
-use millrace_plugin_abi::{Message, Packets, Position, Reply, Verdict};
+use millrace_plugin_abi::{FlowEnd, Message, Packets, Position, Reply, Verdict};
 use millrace_units::{GateId, InstanceId, Instant, PathId};
 
 use crate::native::NativeInstances;
-use crate::path::{EMPTY_PATH, Paths, Stage};
-use crate::slab::{Key, Slab};
-use crate::{BindingCounts, BindingId, BindingTable, GateOrder, PluginChange, Remains};
+use crate::path::{EMPTY_PATH, Paths, Stage, Step};
+use crate::slab::Slab;
+use crate::{Action, BindingCounts, BindingId, BindingTable, GateOrder, PluginChange, Remains};
 
 /// A gate with its filter table.
 #[derive(Debug)]
@@ -44,10 +44,20 @@ impl<T> WorkerGate<T> {
 #[derive(Debug)]
 struct Binding {
     gate: GateId,
-    instance: InstanceId,
+    action: Action,
+    priority: i32,
     /// `None` when the instance was not there: the binding has no effect then.
-    key: Option<Key>,
+    step: Option<Step>,
     counts: BindingCounts,
+}
+
+/// The treatment of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Classified {
+    /// The path.
+    pub path: PathId,
+    /// The binding, of an action that is no instance, that takes the place of the flow's route.
+    pub primary: Option<BindingId>,
 }
 
 /// One stage of a path, for those who explain.
@@ -57,8 +67,8 @@ pub struct StageOfPath {
     pub gate: GateId,
     /// The binding that won there.
     pub binding: BindingId,
-    /// Its instance.
-    pub instance: InstanceId,
+    /// Its instance, if it is bound to one.
+    pub instance: Option<InstanceId>,
 }
 
 /// Packets of a batch that are on the same path.
@@ -126,11 +136,11 @@ impl<T: BindingTable> WorkerPlugins<T> {
             PluginChange::RemoveInstance { id } => {
                 return self.instances.remove(id).map_or(Remains::Nothing, Remains::Instance);
             }
-            PluginChange::Bind { binding, gate, filter, priority, instance } => {
-                self.unbind(binding);
-                self.bind(binding, gate, instance, |table| table.insert(filter, priority, binding));
+            PluginChange::Bind { binding, gate, filter, priority, action } => {
+                let insert = |table: &mut T| table.insert(filter, priority, binding);
+                self.bind(binding, gate, priority, action, insert);
             }
-            PluginChange::Unbind { binding } => self.unbind(binding),
+            PluginChange::Unbind { binding, filter, .. } => self.unbind(binding, filter),
         }
         Remains::Nothing
     }
@@ -150,36 +160,88 @@ impl<T: BindingTable> WorkerPlugins<T> {
         Remains::Table(self.gates.remove(place).table)
     }
 
-    fn bind(&mut self, id: BindingId, gate: GateId, instance: InstanceId, insert: impl FnOnce(&mut T)) {
+    fn bind(
+        &mut self,
+        id: BindingId,
+        gate: GateId,
+        priority: i32,
+        action: Action,
+        insert: impl FnOnce(&mut T),
+    ) {
         let Some(found) = self.gates.iter_mut().find(|found| found.id == gate) else { return };
         insert(&mut found.table);
         found.bindings += 1;
-        let key = self.instances.key(instance);
-        self.bindings.put(id.0, Binding { gate, instance, key, counts: BindingCounts::default() });
+        let step = match &action {
+            Action::Instance(instance) => self.instances.key(*instance).map(Step::Instance),
+            // At the position of the route, the route itself says so.
+            Action::Drop | Action::Reject if found.position != Position::Route => Some(Step::Drop),
+            _ => Some(Step::Count),
+        };
+        self.bindings.put(id.0, Binding { gate, action, priority, step, counts: BindingCounts::default() });
     }
 
-    fn unbind(&mut self, id: BindingId) {
+    fn unbind(&mut self, id: BindingId, filter: T::Filter) {
         let Some(binding) = self.bindings.take(id.0) else { return };
         if let Some(gate) = self.gates.iter_mut().find(|gate| gate.id == binding.gate) {
-            gate.table.remove(id);
+            gate.table.remove(filter, id);
             gate.bindings -= 1;
         }
     }
 
-    /// The path of a packet's flow: at each gate with bindings the one that wins for it. To be called for the first
-    /// packet of a flow, and again when a change concerns it.
-    pub fn path_of(&mut self, candidate: &T::Candidate) -> PathId {
+    /// The treatment of a packet's flow: at each gate with bindings the one that wins for it. To be called for the first
+    /// packet of a flow, and again when a change concerns it. At gates of the position `route`, an action that is no
+    /// instance counts only where its priority is at least `route`, the priority of the flow's route, if it has one.
+    pub fn classify(&mut self, candidate: &T::Candidate, route: Option<i32>) -> Classified {
         if self.bindings.is_empty() {
-            return EMPTY_PATH;
+            return Classified { path: EMPTY_PATH, primary: None };
         }
         self.found.clear();
+        let mut primary = None;
         for gate in self.gates.iter().filter(|gate| gate.bindings > 0) {
             let Some(id) = gate.table.lookup(candidate) else { continue };
-            let Some(binding) = self.bindings.key(id.0) else { continue };
-            let Some(instance) = self.bindings.get(binding).and_then(|found| found.key) else { continue };
-            self.found.push(Stage { position: gate.position, binding, instance });
+            let Some(key) = self.bindings.key(id.0) else { continue };
+            let Some(binding) = self.bindings.get(key) else { continue };
+            let Some(step) = binding.step else { continue };
+            if gate.position == Position::Route && binding.action.instance().is_none() {
+                if primary.is_some() || route.is_some_and(|route| binding.priority < route) {
+                    continue;
+                }
+                primary = Some(id);
+            }
+            self.found.push(Stage { position: gate.position, binding: key, step });
         }
-        self.paths.intern(&self.found)
+        Classified { path: self.paths.intern(&self.found), primary }
+    }
+
+    /// What is done by a binding; `None` when there is no such binding.
+    pub fn action(&self, binding: BindingId) -> Option<&Action> {
+        Some(&self.bindings.get(self.bindings.key(binding.0)?)?.action)
+    }
+
+    /// The actions of a path's bindings at a position.
+    pub fn actions_at(&self, path: PathId, position: Position) -> impl Iterator<Item = &Action> + '_ {
+        let stages = self.paths.stages_at(path, position).iter();
+        stages.filter_map(|stage| Some(&self.bindings.get(stage.binding)?.action))
+    }
+
+    /// Tells the instances of a path that a flow of theirs has ended: each once, at however many gates it stands.
+    pub fn flow_ended(&mut self, path: PathId, flow: &FlowEnd) {
+        self.flow_moved(path, EMPTY_PATH, flow);
+    }
+
+    /// Tells the instances that are on the path `old` and not on `new` that the flow has ended for them.
+    pub fn flow_moved(&mut self, old: PathId, new: PathId, flow: &FlowEnd) {
+        let (old, new) = (self.paths.stages(old), self.paths.stages(new));
+        for (index, stage) in old.iter().enumerate() {
+            let is_same = |other: &Stage| other.step == stage.step;
+            if let Step::Instance(key) = stage.step
+                && !old[..index].iter().any(is_same)
+                && !new.iter().any(is_same)
+                && let Some(instance) = self.instances.get_mut(key)
+            {
+                instance.flow_ended(flow);
+            }
+        }
     }
 
     /// Whether the path has anything to do at a position.
@@ -197,12 +259,21 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 return;
             }
             let Some(binding) = self.bindings.get_mut(stage.binding) else { continue };
-            let Some(instance) = self.instances.get_mut(stage.instance) else { continue };
             let Group { packets, keys, verdicts, members } = group;
-            binding.counts.packets += members.len() as u64;
             let length = |member: &u16| packets[usize::from(*member)].len() as u64;
-            binding.counts.bytes += members.iter().map(length).sum::<u64>();
-            instance.process(&mut Packets::new(packets, keys, members, verdicts), now);
+            let bytes = members.iter().map(length).sum::<u64>();
+            match stage.step {
+                Step::Instance(key) => {
+                    let Some(instance) = self.instances.get_mut(key) else { continue };
+                    instance.process(&mut Packets::new(packets, keys, members, verdicts), now);
+                }
+                Step::Drop => {
+                    members.iter().for_each(|member| verdicts[usize::from(*member)] = Verdict::Drop);
+                }
+                Step::Count => {}
+            }
+            binding.counts.packets += members.len() as u64;
+            binding.counts.bytes += bytes;
             members.retain(|member| match verdicts[usize::from(*member)] {
                 Verdict::Pass => true,
                 Verdict::Drop => {
@@ -242,7 +313,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         self.paths.stages(path).iter().filter_map(|stage| {
             let binding = self.bindings.get(stage.binding)?;
             let id = BindingId(stage.binding.slot);
-            Some(StageOfPath { gate: binding.gate, binding: id, instance: binding.instance })
+            Some(StageOfPath { gate: binding.gate, binding: id, instance: binding.action.instance() })
         })
     }
 

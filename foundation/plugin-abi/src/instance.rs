@@ -3,7 +3,7 @@
 use millrace_units::Instant;
 use serde_json::{Map, Value};
 
-use crate::{Packets, PluginError, Position};
+use crate::{FlowKey, Packets, PluginError, Position};
 
 /// A control message: a name and its arguments.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +41,17 @@ pub trait Plugin: Sync {
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError>;
 }
 
+/// A flow that has ended: idle for too long, displaced by others, or no longer bound to the instance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowEnd {
+    /// Its six-tuple.
+    pub key: FlowKey,
+    /// Packets of it since the router came to know it.
+    pub packets: u64,
+    /// Their bytes, link headers included.
+    pub bytes: u64,
+}
+
 /// One configured copy of a plugin. A worker owns it; it is never called from two threads.
 pub trait Instance: Send {
     /// Handles packets of the flows that the instance is bound to. Neither allocates, locks nor waits.
@@ -51,4 +62,7 @@ pub trait Instance: Send {
     /// # Errors
     /// [`PluginError`] when the message or an argument is not understood; nothing has changed then.
     fn control(&mut self, message: &Message) -> Reply;
+
+    /// Learns that a flow it was bound to has ended, once for each record of the flow that the router kept.
+    fn flow_ended(&mut self, _flow: &FlowEnd) {}
 }

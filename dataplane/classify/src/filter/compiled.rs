@@ -172,6 +172,25 @@ impl CompiledFilter {
         self.varying_mask
     }
 
+    /// The filter without its conditions on fields that vary inside a flow; `None` when it has none.
+    pub fn without_varying(&self) -> Option<Self> {
+        let ports =
+            if self.asks_for_ports() { u32::from(PORTS_UNKNOWN.bits()) << EXCEPTIONS_SHIFT } else { 0 };
+        (self.varying_mask != ports).then_some(Self { varying_mask: ports, varying_value: 0, ..*self })
+    }
+
+    /// The filter without its conditions on ports; `None` when it has none.
+    pub fn without_ports(&self) -> Option<Self> {
+        let unknown = u32::from(PORTS_UNKNOWN.bits()) << EXCEPTIONS_SHIFT;
+        self.asks_for_ports().then_some(Self {
+            source_port: PortRange::Any,
+            destination_port: PortRange::Any,
+            varying_mask: self.varying_mask & !unknown,
+            varying_value: self.varying_value & !unknown,
+            ..*self
+        })
+    }
+
     fn asks_for_ports(&self) -> bool {
         !self.source_port.is_any() || !self.destination_port.is_any()
     }

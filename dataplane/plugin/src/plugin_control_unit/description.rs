@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use millrace_plugin_abi::Position;
 
-use crate::{BindingId, GateOrder};
+use crate::{Action, BindingId, GateOrder};
 
 /// A plugin's code (*Router Plugins*, section 4): the type, which stands for a position of gates, in the upper 16 bits,
 /// and the plugin's number in the lower. A plugin that takes several positions has as many codes.
@@ -47,7 +47,7 @@ pub struct PluginDescription {
 }
 
 /// An instance.
-#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct InstanceDescription {
     /// Its name.
     pub name: String,
@@ -60,7 +60,7 @@ pub struct InstanceDescription {
 }
 
 /// A gate.
-#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GateDescription {
     /// Its name.
     pub name: String,
@@ -73,12 +73,14 @@ pub struct GateDescription {
 }
 
 /// A binding.
-#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BindingDescription {
     /// Its id, by which the worker counts.
     pub id: BindingId,
-    /// The instance's name.
-    pub instance: String,
+    /// The instance's name, if the action is one.
+    pub instance: Option<String>,
+    /// What is done.
+    pub action: Action,
     /// The gate's name.
     pub gate: String,
     /// The filter as written.

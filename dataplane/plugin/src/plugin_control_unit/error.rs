@@ -60,26 +60,22 @@ pub enum PluginControlError {
         position: Position,
     },
     /// The plugin can't stand at the gate's position.
-    #[error(
-        "gate {gate:?} stands at position {position}, where plugin {plugin} can't be: it takes {supported}"
-    )]
+    #[error("gate {gate:?} stands at position {position}, where {what} can't be: it takes {supported}")]
     Position {
         /// The gate.
         gate: String,
         /// Its position.
         position: Position,
-        /// The plugin.
-        plugin: &'static str,
+        /// The plugin or the action.
+        what: String,
         /// The positions that it takes, separated by commas.
         supported: String,
     },
-    /// The instance is bound to the same filter at the same gate already.
-    #[error(
-        "instance {instance:?} is already bound at gate {gate:?} to {filter:?}, with priority {priority}"
-    )]
+    /// The action is bound to the same filter at the same gate already.
+    #[error("{what} is already bound at gate {gate:?} to {filter:?}, with priority {priority}")]
     Bound {
-        /// The instance.
-        instance: String,
+        /// The action.
+        what: String,
         /// The gate.
         gate: String,
         /// The filter as written.

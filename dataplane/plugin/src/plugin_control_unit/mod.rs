@@ -18,7 +18,7 @@ use millrace_plugin_abi::{Message, Plugin, PluginError, Position};
 use millrace_units::{GateId, InstanceId};
 use serde_json::{Map, Value};
 
-use crate::{BindingId, Gate, GateOrder, PluginChange};
+use crate::{Action, BindingId, Gate, GateOrder, PluginChange};
 
 pub use description::{
     BindingDescription, GateDescription, InstanceDescription, PluginCode, PluginDescription,
@@ -52,8 +52,8 @@ struct NamedInstance {
 pub struct Bound<S, F> {
     /// The gate.
     pub gate: GateId,
-    /// The instance.
-    pub instance: InstanceId,
+    /// What is done.
+    pub action: Action,
     /// The filter as written.
     pub filter: S,
     /// The filter in the form that is matched.
@@ -74,6 +74,7 @@ pub struct PluginControlUnit<S, F> {
     /// In the order in which packets meet them.
     gates: Vec<Gate>,
     bindings: BTreeMap<BindingId, Bound<S, F>>,
+    free_bindings: Vec<BindingId>,
     next_age: u64,
 }
 
@@ -103,6 +104,7 @@ impl<S: Clone + PartialEq + fmt::Display, F: Clone> PluginControlUnit<S, F> {
             instances: BTreeMap::new(),
             gates: Gate::defaults(),
             bindings: BTreeMap::new(),
+            free_bindings: Vec::new(),
             next_age: 0,
         }
     }
@@ -185,9 +187,10 @@ impl<S: Clone + PartialEq + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         let id = self.instance(name)?;
         let mut changes = Vec::new();
         self.bindings.retain(|binding, bound| {
-            let goes = bound.instance == id;
+            let goes = bound.action == Action::Instance(id);
             if goes {
-                changes.push(PluginChange::Unbind { binding: *binding });
+                changes.push(unbind(*binding, bound));
+                self.free_bindings.push(*binding);
             }
             !goes
         });
@@ -209,30 +212,49 @@ impl<S: Clone + PartialEq + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         compiled: F,
         priority: i32,
     ) -> Result<(BindingId, PluginChange<F>), Error> {
-        let id = self.instance(instance)?;
+        let action = Action::Instance(self.instance(instance)?);
+        self.add_filter(action, gate, filter, compiled, priority)
+    }
+
+    /// Binds an action to a filter at a gate.
+    ///
+    /// # Errors
+    /// As [`register_instance`](Self::register_instance).
+    pub fn add_filter(
+        &mut self,
+        action: Action,
+        gate: &str,
+        filter: S,
+        compiled: F,
+        priority: i32,
+    ) -> Result<(BindingId, PluginChange<F>), Error> {
         let gate = self.gate(gate)?;
-        self.check_position(id, gate)?;
-        let same = |bound: &&Bound<S, F>| bound.is(id, gate.id) && bound.filter == filter;
+        self.check_position(&action, gate)?;
+        let same =
+            |bound: &&Bound<S, F>| bound.gate == gate.id && bound.action == action && bound.filter == filter;
         if let Some(bound) = self.bindings.values().find(same) {
             return Err(Error::Bound {
-                instance: instance.to_owned(),
+                what: self.action_name(&action),
                 gate: gate.name.clone(),
                 filter: filter.to_string(),
                 priority: bound.priority,
             });
         }
-        let binding =
-            BindingId(free(self.bindings.keys().map(|id| id.0 as usize), MOST_BINDINGS, "binding")? as u32);
-        let bound = Bound { gate: gate.id, instance: id, filter, compiled, priority, age: self.next_age };
+        if self.bindings.len() >= MOST_BINDINGS {
+            return Err(Error::Full { kind: "binding", limit: MOST_BINDINGS });
+        }
+        let bound = Bound { gate: gate.id, action, filter, compiled, priority, age: self.next_age };
+        // One that was freed, or the next behind all.
+        let binding = self.free_bindings.pop().unwrap_or(BindingId(self.bindings.len() as u32));
         self.next_age += 1;
         let change = bind(binding, &bound);
         self.bindings.insert(binding, bound);
         Ok((binding, change))
     }
 
-    fn check_position(&self, instance: InstanceId, gate: &Gate) -> Result<(), Error> {
-        let Some(named) = self.instances.get(&instance) else { return Ok(()) };
-        let positions = named.plugin.positions();
+    fn check_position(&self, action: &Action, gate: &Gate) -> Result<(), Error> {
+        let named = action.instance().and_then(|id| self.instances.get(&id));
+        let positions = named.map_or(action.positions(), |named| named.plugin.positions());
         if positions.contains(&gate.position) {
             return Ok(());
         }
@@ -240,7 +262,10 @@ impl<S: Clone + PartialEq + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Err(Error::Position {
             gate: gate.name.clone(),
             position: gate.position,
-            plugin: named.plugin.name(),
+            what: match named {
+                Some(named) => format!("plugin {}", named.plugin.name()),
+                None => format!("action {}", self.action_name(action)),
+            },
             supported: supported.join(", "),
         })
     }
@@ -255,9 +280,10 @@ impl<S: Clone + PartialEq + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         gate: &str,
         filter: &S,
     ) -> Result<(BindingId, PluginChange<F>), Error> {
-        let id = self.instance(instance)?;
+        let action = Action::Instance(self.instance(instance)?);
         let gate = self.gate(gate)?;
-        let here = || self.bindings_by_age().filter(|(_, bound)| bound.is(id, gate.id));
+        let here =
+            || self.bindings_by_age().filter(|(_, bound)| bound.gate == gate.id && bound.action == action);
         let Some((binding, _)) = here().find(|(_, bound)| bound.filter == *filter) else {
             let bound: Vec<_> = here().map(|(_, bound)| format!("{:?}", bound.filter.to_string())).collect();
             return Err(Error::NotBound {
@@ -267,8 +293,24 @@ impl<S: Clone + PartialEq + fmt::Display, F: Clone> PluginControlUnit<S, F> {
                 bound: if bound.is_empty() { "nothing".to_owned() } else { bound.join(", ") },
             });
         };
-        self.bindings.remove(&binding);
-        Ok((binding, PluginChange::Unbind { binding }))
+        let change = self.remove_binding(binding)?;
+        Ok((binding, change))
+    }
+
+    /// Removes a binding by its id.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown).
+    pub fn remove_binding(&mut self, binding: BindingId) -> Result<PluginChange<F>, Error> {
+        let Some(bound) = self.bindings.remove(&binding) else {
+            return Err(Error::Unknown {
+                kind: "filter",
+                name: binding.to_string(),
+                hint: ": `filter list` shows those there are".to_owned(),
+            });
+        };
+        self.free_bindings.push(binding);
+        Ok(unbind(binding, &bound))
     }
 
     /// The instance that a control message goes to, once its plugin is known to have such a message.
@@ -331,11 +373,7 @@ impl<S: Clone + PartialEq + fmt::Display, F: Clone> PluginControlUnit<S, F> {
             .bindings_by_age()
             .filter(|(_, bound)| bound.gate == id)
             .map(|(_, bound)| {
-                format!(
-                    "instance {:?} bound to {:?}",
-                    self.instance_name(bound.instance),
-                    bound.filter.to_string()
-                )
+                format!("{} bound to {:?}", self.action_name(&bound.action), bound.filter.to_string())
             })
             .collect();
         in_use("gate", name, &users)?;
@@ -375,6 +413,18 @@ impl<S: Clone + PartialEq + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         self.instances.get(&id).map_or("", |named| &named.name)
     }
 
+    /// An action in words, without the ports that it names.
+    pub fn action_name(&self, action: &Action) -> String {
+        match action {
+            Action::Instance(id) => format!("instance {:?}", self.instance_name(*id)),
+            Action::Drop => "drop".to_owned(),
+            Action::Reject => "reject".to_owned(),
+            Action::Send(_) => "port".to_owned(),
+            Action::Host => "host".to_owned(),
+            Action::Copy(_) => "copy".to_owned(),
+        }
+    }
+
     /// The name of a gate; empty when there is none of that id.
     pub fn gate_name(&self, id: GateId) -> &str {
         self.gates.iter().find(|gate| gate.id == id).map_or("", |gate| &gate.name)
@@ -396,7 +446,7 @@ impl<S: Clone + PartialEq + fmt::Display, F: Clone> PluginControlUnit<S, F> {
             name: named.name.clone(),
             plugin: named.plugin.name(),
             settings: named.settings.clone(),
-            bindings: self.describe_bindings(|bound| bound.instance == *id),
+            bindings: self.describe_bindings(|bound| bound.action == Action::Instance(*id)),
         };
         self.instances.iter().map(describe).collect()
     }
@@ -420,7 +470,8 @@ impl<S: Clone + PartialEq + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     fn describe_bindings(&self, which: impl Fn(&Bound<S, F>) -> bool) -> Vec<BindingDescription> {
         let describe = |(id, bound): (BindingId, &Bound<S, F>)| BindingDescription {
             id,
-            instance: self.instance_name(bound.instance).to_owned(),
+            instance: bound.action.instance().map(|id| self.instance_name(id).to_owned()),
+            action: bound.action.clone(),
             gate: self.gate_name(bound.gate).to_owned(),
             filter: bound.filter.to_string(),
             priority: bound.priority,
@@ -433,12 +484,6 @@ impl<S: Clone + PartialEq + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         let mut bindings: Vec<_> = self.bindings.iter().map(|(id, bound)| (*id, bound)).collect();
         bindings.sort_by_key(|(_, bound)| bound.age);
         bindings.into_iter()
-    }
-}
-
-impl<S, F> Bound<S, F> {
-    fn is(&self, instance: InstanceId, gate: GateId) -> bool {
-        self.instance == instance && self.gate == gate
     }
 }
 
@@ -470,8 +515,12 @@ fn bind<S, F: Clone>(binding: BindingId, bound: &Bound<S, F>) -> PluginChange<F>
         gate: bound.gate,
         filter: bound.compiled.clone(),
         priority: bound.priority,
-        instance: bound.instance,
+        action: bound.action.clone(),
     }
+}
+
+fn unbind<S, F: Clone>(binding: BindingId, bound: &Bound<S, F>) -> PluginChange<F> {
+    PluginChange::Unbind { binding, gate: bound.gate, filter: bound.compiled.clone() }
 }
 
 fn in_use(kind: &'static str, name: &str, users: &[String]) -> Result<(), Error> {

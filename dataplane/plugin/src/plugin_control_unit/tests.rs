@@ -75,11 +75,11 @@ fn an_instance_is_created_bound_unbound_and_freed() {
     let id = create(&mut unit, "q1").unwrap();
     bind_80(&mut unit, "q1", "monitor").unwrap();
     let (second, change) = unit.register_instance("q1", "process", "dport 81".to_owned(), 81, 7).unwrap();
-    assert_eq!(format!("{change:?}"), "bind 1: instance 0 at gate 4 for 81, priority 7");
+    assert_eq!(format!("{change:?}"), "bind 1: Instance(InstanceId(0)) at gate 4 for 81, priority 7");
     let (unbound, _) = unit.deregister_instance("q1", "process", &"dport 81".to_owned()).unwrap();
     assert_eq!(unbound, second);
     let changes = unit.free_instance("q1").unwrap();
-    assert!(matches!(changes[0], PluginChange::Unbind { binding: BindingId(0) }));
+    assert!(matches!(changes[0], PluginChange::Unbind { binding: BindingId(0), .. }));
     assert!(matches!(changes[1], PluginChange::RemoveInstance { id: gone } if gone == id));
     assert!(unit.bindings().is_empty() && unit.instances().is_empty());
 }
@@ -196,13 +196,17 @@ impl BindingTable for Exact {
         self.0.push((filter, binding));
     }
 
-    fn remove(&mut self, binding: BindingId) {
+    fn remove(&mut self, _filter: u16, binding: BindingId) {
         self.0.retain(|(_, other)| *other != binding);
     }
 
     fn lookup(&self, candidate: &u16) -> Option<BindingId> {
         self.0.iter().find(|(filter, _)| filter == candidate).map(|(_, binding)| *binding)
     }
+}
+
+fn path_of(worker: &mut WorkerPlugins<Exact>, port: u16) -> millrace_units::PathId {
+    worker.classify(&port, None).path
 }
 
 #[test]
@@ -220,13 +224,13 @@ fn a_new_worker_is_brought_to_what_the_others_know() {
         assert!(matches!(worker.apply(change), Remains::Nothing));
     }
     assert_eq!(worker.gates().len(), 9);
-    let path = worker.path_of(&80);
+    let path = path_of(&mut worker, 80);
     let [stage] = worker.stages(path).collect::<Vec<_>>()[..] else { panic!("one stage") };
-    assert_eq!((unit.gate_name(stage.gate), unit.instance_name(stage.instance)), ("monitor", "b"));
+    assert_eq!((unit.gate_name(stage.gate), unit.instance_name(stage.instance.unwrap())), ("monitor", "b"));
     for change in unit.free_instance("b").unwrap().into_iter().chain(unit.free_instance("a").unwrap()) {
         drop(worker.apply(change));
     }
-    assert_eq!(worker.path_of(&80), EMPTY_PATH);
+    assert_eq!(path_of(&mut worker, 80), EMPTY_PATH);
 }
 
 #[test]

@@ -21,7 +21,7 @@ impl BindingTable for ByPort {
         self.0.push((filter, binding));
     }
 
-    fn remove(&mut self, binding: BindingId) {
+    fn remove(&mut self, _filter: u16, binding: BindingId) {
         self.0.retain(|(_, other)| *other != binding);
     }
 
@@ -69,8 +69,16 @@ fn add(worker: &mut WorkerPlugins<ByPort>, id: u16) {
 }
 
 fn bind(worker: &mut WorkerPlugins<ByPort>, binding: u32, gate: u8, port: u16, instance: u16) {
-    let (binding, gate, instance) = (BindingId(binding), GateId(gate), InstanceId(instance));
-    change(worker, PluginChange::Bind { binding, gate, filter: port, priority: 0, instance });
+    let (binding, gate, action) = (BindingId(binding), GateId(gate), Action::Instance(InstanceId(instance)));
+    change(worker, PluginChange::Bind { binding, gate, filter: port, priority: 0, action });
+}
+
+fn unbind(worker: &mut WorkerPlugins<ByPort>, binding: u32) {
+    change(worker, PluginChange::Unbind { binding: BindingId(binding), gate: GateId(0), filter: 80 });
+}
+
+fn path_of(worker: &mut WorkerPlugins<ByPort>, port: u16) -> PathId {
+    worker.classify(&port, None).path
 }
 
 fn seen(worker: &mut WorkerPlugins<ByPort>, instance: u16) -> u64 {
@@ -101,13 +109,13 @@ fn send(
 #[test]
 fn without_bindings_every_path_is_empty() {
     let mut worker = worker();
-    assert_eq!(worker.path_of(&80), EMPTY_PATH);
+    assert_eq!(path_of(&mut worker, 80), EMPTY_PATH);
     add(&mut worker, 0);
     bind(&mut worker, 0, 0, 80, 0);
-    assert_ne!(worker.path_of(&80), EMPTY_PATH);
-    assert_eq!(worker.path_of(&81), EMPTY_PATH);
-    change(&mut worker, PluginChange::Unbind { binding: BindingId(0) });
-    assert_eq!(worker.path_of(&80), EMPTY_PATH);
+    assert_ne!(path_of(&mut worker, 80), EMPTY_PATH);
+    assert_eq!(path_of(&mut worker, 81), EMPTY_PATH);
+    unbind(&mut worker, 0);
+    assert_eq!(path_of(&mut worker, 80), EMPTY_PATH);
 }
 
 #[test]
@@ -120,13 +128,13 @@ fn a_path_lists_one_binding_per_gate_in_the_order_of_the_journey() {
     bind(&mut worker, 1, 1, 80, 1);
     bind(&mut worker, 2, 0, 80, 0);
     bind(&mut worker, 3, 0, 80, 1);
-    let path = worker.path_of(&80);
+    let path = path_of(&mut worker, 80);
     let stages: Vec<_> =
-        worker.stages(path).map(|stage| (stage.gate.0, stage.binding.0, stage.instance.0)).collect();
+        worker.stages(path).map(|stage| (stage.gate.0, stage.binding.0, stage.instance.unwrap().0)).collect();
     assert_eq!(stages, [(0, 3, 1), (1, 1, 1), (2, 0, 2)]);
     assert!(worker.has_stages(path, Position::Early));
     assert!(!worker.has_stages(path, Position::Queue));
-    assert_eq!(worker.path_of(&80), path);
+    assert_eq!(path_of(&mut worker, 80), path);
 }
 
 #[test]
@@ -136,7 +144,7 @@ fn an_instance_sees_what_the_one_before_let_pass() {
     add(&mut worker, 1);
     bind(&mut worker, 0, 0, 80, 0);
     bind(&mut worker, 1, 1, 80, 1);
-    let path = worker.path_of(&80);
+    let path = path_of(&mut worker, 80);
     let (members, verdicts) = send(&mut worker, path, Position::Early, &[7, 1, 8, 2, 9]);
     assert_eq!(members, [0, 2, 4]);
     assert_eq!(verdicts[1], Verdict::Drop);
@@ -159,8 +167,8 @@ fn an_old_path_skips_what_is_gone_even_when_its_ids_are_used_again() {
     let mut worker = worker();
     add(&mut worker, 0);
     bind(&mut worker, 0, 0, 80, 0);
-    let old = worker.path_of(&80);
-    change(&mut worker, PluginChange::Unbind { binding: BindingId(0) });
+    let old = path_of(&mut worker, 80);
+    unbind(&mut worker, 0);
     assert!(matches!(worker.apply(PluginChange::RemoveInstance { id: InstanceId(0) }), Remains::Instance(_)));
     add(&mut worker, 0);
     bind(&mut worker, 0, 0, 80, 0);
@@ -168,7 +176,7 @@ fn an_old_path_skips_what_is_gone_even_when_its_ids_are_used_again() {
     assert_eq!(members, [0, 1]);
     assert_eq!(seen(&mut worker, 0), 0);
     assert_eq!(worker.stages(old).count(), 0);
-    let new = worker.path_of(&80);
+    let new = path_of(&mut worker, 80);
     assert_ne!(new, old);
     assert!(send(&mut worker, new, Position::Early, &[1, 1]).0.is_empty());
     worker.collect_paths(|path| path == new);
@@ -181,7 +189,7 @@ fn a_gate_goes_with_its_bindings() {
     add(&mut worker, 0);
     bind(&mut worker, 0, 0, 80, 0);
     bind(&mut worker, 1, 2, 80, 0);
-    let path = worker.path_of(&80);
+    let path = path_of(&mut worker, 80);
     assert!(matches!(worker.apply(PluginChange::RemoveGate { gate: GateId(0) }), Remains::Table(_)));
     assert_eq!(worker.counts(BindingId(0)), None);
     assert_eq!(worker.stages(path).count(), 1);
