@@ -1,11 +1,13 @@
-//! Memory of large tables: zeroed slices in huge pages, and prefetching.
+//! Memory of large tables: zeroed slices in huge pages, prefetching, and comparing the words of a cache line.
 //!
 //! Tables that are looked up once per packet live here, so that the crates that search them can forbid unsafe code.
 
+mod compare;
 mod huge_slice;
 mod prefetch;
 mod zeroable;
 
+pub use compare::words_above;
 pub use huge_slice::{HUGE_PAGE, HugeSlice, MemoryError};
 pub use prefetch::{prefetch, prefetch_slice_element};
 pub use zeroable::Zeroable;

@@ -4,6 +4,8 @@ use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
 };
 
+use millrace_units::{GateId, InstanceId, Instant, NextHopIndex, PathId, PortId, QueueId, WorkerId};
+
 /// A type for which memory of nothing but zeros is a value.
 ///
 /// Structs of such fields get it by [`zeroable!`](crate::zeroable), which needs no unsafe code where it is used.
@@ -15,13 +17,21 @@ pub unsafe trait Zeroable {}
 macro_rules! zero_is_a_value {
     ($($name:ty),* $(,)?) => {
         $(
-            // SAFETY: an integer, or a cell with the layout of one, for which 0 is a value.
+            // SAFETY: an integer, or a cell or newtype of one, for which 0 is a value.
             unsafe impl Zeroable for $name {}
         )*
     };
 }
 
 zero_is_a_value!(
+    PathId,
+    NextHopIndex,
+    PortId,
+    QueueId,
+    GateId,
+    InstanceId,
+    WorkerId,
+    Instant,
     u8,
     u16,
     u32,
