@@ -1,13 +1,16 @@
 //! The forwarding information base: what to do with a packet, by its destination.
 
-use std::collections::HashMap;
+mod routes;
+mod shared;
+
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use foldhash::fast::FixedState;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::{NextHops, RouteTable};
+use routes::Routes;
+pub use shared::{FibChange, FibMemory, FibReader, SharedFib};
 
 /// The number of a route. Flow records keep it: the same route to many prefixes has one number. A number is used
 /// again once no prefix has the route any more.
@@ -50,60 +53,6 @@ impl fmt::Display for Route {
     }
 }
 
-/// Routes by number, each kept once and counted.
-#[derive(Debug, Default)]
-struct Routes {
-    slots: Vec<Slot>,
-    free: Vec<u32>,
-    numbers: HashMap<Route, u32, FixedState>,
-}
-
-#[derive(Debug)]
-struct Slot {
-    route: Route,
-    prefixes: u32,
-}
-
-impl Routes {
-    fn acquire(&mut self, route: Route) -> u32 {
-        let number = match self.numbers.get(&route) {
-            Some(number) => *number,
-            None => self.add(route),
-        };
-        self.slots[number as usize].prefixes += 1;
-        number
-    }
-
-    fn add(&mut self, route: Route) -> u32 {
-        let slot = Slot { route: route.clone(), prefixes: 0 };
-        let number = match self.free.pop() {
-            Some(number) => {
-                self.slots[number as usize] = slot;
-                number
-            }
-            None => {
-                self.slots.push(slot);
-                self.slots.len() as u32 - 1
-            }
-        };
-        self.numbers.insert(route, number);
-        number
-    }
-
-    fn release(&mut self, number: u32) -> Route {
-        let slot = &mut self.slots[number as usize];
-        slot.prefixes -= 1;
-        if slot.prefixes > 0 {
-            return slot.route.clone();
-        }
-        // Whoever still holds the number gets a harmless answer until it is used again.
-        let route = std::mem::replace(&mut slot.route, Route::Blackhole);
-        self.numbers.remove(&route);
-        self.free.push(number);
-        route
-    }
-}
-
 /// Routes of both families. Belongs to one worker, which changes it between two batches.
 #[derive(Debug, Default)]
 pub struct Fib {
@@ -120,12 +69,13 @@ impl Fib {
 
     /// Sets the route to `prefix`, whose host bits don't count. Returns the one it replaces.
     pub fn insert(&mut self, prefix: IpNet, route: Route) -> Option<Route> {
-        let number = self.routes.acquire(route);
+        let (number, _) = self.routes.number(route);
+        self.routes.acquire(number);
         let old = match prefix {
             IpNet::V4(net) => self.v4.insert(net.network().to_bits(), net.prefix_len(), number),
             IpNet::V6(net) => self.v6.insert(net.network().to_bits(), net.prefix_len(), number),
         };
-        old.map(|number| self.routes.release(number))
+        old.map(|number| self.release(number))
     }
 
     /// Removes the route to exactly `prefix` and returns it.
@@ -134,7 +84,14 @@ impl Fib {
             IpNet::V4(net) => self.v4.remove(net.network().to_bits(), net.prefix_len()),
             IpNet::V6(net) => self.v6.remove(net.network().to_bits(), net.prefix_len()),
         }?;
-        Some(self.routes.release(number))
+        Some(self.release(number))
+    }
+
+    fn release(&mut self, number: u32) -> Route {
+        let route = self.routes.release(number);
+        let epoch = self.routes.close_epoch();
+        self.routes.quiesced(epoch);
+        route
     }
 
     /// The route to exactly `prefix`.
@@ -173,7 +130,7 @@ impl Fib {
     /// When no lookup ever returned the number.
     #[inline]
     pub fn route(&self, index: RouteIndex) -> &Route {
-        &self.routes.slots[index.index()].route
+        self.routes.route(index.0)
     }
 
     /// The longest prefix of `destination` that has a route, and the route: for explanations.
@@ -210,7 +167,7 @@ impl Fib {
 
     /// How many different routes there are.
     pub fn distinct(&self) -> usize {
-        self.routes.numbers.len()
+        self.routes.len()
     }
 }
 

@@ -16,13 +16,15 @@ mod options;
 mod rate_limit;
 mod redirect;
 mod resolver;
+mod retired;
 mod route_table;
 mod sanity;
+mod shared_route_table;
 #[cfg(test)]
 mod test_packets;
 mod ttl;
 
-pub use fib::{Fib, Route, RouteIndex};
+pub use fib::{Fib, FibChange, FibMemory, FibReader, Route, RouteIndex, SharedFib};
 pub use fragment::{FragmentError, fragment4};
 pub use hold::{Held, HoldLimits, HoldQueue};
 pub use icmp_error::{ErrorOptions, IcmpError, build_error, may_send_error};
@@ -33,8 +35,10 @@ pub use options::{OptionsVerdict, SourceRoutePolicy, check_options4};
 pub use rate_limit::{ErrorLimiter, RateLimit, TokenBucket};
 pub use redirect::{RedirectQuery, build_redirect6, redirect_target};
 pub use resolver::{Action, Heard, Resolver, ResolverSettings, Solicited};
+pub use retired::Epoch;
 pub use route_table::{PrefixBits, RouteTable};
 pub use sanity::{
     MartianPolicy, check_destination4, check_destination6, check_source4, check_source6, leaves_scope6,
 };
+pub use shared_route_table::FibFull;
 pub use ttl::{decrement_hop_limit, decrement_ttl};

@@ -10,6 +10,9 @@
 mod bits;
 mod iter;
 #[cfg(test)]
+pub(crate) mod linear_oracle;
+mod stride;
+#[cfg(test)]
 mod tests;
 
 use bits::BitSet;

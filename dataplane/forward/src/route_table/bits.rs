@@ -36,6 +36,18 @@ impl<const W: usize> BitSet<W> {
         usize::from(self.before[member / 64]) + smaller.count_ones() as usize
     }
 
+    /// The members, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = usize> {
+        self.words.iter().enumerate().flat_map(|(at, word)| {
+            let mut rest = *word;
+            std::iter::from_fn(move || {
+                let bit = (rest != 0).then(|| rest.trailing_zeros() as usize)?;
+                rest &= rest - 1;
+                Some(64 * at + bit)
+            })
+        })
+    }
+
     /// Adds a member that is not in the set yet.
     pub fn insert(&mut self, member: usize) {
         self.words[member / 64] |= 1 << (member % 64);

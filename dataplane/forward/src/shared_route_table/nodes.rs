@@ -1,0 +1,177 @@
+//! Nodes as their writer sees them: where they lie, how they come into being and change.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::FibFull;
+use super::slots::{Entry, HEAD, LINE, Slots, entry, index};
+use crate::retired::{Epoch, Retired};
+
+/// Most lines of a node: one of 256 runs.
+const MOST_LINES: usize = lines(256);
+
+/// Lines of a node of that many runs.
+const fn lines(runs: usize) -> usize {
+    (2 * HEAD + runs).div_ceil(2 * LINE)
+}
+
+/// The entry of each octet, with a mark that tells whose it is: neighbours of one mark share a run.
+pub(super) type Octets = [(u16, Entry); 256];
+
+/// The nodes of a table, and the lines that are free for others.
+#[derive(Debug)]
+pub(super) struct Nodes {
+    slots: Arc<Slots>,
+    /// Lines from here on were never used. Line 0 is never a node's.
+    next: usize,
+    /// Free places of 1, 2, … lines.
+    free: [Vec<u32>; MOST_LINES],
+    retired: Retired<u32>,
+}
+
+/// An entry where it stands.
+#[derive(Debug)]
+pub(super) enum Place<'a> {
+    Root(&'a AtomicU32),
+    /// In a word of a node: in its upper half?
+    Node(&'a AtomicU64, bool),
+}
+
+impl Place<'_> {
+    /// Puts `entry` there, for those who look from now on, with all that it leads to.
+    pub fn store(&self, entry: Entry) {
+        match self {
+            Self::Root(word) => word.store(entry.bits(), Ordering::Release),
+            Self::Node(word, upper) => {
+                let shift = if *upper { 32 } else { 0 };
+                let rest = word.load(Ordering::Relaxed) & !(u64::from(u32::MAX) << shift);
+                word.store(rest | u64::from(entry.bits()) << shift, Ordering::Release);
+            }
+        }
+    }
+}
+
+impl Nodes {
+    pub fn new(slots: Arc<Slots>) -> Self {
+        Self { slots, next: 1, free: Default::default(), retired: Retired::default() }
+    }
+
+    fn words(&self, node: Entry) -> &[AtomicU64] {
+        &self.slots.words[node.line() * LINE..]
+    }
+
+    /// The entry of an octet.
+    pub fn entry(&self, node: Entry, octet: u8) -> Entry {
+        let words = self.words(node);
+        entry(words, index(words, octet).0)
+    }
+
+    /// Where the run of an octet has its entry.
+    pub fn place(&self, node: Entry, octet: u8) -> Place<'_> {
+        let words = self.words(node);
+        let (index, _) = index(words, octet);
+        Place::Node(&words[HEAD + index / 2], index % 2 == 1)
+    }
+
+    /// Whether a run of a node begins at an octet.
+    pub fn begins(&self, node: Entry, octet: u8) -> bool {
+        self.words(node)[usize::from(octet >> 6)].load(Ordering::Relaxed) >> (octet & 63) & 1 != 0
+    }
+
+    /// What a node's octets have that have nothing themselves.
+    pub fn default(&self, node: Entry) -> Entry {
+        Entry::from_bits((self.words(node)[4].load(Ordering::Relaxed) >> 32) as u32)
+    }
+
+    pub fn set_default(&self, node: Entry, default: Entry) {
+        Place::Node(&self.words(node)[4], true).store(default);
+    }
+
+    /// Makes a node that nobody knows yet.
+    pub fn add(&mut self, octets: &Octets, default: Entry) -> Result<Entry, FibFull> {
+        let mut begins = [0u64; 4];
+        let (mut counts, mut entries, mut runs) = (0u64, [Entry::NONE; 256], 0);
+        for (octet, &(mark, entry)) in octets.iter().enumerate() {
+            if octet % 64 == 0 {
+                counts |= (runs as u64) << (octet / 8);
+            }
+            if octet == 0 || octets[octet - 1].0 != mark {
+                begins[octet / 64] |= 1 << (octet % 64);
+                entries[runs] = entry;
+                runs += 1;
+            }
+        }
+        let line = self.take(lines(runs))?;
+        let words = &self.slots.words[line as usize * LINE..];
+        // Relaxed: nobody reads it before its entry is stored elsewhere.
+        for (word, begins) in words.iter().zip(begins) {
+            word.store(begins, Ordering::Relaxed);
+        }
+        words[4].store(counts | u64::from(default.bits()) << 32, Ordering::Relaxed);
+        for (word, pair) in words[HEAD..].iter().zip(entries[..runs.next_multiple_of(2)].chunks(2)) {
+            word.store(u64::from(pair[0].bits()) | u64::from(pair[1].bits()) << 32, Ordering::Relaxed);
+        }
+        Ok(Entry::node(line))
+    }
+
+    fn take(&mut self, lines: usize) -> Result<u32, FibFull> {
+        if let Some(line) = self.free[lines - 1].pop() {
+            return Ok(line);
+        }
+        if self.next + lines <= self.slots.lines() {
+            let line = self.next as u32;
+            self.next += lines;
+            return Ok(line);
+        }
+        // What is left of a larger place is free for smaller nodes.
+        let larger = (lines..MOST_LINES).find(|larger| !self.free[*larger].is_empty()).ok_or(FibFull)?;
+        let line = self.free[larger].pop().ok_or(FibFull)?;
+        self.free[larger - lines].push(line + lines as u32);
+        Ok(line)
+    }
+
+    /// Lines of a node in use or retired.
+    fn lines_of(&self, node: Entry) -> usize {
+        let (last, _) = index(self.words(node), 255);
+        lines(last + 1)
+    }
+
+    /// Takes out of use a node that nothing leads to any more; readers may still be in it.
+    pub fn retire(&mut self, node: Entry) {
+        self.retired.push(node.line() as u32);
+    }
+
+    /// Takes back a node that nobody ever knew.
+    pub fn discard(&mut self, node: Entry) {
+        let lines = self.lines_of(node);
+        self.free[lines - 1].push(node.line() as u32);
+    }
+
+    pub fn close_epoch(&mut self) -> Epoch {
+        self.retired.close()
+    }
+
+    pub fn quiesced(&mut self, epoch: Epoch) {
+        while let Some((_, line)) = self.retired.pop_upto(epoch) {
+            let lines = self.lines_of(Entry::node(line));
+            self.free[lines - 1].push(line);
+        }
+    }
+
+    /// How many nodes wait to be used again.
+    pub fn waiting(&self) -> usize {
+        self.retired.len()
+    }
+
+    /// Lines that are in use, or wait to be used again.
+    #[cfg(test)]
+    pub fn used(&self) -> usize {
+        let free = self.free.iter().zip(1..).map(|(places, lines)| places.len() * lines);
+        self.next - 1 - free.sum::<usize>()
+    }
+
+    /// Bytes that hold nodes or did.
+    pub fn memory(&self) -> usize {
+        self.next * LINE * size_of::<u64>()
+    }
+}

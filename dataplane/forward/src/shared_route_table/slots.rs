@@ -1,0 +1,221 @@
+//! What workers read of a table.
+//!
+//! An [`Entry`] is a value, nothing, or leads to a node. The root has an entry for each value of an address's first 24
+//! bits. A node has one for each value of the next octet, but keeps equal neighbours once: a set of bits says where a
+//! run of equal entries begins, and the entry of an octet is found by counting the bits up to its own. A node also has a
+//! *default*, which is what its octets have that have nothing themselves: the value that stood where the node was put.
+//!
+//! Words of a node, of 64 bits:
+//!
+//! ```text
+//! 0..4   bit 64 * word + n: a run begins at this octet (at octet 0 always)
+//! 4      bytes 0 to 3: how many runs begin before word 0, 1, 2, 3; upper half: the default
+//! 5..    the entries of the runs, two in a word, the first in the lower half
+//! ```
+//!
+//! So a node of up to 6 runs, and that is nine in ten, takes one cache line.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use millrace_memory::{HugeSlice, MemoryError, prefetch_slice_element};
+
+/// Bits of an address that the root looks at.
+pub(super) const ROOT_BITS: u8 = 24;
+/// Octets above the first nodes.
+pub(super) const ROOT_OCTETS: usize = 3;
+/// Words of a line, which is what nodes consist of.
+pub(super) const LINE: usize = 8;
+/// Words of a node before its entries.
+pub(super) const HEAD: usize = 5;
+/// Most lines of a table: 1 GiB of address space, of which only what is used takes memory.
+const MOST_LINES: usize = 1 << 24;
+/// Fewest lines worth trying.
+const FEWEST_LINES: usize = 1 << 16;
+/// Addresses that are looked up side by side.
+pub(super) const BATCH: usize = 64;
+
+/// What is found at one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry(u32);
+
+impl Entry {
+    /// Neither a value nor a node.
+    pub const NONE: Self = Self(0);
+    const NODE: u32 = 1 << 31;
+
+    /// A value, below 2³¹ - 1.
+    pub fn value(value: u32) -> Self {
+        debug_assert!(value < Self::NODE - 1);
+        Self(value + 1)
+    }
+
+    pub fn of(value: Option<u32>) -> Self {
+        value.map_or(Self::NONE, Self::value)
+    }
+
+    pub fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// The node that begins at `line`.
+    pub fn node(line: u32) -> Self {
+        Self(Self::NODE | line)
+    }
+
+    #[inline(always)]
+    pub fn is_node(self) -> bool {
+        self.0 >= Self::NODE
+    }
+
+    /// The line of the node that it leads to; something harmless when it leads to none.
+    #[inline(always)]
+    pub fn line(self) -> usize {
+        // All bits set for a node.
+        let node = (self.0.cast_signed() >> 31).cast_unsigned();
+        (self.0 & node & !Self::NODE) as usize
+    }
+
+    #[inline(always)]
+    pub fn to_value(self) -> Option<u32> {
+        self.0.checked_sub(1)
+    }
+
+    /// This one when it is a value, else `other`; without a branch, for nobody can foretell which.
+    #[inline(always)]
+    fn value_or(self, other: Self) -> Self {
+        let value = 0u32.wrapping_sub(u32::from(self.0.cast_signed() > 0));
+        Self(self.0 & value | other.0 & !value)
+    }
+}
+
+/// The tables of one family: written by one thread, read by any.
+#[derive(Debug)]
+pub(super) struct Slots {
+    /// The value of the prefix of length 0.
+    pub fallback: AtomicU32,
+    pub root: HugeSlice<AtomicU32>,
+    pub words: HugeSlice<AtomicU64>,
+}
+
+impl Slots {
+    /// With as much room as the address space allows.
+    pub fn new() -> Result<Self, MemoryError> {
+        let mut lines = MOST_LINES;
+        loop {
+            match Self::with_lines(lines) {
+                Err(_) if lines > FEWEST_LINES => lines /= 2,
+                other => return other,
+            }
+        }
+    }
+
+    /// With room for nodes of that many lines together.
+    pub fn with_lines(lines: usize) -> Result<Self, MemoryError> {
+        let root = HugeSlice::new("the root of a route table", 1 << ROOT_BITS)?;
+        let words = HugeSlice::new("the nodes of a route table", lines * LINE)?;
+        Ok(Self { fallback: AtomicU32::new(0), root, words })
+    }
+
+    /// How many lines there is room for.
+    pub fn lines(&self) -> usize {
+        self.words.len() / LINE
+    }
+
+    #[inline(always)]
+    pub fn fallback(&self) -> Entry {
+        Entry(self.fallback.load(Ordering::Relaxed))
+    }
+
+    #[inline(always)]
+    pub fn root(&self, top: usize) -> Entry {
+        // Acquire: whoever sees a node must see what is in it.
+        Entry(self.root[top].load(Ordering::Acquire))
+    }
+
+    /// The default of the node at `line`, and its entry for `octet`.
+    #[inline(always)]
+    pub fn step(&self, line: usize, octet: u8) -> (Entry, Entry) {
+        let node = &self.words[line * LINE..];
+        let (index, counts) = index(node, octet);
+        (Entry((counts >> 32) as u32), entry(node, index))
+    }
+
+    /// The value of the longest prefix of an address.
+    #[inline]
+    pub fn lookup<const N: usize>(&self, octets: [u8; N]) -> Option<u32> {
+        let mut entry = self.root(top(&octets));
+        let mut best = self.fallback();
+        for octet in &octets[ROOT_OCTETS..] {
+            if !entry.is_node() {
+                break;
+            }
+            let (default, next) = self.step(entry.line(), *octet);
+            best = default.value_or(best);
+            entry = next;
+        }
+        entry.value_or(best).to_value()
+    }
+
+    /// The values of the longest prefixes of up to [`BATCH`] addresses, all of which go down one level before the next.
+    #[inline]
+    pub fn lookup_batch<const N: usize>(&self, addresses: &[[u8; N]], out: &mut [Entry; BATCH]) {
+        let addresses = &addresses[..addresses.len().min(BATCH)];
+        for address in addresses {
+            prefetch_slice_element(&self.root, top(address));
+        }
+        let fallback = self.fallback();
+        // Those that are still on their way: which address, and the line of the node it has come to.
+        let mut live = [(0u8, 0u32); BATCH];
+        let mut count = 0;
+        for (at, (address, best)) in addresses.iter().zip(out.iter_mut()).enumerate() {
+            let entry = self.root(top(address));
+            *best = entry.value_or(fallback);
+            prefetch_slice_element(&self.words, entry.line() * LINE);
+            live[count % BATCH] = (at as u8, entry.line() as u32);
+            count += usize::from(entry.is_node());
+        }
+        for depth in ROOT_OCTETS..N {
+            let mut kept = 0;
+            for at in 0..count {
+                let (which, line) = live[at % BATCH];
+                let which = usize::from(which);
+                let Some(address) = addresses.get(which) else { break };
+                let (default, entry) = self.step(line as usize, address[depth]);
+                let best = &mut out[which % BATCH];
+                *best = entry.value_or(default.value_or(*best));
+                prefetch_slice_element(&self.words, entry.line() * LINE);
+                live[kept % BATCH] = (which as u8, entry.line() as u32);
+                kept += usize::from(entry.is_node());
+            }
+            count = kept;
+        }
+    }
+}
+
+/// An address's first 24 bits.
+#[inline(always)]
+pub(super) fn top<const N: usize>(octets: &[u8; N]) -> usize {
+    const { assert!(N > ROOT_OCTETS) };
+    (u32::from_be_bytes([octets[0], octets[1], octets[2], octets[3]]) >> 8) as usize
+}
+
+/// Which run of a node an octet belongs to, and the node's word of counts and default.
+#[inline(always)]
+pub(super) fn index(node: &[AtomicU64], octet: u8) -> (usize, u64) {
+    let (word, bit) = (usize::from(octet >> 6), octet & 63);
+    let begun = node[word].load(Ordering::Relaxed) & u64::MAX >> (63 - bit);
+    let counts = node[4].load(Ordering::Relaxed);
+    let before = counts >> (8 * word) & 0xff;
+    (before as usize + begun.count_ones() as usize - 1, counts)
+}
+
+/// An entry of a node, by its run.
+#[inline(always)]
+pub(super) fn entry(node: &[AtomicU64], index: usize) -> Entry {
+    let word = node[HEAD + index / 2].load(Ordering::Acquire);
+    Entry((word >> (32 * (index % 2))) as u32)
+}

@@ -1,0 +1,279 @@
+//! The table for many readers against the oracle, and under readers that never stop.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use super::*;
+use crate::route_table::linear_oracle::{LinearOracle, operations4, operations6, random};
+use proptest::prelude::*;
+
+/// Addresses as octets, and back.
+trait Octets<const N: usize>: PrefixBits {
+    fn octets(self) -> [u8; N];
+    /// From the upper bits of a number.
+    fn cut(bits: u128) -> Self;
+}
+
+impl Octets<4> for u32 {
+    fn octets(self) -> [u8; 4] {
+        self.to_be_bytes()
+    }
+
+    fn cut(bits: u128) -> Self {
+        (bits >> 96) as u32
+    }
+}
+
+impl Octets<16> for u128 {
+    fn octets(self) -> [u8; 16] {
+        self.to_be_bytes()
+    }
+
+    fn cut(bits: u128) -> Self {
+        bits
+    }
+}
+
+/// What a reader answers, one address at a time and all at once.
+fn answers<A: Octets<N>, const N: usize>(reader: &TableReader<N>, addresses: &[A]) -> Vec<Option<u32>> {
+    let single: Vec<_> = addresses.iter().map(|address| reader.lookup(address.octets())).collect();
+    let mut batch = vec![Some(u32::MAX); addresses.len()];
+    reader.lookup_batch(addresses, A::octets, &mut batch, |value| value);
+    assert_eq!(single, batch, "one at a time, and all at once");
+    single
+}
+
+fn quiesce<A: PrefixBits>(table: &mut SharedTable<A>) {
+    let epoch = table.close_epoch();
+    table.quiesced(epoch);
+}
+
+/// Applies the operations to both and compares every answer; an operation of value 0 lets the nodes that have gone be
+/// used again, too.
+fn compare<A: Octets<N>, const N: usize>(operations: &[(bool, A, u8, u32)]) -> Result<(), TestCaseError> {
+    let (mut table, mut oracle) = (SharedTable::new().unwrap(), LinearOracle::default());
+    let reader = table.reader::<N>();
+    let probes: Vec<A> = operations.iter().map(|(_, address, ..)| *address).collect();
+    for &(insert, address, length, value) in operations {
+        if insert {
+            prop_assert_eq!(table.insert(address, length, value), Ok(oracle.insert(address, length, value)));
+        } else {
+            prop_assert_eq!(table.remove(address, length), oracle.remove(address, length));
+        }
+        if value == 0 {
+            quiesce(&mut table);
+        }
+        let expected: Vec<_> = probes.iter().map(|probe| Some(oracle.lookup_prefix(*probe)?.2)).collect();
+        prop_assert_eq!(answers(&reader, &probes), expected);
+    }
+    for (address, length, value) in oracle.0 {
+        prop_assert_eq!(table.remove(address, length), Some(value));
+    }
+    prop_assert!(answers(&reader, &probes).iter().all(Option::is_none));
+    quiesce(&mut table);
+    prop_assert_eq!(table.nodes.used(), 0);
+    Ok(())
+}
+
+/// Very short IPv4 prefixes are made longer, most of them: each takes up to 8 million stores.
+fn affordable(operations: Vec<(bool, u32, u8, u32)>) -> Vec<(bool, u32, u8, u32)> {
+    let longer = |length, value| if (1..8).contains(&length) && value > 3 { length + 8 } else { length };
+    operations
+        .into_iter()
+        .map(|(i, address, length, value)| (i, address, longer(length, value), value))
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn ipv4_answers_are_those_of_the_linear_oracle(operations in operations4().prop_map(affordable)) {
+        compare(&operations)?;
+    }
+
+    #[test]
+    fn ipv6_answers_are_those_of_the_linear_oracle(operations in operations6()) {
+        compare(&operations)?;
+    }
+}
+
+/// Thousands of prefixes close together come and go: nodes of every size. The oracle is the writer's own table here,
+/// which has been held against the list.
+fn crowd<A: Octets<N>, const N: usize>(shortest: u8, varied: u32) {
+    let (mut table, mut oracle) = (SharedTable::<A>::new().unwrap(), RouteTable::<A>::new());
+    let reader = table.reader::<N>();
+    let mut state = u64::from(shortest);
+    let address = |state: &mut u64| {
+        let high = random(state).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let rest = u128::from(high) << 48 | u128::from(random(state) >> 16);
+        let varied_bits = (1 << varied) - 1;
+        A::cut((0x2001_0db8 << 96) & !varied_bits | rest & varied_bits)
+    };
+    let mut present = BTreeSet::new();
+    for round in 0..30_000u32 {
+        let grows = round % 10_000 < 7000;
+        if random(&mut state) % 10 < if grows { 8 } else { 1 } {
+            let span = u64::from(A::WIDTH.min(64) - shortest) + 1;
+            let length = shortest + (random(&mut state) % span) as u8;
+            let prefix = (address(&mut state).masked(length), length);
+            let old = oracle.insert(prefix.0, length, round);
+            assert_eq!(table.insert(prefix.0, length, round), Ok(old));
+            present.insert(prefix);
+        } else if let Some(&prefix) = present.range((address(&mut state), 0)..).next() {
+            present.remove(&prefix);
+            let old = oracle.remove(prefix.0, prefix.1);
+            assert!(old.is_some());
+            assert_eq!(table.remove(prefix.0, prefix.1), old);
+        }
+        if round % 100 == 0 {
+            quiesce(&mut table);
+            let probes: Vec<A> = (0..200).map(|_| address(&mut state)).collect();
+            let expected: Vec<_> = probes.iter().map(|probe| oracle.lookup(*probe)).collect();
+            assert_eq!(answers(&reader, &probes), expected, "round {round}");
+        }
+    }
+    let before = table.nodes.used();
+    assert!(before > 100, "{before} lines");
+    for (address, length) in present {
+        table.remove(address, length);
+    }
+    quiesce(&mut table);
+    assert_eq!(table.nodes.used(), 0);
+}
+
+#[test]
+fn a_crowd_of_ipv4_prefixes_is_found() {
+    crowd::<u32, 4>(20, 112);
+}
+
+#[test]
+fn a_crowd_of_ipv6_prefixes_is_found() {
+    crowd::<u128, 16>(24, 106);
+}
+
+/// FW-01: whole octets full of host prefixes, the largest nodes there are.
+#[test]
+fn every_octet_may_have_its_own_value() {
+    let mut table = SharedTable::<u32>::new().unwrap();
+    let reader = table.reader::<4>();
+    let values: Vec<u32> = (0..256).collect();
+    values.iter().for_each(|value| _ = table.insert(0x0a00_0000 | value, 32, *value));
+    let addresses: Vec<u32> = values.iter().map(|value| 0x0a00_0000 | value).collect();
+    assert_eq!(answers(&reader, &addresses), values.iter().copied().map(Some).collect::<Vec<_>>());
+    table.insert(0x0a00_0000, 8, 1000).unwrap();
+    addresses.iter().for_each(|address| _ = table.remove(*address, 32));
+    assert!(answers(&reader, &addresses).iter().all(|value| *value == Some(1000)));
+}
+
+/// Nodes that readers may still be in are not given to others before they have gone on.
+#[test]
+fn nodes_are_used_again_only_when_readers_have_gone_on() {
+    let mut table = SharedTable::<u32>::new().unwrap();
+    let toggle = |table: &mut SharedTable<u32>| {
+        table.insert(0x0a00_0080, 25, 1).unwrap();
+        table.remove(0x0a00_0080, 25);
+    };
+    toggle(&mut table);
+    let one = table.nodes.memory();
+    toggle(&mut table);
+    assert!(table.nodes.memory() > one, "the first node is not used again");
+    let first = table.close_epoch();
+    toggle(&mut table);
+    table.quiesced(first);
+    assert_eq!(table.nodes.waiting(), 1, "what went after the epoch waits on");
+    let before = table.nodes.memory();
+    toggle(&mut table);
+    toggle(&mut table);
+    assert_eq!(table.nodes.memory(), before);
+}
+
+#[test]
+fn a_full_table_refuses_and_stays_as_it_was() {
+    let mut table = SharedTable::<u128>::over(Slots::with_lines(64).unwrap());
+    let reader = table.reader::<16>();
+    let address = |number: u128| 0x2001_0db8 << 96 | number << 80 | 1;
+    let fits = (0..).find(|number| table.insert(address(*number), 128, *number as u32).is_err()).unwrap();
+    assert!((2..64).contains(&fits), "{fits} fit");
+    let probes: Vec<u128> = (0..fits + 1).map(address).collect();
+    let mut expected: Vec<_> = (0..fits as u32).map(Some).collect();
+    expected.push(None);
+    assert_eq!(answers(&reader, &probes), expected);
+    assert_eq!(table.prefixes().len(), fits as usize);
+    // What is there can be changed, and room comes back.
+    assert_eq!(table.insert(address(0), 128, 77), Ok(Some(0)));
+    assert_eq!(table.remove(address(1), 128), Some(1));
+    assert_eq!(table.insert(address(1), 128, 1), Err(FibFull));
+    quiesce(&mut table);
+    assert_eq!(table.insert(address(1), 128, 1), Ok(None));
+}
+
+/// One thread changes one prefix after the other, and lets nodes be used again when readers have gone on; readers see
+/// for each address only values that its prefixes have had.
+#[test]
+fn readers_see_the_old_or_the_new() {
+    // Nested prefixes around each address; values tell address and length, and whether old or new.
+    let addresses: Vec<u128> = (0..40u128)
+        .map(|number| 0x2001_0db8 << 96 | (number % 5) << 88 | number << 64 | 0x8000 << 48 | number)
+        .collect();
+    let lengths = [20, 28, 33, 40, 47, 56, 63, 64, 65, 97, 128];
+    let value = |length: u8, number: usize, new: bool| {
+        u32::from(length) << 16 | u32::from(new) << 15 | if length > 64 { number as u32 } else { 0 }
+    };
+    let mut table = SharedTable::<u128>::new().unwrap();
+    table.insert(0, 0, 7).unwrap();
+    for (number, address) in addresses.iter().enumerate() {
+        table.insert(*address, 24, value(24, number, false)).unwrap();
+    }
+    let (stop, seen) = (AtomicBool::new(false), [AtomicU64::new(0), AtomicU64::new(0)]);
+    let told = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for seen in &seen {
+            let reader = table.reader::<16>();
+            let (addresses, stop, told) = (&addresses, &stop, &told);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Acquire) {
+                    // Between two batches: what was told before is in force.
+                    seen.store(told.load(Ordering::Acquire), Ordering::Release);
+                    let mut batch = vec![None; addresses.len()];
+                    reader.lookup_batch(
+                        addresses,
+                        |address| address.to_be_bytes(),
+                        &mut batch,
+                        |value| value,
+                    );
+                    for (number, found) in batch.into_iter().enumerate() {
+                        let found = found.expect("a prefix of each address is always there");
+                        let (length, mark) = (found >> 16, found & 0x7fff);
+                        assert!(length >= 20, "the longest prefix, not the fallback: {found:#x}");
+                        let own = if length > 64 { number as u32 } else { 0 };
+                        assert_eq!(mark, own, "address {number} has a value of another: {found:#x}");
+                    }
+                }
+                // So that the writer doesn't wait for those who have gone.
+                seen.store(u64::MAX, Ordering::Release);
+            });
+        }
+        let mut state = 5;
+        let mut waiting = None;
+        for round in 0..60_000u64 {
+            let number = (random(&mut state) % addresses.len() as u64) as usize;
+            let length = lengths[(random(&mut state) % lengths.len() as u64) as usize];
+            let new = random(&mut state).is_multiple_of(2);
+            if random(&mut state).is_multiple_of(2) {
+                table.insert(addresses[number], length, value(length, number, new)).unwrap();
+            } else {
+                table.remove(addresses[number], length);
+            }
+            if waiting.is_none() {
+                waiting = Some((table.close_epoch(), round + 1));
+                told.store(round + 1, Ordering::Release);
+            }
+            if let Some((epoch, round)) = waiting
+                && seen.iter().all(|seen| seen.load(Ordering::Acquire) >= round)
+            {
+                table.quiesced(epoch);
+                waiting = None;
+            }
+        }
+        stop.store(true, Ordering::Release);
+    });
+}
