@@ -8,6 +8,7 @@
 mod candidate;
 mod filter;
 mod filter_table;
+mod flow_table;
 pub mod prefix_match;
 
 pub use candidate::Candidate;
@@ -18,4 +19,8 @@ pub use filter::{
 pub use filter_table::{
     DagConfig, DagTable, Entry, Explanation, FilterId, FilterTable, LinearOracle, LinkedGates, Outcome,
     OverMemory, Rank, TupleSpace, explain_in_order, in_order,
+};
+pub use flow_table::{
+    FlowAnswer, FlowIndex, FlowRecord, FlowTable, FlowTableConfig, FlowTableCounts, FlowTableError, Full,
+    LARGEST as LARGEST_FLOW_TABLE, RemovalReason, RemovedFlow,
 };

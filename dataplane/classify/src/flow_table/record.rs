@@ -1,0 +1,289 @@
+//! What is kept of a flow: a near cache line that each packet reads and writes, and a far one.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use millrace_memory::zeroable;
+use millrace_packet::{Family, FlowKey};
+use millrace_units::{Instant, NextHopIndex, PathId, PortId};
+
+/// The place of a record in its [`FlowTable`](super::FlowTable).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FlowIndex(NonZeroU32);
+
+impl FlowIndex {
+    /// The record in `slot`; `None` for slot 0, which holds none.
+    #[inline(always)]
+    pub(super) fn from_slot(slot: u32) -> Option<Self> {
+        NonZeroU32::new(slot).map(Self)
+    }
+
+    /// The slot of the record, from 1 on: small enough for tables of a word per record beside the flow table.
+    #[inline(always)]
+    pub fn slot(self) -> u32 {
+        self.0.get()
+    }
+}
+
+zeroable! {
+    /// What the pipeline found out about a flow when its first packet came.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    #[repr(C)]
+    pub struct FlowAnswer {
+        /// The instances that its packets pass.
+        pub path: PathId,
+        /// Where its packets go.
+        pub next_hop: NextHopIndex,
+        /// The generation of the tables that the answer was found in.
+        pub generation: u32,
+        /// Which of the fields that vary inside a flow the answer depends on, as the pipeline packs them.
+        pub varying_mask: u32,
+        /// Their values, under that mask.
+        pub varying_value: u32,
+        /// The queue that its packets wait in.
+        pub queue: u32,
+        /// Who pays for its packets.
+        pub principal: u32,
+    }
+}
+
+zeroable! {
+    /// The part of a record that every packet of its flow reads and writes: one cache line.
+    #[derive(Debug)]
+    #[repr(C, align(64))]
+    pub struct FlowRecord {
+        pub(super) key: NearKey,
+        pub(super) variant: u32,
+        /// What the pipeline said last.
+        pub answer: FlowAnswer,
+        /// Coarse time of the last packet, shifted by [`FLAG_BITS`], and the flags.
+        pub(super) used: u32,
+        /// The low half of the count; the other half is in [`FarRecord`].
+        pub(super) packets: u32,
+        pub(super) bytes: u64,
+    }
+}
+
+impl FlowRecord {
+    /// Which of the flow's records it is: 0 for the base record.
+    #[inline]
+    pub fn variant(&self) -> u32 {
+        self.variant
+    }
+
+    /// Bytes of the flow's packets so far.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether the second packet is still awaited. New flows recycle such records first.
+    #[inline]
+    pub fn is_on_probation(&self) -> bool {
+        self.has(PROBATION)
+    }
+
+    /// Whether it belongs to a reservation. It is never recycled.
+    #[inline]
+    pub fn is_reserved(&self) -> bool {
+        self.has(RESERVED)
+    }
+
+    /// Whether a plugin keeps state that must not be lost. It is never recycled.
+    #[inline]
+    pub fn is_stateful(&self) -> bool {
+        self.has(STATEFUL)
+    }
+
+    /// Whether the table finds it; false once it ended.
+    #[inline]
+    pub fn is_live(&self) -> bool {
+        self.has(LIVE)
+    }
+
+    #[inline(always)]
+    pub(super) fn has(&self, flag: u32) -> bool {
+        self.used & flag != 0
+    }
+}
+
+zeroable! {
+    /// The part of a record that IPv6 packets read, and that changes of the table read and write: one cache line.
+    #[derive(Debug)]
+    #[repr(C, align(64))]
+    pub(super) struct FarRecord {
+        pub key: FarKey,
+        /// The hash that the record is found by, its variant included.
+        pub hash: u64,
+        /// When it was made, in nanoseconds.
+        pub created: u64,
+        /// Neighbours in the list that the record is in, by slot; 0 at the ends.
+        pub previous: u32,
+        pub next: u32,
+        pub state: u32,
+        pub packets_high: u32,
+        /// Why it ended.
+        pub reason: u8,
+    }
+}
+
+zeroable! {
+    /// All of an IPv4 key: addresses, ports, and protocol, family and incoming port. Of an IPv6 key the first words.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    #[repr(C)]
+    pub(super) struct NearKey([u32; 4]);
+}
+
+zeroable! {
+    /// What of the addresses isn't in the [`NearKey`].
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    #[repr(C)]
+    pub(super) struct FarKey([u32; 6]);
+}
+
+impl NearKey {
+    #[inline(always)]
+    pub fn of(key: &FlowKey) -> Self {
+        Self([
+            word(key.source_bytes(), 0),
+            word(key.destination_bytes(), 0),
+            u32::from(key.source_port) | u32::from(key.destination_port) << 16,
+            u32::from(key.protocol) | u32::from(key.family() as u8) << 8 | u32::from(key.port.0) << 16,
+        ])
+    }
+
+    /// The whole key; `far` counts only for IPv6.
+    pub fn whole(self, far: FarKey) -> FlowKey {
+        let [source, destination, ports, last] = self.0;
+        let ports = (ports as u16, (ports >> 16) as u16);
+        let (protocol, port) = (last as u8, PortId((last >> 16) as u16));
+        if last >> 8 & 0xff == Family::V4 as u32 {
+            let address = |word: u32| Ipv4Addr::from(word.to_le_bytes());
+            return FlowKey::v4(address(source), address(destination), protocol, ports, port);
+        }
+        let address = |first: u32, rest: &[u32]| {
+            let words = [first, rest[0], rest[1], rest[2]];
+            let number = words.iter().rev().fold(0_u128, |number, &word| number << 32 | u128::from(word));
+            Ipv6Addr::from(number.to_le_bytes())
+        };
+        let (source, destination) = (address(source, &far.0[..3]), address(destination, &far.0[3..]));
+        FlowKey::v6(source, destination, protocol, ports, port)
+    }
+}
+
+impl FarKey {
+    #[inline(always)]
+    pub fn of(key: &FlowKey) -> Self {
+        let (source, destination) = (key.source_bytes(), key.destination_bytes());
+        let half = |bytes: &[u8; 16]| [word(bytes, 4), word(bytes, 8), word(bytes, 12)];
+        let ([a, b, c], [d, e, f]) = (half(source), half(destination));
+        Self([a, b, c, d, e, f])
+    }
+}
+
+#[inline(always)]
+fn word(bytes: &[u8; 16], at: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(word)
+}
+
+/// Bits of [`FlowRecord::used`] below the time.
+pub(super) const FLAG_BITS: u32 = 4;
+/// All flags.
+pub(super) const FLAGS: u32 = (1 << FLAG_BITS) - 1;
+/// The record is found.
+pub(super) const LIVE: u32 = 1;
+/// It had no second packet yet, and is in the list of those.
+pub(super) const PROBATION: u32 = 2;
+/// A reservation's.
+pub(super) const RESERVED: u32 = 4;
+/// Has state that must not be lost.
+pub(super) const STATEFUL: u32 = 8;
+
+/// Nanoseconds of a tick, the step of coarse time, as a power of two: 16.8 ms.
+const TICK_SHIFT: u32 = 24;
+const TICK_BITS: u32 = 32 - FLAG_BITS;
+/// The longest idle time that ticks can tell from the time before they start over: 26 days.
+const LONGEST: u64 = 1 << (TICK_BITS - 1);
+
+/// The coarse time of `now`.
+#[inline(always)]
+pub(super) fn tick(now: Instant) -> u32 {
+    (now.as_nanos() >> TICK_SHIFT) as u32 & (u32::MAX >> FLAG_BITS)
+}
+
+/// Ticks from the last packet (as [`FlowRecord::used`] has it) to `now`, rounded; 0 for a packet after `now`.
+#[inline(always)]
+pub(super) fn ticks_since(now: Instant, used: u32) -> u32 {
+    let age = tick(now).wrapping_sub(used >> FLAG_BITS) << FLAG_BITS;
+    if age >> 31 == 1 { 0 } else { age >> FLAG_BITS }
+}
+
+/// The ticks that [`ticks_since`] must exceed for `time` to have passed in any case.
+pub(super) fn ticks(time: Duration) -> u32 {
+    let ticks = (time.as_nanos() >> TICK_SHIFT).saturating_add(1);
+    ticks.min(u128::from(LONGEST - 2)) as u32
+}
+
+/// The coarse moment of the last packet, which may be a little after `now`.
+pub(super) fn last_used(now: Instant, used: u32) -> Instant {
+    let ago = i64::from((tick(now).wrapping_sub(used >> FLAG_BITS) << FLAG_BITS).cast_signed() >> FLAG_BITS);
+    let tick = (now.as_nanos() >> TICK_SHIFT).saturating_add_signed(-ago);
+    Instant::from_nanos(tick << TICK_SHIFT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_and_far_parts_fill_a_cache_line_each() {
+        assert_eq!((size_of::<FlowRecord>(), size_of::<FarRecord>()), (64, 64));
+        assert_eq!(size_of::<Option<FlowIndex>>(), 4);
+    }
+
+    #[test]
+    fn a_key_comes_back_from_its_parts() {
+        let four = FlowKey::v4([1, 2, 3, 4].into(), [5, 6, 7, 8].into(), 17, (9, 10), PortId(11));
+        let six = FlowKey::v6(
+            "2001:db8:1:2:3:4:5:6".parse().unwrap(),
+            "fd00:9:8:7:6:5:4:3".parse().unwrap(),
+            6,
+            (65_535, 1),
+            PortId::NONE,
+        );
+        for key in [four, six] {
+            assert_eq!(NearKey::of(&key).whole(FarKey::of(&key)), key);
+        }
+    }
+
+    #[test]
+    fn coarse_time_goes_on_where_its_ticks_start_over() {
+        let wrap = Instant::from_nanos(1 << (TICK_SHIFT + TICK_BITS));
+        let second = Duration::from_secs(1);
+        let before = Instant::from_nanos(wrap.as_nanos() - second.as_nanos() as u64);
+        let (used, after) = (tick(before) << FLAG_BITS | LIVE, wrap + second);
+        assert!(ticks_since(after, used) > ticks(Duration::from_millis(1950)));
+        assert!(ticks_since(after, used) <= ticks(second * 2));
+        assert!(after.since(last_used(after, used)) <= second * 2 + Duration::from_millis(17));
+        let later = tick(after) << FLAG_BITS;
+        assert_eq!(ticks_since(before, later), 0, "a packet after now");
+        assert!(after.since(last_used(before, later)) < Duration::from_millis(17));
+    }
+
+    #[test]
+    fn a_time_has_passed_when_its_ticks_say_so() {
+        for start in [0, 1, 5_000_000, 16_777_215, 16_777_216, 1_000_000_007] {
+            for time in [0, 1, 16_777_215, 16_777_216, 30_000_000, 1_000_000_000] {
+                let (from, wait) = (Instant::from_nanos(start), Duration::from_nanos(time));
+                let used = tick(from) << FLAG_BITS;
+                let early = from + wait.saturating_sub(Duration::from_nanos(1));
+                assert!(ticks_since(early, used) <= ticks(wait), "{start} {time}");
+                let late = from + wait + Duration::from_nanos(2 << TICK_SHIFT);
+                assert!(ticks_since(late, used) > ticks(wait), "{start} {time}");
+            }
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! The table beside its slow twin.
+
+mod limits;
+mod model;
+mod twin;

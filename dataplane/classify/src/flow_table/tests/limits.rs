@@ -1,0 +1,249 @@
+//! What the table promises at its limits.
+
+use std::collections::HashSet;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use millrace_packet::FlowKey;
+use millrace_units::{Instant, PortId};
+
+use super::super::{
+    FlowIndex, FlowTable, FlowTableConfig, FlowTableError, Full, LARGEST, RemovalReason, UNREAD,
+};
+use super::model::{TICK, answer};
+
+fn table(initial: u32, maximum: u32) -> FlowTable {
+    FlowTable::new(FlowTableConfig { initial, maximum, seed: 7, ..FlowTableConfig::default() }).unwrap()
+}
+
+fn key(flow: u32) -> FlowKey {
+    FlowKey::v4(Ipv4Addr::from(flow), Ipv4Addr::LOCALHOST, 17, (1, 2), PortId(3))
+}
+
+fn insert(table: &mut FlowTable, flow: u32, now: Instant) -> Result<FlowIndex, Full> {
+    let key = key(flow);
+    table.insert(&key, table.hash(&key), 0, answer(flow), now)
+}
+
+/// A record whose flow had two packets.
+fn establish(table: &mut FlowTable, flow: u32, now: Instant) -> FlowIndex {
+    let index = insert(table, flow, now).unwrap();
+    table.touch(index, 64, now);
+    table.touch(index, 64, now);
+    index
+}
+
+fn find(table: &FlowTable, flow: u32) -> Option<FlowIndex> {
+    table.find(&key(flow), table.hash(&key(flow)), 0)
+}
+
+fn read_all(table: &mut FlowTable) -> u32 {
+    std::iter::from_fn(|| table.pop_removed()).map(|_| 1).sum()
+}
+
+#[test]
+fn sizes_that_make_no_sense_are_refused() {
+    for (initial, maximum) in [(0, 0), (0, 5), (6, 5), (1, LARGEST + 1)] {
+        let config = FlowTableConfig { initial, maximum, ..FlowTableConfig::default() };
+        assert!(matches!(FlowTable::new(config), Err(FlowTableError::Size { .. })), "{initial} {maximum}");
+    }
+}
+
+#[test]
+fn the_capacity_doubles_up_to_the_maximum_and_nothing_is_lost() {
+    let mut table = table(8, 5000);
+    let mut capacities = vec![table.capacity()];
+    for flow in 0..5000 {
+        insert(&mut table, flow, Instant::ZERO).unwrap();
+        if table.capacity() != capacities[capacities.len() - 1] {
+            capacities.push(table.capacity());
+        }
+    }
+    assert_eq!(capacities, [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 5000]);
+    assert!(
+        (0..5000)
+            .all(|flow| find(&table, flow).is_some_and(|index| table.record(index).answer == answer(flow)))
+    );
+    assert_eq!((table.len(), table.counts().inserted, table.unread()), (5000, 5000, 0));
+    while table.maintain(Instant::ZERO, 1000) {}
+    assert!((0..5000).all(|flow| find(&table, flow).is_some()));
+}
+
+#[test]
+fn an_index_stays_valid_until_the_end_of_its_record_is_read() {
+    let mut table = table(1, 1);
+    let index = insert(&mut table, 1, Instant::ZERO).unwrap();
+    let other = insert(&mut table, 2, Instant::ZERO).unwrap();
+    // The second flow took the first one's place in the table; a packet on its way still finds its answer, and counts.
+    assert_ne!(index, other);
+    assert_eq!((find(&table, 1), table.record(index).is_live()), (None, false));
+    assert_eq!((table.key(index), table.record(index).answer), (key(1), answer(1)));
+    for _ in 0..3 {
+        table.touch(index, 100, Instant::ZERO);
+    }
+    let removed = table.pop_removed().unwrap();
+    assert_eq!((removed.index, removed.packets, removed.bytes), (index, 3, 300));
+    assert_eq!((removed.reason, table.on_probation()), (RemovalReason::Recycled, 1));
+    assert_eq!(table.pop_removed(), None);
+    assert_eq!(insert(&mut table, 3, Instant::ZERO), Ok(index), "the place is used again");
+}
+
+#[test]
+fn established_flows_keep_their_records_in_a_flood_of_new_ones() {
+    let mut table = table(1024, 4096);
+    let established: Vec<FlowIndex> =
+        (0..3000).map(|flow| establish(&mut table, flow, Instant::ZERO)).collect();
+    let mut now = Instant::ZERO;
+    for flow in 0..100_000 {
+        now += Duration::from_micros(2);
+        insert(&mut table, 1_000_000 + flow, now).unwrap();
+        if flow % 256 == 0 {
+            table.maintain(now, 256);
+            read_all(&mut table);
+        }
+    }
+    assert!((0..3000).all(|flow| find(&table, flow) == Some(established[flow as usize])));
+    let counts = table.counts();
+    assert_eq!((table.len(), counts.recycled, counts.recycled_on_probation), (4096, 0, 103_000 - 4096));
+}
+
+#[test]
+fn new_flows_take_one_established_record_at_most_and_then_each_others() {
+    let mut table = table(100, 100);
+    (0..100).for_each(|flow| _ = establish(&mut table, flow, Instant::ZERO));
+    (1000..1500).for_each(|flow| _ = insert(&mut table, flow, Instant::ZERO).unwrap());
+    assert_eq!((table.counts().recycled, table.counts().recycled_on_probation), (1, 499));
+}
+
+#[test]
+fn reserved_and_stateful_records_are_never_recycled() {
+    let mut table = table(64, 64);
+    for flow in 0..64 {
+        let index = insert(&mut table, flow, Instant::ZERO).unwrap();
+        if flow % 2 == 0 { table.set_reserved(index, true) } else { table.set_stateful(index, true) }
+    }
+    assert_eq!(table.on_probation(), 0);
+    assert_eq!(insert(&mut table, 100, Instant::ZERO), Err(Full::Protected));
+    let last = find(&table, 63).unwrap();
+    table.set_stateful(last, false);
+    assert!(insert(&mut table, 100, Instant::ZERO).is_ok());
+    assert!((0..63).all(|flow| find(&table, flow).is_some()) && find(&table, 63).is_none());
+    assert_eq!(table.counts().refused_protected, 1);
+}
+
+#[test]
+fn one_that_may_go_among_many_that_may_not_is_found_by_further_calls() {
+    let mut table = table(4096, 4096);
+    for flow in 0..4096 {
+        let index = establish(&mut table, flow, Instant::ZERO);
+        table.set_reserved(index, flow != 4000);
+    }
+    let refused = (0..100).position(|flow| insert(&mut table, 10_000 + flow, Instant::ZERO).is_ok());
+    assert!(refused.is_some_and(|refused| refused <= 16), "{refused:?}");
+    assert_eq!(find(&table, 4000), None);
+}
+
+#[test]
+fn what_is_recycled_without_probation_was_not_used_for_long() {
+    let size = 4096;
+    let mut table = table(size, size);
+    let steps: Vec<Instant> = (0..size as u64).map(|step| Instant::from_nanos(step << 24)).collect();
+    // Used in an order that has nothing to do with slots.
+    for flow in 0..size {
+        let step = (flow.wrapping_mul(2_654_435_761) % size) as usize;
+        establish(&mut table, flow, steps[step]);
+    }
+    let now = steps[size as usize - 1];
+    let mut ranks = Vec::new();
+    for flow in 0..512 {
+        establish(&mut table, 100_000 + flow, now);
+        let removed = table.pop_removed().unwrap();
+        ranks.push((removed.last_used.as_nanos() >> 24) as f64 / f64::from(size));
+    }
+    let (mean, worst) = (ranks.iter().sum::<f64>() / 512.0, ranks.iter().copied().fold(0.0, f64::max));
+    // Exactly the oldest 512 of 4,096 would have a mean of 0.0625; any 512 one of 0.5.
+    assert!(mean < 0.09 && worst < 0.4, "mean {mean}, worst {worst}");
+}
+
+#[test]
+fn ends_that_are_not_read_are_kept_and_new_flows_refused() {
+    let mut table = table(8, 16);
+    let mut full = None;
+    for flow in 0..2 * UNREAD {
+        if let Err(reason) = insert(&mut table, flow, Instant::ZERO) {
+            full = Some((flow, reason));
+            break;
+        }
+    }
+    assert_eq!(full, Some((16 + UNREAD, Full::Unread)));
+    let keys: HashSet<FlowKey> =
+        std::iter::from_fn(|| table.pop_removed()).map(|removed| removed.key).collect();
+    assert_eq!(keys, (0..UNREAD).map(key).collect());
+    assert!(insert(&mut table, 99_999, Instant::ZERO).is_ok());
+}
+
+#[test]
+fn records_that_collide_recycle_each_other_but_not_reserved_ones() {
+    let mut table = table(1024, 1024);
+    let mut colliding = |flow, reserved| {
+        let made = table.insert(&key(flow), 42, 0, answer(flow), Instant::from_millis(u64::from(flow)));
+        made.inspect(|&index| table.set_reserved(index, reserved))
+    };
+    (0..33).for_each(|flow| _ = colliding(flow, false).unwrap());
+    (33..65).for_each(|flow| _ = colliding(flow, true).unwrap());
+    assert_eq!(colliding(65, false), Err(Full::Collisions));
+    assert_eq!((table.len(), table.counts().recycled_on_probation), (32, 33));
+    let ended: Vec<FlowKey> = std::iter::from_fn(|| table.pop_removed()).map(|removed| removed.key).collect();
+    assert_eq!(ended, (0..33).map(key).collect::<Vec<_>>(), "the oldest go first");
+}
+
+#[test]
+fn a_flow_that_goes_on_does_not_expire() {
+    let mut table = table(8, 1024);
+    let (busy, quiet) = (establish(&mut table, 1, Instant::ZERO), establish(&mut table, 2, Instant::ZERO));
+    table.set_reserved(quiet, true);
+    let mut now = Instant::ZERO;
+    while now < Instant::from_millis(100_000) {
+        now += Duration::from_millis(250);
+        table.touch(busy, 64, now);
+        table.maintain(now, 1);
+        assert_eq!(find(&table, 1), Some(busy));
+        let due = Duration::from_secs(30) * 5 / 4 + Duration::from_millis(250) + 2 * TICK;
+        match table.pop_removed() {
+            Some(removed) => {
+                assert_eq!((removed.key, removed.reason), (key(2), RemovalReason::Expired));
+                assert!(
+                    now.since(removed.last_used) >= Duration::from_secs(30) && now <= Instant::ZERO + due
+                );
+            }
+            None => assert!(table.len() == 1 || now <= Instant::ZERO + due),
+        }
+    }
+    assert_eq!((table.len(), table.counts().expired), (1, 1));
+}
+
+#[test]
+fn one_step_of_maintenance_ends_no_more_than_its_budget() {
+    let mut table = table(4096, 4096);
+    (0..4000).for_each(|flow| _ = establish(&mut table, flow, Instant::ZERO));
+    (4000..4096).for_each(|flow| _ = insert(&mut table, flow, Instant::ZERO));
+    let late = Instant::from_millis(100_000);
+    for _ in 0..1000 {
+        let more = table.maintain(late, 10);
+        assert!(read_all(&mut table) <= 10);
+        if !more {
+            break;
+        }
+    }
+    assert_eq!((table.len(), table.counts().expired), (0, 4096));
+}
+
+#[test]
+fn packets_are_counted_beyond_32_bits() {
+    let mut table = table(8, 8);
+    let index = insert(&mut table, 1, Instant::ZERO).unwrap();
+    table.records[index.slot() as usize].packets = u32::MAX;
+    table.touch(index, u32::MAX, Instant::ZERO);
+    table.touch(index, u32::MAX, Instant::ZERO);
+    assert_eq!((table.packets(index), table.record(index).bytes()), ((1 << 32) + 1, u64::from(u32::MAX) * 2));
+}

@@ -1,0 +1,124 @@
+//! The slow twin: a map of all records, which judges what the table does with them.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use millrace_packet::FlowKey;
+use millrace_units::{Instant, NextHopIndex, PathId};
+
+use super::super::{FlowAnswer, FlowIndex, FlowTableConfig, RemovalReason, RemovedFlow};
+
+/// How coarse times are.
+pub const TICK: Duration = Duration::from_nanos(1 << 24);
+
+/// A record as it should be.
+#[derive(Clone, Debug)]
+pub struct ModelRecord {
+    pub index: FlowIndex,
+    pub answer: FlowAnswer,
+    pub state: u32,
+    pub packets: u64,
+    pub bytes: u64,
+    pub created: Instant,
+    pub last_used: Instant,
+    pub reserved: bool,
+    pub stateful: bool,
+    pub on_probation: bool,
+    /// The order in which records were made.
+    pub age: u64,
+    /// Why it must come out as removed next; `None` while it may live.
+    pub ended: Option<RemovalReason>,
+}
+
+/// All records that live, or ended and weren't read.
+#[derive(Debug)]
+pub struct Model {
+    config: FlowTableConfig,
+    pub records: HashMap<(FlowKey, u32), ModelRecord>,
+    /// Records that ended, in order; a new record of the same key may live beside one.
+    pub ended: Vec<((FlowKey, u32), ModelRecord)>,
+    made: u64,
+}
+
+impl Model {
+    pub fn new(config: FlowTableConfig) -> Self {
+        Self { config, records: HashMap::new(), ended: Vec::new(), made: 0 }
+    }
+
+    pub fn insert(&mut self, key: (FlowKey, u32), index: FlowIndex, answer: FlowAnswer, now: Instant) {
+        if let Some(record) = self.records.get_mut(&key) {
+            assert_eq!(record.index, index, "a record was made twice");
+            record.answer = answer;
+            return;
+        }
+        self.made += 1;
+        let record = ModelRecord {
+            index,
+            answer,
+            state: 0,
+            packets: 0,
+            bytes: 0,
+            created: now,
+            last_used: now,
+            reserved: false,
+            stateful: false,
+            on_probation: true,
+            age: self.made,
+            ended: None,
+        };
+        assert!(self.records.values().all(|other| other.index != index), "two records at {index:?}");
+        self.records.insert(key, record);
+    }
+
+    /// The key of a live record.
+    pub fn nth(&self, which: usize) -> Option<(FlowKey, u32)> {
+        let mut keys: Vec<_> = self.records.iter().map(|(key, record)| (record.age, *key)).collect();
+        keys.sort_unstable_by_key(|&(age, _)| age);
+        (!keys.is_empty()).then(|| keys[which % keys.len()].1)
+    }
+
+    pub fn end(&mut self, key: (FlowKey, u32), reason: RemovalReason) {
+        let mut record = self.records.remove(&key).expect("what ends was there");
+        record.ended = Some(reason);
+        self.ended.push((key, record));
+    }
+
+    /// Judges a record's end that nobody asked for.
+    pub fn ended_by_itself(&mut self, removed: &RemovedFlow, now: Instant) {
+        let record = &self.records[&(removed.key, removed.variant)];
+        let (idle, age) = (now.since(record.last_used), now.since(record.created));
+        match removed.reason {
+            RemovalReason::Removed => panic!("nobody removed {removed:?}"),
+            RemovalReason::Expired if record.on_probation => {
+                assert!(age >= self.config.probation_idle, "{age:?}")
+            }
+            RemovalReason::Expired => assert!(idle >= self.config.idle, "{idle:?}"),
+            RemovalReason::Recycled => self.judge_recycling(record),
+        }
+        self.end((removed.key, removed.variant), removed.reason);
+    }
+
+    /// Only a full table recycles; never reserved or stateful records; and the oldest on probation first.
+    fn judge_recycling(&self, victim: &ModelRecord) {
+        assert_eq!(self.records.len(), self.config.maximum as usize, "recycled before the maximum");
+        assert!(!victim.reserved && !victim.stateful, "recycled {victim:?}");
+        let oldest =
+            self.records.values().filter(|record| record.on_probation).map(|record| record.age).min();
+        if let Some(oldest) = oldest {
+            assert_eq!(victim.age, oldest, "another was on probation for longer");
+        }
+    }
+}
+
+/// An answer that tells apart what was answered.
+pub fn answer(number: u32) -> FlowAnswer {
+    FlowAnswer {
+        path: PathId(number),
+        next_hop: NextHopIndex(!number),
+        generation: number / 2,
+        varying_mask: number / 3,
+        varying_value: number / 4,
+        queue: number / 5,
+        principal: number / 6,
+    }
+}

@@ -1,0 +1,310 @@
+//! The table and its twin, held together through any order of changes.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use millrace_packet::FlowKey;
+use millrace_units::{Instant, PortId};
+use proptest::prelude::*;
+
+use super::super::{FlowTable, FlowTableConfig, Full, RemovalReason};
+use super::model::{Model, TICK, answer};
+
+/// How hashes come about.
+#[derive(Clone, Copy, Debug)]
+enum Hashes {
+    /// As the table makes them.
+    Own,
+    /// Only a few different ones, so that buckets spill.
+    Few,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Insert {
+        flow: u16,
+        variant: u8,
+    },
+    /// Many at once, so that the table grows.
+    InsertMany {
+        flow: u16,
+        count: u8,
+    },
+    Touch {
+        which: usize,
+        bytes: u32,
+    },
+    Remove {
+        which: usize,
+    },
+    Reserve {
+        which: usize,
+        on: bool,
+    },
+    MakeStateful {
+        which: usize,
+        on: bool,
+    },
+    Change {
+        which: usize,
+        number: u32,
+    },
+    Wait {
+        milliseconds: u16,
+    },
+    Maintain {
+        budget: usize,
+    },
+    /// Reads up to so many ends.
+    Read {
+        count: u8,
+    },
+    FindAll,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let which = any::<usize>;
+    prop_oneof![
+        8 => (0..300_u16, 0..3_u8).prop_map(|(flow, variant)| Step::Insert { flow, variant }),
+        3 => (0..300_u16, 1..40_u8).prop_map(|(flow, count)| Step::InsertMany { flow, count }),
+        8 => (which(), 0..2000_u32).prop_map(|(which, bytes)| Step::Touch { which, bytes }),
+        3 => which().prop_map(|which| Step::Remove { which }),
+        1 => (which(), any::<bool>()).prop_map(|(which, on)| Step::Reserve { which, on }),
+        1 => (which(), any::<bool>()).prop_map(|(which, on)| Step::MakeStateful { which, on }),
+        1 => (which(), any::<u32>()).prop_map(|(which, number)| Step::Change { which, number }),
+        2 => (0..400_u16).prop_map(|milliseconds| Step::Wait { milliseconds }),
+        4 => prop_oneof![0..100_usize, Just(100_000)].prop_map(|budget| Step::Maintain { budget }),
+        2 => any::<u8>().prop_map(|count| Step::Read { count }),
+        1 => Just(Step::FindAll),
+    ]
+}
+
+fn key(flow: u16) -> FlowKey {
+    let (ports, port) = ((flow, 80), PortId(flow % 3));
+    if flow.is_multiple_of(2) {
+        return FlowKey::v4(Ipv4Addr::from(u32::from(flow) << 16), Ipv4Addr::LOCALHOST, 6, ports, port);
+    }
+    let address = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, flow);
+    FlowKey::v6(Ipv6Addr::LOCALHOST, address, 17, ports, port)
+}
+
+struct Pair {
+    table: FlowTable,
+    model: Model,
+    hashes: Hashes,
+    now: Instant,
+}
+
+impl Pair {
+    fn new(initial: u32, maximum: u32, hashes: Hashes, start: Instant) -> Self {
+        let config = FlowTableConfig {
+            initial,
+            maximum,
+            idle: Duration::from_millis(600),
+            probation_idle: Duration::from_millis(300),
+            seed: 0x5eed,
+        };
+        Self { table: FlowTable::new(config).unwrap(), model: Model::new(config), hashes, now: start }
+    }
+
+    fn hash(&self, key: &FlowKey) -> u64 {
+        let hash = self.table.hash(key);
+        match self.hashes {
+            Hashes::Own => hash,
+            Hashes::Few => hash & 0x4000_0001_0000_0001,
+        }
+    }
+
+    fn insert(&mut self, flow: u16, variant: u32) {
+        let (key, hash) = (key(flow), self.hash(&key(flow)));
+        let number = u32::from(flow) * 7 + variant;
+        let known = self.model.records.contains_key(&(key, variant));
+        let unread = self.table.unread();
+        let inserted = self.table.insert(&key, hash, variant, answer(number), self.now);
+        // A record that had to go is the last that ended: the twin must hear of it before the new one.
+        if self.table.unread() > unread {
+            assert!(!known, "recycled for a record that was there");
+            self.read_all();
+        }
+        match inserted {
+            Ok(index) => self.model.insert((key, variant), index, answer(number), self.now),
+            Err(Full::Protected) => {
+                let free = self.model.records.values().filter(|record| !record.reserved && !record.stateful);
+                assert_eq!(free.count(), 0, "refused though some could go");
+            }
+            Err(Full::Collisions) => assert!(matches!(self.hashes, Hashes::Few), "collisions of a good hash"),
+            Err(Full::Unread) => panic!("refused though ends are read"),
+        }
+    }
+
+    fn touch(&mut self, which: usize, bytes: u32) {
+        let Some(key) = self.model.nth(which) else { return };
+        let record = self.model.records.get_mut(&key).unwrap();
+        record.packets += 1;
+        record.bytes += u64::from(bytes);
+        record.last_used = self.now;
+        record.on_probation &= record.packets < 2;
+        self.table.touch(record.index, bytes, self.now);
+    }
+
+    /// All ends, in order, as the twin knows or may expect them.
+    fn read(&mut self, most: usize) {
+        for _ in 0..most {
+            let Some(removed) = self.table.pop_removed() else {
+                assert!(self.model.ended.is_empty(), "an end was kept back");
+                return;
+            };
+            let key = (removed.key, removed.variant);
+            if self.model.ended.first().is_none_or(|(other, _)| *other != key) {
+                assert!(self.model.ended.is_empty(), "ends out of order");
+                self.model.ended_by_itself(&removed, self.now);
+            }
+            let (_, record) = self.model.ended.remove(0);
+            assert_eq!((removed.index, removed.answer), (record.index, record.answer));
+            assert_eq!((removed.packets, removed.bytes), (record.packets, record.bytes));
+            assert_eq!((removed.state, removed.created), (record.state, record.created));
+            assert_eq!((removed.reserved, removed.stateful), (record.reserved, record.stateful));
+            assert_eq!(Some(removed.reason), record.ended);
+            assert!(record.last_used.since(removed.last_used) < TICK);
+            assert!(removed.last_used <= record.last_used);
+        }
+    }
+
+    fn read_all(&mut self) {
+        self.read(usize::MAX);
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Insert { flow, variant } => self.insert(flow, u32::from(variant) * 0x0100_0001),
+            Step::InsertMany { flow, count } => {
+                (flow..flow + u16::from(count)).for_each(|flow| self.insert(flow, 0))
+            }
+            Step::Touch { which, bytes } => self.touch(which, bytes),
+            Step::Remove { which } => {
+                if let Some(key) = self.model.nth(which) {
+                    let index = self.model.records[&key].index;
+                    assert!(self.table.remove(index));
+                    assert!(!self.table.remove(index), "removed twice");
+                    self.model.end(key, RemovalReason::Removed);
+                }
+            }
+            Step::Reserve { which, on } => {
+                self.change(which, |table, record| {
+                    table.set_reserved(record.index, on);
+                    record.reserved = on;
+                    record.on_probation &= !on;
+                });
+            }
+            Step::MakeStateful { which, on } => {
+                self.change(which, |table, record| {
+                    table.set_stateful(record.index, on);
+                    record.stateful = on;
+                    record.on_probation &= !on;
+                });
+            }
+            Step::Change { which, number } => {
+                self.change(which, |table, record| {
+                    *table.answer_mut(record.index) = answer(number);
+                    table.set_state(record.index, !number);
+                    (record.answer, record.state) = (answer(number), !number);
+                });
+            }
+            Step::Wait { milliseconds } => self.now += Duration::from_millis(u64::from(milliseconds)),
+            Step::Maintain { budget } => {
+                self.read_all();
+                self.table.maintain(self.now, budget);
+                self.read_all();
+            }
+            Step::Read { count } => self.read(usize::from(count)),
+            Step::FindAll => self.find_all(),
+        }
+        self.check();
+    }
+
+    fn change(&mut self, which: usize, change: impl FnOnce(&mut FlowTable, &mut super::model::ModelRecord)) {
+        if let Some(key) = self.model.nth(which) {
+            change(&mut self.table, self.model.records.get_mut(&key).unwrap());
+        }
+    }
+
+    fn check(&self) {
+        assert_eq!(self.table.len() as usize, self.model.records.len());
+        assert_eq!(self.table.unread() as usize, self.model.ended.len());
+        let on_probation = self.model.records.values().filter(|record| record.on_probation).count();
+        assert_eq!(self.table.on_probation() as usize, on_probation);
+        assert!(self.table.len() <= self.table.capacity() && self.table.capacity() <= self.table.maximum());
+    }
+
+    /// Every record is found, as the twin has it, one by one and in a batch; and no other.
+    fn find_all(&self) {
+        let keys: Vec<FlowKey> = (0..310).map(key).collect();
+        let hashes: Vec<u64> = keys.iter().map(|key| self.hash(key)).collect();
+        let mut found = vec![None; keys.len()];
+        self.table.find_batch(&keys, &hashes, &mut found);
+        for ((key, &hash), found) in keys.iter().zip(&hashes).zip(found) {
+            let expected = |variant| self.model.records.get(&(*key, variant)).map(|record| record.index);
+            assert_eq!(found, expected(0));
+            for variant in [0, 0x0100_0001, 0x0200_0002, 3] {
+                assert_eq!(self.table.find(key, hash, variant), expected(variant));
+            }
+        }
+        assert_eq!(self.table.iter().count(), self.model.records.len());
+        for (index, record) in self.table.iter() {
+            let twin = &self.model.records[&(self.table.key(index), record.variant())];
+            assert_eq!((index, record.answer, record.bytes()), (twin.index, twin.answer, twin.bytes));
+            assert_eq!(self.table.packets(index), twin.packets);
+            assert_eq!(record.is_on_probation(), twin.on_probation);
+            assert_eq!((record.is_reserved(), record.is_stateful()), (twin.reserved, twin.stateful));
+            assert_eq!((self.table.state(index), self.table.created(index)), (twin.state, twin.created));
+        }
+    }
+
+    /// After the idle time, and a quarter, and the steps of coarse time, nothing is left.
+    fn finish(mut self) {
+        self.find_all();
+        self.read_all();
+        for _ in 0..60 {
+            self.now += TICK;
+            while self.table.maintain(self.now, 100) {}
+            self.read_all();
+        }
+        assert_eq!((self.table.len(), self.model.records.len()), (0, 0));
+        assert!(self.table.counts().inserted >= self.table.counts().expired);
+    }
+}
+
+fn run(mut pair: Pair, steps: Vec<Step>) {
+    steps.into_iter().for_each(|step| pair.step(step));
+    pair.finish();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_table_that_grows_is_its_twin(
+        initial in 1_u32..20, steps in prop::collection::vec(step(), 1..150),
+    ) {
+        run(Pair::new(initial, 4096, Hashes::Own, Instant::ZERO), steps);
+    }
+
+    #[test]
+    fn a_table_that_is_full_is_its_twin(
+        initial in 1_u32..20, more in 0_u32..40, steps in prop::collection::vec(step(), 1..150),
+    ) {
+        run(Pair::new(initial, initial + more, Hashes::Own, Instant::from_millis(12_345)), steps);
+    }
+
+    #[test]
+    fn a_table_whose_time_starts_over_is_its_twin(steps in prop::collection::vec(step(), 1..150)) {
+        let start = Instant::from_nanos((1 << 52) - 1_000_000_000);
+        run(Pair::new(8, 64, Hashes::Own, start), steps);
+    }
+
+    #[test]
+    fn a_table_whose_buckets_spill_is_its_twin(steps in prop::collection::vec(step(), 1..150)) {
+        // At most 30 of the 32 entries of a pair: what is recycled for collisions isn't the twin's to judge.
+        run(Pair::new(4, 30, Hashes::Few, Instant::ZERO), steps);
+    }
+}
