@@ -7,8 +7,8 @@ use millrace_plugin_abi::DEFAULT_GATES;
 
 use crate::error::{ConfigError, Place};
 use crate::nearest;
-use crate::schema::{Config, OnDeath, Port, PortKind, Route, RouteKind};
-use crate::values::Named;
+use crate::schema::{Config, Filter, Gate, GateTable, OnDeath, Port, PortKind, Route, RouteKind};
+use crate::values::{Named, Text};
 
 struct Checker<'a> {
     text: &'a str,
@@ -24,10 +24,24 @@ pub(crate) fn check(config: &Config, text: &str, origin: &str) -> Checked {
     checker.unique("instance", config.instance.iter().map(|instance| &instance.name))?;
     checker.unique("gate", config.gate.iter().map(|gate| &gate.name))?;
     config.port.iter().try_for_each(|port| checker.port(port))?;
-    config.route.iter().try_for_each(|route| checker.route(config, route))?;
+    checker.routes(config)?;
     let ports = || config.port.iter().map(|port| &*port.name);
     config.neighbour.iter().try_for_each(|neighbour| checker.known("port", &neighbour.port, ports()))?;
-    checker.bindings(config)
+    config.gate.iter().try_for_each(|gate| checker.gate(gate))?;
+    checker.bindings(config)?;
+    config.filter.iter().try_for_each(|filter| checker.filter(config, filter))?;
+    checker.death(config)
+}
+
+/// The names of all gates.
+fn gates(config: &Config) -> impl Iterator<Item = &str> {
+    let own = config.gate.iter().map(|gate| &*gate.name).filter(|name| !is_default(name));
+    DEFAULT_GATES.iter().map(|(name, _)| *name).chain(own)
+}
+
+/// Whether the gate is there from the start.
+fn is_default(gate: &str) -> bool {
+    DEFAULT_GATES.iter().any(|(name, _)| *name == gate)
 }
 
 impl Checker<'_> {
@@ -46,6 +60,12 @@ impl Checker<'_> {
         })?;
         self.require(router.icmp_dscp < 64, None, || {
             format!("router.icmp-dscp = {}: it takes 0 to 63", router.icmp_dscp)
+        })?;
+        self.require((1024..=1 << 24).contains(&router.flows_max), None, || {
+            format!("router.flows-max = {}: it takes 1024 to 16777216", router.flows_max)
+        })?;
+        self.require((1..=86_400).contains(&router.flow_idle), None, || {
+            format!("router.flow-idle = {}: it takes 1 to 86400 seconds", router.flow_idle)
         })?;
         self.require(router.icmp_rate > 0 && router.icmp_burst > 0, None, || {
             "router.icmp-rate and router.icmp-burst are 1 or more: a router must be able to report errors"
@@ -70,15 +90,23 @@ impl Checker<'_> {
     }
 
     fn known<'a>(&self, noun: &str, name: &Named, known: impl Iterator<Item = &'a str>) -> Checked {
+        self.known_at(Some(name.span()), noun, name, known)
+    }
+
+    fn known_at<'a>(
+        &self,
+        span: Option<Range<usize>>,
+        noun: &str,
+        name: &str,
+        known: impl Iterator<Item = &'a str>,
+    ) -> Checked {
         let known: Vec<&str> = known.collect();
         let hint = || match (nearest(name, known.iter().copied()), known.is_empty()) {
             (Some(near), _) => format!("did you mean {near:?}?"),
             (None, true) => "there is none".to_owned(),
             (None, false) => format!("there are: {}", known.join(", ")),
         };
-        self.require(known.contains(&&**name), Some(name.span()), || {
-            format!("no {noun} is named {:?}: {}", &**name, hint())
-        })
+        self.require(known.contains(&name), span, || format!("no {noun} is named {name:?}: {}", hint()))
     }
 
     fn port(&self, port: &Port) -> Checked {
@@ -136,61 +164,128 @@ impl Checker<'_> {
         })
     }
 
-    fn route(&self, config: &Config, route: &Route) -> Checked {
-        let to = route.to.value();
-        let written = route.to.written();
-        self.require(to.trunc() == *to, None, || {
-            format!("route {written:?} has host bits: the prefix is {}", to.trunc())
-        })?;
-        if let Some(port) = &route.port {
-            self.known("port", port, config.port.iter().map(|port| &*port.name))?;
-        }
-        let leads = !route.via.is_empty() || route.port.is_some();
-        self.require(leads == (route.kind == RouteKind::Forward), None, || {
-            format!("route {written:?}: a route of kind forward has `via` or `port`, others have neither")
-        })?;
-        self.require(route.via.iter().all(|via| to.addr().is_ipv6() <= via.is_ipv6()), None, || {
-            format!("route {written:?}: an IPv6 prefix needs IPv6 next hops")
+    fn routes(&self, config: &Config) -> Checked {
+        let mut seen = HashSet::new();
+        config.route.iter().try_for_each(|route| {
+            self.route(config, route)?;
+            self.require(seen.insert(route.to.value()), route.to.span(), || {
+                format!(
+                    "a second route to {}: a route with several next hops is one, with a list",
+                    route.to.value()
+                )
+            })
         })
     }
 
-    fn bindings(&self, config: &Config) -> Checked {
-        for bind in &config.bind {
-            self.known("instance", &bind.instance, config.instance.iter().map(|instance| &*instance.name))?;
-            let gates =
-                DEFAULT_GATES.iter().map(|(name, _)| *name).chain(config.gate.iter().map(|gate| &*gate.name));
-            self.known("gate", &bind.gate, gates)?;
-            if let Some(port) = bind.filter.value().incoming() {
-                let known: Vec<&str> = config.port.iter().map(|port| &*port.name).collect();
-                self.require(known.contains(&port), Some(bind.instance.span()), || {
-                    format!(
-                        "filter {:?}: no port is named {port:?}; there are: {}",
-                        bind.filter.written(),
-                        known.join(", ")
-                    )
-                })?;
-            }
+    fn route(&self, config: &Config, route: &Route) -> Checked {
+        let span = || route.to.span();
+        if let Some(port) = &route.port {
+            self.known("port", port, config.port.iter().map(|port| &*port.name))?;
         }
-        config.gate.iter().try_for_each(|gate| {
-            let taken = DEFAULT_GATES.iter().any(|(name, _)| *name == &*gate.name);
-            self.require(!taken, Some(gate.name.span()), || {
-                format!("gate {:?} is there from the start", &*gate.name)
-            })
+        route.check().map_err(|problem| self.error(span(), problem))
+    }
+
+    fn gate(&self, gate: &Gate) -> Checked {
+        let (name, span) = (&*gate.name, Some(gate.name.span()));
+        match (&gate.position, is_default(name)) {
+            (None, false) => Err(self.error(
+                span,
+                format!("gate {name:?} is none of those that are there from the start: say its position"),
+            )),
+            (Some(_), true) => {
+                Err(self
+                    .error(span, format!("gate {name:?} is there from the start: leave its position out")))
+            }
+            (None, true) => self.require(gate.table != GateTable::Auto, span, || {
+                format!("gate {name:?} is there from the start: say its table, or leave it out")
+            }),
+            (Some(_), false) => Ok(()),
+        }
+    }
+
+    fn bindings(&self, config: &Config) -> Checked {
+        config.bind.iter().try_for_each(|bind| {
+            self.known("instance", &bind.instance, config.instance.iter().map(|instance| &*instance.name))?;
+            self.known("gate", &bind.gate, gates(config))?;
+            self.incoming(config, &bind.filter)
+        })
+    }
+
+    /// Checks the port that a filter's packets come in by.
+    fn incoming(&self, config: &Config, filter: &Text<millrace_classify::Filter>) -> Checked {
+        let Some(port) = filter.value().incoming() else { return Ok(()) };
+        let known = config.port.iter().map(|port| &*port.name);
+        self.known_at(filter.span(), "port", port, known).map_err(|error| ConfigError {
+            problem: format!("filter {:?}: {}", filter.written(), error.problem),
+            ..error
+        })
+    }
+
+    fn filter(&self, config: &Config, filter: &Filter) -> Checked {
+        self.require(!filter.r#match.written().trim().is_empty(), filter.r#match.span(), || {
+            "an empty filter: write \"*\" if all packets are meant".to_owned()
         })?;
-        let device = |port: &&Port| port.kind == PortKind::Device && port.vlan.is_none();
-        let unsaid =
-            config.port.iter().filter(device).find(|port| port.on_death.or(config.router.on_death).is_none());
-        match (config.bind.first(), unsaid) {
-            (Some(bind), Some(port)) => Err(self.error(
-                Some(bind.instance.span()),
+        self.incoming(config, &filter.r#match)?;
+        let (span, action) = (|| filter.action.span(), filter.action.value());
+        let ports = || config.port.iter().map(|port| &*port.name);
+        action.ways().iter().try_for_each(|way| self.known_at(span(), "port", &way.port, ports()))?;
+        if let Some(instance) = action.instance() {
+            let known = config.instance.iter().map(|instance| &*instance.name);
+            self.known_at(span(), "instance", instance, known)?;
+        }
+        match &filter.gate {
+            Some(gate) => self.known("gate", gate, gates(config)),
+            None => self.require(action.default_gate().is_some(), span(), || {
                 format!(
-                    "bindings need a word on what happens to port {:?} when the router dies, for the kernel knows none \
+                    "a filter with the action {:?} says its gate: there are {}",
+                    filter.action.written(),
+                    gates(config).collect::<Vec<_>>().join(", ")
+                )
+            }),
+        }
+    }
+
+    /// Whoever binds says what happens when the router dies, for the kernel knows nothing of it.
+    fn death(&self, config: &Config) -> Checked {
+        let binding = config.bind.first().map(|bind| ("bindings need", Some(bind.instance.span())));
+        let filter = config.filter.first().map(|filter| ("filters need", filter.r#match.span()));
+        let Some((need, span)) = binding.or(filter) else { return Ok(()) };
+        let device = |port: &&Port| port.kind == PortKind::Device && port.vlan.is_none();
+        let unsaid = |port: &&Port| port.on_death.or(config.router.on_death).is_none();
+        match config.port.iter().filter(device).find(unsaid) {
+            Some(port) => Err(self.error(
+                span,
+                format!(
+                    "{need} a word on what happens to port {:?} when the router dies, for the kernel knows none \
                      of them: say on-death = \"kernel\" or \"drop\" in [router] or at the port",
                     &*port.name
                 ),
             )),
-            _ => Ok(()),
+            None => Ok(()),
         }
+    }
+}
+
+impl Route {
+    /// Checks that the route says what it needs to, and nothing that contradicts it.
+    ///
+    /// # Errors
+    /// What is wrong, and what would be right.
+    pub fn check(&self) -> Result<(), String> {
+        let (to, written) = (self.to.value(), self.to.written());
+        let leads = !self.via.is_empty() || self.port.is_some();
+        if to.trunc() != *to {
+            return Err(format!("route {written:?} has host bits: the prefix is {}", to.trunc()));
+        }
+        if leads != (self.kind == RouteKind::Forward) {
+            return Err(format!(
+                "route {written:?}: a route of kind forward has `via` or `port`, others have neither"
+            ));
+        }
+        if to.addr().is_ipv6() && self.via.iter().any(|via| via.is_ipv4()) {
+            return Err(format!("route {written:?}: an IPv6 prefix needs IPv6 next hops"));
+        }
+        Ok(())
     }
 }
 

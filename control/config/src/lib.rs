@@ -5,17 +5,19 @@
 //! file, what is wrong and what would be right.
 #![forbid(unsafe_code)]
 
+mod action;
 mod check;
 mod error;
 mod nearest;
 mod schema;
 mod values;
 
+pub use action::{FilterAction, WayOut};
 pub use error::{ConfigError, Place};
 pub use nearest::nearest;
 pub use schema::{
-    Bind, Config, Device, Gate, Impair, Instance, Neighbour, OnDeath, PollMode, Port, PortKind, Route,
-    RouteKind, Router,
+    Bind, Config, Device, Filter, Gate, GateTable, Impair, Instance, Neighbour, OnDeath, PollMode, Port,
+    PortKind, ReversePath, Route, RouteKind, Router,
 };
 pub use values::{Named, Text, VlanIds};
 

@@ -4,13 +4,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use ipnet::IpNet;
-use millrace_classify::Filter;
 use millrace_plugin_abi::Position;
 use millrace_wire::MacAddr;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::action::FilterAction;
 use crate::values::{Named, Text, VlanIds};
 
 /// A router.
@@ -31,6 +31,8 @@ pub struct Config {
     pub instance: Vec<Instance>,
     /// Which flows which instance gets, at which gate.
     pub bind: Vec<Bind>,
+    /// What is done with which packets.
+    pub filter: Vec<Filter>,
 }
 
 /// What holds for the whole router.
@@ -62,6 +64,13 @@ pub struct Router {
     pub forward_link_local: bool,
     /// Forward 0.0.0.0/8. Default false.
     pub forward_zero_net: bool,
+    /// The one priority of all routes: where a packet has a route, filters at gates of the position `route` need at least
+    /// this one. Default 0.
+    pub route_priority: i32,
+    /// Flows that the flow table holds, 1,024 to 16,777,216. Default 1,048,576.
+    pub flows_max: u32,
+    /// Seconds without a packet after which a flow is forgotten, 1 to 86,400. Default 30.
+    pub flow_idle: u32,
 }
 
 impl Default for Router {
@@ -79,6 +88,9 @@ impl Default for Router {
             forward_class_e: false,
             forward_link_local: false,
             forward_zero_net: false,
+            route_priority: 0,
+            flows_max: 1 << 20,
+            flow_idle: 30,
         }
     }
 }
@@ -145,6 +157,22 @@ pub struct Port {
     pub impair: Option<Impair>,
     /// File that records all frames of the port.
     pub record: Option<PathBuf>,
+    /// Whether the way back to a packet's source must lead by the port that it came in by. Default `off`.
+    #[serde(default)]
+    pub reverse_path: ReversePath,
+}
+
+/// Whether the way back to a packet's source is looked at (RFC 3704).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReversePath {
+    /// It is not.
+    #[default]
+    Off,
+    /// The route to the source must lead by the port that the packet came in by.
+    Strict,
+    /// There must be some route to the source.
+    Loose,
 }
 
 /// What a port is.
@@ -264,16 +292,34 @@ pub struct Neighbour {
     pub mac: Text<MacAddr>,
 }
 
-/// A gate beside the default ones.
+/// A gate beside the default ones, or the table of one of these.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Gate {
     /// Its name.
     #[schemars(with = "String")]
     pub name: Named,
-    /// Its position: early, route, late, queue or copy.
-    #[schemars(with = "String")]
-    pub position: Text<Position>,
+    /// Its position: early, route, late, queue or copy. Those of the default gates are given.
+    #[schemars(with = "Option<String>")]
+    pub position: Option<Text<Position>>,
+    /// How its filters are searched. Default `auto`.
+    #[serde(default)]
+    pub table: GateTable,
+}
+
+/// How the filters of a gate are searched. All find the same; they differ in time and memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum GateTable {
+    /// One after the other while there are few, then by tuple space search.
+    #[default]
+    Auto,
+    /// One after the other.
+    Linear,
+    /// By a hash table for each combination of prefix lengths.
+    TupleSpace,
+    /// By a graph with a node for each decision, as long as it stays small enough.
+    Dag,
 }
 
 /// A plugin instance.
@@ -303,7 +349,25 @@ pub struct Bind {
     pub gate: Named,
     /// Which packets. Empty: all.
     #[schemars(with = "String")]
-    pub filter: Text<Filter>,
+    pub filter: Text<millrace_classify::Filter>,
+    /// Of several filters that match, the highest priority wins. Default 0.
+    #[serde(default)]
+    pub priority: i32,
+}
+
+/// What is done with the packets that match.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Filter {
+    /// Which packets; `*` is all.
+    #[schemars(with = "String")]
+    pub r#match: Text<millrace_classify::Filter>,
+    /// What is done with them.
+    #[schemars(with = "String")]
+    pub action: Text<FilterAction>,
+    /// The gate's name. Default: `tap` for copies, else `route`; for an instance it must be said.
+    #[schemars(with = "Option<String>")]
+    pub gate: Option<Named>,
     /// Of several filters that match, the highest priority wins. Default 0.
     #[serde(default)]
     pub priority: i32,

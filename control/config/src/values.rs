@@ -6,11 +6,12 @@ use std::str::FromStr;
 
 use serde::de::{Deserialize, Deserializer, Error};
 
-/// A value that is written as text: an address, a filter. It remembers how it was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A value that is written as text: an address, a filter. It remembers how it was written, and where in the file.
+#[derive(Clone, Debug)]
 pub struct Text<T> {
     value: T,
     written: String,
+    span: Option<Range<usize>>,
 }
 
 impl<T> Text<T> {
@@ -23,21 +24,33 @@ impl<T> Text<T> {
     pub fn written(&self) -> &str {
         &self.written
     }
+
+    /// Where it stands; `None` when it comes from no file.
+    pub(crate) fn span(&self) -> Option<Range<usize>> {
+        self.span.clone()
+    }
+}
+
+impl<T: PartialEq> PartialEq for Text<T> {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.value, &self.written) == (&other.value, &other.written)
+    }
 }
 
 impl<T: FromStr<Err: fmt::Display>> FromStr for Text<T> {
     type Err = T::Err;
 
     fn from_str(text: &str) -> Result<Self, T::Err> {
-        Ok(Self { value: text.parse()?, written: text.to_owned() })
+        Ok(Self { value: text.parse()?, written: text.to_owned(), span: None })
     }
 }
 
 impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Text<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let written = String::deserialize(deserializer)?;
+        let spanned = toml::Spanned::<String>::deserialize(deserializer)?;
+        let (span, written) = (Some(spanned.span()), spanned.into_inner());
         match written.parse() {
-            Ok(value) => Ok(Self { value, written }),
+            Ok(value) => Ok(Self { value, written, span }),
             Err(error) => Err(D::Error::custom(format!("{written:?}: {error}"))),
         }
     }
@@ -50,6 +63,13 @@ pub struct Named(toml::Spanned<String>);
 impl Named {
     pub(crate) fn span(&self) -> Range<usize> {
         self.0.span()
+    }
+}
+
+impl From<&str> for Named {
+    /// A name that stands in no file.
+    fn from(name: &str) -> Self {
+        Self(toml::Spanned::new(0..0, name.to_owned()))
     }
 }
 

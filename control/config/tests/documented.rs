@@ -7,7 +7,7 @@ use millrace_config::Config;
 use serde_json::{Map, Value};
 
 /// The tables of the file: the heading in the document, and the name in the schema.
-const TABLES: [(&str, &str); 8] = [
+const TABLES: [(&str, &str); 9] = [
     ("[router]", "Router"),
     ("[[port]]", "Port"),
     ("[port.impair]", "Impair"),
@@ -16,6 +16,7 @@ const TABLES: [(&str, &str); 8] = [
     ("[[gate]]", "Gate"),
     ("[[instance]]", "Instance"),
     ("[[bind]]", "Bind"),
+    ("[[filter]]", "Filter"),
 ];
 
 fn document() -> String {

@@ -1,0 +1,254 @@
+//! What a filter does with the packets that it matches, as people write it.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use crate::nearest;
+
+/// What a filter does. Names are not looked up yet.
+///
+/// ```text
+/// drop | reject | host | port NAME [via ADDRESS] | ports NAME [via ADDRESS],NAME … |
+/// copy-to NAME [via ADDRESS][,NAME …] | copy INSTANCE | instance INSTANCE
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FilterAction {
+    /// The packets vanish.
+    Drop,
+    /// They are refused: their sources are told that it is prohibited.
+    Reject,
+    /// The host gets them: the kernel, or the router's own stack.
+    Host,
+    /// They leave by these ports, whatever route there is; by each of them.
+    Ports(Vec<WayOut>),
+    /// Copies of them leave by these ports.
+    CopyTo(Vec<WayOut>),
+    /// An instance gets copies of them.
+    Copy(String),
+    /// An instance handles them.
+    Instance(String),
+}
+
+/// A port to leave by.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WayOut {
+    /// Its name.
+    pub port: String,
+    /// The neighbour there that gets the packets; their destination itself, where none is said.
+    pub via: Option<IpAddr>,
+}
+
+/// The keywords of actions, and how each goes on.
+const FORMS: [(&str, &str); 8] = [
+    ("drop", ""),
+    ("reject", ""),
+    ("host", ""),
+    ("port", " NAME [via ADDRESS]"),
+    ("ports", " NAME [via ADDRESS],NAME [via ADDRESS]"),
+    ("copy-to", " NAME [via ADDRESS][,NAME [via ADDRESS]]"),
+    ("copy", " INSTANCE"),
+    ("instance", " INSTANCE"),
+];
+
+impl FilterAction {
+    /// The gate where the action is taken unless another is named; `None` when it must be named.
+    pub fn default_gate(&self) -> Option<&'static str> {
+        match self {
+            Self::Drop | Self::Reject | Self::Host | Self::Ports(_) => Some("route"),
+            Self::CopyTo(_) | Self::Copy(_) => Some("tap"),
+            Self::Instance(_) => None,
+        }
+    }
+
+    /// The ports that it names.
+    pub fn ways(&self) -> &[WayOut] {
+        match self {
+            Self::Ports(ways) | Self::CopyTo(ways) => ways,
+            _ => &[],
+        }
+    }
+
+    /// The instance that it names.
+    pub fn instance(&self) -> Option<&str> {
+        match self {
+            Self::Copy(name) | Self::Instance(name) => Some(name),
+            _ => None,
+        }
+    }
+}
+
+impl FromStr for FilterAction {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let (keyword, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+        let rest = rest.trim();
+        let Some((_, form)) = FORMS.iter().find(|(known, _)| *known == keyword) else {
+            return Err(unknown(keyword));
+        };
+        // Where nothing may follow, something does, or the other way round.
+        if form.is_empty() != rest.is_empty() {
+            return Err(format!("it is written `{keyword}{form}`"));
+        }
+        Ok(match keyword {
+            "drop" => Self::Drop,
+            "reject" => Self::Reject,
+            "host" => Self::Host,
+            "port" => match ways(rest)? {
+                ways if ways.len() == 1 => Self::Ports(ways),
+                _ => return Err(format!("port takes one name: write `ports {rest}`")),
+            },
+            "ports" => Self::Ports(ways(rest)?),
+            "copy-to" => Self::CopyTo(ways(rest)?),
+            "copy" => Self::Copy(name(rest)?),
+            _ => Self::Instance(name(rest)?),
+        })
+    }
+}
+
+fn unknown(keyword: &str) -> String {
+    match nearest(keyword, FORMS.iter().map(|(known, _)| *known)) {
+        Some(near) => format!("there is no action {keyword:?}: did you mean {near:?}?"),
+        None => {
+            let forms: Vec<String> = FORMS.iter().map(|(known, form)| format!("`{known}{form}`")).collect();
+            format!("there is no action {keyword:?}: the actions are {}", forms.join(", "))
+        }
+    }
+}
+
+fn name(text: &str) -> Result<String, String> {
+    match text.split_whitespace().collect::<Vec<_>>()[..] {
+        [name] if !name.contains(',') => Ok(name.to_owned()),
+        _ => Err(format!("{text:?} is not the name of one instance")),
+    }
+}
+
+fn ways(text: &str) -> Result<Vec<WayOut>, String> {
+    let ways: Vec<WayOut> = text.split(',').map(way).collect::<Result<_, _>>()?;
+    for (at, way) in ways.iter().enumerate() {
+        if ways[..at].iter().any(|other| other.port == way.port) {
+            return Err(format!("port {:?} is named twice", way.port));
+        }
+    }
+    Ok(ways)
+}
+
+fn way(text: &str) -> Result<WayOut, String> {
+    let address =
+        |text: &str| text.parse::<IpAddr>().map_err(|_| format!("{text:?} behind `via` is no address"));
+    match text.split_whitespace().collect::<Vec<_>>()[..] {
+        [port] if port != "via" => Ok(WayOut { port: port.to_owned(), via: None }),
+        [port, "via", via] => Ok(WayOut { port: port.to_owned(), via: Some(address(via)?) }),
+        _ => Err(format!("{:?} is no way out: write `NAME` or `NAME via ADDRESS`", text.trim())),
+    }
+}
+
+impl fmt::Display for WayOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.via {
+            Some(via) => write!(f, "{} via {via}", self.port),
+            None => f.write_str(&self.port),
+        }
+    }
+}
+
+impl fmt::Display for FilterAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ways = |ways: &[WayOut]| ways.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        match self {
+            Self::Drop => f.write_str("drop"),
+            Self::Reject => f.write_str("reject"),
+            Self::Host => f.write_str("host"),
+            Self::Ports(to) if to.len() == 1 => write!(f, "port {}", ways(to)),
+            Self::Ports(to) => write!(f, "ports {}", ways(to)),
+            Self::CopyTo(to) => write!(f, "copy-to {}", ways(to)),
+            Self::Copy(name) => write!(f, "copy {name}"),
+            Self::Instance(name) => write!(f, "instance {name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        text.parse::<FilterAction>().unwrap_err()
+    }
+
+    #[test]
+    fn actions_are_read_as_they_are_written() {
+        let way = |port: &str, via: Option<&str>| WayOut {
+            port: port.into(),
+            via: via.map(|via| via.parse().unwrap()),
+        };
+        let cases = [
+            ("drop", FilterAction::Drop),
+            (" reject ", FilterAction::Reject),
+            ("host", FilterAction::Host),
+            ("port lan", FilterAction::Ports(vec![way("lan", None)])),
+            ("port lan via fd00::1", FilterAction::Ports(vec![way("lan", Some("fd00::1"))])),
+            (
+                "ports a via 10.0.0.1, b",
+                FilterAction::Ports(vec![way("a", Some("10.0.0.1")), way("b", None)]),
+            ),
+            ("copy-to probe", FilterAction::CopyTo(vec![way("probe", None)])),
+            ("copy stats1", FilterAction::Copy("stats1".into())),
+            ("instance stats1", FilterAction::Instance("stats1".into())),
+        ];
+        for (text, action) in cases {
+            assert_eq!(text.parse(), Ok(action), "{text}");
+        }
+    }
+
+    #[test]
+    fn wrong_actions_say_what_would_be_right() {
+        for (text, said) in [
+            ("dorp", "did you mean \"drop\"?"),
+            ("queue 3", "the actions are `drop`, `reject`, `host`, `port NAME [via ADDRESS]`"),
+            ("", "the actions are"),
+            ("drop all", "it is written `drop`"),
+            ("port", "it is written `port NAME [via ADDRESS]`"),
+            ("port a,b", "write `ports a,b`"),
+            ("port a via", "no way out"),
+            ("port a via b", "\"b\" behind `via` is no address"),
+            ("port via 10.0.0.1", "no way out"),
+            ("ports a,,b", "no way out"),
+            ("ports a,b,a", "port \"a\" is named twice"),
+            ("copy", "it is written `copy INSTANCE`"),
+            ("instance a b", "not the name of one instance"),
+        ] {
+            assert!(refused(text).contains(said), "{text}: {}", refused(text));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_reads_back(
+            ways in prop::collection::btree_map("[a-z][a-z0-9.-]{0,8}", any::<Option<IpAddr>>(), 1..4),
+            kind in 0..6,
+        ) {
+            let name = ways.keys().next().unwrap().clone();
+            let ways: Vec<WayOut> = ways.into_iter().map(|(port, via)| WayOut { port, via }).collect();
+            prop_assume!(ways.iter().all(|way| way.port != "via"));
+            let action = match kind {
+                0 => FilterAction::Drop,
+                1 => FilterAction::Host,
+                2 => FilterAction::Ports(ways),
+                3 => FilterAction::CopyTo(ways),
+                4 => FilterAction::Copy(name),
+                _ => FilterAction::Instance(name),
+            };
+            prop_assert_eq!(action.to_string().parse(), Ok(action));
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in "\\PC{0,40}") {
+            let _ = text.parse::<FilterAction>();
+        }
+    }
+}
