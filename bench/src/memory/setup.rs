@@ -8,8 +8,8 @@ use ipnet::IpNet;
 use millrace_forward::{NextHop, NextHops, Route};
 use millrace_packet::{Batch, Pool};
 use millrace_pipeline::{
-    Command, DeviceId, NeighbourChange, NeighbourKnowledge, NoHost, PortSettings, Stack, Tags, Worker,
-    WorkerLink,
+    Command, DeviceId, NeighbourChange, NeighbourKnowledge, NoHost, PortSettings, ReversePath, Stack, Tags,
+    Worker, WorkerLink,
 };
 use millrace_port::Port;
 use millrace_port::memory::Generator;
@@ -70,7 +70,8 @@ pub(super) struct Pipeline {
 
 impl Pipeline {
     pub fn new(case: Case) -> Result<Self, BenchError> {
-        let (worker, link) = Worker::new(pool()?, Box::new(NoHost), 0x5eed);
+        let (worker, link) = Worker::new(pool()?, Box::new(NoHost), 0x5eed)
+            .map_err(|error| BenchError::measurement("flow table", error.to_string()))?;
         let mut pipeline = Self { worker, link, now: Instant::ZERO, sent: 0 };
         pipeline.tell(Command::SetPort(IN.1, settings("in", IN.0, IN_MAC, case.family, 1)));
         pipeline.tell(Command::SetPort(OUT.1, settings("out", OUT.0, OUT_MAC, case.family, 2)));
@@ -138,6 +139,7 @@ fn settings(name: &str, device: DeviceId, mac: [u8; 6], family: Family, subnet: 
         up: true,
         forwards4: true,
         forwards6: true,
+        reverse_path: ReversePath::Off,
         addresses: IpNet::new(own, length).into_iter().collect(),
     }
 }

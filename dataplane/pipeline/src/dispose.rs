@@ -15,6 +15,7 @@ use millrace_wire::{EtherType, MacAddr};
 
 use crate::capture::Direction;
 use crate::command::Event;
+use crate::filter_route::is_filter;
 use crate::own_stack::{Context, Outcome, OwnStack};
 use crate::parse::ROUTER;
 use crate::ports::{DeviceId, PortCount, PortSettings, QUEUE_LIMIT, Stack};
@@ -163,7 +164,7 @@ impl Router {
     }
 
     fn redirect(&mut self, packet: &Packet, key: &FlowKey, now: Instant) {
-        if packet.next_hop == NO_ROUTE {
+        if packet.next_hop == NO_ROUTE || is_filter(packet.next_hop) {
             return;
         }
         let Route::Forward(hops) = self.fib.route(packet.next_hop) else { return };

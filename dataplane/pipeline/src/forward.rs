@@ -9,6 +9,7 @@ use millrace_forward::{
 use millrace_packet::{DropReason, Exceptions, Family, FlowKey, Packet};
 use millrace_wire::MacAddr;
 
+use crate::filter_route::{FilterRoute, FilterRoutes};
 use crate::parse::ROUTER;
 use crate::ports::PortTable;
 use crate::route::NO_ROUTE;
@@ -17,6 +18,7 @@ use crate::work::Fate;
 /// What the stage reads.
 pub(crate) struct Forwarder<'a> {
     pub fib: &'a Fib,
+    pub filter_routes: &'a FilterRoutes,
     pub neighbours: &'a mut NeighbourTable,
     pub ports: &'a PortTable,
 }
@@ -55,9 +57,17 @@ impl Forwarder<'_> {
         if packet.next_hop == NO_ROUTE {
             return Decision::end(Fate::Refuse(IcmpError::NetUnreachable, DropReason::NoRoute));
         }
-        let hop = match self.fib.route(packet.next_hop) {
-            Route::Forward(hops) => self.alive(hops, packet.hash),
-            other => return Decision::end(self.stays(packet, other)),
+        let hop = match self.filter_routes.route(packet.next_hop) {
+            None => match self.fib.route(packet.next_hop) {
+                Route::Forward(hops) => self.alive(hops, packet.hash),
+                other => return Decision::end(self.stays(packet, other)),
+            },
+            Some(FilterRoute::Forward(hops)) => *hops.select(0),
+            Some(FilterRoute::Drop) => return Decision::end(Fate::Drop(DropReason::Filter)),
+            Some(FilterRoute::Reject) => {
+                return Decision::end(Fate::Refuse(IcmpError::AdminProhibited, DropReason::Filter));
+            }
+            Some(FilterRoute::Host) => return Decision::end(self.stays(packet, &Route::Local)),
         };
         if packet.port != ROUTER
             && packet.exceptions != Exceptions::NONE

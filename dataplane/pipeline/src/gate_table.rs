@@ -7,7 +7,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millrace_classify::{Candidate, CompiledFilter, Entry, FilterId, FilterTable, LinearOracle};
+use millrace_classify::{
+    BoundedTable, Candidate, CompiledFilter, Entry, FilterId, FilterTable, LinearOracle, TupleSpace,
+};
 use millrace_packet::FlowKey;
 use millrace_plugin::{Action, BindingId, BindingTable, PluginChange};
 use millrace_units::GateId;
@@ -15,108 +17,201 @@ use millrace_units::GateId;
 /// A filter table that any number of threads may search.
 pub type SharedTable = dyn FilterTable<BindingId> + Send + Sync;
 
+/// Which kind of filter table a gate has. All find the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum TableKind {
+    /// The list that is searched from the front.
+    Linear,
+    /// Tuple space search.
+    #[default]
+    TupleSpace,
+    /// The DAG of *Router Plugins*; when it would get too large, tuple space search.
+    Dag,
+}
+
+/// The filters of a gate, by the kind of its table.
+enum Filters {
+    Linear(LinearOracle<BindingId>),
+    TupleSpace(TupleSpace<BindingId>),
+    Dag(Box<BoundedTable<BindingId>>),
+}
+
+impl Filters {
+    fn new(kind: TableKind) -> Self {
+        match kind {
+            TableKind::Linear => Self::Linear(LinearOracle::new()),
+            TableKind::TupleSpace => Self::TupleSpace(TupleSpace::new()),
+            TableKind::Dag => Self::Dag(Box::default()),
+        }
+    }
+
+    fn table(&self) -> &SharedTable {
+        match self {
+            Self::Linear(table) => table,
+            Self::TupleSpace(table) => table,
+            Self::Dag(table) => &**table,
+        }
+    }
+
+    fn table_mut(&mut self) -> &mut SharedTable {
+        match self {
+            Self::Linear(table) => table,
+            Self::TupleSpace(table) => table,
+            Self::Dag(table) => &mut **table,
+        }
+    }
+}
+
 /// The filters of a gate, each with its binding.
 pub struct GateTable {
-    filters: Box<SharedTable>,
+    kind: TableKind,
+    filters: Filters,
     ids: HashMap<BindingId, FilterId>,
-    /// The filters with conditions on fields that vary inside a flow, without these.
-    touching: LinearOracle<u32>,
-    touching_ids: HashMap<BindingId, FilterId>,
+    touching: Touching,
     /// The filters that refuse packets by their ports, without the conditions on ports.
-    strict: LinearOracle<BindingId>,
-    strict_ids: HashMap<BindingId, FilterId>,
+    strict: TupleSpace<BindingId>,
+    strict_ids: HashMap<BindingId, (FilterId, i32)>,
+}
+
+/// The filters with conditions on fields that vary inside a flow, without these: which flows they can touch.
+#[derive(Default)]
+struct Touching {
+    flows: TupleSpace<()>,
+    ids: HashMap<BindingId, (FilterId, u32)>,
+    /// How many of the filters look at each bit of [`Candidate::varying`].
+    bits: [u32; 32],
+    mask: u32,
+}
+
+impl Touching {
+    fn insert(&mut self, binding: BindingId, filter: &CompiledFilter) {
+        let Some(steady) = filter.without_varying() else { return };
+        let id = self.flows.insert(steady, 0, ());
+        self.ids.insert(binding, (id, filter.varying_mask()));
+        self.count(filter.varying_mask(), |count| *count += 1);
+    }
+
+    fn remove(&mut self, binding: BindingId) {
+        let Some((id, mask)) = self.ids.remove(&binding) else { return };
+        self.flows.remove(id);
+        self.count(mask, |count| *count -= 1);
+    }
+
+    fn count(&mut self, mask: u32, change: impl Fn(&mut u32)) {
+        let bits = self.bits.iter_mut().enumerate();
+        bits.filter(|(bit, _)| mask >> bit & 1 == 1).for_each(|(_, count)| change(count));
+        let used = self.bits.iter().enumerate().filter(|(_, count)| **count > 0);
+        self.mask = used.fold(0, |mask, (bit, _)| mask | 1 << bit);
+    }
 }
 
 impl Default for GateTable {
     fn default() -> Self {
-        Self {
-            filters: Box::new(LinearOracle::new()),
-            ids: HashMap::new(),
-            touching: LinearOracle::new(),
-            touching_ids: HashMap::new(),
-            strict: LinearOracle::new(),
-            strict_ids: HashMap::new(),
-        }
+        Self::new(TableKind::default())
     }
 }
 
 impl std::fmt::Debug for GateTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("GateTable").field("filters", &self.filters.len()).finish_non_exhaustive()
+        f.debug_struct("GateTable").field("filters", &self.filters().len()).finish_non_exhaustive()
     }
 }
 
 impl GateTable {
+    /// A table without filters.
+    pub fn new(kind: TableKind) -> Self {
+        Self {
+            kind,
+            filters: Filters::new(kind),
+            ids: HashMap::new(),
+            touching: Touching::default(),
+            strict: TupleSpace::new(),
+            strict_ids: HashMap::new(),
+        }
+    }
+
     /// The filters, to explain what they do.
     pub fn filters(&self) -> &SharedTable {
-        &*self.filters
+        self.filters.table()
+    }
+
+    /// Which kind of table was asked for.
+    pub fn kind(&self) -> TableKind {
+        self.kind
+    }
+
+    /// Why the filters are in a table of another kind than was asked for, in a sentence; `None` where they are not.
+    pub fn moved(&self) -> Option<String> {
+        match &self.filters {
+            Filters::Dag(table) => table.moved().map(ToString::to_string),
+            Filters::Linear(_) | Filters::TupleSpace(_) => None,
+        }
     }
 
     fn insert(&mut self, filter: CompiledFilter, priority: i32, binding: BindingId, refuses: bool) {
-        let id = self.filters.insert(filter, priority, binding);
+        let id = self.filters.table_mut().insert(filter, priority, binding);
         self.ids.insert(binding, id);
-        if let Some(steady) = filter.without_varying() {
-            let id = self.touching.insert(steady, priority, filter.varying_mask());
-            self.touching_ids.insert(binding, id);
-        }
+        self.touching.insert(binding, &filter);
         if refuses && let Some(any) = filter.without_ports() {
             let id = self.strict.insert(any, priority, binding);
-            self.strict_ids.insert(binding, id);
+            self.strict_ids.insert(binding, (id, priority));
         }
     }
 
     fn remove(&mut self, binding: BindingId) {
         if let Some(id) = self.ids.remove(&binding) {
-            self.filters.remove(id);
+            self.filters.table_mut().remove(id);
         }
-        if let Some(id) = self.touching_ids.remove(&binding) {
-            self.touching.remove(id);
-        }
-        if let Some(id) = self.strict_ids.remove(&binding) {
+        self.touching.remove(binding);
+        if let Some((id, _)) = self.strict_ids.remove(&binding) {
             self.strict.remove(id);
         }
     }
 
     /// The binding that wins for a packet. Where a packet's ports can't be read, a filter that would refuse it if they
-    /// were the right ones does so, unless one of higher priority lets it pass.
+    /// were the right ones does so, unless one of higher priority matches.
     pub fn lookup(&self, candidate: &Candidate) -> Option<BindingId> {
-        let found = self.filters.lookup(candidate);
+        let found = self.filters().lookup(candidate);
         if self.strict.is_empty() || candidate.ports_known() || !has_ports(&candidate.key) {
             return found.map(|(_, binding)| *binding);
         }
-        let priority = |table: &SharedTable, id: FilterId| {
-            table.entries().find(|entry| entry.id == id).map_or(i32::MIN, |entry| entry.priority)
+        let Some((_, refuses)) = self.strict.lookup(candidate) else {
+            return found.map(|(_, binding)| *binding);
         };
-        match (found, self.strict.lookup(candidate)) {
-            (Some((id, binding)), Some((strict, refuses))) => {
-                let wins = priority(&*self.filters, id) > priority(&self.strict, strict);
-                Some(if wins { *binding } else { *refuses })
-            }
-            (found, strict) => found.or(strict).map(|(_, binding)| *binding),
+        let strict = self.strict_ids.get(refuses).map_or(i32::MIN, |(_, priority)| *priority);
+        let above = |id: FilterId| {
+            let mut entries = self.filters().entries();
+            entries.find(|entry| entry.id == id).is_some_and(|entry| entry.priority > strict)
+        };
+        match found {
+            Some((id, binding)) if above(id) => Some(*binding),
+            _ => Some(*refuses),
         }
     }
 
     /// The bits of [`Candidate::varying`] that filters look at which some packet of the flow may match.
+    #[inline]
     pub fn varying_mask(&self, key: &FlowKey) -> u32 {
-        if self.touching.is_empty() {
+        if self.touching.mask == 0 || self.touching.flows.lookup(&Candidate::plain(*key)).is_none() {
             return 0;
         }
-        let touching = self.touching.iter().filter(|entry| entry.filter.may_match_flow(key));
-        touching.fold(0, |mask, entry| mask | entry.value)
+        self.touching.mask
     }
 
-    /// A table with the same filters, ids and ages.
-    fn copy(&self) -> Self {
-        let mut copy = Self {
-            ids: self.ids.clone(),
-            touching: self.touching.clone(),
-            touching_ids: self.touching_ids.clone(),
-            strict: self.strict.clone(),
-            strict_ids: self.strict_ids.clone(),
-            ..Self::default()
-        };
-        for entry in self.filters.entries() {
-            copy.filters.restore(Entry { ..*entry });
+    /// A table of that kind with the same filters, ids and ages.
+    fn copy(&self, kind: TableKind) -> Self {
+        let mut copy = Self::new(kind);
+        let mut entries: Vec<_> = self.filters().entries().collect();
+        entries.sort_by_key(|entry| entry.id);
+        for entry in entries {
+            let refuses = self.strict_ids.contains_key(&entry.value);
+            copy.filters.table_mut().restore(Entry { ..*entry });
+            copy.ids.insert(entry.value, entry.id);
+            copy.touching.insert(entry.value, &entry.filter);
+            if refuses && let Some(any) = entry.filter.without_ports() {
+                let id = copy.strict.insert(any, entry.priority, entry.value);
+                copy.strict_ids.insert(entry.value, (id, entry.priority));
+            }
         }
         copy
     }
@@ -204,7 +299,7 @@ impl Twins {
         self.retired.retain(|table| Arc::strong_count(table) > 1);
         if Arc::get_mut(&mut self.spare).is_none() {
             // A worker still reads it: it has not yet come to the change before.
-            let copy = Arc::new(self.published.copy());
+            let copy = Arc::new(self.published.copy(self.published.kind));
             self.retired.push(std::mem::replace(&mut self.spare, copy));
             self.behind.clear();
         }
@@ -235,6 +330,19 @@ impl std::fmt::Debug for GateTables {
 }
 
 impl GateTables {
+    /// Says which kind of table a gate has. Its filters are moved when the kind changes, for workers with the next
+    /// change of a filter there.
+    pub fn set_kind(&mut self, gate: GateId, kind: TableKind) {
+        let twins = self.0.entry(gate).or_default();
+        if twins.published.kind != kind {
+            let copy = || Arc::new(twins.published.copy(kind));
+            let (published, spare) = (copy(), copy());
+            twins.retired.push(std::mem::replace(&mut twins.published, published));
+            twins.retired.push(std::mem::replace(&mut twins.spare, spare));
+            twins.behind.clear();
+        }
+    }
+
     /// Makes changes in the tables that they concern, and says what workers are to be told: all of it together, so
     /// that no packet sees a part.
     pub fn publish(&mut self, changes: Vec<PluginChange<CompiledFilter>>) -> Vec<PluginChange<Published>> {
@@ -264,5 +372,88 @@ impl GateTables {
     /// The table of a gate, as workers read it.
     pub fn table(&self, gate: GateId) -> Option<&GateTable> {
         self.0.get(&gate).map(|twins| &*twins.published)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_classify::Filter;
+    use millrace_packet::Exceptions;
+    use millrace_units::{InstanceId, PortId};
+
+    use super::*;
+
+    fn compiled(text: &str) -> CompiledFilter {
+        text.parse::<Filter>().unwrap().compile(|_| Some(PortId(1))).unwrap()
+    }
+
+    fn bind(binding: u32, filter: &str, action: Action) -> PluginChange<CompiledFilter> {
+        let (binding, gate) = (BindingId(binding), GateId(2));
+        PluginChange::Bind { binding, gate, filter: compiled(filter), priority: 0, action }
+    }
+
+    fn unbind(binding: u32, filter: &str) -> PluginChange<CompiledFilter> {
+        PluginChange::Unbind { binding: BindingId(binding), gate: GateId(2), filter: compiled(filter) }
+    }
+
+    fn instance() -> Action {
+        Action::Instance(InstanceId(0))
+    }
+
+    fn table(changes: Vec<PluginChange<Published>>) -> Arc<GateTable> {
+        match changes.into_iter().last() {
+            Some(PluginChange::Bind { filter, .. } | PluginChange::Unbind { filter, .. }) => filter.table,
+            _ => panic!("no table"),
+        }
+    }
+
+    fn packet(destination_port: u16) -> Candidate {
+        let addresses = [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
+        Candidate::plain(FlowKey::v4(addresses[0], addresses[1], 6, (7, destination_port), PortId(1)))
+    }
+
+    #[test]
+    fn workers_keep_what_they_read_while_control_goes_on() {
+        for kind in [TableKind::Linear, TableKind::TupleSpace, TableKind::Dag] {
+            let mut tables = GateTables::default();
+            tables.set_kind(GateId(2), kind);
+            let first = table(tables.publish(vec![bind(0, "dport 80", instance())]));
+            let second = table(tables.publish(vec![bind(1, "dport 81", instance())]));
+            // A worker still has both: the third change needs a copy.
+            let third = table(tables.publish(vec![unbind(0, "dport 80"), bind(2, "*", instance())]));
+            let found =
+                |table: &GateTable| [80, 81, 82].map(|port| table.lookup(&packet(port)).map(|id| id.0));
+            assert_eq!(found(&first), [Some(0), None, None], "{kind:?}");
+            assert_eq!(found(&second), [Some(0), Some(1), None]);
+            assert_eq!(found(&third), [Some(2), Some(1), Some(2)]);
+            drop((first, second, third));
+            let fourth = table(tables.publish(vec![unbind(2, "*")]));
+            assert_eq!(found(&fourth), [None, Some(1), None]);
+            assert_eq!(tables.table(GateId(2)).map(GateTable::kind), Some(kind));
+        }
+    }
+
+    #[test]
+    fn a_packet_without_readable_ports_does_not_pass_a_filter_that_refuses_ports() {
+        let mut tables = GateTables::default();
+        let drops = vec![bind(0, "proto tcp dport 23", Action::Drop), bind(1, "proto tcp", instance())];
+        let table = table(tables.publish(drops));
+        let cut = Candidate { exceptions: Exceptions::CUT, ..packet(0) };
+        assert_eq!(table.lookup(&packet(23)), Some(BindingId(0)));
+        assert_eq!(table.lookup(&packet(24)), Some(BindingId(1)));
+        assert_eq!(table.lookup(&cut), Some(BindingId(0)));
+    }
+
+    #[test]
+    fn only_flows_that_such_filters_can_match_are_told_apart_by_varying_fields() {
+        let mut tables = GateTables::default();
+        let filters = vec![
+            bind(0, "proto tcp dport 80 flags syn/syn+ack", instance()),
+            bind(1, "dport 81", instance()),
+        ];
+        let one = table(tables.publish(filters));
+        assert_eq!([80, 81].map(|port| one.varying_mask(&packet(port).key) != 0), [true, false]);
+        let none = table(tables.publish(vec![unbind(0, "proto tcp dport 80 flags syn/syn+ack")]));
+        assert_eq!(none.varying_mask(&packet(80).key), 0);
     }
 }

@@ -1,8 +1,9 @@
 //! Stages classify and gates: which instances a packet's flow is bound to, and their work on it.
 
 use millrace_classify::Candidate;
+use millrace_forward::IcmpError;
 use millrace_packet::{BATCH_SIZE, Batch, DropReason, FlowKey, Packet, Pool};
-use millrace_plugin::{Action, EMPTY_PATH, Group, PluginChange, WorkerPlugins};
+use millrace_plugin::{Action, EMPTY_PATH, Group, PluginChange, Refusal, WorkerPlugins};
 use millrace_plugin_abi::{FlowEnd, Position, Verdict};
 use millrace_units::{Instant, NextHopIndex, PathId};
 
@@ -56,6 +57,11 @@ impl Gates {
         }
         drop(self.plugins.apply(change));
         self.bound = self.plugins.gates().iter().any(|gate| gate.bindings() > 0);
+    }
+
+    /// Whether any filter stands at any gate.
+    pub fn is_bound(&self) -> bool {
+        self.bound
     }
 
     /// The routes that filters prescribe.
@@ -129,10 +135,17 @@ impl Gates {
                 work.verdicts[usize::from(*member)] = Verdict::Pass;
             }
             let Work { packets, keys, verdicts, fates, .. } = work;
-            self.plugins.run(*path, position, &mut Group { packets, keys, verdicts, members }, now);
+            let refused =
+                self.plugins.run(*path, position, &mut Group { packets, keys, verdicts, members }, now);
             for member in &self.asked {
                 fates[usize::from(*member)] = fate(verdicts[usize::from(*member)]);
             }
+            let filtered = match refused {
+                None => continue,
+                Some(Refusal::Drop) => Fate::Drop(DropReason::Filter),
+                Some(Refusal::Reject) => Fate::Refuse(IcmpError::AdminProhibited, DropReason::Filter),
+            };
+            members.drain(..).for_each(|member| fates[usize::from(member)] = filtered);
         }
     }
 

@@ -4,10 +4,12 @@
 //! carries out what was decided, so that every packet ends in exactly one place and is counted there.
 
 mod capture;
+mod classify;
 mod command;
 mod dispose;
 mod explain;
 mod filter_route;
+mod flows;
 mod forward;
 mod gate_table;
 mod gates;
@@ -26,18 +28,19 @@ mod work;
 mod worker;
 
 pub use capture::{CaptureSink, CaptureSource, CapturedFrame, Direction, capture};
+pub use classify::ClassifyCounts;
 pub use command::{
     Command, DeviceReport, Event, FlowPage, FlowReport, FlowScan, NeighbourChange, NeighbourKnowledge,
     OpenDevice, OpenedDevice, Question, ReplyTo,
 };
 pub use explain::{Explanation, Step};
-pub use gate_table::{GateTable, GateTables, Published, SharedTable};
+pub use gate_table::{GateTable, GateTables, Published, SharedTable, TableKind};
 pub use host_path::{HostPath, NoHost};
 pub use options::Options;
 pub use parse::{Parsed, flow_hash};
-pub use ports::{DeviceId, PortCount, PortSettings, QUEUE_LIMIT, Stack};
+pub use ports::{DeviceId, PortCount, PortSettings, QUEUE_LIMIT, ReversePath, Stack};
 pub use router::Router;
-pub use snapshot::{Created, Snapshot, Totals};
+pub use snapshot::{Created, FlowCounts, Snapshot, Totals};
 pub use tags::Tags;
 pub use work::{Fate, Work};
 pub use worker::{Turn, Worker, WorkerLink};

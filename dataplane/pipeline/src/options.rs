@@ -1,5 +1,7 @@
 //! What holds for the whole router, and may be changed while it runs.
 
+use std::time::Duration;
+
 use millrace_forward::MartianPolicy;
 
 /// Settings of the pipeline.
@@ -15,6 +17,13 @@ pub struct Options {
     pub icmp_dscp: u8,
     /// Whether hosts are told of a better first hop (RFC 1812, 5.2.7.2).
     pub redirects: bool,
+    /// The one priority of all routes: a filter at a gate of the position `route` that has a lower one loses against
+    /// a route that there is.
+    pub route_priority: i32,
+    /// Flows that are remembered at most, 1 to 16,777,216.
+    pub flows_max: u32,
+    /// How long a flow is remembered without a packet.
+    pub flow_idle: Duration,
     /// The address that ICMP errors bear where the way out has none of its own family.
     pub router_id: std::net::Ipv4Addr,
 }
@@ -27,6 +36,9 @@ impl Default for Options {
             icmp_burst: 50,
             icmp_dscp: 48,
             redirects: true,
+            route_priority: 0,
+            flows_max: 1 << 20,
+            flow_idle: Duration::from_secs(30),
             // The dummy address of RFC 7600.
             router_id: std::net::Ipv4Addr::new(192, 0, 0, 8),
         }

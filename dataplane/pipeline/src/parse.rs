@@ -1,6 +1,6 @@
 //! Stage parse: sanity checks (the first partial classifier), the six-tuple, header offsets and exception bits.
 
-use millrace_classify::Candidate;
+use millrace_classify::{Candidate, Fragment};
 use millrace_packet::{DropReason, Exceptions, Family, FlowKey, Packet};
 use millrace_units::PortId;
 use millrace_wire::ipv6_ext::{self, End};
@@ -15,6 +15,10 @@ pub struct Parsed {
     pub key: FlowKey,
     /// Fields that vary inside a flow.
     pub varying: Varying,
+    /// Which fragment of a packet it is, if it is one.
+    pub fragment: Option<Fragment>,
+    /// Whether it is a fragment that would overlap the TCP header of the first (RFC 3128).
+    pub overlaps_header: bool,
 }
 
 impl Parsed {
@@ -30,20 +34,18 @@ impl Parsed {
     }
 }
 
-/// Reads the network header of `packet`, whose place is noted on it, and notes the transport header's place, its
-/// exceptions and its flow hash (keyed by `seed`). Cuts off what the link layer padded.
+/// Reads the network header of `packet`, whose place is noted on it, and notes the transport header's place and its
+/// exceptions. Cuts off what the link layer padded.
 ///
 /// # Errors
 /// The reason for which RFC 1812, 5.2.2 (for IPv6: RFC 8200) wants the packet dropped.
 #[inline]
-pub fn parse(packet: &mut Packet, ether_type: EtherType, seed: u64) -> Result<Parsed, DropReason> {
-    let parsed = match ether_type {
-        EtherType::IPV4 => parse_v4(packet)?,
-        EtherType::IPV6 => parse_v6(packet)?,
-        _ => return Err(DropReason::EtherType),
-    };
-    packet.hash = flow_hash(&parsed.key, seed);
-    Ok(parsed)
+pub fn parse(packet: &mut Packet, ether_type: EtherType) -> Result<Parsed, DropReason> {
+    match ether_type {
+        EtherType::IPV4 => parse_v4(packet),
+        EtherType::IPV6 => parse_v6(packet),
+        _ => Err(DropReason::EtherType),
+    }
 }
 
 /// Reads a packet that was parsed before, from its bytes alone: for taps, where speed is no concern.
@@ -56,7 +58,7 @@ pub fn parse_copy(packet: &Packet, pool: &millrace_packet::Pool) -> Option<(Pars
         4 => EtherType::IPV4,
         _ => EtherType::IPV6,
     };
-    let parsed = parse(&mut copy, ether_type, 0).ok()?;
+    let parsed = parse(&mut copy, ether_type).ok()?;
     Some((parsed, copy))
 }
 
@@ -74,6 +76,9 @@ fn parse_v4(packet: &mut Packet) -> Result<Parsed, DropReason> {
     let (protocol, dscp) = (header.protocol(), header.dscp());
     let (header_len, total_len) = (header.header_len(), usize::from(header.total_len()));
     let offset = usize::from(header.fragment_offset());
+    let fragment = header
+        .is_fragment()
+        .then(|| Fragment { identification: header.identification().into(), first: offset == 0 });
     if offset + total_len - header_len > usize::from(u16::MAX) {
         return Err(DropReason::Ip4Fragment);
     }
@@ -89,7 +94,8 @@ fn parse_v4(packet: &mut Packet) -> Result<Parsed, DropReason> {
     let transport = transport(packet, protocol, offset > 0);
     packet.exceptions = exceptions.with(transport.exceptions);
     let key = FlowKey::v4(source, destination, protocol.0, transport.ports, packet.port);
-    Ok(Parsed { key, varying: Varying { tcp_flags: transport.tcp_flags, dscp } })
+    let varying = Varying { tcp_flags: transport.tcp_flags, dscp };
+    Ok(Parsed { key, varying, fragment, overlaps_header: overlaps_header(protocol, offset) })
 }
 
 fn parse_v6(packet: &mut Packet) -> Result<Parsed, DropReason> {
@@ -122,7 +128,21 @@ fn parse_v6(packet: &mut Packet) -> Result<Parsed, DropReason> {
     }
     packet.exceptions = exceptions.with(transport.exceptions);
     let key = FlowKey::v6(source, destination, walk.protocol.0, transport.ports, packet.port);
-    Ok(Parsed { key, varying: Varying { tcp_flags: transport.tcp_flags, dscp } })
+    let fragment = walk.fragment.filter(|(_, header)| !header.is_atomic()).map(|(_, header)| header);
+    let offset = fragment.map_or(0, |header| usize::from(header.offset));
+    Ok(Parsed {
+        key,
+        varying: Varying { tcp_flags: transport.tcp_flags, dscp },
+        fragment: fragment
+            .map(|header| Fragment { identification: header.identification, first: header.is_first() }),
+        overlaps_header: overlaps_header(walk.protocol, offset),
+    })
+}
+
+/// Whether the data of a fragment begin where a TCP header would have its flags.
+#[inline]
+fn overlaps_header(protocol: Protocol, offset: usize) -> bool {
+    protocol == Protocol::TCP && (1..16).contains(&offset)
 }
 
 /// Cuts off what follows the network packet in its frame.

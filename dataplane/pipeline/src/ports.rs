@@ -47,8 +47,22 @@ pub struct PortSettings {
     pub forwards4: bool,
     /// Whether IPv6 packets that come in here may be forwarded; else they are the kernel's. True for ports without one.
     pub forwards6: bool,
+    /// Whether a packet's source must be reached by the port.
+    pub reverse_path: ReversePath,
     /// Its addresses with the prefix of their subnet.
     pub addresses: Vec<IpNet>,
+}
+
+/// Which sources a port's packets may have (RFC 3704).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ReversePath {
+    /// Any.
+    #[default]
+    Off,
+    /// Those to which a route leads by the same port (RFC 3704, 2.2 and 2.3: of several next hops, any).
+    Strict,
+    /// Those to which any route leads (2.4; a default route is one).
+    Loose,
 }
 
 /// Counters of a port.
@@ -220,6 +234,7 @@ mod tests {
             up: true,
             forwards4: true,
             forwards6: true,
+            reverse_path: ReversePath::Off,
             addresses: vec!["10.1.0.1/24".parse().unwrap(), "10.2.0.1/24".parse().unwrap()],
         }
     }

@@ -5,23 +5,28 @@ use std::net::IpAddr;
 
 use foldhash::fast::FixedState;
 use ipnet::IpNet;
+use millrace_classify::FlowTableError;
 use millrace_forward::{
     ErrorLimiter, Fib, HoldLimits, HoldQueue, IcmpError, NeighbourKey, NeighbourState, NeighbourTable,
     RateLimit, Route,
 };
 use millrace_packet::{Batch, DropReason, Packet, Pool};
+use millrace_plugin::PluginChange;
 use millrace_plugin_abi::Position;
 use millrace_units::{Instant, PortId};
 use millrace_wire::EtherType;
 
 use crate::capture::{CaptureSink, Direction};
-use crate::command::{Command, Event, FlowPage, NeighbourChange, NeighbourKnowledge};
+use crate::classify::Classifier;
+use crate::command::{Command, Event, NeighbourChange, NeighbourKnowledge};
 use crate::explain::Tables;
+use crate::filter_route::is_filter;
 use crate::forward::Forwarder;
+use crate::gate_table::Published;
 use crate::gates::{Copies, Gates};
 use crate::options::Options;
 use crate::own_stack::{Outgoing, OwnStack};
-use crate::parse::{ROUTER, parse, parse_copy};
+use crate::parse::{Parsed, ROUTER, flow_hash, parse, parse_copy};
 use crate::ports::{DeviceId, PortCount, PortSettings, PortTable};
 use crate::receive::receive;
 use crate::route::{admit, look_up};
@@ -42,13 +47,14 @@ pub struct Router {
     pub(crate) ports: PortTable,
     pub(crate) fib: Fib,
     /// Addresses that no packet may come from: the router's own, and broadcasts of its subnets.
-    own_addresses: HashSet<IpAddr, FixedState>,
+    pub(crate) own_addresses: HashSet<IpAddr, FixedState>,
     pub(crate) neighbours: NeighbourTable,
     pub(crate) hold: HoldQueue,
     pub(crate) own: OwnStack,
-    gates: Gates,
+    pub(crate) gates: Gates,
     copies: Copies,
     pub(crate) options: Options,
+    pub(crate) classifier: Classifier,
     pub(crate) errors: ErrorLimiter,
     captures: Vec<CaptureSink>,
     pub(crate) totals: Totals,
@@ -69,8 +75,12 @@ pub struct Router {
 
 impl Router {
     /// A router without ports or routes. `seed` keys its hashes; it should be random.
-    pub fn new(pool: Pool, seed: u64) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// When the kernel maps no memory for the flow table.
+    pub fn new(pool: Pool, seed: u64) -> Result<Self, FlowTableError> {
+        Ok(Self {
+            classifier: Classifier::new(&Options::default(), seed)?,
             pool,
             seed,
             ports: PortTable::default(),
@@ -94,7 +104,7 @@ impl Router {
             fragments: Vec::new(),
             identification: seed as u16,
             spare: Work::default(),
-        }
+        })
     }
 
     /// Takes a batch that `device` received through all stages. Every packet has left `work` when this returns.
@@ -109,7 +119,7 @@ impl Router {
             let link = receive(&mut self.ports, device, packet);
             work.fates[index] = link.fate;
             if link.fate.is_open() {
-                self.read(work, index, link.ether_type);
+                self.read(work, index, link.ether_type, now);
             } else if link.fate == Fate::Drop(DropReason::EtherType) {
                 self.count_ether_type(link.ether_type);
             }
@@ -117,52 +127,67 @@ impl Router {
         if !self.captures.is_empty() {
             self.tap_arrivals(work, now);
         }
+        self.classify(work, now);
         self.travel(work, now);
         self.follow_up(now);
+        self.keep_flows(now, false);
     }
 
-    /// Stages parse and classify, of one packet.
+    /// Stage parse, of one packet.
     #[inline]
-    fn read(&mut self, work: &mut Work, index: usize, ether_type: EtherType) {
+    fn read(&mut self, work: &mut Work, index: usize, ether_type: EtherType, now: Instant) {
         let packet = &mut work.packets[index];
-        match parse(packet, ether_type, self.seed) {
+        match self.parse(packet, ether_type, now) {
             Ok(parsed) => {
-                if packet.port != ROUTER {
+                if packet.port != ROUTER && packet.data().first().is_some_and(|first| first & 1 == 1) {
+                    // Sent to many, which no record of a flow says.
                     work.fates[index] = admit(&self.ports, packet, &parsed.key, self.options.martians);
-                    if self.own_addresses.contains(&parsed.key.source()) && work.fates[index].is_open() {
-                        work.fates[index] = Fate::Drop(DropReason::MartianSource);
-                    }
                 }
-                let treatment = self.gates.classify(&parsed.candidate(packet), None);
-                work.paths[index] = treatment.path;
                 work.keys[index] = parsed.key;
+                work.varying[index] = parsed.varying;
             }
             Err(reason) => work.fates[index] = Fate::Drop(reason),
         }
+    }
+
+    /// Parses a packet; a fragment gets the flow of the first.
+    #[inline]
+    fn parse(
+        &mut self,
+        packet: &mut Packet,
+        ether_type: EtherType,
+        now: Instant,
+    ) -> Result<Parsed, DropReason> {
+        let mut parsed = parse(packet, ether_type)?;
+        if parsed.fragment.is_some() {
+            self.join_fragments(packet, &mut parsed, now)?;
+        }
+        packet.hash = flow_hash(&parsed.key, self.seed);
+        Ok(parsed)
     }
 
     /// The stages from the first gate to the queue.
     fn travel(&mut self, work: &mut Work, now: Instant) {
         self.gates.group(work);
         self.gates.run(Position::Early, work, now);
-        for index in 0..work.packets.len() {
-            if work.fates[index].is_open() {
-                look_up(&self.fib, &mut work.packets[index], &work.keys[index]);
-            }
-        }
         self.gates.run(Position::Route, work, now);
         self.gates.run(Position::Late, work, now);
         let copies = self.gates.run_copies(work, &mut self.copies, &self.pool, now);
         self.totals.created.copies += copies;
         self.totals.consumed += copies;
+        self.totals.created.copies += self.gates.replicate(work, &self.pool, &mut self.resumed);
         self.forward(work);
         self.gates.run(Position::Queue, work, now);
         self.dispose(work, now);
     }
 
     fn forward(&mut self, work: &mut Work) {
-        let mut forwarder =
-            Forwarder { fib: &self.fib, neighbours: &mut self.neighbours, ports: &self.ports };
+        let mut forwarder = Forwarder {
+            fib: &self.fib,
+            filter_routes: self.gates.routes(),
+            neighbours: &mut self.neighbours,
+            ports: &self.ports,
+        };
         for index in 0..work.packets.len() {
             if work.fates[index].is_open() {
                 let decision = forwarder.decide(&mut work.packets[index], &work.keys[index]);
@@ -182,11 +207,12 @@ impl Router {
             self.send_frames(now);
             let mut work = std::mem::take(&mut self.spare);
             while fill(&mut work.packets, &mut self.made) {
-                self.start_own(&mut work);
+                self.start_own(&mut work, now);
+                self.classify(&mut work, now);
                 self.travel(&mut work, now);
             }
             while fill(&mut work.packets, &mut self.resumed) {
-                self.resume(&mut work);
+                self.resume(&mut work, now);
                 self.forward(&mut work);
                 self.dispose(&mut work, now);
             }
@@ -195,7 +221,7 @@ impl Router {
     }
 
     /// Packets that the router made: they have no link header yet, and no port they came by.
-    fn start_own(&mut self, work: &mut Work) {
+    fn start_own(&mut self, work: &mut Work, now: Instant) {
         work.begin();
         for index in 0..work.packets.len() {
             let packet = &mut work.packets[index];
@@ -205,12 +231,12 @@ impl Router {
                 Some(6) => EtherType::IPV6,
                 _ => EtherType::IPV4,
             };
-            self.read(work, index, ether_type);
+            self.read(work, index, ether_type, now);
         }
     }
 
     /// Packets that waited for a neighbour: parsed and treated before, to be routed again.
-    fn resume(&mut self, work: &mut Work) {
+    fn resume(&mut self, work: &mut Work, now: Instant) {
         work.begin();
         for index in 0..work.packets.len() {
             let packet = &mut work.packets[index];
@@ -219,12 +245,14 @@ impl Router {
                 Some(6) => EtherType::IPV6,
                 _ => EtherType::IPV4,
             };
-            match parse(packet, ether_type, self.seed) {
+            match self.parse(packet, ether_type, now) {
                 Ok(parsed) => work.keys[index] = parsed.key,
                 Err(reason) => work.fates[index] = Fate::Drop(reason),
             }
             (packet.port, packet.tag) = (port, tag);
-            look_up(&self.fib, packet, &work.keys[index]);
+            if !is_filter(packet.next_hop) {
+                look_up(&self.fib, packet, &work.keys[index]);
+            }
         }
     }
 
@@ -235,6 +263,7 @@ impl Router {
             self.refuse(held.packet, IcmpError::HostUnreachable, DropReason::NeighbourFailed, now);
         }
         self.follow_up(now);
+        self.keep_flows(now, true);
     }
 
     /// The device and the MTU of every port.
@@ -244,7 +273,8 @@ impl Router {
 
     /// When [`run_timers`](Self::run_timers) next has something to do.
     pub fn next_timer(&self) -> Option<Instant> {
-        self.own.resolver.next_event().into_iter().chain(self.hold.next_event()).min()
+        let flows = self.classifier.next_upkeep();
+        self.own.resolver.next_event().into_iter().chain(self.hold.next_event()).chain(flows).min()
     }
 
     /// Carries out a command that needs no device.
@@ -258,7 +288,7 @@ impl Router {
             Command::TakeUsedNeighbours(reply) => {
                 let _ = reply.try_send(self.take_used_neighbours(now));
             }
-            Command::Plugins(changes) => changes.into_iter().for_each(|change| self.gates.apply(change)),
+            Command::Plugins(changes) => self.change_plugins(changes),
             Command::Control(instance, message, reply) => {
                 let _ = reply.try_send(self.gates.plugins_mut().control(instance, &message));
             }
@@ -277,10 +307,14 @@ impl Router {
             Command::SetOptions(options) => {
                 let limit = RateLimit { per_second: options.icmp_rate, burst: options.icmp_burst };
                 self.errors = ErrorLimiter::new(limit);
+                self.classifier.set_options(&options, self.seed);
                 self.options = options;
             }
-            Command::ScanFlows(_, reply) | Command::FlushFlows(_, reply) => {
-                let _ = reply.try_send(FlowPage::default());
+            Command::ScanFlows(scan, reply) => {
+                let _ = reply.try_send(self.scan_flows(&scan, now));
+            }
+            Command::FlushFlows(scan, reply) => {
+                let _ = reply.try_send(self.flush_flows(&scan, now));
             }
             Command::AddDevice(..)
             | Command::RemoveDevice(..)
@@ -291,7 +325,22 @@ impl Router {
         }
     }
 
+    fn change_plugins(&mut self, changes: Vec<PluginChange<Published>>) {
+        for change in changes {
+            match &change {
+                PluginChange::Bind { filter, .. } | PluginChange::Unbind { filter, .. } => {
+                    self.classifier.changes.filter_changed(filter.filter);
+                }
+                PluginChange::AddInstance { .. } | PluginChange::RemoveInstance { .. } => {}
+                PluginChange::AddGate { .. } | PluginChange::RemoveGate { .. } => {}
+            }
+            self.gates.apply(change);
+        }
+    }
+
     fn set_port(&mut self, id: PortId, settings: PortSettings, now: Instant) {
+        // Who answers for a port, and what may come in by it, stands in the answers for its flows.
+        self.classifier.changes.everything_changed();
         let before = self.ports.get(id).map(|entry| (entry.settings.up, entry.settings.addresses.clone()));
         let (up, kernel) = (settings.up, matches!(settings.stack, crate::ports::Stack::Kernel { .. }));
         let addresses = settings.addresses.clone();
@@ -316,6 +365,7 @@ impl Router {
     }
 
     fn remove_port(&mut self, id: PortId) {
+        self.classifier.changes.everything_changed();
         self.own.resolver.forget_port(id, &mut self.own.actions);
         self.neighbours.remove_port(id);
         let Some(mut entry) = self.ports.remove(id) else { return };
@@ -325,7 +375,9 @@ impl Router {
     }
 
     fn set_routes(&mut self, changes: Vec<(IpNet, Option<Route>)>) {
+        self.classifier.changes.begin_routes();
         for (prefix, route) in changes {
+            self.classifier.changes.route_changed(prefix);
             let host = prefix.prefix_len() == prefix.max_prefix_len();
             if host && matches!(route, Some(Route::Local | Route::Broadcast)) {
                 self.own_addresses.insert(prefix.addr());
@@ -435,6 +487,7 @@ impl Router {
             ether_types: self.ether_types.clone(),
             neighbours: neighbours.collect(),
             routes: self.fib.len(),
+            flows: self.flow_counts(),
             ..Snapshot::default()
         }
     }

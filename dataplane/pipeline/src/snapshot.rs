@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use millrace_classify::FlowTableCounts;
 use millrace_packet::DropCounts;
 use millrace_plugin::{BindingCounts, BindingId};
 use millrace_port::PortCounters;
 use millrace_units::{Instant, PortId};
 use millrace_wire::mac_addr::MacAddr;
 
+use crate::classify::ClassifyCounts;
 use crate::ports::{DeviceId, PortCount};
 
 /// Everything a worker counts.
@@ -40,10 +42,29 @@ pub struct Snapshot {
     pub memory: (u32, u32),
     /// Routes in the forwarding table.
     pub routes: usize,
+    /// The flow table.
+    pub flows: FlowCounts,
     /// Rounds of the worker that found packets, and that found none.
     pub turns: (u64, u64),
     /// How often the worker slept.
     pub sleeps: u64,
+}
+
+/// The flow table at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowCounts {
+    /// Records.
+    pub records: u32,
+    /// Of these, those whose second packet is still awaited.
+    pub on_probation: u32,
+    /// Records that there may be before the table grows or recycles.
+    pub capacity: u32,
+    /// Records that there may be at most.
+    pub maximum: u32,
+    /// How packets met them.
+    pub packets: ClassifyCounts,
+    /// What became of records.
+    pub table: FlowTableCounts,
 }
 
 /// Packets by what became of them, over all ports.

@@ -1,5 +1,6 @@
 //! A batch on its journey: the packets, and what the stages have found out about each.
 
+use millrace_classify::FlowIndex;
 use millrace_forward::IcmpError;
 use millrace_packet::{BATCH_SIZE, Batch, DropReason, FlowKey};
 use millrace_plugin_abi::Verdict;
@@ -50,6 +51,10 @@ pub struct Work {
     pub packets: Batch,
     /// Their flow keys; meaningless where the fate was settled before the parse stage.
     pub keys: Vec<FlowKey>,
+    /// Their hashes in the flow table.
+    pub hashes: Vec<u64>,
+    /// Their flows, as far as they are known.
+    pub flows: Vec<Option<FlowIndex>>,
     /// Fields that vary inside a flow.
     pub varying: Vec<Varying>,
     /// The instances bound to each.
@@ -68,6 +73,8 @@ impl Default for Work {
         Self {
             packets: Batch::new(),
             keys: vec![key; BATCH_SIZE],
+            hashes: vec![0; BATCH_SIZE],
+            flows: vec![None; BATCH_SIZE],
             varying: vec![Varying::default(); BATCH_SIZE],
             paths: vec![PathId(0); BATCH_SIZE],
             verdicts: vec![Verdict::Pass; BATCH_SIZE],

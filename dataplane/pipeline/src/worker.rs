@@ -7,6 +7,7 @@
 use std::os::fd::RawFd;
 use std::time::Duration;
 
+use millrace_classify::FlowTableError;
 use millrace_packet::{BATCH_SIZE, Batch, DropReason, Pool};
 use millrace_port::{Port, PortCounters};
 use millrace_units::Instant;
@@ -77,11 +78,14 @@ pub struct Worker {
 
 impl Worker {
     /// A worker with packet memory `pool`, whose packets for the kernel go through `host`. `seed` keys its hashes.
-    pub fn new(pool: Pool, host: Box<dyn HostPath>, seed: u64) -> (Self, WorkerLink) {
+    ///
+    /// # Errors
+    /// When the kernel maps no memory for the flow table.
+    pub fn new(pool: Pool, host: Box<dyn HostPath>, seed: u64) -> Result<(Self, WorkerLink), FlowTableError> {
         let (command_producer, commands) = RingBuffer::new(COMMAND_CAPACITY);
         let (events, event_consumer) = RingBuffer::new(EVENT_CAPACITY);
         let worker = Self {
-            router: Router::new(pool.clone(), seed),
+            router: Router::new(pool.clone(), seed)?,
             pool,
             devices: Vec::new(),
             work: Work::default(),
@@ -97,7 +101,7 @@ impl Worker {
             idle_turns: 0,
             sleeps: 0,
         };
-        (worker, WorkerLink { commands: command_producer, events: event_consumer })
+        Ok((worker, WorkerLink { commands: command_producer, events: event_consumer }))
     }
 
     /// One round at `now`.

@@ -22,7 +22,7 @@ mod worker_plugins;
 pub use binding::{Action, BindingCounts, BindingId, BindingTable, Way};
 pub use change::{PluginChange, Remains};
 pub use gate::{Gate, GateOrder};
-pub use path::EMPTY_PATH;
+pub use path::{EMPTY_PATH, Refusal};
 pub use plugin_control_unit::{
     BindingDescription, Bound, GateDescription, InstanceDescription, PluginCode, PluginControlError,
     PluginControlUnit, PluginDescription,

@@ -23,13 +23,22 @@ pub(crate) struct Stage {
     pub step: Step,
 }
 
+/// How a filter refuses packets.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Refusal {
+    /// They are dropped.
+    Drop,
+    /// They are dropped, and their sources are told.
+    Reject,
+}
+
 /// What a stage does.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Step {
     /// An instance handles the packets.
     Instance(Key),
-    /// They are dropped.
-    Drop,
+    /// They are refused: no later stage gets them.
+    Refuse(Refusal),
     /// They are counted: what becomes of them stands in the route of their flow, or is done by who makes copies.
     Count,
 }

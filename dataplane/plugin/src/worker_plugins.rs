@@ -5,7 +5,7 @@ use millrace_plugin_abi::{FlowEnd, Message, Packets, Position, Reply, Verdict};
 use millrace_units::{GateId, InstanceId, Instant, PathId};
 
 use crate::native::NativeInstances;
-use crate::path::{EMPTY_PATH, Paths, Stage, Step};
+use crate::path::{EMPTY_PATH, Paths, Refusal, Stage, Step};
 use crate::slab::Slab;
 use crate::{Action, BindingCounts, BindingId, BindingTable, GateOrder, PluginChange, Remains};
 
@@ -174,7 +174,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
         let step = match &action {
             Action::Instance(instance) => self.instances.key(*instance).map(Step::Instance),
             // At the position of the route, the route itself says so.
-            Action::Drop | Action::Reject if found.position != Position::Route => Some(Step::Drop),
+            Action::Drop if found.position != Position::Route => Some(Step::Refuse(Refusal::Drop)),
+            Action::Reject if found.position != Position::Route => Some(Step::Refuse(Refusal::Reject)),
             _ => Some(Step::Count),
         };
         self.bindings.put(id.0, Binding { gate, action, priority, step, counts: BindingCounts::default() });
@@ -251,12 +252,19 @@ impl<T: BindingTable> WorkerPlugins<T> {
     }
 
     /// Hands packets to the instances of their path at a position, one after the other; each gets those that the one
-    /// before let pass.
+    /// before let pass. When a filter refuses packets, those that were left are still members of the group when this
+    /// returns, and how is what it returns.
     #[inline]
-    pub fn run(&mut self, path: PathId, position: Position, group: &mut Group<'_>, now: Instant) {
+    pub fn run(
+        &mut self,
+        path: PathId,
+        position: Position,
+        group: &mut Group<'_>,
+        now: Instant,
+    ) -> Option<Refusal> {
         for stage in self.paths.stages_at(path, position) {
             if group.members.is_empty() {
-                return;
+                return None;
             }
             let Some(binding) = self.bindings.get_mut(stage.binding) else { continue };
             let Group { packets, keys, verdicts, members } = group;
@@ -267,13 +275,14 @@ impl<T: BindingTable> WorkerPlugins<T> {
                     let Some(instance) = self.instances.get_mut(key) else { continue };
                     instance.process(&mut Packets::new(packets, keys, members, verdicts), now);
                 }
-                Step::Drop => {
-                    members.iter().for_each(|member| verdicts[usize::from(*member)] = Verdict::Drop);
-                }
-                Step::Count => {}
+                Step::Refuse(_) | Step::Count => {}
             }
             binding.counts.packets += members.len() as u64;
             binding.counts.bytes += bytes;
+            if let Step::Refuse(refusal) = stage.step {
+                binding.counts.drops += members.len() as u64;
+                return Some(refusal);
+            }
             members.retain(|member| match verdicts[usize::from(*member)] {
                 Verdict::Pass => true,
                 Verdict::Drop => {
@@ -286,6 +295,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 }
             });
         }
+        None
     }
 
     /// Hands a control message to an instance; `None` when there is no such instance.

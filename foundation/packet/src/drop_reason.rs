@@ -93,6 +93,12 @@ drop_reasons! {
     TooBig = "too_big",
     /// A plugin instance dropped it.
     Plugin = "plugin",
+    /// A filter says so.
+    Filter = "filter",
+    /// No route leads back to its source, or not by the port that it came in by (RFC 3704).
+    ReversePath = "reverse_path",
+    /// Its flow is new, and while more comes than the router bears only so many new flows are classified.
+    NewFlows = "new_flows",
     /// The port to leave by is down or was removed.
     PortDown = "port_down",
     /// The queue of the port to leave by is full.

@@ -1,0 +1,268 @@
+//! Which flows a change concerns: so that a change costs the others nothing but a look into this log.
+//!
+//! Every change gets a generation. A flow record remembers the generation in which its answer was last known to be
+//! right; when that is not the current one, [`ChangeLog::touches`] says whether anything since concerns the flow's key.
+//! Filters are kept one by one, the latest of them. Routes, of which there may be 100,000 changes a second, are noted
+//! by coarse regions of the address space: a flow's route is looked up again if something changed in its region.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use millrace_packet::FlowKey;
+
+use crate::CompiledFilter;
+
+/// Filter changes that are remembered; flows that were not used for more of them are classified anew.
+const FILTERS: usize = 64;
+/// Bits of an IPv4 address that name its region.
+const REGION4: u8 = 12;
+/// Leading bits of an IPv6 address that are hashed into its region.
+const REGION6: u8 = 24;
+const REGIONS: usize = 4096;
+
+/// What happened to a flow's answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Touch {
+    /// Nothing: the answer is still right.
+    Nothing,
+    /// Routes to its destination, or to its source, may have changed.
+    Route,
+    /// Anything may have changed.
+    All,
+}
+
+/// The latest changes.
+///
+/// Generations are counted in 32 bits and wrap: a record must be looked at, or removed, at least once in 2^31
+/// generations, which at 10,000 a second takes 59 hours.
+#[derive(Debug)]
+pub struct ChangeLog {
+    current: u32,
+    filters: VecDeque<(u32, CompiledFilter)>,
+    /// Records older than this can't be told what concerns them.
+    complete_from: u32,
+    /// The generation in which a route in the region last changed.
+    regions4: Box<[u32]>,
+    regions6: Box<[u32]>,
+    /// The generation in which an IPv6 route to a prefix wider than a region last changed.
+    wide6: u32,
+}
+
+impl Default for ChangeLog {
+    fn default() -> Self {
+        let regions = || vec![0; REGIONS].into_boxed_slice();
+        Self {
+            current: 0,
+            filters: VecDeque::with_capacity(FILTERS + 1),
+            complete_from: 0,
+            regions4: regions(),
+            regions6: regions(),
+            wide6: 0,
+        }
+    }
+}
+
+/// Whether generation `a` is later than `b`.
+#[inline]
+fn later(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) > 0
+}
+
+impl ChangeLog {
+    /// The current generation.
+    #[inline]
+    pub fn current(&self) -> u32 {
+        self.current
+    }
+
+    /// A filter was added, removed or changed.
+    pub fn filter_changed(&mut self, filter: CompiledFilter) {
+        self.current = self.current.wrapping_add(1);
+        self.filters.push_back((self.current, filter));
+        if self.filters.len() > FILTERS
+            && let Some((generation, _)) = self.filters.pop_front()
+        {
+            self.complete_from = generation;
+        }
+    }
+
+    /// Begins a generation for changes of routes, noted by [`route_changed`](Self::route_changed).
+    pub fn begin_routes(&mut self) {
+        self.current = self.current.wrapping_add(1);
+    }
+
+    /// A route to `prefix` changed in the current generation.
+    pub fn route_changed(&mut self, prefix: IpNet) {
+        let length = prefix.prefix_len();
+        match prefix.network() {
+            IpAddr::V4(address) => {
+                let first = (address.to_bits() >> (32 - REGION4)) as usize;
+                let count = 1 << REGION4.saturating_sub(length);
+                self.regions4[first..first + count].fill(self.current);
+            }
+            IpAddr::V6(address) if length >= REGION6 => {
+                self.regions6[region6(&address.octets())] = self.current;
+            }
+            IpAddr::V6(_) => self.wide6 = self.current,
+        }
+    }
+
+    /// Something changed that may concern any flow.
+    pub fn everything_changed(&mut self) {
+        self.current = self.current.wrapping_add(1);
+        self.complete_from = self.current;
+        self.filters.clear();
+    }
+
+    /// Whether anything that changed after generation `since` concerns the flow.
+    pub fn touches(&self, key: &FlowKey, since: u32) -> Touch {
+        if later(self.complete_from, since) {
+            return Touch::All;
+        }
+        let recent = self.filters.iter().rev().take_while(|(generation, _)| later(*generation, since));
+        if recent.into_iter().any(|(_, filter)| concerns(filter, key)) {
+            return Touch::All;
+        }
+        let changed = |address: &[u8; 16]| match key.destination() {
+            IpAddr::V4(_) => later(self.regions4[region4(address)], since),
+            IpAddr::V6(_) => later(self.regions6[region6(address)], since) || later(self.wide6, since),
+        };
+        if changed(key.destination_bytes()) || changed(key.source_bytes()) {
+            return Touch::Route;
+        }
+        Touch::Nothing
+    }
+}
+
+/// Whether some packet of the flow can match the filter, be its ports what they may if the flow is one of packets
+/// whose ports can't be read.
+fn concerns(filter: &CompiledFilter, key: &FlowKey) -> bool {
+    filter.may_match_flow(key)
+        || (key.source_port, key.destination_port) == (0, 0)
+            && filter.without_ports().is_some_and(|filter| filter.may_match_flow(key))
+}
+
+#[inline]
+fn region4(address: &[u8; 16]) -> usize {
+    usize::from(address[0]) << 4 | usize::from(address[1]) >> 4
+}
+
+#[inline]
+fn region6(address: &[u8; 16]) -> usize {
+    let bits = u32::from_be_bytes([0, address[0], address[1], address[2]]);
+    (bits.wrapping_mul(0x9e37_79b1) >> 20) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::filter::tests::{any_candidate, any_filter, resolve};
+
+    /// A change, as the twin remembers it.
+    #[derive(Clone, Debug)]
+    enum Change {
+        Filter(crate::Filter),
+        Routes(Vec<IpNet>),
+        Everything,
+    }
+
+    fn any_prefix() -> impl Strategy<Value = IpNet> {
+        prop_oneof![
+            (0u8..=32, any::<u32>()).prop_map(|(length, address)| {
+                IpNet::new(IpAddr::V4(address.into()), length).unwrap().trunc()
+            }),
+            (0u8..=128, any::<u128>()).prop_map(|(length, address)| {
+                IpNet::new(IpAddr::V6(address.into()), length).unwrap().trunc()
+            }),
+        ]
+    }
+
+    fn any_change() -> impl Strategy<Value = Change> {
+        prop_oneof![
+            8 => any_filter().prop_map(Change::Filter),
+            8 => prop::collection::vec(any_prefix(), 1..4).prop_map(Change::Routes),
+            1 => Just(Change::Everything),
+        ]
+    }
+
+    fn make(log: &mut ChangeLog, change: &Change) {
+        match change {
+            Change::Filter(filter) => log.filter_changed(filter.compile(resolve).unwrap()),
+            Change::Routes(prefixes) => {
+                log.begin_routes();
+                prefixes.iter().for_each(|prefix| log.route_changed(*prefix));
+            }
+            Change::Everything => log.everything_changed(),
+        }
+    }
+
+    fn concerns_flow(change: &Change, key: &FlowKey) -> Touch {
+        match change {
+            Change::Filter(filter) if concerns(&filter.compile(resolve).unwrap(), key) => Touch::All,
+            Change::Routes(prefixes)
+                if prefixes
+                    .iter()
+                    .any(|prefix| prefix.contains(&key.destination()) || prefix.contains(&key.source())) =>
+            {
+                Touch::Route
+            }
+            Change::Everything => Touch::All,
+            _ => Touch::Nothing,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_change_that_concerns_a_flow_is_missed(
+            changes in prop::collection::vec(any_change(), 0..100),
+            since in any::<prop::sample::Index>(),
+            start in any::<u32>(),
+            candidate in any_candidate(),
+        ) {
+            let mut log = ChangeLog { current: start, complete_from: start, ..ChangeLog::default() };
+            log.regions4.fill(start);
+            log.regions6.fill(start);
+            log.wide6 = start;
+            let mut generations = vec![log.current()];
+            for change in &changes {
+                make(&mut log, change);
+                generations.push(log.current());
+            }
+            let since = since.index(generations.len());
+            let expected: Vec<Touch> =
+                changes[since..].iter().map(|change| concerns_flow(change, &candidate.key)).collect();
+            let touch = log.touches(&candidate.key, generations[since]);
+            if expected.contains(&Touch::All) {
+                prop_assert_eq!(touch, Touch::All);
+            } else if expected.contains(&Touch::Route) {
+                prop_assert_ne!(touch, Touch::Nothing);
+            } else if changes[since..].is_empty() {
+                prop_assert_eq!(touch, Touch::Nothing);
+            }
+        }
+    }
+
+    #[test]
+    fn changes_elsewhere_do_not_touch_a_flow() {
+        let mut log = ChangeLog::default();
+        let key =
+            FlowKey::v4([10, 1, 0, 1].into(), [10, 2, 0, 1].into(), 17, (1, 2), millrace_units::PortId(0));
+        let before = log.current();
+        log.begin_routes();
+        log.route_changed("192.0.2.0/24".parse().unwrap());
+        log.route_changed("2001:db8::/32".parse().unwrap());
+        let filter: crate::Filter = "proto tcp".parse().unwrap();
+        log.filter_changed(filter.compile(|_| None).unwrap());
+        assert_eq!(log.touches(&key, before), Touch::Nothing);
+        log.begin_routes();
+        log.route_changed("10.2.0.0/16".parse().unwrap());
+        assert_eq!(log.touches(&key, before), Touch::Route);
+        let filter: crate::Filter = "proto udp".parse().unwrap();
+        log.filter_changed(filter.compile(|_| None).unwrap());
+        assert_eq!(log.touches(&key, before), Touch::All);
+        assert_eq!(log.touches(&key, log.current()), Touch::Nothing);
+    }
+}

@@ -1,0 +1,394 @@
+//! Stage classify: what is to become of the packets of a flow. Known flows are found in the flow table; only the first
+//! packet of a flow, and the first after a change that concerns it, pays for filters and routes.
+
+use std::time::Duration;
+
+use millrace_classify::{
+    Candidate, ChangeLog, FlowAnswer, FlowIndex, FlowTable, FlowTableConfig, FlowTableError, Fragment,
+    FragmentTable, Touch, without_ports,
+};
+use millrace_forward::Route;
+use millrace_packet::{BATCH_SIZE, DropReason, Exceptions, Packet};
+use millrace_plugin_abi::FlowEnd;
+use millrace_units::Instant;
+use millrace_wire::Protocol;
+
+use crate::filter_route::is_filter;
+use crate::options::Options;
+use crate::parse::{Parsed, ROUTER};
+use crate::ports::ReversePath;
+use crate::route::{NO_ROUTE, admit};
+use crate::router::Router;
+use crate::work::{Fate, Work};
+
+/// Set in the variant of records that are not the base record of their flow.
+const VARIANT: u32 = 1 << 31;
+/// After so many full batches in a row, more comes than the router bears: then new flows have a budget.
+const FULL_BATCHES: u32 = 4;
+/// New flows that are classified in a batch then. Packets of others are dropped, those of known flows go on.
+const NEW_FLOWS: usize = 32;
+/// Records that are looked at for their age in a round, and steps of growth.
+const UPKEEP: usize = 64;
+/// The same when there is nothing else to do.
+const IDLE_UPKEEP: usize = 4096;
+
+/// How often flows are looked after when no packets come.
+const UPKEEP_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How packets met their flows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassifyCounts {
+    /// Packets whose flow was known.
+    pub hits: u64,
+    /// Packets whose flow was not.
+    pub misses: u64,
+    /// Known flows whose answer was checked after a change and is still right.
+    pub checked: u64,
+    /// Known flows whose route was looked up again after a change.
+    pub rerouted: u64,
+    /// Known flows that were classified again after a change.
+    pub reclassified: u64,
+}
+
+/// The state of the stage.
+#[derive(Debug)]
+pub(crate) struct Classifier {
+    pub flows: FlowTable,
+    pub changes: ChangeLog,
+    pub fragments: FragmentTable,
+    pub counts: ClassifyCounts,
+    full_batches: u32,
+    /// New flows that may still be classified in this batch.
+    budget: usize,
+    /// Whether this batch has brought records that its lookup could not see.
+    grown: bool,
+    /// When flows are next looked after although no packet comes.
+    upkeep: Option<Instant>,
+}
+
+impl Classifier {
+    /// # Errors
+    /// When the kernel maps no memory for the flow table.
+    pub fn new(options: &Options, seed: u64) -> Result<Self, FlowTableError> {
+        Ok(Self {
+            flows: FlowTable::new(config(options, seed))?,
+            changes: ChangeLog::default(),
+            fragments: FragmentTable::default(),
+            counts: ClassifyCounts::default(),
+            full_batches: 0,
+            budget: 0,
+            grown: false,
+            upkeep: None,
+        })
+    }
+
+    /// Takes over what `options` say of flows. A table of another size begins empty.
+    pub fn set_options(&mut self, options: &Options, seed: u64) {
+        self.changes.everything_changed();
+        let config = config(options, seed);
+        // Where there is no memory for another table, the one that there is goes on.
+        if self.flows.is_empty()
+            && let Ok(flows) = FlowTable::new(config)
+        {
+            self.flows = flows;
+        }
+    }
+
+    /// When flows are to be looked after although no packet comes.
+    pub fn next_upkeep(&self) -> Option<Instant> {
+        self.upkeep.filter(|_| !self.flows.is_empty())
+    }
+
+    fn begin_batch(&mut self, packets: usize) {
+        self.full_batches = if packets == BATCH_SIZE { self.full_batches.saturating_add(1) } else { 0 };
+        self.budget = if self.full_batches > FULL_BATCHES { NEW_FLOWS } else { BATCH_SIZE };
+        self.grown = false;
+    }
+}
+
+fn config(options: &Options, seed: u64) -> FlowTableConfig {
+    FlowTableConfig {
+        initial: FlowTableConfig::default().initial.min(options.flows_max),
+        maximum: options.flows_max,
+        idle: options.flow_idle,
+        seed,
+        ..FlowTableConfig::default()
+    }
+}
+
+impl Router {
+    /// Gives a fragment behind the first the ports of that; a first one is remembered.
+    pub(crate) fn join_fragments(
+        &mut self,
+        packet: &mut Packet,
+        parsed: &mut Parsed,
+        now: Instant,
+    ) -> Result<(), DropReason> {
+        let Some(Fragment { identification, first }) = parsed.fragment else { return Ok(()) };
+        if parsed.overlaps_header && self.gates.is_bound() {
+            // It could rewrite what filters have judged (RFC 1858, 3.2; RFC 3128).
+            return Err(DropReason::Ip4Fragment);
+        }
+        let has_ports = Protocol(parsed.key.protocol).has_ports();
+        if !has_ports || packet.exceptions.contains(Exceptions::CUT) {
+            return Ok(());
+        }
+        let hash = self.classifier.flows.hash(&without_ports(&parsed.key));
+        let fragments = &mut self.classifier.fragments;
+        if first {
+            fragments.begin(&parsed.key, hash, identification, now);
+        } else if fragments.follow(&mut parsed.key, hash, identification, now) {
+            packet.exceptions =
+                Exceptions::from_bits(packet.exceptions.bits() & !Exceptions::FRAGMENT.bits());
+        }
+        Ok(())
+    }
+
+    /// Finds the path and the route of every open packet of a batch.
+    pub(crate) fn classify(&mut self, work: &mut Work, now: Instant) {
+        let count = work.packets.len();
+        self.classifier.begin_batch(count);
+        let flows = &mut self.classifier.flows;
+        for index in 0..count {
+            work.hashes[index] = flows.hash(&work.keys[index]);
+        }
+        flows.find_batch(&work.keys[..count], &work.hashes[..count], &mut work.flows[..count]);
+        for index in 0..count {
+            if work.fates[index].is_open()
+                && let Err(fate) = self.classify_one(work, index, now)
+            {
+                work.fates[index] = fate;
+            }
+        }
+    }
+
+    #[inline]
+    fn classify_one(&mut self, work: &mut Work, index: usize, now: Instant) -> Result<(), Fate> {
+        let answer = match work.flows[index] {
+            Some(flow) => self.known(work, index, flow, now)?,
+            None => self.met(work, index, 0, now)?,
+        };
+        work.paths[index] = answer.path;
+        work.packets[index].next_hop = answer.next_hop;
+        Ok(())
+    }
+
+    /// The answer for a packet of a known flow.
+    #[inline]
+    fn known(
+        &mut self,
+        work: &mut Work,
+        index: usize,
+        flow: FlowIndex,
+        now: Instant,
+    ) -> Result<FlowAnswer, Fate> {
+        let answer = self.classifier.flows.record(flow).answer;
+        if answer.varying_mask != 0 {
+            let varying = self.candidate(work, index).varying() & answer.varying_mask;
+            if varying != answer.varying_value && self.classifier.flows.record(flow).variant() == 0 {
+                return self.known_variant(work, index, varying | VARIANT, now);
+            }
+        }
+        if answer.generation != self.classifier.changes.current() {
+            return self.renewed(work, index, flow, now);
+        }
+        self.classifier.counts.hits += 1;
+        self.touch(work, index, flow, now);
+        Ok(answer)
+    }
+
+    #[inline]
+    fn touch(&mut self, work: &Work, index: usize, flow: FlowIndex, now: Instant) {
+        self.classifier.flows.touch(flow, work.packets[index].len() as u32, now);
+    }
+
+    /// The answer for a packet whose fields differ from those of the flow's base record in a way that matters.
+    fn known_variant(
+        &mut self,
+        work: &mut Work,
+        index: usize,
+        variant: u32,
+        now: Instant,
+    ) -> Result<FlowAnswer, Fate> {
+        let found = self.classifier.flows.find(&work.keys[index], work.hashes[index], variant);
+        match found {
+            Some(flow) => {
+                work.flows[index] = Some(flow);
+                if self.classifier.flows.record(flow).answer.generation == self.classifier.changes.current() {
+                    self.classifier.counts.hits += 1;
+                    self.touch(work, index, flow, now);
+                    return Ok(self.classifier.flows.record(flow).answer);
+                }
+                self.renewed(work, index, flow, now)
+            }
+            None => self.met(work, index, variant, now),
+        }
+    }
+
+    /// The answer for a packet whose flow has no record: found by filters and routes, and recorded.
+    #[cold]
+    fn met(&mut self, work: &mut Work, index: usize, variant: u32, now: Instant) -> Result<FlowAnswer, Fate> {
+        let (key, hash) = (work.keys[index], work.hashes[index]);
+        if self.classifier.grown
+            && variant == 0
+            && let Some(flow) = self.classifier.flows.find(&key, hash, 0)
+        {
+            work.flows[index] = Some(flow);
+            return self.known(work, index, flow, now);
+        }
+        self.classifier.counts.misses += 1;
+        if self.classifier.budget == 0 && work.packets[index].port != ROUTER {
+            return Err(Fate::Drop(DropReason::NewFlows));
+        }
+        self.classifier.budget = self.classifier.budget.saturating_sub(1);
+        let answer = self.answer(work, index)?;
+        let flow = self.classifier.flows.insert(&key, hash, variant, answer, now).ok();
+        work.flows[index] = flow;
+        if let Some(flow) = flow {
+            self.classifier.grown = true;
+            self.touch(work, index, flow, now);
+        }
+        Ok(answer)
+    }
+
+    /// The answer for a packet whose flow's record was made before the latest changes.
+    #[cold]
+    fn renewed(
+        &mut self,
+        work: &mut Work,
+        index: usize,
+        flow: FlowIndex,
+        now: Instant,
+    ) -> Result<FlowAnswer, Fate> {
+        let old = self.classifier.flows.record(flow).answer;
+        let answer = match self.classifier.changes.touches(&work.keys[index], old.generation) {
+            Touch::Nothing => {
+                self.classifier.counts.checked += 1;
+                FlowAnswer { generation: self.classifier.changes.current(), ..old }
+            }
+            Touch::Route => match self.rerouted(work, index, &old) {
+                Some(answer) => {
+                    self.classifier.counts.rerouted += 1;
+                    answer
+                }
+                None => self.reclassified(work, index, flow, &old)?,
+            },
+            Touch::All => self.reclassified(work, index, flow, &old)?,
+        };
+        *self.classifier.flows.answer_mut(flow) = answer;
+        self.touch(work, index, flow, now);
+        Ok(answer)
+    }
+
+    fn reclassified(
+        &mut self,
+        work: &Work,
+        index: usize,
+        flow: FlowIndex,
+        old: &FlowAnswer,
+    ) -> Result<FlowAnswer, Fate> {
+        self.classifier.counts.reclassified += 1;
+        let answer = match self.answer(work, index) {
+            Ok(answer) => answer,
+            Err(fate) => {
+                self.classifier.flows.remove(flow);
+                return Err(fate);
+            }
+        };
+        if answer.path != old.path {
+            let flows = &self.classifier.flows;
+            let end = FlowEnd {
+                key: work.keys[index],
+                packets: flows.packets(flow),
+                bytes: flows.record(flow).bytes(),
+            };
+            self.gates.flow_moved(old.path, answer.path, &end);
+        }
+        Ok(answer)
+    }
+
+    /// The answer with the route looked up anew; `None` where more than the route may be another.
+    fn rerouted(&self, work: &Work, index: usize, old: &FlowAnswer) -> Option<FlowAnswer> {
+        let key = &work.keys[index];
+        let port = self.ports.get(key.port);
+        let checks = port.is_some_and(|entry| entry.settings.reverse_path != ReversePath::Off);
+        if checks || is_filter(old.next_hop) || self.own_addresses.contains(&key.source()) {
+            return None;
+        }
+        let next_hop = self.fib.lookup(key.destination()).unwrap_or(NO_ROUTE);
+        if self.gates.is_bound() && (next_hop == NO_ROUTE) != (old.next_hop == NO_ROUTE) {
+            return None;
+        }
+        Some(FlowAnswer { next_hop, generation: self.classifier.changes.current(), ..*old })
+    }
+
+    /// What filters and routes say of a packet.
+    fn answer(&mut self, work: &Work, index: usize) -> Result<FlowAnswer, Fate> {
+        let (packet, key) = (&work.packets[index], &work.keys[index]);
+        let next_hop = self.fib.lookup(key.destination()).unwrap_or(NO_ROUTE);
+        if packet.port != ROUTER {
+            let fate = admit(&self.ports, packet, key, self.options.martians);
+            if !fate.is_open() {
+                return Err(fate);
+            }
+            if self.own_addresses.contains(&key.source()) {
+                return Err(Fate::Drop(DropReason::MartianSource));
+            }
+            if !self.comes_from_there(packet, key.source()) {
+                return Err(Fate::Drop(DropReason::ReversePath));
+            }
+        }
+        let candidate = self.candidate(work, index);
+        let priority = (next_hop != NO_ROUTE).then_some(self.options.route_priority);
+        let treatment = self.gates.classify(&candidate, priority);
+        Ok(FlowAnswer {
+            path: treatment.path,
+            next_hop: treatment.route.unwrap_or(next_hop),
+            generation: self.classifier.changes.current(),
+            varying_mask: treatment.varying_mask,
+            varying_value: candidate.varying() & treatment.varying_mask,
+            ..FlowAnswer::default()
+        })
+    }
+
+    fn candidate(&self, work: &Work, index: usize) -> Candidate {
+        let (packet, varying) = (&work.packets[index], work.varying[index]);
+        Candidate {
+            key: work.keys[index],
+            tcp_flags: varying.tcp_flags,
+            tag: packet.tag,
+            exceptions: packet.exceptions,
+            dscp: varying.dscp,
+        }
+    }
+
+    /// Whether a packet of this source may come in by its port (RFC 3704, 2.2 to 2.4).
+    fn comes_from_there(&self, packet: &Packet, source: std::net::IpAddr) -> bool {
+        let mode = self.ports.get(packet.port).map_or(ReversePath::Off, |entry| entry.settings.reverse_path);
+        if mode == ReversePath::Off {
+            return true;
+        }
+        let route = self.fib.lookup(source).map(|index| self.fib.route(index));
+        match route {
+            Some(Route::Forward(hops)) => {
+                mode == ReversePath::Loose || hops.iter().any(|hop| hop.port == packet.port)
+            }
+            Some(Route::Kernel) => mode == ReversePath::Loose,
+            _ => false,
+        }
+    }
+
+    /// Lets idle flows end, the table grow, and plugins know of flows that have ended. `idle`: there is time for it.
+    pub(crate) fn keep_flows(&mut self, now: Instant, idle: bool) {
+        let classifier = &mut self.classifier;
+        if idle && classifier.upkeep.is_some_and(|upkeep| upkeep > now) {
+            return;
+        }
+        let more = classifier.flows.maintain(now, if idle { IDLE_UPKEEP } else { UPKEEP });
+        classifier.upkeep = Some(if more { now } else { now + UPKEEP_INTERVAL });
+        while let Some(removed) = self.classifier.flows.pop_removed() {
+            let end = FlowEnd { key: removed.key, packets: removed.packets, bytes: removed.bytes };
+            self.gates.flow_ended(removed.answer.path, &end);
+        }
+    }
+}

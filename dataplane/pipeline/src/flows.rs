@@ -1,0 +1,94 @@
+//! The flow table as control sees it: flows are listed and forgotten in pieces, so that no packet waits for it.
+
+use millrace_classify::{FlowIndex, FlowRecord};
+use millrace_forward::{NextHop, Route};
+use millrace_units::{Instant, NextHopIndex, PortId};
+
+use crate::command::{FlowPage, FlowReport, FlowScan};
+use crate::filter_route::FilterRoute;
+use crate::route::NO_ROUTE;
+use crate::router::Router;
+use crate::snapshot::FlowCounts;
+
+/// Most records that are looked at in one round of the worker.
+const RECORDS: u32 = 8192;
+
+impl Router {
+    /// A part of the flow table.
+    pub(crate) fn scan_flows(&self, scan: &FlowScan, now: Instant) -> FlowPage {
+        let report = |(index, record)| self.report(index, record, now);
+        FlowPage { flows: self.found(scan).map(report).collect(), next: self.next_part(scan) }
+    }
+
+    /// Forgets the flows in a part of the table.
+    pub(crate) fn flush_flows(&mut self, scan: &FlowScan, now: Instant) -> FlowPage {
+        let page = self.scan_flows(scan, now);
+        let found: Vec<FlowIndex> = self.found(scan).map(|(index, _)| index).collect();
+        for index in found {
+            self.classifier.flows.remove(index);
+        }
+        self.keep_flows(now, false);
+        page
+    }
+
+    fn part(scan: &FlowScan) -> std::ops::Range<u32> {
+        scan.from..scan.from.saturating_add(scan.records.min(RECORDS))
+    }
+
+    fn found<'a>(&'a self, scan: &'a FlowScan) -> impl Iterator<Item = (FlowIndex, &'a FlowRecord)> {
+        let flows = &self.classifier.flows;
+        flows.range(Self::part(scan)).filter(|(index, _)| scan.filter.may_match_flow(&flows.key(*index)))
+    }
+
+    fn next_part(&self, scan: &FlowScan) -> Option<u32> {
+        let end = Self::part(scan).end;
+        (end < self.classifier.flows.slots()).then_some(end)
+    }
+
+    fn report(&self, index: FlowIndex, record: &FlowRecord, now: Instant) -> FlowReport {
+        let flows = &self.classifier.flows;
+        FlowReport {
+            key: flows.key(index),
+            varying: record.answer.varying_value,
+            packets: flows.packets(index),
+            bytes: record.bytes(),
+            age: now.since(flows.created(index)),
+            idle: now.since(flows.last_used(index)),
+            probation: record.is_on_probation(),
+            bindings: self.gates.plugins().stages(record.answer.path).map(|stage| stage.binding).collect(),
+            route: self.route_in_words(record.answer.next_hop),
+        }
+    }
+
+    /// The flow table at this moment.
+    pub(crate) fn flow_counts(&self) -> FlowCounts {
+        let flows = &self.classifier.flows;
+        FlowCounts {
+            records: flows.len(),
+            on_probation: flows.on_probation(),
+            capacity: flows.capacity(),
+            maximum: flows.maximum(),
+            packets: self.classifier.counts,
+            table: flows.counts(),
+        }
+    }
+
+    fn route_in_words(&self, next_hop: NextHopIndex) -> String {
+        let name = |port: PortId| self.ports.get(port).map_or("-", |entry| entry.settings.name.as_str());
+        let hop = |hop: &NextHop| match hop.gateway {
+            Some(via) => format!("via {via} port {}", name(hop.port)),
+            None => format!("port {}", name(hop.port)),
+        };
+        match self.gates.routes().route(next_hop) {
+            Some(FilterRoute::Drop) => "drop (filter)".to_owned(),
+            Some(FilterRoute::Reject) => "reject (filter)".to_owned(),
+            Some(FilterRoute::Host) => "host (filter)".to_owned(),
+            Some(FilterRoute::Forward(hops)) => format!("{} (filter)", hop(hops.select(0))),
+            None if next_hop == NO_ROUTE => "no route".to_owned(),
+            None => match self.fib.route(next_hop) {
+                Route::Forward(hops) => hops.iter().map(hop).collect::<Vec<_>>().join(", or "),
+                other => other.to_string(),
+            },
+        }
+    }
+}
