@@ -17,8 +17,8 @@ pub use filter::{
     UnknownPort,
 };
 pub use filter_table::{
-    DagConfig, DagTable, Entry, Explanation, FilterId, FilterTable, LinearOracle, LinkedGates, Outcome,
-    OverMemory, Rank, TupleSpace, explain_in_order, in_order,
+    BoundedTable, DagConfig, DagTable, Entry, Explanation, FilterId, FilterTable, LinearOracle, LinkedGates,
+    Moved, Outcome, OverMemory, Rank, TableKind, TupleSpace, explain_in_order, in_order,
 };
 pub use flow_table::{
     FlowAnswer, FlowIndex, FlowRecord, FlowTable, FlowTableConfig, FlowTableCounts, FlowTableError, Full,

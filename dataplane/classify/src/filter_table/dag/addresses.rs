@@ -151,6 +151,10 @@ impl Addresses {
         self.edges.iter().filter(|edge| edge.filters > 0)
     }
 
+    pub fn edges_mut(&mut self) -> impl Iterator<Item = &mut Edge> {
+        self.edges.iter_mut().filter(|edge| edge.filters > 0)
+    }
+
     pub fn heap(&self) -> usize {
         self.four.as_ref().map_or(0, |four| size_of::<AnyMatch<u32>>() + four.heap())
             + self.six.as_ref().map_or(0, |six| size_of::<AnyMatch<u128>>() + six.heap())

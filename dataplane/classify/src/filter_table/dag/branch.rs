@@ -127,7 +127,8 @@ impl Branch {
             Edges::Values { values, .. } => values.touched((first, last), &mut found),
             Edges::Ports { single, ranges, .. } => {
                 single.touched((first, last), &mut found);
-                if let Some(ranges) = ranges {
+                // A single port has an edge of its own, before all segments.
+                if let Some(ranges) = ranges.as_ref().filter(|_| first < last) {
                     ranges.touched((first, last), &mut found);
                 }
             }
@@ -237,6 +238,25 @@ impl Branch {
                 let segments = ranges.iter().flat_map(|ranges| ranges.targets());
                 let single = single.edges().map(|edge| edge.target);
                 std::iter::once(*otherwise).chain(single).chain(segments).collect()
+            }
+        }
+    }
+
+    /// Changes where edges lead to.
+    pub fn for_each_target(&mut self, mut change: impl FnMut(&mut Target)) {
+        match &mut self.edges {
+            Edges::Addresses(addresses) => {
+                change(&mut addresses.otherwise);
+                addresses.edges_mut().for_each(|edge| change(&mut edge.target));
+            }
+            Edges::Values { otherwise, values } => {
+                change(otherwise);
+                values.edges_mut().for_each(|edge| change(&mut edge.target));
+            }
+            Edges::Ports { otherwise, single, ranges } => {
+                change(otherwise);
+                single.edges_mut().for_each(|edge| change(&mut edge.target));
+                ranges.iter_mut().flat_map(|ranges| ranges.targets_mut()).for_each(change);
             }
         }
     }

@@ -25,7 +25,7 @@ pub(super) struct Full;
 type Change = Result<Target, Target>;
 
 /// Nodes, and the filters as they need them, by slot.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Graph {
     pub nodes: Nodes,
     pub rules: Vec<Rule>,
@@ -68,7 +68,7 @@ impl Graph {
             }
             Err(root) => {
                 self.root = root;
-                self.nodes.shrink();
+                self.compact();
                 Err(Full)
             }
         }
@@ -77,6 +77,14 @@ impl Graph {
     /// Removes the filter of a slot.
     pub fn remove(&mut self, slot: u32) {
         self.root = self.without(self.root, slot);
+        if self.nodes.is_sparse() {
+            self.compact();
+        }
+    }
+
+    fn compact(&mut self) {
+        let now_at = self.nodes.compact();
+        self.root = now_at(self.root);
     }
 
     /// The slot of the best filter that matches, of those at `from`.

@@ -18,12 +18,12 @@ use super::{DagConfig, DagTable, OverMemory};
 ///
 /// A change at a gate takes the pointers there away, and lookups walk that gate's DAG from the root, until
 /// [`link`](Self::link) makes them anew.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct LinkedGates<T> {
     gates: Vec<Gate<T>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Gate<T> {
     table: DagTable<T>,
     /// Where to begin, by the slot of the filter that was found at the gate before; empty while not linked.

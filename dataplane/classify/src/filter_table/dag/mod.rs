@@ -70,7 +70,7 @@ pub struct OverMemory {
 }
 
 /// Filters in a DAG.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct DagTable<T> {
     graph: Graph,
     entries: Vec<Option<Entry<T>>>,
@@ -140,6 +140,14 @@ impl<T> DagTable<T> {
         let slot = self.graph.find(self.graph.root, &Seen::new(candidate), count)?;
         count.access(1);
         self.found(slot)
+    }
+
+    /// The filters, oldest first.
+    pub fn into_entries(self) -> impl Iterator<Item = Entry<T>> {
+        drop(self.graph);
+        let mut entries: Vec<_> = self.entries.into_iter().flatten().collect();
+        entries.sort_unstable_by_key(|entry| entry.id);
+        entries.into_iter()
     }
 
     /// How many nodes the DAG has.

@@ -23,7 +23,8 @@ pub(super) enum Node {
 /// different ones of a billion nodes have the same is as likely as 1 in 10^20.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Set {
-    sum: u128,
+    /// In halves, each a sum of its own, so that they need no alignment of 16 bytes.
+    sum: [u64; 2],
     pub filters: u32,
 }
 
@@ -33,16 +34,21 @@ impl Set {
     }
 
     pub fn with(self, slot: u32) -> Self {
-        Self { sum: self.sum.wrapping_add(number(slot)), filters: self.filters + 1 }
+        let [first, second] = numbers(slot);
+        let sum = [self.sum[0].wrapping_add(first), self.sum[1].wrapping_add(second)];
+        Self { sum, filters: self.filters + 1 }
     }
 
     pub fn without(self, slot: u32) -> Self {
-        Self { sum: self.sum.wrapping_sub(number(slot)), filters: self.filters - 1 }
+        let [first, second] = numbers(slot);
+        let sum = [self.sum[0].wrapping_sub(first), self.sum[1].wrapping_sub(second)];
+        Self { sum, filters: self.filters - 1 }
     }
 }
 
-fn number(slot: u32) -> u128 {
-    u128::from(mixed(2 * u64::from(slot))) << 64 | u128::from(mixed(2 * u64::from(slot) + 1))
+fn numbers(slot: u32) -> [u64; 2] {
+    let even = 2 * u64::from(slot);
+    [mixed(even), mixed(even + 1)]
 }
 
 /// SplitMix64 (Steele, Lea and Flood 2014).
@@ -64,7 +70,7 @@ struct Record {
 }
 
 /// The nodes of a DAG.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Nodes {
     nodes: Vec<Node>,
     /// What lookups don't need, beside each node.
@@ -78,7 +84,7 @@ pub(super) struct Nodes {
 
 fn key((level, set): Meaning) -> u64 {
     let level = level.map_or(0, |level| level as u64 + 1);
-    set.sum as u64 ^ mixed(level)
+    set.sum[0] ^ mixed(level)
 }
 
 impl Nodes {
@@ -107,6 +113,12 @@ impl Nodes {
                 index
             }
             None => {
+                if self.nodes.len() == self.nodes.capacity() {
+                    // By an eighth, not to double what may be near its bound.
+                    let more = (self.nodes.len() / 8).max(16);
+                    self.nodes.reserve_exact(more);
+                    self.records.reserve_exact(more);
+                }
                 self.nodes.push(node);
                 self.records.push(record);
                 self.nodes.len() as u32 - 1
@@ -191,19 +203,41 @@ impl Nodes {
             + self.behind
     }
 
-    /// Gives memory back that the unused nodes at the end take.
-    pub fn shrink(&mut self) {
-        let mut used = self.nodes.len();
-        while used > 0 && matches!(self.nodes[used - 1], Node::Vacant) {
-            used -= 1;
+    /// Whether most of the memory is of nodes that are not in use.
+    pub fn is_sparse(&self) -> bool {
+        self.unused.len() > 1000 && self.unused.len() > self.nodes.len() / 2
+    }
+
+    /// Moves all nodes together and gives back the memory of those that aren't in use. Gives back where the nodes are
+    /// now: what leads to them from outside has to follow.
+    pub fn compact(&mut self) -> impl Fn(Target) -> Target + use<> {
+        let mut moved = vec![u32::MAX; self.nodes.len()];
+        let mut used = 0;
+        for (index, now) in moved.iter_mut().enumerate() {
+            if !matches!(self.nodes[index], Node::Vacant) {
+                *now = used as u32;
+                self.nodes.swap(index, used);
+                self.records.swap(index, used);
+                used += 1;
+            }
         }
-        self.unused.retain(|index| (*index as usize) < used);
         self.nodes.truncate(used);
         self.records.truncate(used);
         self.nodes.shrink_to_fit();
         self.records.shrink_to_fit();
-        self.unused.shrink_to_fit();
-        self.known.shrink_to_fit();
+        self.unused = Vec::new();
+        let now_at = move |target: Target| match target.to() {
+            To::Node(index) => Target::node(moved[index as usize]),
+            _ => target,
+        };
+        for node in &mut self.nodes {
+            if let Node::Branch(branch) = node {
+                branch.for_each_target(|target| *target = now_at(*target));
+            }
+        }
+        self.known = HashMap::default();
+        (0..used as u32).for_each(|index| self.make_known(index));
+        now_at
     }
 }
 

@@ -137,6 +137,10 @@ impl Ranges {
         self.segments.iter().map(|segment| segment.target)
     }
 
+    pub fn targets_mut(&mut self) -> impl Iterator<Item = &mut Target> {
+        self.segments.iter_mut().map(|segment| &mut segment.target)
+    }
+
     pub fn heap(&self) -> usize {
         self.ranges.capacity() * size_of::<((u16, u16), u32)>()
             + self.segments.capacity() * size_of::<Segment>()

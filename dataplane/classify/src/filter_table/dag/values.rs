@@ -1,82 +1,142 @@
 //! A level of values: one edge per value by hashing, and the wildcard.
 
-use std::collections::HashMap;
-
-use foldhash::fast::FixedState;
-
 use crate::prefix_match::Count;
 
 use super::edges::{Edge, EdgeId, References, Target};
 
-/// Edges by value.
+/// Edges by value, in a hash table of as many places as a power of two, at most half of them used: an edge is at the
+/// place that its value says, or at the first free one behind.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Values {
-    edges: HashMap<u16, Edge, FixedState>,
+    places: Box<[Place]>,
+    edges: u32,
 }
+
+/// A value and its edge; free when no filter asks for it.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    value: u16,
+    edge: Edge,
+}
+
+const FREE: Place = Place { value: 0, edge: Edge { target: Target::NOTHING, filters: 0 } };
 
 impl Values {
     #[inline]
     pub fn step(&self, value: u16, count: &mut impl Count) -> Option<Target> {
-        if self.edges.is_empty() {
+        if self.edges == 0 {
             return None;
         }
         count.access(1);
-        self.edges.get(&value).map(|edge| edge.target)
+        self.edge(value).map(|edge| edge.target)
+    }
+
+    /// Where the value is; or the free place where it would be.
+    #[inline]
+    fn find(&self, value: u16) -> usize {
+        // Fibonacci hashing: the upper bits of a product with the golden ratio.
+        let mask = self.places.len() - 1;
+        let mut at = (u32::from(value).wrapping_mul(0x9e37_79b1) >> 16) as usize & mask;
+        while self.places[at].edge.filters > 0 && self.places[at].value != value {
+            at = (at + 1) & mask;
+        }
+        at
+    }
+
+    #[inline]
+    pub fn edge(&self, value: u16) -> Option<&Edge> {
+        if self.edges == 0 {
+            return None;
+        }
+        let edge = &self.places[self.find(value)].edge;
+        (edge.filters > 0).then_some(edge)
+    }
+
+    pub fn edge_mut(&mut self, value: u16) -> Option<&mut Edge> {
+        if self.edges == 0 {
+            return None;
+        }
+        let at = self.find(value);
+        Some(&mut self.places[at].edge).filter(|edge| edge.filters > 0)
     }
 
     /// One filter more asks for the value; `otherwise` is where packets of the value went so far.
     pub fn open(&mut self, value: u16, otherwise: Target) -> References {
-        match self.edges.get_mut(&value) {
-            Some(edge) => {
-                edge.filters += 1;
-                References::default()
-            }
-            None => {
-                self.edges.insert(value, Edge { target: otherwise, filters: 1 });
-                References::one_more(otherwise)
-            }
+        if let Some(edge) = self.edge_mut(value) {
+            edge.filters += 1;
+            return References::default();
         }
+        self.edges += 1;
+        if self.edges as usize * 2 > self.places.len() {
+            self.make_anew();
+        }
+        let at = self.find(value);
+        self.places[at] = Place { value, edge: Edge { target: otherwise, filters: 1 } };
+        References::one_more(otherwise)
     }
 
     /// One filter less asks for the value.
     pub fn close(&mut self, value: u16) -> References {
-        let Some(edge) = self.edges.get_mut(&value) else { return References::default() };
+        let Some(edge) = self.edge_mut(value) else { return References::default() };
         edge.filters -= 1;
         if edge.filters > 0 {
             return References::default();
         }
         let target = edge.target;
-        self.edges.remove(&value);
-        if self.edges.len() < self.edges.capacity() / 4 {
-            self.edges.shrink_to_fit();
+        self.edges -= 1;
+        if self.edges as usize * 8 <= self.places.len() {
+            self.make_anew();
+        } else {
+            self.close_gap(value);
         }
         References::one_fewer(target)
+    }
+
+    /// Moves those up that stand behind their place, behind a value that has just become free.
+    fn close_gap(&mut self, value: u16) {
+        let mask = self.places.len() - 1;
+        let mut at = self.find(value);
+        loop {
+            at = (at + 1) & mask;
+            let place = std::mem::replace(&mut self.places[at], FREE);
+            if place.edge.filters == 0 {
+                return;
+            }
+            let up = self.find(place.value);
+            self.places[up] = place;
+        }
+    }
+
+    /// A table of the right size for the edges.
+    fn make_anew(&mut self) {
+        let places = if self.edges == 0 { 0 } else { (self.edges as usize * 2).next_power_of_two() };
+        let old = std::mem::replace(&mut self.places, vec![FREE; places].into());
+        for place in old.into_iter().filter(|place| place.edge.filters > 0) {
+            let at = self.find(place.value);
+            self.places[at] = place;
+        }
     }
 
     /// The edges of values from `first` to `last`.
     pub fn touched(&self, (first, last): (u16, u16), found: &mut Vec<EdgeId>) {
         if first == last {
-            found.extend(self.edges.contains_key(&first).then_some(EdgeId::Value(first)));
+            found.extend(self.edge(first).map(|_| EdgeId::Value(first)));
         } else {
-            let inside = self.edges.keys().filter(|value| (first..=last).contains(value));
-            found.extend(inside.map(|value| EdgeId::Value(*value)));
+            let used = self.places.iter().filter(|place| place.edge.filters > 0);
+            let inside = used.map(|place| place.value).filter(|value| (first..=last).contains(value));
+            found.extend(inside.map(EdgeId::Value));
         }
     }
 
-    pub fn edge(&self, value: u16) -> Option<&Edge> {
-        self.edges.get(&value)
-    }
-
-    pub fn edge_mut(&mut self, value: u16) -> Option<&mut Edge> {
-        self.edges.get_mut(&value)
-    }
-
     pub fn edges(&self) -> impl Iterator<Item = &Edge> {
-        self.edges.values()
+        self.places.iter().map(|place| &place.edge).filter(|edge| edge.filters > 0)
+    }
+
+    pub fn edges_mut(&mut self) -> impl Iterator<Item = &mut Edge> {
+        self.places.iter_mut().map(|place| &mut place.edge).filter(|edge| edge.filters > 0)
     }
 
     pub fn heap(&self) -> usize {
-        // A slot and a control byte; of the slots, seven in eight may be in use.
-        self.edges.capacity() * 8 / 7 * (size_of::<(u16, Edge)>() + 1)
+        size_of_val(&*self.places)
     }
 }

@@ -1,6 +1,7 @@
 //! The DAG against the linear table.
 
 mod accesses;
+mod bound;
 mod linked;
 
 use proptest::prelude::*;

@@ -1,0 +1,253 @@
+//! A table that is a DAG as long as that stays within its bound, and another from then on.
+
+use std::fmt;
+
+use crate::Candidate;
+
+use super::{DagConfig, DagTable, Entry, Explanation, FilterId, FilterTable, OverMemory, TupleSpace};
+
+/// Filters in a [`DagTable`]; when a filter would make it larger than its bound, all of them move to a table of kind `O`,
+/// where they stay. Lookups find the same before and after: ids, and so ages, are kept.
+#[derive(Clone, Debug)]
+pub struct BoundedTable<T, O = TupleSpace<T>> {
+    table: Table<T, O>,
+    next: FilterId,
+    moved: Option<Moved>,
+}
+
+#[derive(Clone, Debug)]
+enum Table<T, O> {
+    Dag(Box<DagTable<T>>),
+    Other(O),
+}
+
+/// Which table the filters are in.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum TableKind {
+    /// The DAG.
+    Dag,
+    /// The other one.
+    Other,
+}
+
+/// That filters were moved out of a DAG, and why; it prints as a sentence for the operator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moved {
+    /// The filter that made it too large.
+    pub by: FilterId,
+    /// What it would have taken.
+    pub reason: OverMemory,
+}
+
+impl fmt::Display for Moved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OverMemory { bytes, limit, filters } = self.reason;
+        write!(
+            f,
+            "the DAG of {filters} filters, of {bytes} bytes, would take more than the {limit} bytes it may with filter {}: \
+             all were moved to the other table, and match as before",
+            self.by.0
+        )
+    }
+}
+
+impl<T, O> Default for BoundedTable<T, O> {
+    fn default() -> Self {
+        Self::new(DagConfig::default())
+    }
+}
+
+impl<T, O> BoundedTable<T, O> {
+    /// An empty DAG.
+    pub fn new(config: DagConfig) -> Self {
+        Self { table: Table::Dag(Box::new(DagTable::new(config))), next: FilterId(0), moved: None }
+    }
+
+    /// Which table the filters are in.
+    pub fn kind(&self) -> TableKind {
+        match self.table {
+            Table::Dag(_) => TableKind::Dag,
+            Table::Other(_) => TableKind::Other,
+        }
+    }
+
+    /// How the filters came to be in the other table; `None` while they are in the DAG.
+    pub fn moved(&self) -> Option<&Moved> {
+        self.moved.as_ref()
+    }
+}
+
+impl<T, O: FilterTable<T> + Default> BoundedTable<T, O> {
+    /// Moves all filters out of the DAG, oldest first.
+    fn leave_dag(&mut self, moved: Moved) {
+        let left = std::mem::replace(&mut self.table, Table::Other(O::default()));
+        if let (Table::Dag(dag), Table::Other(other)) = (left, &mut self.table) {
+            for entry in dag.into_entries() {
+                other.restore(entry);
+            }
+        }
+        self.moved = Some(moved);
+    }
+}
+
+/// Asks the table in which the filters are.
+macro_rules! ask {
+    ($self:ident, $table:ident => $answer:expr) => {
+        match &$self.table {
+            Table::Dag($table) => $answer,
+            Table::Other($table) => $answer,
+        }
+    };
+}
+
+impl<T, O: FilterTable<T> + Default> FilterTable<T> for BoundedTable<T, O> {
+    fn restore(&mut self, entry: Entry<T>) -> bool {
+        let id = entry.id;
+        let mut entry = Some(entry);
+        let mut restored = false;
+        if let Table::Dag(dag) = &mut self.table {
+            match dag.try_restore(&mut entry) {
+                Ok(done) => restored = done,
+                Err(reason) => self.leave_dag(Moved { by: id, reason }),
+            }
+        }
+        if let (Table::Other(other), Some(entry)) = (&mut self.table, entry) {
+            restored = other.restore(entry);
+        }
+        if restored {
+            self.next = self.next.max(FilterId(id.0 + 1));
+        }
+        restored
+    }
+
+    fn next_id(&self) -> FilterId {
+        self.next
+    }
+
+    fn remove(&mut self, id: FilterId) -> Option<T> {
+        match &mut self.table {
+            Table::Dag(dag) => dag.remove(id),
+            Table::Other(other) => other.remove(id),
+        }
+    }
+
+    #[inline]
+    fn lookup(&self, candidate: &Candidate) -> Option<(FilterId, &T)> {
+        ask!(self, table => table.lookup(candidate))
+    }
+
+    fn lookup_batch<'a>(&'a self, candidates: &[Candidate], found: &mut [Option<(FilterId, &'a T)>]) {
+        ask!(self, table => table.lookup_batch(candidates, found));
+    }
+
+    fn explain(&self, candidate: &Candidate) -> Vec<Explanation<'_, T>> {
+        ask!(self, table => table.explain(candidate))
+    }
+
+    fn entries(&self) -> Box<dyn Iterator<Item = &Entry<T>> + '_> {
+        ask!(self, table => table.entries())
+    }
+
+    fn len(&self) -> usize {
+        ask!(self, table => table.len())
+    }
+
+    fn memory(&self) -> usize {
+        ask!(self, table => table.memory())
+    }
+
+    fn varying_mask(&self) -> u32 {
+        ask!(self, table => table.varying_mask())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+
+    use super::*;
+    use crate::LinearOracle;
+    use crate::filter::tests::{any_candidate, any_filter, compiled, resolve};
+
+    fn small(max_bytes: usize) -> DagConfig {
+        DagConfig { max_bytes, ..DagConfig::default() }
+    }
+
+    /// Ranges of sources crossed with ranges of destinations: each pair may meet.
+    fn ambiguous(number: u32) -> String {
+        let (net, length) = (number / 2 % 256, 16 + number % 9);
+        let (host, ports) = (number % 251, number * 37 % 60_000);
+        if number.is_multiple_of(2) {
+            format!("src 10.{net}.0.0/{length} dport {ports}-{}", ports + 5000)
+        } else {
+            format!("dst 11.{net}.{host}.0/24 sport {ports}-{}", ports + 5000)
+        }
+    }
+
+    #[test]
+    fn ambiguous_filters_make_the_table_move_and_match_as_before() {
+        let limit = 4 << 20;
+        let mut table: BoundedTable<u32> = BoundedTable::new(small(limit));
+        let mut oracle = LinearOracle::new();
+        for number in 0..3000 {
+            let filter = compiled(&ambiguous(number));
+            assert_eq!(table.insert(filter, 0, number), oracle.insert(filter, 0, number));
+            if table.moved().is_none() {
+                assert!(table.memory() <= limit, "{}", table.memory());
+            }
+        }
+        assert_eq!(table.kind(), TableKind::Other);
+        let moved = *table.moved().unwrap();
+        assert_eq!(moved.reason.limit, limit);
+        assert_eq!(moved.reason.filters as u64, moved.by.0);
+        assert!(moved.reason.bytes <= limit);
+        println!("{moved}");
+        assert!(moved.to_string().contains("4194304 bytes"), "{moved}");
+        let mut table_ids: Vec<_> = table.entries().map(|entry| entry.id).collect();
+        table_ids.sort_unstable();
+        assert_eq!(table_ids, (0..3000).map(FilterId).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_id_of_a_removed_filter_is_not_given_again_after_the_move() {
+        let mut table: BoundedTable<u32> = BoundedTable::new(small(4000));
+        let ids = [(); 2].map(|()| table.insert(compiled("*"), 0, 0));
+        assert_eq!(table.remove(ids[1]), Some(0));
+        let mut number = 0;
+        while table.kind() == TableKind::Dag {
+            number += 1;
+            table.insert(compiled(&format!("src 10.0.0.{number}")), 0, number);
+        }
+        assert_eq!(table.moved().unwrap().by, FilterId(1 + u64::from(number)));
+        assert_eq!(table.next_id(), FilterId(2 + u64::from(number)));
+        assert!(!table.restore(Entry { id: ids[0], filter: compiled("*"), priority: 0, value: 9 }));
+        assert!(table.restore(Entry { id: ids[1], filter: compiled("*"), priority: 0, value: 9 }));
+    }
+
+    proptest! {
+        /// The bound is reached somewhere on the way.
+        #[test]
+        fn a_moving_table_finds_what_the_linear_table_finds(
+            max_bytes in 1000usize..20_000,
+            steps in prop::collection::vec((any_filter(), 0i32..3, any::<Option<Index>>()), 1..40),
+            candidates in prop::collection::vec(any_candidate(), 10),
+        ) {
+            let mut table: BoundedTable<usize, LinearOracle<usize>> = BoundedTable::new(small(max_bytes));
+            let mut oracle = LinearOracle::new();
+            for (number, (filter, priority, removed)) in steps.iter().enumerate() {
+                let filter = filter.compile(resolve).unwrap();
+                prop_assert_eq!(table.insert(filter, *priority, number), oracle.insert(filter, *priority, number));
+                if let Some(removed) = removed {
+                    let id = FilterId(removed.index(number + 1) as u64);
+                    prop_assert_eq!(table.remove(id), oracle.remove(id));
+                }
+                prop_assert_eq!(table.kind() == TableKind::Other, table.moved().is_some());
+                for candidate in &candidates {
+                    prop_assert_eq!(table.lookup(candidate), oracle.lookup(candidate));
+                    prop_assert_eq!(table.explain(candidate), oracle.explain(candidate));
+                }
+            }
+        }
+    }
+}
