@@ -114,12 +114,6 @@ pub trait FilterTable<T> {
         }
     }
 
-    /// How many cache lines of the table a lookup reads; `None` when the table doesn't count them.
-    fn accesses(&self, candidate: &Candidate) -> Option<usize> {
-        let _ = candidate;
-        None
-    }
-
     /// Every filter, best first, with the reason why it was chosen or not.
     fn explain(&self, candidate: &Candidate) -> Vec<Explanation<'_, T>> {
         explain_in_order(in_order(self.entries()), candidate)

@@ -4,8 +4,7 @@ use millrace_memory::prefetch_slice_element;
 
 /// Fingerprints in a bucket.
 const WAYS: usize = 7;
-/// Behind the fingerprints of a bucket stands how many keys found it full and went on to the next.
-const PASSED: usize = WAYS;
+const ALL_WAYS: u32 = (1 << WAYS) - 1;
 /// Keys per bucket above which the table grows.
 const LOAD: usize = 4;
 
@@ -13,9 +12,9 @@ const LOAD: usize = 4;
 /// compare what the group holds with what he looks for.
 #[derive(Clone, Debug)]
 pub(super) struct Directory {
-    /// 16 bits of each key, never 0; 0 where there is none. Searched first and alone.
-    fingerprints: Vec<[u16; WAYS + 1]>,
-    keys: Vec<[Slot; WAYS]>,
+    /// Searched first, and mostly alone.
+    fingerprints: Vec<Fingerprints>,
+    keys: Vec<Keys>,
     length: usize,
 }
 
@@ -25,11 +24,31 @@ struct Slot {
     group: u32,
 }
 
+/// What stands behind the fingerprints of a bucket: a cache line.
+#[derive(Clone, Copy, Default, Debug)]
+#[repr(align(64))]
+struct Keys([Slot; WAYS]);
+
 /// A place in the directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Place {
     bucket: usize,
     way: usize,
+}
+
+/// A search under way: the bucket, and those of its ways that are still to be looked at.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Cursor {
+    bucket: u32,
+    ways: u32,
+}
+
+impl Cursor {
+    /// Whether the bucket has nothing, which is all that can be said before the next.
+    #[inline(always)]
+    pub fn is_empty(self) -> bool {
+        self.ways == 0
+    }
 }
 
 impl Default for Directory {
@@ -38,27 +57,11 @@ impl Default for Directory {
     }
 }
 
-/// The 16 bits of `hash` that are compared first.
-#[inline(always)]
-fn fingerprint(hash: u32) -> u16 {
-    (hash >> 16) as u16 | 1
-}
-
-/// The ways of a bucket that hold `wanted`, as bits.
-#[inline(always)]
-fn ways_of(bucket: &[u16; WAYS + 1], wanted: u16) -> u32 {
-    let mut ways = 0;
-    for (way, fingerprint) in bucket.iter().enumerate() {
-        ways |= u32::from(*fingerprint == wanted) << way;
-    }
-    ways & ((1 << WAYS) - 1)
-}
-
 impl Directory {
     fn with_buckets(buckets: usize) -> Self {
         Self {
-            fingerprints: vec![[0; WAYS + 1]; buckets],
-            keys: vec![[Slot::default(); WAYS]; buckets],
+            fingerprints: vec![Fingerprints::default(); buckets],
+            keys: vec![Keys::default(); buckets],
             length: 0,
         }
     }
@@ -79,54 +82,57 @@ impl Directory {
         prefetch_slice_element(&self.fingerprints, self.home(hash));
     }
 
-    /// Calls `visit` with the group of each key that may be `hash`, until it says that it has seen enough.
+    /// Begins to look for a key.
     #[inline(always)]
-    pub fn find(&self, hash: u32, mut visit: impl FnMut(u32) -> bool) {
-        let wanted = fingerprint(hash);
-        let mut bucket = self.home(hash);
+    pub fn start(&self, hash: u32) -> Cursor {
+        let bucket = self.home(hash);
+        Cursor { bucket: bucket as u32, ways: self.fingerprints[bucket].ways(fingerprint(hash)) }
+    }
+
+    /// Whether the search goes on in the next bucket.
+    #[inline(always)]
+    pub fn has_more(&self, cursor: Cursor) -> bool {
+        self.fingerprints[cursor.bucket as usize].passed() > 0
+    }
+
+    /// The next place where the key may be.
+    #[inline(always)]
+    pub fn next(&self, hash: u32, cursor: &mut Cursor) -> Option<Place> {
         loop {
-            let fingerprints = &self.fingerprints[bucket];
-            let mut ways = ways_of(fingerprints, wanted);
-            while ways != 0 {
-                if visit(self.keys[bucket][ways.trailing_zeros() as usize].group) {
-                    return;
-                }
-                ways &= ways - 1;
+            if cursor.ways != 0 {
+                let way = cursor.ways.trailing_zeros() as usize;
+                cursor.ways &= cursor.ways - 1;
+                return Some(Place { bucket: cursor.bucket as usize, way });
             }
-            if fingerprints[PASSED] == 0 {
-                return;
+            if !self.has_more(*cursor) {
+                return None;
             }
-            bucket = (bucket + 1) & (self.fingerprints.len() - 1);
+            let bucket = (cursor.bucket as usize + 1) & (self.fingerprints.len() - 1);
+            *cursor =
+                Cursor { bucket: bucket as u32, ways: self.fingerprints[bucket].ways(fingerprint(hash)) };
         }
     }
 
     /// Where a key is.
     pub fn place(&self, hash: u32) -> Option<Place> {
-        let mut bucket = self.home(hash);
-        loop {
-            let mut ways = ways_of(&self.fingerprints[bucket], fingerprint(hash));
-            while ways != 0 {
-                let way = ways.trailing_zeros() as usize;
-                if self.keys[bucket][way].hash == hash {
-                    return Some(Place { bucket, way });
-                }
-                ways &= ways - 1;
+        let mut cursor = self.start(hash);
+        while let Some(place) = self.next(hash, &mut cursor) {
+            if self.keys[place.bucket].0[place.way].hash == hash {
+                return Some(place);
             }
-            if self.fingerprints[bucket][PASSED] == 0 {
-                return None;
-            }
-            bucket = (bucket + 1) & (self.fingerprints.len() - 1);
         }
+        None
     }
 
     /// The group at a place.
+    #[inline(always)]
     pub fn group(&self, place: Place) -> u32 {
-        self.keys[place.bucket][place.way].group
+        self.keys[place.bucket].0[place.way].group
     }
 
     /// Changes the group at a place.
     pub fn set_group(&mut self, place: Place, group: u32) {
-        self.keys[place.bucket][place.way].group = group;
+        self.keys[place.bucket].0[place.way].group = group;
     }
 
     /// Adds a key that isn't there.
@@ -143,33 +149,35 @@ impl Directory {
 
     fn put(&mut self, slot: Slot) {
         let mut bucket = self.home(slot.hash);
-        while !self.fingerprints[bucket][..WAYS].contains(&0) {
-            // It can't wrap: at most `LOAD` keys per bucket, and far fewer buckets than keys that pass one of them.
-            self.fingerprints[bucket][PASSED] += 1;
+        let way = loop {
+            let free = self.fingerprints[bucket].ways(0);
+            if free != 0 {
+                break free.trailing_zeros() as usize;
+            }
+            // Fewer than 65,536 pass: keys are spread by their hash, and there are more places than keys.
+            self.fingerprints[bucket].0[WAYS] += 1;
             bucket = (bucket + 1) & (self.fingerprints.len() - 1);
-        }
-        let way = ways_of(&self.fingerprints[bucket], 0).trailing_zeros() as usize;
-        self.fingerprints[bucket][way] = fingerprint(slot.hash);
-        self.keys[bucket][way] = slot;
+        };
+        self.fingerprints[bucket].0[way] = fingerprint(slot.hash);
+        self.keys[bucket].0[way] = slot;
         self.length += 1;
     }
 
     /// Takes out the key at a place.
     pub fn remove(&mut self, place: Place) {
-        let hash = self.keys[place.bucket][place.way].hash;
-        let mut bucket = self.home(hash);
+        let mut bucket = self.home(self.keys[place.bucket].0[place.way].hash);
         while bucket != place.bucket {
-            self.fingerprints[bucket][PASSED] -= 1;
+            self.fingerprints[bucket].0[WAYS] -= 1;
             bucket = (bucket + 1) & (self.fingerprints.len() - 1);
         }
-        self.fingerprints[place.bucket][place.way] = 0;
+        self.fingerprints[place.bucket].0[place.way] = 0;
         self.length -= 1;
     }
 
     fn slots(&self) -> impl Iterator<Item = Slot> {
-        let ways = |bucket: &[u16; WAYS + 1]| *bucket;
-        self.fingerprints.iter().map(ways).zip(&self.keys).flat_map(|(fingerprints, keys)| {
-            keys.iter().enumerate().filter(move |(way, _)| fingerprints[*way] != 0).map(|(_, slot)| *slot)
+        self.fingerprints.iter().zip(&self.keys).flat_map(|(fingerprints, keys)| {
+            let free = fingerprints.ways(0);
+            keys.0.iter().enumerate().filter(move |(way, _)| free >> way & 1 == 0).map(|(_, slot)| *slot)
         })
     }
 
@@ -181,6 +189,34 @@ impl Directory {
     /// Bytes behind the pointers.
     pub fn memory(&self) -> usize {
         size_of_val(self.fingerprints.as_slice()) + size_of_val(self.keys.as_slice())
+    }
+}
+
+/// 16 bits of each key in a bucket, never 0; 0 where there is none. The last of the eight is no fingerprint: it counts
+/// the keys that found the bucket full and went on to the next.
+#[derive(Clone, Copy, Default, Debug)]
+#[repr(align(16))]
+struct Fingerprints([u16; WAYS + 1]);
+
+/// The bits of a hash that are compared first.
+#[inline(always)]
+fn fingerprint(hash: u32) -> u16 {
+    (hash >> 16) as u16 | 1
+}
+
+impl Fingerprints {
+    /// The ways that hold `wanted`, as bits.
+    #[inline(always)]
+    fn ways(&self, wanted: u16) -> u32 {
+        // In this form compilers make it a few vector instructions.
+        let bit = |way: usize| if self.0[way] == wanted { 1 << way } else { 0 };
+        let bits: [u16; WAYS + 1] = std::array::from_fn(bit);
+        u32::from(bits.iter().fold(0, |ways, bit| ways | bit)) & ALL_WAYS
+    }
+
+    #[inline(always)]
+    fn passed(&self) -> u16 {
+        self.0[WAYS]
     }
 }
 
@@ -217,9 +253,8 @@ mod tests {
                 }
                 prop_assert_eq!(directory.len(), map.len());
                 for (hash, group) in &map {
-                    let mut found = false;
-                    directory.find(*hash, |seen| { found |= seen == *group; found });
-                    prop_assert!(found);
+                    let place = directory.place(*hash);
+                    prop_assert_eq!(place.map(|place| directory.group(place)), Some(*group));
                 }
             }
             let mut groups: Vec<_> = directory.groups().collect();

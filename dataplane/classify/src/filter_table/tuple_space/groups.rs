@@ -3,8 +3,8 @@
 use millrace_memory::prefetch_slice_element;
 
 use super::key::{Condition, Key};
-use super::meter::Meter;
 use crate::filter_table::{FilterId, Rank};
+use crate::prefix_match::Count;
 
 /// Set in [`Record::slot`] when the group goes on with the next record.
 const MORE: u32 = 1 << 31;
@@ -69,9 +69,9 @@ impl<const W: usize> Groups<W> {
 
     /// The first filter of the group that matches, if it comes before `best`.
     #[inline(always)]
-    pub fn find(&self, group: u32, key: &Key<W>, best: &Rank, meter: &mut impl Meter) -> Option<&Record<W>> {
+    pub fn find(&self, group: u32, key: &Key<W>, best: &Rank, count: &mut impl Count) -> Option<&Record<W>> {
         for record in &self.records[group as usize..] {
-            meter.read(size_of::<Record<W>>().div_ceil(64));
+            count.access(size_of::<Record<W>>().div_ceil(64) as u32);
             if record.rank() >= *best {
                 return None;
             }
@@ -105,17 +105,15 @@ impl<const W: usize> Groups<W> {
         self.replace(group, &records)
     }
 
-    /// Takes the filter in `slot` out of a group, which may move; `None` when it isn't in there, and `Some(None)` when
-    /// the group is no more.
-    pub fn remove(&mut self, group: u32, slot: u32) -> Option<Option<u32>> {
+    /// Takes the filter in `slot`, which is in it, out of a group; `None` when the group is no more, else its place.
+    pub fn remove(&mut self, group: u32, slot: u32) -> Option<u32> {
         let mut records = self.records(group).to_vec();
-        let place = records.iter().position(|record| record.slot() == slot)?;
-        records.remove(place);
+        records.retain(|record| record.slot() != slot);
         if records.is_empty() {
             self.free[0].push(group);
-            return Some(None);
+            return None;
         }
-        Some(Some(self.replace(group, &records)))
+        Some(self.replace(group, &records))
     }
 
     fn replace(&mut self, group: u32, records: &[Record<W>]) -> u32 {
@@ -148,6 +146,14 @@ impl<const W: usize> Groups<W> {
         places[records.len() - 1].slot &= !MORE;
     }
 
+    /// Gives the filter in slot `from` of a group the slot `to`; `false` when it isn't in there.
+    pub fn renumber(&mut self, group: u32, from: u32, to: u32) -> bool {
+        let length = self.records(group).len();
+        let records = &mut self.records[group as usize..][..length];
+        let found = records.iter_mut().find(|record| record.slot() == from);
+        found.map(|record| record.slot = record.slot & MORE | to).is_some()
+    }
+
     /// Bytes behind the pointers.
     pub fn memory(&self) -> usize {
         let free: usize = self.free.iter().map(|places| places.capacity() * size_of::<u32>()).sum();
@@ -164,19 +170,20 @@ fn size_class(length: usize) -> usize {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::key::{V4, V6};
     use super::*;
     use crate::filter::tests::compiled;
 
     #[test]
     fn a_record_of_ipv4_fills_a_line_and_one_of_ipv6_two() {
-        assert_eq!((size_of::<Record<4>>(), size_of::<Record<10>>()), (64, 128));
+        assert_eq!((size_of::<Record<V4>>(), size_of::<Record<V6>>()), (64, 128));
     }
 
     proptest! {
         #[test]
         fn groups_are_sorted_lists(changes in prop::collection::vec((0usize..4, any::<bool>(), -4i32..4), 0..200)) {
             let filter = compiled("src 10.0.0.0/8");
-            let (mut groups, mut starts, mut lists) = (Groups::<4>::default(), [None; 4], [const { Vec::new() }; 4]);
+            let (mut groups, mut starts, mut lists) = (Groups::<V4>::default(), [None; 4], [const { Vec::new() }; 4]);
             for (slot, (list, insert, priority)) in changes.into_iter().enumerate() {
                 let (start, list) = (&mut starts[list], &mut lists[list]);
                 if insert {
@@ -189,8 +196,8 @@ mod tests {
                     list.push((rank, slot as u32));
                     list.sort();
                 } else if let (Some(group), Some((_, slot))) = (*start, list.get(priority.unsigned_abs() as usize).copied()) {
-                    prop_assert!(groups.remove(group, u32::MAX >> 1).is_none());
-                    *start = groups.remove(group, slot).unwrap();
+                    prop_assert!(!groups.renumber(group, u32::MAX >> 1, 0));
+                    *start = groups.remove(group, slot);
                     list.retain(|(_, other)| *other != slot);
                 }
                 for (start, list) in starts.iter().zip(&lists) {

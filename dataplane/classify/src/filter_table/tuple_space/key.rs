@@ -1,65 +1,90 @@
 //! Packets and filters as words that are compared under masks.
 
 use millrace_packet::Family;
+use millrace_wire::Protocol;
 
+use crate::candidate::PORTS_UNKNOWN;
 use crate::{Candidate, CompiledFilter, PortRange};
 
-/// Where the words are that are no addresses, counted from the end.
-const META: usize = 2;
-const VARYING: usize = 1;
-
-/// In the meta word, beside the protocol (bits 0 to 7) and the incoming port (16 to 31): the transport ports are known.
+/// In the meta half of the last word, beside the protocol (bits 0 to 7) and the incoming port (16 to 31): the transport
+/// ports are known.
 const PORTS_KNOWN: u32 = 1 << 8;
 
-/// A packet: source, destination, meta and varying words, and both ports in one word.
+/// [`PORTS_KNOWN`] for each protocol that has ports.
+const HAVING_PORTS: [u32; 256] = {
+    let (mut known, mut protocol) = ([0; 256], 0);
+    while protocol < 256 {
+        known[protocol] = if Protocol(protocol as u8).has_ports() { PORTS_KNOWN } else { 0 };
+        protocol += 1;
+    }
+    known
+};
+
+/// A packet: source and destination, then meta and varying, then both ports.
 ///
-/// `W` is 4 for IPv4, where an address is a word, and 10 for IPv6, where it is four.
+/// `W` is 2 for IPv4, where both addresses share a word, and 5 for IPv6, where each takes two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Key<const W: usize> {
-    pub words: [u32; W],
+    pub words: [u64; W],
     /// Source port above, destination port below.
     pub ports: u32,
 }
 
-/// Words in an address.
-pub(super) const fn address_words(words: usize) -> usize {
-    (words - 2) / 2
-}
+/// Words of a key of IPv4 and of IPv6.
+pub(super) const V4: usize = 2;
+pub(super) const V6: usize = 5;
 
 /// The family whose keys have `words` words.
 pub(super) const fn family(words: usize) -> Family {
-    if address_words(words) == 1 { Family::V4 } else { Family::V6 }
+    if words == V4 { Family::V4 } else { Family::V6 }
+}
+
+/// The words that two addresses, IPv4 in the upper 32 bits, and meta and varying make.
+#[inline(always)]
+fn pack<const W: usize>(source: u128, destination: u128, meta: u32, varying: u32) -> [u64; W] {
+    let mut words = [0; W];
+    if W == V4 {
+        words[0] = (source >> 96 << 32 | destination >> 96) as u64;
+    } else {
+        let addresses = [source >> 64, source, destination >> 64, destination];
+        for (word, bits) in words.iter_mut().zip(addresses) {
+            *word = bits as u64;
+        }
+    }
+    words[W - 1] = u64::from(meta) << 32 | u64::from(varying);
+    words
 }
 
 impl<const W: usize> Key<W> {
+    /// No packet.
+    pub const ZERO: Self = Self { words: [0; W], ports: 0 };
+
     /// The packet, which must be of this family.
     #[inline(always)]
     pub fn of(candidate: &Candidate) -> Self {
-        let (key, length) = (&candidate.key, address_words(W));
-        let mut words = [0; W];
-        let known = if candidate.ports_known() { PORTS_KNOWN } else { 0 };
-        for index in 0..length {
-            words[index] = word(key.source_bytes(), index);
-            words[length + index] = word(key.destination_bytes(), index);
+        let key = &candidate.key;
+        let address = |bytes: &[u8; 16]| u128::from_be_bytes(*bytes);
+        let unread = candidate.exceptions.bits() & PORTS_UNKNOWN.bits();
+        // As `Candidate::ports_known`, without a branch.
+        let known = if unread == 0 { HAVING_PORTS[usize::from(key.protocol)] } else { 0 };
+        let meta = u32::from(key.protocol) | known | u32::from(key.port.0) << 16;
+        Self {
+            words: pack(
+                address(key.source_bytes()),
+                address(key.destination_bytes()),
+                meta,
+                candidate.varying(),
+            ),
+            ports: u32::from(key.source_port) << 16 | u32::from(key.destination_port),
         }
-        words[W - META] = u32::from(key.protocol) | known | u32::from(key.port.0) << 16;
-        words[W - VARYING] = candidate.varying();
-        Self { words, ports: u32::from(key.source_port) << 16 | u32::from(key.destination_port) }
     }
-}
-
-/// Word `index`, in the order of significance, of an address.
-#[inline(always)]
-fn word(bytes: &[u8; 16], index: usize) -> u32 {
-    let (words, _) = bytes.as_chunks::<4>();
-    words.get(index).map_or(0, |word| u32::from_be_bytes(*word))
 }
 
 /// A filter's conditions on the packets of one family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Condition<const W: usize> {
-    value: [u32; W],
-    mask: [u32; W],
+    value: [u64; W],
+    mask: [u64; W],
     /// Lowest source and destination port.
     first: [u16; 2],
     /// Highest port less the lowest.
@@ -73,32 +98,31 @@ impl<const W: usize> Condition<W> {
         if other(filter.source.family) || other(filter.destination.family) {
             return None;
         }
-        let length = address_words(W);
-        let (mut value, mut mask) = ([0; W], [0; W]);
-        for index in 0..length {
-            for (place, address) in [(index, &filter.source), (length + index, &filter.destination)] {
-                value[place] = word(&address.value.to_be_bytes(), index);
-                mask[place] = word(&address.mask.to_be_bytes(), index);
-            }
-        }
         let (source, destination) = (filter.source_port, filter.destination_port);
-        let meta = [
-            filter.protocol.map(|protocol| (u32::from(protocol), 0xff)),
-            filter.incoming.map(|port| (u32::from(port.0) << 16, 0xffff << 16)),
-            (!source.is_any() || !destination.is_any()).then_some((PORTS_KNOWN, PORTS_KNOWN)),
-        ];
-        for (bits, under) in meta.into_iter().flatten() {
-            value[W - META] |= bits;
-            mask[W - META] |= under;
+        let (mut meta, mut under) = (0, 0);
+        if let Some(protocol) = filter.protocol {
+            meta |= u32::from(protocol);
+            under |= 0xff;
         }
-        value[W - VARYING] = filter.varying_value;
-        mask[W - VARYING] = filter.varying_mask;
+        if let Some(port) = filter.incoming {
+            meta |= u32::from(port.0) << 16;
+            under |= 0xffff << 16;
+        }
+        if !source.is_any() || !destination.is_any() {
+            meta |= PORTS_KNOWN;
+            under |= PORTS_KNOWN;
+        }
         let ends = |range| match range {
             PortRange::Any => (0, u16::MAX),
             PortRange::Ports { first, last } => (first, last - first),
         };
-        let (source, destination) = (ends(source), ends(destination));
-        Some(Self { value, mask, first: [source.0, destination.0], width: [source.1, destination.1] })
+        let (from, to) = (ends(source), ends(destination));
+        Some(Self {
+            value: pack(filter.source.value, filter.destination.value, meta, filter.varying_value),
+            mask: pack(filter.source.mask, filter.destination.mask, under, filter.varying_mask),
+            first: [from.0, to.0],
+            width: [from.1, to.1],
+        })
     }
 
     /// Whether a packet meets them all.
@@ -110,8 +134,7 @@ impl<const W: usize> Condition<W> {
         }
         let outside =
             |port: u32, side: usize| (port as u16).wrapping_sub(self.first[side]) > self.width[side];
-        differs |= u32::from(outside(key.ports >> 16, 0)) | u32::from(outside(key.ports, 1));
-        differs == 0
+        (differs == 0) & !outside(key.ports >> 16, 0) & !outside(key.ports, 1)
     }
 
     /// A packet that meets the conditions in all the bits that a tuple can ask for.
@@ -133,7 +156,7 @@ impl<const W: usize> Condition<W> {
 /// The bits of a key that a table of the space looks at.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Tuple<const W: usize> {
-    pub words: [u32; W],
+    pub words: [u64; W],
     pub ports: u32,
 }
 
@@ -141,27 +164,39 @@ impl<const W: usize> Tuple<W> {
     /// No bits.
     pub const NONE: Self = Self { words: [0; W], ports: 0 };
 
+    /// The first bits of both addresses.
+    fn prefixes(source: u32, destination: u32) -> Self {
+        let mask = |length: u32| u128::MAX.checked_shl(128 - length).unwrap_or(0);
+        Self { words: pack(mask(source), mask(destination), 0, 0), ports: 0 }
+    }
+
+    /// How many bits of source and destination these are.
+    pub fn lengths(&self) -> (u32, u32) {
+        let bits = |words: &[u64]| words.iter().map(|word| word.count_ones()).sum();
+        match W {
+            V4 => ((self.words[0] >> 32).count_ones(), (self.words[0] as u32).count_ones()),
+            _ => (bits(&self.words[..2]), bits(&self.words[2..4])),
+        }
+    }
+
     /// Whether all bits of `other` are among these.
     pub fn covers(&self, other: &Self) -> bool {
         let words = self.words.iter().zip(&other.words).all(|(own, other)| other & !own == 0);
         words && other.ports & !self.ports == 0
     }
 
-    /// These bits, but of both addresses only as many as a step of the `ladder` of prefix lengths says, and nothing
-    /// else unless `rest`.
+    /// These bits, but of both addresses only as many as a step of the `ladder` of prefix lengths says, of ports only
+    /// those that are given exactly, and nothing but addresses unless `rest`.
     pub fn rounded(&self, ladder: &[u32], rest: bool) -> Self {
-        let mut rounded = if rest { *self } else { Self::NONE };
-        let length = address_words(W);
-        for start in [0, length] {
-            let own: u32 = self.words[start..start + length].iter().map(|word| word.count_ones()).sum();
-            let step = ladder.iter().copied().filter(|step| *step <= own).max().unwrap_or(0);
-            for index in 0..length {
-                rounded.words[start + index] = prefix_word(step, index);
-            }
-        }
-        for half in [0xffff, 0xffff << 16] {
-            if rounded.ports & half != half {
-                rounded.ports &= !half;
+        let step = |own: u32| ladder.iter().copied().filter(|step| *step <= own).max().unwrap_or(0);
+        let (source, destination) = self.lengths();
+        let mut rounded = Self::prefixes(step(source), step(destination));
+        if rest {
+            rounded.words[W - 1] = self.words[W - 1];
+            for half in [0xffff, 0xffff << 16] {
+                if self.ports & half == half {
+                    rounded.ports |= half;
+                }
             }
         }
         rounded
@@ -170,41 +205,23 @@ impl<const W: usize> Tuple<W> {
     /// A number that all keys have in common that agree in these bits.
     #[inline(always)]
     pub fn hash(&self, key: &Key<W>) -> u32 {
-        // NH of UMAC (RFC 4418, section 5.2.2): products of pairs of words, a constant added to each; then one more
-        // multiplication, because NH's own lower bits are weak.
-        let masked = |index: usize| key.words[index] & self.words[index];
-        let mut sum = u64::from(key.ports & self.ports).wrapping_mul(FACTOR);
-        for pair in 0..W / 2 {
-            let left = masked(2 * pair).wrapping_add(CONSTANTS[2 * pair]);
-            let right = masked(2 * pair + 1).wrapping_add(CONSTANTS[2 * pair + 1]);
-            sum = sum.wrapping_add(u64::from(left) * u64::from(right));
+        let mut sum = u64::from(key.ports & self.ports).wrapping_mul(FACTORS[W]);
+        for ((word, mask), factor) in key.words.iter().zip(&self.words).zip(FACTORS) {
+            sum = sum.wrapping_add((word & mask).wrapping_mul(factor));
         }
-        let product = u128::from(sum ^ FACTOR) * u128::from(LAST_FACTOR);
-        (product >> 48) as u32
+        // The upper bits of the sum depend on all bits of the key, but the lower ones don't.
+        ((sum ^ sum >> 32).wrapping_mul(FACTORS[W]) >> 32) as u32
     }
 }
 
-/// Word `index` of the mask of a prefix.
-pub(super) fn prefix_word(length: u32, index: usize) -> u32 {
-    let inside = length.saturating_sub(32 * index as u32).min(32);
-    u32::MAX.checked_shl(32 - inside).unwrap_or(0)
-}
-
-/// Odd numbers without a pattern: the first digits of the golden ratio, and of the square root of 2.
-const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-const LAST_FACTOR: u64 = 0x6a09_e667_f3bc_c909;
-/// The first words of SHA-256's table: digits of cube roots.
-const CONSTANTS: [u32; 10] = [
-    0x428a_2f98,
-    0x7137_4491,
-    0xb5c0_fbcf,
-    0xe9b5_dba5,
-    0x3956_c25b,
-    0x59f1_11f1,
-    0x923f_82a4,
-    0xab1c_5ed5,
-    0xd807_aa98,
-    0x1283_5b01,
+/// Odd numbers without a pattern: digits of the square roots of 2, 3, 5, 7, 11, 13 (SHA-512's first words, made odd).
+const FACTORS: [u64; 6] = [
+    0x6a09_e667_f3bc_c909,
+    0xbb67_ae85_84ca_a73b,
+    0x3c6e_f372_fe94_f82b,
+    0xa54f_f53a_5f1d_36f1,
+    0x510e_527f_ade6_82d1,
+    0x9b05_688c_2b3e_6c1f,
 ];
 
 #[cfg(test)]
@@ -235,7 +252,7 @@ mod tests {
         #[test]
         fn words_match_as_the_filter_does(filter in any_filter(), candidate in any_candidate()) {
             let filter = filter.compile(resolve).unwrap();
-            let found = matches::<4>(&filter, &candidate).or_else(|| matches::<10>(&filter, &candidate));
+            let found = matches::<V4>(&filter, &candidate).or_else(|| matches::<V6>(&filter, &candidate));
             prop_assert_eq!(found, Some(filter.matches(&candidate)));
         }
 
@@ -244,13 +261,13 @@ mod tests {
             filter in any_filter(), candidate in any_candidate(),
         ) {
             let filter = filter.compile(resolve).unwrap();
-            prop_assert!(agrees::<4>(&filter, &candidate) && agrees::<10>(&filter, &candidate));
+            prop_assert!(agrees::<V4>(&filter, &candidate) && agrees::<V6>(&filter, &candidate));
         }
     }
 
     #[test]
     fn a_range_of_ports_gives_the_bits_that_all_its_ports_share() {
-        let tuple = |text| Condition::<4>::of(&crate::filter::tests::compiled(text)).unwrap().tuple().ports;
+        let tuple = |text| Condition::<V4>::of(&crate::filter::tests::compiled(text)).unwrap().tuple().ports;
         assert_eq!(tuple("sport 7 dport 1024-1535"), 0xffff_fe00);
         assert_eq!(tuple("dport 1024-65535"), 0);
         assert_eq!(tuple("sport 0-65535"), 0);
@@ -259,12 +276,12 @@ mod tests {
 
     #[test]
     fn addresses_are_rounded_down_to_a_step() {
-        let full = Condition::<4>::of(&crate::filter::tests::compiled(
+        let full = Condition::<V4>::of(&crate::filter::tests::compiled(
             "src 1.2.3.4 dst 1.2.3.0/27 proto udp dport 7",
         ));
         let tuple = full.unwrap().tuple();
         let rounded = tuple.rounded(&[0, 8, 24, 28], false);
-        assert_eq!(rounded, Tuple { words: [0xffff_fff0, 0xffff_ff00, 0, 0], ports: 0 });
+        assert_eq!(rounded, Tuple { words: [0xffff_fff0_ffff_ff00, 0], ports: 0 });
         assert!(tuple.covers(&rounded) && !rounded.covers(&tuple));
         assert_eq!(tuple.rounded(&[0, 8, 24, 28], true).ports, 0xffff);
     }

@@ -20,25 +20,20 @@
 mod directory;
 mod groups;
 mod key;
-mod meter;
 mod pruning;
 mod space;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
-
+use foldhash::HashMap;
 use millrace_packet::Family;
 
-use self::key::{Condition, Key};
-use self::space::{Best, LANES, Space};
-use super::{Entry, FilterId, FilterTable, Rank};
+use self::key::{Condition, Key, V4, V6};
+use self::space::{Found, LANES, Space};
+use super::{Entry, FilterId, FilterTable};
+use crate::prefix_match::{Count, NotCounted};
 use crate::{Candidate, CompiledFilter};
-
-/// Words of a key of IPv4 and of IPv6.
-const V4: usize = 4;
-const V6: usize = 10;
 
 /// Filters in hash tables by tuples: lookups and changes take time that hardly depends on how many filters there are.
 #[derive(Clone, Debug)]
@@ -46,8 +41,7 @@ pub struct TupleSpace<T> {
     v4: Space<V4>,
     v6: Space<V6>,
     /// By slot.
-    entries: Vec<Option<Entry<T>>>,
-    free: Vec<u32>,
+    entries: Vec<Entry<T>>,
     slots: HashMap<FilterId, u32>,
     next: u64,
     /// How many filters look at each bit of the varying word.
@@ -56,15 +50,8 @@ pub struct TupleSpace<T> {
 
 impl<T> Default for TupleSpace<T> {
     fn default() -> Self {
-        Self {
-            v4: Space::default(),
-            v6: Space::default(),
-            entries: Vec::new(),
-            free: Vec::new(),
-            slots: HashMap::new(),
-            next: 0,
-            varying: [0; 32],
-        }
+        let (v4, v6) = (Space::default(), Space::default());
+        Self { v4, v6, entries: Vec::new(), slots: HashMap::default(), next: 0, varying: [0; 32] }
     }
 }
 
@@ -74,13 +61,19 @@ impl<T> TupleSpace<T> {
         Self::default()
     }
 
+    /// [`lookup`](FilterTable::lookup) that tells how many cache lines of the table it reads.
+    pub fn lookup_counted(&self, candidate: &Candidate, count: &mut impl Count) -> Option<(FilterId, &T)> {
+        let found = match candidate.key.family() {
+            Family::V4 => self.v4.find(&Key::of(candidate), count),
+            Family::V6 => self.v6.find(&Key::of(candidate), count),
+        };
+        self.result(&found)
+    }
+
     #[inline(always)]
-    fn result(&self, best: &Best) -> Option<(FilterId, &T)> {
-        if best.rank == Rank::LAST {
-            return None;
-        }
-        let entry = self.entries.get(best.slot as usize)?.as_ref()?;
-        Some((best.rank.id(), &entry.value))
+    fn result(&self, found: &Found) -> Option<(FilterId, &T)> {
+        let entry = self.entries.get(found.slot as usize)?;
+        Some((found.id, &entry.value))
     }
 
     fn count_varying(&mut self, filter: &CompiledFilter, change: impl Fn(&mut u32)) {
@@ -96,15 +89,15 @@ impl<T> TupleSpace<T> {
         found: &mut [Option<(FilterId, &'a T)>],
         numbers: &[u8],
     ) {
-        let mut keys = [Key { words: [0; W], ports: 0 }; LANES];
-        let mut best = [Best::NONE; LANES];
+        let mut keys = [Key::ZERO; LANES];
+        let mut slots = [Found::NONE; LANES];
         let count = numbers.len();
         for (key, number) in keys.iter_mut().zip(numbers) {
             *key = Key::of(&candidates[usize::from(*number)]);
         }
-        space.find_batch(&keys[..count], &mut best[..count]);
-        for (best, number) in best.iter().zip(numbers) {
-            found[usize::from(*number)] = self.result(best);
+        space.find_batch(&keys[..count], &mut slots[..count]);
+        for (slot, number) in slots.iter().zip(numbers) {
+            found[usize::from(*number)] = self.result(slot);
         }
     }
 }
@@ -114,14 +107,10 @@ impl<T> FilterTable<T> for TupleSpace<T> {
         if self.slots.contains_key(&entry.id) {
             return false;
         }
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.entries.push(None);
-            self.entries.len() as u32 - 1
-        });
-        let (filter, rank) = (entry.filter, entry.rank());
+        let (filter, rank, slot) = (entry.filter, entry.rank(), self.entries.len() as u32);
         self.next = self.next.max(entry.id.0 + 1);
         self.slots.insert(entry.id, slot);
-        self.entries[slot as usize] = Some(entry);
+        self.entries.push(entry);
         if let Some(condition) = Condition::of(&filter) {
             self.v4.insert(&condition, rank, slot);
         }
@@ -138,13 +127,22 @@ impl<T> FilterTable<T> for TupleSpace<T> {
 
     fn remove(&mut self, id: FilterId) -> Option<T> {
         let slot = self.slots.remove(&id)?;
-        let entry = self.entries[slot as usize].take()?;
-        self.free.push(slot);
+        let entry = self.entries.swap_remove(slot as usize);
         if let Some(condition) = Condition::of(&entry.filter) {
-            self.v4.remove(&condition, slot);
+            self.v4.remove(&condition, entry.rank(), slot);
         }
         if let Some(condition) = Condition::of(&entry.filter) {
-            self.v6.remove(&condition, slot);
+            self.v6.remove(&condition, entry.rank(), slot);
+        }
+        if let Some(moved) = self.entries.get(slot as usize) {
+            let before = self.entries.len() as u32;
+            if let Some(condition) = Condition::of(&moved.filter) {
+                self.v4.renumber(&condition, before, slot);
+            }
+            if let Some(condition) = Condition::of(&moved.filter) {
+                self.v6.renumber(&condition, before, slot);
+            }
+            self.slots.insert(moved.id, slot);
         }
         self.count_varying(&entry.filter, |count| *count -= 1);
         Some(entry.value)
@@ -152,11 +150,7 @@ impl<T> FilterTable<T> for TupleSpace<T> {
 
     #[inline]
     fn lookup(&self, candidate: &Candidate) -> Option<(FilterId, &T)> {
-        let best = match candidate.key.family() {
-            Family::V4 => self.v4.find(&Key::of(candidate), &mut ()),
-            Family::V6 => self.v6.find(&Key::of(candidate), &mut ()),
-        };
-        self.result(&best)
+        self.lookup_counted(candidate, &mut NotCounted)
     }
 
     fn lookup_batch<'a>(&'a self, candidates: &[Candidate], found: &mut [Option<(FilterId, &'a T)>]) {
@@ -179,29 +173,19 @@ impl<T> FilterTable<T> for TupleSpace<T> {
         }
     }
 
-    fn accesses(&self, candidate: &Candidate) -> Option<usize> {
-        let mut lines = 0;
-        match candidate.key.family() {
-            Family::V4 => _ = self.v4.find(&Key::of(candidate), &mut lines),
-            Family::V6 => _ = self.v6.find(&Key::of(candidate), &mut lines),
-        }
-        Some(lines)
-    }
-
     fn entries(&self) -> Box<dyn Iterator<Item = &Entry<T>> + '_> {
-        Box::new(self.entries.iter().flatten())
+        Box::new(self.entries.iter())
     }
 
     fn len(&self) -> usize {
-        self.slots.len()
+        self.entries.len()
     }
 
     fn memory(&self) -> usize {
         // A hash map keeps an eighth of its places free, and a byte beside each.
         let slots = self.slots.capacity() * 8 / 7 * (size_of::<(FilterId, u32)>() + 1);
-        let entries = self.entries.capacity() * size_of::<Option<Entry<T>>>();
-        let free = self.free.capacity() * size_of::<u32>();
-        size_of::<Self>() + self.v4.memory() + self.v6.memory() + entries + free + slots
+        let entries = self.entries.capacity() * size_of::<Entry<T>>();
+        size_of::<Self>() + self.v4.memory() + self.v6.memory() + entries + slots
     }
 
     fn varying_mask(&self) -> u32 {

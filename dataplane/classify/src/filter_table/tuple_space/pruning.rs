@@ -6,21 +6,21 @@
 
 use millrace_memory::prefetch_slice_element;
 
-use super::key::{Key, Tuple, address_words, prefix_word};
-use super::meter::Meter;
+use super::key::{Key, Tuple, V4};
+use crate::prefix_match::Count;
 
 /// Maps of a family.
 pub(super) const MAPS: usize = 6;
 
 /// Lengths at which prefixes are told apart, for both addresses.
 const fn lengths(words: usize) -> [u32; MAPS / 2] {
-    if address_words(words) == 1 { [16, 23, 28] } else { [32, 48, 64] }
+    if words == V4 { [16, 23, 28] } else { [32, 48, 64] }
 }
 
 /// Tables, by their position in the space: bit n is the table at n.
 pub(super) type Tables = u64;
 
-/// All maps of a family.
+/// All maps of a family: those of even number are for sources, the others for destinations.
 #[derive(Clone, Debug)]
 pub(super) struct Pruning<const W: usize> {
     maps: [Map; MAPS],
@@ -31,33 +31,33 @@ pub(super) type Places = [u32; MAPS];
 
 #[derive(Clone, Debug)]
 struct Map {
-    /// First word of the address.
-    start: usize,
-    mask: [u32; 4],
+    /// The bits of the address's first word that count.
+    mask: u64,
     length: u32,
-    /// Tables with filters of shorter prefixes.
+    /// Tables with filters of shorter prefixes. All entries have them.
     always: Tables,
     /// A power of two of entries.
     entries: Vec<Tables>,
     /// 64 less the binary logarithm of how many.
     shift: u32,
-    /// Entries that are not 0.
+    /// Entries that have more than `always`.
     used: usize,
+}
+
+/// The first word of the address that a map is for.
+#[inline(always)]
+fn word<const W: usize>(words: &[u64; W], map: usize) -> u64 {
+    // IPv4 has both in one, IPv6 two words for each.
+    words[map % 2 * (W - 1) / 2]
 }
 
 impl<const W: usize> Default for Pruning<W> {
     fn default() -> Self {
-        let maps = std::array::from_fn(|index| {
-            let (side, length) = (index % 2, lengths(W)[index / 2]);
-            Map {
-                start: side * address_words(W),
-                mask: std::array::from_fn(|word| prefix_word(length, word)),
-                length,
-                always: 0,
-                entries: vec![0; 2],
-                shift: 63,
-                used: 0,
-            }
+        let maps = std::array::from_fn(|map| {
+            let length = lengths(W)[map / 2];
+            let upper = u64::MAX << (64 - length);
+            let mask = if W == V4 && map % 2 == 1 { upper >> 32 } else { upper };
+            Map { mask, length, always: 0, entries: vec![0; 2], shift: 63, used: 0 }
         });
         Self { maps }
     }
@@ -67,7 +67,7 @@ impl<const W: usize> Pruning<W> {
     /// Where a packet is to be looked up.
     #[inline(always)]
     pub fn places(&self, key: &Key<W>) -> Places {
-        std::array::from_fn(|index| self.maps[index].place(&key.words))
+        std::array::from_fn(|map| self.maps[map].place(word(&key.words, map)))
     }
 
     /// Has fetched what [`tables`](Self::tables) will read.
@@ -80,18 +80,21 @@ impl<const W: usize> Pruning<W> {
 
     /// The tables that can hold a match.
     #[inline(always)]
-    pub fn tables(&self, places: &Places, meter: &mut impl Meter) -> Tables {
-        meter.read(MAPS);
-        let entry = |(map, place): (&Map, &u32)| map.entries[*place as usize] | map.always;
+    pub fn tables(&self, places: &Places, count: &mut impl Count) -> Tables {
+        count.access(MAPS as u32);
+        let entry = |(map, place): (&Map, &u32)| map.entries[*place as usize];
         self.maps.iter().zip(places).map(entry).fold(Tables::MAX, |tables, entry| tables & entry)
     }
 
     /// Enters a filter of the table at `position`: its example and the bits it asks for. `false` when a map has become
     /// too full and all are to be made anew.
     pub fn add(&mut self, example: &Key<W>, tuple: &Tuple<W>, position: usize) -> bool {
+        let (source, destination) = tuple.lengths();
         let mut roomy = true;
-        for map in &mut self.maps {
-            map.add(&example.words, &tuple.words, 1 << position);
+        for (index, map) in self.maps.iter_mut().enumerate() {
+            let own = if index % 2 == 0 { source } else { destination };
+            let place = (own >= map.length).then(|| map.place(word(&example.words, index)));
+            map.add(place, 1 << position);
             roomy &= 2 * map.used <= map.entries.len();
         }
         roomy
@@ -142,33 +145,32 @@ impl<const W: usize> Pruning<W> {
 
 impl Map {
     #[inline(always)]
-    fn place<const W: usize>(&self, words: &[u32; W]) -> u32 {
-        let masked = |index: usize| words[self.start + index] & self.mask[index];
-        let bits = match address_words(W) {
-            1 => u64::from(masked(0)),
-            // The lengths are at most 64.
-            _ => u64::from(masked(0)) << 32 | u64::from(masked(1)),
-        };
+    fn place(&self, word: u64) -> u32 {
         // Fibonacci hashing: the upper bits of the product.
-        (bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as u32
+        ((word & self.mask).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as u32
+    }
+
+    /// Enters a table at a place, or at all places.
+    fn add(&mut self, place: Option<u32>, table: Tables) {
+        match place {
+            Some(place) => {
+                let entry = &mut self.entries[place as usize];
+                self.used += usize::from(*entry == self.always && *entry & table == 0);
+                *entry |= table;
+            }
+            None if self.always & table == 0 => {
+                self.always |= table;
+                self.entries.iter_mut().for_each(|entry| *entry |= table);
+            }
+            None => {}
+        }
     }
 
     /// Takes `entries` instead of its own; they are a power of two, and more than one.
     fn set_entries(&mut self, entries: Vec<Tables>) {
         self.shift = 64 - entries.len().trailing_zeros();
-        self.used = entries.iter().filter(|entry| **entry != 0).count();
+        self.used = entries.iter().filter(|entry| **entry != self.always).count();
         self.entries = entries;
-    }
-
-    fn add<const W: usize>(&mut self, words: &[u32; W], mask: &[u32; W], table: Tables) {
-        let own: u32 = mask[self.start..][..address_words(W)].iter().map(|word| word.count_ones()).sum();
-        if own < self.length {
-            self.always |= table;
-            return;
-        }
-        let place = self.place(words) as usize;
-        self.used += usize::from(self.entries[place] == 0);
-        self.entries[place] |= table;
     }
 
     fn shrink(&mut self) {

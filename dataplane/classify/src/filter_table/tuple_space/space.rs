@@ -1,11 +1,11 @@
 //! The filters of one address family: a few hash tables, each over the bits of its tuple.
 
-use super::directory::Directory;
+use super::directory::{Cursor, Directory, Place};
 use super::groups::{Groups, Record};
-use super::key::{Condition, Key, Tuple, address_words};
-use super::meter::Meter;
+use super::key::{Condition, Key, Tuple, V4};
 use super::pruning::{Places, Pruning, Tables};
-use crate::filter_table::Rank;
+use crate::filter_table::{FilterId, Rank};
+use crate::prefix_match::{Count, NotCounted};
 
 /// Tables there are at most: one for each bit of [`Tables`].
 const MOST: usize = Tables::BITS as usize;
@@ -16,7 +16,7 @@ const CROWDS: [usize; 2] = [8, 16];
 
 /// Prefix lengths to which those of filters are rounded down.
 const fn ladder(words: usize) -> &'static [u32] {
-    if address_words(words) == 1 { &[8, 16, 23, 28] } else { &[16, 32, 48, 64, 112] }
+    if words == V4 { &[8, 16, 23, 28] } else { &[16, 32, 48, 64, 112] }
 }
 
 /// A hash table: its filters agree in having conditions on all bits of the tuple.
@@ -28,17 +28,36 @@ struct Table<const W: usize> {
     directory: Directory,
 }
 
-/// The best filter found so far.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Best {
-    pub rank: Rank,
-    /// Its slot; any when the rank is [`Rank::LAST`].
+impl<const W: usize> Table<W> {
+    /// Begins to look for the key.
+    #[inline(always)]
+    fn begin(&self, key: &Key<W>, lane: &mut Lane) {
+        lane.hash = self.tuple.hash(key);
+        lane.cursor = self.directory.start(lane.hash);
+    }
+}
+
+/// A filter found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Found {
+    pub id: FilterId,
     pub slot: u32,
 }
 
-impl Best {
-    /// None yet.
-    pub const NONE: Self = Self { rank: Rank::LAST, slot: 0 };
+impl Found {
+    /// None: there is no such slot.
+    pub const NONE: Self = Self { id: FilterId(u64::MAX), slot: u32::MAX };
+}
+
+/// A lookup under way.
+#[derive(Clone, Copy, Default, Debug)]
+struct Lane {
+    /// Tables that remain to be searched.
+    tables: Tables,
+    /// The key's hash for the first of them.
+    hash: u32,
+    /// How far the first of them was searched.
+    cursor: Cursor,
 }
 
 /// The filters for the packets of one family.
@@ -63,61 +82,16 @@ impl<const W: usize> Default for Space<W> {
 impl<const W: usize> Space<W> {
     /// The best filter for a packet.
     #[inline]
-    pub fn find(&self, key: &Key<W>, meter: &mut impl Meter) -> Best {
+    pub fn find(&self, key: &Key<W>, count: &mut impl Count) -> Found {
         if self.tables.is_empty() {
-            return Best::NONE;
+            return Found::NONE;
         }
-        let tables = self.pruning.tables(&self.pruning.places(key), meter);
-        self.search(key, tables, meter)
-    }
-
-    /// The best filter for a packet in some of the tables.
-    #[inline(always)]
-    fn search(&self, key: &Key<W>, mut tables: Tables, meter: &mut impl Meter) -> Best {
-        let mut best = Best::NONE;
-        while tables != 0 {
-            let table = &self.tables[tables.trailing_zeros() as usize];
-            if table.best > best.rank {
-                break;
-            }
-            meter.read(1);
-            table.directory.find(table.tuple.hash(key), |group| {
-                meter.read(1);
-                if let Some(record) = self.groups.find(group, key, &best.rank, meter) {
-                    best = Best { rank: record.rank(), slot: record.slot() };
-                }
-                false
-            });
-            tables &= tables - 1;
+        let mut lane =
+            Lane { tables: self.pruning.tables(&self.pruning.places(key), count), ..Lane::default() };
+        if let Some(table) = self.first(lane.tables) {
+            table.begin(key, &mut lane);
         }
-        best
-    }
-
-    /// The best filters for up to [`LANES`] packets.
-    pub fn find_batch(&self, keys: &[Key<W>], found: &mut [Best]) {
-        let mut places = [Places::default(); LANES];
-        let mut tables = [0; LANES];
-        if self.tables.is_empty() {
-            found.fill(Best::NONE);
-            return;
-        }
-        for (key, places) in keys.iter().zip(&mut places) {
-            *places = self.pruning.places(key);
-            self.pruning.prefetch(places);
-        }
-        let lanes = || keys.iter().zip(&places);
-        for ((key, places), tables) in lanes().zip(&mut tables) {
-            *tables = self.pruning.tables(places, &mut ());
-            if let Some(table) = self.first(*tables) {
-                table.directory.prefetch(table.tuple.hash(key));
-            }
-        }
-        for (key, tables) in keys.iter().zip(&mut tables) {
-            self.advance(key, tables);
-        }
-        for ((key, tables), found) in keys.iter().zip(&tables).zip(found) {
-            *found = self.search(key, *tables, &mut ());
-        }
+        self.search(key, lane, count)
     }
 
     /// The first of some tables.
@@ -126,20 +100,75 @@ impl<const W: usize> Space<W> {
         self.tables.get(tables.trailing_zeros() as usize)
     }
 
-    /// Goes on to the first table that has something for the key, and has it fetched.
+    /// The best filter in the tables that a lookup has before it, the first of which it has begun.
     #[inline(always)]
-    fn advance(&self, key: &Key<W>, tables: &mut Tables) {
-        while let Some(table) = self.first(*tables) {
-            let mut found = false;
-            table.directory.find(table.tuple.hash(key), |group| {
-                self.groups.prefetch(group);
-                found = true;
-                true
-            });
-            if found {
-                return;
+    fn search(&self, key: &Key<W>, mut lane: Lane, count: &mut impl Count) -> Found {
+        let (mut found, mut best) = (Found::NONE, Rank::LAST);
+        let Some(mut table) = self.first(lane.tables) else { return found };
+        loop {
+            count.access(1);
+            while let Some(place) = table.directory.next(lane.hash, &mut lane.cursor) {
+                count.access(1);
+                let group = table.directory.group(place);
+                if let Some(record) = self.groups.find(group, key, &best, count) {
+                    best = record.rank();
+                    found = Found { id: best.id(), slot: record.slot() };
+                }
             }
-            *tables &= *tables - 1;
+            lane.tables &= lane.tables - 1;
+            match self.first(lane.tables) {
+                Some(next) if next.best < best => table = next,
+                _ => return found,
+            }
+            table.begin(key, &mut lane);
+        }
+    }
+
+    /// The best filters for up to [`LANES`] packets. What one lookup waits for is asked for while others go on.
+    pub fn find_batch(&self, keys: &[Key<W>], found: &mut [Found]) {
+        if self.tables.is_empty() {
+            found.fill(Found::NONE);
+            return;
+        }
+        let mut places = [Places::default(); LANES];
+        let mut lanes = [Lane::default(); LANES];
+        for (key, places) in keys.iter().zip(&mut places) {
+            *places = self.pruning.places(key);
+            self.pruning.prefetch(places);
+        }
+        for ((key, places), lane) in keys.iter().zip(&places).zip(&mut lanes) {
+            lane.tables = self.pruning.tables(places, &mut NotCounted);
+            if let Some(table) = self.first(lane.tables) {
+                lane.hash = table.tuple.hash(key);
+                table.directory.prefetch(lane.hash);
+            }
+        }
+        for (key, lane) in keys.iter().zip(&mut lanes) {
+            self.advance(key, lane);
+        }
+        for ((key, lane), found) in keys.iter().zip(&lanes).zip(found) {
+            *found = self.search(key, *lane, &mut NotCounted);
+        }
+    }
+
+    /// Goes on to the first table that may have something for the key, and has that fetched.
+    #[inline(always)]
+    fn advance(&self, key: &Key<W>, lane: &mut Lane) {
+        let Some(mut table) = self.first(lane.tables) else { return };
+        lane.cursor = table.directory.start(lane.hash);
+        while lane.cursor.is_empty() {
+            let rest = lane.tables & (lane.tables - 1);
+            // An empty cursor isn't the end of a table whose bucket is full: the search goes on from it.
+            match self.first(rest) {
+                Some(next) if !table.directory.has_more(lane.cursor) => table = next,
+                _ => return,
+            }
+            lane.tables = rest;
+            table.begin(key, lane);
+        }
+        let ahead = table.directory.next(lane.hash, &mut lane.cursor.clone());
+        if let Some(place) = ahead {
+            self.groups.prefetch(table.directory.group(place));
         }
     }
 
@@ -164,36 +193,44 @@ impl<const W: usize> Space<W> {
         }
     }
 
-    /// Removes the filter in `slot`, which is there.
-    pub fn remove(&mut self, condition: &Condition<W>, slot: u32) {
+    /// The table that has the filter in `slot`, its place there, and its group.
+    fn whereabouts(&self, condition: &Condition<W>, slot: u32) -> Option<(usize, Place, u32)> {
         let (tuple, example) = (condition.tuple(), condition.example());
-        let mut rank = Rank::LAST;
-        let position = self.tables.iter_mut().position(|table| {
-            if !tuple.covers(&table.tuple) {
-                return false;
-            }
-            let Some(place) = table.directory.place(table.tuple.hash(&example)) else { return false };
+        let fitting = self.tables.iter().enumerate().filter(|(_, table)| tuple.covers(&table.tuple));
+        let mut found = fitting.filter_map(|(position, table)| {
+            let place = table.directory.place(table.tuple.hash(&example))?;
             let group = table.directory.group(place);
-            let own = self.groups.records(group).iter().find(|record| record.slot() == slot);
-            rank = own.map_or(rank, Record::rank);
-            match self.groups.remove(group, slot) {
-                Some(Some(group)) => table.directory.set_group(place, group),
-                Some(None) => table.directory.remove(place),
-                None => return false,
-            }
-            true
+            let here = self.groups.records(group).iter().any(|record| record.slot() == slot);
+            here.then_some((position, place, group))
         });
-        let Some(position) = position else { return };
+        found.next()
+    }
+
+    /// Removes the filter in `slot`.
+    pub fn remove(&mut self, condition: &Condition<W>, rank: Rank, slot: u32) {
+        let Some((position, place, group)) = self.whereabouts(condition, slot) else { return };
+        let table = &mut self.tables[position];
+        match self.groups.remove(group, slot) {
+            Some(group) => table.directory.set_group(place, group),
+            None => table.directory.remove(place),
+        }
         self.filters -= 1;
         self.stale += 1;
-        if self.tables[position].directory.len() == 0 {
+        if table.directory.len() == 0 {
             self.tables.remove(position);
             self.pruning.remove_table(position);
-        } else if rank == self.tables[position].best {
+        } else if rank == table.best {
             self.rank_changed(position, self.best_of(position));
         }
         if self.stale > self.filters / 2 + 64 {
             self.renew_pruning();
+        }
+    }
+
+    /// Notes that the filter in slot `from` is kept in slot `to` now.
+    pub fn renumber(&mut self, condition: &Condition<W>, from: u32, to: u32) {
+        if let Some((_, _, group)) = self.whereabouts(condition, from) {
+            self.groups.renumber(group, from, to);
         }
     }
 
