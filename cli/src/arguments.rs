@@ -1,8 +1,12 @@
 //! The command line: every command with its arguments, help and an example.
 
+mod traffic;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub use traffic::{Filter, FilterAction, Flow, FlowAction, FlowOrder, Route, RouteAction};
 
 /// Where clients find the daemon unless told otherwise.
 pub const DEFAULT_SOCKET: &str = "/run/millrace/millrace.sock";
@@ -55,6 +59,19 @@ pub enum Command {
         after_help = "Example:\n  millrace unbind stats1 --gate monitor --filter 'proto udp dport 5201'"
     )]
     Unbind(Unbind),
+    /// Add, remove, list and explain filters: what is done with which packets.
+    #[command(
+        after_help = "Example:\n  millrace filter add 'in lan proto tcp dport 25' --action drop\n  millrace filter list"
+    )]
+    Filter(Filter),
+    /// Add, remove, list and look up routes.
+    #[command(
+        after_help = "Example:\n  millrace route add 10.9.0.0/16 via 10.2.0.254\n  millrace route lookup 10.9.1.1"
+    )]
+    Route(Route),
+    /// List, show and forget the flows that the router knows.
+    #[command(after_help = "Example:\n  millrace flow list --by rate --limit 10")]
+    Flow(Flow),
     /// Send an instance a control message.
     #[command(
         after_help = "Example:\n  millrace control stats1 read --json\n  millrace control pf1 set ports=80,443"

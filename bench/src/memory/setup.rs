@@ -5,10 +5,10 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use millrace_forward::{NextHop, NextHops, Route};
+use millrace_forward::{NextHop, NextHops, Route, SharedFib};
 use millrace_packet::{Batch, Pool};
 use millrace_pipeline::{
-    Command, DeviceId, NeighbourChange, NeighbourKnowledge, NoHost, PortSettings, ReversePath, Stack, Tags,
+    Command, DeviceId, NeighbourChange, NeighbourKnowledge, NoHost, PortSettings, ReversePath, RouteChange, Stack, Tags,
     Worker, WorkerLink,
 };
 use millrace_port::Port;
@@ -62,6 +62,7 @@ impl Source {
 
 /// The source, and a router behind it.
 pub(super) struct Pipeline {
+    fib: SharedFib,
     worker: Worker,
     link: WorkerLink,
     now: Instant,
@@ -70,12 +71,14 @@ pub(super) struct Pipeline {
 
 impl Pipeline {
     pub fn new(case: Case) -> Result<Self, BenchError> {
-        let (worker, link) = Worker::new(pool()?, Box::new(NoHost), 0x5eed)
-            .map_err(|error| BenchError::measurement("flow table", error.to_string()))?;
-        let mut pipeline = Self { worker, link, now: Instant::ZERO, sent: 0 };
+        let no_memory = |error: &dyn std::error::Error| BenchError::measurement("tables", error.to_string());
+        let fib = SharedFib::new().map_err(|error| no_memory(&error))?;
+        let (worker, link) = Worker::new(pool()?, fib.reader(), Box::new(NoHost), 0x5eed)
+            .map_err(|error| no_memory(&error))?;
+        let mut pipeline = Self { fib, worker, link, now: Instant::ZERO, sent: 0 };
         pipeline.tell(Command::SetPort(IN.1, settings("in", IN.0, IN_MAC, case.family, 1)));
         pipeline.tell(Command::SetPort(OUT.1, settings("out", OUT.0, OUT_MAC, case.family, 2)));
-        pipeline.tell(Command::SetRoutes(routes(case.family)));
+        pipeline.set_routes(routes(case.family))?;
         let state = NeighbourKnowledge::Known(MacAddr(NEXT_HOP_MAC));
         let next_hop = NeighbourChange { port: OUT.1, address: gateway(case.family), state };
         pipeline.tell(Command::SetNeighbours(vec![next_hop]));
@@ -84,6 +87,26 @@ impl Pipeline {
         // Last, so that no packet comes before the router is ready.
         pipeline.worker.add_device(IN.0, Box::new(generator(case)));
         Ok(pipeline)
+    }
+
+    fn set_routes(&mut self, routes: Vec<(IpNet, Option<Route>)>) -> Result<(), BenchError> {
+        let mut changed = Vec::new();
+        for (prefix, route) in routes {
+            match route {
+                Some(route) => {
+                    let (number, is_new) = self.fib.intern(route.clone());
+                    if is_new {
+                        self.tell(Command::SetRoutes(vec![(number, route)], sync_channel(1).0));
+                    }
+                    let stored = self.fib.store(prefix, number);
+                    stored.map_err(|error| BenchError::measurement("routes", error.to_string()))?;
+                }
+                None => drop(self.fib.remove(prefix)),
+            }
+            changed.push(RouteChange { prefix, own: false });
+        }
+        self.tell(Command::RoutesChanged(changed));
+        Ok(())
     }
 
     fn tell(&mut self, command: Command) {
@@ -225,7 +248,7 @@ mod tests {
         let case = Case { family: Family::V4, flows: 1 };
         let mut pipeline = Pipeline::new(case).unwrap();
         let gone = routes(case.family).into_iter().map(|(network, _)| (network, None)).collect();
-        pipeline.tell(Command::SetRoutes(gone));
+        pipeline.set_routes(gone).unwrap();
         pipeline.callgrind_measured(1000);
         let error = pipeline.check(case).unwrap_err();
         assert!(error.to_string().contains("packets came out"), "{error}");

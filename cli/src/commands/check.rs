@@ -28,11 +28,16 @@ pub fn check(check: &Check, json: bool) -> Result<(), Failure> {
     let config = read(file)?;
     millrace_controller::check(&config)
         .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
-    let (ports, routes, bindings) = (config.port.len(), config.route.len(), config.bind.len());
+    let (ports, routes) = (config.port.len(), config.route.len());
+    let (bindings, filters) = (config.bind.len(), config.filter.len());
     if json {
-        println!("{:#}", json!({"valid": true, "ports": ports, "routes": routes, "bindings": bindings}));
+        let valid = json!({"valid": true, "ports": ports, "routes": routes, "bindings": bindings, "filters": filters});
+        println!("{valid:#}");
     } else {
-        println!("{} is valid: {ports} ports, {routes} routes, {bindings} bindings", file.display());
+        println!(
+            "{} is valid: {ports} ports, {routes} routes, {bindings} bindings, {filters} filters",
+            file.display()
+        );
     }
     Ok(())
 }

@@ -4,9 +4,12 @@ mod bench;
 mod capture;
 mod check;
 mod doctor;
+mod filter;
+mod flow;
 mod lab;
 mod remote;
 mod replay;
+mod route;
 mod run;
 
 use std::process::ExitCode;
@@ -34,6 +37,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Gate(gate) => remote::gate(&remote()?, &gate.action, json)?,
         Command::Bind(bind) => remote::bind(&remote()?, &bind, json)?,
         Command::Unbind(unbind) => remote::unbind(&remote()?, &unbind, json)?,
+        Command::Filter(filter) => filter::filter(&remote()?, &filter.action, json)?,
+        Command::Route(route) => route::route(&remote()?, &route.action, json)?,
+        Command::Flow(flow) => flow::flow(&remote()?, &flow.action, json)?,
         Command::Control(control) => remote::control(&remote()?, &control, json)?,
         Command::Lookup(lookup) => remote::lookup(&remote()?, &lookup, json)?,
         Command::Clear => remote::clear(&remote()?, json)?,

@@ -33,7 +33,13 @@ fn columns(noun: Noun) -> &'static [Column] {
             ("to host", "to_host"),
             ("drops", "drops"),
         ],
-        Noun::Routes => &[("to", "to"), ("kind", "kind"), ("next hops", "next_hops"), ("source", "source")],
+        Noun::Routes => &[
+            ("to", "to"),
+            ("kind", "kind"),
+            ("next hops", "next_hops"),
+            ("source", "source"),
+            ("protocol", "protocol"),
+        ],
         Noun::Neighbours => &[("address", "address"), ("port", "port"), ("mac", "mac"), ("state", "state")],
         Noun::Instances => {
             &[("instance", "name"), ("plugin", "plugin"), ("settings", "settings"), ("bindings", "bindings")]
@@ -53,7 +59,8 @@ fn columns(noun: Noun) -> &'static [Column] {
     }
 }
 
-fn print(value: &Value, columns: &[Column], json: bool) {
+/// Prints JSON, a table, or an object line by line.
+pub fn print(value: &Value, columns: &[Column], json: bool) {
     match value {
         _ if json => println!("{value:#}"),
         Value::Array(rows) => print!("{}", table(rows, columns)),
@@ -62,7 +69,7 @@ fn print(value: &Value, columns: &[Column], json: bool) {
 }
 
 /// Says that something was done: in JSON the thing itself, else a line.
-fn done(value: &Value, line: &str, json: bool) {
+pub fn done(value: &Value, line: &str, json: bool) {
     if json {
         println!("{value:#}");
     } else {

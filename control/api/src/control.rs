@@ -1,17 +1,19 @@
 //! What the interface needs of a router.
 
+use std::future::Future;
+
 use millrace_controller::view::{
-    BindingView, DropView, GateView, InstanceView, LookupView, NeighbourView, PluginView, PortView,
-    RouteView, StatusView, SummaryView,
+    BindingView, DropView, FlowsView, GateExplanationView, GateView, InstanceView, LookupView, NeighbourView,
+    PluginView, PortView, RouteView, StatusView, SummaryView,
 };
-use millrace_controller::{Capture, CaptureRequest, ControlError, Router};
+use millrace_controller::{Capture, CaptureRequest, ControlError, FlowQuery, NewFilter, NewRoute, Router};
 use serde_json::{Map, Value};
 
 /// A result of control.
 pub type Controlled<T> = Result<T, ControlError>;
 
-/// A router as the interface sees it. All calls are quick: they run between two requests on the daemon's one control
-/// thread. Their errors say what was wrong and what would be right.
+/// A router as the interface sees it. All calls are quick, or wait without keeping others waiting: they run between two
+/// requests on the daemon's one control thread. Their errors say what was wrong and what would be right.
 #[allow(missing_docs, reason = "each is what millrace_controller::Router documents under the same name")]
 pub trait Control: Clone + Send + Sync + 'static {
     /// A capture that goes on.
@@ -38,6 +40,14 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn remove_gate(&self, name: &str) -> Controlled<GateView>;
     fn bind(&self, instance: &str, gate: &str, filter: &str, priority: i32) -> Controlled<BindingView>;
     fn unbind(&self, instance: &str, gate: &str, filter: &str) -> Controlled<BindingView>;
+    fn add_filter(&self, new: &NewFilter) -> Controlled<BindingView>;
+    fn remove_filters(&self, ids: &[u32]) -> Controlled<Vec<BindingView>>;
+    fn explain_filters(&self, packet: &str) -> Controlled<Vec<GateExplanationView>>;
+    fn add_route(&self, new: &NewRoute) -> impl Future<Output = Controlled<RouteView>> + Send;
+    fn remove_route(&self, to: &str) -> impl Future<Output = Controlled<RouteView>> + Send;
+    fn lookup_route(&self, address: &str) -> Controlled<RouteView>;
+    fn flows(&self, query: &FlowQuery) -> impl Future<Output = Controlled<FlowsView>> + Send;
+    fn flush_flows(&self, filter: Option<&str>) -> impl Future<Output = Controlled<u64>> + Send;
     fn control(&self, instance: &str, message: &str, arguments: &Map<String, Value>) -> Controlled<Value>;
     fn lookup(&self, packet: &str) -> Controlled<LookupView>;
     fn clear_counters(&self) -> Controlled<()>;
@@ -122,6 +132,38 @@ impl Control for Router {
 
     fn unbind(&self, instance: &str, gate: &str, filter: &str) -> Controlled<BindingView> {
         Router::unbind(self, instance, gate, filter)
+    }
+
+    fn add_filter(&self, new: &NewFilter) -> Controlled<BindingView> {
+        Router::add_filter(self, new)
+    }
+
+    fn remove_filters(&self, ids: &[u32]) -> Controlled<Vec<BindingView>> {
+        Router::remove_filters(self, ids)
+    }
+
+    fn explain_filters(&self, packet: &str) -> Controlled<Vec<GateExplanationView>> {
+        Router::explain_filters(self, packet)
+    }
+
+    async fn add_route(&self, new: &NewRoute) -> Controlled<RouteView> {
+        Router::add_route(self, new).await
+    }
+
+    async fn remove_route(&self, to: &str) -> Controlled<RouteView> {
+        Router::remove_route(self, to).await
+    }
+
+    fn lookup_route(&self, address: &str) -> Controlled<RouteView> {
+        Router::lookup_route(self, address)
+    }
+
+    async fn flows(&self, query: &FlowQuery) -> Controlled<FlowsView> {
+        Router::flows(self, query).await
+    }
+
+    async fn flush_flows(&self, filter: Option<&str>) -> Controlled<u64> {
+        Router::flush_flows(self, filter).await
     }
 
     fn control(&self, instance: &str, message: &str, arguments: &Map<String, Value>) -> Controlled<Value> {

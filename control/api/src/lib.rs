@@ -6,13 +6,19 @@
 //! | resource | methods |
 //! |---|---|
 //! | `/` | GET: this list |
-//! | `/status`, `/summary`, `/ports`, `/ports/{name}`, `/routes`, `/neighbours`, `/plugins`, `/drops` | GET |
+//! | `/status`, `/summary`, `/ports`, `/ports/{name}`, `/neighbours`, `/plugins`, `/drops` | GET |
+//! | `/routes` | GET, POST `{to, via, port, kind}`, DELETE `{to}` |
+//! | `/routes/lookup?address=` | GET |
 //! | `/instances` | GET, POST `{plugin, name, settings}` |
 //! | `/instances/{name}` | GET, DELETE |
 //! | `/instances/{name}/control` | POST `{message, arguments}` |
 //! | `/gates` | GET, POST `{name, position}` |
 //! | `/gates/{name}` | GET, DELETE |
 //! | `/bindings` | GET, POST `{instance, gate, filter, priority}`, DELETE `{instance, gate, filter}` |
+//! | `/filters` | GET, POST `{filter, action, gate, priority}`, DELETE `{ids}` |
+//! | `/filters/{id}` | GET, DELETE |
+//! | `/filters/explain?packet=` | GET |
+//! | `/flows?filter=&order=&limit=` | GET, DELETE (`filter` alone) |
 //! | `/lookup` | POST `{packet}` |
 //! | `/counters` | DELETE |
 //! | `/capture?port=&filter=&snap=&count=` | GET: pcapng until `count` frames or the client's end |

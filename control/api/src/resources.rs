@@ -4,13 +4,13 @@ use axum::Json;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{Method, StatusCode, Uri};
 use axum::routing::{MethodRouter, delete, get, post};
-use millrace_controller::ControlError;
+use millrace_controller::{ControlError, FlowQuery, NewFilter, NewRoute};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::capture;
 use crate::control::{Control, Controlled};
-use crate::extract::{Body, Name};
+use crate::extract::{Arguments, Body, Name};
 use crate::problem::Problem;
 use crate::server::Served;
 
@@ -27,7 +27,12 @@ pub(crate) const RESOURCES: &[Resource] = &[
     ("/summary", &["GET"], "what became of all packets"),
     ("/ports", &["GET"], "ports with counters and rates"),
     ("/ports/{name}", &["GET"], "a port"),
-    ("/routes", &["GET"], "routes, mirrored and our own"),
+    (
+        "/routes",
+        &["GET", "POST", "DELETE"],
+        "routes, mirrored and our own; POST {to, via, port, kind} adds one, DELETE {to} removes one of ours",
+    ),
+    ("/routes/lookup", &["GET"], "the route that packets to ?address= take"),
     ("/neighbours", &["GET"], "neighbours of the ports"),
     ("/plugins", &["GET"], "plugins that instances can be made of"),
     ("/instances", &["GET", "POST"], "plugin instances; POST {plugin, name, settings} creates one"),
@@ -39,6 +44,22 @@ pub(crate) const RESOURCES: &[Resource] = &[
         "/bindings",
         &["GET", "POST", "DELETE"],
         "bindings; POST {instance, gate, filter, priority} binds, DELETE {instance, gate, filter} unbinds",
+    ),
+    (
+        "/filters",
+        &["GET", "POST", "DELETE"],
+        "bindings; POST {filter, action, gate, priority} adds one, DELETE {ids} removes some",
+    ),
+    ("/filters/{id}", &["GET", "DELETE"], "a binding; DELETE removes it"),
+    (
+        "/filters/explain",
+        &["GET"],
+        "at each gate, which filter ?packet= is treated by, and why not by the others",
+    ),
+    (
+        "/flows",
+        &["GET", "DELETE"],
+        "flows; ?filter=&order=rate|bytes|packets|recent&limit=; DELETE ?filter= forgets them",
     ),
     ("/drops", &["GET"], "what was dropped, and why"),
     ("/lookup", &["POST"], "POST {packet} says what would happen to such a packet"),
@@ -57,7 +78,8 @@ pub(crate) fn router<C: Control>(served: Served<C>) -> axum::Router {
         .route("/summary", read(C::summary))
         .route("/ports", read(C::ports))
         .route("/ports/{name}", find("port", C::ports, |port| &port.name))
-        .route("/routes", read(C::routes))
+        .route("/routes", read(C::routes).post(add_route::<C>).delete(remove_route::<C>))
+        .route("/routes/lookup", get(lookup_route::<C>))
         .route("/neighbours", read(C::neighbours))
         .route("/plugins", read(C::plugins))
         .route("/instances", read(C::instances).post(create_instance::<C>))
@@ -69,6 +91,10 @@ pub(crate) fn router<C: Control>(served: Served<C>) -> axum::Router {
         .route("/gates", read(C::gates).post(create_gate::<C>))
         .route("/gates/{name}", find("gate", C::gates, |gate| &gate.name).delete(remove_gate::<C>))
         .route("/bindings", read(C::bindings).post(bind::<C>).delete(unbind::<C>))
+        .route("/filters", read(C::bindings).post(add_filter::<C>).delete(remove_filters::<C>))
+        .route("/filters/explain", get(explain_filters::<C>))
+        .route("/filters/{id}", get(find_filter::<C>).delete(remove_filter::<C>))
+        .route("/flows", get(flows::<C>).delete(flush_flows::<C>))
         .route("/drops", read(C::drops))
         .route("/lookup", post(lookup::<C>))
         .route("/counters", delete(clear::<C>))
@@ -204,6 +230,106 @@ async fn unbind<C: Control>(
     Body(old): Body<OldBinding>,
 ) -> Answer<impl Serialize> {
     Ok(Json(served.control.unbind(&old.instance, &old.gate, &old.filter)?))
+}
+
+async fn add_filter<C: Control>(
+    State(served): State<Served<C>>,
+    Body(new): Body<NewFilter>,
+) -> Created<impl Serialize> {
+    Ok((StatusCode::CREATED, Json(served.control.add_filter(&new)?)))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OldFilters {
+    ids: Vec<u32>,
+}
+
+async fn remove_filters<C: Control>(
+    State(served): State<Served<C>>,
+    Body(old): Body<OldFilters>,
+) -> Answer<impl Serialize> {
+    Ok(Json(served.control.remove_filters(&old.ids)?))
+}
+
+async fn remove_filter<C: Control>(
+    State(served): State<Served<C>>,
+    Name(id): Name,
+) -> Answer<impl Serialize> {
+    Ok(Json(served.control.remove_filters(&[number(&id)?])?.pop()))
+}
+
+async fn find_filter<C: Control>(State(served): State<Served<C>>, Name(id): Name) -> Answer<impl Serialize> {
+    let id = number(&id)?;
+    let found = served.control.bindings()?.into_iter().find(|binding| binding.id == id);
+    let found = found.ok_or_else(|| ControlError::NotFound(format!("no filter has the id {id}")));
+    Ok(Json(found?))
+}
+
+/// The id in a path.
+fn number(id: &str) -> Result<u32, Problem> {
+    id.parse().map_err(|_| Problem::bad_request(format!("{id:?} is no id: ids are numbers")))
+}
+
+async fn explain_filters<C: Control>(
+    State(served): State<Served<C>>,
+    Arguments(asked): Arguments<Packet>,
+) -> Answer<impl Serialize> {
+    Ok(Json(served.control.explain_filters(&asked.packet)?))
+}
+
+async fn add_route<C: Control>(
+    State(served): State<Served<C>>,
+    Body(new): Body<NewRoute>,
+) -> Created<impl Serialize> {
+    Ok((StatusCode::CREATED, Json(served.control.add_route(&new).await?)))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OldRoute {
+    to: String,
+}
+
+async fn remove_route<C: Control>(
+    State(served): State<Served<C>>,
+    Body(old): Body<OldRoute>,
+) -> Answer<impl Serialize> {
+    Ok(Json(served.control.remove_route(&old.to).await?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Address {
+    address: String,
+}
+
+async fn lookup_route<C: Control>(
+    State(served): State<Served<C>>,
+    Arguments(asked): Arguments<Address>,
+) -> Answer<impl Serialize> {
+    Ok(Json(served.control.lookup_route(&asked.address)?))
+}
+
+async fn flows<C: Control>(
+    State(served): State<Served<C>>,
+    Arguments(query): Arguments<FlowQuery>,
+) -> Answer<impl Serialize> {
+    Ok(Json(served.control.flows(&query).await?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OldFlows {
+    filter: Option<String>,
+}
+
+async fn flush_flows<C: Control>(
+    State(served): State<Served<C>>,
+    Arguments(old): Arguments<OldFlows>,
+) -> Answer<Value> {
+    let flushed = served.control.flush_flows(old.filter.as_deref()).await?;
+    Ok(Json(json!({"flushed": flushed})))
 }
 
 #[derive(Deserialize)]

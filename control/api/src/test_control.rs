@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use millrace_controller::view::{
-    BindingView, DropView, GateView, InstanceView, LookupView, NeighbourView, PluginView, PortView,
-    RouteView, StatusView, SummaryView,
+    BindingView, DropView, FlowsView, GateExplanationView, GateView, InstanceView, LookupView, NeighbourView,
+    PluginView, PortView, RouteView, StatusView, SummaryView,
 };
-use millrace_controller::{CaptureRequest, ControlError};
+use millrace_controller::{CaptureRequest, ControlError, FlowQuery, NewFilter, NewRoute};
 use serde_json::{Map, Value, json};
 
 use crate::control::{Control, Controlled, Recording};
@@ -41,6 +41,10 @@ impl Drop for TestDirectory {
 pub(crate) struct TestControl {
     instances: Arc<Mutex<Vec<InstanceView>>>,
     bindings: Arc<Mutex<Vec<BindingView>>>,
+    /// Routes that were added.
+    pub routes: Arc<Mutex<Vec<NewRoute>>>,
+    /// What was asked about flows.
+    pub queries: Arc<Mutex<Vec<FlowQuery>>>,
     /// How many captures go on.
     pub captures: Arc<AtomicUsize>,
     pub captured: Arc<Mutex<Vec<CaptureRequest>>>,
@@ -72,6 +76,16 @@ impl TestControl {
             .iter()
             .position(|one| one.name == name)
             .ok_or_else(|| ControlError::unknown("instance", name, names))
+    }
+}
+
+fn view(new: &NewRoute) -> RouteView {
+    RouteView {
+        to: new.to.clone(),
+        kind: "forward",
+        next_hops: Vec::new(),
+        source: "millrace",
+        protocol: "millrace".into(),
     }
 }
 
@@ -190,6 +204,62 @@ impl Control for TestControl {
         found
             .map(|index| bindings.remove(index))
             .ok_or_else(|| ControlError::NotFound("no such binding".into()))
+    }
+
+    fn add_filter(&self, new: &NewFilter) -> Controlled<BindingView> {
+        if new.action != "drop" {
+            return Err(ControlError::Invalid(format!("there is no action {:?}", new.action)));
+        }
+        let mut bindings = self.bindings.lock().unwrap();
+        let binding = BindingView {
+            id: bindings.len() as u32,
+            action: new.action.clone(),
+            instance: None,
+            ..binding("", new.gate.as_deref().unwrap_or("route"), &new.filter, new.priority)
+        };
+        bindings.push(binding.clone());
+        Ok(binding)
+    }
+
+    fn remove_filters(&self, ids: &[u32]) -> Controlled<Vec<BindingView>> {
+        let mut bindings = self.bindings.lock().unwrap();
+        let (gone, left): (Vec<_>, Vec<_>) = bindings.iter().cloned().partition(|one| ids.contains(&one.id));
+        if gone.len() < ids.len() {
+            return Err(ControlError::NotFound("no such filter".into()));
+        }
+        *bindings = left;
+        Ok(gone)
+    }
+
+    fn explain_filters(&self, packet: &str) -> Controlled<Vec<GateExplanationView>> {
+        let gate = packet.to_owned();
+        Ok(vec![GateExplanationView { gate, position: "route", candidates: Vec::new(), left_out: 0 }])
+    }
+
+    async fn add_route(&self, new: &NewRoute) -> Controlled<RouteView> {
+        self.routes.lock().unwrap().push(new.clone());
+        Ok(view(new))
+    }
+
+    async fn remove_route(&self, to: &str) -> Controlled<RouteView> {
+        let mut routes = self.routes.lock().unwrap();
+        let found = routes.iter().position(|route| route.to == to);
+        let gone = found.map(|at| routes.remove(at));
+        gone.map(|gone| view(&gone)).ok_or_else(|| ControlError::Conflict("the route is bird's".into()))
+    }
+
+    fn lookup_route(&self, address: &str) -> Controlled<RouteView> {
+        let routes = self.routes.lock().unwrap();
+        routes.first().map(view).ok_or_else(|| ControlError::NotFound(format!("no route to {address}")))
+    }
+
+    async fn flows(&self, query: &FlowQuery) -> Controlled<FlowsView> {
+        self.queries.lock().unwrap().push(query.clone());
+        Ok(FlowsView { found: 3, flows: Vec::new() })
+    }
+
+    async fn flush_flows(&self, filter: Option<&str>) -> Controlled<u64> {
+        Ok(if filter.is_some() { 1 } else { 3 })
     }
 
     fn control(&self, instance: &str, message: &str, arguments: &Map<String, Value>) -> Controlled<Value> {

@@ -12,7 +12,6 @@ use tokio::io::unix::AsyncFd;
 use crate::ControlError;
 use crate::claim::Claim;
 use crate::device::{AttachedDevice, KernelDevice, KernelOptions, mtu_of, vlan_stack};
-use crate::feed::in_pieces;
 use crate::router::{Inner, Router};
 use crate::routes::from_kernel;
 use crate::start::complete;
@@ -148,9 +147,7 @@ impl Inner {
                 _ => {}
             }
         }
-        for command in in_pieces(routes) {
-            self.worker.tell(command)?;
-        }
+        self.change_routes(routes)?;
         if neighbours.is_empty() { Ok(()) } else { self.worker.tell(Command::SetNeighbours(neighbours)) }
     }
 

@@ -1,14 +1,17 @@
 //! Packets that people describe, and what would happen to them.
 
-use millrace_classify::{Filter, PortRange};
-use millrace_packet::FlowKey;
+use std::net::IpAddr;
+
+use millrace_classify::{Candidate, Filter, PortRange};
+use millrace_packet::{Exceptions, FlowKey};
 use millrace_pipeline::{Explanation, Question};
 use millrace_plugin::BindingId;
 use millrace_units::{GateId, PortId};
-use std::net::IpAddr;
 
 use crate::ControlError;
-use crate::model::{Model, Plugins};
+use crate::model::Model;
+use crate::route_table::RouteTable;
+use crate::show;
 use crate::view::{LookupView, StepView};
 
 /// Length of a packet of which none was said.
@@ -16,8 +19,22 @@ const LENGTH: u16 = 64;
 
 /// The packet that a filter without wildcards for source and destination describes.
 pub(crate) fn parse_packet(text: &str, model: &Model) -> Result<Question, ControlError> {
-    let filter: Filter =
-        text.parse().map_err(|error| ControlError::Invalid(format!("packet {text:?}: {error}")))?;
+    question(&parse(text)?, text, model)
+}
+
+/// The same as filters see it, with what is exceptional about it.
+pub(crate) fn parse_candidate(text: &str, model: &Model) -> Result<Candidate, ControlError> {
+    let filter = parse(text)?;
+    let Question { key, tcp_flags, dscp, tag, .. } = question(&filter, text, model)?;
+    let exceptions = filter.exceptions().map_or(Exceptions::NONE, |exceptions| exceptions.value());
+    Ok(Candidate { key, tcp_flags, tag, exceptions, dscp })
+}
+
+fn parse(text: &str) -> Result<Filter, ControlError> {
+    text.parse().map_err(|error| ControlError::Invalid(format!("packet {text:?}: {error}")))
+}
+
+fn question(filter: &Filter, text: &str, model: &Model) -> Result<Question, ControlError> {
     let host = |net: Option<ipnet::IpNet>, side: &str| match net {
         Some(net) if net.prefix_len() == net.max_prefix_len() => Ok(net.addr()),
         _ => Err(ControlError::Invalid(format!(
@@ -58,35 +75,38 @@ pub(crate) fn parse_packet(text: &str, model: &Model) -> Result<Question, Contro
 }
 
 /// The worker's explanation with the names that only control knows.
-pub(crate) fn view(explanation: Explanation, plugins: &Plugins) -> LookupView {
+pub(crate) fn view(explanation: Explanation, model: &Model, routes: &RouteTable) -> LookupView {
     let steps = explanation
         .steps
         .into_iter()
-        .map(|step| StepView { stage: step.stage, text: named(&step.text, plugins) });
+        .map(|step| StepView { stage: step.stage, text: named(&step.text, model, routes) });
     LookupView { steps: steps.collect(), verdict: explanation.verdict }
 }
 
-/// Replaces `{gate 3}` and `{binding 5}` by what they are called.
-fn named(text: &str, plugins: &Plugins) -> String {
+/// Replaces `{gate 3}` and `{binding 5}` by what they are called, and `{prefix 192.0.2.1}` by the prefix of the route.
+fn named(text: &str, model: &Model, routes: &RouteTable) -> String {
     let mut result = String::new();
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once('{') {
         let Some((inside, after)) = behind.split_once('}') else { break };
         result += before;
-        result += &name_of(inside, plugins);
+        result += &name_of(inside, model, routes);
         rest = after;
     }
     result + rest
 }
 
-fn name_of(reference: &str, plugins: &Plugins) -> String {
+fn name_of(reference: &str, model: &Model, routes: &RouteTable) -> String {
+    if let Some(address) = reference.strip_prefix("prefix ").and_then(|address| address.parse().ok()) {
+        return routes.prefix_of(address).map_or_else(|| "-".to_owned(), |(prefix, _)| prefix.to_string());
+    }
     let mut words = reference.split(' ');
     let number = |word: Option<&str>| word.and_then(|word| word.parse::<u32>().ok());
     match (words.next(), number(words.next())) {
-        (Some("gate"), Some(gate)) => format!("gate {}", plugins.gate_name(GateId(gate as u8))),
-        (Some("binding"), Some(binding)) => match plugins.binding(BindingId(binding)) {
+        (Some("gate"), Some(gate)) => format!("gate {}", model.plugins.gate_name(GateId(gate as u8))),
+        (Some("binding"), Some(binding)) => match model.plugins.binding(BindingId(binding)) {
             Some(bound) => {
-                format!("{} by {:?}", plugins.action_name(&bound.action), bound.filter.to_string())
+                format!("{} by {:?}", show::action(&bound.action, model), bound.filter.to_string())
             }
             None => format!("binding {binding}"),
         },

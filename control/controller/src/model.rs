@@ -3,14 +3,17 @@
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use millrace_classify::{CompiledFilter, Filter};
-use millrace_config::{Config, PortKind, RouteKind, VlanIds};
+use millrace_config::{Config, GateTable, PortKind, RouteKind, VlanIds};
 use millrace_forward::{MartianPolicy, NextHop, NextHops, Route};
-use millrace_pipeline::{DeviceId, NeighbourChange, NeighbourKnowledge, Options, PortSettings, Stack, Tags};
+use millrace_pipeline::{
+    DeviceId, NeighbourChange, NeighbourKnowledge, Options, PortSettings, ReversePath, Stack, TableKind, Tags,
+};
 use millrace_plugin::PluginControlUnit;
-use millrace_units::PortId;
+use millrace_units::{GateId, PortId};
 use millrace_wire::MacAddr;
 
 use crate::ControlError;
@@ -18,6 +21,9 @@ use crate::routes::OwnRoutes;
 
 /// The control side's plugin control unit.
 pub(crate) type Plugins = PluginControlUnit<Filter, CompiledFilter>;
+
+/// A binding as the control side keeps it.
+pub(crate) type Bound = millrace_plugin::Bound<Filter, CompiledFilter>;
 
 /// A port as it is planned.
 #[derive(Clone, Debug)]
@@ -46,6 +52,8 @@ pub(crate) struct Model {
     pub kernel_routes: Vec<millrace_config::Route>,
     pub neighbours: Vec<NeighbourChange>,
     pub plugins: Plugins,
+    /// How the filters of gates are searched, for those of which it was said.
+    pub gate_tables: Vec<(GateId, TableKind)>,
     pub options: Options,
 }
 
@@ -58,6 +66,7 @@ impl Model {
             kernel_routes: Vec::new(),
             neighbours: Vec::new(),
             plugins: Plugins::new(),
+            gate_tables: Vec::new(),
             options: options(config),
         };
         for plan in &model.ports {
@@ -65,7 +74,7 @@ impl Model {
                 model.own_routes.add_address(plan.id, *net);
             }
         }
-        config.route.iter().try_for_each(|route| model.add_route(route))?;
+        config.route.iter().try_for_each(|route| model.add_route(route).map(|_| ()))?;
         for neighbour in &config.neighbour {
             let port = model.port(&neighbour.port)?;
             if port.is_kernel() {
@@ -105,8 +114,12 @@ impl Model {
         })
     }
 
-    fn add_route(&mut self, route: &millrace_config::Route) -> Result<(), ControlError> {
+    /// Plans a route. Returns whether it is for the kernel to keep.
+    pub fn add_route(&mut self, route: &millrace_config::Route) -> Result<bool, ControlError> {
         let prefix = *route.to.value();
+        if let Some(port) = &route.port {
+            self.port(port)?;
+        }
         let plain = match route.kind {
             RouteKind::Forward => None,
             RouteKind::Blackhole => Some(Route::Blackhole),
@@ -121,7 +134,10 @@ impl Model {
         match (hops, plain) {
             (Some(hops), _) => self.own_routes.add(prefix, Route::Forward(hops)),
             (None, Some(plain)) if !has_kernel => self.own_routes.add(prefix, plain),
-            (None, _) if has_kernel => self.kernel_routes.push(route.clone()),
+            (None, _) if has_kernel => {
+                self.kernel_routes.push(route.clone());
+                return Ok(true);
+            }
             (None, _) => {
                 return Err(ControlError::Invalid(format!(
                     "route {:?}: its next hop is in no subnet of a port; say `port` as well",
@@ -129,7 +145,7 @@ impl Model {
                 )));
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// The next hops of a route if they are behind ports without a kernel.
@@ -161,7 +177,16 @@ impl Model {
             self.plugins.add_plugin(plugin)?;
         }
         for gate in &config.gate {
-            self.plugins.create_gate(&gate.name, *gate.position.value(), None)?;
+            if let Some(position) = &gate.position {
+                self.plugins.create_gate(&gate.name, *position.value(), None)?;
+            }
+            let kind = match gate.table {
+                GateTable::Auto => TableKind::default(),
+                GateTable::Linear => TableKind::Linear,
+                GateTable::TupleSpace => TableKind::TupleSpace,
+                GateTable::Dag => TableKind::Dag,
+            };
+            self.gate_tables.push((self.plugins.gate(&gate.name)?.id, kind));
         }
         for instance in &config.instance {
             self.plugins.create_instance(&instance.plugin, &instance.name, instance.settings.clone())?;
@@ -176,6 +201,10 @@ impl Model {
                 compiled,
                 bind.priority,
             )?;
+        }
+        for filter in &config.filter {
+            let (matches, action) = (filter.r#match.value(), filter.action.value());
+            self.add_filter(matches, action, filter.gate.as_deref(), filter.priority)?;
         }
         Ok(())
     }
@@ -239,6 +268,11 @@ fn settings(port: &millrace_config::Port, device: DeviceId, tags: Tags) -> PortS
         up: true,
         forwards4: true,
         forwards6: true,
+        reverse_path: match port.reverse_path {
+            millrace_config::ReversePath::Off => ReversePath::Off,
+            millrace_config::ReversePath::Strict => ReversePath::Strict,
+            millrace_config::ReversePath::Loose => ReversePath::Loose,
+        },
         addresses: port.address.iter().map(|net| *net.value()).collect::<Vec<IpNet>>(),
     }
 }
@@ -265,5 +299,8 @@ fn options(config: &Config) -> Options {
         icmp_dscp: router.icmp_dscp,
         redirects: router.redirects,
         router_id: router.router_id,
+        route_priority: router.route_priority,
+        flows_max: router.flows_max,
+        flow_idle: Duration::from_secs(router.flow_idle.into()),
     }
 }

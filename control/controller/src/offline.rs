@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use millrace_config::Config;
 use millrace_packet::Pool;
-use millrace_pipeline::{Command, GateTables, NoHost, Snapshot, Worker, WorkerLink};
+use millrace_pipeline::{Command, GateTables, NoHost, ReplyTo, Snapshot, Turn, Worker, WorkerLink};
 use millrace_port::{Memory, MemoryHandle};
 use millrace_units::Instant;
 
 use crate::ControlError;
-use crate::feed::start_commands;
+use crate::feed::{own_routes, start_commands};
 use crate::lookup::{self, parse_packet};
 use crate::model::{Model, PortPlan};
+use crate::route_table::{RouteTable, TellRoutes};
 use crate::show;
 use crate::view::{LookupView, SummaryView};
 
@@ -24,21 +25,57 @@ const ROUNDS: usize = 100_000;
 /// How often neighbours in use are looked after, as with a router on devices.
 const REFRESH: Duration = Duration::from_secs(1);
 
+/// The data plane, which runs when it is told to.
+struct OfflineWorker {
+    worker: Worker,
+    link: WorkerLink,
+    now: Instant,
+}
+
+impl OfflineWorker {
+    fn turn(&mut self) -> Turn {
+        self.worker.turn(self.now)
+    }
+
+    fn tell(&mut self, command: Command) {
+        let mut command = Some(command);
+        while let Some(next) = command.take() {
+            if let Err(rtrb::PushError::Full(back)) = self.link.commands.push(next) {
+                self.turn();
+                command = Some(back);
+            }
+        }
+        self.turn();
+    }
+}
+
+impl TellRoutes for OfflineWorker {
+    fn tell(&mut self, command: Command) -> Result<(), ControlError> {
+        Self::tell(self, command);
+        Ok(())
+    }
+
+    fn ask_all(&mut self, command: &dyn Fn(ReplyTo<()>) -> Command) -> Result<(), ControlError> {
+        let (reply, answer) = std::sync::mpsc::sync_channel(1);
+        Self::tell(self, command(reply));
+        answer.try_recv().map_err(|error| ControlError::system("ask the data plane", error))
+    }
+}
+
 /// A router under a virtual clock.
 pub struct OfflineRouter {
     model: Model,
     tables: GateTables,
-    worker: Worker,
-    link: WorkerLink,
+    route_table: RouteTable,
+    workers: OfflineWorker,
     ports: Vec<(PortPlan, MemoryHandle)>,
-    now: Instant,
     /// When neighbours in use are next asked whether they are still there.
     refresh: Instant,
 }
 
 impl std::fmt::Debug for OfflineRouter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OfflineRouter").field("now", &self.now).finish_non_exhaustive()
+        f.debug_struct("OfflineRouter").field("now", &self.workers.now).finish_non_exhaustive()
     }
 }
 
@@ -51,15 +88,16 @@ impl OfflineRouter {
         let model = Model::new(config)?;
         let pool = Pool::new(config.router.frames)
             .map_err(|error| ControlError::system("get packet memory", error))?;
-        let (worker, link) = Worker::new(pool, Box::new(NoHost), 0x6d69_6c6c);
+        let route_table = RouteTable::new()?;
+        let (worker, link) = Worker::new(pool, route_table.reader(), Box::new(NoHost), 0x6d69_6c6c)
+            .map_err(|error| ControlError::system("make the flow table", error))?;
         let mut router = Self {
-            worker,
-            link,
+            workers: OfflineWorker { worker, link, now: Instant::ZERO },
             ports: Vec::new(),
-            now: Instant::ZERO,
             refresh: Instant::ZERO + REFRESH,
             model: model.clone(),
             tables: GateTables::default(),
+            route_table,
         };
         for plan in model.ports.iter().filter(|plan| plan.config.vlan.is_none()) {
             router.add_device(plan);
@@ -70,6 +108,7 @@ impl OfflineRouter {
         for command in start_commands(&model, &mut router.tables)? {
             router.tell(command);
         }
+        router.route_table.change(own_routes(&model), &mut router.workers)?;
         router.run();
         Ok(router)
     }
@@ -85,20 +124,13 @@ impl OfflineRouter {
     fn add_device(&mut self, plan: &PortPlan) {
         // Tagged frames are longer than what the port's own MTU says.
         let (memory, handle) = Memory::new(plan.settings.mac, u16::MAX);
-        self.worker.add_device(plan.settings.device, Box::new(memory));
+        self.workers.worker.add_device(plan.settings.device, Box::new(memory));
         self.ports.push((plan.clone(), handle));
     }
 
     /// Says something to the worker, which takes it up at once.
     fn tell(&mut self, command: Command) {
-        let mut command = Some(command);
-        while let Some(next) = command.take() {
-            if let Err(rtrb::PushError::Full(back)) = self.link.commands.push(next) {
-                self.worker.turn(self.now);
-                command = Some(back);
-            }
-        }
-        self.worker.turn(self.now);
+        self.workers.tell(command);
     }
 
     fn handle(&self, port: &str) -> Option<&MemoryHandle> {
@@ -118,11 +150,11 @@ impl OfflineRouter {
     /// Treats everything there is to treat at this moment.
     pub fn run(&mut self) {
         for _ in 0..ROUNDS {
-            let turn = self.worker.turn(self.now);
-            while self.link.events.pop().is_ok() {}
+            let turn = self.workers.turn();
+            while self.workers.link.events.pop().is_ok() {}
             if turn.received == 0
                 && turn.commands == 0
-                && turn.next_event.is_none_or(|event| event > self.now)
+                && turn.next_event.is_none_or(|event| event > self.workers.now)
             {
                 return;
             }
@@ -131,20 +163,20 @@ impl OfflineRouter {
 
     /// Lets time pass; what falls due on the way is done at its moment.
     pub fn advance(&mut self, duration: Duration) {
-        let end = self.now + duration;
+        let end = self.workers.now + duration;
         loop {
             self.run();
-            if self.now >= self.refresh {
+            if self.workers.now >= self.refresh {
                 self.refresh_neighbours();
             }
-            let next = self.worker.turn(self.now).next_event.filter(|event| *event > self.now);
+            let next = self.workers.turn().next_event.filter(|event| *event > self.workers.now);
             let next = next.map_or(self.refresh, |event| event.min(self.refresh));
             if next > end {
                 break;
             }
-            self.now = next;
+            self.workers.now = next;
         }
-        self.now = end;
+        self.workers.now = end;
         self.run();
     }
 
@@ -154,13 +186,13 @@ impl OfflineRouter {
         self.tell(Command::TakeUsedNeighbours(reply));
         // There is no kernel that had to hear of them.
         drop(answer);
-        self.refresh = self.now + REFRESH;
+        self.refresh = self.workers.now + REFRESH;
         self.run();
     }
 
     /// The moment.
     pub fn now(&self) -> Instant {
-        self.now
+        self.workers.now
     }
 
     /// The frames that a port has sent since the last call (for a sub-interface: its device).
@@ -237,6 +269,6 @@ impl OfflineRouter {
         let (reply, answer) = std::sync::mpsc::sync_channel(1);
         self.tell(Command::Explain(question, reply));
         let explanation = answer.try_recv().unwrap_or_default();
-        Ok(lookup::view(explanation, &self.model.plugins))
+        Ok(lookup::view(explanation, &self.model, &self.route_table))
     }
 }

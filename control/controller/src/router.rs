@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use ipnet::IpNet;
 use millrace_classify::CompiledFilter;
+use millrace_forward::Route;
 use millrace_host::{Actions, Mirror, OwnRoute};
 use millrace_pipeline::thread::Wake;
 use millrace_pipeline::{Command, DeviceId, GateTables, Question, Snapshot};
@@ -19,11 +21,13 @@ use tokio::sync::Notify;
 use crate::device::KernelDevice;
 use crate::lookup::{self, parse_packet};
 use crate::model::Model;
-use crate::routes::{PortsByDevice, from_kernel};
+use crate::route_changes::kernel_view;
+use crate::route_table::RouteTable;
+use crate::routes::PortsByDevice;
 use crate::show::{self, KernelShare};
 use crate::view::{
-    BindingView, DropView, GateView, InstanceView, LookupView, MirrorView, NeighbourView, PluginView,
-    PortView, RouteView, StatusView, SummaryView,
+    DropView, GateView, InstanceView, LookupView, MirrorView, NeighbourView, PluginView, PortView, RouteView,
+    StatusView, SummaryView,
 };
 use crate::worker_handle::WorkerHandle;
 use crate::{Capture, CaptureRequest, ControlError};
@@ -49,6 +53,7 @@ pub(crate) struct Shared {
 pub(crate) struct Inner {
     pub model: Model,
     pub tables: GateTables,
+    pub route_table: RouteTable,
     pub mode: &'static str,
     pub worker: WorkerHandle,
     pub thread: Option<JoinHandle<()>>,
@@ -71,6 +76,11 @@ pub(crate) struct Inner {
 impl Inner {
     pub fn by_device(&self) -> PortsByDevice {
         self.kernel.iter().map(|(port, device)| (device.ifindex, *port)).collect()
+    }
+
+    /// Sets routes in the forwarding table, or removes those without one.
+    pub fn change_routes(&mut self, changes: Vec<(IpNet, Option<Route>)>) -> Result<(), ControlError> {
+        self.route_table.change(changes, &mut self.worker)
     }
 
     /// Tells the worker of changes of instances, gates and bindings.
@@ -141,7 +151,7 @@ impl Router {
             uptime: snapshot.at.since(inner.started).as_secs_f64(),
             mode: inner.mode,
             memory: snapshot.memory,
-            routes: snapshot.routes,
+            routes: inner.route_table.len(),
             turns: snapshot.turns,
             sleeps: snapshot.sleeps,
             mirror,
@@ -189,17 +199,13 @@ impl Router {
     /// None so far.
     pub fn routes(&self) -> Result<Vec<RouteView>, ControlError> {
         let inner = self.lock();
-        let (ports, own) = (inner.by_device(), &inner.model.own_routes);
+        let own = &inner.model.own_routes;
         let mut views: Vec<RouteView> =
-            own.iter().map(|(prefix, route)| show::route(prefix, route, true, &inner.model)).collect();
+            own.iter().map(|(prefix, route)| show::route(prefix, route, None, &inner.model)).collect();
         if let Some(mirror) = &inner.mirror {
-            let state = mirror.state();
+            let (state, ports) = (mirror.state(), inner.by_device());
             let mirrored = state.routes().filter(|route| own.get(&route.prefix).is_none());
-            views.extend(mirrored.filter_map(|route| {
-                let ours = route.protocol == millrace_host::PROTOCOL_MILLRACE;
-                from_kernel(&route, &ports)
-                    .map(|target| show::route(&route.prefix, &target, ours, &inner.model))
-            }));
+            views.extend(mirrored.filter_map(|route| kernel_view(&route, &ports, &inner.model)));
         }
         Ok(views)
     }
@@ -266,16 +272,6 @@ impl Router {
         Ok(show::gates(&snapshot, &inner.model))
     }
 
-    /// All bindings.
-    ///
-    /// # Errors
-    /// When the data plane does not answer.
-    pub fn bindings(&self) -> Result<Vec<BindingView>, ControlError> {
-        let mut inner = self.lock();
-        let snapshot = inner.snapshot()?;
-        Ok(show::bindings(&snapshot, &inner.model))
-    }
-
     /// Creates an instance of a plugin.
     ///
     /// # Errors
@@ -329,48 +325,6 @@ impl Router {
         Ok(GateView { name: name.to_owned(), position, bindings: Vec::new() })
     }
 
-    /// Binds an instance to the flows that a filter matches. When this returns, the next packet is treated so.
-    ///
-    /// # Errors
-    /// No such instance, gate or port, a filter that is none, a binding that exists.
-    pub fn bind(
-        &self,
-        instance: &str,
-        gate: &str,
-        filter: &str,
-        priority: i32,
-    ) -> Result<BindingView, ControlError> {
-        let filter = parse_filter(filter)?;
-        let mut inner = self.lock();
-        let compiled = inner.model.compile(&filter)?;
-        let (id, change) =
-            inner.model.plugins.register_instance(instance, gate, filter.clone(), compiled, priority)?;
-        inner.tell_plugins(vec![change])?;
-        let snapshot = inner.snapshot()?;
-        let described = inner.model.plugins.bindings().into_iter().find(|binding| binding.id == id);
-        described
-            .map(|described| show::binding(described, &snapshot, &inner.model))
-            .ok_or_else(|| ControlError::System("the new binding is not there".into()))
-    }
-
-    /// Undoes a binding. When this returns, no further packet is treated by it.
-    ///
-    /// # Errors
-    /// No such binding.
-    pub fn unbind(&self, instance: &str, gate: &str, filter: &str) -> Result<BindingView, ControlError> {
-        let filter = parse_filter(filter)?;
-        let mut inner = self.lock();
-        let snapshot = inner.snapshot()?;
-        let before = inner.model.plugins.bindings();
-        let (id, change) = inner.model.plugins.deregister_instance(instance, gate, &filter)?;
-        inner.tell_plugins(vec![change])?;
-        inner.snapshot()?;
-        let described = before.into_iter().find(|binding| binding.id == id);
-        described
-            .map(|described| show::binding(described, &snapshot, &inner.model))
-            .ok_or_else(|| ControlError::System("the binding was not there".into()))
-    }
-
     /// Sends an instance a control message and returns its reply.
     ///
     /// # Errors
@@ -398,7 +352,7 @@ impl Router {
         let mut inner = self.lock();
         let question: Question = parse_packet(packet, &inner.model)?;
         let explanation = inner.worker.ask(|reply| Command::Explain(question, reply))?;
-        Ok(lookup::view(explanation, &inner.model.plugins))
+        Ok(lookup::view(explanation, &inner.model, &inner.route_table))
     }
 
     /// Sets all counters to zero.
@@ -428,10 +382,6 @@ impl Router {
         inner.worker.tell(Command::StartCapture(Box::new(sink)))?;
         Ok(capture)
     }
-}
-
-fn parse_filter(filter: &str) -> Result<millrace_classify::Filter, ControlError> {
-    filter.parse().map_err(|error| ControlError::Invalid(format!("filter {filter:?}: {error}")))
 }
 
 fn find_instance(inner: &mut Inner, name: &str) -> Result<InstanceView, ControlError> {

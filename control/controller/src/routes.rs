@@ -44,45 +44,59 @@ fn unicast(route: &HostRoute, ports: &PortsByDevice) -> Route {
 /// kernel's route to the same prefix.
 #[derive(Clone, Debug, Default)]
 pub struct OwnRoutes {
-    routes: BTreeMap<IpNet, Route>,
+    /// What follows from the ports' addresses.
+    connected: BTreeMap<IpNet, Route>,
+    /// What was said in the configuration, or since. It wins.
+    added: BTreeMap<IpNet, Route>,
 }
 
 impl OwnRoutes {
     /// Adds what follows from a port's own address: the router is there, and the subnet is behind the port.
     pub fn add_address(&mut self, port: PortId, net: IpNet) {
         let host = IpNet::from(net.addr());
-        self.routes.insert(host, Route::Local);
+        self.connected.insert(host, Route::Local);
         // Link-local prefixes are at every port: who goes there knows the port by other means.
         let link_local = matches!(net, IpNet::V6(v6) if v6.addr().is_unicast_link_local());
         if net.prefix_len() == host.prefix_len() || link_local {
             return;
         }
-        self.routes.insert(net.trunc(), Route::Forward(NextHops::single(NextHop::new(port, None))));
+        self.connected.insert(net.trunc(), Route::Forward(NextHops::single(NextHop::new(port, None))));
         if let IpNet::V4(v4) = net
             && v4.prefix_len() < 31
         {
-            self.routes.insert(IpAddr::V4(v4.broadcast()).into(), Route::Broadcast);
+            self.connected.insert(IpAddr::V4(v4.broadcast()).into(), Route::Broadcast);
         }
     }
 
-    /// Adds a configured route.
+    /// Adds a route that people want.
     pub fn add(&mut self, prefix: IpNet, route: Route) {
-        self.routes.insert(prefix, route);
+        self.added.insert(prefix, route);
+    }
+
+    /// Removes a route that was added; `None` when there is none.
+    pub fn remove(&mut self, prefix: &IpNet) -> Option<Route> {
+        self.added.remove(prefix)
+    }
+
+    /// Whether a route to exactly `prefix` was added.
+    pub fn is_added(&self, prefix: &IpNet) -> bool {
+        self.added.contains_key(prefix)
     }
 
     /// The route to exactly `prefix`.
     pub fn get(&self, prefix: &IpNet) -> Option<&Route> {
-        self.routes.get(prefix)
+        self.added.get(prefix).or_else(|| self.connected.get(prefix))
     }
 
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (&IpNet, &Route)> {
-        self.routes.iter()
+        let connected = self.connected.iter().filter(|(prefix, _)| !self.added.contains_key(prefix));
+        connected.chain(&self.added)
     }
 
     /// The port whose subnet `address` is in.
     pub fn port_towards(&self, address: IpAddr) -> Option<PortId> {
-        let connected = self.routes.iter().filter_map(|(net, route)| match route {
+        let connected = self.connected.iter().chain(&self.added).filter_map(|(net, route)| match route {
             Route::Forward(hops) if net.contains(&address) => {
                 hops.iter().find(|hop| hop.gateway.is_none()).map(|hop| (net.prefix_len(), hop.port))
             }
@@ -117,5 +131,18 @@ mod tests {
         );
         assert_eq!(own.port_towards("10.1.0.77".parse().unwrap()), Some(PortId(3)));
         assert_eq!(own.port_towards("192.0.2.1".parse().unwrap()), None);
+    }
+
+    #[test]
+    fn what_an_added_route_hides_is_there_again_when_it_is_removed() {
+        let mut own = OwnRoutes::default();
+        own.add_address(PortId(3), "10.1.0.1/24".parse().unwrap());
+        let net: IpNet = "10.1.0.0/24".parse().unwrap();
+        let connected = own.get(&net).cloned();
+        own.add(net, Route::Blackhole);
+        assert_eq!((own.get(&net), own.iter().count()), (Some(&Route::Blackhole), 3));
+        assert!(own.is_added(&net) && own.remove(&net).is_some() && !own.is_added(&net));
+        assert_eq!(own.get(&net).cloned(), connected);
+        assert!(own.remove(&net).is_none());
     }
 }

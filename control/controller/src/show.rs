@@ -1,14 +1,16 @@
 //! From counters and tables to what is shown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use ipnet::IpNet;
 use millrace_forward::Route;
+use millrace_host::PROTOCOL_MILLRACE;
 use millrace_packet::{DropCounts, DropReason};
 use millrace_pipeline::Snapshot;
-use millrace_plugin::{Action, BindingDescription, Way};
+use millrace_plugin::{Action, BindingCounts, BindingDescription, BindingId, Way};
 
-use crate::model::Model;
+use crate::model::{Bound, Model};
+use crate::route_changes::protocol;
 use crate::view::{
     BindingView, DropView, GateView, InstanceView, NextHopView, PluginView, RouteView, SummaryView,
 };
@@ -114,7 +116,9 @@ pub(crate) fn drops(snapshot: &Snapshot, model: &Model) -> Vec<DropView> {
 }
 
 /// A route.
-pub(crate) fn route(to: &IpNet, route: &Route, own: bool, model: &Model) -> RouteView {
+///
+/// `kernel` is its protocol in the kernel, if it comes from there.
+pub(crate) fn route(to: &IpNet, route: &Route, kernel: Option<u8>, model: &Model) -> RouteView {
     let (kind, next_hops) = match route {
         Route::Forward(hops) => {
             let view = |hop: &millrace_forward::NextHop| NextHopView {
@@ -131,7 +135,9 @@ pub(crate) fn route(to: &IpNet, route: &Route, own: bool, model: &Model) -> Rout
         Route::Unreachable => ("unreachable", Vec::new()),
         Route::Prohibit => ("prohibit", Vec::new()),
     };
-    RouteView { to: to.to_string(), kind, next_hops, source: if own { "millrace" } else { "kernel" } }
+    let protocol = protocol(kernel.unwrap_or(PROTOCOL_MILLRACE));
+    let source = if kernel.is_none_or(|kernel| kernel == PROTOCOL_MILLRACE) { "millrace" } else { "kernel" };
+    RouteView { to: to.to_string(), kind, next_hops, source, protocol }
 }
 
 /// What is done with packets, in words.
@@ -148,54 +154,66 @@ pub(crate) fn action(action: &Action, model: &Model) -> String {
         Action::Drop => "drop".to_owned(),
         Action::Reject => "reject".to_owned(),
         Action::Host => "host".to_owned(),
-        Action::Send(to) => format!("port {}", ways(to)),
-        Action::Copy(to) => format!("copy {}", ways(to)),
+        Action::Send(to) if to.len() == 1 => format!("port {}", ways(to)),
+        Action::Send(to) => format!("ports {}", ways(to)),
+        Action::Copy(to) => format!("copy-to {}", ways(to)),
+    }
+}
+
+/// The counts of bindings, by their ids.
+pub(crate) struct Counts(HashMap<BindingId, BindingCounts>);
+
+impl From<&Snapshot> for Counts {
+    fn from(snapshot: &Snapshot) -> Self {
+        Self(snapshot.bindings.iter().copied().collect())
     }
 }
 
 /// A binding.
-pub(crate) fn binding(described: BindingDescription, snapshot: &Snapshot, model: &Model) -> BindingView {
-    let counts = snapshot.bindings.iter().find(|(id, _)| *id == described.id).map(|(_, counts)| *counts);
-    let counts = counts.unwrap_or_default();
+pub(crate) fn binding(id: BindingId, bound: &Bound, counts: &Counts, model: &Model) -> BindingView {
+    let counts = counts.0.get(&id).copied().unwrap_or_default();
     BindingView {
-        id: described.id.0,
-        action: action(&described.action, model),
-        instance: described.instance,
-        gate: described.gate,
-        filter: described.filter,
-        priority: described.priority,
+        id: id.0,
+        action: action(&bound.action, model),
+        instance: bound.action.instance().map(|id| model.plugins.instance_name(id).to_owned()),
+        gate: model.plugins.gate_name(bound.gate).to_owned(),
+        filter: bound.filter.to_string(),
+        priority: bound.priority,
         packets: counts.packets,
         bytes: counts.bytes,
         drops: counts.drops,
     }
 }
 
+fn described(bindings: Vec<BindingDescription>, counts: &Counts, model: &Model) -> Vec<BindingView> {
+    let bound = |described: BindingDescription| Some((described.id, model.plugins.binding(described.id)?));
+    bindings.into_iter().filter_map(bound).map(|(id, bound)| binding(id, bound, counts, model)).collect()
+}
+
 /// All bindings.
 pub(crate) fn bindings(snapshot: &Snapshot, model: &Model) -> Vec<BindingView> {
-    model.plugins.bindings().into_iter().map(|described| binding(described, snapshot, model)).collect()
+    described(model.plugins.bindings(), &snapshot.into(), model)
 }
 
 /// All gates.
 pub(crate) fn gates(snapshot: &Snapshot, model: &Model) -> Vec<GateView> {
+    let counts = Counts::from(snapshot);
     let view = |gate: millrace_plugin::GateDescription| GateView {
         name: gate.name,
         position: gate.position,
-        bindings: gate.bindings.into_iter().map(|described| binding(described, snapshot, model)).collect(),
+        bindings: described(gate.bindings, &counts, model),
     };
     model.plugins.gates().into_iter().map(view).collect()
 }
 
 /// All instances.
 pub(crate) fn instances(snapshot: &Snapshot, model: &Model) -> Vec<InstanceView> {
+    let counts = Counts::from(snapshot);
     let view = |instance: millrace_plugin::InstanceDescription| InstanceView {
         name: instance.name,
         plugin: instance.plugin,
         settings: instance.settings.into(),
-        bindings: instance
-            .bindings
-            .into_iter()
-            .map(|described| binding(described, snapshot, model))
-            .collect(),
+        bindings: described(instance.bindings, &counts, model),
     };
     model.plugins.instances().into_iter().map(view).collect()
 }

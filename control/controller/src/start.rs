@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use millrace_config::{Config, PollMode};
+use millrace_forward::FibReader;
 use millrace_host::policy::{self, Ours, PolicyFinding, PolicyKind};
 use millrace_host::{
     Actions, Family, HostLink, HostNextHop, HostState, Mirror, MirrorOptions, OwnRoute, RouteKind,
@@ -22,8 +23,9 @@ use tokio::sync::Notify;
 use crate::ControlError;
 use crate::claim::Claim;
 use crate::device::{AttachedDevice, KernelOptions, mtu_of, open_own};
-use crate::feed::start_commands;
+use crate::feed::{own_routes, start_commands};
 use crate::model::{Model, PortPlan};
+use crate::route_table::RouteTable;
 use crate::router::{Inner, Router, Shared};
 use crate::worker_handle::WorkerHandle;
 
@@ -55,9 +57,11 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
     }
     let control_wake =
         Wake::new().map_err(|error| ControlError::system("make an event descriptor", error))?;
-    let (worker, thread) = start_worker(&config, &control_wake)?;
+    let route_table = RouteTable::new()?;
+    let (worker, thread) = start_worker(&config, route_table.reader(), &control_wake)?;
     let mut inner = Inner {
         tables: GateTables::default(),
+        route_table,
         mode: mode_name(config.router.mode),
         on_death: model
             .ports
@@ -160,6 +164,7 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
     for command in start_commands(&inner.model, &mut inner.tables)? {
         inner.worker.tell(command)?;
     }
+    inner.change_routes(own_routes(&inner.model))?;
     let Some((mirror, changes, first)) = mirrored else { return Ok(()) };
     inner.mirror = Some(mirror);
     inner.changes = Some(changes);
@@ -193,7 +198,8 @@ fn install_routes(inner: &mut Inner) -> Result<(), ControlError> {
     Ok(())
 }
 
-fn own_route(route: &millrace_config::Route, inner: &Inner) -> Result<OwnRoute, ControlError> {
+/// A route as the kernel is given it.
+pub(crate) fn own_route(route: &millrace_config::Route, inner: &Inner) -> Result<OwnRoute, ControlError> {
     let kind = match route.kind {
         millrace_config::RouteKind::Forward => RouteKind::Unicast,
         millrace_config::RouteKind::Blackhole => RouteKind::Blackhole,
@@ -336,13 +342,14 @@ fn mode_name(mode: PollMode) -> &'static str {
 /// Starts the thread of the worker, which makes its own packet memory.
 fn start_worker(
     config: &Config,
+    prefixes: FibReader,
     control_wake: &Wake,
 ) -> Result<(WorkerHandle, JoinHandle<()>), ControlError> {
     let wake = Wake::new().map_err(|error| ControlError::system("make an event descriptor", error))?;
     let (frames, mode) = (config.router.frames, io_mode(config.router.mode));
     let (sender, receiver) = sync_channel::<Result<WorkerLink, ControlError>>(1);
     let (worker_wake, control) = (wake.clone(), control_wake.clone());
-    let body = move || match make_worker(frames) {
+    let body = move || match make_worker(frames, prefixes) {
         Ok((mut worker, link)) => {
             if sender.send(Ok(link)).is_ok() {
                 thread::run(&mut worker, mode, &worker_wake, &control);
@@ -361,10 +368,11 @@ fn start_worker(
     Ok((WorkerHandle::new(link, wake), thread))
 }
 
-fn make_worker(frames: u32) -> Result<(Worker, WorkerLink), ControlError> {
+fn make_worker(frames: u32, prefixes: FibReader) -> Result<(Worker, WorkerLink), ControlError> {
     let pool = Pool::new(frames).map_err(|error| ControlError::System(error.to_string()))?;
     let seed = std::hash::RandomState::new().build_hasher().finish();
-    Ok(Worker::new(pool, Box::new(NoHost), seed))
+    Worker::new(pool, prefixes, Box::new(NoHost), seed)
+        .map_err(|error| ControlError::system("make the flow table", error))
 }
 
 fn io_mode(mode: PollMode) -> IoMode {

@@ -89,6 +89,8 @@ pub struct RouteView {
     pub next_hops: Vec<NextHopView>,
     /// `kernel` for mirrored routes, else `millrace`.
     pub source: &'static str,
+    /// Who made it, in the kernel's words: `static`, `kernel`, `bgp`…; `millrace` for ours.
+    pub protocol: String,
 }
 
 /// A next hop of a route.
@@ -148,7 +150,8 @@ pub struct InstanceView {
 pub struct BindingView {
     /// Its number, used again once it is gone.
     pub id: u32,
-    /// What is done with the packets: `instance NAME`, `drop`, `reject`, `host`, `port NAME` or `copy NAME`.
+    /// What is done with the packets: `instance NAME`, `drop`, `reject`, `host`, `port NAME`, `ports NAME,NAME` or
+    /// `copy-to NAME`.
     pub action: String,
     /// The instance, if the action is one.
     pub instance: Option<String>,
@@ -246,4 +249,80 @@ pub struct StepView {
     pub stage: &'static str,
     /// What happens there, and why.
     pub text: String,
+}
+
+/// What becomes of a packet at a gate with filters.
+#[derive(Clone, Debug, Serialize)]
+pub struct GateExplanationView {
+    /// The gate.
+    pub gate: String,
+    /// Its position in the journey.
+    pub position: &'static str,
+    /// Its filters in the order in which they win: all that match, and some that don't.
+    pub candidates: Vec<CandidateView>,
+    /// How many more don't match.
+    pub left_out: usize,
+}
+
+/// A filter beside others, for a packet.
+#[derive(Clone, Debug, Serialize)]
+pub struct CandidateView {
+    /// Its number.
+    pub id: u32,
+    /// What it does.
+    pub action: String,
+    /// Which packets.
+    pub filter: String,
+    /// Of several filters that match, the highest priority wins.
+    pub priority: i32,
+    /// Whether the packet is treated by it.
+    pub chosen: bool,
+    /// Why it was chosen or not.
+    pub outcome: String,
+}
+
+/// Flows out of those that there are.
+#[derive(Clone, Debug, Serialize)]
+pub struct FlowsView {
+    /// How many there are, those that are not shown included.
+    pub found: usize,
+    /// The first of them.
+    pub flows: Vec<FlowView>,
+}
+
+/// A flow.
+#[derive(Clone, Debug, Serialize)]
+pub struct FlowView {
+    /// The filter that only its packets match.
+    pub flow: String,
+    /// Source address.
+    pub source: String,
+    /// Destination address.
+    pub destination: String,
+    /// IP protocol: its name, or its number.
+    pub protocol: String,
+    /// Source port; 0 where the protocol has none.
+    pub source_port: u16,
+    /// Destination port; 0 where the protocol has none.
+    pub destination_port: u16,
+    /// The port that it comes in by; `-` for packets of the router's own.
+    pub port: String,
+    /// Packets since the router came to know it.
+    pub packets: u64,
+    /// Their bytes, link headers included.
+    pub bytes: u64,
+    /// Packets per second, where that was asked for.
+    pub packet_rate: Option<f64>,
+    /// Bits per second, where the rate was asked for.
+    pub bit_rate: Option<f64>,
+    /// Seconds since the router came to know it.
+    pub age: f64,
+    /// Seconds since its last packet.
+    pub idle: f64,
+    /// `new` while it may be displaced by other new flows, then `established`.
+    pub state: &'static str,
+    /// What it is bound to, in the order of the journey.
+    pub bindings: Vec<String>,
+    /// Where it goes.
+    pub route: String,
 }

@@ -7,6 +7,7 @@ use millrace_pipeline::thread::Wake;
 use millrace_pipeline::{Command, Event, ReplyTo, WorkerLink};
 
 use crate::ControlError;
+use crate::route_table::TellRoutes;
 
 /// How long a worker may take to answer. It answers between two batches, so within microseconds unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -47,9 +48,24 @@ impl WorkerHandle {
         answer.recv_timeout(PATIENCE).map_err(|_| silent())
     }
 
+    /// Tells the worker a question that is answered when it takes it up, and waits for that.
+    fn wait(&mut self, question: &dyn Fn(ReplyTo<()>) -> Command) -> Result<(), ControlError> {
+        self.ask(question)
+    }
+
     /// The next thing that the worker said by itself.
     pub fn next_event(&mut self) -> Option<Event> {
         self.link.events.pop().ok()
+    }
+}
+
+impl TellRoutes for WorkerHandle {
+    fn tell(&mut self, command: Command) -> Result<(), ControlError> {
+        Self::tell(self, command)
+    }
+
+    fn ask_all(&mut self, command: &dyn Fn(ReplyTo<()>) -> Command) -> Result<(), ControlError> {
+        self.wait(command)
     }
 }
 

@@ -29,6 +29,7 @@ pub use fragment::{FragmentError, fragment4};
 pub use hold::{Held, HoldLimits, HoldQueue};
 pub use icmp_error::{ErrorOptions, IcmpError, build_error, may_send_error};
 pub use link_header::LinkHeader;
+pub use millrace_memory::MemoryError;
 pub use neighbour::{NeighbourKey, NeighbourState, NeighbourTable, Resolution, TableFull};
 pub use next_hop::{MAX_NEXT_HOPS, NextHop, NextHops, NextHopsError};
 pub use options::{OptionsVerdict, SourceRoutePolicy, check_options4};

@@ -2,17 +2,20 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use ipnet::IpNet;
 use millrace_packet::{Packet, Pool};
 use millrace_units::PortId;
 use millrace_wire::{MacAddr, Protocol, checksum, ipv6, ndp};
 
-use crate::{Fib, NextHop, Route};
+use crate::NextHop;
 
 /// A packet that is about to be forwarded.
 #[derive(Clone, Copy, Debug)]
 pub struct RedirectQuery<'a> {
     /// The port it came by.
     pub arrival: PortId,
+    /// The subnet of that port that its source is in.
+    pub subnet: Option<IpNet>,
     /// Where it goes.
     pub next_hop: &'a NextHop,
     /// Its source address.
@@ -26,14 +29,12 @@ pub struct RedirectQuery<'a> {
 /// The first hop that the packet's sender should use instead of this router: the gateway, or the destination itself
 /// when that is on the link. `None` when no redirect must be sent: the packet leaves by another port than it came by,
 /// its source or the first hop is not on that port's subnet, or it is source-routed (RD-01, RD-02).
-pub fn redirect_target(fib: &Fib, query: &RedirectQuery<'_>) -> Option<IpAddr> {
+pub fn redirect_target(query: &RedirectQuery<'_>) -> Option<IpAddr> {
     if query.arrival != query.next_hop.port || query.source_routed {
         return None;
     }
     let target = query.next_hop.neighbour(query.destination);
-    let (subnet, route) = fib.prefix_of(query.source)?;
-    let Route::Forward(hops) = route else { return None };
-    let on_link = hops.iter().any(|hop| hop.port == query.arrival && hop.gateway.is_none());
+    let subnet = query.subnet?;
     // IPv6 gateways are link-local, and each of those is on its link (RFC 4861, 8.2).
     let target_near =
         subnet.contains(&target) || matches!(target, IpAddr::V6(a) if a.is_unicast_link_local());
@@ -42,7 +43,7 @@ pub fn redirect_target(fib: &Fib, query: &RedirectQuery<'_>) -> Option<IpAddr> {
         IpAddr::V4(_) => true,
         IpAddr::V6(address) => address.is_unicast_link_local() || target == query.destination,
     };
-    (on_link && target_near && believed && target != query.source).then_some(target)
+    (target_near && believed && target != query.source).then_some(target)
 }
 
 /// Octets of `original` in an IPv6 redirect: what 1,280 leave beside the headers and a link-layer address, in whole
@@ -91,25 +92,23 @@ pub fn build_redirect6(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::NextHops;
     use crate::test_packets::{HOST_A6, HOST_B6, udp6};
-
-    fn table() -> Fib {
-        let mut fib = Fib::new();
-        let connected = |port| Route::Forward(NextHops::single(NextHop::new(PortId(port), None)));
-        fib.insert("10.1.0.0/24".parse().unwrap(), connected(1));
-        fib.insert("10.2.0.0/24".parse().unwrap(), connected(2));
-        fib.insert("2001:db8:1::/64".parse().unwrap(), connected(1));
-        fib
-    }
 
     fn target(source: &str, gateway: Option<&str>, out: u16, source_routed: bool) -> Option<IpAddr> {
         let source: IpAddr = source.parse().unwrap();
         let destination = if source.is_ipv4() { "10.1.0.77" } else { "2001:db8:9::1" }.parse().unwrap();
         let next_hop = NextHop::new(PortId(out), gateway.map(|gateway| gateway.parse().unwrap()));
-        let query =
-            RedirectQuery { arrival: PortId(1), next_hop: &next_hop, source, destination, source_routed };
-        redirect_target(&table(), &query)
+        let subnets = ["10.1.0.0/24", "2001:db8:1::/64"].map(|net| net.parse::<IpNet>().unwrap());
+        let subnet = subnets.into_iter().find(|net| net.contains(&source));
+        let arrival = PortId(1);
+        redirect_target(&RedirectQuery {
+            arrival,
+            subnet,
+            next_hop: &next_hop,
+            source,
+            destination,
+            source_routed,
+        })
     }
 
     /// RD-01, ND-07.

@@ -75,11 +75,7 @@ impl<const N: usize> TableReader<N> {
     ) {
         assert_eq!(addresses.len(), out.len(), "a place for each answer");
         for (addresses, out) in addresses.chunks(BATCH).zip(out.chunks_mut(BATCH)) {
-            let mut chunk = [[0; N]; BATCH];
-            chunk.iter_mut().zip(addresses).for_each(|(place, address)| *place = octets(*address));
-            let mut found = [Entry::NONE; BATCH];
-            self.0.lookup_batch(&chunk[..addresses.len()], &mut found);
-            out.iter_mut().zip(found).for_each(|(place, entry)| *place = value(entry.to_value()));
+            self.0.lookup_batch(addresses, &octets, out, &value);
         }
     }
 }

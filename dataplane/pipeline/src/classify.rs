@@ -57,6 +57,8 @@ pub(crate) struct Classifier {
     pub changes: ChangeLog,
     pub fragments: FragmentTable,
     pub counts: ClassifyCounts,
+    /// Whether flows are remembered at all.
+    remembers: bool,
     full_batches: u32,
     /// New flows that may still be classified in this batch.
     budget: usize,
@@ -75,6 +77,7 @@ impl Classifier {
             changes: ChangeLog::default(),
             fragments: FragmentTable::default(),
             counts: ClassifyCounts::default(),
+            remembers: options.flows_max > 0,
             full_batches: 0,
             budget: 0,
             grown: false,
@@ -92,6 +95,7 @@ impl Classifier {
         {
             self.flows = flows;
         }
+        self.remembers = options.flows_max > 0;
     }
 
     /// When flows are to be looked after although no packet comes.
@@ -108,8 +112,8 @@ impl Classifier {
 
 fn config(options: &Options, seed: u64) -> FlowTableConfig {
     FlowTableConfig {
-        initial: FlowTableConfig::default().initial.min(options.flows_max),
-        maximum: options.flows_max,
+        initial: FlowTableConfig::default().initial.min(options.flows_max).max(1),
+        maximum: options.flows_max.max(1),
         idle: options.flow_idle,
         seed,
         ..FlowTableConfig::default()
@@ -147,6 +151,9 @@ impl Router {
     /// Finds the path and the route of every open packet of a batch.
     pub(crate) fn classify(&mut self, work: &mut Work, now: Instant) {
         let count = work.packets.len();
+        if !self.classifier.remembers {
+            return self.classify_each(work);
+        }
         self.classifier.begin_batch(count);
         let flows = &mut self.classifier.flows;
         for index in 0..count {
@@ -158,6 +165,22 @@ impl Router {
                 && let Err(fate) = self.classify_one(work, index, now)
             {
                 work.fates[index] = fate;
+            }
+        }
+    }
+
+    /// Does without the flow table.
+    fn classify_each(&mut self, work: &mut Work) {
+        for index in 0..work.packets.len() {
+            if !work.fates[index].is_open() {
+                continue;
+            }
+            match self.answer(work, index) {
+                Ok(answer) => {
+                    work.paths[index] = answer.path;
+                    work.packets[index].next_hop = answer.next_hop;
+                }
+                Err(fate) => work.fates[index] = fate,
             }
         }
     }

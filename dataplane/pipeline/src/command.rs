@@ -12,7 +12,7 @@ use millrace_packet::{FlowKey, Pool};
 use millrace_plugin::{BindingId, PluginChange};
 use millrace_plugin_abi::{Message, Reply};
 use millrace_port::{Port, PortError};
-use millrace_units::{InstanceId, PortId};
+use millrace_units::{InstanceId, NextHopIndex, PortId};
 use millrace_wire::mac_addr::MacAddr;
 
 use crate::capture::CaptureSink;
@@ -46,8 +46,10 @@ pub enum Command {
     SetPort(PortId, PortSettings),
     /// Removes a port; packets that wait for it are dropped.
     RemovePort(PortId),
-    /// Sets routes, or removes those without one.
-    SetRoutes(Vec<(IpNet, Option<Route>)>),
+    /// Says what numbers of routes mean. No prefix has them before this is answered.
+    SetRoutes(Vec<(NextHopIndex, Route)>, ReplyTo<()>),
+    /// Says that the routes to these prefixes have changed, in the table that workers read.
+    RoutesChanged(Vec<RouteChange>),
     /// Says what the kernel knows of neighbours.
     SetNeighbours(Vec<NeighbourChange>),
     /// Asks which neighbours of kernel ports were used since the last time.
@@ -145,6 +147,15 @@ pub struct DeviceReport {
     pub sockets: Vec<(u32, i32)>,
 }
 
+/// A prefix whose route has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RouteChange {
+    /// The prefix.
+    pub prefix: IpNet,
+    /// Whether it is now one of the router's own addresses, or a broadcast address: no packet may come from there.
+    pub own: bool,
+}
+
 /// What became known of a neighbour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NeighbourChange {
@@ -186,6 +197,7 @@ impl fmt::Debug for Command {
             Self::SetPort(..) => "SetPort",
             Self::RemovePort(..) => "RemovePort",
             Self::SetRoutes(..) => "SetRoutes",
+            Self::RoutesChanged(..) => "RoutesChanged",
             Self::SetNeighbours(..) => "SetNeighbours",
             Self::TakeUsedNeighbours(..) => "TakeUsedNeighbours",
             Self::Plugins(..) => "Plugins",

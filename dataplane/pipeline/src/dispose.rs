@@ -171,12 +171,13 @@ impl Router {
         let hop = *hops.select(packet.hash);
         let query = RedirectQuery {
             arrival: packet.port,
+            subnet: self.ports.get(packet.port).and_then(|entry| entry.subnet_of(key.source())),
             next_hop: &hop,
             source: key.source(),
             destination: key.destination(),
             source_routed: false,
         };
-        let made = match (redirect_target(&self.fib, &query), key.destination()) {
+        let made = match (redirect_target(&query), key.destination()) {
             (Some(IpAddr::V4(gateway)), IpAddr::V4(_)) => {
                 self.error_for(packet, IcmpError::Redirect { gateway }, now)
             }

@@ -3,12 +3,13 @@
 use std::net::IpAddr;
 
 use millrace_classify::Candidate;
-use millrace_forward::{Fib, NeighbourKey, NeighbourState, NeighbourTable, Route};
+use millrace_forward::{NeighbourKey, NeighbourState, NeighbourTable, Route};
 use millrace_packet::Exceptions;
 use millrace_plugin::BindingTable;
 use millrace_units::PortId;
 
 use crate::command::Question;
+use crate::fib::Fib;
 use crate::gates::Gates;
 use crate::parse::flow_hash;
 use crate::ports::PortTable;
@@ -18,7 +19,8 @@ use crate::ports::PortTable;
 pub struct Step {
     /// The stage's name.
     pub stage: &'static str,
-    /// What happens there, and why. Instances are named by number: `{instance 3}`; control puts their names in.
+    /// What happens there, and why. Control puts names in for what stands in braces: `{gate 3}`, `{binding 5}`,
+    /// `{prefix 192.0.2.1}` for the prefix by which an address is routed.
     pub text: String,
 }
 
@@ -62,11 +64,12 @@ impl Tables<'_> {
         );
         self.explain_gates(question, &mut explanation);
         let destination = key.destination();
-        let Some((prefix, route)) = self.fib.prefix_of(destination) else {
+        let Some(index) = self.fib.lookup(destination) else {
             explanation.step("route", format!("no route to {destination}"));
             return explanation.end("dropped: no_route; the source is told");
         };
-        explanation.step("route", format!("{prefix}: {}", self.describe(route)));
+        let route = self.fib.route(index);
+        explanation.step("route", format!("{{prefix {destination}}}: {}", self.describe(route)));
         let hops = match route {
             Route::Forward(hops) => hops,
             Route::Local => return explanation.end("delivered to the router itself"),

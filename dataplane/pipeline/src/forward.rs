@@ -3,12 +3,13 @@
 use std::net::IpAddr;
 
 use millrace_forward::{
-    Fib, IcmpError, NeighbourTable, NextHop, NextHops, OptionsVerdict, Resolution, Route, SourceRoutePolicy,
+    IcmpError, NeighbourTable, NextHop, NextHops, OptionsVerdict, Resolution, Route, SourceRoutePolicy,
     check_options4, decrement_hop_limit, decrement_ttl, leaves_scope6,
 };
 use millrace_packet::{DropReason, Exceptions, Family, FlowKey, Packet};
 use millrace_wire::MacAddr;
 
+use crate::fib::Fib;
 use crate::filter_route::{FilterRoute, FilterRoutes};
 use crate::parse::ROUTER;
 use crate::ports::PortTable;

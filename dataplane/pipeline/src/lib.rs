@@ -8,6 +8,7 @@ mod classify;
 mod command;
 mod dispose;
 mod explain;
+mod fib;
 mod filter_route;
 mod flows;
 mod forward;
@@ -31,7 +32,7 @@ pub use capture::{CaptureSink, CaptureSource, CapturedFrame, Direction, capture}
 pub use classify::ClassifyCounts;
 pub use command::{
     Command, DeviceReport, Event, FlowPage, FlowReport, FlowScan, NeighbourChange, NeighbourKnowledge,
-    OpenDevice, OpenedDevice, Question, ReplyTo,
+    OpenDevice, OpenedDevice, Question, ReplyTo, RouteChange,
 };
 pub use explain::{Explanation, Step};
 pub use gate_table::{GateTable, GateTables, Published, SharedTable, TableKind};

@@ -20,7 +20,7 @@ pub struct Options {
     /// The one priority of all routes: a filter at a gate of the position `route` that has a lower one loses against
     /// a route that there is.
     pub route_priority: i32,
-    /// Flows that are remembered at most, 1 to 16,777,216.
+    /// Flows that are remembered at most, up to 16,777,216. With 0 every packet is classified by itself.
     pub flows_max: u32,
     /// How long a flow is remembered without a packet.
     pub flow_idle: Duration,

@@ -116,6 +116,11 @@ impl PortEntry {
         matches!(self.settings.stack, Stack::Kernel { .. })
     }
 
+    /// The subnet of the port that `peer` is in.
+    pub fn subnet_of(&self, peer: IpAddr) -> Option<IpNet> {
+        self.settings.addresses.iter().find(|net| net.contains(&peer)).map(IpNet::trunc)
+    }
+
     /// The address that the port shows to `peer`: one of its family in the same subnet, else its first.
     pub fn address_towards(&self, peer: IpAddr) -> Option<IpAddr> {
         let own = || self.settings.addresses.iter().filter(|net| net.addr().is_ipv4() == peer.is_ipv4());

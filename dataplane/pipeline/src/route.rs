@@ -2,12 +2,11 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use millrace_forward::{
-    Fib, MartianPolicy, check_destination4, check_destination6, check_source4, check_source6,
-};
+use millrace_forward::{MartianPolicy, check_destination4, check_destination6, check_source4, check_source6};
 use millrace_packet::{DropReason, FlowKey, Packet};
 use millrace_units::NextHopIndex;
 
+use crate::fib::Fib;
 use crate::ports::PortTable;
 use crate::work::Fate;
 

@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::net::IpAddr;
 
 use foldhash::fast::FixedState;
-use ipnet::IpNet;
 use millrace_classify::FlowTableError;
 use millrace_forward::{
-    ErrorLimiter, Fib, HoldLimits, HoldQueue, IcmpError, NeighbourKey, NeighbourState, NeighbourTable,
-    RateLimit, Route,
+    ErrorLimiter, FibReader, HoldLimits, HoldQueue, IcmpError, NeighbourKey, NeighbourState, NeighbourTable,
+    RateLimit,
 };
 use millrace_packet::{Batch, DropReason, Packet, Pool};
 use millrace_plugin::PluginChange;
@@ -18,8 +17,9 @@ use millrace_wire::EtherType;
 
 use crate::capture::{CaptureSink, Direction};
 use crate::classify::Classifier;
-use crate::command::{Command, Event, NeighbourChange, NeighbourKnowledge};
+use crate::command::{Command, Event, NeighbourChange, NeighbourKnowledge, RouteChange};
 use crate::explain::Tables;
+use crate::fib::Fib;
 use crate::filter_route::is_filter;
 use crate::forward::Forwarder;
 use crate::gate_table::Published;
@@ -74,17 +74,17 @@ pub struct Router {
 }
 
 impl Router {
-    /// A router without ports or routes. `seed` keys its hashes; it should be random.
+    /// A router without ports, that finds routes by `prefixes`. `seed` keys its hashes; it should be random.
     ///
     /// # Errors
     /// When the kernel maps no memory for the flow table.
-    pub fn new(pool: Pool, seed: u64) -> Result<Self, FlowTableError> {
+    pub fn new(pool: Pool, prefixes: FibReader, seed: u64) -> Result<Self, FlowTableError> {
         Ok(Self {
             classifier: Classifier::new(&Options::default(), seed)?,
             pool,
             seed,
             ports: PortTable::default(),
-            fib: Fib::new(),
+            fib: Fib::new(prefixes),
             own_addresses: HashSet::with_hasher(FixedState::with_seed(seed)),
             neighbours: NeighbourTable::new(NEIGHBOURS, seed),
             hold: HoldQueue::new(HoldLimits::default(), seed),
@@ -283,7 +283,11 @@ impl Router {
         match command {
             Command::SetPort(id, settings) => self.set_port(id, settings, now),
             Command::RemovePort(id) => self.remove_port(id),
-            Command::SetRoutes(changes) => self.set_routes(changes),
+            Command::SetRoutes(routes, reply) => {
+                routes.into_iter().for_each(|(index, route)| self.fib.set(index, route));
+                let _ = reply.try_send(());
+            }
+            Command::RoutesChanged(changes) => self.routes_changed(&changes),
             Command::SetNeighbours(changes) => self.set_neighbours(&changes, now),
             Command::TakeUsedNeighbours(reply) => {
                 let _ = reply.try_send(self.take_used_neighbours(now));
@@ -374,20 +378,15 @@ impl Router {
         self.ports.unassigned.add(DropReason::PortDown, waiting);
     }
 
-    fn set_routes(&mut self, changes: Vec<(IpNet, Option<Route>)>) {
+    fn routes_changed(&mut self, changes: &[RouteChange]) {
         self.classifier.changes.begin_routes();
-        for (prefix, route) in changes {
-            self.classifier.changes.route_changed(prefix);
-            let host = prefix.prefix_len() == prefix.max_prefix_len();
-            if host && matches!(route, Some(Route::Local | Route::Broadcast)) {
+        for RouteChange { prefix, own } in changes {
+            self.classifier.changes.route_changed(*prefix);
+            if *own {
                 self.own_addresses.insert(prefix.addr());
-            } else if host {
+            } else if prefix.prefix_len() == prefix.max_prefix_len() {
                 self.own_addresses.remove(&prefix.addr());
             }
-            match route {
-                Some(route) => self.fib.insert(prefix, route),
-                None => self.fib.remove(prefix),
-            };
         }
     }
 
@@ -486,7 +485,6 @@ impl Router {
             bindings: self.gates.plugins().all_counts().collect(),
             ether_types: self.ether_types.clone(),
             neighbours: neighbours.collect(),
-            routes: self.fib.len(),
             flows: self.flow_counts(),
             ..Snapshot::default()
         }

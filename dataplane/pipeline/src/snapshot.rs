@@ -40,8 +40,6 @@ pub struct Snapshot {
     pub neighbours: Vec<(PortId, IpAddr, Option<MacAddr>)>,
     /// Frames of packet memory in use, and all of them.
     pub memory: (u32, u32),
-    /// Routes in the forwarding table.
-    pub routes: usize,
     /// The flow table.
     pub flows: FlowCounts,
     /// Rounds of the worker that found packets, and that found none.

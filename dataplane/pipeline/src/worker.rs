@@ -8,6 +8,7 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 use millrace_classify::FlowTableError;
+use millrace_forward::FibReader;
 use millrace_packet::{BATCH_SIZE, Batch, DropReason, Pool};
 use millrace_port::{Port, PortCounters};
 use millrace_units::Instant;
@@ -77,15 +78,20 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker with packet memory `pool`, whose packets for the kernel go through `host`. `seed` keys its hashes.
+    /// A worker with packet memory `pool` that finds routes by `prefixes`, and whose packets for the kernel go through `host`. `seed` keys its hashes.
     ///
     /// # Errors
     /// When the kernel maps no memory for the flow table.
-    pub fn new(pool: Pool, host: Box<dyn HostPath>, seed: u64) -> Result<(Self, WorkerLink), FlowTableError> {
+    pub fn new(
+        pool: Pool,
+        prefixes: FibReader,
+        host: Box<dyn HostPath>,
+        seed: u64,
+    ) -> Result<(Self, WorkerLink), FlowTableError> {
         let (command_producer, commands) = RingBuffer::new(COMMAND_CAPACITY);
         let (events, event_consumer) = RingBuffer::new(EVENT_CAPACITY);
         let worker = Self {
-            router: Router::new(pool.clone(), seed)?,
+            router: Router::new(pool.clone(), prefixes, seed)?,
             pool,
             devices: Vec::new(),
             work: Work::default(),

@@ -72,7 +72,7 @@ async fn every_listed_resource_answers_each_of_its_methods_and_no_other() {
     let (_, list) = server.ask("GET", "/", "").await;
     assert_eq!(list["resources"].as_array().unwrap().len(), RESOURCES.len());
     for (path, methods, _) in RESOURCES {
-        let path = path.replace("{name}", "x");
+        let path = path.replace("{name}", "x").replace("{id}", "0");
         for method in ["GET", "POST", "PUT", "DELETE", "PATCH"] {
             let path = if path == "/capture" { "/capture?count=1" } else { &path };
             let (status, headers, value) = server.answer(method, path, "").await;
@@ -109,6 +109,61 @@ async fn an_instance_lives_from_post_to_delete() {
 }
 
 #[tokio::test]
+async fn a_filter_lives_from_post_to_delete() {
+    let server = Server::start();
+    let new = json!({"filter": "proto udp dport 53", "action": "drop", "priority": 3}).to_string();
+    let (status, filter) = server.ask("POST", "/filters", new.clone()).await;
+    assert_eq!(
+        (status, &filter["gate"], &filter["priority"]),
+        (StatusCode::CREATED, &json!("route"), &json!(3))
+    );
+    for _ in 1..4 {
+        server.ask("POST", "/filters", new.clone()).await;
+    }
+    assert_eq!(server.ask("GET", "/filters", "").await.1.as_array().map(Vec::len), Some(4));
+    assert_eq!(server.ask("GET", "/filters/2", "").await.1["action"], "drop");
+    assert_eq!(server.ask("DELETE", "/filters/2", "").await.1["id"], 2);
+    assert_eq!(server.ask("DELETE", "/filters/2", "").await.0, StatusCode::NOT_FOUND);
+    let (status, _) = server.ask("DELETE", "/filters", json!({"ids": [0, 2]}).to_string()).await;
+    assert_eq!(status, StatusCode::NOT_FOUND, "one of them is gone");
+    let (status, gone) = server.ask("DELETE", "/filters", json!({"ids": [0, 3]}).to_string()).await;
+    assert_eq!((status, gone.as_array().map(Vec::len)), (StatusCode::OK, Some(2)));
+    assert_eq!(server.ask("GET", "/filters", "").await.1[0]["id"], 1);
+    let (_, gates) = server.ask("GET", "/filters/explain?packet=src+10.0.0.1+dst+10.0.0.2", "").await;
+    assert_eq!(gates[0]["gate"], "src 10.0.0.1 dst 10.0.0.2");
+}
+
+#[tokio::test]
+async fn a_route_lives_from_post_to_delete() {
+    let server = Server::start();
+    let new = json!({"to": "10.9.0.0/16", "via": ["10.2.0.2", "10.2.0.3"], "port": "wan"}).to_string();
+    let (status, route) = server.ask("POST", "/routes", new).await;
+    assert_eq!((status, &route["to"]), (StatusCode::CREATED, &json!("10.9.0.0/16")));
+    let told = server.control.routes.lock().unwrap()[0].clone();
+    assert_eq!((told.via.len(), told.port.as_deref()), (2, Some("wan")));
+    let (status, route) = server.ask("GET", "/routes/lookup?address=10.9.1.1", "").await;
+    assert_eq!((status, &route["to"]), (StatusCode::OK, &json!("10.9.0.0/16")));
+    let old = json!({"to": "10.9.0.0/16"}).to_string();
+    assert_eq!(server.ask("DELETE", "/routes", old.clone()).await.0, StatusCode::OK);
+    assert_eq!(server.ask("DELETE", "/routes", old).await.0, StatusCode::CONFLICT);
+    assert_eq!(server.ask("GET", "/routes/lookup?address=10.9.1.1", "").await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn flows_are_asked_for_in_an_order_and_forgotten() {
+    use millrace_controller::FlowOrder;
+    let server = Server::start();
+    assert_eq!(server.ask("GET", "/flows", "").await.1, json!({"found": 3, "flows": []}));
+    server.ask("GET", "/flows?filter=proto+udp&order=recent&limit=7", "").await;
+    let asked = server.control.queries.lock().unwrap().clone();
+    assert_eq!((asked[0].order, asked[0].limit), (FlowOrder::Bytes, None));
+    assert_eq!((asked[1].order, asked[1].limit), (FlowOrder::Recent, Some(7)));
+    assert_eq!(asked[1].filter.as_deref(), Some("proto udp"));
+    assert_eq!(server.ask("DELETE", "/flows", "").await.1, json!({"flushed": 3}));
+    assert_eq!(server.ask("DELETE", "/flows?filter=proto+udp", "").await.1, json!({"flushed": 1}));
+}
+
+#[tokio::test]
 async fn errors_are_problems_that_say_what_would_be_right() {
     let server = Server::start();
     let large = format!("{{\"packet\": \"{}\"}}", "x".repeat(2 << 20));
@@ -116,6 +171,21 @@ async fn errors_are_problems_that_say_what_would_be_right() {
         ("GET", "/statsu", "", 404, "did you mean \"/status\""),
         ("GET", "/ports/lan", "", 404, "no port is named \"lan\": there is none"),
         ("GET", "/routes", "", 500, "the mirror has ended"),
+        ("POST", "/routes", r#"{"to": "10.9.0.0/16", "vai": []}"#, 400, "did you mean \"via\""),
+        ("POST", "/routes", r#"{"to": "10.9.0.0/16", "via": ["10.2.0"]}"#, 400, "IP address"),
+        ("POST", "/routes", r#"{"to": "10.9.0.0/16", "kind": "blackhol"}"#, 400, "blackhole"),
+        ("DELETE", "/routes", r#"{"to": "10.9.0.0/16"}"#, 409, "bird's"),
+        ("GET", "/routes/lookup?adress=10.0.0.1", "", 400, "did you mean \"address\""),
+        ("POST", "/filters", r#"{"filter": "*", "action": "dorp"}"#, 400, "no action"),
+        ("POST", "/filters", r#"{"filter": "*", "acton": "drop"}"#, 400, "did you mean \"action\""),
+        ("POST", "/filters", r#"{"filter": "*"}"#, 400, "missing field `action`"),
+        ("DELETE", "/filters/one", "", 400, "no id"),
+        ("GET", "/filters/5", "", 404, "no filter has the id 5"),
+        ("DELETE", "/filters", r#"{"ids": [-1]}"#, 400, "can't be read"),
+        ("GET", "/filters/explain", "", 400, "missing field `packet`"),
+        ("GET", "/flows?order=size", "", 400, "unknown variant"),
+        ("GET", "/flows?limit=x", "", 400, "limit"),
+        ("DELETE", "/flows?flter=x", "", 400, "did you mean \"filter\""),
         ("POST", "/lookup", "", 400, "no body"),
         ("POST", "/lookup", "{", 400, "EOF"),
         ("POST", "/lookup", "\u{fffd}", 400, "line 1"),

@@ -1,7 +1,7 @@
 //! Nodes as their writer sees them: where they lie, how they come into being and change.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use super::FibFull;
 use super::slots::{Entry, HEAD, LINE, Slots, entry, index};
@@ -138,7 +138,21 @@ impl Nodes {
 
     /// Takes out of use a node that nothing leads to any more; readers may still be in it.
     pub fn retire(&mut self, node: Entry) {
-        self.retired.push(node.line() as u32);
+        if self.has_readers() {
+            self.retired.push(node.line() as u32);
+        } else {
+            self.discard(node);
+        }
+    }
+
+    /// Whether anyone but the writer may look at the table. Readers come from the writer or from other readers, so that
+    /// none can come while there is none.
+    fn has_readers(&self) -> bool {
+        // The table has the slots, and so have we.
+        let others = Arc::strong_count(&self.slots) > 2;
+        // What a reader did before it went must not come after what follows here.
+        fence(Ordering::Acquire);
+        others
     }
 
     /// Takes back a node that nobody ever knew.

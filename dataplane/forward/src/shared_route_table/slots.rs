@@ -17,7 +17,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use millrace_memory::{HugeSlice, MemoryError, prefetch_slice_element};
+use millrace_memory::{HugeSlice, MemoryError, prefetch, prefetch_slice_element};
 
 /// Bits of an address that the root looks at.
 pub(super) const ROOT_BITS: u8 = 24;
@@ -132,8 +132,7 @@ impl Slots {
 
     #[inline(always)]
     pub fn root(&self, top: usize) -> Entry {
-        // Acquire: whoever sees a node must see what is in it.
-        Entry(self.root[top].load(Ordering::Acquire))
+        load(&self.root[top])
     }
 
     /// The default of the node at `line`, and its entry for `octet`.
@@ -160,40 +159,56 @@ impl Slots {
         entry.value_or(best).to_value()
     }
 
-    /// The values of the longest prefixes of up to [`BATCH`] addresses, all of which go down one level before the next.
+    /// The values of the longest prefixes of up to [`BATCH`] addresses: all go down one level before the next, so that
+    /// memory is fetched for many at once.
     #[inline]
-    pub fn lookup_batch<const N: usize>(&self, addresses: &[[u8; N]], out: &mut [Entry; BATCH]) {
-        let addresses = &addresses[..addresses.len().min(BATCH)];
+    pub fn lookup_batch<const N: usize, T: Copy, V>(
+        &self,
+        addresses: &[T],
+        octets: impl Fn(T) -> [u8; N],
+        out: &mut [V],
+        value: impl Fn(Option<u32>) -> V,
+    ) {
+        let root = &self.root[..1 << ROOT_BITS];
         for address in addresses {
-            prefetch_slice_element(&self.root, top(address));
+            prefetch(&root[top(&octets(*address))]);
         }
         let fallback = self.fallback();
-        // Those that are still on their way: which address, and the line of the node it has come to.
-        let mut live = [(0u8, 0u32); BATCH];
+        // Those that are on their way down: which address, what it has found, and the node it has come to.
+        let mut under_way = [(0u8, Entry::NONE, 0u32); BATCH];
         let mut count = 0;
-        for (at, (address, best)) in addresses.iter().zip(out.iter_mut()).enumerate() {
-            let entry = self.root(top(address));
-            *best = entry.value_or(fallback);
+        for (at, (address, out)) in addresses.iter().zip(out.iter_mut()).enumerate() {
+            let entry = load(&root[top(&octets(*address))]);
+            // Nearly always so with IPv4, and nearly never with IPv6.
+            if !entry.is_node() {
+                *out = value(entry.value_or(fallback).to_value());
+                continue;
+            }
             prefetch_slice_element(&self.words, entry.line() * LINE);
-            live[count % BATCH] = (at as u8, entry.line() as u32);
-            count += usize::from(entry.is_node());
+            under_way[count % BATCH] = (at as u8, fallback, entry.line() as u32);
+            count += 1;
         }
         for depth in ROOT_OCTETS..N {
-            let mut kept = 0;
+            let mut left = 0;
             for at in 0..count {
-                let (which, line) = live[at % BATCH];
-                let which = usize::from(which);
-                let Some(address) = addresses.get(which) else { break };
-                let (default, entry) = self.step(line as usize, address[depth]);
-                let best = &mut out[which % BATCH];
-                *best = entry.value_or(default.value_or(*best));
+                let (which, best, line) = under_way[at % BATCH];
+                let Some(address) = addresses.get(usize::from(which)) else { break };
+                let (default, entry) = self.step(line as usize, octets(*address)[depth]);
+                let best = default.value_or(best);
+                out[usize::from(which)] = value(entry.value_or(best).to_value());
                 prefetch_slice_element(&self.words, entry.line() * LINE);
-                live[kept % BATCH] = (which as u8, entry.line() as u32);
-                kept += usize::from(entry.is_node());
+                under_way[left % BATCH] = (which, best, entry.line() as u32);
+                left += usize::from(entry.is_node());
             }
-            count = kept;
+            count = left;
         }
     }
+}
+
+#[inline(always)]
+fn load(word: &AtomicU32) -> Entry {
+    // Acquire: whoever sees a node must see what is in it.
+    Entry(word.load(Ordering::Acquire))
 }
 
 /// An address's first 24 bits.

@@ -1,0 +1,171 @@
+//! The commands about what becomes of traffic: filters, routes, flows.
+
+use clap::{Args, Subcommand, ValueEnum};
+
+/// Arguments of `filter`.
+#[derive(Debug, Args)]
+pub struct Filter {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: FilterAction,
+}
+
+/// What to do with filters.
+#[derive(Debug, Subcommand)]
+pub enum FilterAction {
+    /// Do something with the packets that a filter matches.
+    #[command(after_help = "\
+Actions: drop, reject (with an ICMP error), host, `port NAME [via ADDRESS]`, `ports NAME,NAME` (to each),
+`copy-to NAME [via ADDRESS]`, `copy INSTANCE`, `instance NAME`
+
+Example:
+  millrace filter add 'in lan proto tcp dport 25' --action drop
+  millrace filter add 'src 10.1.7.0/24' --action 'port wan via 10.2.0.77' --priority 10
+  millrace filter add 'proto udp dport 53' --action 'copy-to probe via 10.3.0.2'")]
+    Add {
+        /// Which packets; `*` is all.
+        filter: String,
+        /// What is done with them.
+        #[arg(long, value_name = "ACTION")]
+        action: String,
+        /// The gate. Default: `tap` for copies, else `route`; for an instance it must be said.
+        #[arg(long)]
+        gate: Option<String>,
+        /// Of several filters that match, the highest priority wins.
+        #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+        priority: i32,
+    },
+    /// Remove filters, and bindings of instances, all of them or none.
+    #[command(visible_alias = "del", after_help = "Example:\n  millrace filter remove 3 4")]
+    Remove {
+        /// Their ids, as `filter list` shows them.
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<u32>,
+    },
+    /// List filters, and bindings of instances, with their counters.
+    #[command(after_help = "Example:\n  millrace filter list\n  millrace filter list --gate route --json")]
+    List {
+        /// Only those of one gate.
+        #[arg(long)]
+        gate: Option<String>,
+    },
+    /// Say at each gate which filter a packet is treated by, and why not by the others.
+    #[command(
+        after_help = "Example:\n  millrace filter explain 'src 10.1.0.2 dst 10.2.0.2 proto udp sport 9 dport 5201 in lan'"
+    )]
+    Explain {
+        /// The packet, written as a filter without wildcards for source and destination.
+        packet: String,
+    },
+}
+
+/// Arguments of `route`.
+#[derive(Debug, Args)]
+pub struct Route {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: RouteAction,
+}
+
+/// What to do with routes.
+#[derive(Debug, Subcommand)]
+pub enum RouteAction {
+    /// Add a route of our own, in the words of ip-route(8).
+    #[command(after_help = "\
+PREFIX [via ADDRESS]... [port NAME], or blackhole, unreachable or prohibit before or behind PREFIX. Several next hops
+share the flows. `default` is 0.0.0.0/0, or ::/0 with an IPv6 next hop. A route by a kernel device is given to the kernel.
+
+Example:
+  millrace route add 10.9.0.0/16 via 10.2.0.254
+  millrace route add default via fe80::1 port wan
+  millrace route add 10.9.0.0/16 via 10.2.0.253 via 10.2.0.254
+  millrace route add blackhole 10.66.0.0/16")]
+    Add {
+        /// The route.
+        #[arg(required = true, value_name = "WORD")]
+        words: Vec<String>,
+    },
+    /// Remove a route of our own.
+    #[command(visible_alias = "del", after_help = "Example:\n  millrace route remove 10.9.0.0/16")]
+    Remove {
+        /// Its prefix.
+        prefix: String,
+    },
+    /// List routes, mirrored and our own.
+    #[command(after_help = "Example:\n  millrace route list")]
+    List,
+    /// Show the route that packets to an address take.
+    #[command(visible_alias = "get", after_help = "Example:\n  millrace route lookup 10.9.1.1")]
+    Lookup {
+        /// The address.
+        address: String,
+    },
+}
+
+/// Arguments of `flow`.
+#[derive(Debug, Args)]
+pub struct Flow {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: FlowAction,
+}
+
+/// What to do with flows.
+#[derive(Debug, Subcommand)]
+pub enum FlowAction {
+    /// List the flows that matter most.
+    #[command(
+        after_help = "Example:\n  millrace flow list --by rate --limit 10\n  millrace flow list --filter 'proto udp in lan'"
+    )]
+    List {
+        /// Only those of which some packet may match.
+        #[arg(long)]
+        filter: Option<String>,
+        /// Which come first.
+        #[arg(long, default_value = "bytes", value_name = "ORDER")]
+        by: FlowOrder,
+        /// How many.
+        #[arg(long, default_value_t = 20)]
+        limit: usize,
+    },
+    /// Show all that is known of flows.
+    #[command(
+        after_help = "Example:\n  millrace flow show 'src 10.1.0.2 dst 10.2.0.2 proto udp sport 9 dport 5201 in lan'"
+    )]
+    Show {
+        /// The flow, as `flow list` prints it; any filter will do.
+        flow: String,
+    },
+    /// Forget flows: their next packets are classified anew.
+    #[command(after_help = "Example:\n  millrace flow flush --filter 'src 10.1.0.2'")]
+    Flush {
+        /// Only those of which some packet may match.
+        #[arg(long)]
+        filter: Option<String>,
+    },
+}
+
+/// Which flows come first.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum FlowOrder {
+    /// Those with the most packets per second, measured over half a second.
+    Rate,
+    /// Those with the most bytes.
+    Bytes,
+    /// Those with the most packets.
+    Packets,
+    /// Those whose last packet is the latest.
+    Recent,
+}
+
+impl FlowOrder {
+    /// Its name in the interface.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::Bytes => "bytes",
+            Self::Packets => "packets",
+            Self::Recent => "recent",
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The command `flow`.
+
+use hyper::Method;
+use serde_json::Value;
+
+use super::remote::{done, segment};
+use crate::arguments::{FlowAction, FlowOrder};
+use crate::client::Client;
+use crate::output::{Column, Failure, lines, plain, table};
+
+/// Flows that `flow show` shows at most.
+const SHOWN: usize = 100;
+
+/// Lists, shows and forgets flows.
+pub fn flow(client: &Client, action: &FlowAction, json: bool) -> Result<(), Failure> {
+    match action {
+        FlowAction::List { filter, by, limit } => {
+            let value = ask(client, filter.as_deref(), *by, *limit)?;
+            list(&value, *by, json);
+        }
+        FlowAction::Show { flow } => {
+            let value = ask(client, Some(flow), FlowOrder::Rate, SHOWN)?;
+            let flows = value["flows"].as_array().map_or(&[][..], Vec::as_slice);
+            if flows.is_empty() {
+                return Err(Failure::new(format!(
+                    "no flow matches {flow:?}: `flow list` shows those there are"
+                )));
+            }
+            if json {
+                println!("{:#}", value["flows"]);
+            } else {
+                let shown: Vec<String> = flows.iter().map(lines).collect();
+                print!("{}", shown.join("\n"));
+            }
+        }
+        FlowAction::Flush { filter } => {
+            let value = client.send(Method::DELETE, &path(filter.as_deref(), ""), None)?;
+            done(&value, &format!("{} flows forgotten", plain(&value["flushed"])), json);
+        }
+    }
+    Ok(())
+}
+
+fn ask(client: &Client, filter: Option<&str>, by: FlowOrder, limit: usize) -> Result<Value, Failure> {
+    client.get(&path(filter, &format!("order={}&limit={limit}", by.name())))
+}
+
+fn path(filter: Option<&str>, more: &str) -> String {
+    let filter = filter.map_or_else(String::new, |filter| format!("filter={}&", segment(filter)));
+    format!("/flows?{filter}{more}").trim_end_matches(['&', '?']).to_owned()
+}
+
+fn list(value: &Value, by: FlowOrder, json: bool) {
+    if json {
+        println!("{value:#}");
+        return;
+    }
+    let mut columns: Vec<Column> = vec![("flow", "flow"), ("packets", "packets"), ("bytes", "bytes")];
+    if matches!(by, FlowOrder::Rate) {
+        columns.extend([("packets/s", "packet_rate"), ("bits/s", "bit_rate")]);
+    }
+    columns.extend([("idle s", "idle"), ("state", "state"), ("route", "route"), ("bindings", "bindings")]);
+    let flows = value["flows"].as_array().map_or(&[][..], Vec::as_slice);
+    print!("{}", table(flows, &columns));
+    let more = value["found"].as_u64().unwrap_or(0).saturating_sub(flows.len() as u64);
+    if more > 0 {
+        println!("and {more} more");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_stands_escaped_in_the_path() {
+        assert_eq!(path(Some("proto udp"), "order=rate"), "/flows?filter=proto%20udp&order=rate");
+        assert_eq!(path(Some("in lan"), ""), "/flows?filter=in%20lan");
+        assert_eq!(path(None, ""), "/flows");
+    }
+}

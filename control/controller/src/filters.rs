@@ -1,0 +1,274 @@
+//! Filters with their actions: added, removed, explained.
+
+use millrace_classify::{Candidate, CompiledFilter, Filter, FilterTable, Outcome};
+use millrace_config::FilterAction;
+use millrace_plugin::{Action, BindingId, PluginChange, Way};
+use millrace_plugin_abi::Position;
+
+use crate::ControlError;
+use crate::lookup::parse_candidate;
+use crate::model::Model;
+use crate::request::NewFilter;
+use crate::router::{Inner, Router};
+use crate::show;
+use crate::view::{BindingView, CandidateView, GateExplanationView};
+
+/// Filters of a gate that don't match and are explained all the same; more would only be read by machines.
+const MISMATCHES: usize = 32;
+
+impl Model {
+    /// Binds an action of a filter.
+    ///
+    /// # Errors
+    /// Unknown names, a gate where the action can't be, a filter that is there: nothing has changed then.
+    pub fn add_filter(
+        &mut self,
+        filter: &Filter,
+        action: &FilterAction,
+        gate: Option<&str>,
+        priority: i32,
+    ) -> Result<(BindingId, PluginChange<CompiledFilter>), ControlError> {
+        let Some(gate) = gate.or(action.default_gate()) else {
+            let gates = self.plugins.gates().into_iter().map(|gate| gate.name).collect::<Vec<_>>().join(", ");
+            return Err(ControlError::Invalid(format!(
+                "the action \"{action}\" needs a gate: there are {gates}"
+            )));
+        };
+        let position = self.plugins.gate(gate)?.position;
+        if matches!(action, FilterAction::Copy(_)) && position != Position::Copy {
+            return Err(ControlError::Invalid(format!(
+                "gate {gate:?} stands at position {position}, where \"{action}\" can't be: copies are made at gates of \
+                 position copy, such as tap"
+            )));
+        }
+        let compiled = self.compile(filter)?;
+        let action = self.action(action, filter)?;
+        Ok(self.plugins.add_filter(action, gate, filter.clone(), compiled, priority)?)
+    }
+
+    /// An action with its names looked up.
+    fn action(&self, action: &FilterAction, filter: &Filter) -> Result<Action, ControlError> {
+        let is_v6 = [filter.source(), filter.destination()].iter().flatten().any(|net| net.addr().is_ipv6());
+        let ways = || {
+            let way = |way: &millrace_config::WayOut| match way.via {
+                Some(via) if is_v6 && via.is_ipv4() => Err(ControlError::Invalid(format!(
+                    "\"{action}\" for {:?}: IPv6 packets need an IPv6 neighbour",
+                    filter.to_string()
+                ))),
+                via => Ok(Way { port: self.port(&way.port)?.id, via }),
+            };
+            action.ways().iter().map(way).collect::<Result<_, _>>()
+        };
+        Ok(match action {
+            FilterAction::Drop => Action::Drop,
+            FilterAction::Reject => Action::Reject,
+            FilterAction::Host => Action::Host,
+            FilterAction::Ports(_) => Action::Send(ways()?),
+            FilterAction::CopyTo(_) => Action::Copy(ways()?),
+            FilterAction::Copy(name) | FilterAction::Instance(name) => {
+                Action::Instance(self.plugins.instance(name)?)
+            }
+        })
+    }
+}
+
+impl Inner {
+    /// Tells the worker of a new binding, and shows it once the worker has it.
+    fn bound(
+        &mut self,
+        (id, change): (BindingId, PluginChange<CompiledFilter>),
+    ) -> Result<BindingView, ControlError> {
+        self.tell_plugins(vec![change])?;
+        let counts = (&self.snapshot()?).into();
+        let bound = self.model.plugins.binding(id);
+        bound
+            .map(|bound| show::binding(id, bound, &counts, &self.model))
+            .ok_or_else(|| ControlError::System("the new binding is not there".into()))
+    }
+
+    /// Undoes bindings, all of them before the next packet. Returns what they were.
+    fn unbind(&mut self, ids: &[BindingId]) -> Result<Vec<BindingView>, ControlError> {
+        let counts = (&self.snapshot()?).into();
+        let view = |id: &BindingId| {
+            let bound = self.model.plugins.binding(*id).ok_or_else(|| {
+                ControlError::NotFound(format!("no filter has the id {id}: `filter list` shows all"))
+            })?;
+            Ok(show::binding(*id, bound, &counts, &self.model))
+        };
+        let views = ids.iter().map(view).collect::<Result<_, ControlError>>()?;
+        let plugins = &mut self.model.plugins;
+        let changes = ids.iter().map(|id| plugins.remove_binding(*id)).collect::<Result<_, _>>()?;
+        self.tell_plugins(changes)?;
+        self.snapshot()?;
+        Ok(views)
+    }
+}
+
+impl Router {
+    /// All bindings: those of instances, and those of other actions.
+    ///
+    /// # Errors
+    /// When the data plane does not answer.
+    pub fn bindings(&self) -> Result<Vec<BindingView>, ControlError> {
+        let mut inner = self.lock();
+        let snapshot = inner.snapshot()?;
+        Ok(show::bindings(&snapshot, &inner.model))
+    }
+
+    /// Binds an instance to the flows that a filter matches. When this returns, the next packet is treated so.
+    ///
+    /// # Errors
+    /// No such instance, gate or port, a filter that is none, a binding that exists.
+    pub fn bind(
+        &self,
+        instance: &str,
+        gate: &str,
+        filter: &str,
+        priority: i32,
+    ) -> Result<BindingView, ControlError> {
+        let filter = parse_filter(filter)?;
+        let mut inner = self.lock();
+        let compiled = inner.model.compile(&filter)?;
+        let bound = inner.model.plugins.register_instance(instance, gate, filter, compiled, priority)?;
+        inner.bound(bound)
+    }
+
+    /// Undoes a binding. When this returns, no further packet is treated by it.
+    ///
+    /// # Errors
+    /// No such binding.
+    pub fn unbind(&self, instance: &str, gate: &str, filter: &str) -> Result<BindingView, ControlError> {
+        let filter = parse_filter(filter)?;
+        let mut inner = self.lock();
+        let written = filter.to_string();
+        let is_it = |one: &millrace_plugin::BindingDescription| {
+            one.instance.as_deref() == Some(instance) && one.gate == gate && one.filter == written
+        };
+        let there = inner.model.plugins.bindings().into_iter().find(is_it);
+        let undone = match there {
+            Some(described) => inner.unbind(&[described.id])?,
+            // Whoever looks for it by name says best what is wrong.
+            None => inner.model.plugins.deregister_instance(instance, gate, &filter).map(|_| Vec::new())?,
+        };
+        let undone = undone.into_iter().next();
+        undone.ok_or_else(|| ControlError::System("the binding was not there".into()))
+    }
+
+    /// Adds a filter. When this returns, the next packet is treated so.
+    ///
+    /// # Errors
+    /// A filter or an action that is none, unknown names, a filter that is there; nothing has changed then.
+    pub fn add_filter(&self, new: &NewFilter) -> Result<BindingView, ControlError> {
+        if new.filter.trim().is_empty() {
+            return Err(ControlError::Invalid("an empty filter: write * if all packets are meant".into()));
+        }
+        let filter = parse_filter(&new.filter)?;
+        let action: FilterAction = new.action.parse().map_err(ControlError::Invalid)?;
+        let mut inner = self.lock();
+        let bound = inner.model.add_filter(&filter, &action, new.gate.as_deref(), new.priority)?;
+        inner.bound(bound)
+    }
+
+    /// Removes bindings by their ids: all of them, before the next packet.
+    ///
+    /// # Errors
+    /// When one is not there; nothing has changed then.
+    pub fn remove_filters(&self, ids: &[u32]) -> Result<Vec<BindingView>, ControlError> {
+        let mut ids: Vec<BindingId> = ids.iter().copied().map(BindingId).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        self.lock().unbind(&ids)
+    }
+
+    /// Says at each gate with filters which of them a packet is treated by, and why not by the others.
+    ///
+    /// # Errors
+    /// When the packet is not one.
+    pub fn explain_filters(&self, packet: &str) -> Result<Vec<GateExplanationView>, ControlError> {
+        let inner = self.lock();
+        let candidate = parse_candidate(packet, &inner.model)?;
+        let route = inner.route_to(candidate.key.destination()).map(|route| route.to);
+        let mut primary = false;
+        let mut gates = Vec::new();
+        for gate in inner.model.plugins.gates() {
+            let id = inner.model.plugins.gate(&gate.name)?.id;
+            let Some(table) = inner.tables.table(id).filter(|_| !gate.bindings.is_empty()) else { continue };
+            let winner = table.lookup(&candidate);
+            let at_route = gate.position == Position::Route.name();
+            let beaten = winner.filter(|_| at_route).and_then(|winner| {
+                let beaten = inner.beaten(winner, primary, route.as_deref());
+                primary |= beaten.is_none();
+                beaten
+            });
+            let (candidates, left_out) =
+                inner.model.explain_gate(table.filters(), &candidate, winner, beaten.as_deref());
+            gates.push(GateExplanationView {
+                gate: gate.name,
+                position: gate.position,
+                candidates,
+                left_out,
+            });
+        }
+        Ok(gates)
+    }
+}
+
+impl Inner {
+    /// Why the filter that wins at a gate of position `route` does not count; `None` when it does.
+    fn beaten(&self, winner: BindingId, primary: bool, route: Option<&str>) -> Option<String> {
+        let bound = self.model.plugins.binding(winner)?;
+        let priority = self.model.options.route_priority;
+        if bound.action.instance().is_some() {
+            return None;
+        }
+        if primary {
+            return Some("matches, but a gate before this one has chosen the way".to_owned());
+        }
+        let route = route.filter(|_| bound.priority < priority)?;
+        Some(format!("matches, but the route to {route} has priority {priority}, which is higher"))
+    }
+}
+
+impl Model {
+    /// The filters of a gate in the order in which they win: all that match, some that don't, and how many more
+    /// of these there are.
+    fn explain_gate(
+        &self,
+        filters: &dyn FilterTable<BindingId>,
+        candidate: &Candidate,
+        winner: Option<BindingId>,
+        beaten: Option<&str>,
+    ) -> (Vec<CandidateView>, usize) {
+        let (mut views, mut mismatches) = (Vec::new(), 0);
+        for explained in filters.explain(candidate) {
+            let (id, wins) = (explained.entry.value, winner == Some(explained.entry.value));
+            let mismatch = matches!(explained.outcome, Outcome::Mismatch(_));
+            mismatches += usize::from(mismatch);
+            if mismatch && !wins && mismatches > MISMATCHES {
+                continue;
+            }
+            let outcome = match beaten {
+                Some(beaten) if wins => beaten.to_owned(),
+                _ if wins && mismatch => {
+                    "chosen: it would refuse the packet by its ports, which can't be read".to_owned()
+                }
+                _ => explained.outcome.to_string(),
+            };
+            let bound = self.plugins.binding(id);
+            views.push(CandidateView {
+                id: id.0,
+                action: bound.map_or_else(String::new, |bound| show::action(&bound.action, self)),
+                filter: bound.map_or_else(String::new, |bound| bound.filter.to_string()),
+                priority: explained.entry.priority,
+                chosen: wins && beaten.is_none(),
+                outcome,
+            });
+        }
+        (views, mismatches.saturating_sub(MISMATCHES))
+    }
+}
+
+/// A filter as people write it.
+pub(crate) fn parse_filter(filter: &str) -> Result<Filter, ControlError> {
+    filter.parse().map_err(|error| ControlError::Invalid(format!("filter {filter:?}: {error}")))
+}

@@ -1,0 +1,253 @@
+//! Flows: which there are, and forgetting them.
+//!
+//! The worker gives a bounded part of its table at a time, between two batches, so that packets don't wait; between two
+//! parts control does what else there is to do.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use millrace_classify::{CompiledFilter, Filter};
+use millrace_packet::FlowKey;
+use millrace_pipeline::{Command, FlowPage, FlowReport, FlowScan, ReplyTo};
+use millrace_units::PortId;
+use millrace_wire::Protocol;
+
+use crate::ControlError;
+use crate::filters::parse_filter;
+use crate::model::Model;
+use crate::request::{FlowOrder, FlowQuery};
+use crate::router::Router;
+use crate::show;
+use crate::view::{FlowView, FlowsView};
+
+/// Records that the worker looks at between two batches.
+const AT_ONCE: u32 = 4096;
+/// Flows that are shown, unless said otherwise.
+const LIMIT: usize = 100;
+/// Most flows that are shown.
+const MOST: usize = 10_000;
+/// How long a rate is measured.
+const MEASURE: Duration = Duration::from_millis(500);
+
+/// A flow, as a record of the table stands for it.
+type FlowId = (FlowKey, u32);
+
+/// A flow that is shown, with its packets and bytes per second if they were measured.
+type Measured = (FlowReport, Option<(f64, f64)>);
+
+impl Router {
+    /// The flows that a filter selects: the first of them, in the order that was asked for.
+    ///
+    /// # Errors
+    /// A filter that is none; when the data plane does not answer.
+    pub async fn flows(&self, query: &FlowQuery) -> Result<FlowsView, ControlError> {
+        let limit = query.limit.unwrap_or(LIMIT);
+        if !(1..=MOST).contains(&limit) {
+            return Err(ControlError::Invalid(format!("limit {limit}: it takes 1 to {MOST}")));
+        }
+        let filter = self.select(query.filter.as_deref())?;
+        let mut before = HashMap::new();
+        if query.order == FlowOrder::Rate {
+            let note = |flow: FlowReport| {
+                before.insert((flow.key, flow.varying), (flow.packets, flow.bytes, Instant::now()));
+            };
+            self.scan(Command::ScanFlows, filter, note).await?;
+            tokio::time::sleep(MEASURE).await;
+        }
+        let mut top = Top { order: query.order, limit, flows: Vec::new() };
+        let mut found = 0;
+        let take = |flow: FlowReport| {
+            found += 1;
+            let rate = (query.order == FlowOrder::Rate).then(|| rate(&flow, &before));
+            top.take((flow, rate));
+        };
+        self.scan(Command::ScanFlows, filter, take).await?;
+        let flows = top.finish();
+        let inner = self.lock();
+        Ok(FlowsView { found, flows: flows.into_iter().map(|flow| view(flow, &inner.model)).collect() })
+    }
+
+    /// Forgets the flows that a filter selects: their next packets are classified anew. Returns how many there were.
+    ///
+    /// # Errors
+    /// A filter that is none; when the data plane does not answer.
+    pub async fn flush_flows(&self, filter: Option<&str>) -> Result<u64, ControlError> {
+        let filter = self.select(filter)?;
+        let mut flushed = 0;
+        self.scan(Command::FlushFlows, filter, |_| flushed += 1).await?;
+        Ok(flushed)
+    }
+
+    fn select(&self, filter: Option<&str>) -> Result<CompiledFilter, ControlError> {
+        let filter = filter.map_or_else(|| Ok(Filter::any()), parse_filter)?;
+        self.lock().model.compile(&filter)
+    }
+
+    /// Goes through the whole table, part by part.
+    async fn scan(
+        &self,
+        command: fn(FlowScan, ReplyTo<FlowPage>) -> Command,
+        filter: CompiledFilter,
+        mut take: impl FnMut(FlowReport),
+    ) -> Result<(), ControlError> {
+        let mut from = Some(0);
+        while let Some(start) = from {
+            let scan = FlowScan { from: start, records: AT_ONCE, filter };
+            let page = self.lock().worker.ask(|reply| command(scan, reply))?;
+            page.flows.into_iter().for_each(&mut take);
+            // A table never shrinks while it is gone through, so each part begins behind the one before.
+            from = page.next.filter(|next| *next > start);
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+}
+
+/// Packets and bytes per second since a flow was looked at before, or since it is there.
+fn rate(flow: &FlowReport, before: &HashMap<FlowId, (u64, u64, Instant)>) -> (f64, f64) {
+    let known = before.get(&(flow.key, flow.varying)).filter(|(packets, ..)| *packets <= flow.packets);
+    let (packets, bytes, time) = match known {
+        Some((packets, bytes, at)) => {
+            (flow.packets - packets, flow.bytes.saturating_sub(*bytes), at.elapsed())
+        }
+        None => (flow.packets, flow.bytes, flow.age),
+    };
+    let seconds = time.as_secs_f64().max(1e-3);
+    (packets as f64 / seconds, bytes as f64 / seconds)
+}
+
+/// The first flows in some order, out of any number, in memory for a few times as many as are wanted.
+struct Top {
+    order: FlowOrder,
+    limit: usize,
+    flows: Vec<Measured>,
+}
+
+impl Top {
+    fn take(&mut self, flow: Measured) {
+        self.flows.push(flow);
+        if self.flows.len() >= 2 * self.limit + AT_ONCE as usize {
+            self.cut();
+        }
+    }
+
+    fn cut(&mut self) {
+        match self.order {
+            FlowOrder::Rate => {
+                let packets = |(_, rate): &Measured| rate.map_or(0.0, |(packets, _)| packets);
+                self.flows.sort_by(|a, b| packets(b).total_cmp(&packets(a)));
+            }
+            FlowOrder::Bytes => self.flows.sort_by_key(|(flow, _)| Reverse(flow.bytes)),
+            FlowOrder::Packets => self.flows.sort_by_key(|(flow, _)| Reverse(flow.packets)),
+            FlowOrder::Recent => self.flows.sort_by_key(|(flow, _)| flow.idle),
+        }
+        self.flows.truncate(self.limit);
+    }
+
+    fn finish(mut self) -> Vec<Measured> {
+        self.cut();
+        self.flows
+    }
+}
+
+fn view((flow, rate): Measured, model: &Model) -> FlowView {
+    let key = &flow.key;
+    let bindings = flow.bindings.iter().filter_map(|id| model.plugins.binding(*id));
+    let binding = |bound: &crate::model::Bound| {
+        let (gate, filter) = (model.plugins.gate_name(bound.gate), bound.filter.to_string());
+        format!("gate {gate}: {} by {filter:?}", show::action(&bound.action, model))
+    };
+    FlowView {
+        flow: selector(key, model),
+        source: key.source().to_string(),
+        destination: key.destination().to_string(),
+        protocol: Protocol(key.protocol).to_string(),
+        source_port: key.source_port,
+        destination_port: key.destination_port,
+        port: model.port_name(key.port).to_owned(),
+        packets: flow.packets,
+        bytes: flow.bytes,
+        packet_rate: rate.map(|(packets, _)| packets),
+        bit_rate: rate.map(|(_, bytes)| 8.0 * bytes),
+        age: flow.age.as_secs_f64(),
+        idle: flow.idle.as_secs_f64(),
+        state: if flow.probation { "new" } else { "established" },
+        bindings: bindings.map(binding).collect(),
+        route: flow.route,
+    }
+}
+
+/// The filter that only this flow's packets match.
+fn selector(key: &FlowKey, model: &Model) -> String {
+    let protocol = Protocol(key.protocol);
+    let mut text = format!("src {} dst {} proto {protocol}", key.source(), key.destination());
+    if protocol.has_ports() {
+        text += &format!(" sport {} dport {}", key.source_port, key.destination_port);
+    }
+    if key.port != PortId::NONE {
+        text += &format!(" in {}", model.port_name(key.port));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn report(number: u8, packets: u64) -> FlowReport {
+        let key = FlowKey::v4(Ipv4Addr::new(10, 0, 0, number), Ipv4Addr::LOCALHOST, 17, (1, 2), PortId(0));
+        FlowReport {
+            key,
+            varying: 0,
+            packets,
+            bytes: 1000 - packets,
+            age: Duration::from_secs(2),
+            idle: Duration::from_millis(u64::from(number)),
+            probation: false,
+            bindings: Vec::new(),
+            route: String::new(),
+        }
+    }
+
+    fn first(order: FlowOrder) -> Vec<u64> {
+        let mut top = Top { order, limit: 2, flows: Vec::new() };
+        for (number, packets) in [(9, 5), (1, 7), (4, 6)] {
+            top.take((report(number, packets), Some((-(packets as f64), 0.0))));
+        }
+        top.finish().into_iter().map(|(flow, _)| flow.packets).collect()
+    }
+
+    #[test]
+    fn the_first_are_those_of_the_order() {
+        assert_eq!(first(FlowOrder::Packets), [7, 6]);
+        assert_eq!(first(FlowOrder::Bytes), [5, 6]);
+        assert_eq!(first(FlowOrder::Recent), [7, 6]);
+        assert_eq!(first(FlowOrder::Rate), [5, 6]);
+    }
+
+    #[test]
+    fn memory_is_bounded_by_what_is_shown() {
+        let mut top = Top { order: FlowOrder::Packets, limit: 3, flows: Vec::new() };
+        for packets in 0..20_000 {
+            top.take((report(1, packets % 900), None));
+            assert!(top.flows.len() <= 2 * 3 + AT_ONCE as usize);
+        }
+        assert!(top.finish().iter().all(|(flow, _)| flow.packets == 899));
+    }
+
+    #[test]
+    fn a_rate_is_of_the_time_between_or_of_the_flows_whole_life() {
+        let flow = report(1, 100);
+        let (fresh, _) = rate(&flow, &HashMap::new());
+        assert!((fresh - 50.0).abs() < 1e-9, "{fresh}");
+        let second_ago = Instant::now() - Duration::from_secs(1);
+        let (since, _) = rate(&flow, &HashMap::from([((flow.key, 0), (90, 0, second_ago))]));
+        assert!((9.0..=10.0).contains(&since), "{since}");
+        // Counted anew since: the record was another one.
+        let (anew, _) = rate(&flow, &HashMap::from([((flow.key, 0), (1000, 0, second_ago))]));
+        assert!((anew - 50.0).abs() < 1e-9, "{anew}");
+    }
+}

@@ -1,0 +1,66 @@
+//! What can be asked for, as it stands in JSON.
+
+use std::net::IpAddr;
+
+use millrace_config::RouteKind;
+use serde::Deserialize;
+
+/// A filter to be added.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewFilter {
+    /// Which packets; `*` is all.
+    pub filter: String,
+    /// What is done with them, as in the configuration.
+    pub action: String,
+    /// The gate; `route`, or `tap` for copies, if none is named.
+    #[serde(default)]
+    pub gate: Option<String>,
+    /// Of several filters that match, the highest priority wins.
+    #[serde(default)]
+    pub priority: i32,
+}
+
+/// A route to be added.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewRoute {
+    /// Destination prefix.
+    pub to: String,
+    /// Next hops.
+    #[serde(default)]
+    pub via: Vec<IpAddr>,
+    /// Port to leave by.
+    #[serde(default)]
+    pub port: Option<String>,
+    /// What the route does.
+    #[serde(default)]
+    pub kind: RouteKind,
+}
+
+/// Which flows are to be shown.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FlowQuery {
+    /// Those of which some packet may match; all, if there is none.
+    pub filter: Option<String>,
+    /// Which come first.
+    pub order: FlowOrder,
+    /// How many, 1 to 10,000; 100, if nothing is said.
+    pub limit: Option<usize>,
+}
+
+/// Which flows come first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlowOrder {
+    /// Those with the most packets per second, over half a second.
+    Rate,
+    /// Those with the most bytes.
+    #[default]
+    Bytes,
+    /// Those with the most packets.
+    Packets,
+    /// Those whose last packet is the latest.
+    Recent,
+}

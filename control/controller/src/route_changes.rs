@@ -1,0 +1,270 @@
+//! Routes that are added and removed while the router runs, and what route an address has.
+//!
+//! The rules are those of configured routes: what leads by a kernel device is given to the kernel, and comes back by the
+//! mirror; the others are the worker's alone.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use millrace_host::{HostChange, HostRoute, OwnRoute, PROTOCOL_MILLRACE};
+
+use crate::ControlError;
+use crate::model::Model;
+use crate::request::NewRoute;
+use crate::router::{Inner, Router};
+use crate::routes::{PortsByDevice, from_kernel};
+use crate::show;
+use crate::start::own_route;
+use crate::view::RouteView;
+
+/// How long the mirror may take to hear of what we told the kernel; it takes a millisecond.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How often is looked.
+const LOOK: Duration = Duration::from_millis(1);
+/// The kernel's main table.
+const MAIN: u32 = 254;
+
+/// Who has a route.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Keeper {
+    /// The kernel, and by the mirror we.
+    Kernel,
+    /// The worker alone.
+    Worker,
+}
+
+impl Router {
+    /// Adds a route. When this returns, the next packet takes it.
+    ///
+    /// # Errors
+    /// Host bits, unknown ports, next hops that no port reaches, a prefix that has a route of ours, or what the kernel
+    /// refuses; nothing has changed then.
+    pub async fn add_route(&self, new: &NewRoute) -> Result<RouteView, ControlError> {
+        let route = parse_route(new)?;
+        let prefix = *route.to.value();
+        let keeper = self.lock().add_route(&route)?;
+        self.settle(prefix, keeper, true).await?;
+        let inner = self.lock();
+        let view = inner.route_view(prefix).or_else(|| inner.given(prefix));
+        view.ok_or_else(|| ControlError::System("the new route is not there".into()))
+    }
+
+    /// Removes a route of ours. When this returns, no further packet takes it.
+    ///
+    /// # Errors
+    /// No such route; it is another's, who is named.
+    pub async fn remove_route(&self, to: &str) -> Result<RouteView, ControlError> {
+        let prefix = parse_prefix(to)?;
+        let (view, keeper) = {
+            let mut inner = self.lock();
+            let view = inner.given(prefix).or_else(|| inner.route_view(prefix));
+            (view, inner.remove_route(prefix)?)
+        };
+        self.settle(prefix, keeper, false).await?;
+        view.ok_or_else(|| ControlError::System("the route was not there".into()))
+    }
+
+    /// The route that packets to an address take.
+    ///
+    /// # Errors
+    /// No address; no route.
+    pub fn lookup_route(&self, address: &str) -> Result<RouteView, ControlError> {
+        let wrong = |_| ControlError::Invalid(format!("{address:?} is no address"));
+        let address: IpAddr = address.parse().map_err(wrong)?;
+        let route = self.lock().route_to(address);
+        route.ok_or_else(|| ControlError::NotFound(format!("no route to {address}")))
+    }
+
+    /// Waits until a change of the kernel's routes has come back, and the worker has it.
+    async fn settle(&self, prefix: IpNet, keeper: Keeper, present: bool) -> Result<(), ControlError> {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        while keeper == Keeper::Kernel
+            && self.lock().mirrored(prefix).is_some_and(|route| is_ours(&route)) != present
+            && tokio::time::Instant::now() < deadline
+        {
+            tokio::time::sleep(LOOK).await;
+        }
+        let mut inner = self.lock();
+        if keeper == Keeper::Kernel {
+            // The mirror's own word for it may come after this one; it says the same.
+            let route = inner.mirrored(prefix);
+            inner.apply(vec![HostChange::Route { prefix, route }])?;
+        }
+        inner.snapshot().map(|_| ())
+    }
+}
+
+impl Inner {
+    fn add_route(&mut self, route: &millrace_config::Route) -> Result<Keeper, ControlError> {
+        let prefix = *route.to.value();
+        if self.model.own_routes.is_added(&prefix) || self.installed.iter().any(|own| own.prefix == prefix) {
+            return Err(ControlError::Conflict(format!(
+                "there is a route of ours to {prefix}: remove it first"
+            )));
+        }
+        if self.model.add_route(route)? {
+            let installed = self.install(route);
+            if installed.is_err() {
+                self.model.kernel_routes.pop();
+            }
+            return installed.map(|()| Keeper::Kernel);
+        }
+        let change = (prefix, self.model.own_routes.get(&prefix).cloned());
+        self.change_routes(vec![change])?;
+        Ok(Keeper::Worker)
+    }
+
+    /// Gives the kernel a route.
+    fn install(&mut self, route: &millrace_config::Route) -> Result<(), ControlError> {
+        let route = own_route(route, self)?;
+        let in_the_way = self.mirrored(route.prefix);
+        let Some(actions) = &mut self.actions else {
+            return Err(ControlError::System("there is no kernel to give the route to".into()));
+        };
+        actions.install_route(&route).map_err(|error| {
+            let owner =
+                in_the_way.map(|other| format!("; it has one of protocol {}", protocol(other.protocol)));
+            ControlError::Conflict(format!("the kernel refuses: {error}{}", owner.unwrap_or_default()))
+        })?;
+        self.installed.push(route);
+        Ok(())
+    }
+
+    fn remove_route(&mut self, prefix: IpNet) -> Result<Keeper, ControlError> {
+        if self.model.own_routes.remove(&prefix).is_some() {
+            let ports = self.by_device();
+            let mirrored = self.mirrored(prefix).and_then(|route| from_kernel(&route, &ports));
+            let next = self.model.own_routes.get(&prefix).cloned().or(mirrored);
+            self.change_routes(vec![(prefix, next)])?;
+            return Ok(Keeper::Worker);
+        }
+        let Some(at) = self.installed.iter().position(|own| own.prefix == prefix) else {
+            return Err(self.not_ours(prefix));
+        };
+        if let Some(actions) = &mut self.actions {
+            let removed = actions.remove_route(prefix, self.installed[at].metric);
+            removed.map_err(|error| ControlError::system("take the route back from the kernel", error))?;
+        }
+        self.installed.remove(at);
+        self.model.kernel_routes.retain(|route| *route.to.value() != prefix);
+        Ok(Keeper::Kernel)
+    }
+
+    /// Why the route to `prefix` can't be removed.
+    fn not_ours(&self, prefix: IpNet) -> ControlError {
+        if self.model.own_routes.get(&prefix).is_some() {
+            return ControlError::Conflict(format!(
+                "the route to {prefix} follows from a port's address, and goes with it"
+            ));
+        }
+        match self.mirrored(prefix) {
+            Some(route) => ControlError::Conflict(format!(
+                "the route to {prefix} is not ours: the kernel has it by protocol {}; `ip route` removes it",
+                protocol(route.protocol)
+            )),
+            None => ControlError::NotFound(format!("there is no route of ours to {prefix}")),
+        }
+    }
+
+    /// What the kernel has for exactly that prefix.
+    fn mirrored(&self, prefix: IpNet) -> Option<HostRoute> {
+        self.mirror.as_ref()?.state().effective(prefix)
+    }
+
+    /// The route to exactly that prefix.
+    fn route_view(&self, prefix: IpNet) -> Option<RouteView> {
+        match self.model.own_routes.get(&prefix) {
+            Some(route) => Some(show::route(&prefix, route, None, &self.model)),
+            None => kernel_view(&self.mirrored(prefix)?, &self.by_device(), &self.model),
+        }
+    }
+
+    /// The route that we have given to the kernel.
+    fn given(&self, prefix: IpNet) -> Option<RouteView> {
+        let OwnRoute { kind, metric, ref next_hops, .. } =
+            *self.installed.iter().find(|own| own.prefix == prefix)?;
+        let route = HostRoute {
+            prefix,
+            kind,
+            table: MAIN,
+            protocol: PROTOCOL_MILLRACE,
+            metric,
+            scope: 0,
+            next_hops: next_hops.clone(),
+            mtu_metric: None,
+        };
+        kernel_view(&route, &self.by_device(), &self.model)
+    }
+
+    /// The route that packets to an address take.
+    pub fn route_to(&self, address: IpAddr) -> Option<RouteView> {
+        let (prefix, route) = self.route_table.prefix_of(address)?;
+        let kernel = match self.model.own_routes.get(&prefix) {
+            Some(_) => None,
+            None => self.mirrored(prefix).map(|mirrored| mirrored.protocol),
+        };
+        Some(show::route(&prefix, route, kernel, &self.model))
+    }
+}
+
+/// A route of the kernel, if the router has a part in it.
+pub(crate) fn kernel_view(route: &HostRoute, ports: &PortsByDevice, model: &Model) -> Option<RouteView> {
+    let target = from_kernel(route, ports)?;
+    Some(show::route(&route.prefix, &target, Some(route.protocol), model))
+}
+
+fn is_ours(route: &HostRoute) -> bool {
+    route.protocol == PROTOCOL_MILLRACE
+}
+
+/// The kernel's word for who made a route (rtnetlink(7); iproute2's `rt_protos`).
+pub(crate) fn protocol(number: u8) -> String {
+    let name = match number {
+        PROTOCOL_MILLRACE => "millrace",
+        1 => "redirect",
+        2 => "kernel",
+        3 => "boot",
+        4 => "static",
+        9 => "ra",
+        11 => "zebra",
+        12 => "bird",
+        16 => "dhcp",
+        42 => "babel",
+        186 => "bgp",
+        187 => "isis",
+        188 => "ospf",
+        189 => "rip",
+        192 => "eigrp",
+        other => return other.to_string(),
+    };
+    name.to_owned()
+}
+
+fn parse_prefix(text: &str) -> Result<IpNet, ControlError> {
+    let wrong =
+        |_| ControlError::Invalid(format!("{text:?} is no prefix: write ADDRESS/LENGTH, as in 10.9.0.0/16"));
+    let prefix: IpNet = text.parse().map_err(wrong)?;
+    if prefix.trunc() != prefix {
+        return Err(ControlError::Invalid(format!(
+            "{text:?} has host bits: the prefix is {}",
+            prefix.trunc()
+        )));
+    }
+    Ok(prefix)
+}
+
+fn parse_route(new: &NewRoute) -> Result<millrace_config::Route, ControlError> {
+    parse_prefix(&new.to)?;
+    let route = millrace_config::Route {
+        to: new
+            .to
+            .parse()
+            .map_err(|error: ipnet::AddrParseError| ControlError::Invalid(error.to_string()))?,
+        via: new.via.clone(),
+        port: new.port.as_deref().map(Into::into),
+        kind: new.kind,
+    };
+    route.check().map_err(ControlError::Invalid)?;
+    Ok(route)
+}

@@ -1,0 +1,112 @@
+//! The forwarding table on the side of control: what workers are told when routes change, and in which order.
+
+use ipnet::IpNet;
+use millrace_forward::{FibReader, Route, SharedFib};
+use millrace_pipeline::{Command, ReplyTo, RouteChange};
+use millrace_units::NextHopIndex;
+
+use crate::ControlError;
+
+/// Changes that a worker notes between two batches: more would make packets wait.
+const AT_ONCE: usize = 256;
+/// How many parts of the table may wait to be used again before workers are asked whether they have gone on.
+const WAITING: usize = 1024;
+
+/// Routes as workers are told of them.
+pub(crate) trait TellRoutes {
+    /// Tells all workers.
+    fn tell(&mut self, command: Command) -> Result<(), ControlError>;
+
+    /// Tells all workers, and waits until each has answered.
+    fn ask_all(&mut self, command: &dyn Fn(ReplyTo<()>) -> Command) -> Result<(), ControlError>;
+}
+
+/// The forwarding table.
+#[derive(Debug)]
+pub(crate) struct RouteTable(SharedFib);
+
+impl RouteTable {
+    pub fn new() -> Result<Self, ControlError> {
+        SharedFib::new().map(Self).map_err(|error| ControlError::system("make the route table", error))
+    }
+
+    /// What a worker looks routes up by.
+    pub fn reader(&self) -> FibReader {
+        self.0.reader()
+    }
+
+    /// How many prefixes have a route.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The longest prefix of an address that has a route, and the route.
+    pub fn prefix_of(&self, address: std::net::IpAddr) -> Option<(IpNet, &Route)> {
+        self.0.prefix_of(address)
+    }
+
+    /// Sets routes, or removes those without one. Workers find them when this returns.
+    ///
+    /// # Errors
+    /// When a worker does not answer, or a table is full: the changes up to there have been made.
+    pub fn change(
+        &mut self,
+        changes: Vec<(IpNet, Option<Route>)>,
+        workers: &mut impl TellRoutes,
+    ) -> Result<(), ControlError> {
+        for piece in changes.chunks(AT_ONCE) {
+            self.change_piece(piece, workers)?;
+        }
+        self.reuse(workers)
+    }
+
+    fn change_piece(
+        &mut self,
+        changes: &[(IpNet, Option<Route>)],
+        workers: &mut impl TellRoutes,
+    ) -> Result<(), ControlError> {
+        let mut numbers: Vec<Option<NextHopIndex>> = Vec::with_capacity(changes.len());
+        let mut new = Vec::new();
+        for (_, route) in changes {
+            numbers.push(route.as_ref().map(|route| {
+                let (number, is_new) = self.0.intern(route.clone());
+                new.extend(is_new.then(|| (number, route.clone())));
+                number
+            }));
+        }
+        if !new.is_empty() {
+            workers.ask_all(&|reply| Command::SetRoutes(new.clone(), reply))?;
+        }
+        let mut noted = Vec::with_capacity(changes.len());
+        let mut outcome = Ok(());
+        for ((prefix, route), number) in changes.iter().zip(numbers) {
+            let stored = match number {
+                Some(number) => self.0.store(*prefix, number).map(|_| ()),
+                None => {
+                    self.0.remove(*prefix);
+                    Ok(())
+                }
+            };
+            if let Err(full) = stored {
+                outcome = Err(ControlError::System(format!("route to {prefix}: {full}")));
+                break;
+            }
+            let host = prefix.prefix_len() == prefix.max_prefix_len();
+            let own = host && matches!(route, Some(Route::Local | Route::Broadcast));
+            noted.push(RouteChange { prefix: *prefix, own });
+        }
+        workers.tell(Command::RoutesChanged(noted))?;
+        outcome
+    }
+
+    /// Lets memory of routes that are gone be used again once no worker can look at it.
+    fn reuse(&mut self, workers: &mut impl TellRoutes) -> Result<(), ControlError> {
+        if self.0.waiting() < WAITING {
+            return Ok(());
+        }
+        let epoch = self.0.close_epoch();
+        workers.ask_all(&|reply| Command::SetRoutes(Vec::new(), reply))?;
+        self.0.quiesced(epoch);
+        Ok(())
+    }
+}

@@ -1,0 +1,210 @@
+//! A running router without devices: what can be changed while it runs, and that what is refused changes nothing.
+
+use millrace_config::{Config, RouteKind};
+use millrace_controller::{ControlError, FlowQuery, NewFilter, NewRoute, Router, StartOptions, start};
+
+const CONFIG: &str = "
+[router]
+route-priority = 10
+flows-max = 4096
+
+[[port]]
+name = \"lan\"
+kind = \"memory\"
+address = [\"10.1.0.1/24\", \"fd00:1::1/64\"]
+
+[[port]]
+name = \"wan\"
+kind = \"memory\"
+address = [\"10.2.0.1/24\", \"fd00:2::1/64\"]
+
+[[gate]]
+name = \"firewall\"
+table = \"dag\"
+
+[[instance]]
+plugin = \"statistics\"
+name = \"stats1\"
+
+[[route]]
+to = \"10.66.0.0/16\"
+kind = \"blackhole\"
+
+[[filter]]
+match = \"proto tcp dport 25\"
+action = \"drop\"
+gate = \"firewall\"
+";
+
+fn with_router<T>(work: impl AsyncFnOnce(Router) -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let config = Config::parse(CONFIG, "test").unwrap();
+        let router = start(config, StartOptions::default()).await.unwrap();
+        let result = work(router.clone()).await;
+        router.shutdown().await.unwrap();
+        result
+    })
+}
+
+fn filter(filter: &str, action: &str) -> NewFilter {
+    NewFilter { filter: filter.into(), action: action.into(), gate: None, priority: 0 }
+}
+
+fn route(to: &str, via: &[&str]) -> NewRoute {
+    let via = via.iter().map(|via| via.parse().unwrap()).collect();
+    NewRoute { to: to.into(), via, port: None, kind: RouteKind::Forward }
+}
+
+fn state(router: &Router) -> String {
+    format!("{:?}\n{:?}", router.bindings().unwrap(), router.routes().unwrap())
+}
+
+#[test]
+fn filters_come_and_go_and_read_back() {
+    with_router(async |router| {
+        let actions = [
+            ("drop", "drop", "route"),
+            ("reject", "reject", "route"),
+            ("host", "host", "route"),
+            ("port wan via 10.2.0.9", "port wan via 10.2.0.9", "route"),
+            ("ports wan,lan via 10.1.0.9", "ports wan,lan via 10.1.0.9", "route"),
+            ("copy-to lan", "copy-to lan", "tap"),
+            ("copy stats1", "instance stats1", "tap"),
+        ];
+        let mut ids = Vec::new();
+        for (number, (written, shown, gate)) in actions.into_iter().enumerate() {
+            let added =
+                router.add_filter(&filter(&format!("proto udp dport {}", number + 1), written)).unwrap();
+            assert_eq!((&*added.action, &*added.gate), (shown, gate));
+            ids.push(added.id);
+        }
+        assert_eq!(router.bindings().unwrap().len(), 8);
+        assert_eq!(router.remove_filters(&ids).unwrap().len(), 7);
+        let left = router.bindings().unwrap();
+        assert_eq!((left.len(), &*left[0].gate, &*left[0].action), (1, "firewall", "drop"));
+    });
+}
+
+#[test]
+fn what_is_refused_changes_nothing() {
+    with_router(async |router| {
+        router.add_filter(&filter("proto udp", "drop")).unwrap();
+        let before = state(&router);
+        let refuse = |new: NewFilter, said: &str| {
+            let error = router.add_filter(&new).unwrap_err().to_string();
+            assert!(error.contains(said) && !error.contains('\n'), "{said}: {error}");
+        };
+        let at = |gate: &str, new: NewFilter| NewFilter { gate: Some(gate.into()), ..new };
+        refuse(filter(" ", "drop"), "write *");
+        refuse(filter("src 10.0.0.1 dst fd00::1", "drop"), "one family");
+        refuse(filter("proto udp dport 90-80", "drop"), "90-80");
+        refuse(filter("src 10.1.2.3/8", "drop"), "10.0.0.0/8");
+        refuse(filter("in lam", "drop"), "did you mean \"lan\"?");
+        refuse(filter("proto tcp", "dorp"), "did you mean \"drop\"?");
+        refuse(filter("proto tcp", "queue 3"), "the actions are");
+        refuse(filter("proto tcp", "port wam"), "did you mean \"wan\"?");
+        refuse(filter("dst fd00::/16", "port wan via 10.2.0.9"), "IPv6 neighbour");
+        refuse(filter("proto tcp", "instance stats1"), "needs a gate");
+        refuse(filter("proto tcp", "copy stats2"), "stats1");
+        refuse(at("firewal", filter("proto tcp", "drop")), "firewall");
+        refuse(
+            at("tap", filter("proto tcp", "drop")),
+            "where action drop can't be: it takes early, route, late",
+        );
+        refuse(at("monitor", filter("proto tcp", "copy stats1")), "gates of position copy");
+        refuse(filter("proto udp", "drop"), "already");
+        assert!(matches!(router.remove_filters(&[0, 77]), Err(ControlError::NotFound(_))));
+
+        let refuse = async |new: NewRoute, said: &str| {
+            let error = router.add_route(&new).await.unwrap_err().to_string();
+            assert!(error.contains(said), "{said}: {error}");
+        };
+        refuse(route("10.9.0.1/16", &["10.2.0.2"]), "the prefix is 10.9.0.0/16").await;
+        refuse(route("10.9.0.0", &["10.2.0.2"]), "ADDRESS/LENGTH").await;
+        refuse(route("10.9.0.0/16", &[]), "forward has `via` or `port`").await;
+        refuse(route("10.9.0.0/16", &["192.0.2.1"]), "in no subnet of a port").await;
+        refuse(route("fd00:9::/48", &["10.2.0.2"]), "IPv6 next hops").await;
+        refuse(NewRoute { port: Some("wam".into()), ..route("10.9.0.0/16", &[]) }, "did you mean \"wan\"?")
+            .await;
+        refuse(NewRoute { kind: RouteKind::Prohibit, ..route("10.9.0.0/16", &["10.2.0.2"]) }, "neither")
+            .await;
+        refuse(route("10.66.0.0/16", &["10.2.0.2"]), "there is a route of ours to 10.66.0.0/16").await;
+        let error = router.remove_route("10.2.0.0/24").await.unwrap_err().to_string();
+        assert!(error.contains("follows from a port's address"), "{error}");
+        assert!(matches!(router.remove_route("10.7.0.0/16").await, Err(ControlError::NotFound(_))));
+        assert_eq!(state(&router), before);
+    });
+}
+
+#[test]
+fn routes_come_and_go() {
+    with_router(async |router| {
+        let added = router.add_route(&route("10.9.0.0/16", &["10.2.0.2", "10.2.0.3"])).await.unwrap();
+        assert_eq!((added.next_hops.len(), &*added.next_hops[0].port, added.source), (2, "wan", "millrace"));
+        assert_eq!(router.lookup_route("10.9.1.1").unwrap().to, "10.9.0.0/16");
+        assert_eq!(router.lookup_route("10.66.1.1").unwrap().kind, "blackhole");
+        router.remove_route("10.9.0.0/16").await.unwrap();
+        assert!(matches!(router.lookup_route("10.9.1.1"), Err(ControlError::NotFound(_))));
+        // What follows from an address is hidden by a route of that prefix, and there again without it.
+        let hiding = NewRoute { kind: RouteKind::Unreachable, ..route("10.1.0.0/24", &[]) };
+        router.add_route(&hiding).await.unwrap();
+        assert_eq!(router.lookup_route("10.1.0.7").unwrap().kind, "unreachable");
+        router.remove_route("10.1.0.0/24").await.unwrap();
+        assert_eq!(router.lookup_route("10.1.0.7").unwrap().kind, "forward");
+    });
+}
+
+#[test]
+fn an_explanation_says_why_one_filter_won() {
+    with_router(async |router| {
+        let add = |text: &str, priority| {
+            let new = NewFilter { priority, ..filter(text, "drop") };
+            router.add_filter(&new).unwrap().id
+        };
+        let (low, high) = (add("proto udp", 5), add("proto udp dport 53", 20));
+        let other = add("proto tcp", 30);
+        let explain = |packet: &str| router.explain_filters(packet).unwrap();
+        let packet = "src 10.1.0.2 dst 10.2.0.2 proto udp sport 9 dport 53 in lan";
+        let gates = explain(packet);
+        assert_eq!(gates.iter().map(|gate| &*gate.gate).collect::<Vec<_>>(), ["firewall", "route"]);
+        assert!(gates[0].candidates[0].outcome.contains("does not match"), "{gates:?}");
+        let said: Vec<_> =
+            gates[1].candidates.iter().map(|one| (one.id, one.chosen, one.outcome.as_str())).collect();
+        assert_eq!(
+            said,
+            [
+                (other, false, "does not match: proto differs"),
+                (high, true, "chosen"),
+                (low, false, "matches, but has a lower priority than the chosen one"),
+            ]
+        );
+        // Below the routes' priority a filter loses against a route, and wins where there is none.
+        router.remove_filters(&[high]).unwrap();
+        let lost = &explain(packet)[1].candidates[1];
+        assert!(
+            !lost.chosen && lost.outcome.contains("the route to 10.2.0.0/24 has priority 10"),
+            "{lost:?}"
+        );
+        let won = &explain("src 10.1.0.2 dst 192.0.2.1 proto udp in lan")[1].candidates[1];
+        assert!(won.chosen, "{won:?}");
+        let error = router.explain_filters("dst 10.2.0.2").unwrap_err().to_string();
+        assert!(error.contains("src ADDRESS"), "{error}");
+    });
+}
+
+#[test]
+fn flows_of_an_idle_router_are_none() {
+    with_router(async |router| {
+        let flows = router.flows(&FlowQuery::default()).await.unwrap();
+        assert_eq!((flows.found, flows.flows.len()), (0, 0));
+        assert_eq!(router.flush_flows(Some("proto udp")).await.unwrap(), 0);
+        for (filter, limit, said) in
+            [("proto upd", None, "upd"), ("in lam", None, "lan"), ("*", Some(0), "limit 0")]
+        {
+            let query = FlowQuery { filter: Some(filter.into()), limit, ..FlowQuery::default() };
+            let error = router.flows(&query).await.unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    });
+}

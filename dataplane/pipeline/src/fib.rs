@@ -1,0 +1,41 @@
+//! The forwarding information base as a worker sees it: prefixes from the table that control writes and all workers
+//! read, and what the numbers of routes mean from commands.
+
+use std::net::IpAddr;
+
+use millrace_forward::{FibReader, Route};
+use millrace_units::NextHopIndex;
+
+/// Routes by destination and by number.
+#[derive(Debug)]
+pub struct Fib {
+    prefixes: FibReader,
+    routes: Vec<Route>,
+}
+
+impl Fib {
+    /// What control stores is found from now on.
+    pub fn new(prefixes: FibReader) -> Self {
+        Self { prefixes, routes: Vec::new() }
+    }
+
+    /// Says what a number means. Control does so before a prefix gets the number.
+    pub fn set(&mut self, index: NextHopIndex, route: Route) {
+        if self.routes.len() <= index.index() {
+            self.routes.resize(index.index() + 1, Route::Blackhole);
+        }
+        self.routes[index.index()] = route;
+    }
+
+    /// The number of the route with the longest prefix of `destination`.
+    #[inline]
+    pub fn lookup(&self, destination: IpAddr) -> Option<NextHopIndex> {
+        self.prefixes.lookup(destination)
+    }
+
+    /// The route of that number; a number that was never told drops what it gets.
+    #[inline]
+    pub fn route(&self, index: NextHopIndex) -> &Route {
+        self.routes.get(index.index()).unwrap_or(&Route::Blackhole)
+    }
+}
