@@ -52,7 +52,7 @@ pub enum Command {
     RoutesChanged(Vec<RouteChange>),
     /// Says what the kernel knows of neighbours.
     SetNeighbours(Vec<NeighbourChange>),
-    /// Asks which neighbours of kernel ports were used since the last time.
+    /// Asks which neighbours of kernel ports, and of those whose devices are other workers', were used since the last time.
     TakeUsedNeighbours(ReplyTo<Vec<(PortId, IpAddr)>>),
     /// Changes instances, gates and bindings, all of it before the next packet.
     Plugins(Vec<PluginChange<Published>>),
@@ -178,13 +178,19 @@ pub enum NeighbourKnowledge {
     Static(MacAddr),
     /// Nothing any more.
     Forgotten,
+    /// Packets wait for it at another worker: who has the port's device finds out. Only for ports without a kernel.
+    Wanted,
+    /// Another worker has sent packets to it. Only for ports without a kernel, and for who has their device.
+    Used,
 }
 
 /// What a worker tells control without being asked.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// Packets wait for this neighbour of a kernel port.
+    /// Packets wait for this neighbour of a kernel port, or of one whose device is another worker's.
     Resolve(PortId, IpAddr),
+    /// What became known of a neighbour of a port without a kernel, for the other workers.
+    Neighbour(NeighbourChange),
     /// Another station claims an address of an own-stack port.
     AddressConflict(PortId, IpAddr, MacAddr),
 }

@@ -14,17 +14,17 @@ use millrace_wire::vlan::{Control, StackedTag};
 use millrace_wire::{EtherType, MacAddr};
 
 use crate::capture::Direction;
-use crate::command::Event;
+use crate::command::{Event, NeighbourKnowledge};
 use crate::filter_route::is_filter;
 use crate::own_stack::{Context, Outcome, OwnStack};
 use crate::parse::ROUTER;
-use crate::ports::{DeviceId, PortCount, PortSettings, QUEUE_LIMIT, Stack};
+use crate::ports::{DeviceId, PortCount, PortEntry, PortSettings, QUEUE_LIMIT, Stack};
 use crate::route::NO_ROUTE;
 use crate::router::Router;
 use crate::work::{Fate, Work};
 
 /// Neighbour requests that control may have waiting.
-const EVENT_LIMIT: usize = 1024;
+pub(crate) const EVENT_LIMIT: usize = 1024;
 
 impl Router {
     /// Carries out the fate of every packet, in order.
@@ -39,6 +39,7 @@ impl Router {
                 Fate::Own => self.deliver(packet, now),
                 Fate::Hold(neighbour) => self.wait(packet, neighbour, now),
                 Fate::Consumed => self.totals.consumed += 1,
+                Fate::HandedOver => self.totals.handed += 1,
             }
         }
     }
@@ -90,6 +91,9 @@ impl Router {
         }
         if self.is_tapped() {
             self.tap(&packet, packet.out_port, Direction::Outbound, now);
+        }
+        if self.handover.is_some() {
+            return self.queue_where_it_belongs(packet);
         }
         if let Some(out) = self.ports.get_mut(packet.out_port) {
             out.queue.push_back(packet);
@@ -254,7 +258,8 @@ impl Router {
     fn wait(&mut self, packet: Packet, neighbour: IpAddr, now: Instant) {
         let key = NeighbourKey { port: packet.out_port, address: neighbour };
         let first = self.hold.waiting_for(key) == 0;
-        if self.ports.get(key.port).is_some_and(|entry| entry.is_kernel()) {
+        let asks_control = |entry: &PortEntry| entry.is_kernel() || !self.has(entry.settings.device);
+        if self.ports.get(key.port).is_some_and(asks_control) {
             if first && self.events.len() < EVENT_LIMIT {
                 self.events.push_back(Event::Resolve(key.port, key.address));
             }
@@ -302,9 +307,16 @@ impl Router {
                 Action::SendRequest { key, to } => {
                     self.with_own(now, |own, context| own.request(key, to, context))
                 }
-                Action::Resolved { key, mac } => self.learn(key, NeighbourState::Reachable(mac), now),
-                Action::Failed { key } => self.learn(key, NeighbourState::Failed, now),
+                Action::Resolved { key, mac } => {
+                    self.tell_others(key, NeighbourKnowledge::Known(mac));
+                    self.learn(key, NeighbourState::Reachable(mac), now);
+                }
+                Action::Failed { key } => {
+                    self.tell_others(key, NeighbourKnowledge::Failed);
+                    self.learn(key, NeighbourState::Failed, now);
+                }
                 Action::Forgotten { key } => {
+                    self.tell_others(key, NeighbourKnowledge::Forgotten);
                     self.neighbours.remove(key);
                     self.give_up(key, DropReason::NeighbourFailed);
                 }
@@ -353,6 +365,9 @@ impl Router {
 
     /// Calls `hand_back` with the frames for the kernel, port by port; it returns how many of the first were taken.
     pub(crate) fn for_the_kernel(&mut self, mut hand_back: impl FnMut(u32, &[&[u8]]) -> usize) {
+        if self.handover.is_some() {
+            self.hand_over_hosts();
+        }
         if self.for_kernel.is_empty() {
             return;
         }

@@ -24,6 +24,7 @@ use crate::filter_route::is_filter;
 use crate::forward::Forwarder;
 use crate::gate_table::Published;
 use crate::gates::{Copies, Gates};
+use crate::handover::Handover;
 use crate::options::Options;
 use crate::own_stack::{Outgoing, OwnStack};
 use crate::parse::{Parsed, ROUTER, flow_hash, parse, parse_copy};
@@ -43,7 +44,7 @@ const ROUNDS: usize = 4;
 /// Everything between the devices.
 pub struct Router {
     pub(crate) pool: Pool,
-    seed: u64,
+    pub(crate) seed: u64,
     pub(crate) ports: PortTable,
     pub(crate) fib: Fib,
     /// Addresses that no packet may come from: the router's own, and broadcasts of its subnets.
@@ -70,6 +71,8 @@ pub struct Router {
     pub(crate) for_kernel: Vec<Packet>,
     pub(crate) fragments: Vec<Packet>,
     pub(crate) identification: u16,
+    /// The ways to and from other workers, if there are any.
+    pub(crate) handover: Option<Box<Handover>>,
     spare: Work,
 }
 
@@ -103,6 +106,7 @@ impl Router {
             for_kernel: Vec::new(),
             fragments: Vec::new(),
             identification: seed as u16,
+            handover: None,
             spare: Work::default(),
         })
     }
@@ -127,6 +131,14 @@ impl Router {
         if !self.captures.is_empty() {
             self.tap_arrivals(work, now);
         }
+        if self.handover.is_some() {
+            self.steer(work);
+        }
+        self.journey(work, now);
+    }
+
+    /// The stages from classify on, and all that they lead to.
+    pub(crate) fn journey(&mut self, work: &mut Work, now: Instant) {
         self.classify(work, now);
         self.travel(work, now);
         self.follow_up(now);
@@ -309,7 +321,12 @@ impl Router {
                 let _ = reply.try_send(tables.explain(&question));
             }
             Command::SetOptions(options) => {
-                let limit = RateLimit { per_second: options.icmp_rate, burst: options.icmp_burst };
+                // What is said of the router is for all workers together.
+                let workers = self.handover.as_ref().map_or(1, |handover| handover.workers() as u32);
+                let share = |all: u32| all.div_ceil(workers);
+                let options = Options { flows_max: share(options.flows_max), ..options };
+                let limit =
+                    RateLimit { per_second: share(options.icmp_rate), burst: share(options.icmp_burst) };
                 self.errors = ErrorLimiter::new(limit);
                 self.classifier.set_options(&options, self.seed);
                 self.options = options;
@@ -346,10 +363,12 @@ impl Router {
         // Who answers for a port, and what may come in by it, stands in the answers for its flows.
         self.classifier.changes.everything_changed();
         let before = self.ports.get(id).map(|entry| (entry.settings.up, entry.settings.addresses.clone()));
-        let (up, kernel) = (settings.up, matches!(settings.stack, crate::ports::Stack::Kernel { .. }));
+        // Of a port without a kernel, the worker that has its device is the stack.
+        let elsewhere = matches!(settings.stack, crate::ports::Stack::Kernel { .. }) || !self.has(settings.device);
+        let up = settings.up;
         let addresses = settings.addresses.clone();
         self.ports.set(id, settings);
-        if kernel {
+        if elsewhere {
             return;
         }
         if !up {
@@ -406,6 +425,8 @@ impl Router {
                 NeighbourKnowledge::Static(mac) => {
                     self.own.resolver.set_static(key, mac, &mut self.own.actions);
                 }
+                NeighbourKnowledge::Wanted => self.find_out(key, now),
+                NeighbourKnowledge::Used => self.used_elsewhere(key, now),
             }
         }
         self.follow_up(now);
@@ -413,9 +434,12 @@ impl Router {
 
     fn take_used_neighbours(&mut self, now: Instant) -> Vec<(PortId, IpAddr)> {
         let mut used = Vec::new();
-        let (ports, own) = (&self.ports, &mut self.own);
+        let (ports, own, handover) = (&self.ports, &mut self.own, &self.handover);
+        let here = |device| handover.as_ref().is_none_or(|handover| handover.owns(device));
         self.neighbours.drain_used(|key| match ports.get(key.port) {
-            Some(entry) if entry.is_kernel() => used.push((key.port, key.address)),
+            Some(entry) if entry.is_kernel() || !here(entry.settings.device) => {
+                used.push((key.port, key.address));
+            }
             Some(_) => own.resolver.used(key, now, &mut own.actions),
             None => {}
         });
@@ -424,7 +448,9 @@ impl Router {
 
     pub(crate) fn clear_counters(&mut self) {
         // What is held stays held: it will be counted where it ends, so it counts as received.
-        self.totals = Totals { received: self.held(), ..Totals::default() };
+        let Totals { handed, taken, .. } = self.totals;
+        self.totals =
+            Totals { received: (self.held() + handed).wrapping_sub(taken), handed, taken, ..Totals::default() };
         self.ether_types.clear();
         self.ports.unassigned = millrace_packet::DropCounts::default();
         self.ports.iter_mut().for_each(|(_, entry)| entry.count = PortCount::default());

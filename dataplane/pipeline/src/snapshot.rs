@@ -82,6 +82,10 @@ pub struct Totals {
     pub dropped: u64,
     /// Packets inside the pipeline: queued, or waiting for a neighbour.
     pub held: u64,
+    /// Packets handed over to other workers since the start, whatever counters were cleared.
+    pub handed: u64,
+    /// Packets taken over from other workers since the start.
+    pub taken: u64,
 }
 
 /// Packets that the router made, by reason.
@@ -105,10 +109,16 @@ impl Created {
 }
 
 impl Totals {
+    /// Packets on their way from worker to worker. Where several workers were asked one after the other, it may be off by
+    /// those that were handed over in between.
+    pub fn on_the_way(&self) -> u64 {
+        self.handed.saturating_sub(self.taken)
+    }
+
     /// Received + created less everything that became of them: zero when no packet was lost or invented.
     pub fn imbalance(&self) -> i64 {
-        let into = self.received + self.created.total();
-        let out = self.transmitted + self.to_host + self.consumed + self.dropped + self.held;
+        let into = self.received.wrapping_add(self.created.total() + self.taken);
+        let out = self.transmitted + self.to_host + self.consumed + self.dropped + self.held + self.handed;
         into.wrapping_sub(out) as i64
     }
 }

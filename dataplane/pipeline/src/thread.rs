@@ -93,8 +93,9 @@ pub fn run(worker: &mut Worker, mode: IoMode, wake: &Wake, control: &Wake) {
             IoMode::Adaptive => turn.received == 0 && time.since(last_packet) >= patience,
         };
         let before = time;
-        if may_sleep && turn.commands == 0 {
+        if may_sleep && turn.commands == 0 && worker.fall_asleep() {
             sleep(worker, &turn, wake);
+            worker.wake_up();
             time = now();
             // Polling pays only where it would have been shorter than this sleep.
             patience = if time.since(before) < PATIENCE { PATIENCE } else { Duration::ZERO };

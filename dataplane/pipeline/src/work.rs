@@ -25,6 +25,8 @@ pub enum Fate {
     Hold(IpAddr),
     /// A plugin has used it up.
     Consumed,
+    /// Another worker has it.
+    HandedOver,
 }
 
 impl Fate {

@@ -15,6 +15,7 @@ use millrace_units::Instant;
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::command::{Command, DeviceReport, Event};
+use crate::handover::Handover;
 use crate::host_path::HostPath;
 use crate::ports::DeviceId;
 use crate::router::Router;
@@ -27,6 +28,8 @@ const COMMAND_CAPACITY: usize = 4096;
 const EVENT_CAPACITY: usize = 4096;
 /// How long a worker that was told to stop waits for packets to end.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// How long a worker that was told to stop stays for what others may still hand over to it.
+const LINGER: Duration = Duration::from_millis(5);
 /// Commands taken up between two batches.
 const COMMANDS_PER_TURN: usize = 16;
 
@@ -48,6 +51,8 @@ pub struct Turn {
     pub commands: usize,
     /// Events that it put out for control.
     pub events: usize,
+    /// Parcels of packets that it sent to other workers.
+    pub parcels: usize,
     /// When something is to be done without a packet or a command.
     pub next_event: Option<Instant>,
     /// Whether the worker was told to stop, and holds nothing any more.
@@ -64,8 +69,8 @@ pub struct Worker {
     commands: Consumer<Command>,
     events: Producer<Event>,
     host: Box<dyn HostPath>,
-    /// When the worker ends although packets still come, once it was told to stop.
-    stop_at: Option<Instant>,
+    /// When the worker was told to stop.
+    stop: Option<Instant>,
     /// What devices had counted when the counters were cleared.
     cleared: Vec<(DeviceId, PortCounters)>,
     /// What devices that were closed had counted.
@@ -99,7 +104,7 @@ impl Worker {
             commands,
             events,
             host,
-            stop_at: None,
+            stop: None,
             cleared: Vec::new(),
             closed: PortCounters::default(),
             carried: 0,
@@ -113,19 +118,47 @@ impl Worker {
     /// One round at `now`.
     pub fn turn(&mut self, now: Instant) -> Turn {
         let commands = self.take_commands(now);
-        let received = self.receive_all(now);
+        let received = self.receive_all(now) + self.take_over(now);
         self.router.run_timers(now);
         self.transmit_all(now);
         self.hand_back();
+        let parcels = self.router.handover.as_mut().map_or(0, |handover| handover.publish(received == 0));
         let events = self.put_out_events();
         *if received > 0 { &mut self.busy_turns } else { &mut self.idle_turns } += 1;
         Turn {
             received,
             commands,
             events,
+            parcels,
             next_event: self.next_event(),
-            stopped: self.stop_at.is_some_and(|end| received == 0 || now >= end),
+            stopped: self.stop.is_some_and(|told| {
+                let quiet = received == 0 && (self.router.handover.is_none() || now >= told + LINGER);
+                quiet || now >= told + PATIENCE
+            }),
         }
+    }
+
+    /// Makes the worker one of several. This comes before everything else that is said to it.
+    pub fn join(&mut self, handover: Handover) {
+        self.router.handover = Some(Box::new(handover));
+    }
+
+    /// Says to other workers that this one will sleep until it is woken; not, if they have something for it.
+    pub fn fall_asleep(&self) -> bool {
+        self.router.handover.as_ref().is_none_or(|handover| handover.fall_asleep())
+    }
+
+    /// Says to other workers that this one does not sleep any more.
+    pub fn wake_up(&self) {
+        if let Some(handover) = &self.router.handover {
+            handover.wake_up();
+        }
+    }
+
+    /// A batch from each of the other workers.
+    fn take_over(&mut self, now: Instant) -> usize {
+        let workers = self.router.handover.as_ref().map_or(0, |handover| handover.workers());
+        (0..workers).map(|from| self.router.take_over(from, &mut self.work, now)).sum()
     }
 
     /// Counts a sleep of the thread that runs the worker.
@@ -202,7 +235,8 @@ impl Worker {
 
     fn next_event(&self) -> Option<Instant> {
         let devices = self.devices.iter().flatten().filter_map(|device| device.next_event());
-        devices.chain(self.router.next_timer()).min()
+        let end = self.stop.map(|told| told + LINGER);
+        devices.chain(self.router.next_timer()).chain(end).min()
     }
 
     fn take_commands(&mut self, now: Instant) -> usize {
@@ -242,7 +276,7 @@ impl Worker {
                 self.router.carry_out(Command::SetPort(id, settings), now);
                 self.spread_mtu();
             }
-            Command::Stop => self.stop_at = Some(now + PATIENCE),
+            Command::Stop => self.stop = Some(now),
             other => self.router.carry_out(other, now),
         }
     }
@@ -280,14 +314,17 @@ impl Worker {
     }
 
     fn clear_counters(&mut self) {
-        let before = self.router.snapshot(Instant::ZERO).totals.held;
+        // What is on the way between workers counts as carried by who handed it over, until somebody takes it.
+        let totals = self.router.snapshot(Instant::ZERO).totals;
+        let before = (totals.held + totals.handed).wrapping_sub(totals.taken);
         self.router.clear_counters();
         self.closed = PortCounters::default();
         let devices = self.devices.iter_mut().enumerate();
         let counted =
             devices.filter_map(|(index, device)| Some((DeviceId(index as u16), device.as_mut()?.counters())));
         self.cleared = counted.collect();
-        self.carried = before + self.cleared.iter().map(|(_, count)| count.held).sum::<u64>();
+        let inside = self.cleared.iter().map(|(_, count)| count.held).sum();
+        self.carried = before.wrapping_add(inside);
     }
 
     fn snapshot(&mut self, now: Instant) -> Snapshot {

@@ -103,6 +103,8 @@ drop_reasons! {
     PortDown = "port_down",
     /// The queue of the port to leave by is full.
     QueueFull = "queue_full",
+    /// The worker that its flow or its way out belongs to has too much to do: no room was left to hand it over.
+    HandoverFull = "handover_full",
     /// The port to leave by refused the packet.
     TransmitFailed = "transmit_failed",
     /// The device's receive ring was full: the router was slower than the wire.

@@ -1,0 +1,368 @@
+//! Hand-over: packets that go from one worker to another.
+//!
+//! Workers own flows, and ports: a packet whose flow, or whose way out, is another worker's goes there by ring. Packet
+//! memory is of one thread, so the packet is copied into a *parcel* and from there into the other worker's memory. Parcels
+//! go by a ring of their own for each ordered pair of workers, and come back empty by another: threads write what they
+//! share once per parcel, not per packet, and each ring keeps its order.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+
+use millrace_packet::{Exceptions, FlowKey, Packet};
+use millrace_units::PortId;
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use crate::ports::DeviceId;
+use crate::thread::Wake;
+
+/// Parcels of each ordered pair of workers.
+const PARCELS: usize = 32;
+/// Bytes after which a parcel takes nothing more.
+const FULL: usize = 32 << 10;
+/// The longest frame that finds room in a parcel that is not yet full.
+const LONGEST: usize = (64 << 10) + 64;
+/// Parcels under way up to which a part-filled one is sent at once. Beyond, it is filled first: who is to take them has
+/// enough to do.
+const UNDER_WAY: usize = 8;
+
+/// What the other worker is to do with a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Errand {
+    /// Take it through the stages: its flow is that worker's.
+    Flow,
+    /// Put the finished frame into the queue of its `out_port`.
+    Transmit,
+    /// Give it to the kernel, as received on its port.
+    Host,
+}
+
+/// A packet that was handed over.
+#[derive(Debug)]
+pub(crate) struct Handed<'a> {
+    pub errand: Errand,
+    /// Where its network header starts.
+    pub network: usize,
+    /// Port of arrival.
+    pub port: PortId,
+    /// Port to leave by, for [`Errand::Transmit`].
+    pub out_port: PortId,
+    /// Source and destination port, as known to the worker that received it: a fragment does not show them.
+    pub ports: (u16, u16),
+    /// What is exceptional about it, as known to the worker that received it.
+    pub exceptions: Exceptions,
+    pub bytes: &'a [u8],
+}
+
+const HEADER: usize = 16;
+
+type Parcel = Vec<u8>;
+
+/// The way to another worker.
+#[derive(Debug)]
+struct Outgoing {
+    parcels: Producer<Parcel>,
+    empty: Consumer<Parcel>,
+    open: Option<Parcel>,
+    /// Whether parcels were sent since the other worker was last woken.
+    sent: usize,
+}
+
+impl Outgoing {
+    fn put(&mut self, header: [u8; HEADER], packet: &Packet) -> bool {
+        if self.open.as_ref().is_some_and(|open| open.len() >= FULL) {
+            self.send();
+        }
+        if self.open.is_none() {
+            self.open = self.empty.pop().ok();
+        }
+        let Some(open) = &mut self.open else { return false };
+        open.extend_from_slice(&header);
+        packet.frames().for_each(|bytes| open.extend_from_slice(bytes));
+        true
+    }
+
+    fn send(&mut self) {
+        if let Some(parcel) = self.open.take() {
+            // The ring has room for as many parcels as there are.
+            let _ = self.parcels.push(parcel);
+            self.sent += 1;
+        }
+    }
+
+    /// Sends what there is to send. `idle`: nothing more will come for now.
+    fn publish(&mut self, idle: bool) {
+        if self.open.is_some() && (idle || PARCELS - self.parcels.slots() < UNDER_WAY) {
+            self.send();
+        }
+    }
+}
+
+/// The way from another worker.
+#[derive(Debug)]
+struct Incoming {
+    parcels: Consumer<Parcel>,
+    empty: Producer<Parcel>,
+    /// The parcel that is being unpacked, and how far.
+    open: Option<(Parcel, usize)>,
+}
+
+impl Incoming {
+    /// Begins a parcel if none is being unpacked; whether there is a packet in it.
+    fn advance(&mut self) -> bool {
+        if let Some((parcel, at)) = &mut self.open {
+            if *at < parcel.len() {
+                return true;
+            }
+            let mut parcel = std::mem::take(parcel);
+            parcel.clear();
+            // The ring has room for as many parcels as there are.
+            let _ = self.empty.push(parcel);
+        }
+        self.open = self.parcels.pop().ok().map(|parcel| (parcel, 0));
+        self.open.is_some()
+    }
+
+    fn next(&mut self) -> Option<Handed<'_>> {
+        if !self.advance() {
+            return None;
+        }
+        let (parcel, at) = self.open.as_mut()?;
+        let header: &[u8; HEADER] = parcel.get(*at..)?.first_chunk()?;
+        let half = |from: usize| u16::from_le_bytes([header[from], header[from + 1]]);
+        let length = u32::from_le_bytes([header[12], header[13], header[14], header[15]]) as usize;
+        let start = *at + HEADER;
+        *at = start + length;
+        Some(Handed {
+            errand: match header[0] {
+                0 => Errand::Flow,
+                1 => Errand::Transmit,
+                _ => Errand::Host,
+            },
+            exceptions: Exceptions::from_bits(header[1]),
+            network: half(2).into(),
+            port: PortId(half(4)),
+            out_port: PortId(half(6)),
+            ports: (half(8), half(10)),
+            bytes: parcel.get(start..start + length)?,
+        })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.open.as_ref().is_none_or(|(parcel, at)| *at >= parcel.len()) && self.parcels.is_empty()
+    }
+}
+
+#[derive(Debug)]
+struct Peer {
+    outgoing: Outgoing,
+    incoming: Incoming,
+    asleep: Arc<AtomicBool>,
+    wake: Option<Wake>,
+}
+
+/// A worker's ways to and from the others.
+#[derive(Debug)]
+pub struct Handover {
+    me: usize,
+    /// By number; `None` for the worker itself.
+    peers: Vec<Option<Peer>>,
+    /// Whether this worker sleeps, or is about to.
+    asleep: Arc<AtomicBool>,
+}
+
+impl Handover {
+    /// The ways between as many workers as there are entries in `wakes`, by which they are woken (`None`: they never
+    /// sleep). Each takes its own.
+    pub fn mesh(wakes: &[Option<Wake>]) -> Vec<Self> {
+        let count = wakes.len();
+        let asleep: Vec<Arc<AtomicBool>> = wakes.iter().map(|_| Arc::default()).collect();
+        // By sender, then by receiver.
+        let mut ways: Vec<Vec<Option<(Outgoing, Incoming)>>> =
+            (0..count).map(|from| (0..count).map(|to| (from != to).then(way)).collect()).collect();
+        let mut outgoing: Vec<Vec<Option<Outgoing>>> = Vec::new();
+        let mut incoming: Vec<Vec<Option<Incoming>>> = (0..count).map(|_| Vec::new()).collect();
+        for row in ways.drain(..) {
+            let mut own = Vec::new();
+            for (to, way) in row.into_iter().enumerate() {
+                let (sending, receiving) = way.unzip();
+                own.push(sending);
+                incoming[to].push(receiving);
+            }
+            outgoing.push(own);
+        }
+        let ends = outgoing.into_iter().zip(incoming).enumerate();
+        let ends = ends.map(|(me, (outgoing, incoming))| {
+            let peers = outgoing.into_iter().zip(incoming).enumerate().map(|(peer, (outgoing, incoming))| {
+                Some(Peer {
+                    outgoing: outgoing?,
+                    incoming: incoming?,
+                    asleep: Arc::clone(&asleep[peer]),
+                    wake: wakes[peer].clone(),
+                })
+            });
+            Self { me, peers: peers.collect(), asleep: Arc::clone(&asleep[me]) }
+        });
+        ends.collect()
+    }
+
+    /// How many workers there are.
+    pub fn workers(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// The worker that has a device, of so many: they take turns in the order of devices.
+    pub fn owner(device: DeviceId, workers: usize) -> usize {
+        usize::from(device.0) % workers
+    }
+
+    /// Whether the worker has this device itself.
+    #[inline]
+    pub(crate) fn owns(&self, device: DeviceId) -> bool {
+        Self::owner(device, self.workers()) == self.me
+    }
+
+    /// The other worker that the flow of this hash belongs to; `None` if it is this one's.
+    #[inline]
+    pub(crate) fn owner_of_flow(&self, hash: u32) -> Option<usize> {
+        // The part of all hashes that it lies in: hashes are as good at the top as anywhere.
+        let owner = (u64::from(hash) * self.peers.len() as u64 >> 32) as usize;
+        (owner != self.me).then_some(owner)
+    }
+
+    /// Hands a packet over to a worker; whether there was room. The packet itself is no longer needed then.
+    pub(crate) fn put(&mut self, to: usize, errand: Errand, packet: &Packet, key: Option<&FlowKey>) -> bool {
+        let Some(Some(peer)) = self.peers.get_mut(to) else { return false };
+        let ports = key.map_or((0, 0), |key| (key.source_port, key.destination_port));
+        let mut header = [0; HEADER];
+        header[0] = errand as u8;
+        header[1] = packet.exceptions.bits();
+        header[2..4].copy_from_slice(&(packet.network_offset() as u16).to_le_bytes());
+        header[4..6].copy_from_slice(&packet.port.0.to_le_bytes());
+        header[6..8].copy_from_slice(&packet.out_port.0.to_le_bytes());
+        header[8..10].copy_from_slice(&ports.0.to_le_bytes());
+        header[10..12].copy_from_slice(&ports.1.to_le_bytes());
+        header[12..16].copy_from_slice(&(packet.len() as u32).to_le_bytes());
+        peer.outgoing.put(header, packet)
+    }
+
+    /// Hands a packet over to the worker that has `device`.
+    pub(crate) fn put_to_device(&mut self, device: DeviceId, errand: Errand, packet: &Packet) -> bool {
+        self.put(Self::owner(device, self.workers()), errand, packet, None)
+    }
+
+    /// The next packet that a worker handed over.
+    #[inline]
+    pub(crate) fn next(&mut self, from: usize) -> Option<Handed<'_>> {
+        self.peers.get_mut(from)?.as_mut()?.incoming.next()
+    }
+
+    /// Sends parcels, and wakes those who sleep. `idle`: nothing more will come for now. Returns how many were sent.
+    pub(crate) fn publish(&mut self, idle: bool) -> usize {
+        let mut sent = 0;
+        for peer in self.peers.iter_mut().flatten() {
+            peer.outgoing.publish(idle);
+            sent += peer.outgoing.sent;
+            if std::mem::take(&mut peer.outgoing.sent) > 0 {
+                // Either we see that it sleeps, or it sees the parcel before it does: see `fall_asleep`.
+                fence(Ordering::SeqCst);
+                if peer.asleep.load(Ordering::Relaxed)
+                    && let Some(wake) = &peer.wake
+                {
+                    wake.signal();
+                }
+            }
+        }
+        sent
+    }
+
+    /// Says that the worker will sleep until it is woken; not, if something has come for it.
+    pub(crate) fn fall_asleep(&self) -> bool {
+        self.asleep.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let nothing = self.peers.iter().flatten().all(|peer| peer.incoming.is_empty());
+        if !nothing {
+            self.wake_up();
+        }
+        nothing
+    }
+
+    /// Says that the worker does not sleep any more.
+    pub(crate) fn wake_up(&self) {
+        self.asleep.store(false, Ordering::Relaxed);
+    }
+}
+
+fn way() -> (Outgoing, Incoming) {
+    let (parcels, taken) = RingBuffer::new(PARCELS);
+    let (mut back, empty) = RingBuffer::new(PARCELS);
+    for _ in 0..PARCELS {
+        // There is a place for each; memory is used as far as it is written.
+        let _ = back.push(Parcel::with_capacity(FULL + LONGEST));
+    }
+    let outgoing = Outgoing { parcels, empty, open: None, sent: 0 };
+    (outgoing, Incoming { parcels: taken, empty: back, open: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_packet::Pool;
+
+    use super::*;
+
+    #[test]
+    fn packets_come_out_as_they_went_in_until_all_parcels_are_full() {
+        let pool = Pool::new(64).unwrap();
+        let mut ends = Handover::mesh(&[None, None, None]);
+        let (mut third, mut first) = (ends.pop().unwrap(), ends.swap_remove(0));
+        let mut packet = pool.packet_from(&[7; 5000]).unwrap();
+        packet.set_network(14);
+        (packet.port, packet.out_port, packet.exceptions) = (PortId(3), PortId(4), Exceptions::TTL);
+        assert!(third.next(0).is_none() && third.fall_asleep());
+        let mut put = 0;
+        while first.put(2, Errand::Transmit, &packet, None) {
+            put += 1;
+        }
+        assert!(put >= PARCELS * FULL / 5016, "{put}");
+        assert!(!third.fall_asleep());
+        first.publish(true);
+        for _ in 0..put {
+            let handed = third.next(0).unwrap();
+            assert_eq!((handed.errand, handed.network, handed.bytes), (Errand::Transmit, 14, &[7; 5000][..]));
+            assert_eq!((handed.port, handed.out_port), (PortId(3), PortId(4)));
+            assert_eq!(handed.exceptions, Exceptions::TTL);
+        }
+        assert!(third.next(0).is_none() && third.next(1).is_none());
+        assert!(first.put(2, Errand::Flow, &packet, None), "parcels come back");
+    }
+
+    #[test]
+    fn a_part_filled_parcel_is_sent_unless_many_are_under_way() {
+        let pool = Pool::new(8).unwrap();
+        let mut ends = Handover::mesh(&[None, None]);
+        let (mut second, mut first) = (ends.pop().unwrap(), ends.pop().unwrap());
+        let packet = pool.packet_from(&[1; 60]).unwrap();
+        let mut sent = 0;
+        for _ in 0..100 {
+            assert!(first.put(1, Errand::Flow, &packet, None));
+            sent += first.publish(false);
+        }
+        assert_eq!(sent, UNDER_WAY);
+        assert_eq!(first.publish(true), 1);
+        let mut taken = 0;
+        while second.next(0).is_some() {
+            taken += 1;
+        }
+        assert_eq!(taken, 100);
+    }
+
+    #[test]
+    fn every_flow_and_every_device_has_one_owner() {
+        let ends = Handover::mesh(&[None, None, None]);
+        for hash in (0..64).map(|number| u32::wrapping_mul(number, 0x9e37_79b9)) {
+            assert_eq!(ends.iter().filter(|end| end.owner_of_flow(hash).is_none()).count(), 1);
+        }
+        for device in 0..7 {
+            assert_eq!(ends.iter().filter(|end| end.owns(DeviceId(device))).count(), 1);
+        }
+    }
+}

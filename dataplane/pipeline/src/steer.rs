@@ -1,0 +1,174 @@
+//! Several workers: which packets go to another one, and what becomes of those that come from there.
+//!
+//! The worker that has a device receives its packets, learns its neighbours, fills its queues and gives its packets to the
+//! kernel. The worker that a flow belongs to takes its packets through the stages from classify on.
+
+use millrace_forward::{NeighbourKey, NeighbourState, Solicited};
+use millrace_packet::{BATCH_SIZE, DropReason, FlowKey, Packet};
+use millrace_units::{Instant, PortId};
+use millrace_wire::{EtherType, Protocol};
+
+use crate::command::{Event, NeighbourChange, NeighbourKnowledge};
+use crate::dispose::EVENT_LIMIT;
+use crate::handover::{Errand, Handed};
+use crate::parse::{flow_hash, parse};
+use crate::ports::{DeviceId, PortTable, QUEUE_LIMIT};
+use crate::router::Router;
+use crate::work::{Fate, Work};
+
+impl Router {
+    /// Whether this worker has the device.
+    #[inline]
+    pub(crate) fn has(&self, device: DeviceId) -> bool {
+        self.handover.as_ref().is_none_or(|handover| handover.owns(device))
+    }
+
+    /// Hands over packets whose flows are other workers'.
+    pub(crate) fn steer(&mut self, work: &mut Work) {
+        let Some(handover) = &mut self.handover else { return };
+        for index in 0..work.packets.len() {
+            let packet = &work.packets[index];
+            if !work.fates[index].is_open() {
+                continue;
+            }
+            if let Some(owner) = handover.owner_of_flow(packet.hash)
+                && !is_neighbour_message(packet, &work.keys[index], &self.ports)
+            {
+                work.fates[index] = match handover.put(owner, Errand::Flow, packet, Some(&work.keys[index])) {
+                    true => Fate::HandedOver,
+                    false => Fate::Drop(DropReason::HandoverFull),
+                };
+            }
+        }
+    }
+
+    /// Takes a batch over from another worker. Returns how many packets there were.
+    pub(crate) fn take_over(&mut self, from: usize, work: &mut Work, now: Instant) -> usize {
+        let Some(mut handover) = self.handover.take() else { return 0 };
+        let mut count = 0;
+        work.begin();
+        while count < BATCH_SIZE
+            && let Some(handed) = handover.next(from)
+        {
+            count += 1;
+            self.totals.taken += 1;
+            self.unpack(&handed, work);
+        }
+        self.handover = Some(handover);
+        if !work.packets.is_empty() {
+            self.journey(work, now);
+        }
+        count
+    }
+
+    fn unpack(&mut self, handed: &Handed<'_>, work: &mut Work) {
+        let Some(mut packet) = self.pool.packet_from(handed.bytes) else {
+            self.totals.dropped += 1;
+            return self.ports.count_drop(handed.port, DropReason::NoMemory);
+        };
+        packet.set_network(handed.network);
+        (packet.port, packet.out_port) = (handed.port, handed.out_port);
+        match handed.errand {
+            Errand::Transmit => self.queue_here(packet),
+            Errand::Host => self.for_kernel.push(packet),
+            Errand::Flow => self.read_again(packet, handed, work),
+        }
+    }
+
+    /// Stage parse, of a packet that another worker has parsed before.
+    fn read_again(&mut self, mut packet: Packet, handed: &Handed<'_>, work: &mut Work) {
+        let index = work.packets.len();
+        let ether_type = match packet.network().first().map(|first| first >> 4) {
+            Some(6) => EtherType::IPV6,
+            _ => EtherType::IPV4,
+        };
+        work.fates[index] = Fate::Forward;
+        work.paths[index] = millrace_units::PathId(0);
+        match parse(&mut packet, ether_type) {
+            Ok(mut parsed) => {
+                (parsed.key.source_port, parsed.key.destination_port) = handed.ports;
+                packet.exceptions = handed.exceptions;
+                packet.hash = flow_hash(&parsed.key, self.seed);
+                work.keys[index] = parsed.key;
+                work.varying[index] = parsed.varying;
+            }
+            Err(reason) => work.fates[index] = Fate::Drop(reason),
+        }
+        // A batch is never asked for more than it holds.
+        let _ = work.packets.push(packet);
+    }
+
+    /// Puts a finished frame into the queue of its `out_port`, here or at the worker that has the port's device.
+    pub(crate) fn queue_where_it_belongs(&mut self, packet: Packet) {
+        let device = self.ports.get(packet.out_port).map(|out| out.settings.device);
+        let (Some(device), Some(handover)) = (device, &mut self.handover) else {
+            return self.drop_packet(packet, DropReason::PortDown);
+        };
+        if handover.owns(device) {
+            return self.queue_here(packet);
+        }
+        match handover.put_to_device(device, Errand::Transmit, &packet) {
+            true => self.totals.handed += 1,
+            false => self.drop_packet(packet, DropReason::HandoverFull),
+        }
+    }
+
+    fn queue_here(&mut self, packet: Packet) {
+        match self.ports.get_mut(packet.out_port) {
+            None => self.drop_packet(packet, DropReason::PortDown),
+            Some(out) if out.queue.len() >= QUEUE_LIMIT => self.drop_packet(packet, DropReason::QueueFull),
+            Some(out) => out.queue.push_back(packet),
+        }
+    }
+
+    /// Hands over packets for the kernel to the workers that have the devices that they came by.
+    pub(crate) fn hand_over_hosts(&mut self) {
+        let packets = std::mem::take(&mut self.for_kernel);
+        for packet in packets {
+            let device = self.ports.get(packet.port).map(|entry| entry.settings.device);
+            match (device, &mut self.handover) {
+                (Some(device), Some(handover)) if !handover.owns(device) => {
+                    match handover.put_to_device(device, Errand::Host, &packet) {
+                        true => self.totals.handed += 1,
+                        false => self.drop_packet(packet, DropReason::HandoverFull),
+                    }
+                }
+                _ => self.for_kernel.push(packet),
+            }
+        }
+    }
+
+    /// Tells other workers, by way of control, of a neighbour of a port without a kernel whose device is here.
+    pub(crate) fn tell_others(&mut self, key: NeighbourKey, state: NeighbourKnowledge) {
+        let here = |port: PortId| self.ports.get(port).is_none_or(|entry| self.has(entry.settings.device));
+        if self.handover.is_some() && here(key.port) && self.events.len() < EVENT_LIMIT {
+            let change = NeighbourChange { port: key.port, address: key.address, state };
+            self.events.push_back(Event::Neighbour(change));
+        }
+    }
+
+    /// Finds out about a neighbour that packets at another worker wait for.
+    pub(crate) fn find_out(&mut self, key: NeighbourKey, now: Instant) {
+        match self.own.resolver.solicit(key, now, &mut self.own.actions) {
+            Solicited::Known(mac) => self.tell_others(key, NeighbourKnowledge::Known(mac)),
+            Solicited::Failed => self.tell_others(key, NeighbourKnowledge::Failed),
+            // Who waits is told when more is known, or waits in vain.
+            Solicited::Pending | Solicited::Limited => {}
+        }
+    }
+
+    /// Notes that another worker has sent packets to a neighbour.
+    pub(crate) fn used_elsewhere(&mut self, key: NeighbourKey, now: Instant) {
+        match self.neighbours.get(key) {
+            Some(NeighbourState::Reachable(_)) => self.own.resolver.used(key, now, &mut self.own.actions),
+            _ => self.tell_others(key, NeighbourKnowledge::Forgotten),
+        }
+    }
+}
+
+/// Whether a packet is neighbour discovery for a port without a kernel: that is for who has the device.
+fn is_neighbour_message(packet: &Packet, key: &FlowKey, ports: &PortTable) -> bool {
+    Protocol(key.protocol) == Protocol::ICMPV6
+        && packet.transport().first().is_some_and(|kind| (133..=137).contains(kind))
+        && ports.get(packet.port).is_some_and(|entry| !entry.is_kernel())
+}
