@@ -171,6 +171,27 @@ impl Ipv4Frame {
         self
     }
 
+    /// Sets the TCP flags, FIN being 1 and ACK 16.
+    pub fn flags(mut self, value: u8) -> Self {
+        match &mut self.transport {
+            Transport::Tcp { flags, .. } => *flags = value,
+            _ => panic!("only TCP has flags"),
+        }
+        self
+    }
+
+    /// The packet in fragments of `size` bytes behind the header, a multiple of 8, the last one shorter.
+    pub fn pieces(&self, size: u16) -> Vec<Self> {
+        let bytes = self.transport_bytes();
+        let pieces = bytes.chunks(size.into()).zip((0..).step_by(size.into()));
+        let piece = |(part, at): (&[u8], u16)| {
+            let rest = bytes.len() > usize::from(at) + part.len();
+            let piece = Self { transport: Transport::Raw, payload: part.into(), ..self.clone() }.offset(at);
+            if rest { piece.more_fragments() } else { piece }
+        };
+        pieces.map(piece).collect()
+    }
+
     /// Sets the transport checksum to this value, for UDP and TCP.
     pub fn transport_checksum(mut self, value: u16) -> Self {
         match &mut self.transport {
@@ -299,6 +320,20 @@ mod tests {
             0x03, 0xe8, 0x07, 0xd0, 0x00, 0x0a, 0x77, 0xac, 0x68, 0x69, // UDP
         ];
         assert_eq!(frame, expected);
+    }
+
+    #[test]
+    fn pieces_make_the_packet_again() {
+        let frame = Ipv4Frame::tcp().length(100);
+        let pieces: Vec<Vec<u8>> = frame.pieces(32).iter().map(Ipv4Frame::packet).collect();
+        assert_eq!(
+            pieces.iter().flat_map(|piece| &piece[20..]).copied().collect::<Vec<_>>(),
+            frame.packet()[20..]
+        );
+        assert_eq!(
+            pieces.iter().map(|piece| [piece[6], piece[7]]).collect::<Vec<_>>(),
+            [[0x20, 0], [0x20, 4], [0, 8]]
+        );
     }
 
     #[test]

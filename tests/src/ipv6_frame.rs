@@ -8,7 +8,8 @@ use crate::link::{Frame, Link, link_setters};
 /// What follows the IPv6 header and its extensions.
 #[derive(Clone, Debug)]
 enum Transport {
-    Udp,
+    Udp { ports: (u16, u16) },
+    Tcp { ports: (u16, u16), flags: u8 },
     Icmp { kind: u8, code: u8, rest: [u8; 4] },
     Raw,
 }
@@ -55,7 +56,12 @@ impl Ipv6Frame {
 
     /// UDP from port 1000 to port 2000.
     pub fn udp() -> Self {
-        Self::new(17, Transport::Udp, b"payload of udp")
+        Self::new(17, Transport::Udp { ports: (1000, 2000) }, b"payload of udp")
+    }
+
+    /// TCP from port 1000 to port 2000, a segment with ACK.
+    pub fn tcp() -> Self {
+        Self::new(6, Transport::Tcp { ports: (1000, 2000), flags: 0x10 }, b"payload of tcp")
     }
 
     /// An echo request.
@@ -116,6 +122,36 @@ impl Ipv6Frame {
         let field = (offset | u16::from(more)).to_be_bytes();
         let identification = identification.to_be_bytes();
         self.extension(44, &[&[0][..], &field, &identification].concat())
+    }
+
+    /// Sets source and destination port, for UDP and TCP.
+    pub fn ports(mut self, source: u16, destination: u16) -> Self {
+        match &mut self.transport {
+            Transport::Udp { ports } | Transport::Tcp { ports, .. } => *ports = (source, destination),
+            Transport::Icmp { .. } | Transport::Raw => panic!("only UDP and TCP have ports"),
+        }
+        self
+    }
+
+    /// Sets the TCP flags, FIN being 1 and ACK 16.
+    pub fn flags(mut self, value: u8) -> Self {
+        match &mut self.transport {
+            Transport::Tcp { flags, .. } => *flags = value,
+            _ => panic!("only TCP has flags"),
+        }
+        self
+    }
+
+    /// The packet in fragments of `size` bytes behind the fragment header, a multiple of 8, the last one shorter.
+    pub fn pieces(&self, size: u16, identification: u32) -> Vec<Self> {
+        let bytes = self.transport_bytes();
+        let pieces = bytes.chunks(size.into()).zip((0..).step_by(size.into()));
+        let piece = |(part, at): (&[u8], u16)| {
+            let rest = bytes.len() > usize::from(at) + part.len();
+            let piece = Self { transport: Transport::Raw, payload: part.into(), ..self.clone() };
+            piece.fragment(at, rest, identification)
+        };
+        pieces.map(piece).collect()
     }
 
     /// Sets the data behind the transport header.
@@ -179,9 +215,15 @@ impl Ipv6Frame {
 
     fn transport_bytes(&self) -> Vec<u8> {
         let (mut bytes, at) = match &self.transport {
-            Transport::Udp => {
-                let length = (8 + self.payload.len() as u16).to_be_bytes();
-                (vec![0x03, 0xe8, 0x07, 0xd0, length[0], length[1], 0, 0], 6)
+            Transport::Udp { ports } => {
+                let fields = [ports.0, ports.1, 8 + self.payload.len() as u16, 0];
+                (fields.iter().flat_map(|field| field.to_be_bytes()).collect(), 6)
+            }
+            Transport::Tcp { ports, flags } => {
+                let mut bytes: Vec<u8> =
+                    [ports.0, ports.1].iter().flat_map(|port| port.to_be_bytes()).collect();
+                bytes.extend([0, 0, 0, 1, 0, 0, 0, 2, 0x50, *flags, 0x20, 0, 0, 0, 0, 0]);
+                (bytes, 16)
             }
             Transport::Icmp { kind, code, rest } => ([&[*kind, *code, 0, 0][..], rest].concat(), 2),
             Transport::Raw => return self.payload.clone(),

@@ -6,9 +6,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use millrace_config::Config;
 use millrace_packet::Pool;
-use millrace_pipeline::{Command, GateTables, NoHost, ReplyTo, Snapshot, Turn, Worker, WorkerLink};
+use millrace_pipeline::{
+    Command, FlowCounts, GateTables, NoHost, ReplyTo, ReversePath, Snapshot, Turn, Worker, WorkerLink,
+};
+use millrace_plugin::BindingId;
 use millrace_port::{Memory, MemoryHandle};
 use millrace_units::Instant;
 
@@ -234,12 +238,76 @@ impl OfflineRouter {
         self.change(port, |plan| plan.settings.mtu = mtu);
     }
 
+    /// Changes whether a port looks at the way back to the source of packets.
+    pub fn set_reverse_path(&mut self, port: &str, reverse_path: ReversePath) {
+        self.change(port, |plan| plan.settings.reverse_path = reverse_path);
+    }
+
     fn change(&mut self, port: &str, change: impl FnOnce(&mut PortPlan)) {
         let Some(plan) = self.model.ports.iter_mut().find(|plan| plan.settings.name == port) else { return };
         change(plan);
         let (id, settings) = (plan.id, plan.settings.clone());
         self.tell(Command::SetPort(id, settings));
         self.run();
+    }
+
+    /// Adds a filter, for the packets from now on; returns its id.
+    ///
+    /// # Errors
+    /// Unknown names, a gate where the action can't be, a filter that is there: nothing has changed then.
+    pub fn add_filter(&mut self, filter: &millrace_config::Filter) -> Result<BindingId, ControlError> {
+        let (matches, action) = (filter.r#match.value(), filter.action.value());
+        let (id, change) = self.model.add_filter(matches, action, filter.gate.as_deref(), filter.priority)?;
+        let changes = self.tables.publish(vec![change]);
+        self.tell(Command::Plugins(changes));
+        Ok(id)
+    }
+
+    /// Removes a filter.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn remove_filter(&mut self, id: BindingId) -> Result<(), ControlError> {
+        let change = self.model.plugins.remove_binding(id)?;
+        let changes = self.tables.publish(vec![change]);
+        self.tell(Command::Plugins(changes));
+        Ok(())
+    }
+
+    /// Adds a route, in place of the one to the same prefix.
+    ///
+    /// # Errors
+    /// Unknown ports, next hops that no port reaches.
+    pub fn add_route(&mut self, route: &millrace_config::Route) -> Result<(), ControlError> {
+        self.model.add_route(route)?;
+        self.renew_route(*route.to.value())
+    }
+
+    /// Removes a route that was added: the port's own to the same prefix, if there is one, is there again.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn remove_route(&mut self, prefix: IpNet) -> Result<(), ControlError> {
+        if self.model.own_routes.remove(&prefix).is_none() {
+            return Err(ControlError::NotFound(format!("there is no route of ours to {prefix}")));
+        }
+        self.renew_route(prefix)
+    }
+
+    fn renew_route(&mut self, prefix: IpNet) -> Result<(), ControlError> {
+        let route = self.model.own_routes.get(&prefix).cloned();
+        self.route_table.change(vec![(prefix, route)], &mut self.workers)
+    }
+
+    /// Lets every packet be classified by itself from now on, as if none of its flow had come before.
+    pub fn forget_flows(&mut self) {
+        let options = millrace_pipeline::Options { flows_max: 0, ..self.model.options.clone() };
+        self.tell(Command::SetOptions(options));
+    }
+
+    /// The flow table at this moment.
+    pub fn flows(&mut self) -> FlowCounts {
+        self.snapshot().flows
     }
 
     /// Sends an instance a control message.

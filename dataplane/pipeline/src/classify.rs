@@ -1,6 +1,7 @@
 //! Stage classify: what is to become of the packets of a flow. Known flows are found in the flow table; only the first
 //! packet of a flow, and the first after a change that concerns it, pays for filters and routes.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use millrace_classify::{
@@ -10,9 +11,10 @@ use millrace_classify::{
 use millrace_forward::Route;
 use millrace_packet::{BATCH_SIZE, DropReason, Exceptions, Packet};
 use millrace_plugin_abi::FlowEnd;
-use millrace_units::Instant;
+use millrace_units::{Instant, PortId};
 use millrace_wire::Protocol;
 
+use crate::fib::Fib;
 use crate::filter_route::is_filter;
 use crate::options::Options;
 use crate::parse::{Parsed, ROUTER};
@@ -357,7 +359,9 @@ impl Router {
             if self.own_addresses.contains(&key.source()) {
                 return Err(Fate::Drop(DropReason::MartianSource));
             }
-            if !self.comes_from_there(packet, key.source()) {
+            let mode =
+                self.ports.get(packet.port).map_or(ReversePath::Off, |entry| entry.settings.reverse_path);
+            if !comes_from_there(mode, &self.fib, packet.port, key.source()) {
                 return Err(Fate::Drop(DropReason::ReversePath));
             }
         }
@@ -385,22 +389,6 @@ impl Router {
         }
     }
 
-    /// Whether a packet of this source may come in by its port (RFC 3704, 2.2 to 2.4).
-    fn comes_from_there(&self, packet: &Packet, source: std::net::IpAddr) -> bool {
-        let mode = self.ports.get(packet.port).map_or(ReversePath::Off, |entry| entry.settings.reverse_path);
-        if mode == ReversePath::Off {
-            return true;
-        }
-        let route = self.fib.lookup(source).map(|index| self.fib.route(index));
-        match route {
-            Some(Route::Forward(hops)) => {
-                mode == ReversePath::Loose || hops.iter().any(|hop| hop.port == packet.port)
-            }
-            Some(Route::Kernel) => mode == ReversePath::Loose,
-            _ => false,
-        }
-    }
-
     /// Lets idle flows end, the table grow, and plugins know of flows that have ended. `idle`: there is time for it.
     pub(crate) fn keep_flows(&mut self, now: Instant, idle: bool) {
         let classifier = &mut self.classifier;
@@ -413,5 +401,17 @@ impl Router {
             let end = FlowEnd { key: removed.key, packets: removed.packets, bytes: removed.bytes };
             self.gates.flow_ended(removed.answer.path, &end);
         }
+    }
+}
+
+/// Whether a packet of this source may come in by a port (RFC 3704, 2.2 to 2.4).
+pub(crate) fn comes_from_there(mode: ReversePath, fib: &Fib, port: PortId, source: IpAddr) -> bool {
+    if mode == ReversePath::Off {
+        return true;
+    }
+    match fib.lookup(source).map(|index| fib.route(index)) {
+        Some(Route::Forward(hops)) => mode == ReversePath::Loose || hops.iter().any(|hop| hop.port == port),
+        Some(Route::Kernel) => mode == ReversePath::Loose,
+        _ => false,
     }
 }

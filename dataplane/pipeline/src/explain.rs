@@ -3,13 +3,16 @@
 use std::net::IpAddr;
 
 use millrace_classify::Candidate;
-use millrace_forward::{NeighbourKey, NeighbourState, NeighbourTable, Route};
+use millrace_forward::{NeighbourKey, NeighbourState, NeighbourTable, NextHops, Route};
 use millrace_packet::Exceptions;
-use millrace_plugin::BindingTable;
+use millrace_plugin::Action;
+use millrace_plugin_abi::Position;
 use millrace_units::PortId;
 
+use crate::classify::comes_from_there;
 use crate::command::Question;
 use crate::fib::Fib;
+use crate::filter_route::FilterRoute;
 use crate::gates::Gates;
 use crate::parse::flow_hash;
 use crate::ports::PortTable;
@@ -39,6 +42,7 @@ pub(crate) struct Tables<'a> {
     pub fib: &'a Fib,
     pub neighbours: &'a NeighbourTable,
     pub gates: &'a Gates,
+    pub route_priority: i32,
     pub seed: u64,
 }
 
@@ -62,13 +66,31 @@ impl Tables<'_> {
             "parse",
             format!("{} to {}, protocol {}, from port {from}", key.source(), key.destination(), key.protocol),
         );
-        self.explain_gates(question, &mut explanation);
+        if let Some(verdict) = self.wrong_way(question) {
+            return explanation.end(verdict);
+        }
         let destination = key.destination();
-        let Some(index) = self.fib.lookup(destination) else {
-            explanation.step("route", format!("no route to {destination}"));
-            return explanation.end("dropped: no_route; the source is told");
+        let index = self.fib.lookup(destination);
+        let filter = match self.explain_gates(question, index.map(|_| self.route_priority), &mut explanation)
+        {
+            Ok(filter) => filter,
+            Err(verdict) => return explanation.end(verdict),
         };
-        let route = self.fib.route(index);
+        let route = match (filter, index) {
+            (Some(FilterRoute::Drop), _) => return explanation.end("dropped: filter"),
+            (Some(FilterRoute::Reject), _) => return explanation.end("dropped: filter; the source is told"),
+            (Some(FilterRoute::Host), _) => return explanation.end("delivered to the router itself"),
+            (Some(FilterRoute::Forward(hops)), _) => {
+                explanation.step("route", format!("the filter's: {}", self.describe_hops(hops)));
+                let hop = *hops.select(0);
+                return self.explain_next_hop(question, hop.port, hop.neighbour(destination), explanation);
+            }
+            (None, Some(index)) => self.fib.route(index),
+            (None, None) => {
+                explanation.step("route", format!("no route to {destination}"));
+                return explanation.end("dropped: no_route; the source is told");
+            }
+        };
         explanation.step("route", format!("{{prefix {destination}}}: {}", self.describe(route)));
         let hops = match route {
             Route::Forward(hops) => hops,
@@ -91,7 +113,23 @@ impl Tables<'_> {
         self.explain_next_hop(question, hop.port, hop.neighbour(destination), explanation)
     }
 
-    fn explain_gates(&self, question: &Question, explanation: &mut Explanation) {
+    /// Why a packet of this source can't come in by its port.
+    fn wrong_way(&self, question: &Question) -> Option<String> {
+        let mode = self.ports.get(question.key.port)?.settings.reverse_path;
+        let fits = comes_from_there(mode, self.fib, question.key.port, question.key.source());
+        (!fits).then(|| {
+            let (source, port) = (question.key.source(), self.name(question.key.port));
+            format!("dropped: reverse_path; port {port} checks that {source} is reached by it")
+        })
+    }
+
+    /// What gates do; the route that a filter prescribes, or how the packet ends at a gate.
+    fn explain_gates(
+        &self,
+        question: &Question,
+        route: Option<i32>,
+        explanation: &mut Explanation,
+    ) -> Result<Option<FilterRoute<'_>>, &'static str> {
         let candidate = Candidate {
             key: question.key,
             tcp_flags: question.tcp_flags,
@@ -99,14 +137,28 @@ impl Tables<'_> {
             exceptions: Exceptions::NONE,
             dscp: question.dscp,
         };
-        let gates = self.gates.plugins();
-        for gate in gates.gates().iter().filter(|gate| gate.bindings() > 0) {
-            let text = match gate.table().lookup(&candidate) {
-                Some(binding) => format!("{{gate {}}}: bound to {{binding {binding}}}", gate.id()),
-                None => format!("{{gate {}}}: no filter of {} matches", gate.id(), gate.bindings()),
+        let plugins = self.gates.plugins();
+        let (mut filter, mut refused) = (None, None);
+        for (gate, found) in plugins.winners(&candidate, route) {
+            let id = gate.id();
+            let Some((binding, loses)) = found else {
+                explanation.step("gate", format!("{{gate {id}}}: no filter of {} matches", gate.bindings()));
+                continue;
             };
-            explanation.step("gate", text);
+            let less = if loses { "; the route has a higher priority" } else { "" };
+            explanation.step("gate", format!("{{gate {id}}}: bound to {{binding {binding}}}{less}"));
+            let action = plugins.action(binding).filter(|_| !loses && refused.is_none());
+            match (gate.position(), action) {
+                (Position::Route, Some(action)) if filter.is_none() => {
+                    filter =
+                        self.gates.routes().index(action).and_then(|index| self.gates.routes().route(index));
+                }
+                (_, Some(Action::Drop)) => refused = Some("dropped: filter"),
+                (_, Some(Action::Reject)) => refused = Some("dropped: filter; the source is told"),
+                _ => {}
+            }
         }
+        refused.map_or(Ok(filter), Err)
     }
 
     fn explain_next_hop(
@@ -154,6 +206,10 @@ impl Tables<'_> {
 
     fn describe(&self, route: &Route) -> String {
         let Route::Forward(hops) = route else { return route.to_string() };
+        self.describe_hops(hops)
+    }
+
+    fn describe_hops(&self, hops: &NextHops) -> String {
         let hop = |port: PortId, gateway: Option<IpAddr>| match gateway {
             Some(gateway) => format!("via {gateway} port {}", self.name(port)),
             None => format!("on the link at port {}", self.name(port)),

@@ -32,7 +32,7 @@ pub enum TableKind {
 /// The filters of a gate, by the kind of its table.
 enum Filters {
     Linear(LinearOracle<BindingId>),
-    TupleSpace(TupleSpace<BindingId>),
+    TupleSpace(Box<TupleSpace<BindingId>>),
     Dag(Box<BoundedTable<BindingId>>),
 }
 
@@ -40,7 +40,7 @@ impl Filters {
     fn new(kind: TableKind) -> Self {
         match kind {
             TableKind::Linear => Self::Linear(LinearOracle::new()),
-            TableKind::TupleSpace => Self::TupleSpace(TupleSpace::new()),
+            TableKind::TupleSpace => Self::TupleSpace(Box::default()),
             TableKind::Dag => Self::Dag(Box::default()),
         }
     }
@@ -48,7 +48,7 @@ impl Filters {
     fn table(&self) -> &SharedTable {
         match self {
             Self::Linear(table) => table,
-            Self::TupleSpace(table) => table,
+            Self::TupleSpace(table) => &**table,
             Self::Dag(table) => &**table,
         }
     }
@@ -56,7 +56,7 @@ impl Filters {
     fn table_mut(&mut self) -> &mut SharedTable {
         match self {
             Self::Linear(table) => table,
-            Self::TupleSpace(table) => table,
+            Self::TupleSpace(table) => &mut **table,
             Self::Dag(table) => &mut **table,
         }
     }

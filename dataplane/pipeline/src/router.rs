@@ -316,6 +316,7 @@ impl Router {
                     fib: &self.fib,
                     neighbours: &self.neighbours,
                     gates: &self.gates,
+                    route_priority: self.options.route_priority,
                     seed: self.seed,
                 };
                 let _ = reply.try_send(tables.explain(&question));

@@ -51,6 +51,13 @@ struct Binding {
     counts: BindingCounts,
 }
 
+impl Binding {
+    /// Whether a route of that priority, if there is one, counts more.
+    fn loses_against(&self, route: Option<i32>) -> bool {
+        route.is_some_and(|route| self.priority < route)
+    }
+}
+
 /// The treatment of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Classified {
@@ -204,7 +211,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             let Some(binding) = self.bindings.get(key) else { continue };
             let Some(step) = binding.step else { continue };
             if gate.position == Position::Route && binding.action.instance().is_none() {
-                if primary.is_some() || route.is_some_and(|route| binding.priority < route) {
+                if primary.is_some() || binding.loses_against(route) {
                     continue;
                 }
                 primary = Some(id);
@@ -212,6 +219,23 @@ impl<T: BindingTable> WorkerPlugins<T> {
             self.found.push(Stage { position: gate.position, binding: key, step });
         }
         Classified { path: self.paths.intern(&self.found), primary }
+    }
+
+    /// What [`classify`](Self::classify) goes by: each gate at which something is bound, with the binding that wins
+    /// there, and whether it loses against the flow's route.
+    pub fn winners(
+        &self,
+        candidate: &T::Candidate,
+        route: Option<i32>,
+    ) -> impl Iterator<Item = (&WorkerGate<T>, Option<(BindingId, bool)>)> {
+        self.gates.iter().filter(|gate| gate.bindings > 0).map(move |gate| {
+            let found = gate.table.lookup(candidate).and_then(|id| {
+                let binding = self.bindings.get(self.bindings.key(id.0)?)?;
+                let beside_route = gate.position == Position::Route && binding.action.instance().is_none();
+                Some((id, beside_route && binding.loses_against(route)))
+            });
+            (gate, found)
+        })
     }
 
     /// What is done by a binding; `None` when there is no such binding.

@@ -9,6 +9,7 @@ mod capture;
 mod commands;
 mod death;
 mod drivers;
+mod filters;
 mod garbage;
 mod kernel;
 mod lab;

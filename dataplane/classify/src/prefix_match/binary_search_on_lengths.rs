@@ -12,6 +12,7 @@ use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 
+use super::lengths::Lengths;
 use super::{AddressBits, Count, NONE, Patricia, Prefix, PrefixMatch};
 
 /// Prefixes in a hash table by length, with markers.
@@ -21,10 +22,7 @@ use super::{AddressBits, Count, NONE, Patricia, Prefix, PrefixMatch};
 #[derive(Clone, Debug)]
 pub struct BinarySearchOnLengths<A> {
     entries: HashMap<Prefix<A>, Entry, FixedState>,
-    /// The lengths in use, ascending.
-    lengths: Vec<u8>,
-    /// How many prefixes have each of them.
-    counts: Vec<u32>,
+    lengths: Lengths,
     /// The prefixes in the order of addresses, for changes.
     known: Patricia<A>,
 }
@@ -42,26 +40,22 @@ struct Entry {
 
 impl<A> Default for BinarySearchOnLengths<A> {
     fn default() -> Self {
-        Self {
-            entries: HashMap::default(),
-            lengths: Vec::new(),
-            counts: Vec::new(),
-            known: Patricia::default(),
-        }
+        Self { entries: HashMap::default(), lengths: Lengths::default(), known: Patricia::default() }
     }
 }
 
 impl<A: AddressBits> BinarySearchOnLengths<A> {
     /// Where the markers of a prefix lie: at the shorter lengths that the search for it visits.
     fn markers_of(&self, prefix: Prefix<A>) -> impl Iterator<Item = Prefix<A>> + use<A> {
-        let (mut low, mut high, mut visited) = (0, self.lengths.len(), [0; 8]);
+        let lengths = self.lengths.as_slice();
+        let (mut low, mut high, mut visited) = (0, lengths.len(), [0; 8]);
         let mut shorter = 0;
         while low < high {
             let middle = (low + high) / 2;
-            if self.lengths[middle] >= prefix.length() {
+            if lengths[middle] >= prefix.length() {
                 high = middle;
             } else {
-                visited[shorter] = self.lengths[middle];
+                visited[shorter] = lengths[middle];
                 shorter += 1;
                 low = middle + 1;
             }
@@ -146,28 +140,18 @@ impl<A: AddressBits> PrefixMatch<A> for BinarySearchOnLengths<A> {
             self.correct_below(prefix);
             return old;
         }
-        match self.lengths.binary_search(&prefix.length()) {
-            Ok(place) => {
-                self.counts[place] += 1;
-                self.enter(prefix);
-                self.correct_below(prefix);
-            }
-            Err(place) => {
-                self.lengths.insert(place, prefix.length());
-                self.counts.insert(place, 1);
-                self.enter_all_anew();
-            }
+        if self.lengths.add(prefix.length()) {
+            self.enter_all_anew();
+        } else {
+            self.enter(prefix);
+            self.correct_below(prefix);
         }
         None
     }
 
     fn remove(&mut self, prefix: Prefix<A>) -> Option<u32> {
         let old = self.known.remove(prefix)?;
-        let Ok(place) = self.lengths.binary_search(&prefix.length()) else { return Some(old) };
-        self.counts[place] -= 1;
-        if self.counts[place] == 0 {
-            self.lengths.remove(place);
-            self.counts.remove(place);
+        if self.lengths.remove(prefix.length()) {
             self.enter_all_anew();
         } else {
             self.leave(prefix);
@@ -182,13 +166,16 @@ impl<A: AddressBits> PrefixMatch<A> for BinarySearchOnLengths<A> {
 
     #[inline]
     fn lookup(&self, address: A, count: &mut impl Count) -> Option<u32> {
-        let (mut best, mut low, mut high) = (NONE, 0, self.lengths.len());
-        // The lengths: at most 129 bytes, of which halving meets at most two cache lines; one in all but full tables.
-        count.access(1);
+        let lengths = self.lengths.as_slice();
+        let (mut best, mut low, mut high) = (NONE, 0, lengths.len());
+        if self.lengths.are_many() {
+            // At most 129 bytes, of which halving reads one cache line, or two.
+            count.access(1);
+        }
         while low < high {
             let middle = (low + high) / 2;
             count.access(1);
-            match self.entries.get(&Prefix::new(address, self.lengths[middle])) {
+            match self.entries.get(&Prefix::new(address, lengths[middle])) {
                 Some(entry) => {
                     best = entry.best;
                     if entry.markers == 0 {
@@ -218,9 +205,6 @@ impl<A: AddressBits> PrefixMatch<A> for BinarySearchOnLengths<A> {
         // A slot of the table, and a byte of its control bytes.
         let slot = size_of::<(Prefix<A>, Entry)>() + 1;
         // Of the slots, seven in eight may be in use.
-        self.entries.capacity() * 8 / 7 * slot
-            + self.lengths.capacity()
-            + self.counts.capacity() * size_of::<u32>()
-            + self.known.heap()
+        self.entries.capacity() * 8 / 7 * slot + self.lengths.heap() + self.known.heap()
     }
 }

@@ -7,6 +7,7 @@ mod accesses;
 mod binary_search_on_lengths;
 mod bits;
 mod chosen;
+mod lengths;
 mod patricia;
 #[cfg(test)]
 mod tests;

@@ -14,6 +14,7 @@ use crate::prefix_match::{Count, PrefixMatchKind};
 
 use super::branch::Branch;
 use super::edges::{EdgeId, References, Target, To};
+use super::leaf::Leaf;
 use super::nodes::{Node, Nodes, Set};
 use super::rule::{Level, Rule, Seen};
 
@@ -102,9 +103,9 @@ impl Graph {
                     count.access(1);
                     match self.nodes.node(index) {
                         Node::Branch(branch) => at = branch.step(seen, count),
-                        Node::Leaf(slots) => {
-                            count.access(1);
-                            return slots.iter().copied().find(|slot| {
+                        Node::Leaf(leaf) => {
+                            count.access(u32::from(leaf.are_many()));
+                            return leaf.slots().iter().copied().find(|slot| {
                                 count.access(1);
                                 self.rules[*slot as usize].matches(seen)
                             });
@@ -165,8 +166,8 @@ impl Graph {
 
     /// [`with`](Self::with) for a leaf.
     fn leaf_with(&mut self, at: Target, index: u32, ahead: &'static [Level], slot: u32) -> Change {
-        let Node::Leaf(slots) = self.nodes.node(index) else { return Err(at) };
-        let slots: Vec<_> = slots.iter().copied().chain([slot]).collect();
+        let Node::Leaf(leaf) = self.nodes.node(index) else { return Err(at) };
+        let slots: Vec<_> = leaf.slots().iter().copied().chain([slot]).collect();
         let target = self.part(&slots, ahead).map_err(|Full| at)?;
         self.nodes.release(at);
         Ok(target)
@@ -211,8 +212,7 @@ impl Graph {
     /// A leaf of several filters that is new.
     fn leaf(&mut self, mut slots: Vec<u32>, set: Set) -> Target {
         slots.sort_unstable_by_key(|slot| self.ranks[*slot as usize]);
-        slots.shrink_to_fit();
-        let index = self.nodes.add(Node::Leaf(slots), (None, set));
+        let index = self.nodes.add(Node::Leaf(Leaf::new(&slots)), (None, set));
         self.nodes.make_known(index);
         Target::node(index)
     }
@@ -243,7 +243,7 @@ impl Graph {
                 To::Nothing => return 0,
                 To::Filter(slot) => return slot,
                 To::Node(index) => match self.nodes.node(index) {
-                    Node::Leaf(slots) => return slots[0],
+                    Node::Leaf(leaf) => return leaf.slots()[0],
                     Node::Branch(branch) => at = branch.any_target(),
                     Node::Vacant => return 0,
                 },
@@ -335,7 +335,7 @@ impl Graph {
             To::Nothing => {}
             To::Filter(slot) => slots.push(slot),
             To::Node(index) => match self.nodes.node(index) {
-                Node::Leaf(own) => slots.extend(own),
+                Node::Leaf(leaf) => slots.extend(leaf.slots()),
                 Node::Branch(branch) => {
                     branch.targets().into_iter().for_each(|target| self.gather(target, slots));
                 }

@@ -16,6 +16,7 @@ mod addresses;
 mod branch;
 mod edges;
 mod graph;
+mod leaf;
 mod linked;
 mod nodes;
 mod ranges;
@@ -41,7 +42,7 @@ use rule::{Rule, Seen};
 pub struct DagConfig {
     /// How the levels of addresses find the longest prefix. By default binary search on lengths.
     pub addresses: PrefixMatchKind,
-    /// Bytes that the table may take. By default 256 MiB.
+    /// Bytes that the table may take. By default 128 MiB.
     pub max_bytes: usize,
     /// So many filters and fewer are not parted by further levels, but tried one after the other. More of them take less
     /// memory and more time. At least 1, by default 4.
@@ -50,7 +51,7 @@ pub struct DagConfig {
 
 impl Default for DagConfig {
     fn default() -> Self {
-        Self { addresses: PrefixMatchKind::default(), max_bytes: 256 << 20, leaf_filters: 4 }
+        Self { addresses: PrefixMatchKind::default(), max_bytes: 128 << 20, leaf_filters: 4 }
     }
 }
 

@@ -6,13 +6,14 @@ use foldhash::fast::FixedState;
 
 use super::branch::Branch;
 use super::edges::{Target, To};
+use super::leaf::Leaf;
 use super::rule::Level;
 
 /// What is at a node.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
-    /// The few filters that are left, in the order in which they win.
-    Leaf(Vec<u32>),
+    /// The filters that are left.
+    Leaf(Leaf),
     /// The filters part here.
     Branch(Branch),
     /// Not in use, or being changed.
@@ -63,10 +64,19 @@ fn mixed(number: u64) -> u64 {
 /// leads to it: that makes the tree a DAG.
 pub(super) type Meaning = (Option<Level>, Set);
 
+/// A [`Meaning`], and how many edges lead to the node.
 #[derive(Clone, Copy, Debug)]
 struct Record {
-    meaning: Meaning,
+    sum: [u64; 2],
+    filters: u32,
     references: u32,
+    level: Option<Level>,
+}
+
+impl Record {
+    fn new((level, Set { sum, filters }): Meaning, references: u32) -> Self {
+        Self { sum, filters, references, level }
+    }
 }
 
 /// The nodes of a DAG.
@@ -94,7 +104,8 @@ impl Nodes {
     }
 
     pub fn meaning(&self, index: u32) -> Meaning {
-        self.records[index as usize].meaning
+        let Record { sum, filters, level, .. } = self.records[index as usize];
+        (level, Set { sum, filters })
     }
 
     /// Whether more than one edge leads to the node.
@@ -105,7 +116,7 @@ impl Nodes {
     /// A node to which one edge will lead, and which no other will, until it is made [`known`](Self::make_known).
     pub fn add(&mut self, node: Node, meaning: Meaning) -> u32 {
         self.behind += heap(&node);
-        let record = Record { meaning, references: 1 };
+        let record = Record::new(meaning, 1);
         match self.unused.pop() {
             Some(index) => {
                 self.nodes[index as usize] = node;
@@ -138,7 +149,8 @@ impl Nodes {
     pub fn put(&mut self, index: u32, node: Node, meaning: Meaning) {
         self.behind += heap(&node);
         self.nodes[index as usize] = node;
-        self.records[index as usize].meaning = meaning;
+        let record = &mut self.records[index as usize];
+        *record = Record::new(meaning, record.references);
     }
 
     /// Takes a node away that no edge leads to, but none of what it leads to.
@@ -243,8 +255,18 @@ impl Nodes {
 
 fn heap(node: &Node) -> usize {
     match node {
-        Node::Leaf(slots) => slots.capacity() * size_of::<u32>(),
+        Node::Leaf(leaf) => leaf.heap(),
         Node::Branch(branch) => branch.heap(),
         Node::Vacant => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_as_large_as_a_cache_line() {
+        assert_eq!((size_of::<Node>(), size_of::<Record>()), (64, 32));
     }
 }
