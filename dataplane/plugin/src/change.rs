@@ -78,6 +78,31 @@ impl<F> PluginChange<F> {
     }
 }
 
+impl<F: Clone> PluginChange<F> {
+    /// The same change for another worker; where it adds an instance, that is the next of `instances`. `None` where there
+    /// is none left.
+    pub fn again(&self, instances: &mut impl Iterator<Item = Box<dyn Instance>>) -> Option<Self> {
+        Some(match self {
+            Self::AddGate { gate, position, order } => {
+                Self::AddGate { gate: *gate, position: *position, order: *order }
+            }
+            Self::RemoveGate { gate } => Self::RemoveGate { gate: *gate },
+            Self::AddInstance { id, .. } => Self::AddInstance { id: *id, instance: instances.next()? },
+            Self::RemoveInstance { id } => Self::RemoveInstance { id: *id },
+            Self::Bind { binding, gate, filter, priority, action } => Self::Bind {
+                binding: *binding,
+                gate: *gate,
+                filter: filter.clone(),
+                priority: *priority,
+                action: action.clone(),
+            },
+            Self::Unbind { binding, gate, filter } => {
+                Self::Unbind { binding: *binding, gate: *gate, filter: filter.clone() }
+            }
+        })
+    }
+}
+
 impl<F: fmt::Debug> fmt::Debug for PluginChange<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

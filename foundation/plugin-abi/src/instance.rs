@@ -39,6 +39,56 @@ pub trait Plugin: Sync {
     /// # Errors
     /// [`PluginError::Setting`] for a setting that is unknown, of the wrong type or out of range.
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError>;
+
+    /// The one answer out of those that the instances on several workers gave to `message`, in the order of the workers.
+    /// Unless said otherwise, numbers are added up and everything else is as the first has it: see [`merged`].
+    fn merge(&self, _message: &Message, replies: Vec<Value>) -> Value {
+        replies.into_iter().reduce(merged).unwrap_or(Value::Null)
+    }
+}
+
+/// Two answers as one: numbers added; objects by key, what only one has included; lists of objects of equal length
+/// element by element; anything else as `first` has it.
+pub fn merged(first: Value, second: Value) -> Value {
+    match (first, second) {
+        (Value::Number(a), Value::Number(b)) => match (a.as_u64(), b.as_u64(), a.as_f64(), b.as_f64()) {
+            (Some(a), Some(b), ..) => a.saturating_add(b).into(),
+            (_, _, Some(x), Some(y)) => (x + y).into(),
+            _ => Value::Number(a),
+        },
+        (Value::Object(mut a), Value::Object(b)) => {
+            for (key, value) in b {
+                let sum = match a.remove(&key) {
+                    Some(own) => merged(own, value),
+                    None => value,
+                };
+                a.insert(key, sum);
+            }
+            Value::Object(a)
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() && a.iter().all(Value::is_object) => {
+            Value::Array(a.into_iter().zip(b).map(|(a, b)| merged(a, b)).collect())
+        }
+        (first, _) => first,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn numbers_add_up_and_settings_stay() {
+        let first = json!({ "packets": { "udp": 2 }, "what": "all", "on": true, "ports": [80, 443],
+            "ranges": [{ "ports": "80", "dropped": 1 }], "rate": 0.5 });
+        let second = json!({ "packets": { "tcp": 3, "udp": 1 }, "what": "all", "on": true, "ports": [80, 443],
+            "ranges": [{ "ports": "80", "dropped": 4 }], "rate": 1 });
+        let sum = json!({ "packets": { "udp": 3, "tcp": 3 }, "what": "all", "on": true, "ports": [80, 443],
+            "ranges": [{ "ports": "80", "dropped": 5 }], "rate": 1.5 });
+        assert_eq!(merged(first, second), sum);
+    }
 }
 
 /// A flow that has ended: idle for too long, displaced by others, or no longer bound to the instance.

@@ -11,7 +11,7 @@ mod packets;
 
 pub use error::PluginError;
 pub use gate::{DEFAULT_GATES, Position};
-pub use instance::{FlowEnd, Instance, Message, Plugin, Reply};
+pub use instance::{FlowEnd, Instance, Message, Plugin, Reply, merged};
 pub use millrace_packet::{Exceptions, Family, FlowKey, Packet};
 pub use millrace_units::Instant;
 pub use packets::{Packets, Verdict};

@@ -14,7 +14,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use millrace_plugin_abi::{Message, Plugin, PluginError, Position};
+use millrace_plugin_abi::{Instance, Message, Plugin, PluginError, Position};
 use millrace_units::{GateId, InstanceId};
 use serde_json::{Map, Value};
 
@@ -122,6 +122,27 @@ impl<S: Clone + PartialEq + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         }
         changes.extend(self.bindings_by_age().map(|(id, bound)| bind(id, bound)));
         Ok(changes)
+    }
+
+    /// For a further worker, an instance for each that `changes` add, made anew from its settings: what
+    /// [`PluginChange::again`] wants.
+    ///
+    /// # Errors
+    /// What a plugin says against the settings.
+    pub fn further_instances<G>(&self, changes: &[PluginChange<G>]) -> Result<Vec<Box<dyn Instance>>, Error> {
+        let added = changes.iter().filter_map(|change| match change {
+            PluginChange::AddInstance { id, .. } => self.instances.get(id),
+            _ => None,
+        });
+        added.map(|named| Ok(named.plugin.create(&named.settings)?)).collect()
+    }
+
+    /// The one answer out of those that the workers' instances gave to a message.
+    pub fn merge_replies(&self, id: InstanceId, message: &Message, replies: Vec<Value>) -> Value {
+        match self.instances.get(&id) {
+            Some(named) => named.plugin.merge(message, replies),
+            None => Value::Null,
+        }
     }
 
     /// Makes a type of plugin known.

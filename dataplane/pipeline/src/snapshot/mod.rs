@@ -1,5 +1,7 @@
 //! A worker's counters at one moment.
 
+mod merge;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
