@@ -115,6 +115,9 @@ pub struct Run {
     /// How the worker waits for packets.
     #[arg(long, value_name = "MODE")]
     pub mode: Option<Mode>,
+    /// Threads that forward, 1 to 16.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub workers: Option<u8>,
     /// How kernel devices are used, for ports that don't say.
     #[arg(long, value_name = "DRIVER")]
     pub driver: Option<Driver>,

@@ -64,6 +64,9 @@ fn configuration(arguments: &Run) -> Result<Config, Failure> {
             arguments::Mode::Adaptive => PollMode::Adaptive,
         };
     }
+    if let Some(workers) = arguments.workers {
+        config.router.workers = workers.into();
+    }
     if let Some(on_death) = arguments.on_death {
         config.router.on_death = Some(match on_death {
             arguments::OnDeath::Kernel => OnDeath::Kernel,

@@ -58,6 +58,9 @@ impl Checker<'_> {
         self.require((1024..=1 << 22).contains(&router.frames), None, || {
             format!("router.frames = {}: it takes 1024 to 4194304", router.frames)
         })?;
+        self.require((1..=16).contains(&router.workers), None, || {
+            format!("router.workers = {}: it takes 1 to 16", router.workers)
+        })?;
         self.require(router.icmp_dscp < 64, None, || {
             format!("router.icmp-dscp = {}: it takes 0 to 63", router.icmp_dscp)
         })?;

@@ -41,7 +41,9 @@ pub struct Config {
 pub struct Router {
     /// How the worker waits for packets. Default `adaptive`.
     pub mode: PollMode,
-    /// Frames of packet memory, 2,048 bytes each: 1,024 to 4,194,304. Default 32,768 (64 MiB).
+    /// Threads that forward, 1 to 16: flows are spread over them, and each has devices of its own. Default 1.
+    pub workers: usize,
+    /// Frames of packet memory of each worker, 2,048 bytes each: 1,024 to 4,194,304. Default 32,768 (64 MiB).
     pub frames: u32,
     /// What forwards when the router has died: `kernel` or `drop`, for ports that don't say. Without bindings the
     /// default is `kernel`; with bindings it must be said.
@@ -77,6 +79,7 @@ impl Default for Router {
     fn default() -> Self {
         Self {
             mode: PollMode::default(),
+            workers: 1,
             frames: 32_768,
             on_death: None,
             ignore_kernel_policy: false,

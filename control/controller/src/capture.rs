@@ -26,7 +26,8 @@ pub struct CaptureRequest {
 /// A capture that runs until it is dropped.
 #[derive(Debug)]
 pub struct Capture {
-    source: CaptureSource,
+    /// Of each worker one.
+    sources: Vec<CaptureSource>,
     file: CaptureFile,
     /// From the worker's clock to 1970.
     origin: Duration,
@@ -37,7 +38,8 @@ impl Capture {
         request: &CaptureRequest,
         number: u32,
         model: &Model,
-    ) -> Result<(Self, CaptureSink), ControlError> {
+        workers: usize,
+    ) -> Result<(Self, Vec<CaptureSink>), ControlError> {
         let port = match request.port.as_deref() {
             None | Some("any") => None,
             Some(name) => Some(model.port(name)?.id),
@@ -57,16 +59,24 @@ impl Capture {
             names[plan.id.index()] = &plan.settings.name;
         }
         let file = CaptureFile::new(&names, snap).map_err(|error| ControlError::System(error.to_string()))?;
-        let (sink, source) = capture(number, port, filter, snap as usize, RING);
-        Ok((Self { source, file, origin: time_of_day() }, sink))
+        let ends = (0..workers).map(|_| capture(number, port, filter, snap as usize, RING / workers));
+        let (sinks, sources) = ends.unzip();
+        Ok((Self { sources, file, origin: time_of_day() }, sinks))
     }
 
-    /// What was captured since the last call: a piece of a pcapng file, how many frames are in it, and whether the
-    /// capture has ended.
+    /// What was captured since the last call, in the order of time: a piece of a pcapng file, how many frames are in it, and
+    /// whether the capture has ended.
     pub fn take(&mut self) -> (Vec<u8>, u64, bool) {
-        let ended = self.source.is_ended();
+        let ended = self.sources.iter().all(CaptureSource::is_ended);
+        let mut taken = Vec::new();
+        for source in &mut self.sources {
+            taken.extend(std::iter::from_fn(|| source.next_frame()));
+        }
+        if self.sources.len() > 1 {
+            taken.sort_by_key(|frame| frame.at);
+        }
         let mut frames = 0;
-        while let Some(frame) = self.source.next_frame() {
+        for frame in taken {
             let at = self.origin + Duration::from_nanos(frame.at.as_nanos());
             let outbound = frame.direction == Direction::Outbound;
             // Every port has an interface, so a frame always finds its own.
@@ -79,6 +89,6 @@ impl Capture {
 
     /// Frames that were left out because the reader was too slow.
     pub fn lost(&self) -> u64 {
-        self.source.lost()
+        self.sources.iter().map(CaptureSource::lost).sum()
     }
 }

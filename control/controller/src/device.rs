@@ -19,7 +19,7 @@ use millrace_wire::MacAddr;
 use crate::ControlError;
 use crate::claim::Claim;
 use crate::model::PortPlan;
-use crate::worker_handle::WorkerHandle;
+use crate::workers::Workers;
 
 /// A kernel device that is a port: what holds it.
 #[derive(Debug)]
@@ -86,20 +86,20 @@ impl AttachedDevice {
     }
 
     /// Opens the sockets.
-    pub fn open(self, worker: &mut WorkerHandle) -> Result<(KernelDevice, Capabilities), ControlError> {
+    pub fn open(self, workers: &mut Workers) -> Result<(KernelDevice, Capabilities), ControlError> {
         let Self { plan, link, claim, options, stage } = self;
         let (programs, capabilities, sockets) = match stage {
-            Stage::Xdp(attached) => match open_xdp(&plan, *attached, worker) {
+            Stage::Xdp(attached) => match open_xdp(&plan, *attached, workers) {
                 Err(ControlError::System(problem)) if plan.config.driver == Driver::Auto => open_packet(
                     &plan,
                     &link,
                     options,
-                    worker,
+                    workers,
                     &format!("AF_XDP does not work here: {problem}"),
                 ),
                 other => other,
             },
-            Stage::Packet(why) => open_packet(&plan, &link, options, worker, &why),
+            Stage::Packet(why) => open_packet(&plan, &link, options, workers, &why),
         }?;
         let device = plan.settings.device;
         Ok((KernelDevice { ifindex: link.ifindex, device, programs, sockets, claim }, capabilities))
@@ -166,7 +166,7 @@ fn attach_xdp(
 fn open_xdp(
     plan: &PortPlan,
     (mut programs, settings): (PortPrograms, af_xdp::Options),
-    worker: &mut WorkerHandle,
+    workers: &mut Workers,
 ) -> Result<Opened, ControlError> {
     let wrap = Wrapping::of(plan)?;
     let open: OpenDevice = Box::new(move |pool: &Pool| {
@@ -174,7 +174,7 @@ fn open_xdp(
         let sockets = port.sockets().collect();
         Ok(OpenedDevice { port: wrap.around(Box::new(port))?, sockets })
     });
-    let report = open_on_worker(plan, open, worker)?;
+    let report = open_on_worker(plan, open, workers)?;
     for (queue, socket) in &report.sockets {
         programs.register_socket(*queue, *socket).map_err(|error| offload_error(&error))?;
     }
@@ -196,7 +196,7 @@ fn open_packet(
     plan: &PortPlan,
     link: &HostLink,
     options: KernelOptions,
-    worker: &mut WorkerHandle,
+    workers: &mut Workers,
     why: &str,
 ) -> Result<Opened, ControlError> {
     let programs = PortPrograms::attach_tcx(link.ifindex, on_death(options.on_death))
@@ -210,7 +210,7 @@ fn open_packet(
         let port = AfPacket::open(settings)?;
         Ok(OpenedDevice { port: wrap.around(Box::new(port))?, sockets: Vec::new() })
     });
-    let report = open_on_worker(plan, open, worker)?;
+    let report = open_on_worker(plan, open, workers)?;
     let capabilities = Capabilities { why: why.to_owned(), ..report.capabilities };
     Ok((programs, capabilities, Vec::new()))
 }
@@ -232,7 +232,7 @@ pub(crate) fn vlan_stack(tags: Tags) -> Option<VlanStack> {
 }
 
 /// Opens a device that has no kernel device below.
-pub(crate) fn open_own(plan: &PortPlan, worker: &mut WorkerHandle) -> Result<Capabilities, ControlError> {
+pub(crate) fn open_own(plan: &PortPlan, workers: &mut Workers) -> Result<Capabilities, ControlError> {
     let wrap = Wrapping::of(plan)?;
     let (config, settings) = (plan.config.clone(), plan.settings.clone());
     let open: OpenDevice = Box::new(move |_: &Pool| {
@@ -248,16 +248,16 @@ pub(crate) fn open_own(plan: &PortPlan, worker: &mut WorkerHandle) -> Result<Cap
         };
         Ok(OpenedDevice { port: wrap.around(port)?, sockets: Vec::new() })
     });
-    open_on_worker(plan, open, worker).map(|report| report.capabilities)
+    open_on_worker(plan, open, workers).map(|report| report.capabilities)
 }
 
 fn open_on_worker(
     plan: &PortPlan,
     open: OpenDevice,
-    worker: &mut WorkerHandle,
+    workers: &mut Workers,
 ) -> Result<millrace_pipeline::DeviceReport, ControlError> {
     let device = plan.settings.device;
-    let opened = worker.ask(|reply| millrace_pipeline::Command::AddDevice(device, open, reply))?;
+    let opened = workers.owner(device).ask(|reply| millrace_pipeline::Command::AddDevice(device, open, reply))?;
     opened.map_err(|error| match error {
         PortError::Busy { .. } => ControlError::Conflict(format!("port {:?}: {error}", plan.settings.name)),
         _ => ControlError::System(format!("port {:?}: {error}", plan.settings.name)),

@@ -1,18 +1,46 @@
 //! What a worker is told at its start, and in which pieces.
 
+use millrace_classify::CompiledFilter;
 use millrace_pipeline::{Command, GateTables};
+use millrace_plugin::PluginChange;
 
 use crate::ControlError;
-use crate::model::Model;
+use crate::model::{Model, Plugins};
 
-/// The commands that make a worker the planned router, devices, ports and routes left out.
-pub(crate) fn start_commands(model: &Model, tables: &mut GateTables) -> Result<Vec<Command>, ControlError> {
-    let mut commands = vec![Command::SetOptions(model.options.clone())];
+/// The commands that make so many workers the planned router, devices, ports and routes left out: one after the other, for
+/// each worker its own.
+pub(crate) fn start_commands(
+    model: &Model,
+    tables: &mut GateTables,
+    workers: usize,
+) -> Result<Vec<Vec<Command>>, ControlError> {
     for (gate, kind) in &model.gate_tables {
         tables.set_kind(*gate, *kind);
     }
-    commands.push(Command::Plugins(tables.publish(model.plugins.populate()?)));
-    commands.push(Command::SetNeighbours(model.neighbours.clone()));
+    let all = |command: &dyn Fn() -> Command| (0..workers).map(|_| command()).collect();
+    let options = all(&|| Command::SetOptions(model.options.clone()));
+    let plugins = plugin_commands(&model.plugins, tables, model.plugins.populate()?, workers)?;
+    let neighbours = all(&|| Command::SetNeighbours(model.neighbours.clone()));
+    Ok(vec![options, plugins, neighbours])
+}
+
+/// Changes of instances, gates and bindings as each of so many workers is told of them: each has instances of its own.
+pub(crate) fn plugin_commands(
+    plugins: &Plugins,
+    tables: &mut GateTables,
+    changes: Vec<PluginChange<CompiledFilter>>,
+    workers: usize,
+) -> Result<Vec<Command>, ControlError> {
+    let further: Vec<_> =
+        (1..workers).map(|_| plugins.further_instances(&changes)).collect::<Result<_, _>>()?;
+    let changes = tables.publish(changes);
+    let mut commands = Vec::new();
+    for instances in further {
+        let mut instances = instances.into_iter();
+        let again = changes.iter().filter_map(|change| change.again(&mut instances));
+        commands.push(Command::Plugins(again.collect()));
+    }
+    commands.push(Command::Plugins(changes));
     Ok(commands)
 }
 

@@ -91,14 +91,17 @@ impl Router {
         filter: CompiledFilter,
         mut take: impl FnMut(FlowReport),
     ) -> Result<(), ControlError> {
-        let mut from = Some(0);
-        while let Some(start) = from {
-            let scan = FlowScan { from: start, records: AT_ONCE, filter };
-            let page = self.lock().worker.ask(|reply| command(scan, reply))?;
-            page.flows.into_iter().for_each(&mut take);
-            // A table never shrinks while it is gone through, so each part begins behind the one before.
-            from = page.next.filter(|next| *next > start);
-            tokio::task::yield_now().await;
+        let workers = self.lock().workers.len();
+        for worker in 0..workers {
+            let mut from = Some(0);
+            while let Some(start) = from {
+                let scan = FlowScan { from: start, records: AT_ONCE, filter };
+                let page = self.lock().workers.get(worker).ask(|reply| command(scan, reply))?;
+                page.flows.into_iter().for_each(&mut take);
+                // A table never shrinks while it is gone through, so each part begins behind the one before.
+                from = page.next.filter(|next| *next > start);
+                tokio::task::yield_now().await;
+            }
         }
         Ok(())
     }

@@ -1,9 +1,10 @@
 //! Following: what changes in the kernel, and what the worker says by itself.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use millrace_host::{HostChange, HostNeighbour, NeighbourState, local_addresses};
-use millrace_pipeline::{Command, Event, NeighbourChange, NeighbourKnowledge};
+use millrace_pipeline::{Command, DeviceId, Event, NeighbourChange, NeighbourKnowledge};
 use millrace_units::PortId;
 use millrace_wire::MacAddr;
 use tokio::io::Interest;
@@ -57,13 +58,12 @@ impl Router {
     pub async fn shutdown(&self) -> Result<(), ControlError> {
         self.0.stop.notify_one();
         // The claims are kept until the worker has let go of the devices.
-        let (thread, result, _claims) = self.lock().end();
-        if let Some(thread) = thread {
-            let joined = tokio::task::spawn_blocking(move || thread.join());
-            match tokio::time::timeout(Duration::from_secs(5), joined).await {
-                Ok(Ok(Ok(()))) => {}
-                _ => return Err(ControlError::System("the worker did not end within 5 s".into())),
-            }
+        let (threads, result, _claims) = self.lock().end();
+        let join = || threads.into_iter().try_for_each(|thread| thread.join().map(drop));
+        let joined = tokio::task::spawn_blocking(join);
+        match tokio::time::timeout(Duration::from_secs(5), joined).await {
+            Ok(Ok(Ok(()))) => {}
+            _ => return Err(ControlError::System("a worker did not end within 5 s".into())),
         }
         result
     }
@@ -81,7 +81,7 @@ async fn next_batch(changes: &mut Option<crate::start::Changes>) -> Vec<HostChan
 }
 
 impl Inner {
-    fn end(&mut self) -> (Option<std::thread::JoinHandle<()>>, Result<(), ControlError>, Vec<Claim>) {
+    fn end(&mut self) -> (Vec<std::thread::JoinHandle<()>>, Result<(), ControlError>, Vec<Claim>) {
         let mut result = Ok(());
         let mut note = |outcome: Result<(), ControlError>| {
             if result.is_ok() {
@@ -101,11 +101,11 @@ impl Inner {
                 note(removed.map(|_| ()).map_err(|error| ControlError::system("take back a route", error)));
             }
         }
-        if self.thread.is_some() {
-            note(self.worker.tell(Command::Stop));
+        if !self.threads.is_empty() {
+            note(self.workers.tell(|| Command::Stop));
         }
         self.mirror = None;
-        (self.thread.take(), result, claims)
+        (std::mem::take(&mut self.threads), result, claims)
     }
 
     /// Takes up what changed in the kernel.
@@ -148,7 +148,10 @@ impl Inner {
             }
         }
         self.change_routes(routes)?;
-        if neighbours.is_empty() { Ok(()) } else { self.worker.tell(Command::SetNeighbours(neighbours)) }
+        if neighbours.is_empty() {
+            return Ok(());
+        }
+        self.workers.tell(|| Command::SetNeighbours(neighbours.clone()))
     }
 
     /// Tells the worker of ports whose settings changed; opens devices that came back.
@@ -172,7 +175,7 @@ impl Inner {
             if let Some(device) = self.kernel.get_mut(&plan.id) {
                 device.take_over(plan.settings.mac)?;
             }
-            self.worker.tell(Command::SetPort(plan.id, plan.settings))?;
+            self.workers.tell(|| Command::SetPort(plan.id, plan.settings.clone()))?;
         }
         Ok(())
     }
@@ -207,8 +210,9 @@ impl Inner {
                 if let Err(error) = self.set_witness() {
                     tracing::error!("{error}");
                 }
+                let device = plan.settings.device;
                 // A worker that does not answer is noticed by the next command that matters.
-                let _ = self.worker.ask(|reply| Command::RemoveDevice(plan.settings.device, reply));
+                let _ = self.workers.owner(device).ask(|reply| Command::RemoveDevice(device, reply));
             }
             if let Some(link) = link.filter(|link| link.admin_up) {
                 match self.reopen(&plan, &link) {
@@ -228,7 +232,7 @@ impl Inner {
         let options = KernelOptions { on_death, segment_mtu: mtu_of(link) };
         let (mut device, capabilities) =
             AttachedDevice::attach(plan, link, Claim::take(link.ifindex, &link.name)?, options)?
-                .open(&mut self.worker)?;
+                .open(&mut self.workers)?;
         device.take_over(MacAddr(link.mac.unwrap_or_default()))?;
         self.capabilities.insert(plan.settings.device, capabilities);
         self.kernel.insert(plan.id, device);
@@ -262,8 +266,9 @@ impl Inner {
 
     /// Does what the worker asks for.
     fn hear(&mut self) -> Result<(), ControlError> {
-        while let Some(event) = self.worker.next_event() {
+        while let Some((worker, event)) = self.workers.next_event() {
             match event {
+                Event::Neighbour(change) => self.workers.tell_others(worker, change)?,
                 Event::Resolve(port, address) => self.resolve(port, address)?,
                 Event::AddressConflict(port, address, mac) => {
                     let name = self.model.port_name(port);
@@ -275,27 +280,46 @@ impl Inner {
     }
 
     fn resolve(&mut self, port: PortId, address: std::net::IpAddr) -> Result<(), ControlError> {
+        if let Some(device) = self.own_device(port) {
+            let change = NeighbourChange { port, address, state: NeighbourKnowledge::Wanted };
+            return self.workers.owner(device).tell(Command::SetNeighbours(vec![change]));
+        }
         let (Some(device), Some(mirror)) = (self.kernel.get(&port), &self.mirror) else { return Ok(()) };
         let ifindex = device.ifindex;
         let known = mirror.state().neighbour(ifindex, address).copied();
         if let Some(change) = knowledge(port, address, known.as_ref())
             && matches!(change.state, NeighbourKnowledge::Known(_))
         {
-            return self.worker.tell(Command::SetNeighbours(vec![change]));
+            return self.workers.tell(|| Command::SetNeighbours(vec![change]));
         }
         if let Some(actions) = &mut self.actions
             && let Err(error) = actions.resolve(ifindex, address)
         {
             tracing::debug!(%address, "the kernel does not resolve: {error}");
             let state = NeighbourKnowledge::Failed;
-            return self.worker.tell(Command::SetNeighbours(vec![NeighbourChange { port, address, state }]));
+            let failed = NeighbourChange { port, address, state };
+            return self.workers.tell(|| Command::SetNeighbours(vec![failed]));
         }
         Ok(())
     }
 
+    /// The device of a port that has no kernel to find out about neighbours.
+    fn own_device(&self, port: PortId) -> Option<DeviceId> {
+        let plan = self.model.ports.iter().find(|plan| plan.id == port)?;
+        (!plan.is_kernel()).then_some(plan.settings.device)
+    }
+
     /// Tells the kernel which neighbours are in use: it sees no traffic to them, and would forget them.
     fn refresh_neighbours(&mut self) -> Result<(), ControlError> {
-        let used = self.worker.ask(Command::TakeUsedNeighbours)?;
+        let used: HashSet<_> =
+            self.workers.ask(Command::TakeUsedNeighbours)?.into_iter().flatten().collect();
+        for (port, address) in &used {
+            if let Some(device) = self.own_device(*port) {
+                let state = NeighbourKnowledge::Used;
+                let change = NeighbourChange { port: *port, address: *address, state };
+                self.workers.owner(device).tell(Command::SetNeighbours(vec![change]))?;
+            }
+        }
         let (Some(mirror), Some(actions)) = (&self.mirror, &mut self.actions) else { return Ok(()) };
         for (port, address) in used {
             let Some(device) = self.kernel.get(&port) else { continue };

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use millrace_offload::{InjectError, KernelHandback};
-use millrace_pipeline::{Command, HostPath};
+use millrace_pipeline::{Command, Handover, HostPath};
 
 use crate::ControlError;
 use crate::router::Inner;
@@ -39,14 +39,16 @@ impl Inner {
         Ok(())
     }
 
-    /// Gives the worker the way back to the kernel for the devices there are now.
+    /// Gives the workers the way back to the kernel for the devices there are now: each for those that it has.
     pub fn set_host_path(&mut self) -> Result<(), ControlError> {
-        let mut paths = HashMap::new();
+        let workers = self.workers.len();
+        let mut paths: Vec<HashMap<u32, KernelHandback>> = (0..workers).map(|_| HashMap::new()).collect();
         for device in self.kernel.values_mut() {
             let path = KernelHandback::through(&mut device.programs)
                 .map_err(|error| ControlError::system("prepare the way back to the kernel", error))?;
-            paths.insert(device.ifindex, path);
+            paths[Handover::owner(device.device, workers)].insert(device.ifindex, path);
         }
-        self.worker.tell(Command::SetHostPath(Box::new(KernelPath(paths))))
+        let set = |paths| Command::SetHostPath(Box::new(KernelPath(paths)));
+        self.workers.tell_each(paths.into_iter().map(set).collect())
     }
 }

@@ -23,6 +23,7 @@ mod show;
 mod start;
 pub mod view;
 mod worker_handle;
+mod workers;
 
 pub use capture::{Capture, CaptureRequest};
 pub use error::ControlError;

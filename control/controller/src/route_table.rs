@@ -15,7 +15,7 @@ const WAITING: usize = 1024;
 /// Routes as workers are told of them.
 pub(crate) trait TellRoutes {
     /// Tells all workers.
-    fn tell(&mut self, command: Command) -> Result<(), ControlError>;
+    fn tell(&mut self, command: &dyn Fn() -> Command) -> Result<(), ControlError>;
 
     /// Tells all workers, and waits until each has answered.
     fn ask_all(&mut self, command: &dyn Fn(ReplyTo<()>) -> Command) -> Result<(), ControlError>;
@@ -95,7 +95,7 @@ impl RouteTable {
             let own = host && matches!(route, Some(Route::Local | Route::Broadcast));
             noted.push(RouteChange { prefix: *prefix, own });
         }
-        workers.tell(Command::RoutesChanged(noted))?;
+        workers.tell(&|| Command::RoutesChanged(noted.clone()))?;
         outcome
     }
 

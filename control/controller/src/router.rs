@@ -11,7 +11,7 @@ use millrace_host::{Actions, Mirror, OwnRoute};
 use millrace_pipeline::thread::Wake;
 use millrace_pipeline::{Command, DeviceId, GateTables, Question, Snapshot};
 use millrace_plugin::PluginChange;
-use millrace_plugin_abi::{Message, Position};
+use millrace_plugin_abi::{Message, Position, Reply};
 use millrace_port::Capabilities;
 use millrace_telemetry::Rate;
 use millrace_units::{Instant, PortId};
@@ -19,6 +19,7 @@ use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
 use crate::device::KernelDevice;
+use crate::feed::plugin_commands;
 use crate::lookup::{self, parse_packet};
 use crate::model::Model;
 use crate::route_changes::kernel_view;
@@ -29,7 +30,7 @@ use crate::view::{
     DropView, GateView, InstanceView, LookupView, MirrorView, NeighbourView, PluginView, PortView, RouteView,
     StatusView, SummaryView,
 };
-use crate::worker_handle::WorkerHandle;
+use crate::workers::Workers;
 use crate::{Capture, CaptureRequest, ControlError};
 
 /// A handle on a running router. Clones name the same one.
@@ -55,8 +56,8 @@ pub(crate) struct Inner {
     pub tables: GateTables,
     pub route_table: RouteTable,
     pub mode: &'static str,
-    pub worker: WorkerHandle,
-    pub thread: Option<JoinHandle<()>>,
+    pub workers: Workers,
+    pub threads: Vec<JoinHandle<()>>,
     pub kernel: HashMap<PortId, KernelDevice>,
     pub capabilities: HashMap<DeviceId, Capabilities>,
     pub mirror: Option<Mirror>,
@@ -80,17 +81,18 @@ impl Inner {
 
     /// Sets routes in the forwarding table, or removes those without one.
     pub fn change_routes(&mut self, changes: Vec<(IpNet, Option<Route>)>) -> Result<(), ControlError> {
-        self.route_table.change(changes, &mut self.worker)
+        self.route_table.change(changes, &mut self.workers)
     }
 
     /// Tells the worker of changes of instances, gates and bindings.
     pub fn tell_plugins(&mut self, changes: Vec<PluginChange<CompiledFilter>>) -> Result<(), ControlError> {
-        let changes = self.tables.publish(changes);
-        self.worker.tell(Command::Plugins(changes))
+        let commands =
+            plugin_commands(&self.model.plugins, &mut self.tables, changes, self.workers.len())?;
+        self.workers.tell_each(commands)
     }
 
     pub fn snapshot(&mut self) -> Result<Snapshot, ControlError> {
-        self.worker.ask(Command::Snapshot)
+        self.workers.snapshot()
     }
 
     /// What the level-0 program of a port did since it was loaded.
@@ -338,10 +340,14 @@ impl Router {
         let message = Message { name: message.to_owned(), arguments: arguments.clone() };
         let mut inner = self.lock();
         let id = inner.model.plugins.address(instance, &message)?;
-        match inner.worker.ask(|reply| Command::Control(id, message, reply))? {
-            Some(reply) => reply.map_err(|error| ControlError::Invalid(error.to_string())),
-            None => Err(ControlError::System(format!("instance {instance:?} is not on the data plane"))),
-        }
+        let replies = inner.workers.ask(|reply| Command::Control(id, message.clone(), reply))?;
+        let absent = || ControlError::System(format!("instance {instance:?} is not on the data plane"));
+        let replies: Vec<Reply> = replies.into_iter().collect::<Option<_>>().ok_or_else(absent)?;
+        let replies: Vec<Value> = replies
+            .into_iter()
+            .collect::<Result<_, _>>()
+            .map_err(|error| ControlError::Invalid(error.to_string()))?;
+        Ok(inner.model.plugins.merge_replies(id, &message, replies))
     }
 
     /// Says what would happen to a packet, written as a filter without wildcards.
@@ -351,7 +357,7 @@ impl Router {
     pub fn lookup(&self, packet: &str) -> Result<LookupView, ControlError> {
         let mut inner = self.lock();
         let question: Question = parse_packet(packet, &inner.model)?;
-        let explanation = inner.worker.ask(|reply| Command::Explain(question, reply))?;
+        let explanation = inner.workers.get(0).ask(|reply| Command::Explain(question, reply))?;
         Ok(lookup::view(explanation, &inner.model, &inner.route_table))
     }
 
@@ -361,7 +367,7 @@ impl Router {
     /// When the data plane does not answer.
     pub fn clear_counters(&self) -> Result<(), ControlError> {
         let mut inner = self.lock();
-        inner.worker.tell(Command::ClearCounters)?;
+        inner.workers.tell(|| Command::ClearCounters)?;
         let offsets: HashMap<PortId, KernelShare> =
             inner.kernel.keys().map(|port| (*port, inner.share_now(*port))).collect();
         inner.share_offset = offsets;
@@ -378,8 +384,9 @@ impl Router {
         let mut inner = self.lock();
         inner.captures += 1;
         let number = inner.captures;
-        let (capture, sink) = Capture::new(request, number, &inner.model)?;
-        inner.worker.tell(Command::StartCapture(Box::new(sink)))?;
+        let (capture, sinks) = Capture::new(request, number, &inner.model, inner.workers.len())?;
+        let start = |sink| Command::StartCapture(Box::new(sink));
+        inner.workers.tell_each(sinks.into_iter().map(start).collect())?;
         Ok(capture)
     }
 }

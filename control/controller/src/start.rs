@@ -15,7 +15,7 @@ use millrace_host::{
 use millrace_offload::own_program_ids;
 use millrace_packet::Pool;
 use millrace_pipeline::thread::{self, IoMode, Wake};
-use millrace_pipeline::{Command, GateTables, NoHost, PortSettings, Stack, Worker, WorkerLink};
+use millrace_pipeline::{Command, GateTables, Handover, NoHost, PortSettings, Stack, Worker, WorkerLink};
 use millrace_telemetry::Rate;
 use millrace_wire::MacAddr;
 use tokio::sync::Notify;
@@ -28,6 +28,7 @@ use crate::model::{Model, PortPlan};
 use crate::route_table::RouteTable;
 use crate::router::{Inner, Router, Shared};
 use crate::worker_handle::WorkerHandle;
+use crate::workers::Workers;
 
 /// What is decided outside of the configuration.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,7 +59,7 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
     let control_wake =
         Wake::new().map_err(|error| ControlError::system("make an event descriptor", error))?;
     let route_table = RouteTable::new()?;
-    let (worker, thread) = start_worker(&config, route_table.reader(), &control_wake)?;
+    let (workers, threads) = start_workers(&config, &route_table, &control_wake)?;
     let mut inner = Inner {
         tables: GateTables::default(),
         route_table,
@@ -70,8 +71,8 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
             .map(|plan| (plan.id, config.on_death(&plan.config)))
             .collect(),
         model,
-        worker,
-        thread: Some(thread),
+        workers,
+        threads,
         kernel: HashMap::new(),
         capabilities: HashMap::new(),
         mirror: None,
@@ -140,7 +141,7 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
         attached.push((plan, device));
     }
     for (plan, device) in attached {
-        let (device, capabilities) = device.open(&mut inner.worker)?;
+        let (device, capabilities) = device.open(&mut inner.workers)?;
         if !capabilities.why.is_empty() {
             tracing::info!(port = %plan.settings.name, driver = capabilities.driver, mode = %capabilities.mode, "{}", capabilities.why);
         }
@@ -151,7 +152,7 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
     inner.set_witness()?;
     for plan in inner.model.ports.clone() {
         if !plan.is_kernel() && plan.config.vlan.is_none() {
-            let capabilities = open_own(&plan, &mut inner.worker)?;
+            let capabilities = open_own(&plan, &mut inner.workers)?;
             if let Some(own) = inner.model.ports.iter_mut().find(|own| own.id == plan.id) {
                 own.settings.mac = capabilities.mac;
             }
@@ -159,10 +160,10 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
         }
     }
     for plan in inner.model.ports.clone() {
-        inner.worker.tell(Command::SetPort(plan.id, plan.settings))?;
+        inner.workers.tell(|| Command::SetPort(plan.id, plan.settings.clone()))?;
     }
-    for command in start_commands(&inner.model, &mut inner.tables)? {
-        inner.worker.tell(command)?;
+    for commands in start_commands(&inner.model, &mut inner.tables, inner.workers.len())? {
+        inner.workers.tell_each(commands)?;
     }
     inner.change_routes(own_routes(&inner.model))?;
     let Some((mirror, changes, first)) = mirrored else { return Ok(()) };
@@ -173,8 +174,8 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
     install_routes(inner)?;
     inner.apply(first)?;
     inner.refresh_programs()?;
-    // The worker has taken up everything so far when it answers.
-    inner.worker.ask(Command::Snapshot)?;
+    // The workers have taken up everything so far when they answer.
+    inner.snapshot()?;
     let own: HashMap<_, _> = inner.model.ports.iter().map(|plan| (plan.id, plan.settings.mac)).collect();
     for (port, device) in &mut inner.kernel {
         device.take_over(own.get(port).copied().unwrap_or(MacAddr::ZERO))?;
@@ -339,17 +340,68 @@ fn mode_name(mode: PollMode) -> &'static str {
     }
 }
 
-/// Starts the thread of the worker, which makes its own packet memory.
-fn start_worker(
+/// Starts the threads of the workers.
+fn start_workers(
     config: &Config,
-    prefixes: FibReader,
+    route_table: &RouteTable,
     control_wake: &Wake,
+) -> Result<(Workers, Vec<JoinHandle<()>>), ControlError> {
+    let failed = |error| ControlError::system("make an event descriptor", error);
+    let count = config.router.workers.max(1);
+    let wakes: Vec<Wake> = (0..count).map(|_| Wake::new()).collect::<Result<_, _>>().map_err(failed)?;
+    let ways: Vec<Option<Handover>> = match count {
+        1 => vec![None],
+        _ => {
+            let sleepers: Vec<_> = wakes.iter().cloned().map(Some).collect();
+            Handover::mesh(&sleepers).into_iter().map(Some).collect()
+        }
+    };
+    // The same for all, so that they agree on whose a flow is, and which next hop it takes.
+    let seed = std::hash::RandomState::new().build_hasher().finish();
+    let (mut workers, mut threads) = (Vec::new(), Vec::new());
+    for (number, (wake, handover)) in wakes.into_iter().zip(ways).enumerate() {
+        let prefixes = route_table.reader();
+        let making = Making { frames: config.router.frames, prefixes, seed, handover };
+        let started = start_worker(number, making, io_mode(config.router.mode), wake, control_wake.clone());
+        let (worker, thread) = match started {
+            Ok(started) => started,
+            Err(error) => {
+                stop(&mut Workers::new(workers), threads);
+                return Err(error);
+            }
+        };
+        workers.push(worker);
+        threads.push(thread);
+    }
+    Ok((Workers::new(workers), threads))
+}
+
+/// Ends workers that have nothing to do yet.
+fn stop(workers: &mut Workers, threads: Vec<JoinHandle<()>>) {
+    // What went wrong before is what is told.
+    let _ = workers.tell(|| Command::Stop);
+    threads.into_iter().for_each(|thread| drop(thread.join()));
+}
+
+/// What a worker is made of, on its own thread.
+struct Making {
+    frames: u32,
+    prefixes: FibReader,
+    seed: u64,
+    handover: Option<Handover>,
+}
+
+/// Starts the thread of a worker, which makes its own packet memory.
+fn start_worker(
+    number: usize,
+    making: Making,
+    mode: IoMode,
+    wake: Wake,
+    control: Wake,
 ) -> Result<(WorkerHandle, JoinHandle<()>), ControlError> {
-    let wake = Wake::new().map_err(|error| ControlError::system("make an event descriptor", error))?;
-    let (frames, mode) = (config.router.frames, io_mode(config.router.mode));
     let (sender, receiver) = sync_channel::<Result<WorkerLink, ControlError>>(1);
-    let (worker_wake, control) = (wake.clone(), control_wake.clone());
-    let body = move || match make_worker(frames, prefixes) {
+    let worker_wake = wake.clone();
+    let body = move || match make_worker(making) {
         Ok((mut worker, link)) => {
             if sender.send(Ok(link)).is_ok() {
                 thread::run(&mut worker, mode, &worker_wake, &control);
@@ -361,18 +413,21 @@ fn start_worker(
         }
     };
     let thread = std::thread::Builder::new()
-        .name("worker-0".into())
+        .name(format!("worker-{number}"))
         .spawn(body)
-        .map_err(|error| ControlError::system("start the worker's thread", error))?;
-    let link = receiver.recv().map_err(|error| ControlError::system("start the worker", error))??;
+        .map_err(|error| ControlError::system("start a worker's thread", error))?;
+    let link = receiver.recv().map_err(|error| ControlError::system("start a worker", error))??;
     Ok((WorkerHandle::new(link, wake), thread))
 }
 
-fn make_worker(frames: u32, prefixes: FibReader) -> Result<(Worker, WorkerLink), ControlError> {
-    let pool = Pool::new(frames).map_err(|error| ControlError::System(error.to_string()))?;
-    let seed = std::hash::RandomState::new().build_hasher().finish();
-    Worker::new(pool, prefixes, Box::new(NoHost), seed)
-        .map_err(|error| ControlError::system("make the flow table", error))
+fn make_worker(making: Making) -> Result<(Worker, WorkerLink), ControlError> {
+    let pool = Pool::new(making.frames).map_err(|error| ControlError::System(error.to_string()))?;
+    let (mut worker, link) = Worker::new(pool, making.prefixes, Box::new(NoHost), making.seed)
+        .map_err(|error| ControlError::system("make the flow table", error))?;
+    if let Some(handover) = making.handover {
+        worker.join(handover);
+    }
+    Ok((worker, link))
 }
 
 fn io_mode(mode: PollMode) -> IoMode {

@@ -1,13 +1,12 @@
 //! Control's handle on a worker: commands with their answers.
 
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use millrace_pipeline::thread::Wake;
 use millrace_pipeline::{Command, Event, ReplyTo, WorkerLink};
 
 use crate::ControlError;
-use crate::route_table::TellRoutes;
 
 /// How long a worker may take to answer. It answers between two batches, so within microseconds unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -43,29 +42,27 @@ impl WorkerHandle {
 
     /// Asks the worker something.
     pub fn ask<T>(&mut self, question: impl FnOnce(ReplyTo<T>) -> Command) -> Result<T, ControlError> {
-        let (reply, answer) = sync_channel(1);
-        self.tell(question(reply))?;
-        answer.recv_timeout(PATIENCE).map_err(|_| silent())
+        Self::finish(self.begin(question)?)
     }
 
-    /// Tells the worker a question that is answered when it takes it up, and waits for that.
-    fn wait(&mut self, question: &dyn Fn(ReplyTo<()>) -> Command) -> Result<(), ControlError> {
-        self.ask(question)
+    /// Asks the worker something; [`finish`](Self::finish) waits for the answer.
+    pub fn begin<T>(
+        &mut self,
+        question: impl FnOnce(ReplyTo<T>) -> Command,
+    ) -> Result<Receiver<T>, ControlError> {
+        let (reply, answer) = sync_channel(1);
+        self.tell(question(reply))?;
+        Ok(answer)
+    }
+
+    /// The answer to what was asked before.
+    pub fn finish<T>(answer: Receiver<T>) -> Result<T, ControlError> {
+        answer.recv_timeout(PATIENCE).map_err(|_| silent())
     }
 
     /// The next thing that the worker said by itself.
     pub fn next_event(&mut self) -> Option<Event> {
         self.link.events.pop().ok()
-    }
-}
-
-impl TellRoutes for WorkerHandle {
-    fn tell(&mut self, command: Command) -> Result<(), ControlError> {
-        Self::tell(self, command)
-    }
-
-    fn ask_all(&mut self, command: &dyn Fn(ReplyTo<()>) -> Command) -> Result<(), ControlError> {
-        self.wait(command)
     }
 }
 

@@ -3,75 +3,40 @@
 //! The same pipeline as on a wire, for replay and for tests: every port has a stack of its own, whatever kind the
 //! configuration gives it.
 
+mod workers;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use millrace_classify::CompiledFilter;
 use millrace_config::Config;
-use millrace_packet::Pool;
-use millrace_pipeline::{
-    Command, FlowCounts, GateTables, NoHost, ReplyTo, ReversePath, Snapshot, Turn, Worker, WorkerLink,
-};
-use millrace_plugin::BindingId;
+use millrace_pipeline::{Command, FlowCounts, GateTables, ReversePath, Snapshot};
+use millrace_plugin::{BindingId, PluginChange};
 use millrace_port::{Memory, MemoryHandle};
 use millrace_units::Instant;
 
 use crate::ControlError;
-use crate::feed::{own_routes, start_commands};
+use crate::feed::{own_routes, plugin_commands, start_commands};
 use crate::lookup::{self, parse_packet};
 use crate::model::{Model, PortPlan};
-use crate::route_table::{RouteTable, TellRoutes};
+use crate::route_table::RouteTable;
 use crate::show;
 use crate::view::{LookupView, SummaryView};
+
+use workers::OfflineWorkers;
 
 /// Most rounds at one moment: a router that is never done is broken.
 const ROUNDS: usize = 100_000;
 /// How often neighbours in use are looked after, as with a router on devices.
 const REFRESH: Duration = Duration::from_secs(1);
 
-/// The data plane, which runs when it is told to.
-struct OfflineWorker {
-    worker: Worker,
-    link: WorkerLink,
-    now: Instant,
-}
-
-impl OfflineWorker {
-    fn turn(&mut self) -> Turn {
-        self.worker.turn(self.now)
-    }
-
-    fn tell(&mut self, command: Command) {
-        let mut command = Some(command);
-        while let Some(next) = command.take() {
-            if let Err(rtrb::PushError::Full(back)) = self.link.commands.push(next) {
-                self.turn();
-                command = Some(back);
-            }
-        }
-        self.turn();
-    }
-}
-
-impl TellRoutes for OfflineWorker {
-    fn tell(&mut self, command: Command) -> Result<(), ControlError> {
-        Self::tell(self, command);
-        Ok(())
-    }
-
-    fn ask_all(&mut self, command: &dyn Fn(ReplyTo<()>) -> Command) -> Result<(), ControlError> {
-        let (reply, answer) = std::sync::mpsc::sync_channel(1);
-        Self::tell(self, command(reply));
-        answer.try_recv().map_err(|error| ControlError::system("ask the data plane", error))
-    }
-}
-
 /// A router under a virtual clock.
 pub struct OfflineRouter {
     model: Model,
     tables: GateTables,
     route_table: RouteTable,
-    workers: OfflineWorker,
+    workers: OfflineWorkers,
     ports: Vec<(PortPlan, MemoryHandle)>,
     /// When neighbours in use are next asked whether they are still there.
     refresh: Instant,
@@ -90,13 +55,9 @@ impl OfflineRouter {
     /// What is wrong with the configuration.
     pub fn new(config: &Config) -> Result<Self, ControlError> {
         let model = Model::new(config)?;
-        let pool = Pool::new(config.router.frames)
-            .map_err(|error| ControlError::system("get packet memory", error))?;
         let route_table = RouteTable::new()?;
-        let (worker, link) = Worker::new(pool, route_table.reader(), Box::new(NoHost), 0x6d69_6c6c)
-            .map_err(|error| ControlError::system("make the flow table", error))?;
         let mut router = Self {
-            workers: OfflineWorker { worker, link, now: Instant::ZERO },
+            workers: OfflineWorkers::new(config, &route_table)?,
             ports: Vec::new(),
             refresh: Instant::ZERO + REFRESH,
             model: model.clone(),
@@ -107,10 +68,11 @@ impl OfflineRouter {
             router.add_device(plan);
         }
         for plan in &model.ports {
-            router.tell(Command::SetPort(plan.id, plan.settings.clone()));
+            router.workers.note_port(plan.id, plan.settings.device);
+            router.workers.tell(|| Command::SetPort(plan.id, plan.settings.clone()));
         }
-        for command in start_commands(&model, &mut router.tables)? {
-            router.tell(command);
+        for commands in start_commands(&model, &mut router.tables, router.workers.len())? {
+            router.workers.tell_each(commands);
         }
         router.route_table.change(own_routes(&model), &mut router.workers)?;
         router.run();
@@ -128,13 +90,8 @@ impl OfflineRouter {
     fn add_device(&mut self, plan: &PortPlan) {
         // Tagged frames are longer than what the port's own MTU says.
         let (memory, handle) = Memory::new(plan.settings.mac, u16::MAX);
-        self.workers.worker.add_device(plan.settings.device, Box::new(memory));
+        self.workers.add_device(plan.settings.device, Box::new(memory));
         self.ports.push((plan.clone(), handle));
-    }
-
-    /// Says something to the worker, which takes it up at once.
-    fn tell(&mut self, command: Command) {
-        self.workers.tell(command);
     }
 
     fn handle(&self, port: &str) -> Option<&MemoryHandle> {
@@ -154,12 +111,8 @@ impl OfflineRouter {
     /// Treats everything there is to treat at this moment.
     pub fn run(&mut self) {
         for _ in 0..ROUNDS {
-            let turn = self.workers.turn();
-            while self.workers.link.events.pop().is_ok() {}
-            if turn.received == 0
-                && turn.commands == 0
-                && turn.next_event.is_none_or(|event| event > self.workers.now)
-            {
+            let round = self.workers.turn();
+            if !round.active && round.next_event.is_none_or(|event| event > self.workers.now) {
                 return;
             }
         }
@@ -186,10 +139,7 @@ impl OfflineRouter {
 
     /// Lets the worker ask the neighbours that were used since the last time, as control does.
     fn refresh_neighbours(&mut self) {
-        let (reply, answer) = std::sync::mpsc::sync_channel(1);
-        self.tell(Command::TakeUsedNeighbours(reply));
-        // There is no kernel that had to hear of them.
-        drop(answer);
+        self.workers.refresh_neighbours();
         self.refresh = self.workers.now + REFRESH;
         self.run();
     }
@@ -210,9 +160,7 @@ impl OfflineRouter {
     }
 
     fn snapshot(&mut self) -> Snapshot {
-        let (reply, answer) = std::sync::mpsc::sync_channel(1);
-        self.tell(Command::Snapshot(reply));
-        answer.try_recv().unwrap_or_default()
+        self.workers.snapshot()
     }
 
     /// What became of all packets.
@@ -247,7 +195,7 @@ impl OfflineRouter {
         let Some(plan) = self.model.ports.iter_mut().find(|plan| plan.settings.name == port) else { return };
         change(plan);
         let (id, settings) = (plan.id, plan.settings.clone());
-        self.tell(Command::SetPort(id, settings));
+        self.workers.tell(|| Command::SetPort(id, settings.clone()));
         self.run();
     }
 
@@ -258,8 +206,7 @@ impl OfflineRouter {
     pub fn add_filter(&mut self, filter: &millrace_config::Filter) -> Result<BindingId, ControlError> {
         let (matches, action) = (filter.r#match.value(), filter.action.value());
         let (id, change) = self.model.add_filter(matches, action, filter.gate.as_deref(), filter.priority)?;
-        let changes = self.tables.publish(vec![change]);
-        self.tell(Command::Plugins(changes));
+        self.tell_plugins(change)?;
         Ok(id)
     }
 
@@ -269,8 +216,14 @@ impl OfflineRouter {
     /// When it is not there.
     pub fn remove_filter(&mut self, id: BindingId) -> Result<(), ControlError> {
         let change = self.model.plugins.remove_binding(id)?;
-        let changes = self.tables.publish(vec![change]);
-        self.tell(Command::Plugins(changes));
+        self.tell_plugins(change)?;
+        Ok(())
+    }
+
+    fn tell_plugins(&mut self, change: PluginChange<CompiledFilter>) -> Result<(), ControlError> {
+        let workers = self.workers.len();
+        let commands = plugin_commands(&self.model.plugins, &mut self.tables, vec![change], workers)?;
+        self.workers.tell_each(commands);
         Ok(())
     }
 
@@ -302,7 +255,7 @@ impl OfflineRouter {
     /// Lets every packet be classified by itself from now on, as if none of its flow had come before.
     pub fn forget_flows(&mut self) {
         let options = millrace_pipeline::Options { flows_max: 0, ..self.model.options.clone() };
-        self.tell(Command::SetOptions(options));
+        self.workers.tell(|| Command::SetOptions(options.clone()));
     }
 
     /// The flow table at this moment.
@@ -320,12 +273,14 @@ impl OfflineRouter {
         message: &millrace_plugin_abi::Message,
     ) -> Result<serde_json::Value, ControlError> {
         let id = self.model.plugins.address(instance, message)?;
-        let (reply, answer) = std::sync::mpsc::sync_channel(1);
-        self.tell(Command::Control(id, message.clone(), reply));
-        match answer.try_recv() {
-            Ok(Some(reply)) => reply.map_err(|error| ControlError::Invalid(error.to_string())),
-            _ => Err(ControlError::System(format!("instance {instance:?} did not answer"))),
-        }
+        let silent = || ControlError::System(format!("instance {instance:?} did not answer"));
+        let replies = self.workers.ask(|reply| Command::Control(id, message.clone(), reply));
+        let replies: Vec<_> = replies.into_iter().collect::<Option<_>>().ok_or_else(silent)?;
+        let replies = replies
+            .into_iter()
+            .collect::<Result<_, _>>()
+            .map_err(|error| ControlError::Invalid(error.to_string()))?;
+        Ok(self.model.plugins.merge_replies(id, message, replies))
     }
 
     /// Says what would happen to a packet.
@@ -334,9 +289,7 @@ impl OfflineRouter {
     /// When the packet is not one.
     pub fn lookup(&mut self, packet: &str) -> Result<LookupView, ControlError> {
         let question = parse_packet(packet, &self.model)?;
-        let (reply, answer) = std::sync::mpsc::sync_channel(1);
-        self.tell(Command::Explain(question, reply));
-        let explanation = answer.try_recv().unwrap_or_default();
-        Ok(lookup::view(explanation, &self.model, &self.route_table))
+        let explanation = self.workers.ask_one(0, |reply| Command::Explain(question, reply));
+        Ok(lookup::view(explanation.unwrap_or_default(), &self.model, &self.route_table))
     }
 }

@@ -1,0 +1,176 @@
+//! The workers of a router without threads: they take turns, when they are told to.
+
+use std::collections::{BTreeSet, HashMap};
+
+use millrace_config::Config;
+use millrace_packet::Pool;
+use millrace_pipeline::{
+    Command, DeviceId, Event, Handover, NeighbourChange, NeighbourKnowledge, NoHost, ReplyTo, Snapshot, Worker,
+    WorkerLink,
+};
+use millrace_port::Port;
+use millrace_units::{Instant, PortId};
+
+use crate::ControlError;
+use crate::route_table::{RouteTable, TellRoutes};
+
+/// The seed of all hashes: what is replayed comes out the same each time.
+const SEED: u64 = 0x6d69_6c6c;
+
+/// What a round of all workers did.
+pub(super) struct Round {
+    /// Whether another round may find something to do at the same moment.
+    pub active: bool,
+    /// When something is to be done without a packet or a command.
+    pub next_event: Option<Instant>,
+}
+
+/// The data plane, which runs when it is told to.
+pub(super) struct OfflineWorkers {
+    workers: Vec<(Worker, WorkerLink)>,
+    devices: HashMap<PortId, DeviceId>,
+    pub now: Instant,
+}
+
+impl OfflineWorkers {
+    pub fn new(config: &Config, routes: &RouteTable) -> Result<Self, ControlError> {
+        let count = config.router.workers.max(1);
+        let mut ways = Handover::mesh(&vec![None; count]);
+        let mut workers = Vec::new();
+        for _ in 0..count {
+            let pool = Pool::new(config.router.frames)
+                .map_err(|error| ControlError::system("get packet memory", error))?;
+            let (mut worker, link) = Worker::new(pool, routes.reader(), Box::new(NoHost), SEED)
+                .map_err(|error| ControlError::system("make the flow table", error))?;
+            let way = ways.remove(0);
+            if count > 1 {
+                worker.join(way);
+            }
+            workers.push((worker, link));
+        }
+        Ok(Self { workers, devices: HashMap::new(), now: Instant::ZERO })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Gives a device to the worker that is to have it.
+    pub fn add_device(&mut self, device: DeviceId, port: Box<dyn Port>) {
+        let owner = Handover::owner(device, self.len());
+        self.workers[owner].0.add_device(device, port);
+    }
+
+    /// Says which device a port sends by.
+    pub fn note_port(&mut self, port: PortId, device: DeviceId) {
+        self.devices.insert(port, device);
+    }
+
+    /// One round of each worker, and what they say to each other by way of control.
+    pub fn turn(&mut self) -> Round {
+        let mut round = Round { active: false, next_event: None };
+        for (worker, _) in &mut self.workers {
+            let turn = worker.turn(self.now);
+            round.active |= turn.received > 0 || turn.commands > 0 || turn.parcels > 0;
+            round.next_event = round.next_event.into_iter().chain(turn.next_event).min();
+        }
+        for from in 0..self.workers.len() {
+            while let Ok(event) = self.workers[from].1.events.pop() {
+                round.active |= self.hear(from, event);
+            }
+        }
+        round
+    }
+
+    /// Does what control does about what a worker says; whether that was anything.
+    fn hear(&mut self, from: usize, event: Event) -> bool {
+        match event {
+            Event::Neighbour(change) => {
+                (0..self.len()).filter(|to| *to != from).for_each(|to| self.push_neighbour(to, change));
+                true
+            }
+            Event::Resolve(port, address) => {
+                let state = NeighbourKnowledge::Wanted;
+                self.tell_owner(NeighbourChange { port, address, state });
+                true
+            }
+            Event::AddressConflict(..) => false,
+        }
+    }
+
+    fn tell_owner(&mut self, change: NeighbourChange) {
+        if let Some(device) = self.devices.get(&change.port) {
+            self.push_neighbour(Handover::owner(*device, self.len()), change);
+        }
+    }
+
+    fn push_neighbour(&mut self, worker: usize, change: NeighbourChange) {
+        // A full ring is one of a worker that has far more to do; the neighbour is asked for again.
+        let _ = self.workers[worker].1.commands.push(Command::SetNeighbours(vec![change]));
+    }
+
+    /// Tells a worker something, which it takes up at once.
+    pub fn tell_one(&mut self, worker: usize, command: Command) {
+        let mut command = Some(command);
+        while let Some(next) = command.take() {
+            if let Err(rtrb::PushError::Full(back)) = self.workers[worker].1.commands.push(next) {
+                self.turn();
+                command = Some(back);
+            }
+        }
+        self.turn();
+    }
+
+    /// Tells all workers.
+    pub fn tell(&mut self, command: impl Fn() -> Command) {
+        (0..self.len()).for_each(|worker| self.tell_one(worker, command()));
+    }
+
+    /// Tells each worker its own.
+    pub fn tell_each(&mut self, commands: Vec<Command>) {
+        commands.into_iter().enumerate().for_each(|(worker, command)| self.tell_one(worker, command));
+    }
+
+    /// Asks a worker.
+    pub fn ask_one<T>(&mut self, worker: usize, question: impl FnOnce(ReplyTo<T>) -> Command) -> Option<T> {
+        let (reply, answer) = std::sync::mpsc::sync_channel(1);
+        self.tell_one(worker, question(reply));
+        answer.try_recv().ok()
+    }
+
+    /// Asks all workers; the answers of those that answer.
+    pub fn ask<T>(&mut self, question: impl Fn(ReplyTo<T>) -> Command) -> Vec<T> {
+        (0..self.len()).filter_map(|worker| self.ask_one(worker, &question)).collect()
+    }
+
+    /// The counters of all workers together.
+    pub fn snapshot(&mut self) -> Snapshot {
+        let mut sum = Snapshot::default();
+        self.ask(Command::Snapshot).into_iter().for_each(|snapshot| sum.merge(snapshot));
+        sum
+    }
+
+    /// Lets workers ask the neighbours that were used since the last time, as control does.
+    pub fn refresh_neighbours(&mut self) {
+        // There is no kernel that had to hear of them, so these are neighbours behind other workers' devices.
+        let used: BTreeSet<_> = self.ask(Command::TakeUsedNeighbours).into_iter().flatten().collect();
+        for (port, address) in used {
+            self.tell_owner(NeighbourChange { port, address, state: NeighbourKnowledge::Used });
+        }
+    }
+}
+
+impl TellRoutes for OfflineWorkers {
+    fn tell(&mut self, command: &dyn Fn() -> Command) -> Result<(), ControlError> {
+        Self::tell(self, command);
+        Ok(())
+    }
+
+    fn ask_all(&mut self, command: &dyn Fn(ReplyTo<()>) -> Command) -> Result<(), ControlError> {
+        match self.ask(command).len() == self.len() {
+            true => Ok(()),
+            false => Err(ControlError::System("the data plane did not answer".into())),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Control's handle on all workers: what is said to all of them, what to the one that has a device, and their answers as
+//! one.
+
+use millrace_pipeline::{Command, DeviceId, Event, Handover, NeighbourChange, ReplyTo, Snapshot};
+
+use crate::ControlError;
+use crate::route_table::TellRoutes;
+use crate::worker_handle::WorkerHandle;
+
+/// The workers of a router, one or more.
+#[derive(Debug)]
+pub(crate) struct Workers(Vec<WorkerHandle>);
+
+impl Workers {
+    /// # Panics
+    /// Later, when there is none.
+    pub fn new(workers: Vec<WorkerHandle>) -> Self {
+        Self(workers)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The worker of that number.
+    pub fn get(&mut self, worker: usize) -> &mut WorkerHandle {
+        &mut self.0[worker]
+    }
+
+    /// The worker that has the device.
+    pub fn owner(&mut self, device: DeviceId) -> &mut WorkerHandle {
+        let workers = self.len();
+        self.get(Handover::owner(device, workers))
+    }
+
+    /// Tells all workers.
+    pub fn tell(&mut self, command: impl Fn() -> Command) -> Result<(), ControlError> {
+        self.0.iter_mut().try_for_each(|worker| worker.tell(command()))
+    }
+
+    /// Tells each worker its own.
+    pub fn tell_each(&mut self, commands: Vec<Command>) -> Result<(), ControlError> {
+        self.0.iter_mut().zip(commands).try_for_each(|(worker, command)| worker.tell(command))
+    }
+
+    /// Tells all workers but one what became known of neighbours.
+    pub fn tell_others(&mut self, from: usize, change: NeighbourChange) -> Result<(), ControlError> {
+        let others = self.0.iter_mut().enumerate().filter(|(worker, _)| *worker != from);
+        others.map(|(_, worker)| worker.tell(Command::SetNeighbours(vec![change]))).collect()
+    }
+
+    /// Asks all workers, at once, and waits for their answers.
+    pub fn ask<T>(&mut self, question: impl Fn(ReplyTo<T>) -> Command) -> Result<Vec<T>, ControlError> {
+        let asked: Vec<_> =
+            self.0.iter_mut().map(|worker| worker.begin(&question)).collect::<Result<_, _>>()?;
+        asked.into_iter().map(WorkerHandle::finish).collect()
+    }
+
+    /// The counters of all workers together.
+    pub fn snapshot(&mut self) -> Result<Snapshot, ControlError> {
+        let mut sum = Snapshot::default();
+        self.ask(Command::Snapshot)?.into_iter().for_each(|snapshot| sum.merge(snapshot));
+        Ok(sum)
+    }
+
+    /// The next thing that a worker said by itself, with the worker's number.
+    pub fn next_event(&mut self) -> Option<(usize, Event)> {
+        let workers = self.0.iter_mut().enumerate();
+        workers.into_iter().find_map(|(number, worker)| Some((number, worker.next_event()?)))
+    }
+}
+
+impl TellRoutes for Workers {
+    fn tell(&mut self, command: &dyn Fn() -> Command) -> Result<(), ControlError> {
+        Self::tell(self, command)
+    }
+
+    fn ask_all(&mut self, command: &dyn Fn(ReplyTo<()>) -> Command) -> Result<(), ControlError> {
+        self.ask(command).map(drop)
+    }
+}
