@@ -19,3 +19,4 @@ mod security;
 mod ttl;
 mod unreachable;
 mod v4;
+mod workers;

@@ -1,0 +1,170 @@
+//! Several workers: whatever comes in, the same goes out as with one, and the packets of a flow stay in order.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use millrace_tests::{Frame, Ipv4Frame, Ipv6Frame, NdFrame, Random, Scenario, station};
+
+/// Errors would be limited per worker, and make a difference that is meant.
+const SETTINGS: &str = "icmp-rate = 1000000\nicmp-burst = 1000000";
+
+fn router(workers: usize, more: &str) -> Scenario {
+    let standard = millrace_tests::STANDARD;
+    Scenario::new(&format!("[router]\nworkers = {workers}\n{SETTINGS}\n{standard}{more}"))
+}
+
+/// A frame of one of many flows, numbered by its payload.
+fn frames(random: &mut Random, number: u32) -> Vec<Vec<u8>> {
+    let payload = [number.to_be_bytes().as_slice(), &[0; 36]].concat();
+    let (source, destination) = (1000 + random.below(40) as u16, *random.pick(&[53, 80, 443]));
+    let v4 = || Ipv4Frame::udp().ports(source, destination).payload(&payload).id(number as u16);
+    let v6 = || Ipv6Frame::udp().ports(source, destination).payload(&payload);
+    match random.below(16) {
+        0 => vec![v4().ttl(1).bytes()],
+        1 => vec![v4().dst("198.51.100.1").bytes()],
+        2 => vec![v6().dst("2001:db8::1").bytes()],
+        // Unknown neighbours: packets wait, and are refused in the end.
+        3 => vec![v4().dst(&format!("10.3.0.{}", 100 + number % 128)).bytes()],
+        4 => vec![Ipv4Frame::echo().dst("10.1.0.1").id(number as u16).payload(&payload).bytes()],
+        5 => vec![Ipv6Frame::echo().dst("fd00:2::1").payload(&payload).bytes()],
+        // The fragments behind the first show no ports, and still are of its flow.
+        6 => v4().length(1400).pieces(600).iter().map(Frame::bytes).collect(),
+        7 => v6().length(1400).pieces(600, number).iter().map(Frame::bytes).collect(),
+        8 => vec![v4().dst("10.3.0.2").bytes()],
+        9 => vec![v4().checksum_xor(1).bytes()],
+        10 => vec![
+            NdFrame::solicitation("fd00:1::2", "fd00:1::1").source_link(station(0xa2)).bytes(),
+            v6().dst("fd00:3::2").bytes(),
+        ],
+        11..13 => vec![v6().bytes()],
+        _ => vec![v4().bytes()],
+    }
+}
+
+/// What was sent, by flow: in order, without what the router itself numbers.
+fn by_flow(sent: Vec<(String, Vec<u8>)>) -> BTreeMap<(String, Vec<u8>), Vec<Vec<u8>>> {
+    let mut flows: BTreeMap<_, Vec<Vec<u8>>> = BTreeMap::new();
+    for (port, mut frame) in sent {
+        let flow = match (&frame[12..14], frame.len()) {
+            ([8, 0], 34..) => {
+                let fragment = u16::from_be_bytes([frame[20], frame[21]]) & 0x1fff > 0;
+                if frame[23] == 1 {
+                    // The identification of errors, and what follows from it.
+                    frame[18..20].fill(0);
+                    frame[24..26].fill(0);
+                }
+                let ports = if fragment { 34..34 } else { 34..38 };
+                [&frame[23..24], &frame[26..34], &frame[ports]].concat()
+            }
+            ([0x86, 0xdd], 58..) => [&frame[20..21], &frame[22..58]].concat(),
+            _ => frame[12..14].to_vec(),
+        };
+        flows.entry((port, flow)).or_default().push(frame);
+    }
+    flows
+}
+
+/// Packets of the router's own, and those that waited, may pass each other: flows of these are compared as sets.
+fn is_ordered(flow: &[u8]) -> bool {
+    flow[0] == 17
+}
+
+fn run(workers: usize, seed: u64, more: &str) -> (BTreeMap<(String, Vec<u8>), Vec<Vec<u8>>>, Scenario) {
+    let mut random = Random::new(seed);
+    let mut router = router(workers, more);
+    let mut sent = Vec::new();
+    for number in 0..3000 {
+        for frame in frames(&mut random, number) {
+            router.router.inject("a", &frame);
+        }
+        if number % 64 == 63 {
+            router.router.run();
+            for port in router.router.ports() {
+                sent.extend(router.router.take(&port).into_iter().map(|frame| (port.clone(), frame)));
+            }
+            router.advance(Duration::from_millis(random.below(300) as u64));
+        }
+    }
+    router.advance(Duration::from_secs(20));
+    for port in router.router.ports() {
+        sent.extend(router.router.take(&port).into_iter().map(|frame| (port.clone(), frame)));
+    }
+    router.check_conservation();
+    let mut flows = by_flow(sent);
+    flows.iter_mut().filter(|((_, flow), _)| !is_ordered(flow)).for_each(|(_, frames)| frames.sort());
+    (flows, router)
+}
+
+fn assert_same(workers: usize, seed: u64, more: &str) {
+    let ((one, mut single), (several, mut router)) = (run(1, seed, more), run(workers, seed, more));
+    let names = |flows: &BTreeMap<_, _>| flows.keys().cloned().collect::<Vec<(String, Vec<u8>)>>();
+    assert_eq!(names(&several), names(&one), "{workers} workers, seed {seed}: other flows");
+    for (flow, frames) in &one {
+        let counts = (several[flow].len(), frames.len());
+        assert!(&several[flow] == frames, "{workers} workers, seed {seed}, {flow:02x?}: {counts:?}");
+    }
+    let (one, several) = (single.router.summary(), router.router.summary());
+    assert_eq!(several.received, one.received);
+    assert_eq!((several.held, several.imbalance), (0, 0), "{several:?}");
+    assert_eq!(several.dropped_by, one.dropped_by);
+    assert!(several.transmitted > 1500, "{several:?}");
+    for port in ["a", "b", "c"] {
+        assert_eq!(router.router.drops(port), single.router.drops(port), "drops at {port}");
+    }
+}
+
+#[test]
+fn several_workers_send_what_one_does_and_in_the_order_of_each_flow() {
+    for (workers, seed) in [(2, 1), (3, 2), (5, 3), (16, 4)] {
+        assert_same(workers, seed, "");
+    }
+}
+
+#[test]
+fn several_workers_treat_flows_by_filters_as_one_does() {
+    let filters = r#"
+[[instance]]
+plugin = "statistics"
+name = "stats"
+
+[[bind]]
+instance = "stats"
+gate = "monitor"
+filter = "proto udp"
+
+[[filter]]
+match = "proto udp dport 443"
+action = "drop"
+gate = "firewall"
+
+[[filter]]
+match = "dst 10.0.0.0/8 proto udp dport 53 sport 1000-1010"
+action = "port c via 10.3.0.2"
+"#;
+    assert_same(3, 5, filters);
+    let message = millrace_plugin_message("read");
+    let (mut one, mut three) = (run(1, 6, filters).1, run(3, 6, filters).1);
+    let counts = |router: &mut Scenario| router.router.control("stats", &message).unwrap();
+    assert!(counts(&mut one)["packets"]["udp"].as_u64() > Some(1000));
+    assert_eq!(counts(&mut three), counts(&mut one));
+}
+
+#[test]
+fn neighbours_are_learned_by_who_has_the_port_and_known_to_all() {
+    let mut router = router(4, "");
+    let frame = |source| Ipv4Frame::udp().dst("10.3.0.77").ports(source, 9);
+    (1..=8).for_each(|source| router.send("a", &frame(source)));
+    let sent = router.take_all();
+    assert!(sent.keys().eq(["c"]), "{sent:?}");
+    assert!(sent["c"].iter().all(|request| request.ether_type() == 0x0806), "{sent:?}");
+    assert_eq!(sent["c"].len(), 1, "one worker asks: {sent:?}");
+    let reply = millrace_tests::ArpFrame::reply("10.3.0.77", "10.3.0.1").to(station(0x0c));
+    router.send("c", &reply);
+    assert_eq!(router.take("c").len(), 8);
+    (1..=8).for_each(|source| router.send("a", &frame(source)));
+    assert_eq!(router.take("c").len(), 8);
+}
+
+fn millrace_plugin_message(name: &str) -> millrace_plugin_abi::Message {
+    millrace_plugin_abi::Message { name: name.into(), arguments: Default::default() }
+}
