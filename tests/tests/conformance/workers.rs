@@ -53,7 +53,8 @@ fn by_flow(sent: Vec<(String, Vec<u8>)>) -> BTreeMap<(String, Vec<u8>), Vec<Vec<
                     frame[18..20].fill(0);
                     frame[24..26].fill(0);
                 }
-                let ports = if fragment { 34..34 } else { 34..38 };
+                // A fragment shows no ports, but the number of its packet.
+                let ports = if fragment { 18..20 } else { 34..38 };
                 [&frame[23..24], &frame[26..34], &frame[ports]].concat()
             }
             ([0x86, 0xdd], 58..) => [&frame[20..21], &frame[22..58]].concat(),

@@ -19,3 +19,4 @@ mod policy;
 mod routing_daemon;
 mod shutdown;
 mod support;
+mod workers;

@@ -1,0 +1,98 @@
+//! Several workers on real interfaces: nothing is lost on the way between them, and nothing overtakes.
+
+use std::time::Duration;
+
+use millrace_testkit::{Flow, Ground, Line, Millrace, eventually};
+use nix::sys::signal::Signal;
+
+use crate::support::{assert_hosts_talk, assert_router_forwards, iperf3, iperf3_server, to};
+
+fn workers(line: &Line, count: usize) -> Millrace {
+    Millrace::start(&line.r, &format!("--port r1 --port r2 --workers {count}"))
+}
+
+#[test]
+fn hosts_talk_through_several_workers() {
+    let Some(_ground) = Ground::enter(&["ping", "iperf3"]) else { return };
+    let line = Line::new();
+    for count in [2, 3] {
+        let mut router = workers(&line, count);
+        assert_hosts_talk(&line);
+        assert_router_forwards(&line, &router);
+        router.assert_conservation();
+        // What is for the router itself is its kernel's, whichever worker has the flow.
+        line.h1.run("ping -c 2 -i 0.2 -W 2 10.1.0.1");
+        line.h1.run("ping -c 2 -i 0.2 -W 2 10.2.0.1");
+        let _server = iperf3_server(&line, &line.h2);
+        for arguments in ["-c 10.2.0.2 -t 1 -P 4", "-c 10.2.0.2 -t 1 -R"] {
+            let report = iperf3(&line.h1, arguments);
+            let bits = report["end"]["sum_received"]["bits_per_second"].as_f64().unwrap();
+            assert!(bits > 1e8, "{count} workers, {arguments}: {bits}");
+        }
+        router.assert_conservation();
+        assert_eq!(router.end_by(Signal::SIGTERM).code(), Some(0), "{}", router.log());
+        // The kernel forwards again.
+        line.h1.run("ping -c 1 -W 2 10.2.0.2");
+    }
+}
+
+#[test]
+fn the_packets_of_a_flow_stay_in_order_and_are_counted_once() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let router = workers(&line, 2);
+    line.h1.run("ping -c 1 -W 2 10.2.0.2");
+    line.h1.run("ping -c 1 -W 2 fd00:2::2");
+    router.ask(&["instance", "create", "statistics", "stats1"]);
+    let read = || router.json(&["control", "stats1", "read"])["packets"]["udp"].as_u64().unwrap_or(0);
+    // Ports of which some belong to either worker, and the same flows the other way.
+    let flows: Vec<Flow> = (9000..9006)
+        .map(|port| Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 500, 200))
+        .chain([Flow::start(&line.h2, &line.h1, to("[fd00:1::2]:9000"), 500, 200)])
+        .collect();
+    flows[0].go_on(Duration::from_millis(300));
+    assert_eq!(read(), 0);
+    // While packets flow.
+    router.ask(&["bind", "stats1", "--gate", "monitor", "--filter", "proto udp"]);
+    let bound = std::time::Instant::now();
+    flows[0].go_on(Duration::from_millis(700));
+    let counted = read();
+    let expected = 7.0 * 500.0 * bound.elapsed().as_secs_f64();
+    assert!(counted as f64 > 0.5 * expected && (counted as f64) < 1.5 * expected, "{counted} of {expected}");
+    for flow in flows {
+        let report = flow.finish();
+        assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{report:?}");
+    }
+    router.assert_conservation();
+    assert_eq!(router.drops("handover_full"), 0);
+    // From now on all is counted, once.
+    let before = read();
+    let mut sent = 0;
+    for port in 9100..9110 {
+        let flow = Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 1000, 64);
+        flow.go_on(Duration::from_millis(50));
+        let report = flow.finish();
+        assert_eq!((report.lost(), report.reordered), (0, 0), "{report:?}");
+        sent += report.sent;
+    }
+    eventually("every packet is counted", Duration::from_secs(1), || {
+        (read() >= before + sent).then_some(())
+    });
+    assert_eq!(read(), before + sent);
+    router.assert_conservation();
+}
+
+#[test]
+fn counters_cleared_while_packets_flow_still_add_up() {
+    let Some(_ground) = Ground::enter(&[]) else { return };
+    let line = Line::new();
+    let router = workers(&line, 2);
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 4000, 64);
+    for _ in 0..5 {
+        flow.go_on(Duration::from_millis(100));
+        router.ask(&["clear"]);
+    }
+    flow.finish();
+    router.assert_conservation();
+    assert_eq!(router.summary("held"), 0);
+}
