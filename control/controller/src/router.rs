@@ -89,6 +89,11 @@ impl Inner {
         self.worker.tell(Command::Plugins(changes))
     }
 
+    /// Waits until the worker has taken up all that it was told.
+    pub fn barrier(&mut self) -> Result<(), ControlError> {
+        self.worker.ask(|reply| Command::SetRoutes(Vec::new(), reply))
+    }
+
     pub fn snapshot(&mut self) -> Result<Snapshot, ControlError> {
         self.worker.ask(Command::Snapshot)
     }

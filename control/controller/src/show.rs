@@ -161,7 +161,8 @@ pub(crate) fn action(action: &Action, model: &Model) -> String {
     }
 }
 
-/// The counts of bindings, by their ids.
+/// The counts of bindings, by their ids; those that are not here are zero.
+#[derive(Default)]
 pub(crate) struct Counts(HashMap<BindingId, BindingCounts>);
 
 impl From<&Snapshot> for Counts {
