@@ -37,6 +37,7 @@ use Floor::{Api, Bench, Control, Controller, Dataplane, Foundation, Lab, Pipelin
 const FLOORS: &[(&str, Floor)] = &[
     ("foundation/units", Foundation(0)),
     ("foundation/wire", Foundation(1)),
+    ("foundation/memory", Foundation(1)),
     ("foundation/packet", Foundation(2)),
     ("foundation/plugin-abi", Foundation(3)),
     ("dataplane/pipeline", Pipeline),
@@ -190,10 +191,12 @@ fn relative(path: &Path) -> String {
 }
 
 /// `tests.rs`, or `test_` and what it helps to test, or `_test` behind what it tests.
+/// Whether a file is tests only: by its name, or because it lies in a folder `tests` beside what is tested.
 fn is_test_module(path: &Path) -> bool {
-    path.file_name()
-        .and_then(|name| name.to_str())
-        .is_some_and(|name| name == "tests.rs" || name.starts_with("test_") || name.ends_with("_test.rs"))
+    let in_tests = path.parent().is_some_and(|folder| folder.ends_with("tests"));
+    let by_name =
+        |name: &str| name == "tests.rs" || name.starts_with("test_") || name.ends_with("_test.rs");
+    in_tests || path.file_name().and_then(|name| name.to_str()).is_some_and(by_name)
 }
 
 fn in_fuzz_targets(path: &Path) -> bool {

@@ -44,7 +44,9 @@ fn columns(noun: Noun) -> &'static [Column] {
         Noun::Instances => {
             &[("instance", "name"), ("plugin", "plugin"), ("settings", "settings"), ("bindings", "bindings")]
         }
-        Noun::Gates => &[("gate", "name"), ("position", "position"), ("bindings", "bindings")],
+        Noun::Gates => {
+            &[("gate", "name"), ("position", "position"), ("table", "table"), ("bindings", "bindings")]
+        }
         Noun::Plugins => {
             &[("plugin", "name"), ("version", "version"), ("positions", "positions"), ("summary", "summary")]
         }

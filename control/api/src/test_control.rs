@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use millrace_controller::view::{
-    BindingView, DropView, FlowsView, GateExplanationView, GateView, InstanceView, LookupView, NeighbourView,
-    PluginView, PortView, RouteView, StatusView, SummaryView,
+    BindingView, DropView, FlowTableView, FlowsView, GateExplanationView, GateView, InstanceView, LookupView,
+    NeighbourView, PluginView, PortView, RouteView, StatusView, SummaryView,
 };
 use millrace_controller::{CaptureRequest, ControlError, FlowQuery, NewFilter, NewRoute};
 use serde_json::{Map, Value, json};
@@ -64,6 +64,10 @@ fn binding(instance: &str, gate: &str, filter: &str, priority: i32) -> BindingVi
     }
 }
 
+fn gate(name: String, bindings: Vec<BindingView>) -> GateView {
+    GateView { name, position: "late", table: "linear", moved: None, bindings }
+}
+
 impl TestControl {
     fn lock(&self) -> MutexGuard<'_, Vec<InstanceView>> {
         self.instances.lock().unwrap()
@@ -100,6 +104,7 @@ impl Control for TestControl {
             mode: "adaptive",
             memory: (0, 1),
             routes: 0,
+            flows: FlowTableView::default(),
             turns: (0, 0),
             sleeps: 0,
             mirror: None,
@@ -143,7 +148,7 @@ impl Control for TestControl {
 
     fn gates(&self) -> Controlled<Vec<GateView>> {
         let bindings = self.bindings()?;
-        Ok(vec![GateView { name: "monitor".into(), position: "late", bindings }])
+        Ok(vec![gate("monitor".into(), bindings)])
     }
 
     fn bindings(&self) -> Controlled<Vec<BindingView>> {
@@ -180,13 +185,13 @@ impl Control for TestControl {
 
     fn create_gate(&self, name: &str, position: &str) -> Controlled<GateView> {
         match position {
-            "late" => Ok(GateView { name: name.into(), position: "late", bindings: Vec::new() }),
+            "late" => Ok(gate(name.into(), Vec::new())),
             _ => Err(ControlError::Invalid(format!("{position:?} is no position"))),
         }
     }
 
     fn remove_gate(&self, name: &str) -> Controlled<GateView> {
-        Ok(GateView { name: name.into(), position: "late", bindings: Vec::new() })
+        Ok(gate(name.into(), Vec::new()))
     }
 
     fn bind(&self, instance: &str, gate: &str, filter: &str, priority: i32) -> Controlled<BindingView> {

@@ -10,7 +10,7 @@ use crate::lookup::parse_candidate;
 use crate::model::Model;
 use crate::request::NewFilter;
 use crate::router::{Inner, Router};
-use crate::show;
+use crate::show::{self, Counts};
 use crate::view::{BindingView, CandidateView, GateExplanationView};
 
 /// Filters of a gate that don't match and are explained all the same; more would only be read by machines.
@@ -79,10 +79,10 @@ impl Inner {
         (id, change): (BindingId, PluginChange<CompiledFilter>),
     ) -> Result<BindingView, ControlError> {
         self.tell_plugins(vec![change])?;
-        let counts = (&self.snapshot()?).into();
+        self.barrier()?;
         let bound = self.model.plugins.binding(id);
         bound
-            .map(|bound| show::binding(id, bound, &counts, &self.model))
+            .map(|bound| show::binding(id, bound, &Counts::default(), &self.model))
             .ok_or_else(|| ControlError::System("the new binding is not there".into()))
     }
 
@@ -99,7 +99,7 @@ impl Inner {
         let plugins = &mut self.model.plugins;
         let changes = ids.iter().map(|id| plugins.remove_binding(*id)).collect::<Result<_, _>>()?;
         self.tell_plugins(changes)?;
-        self.snapshot()?;
+        self.barrier()?;
         Ok(views)
     }
 }

@@ -7,7 +7,11 @@ use serde::Serialize;
 
 use crate::ControlError;
 use crate::model::{Model, PortPlan};
+use crate::show;
 use crate::start::{complete, findings, is_serious, kernel_links, start_mirror};
+
+/// Filters that are listed for people; programs get all.
+const LISTED: usize = 32;
 
 /// What starting a router would do.
 #[derive(Clone, Debug, Serialize)]
@@ -18,6 +22,8 @@ pub struct Plan {
     pub routes: usize,
     /// Routes that would be given to the kernel.
     pub installed: Vec<String>,
+    /// What would be done with packets by filters, by instances and without.
+    pub filters: Vec<String>,
     /// What Linux was told to do that would be passed by. Where there is any, starting needs --ignore-kernel-policy.
     pub refused_for: Vec<String>,
     /// What should be known beside that.
@@ -41,6 +47,8 @@ pub struct PortPlanView {
     pub changes: &'static str,
     /// What happens to its packets when the router dies.
     pub on_death: Option<&'static str>,
+    /// `off`, `strict` or `loose`: whether the way back to a packet's source would be looked at.
+    pub reverse_path: &'static str,
 }
 
 /// Plans the start of a router.
@@ -53,6 +61,7 @@ pub async fn plan(config: &Config) -> Result<Plan, ControlError> {
         ports: Vec::new(),
         routes: 0,
         installed: Vec::new(),
+        filters: Vec::new(),
         refused_for: Vec::new(),
         notes: Vec::new(),
     };
@@ -69,6 +78,11 @@ pub async fn plan(config: &Config) -> Result<Plan, ControlError> {
         }
     }
     plan.installed = model.kernel_routes.iter().map(|route| route.to.written().to_owned()).collect();
+    let filter = |binding: millrace_plugin::BindingDescription| {
+        let action = show::action(&binding.action, &model);
+        format!("{action} for {:?} at gate {}, priority {}", binding.filter, binding.gate, binding.priority)
+    };
+    plan.filters = model.plugins.bindings().into_iter().map(filter).collect();
     plan.ports = model.ports.iter().map(|port| view(port, config)).collect();
     Ok(plan)
 }
@@ -98,6 +112,7 @@ fn view(plan: &PortPlan, config: &Config) -> PortPlanView {
             OnDeath::Kernel => "kernel",
             OnDeath::Drop => "drop",
         }),
+        reverse_path: show::reverse_path(plan.settings.reverse_path),
     }
 }
 
@@ -117,11 +132,18 @@ impl fmt::Display for Plan {
             if let Some(on_death) = port.on_death {
                 writeln!(f, "  on death: {on_death}")?;
             }
+            if port.reverse_path != "off" {
+                writeln!(f, "  reverse path: {}", port.reverse_path)?;
+            }
         }
         writeln!(f, "{} routes of the kernel would be mirrored", self.routes)?;
         self.installed
             .iter()
             .try_for_each(|route| writeln!(f, "route {route} would be given to the kernel"))?;
+        self.filters.iter().take(LISTED).try_for_each(|filter| writeln!(f, "filter: {filter}"))?;
+        if let Some(more) = self.filters.len().checked_sub(LISTED).filter(|more| *more > 0) {
+            writeln!(f, "and {more} more filters")?;
+        }
         self.refused_for.iter().try_for_each(|finding| writeln!(f, "would refuse to start: {finding}"))?;
         self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
     }

@@ -91,7 +91,7 @@ impl Router {
             let route = inner.mirrored(prefix);
             inner.apply(vec![HostChange::Route { prefix, route }])?;
         }
-        inner.snapshot().map(|_| ())
+        inner.barrier()
     }
 }
 

@@ -91,6 +91,11 @@ impl Inner {
         self.workers.tell_each(commands)
     }
 
+    /// Waits until the worker has taken up all that it was told.
+    pub fn barrier(&mut self) -> Result<(), ControlError> {
+        self.worker.ask(|reply| Command::SetRoutes(Vec::new(), reply))
+    }
+
     pub fn snapshot(&mut self) -> Result<Snapshot, ControlError> {
         self.workers.snapshot()
     }
@@ -154,6 +159,7 @@ impl Router {
             mode: inner.mode,
             memory: snapshot.memory,
             routes: inner.route_table.len(),
+            flows: show::flow_table(&snapshot.flows),
             turns: snapshot.turns,
             sleeps: snapshot.sleeps,
             mirror,
@@ -271,7 +277,7 @@ impl Router {
     pub fn gates(&self) -> Result<Vec<GateView>, ControlError> {
         let mut inner = self.lock();
         let snapshot = inner.snapshot()?;
-        Ok(show::gates(&snapshot, &inner.model))
+        Ok(show::gates(&snapshot, &inner.model, &inner.tables))
     }
 
     /// Creates an instance of a plugin.
@@ -312,7 +318,7 @@ impl Router {
         let mut inner = self.lock();
         let (_, change) = inner.model.plugins.create_gate(name, position, None)?;
         inner.tell_plugins(vec![change])?;
-        Ok(GateView { name: name.to_owned(), position: position.name(), bindings: Vec::new() })
+        find_gate(&mut inner, name)
     }
 
     /// Removes a gate that nothing is bound at.
@@ -321,10 +327,11 @@ impl Router {
     /// No such gate; it is in use.
     pub fn remove_gate(&self, name: &str) -> Result<GateView, ControlError> {
         let mut inner = self.lock();
-        let position = inner.model.plugins.gate(name)?.position.name();
+        inner.model.plugins.gate(name)?;
+        let view = find_gate(&mut inner, name)?;
         let change = inner.model.plugins.remove_gate(name)?;
         inner.tell_plugins(vec![change])?;
-        Ok(GateView { name: name.to_owned(), position, bindings: Vec::new() })
+        Ok(view)
     }
 
     /// Sends an instance a control message and returns its reply.
@@ -400,6 +407,15 @@ fn find_instance(inner: &mut Inner, name: &str) -> Result<InstanceView, ControlE
         .ok_or_else(|| ControlError::NotFound(format!("no instance is named {name:?}")))
 }
 
+fn find_gate(inner: &mut Inner, name: &str) -> Result<GateView, ControlError> {
+    let snapshot = inner.snapshot()?;
+    let gates = show::gates(&snapshot, &inner.model, &inner.tables);
+    gates
+        .into_iter()
+        .find(|gate| gate.name == name)
+        .ok_or_else(|| ControlError::NotFound(format!("no gate is named {name:?}")))
+}
+
 fn port_view(inner: &mut Inner, plan: &crate::model::PortPlan, snapshot: &Snapshot) -> PortView {
     let settings = &plan.settings;
     let count = snapshot
@@ -450,6 +466,7 @@ fn port_view(inner: &mut Inner, plan: &crate::model::PortPlan, snapshot: &Snapsh
             millrace_config::OnDeath::Kernel => "kernel",
             millrace_config::OnDeath::Drop => "drop",
         }),
+        reverse_path: show::reverse_path(settings.reverse_path),
         rx_packets,
         rx_bytes,
         tx_packets: count.tx_packets,

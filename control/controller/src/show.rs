@@ -6,13 +6,14 @@ use ipnet::IpNet;
 use millrace_forward::Route;
 use millrace_host::PROTOCOL_MILLRACE;
 use millrace_packet::{DropCounts, DropReason};
-use millrace_pipeline::Snapshot;
+use millrace_pipeline::{FlowCounts, GateTable, GateTables, ReversePath, Snapshot, TableKind};
 use millrace_plugin::{Action, BindingCounts, BindingDescription, BindingId, Way};
 
 use crate::model::{Bound, Model};
 use crate::route_changes::protocol;
 use crate::view::{
-    BindingView, DropView, GateView, InstanceView, NextHopView, PluginView, RouteView, SummaryView,
+    BindingView, DropView, FlowTableView, GateView, InstanceView, NextHopView, PluginView, RouteView,
+    SummaryView,
 };
 
 /// What a level-0 program did with the frames of a device.
@@ -160,7 +161,8 @@ pub(crate) fn action(action: &Action, model: &Model) -> String {
     }
 }
 
-/// The counts of bindings, by their ids.
+/// The counts of bindings, by their ids; those that are not here are zero.
+#[derive(Default)]
 pub(crate) struct Counts(HashMap<BindingId, BindingCounts>);
 
 impl From<&Snapshot> for Counts {
@@ -196,14 +198,48 @@ pub(crate) fn bindings(snapshot: &Snapshot, model: &Model) -> Vec<BindingView> {
 }
 
 /// All gates.
-pub(crate) fn gates(snapshot: &Snapshot, model: &Model) -> Vec<GateView> {
+pub(crate) fn gates(snapshot: &Snapshot, model: &Model, tables: &GateTables) -> Vec<GateView> {
     let counts = Counts::from(snapshot);
-    let view = |gate: millrace_plugin::GateDescription| GateView {
-        name: gate.name,
-        position: gate.position,
-        bindings: described(gate.bindings, &counts, model),
+    let view = |gate: millrace_plugin::GateDescription| {
+        let id = model.plugins.gate(&gate.name).ok().map(|gate| gate.id);
+        let table = id.and_then(|id| tables.table(id));
+        GateView {
+            position: gate.position,
+            table: match table.map(GateTable::kind).unwrap_or_default() {
+                TableKind::Linear => "linear",
+                TableKind::TupleSpace => "tuple-space",
+                TableKind::Dag => "dag",
+            },
+            moved: table.and_then(GateTable::moved),
+            bindings: described(gate.bindings, &counts, model),
+            name: gate.name,
+        }
     };
     model.plugins.gates().into_iter().map(view).collect()
+}
+
+/// The flow table.
+pub(crate) fn flow_table(counts: &FlowCounts) -> FlowTableView {
+    FlowTableView {
+        known: counts.records,
+        new: counts.on_probation,
+        most: counts.maximum,
+        hits: counts.packets.hits,
+        misses: counts.packets.misses,
+        rerouted: counts.packets.rerouted,
+        reclassified: counts.packets.reclassified,
+        expired: counts.table.expired,
+        displaced: counts.table.recycled + counts.table.recycled_on_probation,
+    }
+}
+
+/// Whether the way back to a packet's source is looked at, in a word.
+pub(crate) fn reverse_path(mode: ReversePath) -> &'static str {
+    match mode {
+        ReversePath::Off => "off",
+        ReversePath::Strict => "strict",
+        ReversePath::Loose => "loose",
+    }
 }
 
 /// All instances.

@@ -28,6 +28,8 @@ pub struct PortView {
     pub addresses: Vec<String>,
     /// `kernel` or `drop`: what happens to its packets when the router has died.
     pub on_death: Option<&'static str>,
+    /// `off`, `strict` or `loose`: whether the way back to a packet's source is looked at.
+    pub reverse_path: &'static str,
     /// Frames received, those that the kernel kept included.
     pub rx_packets: u64,
     /// Their bytes.
@@ -176,6 +178,10 @@ pub struct GateView {
     pub name: String,
     /// Its position in the journey.
     pub position: &'static str,
+    /// How its filters are searched: `linear`, `tuple-space` or `dag`.
+    pub table: &'static str,
+    /// Why they are searched in another way for now.
+    pub moved: Option<String>,
     /// What is bound there.
     pub bindings: Vec<BindingView>,
 }
@@ -212,12 +218,37 @@ pub struct StatusView {
     pub memory: (u32, u32),
     /// Routes in the forwarding table.
     pub routes: usize,
+    /// The flow table.
+    pub flows: FlowTableView,
     /// Worker rounds with packets, and without.
     pub turns: (u64, u64),
     /// How often the worker slept.
     pub sleeps: u64,
     /// What the mirror of the kernel saw.
     pub mirror: Option<MirrorView>,
+}
+
+/// The flow table.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct FlowTableView {
+    /// Flows.
+    pub known: u32,
+    /// Of these, those whose second packet is still awaited.
+    pub new: u32,
+    /// Most flows that there may be.
+    pub most: u32,
+    /// Packets whose flow was known.
+    pub hits: u64,
+    /// Packets whose flow was not.
+    pub misses: u64,
+    /// Flows whose route was looked up again after a change.
+    pub rerouted: u64,
+    /// Flows that were classified again after a change.
+    pub reclassified: u64,
+    /// Flows that were forgotten because no packet came for too long.
+    pub expired: u64,
+    /// Flows that were displaced by others.
+    pub displaced: u64,
 }
 
 /// What the mirror of the kernel saw.
