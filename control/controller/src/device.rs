@@ -7,7 +7,7 @@ use millrace_config::{Device as Driver, Impair as ImpairConfig, OnDeath, PortKin
 use millrace_host::HostLink;
 use millrace_offload::{Attachment, Mode, OffloadError, PortPrograms, VlanStack, VlanTag};
 use millrace_packet::Pool;
-use millrace_pipeline::{DeviceId, OpenDevice, OpenedDevice, Tags};
+use millrace_pipeline::{Command, DeviceId, Handover, OpenDevice, OpenedDevice, Tags};
 use millrace_port::af_xdp::{self, ProgramMode};
 use millrace_port::pcap::{Pace, PcapngWriter};
 use millrace_port::{
@@ -168,13 +168,38 @@ fn open_xdp(
     (mut programs, settings): (PortPrograms, af_xdp::Options),
     workers: &mut Workers,
 ) -> Result<Opened, ControlError> {
+    let device = plan.settings.device;
     let wrap = Wrapping::of(plan)?;
-    let open: OpenDevice = Box::new(move |pool: &Pool| {
-        let port = open_queues(pool, settings)?;
-        let sockets = port.sockets().collect();
-        Ok(OpenedDevice { port: wrap.around(Box::new(port))?, sockets })
-    });
-    let report = open_on_worker(plan, open, workers)?;
+    // What is wrapped around a port sees all of its frames, so then one worker has all queues.
+    let spread = if wrap.is_empty() { workers.len() } else { 1 };
+    let mut wraps = vec![wrap];
+    let mut opened: Option<millrace_pipeline::DeviceReport> = None;
+    for turn in 0..spread {
+        let queues = settings.queues.iter().copied().filter(|queue| *queue as usize % spread == turn);
+        let part = af_xdp::Options { queues: queues.collect(), ..settings.clone() };
+        if part.queues.is_empty() {
+            break;
+        }
+        let wrap = wraps.pop().unwrap_or_default();
+        let open: OpenDevice = Box::new(move |pool: &Pool| {
+            let port = open_queues(pool, part)?;
+            let sockets = port.sockets().collect();
+            Ok(OpenedDevice { port: wrap.around(Box::new(port))?, sockets })
+        });
+        // The owner has the first queue, and sends by it.
+        let worker = (Handover::owner(device, workers.len()) + turn) % workers.len();
+        let report = workers.get(worker).ask(|reply| Command::AddDevice(device, open, reply))?;
+        match (&mut opened, report) {
+            (Some(all), Ok(report)) => all.sockets.extend(report.sockets),
+            (None, report) => opened = Some(report.map_err(|error| open_error(plan, &error))?),
+            // The device has fewer queues than it said.
+            (Some(_), Err(PortError::Queue { .. })) => {}
+            (Some(_), Err(error)) => return Err(open_error(plan, &error)),
+        }
+    }
+    let Some(report) = opened else {
+        return Err(ControlError::System(format!("port {:?} has no receive queue", plan.settings.name)));
+    };
     for (queue, socket) in &report.sockets {
         programs.register_socket(*queue, *socket).map_err(|error| offload_error(&error))?;
     }
@@ -257,11 +282,15 @@ fn open_on_worker(
     workers: &mut Workers,
 ) -> Result<millrace_pipeline::DeviceReport, ControlError> {
     let device = plan.settings.device;
-    let opened = workers.owner(device).ask(|reply| millrace_pipeline::Command::AddDevice(device, open, reply))?;
-    opened.map_err(|error| match error {
+    let opened = workers.owner(device).ask(|reply| Command::AddDevice(device, open, reply))?;
+    opened.map_err(|error| open_error(plan, &error))
+}
+
+fn open_error(plan: &PortPlan, error: &PortError) -> ControlError {
+    match error {
         PortError::Busy { .. } => ControlError::Conflict(format!("port {:?}: {error}", plan.settings.name)),
         _ => ControlError::System(format!("port {:?}: {error}", plan.settings.name)),
-    })
+    }
 }
 
 /// From [`Instant::ZERO`](millrace_units::Instant::ZERO) of the worker's clock to 1970, as a duration to add.
@@ -271,12 +300,17 @@ pub(crate) fn time_of_day() -> Duration {
 }
 
 /// The wrappers around a port that its configuration asks for.
+#[derive(Default)]
 struct Wrapping {
     impairment: Option<Impairment>,
     record: Option<std::path::PathBuf>,
 }
 
 impl Wrapping {
+    fn is_empty(&self) -> bool {
+        self.impairment.is_none() && self.record.is_none()
+    }
+
     fn of(plan: &PortPlan) -> Result<Self, ControlError> {
         let impairment = plan.config.impair.as_ref().map(impairment);
         if let Some(impairment) = &impairment {

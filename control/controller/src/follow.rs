@@ -212,7 +212,7 @@ impl Inner {
                 }
                 let device = plan.settings.device;
                 // A worker that does not answer is noticed by the next command that matters.
-                let _ = self.workers.owner(device).ask(|reply| Command::RemoveDevice(device, reply));
+                let _ = self.workers.ask(|reply| Command::RemoveDevice(device, reply));
             }
             if let Some(link) = link.filter(|link| link.admin_up) {
                 match self.reopen(&plan, &link) {

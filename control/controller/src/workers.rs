@@ -59,9 +59,11 @@ impl Workers {
 
     /// The counters of all workers together.
     pub fn snapshot(&mut self) -> Result<Snapshot, ControlError> {
-        let mut sum = Snapshot::default();
-        self.ask(Command::Snapshot)?.into_iter().for_each(|snapshot| sum.merge(snapshot));
-        Ok(sum)
+        let add = |mut sum: Snapshot, snapshot| {
+            sum.merge(snapshot);
+            sum
+        };
+        Ok(self.ask(Command::Snapshot)?.into_iter().reduce(add).unwrap_or_default())
     }
 
     /// The next thing that a worker said by itself, with the worker's number.

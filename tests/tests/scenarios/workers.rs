@@ -96,3 +96,27 @@ fn counters_cleared_while_packets_flow_still_add_up() {
     router.assert_conservation();
     assert_eq!(router.summary("held"), 0);
 }
+
+#[test]
+fn the_queues_of_a_device_are_read_by_several_workers() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let set = line.r.try_run("ethtool -L r1 rx 2 && ethtool -L r2 rx 2");
+    let sent = line.h1.try_run("ethtool -L eth0 tx 2");
+    if !set.status.success() || !sent.status.success() {
+        return eprintln!("skipped: this kernel gives a veth one queue: {set:?} {sent:?}");
+    }
+    for driver in ["af_xdp", "af_xdp-generic"] {
+        let router = Millrace::start(&line.r, &format!("--port r1 --port r2 --workers 2 --driver {driver}"));
+        assert_hosts_talk(&line);
+        let flows: Vec<Flow> = (9000..9008)
+            .map(|port| Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 500, 200))
+            .collect();
+        flows[0].go_on(Duration::from_millis(500));
+        for flow in flows {
+            let report = flow.finish();
+            assert_eq!((report.lost(), report.duplicated), (0, 0), "{driver}: {report:?}");
+        }
+        router.assert_conservation();
+    }
+}

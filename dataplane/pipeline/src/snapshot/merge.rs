@@ -24,12 +24,11 @@ impl Snapshot {
         for (ether_type, count) in other.ether_types {
             *self.ether_types.entry(ether_type).or_default() += count;
         }
-        for (port, address, mac) in other.neighbours {
-            match self.neighbours.iter_mut().find(|known| (known.0, known.1) == (port, address)) {
-                Some(known) => known.2 = known.2.or(mac),
-                None => self.neighbours.push((port, address, mac)),
-            }
-        }
+        let by_key = |(port, address, mac)| ((port, address), mac);
+        let mut neighbours = std::mem::take(&mut self.neighbours).into_iter().map(by_key).collect();
+        let more = other.neighbours.into_iter().map(by_key).collect();
+        merge_by_key(&mut neighbours, more, |known, mac| *known = known.or(mac));
+        self.neighbours = neighbours.into_iter().map(|((port, address), mac)| (port, address, mac)).collect();
         self.memory = (self.memory.0 + other.memory.0, self.memory.1 + other.memory.1);
         add_flows(&mut self.flows, &other.flows);
         self.turns = (self.turns.0 + other.turns.0, self.turns.1 + other.turns.1);
@@ -38,13 +37,15 @@ impl Snapshot {
 }
 
 fn merge_by_key<K: Ord + Copy, V>(into: &mut Vec<(K, V)>, from: Vec<(K, V)>, add: impl Fn(&mut V, V)) {
-    for (key, more) in from {
-        match into.iter_mut().find(|(own, _)| *own == key) {
-            Some((_, sum)) => add(sum, more),
-            None => into.push((key, more)),
+    let mut all = std::mem::take(into);
+    all.extend(from);
+    all.sort_by_key(|(key, _)| *key);
+    for (key, value) in all {
+        match into.last_mut() {
+            Some((last, sum)) if *last == key => add(sum, value),
+            _ => into.push((key, value)),
         }
     }
-    into.sort_by_key(|(key, _)| *key);
 }
 
 fn add_drops(sum: &mut DropCounts, more: &DropCounts) {
