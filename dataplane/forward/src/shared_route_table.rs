@@ -28,7 +28,7 @@ use millrace_memory::MemoryError;
 use crate::retired::Epoch;
 use crate::{PrefixBits, RouteTable};
 use nodes::{Nodes, Octets, Place};
-use slots::{BATCH, Entry, ROOT_BITS, ROOT_OCTETS, Slots};
+use slots::{Entry, ROOT_BITS, ROOT_OCTETS, Slots};
 
 /// Octets of the longest address.
 const MOST_OCTETS: usize = 16;
@@ -74,9 +74,7 @@ impl<const N: usize> TableReader<N> {
         value: impl Fn(Option<u32>) -> V,
     ) {
         assert_eq!(addresses.len(), out.len(), "a place for each answer");
-        for (addresses, out) in addresses.chunks(BATCH).zip(out.chunks_mut(BATCH)) {
-            self.0.lookup_batch(addresses, &octets, out, &value);
-        }
+        self.0.lookup_batch(addresses, octets, out, value);
     }
 }
 

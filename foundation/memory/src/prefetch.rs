@@ -3,22 +3,26 @@
 /// Fetches the cache line in which `value` begins. Nothing waits for it.
 #[inline(always)]
 pub fn prefetch<T>(value: &T) {
+    fetch(std::ptr::from_ref(value));
+}
+
+/// Fetches the cache line in which element `index` of `slice` begins. An index out of range does no harm, and isn't
+/// checked.
+#[inline(always)]
+pub fn prefetch_slice_element<T>(slice: &[T], index: usize) {
+    fetch(slice.as_ptr().wrapping_add(index));
+}
+
+#[inline(always)]
+fn fetch<T>(place: *const T) {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: SSE is part of every x86-64 processor, and a prefetch never faults.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast()) };
+        // SAFETY: SSE is part of every x86-64 processor, and a prefetch never faults, wherever it points.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = value;
-}
-
-/// Fetches the cache line in which element `index` of `slice` begins; does nothing when there is no such element.
-#[inline(always)]
-pub fn prefetch_slice_element<T>(slice: &[T], index: usize) {
-    if let Some(value) = slice.get(index) {
-        prefetch(value);
-    }
+    let _ = place;
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! Where records are found: buckets of a cache line, each with 16 entries of a tag and a slot.
 //!
-//! A hash names a *home* bucket. Two buckets that follow each other are a pair; an entry that finds its home full goes
-//! to the other one of the pair. It goes home when an entry there is removed, so that it is looked for there only
-//! while its home is full.
+//! A hash names a *home* bucket. Four buckets that follow each other are a group; an entry that finds its home full goes
+//! to another one of the group. When an entry of a full bucket is removed, one that had to go elsewhere comes home: so an
+//! entry is looked for elsewhere only while its home is full.
 //!
-//! The number of pairs doubles by linear hashing (Litwin, VLDB 1980): pair after pair is split, each into itself and a
-//! new one behind all others, so that any hash has its entry in one pair at any time, and a step has a bounded cost.
+//! The number of groups doubles by linear hashing (Litwin, VLDB 1980): group after group is split, each into itself and
+//! a new one behind all others, so that any hash has its entry in one group at any time, and a step has a bounded cost.
 //! Entries hold no hash beside the tag; who splits or removes tells the hash of a slot.
 
 use std::hint::select_unpredictable;
@@ -14,6 +14,10 @@ use millrace_memory::{HugeSlice, MemoryError, prefetch_slice_element, words_abov
 
 /// Entries of a bucket.
 const WIDTH: usize = 16;
+/// Buckets that help each other out.
+pub(super) const GROUP: usize = 4;
+/// What errors call them.
+const WHAT: &str = "the flow table's buckets";
 
 zeroable! {
     /// Entries, 0 where there is none. An entry's slot is in its low bits, its tag above.
@@ -39,36 +43,41 @@ impl Bucket {
 #[derive(Debug)]
 pub(super) struct Buckets {
     buckets: HugeSlice<Bucket>,
-    /// Pairs before any was split.
-    base: u32,
-    /// Pairs in use.
-    pairs: u32,
-    /// Pairs wanted; it is `base` doubled some times.
+    /// Buckets in use.
+    used: u32,
+    /// Buckets wanted, a power of two.
     wanted: u32,
-    /// Pairs when the doubling that is under way, or was the last, is complete.
+    /// Buckets when the doubling that is under way, or was the last, is complete: a power of two.
     round: u32,
-    /// Selects the bits of the hash that tell the pairs of this doubling apart: `round / base - 1`.
-    mask: u32,
     slot_bits: u32,
 }
 
 impl Buckets {
-    /// Buckets for slots up to `slots`: `base` pairs, which can be doubled `doublings` times.
-    pub fn new(base: u32, doublings: u32, slots: u32) -> Result<Self, MemoryError> {
-        let buckets = HugeSlice::new("the flow table's buckets", (base as usize) << doublings << 1)?;
+    /// Buckets for slots up to `slots`: `groups` groups, a power of two, which can be doubled `doublings` times.
+    pub fn new(groups: u32, doublings: u32, slots: u32) -> Result<Self, MemoryError> {
+        let used = groups * GROUP as u32;
+        let buckets = HugeSlice::new(WHAT, (used as usize) << doublings)?;
         let slot_bits = u32::BITS - slots.leading_zeros();
-        Ok(Self { buckets, base, pairs: base, wanted: base, round: base, mask: 0, slot_bits })
+        Ok(Self { buckets, used, wanted: used, round: used, slot_bits })
+    }
+
+    /// Takes the memory of all buckets that there can be.
+    pub fn populate(&mut self) -> Result<(), MemoryError> {
+        self.buckets.populate(WHAT)
     }
 
     /// The number of the hash's home bucket.
     #[inline(always)]
     pub fn home(&self, hash: u64) -> usize {
-        let first = ((hash & 0xffff_ffff) * u64::from(self.base)) >> 32;
-        let spread = (hash >> 32) as u32;
-        let pair = |mask: u32| first as u32 + self.base * (spread & mask);
-        let split = pair(self.mask);
-        let pair = select_unpredictable(split < self.pairs, split, pair(self.mask >> 1));
-        (pair as usize) << 1 | (hash & 1) as usize
+        let last = hash as u32 & (self.round - 1);
+        // What isn't split yet is where it was before this doubling.
+        select_unpredictable(last < self.used, last, last.wrapping_sub(self.round / 2)) as usize
+    }
+
+    /// The buckets of a home's group, the home first.
+    #[inline]
+    fn group(home: usize) -> [usize; GROUP] {
+        [home, home ^ 1, home ^ 2, home ^ 3]
     }
 
     /// Fetches the bucket `home`.
@@ -99,7 +108,7 @@ impl Buckets {
         if found == 0 { 0 } else { self.slot(entry) }
     }
 
-    /// Whether entries of this home can be in the other bucket of the pair.
+    /// Whether entries of this home can be in other buckets of the group.
     #[inline]
     pub fn spills(&self, home: usize) -> bool {
         self.buckets[home].is_full()
@@ -109,8 +118,14 @@ impl Buckets {
     #[inline]
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let home = self.home(hash);
-        self.find_in(home, hash, &mut is_it)
-            .or_else(|| if self.spills(home) { self.find_in(home ^ 1, hash, &mut is_it) } else { None })
+        if let Some(slot) = self.find_in(home, hash, &mut is_it) {
+            return Some(slot);
+        }
+        if !self.spills(home) {
+            return None;
+        }
+        let [_, others @ ..] = Self::group(home);
+        others.into_iter().find_map(|other| self.find_in(other, hash, &mut is_it))
     }
 
     #[inline]
@@ -127,20 +142,18 @@ impl Buckets {
         None
     }
 
-    /// The slots in the pair of `hash`.
-    pub fn pair(&self, hash: u64) -> impl Iterator<Item = u32> {
-        let first = self.home(hash) & !1;
-        let entries = self.buckets[first].0.into_iter().chain(self.buckets[first + 1].0);
+    /// The slots in the group of `hash`.
+    pub fn group_of(&self, hash: u64) -> impl Iterator<Item = u32> {
+        let entries = Self::group(self.home(hash)).into_iter().flat_map(|number| self.buckets[number].0);
         entries.filter(|&entry| entry != 0).map(|entry| self.slot(entry))
     }
 
     /// Whether an entry of `hash` finds a place.
     pub fn has_room(&self, hash: u64) -> bool {
-        let home = self.home(hash);
-        !self.buckets[home].is_full() || !self.buckets[home ^ 1].is_full()
+        Self::group(self.home(hash)).iter().any(|&number| !self.buckets[number].is_full())
     }
 
-    /// Enters `slot` under `hash`; false when the pair is full.
+    /// Enters `slot` under `hash`; false when the group is full.
     #[must_use]
     pub fn insert(&mut self, hash: u64, slot: u32) -> bool {
         let entry = self.tag(hash) << self.slot_bits | slot;
@@ -148,7 +161,7 @@ impl Buckets {
     }
 
     fn place(&mut self, home: usize, entry: u32) -> bool {
-        for number in [home, home ^ 1] {
+        for number in Self::group(home) {
             if let Some(free) = self.buckets[number].0.iter_mut().find(|entry| **entry == 0) {
                 *free = entry;
                 return true;
@@ -161,54 +174,62 @@ impl Buckets {
     pub fn remove(&mut self, hash: u64, slot: u32, hash_of: impl Fn(u32) -> u64) {
         let (home, bits) = (self.home(hash), self.slot_bits);
         let is_it = |&entry: &u32| entry << (u32::BITS - bits) == slot << (u32::BITS - bits);
-        for number in [home, home ^ 1] {
-            let was_full = self.buckets[number].is_full();
+        for number in Self::group(home) {
             let Some(at) = self.buckets[number].0.iter().position(is_it) else { continue };
+            return self.empty(number, at, hash_of);
+        }
+        debug_assert!(false, "slot {slot} is not in its buckets");
+    }
+
+    /// Empties the place `at` of bucket `number`. If that was full, an entry that had to go elsewhere comes home, and its
+    /// place is emptied in turn. With each turn one entry less is abroad.
+    fn empty(&mut self, mut number: usize, mut at: usize, hash_of: impl Fn(u32) -> u64) {
+        loop {
+            let was_full = self.buckets[number].is_full();
             self.buckets[number].0[at] = 0;
-            if was_full {
-                self.bring_home(number, at, hash_of);
-            }
-            return;
-        }
-        debug_assert!(false, "slot {slot} is not in its bucket");
-    }
-
-    /// Fills the place `at` of bucket `number` with an entry that had to go to the other bucket of the pair.
-    fn bring_home(&mut self, number: usize, at: usize, hash_of: impl Fn(u32) -> u64) {
-        let abroad = |entry: u32| entry != 0 && self.home(hash_of(self.slot(entry))) == number;
-        if let Some(place) = self.buckets[number ^ 1].0.iter().position(|&entry| abroad(entry)) {
-            self.buckets[number].0[at] = std::mem::take(&mut self.buckets[number ^ 1].0[place]);
+            let abroad = if was_full { self.abroad(number, &hash_of) } else { None };
+            let Some((other, place)) = abroad else { return };
+            self.buckets[number].0[at] = self.buckets[other].0[place];
+            (number, at) = (other, place);
         }
     }
 
-    /// Wants twice as many pairs; the splits that lead there are made by [`split`](Self::split).
+    /// An entry whose home is `number`, in another bucket of the group.
+    fn abroad(&self, number: usize, hash_of: impl Fn(u32) -> u64) -> Option<(usize, usize)> {
+        let at_home = |entry: u32| self.home(hash_of(self.slot(entry))) == number;
+        let [_, others @ ..] = Self::group(number);
+        others.into_iter().find_map(|other| {
+            let place = self.buckets[other].0.iter().position(|&entry| entry != 0 && at_home(entry))?;
+            Some((other, place))
+        })
+    }
+
+    /// Wants twice as many groups; the splits that lead there are made by [`split`](Self::split).
     pub fn double(&mut self) {
-        self.wanted = (self.wanted * 2).min((self.buckets.len() / 2) as u32);
+        self.wanted = (self.wanted * 2).min(self.buckets.len() as u32);
     }
 
-    /// Whether there are fewer pairs than wanted.
+    /// Whether there are fewer groups than wanted.
     #[inline]
     pub fn wants_split(&self) -> bool {
-        self.pairs < self.wanted
+        self.used < self.wanted
     }
 
-    /// Splits a pair. Looks at up to 32 slots' hashes, and fetches those that the next but one split will look at, by
-    /// `fetch`.
+    /// Splits a group. Looks at up to 64 slots' hashes, and fetches those that the next split will look at, by `fetch`.
     pub fn split(&mut self, hash_of: impl Fn(u32) -> u64, fetch: impl Fn(u32)) {
-        if self.pairs == self.round {
+        if self.used == self.round {
             self.round *= 2;
-            self.mask = self.mask << 1 | 1;
         }
-        let old = (self.pairs - self.round / 2) as usize;
-        for bucket in self.buckets.get(2 * old + 4..2 * old + 6).into_iter().flatten() {
+        let old = (self.used - self.round / 2) as usize;
+        for bucket in self.buckets.get(old + GROUP..old + 2 * GROUP).into_iter().flatten() {
             bucket.0.iter().filter(|&&entry| entry != 0).for_each(|&entry| fetch(self.slot(entry)));
         }
-        let both =
-            [std::mem::take(&mut self.buckets[2 * old].0), std::mem::take(&mut self.buckets[2 * old + 1].0)];
-        self.pairs += 1;
-        for entry in both.into_iter().flatten().filter(|&entry| entry != 0) {
+        let mut entries = [Bucket([0; WIDTH]); GROUP];
+        entries.swap_with_slice(&mut self.buckets[old..old + GROUP]);
+        self.used += GROUP as u32;
+        for entry in entries.into_iter().flat_map(|bucket| bucket.0).filter(|&entry| entry != 0) {
             let home = self.home(hash_of(self.slot(entry)));
-            // What was in one pair finds its place in it or in its twin.
+            // What was in one group finds its place in it or in its twin.
             let placed = self.place(home, entry);
             debug_assert!(placed, "a split lost an entry");
         }
@@ -223,9 +244,9 @@ mod tests {
 
     use super::*;
 
-    /// Hashes that crowd a few pairs: with 1 base pair, the low half's bit 0 and the lowest bits of the high half count.
+    /// Hashes that crowd a few buckets, with few tags.
     fn crowded() -> impl Strategy<Value = u64> {
-        (0..2_u64, 0..4_u64, 0..3_u64).prop_map(|(side, spread, tag)| side | spread << 32 | tag << 62)
+        (0..11_u64, 0..3_u64).prop_map(|(bucket, tag)| bucket | tag << 62)
     }
 
     #[derive(Clone, Debug)]
@@ -249,7 +270,7 @@ mod tests {
     fn check(buckets: &Buckets, model: &BTreeMap<u32, u64>) {
         for (&slot, &hash) in model {
             assert_eq!(buckets.find(hash, |found| found == slot), Some(slot));
-            assert_eq!(buckets.pair(hash).filter(|&other| other == slot).count(), 1);
+            assert_eq!(buckets.group_of(hash).filter(|&other| other == slot).count(), 1);
             let home = buckets.home(hash);
             let guess = buckets.guess(home, hash);
             assert!(guess != 0 || buckets.spills(home));
@@ -261,7 +282,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn entries_are_found_through_spills_splits_and_removals(steps in prop::collection::vec(step(), 1..400)) {
+        fn entries_are_found_through_spills_splits_and_removals(steps in prop::collection::vec(step(), 1..600)) {
             let mut buckets = Buckets::new(1, 3, 1000).unwrap();
             let mut model = BTreeMap::new();
             for (slot, step) in (1..).zip(steps) {
@@ -269,7 +290,7 @@ mod tests {
                 match step {
                     Step::Insert(hash) => {
                         let room = buckets.has_room(hash);
-                        prop_assert_eq!(buckets.pair(hash).count() < 2 * WIDTH, room);
+                        prop_assert_eq!(buckets.group_of(hash).count() < GROUP * WIDTH, room);
                         prop_assert_eq!(buckets.insert(hash, slot), room);
                         if room {
                             model.insert(slot, hash);

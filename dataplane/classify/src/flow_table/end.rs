@@ -102,28 +102,33 @@ impl FlowTable {
 
     /// The next record that ended, in the order of their ends; its place is free then.
     pub fn pop_removed(&mut self) -> Option<RemovedFlow> {
-        let slot = self.ended.pop_front(&mut self.far)?;
-        let next = self.ended.first();
-        prefetch_slice_element(&self.far, next as usize);
-        prefetch_slice_element(&self.records, next as usize);
+        let slot = self.ended.pop_front(&mut self.upkeep)?;
+        self.fetch_all(self.ended.first());
         let index = FlowIndex::from_slot(slot)?;
-        let (record, far) = (self.record(index), &self.far[slot as usize]);
+        let (record, upkeep) = (self.record(index), &self.upkeep[slot as usize]);
         let removed = RemovedFlow {
             index,
             key: self.key(index),
             variant: record.variant,
             answer: record.answer,
-            state: far.state,
+            state: upkeep.state,
             packets: self.packets(index),
             bytes: record.bytes,
             created: self.created(index),
             last_used: self.last_used(index),
             reserved: record.is_reserved(),
             stateful: record.is_stateful(),
-            reason: RemovalReason::from_code(far.reason),
+            reason: RemovalReason::from_code(upkeep.reason),
         };
-        self.free.push_front(&mut self.far, slot);
+        self.free.push_front(&mut self.upkeep, slot);
         Some(removed)
+    }
+
+    /// Fetches all parts of the record in `slot`.
+    pub(super) fn fetch_all(&self, slot: u32) {
+        prefetch_slice_element(&self.records, slot as usize);
+        prefetch_slice_element(&self.far, slot as usize);
+        prefetch_slice_element(&self.upkeep, slot as usize);
     }
 
     /// A step of what has to be done between batches: growth that is under way, and records that expired. Looks at
@@ -137,16 +142,16 @@ impl FlowTable {
         self.buckets.wants_split() || self.sweep.due > 0 || self.oldest_has_expired()
     }
 
-    /// Splits buckets, at a cost of 16 each; returns what is left of the budget.
+    /// Splits buckets, at a cost of 32 each; returns what is left of the budget.
     fn split_within(&mut self, budget: usize) -> usize {
-        let most = u32::try_from(budget / 16).unwrap_or(u32::MAX);
-        budget - 16 * self.split_buckets(most) as usize
+        let most = u32::try_from(budget / 32).unwrap_or(u32::MAX);
+        budget - 32 * self.split_buckets(most) as usize
     }
 
     fn oldest_has_expired(&self) -> bool {
         let oldest = self.probation.first();
         oldest != 0 && {
-            let used = Instant::from_nanos(self.far[oldest as usize].created);
+            let used = Instant::from_nanos(self.upkeep[oldest as usize].created);
             self.now >= used + self.probation_idle
         }
     }
@@ -187,8 +192,8 @@ impl FlowTable {
         let far = &self.far;
         self.buckets.remove(far[slot as usize].hash, slot, |slot| far[slot as usize].hash);
         self.records[slot as usize].used &= !LIVE;
-        self.far[slot as usize].reason = reason as u8;
-        self.ended.push_back(&mut self.far, slot);
+        self.upkeep[slot as usize].reason = reason as u8;
+        self.ended.push_back(&mut self.upkeep, slot);
         self.live -= 1;
     }
 }

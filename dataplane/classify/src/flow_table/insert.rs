@@ -5,14 +5,15 @@ use millrace_packet::FlowKey;
 use millrace_units::Instant;
 
 use super::record::{
-    FLAG_BITS, FarKey, FarRecord, FlowRecord, LIVE, NearKey, PROBATION, RESERVED, STATEFUL, tick, ticks_since,
+    FLAG_BITS, FarKey, FarRecord, FlowRecord, LIVE, NearKey, PROBATION, RESERVED, STATEFUL, Upkeep, tick,
+    ticks_since,
 };
 use super::{FlowAnswer, FlowIndex, FlowTable, RemovalReason, SAMPLE};
 
 /// Slots that a search for a record to recycle looks at, at most.
 const LOOK_AT: u32 = 256;
-/// Pairs of buckets that are split with each new record while the table grows.
-const SPLITS: u32 = 2;
+/// Groups of buckets that are split with each new record while the table grows.
+const SPLITS: u32 = 1;
 
 /// Why a flow gets no record. Its packets can be forwarded without one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -24,7 +25,7 @@ pub enum Full {
     /// Too many records ended without having been read by [`FlowTable::pop_removed`].
     #[error("the ends of flow records are not read")]
     Unread,
-    /// 32 reserved or stateful records have hashes that lead to the same two buckets.
+    /// 64 reserved or stateful records have hashes that lead to the same buckets.
     #[error("the flow table has no room for one more reserved or stateful record of like hash")]
     Collisions,
 }
@@ -53,23 +54,15 @@ impl FlowTable {
         let hash = self.hash.with_variant(hash, variant);
         self.make_room(hash)?;
         let slot = self.take_slot().ok_or(Full::Unread)?;
-        let far = &mut self.far[slot as usize];
-        *far = FarRecord {
-            key: FarKey::of(key),
-            hash,
-            created: now.as_nanos(),
-            previous: 0,
-            next: 0,
-            state: 0,
-            packets_high: 0,
-            reason: 0,
-        };
+        self.far[slot as usize] = FarRecord { key: FarKey::of(key), hash };
+        self.upkeep[slot as usize] =
+            Upkeep { created: now.as_nanos(), previous: 0, next: 0, state: 0, packets_high: 0, reason: 0 };
         let used = tick(now) << FLAG_BITS | LIVE | PROBATION;
         self.records[slot as usize] =
             FlowRecord { key: NearKey::of(key), variant, answer, used, packets: 0, bytes: 0 };
         let entered = self.buckets.insert(hash, slot);
         debug_assert!(entered, "there was room in the buckets");
-        self.probation.push_back(&mut self.far, slot);
+        self.probation.push_back(&mut self.upkeep, slot);
         self.live += 1;
         self.counts.inserted += 1;
         self.split_buckets(SPLITS);
@@ -113,7 +106,7 @@ impl FlowTable {
     }
 
     fn take_slot(&mut self) -> Option<u32> {
-        self.free.pop_front(&mut self.far).or_else(|| {
+        self.free.pop_front(&mut self.upkeep).or_else(|| {
             let slot = self.fresh;
             ((slot as usize) < self.records.len()).then(|| {
                 self.fresh += 1;
@@ -144,10 +137,8 @@ impl FlowTable {
     fn fetch_oldest(&self) {
         let oldest = self.probation.first();
         if oldest != 0 {
-            let FarRecord { hash, next, .. } = self.far[oldest as usize];
-            self.prefetch(hash);
-            prefetch_slice_element(&self.far, next as usize);
-            prefetch_slice_element(&self.records, next as usize);
+            self.prefetch(self.far[oldest as usize].hash);
+            self.fetch_all(self.upkeep[oldest as usize].next);
         }
     }
 
@@ -172,19 +163,19 @@ impl FlowTable {
         oldest.map(|(_, slot)| slot)
     }
 
-    /// Ends a record of the pair of buckets that `hash` leads to: on probation if there is one, else the least recently
-    /// used. With a random hash this happens to less than one record in a million.
+    /// Ends a record of the group of buckets that `hash` leads to: on probation if there is one, else the least recently
+    /// used. With random hashes hardly any table sees it.
     #[cold]
     fn recycle_colliding(&mut self, hash: u64) -> Result<(), Full> {
         let rank = |slot: &u32| {
             let record = &self.records[*slot as usize];
-            let age = self.now.as_nanos().saturating_sub(self.far[*slot as usize].created);
+            let age = self.now.as_nanos().saturating_sub(self.upkeep[*slot as usize].created);
             match record.is_on_probation() {
                 true => (true, age),
                 false => (false, u64::from(ticks_since(self.now, record.used))),
             }
         };
-        let candidates = self.buckets.pair(hash).filter(|&slot| may_go(&self.records[slot as usize]));
+        let candidates = self.buckets.group_of(hash).filter(|&slot| may_go(&self.records[slot as usize]));
         match candidates.max_by_key(rank) {
             Some(slot) => {
                 self.end(slot, RemovalReason::Recycled);

@@ -1,6 +1,6 @@
-//! A list of records, linked through their far parts.
+//! A list of records, linked through what is kept for their upkeep.
 
-use super::record::FarRecord;
+use super::record::Upkeep;
 
 /// Ends of a list, by slot; 0 when it is empty.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,48 +21,48 @@ impl List {
     }
 
     /// Puts `slot`, which is in no list, behind all others.
-    pub fn push_back(&mut self, records: &mut [FarRecord], slot: u32) {
-        records[slot as usize].previous = self.last;
-        records[slot as usize].next = 0;
+    pub fn push_back(&mut self, upkeep: &mut [Upkeep], slot: u32) {
+        upkeep[slot as usize].previous = self.last;
+        upkeep[slot as usize].next = 0;
         match self.last {
             0 => self.first = slot,
-            last => records[last as usize].next = slot,
+            last => upkeep[last as usize].next = slot,
         }
         self.last = slot;
         self.len += 1;
     }
 
     /// Puts `slot`, which is in no list, before all others.
-    pub fn push_front(&mut self, records: &mut [FarRecord], slot: u32) {
-        records[slot as usize].previous = 0;
-        records[slot as usize].next = self.first;
+    pub fn push_front(&mut self, upkeep: &mut [Upkeep], slot: u32) {
+        upkeep[slot as usize].previous = 0;
+        upkeep[slot as usize].next = self.first;
         match self.first {
             0 => self.last = slot,
-            first => records[first as usize].previous = slot,
+            first => upkeep[first as usize].previous = slot,
         }
         self.first = slot;
         self.len += 1;
     }
 
     /// Takes `slot` out, wherever it is in this list.
-    pub fn unlink(&mut self, records: &mut [FarRecord], slot: u32) {
-        let (previous, next) = (records[slot as usize].previous, records[slot as usize].next);
+    pub fn unlink(&mut self, upkeep: &mut [Upkeep], slot: u32) {
+        let (previous, next) = (upkeep[slot as usize].previous, upkeep[slot as usize].next);
         match previous {
             0 => self.first = next,
-            previous => records[previous as usize].next = next,
+            previous => upkeep[previous as usize].next = next,
         }
         match next {
             0 => self.last = previous,
-            next => records[next as usize].previous = previous,
+            next => upkeep[next as usize].previous = previous,
         }
         self.len -= 1;
     }
 
     /// Takes out the first slot.
-    pub fn pop_front(&mut self, records: &mut [FarRecord]) -> Option<u32> {
+    pub fn pop_front(&mut self, upkeep: &mut [Upkeep]) -> Option<u32> {
         let first = self.first;
         (first != 0).then(|| {
-            self.unlink(records, first);
+            self.unlink(upkeep, first);
             first
         })
     }
@@ -80,32 +80,32 @@ mod tests {
     proptest! {
         #[test]
         fn a_list_is_a_deque(steps in prop::collection::vec((0..4_u8, 1..20_u32), 0..200)) {
-            let mut records = HugeSlice::<FarRecord>::new("records", 20).unwrap();
+            let mut upkeep = HugeSlice::<Upkeep>::new("upkeep", 20).unwrap();
             let (mut list, mut model) = (List::default(), VecDeque::new());
             for (step, slot) in steps {
                 match (step, model.iter().position(|&other| other == slot)) {
                     (0, None) => {
-                        list.push_back(&mut records, slot);
+                        list.push_back(&mut upkeep, slot);
                         model.push_back(slot);
                     }
                     (1, None) => {
-                        list.push_front(&mut records, slot);
+                        list.push_front(&mut upkeep, slot);
                         model.push_front(slot);
                     }
                     (2, Some(at)) => {
-                        list.unlink(&mut records, slot);
+                        list.unlink(&mut upkeep, slot);
                         model.remove(at);
                     }
-                    (3, _) => prop_assert_eq!(list.pop_front(&mut records), model.pop_front()),
+                    (3, _) => prop_assert_eq!(list.pop_front(&mut upkeep), model.pop_front()),
                     _ => {}
                 }
                 prop_assert_eq!(list.len() as usize, model.len());
                 prop_assert_eq!(list.first(), model.front().copied().unwrap_or(0));
             }
             while let Some(slot) = model.pop_front() {
-                prop_assert_eq!(list.pop_front(&mut records), Some(slot));
+                prop_assert_eq!(list.pop_front(&mut upkeep), Some(slot));
             }
-            prop_assert_eq!(list.pop_front(&mut records), None);
+            prop_assert_eq!(list.pop_front(&mut upkeep), None);
         }
     }
 }

@@ -4,7 +4,7 @@ use millrace_memory::prefetch_slice_element;
 use millrace_packet::{Family, FlowKey};
 use millrace_units::Instant;
 
-use super::record::{FLAG_BITS, FLAGS, FarKey, NearKey, PROBATION, tick};
+use super::record::{FLAG_BITS, FLAGS, NearKey, PROBATION, tick};
 use super::{FlowIndex, FlowTable};
 
 /// Keys that go through the stages of a batch lookup together: their cache lines fit the first-level cache.
@@ -98,7 +98,7 @@ impl FlowTable {
         let record = &self.records[slot as usize];
         record.key == near
             && record.variant == variant
-            && (key.family() == Family::V4 || self.far[slot as usize].key == FarKey::of(key))
+            && (key.family() == Family::V4 || self.far[slot as usize].key.is_of(key))
     }
 
     /// Counts a packet of `bytes` at `now` with the record at `index`, the flow's first one included. With the second
@@ -120,7 +120,7 @@ impl FlowTable {
     #[inline(never)]
     fn touch_rarely(&mut self, slot: u32, carry: bool) {
         if carry {
-            let high = &mut self.far[slot as usize].packets_high;
+            let high = &mut self.upkeep[slot as usize].packets_high;
             *high = high.wrapping_add(1);
         }
         if self.records[slot as usize].packets >= 2 {

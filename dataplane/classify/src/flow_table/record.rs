@@ -1,4 +1,4 @@
-//! What is kept of a flow: a near cache line that each packet reads and writes, and a far one.
+//! What is kept of a flow: a near cache line that each packet reads and writes, and two halves of far ones.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU32;
@@ -59,7 +59,7 @@ zeroable! {
         pub answer: FlowAnswer,
         /// Coarse time of the last packet, shifted by [`FLAG_BITS`], and the flags.
         pub(super) used: u32,
-        /// The low half of the count; the other half is in [`FarRecord`].
+        /// The low half of the count; the high half is in [`Upkeep`].
         pub(super) packets: u32,
         pub(super) bytes: u64,
     }
@@ -109,19 +109,28 @@ impl FlowRecord {
 }
 
 zeroable! {
-    /// The part of a record that IPv6 packets read, and that changes of the table read and write: one cache line.
+    /// The part of a record that IPv6 packets read, and who moves its entry: half a cache line.
     #[derive(Debug)]
-    #[repr(C, align(64))]
+    #[repr(C, align(32))]
     pub(super) struct FarRecord {
         pub key: FarKey,
         /// The hash that the record is found by, its variant included.
         pub hash: u64,
+    }
+}
+
+zeroable! {
+    /// The part of a record that only its beginning and end need: half a cache line.
+    #[derive(Debug)]
+    #[repr(C, align(32))]
+    pub(super) struct Upkeep {
         /// When it was made, in nanoseconds.
         pub created: u64,
         /// Neighbours in the list that the record is in, by slot; 0 at the ends.
         pub previous: u32,
         pub next: u32,
         pub state: u32,
+        /// The high half of [`FlowRecord::packets`].
         pub packets_high: u32,
         /// Why it ended.
         pub reason: u8,
@@ -139,7 +148,7 @@ zeroable! {
     /// What of the addresses isn't in the [`NearKey`].
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[repr(C)]
-    pub(super) struct FarKey([u32; 6]);
+    pub(super) struct FarKey([u64; 3]);
 }
 
 impl NearKey {
@@ -162,12 +171,13 @@ impl NearKey {
             let address = |word: u32| Ipv4Addr::from(word.to_le_bytes());
             return FlowKey::v4(address(source), address(destination), protocol, ports, port);
         }
-        let address = |first: u32, rest: &[u32]| {
-            let words = [first, rest[0], rest[1], rest[2]];
-            let number = words.iter().rev().fold(0_u128, |number, &word| number << 32 | u128::from(word));
+        let address = |first: u32, middle: u64, last: u32| {
+            let number = u128::from(first) | u128::from(middle) << 32 | u128::from(last) << 96;
             Ipv6Addr::from(number.to_le_bytes())
         };
-        let (source, destination) = (address(source, &far.0[..3]), address(destination, &far.0[3..]));
+        let [one, other, ends] = far.0;
+        let (source, destination) =
+            (address(source, one, ends as u32), address(destination, other, (ends >> 32) as u32));
         FlowKey::v6(source, destination, protocol, ports, port)
     }
 }
@@ -176,9 +186,17 @@ impl FarKey {
     #[inline(always)]
     pub fn of(key: &FlowKey) -> Self {
         let (source, destination) = (key.source_bytes(), key.destination_bytes());
-        let half = |bytes: &[u8; 16]| [word(bytes, 4), word(bytes, 8), word(bytes, 12)];
-        let ([a, b, c], [d, e, f]) = (half(source), half(destination));
-        Self([a, b, c, d, e, f])
+        let middle = |bytes: &[u8; 16]| u64::from(word(bytes, 4)) | u64::from(word(bytes, 8)) << 32;
+        let ends = u64::from(word(source, 12)) | u64::from(word(destination, 12)) << 32;
+        Self([middle(source), middle(destination), ends])
+    }
+
+    /// Whether it is the far part of `key`. Words are compared one by one: gathering them first would make the
+    /// processor wait for its own stores.
+    #[inline(always)]
+    pub fn is_of(&self, key: &FlowKey) -> bool {
+        let Self([a, b, c]) = Self::of(key);
+        (self.0[0] ^ a) | (self.0[1] ^ b) | (self.0[2] ^ c) == 0
     }
 }
 
@@ -239,8 +257,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_and_far_parts_fill_a_cache_line_each() {
-        assert_eq!((size_of::<FlowRecord>(), size_of::<FarRecord>()), (64, 64));
+    fn parts_fill_a_cache_line_and_two_halves() {
+        assert_eq!((size_of::<FlowRecord>(), size_of::<FarRecord>(), size_of::<Upkeep>()), (64, 32, 32));
         assert_eq!(size_of::<Option<FlowIndex>>(), 4);
     }
 

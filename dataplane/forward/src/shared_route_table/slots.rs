@@ -31,8 +31,10 @@ pub(super) const HEAD: usize = 5;
 const MOST_LINES: usize = 1 << 24;
 /// Fewest lines worth trying.
 const FEWEST_LINES: usize = 1 << 16;
-/// Addresses that are looked up side by side.
-pub(super) const BATCH: usize = 64;
+/// Addresses that go down below the root side by side.
+const BATCH: usize = 64;
+/// Addresses whose entries of the root are fetched side by side: about as many as a processor can fetch at once.
+const GROUP: usize = 16;
 
 /// What is found at one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +142,7 @@ impl Slots {
     pub fn step(&self, line: usize, octet: u8) -> (Entry, Entry) {
         let node = &self.words[line * LINE..];
         let (index, counts) = index(node, octet);
-        (Entry((counts >> 32) as u32), entry(node, index))
+        (default(counts), entry(node, index))
     }
 
     /// The value of the longest prefix of an address.
@@ -159,8 +161,8 @@ impl Slots {
         entry.value_or(best).to_value()
     }
 
-    /// The values of the longest prefixes of up to [`BATCH`] addresses: all go down one level before the next, so that
-    /// memory is fetched for many at once.
+    /// The values of the longest prefixes of addresses, as many of which as there are places for answers. What will be
+    /// read is fetched for several addresses ahead, and below the root for up to [`BATCH`] of them at a time.
     #[inline]
     pub fn lookup_batch<const N: usize, T: Copy, V>(
         &self,
@@ -170,38 +172,85 @@ impl Slots {
         value: impl Fn(Option<u32>) -> V,
     ) {
         let root = &self.root[..1 << ROOT_BITS];
-        for address in addresses {
-            prefetch(&root[top(&octets(*address))]);
-        }
+        let fetch = |addresses: &[T]| {
+            addresses.iter().for_each(|address| prefetch(&root[top(&octets(*address))]));
+        };
         let fallback = self.fallback();
-        // Those that are on their way down: which address, what it has found, and the node it has come to.
-        let mut under_way = [(0u8, Entry::NONE, 0u32); BATCH];
-        let mut count = 0;
-        for (at, (address, out)) in addresses.iter().zip(out.iter_mut()).enumerate() {
-            let entry = load(&root[top(&octets(*address))]);
-            // Nearly always so with IPv4, and nearly never with IPv6.
-            if !entry.is_node() {
-                *out = value(entry.value_or(fallback).to_value());
-                continue;
+        let mut ahead = addresses.chunks(GROUP);
+        fetch(ahead.next().unwrap_or_default());
+        for (addresses, out) in addresses.chunks(BATCH).zip(out.chunks_mut(BATCH)) {
+            let mut under_way = [UnderWay::default(); BATCH];
+            let mut count = 0;
+            for (first, (group, out)) in
+                (0..).step_by(GROUP).zip(addresses.chunks(GROUP).zip(out.chunks_mut(GROUP)))
+            {
+                fetch(ahead.next().unwrap_or_default());
+                for (which, (address, out)) in (first..).zip(group.iter().zip(out)) {
+                    let entry = load(&root[top(&octets(*address))]);
+                    // Nearly always so with IPv4, and nearly never with IPv6.
+                    if !entry.is_node() {
+                        *out = value(entry.value_or(fallback).to_value());
+                        continue;
+                    }
+                    prefetch_slice_element(&self.words, entry.line() * LINE);
+                    under_way[count % BATCH] = UnderWay { which, best: fallback, at: entry.line() as u32 };
+                    count += 1;
+                }
             }
-            prefetch_slice_element(&self.words, entry.line() * LINE);
-            under_way[count % BATCH] = (at as u8, fallback, entry.line() as u32);
-            count += 1;
+            self.descend(addresses, &octets, out, &value, &mut under_way[..count]);
         }
+    }
+
+    /// Takes lookups from the root down to where their prefixes end.
+    #[inline]
+    fn descend<const N: usize, T: Copy, V>(
+        &self,
+        addresses: &[T],
+        octets: impl Fn(T) -> [u8; N],
+        out: &mut [V],
+        value: impl Fn(Option<u32>) -> V,
+        mut under_way: &mut [UnderWay],
+    ) {
         for depth in ROOT_OCTETS..N {
+            // A large node's entry lies in another line than what leads to it, so all are fetched before one is read.
+            for one in under_way.iter_mut() {
+                let Some(address) = addresses.get(usize::from(one.which)) else { break };
+                let node = one.at as usize * LINE;
+                let (index, counts) = index(&self.words[node..], octets(*address)[depth]);
+                one.best = default(counts).value_or(one.best);
+                one.at = ((node + HEAD) * 2 + index) as u32;
+                prefetch_slice_element(&self.words, one.at as usize / 2);
+            }
             let mut left = 0;
-            for at in 0..count {
-                let (which, best, line) = under_way[at % BATCH];
-                let Some(address) = addresses.get(usize::from(which)) else { break };
-                let (default, entry) = self.step(line as usize, octets(*address)[depth]);
-                let best = default.value_or(best);
-                out[usize::from(which)] = value(entry.value_or(best).to_value());
+            for at in 0..under_way.len() {
+                let mut one = under_way[at];
+                let word = self.words[one.at as usize / 2].load(Ordering::Acquire);
+                let entry = half(word, one.at as usize);
+                out[usize::from(one.which)] = value(entry.value_or(one.best).to_value());
                 prefetch_slice_element(&self.words, entry.line() * LINE);
-                under_way[left % BATCH] = (which, best, entry.line() as u32);
+                one.at = entry.line() as u32;
+                under_way[left] = one;
                 left += usize::from(entry.is_node());
             }
-            count = left;
+            under_way = &mut under_way[..left];
         }
+    }
+}
+
+/// A lookup on its way down.
+#[derive(Clone, Copy)]
+struct UnderWay {
+    /// Which address of the batch.
+    which: u8,
+    /// What it has found so far.
+    best: Entry,
+    /// The line of the node that it has come to, and then where its entry there is, in half words.
+    at: u32,
+}
+
+impl Default for UnderWay {
+    fn default() -> Self {
+        Self { which: 0, best: Entry::NONE, at: 0 }
     }
 }
 
@@ -231,6 +280,17 @@ pub(super) fn index(node: &[AtomicU64], octet: u8) -> (usize, u64) {
 /// An entry of a node, by its run.
 #[inline(always)]
 pub(super) fn entry(node: &[AtomicU64], index: usize) -> Entry {
-    let word = node[HEAD + index / 2].load(Ordering::Acquire);
+    half(node[HEAD + index / 2].load(Ordering::Acquire), index)
+}
+
+/// One of the two entries in a word.
+#[inline(always)]
+fn half(word: u64, index: usize) -> Entry {
     Entry((word >> (32 * (index % 2))) as u32)
+}
+
+/// The default in the word of a node that also has the counts.
+#[inline(always)]
+fn default(counts: u64) -> Entry {
+    Entry((counts >> 32) as u32)
 }

@@ -85,6 +85,9 @@ fn affordable(operations: Vec<(bool, u32, u8, u32)>) -> Vec<(bool, u32, u8, u32)
 }
 
 proptest! {
+    // Each case has huge pages of its own, which the kernel must clear.
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
     #[test]
     fn ipv4_answers_are_those_of_the_linear_oracle(operations in operations4().prop_map(affordable)) {
         compare(&operations)?;

@@ -13,7 +13,14 @@ use super::super::{
 use super::model::{TICK, answer};
 
 fn table(initial: u32, maximum: u32) -> FlowTable {
-    FlowTable::new(FlowTableConfig { initial, maximum, seed: 7, ..FlowTableConfig::default() }).unwrap()
+    FlowTable::new(FlowTableConfig {
+        initial,
+        maximum,
+        populate: maximum < 100,
+        seed: 7,
+        ..FlowTableConfig::default()
+    })
+    .unwrap()
 }
 
 fn key(flow: u32) -> FlowKey {
@@ -189,12 +196,12 @@ fn records_that_collide_recycle_each_other_but_not_reserved_ones() {
         let made = table.insert(&key(flow), 42, 0, answer(flow), Instant::from_millis(u64::from(flow)));
         made.inspect(|&index| table.set_reserved(index, reserved))
     };
-    (0..33).for_each(|flow| _ = colliding(flow, false).unwrap());
-    (33..65).for_each(|flow| _ = colliding(flow, true).unwrap());
-    assert_eq!(colliding(65, false), Err(Full::Collisions));
-    assert_eq!((table.len(), table.counts().recycled_on_probation), (32, 33));
+    (0..65).for_each(|flow| _ = colliding(flow, false).unwrap());
+    (65..129).for_each(|flow| _ = colliding(flow, true).unwrap());
+    assert_eq!(colliding(129, false), Err(Full::Collisions));
+    assert_eq!((table.len(), table.counts().recycled_on_probation), (64, 65));
     let ended: Vec<FlowKey> = std::iter::from_fn(|| table.pop_removed()).map(|removed| removed.key).collect();
-    assert_eq!(ended, (0..33).map(key).collect::<Vec<_>>(), "the oldest go first");
+    assert_eq!(ended, (0..65).map(key).collect::<Vec<_>>(), "the oldest go first");
 }
 
 #[test]
