@@ -311,8 +311,7 @@ impl Inner {
 
     /// Tells the kernel which neighbours are in use: it sees no traffic to them, and would forget them.
     fn refresh_neighbours(&mut self) -> Result<(), ControlError> {
-        let used: HashSet<_> =
-            self.workers.ask(Command::TakeUsedNeighbours)?.into_iter().flatten().collect();
+        let used: HashSet<_> = self.workers.ask(Command::TakeUsedNeighbours)?.into_iter().flatten().collect();
         for (port, address) in &used {
             if let Some(device) = self.own_device(*port) {
                 let state = NeighbourKnowledge::Used;

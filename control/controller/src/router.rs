@@ -86,14 +86,13 @@ impl Inner {
 
     /// Tells the worker of changes of instances, gates and bindings.
     pub fn tell_plugins(&mut self, changes: Vec<PluginChange<CompiledFilter>>) -> Result<(), ControlError> {
-        let commands =
-            plugin_commands(&self.model.plugins, &mut self.tables, changes, self.workers.len())?;
+        let commands = plugin_commands(&self.model.plugins, &mut self.tables, changes, self.workers.len())?;
         self.workers.tell_each(commands)
     }
 
     /// Waits until the worker has taken up all that it was told.
     pub fn barrier(&mut self) -> Result<(), ControlError> {
-        self.worker.ask(|reply| Command::SetRoutes(Vec::new(), reply))
+        self.workers.ask(|reply| Command::SetRoutes(Vec::new(), reply)).map(drop)
     }
 
     pub fn snapshot(&mut self) -> Result<Snapshot, ControlError> {

@@ -54,15 +54,17 @@ pub(crate) fn summary(snapshot: &Snapshot, kernel: &[KernelShare]) -> SummaryVie
     let passed: u64 = kernel.iter().map(|share| share.passed).sum();
     let passed_drops: u64 = kernel.iter().map(|share| share.dropped).sum();
     let devices = || snapshot.devices.iter().map(|(_, count)| count).chain([&snapshot.closed]);
-    let received =
-        devices().map(|count| count.received).sum::<u64>().wrapping_add(snapshot.carried) + passed + passed_drops;
+    let received = devices().map(|count| count.received).sum::<u64>().wrapping_add(snapshot.carried)
+        + passed
+        + passed_drops;
     let device_created: u64 = devices().map(|count| count.created).sum();
     let transmitted: u64 = devices().map(|count| count.transmitted).sum();
     let device_held: u64 = devices().map(|count| count.held).sum();
     let created = totals.created.total() + device_created;
     let dropped_by = all_drops(snapshot);
     let dropped = dropped_by.total() + passed_drops;
-    let (to_host, consumed, held) = (totals.to_host + passed, totals.consumed, totals.held + totals.on_the_way() + device_held);
+    let (to_host, consumed, held) =
+        (totals.to_host + passed, totals.consumed, totals.held + totals.on_the_way() + device_held);
     let out = transmitted + to_host + consumed + dropped + held;
     SummaryView {
         received,

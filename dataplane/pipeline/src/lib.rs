@@ -16,6 +16,7 @@ mod gate_table;
 mod gates;
 mod handover;
 mod host_path;
+mod neighbours;
 mod options;
 mod own_stack;
 mod parse;

@@ -17,7 +17,7 @@ use millrace_wire::EtherType;
 
 use crate::capture::{CaptureSink, Direction};
 use crate::classify::Classifier;
-use crate::command::{Command, Event, NeighbourChange, NeighbourKnowledge, RouteChange};
+use crate::command::{Command, Event, RouteChange};
 use crate::explain::Tables;
 use crate::fib::Fib;
 use crate::filter_route::is_filter;
@@ -365,7 +365,8 @@ impl Router {
         self.classifier.changes.everything_changed();
         let before = self.ports.get(id).map(|entry| (entry.settings.up, entry.settings.addresses.clone()));
         // Of a port without a kernel, the worker that has its device is the stack.
-        let elsewhere = matches!(settings.stack, crate::ports::Stack::Kernel { .. }) || !self.has(settings.device);
+        let elsewhere =
+            matches!(settings.stack, crate::ports::Stack::Kernel { .. }) || !self.has(settings.device);
         let up = settings.up;
         let addresses = settings.addresses.clone();
         self.ports.set(id, settings);
@@ -410,48 +411,15 @@ impl Router {
         }
     }
 
-    fn set_neighbours(&mut self, changes: &[NeighbourChange], now: Instant) {
-        for change in changes {
-            let key = NeighbourKey { port: change.port, address: change.address };
-            match change.state {
-                NeighbourKnowledge::Known(mac) => self.learn(key, NeighbourState::Reachable(mac), now),
-                NeighbourKnowledge::Failed => {
-                    self.learn(key, NeighbourState::Failed, now);
-                    // The next packet asks the kernel anew.
-                    self.neighbours.remove(key);
-                }
-                NeighbourKnowledge::Forgotten => {
-                    self.neighbours.remove(key);
-                }
-                NeighbourKnowledge::Static(mac) => {
-                    self.own.resolver.set_static(key, mac, &mut self.own.actions);
-                }
-                NeighbourKnowledge::Wanted => self.find_out(key, now),
-                NeighbourKnowledge::Used => self.used_elsewhere(key, now),
-            }
-        }
-        self.follow_up(now);
-    }
-
-    fn take_used_neighbours(&mut self, now: Instant) -> Vec<(PortId, IpAddr)> {
-        let mut used = Vec::new();
-        let (ports, own, handover) = (&self.ports, &mut self.own, &self.handover);
-        let here = |device| handover.as_ref().is_none_or(|handover| handover.owns(device));
-        self.neighbours.drain_used(|key| match ports.get(key.port) {
-            Some(entry) if entry.is_kernel() || !here(entry.settings.device) => {
-                used.push((key.port, key.address));
-            }
-            Some(_) => own.resolver.used(key, now, &mut own.actions),
-            None => {}
-        });
-        used
-    }
-
     pub(crate) fn clear_counters(&mut self) {
         // What is held stays held: it will be counted where it ends, so it counts as received.
         let Totals { handed, taken, .. } = self.totals;
-        self.totals =
-            Totals { received: (self.held() + handed).wrapping_sub(taken), handed, taken, ..Totals::default() };
+        self.totals = Totals {
+            received: (self.held() + handed).wrapping_sub(taken),
+            handed,
+            taken,
+            ..Totals::default()
+        };
         self.ether_types.clear();
         self.ports.unassigned = millrace_packet::DropCounts::default();
         self.ports.iter_mut().for_each(|(_, entry)| entry.count = PortCount::default());

@@ -3,13 +3,10 @@
 //! The worker that has a device receives its packets, learns its neighbours, fills its queues and gives its packets to the
 //! kernel. The worker that a flow belongs to takes its packets through the stages from classify on.
 
-use millrace_forward::{NeighbourKey, NeighbourState, Solicited};
 use millrace_packet::{BATCH_SIZE, DropReason, FlowKey, Packet};
-use millrace_units::{Instant, PortId};
+use millrace_units::Instant;
 use millrace_wire::{EtherType, Protocol};
 
-use crate::command::{Event, NeighbourChange, NeighbourKnowledge};
-use crate::dispose::EVENT_LIMIT;
 use crate::handover::{Errand, Handed};
 use crate::parse::{flow_hash, parse};
 use crate::ports::{DeviceId, PortTable, QUEUE_LIMIT};
@@ -135,33 +132,6 @@ impl Router {
                 }
                 _ => self.for_kernel.push(packet),
             }
-        }
-    }
-
-    /// Tells other workers, by way of control, of a neighbour of a port without a kernel whose device is here.
-    pub(crate) fn tell_others(&mut self, key: NeighbourKey, state: NeighbourKnowledge) {
-        let here = |port: PortId| self.ports.get(port).is_none_or(|entry| self.has(entry.settings.device));
-        if self.handover.is_some() && here(key.port) && self.events.len() < EVENT_LIMIT {
-            let change = NeighbourChange { port: key.port, address: key.address, state };
-            self.events.push_back(Event::Neighbour(change));
-        }
-    }
-
-    /// Finds out about a neighbour that packets at another worker wait for.
-    pub(crate) fn find_out(&mut self, key: NeighbourKey, now: Instant) {
-        match self.own.resolver.solicit(key, now, &mut self.own.actions) {
-            Solicited::Known(mac) => self.tell_others(key, NeighbourKnowledge::Known(mac)),
-            Solicited::Failed => self.tell_others(key, NeighbourKnowledge::Failed),
-            // Who waits is told when more is known, or waits in vain.
-            Solicited::Pending | Solicited::Limited => {}
-        }
-    }
-
-    /// Notes that another worker has sent packets to a neighbour.
-    pub(crate) fn used_elsewhere(&mut self, key: NeighbourKey, now: Instant) {
-        match self.neighbours.get(key) {
-            Some(NeighbourState::Reachable(_)) => self.own.resolver.used(key, now, &mut self.own.actions),
-            _ => self.tell_others(key, NeighbourKnowledge::Forgotten),
         }
     }
 }

@@ -75,9 +75,7 @@ fn the_packets_of_a_flow_stay_in_order_and_are_counted_once() {
         assert_eq!((report.lost(), report.reordered), (0, 0), "{report:?}");
         sent += report.sent;
     }
-    eventually("every packet is counted", Duration::from_secs(1), || {
-        (read() >= before + sent).then_some(())
-    });
+    eventually("every packet is counted", Duration::from_secs(1), || (read() >= before + sent).then_some(()));
     assert_eq!(read(), before + sent);
     router.assert_conservation();
 }

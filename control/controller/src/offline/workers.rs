@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 use millrace_config::Config;
 use millrace_packet::Pool;
 use millrace_pipeline::{
-    Command, DeviceId, Event, Handover, NeighbourChange, NeighbourKnowledge, NoHost, ReplyTo, Snapshot, Worker,
-    WorkerLink,
+    Command, DeviceId, Event, Handover, NeighbourChange, NeighbourKnowledge, NoHost, ReplyTo, Snapshot,
+    Worker, WorkerLink,
 };
 use millrace_port::Port;
 use millrace_units::{Instant, PortId};
