@@ -89,9 +89,9 @@ impl Outgoing {
         }
     }
 
-    /// Sends what there is to send. `idle`: nothing more will come for now.
-    fn publish(&mut self, idle: bool) {
-        if self.open.is_some() && (idle || PARCELS - self.parcels.slots() < UNDER_WAY) {
+    /// Sends what there is to send, unless enough is under way: then the rest of the room is for full parcels.
+    fn publish(&mut self) {
+        if self.open.is_some() && PARCELS - self.parcels.slots() < UNDER_WAY {
             self.send();
         }
     }
@@ -256,11 +256,12 @@ impl Handover {
         self.peers.get_mut(from)?.as_mut()?.incoming.next()
     }
 
-    /// Sends parcels, and wakes those who sleep. `idle`: nothing more will come for now. Returns how many were sent.
-    pub(crate) fn publish(&mut self, idle: bool) -> usize {
+    /// Sends parcels, and wakes those who sleep. Returns how many were sent. What is not sent then, because there is enough
+    /// under way, is to be sent by another call: see [`is_waiting`](Self::is_waiting).
+    pub(crate) fn publish(&mut self) -> usize {
         let mut sent = 0;
         for peer in self.peers.iter_mut().flatten() {
-            peer.outgoing.publish(idle);
+            peer.outgoing.publish();
             sent += peer.outgoing.sent;
             if std::mem::take(&mut peer.outgoing.sent) > 0 {
                 // Either we see that it sleeps, or it sees the parcel before it does: see `fall_asleep`.
@@ -273,6 +274,11 @@ impl Handover {
             }
         }
         sent
+    }
+
+    /// Whether packets wait for others to take what is under way.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.peers.iter().flatten().any(|peer| peer.outgoing.open.is_some())
     }
 
     /// Says that the worker will sleep until it is woken; not, if something has come for it.
@@ -324,13 +330,17 @@ mod tests {
         }
         assert!(put >= PARCELS * FULL / 5016, "{put}");
         assert!(!third.fall_asleep());
-        first.publish(true);
+        // The last parcel waits until others were taken.
+        assert_eq!(first.publish(), PARCELS - 1);
+        assert!(first.is_waiting());
         for _ in 0..put {
+            first.publish();
             let handed = third.next(0).unwrap();
             assert_eq!((handed.errand, handed.network, handed.bytes), (Errand::Transmit, 14, &[7; 5000][..]));
             assert_eq!((handed.port, handed.out_port), (PortId(3), PortId(4)));
             assert_eq!(handed.exceptions, Exceptions::TTL);
         }
+        assert!(!first.is_waiting());
         assert!(third.next(0).is_none() && third.next(1).is_none());
         assert!(first.put(2, Errand::Flow, &packet, None), "parcels come back");
     }
@@ -344,14 +354,15 @@ mod tests {
         let mut sent = 0;
         for _ in 0..100 {
             assert!(first.put(1, Errand::Flow, &packet, None));
-            sent += first.publish(false);
+            sent += first.publish();
         }
         assert_eq!(sent, UNDER_WAY);
-        assert_eq!(first.publish(true), 1);
         let mut taken = 0;
         while second.next(0).is_some() {
             taken += 1;
+            sent += first.publish();
         }
+        assert_eq!(sent, UNDER_WAY + 1);
         assert_eq!(taken, 100);
     }
 

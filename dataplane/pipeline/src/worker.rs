@@ -30,6 +30,8 @@ const EVENT_CAPACITY: usize = 4096;
 const PATIENCE: Duration = Duration::from_millis(100);
 /// How long a worker that was told to stop stays for what others may still hand over to it.
 const LINGER: Duration = Duration::from_millis(5);
+/// How soon a worker looks again whether others have taken what it handed over.
+const RETRY: Duration = Duration::from_micros(200);
 /// Commands taken up between two batches.
 const COMMANDS_PER_TURN: usize = 16;
 
@@ -122,7 +124,7 @@ impl Worker {
         self.router.run_timers(now);
         self.transmit_all(now);
         self.hand_back();
-        let parcels = self.router.handover.as_mut().map_or(0, |handover| handover.publish(received == 0));
+        let parcels = self.router.handover.as_mut().map_or(0, |handover| handover.publish());
         let events = self.put_out_events();
         *if received > 0 { &mut self.busy_turns } else { &mut self.idle_turns } += 1;
         Turn {
@@ -130,7 +132,7 @@ impl Worker {
             commands,
             events,
             parcels,
-            next_event: self.next_event(),
+            next_event: self.next_event(now),
             stopped: self.stop.is_some_and(|told| {
                 let quiet = received == 0 && (self.router.handover.is_none() || now >= told + LINGER);
                 quiet || now >= told + PATIENCE
@@ -233,10 +235,12 @@ impl Worker {
         count
     }
 
-    fn next_event(&self) -> Option<Instant> {
+    fn next_event(&self, now: Instant) -> Option<Instant> {
         let devices = self.devices.iter().flatten().filter_map(|device| device.next_event());
         let end = self.stop.map(|told| told + LINGER);
-        devices.chain(self.router.next_timer()).chain(end).min()
+        let waiting = self.router.handover.as_ref().is_some_and(|handover| handover.is_waiting());
+        let again = waiting.then(|| now + RETRY);
+        devices.chain(self.router.next_timer()).chain(end).chain(again).min()
     }
 
     fn take_commands(&mut self, now: Instant) -> usize {
