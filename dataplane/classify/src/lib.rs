@@ -6,12 +6,15 @@
 #![forbid(unsafe_code)]
 
 mod candidate;
+mod change_log;
 mod filter;
 mod filter_table;
 mod flow_table;
+mod fragment_table;
 pub mod prefix_match;
 
 pub use candidate::Candidate;
+pub use change_log::{ChangeLog, Touch};
 pub use filter::{
     CompiledFilter, Dscp, ExceptionsMatch, Field, Filter, FilterError, PortRange, Specificity, TcpFlagsMatch,
     UnknownPort,
@@ -25,3 +28,4 @@ pub use flow_table::{
     FlowAnswer, FlowIndex, FlowRecord, FlowTable, FlowTableConfig, FlowTableCounts, FlowTableError, Full,
     LARGEST as LARGEST_FLOW_TABLE, RemovalReason, RemovedFlow,
 };
+pub use fragment_table::{Fragment, FragmentTable, fragment_key};
