@@ -1,16 +1,16 @@
 /*
- * DPDK's access control library, measured on a set of filters and a trace.
+ * DPDK's access control library, measured on a set of filters and some traces.
  *
- *   dpdk_acl FILTERS TRACE PROCESSOR
+ *   dpdk_acl FILTERS PROCESSOR TRACE...
  *
  * FILTERS: a line each, best first: `4|6 SOURCE/LENGTH DESTINATION/LENGTH PROTOCOL FIRST LAST FIRST LAST`, source ports
  * before destination ports, protocol -1 for any. TRACE: records of 48 bytes: source and destination of 16 bytes each
  * (IPv4 in the first four), source and destination port in network order, protocol, zeros.
  *
- * It builds the table, then obeys lines on its standard input, each answered by a line:
- *   lookup       nanoseconds for the whole trace, in calls of BATCH packets
- *   build        nanoseconds to build the table anew, and the bytes it takes
- *   found FILE   writes for each packet the line number of its filter, 0 for none, as 32-bit words; answers their number
+ * It obeys lines on its standard input, each answered by a line:
+ *   build        builds the table anew: nanoseconds that took, and bytes that it takes
+ *   lookup N     nanoseconds for trace N (from 0) in calls of BATCH packets, after a run through it that doesn't count
+ *   digest N     a number of what was found for it: FNV-1a over the lines of the filters, from 1, 0 for none
  * It ends with its input.
  */
 #include <arpa/inet.h>
@@ -28,6 +28,7 @@
 
 #define BATCH 64
 #define RECORD 48
+#define TRACES 4
 /* Megabytes for the table. */
 #define MEMORY "4096"
 
@@ -44,9 +45,12 @@ static int v6;
 static struct rte_acl_rule *rules;
 static size_t rule_size;
 static uint32_t rule_count;
-static struct packet *packets;
-static const uint8_t **pointers;
-static uint32_t packet_count;
+static struct trace {
+	struct packet *packets;
+	const uint8_t **pointers;
+	uint32_t *found;
+	uint32_t count;
+} traces[TRACES];
 
 static void fail(const char *what)
 {
@@ -132,30 +136,31 @@ static void read_rules(const char *name)
 	fclose(file);
 }
 
-static void read_trace(const char *name)
+static void read_trace(struct trace *trace, const char *name)
 {
 	FILE *file = fopen(name, "rb");
 	uint8_t record[RECORD];
 	if (!file || fseek(file, 0, SEEK_END) != 0)
 		fail(name);
-	packet_count = ftell(file) / RECORD;
+	trace->count = ftell(file) / RECORD;
 	rewind(file);
-	packets = calloc(packet_count, sizeof(*packets));
-	pointers = calloc(packet_count, sizeof(*pointers));
-	if (!packets || !pointers)
+	trace->packets = calloc(trace->count, sizeof(*trace->packets));
+	trace->pointers = calloc(trace->count, sizeof(*trace->pointers));
+	trace->found = calloc(trace->count, sizeof(*trace->found));
+	if (!trace->packets || !trace->pointers || !trace->found)
 		fail("no memory");
 	unsigned address = v6 ? 16 : 4;
 	/* IPv4 packets stand close together, as they would in a table of their own. */
 	size_t stride = v6 ? sizeof(struct packet) : 16;
-	for (uint32_t i = 0; i < packet_count; i++) {
-		struct packet *packet = (void *)((char *)packets + i * stride);
+	for (uint32_t i = 0; i < trace->count; i++) {
+		struct packet *packet = (void *)((char *)trace->packets + i * stride);
 		if (fread(record, RECORD, 1, file) != 1)
 			fail(name);
 		packet->protocol = record[36];
 		memcpy(packet->rest, record, address);
 		memcpy(packet->rest + address, record + 16, address);
 		memcpy(packet->rest + 2 * address, record + 32, 4);
-		pointers[i] = (const uint8_t *)packet;
+		trace->pointers[i] = (const uint8_t *)packet;
 	}
 	fclose(file);
 }
@@ -191,13 +196,21 @@ static struct rte_acl_ctx *build(void)
 	return table;
 }
 
-static void look_up(struct rte_acl_ctx *table, uint32_t *found)
+static void look_up(struct rte_acl_ctx *table, struct trace *trace)
 {
-	for (uint32_t done = 0; done < packet_count; done += BATCH) {
-		uint32_t count = packet_count - done < BATCH ? packet_count - done : BATCH;
-		if (rte_acl_classify(table, pointers + done, found + done, count, 1) != 0)
+	for (uint32_t done = 0; done < trace->count; done += BATCH) {
+		uint32_t count = trace->count - done < BATCH ? trace->count - done : BATCH;
+		if (rte_acl_classify(table, trace->pointers + done, trace->found + done, count, 1) != 0)
 			fail("lookup failed");
 	}
+}
+
+static uint64_t digest(const struct trace *trace)
+{
+	uint64_t digest = 0xcbf29ce484222325;
+	for (uint32_t i = 0; i < trace->count; i++)
+		digest = (digest ^ trace->found[i]) * 0x100000001b3;
+	return digest;
 }
 
 static void start_library(const char *processor)
@@ -213,35 +226,32 @@ static void start_library(const char *processor)
 
 int main(int count, char **arguments)
 {
-	if (count != 4)
-		fail("usage: dpdk_acl FILTERS TRACE PROCESSOR");
-	start_library(arguments[3]);
+	if (count < 4 || count > 3 + TRACES)
+		fail("usage: dpdk_acl FILTERS PROCESSOR TRACE...");
+	start_library(arguments[2]);
 	read_rules(arguments[1]);
-	read_trace(arguments[2]);
-	uint32_t *found = calloc(packet_count, sizeof(*found));
-	char line[4096];
-	if (!found)
-		fail("no memory");
+	for (int i = 3; i < count; i++)
+		read_trace(&traces[i - 3], arguments[i]);
 	struct rte_acl_ctx *table = NULL;
+	char line[64];
+	unsigned number;
 	while (fgets(line, sizeof(line), stdin)) {
-		uint64_t start = now();
 		if (strcmp(line, "build\n") == 0) {
 			rte_acl_free(table);
 			size_t before = allocated();
+			uint64_t start = now();
 			table = build();
 			printf("%" PRIu64 " %zu\n", now() - start, allocated() - before);
 		} else if (!table) {
 			fail("build comes first");
-		} else if (strcmp(line, "lookup\n") == 0) {
-			look_up(table, found);
+		} else if (sscanf(line, "lookup %u", &number) == 1 && number < TRACES) {
+			look_up(table, &traces[number]);
+			uint64_t start = now();
+			look_up(table, &traces[number]);
 			printf("%" PRIu64 "\n", now() - start);
-		} else if (strncmp(line, "found ", 6) == 0) {
-			line[strcspn(line, "\n")] = 0;
-			FILE *file = fopen(line + 6, "wb");
-			look_up(table, found);
-			if (!file || fwrite(found, sizeof(*found), packet_count, file) != packet_count || fclose(file) != 0)
-				fail(line);
-			printf("%u\n", packet_count);
+		} else if (sscanf(line, "digest %u", &number) == 1 && number < TRACES) {
+			look_up(table, &traces[number]);
+			printf("%" PRIu64 "\n", digest(&traces[number]));
 		} else {
 			fail(line);
 		}

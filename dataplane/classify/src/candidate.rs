@@ -1,6 +1,7 @@
 //! What a filter sees of a packet.
 
-use millrace_packet::{Exceptions, FlowKey};
+use millrace_packet::{Exceptions, Family, FlowKey};
+use millrace_wire::Protocol;
 
 /// A packet as filters see it: its flow key, and the fields that may differ between packets of one flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,8 +30,35 @@ impl Candidate {
     /// behind the first nor is its transport header cut.
     #[inline]
     pub fn ports_known(&self) -> bool {
-        self.exceptions.bits() & PORTS_UNKNOWN.bits() == 0
-            && millrace_wire::Protocol(self.key.protocol).has_ports()
+        self.exceptions.bits() & PORTS_UNKNOWN.bits() == 0 && Protocol(self.key.protocol).has_ports()
+    }
+
+    /// The bits of [`varying`](Self::varying) that tell packets whose ports can't be read from those with ports of zero,
+    /// where a flow may have both: their keys are the same.
+    #[inline]
+    pub fn unread_ports_mask(key: &FlowKey) -> u32 {
+        if (key.source_port, key.destination_port) == (0, 0) && Protocol(key.protocol).has_ports() {
+            u32::from(PORTS_UNKNOWN.bits()) << EXCEPTIONS_SHIFT
+        } else {
+            0
+        }
+    }
+
+    /// The keys that packets of a flow may really have whose ports can't be read: as they are, or with another protocol
+    /// where they end at, or in a fragment behind, an IPv6 extension header. None for protocols without ports.
+    pub fn hidden_keys(key: &FlowKey) -> impl Iterator<Item = FlowKey> + use<> {
+        let key = *key;
+        let own = Protocol(key.protocol).has_ports();
+        let any = key.family() == Family::V6 && is_extension(key.protocol);
+        let unread = (key.source_port, key.destination_port) == (0, 0);
+        WITH_PORTS.into_iter().filter_map(move |protocol| {
+            let possible = unread && (any || own && protocol.0 == key.protocol);
+            possible.then_some({
+                let mut hidden = key;
+                hidden.protocol = protocol.0;
+                hidden
+            })
+        })
     }
 
     /// The fields that may differ between packets of one flow, packed into one word.
@@ -46,6 +74,21 @@ impl Candidate {
             | u32::from(self.exceptions.bits()) << EXCEPTIONS_SHIFT
             | u32::from(self.dscp & 63) << DSCP_SHIFT
     }
+}
+
+/// The protocols with ports.
+const WITH_PORTS: [Protocol; 4] = [Protocol::TCP, Protocol::UDP, Protocol::SCTP, Protocol::UDP_LITE];
+
+/// Whether it is the number of an IPv6 extension header that the walk to the upper layer passes.
+fn is_extension(protocol: u8) -> bool {
+    matches!(
+        Protocol(protocol),
+        Protocol::HOP_BY_HOP
+            | Protocol::ROUTING
+            | Protocol::FRAGMENT
+            | Protocol::AH
+            | Protocol::DESTINATION_OPTIONS
+    )
 }
 
 /// Exceptions under which a packet's transport ports are unknown.
@@ -82,6 +125,27 @@ mod tests {
         assert_eq!(words.iter().fold(0, |all, word| all ^ word), (1 << 24) - 1);
         assert_eq!(words.iter().map(|word| word.count_ones()).sum::<u32>(), 24);
         assert_ne!(Candidate { tcp_flags: Some(0), ..plain }.varying(), plain.varying());
+    }
+
+    #[test]
+    fn who_hides_the_ports_may_hide_the_protocol_as_well() {
+        let protocols =
+            |key: FlowKey| Candidate::hidden_keys(&key).map(|key| key.protocol).collect::<Vec<_>>();
+        assert!(
+            (0..=255).all(|protocol| {
+                WITH_PORTS.contains(&Protocol(protocol)) == Protocol(protocol).has_ports()
+            })
+        );
+        let v6 = |protocol| {
+            let address = std::net::Ipv6Addr::LOCALHOST;
+            FlowKey::v6(address, address, protocol, (0, 0), PortId(0))
+        };
+        assert_eq!((protocols(candidate(17).key), protocols(v6(6))), (vec![17], vec![6]));
+        assert_eq!(protocols(v6(60)), [6, 17, 132, 136]);
+        // In IPv4 there are no extension headers; ESP and ICMP have no ports; these ports are known.
+        let mut known = v6(6);
+        known.source_port = 1;
+        assert!([candidate(60).key, v6(50), v6(58), known].iter().all(|key| protocols(*key).is_empty()));
     }
 
     #[test]

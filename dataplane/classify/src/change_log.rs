@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use millrace_packet::FlowKey;
 
-use crate::CompiledFilter;
+use crate::{Candidate, CompiledFilter};
 
 /// Filter changes that are remembered; flows that were not used for more of them are classified anew.
 const FILTERS: usize = 64;
@@ -135,12 +135,12 @@ impl ChangeLog {
     }
 }
 
-/// Whether some packet of the flow can match the filter, be its ports what they may if the flow is one of packets
-/// whose ports can't be read.
+/// Whether some packet of the flow can match the filter, be its transport header what it may if the flow is one of packets
+/// whose header can't be read.
 fn concerns(filter: &CompiledFilter, key: &FlowKey) -> bool {
+    let hidden = |filter: CompiledFilter| Candidate::hidden_keys(key).any(|key| filter.may_match_flow(&key));
     filter.may_match_flow(key)
-        || (key.source_port, key.destination_port) == (0, 0)
-            && filter.without_ports().is_some_and(|filter| filter.may_match_flow(key))
+        || (key.source_port, key.destination_port) == (0, 0) && filter.without_transport().is_some_and(hidden)
 }
 
 #[inline]

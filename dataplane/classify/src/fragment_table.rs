@@ -1,12 +1,16 @@
-//! Which flow the fragments of a packet belong to: only the first one has the transport ports.
+//! Which flow the fragments of a packet belong to: only the first one has the transport header.
 //!
-//! The ports of a first fragment are remembered under what all fragments of the packet share (RFC 791, RFC 8200, 4.5):
-//! the addresses, the protocol, the identification, and here the port of arrival. Those behind it then get its flow.
+//! What a first fragment says is remembered under what all fragments of the packet share (RFC 791, 3.2; RFC 8200, 4.5):
+//! the addresses, the identification, in IPv4 the protocol, and here the port of arrival. Those behind it then get its
+//! flow. In IPv6 only the first one says which protocol the packet is of.
 
 use std::time::Duration;
 
-use millrace_packet::FlowKey;
+use millrace_packet::{Exceptions, Family, FlowKey};
 use millrace_units::Instant;
+use millrace_wire::Protocol;
+
+use crate::Candidate;
 
 /// How long fragments may follow the first (RFC 791, 3.2, wants at least 15 seconds for reassembly).
 const LIFETIME: Duration = Duration::from_secs(15);
@@ -25,9 +29,11 @@ pub struct Fragment {
 
 #[derive(Clone, Copy)]
 struct Entry {
-    /// Ports of the first fragment; in the key itself they are zero.
-    ports: (u16, u16),
+    /// What all fragments have.
+    shared: FlowKey,
+    /// What the first one has.
     key: FlowKey,
+    tcp_flags: Option<u8>,
     identification: u32,
     until: Instant,
 }
@@ -50,37 +56,42 @@ impl Default for FragmentTable {
 }
 
 impl FragmentTable {
-    /// Remembers a first fragment, whose `key` has its ports; `hash` is a keyed hash of the key without ports.
-    pub fn begin(&mut self, key: &FlowKey, hash: u64, identification: u32, now: Instant) {
-        let (bare, ports) = (without_ports(key), (key.source_port, key.destination_port));
+    /// Remembers a first fragment; `hash` is a keyed hash of its [`fragment_key`].
+    pub fn begin(&mut self, first: &Candidate, hash: u64, identification: u32, now: Instant) {
+        let shared = fragment_key(&first.key);
         let set = &mut self.sets[place(hash, identification)];
-        let is_same = |entry: &Entry| entry.key == bare && entry.identification == identification;
+        let is_same = |entry: &Entry| entry.shared == shared && entry.identification == identification;
         let own = set.iter().position(|entry| entry.as_ref().is_some_and(is_same));
         let oldest = || (0..WAYS).min_by_key(|way| set[*way].map_or(Instant::ZERO, |entry| entry.until));
         let way = own.or_else(oldest).unwrap_or(0);
-        set[way] = Some(Entry { ports, key: bare, identification, until: now + LIFETIME });
+        let (key, tcp_flags, until) = (first.key, first.tcp_flags, now + LIFETIME);
+        set[way] = Some(Entry { shared, key, tcp_flags, identification, until });
     }
 
-    /// Gives the key of a fragment behind the first the ports of that; `false` when the first was not seen.
-    pub fn follow(&self, key: &mut FlowKey, hash: u64, identification: u32, now: Instant) -> bool {
-        let bare = without_ports(key);
+    /// Makes a fragment behind the first look like that to filters; it stays as it is when the first was not seen. Where
+    /// the packet has ports, they are known then.
+    pub fn follow(&self, later: &mut Candidate, hash: u64, identification: u32, now: Instant) {
+        let shared = fragment_key(&later.key);
         let set = &self.sets[place(hash, identification)];
-        let found = set
-            .iter()
-            .flatten()
-            .find(|entry| entry.key == bare && entry.identification == identification && entry.until > now);
-        if let Some(entry) = found {
-            (key.source_port, key.destination_port) = entry.ports;
+        let found = set.iter().flatten().find(|entry| {
+            entry.shared == shared && entry.identification == identification && entry.until > now
+        });
+        let Some(entry) = found else { return };
+        (later.key, later.tcp_flags) = (entry.key, entry.tcp_flags);
+        if Protocol(entry.key.protocol).has_ports() {
+            later.exceptions = Exceptions::from_bits(later.exceptions.bits() & !Exceptions::FRAGMENT.bits());
         }
-        found.is_some()
     }
 }
 
 /// The key that all fragments of a packet have.
-pub fn without_ports(key: &FlowKey) -> FlowKey {
-    let mut bare = *key;
-    (bare.source_port, bare.destination_port) = (0, 0);
-    bare
+pub fn fragment_key(key: &FlowKey) -> FlowKey {
+    let mut shared = *key;
+    (shared.source_port, shared.destination_port) = (0, 0);
+    if key.family() == Family::V6 {
+        shared.protocol = Protocol::FRAGMENT.0;
+    }
+    shared
 }
 
 fn place(hash: u64, identification: u32) -> usize {
@@ -90,25 +101,50 @@ fn place(hash: u64, identification: u32) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
     use millrace_units::PortId;
 
     use super::*;
 
-    fn key(last: u8, ports: (u16, u16)) -> FlowKey {
-        FlowKey::v4([10, 0, 0, last].into(), [10, 0, 1, 1].into(), 17, ports, PortId(1))
+    fn first(last: u8, ports: (u16, u16)) -> Candidate {
+        let [source, destination] = [[10, 0, 0, last], [10, 0, 1, 1]].map(Ipv4Addr::from);
+        let key = FlowKey::v4(source, destination, 6, ports, PortId(1));
+        Candidate { tcp_flags: Some(2), dscp: 3, ..Candidate::plain(key) }
+    }
+
+    fn later(last: u8) -> Candidate {
+        Candidate { tcp_flags: None, exceptions: Exceptions::FRAGMENT, ..first(last, (0, 0)) }
+    }
+
+    fn followed(table: &FragmentTable, mut later: Candidate, identification: u32, now: Instant) -> Candidate {
+        table.follow(&mut later, 7, identification, now);
+        later
     }
 
     #[test]
-    fn fragments_get_the_ports_of_their_first_one_while_it_lasts() {
+    fn fragments_get_what_the_first_one_says_while_it_lasts() {
         let mut table = FragmentTable::default();
-        table.begin(&key(1, (5, 6)), 7, 99, Instant::ZERO);
-        let mut follower = key(1, (0, 0));
-        assert!(table.follow(&mut follower, 7, 99, Instant::ZERO));
-        assert_eq!(follower, key(1, (5, 6)));
+        table.begin(&first(1, (5, 6)), 7, 99, Instant::ZERO);
+        assert_eq!(followed(&table, later(1), 99, Instant::ZERO), first(1, (5, 6)));
         for (last, identification) in [(1, 98), (2, 99)] {
-            assert!(!table.follow(&mut key(last, (0, 0)), 7, identification, Instant::ZERO));
+            assert_eq!(followed(&table, later(last), identification, Instant::ZERO), later(last));
         }
-        assert!(!table.follow(&mut key(1, (0, 0)), 7, 99, Instant::ZERO + LIFETIME));
+        assert_eq!(followed(&table, later(1), 99, Instant::ZERO + LIFETIME), later(1));
+    }
+
+    #[test]
+    fn in_ipv6_only_the_first_one_says_which_protocol_it_is() {
+        let address = Ipv6Addr::LOCALHOST;
+        let packet =
+            |protocol, ports| Candidate::plain(FlowKey::v6(address, address, protocol, ports, PortId(1)));
+        let mut table = FragmentTable::default();
+        table.begin(&packet(17, (5, 6)), 7, 1, Instant::ZERO);
+        table.begin(&packet(58, (0, 0)), 7, 2, Instant::ZERO);
+        let later = Candidate { exceptions: Exceptions::FRAGMENT, ..packet(60, (0, 0)) };
+        assert_eq!(followed(&table, later, 1, Instant::ZERO), packet(17, (5, 6)));
+        let echo = Candidate { exceptions: Exceptions::FRAGMENT, ..packet(58, (0, 0)) };
+        assert_eq!(followed(&table, later, 2, Instant::ZERO), echo);
     }
 
     #[test]
@@ -116,9 +152,9 @@ mod tests {
         let mut table = FragmentTable::default();
         let at = |millis: u64| Instant::ZERO + Duration::from_millis(millis);
         for last in 0..5 {
-            table.begin(&key(last, (1, 2)), 7, 1, at(last.into()));
+            table.begin(&first(last, (1, 2)), 7, 1, at(last.into()));
         }
-        let known = |last: u8| table.follow(&mut key(last, (0, 0)), 7, 1, at(6));
+        let known = |last: u8| followed(&table, later(last), 1, at(6)) == first(last, (1, 2));
         assert_eq!((0..5).map(known).collect::<Vec<_>>(), [false, true, true, true, true]);
     }
 }

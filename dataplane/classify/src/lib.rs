@@ -20,11 +20,16 @@ pub use filter::{
     UnknownPort,
 };
 pub use filter_table::{
-    BoundedTable, DagConfig, DagTable, Entry, Explanation, FilterId, FilterTable, LinearOracle, LinkedGates,
-    Moved, Outcome, OverMemory, Rank, TableKind, TupleSpace, explain_in_order, in_order,
+    Ambiguous, Analysis, BoundedTable, DagConfig, DagTable, Entry, Explanation, FilterId, FilterTable,
+    LinearOracle, LinkedGates, Moved, Outcome, OverMemory, Rank, Shadowed, TableKind, TupleSpace, analyse,
+    explain_in_order, in_order,
 };
 pub use flow_table::{
     FlowAnswer, FlowIndex, FlowRecord, FlowTable, FlowTableConfig, FlowTableCounts, FlowTableError, Full,
     LARGEST as LARGEST_FLOW_TABLE, RemovalReason, RemovedFlow,
 };
+<<<<<<< HEAD
 pub use fragment_table::{Fragment, FragmentTable, without_ports};
+=======
+pub use fragment_table::{Fragment, FragmentTable, fragment_key};
+>>>>>>> main

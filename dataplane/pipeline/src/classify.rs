@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use millrace_classify::{
     Candidate, ChangeLog, FlowAnswer, FlowIndex, FlowTable, FlowTableConfig, FlowTableError, Fragment,
-    FragmentTable, Touch, without_ports,
+    FragmentTable, Touch, fragment_key,
 };
 use millrace_forward::Route;
-use millrace_packet::{BATCH_SIZE, DropReason, Exceptions, Packet};
+use millrace_packet::{BATCH_SIZE, DropReason, Exceptions, Family, Packet};
 use millrace_plugin_abi::FlowEnd;
 use millrace_units::{Instant, PortId};
 use millrace_wire::Protocol;
@@ -27,8 +27,6 @@ use crate::work::{Fate, Work};
 const VARIANT: u32 = 1 << 31;
 /// After so many full batches in a row, more comes than the router bears: then new flows have a budget.
 const FULL_BATCHES: u32 = 4;
-/// New flows that are classified in a batch then. Packets of others are dropped, those of known flows go on.
-const NEW_FLOWS: usize = 32;
 /// Records that are looked at for their age in a round, and steps of growth.
 const UPKEEP: usize = 64;
 /// The same when there is nothing else to do.
@@ -105,9 +103,9 @@ impl Classifier {
         self.upkeep.filter(|_| !self.flows.is_empty())
     }
 
-    fn begin_batch(&mut self, packets: usize) {
+    fn begin_batch(&mut self, packets: usize, new_flows: u16) {
         self.full_batches = if packets == BATCH_SIZE { self.full_batches.saturating_add(1) } else { 0 };
-        self.budget = if self.full_batches > FULL_BATCHES { NEW_FLOWS } else { BATCH_SIZE };
+        self.budget = if self.full_batches > FULL_BATCHES { new_flows.into() } else { BATCH_SIZE };
         self.grown = false;
     }
 }
@@ -123,7 +121,7 @@ fn config(options: &Options, seed: u64) -> FlowTableConfig {
 }
 
 impl Router {
-    /// Gives a fragment behind the first the ports of that; a first one is remembered.
+    /// Gives a fragment behind the first the flow of that; a first one is remembered.
     pub(crate) fn join_fragments(
         &mut self,
         packet: &mut Packet,
@@ -135,17 +133,18 @@ impl Router {
             // It could rewrite what filters have judged (RFC 1858, 3.2; RFC 3128).
             return Err(DropReason::Ip4Fragment);
         }
-        let has_ports = Protocol(parsed.key.protocol).has_ports();
-        if !has_ports || packet.exceptions.contains(Exceptions::CUT) {
+        let is_told_apart = Protocol(parsed.key.protocol).has_ports() || parsed.key.family() == Family::V6;
+        if !is_told_apart || packet.exceptions.contains(Exceptions::CUT) {
             return Ok(());
         }
-        let hash = self.classifier.flows.hash(&without_ports(&parsed.key));
-        let fragments = &mut self.classifier.fragments;
+        let hash = self.classifier.flows.hash(&fragment_key(&parsed.key));
+        let mut candidate = parsed.candidate(packet);
         if first {
-            fragments.begin(&parsed.key, hash, identification, now);
-        } else if fragments.follow(&mut parsed.key, hash, identification, now) {
-            packet.exceptions =
-                Exceptions::from_bits(packet.exceptions.bits() & !Exceptions::FRAGMENT.bits());
+            self.classifier.fragments.begin(&candidate, hash, identification, now);
+        } else {
+            self.classifier.fragments.follow(&mut candidate, hash, identification, now);
+            (parsed.key, parsed.varying.tcp_flags) = (candidate.key, candidate.tcp_flags);
+            packet.exceptions = candidate.exceptions;
         }
         Ok(())
     }
@@ -156,7 +155,7 @@ impl Router {
         if !self.classifier.remembers {
             return self.classify_each(work);
         }
-        self.classifier.begin_batch(count);
+        self.classifier.begin_batch(count, self.options.new_flows);
         let flows = &mut self.classifier.flows;
         for index in 0..count {
             work.hashes[index] = flows.hash(&work.keys[index]);

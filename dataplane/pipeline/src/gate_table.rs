@@ -68,7 +68,7 @@ pub struct GateTable {
     filters: Filters,
     ids: HashMap<BindingId, FilterId>,
     touching: Touching,
-    /// The filters that refuse packets by their ports, without the conditions on ports.
+    /// The filters that refuse packets by ports or flags, without the conditions on these.
     strict: TupleSpace<BindingId>,
     strict_ids: HashMap<BindingId, (FilterId, i32)>,
 }
@@ -152,7 +152,7 @@ impl GateTable {
         let id = self.filters.table_mut().insert(filter, priority, binding);
         self.ids.insert(binding, id);
         self.touching.insert(binding, &filter);
-        if refuses && let Some(any) = filter.without_ports() {
+        if refuses && let Some(any) = filter.without_transport() {
             let id = self.strict.insert(any, priority, binding);
             self.strict_ids.insert(binding, (id, priority));
         }
@@ -168,34 +168,46 @@ impl GateTable {
         }
     }
 
-    /// The binding that wins for a packet. Where a packet's ports can't be read, a filter that would refuse it if they
-    /// were the right ones does so, unless one of higher priority matches.
+    /// The binding that wins for a packet. Where a packet's transport header can't be read, a filter that would refuse
+    /// it if its ports and flags were the right ones does so, unless one of higher priority matches.
     pub fn lookup(&self, candidate: &Candidate) -> Option<BindingId> {
         let found = self.filters().lookup(candidate);
-        if self.strict.is_empty() || candidate.ports_known() || !has_ports(&candidate.key) {
+        if self.strict.is_empty() || candidate.ports_known() {
             return found.map(|(_, binding)| *binding);
         }
-        let Some((_, refuses)) = self.strict.lookup(candidate) else {
+        let Some((strict, refuses)) = self.refusal(candidate) else {
             return found.map(|(_, binding)| *binding);
         };
-        let strict = self.strict_ids.get(refuses).map_or(i32::MIN, |(_, priority)| *priority);
         let above = |id: FilterId| {
             let mut entries = self.filters().entries();
             entries.find(|entry| entry.id == id).is_some_and(|entry| entry.priority > strict)
         };
         match found {
             Some((id, binding)) if above(id) => Some(*binding),
-            _ => Some(*refuses),
+            _ => Some(refuses),
         }
+    }
+
+    /// The filter of the highest priority that would refuse a packet if its transport header were the right one.
+    #[cold]
+    fn refusal(&self, candidate: &Candidate) -> Option<(i32, BindingId)> {
+        let refusals = Candidate::hidden_keys(&candidate.key).filter_map(|key| {
+            let (_, refuses) = self.strict.lookup(&Candidate { key, ..*candidate })?;
+            let (_, priority) = self.strict_ids.get(refuses)?;
+            Some((*priority, *refuses))
+        });
+        // Of equal ones the first protocol's, so that it is always the same.
+        refusals.reduce(|best, next| if next.0 > best.0 { next } else { best })
     }
 
     /// The bits of [`Candidate::varying`] that filters look at which some packet of the flow may match.
     #[inline]
     pub fn varying_mask(&self, key: &FlowKey) -> u32 {
-        if self.touching.mask == 0 || self.touching.flows.lookup(&Candidate::plain(*key)).is_none() {
-            return 0;
-        }
-        self.touching.mask
+        let unread = Candidate::unread_ports_mask(key);
+        // A filter may refuse packets of the flow by ports that it doesn't have.
+        let hides = || Candidate::hidden_keys(key).next().is_some();
+        let touched = || self.touching.flows.lookup(&Candidate::plain(*key)).is_some();
+        if self.touching.mask != 0 && (hides() || touched()) { unread | self.touching.mask } else { unread }
     }
 
     /// A table of that kind with the same filters, ids and ages.
@@ -208,17 +220,13 @@ impl GateTable {
             copy.filters.table_mut().restore(Entry { ..*entry });
             copy.ids.insert(entry.value, entry.id);
             copy.touching.insert(entry.value, &entry.filter);
-            if refuses && let Some(any) = entry.filter.without_ports() {
+            if refuses && let Some(any) = entry.filter.without_transport() {
                 let id = copy.strict.insert(any, entry.priority, entry.value);
                 copy.strict_ids.insert(entry.value, (id, entry.priority));
             }
         }
         copy
     }
-}
-
-fn has_ports(key: &FlowKey) -> bool {
-    millrace_wire::Protocol(key.protocol).has_ports()
 }
 
 /// A filter that changed, and the table of its gate after the change.
@@ -438,7 +446,8 @@ mod tests {
         let mut tables = GateTables::default();
         let drops = vec![bind(0, "proto tcp dport 23", Action::Drop), bind(1, "proto tcp", instance())];
         let table = table(tables.publish(drops));
-        let cut = Candidate { exceptions: Exceptions::CUT, ..packet(0) };
+        let mut cut = Candidate { exceptions: Exceptions::CUT, ..packet(0) };
+        cut.key.source_port = 0;
         assert_eq!(table.lookup(&packet(23)), Some(BindingId(0)));
         assert_eq!(table.lookup(&packet(24)), Some(BindingId(1)));
         assert_eq!(table.lookup(&cut), Some(BindingId(0)));

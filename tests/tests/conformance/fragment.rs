@@ -1,9 +1,10 @@
 //! FR and JU: fragments, and packets of several buffers (RFC 791, 3.2; RFC 1191; RFC 1812, 4.2.2.7 and 5.2.6).
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use millrace_packet::DropReason;
-use millrace_tests::{ArpFrame, Frame, Ipv4Frame, Output, Scenario, station};
+use millrace_tests::{ArpFrame, Frame, Ipv4Frame, Ipv6Frame, Output, Scenario, station};
 
 /// Ports that take jumbo frames.
 fn jumbo() -> Scenario {
@@ -186,7 +187,7 @@ fn ju_01_jumbo_packets_pass_intact() {
     let mut router = jumbo();
     for length in [1500, 1501, 2000, 2048, 2049, 4095, 4096, 4097, 9000, 16_000, 65_535] {
         router.expect_forwarded("a", &Ipv4Frame::udp().length(length).dont_fragment(), "b");
-        router.expect_forwarded("a", &millrace_tests::Ipv6Frame::udp().length(length), "b");
+        router.expect_forwarded("a", &Ipv6Frame::udp().length(length), "b");
     }
 }
 
@@ -212,4 +213,218 @@ fn ju_02_a_frame_longer_than_the_mtu_is_refused_and_counted() {
     let big = Ipv4Frame::tcp().total_length(0).payload(&[0; 100]);
     router.expect_drop("a", &big, DropReason::Ip4TotalLength);
     assert_eq!(big.bytes()[16..18], [0, 0]);
+}
+
+/// A router that denies telnet in one of the ways in which it can be told.
+fn no_telnet(filter: &str, gate: &str) -> Scenario {
+    Scenario::with(&format!("[[filter]]\nmatch = \"{filter}\"\naction = \"drop\"\ngate = \"{gate}\"\n"))
+}
+
+/// RFC 1858, 3.1: the first fragment ends before the flags, or even within the ports.
+#[test]
+fn fr_09_a_tiny_first_fragment_does_not_get_past_a_filter() {
+    for gate in ["firewall", "route"] {
+        for filter in ["proto tcp dport 23", "dport 23", "proto tcp flags syn/syn+ack"] {
+            let mut router = no_telnet(filter, gate);
+            let connection = Ipv4Frame::tcp().ports(1000, 23).flags(2);
+            for identification in 0..3 {
+                let pieces = connection.clone().id(identification).pieces(8);
+                router.expect_drop("a", &pieces[0], DropReason::Filter);
+                router.expect_drop("a", &pieces[1], DropReason::Ip4Fragment);
+                // In any order.
+                let pieces = connection.clone().id(identification + 10).pieces(8);
+                router.expect_drop("a", &pieces[1], DropReason::Ip4Fragment);
+                router.expect_drop("a", &pieces[0], DropReason::Filter);
+                let pieces = connection.clone().id(identification + 20).pieces(16);
+                router.expect_drop("a", &pieces[0], DropReason::Filter);
+            }
+            // One that has its whole header passes, if it may.
+            for piece in Ipv4Frame::tcp().ports(1000, 24).pieces(24) {
+                router.expect_forwarded("a", &piece, "b");
+            }
+        }
+    }
+}
+
+/// RFC 1858, 3.2, and RFC 3128: a second fragment writes over what the filter has seen of the first.
+#[test]
+fn fr_09_an_overlapping_fragment_does_not_rewrite_what_a_filter_has_judged() {
+    for filter in ["proto tcp dport 23", "proto tcp flags syn/syn+ack", "proto udp dport 53"] {
+        let mut router = no_telnet(filter, "firewall");
+        let innocent = Ipv4Frame::tcp().ports(1000, 80).id(1).pieces(24);
+        router.expect_forwarded("a", &innocent[0], "b");
+        // From the sequence number on, and from the flags on.
+        for part in [Ipv4Frame::raw(6).offset(8).id(1), Ipv4Frame::raw(6).offset(8).more_fragments().id(1)] {
+            router.expect_drop("a", &part, DropReason::Ip4Fragment);
+        }
+        router.expect_forwarded("a", &innocent[1], "b");
+        // Protocols whose header is not that long may have fragments there.
+        router.expect_forwarded("a", &Ipv4Frame::raw(132).offset(8).id(2), "b");
+    }
+    // RFC 3128: the whole header once more, with another port.
+    let mut router = no_telnet("proto tcp dport 23", "firewall");
+    router.expect_forwarded("a", &Ipv4Frame::tcp().ports(1000, 80).id(1).pieces(24)[0], "b");
+    for size in [8, 24] {
+        let again = Ipv4Frame::tcp().ports(1000, 23).id(1).pieces(size);
+        router.expect_drop("a", &again[0], DropReason::Filter);
+    }
+    let overlap = |offset| Ipv6Frame::raw(6).fragment(offset, false, 9);
+    router.expect_drop("a", &overlap(8), DropReason::Ip4Fragment);
+    // Without any filter nothing has been judged: fragments pass as they come.
+    let mut router = Scenario::standard();
+    router.expect_forwarded("a", &Ipv4Frame::tcp().pieces(8)[1], "b");
+    router.expect_forwarded("a", &overlap(8), "b");
+}
+
+/// UDP to port 5000 is sent to the host behind c; other UDP to another host behind b.
+const CLASSES: &str = r#"
+    [[neighbour]]
+    port = "b"
+    address = "10.2.0.3"
+    mac = "02:00:00:00:00:b3"
+
+    [[neighbour]]
+    port = "b"
+    address = "fd00:2::3"
+    mac = "02:00:00:00:00:b3"
+
+    [[filter]]
+    match = "dst 10.9.0.1 proto udp dport 5000"
+    action = "port c via 10.3.0.2"
+
+    [[filter]]
+    match = "dst 10.9.0.1 proto udp"
+    action = "port b via 10.2.0.3"
+
+    [[filter]]
+    match = "dst fd00:9::1 proto udp dport 5000"
+    action = "port c via fd00:3::2"
+
+    [[filter]]
+    match = "dst fd00:9::1 proto udp"
+    action = "port b via fd00:2::3"
+"#;
+
+/// Lets frames arrive in one batch.
+fn send_together(router: &mut Scenario, frames: &[Vec<u8>]) {
+    frames.iter().for_each(|frame| router.router.inject("a", frame));
+    router.router.run();
+}
+
+/// What is behind the network headers that all fragments have.
+fn parts(outputs: &[Output]) -> Vec<Vec<u8>> {
+    let headers = |output: &Output| if output.ether_type() == 0x0800 { 20 } else { 48 };
+    outputs.iter().map(|output| output.network()[headers(output)..].to_vec()).collect()
+}
+
+fn chunks(packet: &[u8], headers: usize) -> Vec<Vec<u8>> {
+    packet[headers..].chunks(200).map(<[u8]>::to_vec).collect()
+}
+
+#[test]
+fn fr_10_all_fragments_get_the_treatment_of_the_first_in_order() {
+    let mut router = Scenario::with(CLASSES);
+    let bound4 = Ipv4Frame::udp().ports(1000, 5000).length(4020).id(1);
+    let other4 = Ipv4Frame::udp().ports(1000, 5001).length(4020).id(2);
+    let bound6 = Ipv6Frame::udp().ports(1000, 5000).length(4040);
+    let other6 = Ipv6Frame::udp().ports(1000, 5001).length(4040);
+    for round in 0..3 {
+        let mut frames = Vec::new();
+        let (four, six) = ([&bound4, &other4], [&bound6, &other6]);
+        let four: Vec<_> = four.iter().map(|frame| frame.pieces(200)).collect();
+        let six: Vec<_> = six.iter().zip([1, 2]).map(|(frame, id)| frame.pieces(200, id)).collect();
+        for at in 0..20 {
+            four.iter().for_each(|pieces| frames.push(pieces[at].bytes()));
+            six.iter().for_each(|pieces| frames.push(pieces[at].bytes()));
+        }
+        match round {
+            0 => send_together(&mut router, &frames),
+            _ => frames.iter().for_each(|frame| send_together(&mut router, std::slice::from_ref(frame))),
+        }
+        for (port, host, v4, v6) in [("c", 0xc2, &bound4, &bound6), ("b", 0xb3, &other4, &other6)] {
+            let sent = router.take(port);
+            assert!(sent.iter().all(|output| output.to() == station(host)), "round {round}: {sent:?}");
+            let (sent4, sent6): (Vec<_>, Vec<_>) =
+                sent.into_iter().partition(|output| output.ether_type() == 0x0800);
+            assert_eq!(parts(&sent4), chunks(&v4.packet(), 20), "round {round}, port {port}");
+            assert_eq!(parts(&sent6), chunks(&v6.packet(), 40), "round {round}, port {port}");
+        }
+    }
+    router.nothing();
+    assert!(router.drops().is_empty());
+}
+
+#[test]
+fn fr_10_fragments_without_a_first_one_have_the_treatment_of_addresses_and_protocol() {
+    let mut router = Scenario::with(CLASSES);
+    let four = Ipv4Frame::udp().ports(1000, 5000).length(420).id(1).pieces(200);
+    let six = Ipv6Frame::udp().ports(1000, 5000).length(440).pieces(200, 1);
+    let host = |router: &mut Scenario, port: &str| router.only(port).to();
+    let mut expect = |router: &mut Scenario, at: usize, port: &str, to: u8| {
+        router.send("a", &four[at]);
+        assert_eq!(host(router, port), station(to), "IPv4, fragment {at}");
+        router.send("a", &six[at]);
+        assert_eq!(host(router, port), station(to), "IPv6, fragment {at}");
+    };
+    // Before the first has come.
+    expect(&mut router, 1, "b", 0xb3);
+    expect(&mut router, 0, "c", 0xc2);
+    expect(&mut router, 1, "c", 0xc2);
+    router.advance(Duration::from_millis(14_900));
+    expect(&mut router, 1, "c", 0xc2);
+    // It is remembered for 15 seconds.
+    router.advance(Duration::from_millis(200));
+    expect(&mut router, 1, "b", 0xb3);
+}
+
+/// Others that share some of what makes fragments belong together don't get the ports.
+#[test]
+fn fr_10_fragments_of_other_packets_are_not_mistaken() {
+    let mut router = Scenario::with(CLASSES);
+    let first = Ipv4Frame::udp().ports(1000, 5000).length(420).id(1).pieces(200);
+    router.send("a", &first[0]);
+    assert_eq!(router.only("c").to(), station(0xc2));
+    let later = || Ipv4Frame::raw(17).offset(200);
+    for other in [later().id(2), later().id(1).src("10.1.0.3")] {
+        router.send("a", &other);
+        assert_eq!(router.only("b").to(), station(0xb3), "{other:?}");
+    }
+    // In IPv4 the protocol tells packets apart, too.
+    router.expect_forwarded("a", &Ipv4Frame::raw(132).offset(200).id(1), "b");
+    // From another port.
+    let by_c = later().id(1).to(station(0x0c)).from(station(0xc2));
+    router.send("c", &by_c);
+    assert_eq!(router.only("b").to(), station(0xb3));
+    router.send("a", &later().id(1));
+    assert_eq!(router.only("c").to(), station(0xc2));
+}
+
+/// Only the first fragment says of what protocol the packet is: extension headers may be fragmented (RFC 8200, 4.5).
+#[test]
+fn fr_10_fragments_behind_extension_headers_get_the_treatment_of_the_first() {
+    let mut router = Scenario::with(CLASSES);
+    let whole = Ipv6Frame::udp().ports(1000, 5000).payload(&[7; 300]).extension(60, &[0, 1, 4, 0, 0, 0, 0]);
+    let fragmented = whole.packet()[40..].to_vec();
+    let piece = |part: &[u8], offset, more| Ipv6Frame::raw(60).fragment(offset, more, 5).payload(part);
+    for _ in 0..2 {
+        router.expect_forwarded("a", &piece(&fragmented[..160], 0, true), "c");
+        router.expect_forwarded("a", &piece(&fragmented[160..], 160, false), "c");
+        // The next header of later fragments counts for nothing.
+        let disguised = Ipv6Frame::raw(59).fragment(160, false, 5).payload(&fragmented[160..]);
+        router.expect_forwarded("a", &disguised, "c");
+    }
+}
+
+#[test]
+fn fr_10_fragments_get_the_flags_of_the_first() {
+    let mut router = Scenario::with(
+        "[[filter]]\nmatch = \"proto tcp flags syn/syn+ack\"\naction = \"port c via 10.3.0.2\"\n",
+    );
+    for _ in 0..2 {
+        for (flags, out) in [(2, "c"), (16, "b"), (18, "b")] {
+            for piece in Ipv4Frame::tcp().flags(flags).length(100).id(flags.into()).pieces(32) {
+                router.expect_forwarded("a", &piece, out);
+            }
+        }
+    }
 }

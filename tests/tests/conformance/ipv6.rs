@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use millrace_packet::DropReason;
 use millrace_tests::{Frame, Ipv6Frame, NdFrame, RawFrame, STANDARD, Scenario, station};
-use millrace_wire::MacAddr;
+use millrace_wire::{MacAddr, Protocol, ipv6, ipv6_ext};
 
 const TTL_EXPIRED: (u8, u8) = (3, 0);
 
@@ -278,4 +278,105 @@ fn v6_04_an_error_to_a_link_local_source_waits_for_its_station() {
     router.send("a", &answer);
     let output = router.only("a");
     assert_eq!((output.to(), output.icmp().kind, output.icmp().code), (station(0xa9), 1, 2));
+}
+
+/// First fragments whose upper-layer header is not in them: cut within an extension header, right behind it, within TCP.
+fn headless() -> Vec<Ipv6Frame> {
+    let fragment =
+        |protocol: u8, payload: &[u8]| Ipv6Frame::raw(protocol).fragment(0, true, 7).payload(payload);
+    vec![
+        fragment(60, &[6, 1, 1, 4, 0, 0, 0, 0]),
+        fragment(60, &[6, 0, 1, 4, 0, 0, 0, 0]),
+        fragment(43, &[60, 0, 4, 0, 0, 0, 0, 0]),
+        fragment(6, &[0x03, 0xe8, 0, 23, 0, 0, 0, 1]),
+    ]
+}
+
+#[test]
+fn v6_17_a_first_fragment_without_the_upper_layer_header_does_not_get_past_a_port_filter() {
+    let mut router = Scenario::with("[[filter]]\nmatch = \"proto tcp dport 23\"\naction = \"drop\"\n");
+    for _ in 0..2 {
+        for frame in headless() {
+            router.expect_drop("a", &frame, DropReason::Filter);
+        }
+        for frame in Ipv6Frame::tcp().ports(1000, 24).pieces(24, 9) {
+            router.expect_forwarded("a", &frame, "b");
+        }
+    }
+    // Without such a filter nobody asks.
+    let mut router = Scenario::standard();
+    for frame in headless() {
+        router.expect_forwarded("a", &frame, "b");
+    }
+}
+
+/// A flow is bound by its ports; what has none belongs to the flow of its addresses and protocol.
+#[test]
+fn v6_17_a_first_fragment_without_the_upper_layer_header_is_not_of_a_bound_flow() {
+    let mut router = Scenario::with(
+        r#"
+        [[filter]]
+        match = "proto tcp dport 23"
+        action = "port c via fd00:3::2"
+        priority = 1
+
+        [[filter]]
+        match = "src fd00:1::2 dst fd00:9::1"
+        action = "port b via fd00:2::2"
+        "#,
+    );
+    for _ in 0..2 {
+        router.expect_forwarded("a", &Ipv6Frame::tcp().ports(1000, 23), "c");
+        for frame in headless() {
+            router.expect_forwarded("a", &frame, "b");
+            // Nor are those behind it.
+            router.expect_forwarded("a", &Ipv6Frame::raw(6).fragment(1480, false, 7), "b");
+        }
+    }
+}
+
+/// What it takes to make every parser work: 100 headers, 1,000 options of a byte, 40 packets in one another.
+fn long_winded() -> [Ipv6Frame; 3] {
+    let chained = (0..100).fold(Ipv6Frame::tcp(), |frame, _| frame.extension(60, &[0, 1, 4, 0, 0, 0, 0]));
+    // Two octets of header and 1,006 of options.
+    let padded = Ipv6Frame::tcp().extension(0, &[&[125][..], &[0; 1006]].concat());
+    let inner =
+        (0..40).fold(Ipv6Frame::tcp().packet(), |inner, _| Ipv6Frame::raw(41).payload(&inner).packet());
+    [chained, padded, Ipv6Frame::raw(41).payload(&inner)]
+}
+
+#[test]
+fn v6_18_the_walk_over_headers_has_a_bound() {
+    let walk = |frame: &Ipv6Frame| {
+        let packet = frame.packet();
+        ipv6_ext::walk(&ipv6::Packet::new_checked(&packet[..]).expect("a whole header"))
+    };
+    let [chained, padded, nested] = long_winded();
+    let nine = (0..9).fold(Ipv6Frame::tcp(), |frame, _| frame.extension(60, &[0, 1, 4, 0, 0, 0, 0]));
+    // What comes behind the last header that is looked at makes no difference.
+    assert_eq!(walk(&chained), walk(&nine));
+    assert_eq!((walk(&chained).headers, walk(&chained).end), (ipv6_ext::DEFAULT_LIMIT, ipv6_ext::End::Limit));
+    // One header is one step, whatever it holds; what an upper layer holds is not looked at.
+    assert_eq!((walk(&padded).headers, walk(&padded).upper_layer()), (1, Some((Protocol::TCP, 40 + 1008))));
+    assert_eq!((walk(&nested).headers, walk(&nested).upper_layer()), (0, Some((Protocol(41), 40))));
+}
+
+#[test]
+fn v6_18_long_chains_of_headers_are_forwarded_and_do_not_get_past_a_port_filter() {
+    let [chained, padded, nested] = long_winded();
+    let mut router = Scenario::with_mtu(&[("a", 9000), ("b", 9000)]);
+    for frame in [&chained, &padded, &nested] {
+        router.expect_forwarded("a", frame, "b");
+    }
+    let filter =
+        |filter: &str| Scenario::with(&format!("[[filter]]\nmatch = \"{filter}\"\naction = \"drop\"\n"));
+    let mut other = filter("proto tcp dport 2001");
+    for _ in 0..2 {
+        // The port may be any; the port is known.
+        other.expect_drop("a", &chained, DropReason::Filter);
+        other.expect_forwarded("a", &padded, "b");
+    }
+    let mut this = filter("proto tcp dport 2000");
+    this.expect_drop("a", &chained, DropReason::Filter);
+    this.expect_drop("a", &padded, DropReason::Filter);
 }

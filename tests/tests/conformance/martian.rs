@@ -1,7 +1,9 @@
-//! MA: addresses that must not be forwarded from or to (RFC 1812, 5.3.7; RFC 6890; RFC 3927; RFC 6274, 4.3).
+//! MA: addresses that must not be forwarded from or to (RFC 1812, 5.3.7; RFC 6890; RFC 3927; RFC 6274, 4.3), and sources
+//! that are not where their packets come from (RFC 3704).
 
 use millrace_packet::DropReason;
-use millrace_tests::{Frame, Ipv4Frame, Scenario};
+use millrace_pipeline::ReversePath;
+use millrace_tests::{Frame, Ipv4Frame, Ipv6Frame, STANDARD, Scenario, station};
 
 fn from(source: &str) -> Ipv4Frame {
     Ipv4Frame::udp().src(source)
@@ -94,4 +96,113 @@ fn ma_06_source_and_destination_alike_but_not_ours_are_forwarded() {
     let mut router = router("");
     router.expect_forwarded("a", &from("10.9.0.7").dst("10.9.0.7"), "b");
     assert_eq!(from("10.9.0.7").dst("10.9.0.7").bytes()[26..30], [10, 9, 0, 7]);
+}
+
+/// The standard router, whose port a looks at the way back to the source.
+fn checking(mode: &str, more: &str) -> Scenario {
+    let port = "name = \"a\"\n";
+    let checked = STANDARD.replacen(port, &format!("{port}reverse-path = \"{mode}\"\n"), 1);
+    Scenario::new(&format!("{checked}{more}"))
+}
+
+fn from6(source: &str) -> Ipv6Frame {
+    Ipv6Frame::udp().src(source)
+}
+
+/// Frames for port b, to the network behind port c.
+fn by_b(source: &str) -> Ipv4Frame {
+    from(source).dst("10.3.0.2").to(station(0x0b)).from(station(0xb2))
+}
+
+const EVERYWHERE: &str = r#"
+    [[route]]
+    to = "0.0.0.0/0"
+    via = "10.2.0.2"
+
+    [[route]]
+    to = "::/0"
+    via = "fd00:2::2"
+"#;
+
+#[test]
+fn ma_07_strict_takes_packets_only_from_where_their_source_is() {
+    let mut router = checking("strict", "");
+    for _ in 0..2 {
+        router.expect_forwarded("a", &from("10.1.0.2"), "b");
+        router.expect_forwarded("a", &from6("fd00:1::2"), "b");
+        // Behind another port: the way there and the way back differ. And nowhere.
+        router.expect_drops(&["10.3.0.2", "10.9.0.7", "203.0.113.1"], from, DropReason::ReversePath);
+        router.expect_drops(&["fd00:3::2", "fd00:9::7", "2001:db8::1"], from6, DropReason::ReversePath);
+    }
+    assert_eq!(router.router.drops("a").get("reverse_path"), Some(&12));
+    // Another port does not look.
+    router.expect_forwarded("b", &by_b("203.0.113.1"), "c");
+}
+
+#[test]
+fn ma_07_loose_takes_packets_from_sources_that_are_anywhere() {
+    let mut router = checking("loose", "");
+    for _ in 0..2 {
+        for source in ["10.1.0.2", "10.3.0.2", "10.9.0.7"] {
+            router.expect_forwarded("a", &from(source), "b");
+        }
+        for source in ["fd00:1::2", "fd00:3::2", "fd00:9::7"] {
+            router.expect_forwarded("a", &from6(source), "b");
+        }
+        router.expect_drop("a", &from("203.0.113.1"), DropReason::ReversePath);
+        router.expect_drop("a", &from6("2001:db8::1"), DropReason::ReversePath);
+    }
+    assert_eq!(router.router.drops("a").get("reverse_path"), Some(&4));
+}
+
+#[test]
+fn ma_07_a_default_route_is_a_way_back() {
+    let mut strict = checking("strict", EVERYWHERE);
+    strict.expect_drop("a", &from("203.0.113.1"), DropReason::ReversePath);
+    strict.expect_drop("a", &from6("2001:db8::1"), DropReason::ReversePath);
+    strict.router.set_reverse_path("b", ReversePath::Strict);
+    strict.expect_forwarded("b", &by_b("203.0.113.1"), "c");
+    let frame = from6("2001:db8::1").dst("fd00:3::2").to(station(0x0b));
+    strict.expect_forwarded("b", &frame, "c");
+    let mut loose = checking("loose", EVERYWHERE);
+    loose.expect_forwarded("a", &from("203.0.113.1"), "b");
+    loose.expect_forwarded("a", &from6("2001:db8::1"), "b");
+}
+
+#[test]
+fn ma_07_any_of_several_next_hops_is_a_way_back_and_a_blackhole_is_none() {
+    let more = r#"
+        [[route]]
+        to = "203.0.113.0/25"
+        via = ["10.1.0.2", "10.3.0.2"]
+
+        [[route]]
+        to = "203.0.113.128/25"
+        kind = "blackhole"
+    "#;
+    for mode in ["strict", "loose"] {
+        let mut router = checking(mode, more);
+        router.expect_forwarded("a", &from("203.0.113.1"), "b");
+        router.expect_drop("a", &from("203.0.113.129"), DropReason::ReversePath);
+    }
+}
+
+#[test]
+fn ma_07_a_known_flow_is_checked_again_when_the_way_back_changes() {
+    let mut router = checking("strict", "");
+    let route = |text: &str| toml::from_str::<millrace_config::Route>(text).expect("a route");
+    for _ in 0..2 {
+        router.expect_forwarded("a", &from("10.1.0.2"), "b");
+        router
+            .router
+            .add_route(&route("to = \"10.1.0.0/30\"\nvia = \"10.3.0.2\""))
+            .expect("the route is right");
+        router.expect_drop("a", &from("10.1.0.2"), DropReason::ReversePath);
+        router.router.remove_route("10.1.0.0/30".parse().expect("a prefix")).expect("the route is there");
+    }
+    router.expect_forwarded("a", &from("10.1.0.2"), "b");
+    router.router.set_reverse_path("a", ReversePath::Off);
+    router.expect_forwarded("a", &from("203.0.113.1"), "b");
+    router.router.set_reverse_path("a", ReversePath::Loose);
+    router.expect_drop("a", &from("203.0.113.1"), DropReason::ReversePath);
 }

@@ -40,3 +40,165 @@ fn se_05_other_protocols_are_dropped_and_counted_one_by_one() {
     }
     assert_eq!(router.dropped(DropReason::EtherType), types.len() as u64);
 }
+
+/// TCP with this payload in place of its header, cut where the packet ends.
+fn cut_tcp(length: usize) -> Ipv4Frame {
+    let header = Ipv4Frame::tcp().ports(1000, 23).packet()[20..][..length].to_vec();
+    Ipv4Frame::raw(6).payload(&header)
+}
+
+/// Packets whose ports a filter can't read, IPv4: zero bytes of UDP, TCP cut anywhere in its header, and fragments
+/// behind the first that nobody has seen.
+fn without_ports4() -> Vec<Ipv4Frame> {
+    let mut frames = vec![
+        Ipv4Frame::raw(17).payload(b""),
+        Ipv4Frame::raw(17).payload(&[0x03, 0xe8, 0, 23]),
+        Ipv4Frame::raw(6).offset(1480),
+        Ipv4Frame::raw(6).offset(1480).more_fragments(),
+        Ipv4Frame::raw(17).offset(8).id(7),
+    ];
+    frames.extend([0, 1, 2, 3, 4, 8, 13, 14, 19].map(cut_tcp));
+    frames
+}
+
+/// The same in IPv6, and those whose upper-layer header can't be reached.
+fn without_ports6() -> Vec<Ipv6Frame> {
+    let options = [0, 1, 4, 0, 0, 0, 0];
+    vec![
+        Ipv6Frame::raw(17).payload(b""),
+        Ipv6Frame::raw(6).payload(&[0x03, 0xe8, 0]),
+        Ipv6Frame::raw(6).fragment(1480, false, 7),
+        Ipv6Frame::raw(60).fragment(1480, true, 8),
+        // Ends within an extension header, or with it.
+        Ipv6Frame::raw(60).payload(&[6, 1, 1, 4, 0, 0, 0, 0]),
+        Ipv6Frame::raw(43).payload(&[6]),
+        Ipv6Frame::raw(6).extension(60, &options).payload(b""),
+        // Hop-by-hop options where they must not be.
+        Ipv6Frame::tcp().ports(1000, 23).extension(60, &options).extension(0, &options),
+        // More headers than the router looks through.
+        (0..9).fold(Ipv6Frame::tcp().ports(1000, 23), |frame, _| frame.extension(60, &options)),
+    ]
+}
+
+/// Deny lists, by ports and by flags: what can't be read is not let pass, whichever packet comes first.
+#[test]
+fn se_04_a_port_that_can_t_be_read_does_not_get_past_a_filter_that_denies_it() {
+    for table in ["tuple-space", "linear", "dag"] {
+        for gate in ["firewall", "route"] {
+            let mut router = Scenario::with(&format!(
+                r#"
+                [[gate]]
+                name = "{gate}"
+                table = "{table}"
+
+                [[filter]]
+                match = "dport 23"
+                action = "drop"
+                gate = "{gate}"
+                "#
+            ));
+            for _ in 0..2 {
+                router.expect_drop("a", &Ipv4Frame::tcp().ports(1000, 23), DropReason::Filter);
+                router.expect_drop("a", &Ipv6Frame::tcp().ports(1000, 23), DropReason::Filter);
+                router.expect_forwarded("a", &Ipv4Frame::tcp().ports(1000, 24), "b");
+                router.expect_forwarded("a", &Ipv6Frame::tcp().ports(1000, 24), "b");
+                // Ports of zero can be read.
+                router.expect_forwarded("a", &Ipv4Frame::tcp().ports(0, 0), "b");
+                router.expect_forwarded("a", &Ipv4Frame::udp().ports(0, 0), "b");
+                router.expect_forwarded("a", &Ipv6Frame::tcp().ports(0, 0), "b");
+                for frame in without_ports4() {
+                    router.expect_drop("a", &frame, DropReason::Filter);
+                }
+                for frame in without_ports6() {
+                    router.expect_drop("a", &frame, DropReason::Filter);
+                }
+                // UDP of no data has ports, ESP has none.
+                router.expect_drop("a", &Ipv4Frame::udp().ports(1, 23).payload(b""), DropReason::Filter);
+                router.expect_forwarded("a", &Ipv4Frame::udp().ports(1, 24).payload(b""), "b");
+                router.expect_forwarded("a", &Ipv4Frame::raw(50).payload(&[0, 0, 0, 23]), "b");
+                router.expect_forwarded("a", &Ipv6Frame::raw(50).payload(&[0, 0, 0, 23]), "b");
+            }
+        }
+    }
+}
+
+#[test]
+fn se_04_flags_that_can_t_be_read_do_not_get_past_a_filter_that_denies_them() {
+    let filters = ["proto tcp flags syn/syn+ack", "proto tcp dport 23 flags syn/syn+ack"];
+    for filter in filters {
+        let mut router = Scenario::with(&format!("[[filter]]\nmatch = \"{filter}\"\naction = \"drop\"\n"));
+        for _ in 0..2 {
+            let packet = Ipv4Frame::tcp().ports(1000, 23);
+            router.expect_forwarded("a", &packet, "b");
+            router.expect_drop("a", &packet.flags(2), DropReason::Filter);
+            for length in [0, 3, 4, 13, 14, 19] {
+                router.expect_drop("a", &cut_tcp(length), DropReason::Filter);
+            }
+            router.expect_drop("a", &Ipv4Frame::raw(6).offset(1480), DropReason::Filter);
+            // UDP has no flags.
+            router.expect_forwarded("a", &Ipv4Frame::raw(17).payload(b""), "b");
+        }
+    }
+}
+
+/// An allow list: what can't be read is not what is allowed.
+#[test]
+fn se_04_a_port_that_can_t_be_read_is_not_one_that_is_allowed() {
+    let mut router = Scenario::with(
+        r#"
+        [[instance]]
+        plugin = "null"
+        name = "allowed"
+
+        [[filter]]
+        match = "dport 23"
+        action = "instance allowed"
+        gate = "firewall"
+
+        [[filter]]
+        match = "*"
+        action = "drop"
+        gate = "firewall"
+        "#,
+    );
+    for _ in 0..2 {
+        router.expect_forwarded("a", &Ipv4Frame::tcp().ports(1000, 23), "b");
+        router.expect_forwarded("a", &Ipv6Frame::tcp().ports(1000, 23), "b");
+        router.expect_drop("a", &Ipv4Frame::tcp().ports(0, 0), DropReason::Filter);
+        for frame in without_ports4() {
+            router.expect_drop("a", &frame, DropReason::Filter);
+        }
+        for frame in without_ports6() {
+            router.expect_drop("a", &frame, DropReason::Filter);
+        }
+        router.expect_drop("a", &Ipv4Frame::raw(50).payload(&[0, 0, 0, 23]), DropReason::Filter);
+    }
+}
+
+/// A filter of higher priority that says nothing of ports lets pass what the one below would refuse.
+#[test]
+fn se_04_a_filter_of_higher_priority_decides_for_ports_that_can_t_be_read_as_well() {
+    let mut router = Scenario::with(
+        r#"
+        [[instance]]
+        plugin = "null"
+        name = "allowed"
+
+        [[filter]]
+        match = "src 10.1.0.2"
+        action = "instance allowed"
+        gate = "firewall"
+        priority = 1
+
+        [[filter]]
+        match = "dport 23"
+        action = "drop"
+        gate = "firewall"
+        "#,
+    );
+    for _ in 0..2 {
+        router.expect_forwarded("a", &cut_tcp(3), "b");
+        router.expect_forwarded("a", &Ipv4Frame::tcp().ports(1000, 23), "b");
+        router.expect_drop("a", &cut_tcp(3).src("10.1.0.3"), DropReason::Filter);
+    }
+}

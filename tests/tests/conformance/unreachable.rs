@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use millrace_packet::DropReason;
-use millrace_tests::{Ipv4Frame, Scenario};
+use millrace_tests::{Ipv4Frame, Ipv6Frame, Scenario};
 
 #[test]
 fn du_01_no_route_is_answered_with_net_unreachable() {
@@ -48,6 +48,51 @@ fn du_03_a_protocol_or_port_that_the_router_does_not_speak_is_answered() {
     let to_router = |frame: Ipv4Frame| frame.dst("10.1.0.1");
     router.expect_error4("a", &to_router(Ipv4Frame::raw(253)), (3, 2), DropReason::LocalUnknown);
     router.expect_error4("a", &to_router(Ipv4Frame::udp()), (3, 3), DropReason::LocalUnknown);
+}
+
+/// The standard router with two filters at a gate: one without a word, one with an answer.
+fn denying(gate: &str) -> Scenario {
+    Scenario::with(&format!(
+        r#"
+        [[filter]]
+        match = "proto udp dport 7"
+        action = "drop"
+        gate = "{gate}"
+
+        [[filter]]
+        match = "proto udp dport 9"
+        action = "reject"
+        gate = "{gate}"
+        "#
+    ))
+}
+
+#[test]
+fn du_04_a_filter_denies_without_a_word_or_with_administratively_prohibited() {
+    for gate in ["firewall", "route", "process"] {
+        let mut router = denying(gate);
+        // Twice: the first packet of a flow, and one of a flow that is known.
+        for _ in 0..2 {
+            router.expect_drop("a", &Ipv4Frame::udp().ports(1, 7), DropReason::Filter);
+            router.expect_drop("a", &Ipv6Frame::udp().ports(1, 7), DropReason::Filter);
+            router.expect_error4("a", &Ipv4Frame::udp().ports(1, 9), (3, 13), DropReason::Filter);
+            router.expect_error6("a", &Ipv6Frame::udp().ports(1, 9), (1, 1), DropReason::Filter);
+            router.expect_forwarded("a", &Ipv4Frame::udp().ports(1, 8), "b");
+            router.expect_forwarded("a", &Ipv6Frame::udp().ports(1, 8), "b");
+        }
+    }
+}
+
+#[test]
+fn du_04_what_must_not_be_answered_is_denied_without_a_word() {
+    // The router's own packets pass the gates as well: `*` would deny the answer.
+    let mut router =
+        Scenario::with("[[filter]]\nmatch = \"in a\"\naction = \"reject\"\ngate = \"firewall\"\n");
+    for frame in [Ipv4Frame::icmp(3, 1), Ipv4Frame::raw(17).offset(8)] {
+        router.expect_drop("a", &frame, DropReason::Filter);
+    }
+    router.expect_drop("a", &Ipv6Frame::icmp(1, 0), DropReason::Filter);
+    router.expect_error4("a", &Ipv4Frame::echo(), (3, 13), DropReason::Filter);
 }
 
 #[test]

@@ -179,14 +179,18 @@ impl CompiledFilter {
         (self.varying_mask != ports).then_some(Self { varying_mask: ports, varying_value: 0, ..*self })
     }
 
-    /// The filter without its conditions on ports; `None` when it has none.
-    pub fn without_ports(&self) -> Option<Self> {
-        let unknown = u32::from(PORTS_UNKNOWN.bits()) << EXCEPTIONS_SHIFT;
-        self.asks_for_ports().then_some(Self {
+    /// The filter without its conditions on what the transport header says, ports and flags; `None` when it has none.
+    pub fn without_transport(&self) -> Option<Self> {
+        let flags = 0xff << FLAGS_SHIFT | FLAGS_KNOWN;
+        let mut hidden = flags;
+        if self.asks_for_ports() {
+            hidden |= u32::from(PORTS_UNKNOWN.bits()) << EXCEPTIONS_SHIFT;
+        }
+        (self.asks_for_ports() || self.varying_mask & flags != 0).then_some(Self {
             source_port: PortRange::Any,
             destination_port: PortRange::Any,
-            varying_mask: self.varying_mask & !unknown,
-            varying_value: self.varying_value & !unknown,
+            varying_mask: self.varying_mask & !hidden,
+            varying_value: self.varying_value & !hidden,
             ..*self
         })
     }

@@ -52,6 +52,7 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use millrace_wire::Protocol;
 
+pub(crate) use compiled::Masked;
 pub use compiled::{CompiledFilter, UnknownPort};
 pub use dscp::Dscp;
 pub use error::FilterError;

@@ -3,6 +3,7 @@
 //! Of several filters that match, the one of highest priority wins; among equals the most specific
 //! ([`Specificity`](crate::Specificity)); among those the oldest.
 
+mod analysis;
 mod bounded;
 mod dag;
 mod linear_oracle;
@@ -13,6 +14,7 @@ use std::fmt;
 
 use crate::{Candidate, CompiledFilter, Field};
 
+pub use analysis::{Ambiguous, Analysis, Shadowed, analyse};
 pub use bounded::{BoundedTable, Moved, TableKind};
 pub use dag::{DagConfig, DagTable, LinkedGates, OverMemory};
 pub use linear_oracle::LinearOracle;

@@ -1,0 +1,195 @@
+//! DPDK's ACL library, `rte_acl`.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use millrace_classify::{Candidate, Filter, PortRange};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::BenchError;
+use crate::peer::{Peer, Scratch, compile};
+use crate::process::{Processor, dedicate};
+
+const SOURCE: &str = include_str!("../../peers/dpdk_acl.c");
+const LIBRARY: &str = "libdpdk";
+/// How long it may take to build a table.
+const PATIENCE: Duration = Duration::from_secs(40);
+/// The peer's name in results.
+pub(super) const NAME: &str = "DPDK rte_acl";
+
+/// The compiled program, to be run on many sets.
+pub(super) struct Program {
+    files: Scratch,
+    path: std::path::PathBuf,
+}
+
+impl Program {
+    /// Compiles it; `None` where DPDK or a compiler is absent.
+    pub fn compile() -> Result<Option<Self>, BenchError> {
+        let files = Scratch::new()?;
+        let path = compile(&files, "dpdk_acl", SOURCE, LIBRARY)?;
+        Ok(path.map(|path| Self { files, path }))
+    }
+
+    /// Builds a table of the filters, best first. `None` when DPDK can't.
+    pub fn start(
+        &self,
+        filters: &[Filter],
+        traces: &[&[Candidate]],
+        processor: Processor,
+    ) -> Result<Option<Acl>, BenchError> {
+        let rules = self.files.file("rules");
+        write(&rules, rules_text(filters))?;
+        let mut arguments = vec![rules.to_string_lossy().into_owned(), processor.to_string()];
+        for (number, trace) in traces.iter().enumerate() {
+            let file = self.files.file(&format!("trace{number}"));
+            write(&file, trace_bytes(trace))?;
+            arguments.push(file.to_string_lossy().into_owned());
+        }
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let mut peer = Peer::start(&self.path, &arguments)?;
+        // Only root may; without it both sides are as noisy.
+        let _ = dedicate(Pid::from_raw(peer.pid().cast_signed()), processor);
+        let built = build(&mut peer);
+        crate::interrupt::check()?;
+        let Some([build, memory]) = built.as_deref() else { return Ok(None) };
+        let (build, memory) = (*build, *memory);
+        Ok(Some(Acl { peer, build: build as f64 / 1e6, memory }))
+    }
+}
+
+/// Has the peer build its table: nanoseconds and bytes. `None` when it fails, or takes longer than [`PATIENCE`].
+fn build(peer: &mut Peer) -> Option<Vec<u64>> {
+    let process = Pid::from_raw(peer.pid().cast_signed());
+    let (done, wait) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            if wait.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                // It is a child of ours that nobody has waited for.
+                let _ = kill(process, Signal::SIGKILL);
+            }
+        });
+        let built = peer.ask_numbers("build");
+        drop(done);
+        built.ok().flatten()
+    })
+}
+
+/// A table of DPDK's in a process of its own.
+pub(super) struct Acl {
+    peer: Peer,
+    /// Milliseconds that it took to build.
+    pub build: f64,
+    /// Bytes that the table takes.
+    pub memory: u64,
+}
+
+impl Acl {
+    /// Looks up all packets of a trace; nanoseconds for all of them.
+    pub fn look_up(&mut self, trace: usize) -> Result<f64, BenchError> {
+        let answer = self.peer.ask_numbers(&format!("lookup {trace}"))?;
+        answer.and_then(|numbers| numbers.first().map(|time| *time as f64)).ok_or_else(strange)
+    }
+
+    /// A number that tells what was found for a trace: see [`digest`].
+    pub fn digest(&mut self, trace: usize) -> Result<u64, BenchError> {
+        let answer = self.peer.ask_numbers(&format!("digest {trace}"))?;
+        answer.and_then(|numbers| numbers.first().copied()).ok_or_else(strange)
+    }
+}
+
+/// A number of what was found, the filters' numbers from 1, 0 for none: equal for equal finds.
+pub(super) fn digest(found: impl Iterator<Item = u32>) -> u64 {
+    // As in the program: FNV-1a, a word at a time.
+    found.fold(0xcbf2_9ce4_8422_2325, |digest, number| {
+        (digest ^ u64::from(number)).wrapping_mul(0x100_0000_01b3)
+    })
+}
+
+fn strange() -> BenchError {
+    BenchError::measurement(NAME, "an answer that is none")
+}
+
+fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), BenchError> {
+    fs::write(path, bytes).map_err(BenchError::system(format!("write {}", path.display())))
+}
+
+/// A line for each filter, as the program reads them.
+fn rules_text(filters: &[Filter]) -> String {
+    let mut text = String::new();
+    let v6 = filters.iter().flat_map(|filter| [filter.source(), filter.destination()]).flatten();
+    let family = if v6.clone().any(|net| net.addr().is_ipv6()) { 6 } else { 4 };
+    let prefix = |net: Option<IpNet>| match net {
+        Some(net) => net.to_string(),
+        None if family == 6 => "::/0".to_owned(),
+        None => "0.0.0.0/0".to_owned(),
+    };
+    let ports = |range| match range {
+        PortRange::Any => "0 65535".to_owned(),
+        PortRange::Ports { first, last } => format!("{first} {last}"),
+    };
+    for filter in filters {
+        let protocol = filter.protocol().map_or(-1, |protocol| i32::from(protocol.0));
+        let (source, destination) = (prefix(filter.source()), prefix(filter.destination()));
+        let (from, to) = (ports(filter.source_port()), ports(filter.destination_port()));
+        // Writing to a string can't fail.
+        let _ = writeln!(text, "{family} {source} {destination} {protocol} {from} {to}");
+    }
+    text
+}
+
+/// A record of 48 bytes for each packet.
+fn trace_bytes(trace: &[Candidate]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(48 * trace.len());
+    for packet in trace {
+        let key = &packet.key;
+        let padded = |address| match address {
+            IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
+            IpAddr::V6(address) => address.to_bits(),
+        };
+        bytes.extend(padded(key.source()).to_be_bytes());
+        bytes.extend(padded(key.destination()).to_be_bytes());
+        bytes.extend(key.source_port.to_be_bytes());
+        bytes.extend(key.destination_port.to_be_bytes());
+        bytes.push(key.protocol);
+        bytes.extend([0; 11]);
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_packet::Family;
+    use millrace_testkit::classbench::{Popularity, Style, generate, trace};
+
+    use super::super::table::{KINDS, Ranked};
+    use super::*;
+
+    #[test]
+    fn the_peer_finds_what_we_find() {
+        let _alone = crate::interrupt::FLAG_IN_USE.lock().unwrap();
+        let Some(program) = Program::compile().unwrap() else {
+            return println!("skipped: no compiler or no DPDK");
+        };
+        for family in [Family::V4, Family::V6] {
+            let set = generate(Style::Ipc, family, 500, 5);
+            let packets = trace(&set, Popularity::Uniform, 1000, 6);
+            let Some(mut acl) = program.start(&set.filters, &[&packets], 0).unwrap() else {
+                return println!("skipped: DPDK doesn't start");
+            };
+            let filters: Vec<Ranked> = (0..500)
+                .map(|place| (set.filters[place].compile(|_| None).unwrap(), set.priority(place)))
+                .collect();
+            let (table, _) = KINDS[0].fill(&filters).unwrap();
+            let found = |packet| table.lookup(packet).map_or(0, |(_, number)| *number);
+            assert_eq!(acl.digest(0).unwrap(), digest(packets.iter().map(found)));
+            assert!(acl.look_up(0).unwrap() > 0.0 && acl.build > 0.0 && acl.memory > 0);
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! `classify`: the filter tables, beside DPDK's ACL library.
+//!
+//! For each set of filters two traces are looked up, in batches of 64: one whose packets meet the filters equally often,
+//! and one where they follow Zipf's law. All tables and the peer take turns on one processor, and each goes through the
+//! trace once before the time is taken. What the tables and the peer find is compared.
+
+mod acl;
+mod counted;
+mod set;
+mod table;
+
+use std::time::{Duration, Instant};
+
+use millrace_classify::Candidate;
+use millrace_testkit::classbench::{FilterSet, Popularity, trace};
+use nix::unistd::Pid;
+
+use self::acl::{Acl, Program, digest};
+use self::set::Source;
+use self::table::{KINDS, Kind, Ranked, Table, Unfit};
+use crate::interrupt::check;
+use crate::measurement::Bound;
+use crate::process::{Processor, SessionFirst, dedicate, is_installed};
+use crate::statistics::median;
+use crate::{BenchError, Measurement, Options};
+
+pub(crate) use self::counted::run_measured;
+
+/// Packets in a trace.
+const PACKETS: usize = 32_768;
+/// Packets that are looked up at once.
+const BATCH: usize = 64;
+/// Times that each table goes through a trace, of which the median counts.
+const ROUNDS: usize = 9;
+/// How long a table may take for a trace. One that takes longer looks up a part of it.
+const LONGEST: Duration = Duration::from_millis(50);
+/// Filters that are removed and added again.
+const CHANGES: usize = 2000;
+const TRACES: [(&str, Popularity); 2] = [("uniform", Popularity::Uniform), ("Zipf", Popularity::Zipf)];
+
+/// What is promised of the default table at 10,000 filters: lookups at most so much slower than the peer's, …
+const SLOWER: f64 = 2.0;
+/// … a change in so much of the time that the peer takes to build its table, …
+const OF_A_BUILD: f64 = 1e-3;
+/// … and at most so many microseconds for a change.
+const CHANGE: f64 = 1000.0;
+
+/// Runs all cases.
+pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let _first = SessionFirst::begin();
+    let processor = std::thread::available_parallelism().map_or(0, |count| count.get() - 1);
+    let program = Program::compile()?;
+    if program.is_none() {
+        (options.progress)(
+            "the peer is left out: it needs a C compiler, pkg-config and DPDK (package dpdk-dev)",
+        );
+    }
+    let mut results = Vec::new();
+    for source in Source::all() {
+        check()?;
+        let Some(set) = source.load() else {
+            (options.progress)(&format!("{source:?} is left out: the file is not at hand"));
+            continue;
+        };
+        let mut case = Case { source, set, processor, options, results: &mut results };
+        case.run(program.as_ref())?;
+    }
+    Ok(results)
+}
+
+/// A set that is measured.
+struct Case<'a, 'b> {
+    source: Source,
+    set: FilterSet,
+    processor: Processor,
+    options: &'a mut Options<'b>,
+    results: &'a mut Vec<Measurement>,
+}
+
+/// A kind of table, filled.
+struct Filled {
+    kind: &'static Kind,
+    table: Box<dyn Table>,
+}
+
+impl Case<'_, '_> {
+    fn run(&mut self, program: Option<&Program>) -> Result<(), BenchError> {
+        let traces: Vec<_> =
+            TRACES.iter().map(|(_, popularity)| trace(&self.set, *popularity, PACKETS, 2)).collect();
+        let slices: Vec<&[Candidate]> = traces.iter().map(Vec::as_slice).collect();
+        let mut peer = match program {
+            Some(program) => program.start(&self.set.filters, &slices, self.processor)?,
+            None => None,
+        };
+        if peer.is_none() && program.is_some() {
+            self.tell("the peer is left out: it can't build a table of these filters in time");
+        }
+        let mut tables = self.fill(peer.as_ref())?;
+        for (number, trace) in traces.iter().enumerate() {
+            self.compare(&tables, trace, peer.as_mut().map(|peer| (peer, number)))?;
+            self.look_up(&tables, number, trace, &mut peer)?;
+        }
+        for filled in &mut tables {
+            self.change(filled, peer.as_ref())?;
+        }
+        drop(peer);
+        self.count(&tables)
+    }
+
+    fn tell(&mut self, what: &str) {
+        (self.options.progress)(&format!("{}: {what}", self.set.name));
+    }
+
+    fn add(&mut self, what: &str, figure: f64, unit: &str, more: impl FnOnce(Measurement) -> Measurement) {
+        let case = format!("{}, {what}", self.set.name);
+        self.results.push(more(Measurement::of(case, figure, unit)));
+    }
+
+    /// Whether a promise is made about this table here.
+    fn is_judged(&self, kind: &Kind) -> bool {
+        kind.name == KINDS[0].name && self.source.is_judged()
+    }
+
+    /// All tables that can hold the set.
+    fn fill(&mut self, peer: Option<&Acl>) -> Result<Vec<Filled>, BenchError> {
+        let problem = |error| BenchError::measurement("filters", format!("{error}"));
+        let compile = |(place, filter): (usize, &millrace_classify::Filter)| {
+            Ok((filter.compile(|_| None).map_err(problem)?, self.set.priority(place)))
+        };
+        let filters: Result<Vec<Ranked>, BenchError> =
+            self.set.filters.iter().enumerate().map(compile).collect();
+        let (filters, mut tables) = (filters?, Vec::new());
+        let large = self.source.is_large();
+        for kind in KINDS.iter().filter(|kind| kind.large || !large) {
+            check()?;
+            match on_processor(self.processor, || kind.fill(&filters))? {
+                Ok((table, time)) => {
+                    let (name, bytes) = (kind.name, table.memory() as f64 / filters.len() as f64);
+                    let time = time.as_secs_f64() * 1e3;
+                    self.tell(&format!("{name}: built in {time:.1} ms, {bytes:.0} bytes per filter"));
+                    let beside = |figure: f64| {
+                        move |measured: Measurement| {
+                            if peer.is_some() { measured.beside(acl::NAME, figure) } else { measured }
+                        }
+                    };
+                    let peers = peer
+                        .map_or((0.0, 0.0), |peer| (peer.build, peer.memory as f64 / filters.len() as f64));
+                    self.add(&format!("build, {name}"), time, "ms", beside(peers.0));
+                    self.add(&format!("memory, {name}"), bytes, "bytes/filter", beside(peers.1));
+                    tables.push(Filled { kind, table });
+                }
+                Err(Unfit::Memory(some)) => {
+                    self.tell(&format!("{}: left out, its memory is full with {some} filters", kind.name));
+                }
+                Err(Unfit::Time(some)) => {
+                    self.tell(&format!("{}: left out, only {some} filters are added in time", kind.name));
+                }
+            }
+        }
+        Ok(tables)
+    }
+
+    /// An error when two tables, or the peer, don't find the same.
+    fn compare(
+        &self,
+        tables: &[Filled],
+        trace: &[Candidate],
+        peer: Option<(&mut Acl, usize)>,
+    ) -> Result<(), BenchError> {
+        let differ = |name: &str| {
+            Err(BenchError::measurement(
+                &self.set.name,
+                format!("{name} finds others than {}", KINDS[0].name),
+            ))
+        };
+        let Some((first, others)) = tables.split_first() else { return Ok(()) };
+        let found =
+            |table: &dyn Table, packet: &Candidate| table.lookup(packet).map_or(0, |(_, number)| *number);
+        if let Some((peer, number)) = peer
+            && peer.digest(number)? != digest(trace.iter().map(|packet| found(&*first.table, packet)))
+        {
+            return differ(acl::NAME);
+        }
+        for other in others {
+            check()?;
+            // Some of them: a linear table takes its time.
+            let mut some = trace.iter().take(1000);
+            if some.any(|packet| found(&*first.table, packet) != found(&*other.table, packet)) {
+                return differ(other.kind.name);
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks up a trace with all tables and the peer in turn.
+    fn look_up(
+        &mut self,
+        tables: &[Filled],
+        number: usize,
+        trace: &[Candidate],
+        peer: &mut Option<Acl>,
+    ) -> Result<(), BenchError> {
+        let parts = tables.iter().map(|filled| affordable(&*filled.table, trace)).collect::<Vec<_>>();
+        let mut times = vec![Vec::new(); tables.len()];
+        let (mut single, mut peers) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            check()?;
+            for ((filled, part), times) in tables.iter().zip(&parts).zip(&mut times) {
+                times.push(on_processor(self.processor, || {
+                    timed(part, |part| in_batches(&*filled.table, part))
+                })?);
+            }
+            if let Some(first) = tables.first() {
+                single.push(on_processor(self.processor, || {
+                    timed(trace, |part| one_by_one(&*first.table, part))
+                })?);
+            }
+            if let Some(peer) = peer {
+                peers.push(peer.look_up(number)? / trace.len() as f64);
+            }
+        }
+        let name = TRACES[number].0;
+        for (filled, times) in tables.iter().zip(&times) {
+            let (kind, time) = (filled.kind, median(times));
+            let ratios: Vec<f64> = times.iter().zip(&peers).map(|(own, peer)| own / peer).collect();
+            self.tell(&format!("{name}: {} {time:.1} ns per lookup, peer {:.1}", kind.name, median(&peers)));
+            let judged = self.is_judged(kind);
+            self.add(&format!("{name} lookups, {}", kind.name), time, "ns/lookup", |mut measured| {
+                if !peers.is_empty() {
+                    measured = measured.beside(acl::NAME, median(&peers)).with_ratio(median(&ratios));
+                }
+                if judged { measured.promising_ratio(Bound::AtMost, SLOWER) } else { measured }
+            });
+            let part = &trace[..trace.len().min(1000)];
+            let accesses: u64 = part.iter().map(|packet| u64::from(filled.table.accesses(packet))).sum();
+            let mean = accesses as f64 / part.len() as f64;
+            self.add(&format!("{name} lookups, {}", kind.name), mean, "accesses/lookup", |measured| measured);
+        }
+        let what = format!("{name} lookups one by one, {}", KINDS[0].name);
+        self.add(&what, median(&single), "ns/lookup", |measured| measured);
+        Ok(())
+    }
+
+    /// Removes filters and adds them again, one after the other.
+    fn change(&mut self, filled: &mut Filled, peer: Option<&Acl>) -> Result<(), BenchError> {
+        check()?;
+        let table = &mut filled.table;
+        let mut times = on_processor(self.processor, || changes(&mut **table))?;
+        times.sort_by(f64::total_cmp);
+        let at = |part: f64| {
+            times.get((times.len() as f64 * part) as usize).or(times.last()).copied().unwrap_or(0.0)
+        };
+        let (kind, middle, late) = (filled.kind, at(0.5), at(0.99));
+        let slowest = at(1.0);
+        self.tell(&format!(
+            "{}: a change takes {middle:.1} µs, p99 {late:.1}, at most {slowest:.1}",
+            kind.name
+        ));
+        let judged = self.is_judged(kind);
+        self.add(&format!("a change, {}", kind.name), middle / 1e3, "ms", |mut measured| {
+            if let Some(peer) = peer {
+                measured = measured.beside(&format!("{}, rebuilt", acl::NAME), peer.build);
+            }
+            if judged { measured.promising_ratio(Bound::AtMost, OF_A_BUILD) } else { measured }
+        });
+        self.add(&format!("a change, 99 of 100, {}", kind.name), late, "µs", |measured| {
+            if judged { measured.promising(Bound::AtMost, CHANGE) } else { measured }
+        });
+        Ok(())
+    }
+
+    /// Instructions and misses of simulated caches.
+    fn count(&mut self, tables: &[Filled]) -> Result<(), BenchError> {
+        if !self.source.is_judged() {
+            return Ok(());
+        }
+        if !is_installed("valgrind") {
+            self.tell("valgrind is not installed: instructions and cache misses are not counted");
+            return Ok(());
+        }
+        for filled in tables {
+            match counted::count(&self.options.binary, self.source, filled.kind) {
+                Ok(Some(counts)) => {
+                    let what = format!("uniform lookups, {}", filled.kind.name);
+                    for (figure, unit) in counts {
+                        self.add(&what, figure, unit, |measured| measured);
+                    }
+                }
+                Ok(None) => self.tell("callgrind found no function names: nothing is counted"),
+                Err(BenchError::Interrupted) => return Err(BenchError::Interrupted),
+                Err(error) => self.tell(&format!("not counted: {error}")),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Does a piece of work on one processor.
+fn on_processor<T: Send>(processor: Processor, work: impl FnOnce() -> T + Send) -> Result<T, BenchError> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // Only root may; without it the figures are noisier.
+            let _ = dedicate(Pid::from_raw(0), processor);
+            work()
+        });
+        thread.join().map_err(|_| BenchError::measurement("filters", "a thread died"))
+    })
+}
+
+/// As much of a trace as a table looks up in time.
+fn affordable<'a>(table: &dyn Table, trace: &'a [Candidate]) -> &'a [Candidate] {
+    let probe = &trace[..trace.len().min(BATCH)];
+    let start = Instant::now();
+    in_batches(table, probe);
+    let each = start.elapsed().as_secs_f64() / probe.len().max(1) as f64;
+    let most = (LONGEST.as_secs_f64() / each) as usize;
+    &trace[..trace.len().min(most.max(BATCH))]
+}
+
+/// Nanoseconds per packet of the second of two runs.
+fn timed(trace: &[Candidate], run: impl Fn(&[Candidate]) -> u64) -> f64 {
+    std::hint::black_box(run(trace));
+    let start = Instant::now();
+    std::hint::black_box(run(trace));
+    start.elapsed().as_secs_f64() * 1e9 / trace.len() as f64
+}
+
+/// Looks up a trace and sums up what was found.
+fn in_batches(table: &dyn Table, trace: &[Candidate]) -> u64 {
+    let mut sum = 0;
+    for batch in trace.chunks(BATCH) {
+        let mut found = [None; BATCH];
+        table.lookup_batch(batch, &mut found);
+        sum += found.iter().flatten().map(|(_, number)| u64::from(**number)).sum::<u64>();
+    }
+    sum
+}
+
+fn one_by_one(table: &dyn Table, trace: &[Candidate]) -> u64 {
+    trace.iter().filter_map(|packet| table.lookup(packet)).map(|(_, number)| u64::from(*number)).sum()
+}
+
+/// Removes filters, spread over the set, and adds each again; microseconds of each change.
+fn changes(table: &mut dyn Table) -> Vec<f64> {
+    let entries: Vec<_> = table.entries().map(|entry| (entry.id, entry.filter, entry.priority)).collect();
+    let mut times = Vec::with_capacity(2 * CHANGES);
+    let mut timed = |change: &mut dyn FnMut()| {
+        let start = Instant::now();
+        change();
+        times.push(start.elapsed().as_secs_f64() * 1e6);
+    };
+    // A prime step meets every filter once before one a second time.
+    for turn in 0..CHANGES.min(entries.len()) {
+        let (id, filter, priority) = entries[turn * 7919 % entries.len()];
+        let mut value = None;
+        timed(&mut || value = table.remove(id));
+        if let Some(value) = value {
+            timed(&mut || _ = table.insert(filter, priority, value));
+        }
+    }
+    times
+}

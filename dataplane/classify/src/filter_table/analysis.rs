@@ -1,0 +1,372 @@
+//! What is odd about the filters of a table: some never win, and of some it is hard to see which wins.
+//!
+//! A filter **covers** another when every packet that the other matches it matches too. A filter is **shadowed** when one
+//! that comes before it covers it: it never wins. Filters that only several others cover together are not found.
+//!
+//! Two filters are **ambiguous** when they have the same priority, some packet matches both, and neither covers the other:
+//! neither is a special case of the other, so it is only the order of the fields in
+//! [`Specificity`](crate::Specificity), or else their age, that decides between them. (Of two filters of one priority,
+//! one of which covers the other, the covered one comes first, unless it is shadowed.) These are the
+//! ambiguous filters of *Router Plugins* (section 5.1.2); a priority makes plain what is meant.
+
+use millrace_packet::Family;
+use millrace_wire::Protocol;
+
+use crate::candidate::{EXCEPTIONS_SHIFT, PORTS_UNKNOWN};
+use crate::{CompiledFilter, Field, PortRange};
+
+use super::{Entry, FilterId, in_order};
+
+/// What [`analyse`] found.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Analysis {
+    /// Filters that never win, in the order in which filters win.
+    pub shadowed: Vec<Shadowed>,
+    /// Pairs of ambiguous filters, as many as were asked for. Filters that never win are in no pair.
+    pub ambiguous: Vec<Ambiguous>,
+    /// How many such pairs there are in all.
+    pub ambiguous_pairs: usize,
+}
+
+/// A filter that never wins.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Shadowed {
+    /// The filter.
+    pub filter: FilterId,
+    /// The first that covers it and comes before it.
+    pub by: FilterId,
+}
+
+/// Two filters of one priority that some packets match both, neither being a special case of the other.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Ambiguous {
+    /// The one that wins.
+    pub winner: FilterId,
+    /// The other one.
+    pub loser: FilterId,
+    /// The field in which the winner is more specific; `None` when it is only older.
+    pub decided_by: Option<Field>,
+}
+
+/// Looks for filters that are shadowed and for those that are ambiguous; of ambiguous pairs the first `most` are told.
+///
+/// It compares all pairs: 10,000 filters take about a second, ten times as many a hundred times as long.
+pub fn analyse<'a, T: 'a>(entries: impl IntoIterator<Item = &'a Entry<T>>, most: usize) -> Analysis {
+    let sorted = in_order(entries);
+    let shapes: Vec<Shape> = sorted.iter().map(|entry| Shape::of(&entry.filter)).collect();
+    let mut analysis = Analysis::default();
+    // Those that can win, by place.
+    let mut alive: Vec<usize> = Vec::new();
+    for (place, shape) in shapes.iter().enumerate() {
+        // What a shadowed filter covers, the one that shadows it covers as well.
+        match alive.iter().find(|before| shapes[**before].covers(shape)) {
+            Some(by) => analysis.shadowed.push(Shadowed { filter: sorted[place].id, by: sorted[*by].id }),
+            None => alive.push(place),
+        }
+    }
+    for group in alive.chunk_by(|one, next| sorted[*one].priority == sorted[*next].priority) {
+        for (number, loser) in group.iter().enumerate() {
+            for winner in &group[..number] {
+                // The winner doesn't cover the loser, or that would be shadowed.
+                let (first, second) = (&shapes[*winner], &shapes[*loser]);
+                if !first.overlaps(second) || second.covers(first) {
+                    continue;
+                }
+                analysis.ambiguous_pairs += 1;
+                if analysis.ambiguous.len() < most {
+                    analysis.ambiguous.push(ambiguous(sorted[*winner], sorted[*loser]));
+                }
+            }
+        }
+    }
+    analysis
+}
+
+fn ambiguous<T>(winner: &Entry<T>, loser: &Entry<T>) -> Ambiguous {
+    let decided_by = winner.filter.specificity().decided_by(&loser.filter.specificity());
+    Ambiguous { winner: winner.id, loser: loser.id, decided_by }
+}
+
+/// A filter as a set of packets: bits that must have a value, and ranges of ports.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    /// Bit 0 for IPv4, bit 1 for IPv6.
+    families: u8,
+    /// Varying word, protocol, incoming port, and whether ports are known.
+    other: Bits<u64>,
+    source: Bits<u128>,
+    destination: Bits<u128>,
+    ports: [(u16, u16); 2],
+}
+
+/// Those bits of `mask` must be as in `value`.
+#[derive(Clone, Copy, Debug)]
+struct Bits<B> {
+    value: B,
+    mask: B,
+}
+
+const PROTOCOL_SHIFT: u32 = 32;
+const INCOMING_SHIFT: u32 = 40;
+const PORTS_KNOWN: u64 = 1 << 56;
+const NO_PORTS: u64 = (PORTS_UNKNOWN.bits() as u64) << EXCEPTIONS_SHIFT;
+
+impl Bits<u64> {
+    fn require(&mut self, value: u64, mask: u64) {
+        self.value |= value;
+        self.mask |= mask;
+    }
+}
+
+macro_rules! relations {
+    ($word:ty) => {
+        impl Bits<$word> {
+            #[inline]
+            fn covers(&self, other: &Self) -> bool {
+                (self.mask & !other.mask) | ((self.value ^ other.value) & self.mask) == 0
+            }
+
+            #[inline]
+            fn overlaps(&self, other: &Self) -> bool {
+                (self.value ^ other.value) & self.mask & other.mask == 0
+            }
+        }
+    };
+}
+
+relations!(u64);
+relations!(u128);
+
+impl Shape {
+    fn of(filter: &CompiledFilter) -> Self {
+        let family = filter.source.family.or(filter.destination.family);
+        let families = match family {
+            None => 0b11,
+            Some(Family::V4) => 0b01,
+            Some(Family::V6) => 0b10,
+        };
+        let mut other = Bits { value: filter.varying_value.into(), mask: filter.varying_mask.into() };
+        if let Some(protocol) = filter.protocol {
+            other.require(u64::from(protocol) << PROTOCOL_SHIFT, 0xff << PROTOCOL_SHIFT);
+        }
+        if let Some(port) = filter.incoming {
+            other.require(u64::from(port.0) << INCOMING_SHIFT, 0xffff << INCOMING_SHIFT);
+        }
+        let asks_for_ports = !filter.source_port.is_any() || !filter.destination_port.is_any();
+        // Ports are known as well where nothing stands against it.
+        let has_ports = filter.protocol.is_some_and(|protocol| Protocol(protocol).has_ports());
+        let readable = other.mask & NO_PORTS == NO_PORTS && other.value & NO_PORTS == 0;
+        if asks_for_ports || has_ports && readable {
+            other.require(PORTS_KNOWN, PORTS_KNOWN);
+        }
+        let ports = [filter.source_port, filter.destination_port].map(|range| match range {
+            PortRange::Any => (0, u16::MAX),
+            PortRange::Ports { first, last } => (first, last),
+        });
+        let bits = |address: &crate::filter::Masked| Bits { value: address.value, mask: address.mask };
+        Self { families, other, source: bits(&filter.source), destination: bits(&filter.destination), ports }
+    }
+
+    /// Whether every packet that `other` matches is matched.
+    #[inline]
+    fn covers(&self, other: &Self) -> bool {
+        self.other.covers(&other.other)
+            && self.source.covers(&other.source)
+            && self.destination.covers(&other.destination)
+            && other.families & !self.families == 0
+            && self.ports.iter().zip(&other.ports).all(|(own, other)| own.0 <= other.0 && other.1 <= own.1)
+    }
+
+    /// Whether some packet is matched by both.
+    #[inline]
+    fn overlaps(&self, other: &Self) -> bool {
+        self.other.overlaps(&other.other)
+            && self.source.overlaps(&other.source)
+            && self.destination.overlaps(&other.destination)
+            && other.families & self.families != 0
+            && self.ports.iter().zip(&other.ports).all(|(own, other)| own.0 <= other.1 && other.0 <= own.1)
+            && !(self.lacks_ports() && other.knows_ports() || self.knows_ports() && other.lacks_ports())
+    }
+
+    /// Whether it matches only packets whose ports are known.
+    fn knows_ports(&self) -> bool {
+        self.other.mask & PORTS_KNOWN != 0
+    }
+
+    /// Whether it matches only packets of a protocol that has no ports.
+    fn lacks_ports(&self) -> bool {
+        let given = self.other.mask >> PROTOCOL_SHIFT & 0xff != 0;
+        given && !Protocol((self.other.value >> PROTOCOL_SHIFT) as u8).has_ports()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+    use millrace_packet::{Exceptions, FlowKey};
+    use millrace_units::PortId;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::filter::tests::{any_candidate, any_filter, compiled, resolve};
+    use crate::{Candidate, FilterTable, LinearOracle};
+
+    fn table(filters: &[(&str, i32)]) -> LinearOracle<()> {
+        let mut table = LinearOracle::new();
+        for (text, priority) in filters {
+            table.insert(compiled(text), *priority, ());
+        }
+        table
+    }
+
+    fn shadowed(filters: &[(&str, i32)]) -> Vec<(u64, u64)> {
+        let found = analyse(table(filters).entries(), 0);
+        found.shadowed.iter().map(|shadowed| (shadowed.filter.0, shadowed.by.0)).collect()
+    }
+
+    fn ambiguous(filters: &[(&str, i32)]) -> Vec<(u64, u64, Option<Field>)> {
+        let found = analyse(table(filters).entries(), 10);
+        assert_eq!(found.ambiguous.len(), found.ambiguous_pairs);
+        found.ambiguous.iter().map(|pair| (pair.winner.0, pair.loser.0, pair.decided_by)).collect()
+    }
+
+    #[test]
+    fn a_filter_behind_one_that_covers_it_never_wins() {
+        assert_eq!(shadowed(&[("src 10.0.0.1", 0), ("src 10.0.0.0/8", 1), ("*", 2)]), [(1, 2), (0, 2)]);
+        assert_eq!(shadowed(&[("src 10.0.0.1", 2), ("src 10.0.0.0/8", 1), ("*", 0)]), []);
+        assert_eq!(shadowed(&[("proto tcp dport 7", 0), ("proto tcp dport 7", 0)]), [(1, 0)]);
+        assert_eq!(shadowed(&[("dport 5-9", 1), ("proto tcp dport 7", 0)]), [(1, 0)]);
+        // Not all TCP packets have known ports, but those without exceptions do.
+        assert_eq!(shadowed(&[("dport 0-65535", 1), ("proto tcp", 0)]), []);
+        assert_eq!(shadowed(&[("dport 0-65535", 1), ("proto tcp exceptions none", 0)]), [(1, 0)]);
+        // A destination makes it a filter of IPv4, and the given source is the more specific.
+        assert_eq!(shadowed(&[("dst 10.0.0.0/8", 0), ("src 0.0.0.0/0", 0)]), [(0, 1)]);
+        // Two that cover it only together are not found.
+        assert_eq!(shadowed(&[("dport 1-5", 1), ("dport 6-9", 1), ("dport 1-9", 0)]), []);
+    }
+
+    #[test]
+    fn filters_that_cross_are_ambiguous_unless_their_priority_decides() {
+        let source = "src 10.0.0.0/8";
+        assert_eq!(ambiguous(&[("dst 10.0.0.0/8", 0), (source, 0)]), [(1, 0, Some(Field::Source))]);
+        assert_eq!(ambiguous(&[("dst 10.0.0.0/8", 0), (source, 1)]), []);
+        assert_eq!(ambiguous(&[("dport 1-5", 0), ("dport 4-8", 0)]), [(0, 1, None)]);
+        assert_eq!(ambiguous(&[("dport 1-3", 0), ("dport 4-8", 0)]), []);
+        assert_eq!(ambiguous(&[(source, 0), ("src 10.1.0.0/16", 0)]), []);
+        assert_eq!(ambiguous(&[("src 10.0.0.0/8", 0), ("dst 2001::/16", 0)]), []);
+        // ESP has no ports, fragments have unknown ones.
+        assert_eq!(ambiguous(&[("proto esp", 0), ("dport 7", 0)]), []);
+        assert_eq!(ambiguous(&[("exceptions fragment", 0), ("dport 7", 0)]), []);
+        assert_eq!(ambiguous(&[("exceptions ttl", 0), ("dport 7", 0)]).len(), 1);
+        // What never wins is in no pair.
+        assert_eq!(ambiguous(&[("dst 10.0.0.0/8", 0), (source, 0), ("*", 1)]), []);
+        assert_eq!(
+            analyse(table(&[("dport 1-5", 0), ("dport 4-8", 0), ("dport 3-9", 0)]).entries(), 1)
+                .ambiguous
+                .len(),
+            1
+        );
+    }
+
+    /// Packets of every kind that the filters of [`few_filters`] tell apart.
+    fn all_packets() -> Vec<Candidate> {
+        let v4 = |last| IpAddr::from(Ipv4Addr::new(10, 0, 0, last));
+        let v6 = |first| IpAddr::from(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 1));
+        let mut packets = Vec::new();
+        for source in [v4(0), v4(1), v4(2), v6(0x2001), v6(0x3001)] {
+            for (protocol, port) in
+                [6, 17, 50].into_iter().flat_map(|protocol| [0, 1, 2, 3].map(|port| (protocol, port)))
+            {
+                let key = match source {
+                    IpAddr::V4(source) => FlowKey::v4(source, source, protocol, (port, 9), PortId(0)),
+                    IpAddr::V6(source) => FlowKey::v6(source, source, protocol, (port, 9), PortId(0)),
+                };
+                for (bits, flags) in
+                    (0..16).flat_map(|bits| [None, Some(0), Some(2)].map(|flags| (bits, flags)))
+                {
+                    let exceptions = Exceptions::from_bits(bits);
+                    let tcp_flags = flags.filter(|_| protocol == 6);
+                    packets.push(Candidate { exceptions, tcp_flags, ..Candidate::plain(key) });
+                }
+            }
+        }
+        packets
+    }
+
+    fn few_filters() -> impl Strategy<Value = CompiledFilter> {
+        let addresses = [
+            "",
+            "src 10.0.0.0/31",
+            "src 10.0.0.1",
+            "src 2001::/16",
+            "src 0.0.0.0/0",
+            "dst 0.0.0.0/0",
+            "dst ::/0",
+        ];
+        let rest = [
+            "",
+            "proto tcp",
+            "proto udp",
+            "proto esp",
+            "sport 1-2",
+            "sport 2-3",
+            "sport 0-65535",
+            "proto tcp sport 2",
+            "proto tcp flags syn",
+            "proto tcp flags none/syn",
+        ];
+        let exceptions =
+            ["", "exceptions none", "exceptions ttl", "exceptions none/fragment,cut", "exceptions fragment"];
+        (
+            prop::sample::select(addresses.to_vec()),
+            prop::sample::select(rest.to_vec()),
+            prop::sample::select(exceptions.to_vec()),
+        )
+            .prop_filter_map("contradictory", |(addresses, rest, exceptions)| {
+                let filter: crate::Filter = format!("{addresses} {rest} {exceptions}").parse().ok()?;
+                filter.compile(resolve).ok()
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn covering_and_overlapping_are_what_trying_all_packets_says(one in few_filters(), other in few_filters()) {
+            let packets = all_packets();
+            let (first, second) = (Shape::of(&one), Shape::of(&other));
+            let covers = packets.iter().all(|packet| !other.matches(packet) || one.matches(packet));
+            let overlaps = packets.iter().any(|packet| other.matches(packet) && one.matches(packet));
+            prop_assert_eq!(first.covers(&second), covers);
+            prop_assert_eq!(first.overlaps(&second), overlaps);
+            prop_assert_eq!(second.overlaps(&first), overlaps);
+        }
+
+        #[test]
+        fn what_is_shadowed_never_wins_and_pairs_are_ambiguous(
+            filters in prop::collection::vec((any_filter(), 0i32..2), 0..30),
+            candidates in prop::collection::vec(any_candidate(), 1..50),
+        ) {
+            let mut table = LinearOracle::new();
+            for (filter, priority) in &filters {
+                table.insert(filter.compile(resolve).unwrap(), *priority, ());
+            }
+            let found = analyse(table.entries(), usize::MAX);
+            prop_assert_eq!(found.ambiguous.len(), found.ambiguous_pairs);
+            for candidate in &candidates {
+                let winner = table.lookup(candidate).map(|(id, _)| id);
+                prop_assert!(found.shadowed.iter().all(|shadowed| Some(shadowed.filter) != winner));
+                let matching: Vec<_> = table.iter().filter(|entry| entry.filter.matches(candidate)).collect();
+                for (number, loser) in matching.iter().enumerate() {
+                    for winner in &matching[..number] {
+                        // Of two that match, one covers the other, or priority decides, or one is shadowed, or they are a pair.
+                        let (first, second) = (Shape::of(&winner.filter), Shape::of(&loser.filter));
+                        let pair = found.ambiguous.iter().any(|pair| (pair.winner, pair.loser) == (winner.id, loser.id));
+                        let dead = |id| found.shadowed.iter().any(|shadowed| shadowed.filter == id);
+                        let plain = winner.priority != loser.priority || first.covers(&second) || second.covers(&first);
+                        prop_assert_eq!(pair, !plain && !dead(winner.id) && !dead(loser.id));
+                    }
+                }
+            }
+        }
+    }
+}

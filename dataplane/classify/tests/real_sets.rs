@@ -1,0 +1,106 @@
+//! The fast tables beside the oracle on sets of filters as they are found: ClassBench's files where these are at hand,
+//! and generated ones.
+
+use millrace_classify::{
+    Candidate, CompiledFilter, FilterId, FilterTable, LinearOracle, TupleSpace, analyse, in_order,
+};
+use millrace_packet::Family;
+use millrace_testkit::classbench::{FilterSet, Popularity, Style, generate, read, trace};
+
+/// Packets that are looked up, of which most meet a filter.
+const PACKETS: usize = 1500;
+
+fn sets() -> Vec<FilterSet> {
+    let mut sets = Vec::new();
+    for (family, size) in
+        ["acl1", "fw1", "ipc1"].into_iter().flat_map(|family| [(family, "1k"), (family, "10k")])
+    {
+        match read(family, size) {
+            Some(set) => sets.push(set),
+            None => println!("skipped: no file {family}_{size} in ../shared/data/classbench"),
+        }
+    }
+    for (style, family) in Style::ALL.into_iter().flat_map(|style| [(style, Family::V4), (style, Family::V6)])
+    {
+        sets.push(generate(style, family, 3000, 11));
+    }
+    sets
+}
+
+fn filters(set: &FilterSet) -> Vec<CompiledFilter> {
+    set.filters.iter().map(|filter| filter.compile(|_| None).unwrap()).collect()
+}
+
+/// Both tables filled: with falling priorities, or all of one priority, so that specificity and age decide.
+fn fill<F: FilterTable<usize>>(mut table: F, set: &FilterSet, falling: bool) -> F {
+    for (place, filter) in filters(set).into_iter().enumerate() {
+        table.insert(filter, if falling { set.priority(place) } else { 0 }, place);
+    }
+    table
+}
+
+fn assert_same(table: &TupleSpace<usize>, oracle: &LinearOracle<usize>, packets: &[Candidate], what: &str) {
+    let expected: Vec<_> = packets.iter().map(|packet| oracle.lookup(packet)).collect();
+    let mut found = vec![None; packets.len()];
+    table.lookup_batch(packets, &mut found);
+    assert!(found == expected, "{what}: batches");
+    for (packet, expected) in packets.iter().zip(expected) {
+        assert_eq!(table.lookup(packet), expected, "{what}: {packet:?}");
+    }
+}
+
+#[test]
+fn real_and_generated_sets_are_searched_as_the_oracle_does() {
+    for set in sets() {
+        for falling in [true, false] {
+            let table = fill(TupleSpace::new(), &set, falling);
+            let oracle = fill(LinearOracle::new(), &set, falling);
+            let what = format!("{}, falling priorities: {falling}", set.name);
+            assert_same(&table, &oracle, &trace(&set, Popularity::Uniform, PACKETS, 3), &what);
+            assert_same(&table, &oracle, &trace(&set, Popularity::Zipf, PACKETS, 4), &what);
+        }
+    }
+}
+
+#[test]
+fn a_set_that_comes_and_goes_is_searched_as_the_oracle_does() {
+    for set in sets() {
+        let (mut table, mut oracle) =
+            (fill(TupleSpace::new(), &set, true), fill(LinearOracle::new(), &set, true));
+        let packets = trace(&set, Popularity::Uniform, PACKETS / 3, 5);
+        let ids: Vec<FilterId> = in_order(oracle.entries()).iter().map(|entry| entry.id).collect();
+        // Most go, in an order without a pattern, then half of those come again.
+        let gone: Vec<_> = (0..ids.len() * 9 / 10).map(|turn| ids[turn * 7919 % ids.len()]).collect();
+        let mut values = Vec::new();
+        for id in &gone {
+            let value = table.remove(*id);
+            assert_eq!(value, oracle.remove(*id));
+            values.extend(value);
+        }
+        assert_same(&table, &oracle, &packets, &format!("{}, mostly gone", set.name));
+        let compiled = filters(&set);
+        for place in values.iter().step_by(2) {
+            let priority = set.priority(*place);
+            assert_eq!(
+                table.insert(compiled[*place], priority, *place),
+                oracle.insert(compiled[*place], priority, *place)
+            );
+        }
+        assert_same(&table, &oracle, &packets, &format!("{}, come again", set.name));
+        assert_eq!(table.len(), oracle.len());
+    }
+}
+
+#[test]
+fn what_analysis_calls_shadowed_never_wins_in_a_trace() {
+    for set in sets().into_iter().filter(|set| set.filters.len() < 4000) {
+        let table = fill(TupleSpace::new(), &set, true);
+        let found = analyse(table.entries(), 10);
+        // With a priority for each, no two are ambiguous.
+        assert_eq!(found.ambiguous_pairs, 0);
+        for packet in trace(&set, Popularity::Uniform, 20_000, 6) {
+            let winner = table.lookup(&packet).map(|(id, _)| id);
+            assert!(found.shadowed.iter().all(|shadowed| Some(shadowed.filter) != winner));
+        }
+    }
+}
