@@ -28,8 +28,4 @@ pub use flow_table::{
     FlowAnswer, FlowIndex, FlowRecord, FlowTable, FlowTableConfig, FlowTableCounts, FlowTableError, Full,
     LARGEST as LARGEST_FLOW_TABLE, RemovalReason, RemovedFlow,
 };
-<<<<<<< HEAD
-pub use fragment_table::{Fragment, FragmentTable, without_ports};
-=======
 pub use fragment_table::{Fragment, FragmentTable, fragment_key};
->>>>>>> main
