@@ -225,7 +225,7 @@ impl Handover {
     #[inline]
     pub(crate) fn owner_of_flow(&self, hash: u32) -> Option<usize> {
         // The part of all hashes that it lies in: hashes are as good at the top as anywhere.
-        let owner = (u64::from(hash) * self.peers.len() as u64 >> 32) as usize;
+        let owner = ((u64::from(hash) * self.peers.len() as u64) >> 32) as usize;
         (owner != self.me).then_some(owner)
     }
 
