@@ -46,8 +46,8 @@ impl Workers {
 
     /// Tells all workers but one what became known of neighbours.
     pub fn tell_others(&mut self, from: usize, change: NeighbourChange) -> Result<(), ControlError> {
-        let others = self.0.iter_mut().enumerate().filter(|(worker, _)| *worker != from);
-        others.map(|(_, worker)| worker.tell(Command::SetNeighbours(vec![change]))).collect()
+        let mut others = self.0.iter_mut().enumerate().filter(|(worker, _)| *worker != from);
+        others.try_for_each(|(_, worker)| worker.tell(Command::SetNeighbours(vec![change])))
     }
 
     /// Asks all workers, at once, and waits for their answers.
