@@ -10,7 +10,9 @@ mod load;
 mod measurement;
 mod memory;
 mod network;
+mod peer;
 mod process;
+mod route;
 mod router;
 mod statistics;
 mod takeover;
@@ -38,12 +40,16 @@ pub struct Options<'a> {
     pub progress: &'a mut dyn FnMut(&str),
 }
 
-const BENCHES: [Bench; 3] = [
+const BENCHES: [Bench; 4] = [
     Bench {
         name: "veth",
         summary: "packets per second on veth beside DPDK's testpmd and the kernel; TCP; delay and processor use when idle",
     },
     Bench { name: "memory", summary: "time and instructions per packet in the pipeline alone" },
+    Bench {
+        name: "route",
+        summary: "lookups and updates of a million IPv4 and 200,000 IPv6 routes, beside DPDK's",
+    },
     Bench {
         name: "takeover",
         summary: "how long a flow is interrupted when the router is killed, and when it is started again",
@@ -77,11 +83,12 @@ pub fn run(name: &str, options: &mut Options<'_>) -> Result<Vec<Measurement>, Be
 }
 
 fn run_one(name: &'static str, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
-    if name != "memory" && !nix::unistd::geteuid().is_root() {
+    if !matches!(name, "memory" | "route") && !nix::unistd::geteuid().is_root() {
         return Err(BenchError::NotRoot { name });
     }
     match name {
         "memory" => memory::run(options),
+        "route" => route::run(options),
         "takeover" => takeover::run(options),
         _ => veth::run(options),
     }
