@@ -194,8 +194,7 @@ fn relative(path: &Path) -> String {
 /// Whether a file is tests only: by its name, or because it lies in a folder `tests` beside what is tested.
 fn is_test_module(path: &Path) -> bool {
     let in_tests = path.parent().is_some_and(|folder| folder.ends_with("tests"));
-    let by_name =
-        |name: &str| name == "tests.rs" || name.starts_with("test_") || name.ends_with("_test.rs");
+    let by_name = |name: &str| name == "tests.rs" || name.starts_with("test_") || name.ends_with("_test.rs");
     in_tests || path.file_name().and_then(|name| name.to_str()).is_some_and(by_name)
 }
 

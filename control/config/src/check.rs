@@ -61,6 +61,9 @@ impl Checker<'_> {
         self.require(router.icmp_dscp < 64, None, || {
             format!("router.icmp-dscp = {}: it takes 0 to 63", router.icmp_dscp)
         })?;
+        self.require((1..=256).contains(&router.new_flows), None, || {
+            format!("router.new-flows = {}: it takes 1 to 256", router.new_flows)
+        })?;
         self.require((1024..=1 << 24).contains(&router.flows_max), None, || {
             format!("router.flows-max = {}: it takes 1024 to 16777216", router.flows_max)
         })?;

@@ -69,6 +69,9 @@ pub struct Router {
     pub route_priority: i32,
     /// Flows that the flow table holds, 1,024 to 16,777,216. Default 1,048,576.
     pub flows_max: u32,
+    /// New flows that are classified in a batch of 256 packets while more comes than the router bears, 1 to 256; packets
+    /// of others are dropped then. Default 128.
+    pub new_flows: u16,
     /// Seconds without a packet after which a flow is forgotten, 1 to 86,400. Default 30.
     pub flow_idle: u32,
 }
@@ -90,6 +93,7 @@ impl Default for Router {
             forward_zero_net: false,
             route_priority: 0,
             flows_max: 1 << 20,
+            new_flows: 128,
             flow_idle: 30,
         }
     }

@@ -301,6 +301,7 @@ fn options(config: &Config) -> Options {
         router_id: router.router_id,
         route_priority: router.route_priority,
         flows_max: router.flows_max,
+        new_flows: router.new_flows,
         flow_idle: Duration::from_secs(router.flow_idle.into()),
     }
 }

@@ -22,6 +22,9 @@ pub struct Options {
     pub route_priority: i32,
     /// Flows that are remembered at most, up to 16,777,216. With 0 every packet is classified by itself.
     pub flows_max: u32,
+    /// New flows that are classified in a batch while more comes than the router bears. Packets of others are dropped
+    /// then; those of known flows go on.
+    pub new_flows: u16,
     /// How long a flow is remembered without a packet.
     pub flow_idle: Duration,
     /// The address that ICMP errors bear where the way out has none of its own family.
@@ -38,6 +41,7 @@ impl Default for Options {
             redirects: true,
             route_priority: 0,
             flows_max: 1 << 20,
+            new_flows: 128,
             flow_idle: Duration::from_secs(30),
             // The dummy address of RFC 7600.
             router_id: std::net::Ipv4Addr::new(192, 0, 0, 8),
