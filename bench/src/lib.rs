@@ -3,14 +3,19 @@
 //! Every benchmark builds what it needs in network namespaces of its own, is bounded in time, and removes what it has
 //! built, also when it fails or is interrupted. Figures are of this machine in this run: compare ratios.
 
+mod classify;
 mod error;
+mod flow_table;
 mod frame;
+mod gates;
 mod interrupt;
 mod load;
 mod measurement;
 mod memory;
 mod network;
+mod peer;
 mod process;
+mod route;
 mod router;
 mod statistics;
 mod takeover;
@@ -38,12 +43,22 @@ pub struct Options<'a> {
     pub progress: &'a mut dyn FnMut(&str),
 }
 
-const BENCHES: [Bench; 3] = [
+const BENCHES: [Bench; 7] = [
     Bench {
         name: "veth",
         summary: "packets per second on veth beside DPDK's testpmd and the kernel; TCP; delay and processor use when idle",
     },
+    Bench {
+        name: "classify",
+        summary: "lookups and changes of the filter tables, beside DPDK's ACL library",
+    },
+    Bench { name: "flow-table", summary: "look-ups and changes of the flow table alone" },
+    Bench { name: "gates", summary: "what gates, filters and new flows cost in the pipeline alone" },
     Bench { name: "memory", summary: "time and instructions per packet in the pipeline alone" },
+    Bench {
+        name: "route",
+        summary: "lookups and updates of a million IPv4 and 200,000 IPv6 routes, beside DPDK's",
+    },
     Bench {
         name: "takeover",
         summary: "how long a flow is interrupted when the router is killed, and when it is started again",
@@ -64,6 +79,9 @@ pub fn run(name: &str, options: &mut Options<'_>) -> Result<Vec<Measurement>, Be
     if let Some(result) = memory::run_measured(name) {
         return result.map(|()| Vec::new());
     }
+    if let Some(result) = classify::run_measured(name) {
+        return result.map(|()| Vec::new());
+    }
     let chosen: Vec<&Bench> = list().iter().filter(|bench| name == "all" || name == bench.name).collect();
     if chosen.is_empty() {
         let known = list().iter().map(|bench| bench.name).collect::<Vec<_>>().join(", ");
@@ -77,11 +95,17 @@ pub fn run(name: &str, options: &mut Options<'_>) -> Result<Vec<Measurement>, Be
 }
 
 fn run_one(name: &'static str, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
-    if name != "memory" && !nix::unistd::geteuid().is_root() {
+    if !matches!(name, "classify" | "flow-table" | "gates" | "memory" | "route")
+        && !nix::unistd::geteuid().is_root()
+    {
         return Err(BenchError::NotRoot { name });
     }
     match name {
+        "classify" => classify::run(options),
+        "flow-table" => flow_table::run(options),
+        "gates" => gates::run(options),
         "memory" => memory::run(options),
+        "route" => route::run(options),
         "takeover" => takeover::run(options),
         _ => veth::run(options),
     }

@@ -89,6 +89,11 @@ fn scaled(value: f64) -> String {
     }
 }
 
+/// The items of a list; none of what is no list.
+pub fn rows(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
 /// Renders one object as lines of key and value.
 pub fn lines(object: &Value) -> String {
     let Value::Object(fields) = object else { return format!("{}\n", plain(object)) };

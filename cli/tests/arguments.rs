@@ -59,6 +59,7 @@ const COMMANDS: &[&[&str]] = &[
     &["filter", "remove"],
     &["filter", "list"],
     &["filter", "explain"],
+    &["filter", "check"],
     &["route"],
     &["route", "add"],
     &["route", "remove"],

@@ -5,14 +5,14 @@ use std::str::FromStr;
 
 /// The internet protocol's version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Family {
+pub(crate) enum Family {
     V4,
     V6,
 }
 
 /// Packets of one family, in a number of flows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Case {
+pub(crate) struct Case {
     pub family: Family,
     pub flows: u32,
 }

@@ -3,9 +3,9 @@
 //! A generator gives batches of 256 copies of prepared frames; the router has 1,000 routes over one next hop. What the
 //! generator itself costs is measured beside it, and subtracted.
 
-mod case;
+pub(crate) mod case;
 mod instructions;
-mod setup;
+pub(crate) mod setup;
 
 use std::time::Instant;
 
@@ -71,7 +71,8 @@ fn nanoseconds(case: Case) -> Result<Vec<f64>, BenchError> {
     Ok(times)
 }
 
-fn per_packet(work: impl FnOnce() -> u64) -> f64 {
+/// Nanoseconds per packet of work that says how many packets it did.
+pub(crate) fn per_packet(work: impl FnOnce() -> u64) -> f64 {
     let start = Instant::now();
     let packets = work();
     start.elapsed().as_secs_f64() * 1e9 / packets as f64

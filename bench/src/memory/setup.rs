@@ -5,14 +5,17 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use millrace_classify::{CompiledFilter, Filter};
 use millrace_forward::{NextHop, NextHops, Route, SharedFib};
 use millrace_packet::{Batch, Pool};
 use millrace_pipeline::{
-    Command, DeviceId, NeighbourChange, NeighbourKnowledge, NoHost, PortSettings, ReversePath, RouteChange, Stack, Tags,
-    Worker, WorkerLink,
+    Command, DeviceId, GateTables, NeighbourChange, NeighbourKnowledge, NoHost, Options, PortSettings,
+    Published, ReversePath, RouteChange, Stack, Tags, Worker, WorkerLink,
 };
+use millrace_plugin::{PluginChange, PluginControlUnit};
 use millrace_port::Port;
 use millrace_port::memory::Generator;
+use millrace_testkit::classbench;
 use millrace_units::{Instant, PortId};
 use millrace_wire::MacAddr;
 
@@ -34,8 +37,41 @@ const ROUTES: u32 = 1000;
 /// How far the virtual clock moves on with each round.
 const STEP: Duration = Duration::from_micros(10);
 
+/// What the packets of a case meet on their way, and how they follow each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Setup {
+    /// The gates.
+    pub gates: GatesSetup,
+    /// Packets of a flow that come in one go, with those of [`ABREAST`] others.
+    pub flow_packets: u32,
+    /// Flows that the router remembers at most; 0 for none.
+    pub flows_max: u32,
+}
+
+/// The gates of a router.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum GatesSetup {
+    /// None at all.
+    None,
+    /// Three, at which nothing is bound.
+    Empty,
+    /// Three, at each of which every flow is bound to an instance of `null`.
+    Null,
+    /// Three, each with so many filters in the style of access lists, bound to `null`.
+    Filters(usize),
+}
+
+/// Flows whose packets come between each other's.
+pub(crate) const ABREAST: usize = 64;
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { gates: GatesSetup::None, flow_packets: 1, flows_max: 1 << 20 }
+    }
+}
+
 /// The packets' source alone, without a router: what is subtracted.
-pub(super) struct Source {
+pub(crate) struct Source {
     generator: Generator,
     pool: Pool,
     batch: Batch,
@@ -43,7 +79,11 @@ pub(super) struct Source {
 
 impl Source {
     pub fn new(case: Case) -> Result<Self, BenchError> {
-        Ok(Self { generator: generator(case), pool: pool()?, batch: Batch::new() })
+        Self::with(case, Setup::default())
+    }
+
+    pub fn with(case: Case, setup: Setup) -> Result<Self, BenchError> {
+        Ok(Self { generator: generator(case, setup), pool: pool()?, batch: Batch::new() })
     }
 
     /// Makes and takes back a number of packets, in whole batches; returns how many.
@@ -61,7 +101,7 @@ impl Source {
 }
 
 /// The source, and a router behind it.
-pub(super) struct Pipeline {
+pub(crate) struct Pipeline {
     fib: SharedFib,
     worker: Worker,
     link: WorkerLink,
@@ -71,6 +111,10 @@ pub(super) struct Pipeline {
 
 impl Pipeline {
     pub fn new(case: Case) -> Result<Self, BenchError> {
+        Self::with(case, Setup::default())
+    }
+
+    pub fn with(case: Case, setup: Setup) -> Result<Self, BenchError> {
         let no_memory = |error: &dyn std::error::Error| BenchError::measurement("tables", error.to_string());
         let fib = SharedFib::new().map_err(|error| no_memory(&error))?;
         let (worker, link) = Worker::new(pool()?, fib.reader(), Box::new(NoHost), 0x5eed)
@@ -78,6 +122,12 @@ impl Pipeline {
         let mut pipeline = Self { fib, worker, link, now: Instant::ZERO, sent: 0 };
         pipeline.tell(Command::SetPort(IN.1, settings("in", IN.0, IN_MAC, case.family, 1)));
         pipeline.tell(Command::SetPort(OUT.1, settings("out", OUT.0, OUT_MAC, case.family, 2)));
+        pipeline.tell(Command::SetOptions(Options {
+            flows_max: setup.flows_max,
+            new_flows: u16::MAX,
+            ..Options::default()
+        }));
+        pipeline.tell(Command::Plugins(gates(case.family, setup.gates)?));
         pipeline.set_routes(routes(case.family))?;
         let state = NeighbourKnowledge::Known(MacAddr(NEXT_HOP_MAC));
         let next_hop = NeighbourChange { port: OUT.1, address: gateway(case.family), state };
@@ -85,7 +135,7 @@ impl Pipeline {
         let out = Generator::new(MacAddr(OUT_MAC), MTU, Vec::new(), 0);
         pipeline.worker.add_device(OUT.0, Box::new(out));
         // Last, so that no packet comes before the router is ready.
-        pipeline.worker.add_device(IN.0, Box::new(generator(case)));
+        pipeline.worker.add_device(IN.0, Box::new(generator(case, setup)));
         Ok(pipeline)
     }
 
@@ -198,8 +248,44 @@ fn source(family: Family, flow: u32) -> IpAddr {
     }
 }
 
-/// Gives a packet of each flow in turn, in an order without a pattern.
-fn generator(case: Case) -> Generator {
+/// The changes that make the gates.
+fn gates(family: Family, gates: GatesSetup) -> Result<Vec<PluginChange<Published>>, BenchError> {
+    let failed = |error: &dyn std::error::Error| BenchError::measurement("gates", error.to_string());
+    let mut unit = PluginControlUnit::<Filter, CompiledFilter>::new();
+    unit.add_plugin(&millrace_plugin_null::PLUGIN).map_err(|error| failed(&error))?;
+    let names = ["security-in", "process", "monitor"];
+    let filters = match gates {
+        GatesSetup::None => return Ok(Vec::new()),
+        GatesSetup::Empty => Vec::new(),
+        GatesSetup::Null => vec![Filter::default()],
+        GatesSetup::Filters(count) => {
+            let family = match family {
+                Family::V4 => millrace_packet::Family::V4,
+                Family::V6 => millrace_packet::Family::V6,
+            };
+            let mut filters = classbench::generate(classbench::Style::Acl, family, count, 1).filters;
+            filters.push(Filter::default());
+            filters
+        }
+    };
+    for gate in names {
+        unit.create_instance("null", gate, serde_json::Map::new()).map_err(|error| failed(&error))?;
+        for filter in &filters {
+            let compiled = filter.compile(|_| None).map_err(|error| failed(&error))?;
+            // A generated set may have a filter twice.
+            let _ = unit.register_instance(gate, gate, filter.clone(), compiled, 0);
+        }
+    }
+    let changes = unit.populate().map_err(|error| failed(&error))?;
+    let wanted = changes.into_iter().filter(|change| match change {
+        PluginChange::AddGate { gate, .. } => names.contains(&unit.gate_name(*gate)),
+        _ => true,
+    });
+    Ok(GateTables::default().publish(wanted.collect()))
+}
+
+/// Gives packets of each flow in turn, the flows in an order without a pattern.
+fn generator(case: Case, setup: Setup) -> Generator {
     let frame = |flow| {
         let frame = UdpFrame {
             source_mac: HOST_MAC,
@@ -213,6 +299,10 @@ fn generator(case: Case) -> Generator {
     };
     let mut frames: Vec<Vec<u8>> = (0..case.flows).map(frame).collect();
     shuffle(&mut frames);
+    if setup.flow_packets > 1 {
+        let groups = frames.chunks(ABREAST);
+        frames = groups.flat_map(|group| vec![group; setup.flow_packets as usize].concat()).collect();
+    }
     Generator::new(MacAddr(IN_MAC), MTU, frames, u64::MAX)
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::remote::{done, print, segment};
 use crate::arguments::FilterAction;
 use crate::client::Client;
-use crate::output::{Column, Failure, plain};
+use crate::output::{Column, Failure, plain, rows};
 
 const COLUMNS: &[Column] = &[
     ("id", "id"),
@@ -34,7 +34,7 @@ pub fn filter(client: &Client, action: &FilterAction, json: bool) -> Result<(), 
                 let [id, action, filter] = ["id", "action", "filter"].map(|key| plain(&gone[key]));
                 format!("filter {id} removed: {action} for {filter}")
             };
-            let lines: Vec<String> = value.as_array().into_iter().flatten().map(line).collect();
+            let lines: Vec<String> = rows(&value).iter().map(line).collect();
             done(&value, &lines.join("\n"), json);
         }
         FilterAction::List { gate } => {
@@ -50,6 +50,7 @@ pub fn filter(client: &Client, action: &FilterAction, json: bool) -> Result<(), 
             let value = client.get(&format!("/filters/explain?packet={}", segment(packet)))?;
             explain(&value, json);
         }
+        FilterAction::Check => check(&client.get("/filters/check")?, json),
     }
     Ok(())
 }
@@ -59,13 +60,12 @@ fn explain(value: &Value, json: bool) {
         println!("{value:#}");
         return;
     }
-    let gates = value.as_array().map_or(&[][..], Vec::as_slice);
-    if gates.is_empty() {
+    if rows(value).is_empty() {
         println!("no gate has filters");
     }
-    for gate in gates {
+    for gate in rows(value) {
         println!("gate {}, position {}", plain(&gate["gate"]), plain(&gate["position"]));
-        for candidate in gate["candidates"].as_array().into_iter().flatten() {
+        for candidate in rows(&gate["candidates"]) {
             let mark = if candidate["chosen"] == true { "*" } else { " " };
             let [id, filter, action, priority, outcome] =
                 ["id", "filter", "action", "priority", "outcome"].map(|key| plain(&candidate[key]));
@@ -74,5 +74,41 @@ fn explain(value: &Value, json: bool) {
         if gate["left_out"] != 0 {
             println!("        {} more do not match", plain(&gate["left_out"]));
         }
+    }
+}
+
+/// A filter as the findings of `check` speak of it.
+fn named(filter: &Value) -> String {
+    let [id, filter, action, priority] =
+        ["id", "filter", "action", "priority"].map(|key| plain(&filter[key]));
+    format!("filter {id} ({action} for {filter}, priority {priority})")
+}
+
+fn check(value: &Value, json: bool) {
+    if json {
+        println!("{value:#}");
+        return;
+    }
+    for gate in rows(value) {
+        let [name, filters, pairs] = ["gate", "filters", "ambiguous_pairs"].map(|key| plain(&gate[key]));
+        let shadowed = rows(&gate["shadowed"]);
+        println!("gate {name}: {filters} filters, {} never win, {pairs} ambiguous pairs", shadowed.len());
+        for finding in shadowed {
+            println!("  {} never wins: {} comes before it", named(&finding["filter"]), named(&finding["by"]));
+        }
+        for pair in rows(&gate["ambiguous"]) {
+            println!(
+                "  {} wins over {} by {}: a priority would make plain what is meant",
+                named(&pair["winner"]),
+                named(&pair["loser"]),
+                plain(&pair["decided_by"])
+            );
+        }
+        for filter in rows(&gate["below_routes"]) {
+            println!("  {} loses against every route: raise its priority", named(filter));
+        }
+    }
+    if rows(value).is_empty() {
+        println!("no gate has filters");
     }
 }

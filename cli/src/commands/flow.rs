@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::remote::{done, segment};
 use crate::arguments::{FlowAction, FlowOrder};
 use crate::client::Client;
-use crate::output::{Column, Failure, lines, plain, table};
+use crate::output::{Column, Failure, lines, plain, rows, table};
 
 /// Flows that `flow show` shows at most.
 const SHOWN: usize = 100;
@@ -20,7 +20,7 @@ pub fn flow(client: &Client, action: &FlowAction, json: bool) -> Result<(), Fail
         }
         FlowAction::Show { flow } => {
             let value = ask(client, Some(flow), FlowOrder::Rate, SHOWN)?;
-            let flows = value["flows"].as_array().map_or(&[][..], Vec::as_slice);
+            let flows = rows(&value["flows"]);
             if flows.is_empty() {
                 return Err(Failure::new(format!(
                     "no flow matches {flow:?}: `flow list` shows those there are"
@@ -60,7 +60,7 @@ fn list(value: &Value, by: FlowOrder, json: bool) {
         columns.extend([("packets/s", "packet_rate"), ("bits/s", "bit_rate")]);
     }
     columns.extend([("idle s", "idle"), ("state", "state"), ("route", "route"), ("bindings", "bindings")]);
-    let flows = value["flows"].as_array().map_or(&[][..], Vec::as_slice);
+    let flows = rows(&value["flows"]);
     print!("{}", table(flows, &columns));
     let more = value["found"].as_u64().unwrap_or(0).saturating_sub(flows.len() as u64);
     if more > 0 {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::remote::{done, print, segment, show};
 use crate::arguments::{Noun, RouteAction};
 use crate::client::Client;
-use crate::output::{Failure, plain};
+use crate::output::{Failure, plain, rows};
 
 /// Adds, removes, lists and looks up routes.
 pub fn route(client: &Client, action: &RouteAction, json: bool) -> Result<(), Failure> {
@@ -41,7 +41,7 @@ fn line(route: &Value) -> String {
         Some(via) => format!(" via {via} port {}", plain(&hop["port"])),
         None => format!(" port {}", plain(&hop["port"])),
     };
-    let hops: String = route["next_hops"].as_array().into_iter().flatten().map(hop).collect();
+    let hops: String = rows(&route["next_hops"]).iter().map(hop).collect();
     let kind = match route["kind"].as_str() {
         Some("forward") | None => String::new(),
         Some(kind) => format!("{kind} "),

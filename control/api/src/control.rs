@@ -3,8 +3,8 @@
 use std::future::Future;
 
 use millrace_controller::view::{
-    BindingView, DropView, FlowsView, GateExplanationView, GateView, InstanceView, LookupView, NeighbourView,
-    PluginView, PortView, RouteView, StatusView, SummaryView,
+    BindingView, DropView, FlowsView, GateCheckView, GateExplanationView, GateView, InstanceView, LookupView,
+    NeighbourView, PluginView, PortView, RouteView, StatusView, SummaryView,
 };
 use millrace_controller::{Capture, CaptureRequest, ControlError, FlowQuery, NewFilter, NewRoute, Router};
 use serde_json::{Map, Value};
@@ -43,6 +43,7 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn add_filter(&self, new: &NewFilter) -> Controlled<BindingView>;
     fn remove_filters(&self, ids: &[u32]) -> Controlled<Vec<BindingView>>;
     fn explain_filters(&self, packet: &str) -> Controlled<Vec<GateExplanationView>>;
+    fn check_filters(&self) -> impl Future<Output = Controlled<Vec<GateCheckView>>> + Send;
     fn add_route(&self, new: &NewRoute) -> impl Future<Output = Controlled<RouteView>> + Send;
     fn remove_route(&self, to: &str) -> impl Future<Output = Controlled<RouteView>> + Send;
     fn lookup_route(&self, address: &str) -> Controlled<RouteView>;
@@ -144,6 +145,10 @@ impl Control for Router {
 
     fn explain_filters(&self, packet: &str) -> Controlled<Vec<GateExplanationView>> {
         Router::explain_filters(self, packet)
+    }
+
+    async fn check_filters(&self) -> Controlled<Vec<GateCheckView>> {
+        Router::check_filters(self).await
     }
 
     async fn add_route(&self, new: &NewRoute) -> Controlled<RouteView> {

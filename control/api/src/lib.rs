@@ -17,7 +17,7 @@
 //! | `/bindings` | GET, POST `{instance, gate, filter, priority}`, DELETE `{instance, gate, filter}` |
 //! | `/filters` | GET, POST `{filter, action, gate, priority}`, DELETE `{ids}` |
 //! | `/filters/{id}` | GET, DELETE |
-//! | `/filters/explain?packet=` | GET |
+//! | `/filters/check`, `/filters/explain?packet=` | GET |
 //! | `/flows?filter=&order=&limit=` | GET, DELETE (`filter` alone) |
 //! | `/lookup` | POST `{packet}` |
 //! | `/counters` | DELETE |

@@ -92,6 +92,7 @@ pub(crate) fn router<C: Control>(served: Served<C>) -> axum::Router {
         .route("/gates/{name}", find("gate", C::gates, |gate| &gate.name).delete(remove_gate::<C>))
         .route("/bindings", read(C::bindings).post(bind::<C>).delete(unbind::<C>))
         .route("/filters", read(C::bindings).post(add_filter::<C>).delete(remove_filters::<C>))
+        .route("/filters/check", get(check_filters::<C>))
         .route("/filters/explain", get(explain_filters::<C>))
         .route("/filters/{id}", get(find_filter::<C>).delete(remove_filter::<C>))
         .route("/flows", get(flows::<C>).delete(flush_flows::<C>))
@@ -276,6 +277,10 @@ async fn explain_filters<C: Control>(
     Arguments(asked): Arguments<Packet>,
 ) -> Answer<impl Serialize> {
     Ok(Json(served.control.explain_filters(&asked.packet)?))
+}
+
+async fn check_filters<C: Control>(State(served): State<Served<C>>) -> Answer<impl Serialize> {
+    Ok(Json(served.control.check_filters().await?))
 }
 
 async fn add_route<C: Control>(

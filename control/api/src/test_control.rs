@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use millrace_controller::view::{
-    BindingView, DropView, FlowTableView, FlowsView, GateExplanationView, GateView, InstanceView, LookupView,
-    NeighbourView, PluginView, PortView, RouteView, StatusView, SummaryView,
+    BindingView, DropView, FlowTableView, FlowsView, GateCheckView, GateExplanationView, GateView,
+    InstanceView, LookupView, NeighbourView, PluginView, PortView, RouteView, StatusView, SummaryView,
 };
 use millrace_controller::{CaptureRequest, ControlError, FlowQuery, NewFilter, NewRoute};
 use serde_json::{Map, Value, json};
@@ -239,6 +239,10 @@ impl Control for TestControl {
     fn explain_filters(&self, packet: &str) -> Controlled<Vec<GateExplanationView>> {
         let gate = packet.to_owned();
         Ok(vec![GateExplanationView { gate, position: "route", candidates: Vec::new(), left_out: 0 }])
+    }
+
+    async fn check_filters(&self) -> Controlled<Vec<GateCheckView>> {
+        Ok(Vec::new())
     }
 
     async fn add_route(&self, new: &NewRoute) -> Controlled<RouteView> {

@@ -5,6 +5,7 @@ mod claim;
 mod device;
 mod error;
 mod feed;
+mod filter_check;
 mod filters;
 mod flows;
 mod follow;

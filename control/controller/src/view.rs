@@ -312,6 +312,56 @@ pub struct CandidateView {
     pub outcome: String,
 }
 
+/// What is odd about the filters of a gate.
+#[derive(Clone, Debug, Serialize)]
+pub struct GateCheckView {
+    /// The gate.
+    pub gate: String,
+    /// How many filters it has.
+    pub filters: usize,
+    /// Filters that never win.
+    pub shadowed: Vec<ShadowedView>,
+    /// Pairs of filters of one priority, neither a special case of the other, that some packets match both; up to 100.
+    pub ambiguous: Vec<AmbiguousView>,
+    /// How many such pairs there are.
+    pub ambiguous_pairs: usize,
+    /// Filters that compete with routes, and lose against each for their priority.
+    pub below_routes: Vec<NamedFilterView>,
+}
+
+/// A filter as it is spoken of.
+#[derive(Clone, Debug, Serialize)]
+pub struct NamedFilterView {
+    /// Its number.
+    pub id: u32,
+    /// Which packets.
+    pub filter: String,
+    /// What it does.
+    pub action: String,
+    /// Of several filters that match, the highest priority wins.
+    pub priority: i32,
+}
+
+/// A filter that never wins.
+#[derive(Clone, Debug, Serialize)]
+pub struct ShadowedView {
+    /// The filter.
+    pub filter: NamedFilterView,
+    /// One that comes before it, and matches whatever it matches.
+    pub by: NamedFilterView,
+}
+
+/// Two filters of which it is hard to see which wins.
+#[derive(Clone, Debug, Serialize)]
+pub struct AmbiguousView {
+    /// The one that wins.
+    pub winner: NamedFilterView,
+    /// The other one.
+    pub loser: NamedFilterView,
+    /// The field in which the winner is more specific; `age` when it is only older.
+    pub decided_by: String,
+}
+
 /// Flows out of those that there are.
 #[derive(Clone, Debug, Serialize)]
 pub struct FlowsView {

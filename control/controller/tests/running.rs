@@ -208,3 +208,28 @@ fn flows_of_an_idle_router_are_none() {
         }
     });
 }
+
+#[test]
+fn a_check_names_what_never_wins_and_what_is_ambiguous() {
+    with_router(async |router| {
+        let add = |text: &str, priority| {
+            let new = NewFilter { priority, ..filter(text, "drop") };
+            router.add_filter(&new).unwrap().id
+        };
+        let (all, shadowed) = (add("proto udp", 20), add("proto udp dport 53", 15));
+        let (source, destination) =
+            (add("proto tcp src 10.1.0.0/16", 5), add("proto tcp dst 10.2.0.0/16", 5));
+        let gates = router.check_filters().await.unwrap();
+        assert_eq!(gates.iter().map(|gate| &*gate.gate).collect::<Vec<_>>(), ["firewall", "route"]);
+        assert!(
+            gates[0].shadowed.is_empty() && gates[0].ambiguous_pairs == 0 && gates[0].below_routes.is_empty()
+        );
+        let route = &gates[1];
+        let [never] = &route.shadowed[..] else { panic!("{route:?}") };
+        assert_eq!((never.filter.id, never.by.id), (shadowed, all));
+        let [pair] = &route.ambiguous[..] else { panic!("{route:?}") };
+        assert_eq!((pair.winner.id, pair.loser.id, &*pair.decided_by), (source, destination, "src"));
+        let below: Vec<u32> = route.below_routes.iter().map(|filter| filter.id).collect();
+        assert_eq!((below.len(), route.filters, route.ambiguous_pairs), (2, 4, 1), "{route:?}");
+    });
+}

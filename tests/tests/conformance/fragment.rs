@@ -360,7 +360,7 @@ fn fr_10_fragments_without_a_first_one_have_the_treatment_of_addresses_and_proto
     let four = Ipv4Frame::udp().ports(1000, 5000).length(420).id(1).pieces(200);
     let six = Ipv6Frame::udp().ports(1000, 5000).length(440).pieces(200, 1);
     let host = |router: &mut Scenario, port: &str| router.only(port).to();
-    let mut expect = |router: &mut Scenario, at: usize, port: &str, to: u8| {
+    let expect = |router: &mut Scenario, at: usize, port: &str, to: u8| {
         router.send("a", &four[at]);
         assert_eq!(host(router, port), station(to), "IPv4, fragment {at}");
         router.send("a", &six[at]);

@@ -6,6 +6,7 @@
 mod arp;
 mod broadcast;
 mod ethernet;
+mod flow_table;
 mod forwarding;
 mod fragment;
 mod icmp_error;

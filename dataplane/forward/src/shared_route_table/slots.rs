@@ -172,14 +172,17 @@ impl Slots {
         value: impl Fn(Option<u32>) -> V,
     ) {
         let root = &self.root[..1 << ROOT_BITS];
-        let fetch = |addresses: &[T]| {
-            addresses.iter().for_each(|address| prefetch(&root[top(&octets(*address))]));
+        let fetch_one = |address: &T| prefetch(&root[top(&octets(*address))]);
+        let fetch = |addresses: &[T]| match <&[T; GROUP]>::try_from(addresses) {
+            // Of a number that is known when this is compiled.
+            Ok(addresses) => addresses.iter().for_each(fetch_one),
+            Err(_) => addresses.iter().for_each(fetch_one),
         };
         let fallback = self.fallback();
         let mut ahead = addresses.chunks(GROUP);
         fetch(ahead.next().unwrap_or_default());
+        let mut under_way = [UnderWay::default(); BATCH];
         for (addresses, out) in addresses.chunks(BATCH).zip(out.chunks_mut(BATCH)) {
-            let mut under_way = [UnderWay::default(); BATCH];
             let mut count = 0;
             for (first, (group, out)) in
                 (0..).step_by(GROUP).zip(addresses.chunks(GROUP).zip(out.chunks_mut(GROUP)))

@@ -4,8 +4,6 @@
 //! lengths instead of a longest prefix match: a map says for each prefix of its length which tables hold filters inside
 //! it. Those tables that hold filters with shorter prefixes are always in. All maps must agree.
 
-use millrace_memory::prefetch_slice_element;
-
 use super::key::{Key, Tuple, V4};
 use crate::prefix_match::Count;
 
@@ -25,9 +23,6 @@ pub(super) type Tables = u64;
 pub(super) struct Pruning<const W: usize> {
     maps: [Map; MAPS],
 }
-
-/// The places of a packet in the maps.
-pub(super) type Places = [u32; MAPS];
 
 #[derive(Clone, Debug)]
 struct Map {
@@ -64,26 +59,12 @@ impl<const W: usize> Default for Pruning<W> {
 }
 
 impl<const W: usize> Pruning<W> {
-    /// Where a packet is to be looked up.
-    #[inline(always)]
-    pub fn places(&self, key: &Key<W>) -> Places {
-        std::array::from_fn(|map| self.maps[map].place(word(&key.words, map)))
-    }
-
-    /// Has fetched what [`tables`](Self::tables) will read.
-    #[inline(always)]
-    pub fn prefetch(&self, places: &Places) {
-        for (map, place) in self.maps.iter().zip(places) {
-            prefetch_slice_element(&map.entries, *place as usize);
-        }
-    }
-
     /// The tables that can hold a match.
     #[inline(always)]
-    pub fn tables(&self, places: &Places, count: &mut impl Count) -> Tables {
+    pub fn tables(&self, key: &Key<W>, count: &mut impl Count) -> Tables {
         count.access(MAPS as u32);
-        let entry = |(map, place): (&Map, &u32)| map.entries[*place as usize];
-        self.maps.iter().zip(places).map(entry).fold(Tables::MAX, |tables, entry| tables & entry)
+        let entry = |(index, map): (usize, &Map)| map.entries[map.place(word(&key.words, index)) as usize];
+        self.maps.iter().enumerate().map(entry).fold(Tables::MAX, |tables, entry| tables & entry)
     }
 
     /// Enters a filter of the table at `position`: its example and the bits it asks for. `false` when a map has become

@@ -3,7 +3,7 @@
 use super::directory::{Cursor, Directory, Place};
 use super::groups::{Groups, Record};
 use super::key::{Condition, Key, Tuple, V4};
-use super::pruning::{Places, Pruning, Tables};
+use super::pruning::{Pruning, Tables};
 use crate::filter_table::{FilterId, Rank};
 use crate::prefix_match::{Count, NotCounted};
 
@@ -86,8 +86,7 @@ impl<const W: usize> Space<W> {
         if self.tables.is_empty() {
             return Found::NONE;
         }
-        let mut lane =
-            Lane { tables: self.pruning.tables(&self.pruning.places(key), count), ..Lane::default() };
+        let mut lane = Lane { tables: self.pruning.tables(key, count), ..Lane::default() };
         if let Some(table) = self.first(lane.tables) {
             table.begin(key, &mut lane);
         }
@@ -130,14 +129,9 @@ impl<const W: usize> Space<W> {
             found.fill(Found::NONE);
             return;
         }
-        let mut places = [Places::default(); LANES];
         let mut lanes = [Lane::default(); LANES];
-        for (key, places) in keys.iter().zip(&mut places) {
-            *places = self.pruning.places(key);
-            self.pruning.prefetch(places);
-        }
-        for ((key, places), lane) in keys.iter().zip(&places).zip(&mut lanes) {
-            lane.tables = self.pruning.tables(places, &mut NotCounted);
+        for (key, lane) in keys.iter().zip(&mut lanes) {
+            lane.tables = self.pruning.tables(key, &mut NotCounted);
             if let Some(table) = self.first(lane.tables) {
                 lane.hash = table.tuple.hash(key);
                 table.directory.prefetch(lane.hash);

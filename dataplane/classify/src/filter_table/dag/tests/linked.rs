@@ -7,7 +7,7 @@ use millrace_units::PortId;
 
 use super::*;
 use crate::filter::tests::compiled;
-use crate::prefix_match::Accesses;
+use crate::prefix_match::{Accesses, NotCounted};
 
 const GATES: usize = 3;
 
@@ -47,6 +47,33 @@ proptest! {
             for candidate in &candidates {
                 let expected: Vec<_> = oracles.iter().map(|oracle| oracle.lookup(candidate)).collect();
                 prop_assert_eq!(found(&gates, candidate), expected);
+            }
+        }
+    }
+}
+
+proptest! {
+    /// The pointers by themselves: filters of another gate, that may be narrower or wider than those of the DAG.
+    #[test]
+    fn all_packets_of_a_filter_get_where_its_pointer_leads(
+        addresses in prop::sample::select(PrefixMatchKind::ALL.to_vec()),
+        filters in prop::collection::vec((any_filter(), 0i32..3), 1..30),
+        others in prop::collection::vec(any_filter(), 40),
+        candidates in prop::collection::vec(any_candidate(), 80),
+    ) {
+        let mut dag = DagTable::new(DagConfig { addresses, leaf_filters: 1, ..DagConfig::default() });
+        for (filter, priority) in &filters {
+            dag.insert(filter.compile(resolve).unwrap(), *priority, 0);
+        }
+        for other in others {
+            let rule = Rule::new(FilterId(0), &other.compile(resolve).unwrap());
+            let pointer = dag.graph.reach(&rule);
+            for candidate in &candidates {
+                let seen = Seen::new(candidate);
+                if rule.matches(&seen) {
+                    let found = dag.graph.find(pointer, &seen, &mut NotCounted);
+                    prop_assert_eq!(found, dag.graph.find(dag.graph.root, &seen, &mut NotCounted));
+                }
             }
         }
     }

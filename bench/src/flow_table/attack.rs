@@ -1,0 +1,72 @@
+//! Keys chosen by somebody who wants them to collide, beside random ones.
+
+use std::net::Ipv4Addr;
+
+use millrace_classify::{FlowTable, FlowTableConfig};
+use millrace_packet::FlowKey;
+use millrace_units::PortId;
+
+use super::REPETITIONS;
+use super::flows::{Family, Popularity, key, order};
+use super::lookups::{Timed, filled, look_up};
+use crate::interrupt::check;
+use crate::statistics::median;
+use crate::{BenchError, Bound, Measurement};
+
+const FLOWS: u32 = 1 << 17;
+const PACKETS: usize = 1 << 19;
+/// What is promised of hits on chosen keys, as a multiple of those on random ones.
+const LIMIT: f64 = 1.1;
+/// Of how many keys the attacker takes one, by its own table's hash.
+const ONE_OF: u64 = 64;
+
+/// Each set of chosen keys in alternation with random ones. Keys come from memory in both cases, so that reading them
+/// disturbs both alike.
+pub(super) fn run() -> Result<Vec<Measurement>, BenchError> {
+    let mut results = Vec::new();
+    let random_keys: Vec<FlowKey> = (0..FLOWS).map(|number| key(Family::V4, number)).collect();
+    let mut random = filled(FLOWS, |number| random_keys[number as usize])?;
+    let order = order(Popularity::Uniform, FLOWS, PACKETS);
+    for (name, keys) in key_sets()? {
+        let mut chosen = filled(FLOWS, |number| keys[number as usize])?;
+        let (mut randoms, mut chosens) = (Vec::new(), Vec::new());
+        for _ in 0..REPETITIONS {
+            check()?;
+            let look_up = |table: &mut FlowTable, keys: &[FlowKey]| {
+                look_up(table, &order, Timed::Search, |number| keys[number as usize]).0
+            };
+            randoms.push(look_up(&mut random, &random_keys));
+            chosens.push(look_up(&mut chosen, &keys));
+        }
+        let ratios: Vec<f64> = chosens.iter().zip(&randoms).map(|(chosen, random)| chosen / random).collect();
+        let result = Measurement::of(format!("attack, {name}, 128 K flows"), median(&chosens), "ns/packet")
+            .beside("random keys", median(&randoms))
+            .with_ratio(median(&ratios))
+            .promising_ratio(Bound::AtMost, LIMIT);
+        results.push(result);
+    }
+    Ok(results)
+}
+
+/// How keys are chosen, and the keys.
+fn key_sets() -> Result<[(&'static str, Vec<FlowKey>); 3], BenchError> {
+    // As a scan sends them.
+    let in_sequence = |number| plain(0x0a00_0001, 0xc0a8_0000 + number, 40_000);
+    // Differences in high bits only, which weak hashes drop.
+    let far_apart = |number: u32| plain(number >> 8 << 16, number << 24, 0);
+    // Chosen with a table of the attacker's own, whose seed isn't ours: all share bits of its hash.
+    let config = FlowTableConfig { initial: 1, maximum: 1, seed: 1, ..FlowTableConfig::default() };
+    let own = FlowTable::new(config).map_err(|error| BenchError::measurement("attack", error.to_string()))?;
+    let candidates = (0..u32::MAX).map(|number| plain(number, 0x0a00_0001, 7));
+    let colliding = candidates.filter(|key| own.hash(key).is_multiple_of(ONE_OF)).take(FLOWS as usize);
+    Ok([
+        ("keys in sequence", (0..FLOWS).map(in_sequence).collect()),
+        ("keys that differ in high bits", (0..FLOWS).map(far_apart).collect()),
+        ("keys that collide under another seed", colliding.collect()),
+    ])
+}
+
+fn plain(source: u32, destination: u32, source_port: u16) -> FlowKey {
+    let (source, destination) = (Ipv4Addr::from(source), Ipv4Addr::from(destination));
+    FlowKey::v4(source, destination, 6, (source_port, 80), PortId(1))
+}

@@ -1,0 +1,118 @@
+//! What records cost that come and go.
+
+use std::time::Instant as Clock;
+
+use millrace_classify::{FlowAnswer, FlowTable};
+use millrace_units::Instant;
+
+use super::flows::{Family, key};
+use super::lookups::filled;
+use super::{BATCH, REPETITIONS, table, table_with};
+use crate::interrupt::check;
+use crate::statistics::median;
+use crate::{BenchError, Measurement};
+
+const FLOWS: u32 = 1 << 20;
+/// New flows of a repetition in a table that is full.
+const NEW: u32 = 1 << 18;
+/// How many records a step of maintenance looks at, at most.
+const BUDGET: usize = 256;
+
+pub(super) fn run() -> Result<Vec<Measurement>, BenchError> {
+    let mut results = growth(true)?;
+    results.extend(growth(false)?);
+    results.extend(recycling()?);
+    Ok(results)
+}
+
+fn insert(table: &mut FlowTable, number: u32, now: Instant) -> Result<(), BenchError> {
+    let key = key(Family::V4, number);
+    let made = table.insert(&key, table.hash(&key), 0, FlowAnswer::default(), now);
+    made.map(|_| ()).map_err(|error| BenchError::measurement("insert", error.to_string()))
+}
+
+/// From 1,024 records to a million. A call that is slow in every repetition is slow by itself, one that is slow in a
+/// single one was interrupted: of each call the fastest repetition counts.
+fn growth(populate: bool) -> Result<Vec<Measurement>, BenchError> {
+    let mut usual = Vec::new();
+    let (mut inserts, mut steps) = (vec![f64::INFINITY; FLOWS as usize], Vec::new());
+    for _ in 0..REPETITIONS {
+        check()?;
+        let mut table = table_with(1024, FLOWS, populate)?;
+        let mut times = Vec::with_capacity(FLOWS as usize);
+        steps.resize(FLOWS as usize / BATCH, f64::INFINITY);
+        for number in 0..FLOWS {
+            let start = Clock::now();
+            insert(&mut table, number, Instant::ZERO)?;
+            let time = start.elapsed().as_secs_f64() * 1e6;
+            times.push(time * 1e3);
+            inserts[number as usize] = time.min(inserts[number as usize]);
+            if (number as usize + 1).is_multiple_of(BATCH) {
+                let start = Clock::now();
+                table.maintain(Instant::ZERO, BUDGET);
+                let step = &mut steps[number as usize / BATCH];
+                *step = (start.elapsed().as_secs_f64() * 1e6).min(*step);
+            }
+        }
+        usual.push(median(&times));
+    }
+    let longest = |times: &[f64]| times.iter().copied().fold(0.0, f64::max);
+    let beyond = |times: &[f64], limit: f64| times.iter().filter(|&&time| time > limit).count() as f64;
+    let case = |what| {
+        format!("{what}, growing to 1 M, memory {}", if populate { "taken before" } else { "as needed" })
+    };
+    Ok(vec![
+        Measurement::of(case("insert"), median(&usual), "ns"),
+        Measurement::of(case("longest insert"), longest(&inserts), "µs"),
+        Measurement::of(case("inserts above 20 µs"), beyond(&inserts, 20.0), "calls"),
+        Measurement::of(case("longest maintenance"), longest(&steps), "µs"),
+    ])
+}
+
+/// New flows in a table of a million records: all on probation, then all established.
+fn recycling() -> Result<Vec<Measurement>, BenchError> {
+    let mut flood = table(1024, FLOWS)?;
+    for number in 0..FLOWS {
+        insert(&mut flood, number, Instant::ZERO)?;
+    }
+    let mut established = filled(FLOWS, |number| key(Family::V4, number))?;
+    let (mut on_probation, mut least_used) = (Vec::new(), Vec::new());
+    let mut number = FLOWS;
+    for _ in 0..REPETITIONS {
+        check()?;
+        on_probation.push(recycle(&mut flood, number, false)?);
+        least_used.push(recycle(&mut established, number, true)?);
+        number += NEW;
+    }
+    Ok(vec![
+        Measurement::of("new flow in a flood of them, 1 M records", median(&on_probation), "ns"),
+        Measurement::of("new flow when all are established, 1 M records", median(&least_used), "ns"),
+    ])
+}
+
+/// Nanoseconds per new flow, in the middle batch: it recycles another whose end is read, and is established at once, or
+/// not.
+fn recycle(table: &mut FlowTable, first: u32, establish: bool) -> Result<f64, BenchError> {
+    let (mut ended, mut times) = (0, Vec::with_capacity(NEW as usize / BATCH));
+    let mut start = Clock::now();
+    for number in first..first + NEW {
+        let key = key(Family::V4, number);
+        let made = table.insert(&key, table.hash(&key), 0, FlowAnswer::default(), Instant::ZERO);
+        let index = made.map_err(|error| BenchError::measurement("recycle", error.to_string()))?;
+        if establish {
+            table.touch(index, 64, Instant::ZERO);
+            table.touch(index, 64, Instant::ZERO);
+        }
+        if (number as usize + 1).is_multiple_of(BATCH) {
+            while table.pop_removed().is_some() {
+                ended += 1;
+            }
+            times.push(start.elapsed().as_secs_f64() * 1e9 / BATCH as f64);
+            start = Clock::now();
+        }
+    }
+    match ended == NEW {
+        true => Ok(median(&times)),
+        false => Err(BenchError::measurement("recycle", format!("{ended} of {NEW} ends came out"))),
+    }
+}

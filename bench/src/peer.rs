@@ -1,0 +1,141 @@
+//! Peers that are libraries: a small C program over one of them, compiled when it is needed, which obeys lines.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::BenchError;
+use crate::interrupt::check;
+use crate::process::{is_installed, run};
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// A directory for files that are passed to a peer. It is removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub fn new() -> Result<Self, BenchError> {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("millrace-bench-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).map_err(BenchError::system(format!("make {}", path.display())))?;
+        Ok(Self(path))
+    }
+
+    /// The path of a file in it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Compiles a program over a library for this machine's processor. `None` without compiler or library.
+pub(crate) fn compile(
+    scratch: &Scratch,
+    name: &str,
+    source: &str,
+    library: &str,
+) -> Result<Option<PathBuf>, BenchError> {
+    let there =
+        is_installed("cc") && is_installed("pkg-config") && run("pkg-config", &["--exists", library]).is_ok();
+    if !there {
+        return Ok(None);
+    }
+    let (program, file) = (scratch.file(name), scratch.file(&format!("{name}.c")));
+    fs::write(&file, source).map_err(BenchError::system(format!("write {}", file.display())))?;
+    let (program_text, file_text) = (program.to_string_lossy(), file.to_string_lossy());
+    let flags = run("pkg-config", &["--cflags", "--libs", library])?;
+    let mut arguments = vec!["-O3", "-march=native", "-o", &program_text, &file_text];
+    arguments.extend(flags.split_ascii_whitespace());
+    run("cc", &arguments)?;
+    Ok(Some(program))
+}
+
+/// A peer that runs. It ends with this.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    name: String,
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Peer {
+    pub fn start(program: &Path, arguments: &[&str]) -> Result<Self, BenchError> {
+        let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let fail = |source| BenchError::Program { program: name.clone(), source };
+        let mut child = command.spawn().map_err(fail)?;
+        let broken = || fail(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
+        let input = child.stdin.take().ok_or_else(broken)?;
+        let output = BufReader::new(child.stdout.take().ok_or_else(broken)?);
+        Ok(Self { name, child, input, output })
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Says a line, and waits for the one that answers it.
+    pub fn ask(&mut self, line: &str) -> Result<String, BenchError> {
+        check()?;
+        writeln!(self.input, "{line}").map_err(BenchError::system(format!("speak to {}", self.name)))?;
+        let mut answer = String::new();
+        self.output.read_line(&mut answer).map_err(BenchError::system(format!("listen to {}", self.name)))?;
+        check()?;
+        if answer.is_empty() {
+            return Err(BenchError::measurement(
+                &self.name,
+                format!("the peer ended instead of answering `{line}`"),
+            ));
+        }
+        Ok(answer.trim_end().to_owned())
+    }
+
+    /// The same for an answer of numbers; `None` for a word instead.
+    pub fn ask_numbers(&mut self, line: &str) -> Result<Option<Vec<u64>>, BenchError> {
+        let answer = self.ask(line)?;
+        Ok(answer.split_ascii_whitespace().map(|word| word.parse().ok()).collect())
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // Both fail only when it has ended and was waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_compiled_and_answers() {
+        let _alone = crate::interrupt::FLAG_IN_USE.lock().unwrap();
+        let scratch = Scratch::new().unwrap();
+        let source = "#include <stdio.h>\nint main(void) { char line[9]; while (fgets(line, 9, stdin)) { \
+                      printf(\"7 %s\", line); fflush(stdout); } }";
+        assert_eq!(compile(&scratch, "none", source, "no-such-library").unwrap(), None);
+        let Some(program) = compile(&scratch, "echo", source, "libdpdk").unwrap() else {
+            return println!("skipped: no compiler or no DPDK");
+        };
+        let mut peer = Peer::start(&program, &[]).unwrap();
+        assert_eq!(peer.ask("who").unwrap(), "7 who");
+        assert_eq!(peer.ask_numbers("8").unwrap(), Some(vec![7, 8]));
+        assert_eq!(peer.ask_numbers("none").unwrap(), None);
+        let directory = scratch.file("");
+        drop(scratch);
+        assert!(!directory.exists());
+    }
+}

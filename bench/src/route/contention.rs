@@ -1,0 +1,112 @@
+//! Lookups while another thread changes the table.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::ours::{Addresses, Ours};
+use super::tables::Prefix;
+use crate::BenchError;
+use crate::interrupt::check;
+use crate::process::{Processor, dedicate};
+use crate::statistics::median;
+
+/// How long each part takes.
+const SPAN: Duration = Duration::from_secs(2);
+/// Updates per second that are promised.
+pub(super) const PROMISED: f64 = 100_000.0;
+/// Updates between two looks at the clock and at the reader.
+const PORTION: u64 = 100;
+const THIS: nix::unistd::Pid = nix::unistd::Pid::from_raw(0);
+
+/// How the writer works.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Pace {
+    Idle,
+    /// As many updates per second as are promised.
+    Promised,
+    /// As many as it can.
+    Full,
+}
+
+/// What was seen.
+pub(super) struct Seen {
+    /// The median of the reader's nanoseconds per lookup.
+    pub lookup: f64,
+    /// Updates per second.
+    pub updates: f64,
+}
+
+/// Lets a reader look up addresses on one processor while the table is changed on another. Nodes are used again when the
+/// reader has gone on.
+pub(super) fn run(
+    ours: &mut Ours,
+    table: &[Prefix],
+    addresses: &Addresses,
+    processors: [Processor; 2],
+    pace: Pace,
+) -> Result<Seen, BenchError> {
+    let reader = ours.fib.reader();
+    let (stop, told, seen) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let (stop, told, seen) = (&stop, &told, &seen);
+        let reading = scope.spawn(move || {
+            let _ = dedicate(THIS, processors[0]);
+            let mut times = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                let now = told.load(Ordering::Acquire);
+                times.push(addresses.look_up(&reader).0);
+                seen.store(now, Ordering::Release);
+            }
+            median(&times)
+        });
+        let writing = scope.spawn(move || {
+            let _ = dedicate(THIS, processors[1]);
+            let result = write(ours, table, pace, told, seen);
+            stop.store(true, Ordering::Relaxed);
+            result
+        });
+        let died = |_| BenchError::measurement("updates", "a thread died");
+        let (updates, lookup) = (writing.join(), reading.join());
+        Ok(Seen { lookup: lookup.map_err(died)?, updates: updates.map_err(died)?? })
+    })
+}
+
+/// Updates per second that were made.
+fn write(
+    ours: &mut Ours,
+    table: &[Prefix],
+    pace: Pace,
+    told: &AtomicU64,
+    seen: &AtomicU64,
+) -> Result<f64, BenchError> {
+    let start = Instant::now();
+    let (mut updates, mut open) = (0u64, None);
+    let mut prefixes = table.iter().cycle();
+    while start.elapsed() < SPAN {
+        check()?;
+        if pace == Pace::Idle
+            || (pace == Pace::Promised && updates as f64 > PROMISED * start.elapsed().as_secs_f64())
+        {
+            std::thread::sleep(Duration::from_micros(100));
+            continue;
+        }
+        for prefix in prefixes.by_ref().take(PORTION as usize / 2) {
+            ours.remove(prefix);
+            ours.insert(prefix)?;
+        }
+        updates += PORTION;
+        // The reader counts as having gone on when it has finished what it began after the epoch's end.
+        match open {
+            None => {
+                told.store(updates, Ordering::Release);
+                open = Some((updates, ours.fib.close_epoch()));
+            }
+            Some((told, epoch)) if seen.load(Ordering::Acquire) >= told => {
+                ours.fib.quiesced(epoch);
+                open = None;
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(updates as f64 / start.elapsed().as_secs_f64())
+}

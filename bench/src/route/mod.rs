@@ -1,0 +1,231 @@
+//! `route`: the tables of routes of the size of the internet's, beside DPDK's.
+//!
+//! A million IPv4 and 200,000 IPv6 prefixes over 256 routes. Lookups in batches of 256 addresses, which are chosen so that
+//! each prefix is as likely (random), or a few are met far more often than others (Zipf); on one processor, ours and
+//! the peer's in turn.
+
+mod contention;
+mod fib;
+mod ours;
+mod tables;
+
+use nix::unistd::Pid;
+
+use self::contention::Pace;
+use self::fib::{Fib, resident};
+use self::ours::{Addresses, Ours};
+use self::tables::{Family, Prefix};
+use crate::interrupt::check;
+use crate::measurement::Bound;
+use crate::process::{Processor, SessionFirst, dedicate};
+use crate::statistics::median;
+use crate::{BenchError, Measurement, Options};
+
+/// Pairs of runs, whose median ratio counts.
+const PAIRS: usize = 15;
+/// To measure updates, one of so many prefixes is removed and added again. Not more: `rte_fib6` of DPDK 22.11 counts
+/// room as taken that deletions gave back, and is full after about 150,000.
+const UPDATED: usize = 10;
+/// Milliseconds that an update of a prefix of more than 8 bits may take.
+const SLOWEST: f64 = 1.0;
+/// The names of the streams.
+const STREAMS: [&str; 2] = ["random", "Zipf"];
+
+/// Runs all cases.
+pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let _first = SessionFirst::begin();
+    let last = std::thread::available_parallelism().map_or(0, |count| count.get() - 1);
+    let mut results = Vec::new();
+    for (family, count) in [(Family::V4, 1_000_000), (Family::V6, 200_000)] {
+        let mut case = Case { family, processor: last, options, results: &mut results };
+        case.run(count)?;
+    }
+    Ok(results)
+}
+
+struct Case<'a, 'b> {
+    family: Family,
+    processor: Processor,
+    options: &'a mut Options<'b>,
+    results: &'a mut Vec<Measurement>,
+}
+
+impl Case<'_, '_> {
+    fn run(&mut self, count: usize) -> Result<(), BenchError> {
+        let table = self.family.table(count);
+        let bits = [tables::random(&table), tables::zipf(&table)];
+        self.tell(&format!("{} prefixes over {} routes", table.len(), tables::ROUTES));
+        let before = resident(std::process::id());
+        let mut ours = Ours::new(self.family)?;
+        table.iter().try_for_each(|prefix| ours.insert(prefix))?;
+        let memory = resident(std::process::id()).saturating_sub(before);
+        let peer = Fib::start(self.family, &table, &[&bits[0], &bits[1]], self.processor)?;
+        if peer.is_none() {
+            self.tell("the peer is left out: it needs a C compiler, pkg-config and DPDK (package dpdk-dev)");
+        }
+        let streams = bits.map(|bits| Addresses::new(self.family, &bits));
+        let mut pair = Pair { ours, peer };
+        for (number, stream) in streams.iter().enumerate() {
+            self.look_up(&mut pair, number, stream)?;
+        }
+        self.update(&mut pair, &table)?;
+        self.memory(&pair, memory);
+        pair.peer = None;
+        self.slowest(&mut pair.ours, &table)?;
+        self.contention(&mut pair.ours, &table, &streams[0])
+    }
+
+    fn tell(&mut self, what: &str) {
+        (self.options.progress)(&format!("{}: {what}", self.family.name()));
+    }
+
+    fn add(&mut self, what: &str, figure: f64, unit: &str, more: impl FnOnce(Measurement) -> Measurement) {
+        let case = format!("{}, {what}", self.family.name());
+        self.results.push(more(Measurement::of(case, figure, unit)));
+    }
+
+    /// Looks up a stream by both in turn.
+    fn look_up(&mut self, pair: &mut Pair, number: usize, stream: &Addresses) -> Result<(), BenchError> {
+        let reader = pair.ours.fib.reader();
+        let way = pair.peer.as_mut().map(|peer| peer.best_way(number)).transpose()?;
+        let (mut ours, mut peers, mut ratios, mut single) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..PAIRS {
+            check()?;
+            let (time, sum) = on_processor(self.processor, || stream.look_up(&reader))?;
+            ours.push(time);
+            if let (Some(peer), Some(way)) = (&mut pair.peer, way)
+                && let Some((peers_time, peers_sum)) = peer.look_up(number, way)?
+            {
+                if peers_sum != sum {
+                    let name = self.family.name();
+                    return Err(BenchError::measurement(name, "the peer's answers differ from ours"));
+                }
+                peers.push(peers_time);
+                ratios.push(time / peers_time);
+            }
+            single.push(on_processor(self.processor, || stream.look_up_singly(&reader))?.0);
+        }
+        let (time, peers_time) = (median(&ours), median(&peers));
+        let what = STREAMS[number];
+        self.tell(&format!(
+            "{what}: {time:.1} ns per lookup, one at a time {:.1}, peer {peers_time:.1}",
+            median(&single)
+        ));
+        let name = way.map(|way| way.name(self.family));
+        self.add(&format!("{what} lookups"), time, "ns/lookup", |measured| {
+            match name {
+                Some(name) => measured.beside(&name, peers_time).with_ratio(median(&ratios)),
+                None => measured,
+            }
+            .promising_ratio(Bound::AtMost, 1.0)
+        });
+        self.add(&format!("{what} lookups, one at a time"), median(&single), "ns/lookup", |measured| {
+            measured
+        });
+        Ok(())
+    }
+
+    /// Removes and adds prefixes by both in turn.
+    fn update(&mut self, pair: &mut Pair, table: &[Prefix]) -> Result<(), BenchError> {
+        let (mut ours, mut peers) = (Vec::new(), Vec::new());
+        let count = table.len() / UPDATED;
+        let rate = |seconds: f64| 2.0 * count as f64 / seconds;
+        for _ in 0..3 {
+            check()?;
+            let time = on_processor(self.processor, || pair.ours.update(table, count))??;
+            ours.push(rate(time.as_secs_f64()));
+            if let Some(peer) = &mut pair.peer {
+                peers.push(rate(peer.update(count)?));
+            }
+        }
+        let (ours, peers) = (median(&ours), median(&peers));
+        self.tell(&format!("{ours:.0} updates/s, peer {peers:.0}"));
+        let there = pair.peer.is_some();
+        self.add("updates, no lookups beside", ours, "updates/s", |measured| {
+            if there { measured.beside("DPDK", peers) } else { measured }
+        });
+        Ok(())
+    }
+
+    fn memory(&mut self, pair: &Pair, memory: u64) {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let looked_at = pair.ours.fib.memory();
+        let looked_at = if self.family == Family::V4 { looked_at.v4 } else { looked_at.v6 };
+        let peer = pair.peer.as_ref().map(|peer| mib(peer.memory));
+        self.tell(&format!(
+            "{:.0} MiB, of them {:.0} for readers at most",
+            mib(memory),
+            mib(looked_at as u64)
+        ));
+        self.add("memory", mib(memory), "MiB", |measured| match peer {
+            Some(peer) => measured.beside("DPDK", peer),
+            None => measured,
+        });
+    }
+
+    /// The slowest single changes.
+    fn slowest(&mut self, ours: &mut Ours, table: &[Prefix]) -> Result<(), BenchError> {
+        let mut worst = 0.0f64;
+        let lengths: &[u8] = match self.family {
+            Family::V4 => &[1, 4, 8, 9, 12, 16, 20, 24, 28, 32],
+            Family::V6 => &[1, 4, 8, 9, 12, 16, 20, 24, 32, 40, 48, 64, 128],
+        };
+        for &length in lengths {
+            check()?;
+            let time = on_processor(self.processor, || ours.slowest(table, length))??.as_secs_f64() * 1e3;
+            self.tell(&format!("a prefix of {length} bits comes or goes in at most {time:.4} ms"));
+            if length > 8 {
+                worst = worst.max(time);
+            }
+        }
+        self.add("slowest update of more than 8 bits", worst, "ms", |measured| {
+            measured.promising(Bound::AtMost, SLOWEST)
+        });
+        Ok(())
+    }
+
+    /// Lookups beside updates.
+    fn contention(
+        &mut self,
+        ours: &mut Ours,
+        table: &[Prefix],
+        stream: &Addresses,
+    ) -> Result<(), BenchError> {
+        if self.processor == 0 {
+            self.tell("updates beside lookups need two processors");
+            return Ok(());
+        }
+        let processors = [self.processor, self.processor - 1];
+        let mut run = |pace| contention::run(ours, table, stream, processors, pace);
+        let (idle, paced, full) = (run(Pace::Idle)?, run(Pace::Promised)?, run(Pace::Full)?);
+        self.tell(&format!(
+            "{:.1} ns per lookup; {:.1} beside {:.0} updates/s, {:.1} beside {:.0}",
+            idle.lookup, paced.lookup, paced.updates, full.lookup, full.updates
+        ));
+        self.add("updates beside lookups", full.updates, "updates/s", |measured| {
+            measured.promising(Bound::AtLeast, contention::PROMISED)
+        });
+        self.add("random lookups beside 100,000 updates/s", paced.lookup, "ns/lookup", |measured| {
+            measured.beside("without updates", idle.lookup)
+        });
+        Ok(())
+    }
+}
+
+/// A table of ours and one of the peer's.
+struct Pair {
+    ours: Ours,
+    peer: Option<Fib>,
+}
+
+/// Does something on a processor that it shares with hardly anyone.
+fn on_processor<T: Send>(processor: Processor, work: impl FnOnce() -> T + Send) -> Result<T, BenchError> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // Only root may; without it the figures are noisier.
+            let _ = dedicate(Pid::from_raw(0), processor);
+            work()
+        });
+        thread.join().map_err(|_| BenchError::measurement("routes", "a thread died"))
+    })
+}

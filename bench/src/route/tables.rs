@@ -1,0 +1,281 @@
+//! Tables of the size of the internet's, made up from the lengths of its prefixes, and addresses to look up in them.
+
+use std::collections::HashSet;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+/// The internet protocol's version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Family {
+    V4,
+    V6,
+}
+
+/// A prefix of a table. Addresses of both families are numbers whose first bits are the address's.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Prefix {
+    pub bits: u128,
+    pub length: u8,
+    /// Which of the [`ROUTES`] it has.
+    pub route: u32,
+}
+
+/// Different routes of a table: the neighbours of a large router.
+pub(super) const ROUTES: u32 = 256;
+/// Addresses of a stream: enough that they don't stay in a cache.
+pub(super) const ADDRESSES: usize = 1 << 20;
+
+impl Family {
+    pub fn name(self) -> &'static str {
+        if self == Self::V4 { "IPv4" } else { "IPv6" }
+    }
+
+    /// The prefix as others know it.
+    pub fn net(self, bits: u128, length: u8) -> IpNet {
+        match self {
+            Self::V4 => Ipv4Net::new_assert(Ipv4Addr::from_bits((bits >> 96) as u32), length).into(),
+            Self::V6 => Ipv6Net::new_assert(Ipv6Addr::from_bits(bits), length).into(),
+        }
+    }
+
+    /// A table of about `count` prefixes, in no order; the same each time.
+    pub fn table(self, count: usize) -> Vec<Prefix> {
+        let mut made = Made { random: Random(1), seen: HashSet::new(), prefixes: Vec::new() };
+        match self {
+            Self::V4 => made.ipv4(count),
+            Self::V6 => made.ipv6(count),
+        }
+        made.random.shuffle(&mut made.prefixes);
+        made.prefixes
+    }
+}
+
+/// Numbers without a pattern: SplitMix64 (Steele, Lea and Flood 2014).
+pub(super) struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let value = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        value ^ (value >> 31)
+    }
+
+    /// Below `end`.
+    pub fn below(&mut self, end: usize) -> usize {
+        ((u128::from(self.next()) * end as u128) >> 64) as usize
+    }
+
+    /// From 0 to 1.
+    fn fraction(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Any bits behind the first `length` ones of `bits`.
+    fn inside(&mut self, bits: u128, length: u8) -> u128 {
+        let any = u128::from(self.next()) << 64 | u128::from(self.next());
+        bits | any & !mask(length)
+    }
+
+    fn shuffle<T>(&mut self, things: &mut [T]) {
+        for at in (1..things.len()).rev() {
+            things.swap(at, self.below(at + 1));
+        }
+    }
+}
+
+/// The first `length` bits.
+fn mask(length: u8) -> u128 {
+    u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0)
+}
+
+/// How many prefixes of each length the former classes A, B and C hold: the 1,076,801 of a router in the internet, as
+/// counted for DPDK's test of its LPM library (app/test/test_lpm_perf.c).
+const LENGTHS4: [(u8, [usize; 3]); 29] = [
+    (3, [1, 0, 0]),
+    (5, [2, 1, 0]),
+    (6, [1, 1, 0]),
+    (7, [3, 1, 0]),
+    (8, [185, 3, 12]),
+    (9, [26, 3, 8]),
+    (10, [16, 30, 9]),
+    (11, [39, 25, 33]),
+    (12, [144, 168, 69]),
+    (13, [233, 305, 237]),
+    (14, [528, 569, 1007]),
+    (15, [866, 1129, 1717]),
+    (16, [3856, 50800, 14663]),
+    (17, [3268, 1645, 8070]),
+    (18, [5662, 1820, 16185]),
+    (19, [17301, 3506, 48261]),
+    (20, [22226, 3258, 36870]),
+    (21, [11147, 3424, 33960]),
+    (22, [16746, 4971, 50638]),
+    (23, [17120, 6885, 61422]),
+    (24, [77578, 39771, 466549]),
+    (25, [401, 424, 1829]),
+    (26, [656, 170, 4824]),
+    (27, [1107, 433, 4927]),
+    (28, [1121, 92, 5914]),
+    (29, [2316, 366, 10254]),
+    (30, [717, 377, 4905]),
+    (31, [10, 2, 1]),
+    (32, [66, 200, 716]),
+];
+const SUM4: usize = 1_076_801;
+/// The classes' first bits and their number; class A without network 0, to which nothing is sent.
+const CLASSES: [(u128, u8); 3] = [(0, 1), (0x8 << 124, 2), (0xc << 124, 3)];
+
+/// IPv6: prefixes of each length that lie in no other's, per mille: what registries give to providers.
+const PROVIDERS6: [(u8, usize); 8] =
+    [(20, 1), (24, 1), (26, 1), (28, 1), (29, 23), (30, 3), (31, 2), (32, 120)];
+/// And of those inside them, which is what providers announce in pieces.
+const PIECES6: [(u8, usize); 19] = [
+    (33, 9),
+    (34, 8),
+    (35, 4),
+    (36, 50),
+    (38, 9),
+    (39, 3),
+    (40, 80),
+    (41, 4),
+    (42, 18),
+    (43, 4),
+    (44, 110),
+    (45, 15),
+    (46, 40),
+    (47, 23),
+    (48, 455),
+    (52, 2),
+    (56, 4),
+    (64, 8),
+    (128, 2),
+];
+/// Where registries have their addresses.
+const REGISTRIES6: [(u128, u8); 6] = [
+    (0x2001 << 112, 16),
+    (0x2400 << 112, 12),
+    (0x2600 << 112, 12),
+    (0x2800 << 112, 12),
+    (0x2a00 << 112, 12),
+    (0x2c00 << 112, 12),
+];
+
+struct Made {
+    random: Random,
+    seen: HashSet<(u128, u8)>,
+    prefixes: Vec<Prefix>,
+}
+
+impl Made {
+    fn add(&mut self, bits: u128, length: u8) -> bool {
+        let bits = bits & mask(length);
+        let new = self.seen.insert((bits, length));
+        if new {
+            let route = self.random.below(ROUTES as usize) as u32;
+            self.prefixes.push(Prefix { bits, length, route });
+        }
+        new
+    }
+
+    fn ipv4(&mut self, count: usize) {
+        for (length, classes) in LENGTHS4 {
+            for ((class, class_length), wanted) in CLASSES.into_iter().zip(classes) {
+                // The count is of a router with several tables: it has more prefixes of 16 bits than there are.
+                let room = 1usize << length.saturating_sub(class_length).min(30);
+                let wanted = (wanted * count / SUM4).min(room * 3 / 4);
+                let end = self.prefixes.len() + wanted;
+                while self.prefixes.len() < end {
+                    let bits = self.random.inside(class, class_length);
+                    self.add(bits, length);
+                }
+            }
+        }
+        while self.prefixes.len() < count {
+            let (class, length) = CLASSES[self.random.below(3)];
+            let bits = self.random.inside(class, length);
+            self.add(bits, 24);
+        }
+    }
+
+    fn ipv6(&mut self, count: usize) {
+        for (length, per_mille) in PROVIDERS6 {
+            let end = self.prefixes.len() + per_mille * count / 1000;
+            while self.prefixes.len() < end {
+                let (registry, registry_length) = REGISTRIES6[self.random.below(REGISTRIES6.len())];
+                let bits = self.random.inside(registry, registry_length);
+                self.add(bits, length);
+            }
+        }
+        let mut providers: Vec<_> = self.prefixes.iter().map(|prefix| (prefix.bits, prefix.length)).collect();
+        self.random.shuffle(&mut providers);
+        for (length, per_mille) in PIECES6 {
+            // Once more than the share, for the last to reach the count.
+            let end = (self.prefixes.len() + per_mille * count / 1000).min(count);
+            while self.prefixes.len() < end {
+                // Few providers announce many pieces.
+                let which = self.random.fraction().powi(3) * providers.len() as f64;
+                let (bits, provider_length) = providers[which as usize];
+                let bits = self.random.inside(bits, provider_length);
+                self.add(bits, length);
+            }
+        }
+    }
+}
+
+/// An address in each of a number of prefixes, all of them as likely.
+pub(super) fn random(table: &[Prefix]) -> Vec<u128> {
+    let mut random = Random(2);
+    let mut one = || {
+        let prefix = table[random.below(table.len())];
+        random.inside(prefix.bits, prefix.length)
+    };
+    (0..ADDRESSES).map(|_| one()).collect()
+}
+
+/// Addresses of which the n-th most frequent is n times rarer than the first (Zipf), one in each prefix.
+pub(super) fn zipf(table: &[Prefix]) -> Vec<u128> {
+    let mut sum = 0.0;
+    let sums: Vec<f64> = (1..=table.len()).map(|rank| (sum += 1.0 / rank as f64, sum).1).collect();
+    let mut random = Random(3);
+    let mut one = || {
+        let point = random.fraction() * sum;
+        let rank = sums.partition_point(|sum| *sum < point).min(table.len() - 1);
+        let prefix = table[rank];
+        Random(rank as u64).inside(prefix.bits, prefix.length)
+    };
+    (0..ADDRESSES).map(|_| one()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_of_the_size_and_the_lengths_that_were_asked_for() {
+        let table = Family::V4.table(100_000);
+        let share = |length| table.iter().filter(|prefix| prefix.length == length).count();
+        assert_eq!(table.len(), 100_000);
+        assert!((50_000..60_000).contains(&share(24)), "{}", share(24));
+        assert!((80..100).contains(&share(32)), "{}", share(32));
+        assert_eq!(
+            table.iter().map(|prefix| (prefix.bits, prefix.length)).collect::<HashSet<_>>().len(),
+            100_000
+        );
+        let table = Family::V6.table(20_000);
+        let share = |length| table.iter().filter(|prefix| prefix.length == length).count();
+        assert!((19_900..=20_000).contains(&table.len()), "{}", table.len());
+        assert!((9000..9200).contains(&share(48)) && share(32) == 2400, "{} {}", share(48), share(32));
+    }
+
+    #[test]
+    fn every_address_has_a_prefix() {
+        let table = Family::V6.table(2000);
+        for addresses in [random(&table), zipf(&table)] {
+            let covered =
+                |address: u128| table.iter().any(|prefix| address & mask(prefix.length) == prefix.bits);
+            assert!(addresses.iter().step_by(1000).all(|address| covered(*address)));
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What is odd about the filters of the gates: some never win, and of some it is hard to see which wins.
+
+use std::collections::HashMap;
+
+use millrace_classify::{Analysis, Entry, FilterId, analyse};
+use millrace_plugin::BindingId;
+use millrace_plugin_abi::Position;
+
+use crate::ControlError;
+use crate::model::Model;
+use crate::router::Router;
+use crate::show;
+use crate::view::{AmbiguousView, GateCheckView, NamedFilterView, ShadowedView};
+
+/// Pairs of ambiguous filters that are listed; more are counted.
+const PAIRS: usize = 100;
+/// Filters of a gate that are compared with each other, which takes ten seconds.
+const MOST: usize = 1 << 15;
+
+type Entries = Vec<Entry<BindingId>>;
+
+impl Router {
+    /// Looks at each gate with filters for those that never win, and for those of which it is hard to see which wins.
+    /// It goes on beside everything else.
+    ///
+    /// # Errors
+    /// When a gate has too many filters to compare all with each other.
+    pub async fn check_filters(&self) -> Result<Vec<GateCheckView>, ControlError> {
+        let gates = self.entries()?;
+        let analyse_all = move || {
+            let analysed = |(gate, entries): (String, Entries)| {
+                let analysis = analyse(&entries, PAIRS);
+                (gate, entries, analysis)
+            };
+            gates.into_iter().map(analysed).collect::<Vec<_>>()
+        };
+        let analysed = tokio::task::spawn_blocking(analyse_all).await;
+        let analysed = analysed.map_err(|error| ControlError::system("compare filters", error))?;
+        let inner = self.lock();
+        Ok(analysed
+            .into_iter()
+            .map(|(gate, entries, found)| view(gate, &entries, found, &inner.model))
+            .collect())
+    }
+
+    /// The filters of each gate that has some.
+    fn entries(&self) -> Result<Vec<(String, Entries)>, ControlError> {
+        let inner = self.lock();
+        let mut gates = Vec::new();
+        for gate in inner.model.plugins.gates() {
+            let id = inner.model.plugins.gate(&gate.name)?.id;
+            let Some(table) = inner.tables.table(id) else { continue };
+            let filters = table.filters().len();
+            if filters > MOST {
+                return Err(ControlError::Invalid(format!(
+                    "gate {:?} has {filters} filters: more than {MOST} take too long to compare with each other",
+                    gate.name
+                )));
+            }
+            if filters > 0 {
+                gates.push((gate.name, table.filters().entries().copied().collect()));
+            }
+        }
+        Ok(gates)
+    }
+}
+
+fn view(gate: String, entries: &Entries, found: Analysis, model: &Model) -> GateCheckView {
+    let by_id: HashMap<FilterId, &Entry<BindingId>> = entries.iter().map(|entry| (entry.id, entry)).collect();
+    let name = |id: &FilterId| by_id.get(id).and_then(|entry| named(entry.value, model));
+    let at_route = model.plugins.gate(&gate).is_ok_and(|gate| gate.position == Position::Route);
+    let below = |entry: &&Entry<BindingId>| at_route && is_below_routes(entry, model);
+    let shadowed = found.shadowed.iter().filter_map(|shadowed| {
+        Some(ShadowedView { filter: name(&shadowed.filter)?, by: name(&shadowed.by)? })
+    });
+    let ambiguous = found.ambiguous.iter().filter_map(|pair| {
+        Some(AmbiguousView {
+            winner: name(&pair.winner)?,
+            loser: name(&pair.loser)?,
+            decided_by: pair.decided_by.map_or_else(|| "age".to_owned(), |field| field.to_string()),
+        })
+    });
+    GateCheckView {
+        filters: entries.len(),
+        shadowed: shadowed.collect(),
+        ambiguous: ambiguous.collect(),
+        ambiguous_pairs: found.ambiguous_pairs,
+        below_routes: entries.iter().filter(below).filter_map(|entry| named(entry.value, model)).collect(),
+        gate,
+    }
+}
+
+/// Whether a filter at a gate of position `route` loses against every route.
+fn is_below_routes(entry: &Entry<BindingId>, model: &Model) -> bool {
+    let bound = model.plugins.binding(entry.value);
+    entry.priority < model.options.route_priority
+        && bound.is_some_and(|bound| bound.action.instance().is_none())
+}
+
+/// A filter as it is spoken of; `None` when it is gone since.
+fn named(id: BindingId, model: &Model) -> Option<NamedFilterView> {
+    let bound = model.plugins.binding(id)?;
+    let (filter, action) = (bound.filter.to_string(), show::action(&bound.action, model));
+    Some(NamedFilterView { id: id.0, filter, action, priority: bound.priority })
+}

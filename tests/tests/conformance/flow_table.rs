@@ -1,0 +1,540 @@
+//! What the flow table answers is what filters and routes say, whatever came before: a router that has seen packets and
+//! changes, against one that is made anew from the same configuration and classifies every packet by itself.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use millrace_config::{Filter, Route};
+use millrace_packet::DropReason;
+use millrace_pipeline::ReversePath;
+use millrace_plugin::BindingId;
+use millrace_tests::{Frame, Ipv4Frame, Ipv6Frame, Output, STANDARD, Scenario, station};
+use proptest::prelude::*;
+
+/// What the standard router has besides: hosts that must not be asked for, and limits that nothing reaches.
+const MORE: &str = r#"
+[[neighbour]]
+port = "a"
+address = "10.1.0.3"
+mac = "02:00:00:00:00:a3"
+
+[[neighbour]]
+port = "a"
+address = "fd00:1::3"
+mac = "02:00:00:00:00:a3"
+
+[[instance]]
+plugin = "null"
+name = "free"
+
+[[instance]]
+plugin = "port-filter"
+name = "some"
+settings = { ports = "53" }
+"#;
+
+const SETTINGS: &str = "frames = 1024\nflows-max = 1024\nicmp-rate = 1000000\nicmp-burst = 1000000\n";
+
+/// A configuration that changes.
+#[derive(Clone, Debug, Default)]
+struct Settings {
+    /// Tables of the gates `firewall` and `route`.
+    table: &'static str,
+    filters: Vec<String>,
+    routes: BTreeMap<&'static str, String>,
+    mtu: Option<u16>,
+    down: Option<&'static str>,
+    reverse_path: BTreeMap<&'static str, ReversePath>,
+}
+
+impl Settings {
+    fn text(&self) -> String {
+        let mut text = format!("[router]\n{SETTINGS}{STANDARD}{MORE}");
+        for gate in ["firewall", "route"] {
+            text += &format!("[[gate]]\nname = \"{gate}\"\ntable = \"{}\"\n", self.table);
+        }
+        self.filters.iter().for_each(|filter| text += &format!("[[filter]]\n{filter}"));
+        self.routes.values().for_each(|route| text += &format!("[[route]]\n{route}"));
+        text
+    }
+
+    /// A router of this configuration, of which nobody has seen a packet, and which remembers none.
+    fn fresh(&self) -> Scenario {
+        let mut router = Scenario::new(&self.text());
+        router.router.forget_flows();
+        self.mtu.iter().for_each(|mtu| router.router.set_mtu("b", *mtu));
+        self.reverse_path.iter().for_each(|(port, mode)| router.router.set_reverse_path(port, *mode));
+        self.down.iter().for_each(|port| router.router.set_up(port, false));
+        router
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    AddFilter(String),
+    RemoveFilter(prop::sample::Index),
+    AddRoute(&'static str, String),
+    RemoveRoute(&'static str),
+    Mtu(u16),
+    /// Takes one port down, the others up.
+    Down(Option<&'static str>),
+    ReversePath(&'static str, ReversePath),
+    Wait(u64),
+    /// Frames that arrive together.
+    Frames(Vec<(&'static str, Chosen)>),
+}
+
+/// A packet of one of the few flows of a run, with other varying fields, or any.
+#[derive(Clone, Debug)]
+struct Chosen {
+    flow: prop::sample::Index,
+    flags: u8,
+    dscp: u8,
+    ttl: u8,
+    other: Option<Packet>,
+}
+
+impl Chosen {
+    fn packet(&self, flows: &[Packet]) -> Packet {
+        if let Some(other) = &self.other {
+            return other.clone();
+        }
+        let flow = flows[self.flow.index(flows.len())].clone();
+        let kind = match flow.kind {
+            Kind::Tcp(from, to, _) => Kind::Tcp(from, to, self.flags),
+            other => other,
+        };
+        Packet { kind, dscp: self.dscp, ttl: self.ttl, ..flow }
+    }
+}
+
+/// A packet of a small world.
+#[derive(Clone, Debug)]
+struct Packet {
+    v6: bool,
+    source: usize,
+    destination: usize,
+    kind: Kind,
+    dscp: u8,
+    ttl: u8,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Udp(u16, u16),
+    Tcp(u16, u16, u8),
+    Echo,
+    /// Protocol, and how much there is of its header.
+    Raw(u8, usize),
+    /// A fragment behind a first that nobody has seen.
+    Later(u8),
+    /// Fragments of TCP.
+    Pieces(u16, u8),
+}
+
+const SOURCES: [(&str, &str); 4] = [
+    ("10.1.0.2", "fd00:1::2"),
+    ("10.1.0.3", "fd00:1::3"),
+    ("10.2.0.2", "fd00:2::2"),
+    ("203.0.113.1", "2001:db8::1"),
+];
+const DESTINATIONS: [(&str, &str); 6] = [
+    ("10.9.0.1", "fd00:9::1"),
+    ("10.9.1.1", "fd00:9:0:1::1"),
+    ("10.3.0.2", "fd00:3::2"),
+    ("10.1.0.1", "fd00:1::1"),
+    ("10.1.0.3", "fd00:1::3"),
+    ("198.51.100.1", "2001:db8:1::1"),
+];
+const PORTS: [u16; 4] = [0, 53, 80, 1000];
+
+impl Packet {
+    /// Its frames at a port. Fragments have an identification of their own.
+    fn frames(&self, port: &str, identification: u32) -> Vec<Vec<u8>> {
+        let own = if port == "a" { station(0x0a) } else { station(0x0b) };
+        if self.v6 {
+            let frames = match self.kind {
+                Kind::Udp(from, to) => vec![Ipv6Frame::udp().ports(from, to)],
+                Kind::Tcp(from, to, flags) => vec![Ipv6Frame::tcp().ports(from, to).flags(flags)],
+                Kind::Echo => vec![Ipv6Frame::echo()],
+                // Destination options that are not all there, or all there with nothing behind.
+                Kind::Raw(60, length) => {
+                    vec![Ipv6Frame::raw(60).payload(&[6, 0, 1, 4, 0, 0, 0, 0][..length.min(8)])]
+                }
+                Kind::Raw(protocol, length) => vec![Ipv6Frame::raw(protocol).payload(&[0; 40][..length])],
+                Kind::Later(protocol) => vec![Ipv6Frame::raw(protocol).fragment(1480, false, identification)],
+                Kind::Pieces(to, flags) => {
+                    Ipv6Frame::tcp().ports(1000, to).flags(flags).length(120).pieces(24, identification)
+                }
+            };
+            let (source, destination) = (SOURCES[self.source].1, DESTINATIONS[self.destination].1);
+            let rest = |frame: Ipv6Frame| {
+                let frame = frame.to(own).src(source).dst(destination);
+                frame.traffic_class(self.dscp << 2).hop_limit(self.ttl).bytes()
+            };
+            return frames.into_iter().map(rest).collect();
+        }
+        let id = identification as u16;
+        let frames = match self.kind {
+            Kind::Udp(from, to) => vec![Ipv4Frame::udp().ports(from, to)],
+            Kind::Tcp(from, to, flags) => vec![Ipv4Frame::tcp().ports(from, to).flags(flags)],
+            Kind::Echo => vec![Ipv4Frame::echo()],
+            Kind::Raw(protocol, length) => vec![Ipv4Frame::raw(protocol).payload(&[0; 40][..length])],
+            Kind::Later(protocol) => vec![Ipv4Frame::raw(protocol).offset(1480).id(id)],
+            Kind::Pieces(to, flags) => {
+                Ipv4Frame::tcp().ports(1000, to).flags(flags).length(100).id(id).pieces(24)
+            }
+        };
+        let (source, destination) = (SOURCES[self.source].0, DESTINATIONS[self.destination].0);
+        let rest = |frame: Ipv4Frame| {
+            frame.to(own).src(source).dst(destination).tos(self.dscp << 2).ttl(self.ttl).bytes()
+        };
+        frames.into_iter().map(rest).collect()
+    }
+}
+
+fn any_flags() -> impl Strategy<Value = u8> {
+    prop::sample::select(&[2u8, 16, 18, 17][..])
+}
+
+fn any_dscp() -> impl Strategy<Value = u8> {
+    prop_oneof![2 => Just(0u8), 1 => Just(46)]
+}
+
+fn any_ttl() -> impl Strategy<Value = u8> {
+    prop_oneof![8 => Just(64u8), 1 => Just(1)]
+}
+
+fn chosen() -> impl Strategy<Value = Chosen> {
+    let other = prop_oneof![4 => Just(None), 1 => any_packet().prop_map(Some)];
+    (any::<prop::sample::Index>(), any_flags(), any_dscp(), any_ttl(), other)
+        .prop_map(|(flow, flags, dscp, ttl, other)| Chosen { flow, flags, dscp, ttl, other })
+}
+
+fn any_packet() -> impl Strategy<Value = Packet> {
+    let port = || prop::sample::select(&PORTS[..]);
+    let kind = prop_oneof![
+        4 => (port(), port()).prop_map(|(from, to)| Kind::Udp(from, to)),
+        6 => (port(), port(), any_flags()).prop_map(|(from, to, flags)| Kind::Tcp(from, to, flags)),
+        1 => Just(Kind::Echo),
+        3 => (prop::sample::select(&[6u8, 17, 50, 60, 132][..]), prop::sample::select(&[0usize, 3, 8, 20][..]))
+            .prop_map(|(protocol, length)| Kind::Raw(protocol, length)),
+        2 => prop::sample::select(&[6u8, 17, 1, 60][..]).prop_map(Kind::Later),
+        2 => (port(), any_flags()).prop_map(|(to, flags)| Kind::Pieces(to, flags)),
+    ];
+    (any::<bool>(), 0..SOURCES.len(), 0..DESTINATIONS.len(), kind, any_dscp(), any_ttl()).prop_map(
+        |(v6, source, destination, kind, dscp, ttl)| Packet { v6, source, destination, kind, dscp, ttl },
+    )
+}
+
+/// Conditions that don't contradict each other.
+fn any_match() -> impl Strategy<Value = String> {
+    let select = |texts: &'static [&'static str]| prop::sample::select(texts);
+    let addresses = select(&[
+        "",
+        "",
+        "",
+        "src 10.1.0.2",
+        "dst 10.9.0.0/16",
+        "src 10.1.0.0/24 dst 10.9.0.1",
+        "src fd00:1::2",
+        "dst fd00:9::/48",
+        "src fd00:1::/64 dst fd00:9::1",
+        "src 203.0.113.0/24",
+    ]);
+    let upper = select(&[
+        "",
+        "",
+        "proto tcp",
+        "proto udp",
+        "proto icmp",
+        "proto 60",
+        "proto esp",
+        "dport 53",
+        "dport 0-100",
+        "sport 1000",
+        "proto tcp dport 80",
+        "proto tcp dport 0",
+        "proto udp dport 53",
+        "proto tcp flags syn/syn+ack",
+        "proto tcp flags fin/fin",
+        "proto tcp dport 80 flags syn/syn+ack",
+        "proto tcp sport 0-80 dport 53-1000",
+        "proto udp sport 53 dport 80",
+    ]);
+    let varying = select(&["", "", "", "", "dscp 46", "dscp 0", "tag 0", "dscp 46 tag 0"]);
+    let odd = select(&[
+        "",
+        "",
+        "",
+        "",
+        "",
+        "exceptions ttl",
+        "exceptions fragment",
+        "exceptions cut",
+        "exceptions none",
+    ]);
+    let incoming = select(&["", "", "", "in a", "in b"]);
+    (addresses, upper, varying, odd, incoming).prop_map(|(addresses, upper, varying, odd, incoming)| {
+        let contradict = upper.contains("port") && (odd.contains("fragment") || odd.contains("cut"));
+        let odd = if contradict { "" } else { odd };
+        let words = [addresses, upper, varying, odd, incoming].join(" ");
+        let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+        if words.is_empty() { "*".to_owned() } else { words }
+    })
+}
+
+fn any_filter() -> impl Strategy<Value = String> {
+    let places = prop::sample::select(
+        &[
+            ("drop", "firewall"),
+            ("drop", "route"),
+            ("drop", "monitor"),
+            ("reject", "firewall"),
+            ("reject", "route"),
+            ("host", "route"),
+            ("port c via 10.3.0.2", "route"),
+            ("port b via fd00:2::2", "route"),
+            ("ports b via 10.2.0.2,c via 10.3.0.2", "route"),
+            ("copy-to c via 10.3.0.2", "tap"),
+            ("copy-to b via 10.2.0.2,a via 10.1.0.3", "tap"),
+            ("copy free", "tap"),
+            ("instance free", "firewall"),
+            ("instance free", "route"),
+            ("instance some", "firewall"),
+            ("instance some", "monitor"),
+        ][..],
+    );
+    (any_match(), places, -1..=1).prop_filter_map(
+        "IPv6 needs an IPv6 neighbour",
+        |(matches, place, priority)| {
+            let (action, gate) = place;
+            if matches.contains("fd00") && action.contains("10.") {
+                return None;
+            }
+            Some(format!(
+                "match = \"{matches}\"\naction = \"{action}\"\ngate = \"{gate}\"\npriority = {priority}\n"
+            ))
+        },
+    )
+}
+
+const PREFIXES: [&str; 10] = [
+    "10.9.0.0/17",
+    "10.9.1.0/24",
+    "10.9.0.1/32",
+    "0.0.0.0/0",
+    "203.0.113.0/24",
+    "fd00:9::/49",
+    "fd00:9:0:1::/64",
+    "fd00:9::1/128",
+    "::/0",
+    "2001:db8::/40",
+];
+
+fn any_route() -> impl Strategy<Value = (&'static str, String)> {
+    let ways = [
+        "via = \"10.2.0.2\"",
+        "via = \"10.3.0.2\"",
+        "via = [\"10.2.0.2\", \"10.3.0.2\"]",
+        "kind = \"blackhole\"",
+        "kind = \"prohibit\"",
+        "via = \"10.1.0.3\"",
+    ];
+    (prop::sample::select(&PREFIXES[..]), prop::sample::select(ways.to_vec())).prop_map(|(prefix, way)| {
+        let way = if prefix.contains(':') {
+            way.replace("10.2.0.", "fd00:2::").replace("10.3.0.", "fd00:3::")
+        } else {
+            way.to_owned()
+        };
+        let way = if prefix.contains(':') { way.replace("10.1.0.", "fd00:1::") } else { way };
+        (prefix, format!("to = \"{prefix}\"\n{way}\n"))
+    })
+}
+
+fn port_of_arrival() -> impl Strategy<Value = &'static str> {
+    prop_oneof![4 => Just("a"), 1 => Just("b")]
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let modes = [ReversePath::Off, ReversePath::Strict, ReversePath::Loose];
+    let port = || prop::sample::select(&["a", "b"][..]);
+    prop_oneof![
+        12 => prop::collection::vec((port_of_arrival(), chosen()), 1..8).prop_map(Step::Frames),
+        6 => any_filter().prop_map(Step::AddFilter),
+        3 => any::<prop::sample::Index>().prop_map(Step::RemoveFilter),
+        3 => any_route().prop_map(|(prefix, route)| Step::AddRoute(prefix, route)),
+        2 => prop::sample::select(&PREFIXES[..]).prop_map(Step::RemoveRoute),
+        1 => prop::sample::select(&[1280u16, 1500][..]).prop_map(Step::Mtu),
+        1 => prop::sample::select(&[None, Some("b"), Some("c")][..]).prop_map(Step::Down),
+        1 => (port(), prop::sample::select(modes.to_vec())).prop_map(|(port, mode)| Step::ReversePath(port, mode)),
+        1 => (1..40u64).prop_map(Step::Wait),
+    ]
+}
+
+/// What came of some packets.
+#[derive(Debug, PartialEq, Eq)]
+struct Outcome {
+    sent: BTreeMap<String, Vec<Output>>,
+    drops: BTreeMap<String, u64>,
+    delivered: u64,
+    consumed: u64,
+    created: BTreeMap<&'static str, u64>,
+}
+
+/// Lets frames arrive together, and says what comes of them.
+fn outcome(router: &mut Scenario, frames: &[(&str, Vec<u8>)]) -> Outcome {
+    router.take_all();
+    let before = router.router.summary();
+    frames.iter().for_each(|(port, frame)| router.router.inject(port, frame));
+    router.router.run();
+    let after = router.router.summary();
+    let more = |reason: &String, count: u64| count - before.dropped_by.get(reason).copied().unwrap_or(0);
+    let drops = after.dropped_by.iter().map(|(reason, count)| (reason.clone(), more(reason, *count)));
+    let created = after.created_by.iter().map(|(reason, count)| (*reason, count - before.created_by[reason]));
+    let sent = router
+        .take_all()
+        .into_iter()
+        .map(|(port, frames)| (port, frames.into_iter().map(without_identification).collect()));
+    Outcome {
+        sent: sent.collect(),
+        drops: drops.filter(|(_, count)| *count > 0).collect(),
+        delivered: after.to_host - before.to_host,
+        consumed: after.consumed - before.consumed,
+        created: created.filter(|(_, count)| *count > 0).collect(),
+    }
+}
+
+/// The router counts its own IPv4 packets.
+fn without_identification(output: Output) -> Output {
+    if output.ether_type() != 0x0800 || output.ipv4().protocol().0 != 1 {
+        return output;
+    }
+    let mut bytes = output.bytes;
+    bytes[18..20].fill(0);
+    bytes[24..26].fill(0);
+    Output::new(bytes)
+}
+
+/// The router that goes on, what it is configured to be, and the one that is made of that.
+struct Pair {
+    settings: Settings,
+    router: Scenario,
+    ids: Vec<BindingId>,
+    fresh: Option<Scenario>,
+    identification: u32,
+    flows: Vec<Packet>,
+}
+
+impl Pair {
+    fn new(table: &'static str, flows: Vec<Packet>) -> Self {
+        let settings = Settings { table, ..Settings::default() };
+        let router = Scenario::new(&settings.text());
+        Self { settings, router, ids: Vec::new(), fresh: None, identification: 0, flows }
+    }
+
+    fn take(&mut self, step: &Step) -> Result<(), TestCaseError> {
+        if let Step::Frames(packets) = step {
+            return self.compare(packets);
+        }
+        let (settings, router) = (&mut self.settings, &mut self.router.router);
+        self.fresh = None;
+        match step {
+            Step::AddFilter(text) => {
+                let filter: Filter = toml::from_str(text).expect("a filter");
+                // One that is there is refused.
+                if let Ok(id) = router.add_filter(&filter) {
+                    self.ids.push(id);
+                    settings.filters.push(text.clone());
+                }
+            }
+            Step::RemoveFilter(index) if !self.ids.is_empty() => {
+                let at = index.index(self.ids.len());
+                settings.filters.remove(at);
+                router.remove_filter(self.ids.remove(at)).expect("the filter is there");
+            }
+            Step::AddRoute(prefix, text) => {
+                let route: Route = toml::from_str(text).expect("a route");
+                router.add_route(&route).expect("the route is right");
+                settings.routes.insert(prefix, text.clone());
+            }
+            Step::RemoveRoute(prefix) => {
+                if settings.routes.remove(prefix).is_some() {
+                    router.remove_route(prefix.parse().expect("a prefix")).expect("the route is there");
+                }
+            }
+            Step::Mtu(mtu) => {
+                settings.mtu = Some(*mtu);
+                router.set_mtu("b", *mtu);
+            }
+            Step::Down(port) => {
+                settings.down.into_iter().for_each(|port| router.set_up(port, true));
+                port.iter().for_each(|port| router.set_up(port, false));
+                settings.down = *port;
+            }
+            Step::ReversePath(port, mode) => {
+                settings.reverse_path.insert(port, *mode);
+                router.set_reverse_path(port, *mode);
+            }
+            Step::Wait(seconds) => router.advance(Duration::from_secs(*seconds)),
+            Step::RemoveFilter(_) | Step::Frames(_) => {}
+        }
+        Ok(())
+    }
+
+    fn compare(&mut self, packets: &[(&'static str, Chosen)]) -> Result<(), TestCaseError> {
+        let mut frames = Vec::new();
+        for (port, packet) in packets {
+            self.identification += 1;
+            let packet = packet.packet(&self.flows);
+            frames.extend(packet.frames(port, self.identification).into_iter().map(|frame| (*port, frame)));
+        }
+        let settings = &self.settings;
+        let fresh = self.fresh.get_or_insert_with(|| settings.fresh());
+        let (known, expected) = (outcome(&mut self.router, &frames), outcome(fresh, &frames));
+        prop_assert_eq!(
+            known,
+            expected,
+            "{:#?}\nafter {:?}\n{}",
+            packets,
+            self.settings,
+            self.settings.text()
+        );
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 4096, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_known_flow_is_treated_as_if_its_packet_were_the_first(
+        table in prop::sample::select(&["tuple-space", "linear", "dag"][..]),
+        flows in prop::collection::vec(any_packet(), 1..4),
+        steps in prop::collection::vec(any_step(), 1..60),
+    ) {
+        let mut pair = Pair::new(table, flows);
+        for step in &steps {
+            pair.take(step)?;
+        }
+    }
+}
+
+fn filter(text: &str) -> Filter {
+    toml::from_str(text).expect("a filter")
+}
+
+/// Packets of a flow that a new filter tells apart, although the filters before did not.
+#[test]
+fn a_filter_on_other_fields_holds_for_packets_that_others_told_from_the_rest_of_the_flow() {
+    let mut router = Scenario::standard();
+    let packet = |flags: u8, dscp: u8| Ipv4Frame::tcp().flags(flags).tos(dscp << 2);
+    let flags = filter("match = \"proto tcp flags syn/syn+ack\"\naction = \"port c via 10.3.0.2\"\n");
+    router.router.add_filter(&flags).expect("the filter is right");
+    router.expect_forwarded("a", &packet(16, 0), "b");
+    router.expect_forwarded("a", &packet(2, 0), "c");
+    let class = filter("match = \"dscp 46\"\naction = \"drop\"\npriority = 1\n");
+    router.router.add_filter(&class).expect("the filter is right");
+    router.expect_forwarded("a", &packet(2, 0), "c");
+    router.expect_drop("a", &packet(2, 46), DropReason::Filter);
+}
