@@ -146,3 +146,45 @@ impl Ranges {
             + self.segments.capacity() * size_of::<Segment>()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::prefix_match::NotCounted;
+
+    const OTHERWISE: Target = Target::NOTHING;
+
+    fn range() -> impl Strategy<Value = (u16, u16)> {
+        (0u16..12, 1u16..6).prop_map(|(first, more)| (first, first + more))
+    }
+
+    proptest! {
+        /// Ports that go together are held by the same ranges, and ranges of ports know whether theirs do.
+        #[test]
+        fn segments_are_the_ports_that_the_same_ranges_hold(
+            opened in prop::collection::vec(range(), 0..6),
+            closed in 0usize..6,
+            probe in range(),
+        ) {
+            let mut ranges = Ranges::default();
+            opened.iter().for_each(|range| _ = ranges.open(*range, OTHERWISE));
+            let (gone, left) = opened.split_at(closed.min(opened.len()));
+            gone.iter().for_each(|range| _ = ranges.close(*range, OTHERWISE));
+            let count = ranges.targets().count() as u32;
+            (0..count).for_each(|index| ranges.set_target(index, Target::node(index)));
+            let holding = |port: u16| -> Vec<_> {
+                left.iter().filter(|(first, last)| (*first..=*last).contains(&port)).collect()
+            };
+            let step = |port| ranges.step(port, &mut NotCounted);
+            for port in 0..24u16 {
+                prop_assert_eq!(step(port).is_none(), holding(port).is_empty());
+                prop_assert!(step(port) != step(port + 1) || holding(port) == holding(port + 1));
+            }
+            let steps: Vec<_> = (probe.0..=probe.1).map(|port| step(port).unwrap_or(OTHERWISE)).collect();
+            let together = steps.iter().all(|target| *target == steps[0]).then_some(steps[0]);
+            prop_assert_eq!(ranges.way_of(probe, OTHERWISE), together);
+        }
+    }
+}
