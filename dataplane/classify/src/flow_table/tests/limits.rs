@@ -189,6 +189,68 @@ fn ends_that_are_not_read_are_kept_and_new_flows_refused() {
     assert!(insert(&mut table, 99_999, Instant::ZERO).is_ok());
 }
 
+/// Keys that differ from one in a single byte each, of both families.
+fn alike() -> Vec<FlowKey> {
+    let [source, destination] = [[1; 16], [2; 16]];
+    let six = |source: [u8; 16], destination: [u8; 16], protocol, ports, port| {
+        FlowKey::v6(source.into(), destination.into(), protocol, ports, PortId(port))
+    };
+    let four = |source, destination, protocol, ports, port| {
+        FlowKey::v4(Ipv4Addr::from(source), Ipv4Addr::from(destination), protocol, ports, PortId(port))
+    };
+    let mut keys = vec![];
+    for (protocol, ports, port) in
+        [(6, (1, 2), 3), (17, (1, 2), 3), (6, (257, 2), 3), (6, (1, 3), 3), (6, (1, 2), 4), (6, (1, 2), 259)]
+    {
+        keys.push(six(source, destination, protocol, ports, port));
+        keys.push(four([1; 4], [2; 4], protocol, ports, port));
+    }
+    for byte in 0..16 {
+        let other = |mut address: [u8; 16]| {
+            address[byte] ^= 0x80;
+            address
+        };
+        keys.push(six(other(source), destination, 6, (1, 2), 3));
+        keys.push(six(source, other(destination), 6, (1, 2), 3));
+    }
+    for byte in 0..4 {
+        let other = |mut address: [u8; 4]| {
+            address[byte] ^= 0x80;
+            address
+        };
+        keys.push(four(other([1; 4]), [2; 4], 6, (1, 2), 3));
+        keys.push(four([1; 4], other([2; 4]), 6, (1, 2), 3));
+    }
+    keys
+}
+
+#[test]
+fn keys_and_variants_of_one_hash_are_told_apart() {
+    let (mut table, now) = (table(1024, 1024), Instant::ZERO);
+    let keys = alike();
+    // The hash of the base record whose variant would have this one.
+    let base = |table: &FlowTable, variant| 42_u64.wrapping_sub(table.hash.with_variant(0, variant));
+    let records: Vec<(FlowKey, u32)> =
+        keys.iter().map(|&key| (key, 0)).chain((1..8).map(|variant| (keys[0], variant))).collect();
+    for (number, (key, variant)) in (0..).zip(&records) {
+        let hash = base(&table, *variant);
+        table.insert(key, hash, *variant, answer(number), now).unwrap();
+        for (other, (key, variant)) in (0..).zip(&records) {
+            let found = table.find(key, base(&table, *variant), *variant);
+            let found = found.map(|index| table.record(index).answer);
+            assert_eq!(
+                found,
+                (other <= number).then(|| answer(other)),
+                "{other} of {number}: {key} {variant}"
+            );
+        }
+        let mut found = vec![None; keys.len()];
+        table.find_batch(&keys, &vec![42; keys.len()], &mut found);
+        let expected = keys.iter().map(|key| table.find(key, 42, 0));
+        assert!(found.iter().copied().eq(expected));
+    }
+}
+
 #[test]
 fn records_that_collide_recycle_each_other_but_not_reserved_ones() {
     let mut table = table(1024, 1024);

@@ -15,7 +15,7 @@ use super::model::{Model, TICK, answer};
 enum Hashes {
     /// As the table makes them.
     Own,
-    /// Only a few different ones, so that buckets spill.
+    /// All in one group of buckets, with few tags, so that buckets spill.
     Few,
 }
 
@@ -112,7 +112,7 @@ impl Pair {
         let hash = self.table.hash(key);
         match self.hashes {
             Hashes::Own => hash,
-            Hashes::Few => hash & 0x4000_0000_0000_0003,
+            Hashes::Few => hash & 0x3f00_0000_0000_0003,
         }
     }
 
