@@ -206,17 +206,19 @@ impl Router {
         flow: FlowIndex,
         now: Instant,
     ) -> Result<FlowAnswer, Fate> {
-        let answer = self.classifier.flows.record(flow).answer;
+        let mut answer = self.classifier.flows.record(flow).answer;
+        if answer.generation != self.classifier.changes.current() {
+            // First, for a change may be that packets of the flow are told apart by other fields.
+            answer = self.renewed(work, index, flow)?;
+        } else {
+            self.classifier.counts.hits += 1;
+        }
         if answer.varying_mask != 0 {
             let varying = self.candidate(work, index).varying() & answer.varying_mask;
-            if varying != answer.varying_value && self.classifier.flows.record(flow).variant() == 0 {
+            if varying != answer.varying_value {
                 return self.known_variant(work, index, varying | VARIANT, now);
             }
         }
-        if answer.generation != self.classifier.changes.current() {
-            return self.renewed(work, index, flow, now);
-        }
-        self.classifier.counts.hits += 1;
         self.touch(work, index, flow, now);
         Ok(answer)
     }
@@ -234,19 +236,16 @@ impl Router {
         variant: u32,
         now: Instant,
     ) -> Result<FlowAnswer, Fate> {
-        let found = self.classifier.flows.find(&work.keys[index], work.hashes[index], variant);
-        match found {
-            Some(flow) => {
-                work.flows[index] = Some(flow);
-                if self.classifier.flows.record(flow).answer.generation == self.classifier.changes.current() {
-                    self.classifier.counts.hits += 1;
-                    self.touch(work, index, flow, now);
-                    return Ok(self.classifier.flows.record(flow).answer);
-                }
-                self.renewed(work, index, flow, now)
-            }
-            None => self.met(work, index, variant, now),
+        let Some(flow) = self.classifier.flows.find(&work.keys[index], work.hashes[index], variant) else {
+            return self.met(work, index, variant, now);
+        };
+        work.flows[index] = Some(flow);
+        let mut answer = self.classifier.flows.record(flow).answer;
+        if answer.generation != self.classifier.changes.current() {
+            answer = self.renewed(work, index, flow)?;
         }
+        self.touch(work, index, flow, now);
+        Ok(answer)
     }
 
     /// The answer for a packet whose flow has no record: found by filters and routes, and recorded.
@@ -277,13 +276,7 @@ impl Router {
 
     /// The answer for a packet whose flow's record was made before the latest changes.
     #[cold]
-    fn renewed(
-        &mut self,
-        work: &mut Work,
-        index: usize,
-        flow: FlowIndex,
-        now: Instant,
-    ) -> Result<FlowAnswer, Fate> {
+    fn renewed(&mut self, work: &mut Work, index: usize, flow: FlowIndex) -> Result<FlowAnswer, Fate> {
         let old = self.classifier.flows.record(flow).answer;
         let answer = match self.classifier.changes.touches(&work.keys[index], old.generation) {
             Touch::Nothing => {
@@ -300,7 +293,6 @@ impl Router {
             Touch::All => self.reclassified(work, index, flow, &old)?,
         };
         *self.classifier.flows.answer_mut(flow) = answer;
-        self.touch(work, index, flow, now);
         Ok(answer)
     }
 
