@@ -30,8 +30,8 @@ const MOST: usize = 10_000;
 /// How long a rate is measured.
 const MEASURE: Duration = Duration::from_millis(500);
 
-/// A flow, as a record of the table stands for it.
-type FlowId = (FlowKey, u32);
+/// Packets and bytes of a flow, and when they were looked at.
+type Look = (u64, u64, Instant);
 
 /// A flow that is shown, with its packets and bytes per second if they were measured.
 type Measured = (FlowReport, Option<(f64, f64)>);
@@ -49,17 +49,18 @@ impl Router {
         let filter = self.select(query.filter.as_deref())?;
         let mut before = HashMap::new();
         if query.order == FlowOrder::Rate {
-            let note = |flow: FlowReport| {
-                before.insert((flow.key, flow.varying), (flow.packets, flow.bytes, Instant::now()));
+            let note = |worker, flow: FlowReport| {
+                before.insert((worker, flow.key, flow.varying), (flow.packets, flow.bytes, Instant::now()));
             };
             self.scan(Command::ScanFlows, filter, note).await?;
             tokio::time::sleep(MEASURE).await;
         }
         let mut top = Top { order: query.order, limit, flows: Vec::new() };
         let mut found = 0;
-        let take = |flow: FlowReport| {
+        let take = |worker, flow: FlowReport| {
             found += 1;
-            let rate = (query.order == FlowOrder::Rate).then(|| rate(&flow, &before));
+            let known = before.get(&(worker, flow.key, flow.varying));
+            let rate = (query.order == FlowOrder::Rate).then(|| rate(&flow, known));
             top.take((flow, rate));
         };
         self.scan(Command::ScanFlows, filter, take).await?;
@@ -75,7 +76,7 @@ impl Router {
     pub async fn flush_flows(&self, filter: Option<&str>) -> Result<u64, ControlError> {
         let filter = self.select(filter)?;
         let mut flushed = 0;
-        self.scan(Command::FlushFlows, filter, |_| flushed += 1).await?;
+        self.scan(Command::FlushFlows, filter, |_, _| flushed += 1).await?;
         Ok(flushed)
     }
 
@@ -84,12 +85,12 @@ impl Router {
         self.lock().model.compile(&filter)
     }
 
-    /// Goes through the whole table, part by part.
+    /// Goes through the tables of all workers, part by part; `take` gets the number of the worker too.
     async fn scan(
         &self,
         command: fn(FlowScan, ReplyTo<FlowPage>) -> Command,
         filter: CompiledFilter,
-        mut take: impl FnMut(FlowReport),
+        mut take: impl FnMut(usize, FlowReport),
     ) -> Result<(), ControlError> {
         let workers = self.lock().workers.len();
         for worker in 0..workers {
@@ -97,7 +98,7 @@ impl Router {
             while let Some(start) = from {
                 let scan = FlowScan { from: start, records: AT_ONCE, filter };
                 let page = self.lock().workers.get(worker).ask(|reply| command(scan, reply))?;
-                page.flows.into_iter().for_each(&mut take);
+                page.flows.into_iter().for_each(|flow| take(worker, flow));
                 // A table never shrinks while it is gone through, so each part begins behind the one before.
                 from = page.next.filter(|next| *next > start);
                 tokio::task::yield_now().await;
@@ -108,8 +109,8 @@ impl Router {
 }
 
 /// Packets and bytes per second since a flow was looked at before, or since it is there.
-fn rate(flow: &FlowReport, before: &HashMap<FlowId, (u64, u64, Instant)>) -> (f64, f64) {
-    let known = before.get(&(flow.key, flow.varying)).filter(|(packets, ..)| *packets <= flow.packets);
+fn rate(flow: &FlowReport, before: Option<&Look>) -> (f64, f64) {
+    let known = before.filter(|(packets, ..)| *packets <= flow.packets);
     let (packets, bytes, time) = match known {
         Some((packets, bytes, at)) => {
             (flow.packets - packets, flow.bytes.saturating_sub(*bytes), at.elapsed())
@@ -244,13 +245,13 @@ mod tests {
     #[test]
     fn a_rate_is_of_the_time_between_or_of_the_flows_whole_life() {
         let flow = report(1, 100);
-        let (fresh, _) = rate(&flow, &HashMap::new());
+        let (fresh, _) = rate(&flow, None);
         assert!((fresh - 50.0).abs() < 1e-9, "{fresh}");
         let second_ago = Instant::now() - Duration::from_secs(1);
-        let (since, _) = rate(&flow, &HashMap::from([((flow.key, 0), (90, 0, second_ago))]));
+        let (since, _) = rate(&flow, Some(&(90, 0, second_ago)));
         assert!((9.0..=10.0).contains(&since), "{since}");
         // Counted anew since: the record was another one.
-        let (anew, _) = rate(&flow, &HashMap::from([((flow.key, 0), (1000, 0, second_ago))]));
+        let (anew, _) = rate(&flow, Some(&(1000, 0, second_ago)));
         assert!((anew - 50.0).abs() < 1e-9, "{anew}");
     }
 }
