@@ -32,9 +32,10 @@ const MOST_LINES: usize = 1 << 24;
 /// Fewest lines worth trying.
 const FEWEST_LINES: usize = 1 << 16;
 /// Addresses that go down below the root side by side.
-const BATCH: usize = 64;
-/// Addresses whose entries of the root are fetched side by side: about as many as a processor can fetch at once.
-const GROUP: usize = 16;
+const BATCH: usize = 128;
+/// Addresses whose entries of the root are fetched side by side, while those fetched before are read: more than a
+/// processor can fetch at once, so that it is never idle.
+const GROUP: usize = 32;
 
 /// What is found at one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +83,11 @@ impl Entry {
     }
 
     #[inline(always)]
+    fn is_value(self) -> bool {
+        self.0.cast_signed() > 0
+    }
+
+    #[inline(always)]
     pub fn to_value(self) -> Option<u32> {
         self.0.checked_sub(1)
     }
@@ -89,7 +95,7 @@ impl Entry {
     /// This one when it is a value, else `other`; without a branch, for nobody can foretell which.
     #[inline(always)]
     fn value_or(self, other: Self) -> Self {
-        let value = 0u32.wrapping_sub(u32::from(self.0.cast_signed() > 0));
+        let value = 0u32.wrapping_sub(u32::from(self.is_value()));
         Self(self.0 & value | other.0 & !value)
     }
 }
@@ -188,16 +194,22 @@ impl Slots {
                 (0..).step_by(GROUP).zip(addresses.chunks(GROUP).zip(out.chunks_mut(GROUP)))
             {
                 fetch(ahead.next().unwrap_or_default());
-                for (which, (address, out)) in (first..).zip(group.iter().zip(out)) {
+                for (at, (address, out)) in group.iter().zip(out).enumerate() {
                     let entry = load(&root[top(&octets(*address))]);
-                    // Nearly always so with IPv4, and nearly never with IPv6.
-                    if !entry.is_node() {
-                        *out = value(entry.value_or(fallback).to_value());
+                    // Most often so with IPv4.
+                    if entry.is_value() {
+                        *out = value(entry.to_value());
                         continue;
                     }
-                    prefetch_slice_element(&self.words, entry.line() * LINE);
-                    under_way[count % BATCH] = UnderWay { which, best: fallback, at: entry.line() as u32 };
-                    count += 1;
+                    *out = value(fallback.to_value());
+                    if entry.is_node() {
+                        prefetch_slice_element(&self.words, entry.line() * LINE);
+                        let which = first + at as u8;
+                        if let Some(one) = under_way.get_mut(count) {
+                            *one = UnderWay { which, best: fallback, at: entry.line() as u32 };
+                        }
+                        count += 1;
+                    }
                 }
             }
             self.descend(addresses, &octets, out, &value, &mut under_way[..count]);
