@@ -7,8 +7,8 @@ use millrace_units::Instant;
 use super::record::{FLAG_BITS, FLAGS, NearKey, PROBATION, tick};
 use super::{FlowIndex, FlowTable};
 
-/// Keys that go through the stages of a batch lookup together: their cache lines fit the first-level cache.
-const STAGE: usize = 64;
+/// Keys that go through a stage of a batch lookup together.
+const BLOCK: usize = 16;
 
 impl FlowTable {
     /// The hash under which a flow's records are found: of all six fields, with a key of this table's own.
@@ -54,31 +54,54 @@ impl FlowTable {
             keys.len() == hashes.len() && keys.len() == found.len(),
             "slices of one batch differ in length"
         );
-        let stages = keys.chunks(STAGE).zip(hashes.chunks(STAGE)).zip(found.chunks_mut(STAGE));
-        for ((keys, hashes), found) in stages {
-            self.find_stage(keys, hashes, found);
+        let (key_blocks, keys) = keys.as_chunks::<BLOCK>();
+        let (hash_blocks, hashes) = hashes.as_chunks::<BLOCK>();
+        let (found_blocks, found) = found.as_chunks_mut::<BLOCK>();
+        // Each round is in another stage with each of three blocks: while lines are on their way there is work to do.
+        for round in 0..key_blocks.len() + 2 {
+            if let Some(hashes) = hash_blocks.get(round) {
+                self.fetch_buckets(hashes);
+            }
+            let block = round.wrapping_sub(1);
+            if let (Some(keys), Some(hashes)) = (key_blocks.get(block), hash_blocks.get(block)) {
+                self.guess(keys, hashes, &mut found_blocks[block]);
+            }
+            let block = round.wrapping_sub(2);
+            if let (Some(keys), Some(hashes)) = (key_blocks.get(block), hash_blocks.get(block)) {
+                self.check(keys, hashes, &mut found_blocks[block]);
+            }
         }
+        self.fetch_buckets(hashes);
+        self.guess(keys, hashes, found);
+        self.check(keys, hashes, found);
     }
 
+    /// The first stage.
     #[inline(always)]
-    fn find_stage(&self, keys: &[FlowKey], hashes: &[u64], found: &mut [Option<FlowIndex>]) {
-        let mut homes = [0_u32; STAGE];
-        for (home, &hash) in homes.iter_mut().zip(hashes) {
-            *home = self.buckets.home(hash) as u32;
-            self.buckets.prefetch(*home as usize);
-        }
-        for (((found, &hash), &home), key) in found.iter_mut().zip(hashes).zip(&homes).zip(keys) {
-            let slot = self.buckets.guess(home as usize, hash);
+    fn fetch_buckets(&self, hashes: &[u64]) {
+        hashes.iter().for_each(|&hash| self.prefetch(hash));
+    }
+
+    /// The second stage: buckets have come, records are fetched.
+    #[inline(always)]
+    fn guess(&self, keys: &[FlowKey], hashes: &[u64], found: &mut [Option<FlowIndex>]) {
+        for ((found, &hash), key) in found.iter_mut().zip(hashes).zip(keys) {
+            let slot = self.buckets.guess(self.buckets.home(hash), hash);
             prefetch_slice_element(&self.records, slot as usize);
             if key.family() == Family::V6 {
                 prefetch_slice_element(&self.far, slot as usize);
             }
             *found = FlowIndex::from_slot(slot);
         }
-        for (((found, &hash), &home), key) in found.iter_mut().zip(hashes).zip(&homes).zip(keys) {
+    }
+
+    /// The third stage: records have come.
+    #[inline(always)]
+    fn check(&self, keys: &[FlowKey], hashes: &[u64], found: &mut [Option<FlowIndex>]) {
+        for ((found, &hash), key) in found.iter_mut().zip(hashes).zip(keys) {
             let right = match *found {
                 Some(index) => self.is_it(index.slot(), NearKey::of(key), key, 0),
-                None => !self.buckets.spills(home as usize),
+                None => !self.buckets.spills(self.buckets.home(hash)),
             };
             if !right {
                 *found = self.find_again(key, hash);

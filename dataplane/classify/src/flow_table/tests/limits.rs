@@ -77,6 +77,20 @@ fn the_capacity_doubles_up_to_the_maximum_and_nothing_is_lost() {
 }
 
 #[test]
+fn batches_of_any_length_find_what_single_searches_find() {
+    let mut table = table(8, 1024);
+    (0..50).for_each(|flow| _ = insert(&mut table, flow * 2, Instant::ZERO).unwrap());
+    let keys: Vec<FlowKey> = (0..100).map(key).collect();
+    let hashes: Vec<u64> = keys.iter().map(|key| table.hash(key)).collect();
+    let single: Vec<_> = (0..100).map(|flow| find(&table, flow)).collect();
+    for length in 0..100 {
+        let mut found = vec![None; length];
+        table.find_batch(&keys[..length], &hashes[..length], &mut found);
+        assert_eq!(found, single[..length]);
+    }
+}
+
+#[test]
 fn an_index_stays_valid_until_the_end_of_its_record_is_read() {
     let mut table = table(1, 1);
     let index = insert(&mut table, 1, Instant::ZERO).unwrap();
