@@ -233,3 +233,16 @@ fn a_check_names_what_never_wins_and_what_is_ambiguous() {
         assert_eq!((below.len(), route.filters, route.ambiguous_pairs), (2, 4, 1), "{route:?}");
     });
 }
+
+#[test]
+fn a_table_over_its_limit_is_refused() {
+    with_router(async |router| {
+        let there = router.gates().unwrap().len();
+        for number in there..256 {
+            router.create_gate(&format!("g{number}"), "late").unwrap();
+        }
+        let error = router.create_gate("one-more", "late").unwrap_err().to_string();
+        assert!(error.contains("256 gates") && error.contains("can't be more"), "{error}");
+        assert_eq!(router.gates().unwrap().len(), 256);
+    });
+}
