@@ -3,7 +3,7 @@
 use millrace_packet::Family;
 use millrace_wire::Protocol;
 
-use crate::candidate::PORTS_UNKNOWN;
+use crate::candidate::{EXCEPTIONS_SHIFT, PORTS_UNKNOWN};
 use crate::{Candidate, CompiledFilter, PortRange};
 
 /// In the meta half of the last word, beside the protocol (bits 0 to 7) and the incoming port (16 to 31): the transport
@@ -185,21 +185,33 @@ impl<const W: usize> Tuple<W> {
         words && other.ports & !self.ports == 0
     }
 
-    /// These bits, but of both addresses only as many as a step of the `ladder` of prefix lengths says, of ports only
-    /// those that are given exactly, and nothing but addresses unless `rest`.
-    pub fn rounded(&self, ladder: &[u32], rest: bool) -> Self {
+    /// These bits, but of both addresses only as many as a step of the `ladder` of prefix lengths says, and of ports
+    /// only those that are given exactly.
+    pub fn rounded(&self, ladder: &[u32]) -> Self {
         let step = |own: u32| ladder.iter().copied().filter(|step| *step <= own).max().unwrap_or(0);
         let (source, destination) = self.lengths();
         let mut rounded = Self::prefixes(step(source), step(destination));
-        if rest {
-            rounded.words[W - 1] = self.words[W - 1];
-            for half in [0xffff, 0xffff << 16] {
-                if self.ports & half == half {
-                    rounded.ports |= half;
-                }
+        // Whether ports are known hardly parts filters, but is asked by all that ask for ports.
+        let known = u64::from(PORTS_KNOWN) << 32 | u64::from(PORTS_UNKNOWN.bits()) << EXCEPTIONS_SHIFT;
+        rounded.words[W - 1] = self.words[W - 1] & !known;
+        for half in [0xffff, 0xffff << 16] {
+            if self.ports & half == half {
+                rounded.ports |= half;
             }
         }
         rounded
+    }
+
+    /// These bits, but only those of the addresses.
+    pub fn addresses(&self) -> Self {
+        let mut words = self.words;
+        words[W - 1] = 0;
+        Self { words, ports: 0 }
+    }
+
+    /// How many bits these are.
+    pub fn bits(&self) -> u32 {
+        self.words.iter().map(|word| word.count_ones()).sum::<u32>() + self.ports.count_ones()
     }
 
     /// A number that all keys have in common that agree in these bits.
@@ -242,10 +254,9 @@ mod tests {
         let tuple = condition.tuple();
         candidate.key.family() != family(W)
             || !condition.matches(&key)
-            || [(true, true), (false, true), (false, false)].into_iter().all(|(exact, rest)| {
-                let tuple = if exact { tuple } else { tuple.rounded(&[8, 31, 127], rest) };
-                tuple.hash(&key) == tuple.hash(&condition.example())
-            })
+            || [tuple, tuple.rounded(&[8, 31, 127])]
+                .into_iter()
+                .all(|tuple| tuple.hash(&key) == tuple.hash(&condition.example()))
     }
 
     proptest! {
@@ -280,9 +291,10 @@ mod tests {
             "src 1.2.3.4 dst 1.2.3.0/27 proto udp dport 7",
         ));
         let tuple = full.unwrap().tuple();
-        let rounded = tuple.rounded(&[0, 8, 24, 28], false);
-        assert_eq!(rounded, Tuple { words: [0xffff_fff0_ffff_ff00, 0], ports: 0 });
+        let rounded = tuple.rounded(&[8, 24, 28]);
+        let meta = 0xff << 32;
+        assert_eq!(rounded, Tuple { words: [0xffff_fff0_ffff_ff00, meta], ports: 0xffff });
         assert!(tuple.covers(&rounded) && !rounded.covers(&tuple));
-        assert_eq!(tuple.rounded(&[0, 8, 24, 28], true).ports, 0xffff);
+        assert_eq!(tuple.rounded(&[30]).lengths(), (30, 0));
     }
 }

@@ -4,8 +4,8 @@
 //! the source, so many of the destination, perhaps protocol and ports (Srinivasan, Suri, Varghese: *Packet
 //! Classification using Tuple Space Search*, SIGCOMM 1999). As in *TupleMerge* (Daly et al., IEEE/ACM ToN 2019) a filter
 //! may stand in any table whose tuple asks for no more than the filter does: prefix lengths are rounded down to a short
-//! ladder, and other fields come in only where too many filters share a key, so that there are 10 to 50 tables instead
-//! of hundreds. A lookup reads few of these:
+//! ladder, and when most of the 64 tables are in use, or too many filters share a key, a coarser or finer tuple is
+//! taken. A lookup reads few of the tables:
 //!
 //! - *Pruning*: maps of prefixes of both addresses say which tables can match at all ([`pruning`]).
 //! - *Order*: tables are sorted by the best rank in them, and a lookup ends at the first that can't be better than what
@@ -14,8 +14,8 @@
 //! - *Batches*: the memory that a lookup will read is asked for while others are looked up.
 //!
 //! Changing a filter touches its group and its entries in the maps; now and then a hash table or the maps are made
-//! anew, which takes time in proportion to the filters. What it does badly: many filters without an address that differ
-//! in nothing but port ranges share a key, and are searched one after the other.
+//! anew, which takes time in proportion to the filters. What it does badly: many filters that differ in nothing but
+//! ranges of ports share a key, and are searched one after the other.
 
 mod directory;
 mod groups;

@@ -1,5 +1,7 @@
 //! The filters of one address family: a few hash tables, each over the bits of its tuple.
 
+use std::cmp::Reverse;
+
 use super::directory::{Cursor, Directory, Place};
 use super::groups::{Groups, Record};
 use super::key::{Condition, Key, Tuple, V4};
@@ -11,12 +13,14 @@ use crate::prefix_match::{Count, NotCounted};
 const MOST: usize = Tables::BITS as usize;
 /// Lookups that are under way at once.
 pub(super) const LANES: usize = 32;
-/// Filters of one key in a table of the coarsest tuples before a finer tuple is chosen, and in one of the middle tuples.
-const CROWDS: [usize; 2] = [8, 16];
+/// Tables that there are always left for filters that would crowd others.
+const SPARE: usize = 4;
+/// Filters of one key in a table before the next one of that key goes to another table.
+const CROWD: usize = 16;
 
 /// Prefix lengths to which those of filters are rounded down.
 const fn ladder(words: usize) -> &'static [u32] {
-    if words == V4 { &[8, 16, 23, 28] } else { &[16, 32, 48, 64, 112] }
+    if words == V4 { &[16, 23, 28] } else { &[32, 48, 64, 112] }
 }
 
 /// A hash table: its filters agree in having conditions on all bits of the tuple.
@@ -252,23 +256,26 @@ impl<const W: usize> Space<W> {
     /// The position of the table that a filter goes to; it is made if need be.
     fn table_for(&mut self, condition: &Condition<W>) -> usize {
         let (tuple, example) = (condition.tuple(), condition.example());
-        let levels = [tuple.rounded(ladder(W), false), tuple.rounded(ladder(W), true), tuple];
-        let crowds = CROWDS.into_iter().chain([usize::MAX]);
-        for (level, crowd) in levels.iter().zip(crowds) {
-            let table = self.tables.iter().position(|table| table.tuple == *level);
-            match table {
-                Some(position) if self.crowd(position, &example) >= crowd => {}
-                Some(position) => return position,
-                None if self.tables.len() < MOST - 1 => return self.add_table(*level),
-                None => {}
+        let pairs = (ladder(W).len() + 1).pow(2);
+        let fine = tuple.rounded(ladder(W));
+        // By all that is given exactly, until only so many places are left as there are pairs of lengths; then by
+        // addresses alone; then as the filter itself.
+        let levels = [(fine, MOST - SPARE - pairs), (fine.addresses(), MOST - SPARE), (tuple, MOST - 1)];
+        for (level, most) in levels {
+            match self.tables.iter().position(|table| table.tuple == level) {
+                Some(position) if self.crowd(position, &example) < CROWD => return position,
+                None if self.tables.len() < most => return self.add_table(level),
+                _ => {}
             }
         }
-        // All tables are in use: the best of those that can take the filter, or the last one, which takes any.
+        // The closest of those that can take it, unless all are crowded: then the least crowded.
         let fitting = (0..self.tables.len()).filter(|index| tuple.covers(&self.tables[*index].tuple));
-        match fitting.min_by_key(|index| self.crowd(*index, &example)) {
-            Some(position) => position,
-            None => self.add_table(Tuple::NONE),
-        }
+        let closest = fitting.min_by_key(|index| {
+            let crowd = self.crowd(*index, &example);
+            (crowd.max(CROWD), Reverse(self.tables[*index].tuple.bits()), crowd)
+        });
+        // The last place is for the table that can take any.
+        closest.unwrap_or_else(|| self.add_table(Tuple::NONE))
     }
 
     /// How many filters of the example's key a table has.
