@@ -103,10 +103,14 @@ impl Classifier {
         self.upkeep.filter(|_| !self.flows.is_empty())
     }
 
-    fn begin_batch(&mut self, packets: usize, new_flows: u16) {
+    fn begin_batch(&mut self, packets: usize, own: bool, new_flows: u16) {
+        self.grown = false;
+        if own {
+            // How many packets the router makes says nothing of how many come.
+            return;
+        }
         self.full_batches = if packets == BATCH_SIZE { self.full_batches.saturating_add(1) } else { 0 };
         self.budget = if self.full_batches > FULL_BATCHES { new_flows.into() } else { BATCH_SIZE };
-        self.grown = false;
     }
 }
 
@@ -155,7 +159,8 @@ impl Router {
         if !self.classifier.remembers {
             return self.classify_each(work);
         }
-        self.classifier.begin_batch(count, self.options.new_flows);
+        let own = work.packets.first().is_some_and(|packet| packet.port == ROUTER);
+        self.classifier.begin_batch(count, own, self.options.new_flows);
         let flows = &mut self.classifier.flows;
         for index in 0..count {
             work.hashes[index] = flows.hash(&work.keys[index]);

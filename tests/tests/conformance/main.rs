@@ -15,6 +15,7 @@ mod martian;
 mod multicast;
 mod nd;
 mod options;
+mod overload;
 mod random;
 mod security;
 mod ttl;

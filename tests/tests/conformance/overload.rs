@@ -1,0 +1,140 @@
+//! More flows than the router can remember, from people who mean harm: those that were there before go on.
+
+use std::time::Duration;
+
+use millrace_packet::DropReason;
+use millrace_tests::{Frame, Ipv4Frame, Scenario};
+
+/// Flows that were there before.
+const ESTABLISHED: usize = 64;
+/// What the table takes.
+const MAXIMUM: u32 = 1024;
+
+/// A router with a small table, in which some flows are known.
+fn router() -> Scenario {
+    let mut router = Scenario::with_settings(&format!("flows-max = {MAXIMUM}\nnew-flows = 32"));
+    for _ in 0..2 {
+        assert_eq!(send(&mut router, &established()), ESTABLISHED);
+    }
+    let flows = router.router.flows();
+    assert_eq!((flows.records, flows.on_probation), (ESTABLISHED as u32, 0));
+    router
+}
+
+/// A packet of each flow that was there before.
+fn established() -> Vec<Vec<u8>> {
+    (0..ESTABLISHED).map(|flow| Ipv4Frame::udp().ports(flow as u16, 1).bytes()).collect()
+}
+
+/// The first packet of a flow that nobody has seen, another one for each number.
+fn stranger(number: u32) -> Vec<u8> {
+    let [_, high, middle, low] = number.to_be_bytes();
+    let source = format!("10.1.0.{}", 2 + high);
+    Ipv4Frame::udp().src(&source).ports(u16::from_be_bytes([middle, low]), 2).bytes()
+}
+
+/// Lets frames arrive as fast as they can be taken, and says how many left.
+fn send(router: &mut Scenario, frames: &[Vec<u8>]) -> usize {
+    frames.iter().for_each(|frame| router.router.inject("a", frame));
+    router.router.run();
+    router.take("b").len()
+}
+
+#[test]
+fn fault_21_a_flood_of_new_flows_takes_no_records_from_known_ones() {
+    const STRANGERS: u32 = 200_000;
+    const AT_ONCE: u32 = 100;
+    let mut router = router();
+    let before = router.router.flows();
+    for round in 0..STRANGERS / AT_ONCE {
+        let mut frames: Vec<Vec<u8>> =
+            (0..AT_ONCE).map(|number| stranger(round * AT_ONCE + number)).collect();
+        if round % 10 == 0 {
+            frames.extend(established());
+        }
+        assert_eq!(send(&mut router, &frames), frames.len(), "in round {round}");
+        router.advance(Duration::from_millis(1));
+        let flows = router.router.flows();
+        assert!(flows.records <= MAXIMUM, "{flows:?}");
+    }
+    let flows = router.router.flows();
+    assert_eq!((flows.maximum, flows.records), (MAXIMUM, MAXIMUM));
+    // None of the known flows had to be classified again, and each stranger had a record while there was room.
+    assert_eq!(flows.packets.misses - before.packets.misses, u64::from(STRANGERS));
+    assert_eq!(flows.table.inserted - before.table.inserted, u64::from(STRANGERS));
+    assert_eq!(flows.table.recycled, 0, "{flows:?}");
+    assert!(router.drops().is_empty());
+}
+
+/// Strangers who send twice are no longer on probation: known flows are then kept because they are used.
+#[test]
+fn fault_21_strangers_who_come_twice_take_no_packets_from_known_flows() {
+    let mut router = router();
+    let mut again = 0;
+    for round in 0..2000 {
+        // The second packet of each right behind the first, or its record would have been recycled before.
+        let twice = (0..100).map(|number| stranger(round * 50 + number / 2));
+        assert_eq!(send(&mut router, &twice.collect::<Vec<_>>()), 100);
+        let before = router.router.flows().packets;
+        assert_eq!(send(&mut router, &established()), ESTABLISHED, "in round {round}");
+        again += router.router.flows().packets.misses - before.misses;
+        router.advance(Duration::from_millis(20));
+    }
+    let flows = router.router.flows();
+    assert!(flows.records <= MAXIMUM, "{flows:?}");
+    // What is recycled is old only among a few, so some of the known ones are met anew.
+    let packets = 2000 * ESTABLISHED as u64;
+    assert!(again < packets / 4, "{again} of {packets} packets of known flows: {flows:?}");
+    assert!(router.drops().is_empty());
+}
+
+/// When more comes than can be taken, the packets of known flows do.
+#[test]
+fn fault_21_under_overload_packets_of_new_flows_are_dropped_and_those_of_known_ones_are_not() {
+    let mut router = router();
+    let mut number = 0;
+    for round in 0..20 {
+        // Sixteen full batches, in each of which there are four packets of known flows.
+        let known = established();
+        let mut frames = Vec::new();
+        for at in 0..16 * 256 {
+            match at % 64 {
+                0 => frames.push(known[at / 64].clone()),
+                _ => {
+                    number += 1;
+                    frames.push(stranger(number));
+                }
+            }
+        }
+        let (before, dropped) = (router.router.flows().packets, router.dropped(DropReason::NewFlows));
+        let sent = send(&mut router, &frames);
+        let (after, dropped) =
+            (router.router.flows().packets, router.dropped(DropReason::NewFlows) - dropped);
+        assert_eq!(sent as u64 + dropped, 16 * 256);
+        assert_eq!(after.hits - before.hits, ESTABLISHED as u64, "in round {round}");
+        // At first four batches as they come, then the budget.
+        let taken = if round == 0 { 4 * 252 + 12 * 32 } else { 16 * 32 };
+        assert_eq!(sent, taken + ESTABLISHED, "in round {round}");
+    }
+    assert_eq!(router.drops().keys().collect::<Vec<_>>(), ["new_flows"]);
+    // After that, whoever comes is taken.
+    let frames: Vec<Vec<u8>> = (0..100).map(|more| stranger(number + 1 + more)).collect();
+    assert_eq!(send(&mut router, &frames), 100);
+}
+
+/// The router's own packets, which come in batches that are not full, are no sign that there is less to do.
+#[test]
+fn fault_21_errors_about_new_flows_do_not_hide_the_overload() {
+    let mut router =
+        Scenario::with_settings(&format!("flows-max = {MAXIMUM}\nnew-flows = 32\nicmp-burst = 1000000"));
+    // There is no route, so each packet that is taken is answered.
+    let stranger = |port: u16| Ipv4Frame::udp().dst("198.51.100.1").ports(port, 2).bytes();
+    for frame in (0..16 * 256).map(stranger) {
+        router.router.inject("a", &frame);
+    }
+    router.router.run();
+    let taken = 4 * 256 + 12 * 32;
+    assert_eq!(router.take("a").len(), taken);
+    assert_eq!(router.dropped(DropReason::NoRoute), taken as u64);
+    assert_eq!(router.dropped(DropReason::NewFlows), 16 * 256 - taken as u64);
+}
