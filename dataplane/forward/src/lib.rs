@@ -1,8 +1,9 @@
 //! Where a packet goes and what it must look like there: routes, next hops, neighbours, TTL, fragments, ICMP errors.
 //!
 //! Everything here is pure: no clock is read (the moment is passed in), nothing is sent or received. Nothing panics
-//! on the bytes of a packet, provided that its network header passed `millrace_wire`'s sanity checks. All tables
-//! belong to one worker, which changes them between two batches; there is no locking.
+//! on the bytes of a packet, provided that its network header passed `millrace_wire`'s sanity checks. Tables
+//! belong to one worker, which changes them between two batches, but for the table of routes: control changes it while
+//! all workers look at it. There is no locking.
 #![forbid(unsafe_code)]
 
 mod fib;
@@ -24,7 +25,7 @@ mod shared_route_table;
 mod test_packets;
 mod ttl;
 
-pub use fib::{Fib, FibChange, FibMemory, FibReader, Route, RouteIndex, SharedFib};
+pub use fib::{FibChange, FibMemory, FibReader, Route, RouteIndex, SharedFib};
 pub use fragment::{FragmentError, fragment4};
 pub use hold::{Held, HoldLimits, HoldQueue};
 pub use icmp_error::{ErrorOptions, IcmpError, build_error, may_send_error};

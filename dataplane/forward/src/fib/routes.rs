@@ -21,17 +21,25 @@ pub(super) struct Routes {
 struct Slot {
     route: Route,
     prefixes: u32,
+    /// Whether a prefix has it, or had it.
+    known: bool,
     /// The epoch in which it was last without a prefix.
     unused: Epoch,
 }
 
 impl Routes {
-    /// The number of a route, and whether it has just got it. It is lost with this epoch if no prefix takes it.
+    /// The number of a route, and whether no prefix ever had it. It is lost with this epoch if no prefix takes it.
     pub fn number(&mut self, route: Route) -> (u32, bool) {
-        if let Some(number) = self.numbers.get(&route) {
-            return (*number, false);
+        if let Some(&number) = self.numbers.get(&route) {
+            let slot = &mut self.slots[number as usize];
+            if slot.prefixes == 0 && slot.unused != self.retired.epoch() {
+                // Its epoch may be over before a prefix takes it.
+                slot.unused = self.retired.epoch();
+                self.retired.push(number);
+            }
+            return (number, !slot.known);
         }
-        let slot = Slot { route: route.clone(), prefixes: 0, unused: self.retired.epoch() };
+        let slot = Slot { route: route.clone(), prefixes: 0, known: false, unused: self.retired.epoch() };
         let number = self.free.pop().unwrap_or(self.slots.len() as u32);
         match self.slots.get_mut(number as usize) {
             Some(free) => *free = slot,
@@ -44,7 +52,9 @@ impl Routes {
 
     /// A prefix has the route of that number.
     pub fn acquire(&mut self, number: u32) {
-        self.slots[number as usize].prefixes += 1;
+        let slot = &mut self.slots[number as usize];
+        slot.prefixes += 1;
+        slot.known = true;
     }
 
     /// A prefix doesn't have the route of that number any more.

