@@ -135,8 +135,8 @@ impl Node {
     }
 }
 
-/// A map from prefixes to small integers with longest prefix match, in little memory: what the writer of routes keeps. An empty one takes a few hundred bytes;
-/// a million IPv4 prefixes take about 30 MiB.
+/// A map from prefixes to small integers with longest prefix match, in little memory: what the writer of routes keeps.
+/// An empty one takes a few hundred bytes; a million IPv4 prefixes take about 30 MiB.
 #[derive(Clone, Debug)]
 pub struct RouteTable<A> {
     nodes: Vec<Node>,
