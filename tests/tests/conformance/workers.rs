@@ -70,7 +70,10 @@ fn is_ordered(flow: &[u8]) -> bool {
     flow[0] == 17
 }
 
-fn run(workers: usize, seed: u64, more: &str) -> (BTreeMap<(String, Vec<u8>), Vec<Vec<u8>>>, Scenario) {
+/// What left by each port, of each flow, in order.
+type Sent = BTreeMap<(String, Vec<u8>), Vec<Vec<u8>>>;
+
+fn run(workers: usize, seed: u64, more: &str) -> (Sent, Scenario) {
     let mut random = Random::new(seed);
     let mut router = router(workers, more);
     let mut sent = Vec::new();
