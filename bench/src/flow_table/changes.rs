@@ -90,8 +90,8 @@ fn recycling() -> Result<Vec<Measurement>, BenchError> {
     ])
 }
 
-/// Nanoseconds per new flow, in the middle batch: it recycles another whose end is read, and is established at once, or
-/// not.
+/// Nanoseconds per new flow, in the middle batch: it recycles another whose end is read, and is established at once,
+/// or not.
 fn recycle(table: &mut FlowTable, first: u32, establish: bool) -> Result<f64, BenchError> {
     let (mut ended, mut times) = (0, Vec::with_capacity(NEW as usize / BATCH));
     let mut start = Clock::now();

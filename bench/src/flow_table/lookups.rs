@@ -77,8 +77,8 @@ pub(super) fn look_up(
     (median(&times) * 1e9 / BATCH as f64, hits)
 }
 
-/// Nanoseconds per packet, in the middle batch, for one cache line that is fetched ahead and written to: what no table can
-/// go below that has a line per flow.
+/// Nanoseconds per packet, in the middle batch, for one cache line that is fetched ahead and written to: what no
+/// table can go below that has a line per flow.
 fn one_line(lines: &mut [Line], order: &[u32]) -> f64 {
     let mut times = Vec::with_capacity(order.len() / BATCH);
     for numbers in order.chunks_exact(BATCH) {

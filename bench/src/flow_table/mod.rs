@@ -1,8 +1,8 @@
 //! `flow-table`: what a look-up in the flow table costs, and what its changes cost, in this process.
 //!
-//! Packets come in batches of 256 as in the pipeline, their keys just written; how often each flow comes is uniform, or
-//! as Zipf's law says. A hit is the batch's look-up and the packets' counting, given keys and hashes. Making the keys is not
-//! timed, reading the clock once per batch is.
+//! Packets come in batches of 256 as in the pipeline, their keys just written; how often each flow comes is uniform,
+//! or as Zipf's law says. A hit is the batch's look-up and the packets' counting, given keys and hashes. Making the
+//! keys is not timed, reading the clock once per batch is.
 
 mod attack;
 mod changes;

@@ -1,12 +1,12 @@
 //! Where records are found: buckets of a cache line, each with 16 entries of a tag and a slot.
 //!
-//! A hash names a *home* bucket. Four buckets that follow each other are a group; an entry that finds its home full goes
-//! to another one of the group. When an entry of a full bucket is removed, one that had to go elsewhere comes home: so an
-//! entry is looked for elsewhere only while its home is full.
+//! A hash names a *home* bucket. Four buckets that follow each other are a group; an entry that finds its home full
+//! goes to another one of the group. When an entry of a full bucket is removed, one that had to go elsewhere comes
+//! home: so an entry is looked for elsewhere only while its home is full.
 //!
-//! The number of groups doubles by linear hashing (Litwin, VLDB 1980): group after group is split, each into itself and
-//! a new one behind all others, so that any hash has its entry in one group at any time, and a step has a bounded cost.
-//! Entries hold no hash beside the tag; who splits or removes tells the hash of a slot.
+//! The number of groups doubles by linear hashing (Litwin, VLDB 1980): group after group is split, each into itself
+//! and a new one behind all others, so that any hash has its entry in one group at any time, and a step has a bounded
+//! cost. Entries hold no hash beside the tag; who splits or removes tells the hash of a slot.
 
 use std::hint::select_unpredictable;
 
@@ -181,8 +181,8 @@ impl Buckets {
         debug_assert!(false, "slot {slot} is not in its buckets");
     }
 
-    /// Empties the place `at` of bucket `number`. If that was full, an entry that had to go elsewhere comes home, and its
-    /// place is emptied in turn. With each turn one entry less is abroad.
+    /// Empties the place `at` of bucket `number`. If that was full, an entry that had to go elsewhere comes home, and
+    /// its place is emptied in turn. With each turn one entry less is abroad.
     fn empty(&mut self, mut number: usize, mut at: usize, hash_of: impl Fn(u32) -> u64) {
         loop {
             let was_full = self.buckets[number].is_full();
@@ -215,7 +215,8 @@ impl Buckets {
         self.used < self.wanted
     }
 
-    /// Splits a group. Looks at up to 64 slots' hashes, and fetches those that the next split will look at, by `fetch`.
+    /// Splits a group. Looks at up to 64 slots' hashes, and fetches those that the next split will look at, by
+    /// `fetch`.
     pub fn split(&mut self, hash_of: impl Fn(u32) -> u64, fetch: impl Fn(u32)) {
         if self.used == self.round {
             self.round *= 2;

@@ -18,8 +18,8 @@ const SPLITS: u32 = 1;
 /// Why a flow gets no record. Its packets can be forwarded without one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Full {
-    /// The table has its maximum of records, and those that could be recycled are all reserved or stateful. (256 slots
-    /// are looked at; the next call goes on where this one gave up.)
+    /// The table has its maximum of records, and those that could be recycled are all reserved or stateful. (256
+    /// slots are looked at; the next call goes on where this one gave up.)
     #[error("the flow table is full of reserved and stateful records")]
     Protected,
     /// Too many records ended without having been read by [`FlowTable::pop_removed`].
@@ -31,8 +31,8 @@ pub enum Full {
 }
 
 impl FlowTable {
-    /// Makes a record, on probation and without packets: [`touch`](Self::touch) counts the first one, too. A record of
-    /// that key and variant that is there already gets the new answer, and nothing else happens to it.
+    /// Makes a record, on probation and without packets: [`touch`](Self::touch) counts the first one, too. A record
+    /// of that key and variant that is there already gets the new answer, and nothing else happens to it.
     ///
     /// When the table is full another record may be recycled, which [`pop_removed`](Self::pop_removed) tells then.
     ///
@@ -133,7 +133,8 @@ impl FlowTable {
         Ok(())
     }
 
-    /// Fetches what recycling the record that is now the oldest on probation needs, and half of what the next one needs.
+    /// Fetches what recycling the record that is now the oldest on probation needs, and half of what the next one
+    /// needs.
     fn fetch_oldest(&self) {
         let oldest = self.probation.first();
         if oldest != 0 {
@@ -163,8 +164,8 @@ impl FlowTable {
         oldest.map(|(_, slot)| slot)
     }
 
-    /// Ends a record of the group of buckets that `hash` leads to: on probation if there is one, else the least recently
-    /// used. With random hashes hardly any table sees it.
+    /// Ends a record of the group of buckets that `hash` leads to: on probation if there is one, else the least
+    /// recently used. With random hashes hardly any table sees it.
     #[cold]
     fn recycle_colliding(&mut self, hash: u64) -> Result<(), Full> {
         let rank = |slot: &u32| {

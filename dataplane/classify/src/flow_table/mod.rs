@@ -1,25 +1,25 @@
 //! The flow table: what was found out about a flow when its first packet came, for all packets that follow.
 //!
 //! A table belongs to one thread. A record is 128 bytes in arrays that never move; [`Buckets`] find it by a keyed
-//! [hash](FlowTable::hash), with one further cache line read per lookup. A packet reads and writes one line of the record, and one of
-//! IPv6 reads half of another. Nothing is allocated after the table was made;
-//! memory is mapped for the maximum, and taken at once or as records need it.
+//! [hash](FlowTable::hash), with one further cache line read per lookup. A packet reads and writes one line of the
+//! record, and one of IPv6 reads half of another. Nothing is allocated after the table was made; memory is mapped for
+//! the maximum, and taken at once or as records need it.
 //!
 //! **Growth.** The table takes `initial` records, and twice as many each time they are used up, to `maximum`. Records
 //! stay where they are. The buckets are split group by group, one with each new record and more in
 //! [`maintain`](FlowTable::maintain), so that no call does more than a bounded piece of it.
 //!
-//! **Probation.** A new record is on probation until its flow's second packet. When the maximum is reached, a new flow
-//! recycles the oldest record on probation: those are kept in order, so this is exact. Only when none is on probation
-//! the least recently used of all is recycled, approximately: of the next [`SAMPLE`] records behind a hand that goes
-//! round, the one whose last packet is oldest (sampled LRU, with a sample that moves on). Reserved and stateful records are never recycled; like
-//! all others they expire when no packet came for the idle time.
+//! **Probation.** A new record is on probation until its flow's second packet. When the maximum is reached, a new
+//! flow recycles the oldest record on probation: those are kept in order, so this is exact. Only when none is on
+//! probation the least recently used of all is recycled, approximately: of the next [`SAMPLE`] records behind a hand
+//! that goes round, the one whose last packet is oldest (sampled LRU, with a sample that moves on). Reserved and
+//! stateful records are never recycled; like all others they expire when no packet came for the idle time.
 //!
 //! **The end of a record.** However a record ends, it leaves the table at once and waits, whole, until
-//! [`pop_removed`](FlowTable::pop_removed) gives it out: each exactly once. Its place is used again only after that. So
-//! a [`FlowIndex`] names the same record, with the same answer, from when it was found until its end was read; who reads
-//! ends between batches can keep indexes through a batch whatever is inserted meanwhile. If ends aren't read, new flows
-//! are [refused](Full::Unread) once [`UNREAD`] more records than the maximum are held.
+//! [`pop_removed`](FlowTable::pop_removed) gives it out: each exactly once. Its place is used again only after that.
+//! So a [`FlowIndex`] names the same record, with the same answer, from when it was found until its end was read; who
+//! reads ends between batches can keep indexes through a batch whatever is inserted meanwhile. If ends aren't read,
+//! new flows are [refused](Full::Unread) once [`UNREAD`] more records than the maximum are held.
 
 mod buckets;
 mod end;
@@ -53,8 +53,9 @@ pub const SAMPLE: usize = 24;
 /// The most records that a table can be made for.
 pub const LARGEST: u32 = 1 << 24;
 
-/// For how many records a group of buckets is made: when all are used it has 32 entries of 64, on average. By Poisson's law
-/// one table of a million records in 80 then has a group that lacks a place, and an entry in 1,000 isn't at home.
+/// For how many records a group of buckets is made: when all are used it has 32 entries of 64, on average. By
+/// Poisson's law one table of a million records in 80 then has a group that lacks a place, and an entry in 1,000
+/// isn't at home.
 const RECORDS_PER_GROUP: u32 = 32;
 
 /// What a [`FlowTable`] is made for.
@@ -64,13 +65,13 @@ pub struct FlowTableConfig {
     pub initial: u32,
     /// Records at most: up to [`LARGEST`]. A million by default: they take 136 MiB when all are used.
     pub maximum: u32,
-    /// How long a record is kept without a packet; up to 26 days, in steps of 17 ms. 30 s by default. It ends after at
-    /// most five quarters of this time, if [`FlowTable::maintain`] gets on.
+    /// How long a record is kept without a packet; up to 26 days, in steps of 17 ms. 30 s by default. It ends after
+    /// at most five quarters of this time, if [`FlowTable::maintain`] gets on.
     pub idle: Duration,
     /// How long after it was made a record without a second packet ends. 5 s by default.
     pub probation_idle: Duration,
-    /// Whether memory for `maximum` records is taken when the table is made. If not it is taken as records need it, and
-    /// about one new record in 30,000 waits for the kernel to clear a huge page, a few tenths of a millisecond.
+    /// Whether memory for `maximum` records is taken when the table is made. If not it is taken as records need it,
+    /// and about one new record in 30,000 waits for the kernel to clear a huge page, a few tenths of a millisecond.
     pub populate: bool,
     /// Drawn at random when the router starts, so that nobody can choose flows whose keys collide.
     pub seed: u64,
@@ -323,8 +324,8 @@ impl FlowTable {
         self.range(1..self.fresh)
     }
 
-    /// The records in some slots: a part of [`iter`](Self::iter), so that a large table can be gone through in pieces.
-    /// Slots from [`slots`](Self::slots) on hold none.
+    /// The records in some slots: a part of [`iter`](Self::iter), so that a large table can be gone through in
+    /// pieces. Slots from [`slots`](Self::slots) on hold none.
     pub fn range(&self, slots: std::ops::Range<u32>) -> impl Iterator<Item = (FlowIndex, &FlowRecord)> {
         let end = slots.end.min(self.fresh);
         (slots.start.min(end)..end).filter_map(|slot| {

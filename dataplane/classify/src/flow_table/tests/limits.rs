@@ -95,7 +95,8 @@ fn an_index_stays_valid_until_the_end_of_its_record_is_read() {
     let mut table = table(1, 1);
     let index = insert(&mut table, 1, Instant::ZERO).unwrap();
     let other = insert(&mut table, 2, Instant::ZERO).unwrap();
-    // The second flow took the first one's place in the table; a packet on its way still finds its answer, and counts.
+    // The second flow took the first one's place in the table; a packet on its way still finds its answer, and
+    // counts.
     assert_ne!(index, other);
     assert_eq!((find(&table, 1), table.record(index).is_live()), (None, false));
     assert_eq!((table.key(index), table.record(index).answer), (key(1), answer(1)));
