@@ -15,7 +15,7 @@ use millrace_wire::{EtherType, MacAddr};
 
 use crate::capture::Direction;
 use crate::command::{Event, NeighbourKnowledge};
-use crate::filter_route::is_filter;
+use crate::filter_route::{is_copy, is_filter};
 use crate::own_stack::{Context, Outcome, OwnStack};
 use crate::parse::ROUTER;
 use crate::ports::{DeviceId, PortCount, PortEntry, PortSettings, QUEUE_LIMIT, Stack};
@@ -102,7 +102,8 @@ impl Router {
 
     /// Drops a packet and tells its source why, as far as the rules and the rate limit allow.
     pub(crate) fn refuse(&mut self, packet: Packet, error: IcmpError, reason: DropReason, now: Instant) {
-        if packet.port == ROUTER {
+        // What keeps a copy from being sent is nothing to the source of the packet.
+        if packet.port == ROUTER || is_copy(packet.next_hop) {
             return self.drop_packet(packet, reason);
         }
         match self.error_for(&packet, error, now) {

@@ -15,6 +15,8 @@ const DROP: u32 = FILTER;
 const REJECT: u32 = FILTER | 1;
 const HOST: u32 = FILTER | 2;
 const FIRST_WAY: u32 = FILTER | 3;
+/// Set in the numbers of ways that copies take.
+const COPY: u32 = 1 << 30;
 
 /// A route that a filter prescribes.
 #[derive(Clone, Copy, Debug)]
@@ -63,13 +65,18 @@ impl FilterRoutes {
         self.numbers.get(&way).copied().map(NextHopIndex)
     }
 
+    /// The number of a way for copies.
+    pub fn for_copies(&self, way: Way) -> Option<NextHopIndex> {
+        self.of(way).map(|index| NextHopIndex(index.0 | COPY))
+    }
+
     /// The route of a number; `None` for the numbers of the route table.
     #[inline]
     pub fn route(&self, index: NextHopIndex) -> Option<FilterRoute<'_>> {
         if !is_filter(index) {
             return None;
         }
-        match index.0 {
+        match index.0 & !COPY {
             DROP => Some(FilterRoute::Drop),
             REJECT => Some(FilterRoute::Reject),
             HOST => Some(FilterRoute::Host),
@@ -82,4 +89,10 @@ impl FilterRoutes {
 #[inline]
 pub fn is_filter(index: NextHopIndex) -> bool {
     index.0 & FILTER != 0 && index != crate::route::NO_ROUTE
+}
+
+/// Whether the packet with this route is a copy of another.
+#[inline]
+pub fn is_copy(index: NextHopIndex) -> bool {
+    is_filter(index) && index.0 & COPY != 0
 }

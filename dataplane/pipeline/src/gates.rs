@@ -168,7 +168,7 @@ impl Gates {
                 let open = members.iter().map(|at| usize::from(*at)).filter(|at| work.fates[*at].is_open());
                 made.extend(open.filter_map(|at| {
                     let mut copy = work.packets[at].copy(pool)?;
-                    copy.next_hop = self.routes.of(*way)?;
+                    copy.next_hop = self.routes.for_copies(*way)?;
                     Some(copy)
                 }));
             }

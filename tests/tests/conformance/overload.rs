@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use millrace_packet::DropReason;
+use millrace_classify::{FlowAnswer, FlowTable, FlowTableConfig};
+use millrace_packet::{DropReason, FlowKey};
 use millrace_tests::{Frame, Ipv4Frame, Scenario};
+use millrace_units::{Instant, PortId};
 
 /// Flows that were there before.
 const ESTABLISHED: usize = 64;
@@ -137,4 +139,38 @@ fn fault_21_errors_about_new_flows_do_not_hide_the_overload() {
     assert_eq!(router.take("a").len(), taken);
     assert_eq!(router.dropped(DropReason::NoRoute), taken as u64);
     assert_eq!(router.dropped(DropReason::NewFlows), 16 * 256 - taken as u64);
+}
+
+/// Who knows the program but not the seed of a router can't make flows that share a place in its table.
+#[test]
+fn fault_22_flows_that_collide_in_one_router_do_not_in_another() {
+    const FLOWS: usize = 2000;
+    let hash = |seed| {
+        let table =
+            FlowTable::new(FlowTableConfig { maximum: 1, initial: 1, seed, ..FlowTableConfig::default() });
+        let table = table.expect("there is memory");
+        move |key: &FlowKey| table.hash(key)
+    };
+    let (known, unknown) = (hash(0), hash(0x6d69_6c6c));
+    // Places are chosen by the lower bits of the hash.
+    let place = |hash: u64| (hash & 255) as usize;
+    let key = |number: u32| {
+        let [_, high, ports @ ..] = number.to_be_bytes();
+        let ports = (u16::from_be_bytes(ports), 53);
+        FlowKey::v4([10, 1, 0, high].into(), [10, 9, 0, 1].into(), 17, ports, PortId(0))
+    };
+    let colliding: Vec<FlowKey> = (0..).map(key).filter(|key| place(known(key)) == 0).take(FLOWS).collect();
+    let mut places = [0; 256];
+    colliding.iter().for_each(|key| places[place(unknown(key))] += 1);
+    // Eight in each, as chance would have it: with Poisson's law more than 30 is one case in 100 million.
+    let most = places.iter().max();
+    assert!(most < Some(&30), "{places:?}");
+    // What they do to a table that they were not made for is nothing.
+    let mut table = FlowTable::new(FlowTableConfig { seed: 0x6d69_6c6c, ..FlowTableConfig::default() })
+        .expect("there is memory");
+    for key in &colliding {
+        table.insert(key, table.hash(key), 0, FlowAnswer::default(), Instant::ZERO).expect("there is room");
+    }
+    let counts = table.counts();
+    assert_eq!((table.len() as usize, counts.recycled, counts.recycled_on_probation), (FLOWS, 0, 0));
 }

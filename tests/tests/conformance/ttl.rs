@@ -1,5 +1,7 @@
 //! TTL: time to live (RFC 1812, 5.3.1, 4.2.2.9).
 
+use std::time::Duration;
+
 use millrace_packet::DropReason;
 use millrace_tests::{Ipv4Frame, Scenario};
 
@@ -50,5 +52,23 @@ fn ttl_05_a_ttl_of_1_to_a_group_is_dropped_silently() {
     let mut router = Scenario::standard();
     for ttl in [0, 1] {
         router.expect_drop("a", &Ipv4Frame::udp().dst("239.1.1.1").ttl(ttl), DropReason::Multicast);
+    }
+}
+
+/// Copies are no packets of their source's: what keeps one from being sent is nothing to it.
+#[test]
+fn ttl_01_a_packet_and_its_copies_cause_one_error_at_most() {
+    for action in ["copy-to c via 10.3.0.2", "copy-to c via 10.3.0.77"] {
+        let mut router = Scenario::with(&format!("[[filter]]\nmatch = \"in a\"\naction = \"{action}\"\n"));
+        router.router.set_mtu("c", 1400);
+        router.send("a", &Ipv4Frame::udp().ttl(1));
+        assert_eq!(router.only("a").icmp().kind, 11);
+        // Too long for the port of the copy only, and for one that does not answer.
+        router.send("a", &Ipv4Frame::udp().length(1500).dont_fragment());
+        assert_eq!(router.only("b").ipv4().total_len(), 1500);
+        router.send("a", &Ipv4Frame::udp());
+        router.advance(Duration::from_secs(10));
+        let sent = router.take_all();
+        assert!(!sent.contains_key("a"), "{sent:?}");
     }
 }
