@@ -3,6 +3,7 @@
 //! Every benchmark builds what it needs in network namespaces of its own, is bounded in time, and removes what it has
 //! built, also when it fails or is interrupted. Figures are of this machine in this run: compare ratios.
 
+mod changes;
 mod classify;
 mod error;
 mod flow_table;
@@ -43,10 +44,14 @@ pub struct Options<'a> {
     pub progress: &'a mut dyn FnMut(&str),
 }
 
-const BENCHES: [Bench; 7] = [
+const BENCHES: [Bench; 8] = [
     Bench {
         name: "veth",
         summary: "packets per second on veth beside DPDK's testpmd and the kernel; TCP; delay and processor use when idle",
+    },
+    Bench {
+        name: "changes",
+        summary: "forwarding while filters and routes change and new flows flood in, in the pipeline alone",
     },
     Bench {
         name: "classify",
@@ -95,12 +100,13 @@ pub fn run(name: &str, options: &mut Options<'_>) -> Result<Vec<Measurement>, Be
 }
 
 fn run_one(name: &'static str, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
-    if !matches!(name, "classify" | "flow-table" | "gates" | "memory" | "route")
+    if !matches!(name, "changes" | "classify" | "flow-table" | "gates" | "memory" | "route")
         && !nix::unistd::geteuid().is_root()
     {
         return Err(BenchError::NotRoot { name });
     }
     match name {
+        "changes" => changes::run(options),
         "classify" => classify::run(options),
         "flow-table" => flow_table::run(options),
         "gates" => gates::run(options),

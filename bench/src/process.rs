@@ -59,6 +59,21 @@ pub(crate) fn dedicate(thread: Pid, processor: Processor) -> Result<(), BenchErr
     take_precedence(thread).map_err(BenchError::system("raise a thread's priority"))
 }
 
+/// Does a piece of work on a processor that it shares with hardly anyone.
+pub(crate) fn on_processor<T: Send>(
+    processor: Processor,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T, BenchError> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // Only root may; without it the figures are noisier.
+            let _ = dedicate(Pid::from_raw(0), processor);
+            work()
+        });
+        thread.join().map_err(|_| BenchError::measurement("a measurement", "its thread died"))
+    })
+}
+
 /// The scheduler's group of a session, whose weight counts before the priorities inside it.
 const GROUP: &CStr = c"/proc/self/autogroup";
 

@@ -291,6 +291,15 @@ pub enum GateAction {
         /// The gate's name.
         name: String,
     },
+    /// Change how a gate's filters are searched, while it forwards: all kinds of tables find the same.
+    #[command(after_help = "Example:\n  millrace gate set firewall --table dag")]
+    Set {
+        /// The gate's name.
+        name: String,
+        /// auto, linear, tuple-space, dag, dag-patricia or dag-tree-bitmap.
+        #[arg(long)]
+        table: String,
+    },
     /// Remove a gate that nothing is bound at.
     #[command(after_help = "Example:\n  millrace gate remove audit")]
     Remove {

@@ -50,6 +50,7 @@ const COMMANDS: &[&[&str]] = &[
     &["instance", "list"],
     &["gate"],
     &["gate", "create"],
+    &["gate", "set"],
     &["gate", "remove"],
     &["gate", "list"],
     &["bind"],

@@ -13,14 +13,13 @@ use std::time::{Duration, Instant};
 
 use millrace_classify::Candidate;
 use millrace_testkit::classbench::{FilterSet, Popularity, trace};
-use nix::unistd::Pid;
 
 use self::acl::{Acl, Program, digest};
 use self::set::Source;
 use self::table::{KINDS, Kind, Ranked, Table, Unfit};
 use crate::interrupt::check;
 use crate::measurement::Bound;
-use crate::process::{Processor, SessionFirst, dedicate, is_installed};
+use crate::process::{Processor, SessionFirst, is_installed, on_processor};
 use crate::statistics::median;
 use crate::{BenchError, Measurement, Options};
 
@@ -293,18 +292,6 @@ impl Case<'_, '_> {
         }
         Ok(())
     }
-}
-
-/// Does a piece of work on one processor.
-fn on_processor<T: Send>(processor: Processor, work: impl FnOnce() -> T + Send) -> Result<T, BenchError> {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            // Only root may; without it the figures are noisier.
-            let _ = dedicate(Pid::from_raw(0), processor);
-            work()
-        });
-        thread.join().map_err(|_| BenchError::measurement("filters", "a thread died"))
-    })
 }
 
 /// As much of a trace as a table looks up in time.

@@ -10,10 +10,12 @@ use crate::memory::setup::{GatesSetup, Pipeline, Setup, Source};
 use crate::statistics::median;
 use crate::{BenchError, Bound, Measurement, Options};
 
-/// Repetitions, of which the median counts.
-const REPETITIONS: usize = 9;
-/// Packets of a repetition.
-const PACKETS: u64 = 400_000;
+/// Repetitions, of which the median counts: many short ones, as a machine that is shared changes its pace all the time.
+const REPETITIONS: usize = 151;
+/// Packets of a repetition, 100 batches.
+const PACKETS: u64 = 25_600;
+/// Packets before the first one.
+const WARM_UP: u64 = 400_000;
 /// Filters at each of the three gates.
 const FILTERS: usize = 10_000;
 /// Mean lengths of flows, in packets.
@@ -73,7 +75,7 @@ fn lengths(family: Family, options: &mut Options<'_>) -> Result<Vec<Measurement>
     let (mut per_flow, mut pays_at) = (Vec::new(), None);
     for flow_packets in LENGTHS {
         let case = Case { family, flows: 20_000 / flow_packets.max(10) * 10 };
-        let setup = |flows_max| Setup { gates, flow_packets, flows_max };
+        let setup = |flows_max| Setup { gates, flow_packets, flows_max, ..Setup::default() };
         let times = alternating(case, &[setup(REMEMBERED), setup(0)])?;
         let (with, without) = (median(&times[0]), median(&times[1]));
         (options.progress)(&format!(
@@ -106,7 +108,7 @@ fn alternating(case: Case, setups: &[Setup]) -> Result<Vec<Vec<f64>>, BenchError
     for setup in setups {
         let (source, mut pipeline) = (Source::with(case, *setup)?, Pipeline::with(case, *setup)?);
         // Once for the caches, and for the flows to be known.
-        pipeline.callgrind_measured(PACKETS);
+        pipeline.callgrind_measured(WARM_UP);
         runs.push((source, pipeline, Vec::new()));
     }
     for _ in 0..REPETITIONS {

@@ -9,15 +9,13 @@ mod fib;
 mod ours;
 mod tables;
 
-use nix::unistd::Pid;
-
 use self::contention::Pace;
 use self::fib::{Fib, resident};
 use self::ours::{Addresses, Ours};
 use self::tables::{Family, Prefix};
 use crate::interrupt::check;
 use crate::measurement::Bound;
-use crate::process::{Processor, SessionFirst, dedicate};
+use crate::process::{Processor, SessionFirst, on_processor};
 use crate::statistics::median;
 use crate::{BenchError, Measurement, Options};
 
@@ -220,16 +218,4 @@ impl Case<'_, '_> {
 struct Pair {
     ours: Ours,
     peer: Option<Fib>,
-}
-
-/// Does something on a processor that it shares with hardly anyone.
-fn on_processor<T: Send>(processor: Processor, work: impl FnOnce() -> T + Send) -> Result<T, BenchError> {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            // Only root may; without it the figures are noisier.
-            let _ = dedicate(Pid::from_raw(0), processor);
-            work()
-        });
-        thread.join().map_err(|_| BenchError::measurement("routes", "a thread died"))
-    })
 }

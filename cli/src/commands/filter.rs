@@ -50,7 +50,7 @@ pub fn filter(client: &Client, action: &FilterAction, json: bool) -> Result<(), 
             let value = client.get(&format!("/filters/explain?packet={}", segment(packet)))?;
             explain(&value, json);
         }
-        FilterAction::Check => check(&client.get("/filters/check")?, json),
+        FilterAction::Check => return check(&client.get("/filters/check")?, json),
     }
     Ok(())
 }
@@ -84,11 +84,23 @@ fn named(filter: &Value) -> String {
     format!("filter {id} ({action} for {filter}, priority {priority})")
 }
 
-fn check(value: &Value, json: bool) {
+/// Prints what is odd about filters; it fails where something is, so that scripts see it.
+fn check(value: &Value, json: bool) -> Result<(), Failure> {
     if json {
         println!("{value:#}");
-        return;
+    } else {
+        print_findings(value);
     }
+    let lists = ["shadowed", "ambiguous", "below_routes"];
+    let findings = |gate: &Value| lists.iter().map(|list| rows(&gate[list]).len()).sum::<usize>();
+    match rows(value).iter().map(findings).sum() {
+        0 => Ok(()),
+        1 => Err(Failure::new("1 finding: see above")),
+        findings => Err(Failure::new(format!("{findings} findings: see above"))),
+    }
+}
+
+fn print_findings(value: &Value) {
     for gate in rows(value) {
         let [name, filters, pairs] = ["gate", "filters", "ambiguous_pairs"].map(|key| plain(&gate[key]));
         let shadowed = rows(&gate["shadowed"]);

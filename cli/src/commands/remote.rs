@@ -104,6 +104,11 @@ pub fn gate(client: &Client, action: &GateAction, json: bool) -> Result<(), Fail
             let value = client.send(Method::POST, "/gates", Some(&body))?;
             done(&value, &format!("gate {name} created at position {position}"), json);
         }
+        GateAction::Set { name, table } => {
+            let body = json!({"table": table});
+            let value = client.send(Method::PATCH, &format!("/gates/{}", segment(name)), Some(&body))?;
+            done(&value, &format!("gate {name} searches its filters by {}", plain(&value["table"])), json);
+        }
         GateAction::Remove { name } => {
             let value = client.send(Method::DELETE, &format!("/gates/{}", segment(name)), None)?;
             done(&value, &format!("gate {name} removed"), json);

@@ -37,6 +37,7 @@ pub trait Control: Clone + Send + Sync + 'static {
     ) -> Controlled<InstanceView>;
     fn free_instance(&self, name: &str) -> Controlled<InstanceView>;
     fn create_gate(&self, name: &str, position: &str) -> Controlled<GateView>;
+    fn set_gate_table(&self, name: &str, table: &str) -> Controlled<GateView>;
     fn remove_gate(&self, name: &str) -> Controlled<GateView>;
     fn bind(&self, instance: &str, gate: &str, filter: &str, priority: i32) -> Controlled<BindingView>;
     fn unbind(&self, instance: &str, gate: &str, filter: &str) -> Controlled<BindingView>;
@@ -121,6 +122,10 @@ impl Control for Router {
 
     fn create_gate(&self, name: &str, position: &str) -> Controlled<GateView> {
         Router::create_gate(self, name, position)
+    }
+
+    fn set_gate_table(&self, name: &str, table: &str) -> Controlled<GateView> {
+        Router::set_gate_table(self, name, table)
     }
 
     fn remove_gate(&self, name: &str) -> Controlled<GateView> {

@@ -39,7 +39,11 @@ pub(crate) const RESOURCES: &[Resource] = &[
     ("/instances/{name}", &["GET", "DELETE"], "an instance; DELETE frees it"),
     ("/instances/{name}/control", &["POST"], "POST {message, arguments} sends the instance a message"),
     ("/gates", &["GET", "POST"], "gates and what is bound there; POST {name, position} creates one"),
-    ("/gates/{name}", &["GET", "DELETE"], "a gate; DELETE removes it"),
+    (
+        "/gates/{name}",
+        &["GET", "PATCH", "DELETE"],
+        "a gate; PATCH {table} gives it another filter table, DELETE removes it",
+    ),
     (
         "/bindings",
         &["GET", "POST", "DELETE"],
@@ -89,7 +93,10 @@ pub(crate) fn router<C: Control>(served: Served<C>) -> axum::Router {
         )
         .route("/instances/{name}/control", post(control::<C>))
         .route("/gates", read(C::gates).post(create_gate::<C>))
-        .route("/gates/{name}", find("gate", C::gates, |gate| &gate.name).delete(remove_gate::<C>))
+        .route(
+            "/gates/{name}",
+            find("gate", C::gates, |gate| &gate.name).patch(set_gate::<C>).delete(remove_gate::<C>),
+        )
         .route("/bindings", read(C::bindings).post(bind::<C>).delete(unbind::<C>))
         .route("/filters", read(C::bindings).post(add_filter::<C>).delete(remove_filters::<C>))
         .route("/filters/check", get(check_filters::<C>))
@@ -190,6 +197,20 @@ async fn create_gate<C: Control>(
     Body(new): Body<NewGate>,
 ) -> Created<impl Serialize> {
     Ok((StatusCode::CREATED, Json(served.control.create_gate(&new.name, &new.position)?)))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GateSettings {
+    table: String,
+}
+
+async fn set_gate<C: Control>(
+    State(served): State<Served<C>>,
+    Name(name): Name,
+    Body(settings): Body<GateSettings>,
+) -> Answer<impl Serialize> {
+    Ok(Json(served.control.set_gate_table(&name, &settings.table)?))
 }
 
 async fn remove_gate<C: Control>(

@@ -102,6 +102,7 @@ impl Control for TestControl {
             pid: 1,
             uptime: 0.5,
             mode: "adaptive",
+            workers: 1,
             memory: (0, 1),
             routes: 0,
             flows: FlowTableView::default(),
@@ -187,6 +188,13 @@ impl Control for TestControl {
         match position {
             "late" => Ok(gate(name.into(), Vec::new())),
             _ => Err(ControlError::Invalid(format!("{position:?} is no position"))),
+        }
+    }
+
+    fn set_gate_table(&self, name: &str, table: &str) -> Controlled<GateView> {
+        match table {
+            "dag" => Ok(gate(name.into(), Vec::new())),
+            other => Err(ControlError::Invalid(format!("no filter table {other:?}"))),
         }
     }
 

@@ -318,15 +318,20 @@ pub struct Gate {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum GateTable {
-    /// One after the other while there are few, then by tuple space search.
+    /// As the router thinks best, which is by tuple space search.
     #[default]
     Auto,
     /// One after the other.
     Linear,
     /// By a hash table for each combination of prefix lengths.
     TupleSpace,
-    /// By a graph with a node for each decision, as long as it stays small enough.
+    /// By a graph with a node for each decision, as long as it stays small enough; addresses by binary search on the
+    /// lengths of their prefixes.
     Dag,
+    /// The same with addresses in PATRICIA tries.
+    DagPatricia,
+    /// The same with addresses in tree bitmaps.
+    DagTreeBitmap,
 }
 
 /// A plugin instance.

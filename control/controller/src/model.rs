@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use millrace_classify::prefix_match::PrefixMatchKind;
 use millrace_classify::{CompiledFilter, Filter};
 use millrace_config::{Config, GateTable, PortKind, RouteKind, VlanIds};
 use millrace_forward::{MartianPolicy, NextHop, NextHops, Route};
@@ -184,7 +185,9 @@ impl Model {
                 GateTable::Auto => TableKind::default(),
                 GateTable::Linear => TableKind::Linear,
                 GateTable::TupleSpace => TableKind::TupleSpace,
-                GateTable::Dag => TableKind::Dag,
+                GateTable::Dag => TableKind::Dag(PrefixMatchKind::BinarySearchOnLengths),
+                GateTable::DagPatricia => TableKind::Dag(PrefixMatchKind::Patricia),
+                GateTable::DagTreeBitmap => TableKind::Dag(PrefixMatchKind::TreeBitmap),
             };
             self.gate_tables.push((self.plugins.gate(&gate.name)?.id, kind));
         }

@@ -156,6 +156,7 @@ impl Router {
             pid: std::process::id(),
             uptime: snapshot.at.since(inner.started).as_secs_f64(),
             mode: inner.mode,
+            workers: inner.workers.len(),
             memory: snapshot.memory,
             routes: inner.route_table.len(),
             flows: show::flow_table(&snapshot.flows),
@@ -317,6 +318,22 @@ impl Router {
         let mut inner = self.lock();
         let (_, change) = inner.model.plugins.create_gate(name, position, None)?;
         inner.tell_plugins(vec![change])?;
+        find_gate(&mut inner, name)
+    }
+
+    /// Says how the filters of a gate are searched. They are moved while the router forwards; all kinds of tables find
+    /// the same.
+    ///
+    /// # Errors
+    /// No such gate, no such kind of table.
+    pub fn set_gate_table(&self, name: &str, table: &str) -> Result<GateView, ControlError> {
+        let kind = table.parse().map_err(ControlError::Invalid)?;
+        let mut inner = self.lock();
+        let id = inner.model.plugins.gate(name)?.id;
+        if let Some(table) = inner.tables.set_kind(id, kind) {
+            inner.workers.tell(|| Command::SetTable(id, table.clone()))?;
+            inner.barrier()?;
+        }
         find_gate(&mut inner, name)
     }
 

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use millrace_forward::Route;
 use millrace_host::PROTOCOL_MILLRACE;
 use millrace_packet::{DropCounts, DropReason};
-use millrace_pipeline::{FlowCounts, GateTable, GateTables, ReversePath, Snapshot, TableKind};
+use millrace_pipeline::{FlowCounts, GateTable, GateTables, ReversePath, Snapshot};
 use millrace_plugin::{Action, BindingCounts, BindingDescription, BindingId, Way};
 
 use crate::model::{Bound, Model};
@@ -207,11 +207,7 @@ pub(crate) fn gates(snapshot: &Snapshot, model: &Model, tables: &GateTables) -> 
         let table = id.and_then(|id| tables.table(id));
         GateView {
             position: gate.position,
-            table: match table.map(GateTable::kind).unwrap_or_default() {
-                TableKind::Linear => "linear",
-                TableKind::TupleSpace => "tuple-space",
-                TableKind::Dag => "dag",
-            },
+            table: table.map(GateTable::kind).unwrap_or_default().name(),
             moved: table.and_then(GateTable::moved),
             bindings: described(gate.bindings, &counts, model),
             name: gate.name,

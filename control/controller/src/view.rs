@@ -214,6 +214,8 @@ pub struct StatusView {
     pub uptime: f64,
     /// `poll`, `interrupt` or `adaptive`.
     pub mode: &'static str,
+    /// Threads that forward.
+    pub workers: usize,
     /// Frames of packet memory in use, and all of them.
     pub memory: (u32, u32),
     /// Routes in the forwarding table.

@@ -12,12 +12,12 @@ use millrace_packet::{FlowKey, Pool};
 use millrace_plugin::{BindingId, PluginChange};
 use millrace_plugin_abi::{Message, Reply};
 use millrace_port::{Port, PortError};
-use millrace_units::{InstanceId, NextHopIndex, PortId};
+use millrace_units::{GateId, InstanceId, NextHopIndex, PortId};
 use millrace_wire::mac_addr::MacAddr;
 
 use crate::capture::CaptureSink;
 use crate::explain::Explanation;
-use crate::gate_table::Published;
+use crate::gate_table::{Published, WorkerTable};
 use crate::host_path::HostPath;
 use crate::ports::{DeviceId, PortSettings};
 use crate::snapshot::Snapshot;
@@ -56,6 +56,8 @@ pub enum Command {
     TakeUsedNeighbours(ReplyTo<Vec<(PortId, IpAddr)>>),
     /// Changes instances, gates and bindings, all of it before the next packet.
     Plugins(Vec<PluginChange<Published>>),
+    /// Gives a gate another table with the same filters.
+    SetTable(GateId, WorkerTable),
     /// Sends a control message to an instance.
     Control(InstanceId, Message, ReplyTo<Option<Reply>>),
     /// Starts a capture.
@@ -207,6 +209,7 @@ impl fmt::Debug for Command {
             Self::SetNeighbours(..) => "SetNeighbours",
             Self::TakeUsedNeighbours(..) => "TakeUsedNeighbours",
             Self::Plugins(..) => "Plugins",
+            Self::SetTable(..) => "SetTable",
             Self::Control(..) => "Control",
             Self::StartCapture(..) => "StartCapture",
             Self::StopCapture(..) => "StopCapture",

@@ -5,10 +5,13 @@
 //! whatever that costs, and the cost of a change doesn't depend on how many filters there are.
 
 use std::collections::HashMap;
+use std::str::FromStr;
 use std::sync::Arc;
 
+use millrace_classify::prefix_match::PrefixMatchKind;
 use millrace_classify::{
-    BoundedTable, Candidate, CompiledFilter, Entry, FilterId, FilterTable, LinearOracle, TupleSpace,
+    BoundedTable, Candidate, CompiledFilter, DagConfig, Entry, FilterId, FilterTable, LinearOracle,
+    TupleSpace,
 };
 use millrace_packet::FlowKey;
 use millrace_plugin::{Action, BindingId, BindingTable, PluginChange};
@@ -25,8 +28,44 @@ pub enum TableKind {
     /// Tuple space search.
     #[default]
     TupleSpace,
-    /// The DAG of *Router Plugins*; when it would get too large, tuple space search.
-    Dag,
+    /// The DAG of *Router Plugins* with this way of matching addresses; when it would get too large, tuple space search.
+    Dag(PrefixMatchKind),
+}
+
+impl TableKind {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Linear,
+        Self::TupleSpace,
+        Self::Dag(PrefixMatchKind::BinarySearchOnLengths),
+        Self::Dag(PrefixMatchKind::Patricia),
+        Self::Dag(PrefixMatchKind::TreeBitmap),
+    ];
+
+    /// Its name in commands and files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Linear => "linear",
+            Self::TupleSpace => "tuple-space",
+            Self::Dag(PrefixMatchKind::BinarySearchOnLengths) => "dag",
+            Self::Dag(PrefixMatchKind::Patricia) => "dag-patricia",
+            Self::Dag(PrefixMatchKind::TreeBitmap) => "dag-tree-bitmap",
+        }
+    }
+}
+
+impl FromStr for TableKind {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        if name == "auto" {
+            return Ok(Self::default());
+        }
+        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("no filter table {name:?}: it is one of auto, {names}")
+        })
+    }
 }
 
 /// The filters of a gate, by the kind of its table.
@@ -41,7 +80,10 @@ impl Filters {
         match kind {
             TableKind::Linear => Self::Linear(LinearOracle::new()),
             TableKind::TupleSpace => Self::TupleSpace(Box::default()),
-            TableKind::Dag => Self::Dag(Box::default()),
+            TableKind::Dag(addresses) => {
+                let config = DagConfig { addresses, ..DagConfig::default() };
+                Self::Dag(Box::new(BoundedTable::new(config)))
+            }
         }
     }
 
@@ -338,17 +380,19 @@ impl std::fmt::Debug for GateTables {
 }
 
 impl GateTables {
-    /// Says which kind of table a gate has. Its filters are moved when the kind changes, for workers with the next
-    /// change of a filter there.
-    pub fn set_kind(&mut self, gate: GateId, kind: TableKind) {
+    /// Says which kind of table a gate has. When that is another one than before, its filters are moved, and what is
+    /// returned is what workers are to read from now on; until they do, they find the same in the old one.
+    pub fn set_kind(&mut self, gate: GateId, kind: TableKind) -> Option<WorkerTable> {
         let twins = self.0.entry(gate).or_default();
-        if twins.published.kind != kind {
-            let copy = || Arc::new(twins.published.copy(kind));
-            let (published, spare) = (copy(), copy());
-            twins.retired.push(std::mem::replace(&mut twins.published, published));
-            twins.retired.push(std::mem::replace(&mut twins.spare, spare));
-            twins.behind.clear();
+        if twins.published.kind == kind {
+            return None;
         }
+        let copy = || Arc::new(twins.published.copy(kind));
+        let (published, spare) = (copy(), copy());
+        twins.retired.push(std::mem::replace(&mut twins.published, published));
+        twins.retired.push(std::mem::replace(&mut twins.spare, spare));
+        twins.behind.clear();
+        Some(WorkerTable(twins.published.clone()))
     }
 
     /// Makes changes in the tables that they concern, and says what workers are to be told: all of it together, so
@@ -422,7 +466,7 @@ mod tests {
 
     #[test]
     fn workers_keep_what_they_read_while_control_goes_on() {
-        for kind in [TableKind::Linear, TableKind::TupleSpace, TableKind::Dag] {
+        for kind in TableKind::ALL {
             let mut tables = GateTables::default();
             tables.set_kind(GateId(2), kind);
             let first = table(tables.publish(vec![bind(0, "dport 80", instance())]));
@@ -439,6 +483,27 @@ mod tests {
             assert_eq!(found(&fourth), [None, Some(1), None]);
             assert_eq!(tables.table(GateId(2)).map(GateTable::kind), Some(kind));
         }
+    }
+
+    #[test]
+    fn a_gate_gets_another_kind_of_table_while_workers_read_the_old_one() {
+        let mut tables = GateTables::default();
+        let old = table(tables.publish(vec![bind(0, "dport 80", instance())]));
+        let mut kinds = TableKind::ALL.into_iter().filter(|kind| *kind != TableKind::default());
+        assert!(kinds.all(|kind| {
+            let new = tables.set_kind(GateId(2), kind).unwrap();
+            assert!(tables.set_kind(GateId(2), kind).is_none());
+            new.kind() == kind && new.lookup(&packet(80)) == old.lookup(&packet(80))
+        }));
+        let last = table(tables.publish(vec![bind(1, "dport 81", instance())]));
+        assert_eq!([80, 81].map(|port| last.lookup(&packet(port)).map(|id| id.0)), [Some(0), Some(1)]);
+    }
+
+    #[test]
+    fn names_of_tables_are_read_as_they_are_written() {
+        assert!(TableKind::ALL.iter().all(|kind| kind.name().parse() == Ok(*kind)));
+        assert_eq!("auto".parse(), Ok(TableKind::default()));
+        assert!("dagg".parse::<TableKind>().unwrap_err().contains("dag-patricia"));
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub use command::{
     OpenDevice, OpenedDevice, Question, ReplyTo, RouteChange,
 };
 pub use explain::{Explanation, Step};
-pub use gate_table::{GateTable, GateTables, Published, SharedTable, TableKind};
+pub use gate_table::{GateTable, GateTables, Published, SharedTable, TableKind, WorkerTable};
 pub use handover::Handover;
 pub use host_path::{HostPath, NoHost};
 pub use options::Options;

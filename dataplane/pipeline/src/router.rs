@@ -305,6 +305,8 @@ impl Router {
                 let _ = reply.try_send(self.take_used_neighbours(now));
             }
             Command::Plugins(changes) => self.change_plugins(changes),
+            // Control keeps the old one until it is no longer read, and drops it.
+            Command::SetTable(gate, table) => drop(self.gates.plugins_mut().set_table(gate, table)),
             Command::Control(instance, message, reply) => {
                 let _ = reply.try_send(self.gates.plugins_mut().control(instance, &message));
             }

@@ -29,7 +29,7 @@ pub struct Way {
 }
 
 /// What is done with the packets that a filter matches.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
     /// An instance handles them.
     Instance(InstanceId),

@@ -196,6 +196,14 @@ impl<T: BindingTable> WorkerPlugins<T> {
         }
     }
 
+    /// Gives a gate another table, which is to find the same as the one it had. Returns the one that is out of use.
+    pub fn set_table(&mut self, gate: GateId, table: T) -> T {
+        match self.gates.iter_mut().find(|found| found.id == gate) {
+            Some(found) => std::mem::replace(&mut found.table, table),
+            None => table,
+        }
+    }
+
     /// The treatment of a packet's flow: at each gate with bindings the one that wins for it. To be called for the first
     /// packet of a flow, and again when a change concerns it. At gates of the position `route`, an action that is no
     /// instance counts only where its priority is at least `route`, the priority of the flow's route, if it has one.

@@ -342,3 +342,27 @@ fn filters_and_checks_of_a_configuration_hold_from_the_start() {
     eventually("idle flows are forgotten", Duration::from_secs(6), || (known() == 0).then_some(()));
     router.assert_conservation();
 }
+
+#[test]
+fn a_gate_changes_its_table_under_traffic() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let router = router(&line);
+    meet(&line);
+    let id = add(&router, "dst 10.2.0.2 proto udp dport 9010", "drop", &["--gate", "firewall"]);
+    let goes_on = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9011"), 2000, 64);
+    let stopped = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9010"), 500, 64);
+    for table in ["linear", "dag", "dag-patricia", "dag-tree-bitmap", "auto"] {
+        let gate = router.json(&["gate", "set", "firewall", "--table", table]);
+        assert_eq!(gate["table"], if table == "auto" { "tuple-space" } else { table });
+        goes_on.go_on(Duration::from_millis(50));
+        stopped.go_on(Duration::from_millis(50));
+    }
+    assert_eq!(stopped.received(), 0);
+    // Old tables are out of use: what is said of the filter still reaches packets.
+    router.ask(&["filter", "remove", &id]);
+    assert!(arrivals(&stopped) > 0);
+    assert_undisturbed(&goes_on.finish(), &router);
+    drop(stopped);
+    router.assert_conservation();
+}

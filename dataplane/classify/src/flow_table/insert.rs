@@ -8,7 +8,7 @@ use super::record::{
     FLAG_BITS, FarKey, FarRecord, FlowRecord, LIVE, NearKey, PROBATION, RESERVED, STATEFUL, Upkeep, tick,
     ticks_since,
 };
-use super::{FlowAnswer, FlowIndex, FlowTable, RemovalReason, SAMPLE};
+use super::{FlowAnswer, FlowIndex, FlowTable, PROBATION_SHARE, RemovalReason, SAMPLE};
 
 /// Slots that a search for a record to recycle looks at, at most.
 const LOOK_AT: u32 = 256;
@@ -115,17 +115,18 @@ impl FlowTable {
         })
     }
 
-    /// Ends a record for a new one: the oldest on probation, else about the least recently used.
+    /// Ends a record for a new one: the oldest on probation where these have their share, else about the least recently
+    /// used.
     fn recycle(&mut self) -> Result<(), Full> {
-        match self.probation.first() {
-            0 => {
-                let Some(slot) = self.least_recently_used() else {
-                    self.counts.refused_protected += 1;
-                    return Err(Full::Protected);
-                };
-                self.end(slot, RemovalReason::Recycled);
+        let has_share = self.probation.len() >= (self.maximum / PROBATION_SHARE).max(1);
+        let unused = if has_share { None } else { self.least_recently_used() };
+        match (unused, self.probation.first()) {
+            (Some(slot), _) => self.end(slot, RemovalReason::Recycled),
+            (None, 0) => {
+                self.counts.refused_protected += 1;
+                return Err(Full::Protected);
             }
-            oldest => {
+            (None, oldest) => {
                 self.end(oldest, RemovalReason::Recycled);
                 self.fetch_oldest();
             }
@@ -143,13 +144,13 @@ impl FlowTable {
         }
     }
 
-    /// The least recently used of the next [`SAMPLE`] records that may be recycled.
+    /// The least recently used of the next [`SAMPLE`] records that may be recycled and are not on probation.
     fn least_recently_used(&mut self) -> Option<u32> {
         let (mut oldest, mut seen) = (None, 0);
         for _ in 0..LOOK_AT.min(self.fresh) {
             self.hand = if self.hand + 1 >= self.fresh { 1 } else { self.hand + 1 };
             let record = &self.records[self.hand as usize];
-            if !may_go(record) {
+            if !may_go(record) || record.is_on_probation() {
                 continue;
             }
             let age = ticks_since(self.now, record.used);

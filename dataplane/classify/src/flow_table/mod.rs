@@ -10,10 +10,13 @@
 //! [`maintain`](FlowTable::maintain), so that no call does more than a bounded piece of it.
 //!
 //! **Probation.** A new record is on probation until its flow's second packet. When the maximum is reached, a new
-//! flow recycles the oldest record on probation: those are kept in order, so this is exact. Only when none is on
-//! probation the least recently used of all is recycled, approximately: of the next [`SAMPLE`] records behind a hand
-//! that goes round, the one whose last packet is oldest (sampled LRU, with a sample that moves on). Reserved and
-//! stateful records are never recycled; like all others they expire when no packet came for the idle time.
+//! flow recycles the oldest record on probation: those are kept in order, so this is exact. So a flood of new flows
+//! displaces no others, once a [share](PROBATION_SHARE) of the records is on probation. As long as it is less, the least
+//! recently used of the others is recycled, approximately: of the next [`SAMPLE`] records behind a hand that goes round, the one
+//! whose last packet is oldest (sampled LRU, with a sample that moves on). Without a share of their own, new flows that
+//! come between each other's packets would end each other before their second ones, in a table full of old flows (as in
+//! 2Q: Johnson and Shasha, VLDB 1994). Reserved and stateful records are never recycled; like all others they expire when
+//! no packet came for the idle time.
 //!
 //! **The end of a record.** However a record ends, it leaves the table at once and waits, whole, until
 //! [`pop_removed`](FlowTable::pop_removed) gives it out: each exactly once. Its place is used again only after that.
@@ -48,6 +51,8 @@ pub use self::record::{FlowAnswer, FlowIndex, FlowRecord};
 
 /// Records that may wait for [`FlowTable::pop_removed`] while the table is full, without new flows being refused.
 pub const UNREAD: u32 = 4096;
+/// One part in so many of the maximum is for records on probation.
+pub const PROBATION_SHARE: u32 = 8;
 /// Records of which the least recently used is recycled when none is on probation.
 pub const SAMPLE: usize = 24;
 /// The most records that a table can be made for.

@@ -11,8 +11,9 @@ mod error;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::hash::Hash;
 
 use millrace_plugin_abi::{Instance, Message, Plugin, PluginError, Position};
 use millrace_units::{GateId, InstanceId};
@@ -74,6 +75,8 @@ pub struct PluginControlUnit<S, F> {
     /// In the order in which packets meet them.
     gates: Vec<Gate>,
     bindings: BTreeMap<BindingId, Bound<S, F>>,
+    /// The same bindings, by what no two of them share.
+    by_filter: HashMap<(GateId, Action, S), BindingId>,
     free_bindings: Vec<BindingId>,
     next_age: u64,
 }
@@ -89,13 +92,13 @@ impl<S, F> fmt::Debug for PluginControlUnit<S, F> {
     }
 }
 
-impl<S: Clone + PartialEq + fmt::Display, F: Clone> Default for PluginControlUnit<S, F> {
+impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> Default for PluginControlUnit<S, F> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<S: Clone + PartialEq + fmt::Display, F: Clone> PluginControlUnit<S, F> {
+impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// The default gates, no plugins, no instances.
     pub fn new() -> Self {
         Self {
@@ -104,6 +107,7 @@ impl<S: Clone + PartialEq + fmt::Display, F: Clone> PluginControlUnit<S, F> {
             instances: BTreeMap::new(),
             gates: Gate::defaults(),
             bindings: BTreeMap::new(),
+            by_filter: HashMap::new(),
             free_bindings: Vec::new(),
             next_age: 0,
         }
@@ -215,6 +219,7 @@ impl<S: Clone + PartialEq + fmt::Display, F: Clone> PluginControlUnit<S, F> {
             }
             !goes
         });
+        self.by_filter.retain(|(_, action, _), _| *action != Action::Instance(id));
         self.instances.remove(&id);
         changes.push(PluginChange::RemoveInstance { id });
         Ok(changes)
@@ -251,9 +256,8 @@ impl<S: Clone + PartialEq + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     ) -> Result<(BindingId, PluginChange<F>), Error> {
         let gate = self.gate(gate)?;
         self.check_position(&action, gate)?;
-        let same =
-            |bound: &&Bound<S, F>| bound.gate == gate.id && bound.action == action && bound.filter == filter;
-        if let Some(bound) = self.bindings.values().find(same) {
+        let identity = (gate.id, action.clone(), filter.clone());
+        if let Some(bound) = self.by_filter.get(&identity).and_then(|binding| self.bindings.get(binding)) {
             return Err(Error::Bound {
                 what: self.action_name(&action),
                 gate: gate.name.clone(),
@@ -270,6 +274,7 @@ impl<S: Clone + PartialEq + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         self.next_age += 1;
         let change = bind(binding, &bound);
         self.bindings.insert(binding, bound);
+        self.by_filter.insert(identity, binding);
         Ok((binding, change))
     }
 
@@ -303,10 +308,11 @@ impl<S: Clone + PartialEq + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     ) -> Result<(BindingId, PluginChange<F>), Error> {
         let action = Action::Instance(self.instance(instance)?);
         let gate = self.gate(gate)?;
-        let here =
-            || self.bindings_by_age().filter(|(_, bound)| bound.gate == gate.id && bound.action == action);
-        let Some((binding, _)) = here().find(|(_, bound)| bound.filter == *filter) else {
-            let bound: Vec<_> = here().map(|(_, bound)| format!("{:?}", bound.filter.to_string())).collect();
+        let identity = (gate.id, action, filter.clone());
+        let Some(binding) = self.by_filter.get(&identity).copied() else {
+            let (id, action, _) = identity;
+            let here = self.bindings_by_age().filter(|(_, bound)| bound.gate == id && bound.action == action);
+            let bound: Vec<_> = here.map(|(_, bound)| format!("{:?}", bound.filter.to_string())).collect();
             return Err(Error::NotBound {
                 instance: instance.to_owned(),
                 gate: gate.name.clone(),
@@ -331,7 +337,9 @@ impl<S: Clone + PartialEq + fmt::Display, F: Clone> PluginControlUnit<S, F> {
             });
         };
         self.free_bindings.push(binding);
-        Ok(unbind(binding, &bound))
+        let change = unbind(binding, &bound);
+        self.by_filter.remove(&(bound.gate, bound.action, bound.filter));
+        Ok(change)
     }
 
     /// The instance that a control message goes to, once its plugin is known to have such a message.

@@ -8,7 +8,8 @@ use millrace_packet::FlowKey;
 use millrace_units::{Instant, PortId};
 
 use super::super::{
-    FlowIndex, FlowTable, FlowTableConfig, FlowTableError, Full, LARGEST, RemovalReason, UNREAD,
+    FlowIndex, FlowTable, FlowTableConfig, FlowTableError, Full, LARGEST, PROBATION_SHARE, RemovalReason,
+    UNREAD,
 };
 use super::model::{TICK, answer};
 
@@ -130,11 +131,27 @@ fn established_flows_keep_their_records_in_a_flood_of_new_ones() {
 }
 
 #[test]
-fn new_flows_take_one_established_record_at_most_and_then_each_others() {
+fn new_flows_take_their_share_of_established_records_and_then_each_others() {
     let mut table = table(100, 100);
     (0..100).for_each(|flow| _ = establish(&mut table, flow, Instant::ZERO));
     (1000..1500).for_each(|flow| _ = insert(&mut table, flow, Instant::ZERO).unwrap());
-    assert_eq!((table.counts().recycled, table.counts().recycled_on_probation), (1, 499));
+    let share = 100 / PROBATION_SHARE;
+    assert_eq!(table.on_probation(), share);
+    let counts = table.counts();
+    assert_eq!((counts.recycled, counts.recycled_on_probation), (share.into(), (500 - share).into()));
+}
+
+#[test]
+fn new_flows_that_come_between_each_other_are_established_in_a_table_full_of_old_ones() {
+    let mut table = table(512, 512);
+    (0..512).for_each(|flow| _ = establish(&mut table, flow, Instant::ZERO));
+    let later = Instant::ZERO + Duration::from_secs(1);
+    for flow in 1000..1064 {
+        let index = insert(&mut table, flow, later).unwrap();
+        table.touch(index, 64, later);
+    }
+    assert!((1000..1064).all(|flow| find(&table, flow).is_some()));
+    read_all(&mut table);
 }
 
 #[test]

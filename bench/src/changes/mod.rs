@@ -1,0 +1,156 @@
+//! `changes`: what forwarding costs while filters and routes change, and under a flood of new flows, in the pipeline alone.
+
+mod routes;
+
+use std::time::{Duration, Instant};
+
+use crate::interrupt::check;
+use crate::memory::case::{Case, Family};
+use crate::memory::per_packet;
+use crate::memory::setup::{GatesSetup, Pipeline, Setup, Source};
+use crate::statistics::{extremes, median};
+use crate::{BenchError, Bound, Measurement, Options};
+
+/// Flows whose packets keep coming, one after the other.
+const LIVE: u32 = 100_000;
+/// Filters at each of the three gates.
+const FILTERS: usize = 10_000;
+/// Repetitions, of which the median counts.
+const REPETITIONS: usize = 9;
+/// Packets in which every live flow comes once.
+const PASS: u64 = LIVE as u64;
+
+/// Promised: how much longer packets may take while every flow is looked at after a filter changed.
+const FILTER_LIMIT: f64 = 1.5;
+/// Promised: how much longer they may take while 100,000 routes change a second.
+const ROUTES_LIMIT: f64 = 1.5;
+
+/// Flows that the router remembers in a flood.
+const REMEMBERED: u32 = 1 << 16;
+/// Flows that were there before the flood: every fourth packet is one of theirs.
+const ESTABLISHED: u32 = 1000;
+/// Flows of the flood: more than are remembered, so that each comes anew.
+const FLOOD: u32 = 300_000;
+/// Promised: new flows per second beside which established ones lose nothing.
+const FLOOD_LIMIT: f64 = 500_000.0;
+
+/// Runs all cases.
+pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let mut results = Vec::new();
+    for family in [Family::V4, Family::V6] {
+        results.extend(filter(family, options)?);
+        results.extend(routes::run(Case { family, flows: LIVE }, options)?);
+        results.extend(flood(family, options)?);
+    }
+    Ok(results)
+}
+
+/// The pass after a filter changed that no live flow matches, beside the pass before.
+fn filter(family: Family, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let case = Case { family, flows: LIVE };
+    let setup = Setup { gates: GatesSetup::Filters(FILTERS), ..Setup::default() };
+    let (mut source, mut pipeline) = (Source::with(case, setup)?, Pipeline::with(case, setup)?);
+    pipeline.callgrind_measured(4 * PASS);
+    let (mut before, mut after, mut ratios, mut worst) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for repetition in 0..REPETITIONS {
+        check()?;
+        let bare = per_packet(|| source.callgrind_measured(PASS));
+        let steady = per_packet(|| pipeline.callgrind_measured(PASS)) - bare;
+        pipeline.add_filter(&format!("proto tcp dport {}", 20_000 + repetition))?;
+        let (changed, longest) = timed(&mut pipeline, PASS);
+        before.push(steady);
+        after.push(changed - bare);
+        ratios.push((changed - bare) / steady);
+        worst.push(longest.as_secs_f64() * 1e6);
+    }
+    pipeline.check(case)?;
+    let counts = pipeline.snapshot().flows.packets;
+    let (steady, changed) = (median(&before), median(&after));
+    let what = format!("{case}, 3 x {FILTERS} filters, each flow's next packet after a filter changed");
+    (options.progress)(&format!(
+        "{what}: {changed:.1} ns, {steady:.1} before; {} flows looked at, {} classified again",
+        counts.checked, counts.reclassified
+    ));
+    Ok(vec![
+        Measurement::of(&what, changed, "ns/packet")
+            .beside("before", steady)
+            .with_ratio(median(&ratios))
+            .promising_ratio(Bound::AtMost, FILTER_LIMIT),
+        Measurement::of(format!("{what}: the longest batch"), median(&worst), "us"),
+    ])
+}
+
+/// Nanoseconds per packet, and how long the longest round took.
+fn timed(pipeline: &mut Pipeline, packets: u64) -> (f64, Duration) {
+    let mut longest = Duration::ZERO;
+    let each = per_packet(|| {
+        let mut done = 0;
+        while done < packets {
+            let start = Instant::now();
+            done += pipeline.callgrind_measured(1);
+            longest = longest.max(start.elapsed());
+        }
+        done
+    });
+    (each, longest)
+}
+
+/// Packets of flows that were not known, and those of them that were dropped.
+fn new_flows(pipeline: &mut Pipeline) -> (u64, u64) {
+    let snapshot = pipeline.snapshot();
+    (snapshot.flows.packets.misses, snapshot.totals.dropped)
+}
+
+/// More new flows than the router remembers, beside flows that were there before.
+fn flood(family: Family, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let case = Case { family, flows: FLOOD };
+    let setup = Setup {
+        gates: GatesSetup::Filters(FILTERS),
+        flows_max: REMEMBERED,
+        established: ESTABLISHED,
+        new_flows: millrace_pipeline::Options::default().new_flows,
+        ..Setup::default()
+    };
+    let (mut source, mut pipeline) = (Source::with(case, setup)?, Pipeline::with(case, setup)?);
+    pipeline.callgrind_measured(2 * u64::from(FLOOD));
+    let (mut rates, mut times) = (Vec::new(), Vec::new());
+    // The first packets of the established flows were part of the flood.
+    let (before, lost_before) = (pipeline.snapshot(), pipeline.established_lost(family)?);
+    for _ in 0..REPETITIONS {
+        check()?;
+        let bare = per_packet(|| source.callgrind_measured(PASS));
+        let (misses, dropped) = new_flows(&mut pipeline);
+        let mut packets = 0;
+        let each = per_packet(|| {
+            packets = pipeline.callgrind_measured(PASS);
+            packets
+        }) - bare;
+        let now = new_flows(&mut pipeline);
+        let taken = (now.0 - misses) - (now.1 - dropped);
+        rates.push(taken as f64 / (each * packets as f64 * 1e-9));
+        times.push(each);
+    }
+    let after = pipeline.snapshot();
+    let name = if family == Family::V4 { "IPv4" } else { "IPv6" };
+    let lost = pipeline.established_lost(family)?.saturating_sub(lost_before);
+    let (least, most) = extremes(&times);
+    (options.progress)(&format!(
+        "{name}, flood: {:.1} ns per packet, {least:.1} to {most:.1}; {} records of {REMEMBERED}, {lost} established packets lost",
+        median(&times),
+        after.flows.records
+    ));
+    let what = format!("{name}, flood of new flows, 3 x {FILTERS} filters");
+    Ok(vec![
+        Measurement::of(format!("{what}: taken per second"), median(&rates), "flows/s")
+            .promising(Bound::AtLeast, FLOOD_LIMIT),
+        Measurement::of(format!("{what}: packets lost by established flows"), lost as f64, "packets")
+            .promising(Bound::AtMost, 0.0),
+        Measurement::of(format!("{what}: flow records"), f64::from(after.flows.records), "records")
+            .promising(Bound::AtMost, f64::from(REMEMBERED)),
+        Measurement::of(
+            format!("{what}: packet memory in use"),
+            f64::from(after.memory.0) - f64::from(before.memory.0),
+            "frames more than before",
+        ),
+    ])
+}

@@ -1,0 +1,118 @@
+//! Forwarding while another thread changes routes.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use ipnet::IpNet;
+
+use crate::interrupt::check;
+use crate::memory::case::{Case, Family};
+use crate::memory::setup::{GatesSetup, Pipeline, RouteWriter, Setup};
+use crate::process::{SessionFirst, dedicate, on_processor};
+use crate::statistics::median;
+use crate::{BenchError, Bound, Measurement, Options};
+
+use super::{FILTERS, PASS, ROUTES_LIMIT};
+
+/// Route changes per second that are promised.
+const PROMISED: f64 = 100_000.0;
+/// Repetitions with changes, each beside one without.
+const REPETITIONS: usize = 5;
+/// How long each takes.
+const SPAN: Duration = Duration::from_millis(500);
+/// Changes that the router is told of together, as the daemon tells it.
+const AT_ONCE: usize = 256;
+
+/// Packets of many flows, with routes that change somewhere else and with such that change in the flows' own networks.
+pub(super) fn run(case: Case, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    if processors < 2 {
+        (options.progress)("changes of routes beside forwarding need two processors");
+        return Ok(Vec::new());
+    }
+    let _first = SessionFirst::begin();
+    let measured = on_processor(processors - 1, || measure(case))??;
+    let results = measured.into_iter().map(|(measurement, line)| {
+        (options.progress)(&line);
+        measurement
+    });
+    Ok(results.collect())
+}
+
+fn measure(case: Case) -> Result<Vec<(Measurement, String)>, BenchError> {
+    let setup = Setup { gates: GatesSetup::Filters(FILTERS), ..Setup::default() };
+    let mut pipeline = Pipeline::with(case, setup)?;
+    pipeline.callgrind_measured(4 * PASS);
+    let places = [("elsewhere", 40), ("in the flows' own networks", 20)];
+    let measured = places.map(|(place, net)| beside_changes(&mut pipeline, case, place, net));
+    pipeline.check(case)?;
+    measured.into_iter().collect()
+}
+
+/// Forwarding beside changes in a network, in turn with forwarding alone.
+fn beside_changes(
+    pipeline: &mut Pipeline,
+    case: Case,
+    place: &str,
+    net: u8,
+) -> Result<(Measurement, String), BenchError> {
+    let prefixes = prefixes(case.family, net)?;
+    let (mut quiet, mut busy, mut ratios, mut rates) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..REPETITIONS {
+        check()?;
+        let (alone, ()) = pipeline.forward_beside(SPAN, |_| ())?;
+        let (beside, rate) = pipeline.forward_beside(SPAN, |writer| {
+            let _ = dedicate(nix::unistd::Pid::from_raw(0), 0);
+            change(writer, case.family, &prefixes)
+        })?;
+        quiet.push(alone);
+        busy.push(beside);
+        ratios.push(beside / alone);
+        rates.push(rate?);
+    }
+    let counts = pipeline.snapshot().flows.packets;
+    let (busy, quiet, rate) = (median(&busy), median(&quiet), median(&rates));
+    let what = format!("{case}, {rate:.0} route changes per second {place}");
+    let line = format!(
+        "{what}: {busy:.1} ns per packet, {quiet:.1} without; so far {} flows looked at, {} rerouted, {} classified again",
+        counts.checked, counts.rerouted, counts.reclassified
+    );
+    let measurement = Measurement::of(what, busy, "ns/packet, generator included")
+        .beside("no changes", quiet)
+        .with_ratio(median(&ratios))
+        .promising_ratio(Bound::AtMost, ROUTES_LIMIT);
+    Ok((measurement, line))
+}
+
+/// Prefixes longer than those of the flows' routes.
+fn prefixes(family: Family, net: u8) -> Result<Vec<IpNet>, BenchError> {
+    let of = |index: u32| match family {
+        Family::V4 => IpNet::new(IpAddr::from([net, (index / 256 % 4) as u8, (index % 256) as u8, 128]), 25),
+        Family::V6 => {
+            let net = 0xfd00 | u16::from(net / 10 << 4 | net % 10);
+            IpNet::new(IpAddr::from([net, 0, 0, (index % 1024) as u16, 0x8000, 0, 0, 0]), 65)
+        }
+    };
+    let prefixes = (0..1024).map(of).collect::<Result<_, _>>();
+    prefixes.map_err(|error| BenchError::measurement("routes", error.to_string()))
+}
+
+/// Adds and removes routes at the promised rate until the measurement is over; returns the rate.
+fn change(writer: &mut RouteWriter<'_>, family: Family, prefixes: &[IpNet]) -> Result<f64, BenchError> {
+    let (start, mut changes) = (Instant::now(), 0u64);
+    let pieces = prefixes.chunks(AT_ONCE);
+    'over: for add in [true, false].into_iter().cycle() {
+        for piece in pieces.clone() {
+            // Routes that were added go in any case.
+            if add && writer.is_stopped() {
+                break 'over;
+            }
+            while !writer.is_stopped() && changes as f64 > PROMISED * start.elapsed().as_secs_f64() {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            writer.change(family, piece, add)?;
+            changes += piece.len() as u64;
+        }
+    }
+    Ok(changes as f64 / start.elapsed().as_secs_f64())
+}
