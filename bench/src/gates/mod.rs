@@ -5,8 +5,9 @@
 
 use crate::interrupt::check;
 use crate::memory::case::{Case, Family};
-use crate::memory::per_packet;
 use crate::memory::setup::{GatesSetup, Pipeline, Setup, Source};
+use crate::memory::{instructions, per_packet};
+use crate::process::is_installed;
 use crate::statistics::median;
 use crate::{BenchError, Bound, Measurement, Options};
 
@@ -29,6 +30,9 @@ const EMPTY_LIMIT: f64 = 1.01;
 /// Promised: nanoseconds for the first packet of a flow at three gates with 10,000 filters each, beyond those of the
 /// others.
 const NEW_FLOW_LIMIT: f64 = 400.0;
+
+const EMPTY: &str = "3 gates that nobody is bound at";
+const NULL: &str = "3 gates with null";
 
 /// Runs all cases.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
@@ -61,10 +65,34 @@ fn gates(case: Case, options: &mut Options<'_>) -> Result<Vec<Measurement>, Benc
             .with_ratio(ratio(index))
             .promising_ratio(Bound::AtMost, limit)
     };
-    Ok(vec![
-        measurement("3 gates that nobody is bound at", empty, 1, EMPTY_LIMIT),
-        measurement("3 gates with null", null, 2, BOUND_LIMIT),
-    ])
+    let mut results =
+        vec![measurement(EMPTY, empty, 1, EMPTY_LIMIT), measurement(NULL, null, 2, BOUND_LIMIT)];
+    results.extend(instructions(case, &setups, options)?);
+    Ok(results)
+}
+
+/// The same in instructions, which no noise disturbs.
+fn instructions(
+    case: Case,
+    setups: &[Setup; 3],
+    options: &mut Options<'_>,
+) -> Result<Vec<Measurement>, BenchError> {
+    let mut counts = Vec::new();
+    if is_installed("valgrind") {
+        for setup in setups {
+            counts.push(instructions::count(&options.binary, case, *setup)?);
+        }
+    }
+    let [Some(none), Some(empty), Some(null)] = counts[..] else {
+        (options.progress)("without valgrind, or names of functions, instructions are not counted");
+        return Ok(Vec::new());
+    };
+    let measurement = |what: &str, ours: f64, limit: f64| {
+        Measurement::of(format!("{case}, {what}"), ours, "instructions/packet")
+            .beside("no gates", none)
+            .promising_ratio(Bound::AtMost, limit)
+    };
+    Ok(vec![measurement(EMPTY, empty, EMPTY_LIMIT), measurement(NULL, null, BOUND_LIMIT)])
 }
 
 /// Flows of some lengths through three gates with many filters, with the flow table and without.

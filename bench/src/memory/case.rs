@@ -41,7 +41,13 @@ impl FromStr for Case {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        Self::all().find(|case| case.word() == text).ok_or(())
+        let (family, flows) = text.split_once('-').ok_or(())?;
+        let family = match family {
+            "ipv4" => Family::V4,
+            "ipv6" => Family::V6,
+            _ => return Err(()),
+        };
+        Ok(Self { family, flows: flows.parse().map_err(|_| ())? })
     }
 }
 

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::case::Case;
+use super::setup::Setup;
 use crate::BenchError;
 use crate::process::Running;
 
@@ -27,27 +28,28 @@ pub(super) enum What {
 pub(super) const PREFIX: &str = "memory/";
 
 /// Instructions per packet of the pipeline, the source's subtracted; `None` when the binary's functions have no names.
-pub(super) fn count(binary: &Path, case: Case) -> Result<Option<f64>, BenchError> {
-    let (pipeline, source) = (run(binary, What::Pipeline, case)?, run(binary, What::Source, case)?);
+pub(crate) fn count(binary: &Path, case: Case, setup: Setup) -> Result<Option<f64>, BenchError> {
+    let (pipeline, source) =
+        (run(binary, What::Pipeline, case, setup)?, run(binary, What::Source, case, setup)?);
     let net = pipeline.zip(source).map(|(pipeline, source)| pipeline.saturating_sub(source));
     Ok(net.filter(|net| *net > 0).map(|net| net as f64 / PACKETS as f64))
 }
 
-fn run(binary: &Path, what: What, case: Case) -> Result<Option<u64>, BenchError> {
+fn run(binary: &Path, what: What, case: Case, setup: Setup) -> Result<Option<u64>, BenchError> {
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"]);
     command.arg("--toggle-collect=*callgrind_measured*").arg(binary);
-    command.args(["bench", &name(what, case)]);
+    command.args(["bench", &name(what, case, setup)]);
     Ok(collected(&Running::start(&mut command)?.finish(PATIENCE)?))
 }
 
-fn name(what: What, case: Case) -> String {
+fn name(what: What, case: Case, setup: Setup) -> String {
     let what = if what == What::Source { "source" } else { "pipeline" };
-    format!("{PREFIX}{what}/{}/{PACKETS}", case.word())
+    format!("{PREFIX}{what}/{}/{PACKETS}/{}", case.word(), setup.word())
 }
 
 /// What a name made by [`name`] asks for.
-pub(super) fn parse(name: &str) -> Option<(What, Case, u64)> {
+pub(super) fn parse(name: &str) -> Option<(What, Case, Setup, u64)> {
     let mut words = name.strip_prefix(PREFIX)?.split('/');
     let what = match words.next()? {
         "source" => What::Source,
@@ -55,7 +57,8 @@ pub(super) fn parse(name: &str) -> Option<(What, Case, u64)> {
         _ => return None,
     };
     let (case, packets) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-    words.next().is_none().then_some((what, case, packets))
+    let setup = Setup::of_word(words.next()?)?;
+    words.next().is_none().then_some((what, case, setup, packets))
 }
 
 /// The sum in callgrind's last lines.
@@ -66,16 +69,18 @@ fn collected(output: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::setup::GatesSetup;
     use super::*;
 
     #[test]
     fn a_name_is_understood() {
         for case in Case::all() {
             for what in [What::Source, What::Pipeline] {
-                assert_eq!(parse(&name(what, case)), Some((what, case, PACKETS)));
+                let setup = Setup { gates: GatesSetup::Filters(7), flow_packets: 3, ..Setup::default() };
+                assert_eq!(parse(&name(what, case, setup)), Some((what, case, setup, PACKETS)));
             }
         }
-        assert_eq!(parse("memory/source/ipv4-1/x"), None);
+        assert_eq!(parse("memory/source/ipv4-1/x/none-1-0"), None);
         assert_eq!(parse("memory"), None);
     }
 

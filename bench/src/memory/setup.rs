@@ -84,6 +84,32 @@ impl Default for Setup {
     }
 }
 
+impl Setup {
+    /// A word that [`of_word`](Self::of_word) reads: gates, packets of a flow and most flows. Floods have none.
+    pub fn word(self) -> String {
+        let gates = match self.gates {
+            GatesSetup::None => "none".to_owned(),
+            GatesSetup::Empty => "empty".to_owned(),
+            GatesSetup::Null => "null".to_owned(),
+            GatesSetup::Filters(count) => count.to_string(),
+        };
+        format!("{gates}-{}-{}", self.flow_packets, self.flows_max)
+    }
+
+    /// The setup of a word.
+    pub fn of_word(word: &str) -> Option<Self> {
+        let mut words = word.split('-');
+        let gates = match words.next()? {
+            "none" => GatesSetup::None,
+            "empty" => GatesSetup::Empty,
+            "null" => GatesSetup::Null,
+            count => GatesSetup::Filters(count.parse().ok()?),
+        };
+        let (flow_packets, flows_max) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        words.next().is_none().then_some(Self { gates, flow_packets, flows_max, ..Self::default() })
+    }
+}
+
 /// The packets' source alone, without a router: what is subtracted.
 pub(crate) struct Source {
     generator: Generator,
@@ -189,9 +215,15 @@ impl Pipeline {
         self.worker.turn(self.now);
     }
 
-    /// Sends a number of packets through the router, in whole batches; returns how many.
+    /// As [`forward`](Self::forward); callgrind counts in here.
     #[inline(never)]
     pub fn callgrind_measured(&mut self, packets: u64) -> u64 {
+        self.forward(packets)
+    }
+
+    /// Sends a number of packets through the router, in whole batches; returns how many.
+    #[inline(always)]
+    pub fn forward(&mut self, packets: u64) -> u64 {
         let mut done = 0;
         while done < packets {
             done += self.worker.turn(self.now).received as u64;

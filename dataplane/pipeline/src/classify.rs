@@ -270,7 +270,7 @@ impl Router {
         }
         self.classifier.budget = self.classifier.budget.saturating_sub(1);
         let answer = self.answer(work, index)?;
-        let flow = self.classifier.flows.insert(&key, hash, variant, answer, now).ok();
+        let flow = self.classifier.flows.insert_absent(&key, hash, variant, answer, now).ok();
         work.flows[index] = flow;
         if let Some(flow) = flow {
             self.classifier.grown = true;

@@ -21,7 +21,11 @@ pub struct Gates {
     routes: FilterRoutes,
     groups: Vec<(PathId, Vec<u16>)>,
     spare: Vec<Vec<u16>>,
-    asked: Vec<u16>,
+    /// Of each path, by number: the batch in which it was last seen, and its group there.
+    group_of: Vec<(u32, u32)>,
+    /// How many batches were grouped, from 1 on.
+    batches: u32,
+    taken: Vec<(u16, Verdict)>,
 }
 
 impl Default for Gates {
@@ -33,7 +37,9 @@ impl Default for Gates {
             routes: FilterRoutes::default(),
             groups: Vec::new(),
             spare: Vec::new(),
-            asked: Vec::new(),
+            group_of: Vec::new(),
+            batches: 0,
+            taken: Vec::with_capacity(BATCH_SIZE),
         }
     }
 }
@@ -106,39 +112,48 @@ impl Gates {
         if !self.bound {
             return;
         }
+        self.batches = self.batches.checked_add(1).unwrap_or_else(|| {
+            self.group_of.clear();
+            1
+        });
         for index in 0..work.packets.len() {
             let path = work.paths[index];
             if path == EMPTY_PATH || !work.fates[index].is_open() {
                 continue;
             }
-            let group = match self.groups.iter().position(|(own, _)| *own == path) {
-                Some(group) => group,
-                None => {
-                    let members = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(BATCH_SIZE));
-                    self.groups.push((path, members));
-                    self.groups.len() - 1
-                }
+            let group = match self.group_of.get(path.index()) {
+                Some((batch, group)) if *batch == self.batches => *group as usize,
+                _ => self.begin_group(path),
             };
             self.groups[group].1.push(index as u16);
         }
     }
 
+    /// A group without members for a path that the batch has not had before.
+    fn begin_group(&mut self, path: PathId) -> usize {
+        let group = self.groups.len();
+        let members = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(BATCH_SIZE));
+        self.groups.push((path, members));
+        if self.group_of.len() <= path.index() {
+            self.group_of.resize(path.index() + 1, (0, 0));
+        }
+        self.group_of[path.index()] = (self.batches, group as u32);
+        group
+    }
+
     /// Runs the instances at a position over the batch that was grouped last.
     pub fn run(&mut self, position: Position, work: &mut Work, now: Instant) {
         for (path, members) in &mut self.groups {
-            members.retain(|member| work.fates[usize::from(*member)].is_open());
-            if members.is_empty() || !self.plugins.has_stages(*path, position) {
+            if !self.plugins.has_stages(*path, position) {
                 continue;
             }
-            self.asked.clone_from(members);
-            for member in &self.asked {
-                work.verdicts[usize::from(*member)] = Verdict::Pass;
-            }
+            members.retain(|member| work.fates[usize::from(*member)].is_open());
             let Work { packets, keys, verdicts, fates, .. } = work;
-            let refused =
-                self.plugins.run(*path, position, &mut Group { packets, keys, verdicts, members }, now);
-            for member in &self.asked {
-                fates[usize::from(*member)] = fate(verdicts[usize::from(*member)]);
+            let taken = &mut self.taken;
+            let mut group = Group { packets, keys, verdicts, members, taken };
+            let refused = self.plugins.run(*path, position, &mut group, now);
+            for (member, verdict) in taken.drain(..) {
+                fates[usize::from(member)] = fate(verdict);
             }
             let filtered = match refused {
                 None => continue,
@@ -219,14 +234,16 @@ pub struct Copies {
     keys: Vec<FlowKey>,
     verdicts: Vec<Verdict>,
     members: Vec<u16>,
+    taken: Vec<(u16, Verdict)>,
 }
 
 impl Copies {
     fn hand_over(&mut self, plugins: &mut WorkerPlugins<WorkerTable>, path: PathId, now: Instant) {
         self.verdicts.clear();
         self.verdicts.resize(self.packets.len(), Verdict::Pass);
-        let Self { packets, keys, verdicts, members } = self;
-        plugins.run(path, Position::Copy, &mut Group { packets, keys, verdicts, members }, now);
+        let Self { packets, keys, verdicts, members, taken } = self;
+        plugins.run(path, Position::Copy, &mut Group { packets, keys, verdicts, members, taken }, now);
+        taken.clear();
         packets.clear();
         keys.clear();
         members.clear();

@@ -61,7 +61,7 @@ pub struct Work {
     pub varying: Vec<Varying>,
     /// The instances bound to each.
     pub paths: Vec<PathId>,
-    /// Scratch for plugin calls.
+    /// Scratch for plugin calls, [`Verdict::Pass`] between them.
     pub verdicts: Vec<Verdict>,
     /// What becomes of each.
     pub fates: Vec<Fate>,

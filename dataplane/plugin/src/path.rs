@@ -5,8 +5,10 @@
 //! names a binding which is gone simply skips it, so a reference that is a little old does no harm.
 
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use millrace_plugin_abi::Position;
 use millrace_units::PathId;
 
@@ -16,11 +18,18 @@ use crate::slab::Key;
 pub const EMPTY_PATH: PathId = PathId(0);
 
 /// One binding of a path, with its instance.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stage {
     pub position: Position,
     pub binding: Key,
     pub step: Step,
+}
+
+impl Hash for Stage {
+    /// Of two stages that differ, hardly ever the bindings are the same.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.binding.hash(state);
+    }
 }
 
 /// How a filter refuses packets.
@@ -71,7 +80,7 @@ impl Path {
 #[derive(Debug)]
 pub(crate) struct Paths {
     paths: Vec<Option<Path>>,
-    ids: HashMap<Arc<[Stage]>, PathId>,
+    ids: HashMap<Arc<[Stage]>, PathId, RandomState>,
     free: Vec<PathId>,
 }
 
@@ -79,7 +88,7 @@ impl Default for Paths {
     fn default() -> Self {
         let empty: Arc<[Stage]> = Arc::new([]);
         Self {
-            ids: HashMap::from([(empty.clone(), EMPTY_PATH)]),
+            ids: HashMap::from_iter([(empty.clone(), EMPTY_PATH)]),
             paths: vec![Some(Path::new(empty))],
             free: Vec::new(),
         }

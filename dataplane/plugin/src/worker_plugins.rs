@@ -85,10 +85,12 @@ pub struct Group<'a> {
     pub packets: &'a mut [Packet],
     /// Their flow keys, by the same indices.
     pub keys: &'a [FlowKey],
-    /// What becomes of them, by the same indices. Those of the members are [`Verdict::Pass`] at first.
+    /// Room for verdicts, by the same indices: [`Verdict::Pass`], before and after.
     pub verdicts: &'a mut [Verdict],
     /// Indices of the packets that are on the path. Those that don't pass are taken out; the others keep their order.
     pub members: &'a mut Vec<u16>,
+    /// Those that were taken out, with what was said of them, are added here.
+    pub taken: &'a mut Vec<(u16, Verdict)>,
 }
 
 /// The gates, instances and bindings of a worker. `T` is the kind of filter table at each gate.
@@ -294,37 +296,43 @@ impl<T: BindingTable> WorkerPlugins<T> {
         group: &mut Group<'_>,
         now: Instant,
     ) -> Option<Refusal> {
+        let mut bytes = None;
         for stage in self.paths.stages_at(path, position) {
             if group.members.is_empty() {
                 return None;
             }
             let Some(binding) = self.bindings.get_mut(stage.binding) else { continue };
-            let Group { packets, keys, verdicts, members } = group;
-            let length = |member: &u16| packets[usize::from(*member)].len() as u64;
-            let bytes = members.iter().map(length).sum::<u64>();
+            let Group { packets, keys, verdicts, members, taken } = group;
+            binding.counts.packets += members.len() as u64;
+            binding.counts.bytes += *bytes.get_or_insert_with(|| {
+                let length = |member: &u16| packets[usize::from(*member)].len() as u64;
+                members.iter().map(length).sum::<u64>()
+            });
             match stage.step {
                 Step::Instance(key) => {
                     let Some(instance) = self.instances.get_mut(key) else { continue };
-                    instance.process(&mut Packets::new(packets, keys, members, verdicts), now);
+                    let mut handed = Packets::new(packets, keys, members, verdicts);
+                    instance.process(&mut handed, now);
+                    if handed.is_untouched() {
+                        continue;
+                    }
                 }
-                Step::Refuse(_) | Step::Count => {}
+                Step::Refuse(refusal) => {
+                    binding.counts.drops += members.len() as u64;
+                    return Some(refusal);
+                }
+                Step::Count => continue,
             }
-            binding.counts.packets += members.len() as u64;
-            binding.counts.bytes += bytes;
-            if let Step::Refuse(refusal) = stage.step {
-                binding.counts.drops += members.len() as u64;
-                return Some(refusal);
-            }
-            members.retain(|member| match verdicts[usize::from(*member)] {
-                Verdict::Pass => true,
-                Verdict::Drop => {
-                    binding.counts.drops += 1;
-                    false
+            bytes = None;
+            members.retain(|member| {
+                let verdict = std::mem::take(&mut verdicts[usize::from(*member)]);
+                match verdict {
+                    Verdict::Pass => return true,
+                    Verdict::Drop => binding.counts.drops += 1,
+                    Verdict::Consume => binding.counts.consumed += 1,
                 }
-                Verdict::Consume => {
-                    binding.counts.consumed += 1;
-                    false
-                }
+                taken.push((*member, verdict));
+                false
             });
         }
         None

@@ -21,10 +21,12 @@ pub struct Packets<'a> {
     keys: &'a [FlowKey],
     members: &'a [u16],
     verdicts: &'a mut [Verdict],
+    untouched: bool,
 }
 
 impl<'a> Packets<'a> {
-    /// The packets of a batch whose indices are `members`. `keys` and `verdicts` go by the same indices.
+    /// The packets of a batch whose indices are `members`. `keys` and `verdicts` go by the same indices; the verdicts are
+    /// [`Verdict::Pass`] so far.
     ///
     /// # Panics
     /// Later, when a member is not an index into all three.
@@ -34,7 +36,7 @@ impl<'a> Packets<'a> {
         members: &'a [u16],
         verdicts: &'a mut [Verdict],
     ) -> Self {
-        Self { packets, keys, members, verdicts }
+        Self { packets, keys, members, verdicts, untouched: true }
     }
 
     /// How many packets there are.
@@ -49,12 +51,20 @@ impl<'a> Packets<'a> {
         self.members.is_empty()
     }
 
+    /// Whether the instance looked at no packet: each passes, as it came.
+    #[inline]
+    pub fn is_untouched(&self) -> bool {
+        self.untouched
+    }
+
     /// Calls `decide` with the flow key and the packet of each, and keeps the verdict that it returns.
     #[inline]
     pub fn for_each(&mut self, mut decide: impl FnMut(&FlowKey, &mut Packet) -> Verdict) {
+        self.untouched = false;
         for member in self.members {
             let index = usize::from(*member);
-            self.verdicts[index] = decide(&self.keys[index], &mut self.packets[index]);
+            let verdict = decide(&self.keys[index], &mut self.packets[index]);
+            self.verdicts[index] = verdict;
         }
     }
 }

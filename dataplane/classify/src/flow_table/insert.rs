@@ -46,11 +46,27 @@ impl FlowTable {
         answer: FlowAnswer,
         now: Instant,
     ) -> Result<FlowIndex, Full> {
-        self.note_time(now);
         if let Some(index) = self.find(key, hash, variant) {
             *self.answer_mut(index) = answer;
             return Ok(index);
         }
+        self.insert_absent(key, hash, variant, answer, now)
+    }
+
+    /// As [`insert`](Self::insert), for who has just seen that there is no such record: a second one would never be found.
+    ///
+    /// # Errors
+    /// [`Full`], counted.
+    pub fn insert_absent(
+        &mut self,
+        key: &FlowKey,
+        hash: u64,
+        variant: u32,
+        answer: FlowAnswer,
+        now: Instant,
+    ) -> Result<FlowIndex, Full> {
+        debug_assert!(self.find(key, hash, variant).is_none(), "there is a record of the flow");
+        self.note_time(now);
         let hash = self.hash.with_variant(hash, variant);
         self.make_room(hash)?;
         let slot = self.take_slot().ok_or(Full::Unread)?;

@@ -100,9 +100,17 @@ fn send(
     let keys: Vec<_> = sources.iter().map(key).collect();
     let mut verdicts = vec![Verdict::Pass; sources.len()];
     let mut members: Vec<u16> = (0..sources.len() as u16).collect();
-    let mut group =
-        Group { packets: &mut packets, keys: &keys, verdicts: &mut verdicts, members: &mut members };
+    let mut taken = Vec::new();
+    let mut group = Group {
+        packets: &mut packets,
+        keys: &keys,
+        verdicts: &mut verdicts,
+        members: &mut members,
+        taken: &mut taken,
+    };
     worker.run(path, position, &mut group, Instant::ZERO);
+    assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Pass));
+    taken.into_iter().for_each(|(member, verdict)| verdicts[usize::from(member)] = verdict);
     (members, verdicts)
 }
 
