@@ -13,18 +13,12 @@
  *   digest N     a number of what was found for it: FNV-1a over the lines of the filters, from 1, 0 for none
  * It ends with its input.
  */
+#include "dpdk.h"
+
 #include <arpa/inet.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <time.h>
 
 #include <rte_acl.h>
-#include <rte_eal.h>
 #include <rte_malloc.h>
-#include <rte_memory.h>
 
 #define BATCH 64
 #define RECORD 48
@@ -51,19 +45,6 @@ static struct trace {
 	uint32_t *found;
 	uint32_t count;
 } traces[TRACES];
-
-static void fail(const char *what)
-{
-	fprintf(stderr, "%s\n", what);
-	exit(1);
-}
-
-static uint64_t now(void)
-{
-	struct timespec time;
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (uint64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
 
 /* Fields: protocol, the words of the source, those of the destination, source port, destination port. */
 static void configure(struct rte_acl_config *config)
@@ -165,13 +146,6 @@ static void read_trace(struct trace *trace, const char *name)
 	fclose(file);
 }
 
-static int ask_for_huge_pages(const struct rte_memseg_list *list, void *unused)
-{
-	(void)unused;
-	madvise(list->base_va, list->len, MADV_HUGEPAGE);
-	return 0;
-}
-
 static size_t allocated(void)
 {
 	struct rte_malloc_socket_stats stats;
@@ -213,22 +187,11 @@ static uint64_t digest(const struct trace *trace)
 	return digest;
 }
 
-static void start_library(const char *processor)
-{
-	char lcores[64];
-	snprintf(lcores, sizeof(lcores), "--lcores=0@%s", processor);
-	char *options[] = { "dpdk_acl", lcores, "--no-huge", "-m", MEMORY, "--no-pci", "--no-telemetry", "--no-shconf",
-			    "--log-level=3" };
-	if (rte_eal_init(sizeof(options) / sizeof(options[0]), options) < 0)
-		fail("the library does not start");
-	rte_memseg_list_walk(ask_for_huge_pages, NULL);
-}
-
 int main(int count, char **arguments)
 {
 	if (count < 4 || count > 3 + TRACES)
 		fail("usage: dpdk_acl FILTERS PROCESSOR TRACE...");
-	start_library(arguments[2]);
+	start_library("dpdk_acl", arguments[2], MEMORY);
 	read_rules(arguments[1]);
 	for (int i = 3; i < count; i++)
 		read_trace(&traces[i - 3], arguments[i]);

@@ -10,6 +10,9 @@ use crate::BenchError;
 use crate::interrupt::check;
 use crate::process::{is_installed, run};
 
+/// What the programs share.
+const DPDK: &str = include_str!("../peers/dpdk.h");
+
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// A directory for files that are passed to a peer. It is removed when this is dropped.
@@ -50,7 +53,9 @@ pub(crate) fn compile(
         return Ok(None);
     }
     let (program, file) = (scratch.file(name), scratch.file(&format!("{name}.c")));
-    fs::write(&file, source).map_err(BenchError::system(format!("write {}", file.display())))?;
+    for (file, text) in [(&file, source), (&scratch.file("dpdk.h"), DPDK)] {
+        fs::write(file, text).map_err(BenchError::system(format!("write {}", file.display())))?;
+    }
     let (program_text, file_text) = (program.to_string_lossy(), file.to_string_lossy());
     let flags = run("pkg-config", &["--cflags", "--libs", library])?;
     let mut arguments = vec!["-O3", "-march=native", "-o", &program_text, &file_text];

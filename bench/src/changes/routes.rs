@@ -89,7 +89,7 @@ fn prefixes(family: Family, net: u8) -> Result<Vec<IpNet>, BenchError> {
     let of = |index: u32| match family {
         Family::V4 => IpNet::new(IpAddr::from([net, (index / 256 % 4) as u8, (index % 256) as u8, 128]), 25),
         Family::V6 => {
-            let net = 0xfd00 | u16::from(net / 10 << 4 | net % 10);
+            let net = 0xfd00 | u16::from(net);
             IpNet::new(IpAddr::from([net, 0, 0, (index % 1024) as u16, 0x8000, 0, 0, 0]), 65)
         }
     };

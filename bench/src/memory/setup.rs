@@ -400,7 +400,7 @@ fn destination(family: Family, route: u32, host: u32) -> IpAddr {
     match family {
         Family::V4 => Ipv4Addr::from((20 << 24) | (route << 8) | (host % 256)).into(),
         Family::V6 => {
-            Ipv6Addr::from((0xfd20_u128 << 112) | (u128::from(route) << 64) | u128::from(host)).into()
+            Ipv6Addr::from((0xfd14_u128 << 112) | (u128::from(route) << 64) | u128::from(host)).into()
         }
     }
 }
@@ -409,7 +409,7 @@ fn source(family: Family, net: u8, flow: u32) -> IpAddr {
     match family {
         Family::V4 => Ipv4Addr::from((u32::from(net) << 24) | (flow + 1)).into(),
         Family::V6 => {
-            let net = 0xfd00 | u128::from(net / 10 << 4 | net % 10);
+            let net = 0xfd00 | u128::from(net);
             Ipv6Addr::from((net << 112) | u128::from(flow + 1)).into()
         }
     }
@@ -462,7 +462,7 @@ const COUNTING: &str = "process";
 fn of_established(family: Family) -> Result<Filter, BenchError> {
     let filter = match family {
         Family::V4 => "src 31.0.0.0/8",
-        Family::V6 => "src fd31::/16",
+        Family::V6 => "src fd1f::/16",
     };
     filter.parse().map_err(failed)
 }

@@ -14,6 +14,7 @@ use millrace_plugin_abi::FlowEnd;
 use millrace_units::{Instant, PortId};
 use millrace_wire::Protocol;
 
+use crate::ahead::Ahead;
 use crate::fib::Fib;
 use crate::filter_route::is_filter;
 use crate::options::Options;
@@ -57,6 +58,8 @@ pub(crate) struct Classifier {
     pub changes: ChangeLog,
     pub fragments: FragmentTable,
     pub counts: ClassifyCounts,
+    /// Answers for packets of this batch whose flows are not known.
+    ahead: Ahead,
     /// Whether flows are remembered at all.
     remembers: bool,
     full_batches: u32,
@@ -77,6 +80,7 @@ impl Classifier {
             changes: ChangeLog::default(),
             fragments: FragmentTable::default(),
             counts: ClassifyCounts::default(),
+            ahead: Ahead::default(),
             remembers: options.flows_max > 0,
             full_batches: 0,
             budget: 0,
@@ -166,6 +170,7 @@ impl Router {
             work.hashes[index] = flows.hash(&work.keys[index]);
         }
         flows.find_batch(&work.keys[..count], &work.hashes[..count], &mut work.flows[..count]);
+        self.look_ahead(work, self.classifier.budget, |index| work.flows[index].is_none());
         for index in 0..count {
             if work.fates[index].is_open()
                 && let Err(fate) = self.classify_one(work, index, now)
@@ -175,8 +180,22 @@ impl Router {
         }
     }
 
+    /// Looks up the answers for so many open packets at most, of those that are `wanted`.
+    fn look_ahead(&mut self, work: &Work, most: usize, wanted: impl Fn(usize) -> bool) {
+        let open = (0..work.packets.len()).filter(|index| work.fates[*index].is_open());
+        self.classifier.ahead.clear();
+        for index in open.filter(|index| wanted(*index)).take(most) {
+            let candidate = self.candidate(work, index);
+            self.classifier.ahead.ask(index, candidate);
+        }
+        if self.classifier.ahead.len() > 0 {
+            self.classifier.ahead.look_up(&self.fib, &mut self.gates, self.options.route_priority);
+        }
+    }
+
     /// Does without the flow table.
     fn classify_each(&mut self, work: &mut Work) {
+        self.look_ahead(work, BATCH_SIZE, |_| true);
         for index in 0..work.packets.len() {
             if !work.fates[index].is_open() {
                 continue;
@@ -346,7 +365,11 @@ impl Router {
     /// What filters and routes say of a packet.
     fn answer(&mut self, work: &Work, index: usize) -> Result<FlowAnswer, Fate> {
         let (packet, key) = (&work.packets[index], &work.keys[index]);
-        let next_hop = self.fib.lookup(key.destination()).unwrap_or(NO_ROUTE);
+        let ahead = self.classifier.ahead.answer(index);
+        let next_hop = match ahead {
+            Some((next_hop, _)) => next_hop,
+            None => self.fib.lookup(key.destination()).unwrap_or(NO_ROUTE),
+        };
         if packet.port != ROUTER {
             let fate = admit(&self.ports, packet, key, self.options.martians);
             if !fate.is_open() {
@@ -362,8 +385,13 @@ impl Router {
             }
         }
         let candidate = self.candidate(work, index);
-        let priority = (next_hop != NO_ROUTE).then_some(self.options.route_priority);
-        let treatment = self.gates.classify(&candidate, priority);
+        let treatment = match ahead {
+            Some((_, treatment)) => treatment,
+            None => {
+                let priority = (next_hop != NO_ROUTE).then_some(self.options.route_priority);
+                self.gates.classify(&candidate, priority)
+            }
+        };
         Ok(FlowAnswer {
             path: treatment.path,
             next_hop: treatment.route.unwrap_or(next_hop),

@@ -20,6 +20,9 @@ use millrace_units::GateId;
 /// A filter table that any number of threads may search.
 pub type SharedTable = dyn FilterTable<BindingId> + Send + Sync;
 
+/// Packets that are looked up at once.
+const AT_ONCE: usize = 64;
+
 /// Which kind of filter table a gate has. All find the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TableKind {
@@ -230,6 +233,22 @@ impl GateTable {
         }
     }
 
+    /// What [`lookup`](Self::lookup) finds for each of many packets.
+    fn lookup_batch(&self, candidates: &[Candidate], found: &mut [Option<BindingId>]) {
+        let pieces = candidates.chunks(AT_ONCE).zip(found.chunks_mut(AT_ONCE));
+        for (candidates, found) in pieces {
+            let mut winners = [None; AT_ONCE];
+            self.filters().lookup_batch(candidates, &mut winners[..candidates.len()]);
+            for ((candidate, found), winner) in candidates.iter().zip(found).zip(winners) {
+                *found = if self.strict.is_empty() || candidate.ports_known() {
+                    winner.map(|(_, binding)| *binding)
+                } else {
+                    self.lookup(candidate)
+                };
+            }
+        }
+    }
+
     /// The filter of the highest priority that would refuse a packet if its transport header were the right one.
     #[cold]
     fn refusal(&self, candidate: &Candidate) -> Option<(i32, BindingId)> {
@@ -307,6 +326,10 @@ impl BindingTable for WorkerTable {
     #[inline]
     fn lookup(&self, candidate: &Candidate) -> Option<BindingId> {
         self.0.lookup(candidate)
+    }
+
+    fn lookup_batch(&self, candidates: &[Candidate], found: &mut [Option<BindingId>]) {
+        self.0.lookup_batch(candidates, found);
     }
 }
 

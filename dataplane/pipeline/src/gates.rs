@@ -3,7 +3,7 @@
 use millrace_classify::Candidate;
 use millrace_forward::IcmpError;
 use millrace_packet::{BATCH_SIZE, Batch, DropReason, FlowKey, Packet, Pool};
-use millrace_plugin::{Action, EMPTY_PATH, Group, PluginChange, Refusal, WorkerPlugins};
+use millrace_plugin::{Action, Classified, EMPTY_PATH, Group, PluginChange, Refusal, WorkerPlugins};
 use millrace_plugin_abi::{FlowEnd, Position, Verdict};
 use millrace_units::{Instant, NextHopIndex, PathId};
 
@@ -26,6 +26,8 @@ pub struct Gates {
     /// How many batches were grouped, from 1 on.
     batches: u32,
     taken: Vec<(u16, Verdict)>,
+    /// Kept for its memory.
+    classified: Vec<Classified>,
 }
 
 impl Default for Gates {
@@ -40,6 +42,7 @@ impl Default for Gates {
             group_of: Vec::new(),
             batches: 0,
             taken: Vec::with_capacity(BATCH_SIZE),
+            classified: Vec::with_capacity(BATCH_SIZE),
         }
     }
 }
@@ -83,6 +86,25 @@ impl Gates {
             return Treatment { path: EMPTY_PATH, route: None, varying_mask: 0 };
         }
         let classified = self.plugins.classify(candidate, route);
+        self.treatment(candidate, classified)
+    }
+
+    /// The same for many packets; `routes` go by the same indices, and `treatments` need not be empty before.
+    pub fn classify_batch(
+        &mut self,
+        candidates: &[Candidate],
+        routes: &[Option<i32>],
+        treatments: &mut Vec<Treatment>,
+    ) {
+        let mut classified = std::mem::take(&mut self.classified);
+        self.plugins.classify_batch(candidates, routes, &mut classified);
+        treatments.clear();
+        let both = candidates.iter().zip(&classified);
+        treatments.extend(both.map(|(candidate, classified)| self.treatment(candidate, *classified)));
+        self.classified = classified;
+    }
+
+    fn treatment(&self, candidate: &Candidate, classified: Classified) -> Treatment {
         let gates = self.plugins.gates().iter().filter(|gate| gate.bindings() > 0);
         let varying_mask = gates.fold(0, |mask, gate| mask | gate.table().varying_mask(&candidate.key));
         let action = classified.primary.and_then(|primary| self.plugins.action(primary));

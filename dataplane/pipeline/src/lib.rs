@@ -3,6 +3,7 @@
 //! receive, parse, classify, gates, route, forward, queue, transmit: one stage, one file. A stage decides; `dispose`
 //! carries out what was decided, so that every packet ends in exactly one place and is counted there.
 
+mod ahead;
 mod capture;
 mod classify;
 mod command;

@@ -93,4 +93,11 @@ pub trait BindingTable: Default {
 
     /// The binding that wins for the packet.
     fn lookup(&self, candidate: &Self::Candidate) -> Option<BindingId>;
+
+    /// The same for many packets, which may be faster: `found[i]` becomes that of `candidates[i]`. Both are of one length.
+    fn lookup_batch(&self, candidates: &[Self::Candidate], found: &mut [Option<BindingId>]) {
+        for (candidate, found) in candidates.iter().zip(found) {
+            *found = self.lookup(candidate);
+        }
+    }
 }

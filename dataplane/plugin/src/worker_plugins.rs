@@ -102,6 +102,8 @@ pub struct WorkerPlugins<T> {
     paths: Paths,
     /// Kept for its memory.
     found: Vec<Stage>,
+    /// The same.
+    winners: Vec<Option<BindingId>>,
 }
 
 impl<T> std::fmt::Debug for WorkerPlugins<T> {
@@ -129,6 +131,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             bindings: Slab::default(),
             paths: Paths::default(),
             found: Vec::new(),
+            winners: Vec::new(),
         }
     }
 
@@ -213,22 +216,35 @@ impl<T: BindingTable> WorkerPlugins<T> {
         if self.bindings.is_empty() {
             return Classified { path: EMPTY_PATH, primary: None };
         }
-        self.found.clear();
-        let mut primary = None;
-        for gate in self.gates.iter().filter(|gate| gate.bindings > 0) {
-            let Some(id) = gate.table.lookup(candidate) else { continue };
-            let Some(key) = self.bindings.key(id.0) else { continue };
-            let Some(binding) = self.bindings.get(key) else { continue };
-            let Some(step) = binding.step else { continue };
-            if gate.position == Position::Route && binding.action.instance().is_none() {
-                if primary.is_some() || binding.loses_against(route) {
-                    continue;
-                }
-                primary = Some(id);
-            }
-            self.found.push(Stage { position: gate.position, binding: key, step });
+        let Self { gates, bindings, paths, found, .. } = self;
+        let bound = gates.iter().filter(|gate| gate.bindings > 0);
+        let winners = bound.map(|gate| (gate.position, gate.table.lookup(candidate)));
+        let primary = select(winners, bindings, route, found);
+        Classified { path: paths.intern(found), primary }
+    }
+
+    /// The same for many packets, one result each in `classified`, which need not be empty before.
+    pub fn classify_batch(
+        &mut self,
+        candidates: &[T::Candidate],
+        routes: &[Option<i32>],
+        classified: &mut Vec<Classified>,
+    ) {
+        classified.clear();
+        let Self { gates, bindings, paths, found, winners, .. } = self;
+        let count = candidates.len();
+        let bound = || gates.iter().filter(|gate| gate.bindings > 0);
+        winners.clear();
+        winners.resize(bound().count() * count, None);
+        for (gate, winners) in bound().zip(winners.chunks_mut(count.max(1))) {
+            gate.table.lookup_batch(candidates, winners);
         }
-        Classified { path: self.paths.intern(&self.found), primary }
+        for (packet, route) in routes.iter().enumerate() {
+            let of_packet = winners.iter().skip(packet).step_by(count.max(1));
+            let positions = bound().map(|gate| gate.position);
+            let primary = select(positions.zip(of_packet.copied()), bindings, *route, found);
+            classified.push(Classified { path: paths.intern(found), primary });
+        }
     }
 
     /// What [`classify`](Self::classify) goes by: each gate at which something is bound, with the binding that wins
@@ -376,6 +392,32 @@ impl<T: BindingTable> WorkerPlugins<T> {
     pub fn collect_paths(&mut self, in_use: impl Fn(PathId) -> bool) {
         self.paths.collect(in_use);
     }
+}
+
+/// Puts the stages of the path that the winners at the gates make into `found`; returns the binding that takes the place
+/// of the route.
+fn select(
+    winners: impl Iterator<Item = (Position, Option<BindingId>)>,
+    bindings: &Slab<Binding>,
+    route: Option<i32>,
+    found: &mut Vec<Stage>,
+) -> Option<BindingId> {
+    found.clear();
+    let mut primary = None;
+    for (position, winner) in winners {
+        let Some(id) = winner else { continue };
+        let Some(key) = bindings.key(id.0) else { continue };
+        let Some(binding) = bindings.get(key) else { continue };
+        let Some(step) = binding.step else { continue };
+        if position == Position::Route && binding.action.instance().is_none() {
+            if primary.is_some() || binding.loses_against(route) {
+                continue;
+            }
+            primary = Some(id);
+        }
+        found.push(Stage { position, binding: key, step });
+    }
+    primary
 }
 
 #[cfg(test)]

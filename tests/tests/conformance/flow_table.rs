@@ -480,6 +480,58 @@ proptest! {
     }
 }
 
+/// Lets frames arrive one after the other, and says what comes of them all, in the order of their bytes at each port.
+fn outcome_one_by_one(router: &mut Scenario, frames: &[(&str, Vec<u8>)]) -> Outcome {
+    let each = frames.iter().map(|frame| outcome(router, std::slice::from_ref(frame)));
+    let all = each.reduce(|mut all, one| {
+        one.sent.into_iter().for_each(|(port, sent)| all.sent.entry(port).or_default().extend(sent));
+        one.drops.into_iter().for_each(|(reason, count)| *all.drops.entry(reason).or_default() += count);
+        one.created.into_iter().for_each(|(reason, count)| *all.created.entry(reason).or_default() += count);
+        all.delivered += one.delivered;
+        all.consumed += one.consumed;
+        all
+    });
+    in_order_of_bytes(all.expect("there are frames"))
+}
+
+fn in_order_of_bytes(mut outcome: Outcome) -> Outcome {
+    outcome.sent.values_mut().for_each(|sent| sent.sort_by(|one, other| one.bytes.cmp(&other.bytes)));
+    outcome
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// New flows of a batch are looked up together; of a packet that comes alone, its own is.
+    #[test]
+    fn packets_that_come_together_are_treated_as_if_they_came_one_by_one(
+        table in prop::sample::select(&["tuple-space", "linear", "dag", "dag-patricia", "dag-tree-bitmap"][..]),
+        filters in prop::collection::btree_set(any_filter(), 0..12),
+        routes in prop::collection::btree_map(prop::sample::select(&PREFIXES[..]), any_route(), 0..6),
+        packets in prop::collection::vec(any_packet(), 4..60),
+        remembers in any::<bool>(),
+    ) {
+        let routes = routes.into_values().collect::<BTreeMap<_, _>>();
+        let settings = Settings { table, routes, ..Settings::default() };
+        let mut routers = [Scenario::new(&settings.text()), Scenario::new(&settings.text())];
+        for Scenario { router, .. } in &mut routers {
+            if !remembers {
+                router.forget_flows();
+            }
+            // One that is there is refused.
+            filters.iter().for_each(|text| drop(router.add_filter(&filter(text))));
+        }
+        let frames = (1..).zip(&packets).flat_map(|(identification, packet)| packet.frames("a", identification));
+        let frames: Vec<_> = frames.map(|frame| ("a", frame)).collect();
+        let [together, alone] = &mut routers;
+        prop_assert_eq!(
+            in_order_of_bytes(outcome(together, &frames)),
+            outcome_one_by_one(alone, &frames),
+            "{:#?}\n{}", filters, settings.text()
+        );
+    }
+}
+
 fn filter(text: &str) -> Filter {
     toml::from_str(text).expect("a filter")
 }

@@ -1,0 +1,138 @@
+//! What filters and routes say of the packets of a batch whose flows are not known, asked for all of them together: while
+//! one lookup waits for memory, others go on.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use millrace_classify::Candidate;
+use millrace_packet::BATCH_SIZE;
+use millrace_units::NextHopIndex;
+
+use crate::fib::Fib;
+use crate::gates::{Gates, Treatment};
+use crate::route::NO_ROUTE;
+
+/// With fewer packets it is not quicker than one by one.
+const FEWEST: usize = 4;
+/// The place of packets that were not asked for.
+const NOWHERE: u16 = u16::MAX;
+
+/// Answers for some packets of a batch.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    /// Of each packet of the batch, its place in the lists.
+    places: [u16; BATCH_SIZE],
+    indices: Vec<u16>,
+    candidates: Vec<Candidate>,
+    next_hops: Vec<NextHopIndex>,
+    priorities: Vec<Option<i32>>,
+    treatments: Vec<Treatment>,
+    v4: Addresses<Ipv4Addr>,
+    v6: Addresses<Ipv6Addr>,
+}
+
+/// Destinations of one family.
+#[derive(Debug)]
+struct Addresses<A> {
+    places: Vec<u16>,
+    addresses: Vec<A>,
+    numbers: Vec<Option<NextHopIndex>>,
+}
+
+impl<A> Default for Addresses<A> {
+    fn default() -> Self {
+        Self { places: Vec::new(), addresses: Vec::new(), numbers: Vec::new() }
+    }
+}
+
+impl<A> Addresses<A> {
+    fn clear(&mut self) {
+        self.places.clear();
+        self.addresses.clear();
+    }
+
+    fn push(&mut self, place: u16, address: A) {
+        self.places.push(place);
+        self.addresses.push(address);
+    }
+
+    /// Looks all of them up, and puts what is found where it belongs.
+    fn look_up(
+        &mut self,
+        next_hops: &mut [NextHopIndex],
+        look_up: impl FnOnce(&[A], &mut [Option<NextHopIndex>]),
+    ) {
+        self.numbers.clear();
+        self.numbers.resize(self.addresses.len(), None);
+        look_up(&self.addresses, &mut self.numbers);
+        for (place, number) in self.places.iter().zip(&self.numbers) {
+            next_hops[usize::from(*place)] = number.unwrap_or(NO_ROUTE);
+        }
+    }
+}
+
+impl Default for Ahead {
+    fn default() -> Self {
+        Self {
+            places: [NOWHERE; BATCH_SIZE],
+            indices: Vec::new(),
+            candidates: Vec::new(),
+            next_hops: Vec::new(),
+            priorities: Vec::new(),
+            treatments: Vec::new(),
+            v4: Addresses::default(),
+            v6: Addresses::default(),
+        }
+    }
+}
+
+impl Ahead {
+    /// Forgets the answers for the batch before.
+    pub fn clear(&mut self) {
+        for index in self.indices.drain(..) {
+            self.places[usize::from(index)] = NOWHERE;
+        }
+        self.candidates.clear();
+    }
+
+    /// How many packets are asked for.
+    pub fn len(&self) -> usize {
+        self.candidates.len()
+    }
+
+    /// Adds the packet at `index` of the batch.
+    pub fn ask(&mut self, index: usize, candidate: Candidate) {
+        self.indices.push(index as u16);
+        self.candidates.push(candidate);
+    }
+
+    /// Finds the answers. A flow that has a route counts with priority `route`.
+    pub fn look_up(&mut self, fib: &Fib, gates: &mut Gates, route: i32) {
+        if self.candidates.len() < FEWEST {
+            return;
+        }
+        self.v4.clear();
+        self.v6.clear();
+        for (place, candidate) in (0..).zip(&self.candidates) {
+            match candidate.key.destination() {
+                IpAddr::V4(address) => self.v4.push(place, address),
+                IpAddr::V6(address) => self.v6.push(place, address),
+            }
+        }
+        self.next_hops.clear();
+        self.next_hops.resize(self.candidates.len(), NO_ROUTE);
+        self.v4.look_up(&mut self.next_hops, |addresses, numbers| fib.lookup4_batch(addresses, numbers));
+        self.v6.look_up(&mut self.next_hops, |addresses, numbers| fib.lookup6_batch(addresses, numbers));
+        self.priorities.clear();
+        self.priorities.extend(self.next_hops.iter().map(|hop| (*hop != NO_ROUTE).then_some(route)));
+        gates.classify_batch(&self.candidates, &self.priorities, &mut self.treatments);
+        for (place, index) in (0..).zip(&self.indices) {
+            self.places[usize::from(*index)] = place;
+        }
+    }
+
+    /// What was found for the packet at `index`: the number of its route, and its treatment.
+    pub fn answer(&self, index: usize) -> Option<(NextHopIndex, Treatment)> {
+        let place = usize::from(self.places[index]);
+        Some((*self.next_hops.get(place)?, *self.treatments.get(place)?))
+    }
+}
