@@ -422,8 +422,10 @@ impl Router {
         let more = classifier.flows.maintain(now, if idle { IDLE_UPKEEP } else { UPKEEP });
         classifier.upkeep = Some(if more { now } else { now + UPKEEP_INTERVAL });
         while let Some(removed) = self.classifier.flows.pop_removed() {
-            let end = FlowEnd { key: removed.key, packets: removed.packets, bytes: removed.bytes };
-            self.gates.flow_ended(removed.answer.path, &end);
+            if self.gates.plugins().hears_flow_ends(removed.answer.path) {
+                let end = FlowEnd { key: removed.key, packets: removed.packets, bytes: removed.bytes };
+                self.gates.flow_ended(removed.answer.path, &end);
+            }
         }
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Stage {
     pub position: Position,
     pub binding: Key,
     pub step: Step,
+    /// Whether it is an instance that is told of the ends of flows.
+    pub hears: bool,
 }
 
 impl Hash for Stage {
@@ -58,6 +60,8 @@ struct Path {
     stages: Arc<[Stage]>,
     /// For each position, in order, how many stages stand at it or before.
     ends: [u16; Position::ALL.len()],
+    /// Whether any stage is told of the ends of flows.
+    hears: bool,
 }
 
 impl Path {
@@ -65,7 +69,8 @@ impl Path {
         // There are at most 256 gates, and one binding at each.
         let ends =
             Position::ALL.map(|position| stages.partition_point(|stage| stage.position <= position) as u16);
-        Self { stages, ends }
+        let hears = stages.iter().any(|stage| stage.hears);
+        Self { stages, ends, hears }
     }
 
     #[inline]
@@ -124,6 +129,12 @@ impl Paths {
         self.path(id).map_or(&[], |path| &path.stages)
     }
 
+    /// The same, when any of them is told of the ends of flows; else none.
+    #[inline]
+    pub fn hearing(&self, id: PathId) -> &[Stage] {
+        self.path(id).filter(|path| path.hears).map_or(&[], |path| &path.stages)
+    }
+
     /// The stages of a path at a position.
     #[inline]
     pub fn stages_at(&self, id: PathId, position: Position) -> &[Stage] {
@@ -163,7 +174,7 @@ mod tests {
         let mut slab = Slab::default();
         slab.put(slot, ());
         let key = slab.key(slot).unwrap();
-        Stage { position, binding: key, step: Step::Instance(key) }
+        Stage { position, binding: key, step: Step::Instance(key), hears: false }
     }
 
     #[test]

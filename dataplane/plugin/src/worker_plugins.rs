@@ -48,6 +48,8 @@ struct Binding {
     priority: i32,
     /// `None` when the instance was not there: the binding has no effect then.
     step: Option<Step>,
+    /// Whether it is an instance that is told of the ends of flows.
+    hears: bool,
     counts: BindingCounts,
 }
 
@@ -190,7 +192,12 @@ impl<T: BindingTable> WorkerPlugins<T> {
             Action::Reject if found.position != Position::Route => Some(Step::Refuse(Refusal::Reject)),
             _ => Some(Step::Count),
         };
-        self.bindings.put(id.0, Binding { gate, action, priority, step, counts: BindingCounts::default() });
+        let hears = match step {
+            Some(Step::Instance(key)) => self.instances.get_mut(key).is_some_and(|one| one.hears_flow_ends()),
+            _ => false,
+        };
+        let counts = BindingCounts::default();
+        self.bindings.put(id.0, Binding { gate, action, priority, step, hears, counts });
     }
 
     fn unbind(&mut self, id: BindingId, filter: T::Filter) {
@@ -275,6 +282,12 @@ impl<T: BindingTable> WorkerPlugins<T> {
         stages.filter_map(|stage| Some(&self.bindings.get(stage.binding)?.action))
     }
 
+    /// Whether any instance of a path wants to be told of the ends of flows.
+    #[inline]
+    pub fn hears_flow_ends(&self, path: PathId) -> bool {
+        !self.paths.hearing(path).is_empty()
+    }
+
     /// Tells the instances of a path that a flow of theirs has ended: each once, at however many gates it stands.
     pub fn flow_ended(&mut self, path: PathId, flow: &FlowEnd) {
         self.flow_moved(path, EMPTY_PATH, flow);
@@ -282,10 +295,11 @@ impl<T: BindingTable> WorkerPlugins<T> {
 
     /// Tells the instances that are on the path `old` and not on `new` that the flow has ended for them.
     pub fn flow_moved(&mut self, old: PathId, new: PathId, flow: &FlowEnd) {
-        let (old, new) = (self.paths.stages(old), self.paths.stages(new));
+        let (old, new) = (self.paths.hearing(old), self.paths.stages(new));
         for (index, stage) in old.iter().enumerate() {
             let is_same = |other: &Stage| other.step == stage.step;
-            if let Step::Instance(key) = stage.step
+            if stage.hears
+                && let Step::Instance(key) = stage.step
                 && !old[..index].iter().any(is_same)
                 && !new.iter().any(is_same)
                 && let Some(instance) = self.instances.get_mut(key)
@@ -415,7 +429,7 @@ fn select(
             }
             primary = Some(id);
         }
-        found.push(Stage { position, binding: key, step });
+        found.push(Stage { position, binding: key, step, hears: binding.hears });
     }
     primary
 }

@@ -115,4 +115,10 @@ pub trait Instance: Send {
 
     /// Learns that a flow it was bound to has ended, once for each record of the flow that the router kept.
     fn flow_ended(&mut self, _flow: &FlowEnd) {}
+
+    /// Whether [`flow_ended`](Self::flow_ended) is to be called: new flows cost less where nobody listens. Asked once, when
+    /// the instance is added.
+    fn hears_flow_ends(&self) -> bool {
+        true
+    }
 }

@@ -76,6 +76,10 @@ impl Instance for NullInstance {
         self.packets += packets.len() as u64;
     }
 
+    fn hears_flow_ends(&self) -> bool {
+        false
+    }
+
     fn control(&mut self, message: &Message) -> Reply {
         PluginError::unless_known(NAME, &message.arguments, &[])?;
         match message.name.as_str() {

@@ -111,6 +111,10 @@ impl Instance for PortFilterInstance {
         packets.for_each(|key, packet| self.decide(key, packet.exceptions));
     }
 
+    fn hears_flow_ends(&self) -> bool {
+        false
+    }
+
     fn control(&mut self, message: &Message) -> Reply {
         match message.name.as_str() {
             "read" => PluginError::unless_known(NAME, &message.arguments, &[])?,

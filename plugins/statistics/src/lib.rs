@@ -179,6 +179,10 @@ impl Instance for StatisticsInstance {
         });
     }
 
+    fn hears_flow_ends(&self) -> bool {
+        false
+    }
+
     fn control(&mut self, message: &Message) -> Reply {
         match message.name.as_str() {
             "read" => PluginError::unless_known(NAME, &message.arguments, &[])?,

@@ -101,6 +101,7 @@ impl FlowTable {
     }
 
     /// The next record that ended, in the order of their ends; its place is free then.
+    #[inline]
     pub fn pop_removed(&mut self) -> Option<RemovedFlow> {
         let slot = self.ended.pop_front(&mut self.upkeep)?;
         self.fetch_all(self.ended.first());
