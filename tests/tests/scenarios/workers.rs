@@ -124,3 +124,33 @@ fn the_queues_of_a_device_are_read_by_several_workers() {
         router.assert_conservation();
     }
 }
+
+#[test]
+fn a_stream_of_datagrams_crosses_several_workers_whole() {
+    let Some(_ground) = Ground::enter(&["ping", "iperf3"]) else { return };
+    let line = Line::new();
+    let router = workers(&line, 2);
+    let _server = iperf3_server(&line, &line.h2);
+    let report = iperf3(&line.h1, "-c 10.2.0.2 -u -b 20M -l 1000 -t 1 -P 3");
+    let sum = &report["end"]["sum"];
+    let (packets, lost) = (sum["packets"].as_u64().unwrap(), sum["lost_packets"].as_u64().unwrap());
+    assert!(packets > 1000, "{sum:#}");
+    assert!(lost <= router.drops("receive_ring_full"), "{sum:#}");
+    router.assert_conservation();
+}
+
+#[test]
+fn the_kernel_forwards_on_when_a_router_of_several_workers_is_killed() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    for _ in 0..3 {
+        let mut router = workers(&line, 2);
+        assert_router_forwards(&line, &router);
+        router.kill();
+        line.h1.run("ping -c 1 -W 2 10.2.0.2");
+        line.h1.run("ping -c 1 -W 2 fd00:2::2");
+    }
+    let router = workers(&line, 2);
+    assert_hosts_talk(&line);
+    router.assert_conservation();
+}
