@@ -102,10 +102,25 @@ pub struct FlowEnd {
     pub bytes: u64,
 }
 
+/// How far a call has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Progress {
+    /// The verdicts are written.
+    #[default]
+    Done,
+    /// Its time is up. The router keeps the packets, and asks again by [`Instance::resume`].
+    Suspended,
+}
+
 /// One configured copy of a plugin. A worker owns it; it is never called from two threads.
 pub trait Instance: Send {
     /// Handles packets of the flows that the instance is bound to. Neither allocates, locks nor waits.
-    fn process(&mut self, packets: &mut Packets<'_>, now: Instant);
+    fn process(&mut self, packets: &mut Packets<'_>, now: Instant) -> Progress;
+
+    /// Goes on with a call that was suspended: `packets` are the same, in the same order.
+    fn resume(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        Progress::Done
+    }
 
     /// Handles a control message.
     ///

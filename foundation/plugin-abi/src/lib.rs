@@ -2,16 +2,28 @@
 //!
 //! A [`Plugin`] is a type of plugin; an [`Instance`] is one configured copy of it, bound to flows at gates. The
 //! router calls an instance with batches of packets of its flows; the instance writes a [`Verdict`] for each.
+//!
+//! [`binary`] is the same for plugins that are files. It is all that there is without the feature `host`.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(feature = "host"), no_std)]
 
+pub mod binary;
+
+#[cfg(feature = "host")]
 mod error;
+#[cfg(feature = "host")]
 mod gate;
+#[cfg(feature = "host")]
 mod instance;
+#[cfg(feature = "host")]
 mod packets;
 
-pub use error::PluginError;
-pub use gate::{DEFAULT_GATES, Position};
-pub use instance::{FlowEnd, Instance, Message, Plugin, Reply, merged};
-pub use millrace_packet::{Exceptions, Family, FlowKey, Packet};
-pub use millrace_units::Instant;
-pub use packets::{Packets, Verdict};
+#[cfg(feature = "host")]
+pub use {
+    error::PluginError,
+    gate::{DEFAULT_GATES, Position},
+    instance::{FlowEnd, Instance, Message, Plugin, Progress, Reply, merged},
+    millrace_packet::{Exceptions, Family, FlowKey, Packet},
+    millrace_units::Instant,
+    packets::{Packets, Verdict},
+};

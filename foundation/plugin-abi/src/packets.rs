@@ -51,6 +51,27 @@ impl<'a> Packets<'a> {
         self.members.is_empty()
     }
 
+    /// The flow key and the packet at a place below [`len`](Self::len).
+    ///
+    /// # Panics
+    /// When there is no such place.
+    #[inline]
+    pub fn get_mut(&mut self, place: usize) -> (&FlowKey, &mut Packet) {
+        self.untouched = false;
+        let index = usize::from(self.members[place]);
+        (&self.keys[index], &mut self.packets[index])
+    }
+
+    /// Says what becomes of the packet at a place below [`len`](Self::len).
+    ///
+    /// # Panics
+    /// When there is no such place.
+    #[inline]
+    pub fn set_verdict(&mut self, place: usize, verdict: Verdict) {
+        self.untouched = false;
+        self.verdicts[usize::from(self.members[place])] = verdict;
+    }
+
     /// Whether the instance looked at no packet: each passes, as it came.
     #[inline]
     pub fn is_untouched(&self) -> bool {

@@ -25,7 +25,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
-use millrace_plugin_abi::{Instance, Instant, Message, Packets, Plugin, PluginError, Position, Reply};
+use millrace_plugin_abi::{
+    Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
+};
 use serde_json::{Map, Value, json};
 
 /// The type of plugin.
@@ -71,9 +73,10 @@ struct NullInstance {
 
 impl Instance for NullInstance {
     #[inline]
-    fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) {
+    fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
         // Packets pass unless something else is said.
         self.packets += packets.len() as u64;
+        Progress::Done
     }
 
     fn hears_flow_ends(&self) -> bool {

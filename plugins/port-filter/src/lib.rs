@@ -42,7 +42,8 @@
 mod settings;
 
 use millrace_plugin_abi::{
-    Exceptions, FlowKey, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Reply, Verdict,
+    Exceptions, FlowKey, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
+    Verdict,
 };
 use millrace_wire::Protocol;
 use serde_json::{Map, Value, json};
@@ -106,9 +107,10 @@ struct PortFilterInstance {
 }
 
 impl Instance for PortFilterInstance {
-    fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) {
+    fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
         self.counters.packets += packets.len() as u64;
         packets.for_each(|key, packet| self.decide(key, packet.exceptions));
+        Progress::Done
     }
 
     fn hears_flow_ends(&self) -> bool {

@@ -37,7 +37,7 @@
 #![forbid(unsafe_code)]
 
 use millrace_plugin_abi::{
-    Family, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Reply, Verdict,
+    Family, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, Verdict,
 };
 use millrace_wire::Protocol;
 use serde_json::{Map, Value, json};
@@ -159,7 +159,7 @@ struct StatisticsInstance {
 }
 
 impl Instance for StatisticsInstance {
-    fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) {
+    fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
         let (by_protocol, by_size) = (self.what != What::Size, self.what != What::Protocol);
         let counters = &mut *self.counters;
         packets.for_each(|key, packet| {
@@ -177,6 +177,7 @@ impl Instance for StatisticsInstance {
             }
             Verdict::Pass
         });
+        Progress::Done
     }
 
     fn hears_flow_ends(&self) -> bool {

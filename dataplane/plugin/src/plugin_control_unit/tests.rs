@@ -1,6 +1,6 @@
 //! Tests of the control side, and of both sides together.
 
-use millrace_plugin_abi::{Instance, Packets, Reply};
+use millrace_plugin_abi::{Instance, Packets, Progress, Reply};
 use millrace_units::Instant;
 use serde_json::json;
 
@@ -10,7 +10,9 @@ use crate::{BindingTable, EMPTY_PATH, Remains, WorkerPlugins};
 struct Quiet;
 
 impl Instance for Quiet {
-    fn process(&mut self, _packets: &mut Packets<'_>, _now: Instant) {}
+    fn process(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        Progress::Done
+    }
 
     fn control(&mut self, message: &Message) -> Reply {
         Ok(json!(message.name))

@@ -34,7 +34,7 @@ impl BindingTable for ByPort {
 struct Picky(u64);
 
 impl Instance for Picky {
-    fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) {
+    fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
         packets.for_each(|key, _| {
             self.0 += 1;
             match key.source_port {
@@ -43,6 +43,7 @@ impl Instance for Picky {
                 _ => Verdict::Pass,
             }
         });
+        Progress::Done
     }
 
     fn control(&mut self, _message: &Message) -> Reply {
