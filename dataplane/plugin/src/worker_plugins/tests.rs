@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use millrace_packet::Pool;
-use millrace_plugin_abi::Instance;
+use millrace_plugin_abi::{Instance, Progress};
 use millrace_units::PortId;
 use serde_json::json;
 
