@@ -169,7 +169,8 @@ impl Model {
     }
 
     fn add_plugins(&mut self, config: &Config) -> Result<(), ControlError> {
-        let known: [&'static dyn millrace_plugin_abi::Plugin; 3] = [
+        let known: [&'static dyn millrace_plugin_abi::Plugin; 4] = [
+            &millrace_plugin_delay::PLUGIN,
             &millrace_plugin_null::PLUGIN,
             &millrace_plugin_statistics::PLUGIN,
             &millrace_plugin_port_filter::PLUGIN,

@@ -39,9 +39,11 @@ impl Router {
                 Fate::Own => self.deliver(packet, now),
                 Fate::Hold(neighbour) => self.wait(packet, neighbour, now),
                 Fate::Consumed => self.totals.consumed += 1,
+                Fate::Kept(ticket) => self.keep(ticket, packet, keys[index], destinations[index]),
                 Fate::HandedOver => self.totals.handed += 1,
             }
         }
+        self.gates.plugins_mut().end_of_batch();
     }
 
     pub(crate) fn drop_packet(&mut self, packet: Packet, reason: DropReason) {

@@ -3,7 +3,9 @@
 use millrace_classify::Candidate;
 use millrace_forward::IcmpError;
 use millrace_packet::{BATCH_SIZE, Batch, DropReason, FlowKey, Packet, Pool};
-use millrace_plugin::{Action, Classified, EMPTY_PATH, Group, PluginChange, Refusal, WorkerPlugins};
+use millrace_plugin::{
+    Action, Classified, EMPTY_PATH, End, Group, Place, PluginChange, Refusal, Taken, WorkerPlugins,
+};
 use millrace_plugin_abi::{FlowEnd, Position, Verdict};
 use millrace_units::{Instant, NextHopIndex, PathId};
 
@@ -25,7 +27,7 @@ pub struct Gates {
     group_of: Vec<(u32, u32)>,
     /// How many batches were grouped, from 1 on.
     batches: u32,
-    taken: Vec<(u16, Verdict)>,
+    taken: Vec<(u16, Taken)>,
     /// Kept for its memory.
     classified: Vec<Classified>,
 }
@@ -163,8 +165,8 @@ impl Gates {
         group
     }
 
-    /// Runs the instances at a position over the batch that was grouped last.
-    pub fn run(&mut self, position: Position, work: &mut Work, now: Instant) {
+    /// Runs the instances at a position over the batch that was grouped last, from the stage of that number on.
+    pub fn run(&mut self, position: Position, from: u16, work: &mut Work, now: Instant) {
         for (path, members) in &mut self.groups {
             if !self.plugins.has_stages(*path, position) {
                 continue;
@@ -173,9 +175,10 @@ impl Gates {
             let Work { packets, keys, verdicts, fates, .. } = work;
             let taken = &mut self.taken;
             let mut group = Group { packets, keys, verdicts, members, taken };
-            let refused = self.plugins.run(*path, position, &mut group, now);
-            for (member, verdict) in taken.drain(..) {
-                fates[usize::from(member)] = fate(verdict);
+            let place = Place { path: *path, position, stage: from };
+            let refused = self.plugins.run(place, &mut group, now);
+            for (member, why) in taken.drain(..) {
+                fates[usize::from(member)] = fate(why);
             }
             let filtered = match refused {
                 None => continue,
@@ -213,10 +216,10 @@ impl Gates {
         (made.len() - before) as u64
     }
 
-    /// Hands copies of the packets that are bound at copy gates to the instances there. Returns how many copies were
-    /// made; all of them are used up when this returns.
-    pub fn run_copies(&mut self, work: &Work, copies: &mut Copies, pool: &Pool, now: Instant) -> u64 {
-        let mut made = 0;
+    /// Hands copies of the packets that are bound at copy gates to the instances there. Copies that don't wait are used up
+    /// when this returns.
+    pub fn run_copies(&mut self, work: &Work, copies: &mut Copies, pool: &Pool, now: Instant) -> CopyCounts {
+        let mut counts = CopyCounts::default();
         for (path, members) in &self.groups {
             if !self.plugins.has_stages(*path, Position::Copy) {
                 continue;
@@ -229,13 +232,22 @@ impl Gates {
                 {
                     copies.keys.push(work.keys[member]);
                     copies.members.push(copies.members.len() as u16);
-                    made += 1;
+                    counts.made += 1;
                 }
             }
-            copies.hand_over(&mut self.plugins, *path, now);
+            counts.kept += copies.hand_over(&mut self.plugins, *path, now);
         }
-        made
+        counts
     }
+}
+
+/// What became of copies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CopyCounts {
+    /// Copies that were made.
+    pub made: u64,
+    /// Those of them that wait for an instance; the others are used up.
+    pub kept: u64,
 }
 
 /// What filters say of a flow.
@@ -256,28 +268,42 @@ pub struct Copies {
     keys: Vec<FlowKey>,
     verdicts: Vec<Verdict>,
     members: Vec<u16>,
-    taken: Vec<(u16, Verdict)>,
+    taken: Vec<(u16, Taken)>,
 }
 
 impl Copies {
-    fn hand_over(&mut self, plugins: &mut WorkerPlugins<WorkerTable>, path: PathId, now: Instant) {
+    /// Returns how many copies wait.
+    fn hand_over(&mut self, plugins: &mut WorkerPlugins<WorkerTable>, path: PathId, now: Instant) -> u64 {
         self.verdicts.clear();
         self.verdicts.resize(self.packets.len(), Verdict::Pass);
         let Self { packets, keys, verdicts, members, taken } = self;
-        plugins.run(path, Position::Copy, &mut Group { packets, keys, verdicts, members, taken }, now);
-        taken.clear();
-        packets.clear();
+        let place = Place { path, position: Position::Copy, stage: 0 };
+        plugins.run(place, &mut Group { packets, keys, verdicts, members, taken }, now);
+        let kept = taken.drain(..).filter_map(|(member, why)| match why {
+            Taken::Keep(ticket) => Some((member, ticket)),
+            Taken::End(_) => None,
+        });
+        let mut kept = kept.peekable();
+        let mut count = 0;
+        for (member, packet) in (0..).zip(packets.drain()) {
+            if let Some((_, ticket)) = kept.next_if(|(next, _)| *next == member) {
+                let refused = plugins.keep(ticket, true, packet, keys[usize::from(member)], [0; 6]);
+                count += u64::from(refused.is_none());
+            }
+        }
+        drop(kept);
         keys.clear();
         members.clear();
+        count
     }
 }
 
-/// The fate that a verdict means.
+/// The fate of a packet that an instance has taken out.
 #[inline]
-fn fate(verdict: Verdict) -> Fate {
-    match verdict {
-        Verdict::Pass => Fate::Forward,
-        Verdict::Drop => Fate::Drop(DropReason::Plugin),
-        Verdict::Consume => Fate::Consumed,
+pub(crate) fn fate(why: Taken) -> Fate {
+    match why {
+        Taken::End(End::Drop(reason)) => Fate::Drop(reason),
+        Taken::End(End::Consume) => Fate::Consumed,
+        Taken::Keep(ticket) => Fate::Kept(ticket),
     }
 }

@@ -15,6 +15,7 @@ mod flows;
 mod forward;
 mod gate_table;
 mod gates;
+mod go_on;
 mod handover;
 mod host_path;
 mod neighbours;

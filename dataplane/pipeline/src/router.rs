@@ -10,7 +10,7 @@ use millrace_forward::{
     RateLimit,
 };
 use millrace_packet::{Batch, DropReason, Packet, Pool};
-use millrace_plugin::PluginChange;
+use millrace_plugin::{PluginChange, Released};
 use millrace_plugin_abi::Position;
 use millrace_units::{Instant, PortId};
 use millrace_wire::EtherType;
@@ -73,7 +73,9 @@ pub struct Router {
     pub(crate) identification: u16,
     /// The ways to and from other workers, if there are any.
     pub(crate) handover: Option<Box<Handover>>,
-    spare: Work,
+    pub(crate) spare: Work,
+    /// Packets that plugins kept, and keep no longer.
+    pub(crate) released: Vec<Released>,
 }
 
 impl Router {
@@ -108,6 +110,7 @@ impl Router {
             identification: seed as u16,
             handover: None,
             spare: Work::default(),
+            released: Vec::new(),
         })
     }
 
@@ -180,16 +183,26 @@ impl Router {
 
     /// The stages from the first gate to the queue.
     fn travel(&mut self, work: &mut Work, now: Instant) {
+        self.travel_from(work, Position::Early, 0, now);
+    }
+
+    /// The same for packets that go on at a position, from the stage of that number on.
+    pub(crate) fn travel_from(&mut self, work: &mut Work, position: Position, stage: u16, now: Instant) {
         self.gates.group(work);
-        self.gates.run(Position::Early, work, now);
-        self.gates.run(Position::Route, work, now);
-        self.gates.run(Position::Late, work, now);
-        let copies = self.gates.run_copies(work, &mut self.copies, &self.pool, now);
-        self.totals.created.copies += copies;
-        self.totals.consumed += copies;
-        self.totals.created.copies += self.gates.replicate(work, &self.pool, &mut self.resumed);
-        self.forward(work);
-        self.gates.run(Position::Queue, work, now);
+        let from = |here: Position| if here == position { stage } else { 0 };
+        for here in [Position::Early, Position::Route, Position::Late] {
+            if here >= position {
+                self.gates.run(here, from(here), work, now);
+            }
+        }
+        if position <= Position::Late {
+            let copies = self.gates.run_copies(work, &mut self.copies, &self.pool, now);
+            self.totals.created.copies += copies.made;
+            self.totals.consumed += copies.made - copies.kept;
+            self.totals.created.copies += self.gates.replicate(work, &self.pool, &mut self.resumed);
+            self.forward(work);
+        }
+        self.gates.run(Position::Queue, from(Position::Queue), work, now);
         self.dispose(work, now);
     }
 
@@ -270,6 +283,9 @@ impl Router {
 
     /// Does what has fallen due: neighbours are asked again, packets have waited too long.
     pub fn run_timers(&mut self, now: Instant) {
+        if !self.gates.plugins().is_idle() {
+            self.go_on(now);
+        }
         self.own.resolver.poll(now, &mut self.own.actions);
         while let Some(held) = self.hold.expire(now) {
             self.refuse(held.packet, IcmpError::HostUnreachable, DropReason::NeighbourFailed, now);
@@ -284,9 +300,11 @@ impl Router {
     }
 
     /// When [`run_timers`](Self::run_timers) next has something to do.
-    pub fn next_timer(&self) -> Option<Instant> {
+    pub fn next_timer(&self, now: Instant) -> Option<Instant> {
         let flows = self.classifier.next_upkeep();
-        self.own.resolver.next_event().into_iter().chain(self.hold.next_event()).chain(flows).min()
+        let plugins = self.gates.plugins().next_event(now);
+        let others = self.hold.next_event().into_iter().chain(flows).chain(plugins);
+        self.own.resolver.next_event().into_iter().chain(others).min()
     }
 
     /// Carries out a command that needs no device.
@@ -431,7 +449,7 @@ impl Router {
     fn held(&self) -> u64 {
         let queued: usize = self.ports.iter().map(|(_, entry)| entry.queue.len()).sum();
         let waiting = self.hold.len() + self.made.len() + self.resumed.len() + self.frames.len();
-        (queued + waiting + self.for_kernel.len()) as u64
+        (queued + waiting + self.for_kernel.len() + self.gates.plugins().waiting()) as u64
     }
 
     fn count_ether_type(&mut self, ether_type: EtherType) {

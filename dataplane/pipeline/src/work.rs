@@ -3,6 +3,7 @@
 use millrace_classify::FlowIndex;
 use millrace_forward::IcmpError;
 use millrace_packet::{BATCH_SIZE, Batch, DropReason, FlowKey};
+use millrace_plugin::Ticket;
 use millrace_plugin_abi::Verdict;
 use millrace_units::{PathId, PortId};
 use millrace_wire::MacAddr;
@@ -25,6 +26,8 @@ pub enum Fate {
     Hold(IpAddr),
     /// A plugin has used it up.
     Consumed,
+    /// It waits for a plugin.
+    Kept(Ticket),
     /// Another worker has it.
     HandedOver,
 }

@@ -240,7 +240,7 @@ impl Worker {
         let end = self.stop.map(|told| told + LINGER);
         let waiting = self.router.handover.as_ref().is_some_and(|handover| handover.is_waiting());
         let again = waiting.then(|| now + RETRY);
-        devices.chain(self.router.next_timer()).chain(end).chain(again).min()
+        devices.chain(self.router.next_timer(now)).chain(end).chain(again).min()
     }
 
     fn take_commands(&mut self, now: Instant) -> usize {

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use millrace_plugin_abi::Position;
 use millrace_units::{InstanceId, PortId};
 
+use crate::waiting::End;
+
 /// A binding of an action, mostly an instance, to a filter at a gate. The control side gives the ids; one is used again once its binding
 /// is gone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
@@ -76,6 +78,18 @@ pub struct BindingCounts {
     pub drops: u64,
     /// Of these packets, those that it consumed.
     pub consumed: u64,
+}
+
+impl BindingCounts {
+    /// Counts how the journey of a packet ends there, if it does.
+    #[inline]
+    pub(crate) fn end(&mut self, end: Option<End>) {
+        match end {
+            Some(End::Drop(_)) => self.drops += 1,
+            Some(End::Consume) => self.consumed += 1,
+            None => {}
+        }
+    }
 }
 
 /// The filter table of a gate: finds the binding that a packet belongs to.

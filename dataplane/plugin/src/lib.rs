@@ -13,18 +13,22 @@
 mod binding;
 mod change;
 mod gate;
-mod native;
+mod health;
+mod instances;
 mod path;
 mod plugin_control_unit;
 mod slab;
+mod waiting;
 mod worker_plugins;
 
 pub use binding::{Action, BindingCounts, BindingId, BindingTable, Way};
 pub use change::{PluginChange, Remains};
 pub use gate::{Gate, GateOrder};
+pub use health::Health;
 pub use path::{EMPTY_PATH, Refusal};
 pub use plugin_control_unit::{
     BindingDescription, Bound, GateDescription, InstanceDescription, PluginCode, PluginControlError,
     PluginControlUnit, PluginDescription,
 };
-pub use worker_plugins::{Classified, Group, StageOfPath, WorkerGate, WorkerPlugins};
+pub use waiting::{End, Place, Released, Taken, Ticket, Waiting};
+pub use worker_plugins::{Classified, Faults, Group, StageOfPath, WorkerGate, WorkerPlugins};

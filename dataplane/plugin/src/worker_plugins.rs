@@ -1,13 +1,22 @@
 //! The worker's side: its gates, instances and bindings, and the way of packets through them.
 
-use millrace_packet::{FlowKey, Packet};
-use millrace_plugin_abi::{FlowEnd, Message, Packets, Position, Reply, Verdict};
+use millrace_packet::{BATCH_SIZE, DropReason, FlowKey, Packet};
+use millrace_plugin_abi::{Fault, FlowEnd, Message, Packets, Position, Progress, Reply, Verdict};
 use millrace_units::{GateId, InstanceId, Instant, PathId};
 
-use crate::native::NativeInstances;
+use crate::health::Health;
+use crate::instances::{Hosted, Instances};
 use crate::path::{EMPTY_PATH, Paths, Refusal, Stage, Step};
 use crate::slab::Slab;
+use crate::waiting::{Backlog, Call, End, Place, Released, Taken, Ticket, WaitingRoom};
 use crate::{Action, BindingCounts, BindingId, BindingTable, GateOrder, PluginChange, Remains};
+
+/// Slices that a call may take: with 50 µs each, 10 ms.
+const MOST_SLICES: u32 = 200;
+/// Calls of an instance, with packets that waited for it, in one round.
+const CALLS: usize = 16;
+/// Packets of a call that goes on: a whole batch, at most.
+const MOST_WAITING: usize = BATCH_SIZE;
 
 /// A gate with its filter table.
 #[derive(Debug)]
@@ -80,6 +89,17 @@ pub struct StageOfPath {
     pub instance: Option<InstanceId>,
 }
 
+/// What an instance did wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Faults {
+    /// How it is.
+    pub health: Health,
+    /// Faults by kind, in the order of the kinds' names.
+    pub by_kind: Vec<(&'static str, u64)>,
+    /// What happened last, in a sentence; empty when nothing did.
+    pub last: String,
+}
+
 /// Packets of a batch that are on the same path.
 #[derive(Debug)]
 pub struct Group<'a> {
@@ -91,21 +111,24 @@ pub struct Group<'a> {
     pub verdicts: &'a mut [Verdict],
     /// Indices of the packets that are on the path. Those that don't pass are taken out; the others keep their order.
     pub members: &'a mut Vec<u16>,
-    /// Those that were taken out, with what was said of them, are added here.
-    pub taken: &'a mut Vec<(u16, Verdict)>,
+    /// Those that were taken out, with the reason, are added here.
+    pub taken: &'a mut Vec<(u16, Taken)>,
 }
 
 /// The gates, instances and bindings of a worker. `T` is the kind of filter table at each gate.
 pub struct WorkerPlugins<T> {
     /// In the order in which packets meet them.
     gates: Vec<WorkerGate<T>>,
-    instances: NativeInstances,
+    instances: Instances,
     bindings: Slab<Binding>,
     paths: Paths,
     /// Kept for its memory.
     found: Vec<Stage>,
     /// The same.
     winners: Vec<Option<BindingId>>,
+    waiting: WaitingRoom,
+    /// Room for the verdicts of calls that go on.
+    verdicts: Vec<Verdict>,
 }
 
 impl<T> std::fmt::Debug for WorkerPlugins<T> {
@@ -129,11 +152,13 @@ impl<T: BindingTable> WorkerPlugins<T> {
     pub fn new() -> Self {
         Self {
             gates: Vec::new(),
-            instances: NativeInstances::default(),
+            instances: Instances::default(),
             bindings: Slab::default(),
             paths: Paths::default(),
             found: Vec::new(),
             winners: Vec::new(),
+            waiting: WaitingRoom::default(),
+            verdicts: vec![Verdict::Pass; BATCH_SIZE],
         }
     }
 
@@ -193,7 +218,9 @@ impl<T: BindingTable> WorkerPlugins<T> {
             _ => Some(Step::Count),
         };
         let hears = match step {
-            Some(Step::Instance(key)) => self.instances.get_mut(key).is_some_and(|one| one.hears_flow_ends()),
+            Some(Step::Instance(key)) => {
+                self.instances.get_mut(key).is_some_and(|hosted| hosted.instance.hears_flow_ends())
+            }
             _ => false,
         };
         let counts = BindingCounts::default();
@@ -302,9 +329,9 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 && let Step::Instance(key) = stage.step
                 && !old[..index].iter().any(is_same)
                 && !new.iter().any(is_same)
-                && let Some(instance) = self.instances.get_mut(key)
+                && let Some(hosted) = self.instances.get_mut(key)
             {
-                instance.flow_ended(flow);
+                hosted.instance.flow_ended(flow);
             }
         }
     }
@@ -315,62 +342,152 @@ impl<T: BindingTable> WorkerPlugins<T> {
         !self.paths.stages_at(path, position).is_empty()
     }
 
-    /// Hands packets to the instances of their path at a position, one after the other; each gets those that the one
-    /// before let pass. When a filter refuses packets, those that were left are still members of the group when this
-    /// returns, and how is what it returns.
+    /// Hands packets to the instances of their path at a position, from a place on, one after the other; each gets those that
+    /// the one before let pass. When a filter refuses packets, those that were left are still members of the group when
+    /// this returns, and how is what it returns.
     #[inline]
-    pub fn run(
-        &mut self,
-        path: PathId,
-        position: Position,
-        group: &mut Group<'_>,
-        now: Instant,
-    ) -> Option<Refusal> {
+    pub fn run(&mut self, from: Place, group: &mut Group<'_>, now: Instant) -> Option<Refusal> {
         let mut bytes = None;
-        for stage in self.paths.stages_at(path, position) {
+        let stages = self.paths.stages_at(from.path, from.position);
+        for (number, stage) in (0..).zip(stages).skip(from.stage.into()) {
             if group.members.is_empty() {
                 return None;
             }
             let Some(binding) = self.bindings.get_mut(stage.binding) else { continue };
-            let Group { packets, keys, verdicts, members, taken } = group;
-            binding.counts.packets += members.len() as u64;
+            binding.counts.packets += group.members.len() as u64;
             binding.counts.bytes += *bytes.get_or_insert_with(|| {
-                let length = |member: &u16| packets[usize::from(*member)].len() as u64;
-                members.iter().map(length).sum::<u64>()
+                let length = |member: &u16| group.packets[usize::from(*member)].len() as u64;
+                group.members.iter().map(length).sum::<u64>()
             });
-            match stage.step {
-                Step::Instance(key) => {
-                    let Some(instance) = self.instances.get_mut(key) else { continue };
-                    let mut handed = Packets::new(packets, keys, members, verdicts);
-                    instance.process(&mut handed, now);
-                    if handed.is_untouched() {
-                        continue;
-                    }
-                }
+            let key = match stage.step {
+                Step::Instance(key) => key,
                 Step::Refuse(refusal) => {
-                    binding.counts.drops += members.len() as u64;
+                    binding.counts.drops += group.members.len() as u64;
                     return Some(refusal);
                 }
                 Step::Count => continue,
+            };
+            let Some(hosted) = self.instances.get_mut(key) else { continue };
+            let place = Place { stage: number, ..from };
+            if self.waiting.is_busy(key) {
+                group.take_all(Taken::Keep(self.waiting.queue(key, place)));
+                return None;
+            }
+            match call(hosted, group, now) {
+                Outcome::Untouched => continue,
+                Outcome::Suspended => group.take_all(Taken::Keep(self.waiting.suspend(key, place))),
+                Outcome::Failed => {
+                    binding.counts.drops += group.members.len() as u64;
+                    group.take_all(Taken::End(End::Drop(DropReason::PluginFailed)));
+                }
+                Outcome::Decided => group.part(&mut binding.counts, &mut self.waiting, place),
             }
             bytes = None;
-            members.retain(|member| {
-                let verdict = std::mem::take(&mut verdicts[usize::from(*member)]);
-                match verdict {
-                    Verdict::Pass => return true,
-                    Verdict::Drop => binding.counts.drops += 1,
-                    Verdict::Consume => binding.counts.consumed += 1,
-                }
-                taken.push((*member, verdict));
-                false
-            });
         }
         None
+    }
+
+    /// Takes a packet that was taken out of its group to be kept; `room` says whether there is packet memory for it to
+    /// wait. Gives back one that finds no room, to be dropped as [`DropReason::PluginBusy`].
+    pub fn keep(
+        &mut self,
+        ticket: Ticket,
+        room: bool,
+        packet: Packet,
+        key: FlowKey,
+        destination: [u8; 6],
+    ) -> Option<Packet> {
+        self.waiting.keep(ticket, room, packet, key, destination)
+    }
+
+    /// To be said when all packets of a batch with tickets were handed over.
+    pub fn end_of_batch(&mut self) {
+        self.waiting.end_of_batch();
+    }
+
+    /// Gives suspended calls time, and puts packets that wait no longer into `released`.
+    pub fn go_on(&mut self, now: Instant, released: &mut Vec<Released>) {
+        while let Some(waiting) = self.waiting.due(now) {
+            released.push(Released { waiting, end: None });
+        }
+        let mut number = 0;
+        while let Some(mut backlog) = self.waiting.take_backlog(number) {
+            if self.go_on_with(&mut backlog, now, released) {
+                self.waiting.put_backlog(number, backlog);
+                number += 1;
+            }
+        }
+    }
+
+    /// Whether anything is left.
+    fn go_on_with(&mut self, backlog: &mut Backlog, now: Instant, released: &mut Vec<Released>) -> bool {
+        for _ in 0..CALLS {
+            if backlog.call.place.is_none() && !backlog.begin_call() {
+                return false;
+            }
+            let Some(place) = backlog.call.place else { return false };
+            let Some(hosted) = self.instances.get_mut(backlog.instance) else {
+                // The instance is gone: what it had goes on without it.
+                backlog
+                    .call
+                    .finish(place.next(), |_, waiting| released.push(Released { waiting, end: None }));
+                continue;
+            };
+            let verdicts = &mut self.verdicts;
+            let outcome = go_on_calling(hosted, &mut backlog.call, verdicts, now);
+            if outcome == Outcome::Suspended {
+                return true;
+            }
+            let stage = self.paths.stages_at(place.path, place.position).get(usize::from(place.stage));
+            let binding = stage.and_then(|stage| self.bindings.get_mut(stage.binding));
+            let mut nobody = BindingCounts::default();
+            let counts = binding.map_or(&mut nobody, |binding| &mut binding.counts);
+            let room = &mut self.waiting;
+            backlog.call.finish(place.next(), |number, waiting| {
+                let verdict = std::mem::take(&mut verdicts[number]);
+                let end = match verdict {
+                    _ if outcome == Outcome::Failed => Some(End::Drop(DropReason::PluginFailed)),
+                    Verdict::Pass => None,
+                    Verdict::Drop => Some(End::Drop(DropReason::Plugin)),
+                    Verdict::Consume => Some(End::Consume),
+                    Verdict::Hold(until) => return room.hold_packet(until, waiting),
+                };
+                counts.end(end);
+                released.push(Released { waiting, end });
+            });
+        }
+        true
+    }
+
+    /// When packets that wait want to go on.
+    pub fn next_event(&self, now: Instant) -> Option<Instant> {
+        self.waiting.next_event(now)
+    }
+
+    /// How many packets wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether no packet waits.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty()
     }
 
     /// Hands a control message to an instance; `None` when there is no such instance.
     pub fn control(&mut self, instance: InstanceId, message: &Message) -> Option<Reply> {
         self.instances.control(instance, message)
+    }
+
+    /// How an instance is, and what it did wrong; `None` when there is no such instance.
+    pub fn faults(&self, instance: InstanceId) -> Option<Faults> {
+        let hosted = self.instances.get(self.instances.key(instance)?)?;
+        Some(Faults {
+            health: hosted.record.health,
+            by_kind: hosted.faults.iter().map(|(kind, count)| (*kind, *count)).collect(),
+            last: hosted.last_fault.clone(),
+        })
     }
 
     /// What went through a binding; `None` when there is no such binding.
@@ -405,6 +522,97 @@ impl<T: BindingTable> WorkerPlugins<T> {
     /// Forgets the paths that are not in use; their ids will stand for others. Not for every batch: it looks at all.
     pub fn collect_paths(&mut self, in_use: impl Fn(PathId) -> bool) {
         self.paths.collect(in_use);
+    }
+}
+
+/// What came of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Outcome {
+    /// Every packet passes, and was not looked at.
+    Untouched,
+    /// Verdicts are written.
+    Decided,
+    /// It goes on later.
+    Suspended,
+    /// The instance failed, or has failed before.
+    Failed,
+}
+
+/// Calls an instance with the members of a group.
+#[inline]
+fn call(hosted: &mut Hosted, group: &mut Group<'_>, now: Instant) -> Outcome {
+    if !hosted.is_well(now) {
+        return Outcome::Failed;
+    }
+    let mut packets = Packets::new(group.packets, group.keys, group.members, group.verdicts);
+    match hosted.instance.process(&mut packets, now) {
+        Progress::Suspended => Outcome::Suspended,
+        Progress::Done if packets.is_untouched() => Outcome::Untouched,
+        Progress::Done => judged(hosted, now),
+    }
+}
+
+/// Begins a call with packets that waited, or goes on with it.
+fn go_on_calling(hosted: &mut Hosted, call: &mut Call, verdicts: &mut [Verdict], now: Instant) -> Outcome {
+    if !hosted.is_well(now) {
+        return Outcome::Failed;
+    }
+    let members: [u16; MOST_WAITING] = std::array::from_fn(|number| number as u16);
+    let members = &members[..call.packets.len().min(MOST_WAITING)];
+    let mut packets = Packets::new(&mut call.packets, &call.keys, members, verdicts);
+    let progress = match call.slices {
+        0 => hosted.instance.process(&mut packets, now),
+        _ => hosted.instance.resume(&mut packets, now),
+    };
+    call.slices += 1;
+    match progress {
+        Progress::Suspended if call.slices > MOST_SLICES => {
+            hosted.instance.abort();
+            let text = format!("a call took more than {MOST_SLICES} slices");
+            hosted.fail(Fault { kind: "overrun", text }, now);
+            Outcome::Failed
+        }
+        Progress::Suspended => Outcome::Suspended,
+        Progress::Done => judged(hosted, now),
+    }
+}
+
+#[inline]
+fn judged(hosted: &mut Hosted, now: Instant) -> Outcome {
+    match hosted.instance.take_fault() {
+        None => Outcome::Decided,
+        Some(fault) => {
+            hosted.fail(fault, now);
+            Outcome::Failed
+        }
+    }
+}
+
+impl Group<'_> {
+    /// Takes all members out.
+    fn take_all(&mut self, why: Taken) {
+        for member in self.members.drain(..) {
+            self.verdicts[usize::from(member)] = Verdict::Pass;
+            self.taken.push((member, why));
+        }
+    }
+
+    /// Takes out the members that don't pass.
+    fn part(&mut self, counts: &mut BindingCounts, room: &mut WaitingRoom, place: Place) {
+        let Self { verdicts, members, taken, .. } = self;
+        members.retain(|member| {
+            let why = match std::mem::take(&mut verdicts[usize::from(*member)]) {
+                Verdict::Pass => return true,
+                Verdict::Drop => Taken::End(End::Drop(DropReason::Plugin)),
+                Verdict::Consume => Taken::End(End::Consume),
+                Verdict::Hold(until) => Taken::Keep(room.hold(until, place)),
+            };
+            if let Taken::End(end) = why {
+                counts.end(Some(end));
+            }
+            taken.push((*member, why));
+            false
+        });
     }
 }
 

@@ -93,6 +93,10 @@ drop_reasons! {
     TooBig = "too_big",
     /// A plugin instance dropped it.
     Plugin = "plugin",
+    /// A plugin instance is busy, and too many packets wait for it already.
+    PluginBusy = "plugin_busy",
+    /// A plugin instance failed, and its binding says `drop`.
+    PluginFailed = "plugin_failed",
     /// A filter says so.
     Filter = "filter",
     /// No route leads back to its source, or not by the port that it came in by (RFC 3704).

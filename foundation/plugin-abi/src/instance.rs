@@ -102,6 +102,15 @@ pub struct FlowEnd {
     pub bytes: u64,
 }
 
+/// What an instance did wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// Its kind, by which faults are counted: `unreachable`, `stack overflow`, `wrong verdict`, …
+    pub kind: &'static str,
+    /// What happened, in a sentence.
+    pub text: String,
+}
+
 /// How far a call has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Progress {
@@ -120,6 +129,22 @@ pub trait Instance: Send {
     /// Goes on with a call that was suspended: `packets` are the same, in the same order.
     fn resume(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
         Progress::Done
+    }
+
+    /// Gives up a call that was suspended. What becomes of its packets is the router's matter.
+    fn abort(&mut self) {}
+
+    /// What went wrong in the call that is done; the instance is of no use then until it is restarted.
+    fn take_fault(&mut self) -> Option<Fault> {
+        None
+    }
+
+    /// Begins anew after a fault, with the settings that it has, and without what it knew.
+    ///
+    /// # Errors
+    /// [`PluginError`] when that fails.
+    fn restart(&mut self) -> Result<(), PluginError> {
+        Ok(())
     }
 
     /// Handles a control message.

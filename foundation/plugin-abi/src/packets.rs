@@ -1,6 +1,7 @@
 //! The packets of a call, and what the instance decides for each.
 
 use millrace_packet::{FlowKey, Packet};
+use millrace_units::Instant;
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -12,6 +13,8 @@ pub enum Verdict {
     Drop,
     /// The instance has used it up; it is counted as consumed.
     Consume,
+    /// It goes on at this time. At gates of the position `copy` it is used up at once.
+    Hold(Instant),
 }
 
 /// Packets handed to an instance in one call: they belong to flows that the instance is bound to.

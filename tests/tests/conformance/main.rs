@@ -16,6 +16,7 @@ mod multicast;
 mod nd;
 mod options;
 mod overload;
+mod plugins;
 mod random;
 mod security;
 mod ttl;

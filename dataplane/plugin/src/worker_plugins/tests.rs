@@ -1,6 +1,7 @@
 //! Tests of the worker's side with a table that filters by destination port alone.
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use millrace_packet::Pool;
 use millrace_plugin_abi::{Instance, Progress};
@@ -109,9 +110,15 @@ fn send(
         members: &mut members,
         taken: &mut taken,
     };
-    worker.run(path, position, &mut group, Instant::ZERO);
+    worker.run(Place { path, position, stage: 0 }, &mut group, Instant::ZERO);
     assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Pass));
-    taken.into_iter().for_each(|(member, verdict)| verdicts[usize::from(member)] = verdict);
+    for (member, why) in taken {
+        verdicts[usize::from(member)] = match why {
+            Taken::End(End::Drop(_)) => Verdict::Drop,
+            Taken::End(End::Consume) => Verdict::Consume,
+            Taken::Keep(_) => Verdict::Hold(Instant::ZERO),
+        };
+    }
     (members, verdicts)
 }
 
@@ -206,8 +213,174 @@ fn a_gate_goes_with_its_bindings() {
     assert_eq!(worker.gates().iter().map(|gate| gate.id().0).collect::<Vec<_>>(), [1, 2]);
 }
 
+/// Needs several slices for each call, and fails at packets from source port 9.
+#[derive(Default)]
+struct Slow {
+    slices: u32,
+    left: u32,
+    failed: bool,
+    calls: Vec<Vec<u16>>,
+}
+
+impl Slow {
+    fn decide(&mut self, packets: &mut Packets<'_>) -> Progress {
+        if self.left > 0 {
+            self.left -= 1;
+            return Progress::Suspended;
+        }
+        let mut call = Vec::new();
+        packets.for_each(|key, _| {
+            call.push(key.source_port);
+            self.failed |= key.source_port == 9;
+            match key.source_port {
+                1 => Verdict::Drop,
+                2 => Verdict::Consume,
+                3 => Verdict::Hold(Instant::ZERO + Duration::from_millis(5)),
+                _ => Verdict::Pass,
+            }
+        });
+        self.calls.push(call);
+        Progress::Done
+    }
+}
+
+impl Instance for Slow {
+    fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        self.left = self.slices;
+        self.decide(packets)
+    }
+
+    fn resume(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        self.decide(packets)
+    }
+
+    fn take_fault(&mut self) -> Option<Fault> {
+        std::mem::take(&mut self.failed).then(|| Fault { kind: "nine", text: "a nine".into() })
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(json!(self.calls))
+    }
+}
+
+/// Sends packets as a batch, and keeps those that wait.
+fn send_and_keep(
+    worker: &mut WorkerPlugins<ByPort>,
+    pool: &Pool,
+    path: PathId,
+    sources: &[u16],
+    now: Instant,
+) {
+    let mut packets: Vec<_> = sources.iter().map(|_| pool.packet_from(&[0; 60]).unwrap()).collect();
+    let key = |port: &u16| FlowKey::v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, 17, (*port, 80), PortId(0));
+    let keys: Vec<_> = sources.iter().map(key).collect();
+    let mut verdicts = vec![Verdict::Pass; sources.len()];
+    let mut members: Vec<u16> = (0..sources.len() as u16).collect();
+    let mut taken = Vec::new();
+    let mut group = Group {
+        packets: &mut packets,
+        keys: &keys,
+        verdicts: &mut verdicts,
+        members: &mut members,
+        taken: &mut taken,
+    };
+    worker.run(Place { path, position: Position::Early, stage: 0 }, &mut group, now);
+    for ((member, packet), key) in (0..).zip(packets).zip(keys) {
+        if let Some((_, Taken::Keep(ticket))) = taken.iter().find(|(taken, _)| *taken == member) {
+            assert!(worker.keep(*ticket, true, packet, key, [0; 6]).is_none());
+        }
+    }
+    worker.end_of_batch();
+}
+
+/// Source ports of packets that go on, with how they end.
+fn released(worker: &mut WorkerPlugins<ByPort>, now: Instant) -> Vec<(u16, Option<End>)> {
+    let mut released = Vec::new();
+    worker.go_on(now, &mut released);
+    released.into_iter().map(|one| (one.waiting.key.source_port, one.end)).collect()
+}
+
+fn with_slow(slices: u32) -> (WorkerPlugins<ByPort>, PathId) {
+    let mut worker = worker();
+    let slow = Box::new(Slow { slices, ..Slow::default() });
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: slow });
+    bind(&mut worker, 0, 0, 80, 0);
+    let path = path_of(&mut worker, 80);
+    (worker, path)
+}
+
+fn at(milliseconds: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(milliseconds)
+}
+
 #[test]
-fn the_workers_side_can_be_given_to_a_thread() {
-    fn sendable<T: Send>(_: &T) {}
-    sendable(&worker());
+fn packets_wait_for_a_call_that_goes_on_and_keep_their_order() {
+    let (mut worker, path) = with_slow(3);
+    let pool = Pool::new(64).unwrap();
+    send_and_keep(&mut worker, &pool, path, &[10, 1, 11], at(0));
+    send_and_keep(&mut worker, &pool, path, &[2, 12, 3], at(0));
+    assert_eq!((worker.waiting(), worker.next_event(at(0))), (6, Some(at(0))));
+    assert_eq!(released(&mut worker, at(0)), []);
+    assert_eq!(released(&mut worker, at(0)), []);
+    let dropped = Some(End::Drop(DropReason::Plugin));
+    assert_eq!(released(&mut worker, at(0)), [(10, None), (1, dropped), (11, None)]);
+    // The next call has begun.
+    let rest: Vec<_> = (0..3).flat_map(|_| released(&mut worker, at(0))).collect();
+    assert_eq!(rest, [(2, Some(End::Consume)), (12, None)]);
+    assert_eq!((worker.waiting(), worker.next_event(at(0))), (1, Some(at(5))));
+    assert_eq!(released(&mut worker, at(4)), []);
+    assert_eq!(released(&mut worker, at(5)), [(3, None)]);
+    assert!(worker.is_idle());
+    let counts = worker.counts(BindingId(0)).unwrap();
+    assert_eq!((counts.packets, counts.drops, counts.consumed), (6, 1, 1));
+    assert_eq!(pool.in_use(), 0);
+}
+
+#[test]
+fn a_call_without_an_end_is_given_up_and_the_instance_pauses() {
+    let (mut worker, path) = with_slow(u32::MAX);
+    let pool = Pool::new(64).unwrap();
+    send_and_keep(&mut worker, &pool, path, &[10, 11], at(0));
+    send_and_keep(&mut worker, &pool, path, &[12], at(0));
+    let failed = Some(End::Drop(DropReason::PluginFailed));
+    let mut all = Vec::new();
+    for _ in 0..1000 {
+        all.extend(released(&mut worker, at(0)));
+    }
+    assert_eq!(all, [(10, failed), (11, failed), (12, failed)]);
+    assert!(worker.is_idle());
+    // While it pauses its packets are dropped at once.
+    send_and_keep(&mut worker, &pool, path, &[13], at(1));
+    assert!(worker.is_idle());
+    assert_eq!(worker.counts(BindingId(0)).unwrap().drops, 4);
+    // Then it gets another chance.
+    send_and_keep(&mut worker, &pool, path, &[14], at(20));
+    assert_eq!(worker.waiting(), 1);
+}
+
+#[test]
+fn an_instance_that_keeps_failing_is_put_into_quarantine() {
+    let (mut worker, path) = with_slow(0);
+    let pool = Pool::new(64).unwrap();
+    let mut now = at(0);
+    for _ in 0..20 {
+        send_and_keep(&mut worker, &pool, path, &[9, 10], now);
+        now += Duration::from_secs(2);
+    }
+    let faults = worker.faults(InstanceId(0)).unwrap();
+    assert_eq!((faults.health, faults.by_kind), (Health::Quarantined, vec![("nine", 8)]));
+    assert_eq!(faults.last, "a nine");
+    assert_eq!(worker.counts(BindingId(0)).unwrap().drops, 40);
+}
+
+#[test]
+fn packets_of_an_instance_that_is_gone_go_on_without_it() {
+    let (mut worker, path) = with_slow(5);
+    let pool = Pool::new(64).unwrap();
+    send_and_keep(&mut worker, &pool, path, &[10], at(0));
+    send_and_keep(&mut worker, &pool, path, &[11], at(0));
+    unbind(&mut worker, 0);
+    assert!(matches!(worker.apply(PluginChange::RemoveInstance { id: InstanceId(0) }), Remains::Instance(_)));
+    assert_eq!(released(&mut worker, at(0)), [(10, None), (11, None)]);
+    assert!(worker.is_idle());
 }

@@ -1,0 +1,93 @@
+//! What becomes of instances that fail: they are restarted, after longer and longer pauses, and put into quarantine when
+//! they keep failing.
+
+use std::time::Duration;
+
+use millrace_units::Instant;
+
+/// The pause after the first fault; each further one doubles it.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+/// So many faults within [`MEMORY`] bring quarantine.
+pub(crate) const MOST_FAULTS: u32 = 8;
+/// How long faults count.
+const MEMORY: Duration = Duration::from_secs(60);
+
+/// The state of an instance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Health {
+    /// It works.
+    #[default]
+    Well,
+    /// It failed, and is restarted at this time.
+    Pausing(Instant),
+    /// It failed too often: only control restarts it.
+    Quarantined,
+}
+
+/// An instance's faults.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Record {
+    pub health: Health,
+    /// Faults that count.
+    recent: u32,
+    /// When the last one was.
+    last: Option<Instant>,
+}
+
+impl Record {
+    /// Notes a fault.
+    pub fn fail(&mut self, now: Instant) {
+        if self.last.is_some_and(|last| last + MEMORY <= now) {
+            self.recent = 0;
+        }
+        self.recent += 1;
+        self.last = Some(now);
+        self.health = if self.recent >= MOST_FAULTS {
+            Health::Quarantined
+        } else {
+            Health::Pausing(now + FIRST_PAUSE * 2u32.pow(self.recent - 1))
+        };
+    }
+
+    /// Whether the pause is over; it is then well again, and has to be restarted.
+    pub fn is_due(&mut self, now: Instant) -> bool {
+        let due = matches!(self.health, Health::Pausing(until) if until <= now);
+        if due {
+            self.health = Health::Well;
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_get_longer_until_quarantine() {
+        let mut record = Record::default();
+        let mut now = Instant::ZERO;
+        for fault in 1..MOST_FAULTS {
+            record.fail(now);
+            let Health::Pausing(until) = record.health else { panic!("{record:?}") };
+            assert_eq!(until.since(now), FIRST_PAUSE * 2u32.pow(fault - 1));
+            assert!(!record.is_due(now));
+            now = until;
+            assert!(record.is_due(now));
+        }
+        record.fail(now);
+        assert_eq!(record.health, Health::Quarantined);
+        assert!(!record.is_due(now + MEMORY));
+    }
+
+    #[test]
+    fn faults_are_forgotten() {
+        let mut record = Record::default();
+        let mut now = Instant::ZERO;
+        for _ in 0..100 {
+            record.fail(now);
+            now += MEMORY;
+            assert!(record.is_due(now));
+        }
+    }
+}

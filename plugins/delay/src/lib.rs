@@ -1,0 +1,184 @@
+//! `delay`: lets packets go on after a time.
+//!
+//! # Purpose
+//! To try what a longer way would do to an application, on live traffic and flow by flow.
+//!
+//! # Gates
+//! At positions `early`, `route`, `late` and `queue`.
+//!
+//! # Settings
+//! - `ms`: milliseconds, 0 to 10,000, with parts of one as in `0.5`; 0 by default.
+//!
+//! Packets keep their order, also when the delay becomes shorter: no packet goes on before one that came earlier. They go
+//! on within a millisecond of their time. They occupy packet memory as long as they are delayed; when half of it is taken
+//! by packets that wait, further ones are dropped as `plugin_busy`.
+//!
+//! # Messages
+//! - `read`: setting and counters. Nothing is reset.
+//! - `set ms=…`: the delay of packets that come from now on.
+//! - `reset`: sets the counter to zero.
+//!
+//! # Counters
+//! `packets`: packets delayed.
+//!
+//! # Example
+//! ```text
+//! millrace instance create delay far ms=40
+//! millrace bind far --gate process --filter 'proto icmp'
+//! millrace control far set ms=5
+//! millrace control far read --json        # {"ms": 5.0, "packets": 12}
+//! ```
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+use millrace_plugin_abi::{
+    Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, Verdict,
+};
+use serde_json::{Map, Value, json};
+
+/// The type of plugin.
+pub static PLUGIN: Delay = Delay;
+
+/// Plugin `delay`.
+#[derive(Debug)]
+pub struct Delay;
+
+const NAME: &str = "delay";
+const MESSAGES: &[(&str, &str)] = &[
+    ("read", "setting and counters"),
+    ("set", "ms=0 to 10000: the delay of packets that come from now on"),
+    ("reset", "sets the counter to zero"),
+];
+/// The longest delay, in milliseconds.
+const LONGEST: f64 = 10_000.0;
+
+impl Plugin for Delay {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn version(&self) -> &'static str {
+        env!("CARGO_PKG_VERSION")
+    }
+
+    fn summary(&self) -> &'static str {
+        "Lets packets go on after a time."
+    }
+
+    fn positions(&self) -> &'static [Position] {
+        &[Position::Early, Position::Route, Position::Late, Position::Queue]
+    }
+
+    fn messages(&self) -> &'static [(&'static str, &'static str)] {
+        MESSAGES
+    }
+
+    fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
+        let delay = delay(settings)?.unwrap_or_default();
+        Ok(Box::new(DelayInstance { delay, latest: Instant::ZERO, packets: 0 }))
+    }
+}
+
+/// The delay that settings name, if they do.
+fn delay(settings: &Map<String, Value>) -> Result<Option<Duration>, PluginError> {
+    PluginError::unless_known(NAME, settings, &["ms"])?;
+    let Some(value) = settings.get("ms") else { return Ok(None) };
+    let number = value.as_f64().or_else(|| value.as_str()?.parse().ok());
+    let within = number.filter(|number| (0.0..=LONGEST).contains(number));
+    let wrong = || PluginError::setting(NAME, "ms", format!("{value} is no number of 0 to {LONGEST}"));
+    within.map(|number| Some(Duration::from_secs_f64(number / 1e3))).ok_or_else(wrong)
+}
+
+struct DelayInstance {
+    delay: Duration,
+    /// When the packet that came last goes on.
+    latest: Instant,
+    packets: u64,
+}
+
+impl Instance for DelayInstance {
+    fn process(&mut self, packets: &mut Packets<'_>, now: Instant) -> Progress {
+        let until = now + self.delay;
+        self.latest = self.latest.max(until);
+        // Without a delay none is held, unless others are held before it.
+        if self.latest > now {
+            self.packets += packets.len() as u64;
+            packets.for_each(|_, _| Verdict::Hold(self.latest));
+        }
+        Progress::Done
+    }
+
+    fn hears_flow_ends(&self) -> bool {
+        false
+    }
+
+    fn control(&mut self, message: &Message) -> Reply {
+        match message.name.as_str() {
+            "read" => PluginError::unless_known(NAME, &message.arguments, &[])?,
+            "reset" => {
+                PluginError::unless_known(NAME, &message.arguments, &[])?;
+                self.packets = 0;
+            }
+            "set" => {
+                let missing = || PluginError::setting(NAME, "ms", "it is missing; write ms=5");
+                self.delay = delay(&message.arguments)?.ok_or_else(missing)?;
+            }
+            other => return Err(PluginError::unknown_message(NAME, other, MESSAGES)),
+        }
+        Ok(json!({ "ms": self.delay.as_secs_f64() * 1e3, "packets": self.packets }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use millrace_packet::{FlowKey, Pool};
+    use millrace_units::PortId;
+
+    use super::*;
+
+    fn settings(value: Value) -> Map<String, Value> {
+        Map::from_iter([("ms".to_owned(), value)])
+    }
+
+    fn verdict(instance: &mut dyn Instance, now: Instant) -> Verdict {
+        let pool = Pool::new(1).unwrap();
+        let mut packets = [pool.packet_from(&[0; 60]).unwrap()];
+        let keys = [FlowKey::v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, 17, (1, 2), PortId(0))];
+        let mut verdicts = [Verdict::Pass];
+        instance.process(&mut Packets::new(&mut packets, &keys, &[0], &mut verdicts), now);
+        verdicts[0]
+    }
+
+    fn ask(instance: &mut dyn Instance, name: &str, arguments: Map<String, Value>) -> Reply {
+        instance.control(&Message { name: name.to_owned(), arguments })
+    }
+
+    #[test]
+    fn packets_go_on_in_order_also_when_the_delay_gets_shorter() {
+        let at = |milliseconds| Instant::ZERO + Duration::from_millis(milliseconds);
+        let mut instance = PLUGIN.create(&settings(json!(10))).unwrap();
+        assert_eq!(verdict(&mut *instance, at(0)), Verdict::Hold(at(10)));
+        ask(&mut *instance, "set", settings(json!("2"))).unwrap();
+        assert_eq!(verdict(&mut *instance, at(1)), Verdict::Hold(at(10)));
+        assert_eq!(verdict(&mut *instance, at(9)), Verdict::Hold(at(11)));
+        ask(&mut *instance, "set", settings(json!(0))).unwrap();
+        assert_eq!(verdict(&mut *instance, at(10)), Verdict::Hold(at(11)));
+        assert_eq!(verdict(&mut *instance, at(11)), Verdict::Pass);
+        let read = ask(&mut *instance, "read", Map::new()).unwrap();
+        assert_eq!(read, json!({ "ms": 0.0, "packets": 4 }));
+    }
+
+    #[test]
+    fn what_is_no_delay_is_refused() {
+        for wrong in [json!(-1), json!(10_001), json!("far"), json!(null), json!("inf")] {
+            let refused = PLUGIN.create(&settings(wrong)).err().unwrap().to_string();
+            assert!(refused.contains("is no number of 0 to 10000"), "{refused}");
+        }
+        let mut instance = PLUGIN.create(&Map::new()).unwrap();
+        assert!(ask(&mut *instance, "set", Map::new()).unwrap_err().to_string().contains("write ms=5"));
+        assert_eq!(verdict(&mut *instance, Instant::ZERO), Verdict::Pass);
+    }
+}

@@ -1,0 +1,77 @@
+//! Packets that plugins keep for a time: they keep their order, go on where they were, and are counted once.
+
+use std::time::Duration;
+
+use millrace_packet::DropReason;
+use millrace_tests::{Frame, Ipv4Frame, Ipv6Frame, Scenario};
+
+fn delayed(gate: &str, ms: &str) -> Scenario {
+    Scenario::with(&format!(
+        "[[instance]]\nplugin = \"delay\"\nname = \"far\"\nsettings = {{ ms = {ms} }}\n\
+         [[instance]]\nplugin = \"statistics\"\nname = \"seen\"\n\
+         [[bind]]\ninstance = \"far\"\ngate = \"{gate}\"\nfilter = \"proto udp\"\n\
+         [[bind]]\ninstance = \"seen\"\ngate = \"monitor\"\nfilter = \"*\"\n"
+    ))
+}
+
+fn milliseconds(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+fn seen(router: &mut Scenario) -> u64 {
+    let read = router.router.control("seen", "read", &serde_json::Map::new()).unwrap();
+    read["packets"]["udp"].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn delayed_packets_go_on_in_order_at_their_time_and_pass_the_gates_behind() {
+    for gate in ["security-in", "process", "schedule"] {
+        let mut router = delayed(gate, "10");
+        for port in [1, 2, 3] {
+            router.send("a", &Ipv4Frame::udp().ports(port, 9));
+            router.advance(milliseconds(1));
+        }
+        router.send("a", &Ipv6Frame::udp().ports(4, 9));
+        assert_eq!(router.router.summary().held, 4, "{gate}");
+        router.nothing();
+        // Others don't wait.
+        router.expect_forwarded("a", &Ipv4Frame::tcp(), "b");
+        router.advance(milliseconds(6));
+        router.nothing();
+        router.advance(milliseconds(1));
+        assert_eq!(router.only("b").ipv4().payload()[..2], 1u16.to_be_bytes(), "{gate}");
+        router.advance(milliseconds(1));
+        assert_eq!(router.only("b").ipv4().payload()[..2], 2u16.to_be_bytes());
+        router.advance(milliseconds(2));
+        assert_eq!(router.take("b").len(), 2);
+        assert_eq!((router.router.summary().held, seen(&mut router)), (0, 4), "{gate}");
+        router.check_conservation();
+    }
+}
+
+#[test]
+fn a_packet_that_waited_is_routed_as_routes_are_then() {
+    let mut router = delayed("security-in", "10");
+    router.send("a", &Ipv4Frame::udp());
+    let route = toml::from_str("to = '10.9.0.0/17'\nkind = 'blackhole'\n").unwrap();
+    router.router.add_route(&route).unwrap();
+    router.advance(milliseconds(10));
+    router.nothing();
+    assert_eq!(router.dropped(DropReason::Blackhole), 1);
+    router.check_conservation();
+}
+
+#[test]
+fn packets_that_wait_leave_memory_for_the_others() {
+    let mut router = delayed("process", "1000");
+    for _ in 0..3000 {
+        router.send("a", &Ipv4Frame::udp());
+    }
+    let (held, dropped) = (router.router.summary().held, router.dropped(DropReason::PluginBusy));
+    assert_eq!(held + dropped, 3000);
+    assert!(dropped > 0 && held >= 500, "{held} held, {dropped} dropped");
+    router.expect_forwarded("a", &Ipv4Frame::tcp(), "b");
+    router.advance(milliseconds(1000));
+    assert_eq!(router.take("b").len() as u64, held);
+    router.check_conservation();
+}
