@@ -9,10 +9,10 @@
  *   int32_t millrace_init(const uint8_t *settings, size_t bytes) { return 0; }
  *   void millrace_packets(struct millrace_call *call) { packets += call->count; }
  *
- * MILLRACE_PLUGIN stands once in a plugin: it makes the manifest, the version of the interface, and the memory in which
- * the router passes something. The plugin exports millrace_init and millrace_packets, and of millrace_control,
- * millrace_periodic, millrace_flow_ended, millrace_save and millrace_restore those that it wants. docs/plugin-abi.md
- * says when each is called.
+ * MILLRACE_PLUGIN stands once in a plugin, also in one of several files: it makes the manifest, the version of the
+ * interface, and the memory in which the router passes something. The plugin exports millrace_init and millrace_packets,
+ * and of millrace_control, millrace_periodic, millrace_flow_ended, millrace_save and millrace_restore those that it wants.
+ * docs/plugin-abi.md says when each is called.
  *
  * Build by hand, where `millrace plugin build` is not at hand:
  *   clang --target=wasm32 -O2 -nostdlib -ffreestanding -Wl,--no-entry -Wl,--strip-all -o plugin.wasm plugin.c
@@ -206,7 +206,8 @@ struct millrace_host {
 };
 _Static_assert(sizeof(struct millrace_host) == 8 + 10 * sizeof(void *), "layout of millrace_host");
 
-static const struct millrace_host *millrace_table;
+/* What the router gave; MILLRACE_PLUGIN makes it. */
+extern const struct millrace_host *millrace_table __attribute__((visibility("hidden")));
 #define MILLRACE_CALL(name, absent, ...) \
     (millrace_table && millrace_table->name ? millrace_table->name(__VA_ARGS__) : (absent))
 #define MILLRACE_TELL(name, ...)                        \
@@ -446,8 +447,9 @@ int memcmp(const void *a, const void *b, size_t bytes);
 /* Memory: powers of two from 16 bytes on, with a list of free pieces for each, and the end of the module's memory for
  * what was never used. A plugin may use it too. */
 extern uint8_t __heap_base;
-static void *millrace_free[32];
-static uintptr_t millrace_unused;
+/* MILLRACE_PLUGIN makes them. */
+extern void *millrace_free[32];
+extern uintptr_t millrace_unused;
 
 static inline uint32_t millrace_class(size_t bytes) {
     return bytes <= 16 ? 4 : 32 - (uint32_t)__builtin_clz((uint32_t)bytes - 1);
@@ -484,6 +486,8 @@ static inline void millrace_give_back(void *piece, size_t bytes) {
     __asm__(".section .custom_section.millrace.manifest,\"\",@\n"                                    \
             ".ascii " MILLRACE_QUOTED(manifest) "\n"                                                 \
             ".text\n");                                                                              \
+    void *millrace_free[32];                                                                         \
+    uintptr_t millrace_unused;                                                                       \
     MILLRACE_MEMORY_FUNCTIONS
 
 #else
@@ -498,6 +502,7 @@ MILLRACE_EXPORT(millrace_manifest) const char *millrace_manifest(void);
 MILLRACE_EXPORT(millrace_attach) void millrace_attach(const struct millrace_host *table);
 
 #define MILLRACE_HOME(manifest)                                                \
+    const struct millrace_host *millrace_table;                                \
     const char *millrace_manifest(void) { return manifest; }                   \
     void millrace_attach(const struct millrace_host *table) {                  \
         millrace_table = table && table->size >= sizeof *table ? table : NULL; \
