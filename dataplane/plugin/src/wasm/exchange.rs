@@ -14,7 +14,7 @@ use millrace_plugin_abi::{Instant, Packets};
 
 use super::fault::{FaultCounts, OnFault};
 use super::services::Services;
-use super::staging::{Call, WrongVerdict};
+use super::staging::{Call, Step, WrongVerdict};
 
 /// Ends of flows that wait for a plugin that is busy, at most.
 const MOST_ENDS: usize = 1024;
@@ -59,6 +59,8 @@ pub(super) struct Exchange {
     pub job: Option<Job>,
     /// What came of it: the reply, or why not.
     pub outcome: Option<Result<Vec<u8>, String>>,
+    /// What the driver was told last.
+    pub step: Step,
     /// Whether the plugin has nothing to do and waits.
     pub idle: bool,
     /// Whether `reply` and `fail` are heard: only where something was asked.
@@ -152,6 +154,7 @@ impl Shared {
             timer: None,
             job: None,
             outcome: None,
+            step: Step::Wait,
             idle: false,
             answering: false,
             reply: None,

@@ -70,7 +70,11 @@ fn slice_mut(memory: &mut [u8], address: u32, bytes: u32) -> Result<&mut [u8], T
 pub(super) fn next(mut caller: Caller<'_, Data>) -> Result<(i32, u64)> {
     let (memory, data) = parts(&mut caller)?;
     let Some(area) = data.area else { return Ok((Step::Leave as i32, 0)) };
-    let (step, argument) = data.shared.with(|exchange| exchange.next(memory, &area))?;
+    let (step, argument) = data.shared.with(|exchange| {
+        let next = exchange.next(memory, &area);
+        exchange.step = next.map_or(Step::Wait, |(step, _)| step);
+        next
+    })?;
     if step == Step::Wait {
         // The deadline lies in the past: `pause` gives the thread back.
         caller.as_context_mut().set_epoch_deadline(0);

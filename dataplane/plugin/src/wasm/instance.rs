@@ -228,6 +228,7 @@ impl WasmInstance {
     #[inline]
     fn poll(&mut self) -> bool {
         let Some(life) = &mut self.life else { return false };
+        self.shared.with(|exchange| exchange.idle = false);
         let ticker = self.plugin.sandbox().ticker();
         let polled = ticker.during(|| life.as_mut().poll(&mut Context::from_waker(Waker::noop())));
         match polled {
@@ -290,6 +291,8 @@ impl WasmInstance {
     fn go_on(&mut self, packets: &mut Packets<'_>) -> Progress {
         let Self { life, shared, plugin, .. } = self;
         let Some(life) = life else { return Progress::Done };
+        // What it said last no longer counts: it may be stopped before it asks what is next.
+        shared.with(|exchange| exchange.idle = false);
         let ticker = plugin.sandbox().ticker();
         let mut context = Context::from_waker(Waker::noop());
         let polled = shared.lend(packets, || ticker.during(|| life.as_mut().poll(&mut context)));

@@ -155,7 +155,9 @@ impl Life {
     async fn serve(&mut self) -> Result<Infallible, Fault> {
         loop {
             let driver = self.driver.clone();
-            driver.call_async(&mut self.store, ()).await.map_err(at(export::PACKETS))?;
+            if let Err(error) = driver.call_async(&mut self.store, ()).await {
+                return Err(Fault::of_error(&error, self.exchange(|exchange| exchange.step.place())));
+            }
             let Some(job) = self.exchange(|exchange| exchange.job.take()) else { continue };
             let outcome = self.carry_out(job).await?;
             self.exchange(|exchange| exchange.outcome = Some(outcome));

@@ -7,7 +7,7 @@ use std::fmt;
 
 use millrace_packet::{Exceptions, FlowKey, Packet};
 use millrace_plugin_abi::binary::{
-    MOST_PACKETS, NO_OFFSET, RawCall, RawFlowEnd, RawPacket, packet_flags, verdict,
+    MOST_PACKETS, NO_OFFSET, RawCall, RawFlowEnd, RawPacket, export, packet_flags, verdict,
 };
 use millrace_plugin_abi::{Family, FlowEnd, Instant, Packets, Verdict};
 use wasmtime::Trap;
@@ -92,6 +92,18 @@ fn verdict_of(written: Written) -> Result<Verdict, WrongVerdict> {
         verdict::DROP => Ok(Verdict::Drop),
         verdict::CONSUME => Ok(Verdict::Consume),
         other => Err(WrongVerdict::Verdict(other)),
+    }
+}
+
+impl Step {
+    /// The function of the plugin that is called.
+    pub const fn place(self) -> &'static str {
+        match self {
+            Self::Wait | Self::Leave => "a call",
+            Self::Packets => export::PACKETS,
+            Self::FlowEnded => export::FLOW_ENDED,
+            Self::Periodic => export::PERIODIC,
+        }
     }
 }
 

