@@ -3,4 +3,5 @@
 mod documents;
 mod examples;
 mod header;
+mod json;
 mod support;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::{env, fs};
 
 use millrace_kit::{Built, Home, KitError, Options, Progress, build_with};
@@ -173,6 +174,13 @@ static HOST: RawHost = RawHost {
 /// A shared object. Its file is loaded once, for its variables are those of one instance.
 pub struct Native(*mut c_void);
 
+// SAFETY: nothing is called from two threads at once: a plugin that tests share is called under `CALL`.
+unsafe impl Send for Native {}
+// SAFETY: as above.
+unsafe impl Sync for Native {}
+
+static CALL: Mutex<()> = Mutex::new(());
+
 type Init = unsafe extern "C" fn(*const u8, usize) -> i32;
 type Control = unsafe extern "C" fn(*const u8, usize, *const u8, usize) -> i32;
 
@@ -221,6 +229,7 @@ impl Native {
 
     pub fn control(&self, name: &str, arguments: &str) -> Result<String, String> {
         let (name, arguments) = ((name.as_ptr(), name.len()), (arguments.as_ptr(), arguments.len()));
+        let _one = CALL.lock();
         // SAFETY: as in `init`.
         let control = unsafe { self.function::<Control>(c"millrace_control") };
         // SAFETY: as in `init`.
