@@ -8,23 +8,26 @@
 //!
 //! How filters look and are searched is no matter of this room: the worker side is generic over a
 //! [`BindingTable`], the control side over the filter as written and as compiled.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod binding;
 mod change;
 mod gate;
 mod health;
 mod instances;
+mod manifest;
 mod path;
 mod plugin_control_unit;
 mod slab;
 mod waiting;
+pub mod wasm;
 mod worker_plugins;
 
 pub use binding::{Action, BindingCounts, BindingId, BindingTable, Way};
 pub use change::{PluginChange, Remains};
 pub use gate::{Gate, GateOrder};
 pub use health::Health;
+pub use manifest::{Cost, MOST_FLOW_STATE, MOST_MANIFEST, MOST_NAME, Manifest, ManifestError, StateSharing};
 pub use path::{EMPTY_PATH, Refusal};
 pub use plugin_control_unit::{
     BindingDescription, Bound, GateDescription, InstanceDescription, PluginCode, PluginControlError,

@@ -1,0 +1,175 @@
+//! Writes a project from a template. It is complete: what plugins are written with lies beside the plugin, so neither the
+//! router's sources nor a registry is needed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::{KitError, Language};
+
+/// The kit for C.
+pub(crate) const C_HEADER: &str = include_str!("../../../sdk/c/millrace.h");
+
+/// Files of the kit for Rust, by their place in `sdk/rust/src`.
+macro_rules! sdk {
+    ($($file:literal),* $(,)?) => {
+        &[$((concat!("millrace/sdk/src/", $file), include_str!(concat!("../../../sdk/rust/src/", $file)))),*]
+    };
+}
+const RUST_SDK: &[(&str, &str)] = sdk![
+    "exceptions.rs",
+    "glue.rs",
+    "host.rs",
+    "json.rs",
+    "lib.rs",
+    "manifest.rs",
+    "packet.rs",
+    "packets.rs",
+    "plain.rs",
+    "plugin.rs",
+    "runtime.rs",
+    "testing/frame.rs",
+    "testing/mod.rs",
+    "testing/pcap.rs",
+    "testing/record.rs",
+];
+
+/// What the kit for Rust needs beside its sources.
+const RUST_KIT: &[(&str, &str)] = &[
+    ("millrace/sdk/Cargo.toml", include_str!("../templates/rust/sdk.toml")),
+    ("millrace/plugin-abi/Cargo.toml", include_str!("../templates/rust/plugin-abi.toml")),
+    ("millrace/plugin-abi/src/lib.rs", include_str!("../templates/rust/plugin-abi.rs")),
+    ("millrace/plugin-abi/src/binary.rs", include_str!("../../../foundation/plugin-abi/src/binary.rs")),
+];
+
+const RUST: &[(&str, &str)] = &[
+    ("Cargo.toml", include_str!("../templates/rust/project.toml")),
+    ("src/lib.rs", include_str!("../templates/rust/lib.template")),
+    ("tests/plugin.rs", include_str!("../templates/rust/test.template")),
+    (".gitignore", include_str!("../templates/gitignore")),
+];
+
+const C: &[(&str, &str)] = &[
+    ("plugin.c", include_str!("../templates/c/plugin.c")),
+    ("millrace.h", C_HEADER),
+    (".gitignore", include_str!("../templates/gitignore")),
+];
+
+/// Names that cargo or the compiler keeps for itself, or that the project's other crates have.
+const TAKEN: [&str; 9] = [
+    "alloc",
+    "core",
+    "std",
+    "test",
+    "proc_macro",
+    "millrace-sdk",
+    "millrace_sdk",
+    "millrace-plugin-abi",
+    "crate",
+];
+
+/// Words of Rust, which can't name a crate.
+const WORDS: &str = "abstract as async await become box break const continue do dyn else enum extern false final fn for \
+    gen if impl in let loop macro match mod move mut override priv pub ref return self static struct super trait true try \
+    type typeof unsafe unsized use virtual where while yield";
+
+/// Writes the project of a plugin into a directory that doesn't exist yet. Returns the files, in the order in which they
+/// were written, the plugin's source among the first two.
+///
+/// # Errors
+/// When the name can't be one, the directory exists, or the system refuses.
+pub fn new(name: &str, language: Language, directory: &Path) -> Result<Vec<PathBuf>, KitError> {
+    check(name)?;
+    if directory.symlink_metadata().is_ok() {
+        return Err(KitError::Exists(directory.to_owned()));
+    }
+    let parts: &[&[(&str, &str)]] = match language {
+        Language::Rust => &[RUST, RUST_KIT, RUST_SDK],
+        Language::C => &[C],
+    };
+    let mut files = Vec::new();
+    for (place, text) in parts.iter().copied().flatten() {
+        let file = directory.join(place);
+        write(&file, &text.replace("PLUGIN_NAME", name).replace("PLUGIN_CRATE", &name.replace('-', "_")))?;
+        files.push(file);
+    }
+    Ok(files)
+}
+
+/// A name that is right for the router, for cargo, and for files.
+fn check(name: &str) -> Result<(), KitError> {
+    let refuse = |problem| Err(KitError::Name { name: name.to_owned(), problem });
+    if name.is_empty() || name.len() > 64 {
+        return refuse("give 1 to 64 characters");
+    }
+    if !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        return refuse("begin with a letter");
+    }
+    if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) {
+        return refuse("give letters, digits, '-' and '_'");
+    }
+    if TAKEN.contains(&name) || WORDS.split_whitespace().any(|word| word == name) {
+        return refuse("Rust has this name for something else; add a word to it");
+    }
+    Ok(())
+}
+
+/// Writes a file, and the folders that it needs.
+pub(crate) fn write(file: &Path, text: &str) -> Result<(), KitError> {
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder).map_err(KitError::io(folder))?;
+    }
+    fs::write(file, text).map_err(KitError::io(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::env;
+
+    use super::*;
+
+    fn folder(test: &str) -> PathBuf {
+        env::temp_dir().join(format!("millrace-kit-{test}-{}", std::process::id()))
+    }
+
+    #[test]
+    fn a_project_has_its_name_and_the_kit() {
+        for (language, source) in [(Language::Rust, "src/lib.rs"), (Language::C, "plugin.c")] {
+            let folder = folder(&format!("new-{language}"));
+            let files = new("my-plugin", language, &folder).unwrap();
+            assert!(files[..2].contains(&folder.join(source)));
+            let text = fs::read_to_string(folder.join(source)).unwrap();
+            assert!(text.contains("my-plugin") && !text.contains("PLUGIN_"), "{text}");
+            assert!(matches!(new("my-plugin", language, &folder), Err(KitError::Exists(_))));
+            fs::remove_dir_all(&folder).unwrap();
+        }
+    }
+
+    #[test]
+    fn names_that_make_trouble_are_refused() {
+        let place = folder("names");
+        let long = "a".repeat(65);
+        for name in
+            ["", "9lives", "-a", "a b", "a/b", "../a", "größe", "a.b", "fn", "std", "millrace-sdk", &long]
+        {
+            assert!(matches!(new(name, Language::C, &place), Err(KitError::Name { .. })), "{name}");
+        }
+        assert!(!place.exists());
+    }
+
+    #[test]
+    fn all_files_of_the_kit_are_copied() {
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdk/rust/src");
+        let mut found = BTreeSet::new();
+        for folder in ["", "testing/"] {
+            for file in fs::read_dir(sources.join(folder)).unwrap() {
+                let name = file.unwrap().file_name().into_string().unwrap();
+                if name.ends_with(".rs") {
+                    found.insert(format!("millrace/sdk/src/{folder}{name}"));
+                }
+            }
+        }
+        let copied: BTreeSet<_> = RUST_SDK.iter().map(|(place, _)| (*place).to_owned()).collect();
+        assert_eq!(copied, found);
+    }
+}

@@ -1,0 +1,49 @@
+//! Programs, and what they say.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::{KitError, Progress};
+
+/// Runs a compiler to its end, and tells what it says line by line.
+///
+/// # Errors
+/// When it can't be started, or fails.
+pub(crate) fn run(command: &mut Command, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), KitError> {
+    let program = command.get_program().to_owned();
+    let io = || KitError::io(Path::new(&program));
+    let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(io())?;
+    let output = match child.stderr.take() {
+        Some(stderr) => tell(stderr, progress),
+        None => String::new(),
+    };
+    let status = child.wait().map_err(io())?;
+    if status.success() {
+        return Ok(());
+    }
+    let program = program.to_string_lossy().into_owned();
+    Err(KitError::Compiler { program, status: status.to_string(), output })
+}
+
+/// Tells all lines, and returns them.
+fn tell(stderr: impl Read, progress: &mut dyn FnMut(Progress<'_>)) -> String {
+    let mut output = String::new();
+    // A line that can't be read is the end: the program's status says whether it failed.
+    for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
+        let line = String::from_utf8_lossy(&line);
+        let line = line.trim_end_matches('\r');
+        progress(Progress::Output(line));
+        output.push_str(line);
+        output.push('\n');
+    }
+    output
+}
+
+/// What a program prints, without blanks at the ends; `None` when it can't be started or fails.
+pub(crate) fn ask(command: &mut Command) -> Option<String> {
+    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let text = output.status.success().then(|| String::from_utf8(output.stdout).ok())??;
+    Some(text.trim().to_owned())
+}

@@ -1,0 +1,4 @@
+//! What plugins and the router say to each other.
+#![no_std]
+
+pub mod binary;

@@ -1,0 +1,141 @@
+//! The example plugins and the templates build both ways; what is built has the interface, and works.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use crate::support::{Folder, Module, Native, build, repository};
+use millrace_kit::{Home, KitError, Language, Options, build_with, new};
+use millrace_plugin_abi::binary::{HOST_FUNCTIONS, export, verdict};
+use serde_json::{Value, json};
+
+fn example(name: &str) -> PathBuf {
+    repository().join("examples/plugins").join(name)
+}
+
+/// A manifest that names this plugin.
+fn manifest(bytes: &[u8], name: &str) -> Value {
+    let manifest: Value = serde_json::from_slice(bytes).unwrap();
+    assert_eq!((&manifest["abi"], &manifest["name"]), (&json!(1), &json!(name)));
+    for key in ["version", "summary"] {
+        assert!(manifest[key].is_string(), "{name}: {key}");
+    }
+    assert!(!manifest["positions"].as_array().unwrap().is_empty());
+    manifest
+}
+
+/// The module exports what it must, and imports only what its manifest asks for.
+fn check_module(file: &Path, name: &str) {
+    let module = Module::read(file);
+    let manifest = manifest(&module.manifest, name);
+    for needed in [export::MEMORY].iter().chain(&export::REQUIRED) {
+        assert!(module.exports.contains(*needed), "{name} doesn't export {needed}: {:?}", module.exports);
+    }
+    let capabilities = manifest["capabilities"].as_array().cloned().unwrap_or_default();
+    let granted =
+        |capability: &Option<&str>| capability.is_none_or(|name| capabilities.contains(&json!(name)));
+    let known = HOST_FUNCTIONS.iter().filter(|(_, capability)| granted(capability));
+    let known: BTreeSet<_> = known.map(|(function, _)| format!("millrace.{function}")).collect();
+    assert!(module.imports.is_subset(&known), "{name} imports {:?}", module.imports);
+}
+
+/// Builds for WebAssembly and checks the module; builds for the machine and loads that.
+fn built_both_ways(project: &Path, name: &str) -> Option<Native> {
+    let folder = Folder::new(name);
+    if let Some(module) = build(project, Home::Wasm, &folder.0) {
+        assert_eq!(module.file, folder.0.join(format!("{name}.wasm")));
+        check_module(&module.file, name);
+    }
+    let object = build(project, Home::Native, &folder.0)?;
+    assert_eq!(object.file, folder.0.join(format!("{name}.so")));
+    let plugin = Native::load(&object.file);
+    manifest(&plugin.manifest(), name);
+    assert_eq!(plugin.abi(), 1);
+    Some(plugin)
+}
+
+fn statistics(name: &str) {
+    let Some(plugin) = built_both_ways(&example(name), name) else { return };
+    assert!(plugin.init(r#"{"by-protocol": 3}"#).unwrap_err().contains("give true or false"));
+    assert!(plugin.init(r#"{"colour": 3}"#).unwrap_err().contains("no such setting"));
+    plugin.init("{}").unwrap();
+    assert_eq!(plugin.packets(&[1, 2, 3]), [(verdict::PASS, 0); 3]);
+    let read = r#"{"total":{"packets":3,"bytes":156},"protocols":{"17":{"packets":3,"bytes":156}}}"#;
+    assert_eq!(plugin.control("read", "{}").unwrap(), read);
+    assert!(plugin.control("read", r#"{"a": 1}"#).is_err());
+    assert!(plugin.control("count", "{}").unwrap_err().contains("there is no"));
+    let zero = r#"{"total":{"packets":0,"bytes":0},"protocols":{}}"#;
+    assert_eq!(plugin.control("reset", "{}").unwrap(), zero);
+}
+
+fn port_filter(name: &str) {
+    let Some(plugin) = built_both_ways(&example(name), name) else { return };
+    for ports in ["\"1,2,3,4,5,6\"", "\"9-5\"", "\"http\"", "65536", "\"80,\"", "\"1-2-3\"", "true"] {
+        assert!(plugin.init(&format!(r#"{{"ports": {ports}}}"#)).is_err(), "{ports}");
+    }
+    plugin.init(r#"{"ports": "80,1000-2000"}"#).unwrap();
+    let (pass, port, cut) = ((verdict::PASS, 0), (verdict::DROP, 0), (verdict::DROP, 1));
+    assert_eq!(plugin.packets(&[79, 80, 1000, 2000, 2001, 80]), [pass, port, port, port, pass, cut]);
+    let read = r#"{"ports":"80,1000-2000","packets":6,"dropped":4}"#;
+    assert_eq!(plugin.control("read", "{}").unwrap(), read);
+    assert!(plugin.control("set", r#"{"ports": "81", "cut": "pass"}"#).is_err());
+    plugin.control("set", r#"{"ports": 79}"#).unwrap();
+    assert_eq!(plugin.packets(&[79, 80, 1000]), [port, pass, cut]);
+}
+
+#[test]
+fn statistics_in_rust_builds_and_counts() {
+    statistics("statistics-rs");
+}
+
+#[test]
+fn statistics_in_c_builds_and_counts() {
+    statistics("statistics-c");
+}
+
+#[test]
+fn port_filter_in_rust_builds_and_drops() {
+    port_filter("port-filter-rs");
+}
+
+#[test]
+fn port_filter_in_c_builds_and_drops() {
+    port_filter("port-filter-c");
+}
+
+/// The project of a template builds as it is, and does what it says.
+fn template(name: &str, language: Language) {
+    let folder = Folder::new(&format!("template-{language}"));
+    let project = folder.0.join(name);
+    new(name, language, &project).unwrap();
+    let Some(plugin) = built_both_ways(&project, name) else { return };
+    plugin.init(r#"{"longest": 50}"#).unwrap();
+    assert_eq!(plugin.packets(&[80, 80]), [(verdict::DROP, 0), (verdict::PASS, 0)]);
+    assert_eq!(plugin.control("read", "{}").unwrap(), r#"{"packets":2,"dropped":1}"#);
+}
+
+#[test]
+fn a_new_project_in_rust_builds_and_works() {
+    template("first-one", Language::Rust);
+}
+
+#[test]
+fn a_new_project_in_c_builds_and_works() {
+    template("first-two", Language::C);
+}
+
+#[test]
+fn what_the_compiler_says_is_shown_as_it_is() {
+    let folder = Folder::new("mistake");
+    let project = folder.0.join("mistake");
+    new("mistake", Language::C, &project).unwrap();
+    std::fs::write(project.join("plugin.c"), "int32_t millrace_init(void) { return wrong; }\n").unwrap();
+    let options = Options { target: Some(folder.0.join("target")), ..Options::default() };
+    match build_with(&project, Home::Native, &options, &mut |_| {}) {
+        Err(KitError::Compiler { output, .. }) => {
+            assert!(output.contains("plugin.c:1:") && output.contains("error"), "{output}");
+        }
+        Err(error @ KitError::Missing { .. }) => println!("skipped: {error}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(!project.join("mistake.so").exists());
+}

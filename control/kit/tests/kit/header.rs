@@ -1,0 +1,128 @@
+//! `sdk/c/millrace.h` says the same as `foundation/plugin-abi/src/binary.rs`, for both homes.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::mem::{offset_of, size_of};
+use std::process::Command;
+
+use crate::support::{Folder, repository};
+use millrace_plugin_abi::binary::{
+    ABI_VERSION, HOST_FUNCTIONS, MOST_PACKETS, NO_OFFSET, RawCall, RawFlowEnd, RawPacket, packet_flags,
+    verdict,
+};
+use millrace_sdk::exceptions;
+use millrace_sdk::host::RawHost;
+
+/// C that doesn't compile unless sizes and offsets are these.
+macro_rules! layout {
+    ($text:ident, $kind:ty, $name:literal: $($field:ident)*) => {
+        let size = size_of::<$kind>();
+        writeln!($text, "_Static_assert(sizeof(struct {}) == {size}, \"size\");", $name).unwrap();
+        $(
+            let (offset, field) = (offset_of!($kind, $field), stringify!($field));
+            writeln!($text, "_Static_assert(offsetof(struct {}, {field}) == {offset}, \"{field}\");", $name).unwrap();
+            let size = {
+                let field = |value: &$kind| size_of_val(&value.$field);
+                field(&<$kind>::default())
+            };
+            writeln!($text, "_Static_assert(sizeof(((struct {} *)0)->{field}) == {size}, \"{field}\");", $name).unwrap();
+        )*
+    };
+}
+
+fn layouts() -> String {
+    let mut text = "#include \"millrace.h\"\n".to_owned();
+    layout!(text, RawCall, "millrace_call": size packet_size count now packets);
+    layout!(text, RawPacket, "millrace_packet": size flags length window window_length network transport ether_type family
+        protocol tag exceptions port number state flow source_port destination_port verdict reason target reserved until);
+    layout!(text, RawFlowEnd, "millrace_flow_end": size family protocol source_port destination_port port reserved flow
+        source destination packets bytes state);
+    text
+}
+
+fn numbers() -> String {
+    let numbers: [(&str, u64); 22] = [
+        ("ABI_VERSION", ABI_VERSION.into()),
+        ("MOST_PACKETS", MOST_PACKETS as u64),
+        ("NO_OFFSET", NO_OFFSET.into()),
+        ("MORE", packet_flags::MORE.into()),
+        ("COPY", packet_flags::COPY.into()),
+        ("FIRST", packet_flags::FIRST.into()),
+        ("TTL", exceptions::TTL.into()),
+        ("OPTIONS", exceptions::OPTIONS.into()),
+        ("FRAGMENT", exceptions::FRAGMENT.into()),
+        ("CUT", exceptions::CUT.into()),
+        ("PASS", verdict::PASS.into()),
+        ("DROP", verdict::DROP.into()),
+        ("CONSUME", verdict::CONSUME.into()),
+        ("TO_PORT", verdict::PORT.into()),
+        ("TO_PORTS", verdict::PORTS.into()),
+        ("TO_QUEUE", verdict::QUEUE.into()),
+        ("TO_INSTANCE", verdict::INSTANCE.into()),
+        ("CLASSIFY", verdict::CLASSIFY.into()),
+        ("HOLD", verdict::HOLD.into()),
+        ("ERROR", millrace_sdk::Level::Error as u64),
+        ("INFORMATION", millrace_sdk::Level::Information as u64),
+        ("DEBUG", millrace_sdk::Level::Debug as u64),
+    ];
+    numbers.map(|(name, value)| format!("_Static_assert(MILLRACE_{name} == {value}, \"{name}\");\n")).concat()
+}
+
+/// The functions of the router stand in the table in their order.
+fn table() -> String {
+    let mut text = "#ifndef __wasm__\n".to_owned();
+    for (index, (name, _)) in HOST_FUNCTIONS.iter().enumerate() {
+        let place = 8 * (index + 1);
+        writeln!(text, "_Static_assert(offsetof(struct millrace_host, {name}) == {place}, \"{name}\");")
+            .unwrap();
+    }
+    text + "#endif\n"
+}
+
+/// Compiles with every clang that there is; also a test that fails unless the layout is wrong shows that it compares.
+fn compiles(text: &str, flags: &[&str]) -> Option<bool> {
+    let folder = Folder::new("header");
+    let file = folder.0.join(format!("{}.c", flags.len()));
+    fs::write(&file, text).unwrap();
+    for clang in ["clang", "clang-19"] {
+        let mut command = Command::new(clang);
+        command.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I"]);
+        command.arg(repository().join("sdk/c")).args(flags).arg(&file);
+        if let Ok(output) = command.output() {
+            println!("{clang} {flags:?}: {}", String::from_utf8_lossy(&output.stderr));
+            return Some(output.status.success());
+        }
+    }
+    assert!(std::env::var("CI").as_deref() != Ok("true"), "there is no clang");
+    println!("skipped: there is no clang");
+    None
+}
+
+#[test]
+fn the_header_has_the_layout_of_the_interface() {
+    let text = [layouts(), numbers(), table()].concat();
+    for flags in [&["--target=wasm32", "-ffreestanding"][..], &["-fPIC"]] {
+        assert_ne!(compiles(&text, flags), Some(false), "{flags:?}");
+        let wrong = text.replace("millrace_packet) == 64", "millrace_packet) == 72");
+        assert_ne!(compiles(&wrong, flags), Some(true), "{flags:?}");
+    }
+}
+
+#[test]
+fn the_kit_for_rust_has_the_table_of_the_interface() {
+    let fields = [
+        ("fail", offset_of!(RawHost, fail)),
+        ("reply", offset_of!(RawHost, reply)),
+        ("log", offset_of!(RawHost, log)),
+        ("packet_read", offset_of!(RawHost, packet_read)),
+        ("packet_write", offset_of!(RawHost, packet_write)),
+        ("packet_resize", offset_of!(RawHost, packet_resize)),
+        ("packet_make", offset_of!(RawHost, packet_make)),
+        ("flow_backlog", offset_of!(RawHost, flow_backlog)),
+        ("timer", offset_of!(RawHost, timer)),
+        ("request", offset_of!(RawHost, request)),
+    ];
+    for (index, (name, _)) in HOST_FUNCTIONS.iter().enumerate() {
+        assert_eq!(fields[index], (*name, 8 * (index + 1)));
+    }
+}

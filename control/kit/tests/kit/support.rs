@@ -1,0 +1,295 @@
+//! What tests of built plugins share: places, what a module says of itself, and a shared object that is driven by hand.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::{env, fs};
+
+use millrace_kit::{Built, Home, KitError, Options, Progress, build_with};
+use millrace_plugin_abi::binary::{RawCall, RawPacket};
+use millrace_sdk::host::RawHost;
+use millrace_sdk::testing::{describe, frame_of_ports};
+
+/// A folder of a test, outside the clone, that vanishes with it.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new(test: &str) -> Self {
+        let folder = env::temp_dir().join(format!("millrace-kit-{test}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Where compilers keep what they have done, so that Rust's library is compiled once for all tests and runs: beside this
+/// test program, or in the cache when that lies in the clone.
+pub fn target() -> PathBuf {
+    let clone = repository().canonicalize().unwrap();
+    let beside = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    if !beside.starts_with(&clone) {
+        return beside.join("plugins");
+    }
+    env::var_os("HOME").map_or_else(env::temp_dir, PathBuf::from).join(".cache/millrace-target/plugins")
+}
+
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Builds; `None`, and a word why, when this machine has no compiler for it. With CI=true that is a failure.
+pub fn build(project: &Path, home: Home, result: &Path) -> Option<Built> {
+    let options = Options { target: Some(target()), result: Some(result.to_owned()), machine: None };
+    let mut show = |progress: Progress<'_>| match progress {
+        Progress::Step(text) => println!("{text}"),
+        Progress::Output(line) => println!("    {line}"),
+    };
+    match build_with(project, home, &options, &mut show) {
+        Ok(built) => {
+            println!("{}: {} bytes", built.file.display(), built.bytes);
+            Some(built)
+        }
+        Err(error @ KitError::Missing { .. }) if env::var("CI").is_ok_and(|ci| ci == "true") => {
+            panic!("{error}")
+        }
+        Err(error @ KitError::Missing { .. }) => {
+            println!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{}: {error}", project.display()),
+    }
+}
+
+/// What a WebAssembly module says of itself.
+#[derive(Debug, Default)]
+pub struct Module {
+    pub manifest: Vec<u8>,
+    /// `module.name`.
+    pub imports: BTreeSet<String>,
+    pub exports: BTreeSet<String>,
+}
+
+impl Module {
+    pub fn read(file: &Path) -> Self {
+        let bytes = fs::read(file).unwrap();
+        let mut rest = Reader(bytes.strip_prefix(b"\0asm\x01\0\0\0").expect("a module of version 1"));
+        let mut module = Self::default();
+        while !rest.0.is_empty() {
+            let id = rest.byte();
+            let mut section = Reader(rest.bytes());
+            match id {
+                0 if section.bytes() == b"millrace.manifest" => module.manifest = section.0.to_vec(),
+                2 => module.imports = (0..section.number()).map(|_| section.import()).collect(),
+                7 => module.exports = (0..section.number()).map(|_| section.export()).collect(),
+                _ => {}
+            }
+        }
+        module
+    }
+}
+
+/// The binary format of WebAssembly, as far as it is needed here.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn byte(&mut self) -> u8 {
+        let (first, rest) = self.0.split_first().expect("one more byte");
+        self.0 = rest;
+        *first
+    }
+
+    /// LEB128.
+    fn number(&mut self) -> usize {
+        let (mut value, mut shift) = (0, 0);
+        loop {
+            let byte = self.byte();
+            value |= usize::from(byte & 127) << shift;
+            shift += 7;
+            if byte < 128 {
+                return value;
+            }
+        }
+    }
+
+    fn bytes(&mut self) -> &'a [u8] {
+        let length = self.number();
+        let (bytes, rest) = self.0.split_at(length);
+        self.0 = rest;
+        bytes
+    }
+
+    fn text(&mut self) -> String {
+        String::from_utf8(self.bytes().to_vec()).unwrap()
+    }
+
+    fn import(&mut self) -> String {
+        let name = format!("{}.{}", self.text(), self.text());
+        assert_eq!(self.byte(), 0, "{name} is no function");
+        self.number();
+        name
+    }
+
+    fn export(&mut self) -> String {
+        let name = self.text();
+        self.byte();
+        self.number();
+        name
+    }
+}
+
+thread_local! {
+    static SAID: RefCell<String> = RefCell::default();
+}
+
+extern "C" fn say(bytes: *const u8, length: usize) {
+    // SAFETY: the plugin hands over as many bytes as it says.
+    let bytes = unsafe { std::slice::from_raw_parts(bytes, length) };
+    SAID.set(String::from_utf8(bytes.to_vec()).unwrap());
+}
+
+extern "C" fn log(_level: u32, _text: *const u8, _bytes: usize) {}
+
+static HOST: RawHost = RawHost {
+    size: size_of::<RawHost>() as u64,
+    fail: Some(say),
+    reply: Some(say),
+    log: Some(log),
+    packet_read: None,
+    packet_write: None,
+    packet_resize: None,
+    packet_make: None,
+    flow_backlog: None,
+    timer: None,
+    request: None,
+};
+
+/// A shared object. Its file is loaded once, for its variables are those of one instance.
+pub struct Native(*mut c_void);
+
+// SAFETY: nothing is called from two threads at once: a plugin that tests share is called under `CALL`.
+unsafe impl Send for Native {}
+// SAFETY: as above.
+unsafe impl Sync for Native {}
+
+static CALL: Mutex<()> = Mutex::new(());
+
+type Init = unsafe extern "C" fn(*const u8, usize) -> i32;
+type Control = unsafe extern "C" fn(*const u8, usize, *const u8, usize) -> i32;
+
+impl Native {
+    pub fn load(file: &Path) -> Self {
+        let name = CString::new(file.to_str().unwrap()).unwrap();
+        // SAFETY: the plugin was built for this, and does nothing when it is loaded.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        assert!(!handle.is_null(), "{} can't be loaded", file.display());
+        let plugin = Self(handle);
+        // SAFETY: the type of the interface.
+        unsafe {
+            plugin.function::<unsafe extern "C" fn(*const RawHost)>(c"millrace_attach")(&raw const HOST)
+        };
+        plugin
+    }
+
+    /// # Safety
+    /// `F` is the function's type.
+    unsafe fn function<F: Copy>(&self, name: &CStr) -> F {
+        // SAFETY: the handle is open.
+        let address = unsafe { libc::dlsym(self.0, name.as_ptr()) };
+        assert!(!address.is_null(), "{name:?} is missing");
+        // SAFETY: the caller's promise; a pointer to a function is as large as one to data.
+        unsafe { std::mem::transmute_copy(&address) }
+    }
+
+    pub fn manifest(&self) -> Vec<u8> {
+        // SAFETY: the types of the interface; the text stays.
+        unsafe {
+            let text = self.function::<unsafe extern "C" fn() -> *const c_char>(c"millrace_manifest")();
+            CStr::from_ptr(text).to_bytes().to_vec()
+        }
+    }
+
+    pub fn abi(&self) -> u32 {
+        // SAFETY: the type of the interface.
+        unsafe { self.function::<unsafe extern "C" fn() -> u32>(c"millrace_abi")() }
+    }
+
+    /// Begins; an error is what it says.
+    pub fn init(&self, settings: &str) -> Result<String, String> {
+        // SAFETY: the type of the interface, and a text that has as many bytes as it says.
+        said(unsafe { self.function::<Init>(c"millrace_init")(settings.as_ptr(), settings.len()) })
+    }
+
+    pub fn control(&self, name: &str, arguments: &str) -> Result<String, String> {
+        let (name, arguments) = ((name.as_ptr(), name.len()), (arguments.as_ptr(), arguments.len()));
+        let _one = CALL.lock();
+        // SAFETY: as in `init`.
+        let control = unsafe { self.function::<Control>(c"millrace_control") };
+        // SAFETY: as in `init`.
+        said(unsafe { control(name.0, name.1, arguments.0, arguments.1) })
+    }
+
+    /// The verdicts for packets of UDP to these ports; the last has its ports cut off. They stand in memory of the plugin.
+    pub fn packets(&self, ports: &[u16]) -> Vec<(u8, u8)> {
+        let mut frames: Vec<Vec<u8>> = ports.iter().map(|port| frame(*port)).collect();
+        frames.last_mut().unwrap().truncate(36);
+        let size = frames.len() * size_of::<RawPacket>();
+        // SAFETY: the types of the interface; what is reserved is aligned and as large as was asked for.
+        unsafe {
+            let reserve = self.function::<unsafe extern "C" fn(usize) -> *mut RawPacket>(c"millrace_reserve");
+            let area = reserve(size);
+            assert!(!area.is_null() && area.is_aligned());
+            for (index, frame) in frames.iter_mut().enumerate() {
+                area.add(index).write(packet(frame));
+            }
+            let call = RawCall {
+                size: size_of::<RawCall>() as u16,
+                packet_size: size_of::<RawPacket>() as u16,
+                count: frames.len() as u32,
+                now: 1,
+                packets: area as u64,
+            };
+            self.function::<unsafe extern "C" fn(*const RawCall)>(c"millrace_packets")(&raw const call);
+            let verdicts = (0..frames.len()).map(|index| area.add(index).read());
+            let verdicts = verdicts.map(|packet| (packet.verdict, packet.reason)).collect();
+            self.function::<unsafe extern "C" fn(*mut RawPacket, usize)>(c"millrace_release")(area, size);
+            verdicts
+        }
+    }
+}
+
+fn said(code: i32) -> Result<String, String> {
+    let text = SAID.take();
+    if code == 0 { Ok(text) } else { Err(text) }
+}
+
+fn frame(port: u16) -> Vec<u8> {
+    let (a, b) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+    frame_of_ports(a, b, 17, (4000, port), &[0; 18])
+}
+
+fn packet(frame: &mut [u8]) -> RawPacket {
+    let about = describe(frame).unwrap();
+    RawPacket {
+        size: size_of::<RawPacket>() as u16,
+        length: frame.len() as u32,
+        window: frame.as_mut_ptr() as u64,
+        window_length: frame.len() as u16,
+        network: about.network,
+        transport: about.transport.unwrap_or(u16::MAX),
+        ether_type: about.ether_type,
+        family: 4,
+        protocol: about.flow.protocol,
+        exceptions: about.exceptions,
+        source_port: about.flow.source_port,
+        destination_port: about.flow.destination_port,
+        ..RawPacket::default()
+    }
+}

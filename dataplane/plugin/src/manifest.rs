@@ -1,0 +1,405 @@
+//! What a plugin that is a file says of itself: its manifest, read and checked.
+//!
+//! `docs/plugin-abi.md` lists the keys. The same for WebAssembly modules and for shared objects.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use millrace_plugin_abi::Position;
+use millrace_plugin_abi::binary::{ABI_VERSION, DEFAULT_WINDOW, HOST_FUNCTIONS, MOST_WINDOW};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// Bytes of a manifest, at most.
+pub const MOST_MANIFEST: usize = 64 * 1024;
+/// Bytes of a flow's state, at most.
+pub const MOST_FLOW_STATE: u16 = 256;
+/// Characters of a plugin's name, at most.
+pub const MOST_NAME: usize = 64;
+
+/// Every key that a manifest may have.
+const KEYS: [&str; 14] = [
+    "abi",
+    "name",
+    "version",
+    "summary",
+    "positions",
+    "capabilities",
+    "messages",
+    "settings",
+    "window",
+    "flow-state",
+    "state",
+    "state-version",
+    "period",
+    "cost",
+];
+
+/// Why a manifest was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ManifestError {
+    /// It is longer than [`MOST_MANIFEST`].
+    #[error("the manifest has {0} bytes: at most {MOST_MANIFEST} are read")]
+    TooLarge(usize),
+    /// It is no JSON, or no object.
+    #[error("the manifest is no JSON object: {0}")]
+    NotAnObject(String),
+    /// A key that there isn't.
+    #[error("the manifest has the unknown key {key:?}; did you mean {nearest:?}?")]
+    UnknownKey {
+        /// The key, as it was written.
+        key: String,
+        /// The key most like it.
+        nearest: &'static str,
+    },
+    /// A key that must be there is not.
+    #[error("the manifest has no {0:?}")]
+    Missing(&'static str),
+    /// A key's value is of the wrong type or out of range.
+    #[error("the manifest's {key:?}: {problem}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// What is wrong, and what would be right.
+        problem: String,
+    },
+    /// It was built for another version of the interface.
+    #[error("the plugin was built for version {0} of the interface: this router has version {ABI_VERSION}")]
+    WrongAbi(u32),
+}
+
+/// How the instances on several workers share what they know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StateSharing {
+    /// An instance on each worker; messages go to all, and their answers are added up.
+    #[default]
+    PerWorker,
+    /// One instance in all.
+    Single,
+}
+
+/// What a plugin says its calls cost.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cost {
+    /// Cycles for each packet.
+    #[serde(default)]
+    pub packet: f64,
+    /// Cycles for each byte.
+    #[serde(default)]
+    pub byte: f64,
+}
+
+/// A manifest that was checked.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Manifest {
+    /// The plugin's name.
+    pub name: String,
+    /// Its version, `major.minor.patch`.
+    pub version: String,
+    /// What it does, in one line.
+    pub summary: String,
+    /// The positions whose gates its instances may be bound at; at least one.
+    pub positions: Vec<Position>,
+    /// The capabilities it asks for, by the names of [`HOST_FUNCTIONS`].
+    pub capabilities: Vec<&'static str>,
+    /// Its control messages, each with a line of help.
+    pub messages: BTreeMap<String, String>,
+    /// The JSON Schema of its settings; `None` when it takes none.
+    pub settings: Option<Map<String, Value>>,
+    /// Bytes of each packet that it sees, up to [`MOST_WINDOW`].
+    pub window: u16,
+    /// Bytes of state for each flow, up to [`MOST_FLOW_STATE`].
+    pub flow_state: u16,
+    /// How instances on several workers share state.
+    pub state: StateSharing,
+    /// The version of what it saves.
+    pub state_version: u32,
+    /// The time between two calls of `millrace_periodic`; `None` when it wants none.
+    pub period: Option<Duration>,
+    /// What it says that it costs.
+    pub cost: Option<Cost>,
+}
+
+impl Manifest {
+    /// Reads and checks a manifest.
+    ///
+    /// # Errors
+    /// [`ManifestError`] for the first thing that is wrong; the version of the interface comes before all else.
+    pub fn parse(json: &[u8]) -> Result<Self, ManifestError> {
+        if json.len() > MOST_MANIFEST {
+            return Err(ManifestError::TooLarge(json.len()));
+        }
+        let keys: Map<String, Value> =
+            serde_json::from_slice(json).map_err(|error| ManifestError::NotAnObject(error.to_string()))?;
+        let abi: u32 = needed(&keys, "abi")?;
+        if abi != ABI_VERSION {
+            return Err(ManifestError::WrongAbi(abi));
+        }
+        unless_known(&keys)?;
+        let manifest = Self {
+            name: needed(&keys, "name")?,
+            version: needed(&keys, "version")?,
+            summary: needed(&keys, "summary")?,
+            positions: positions(&needed::<Vec<String>>(&keys, "positions")?)?,
+            capabilities: capabilities(&optional::<Vec<String>>(&keys, "capabilities")?.unwrap_or_default())?,
+            messages: optional(&keys, "messages")?.unwrap_or_default(),
+            settings: optional(&keys, "settings")?,
+            window: optional(&keys, "window")?.unwrap_or(DEFAULT_WINDOW),
+            flow_state: optional(&keys, "flow-state")?.unwrap_or_default(),
+            state: optional(&keys, "state")?.unwrap_or_default(),
+            state_version: optional(&keys, "state-version")?.unwrap_or_default(),
+            period: optional::<u32>(&keys, "period")?.map(|millis| Duration::from_millis(millis.into())),
+            cost: optional(&keys, "cost")?,
+        };
+        manifest.check()?;
+        Ok(manifest)
+    }
+
+    /// Whether it asks for a capability.
+    pub fn has_capability(&self, name: &str) -> bool {
+        self.capabilities.contains(&name)
+    }
+
+    fn check(&self) -> Result<(), ManifestError> {
+        check("name", is_name(&self.name), || {
+            format!("{:?} is not 1 to {MOST_NAME} letters, digits, '-', '_' or '.'", self.name)
+        })?;
+        check("version", is_version(&self.version), || {
+            format!("{:?} is not three numbers: major.minor.patch", self.version)
+        })?;
+        check("summary", is_line(&self.summary), || "give one line of text".to_owned())?;
+        check("positions", !self.positions.is_empty(), || "give at least one position".to_owned())?;
+        for (name, help) in &self.messages {
+            check("messages", is_name(name), || {
+                format!("{name:?} is not 1 to {MOST_NAME} letters, digits, '-', '_' or '.'")
+            })?;
+            check("messages", is_line(help), || format!("give {name:?} one line of help"))?;
+        }
+        check("window", self.window <= MOST_WINDOW, || format!("{} is over {MOST_WINDOW}", self.window))?;
+        check("flow-state", self.flow_state <= MOST_FLOW_STATE, || {
+            format!("{} is over {MOST_FLOW_STATE}", self.flow_state)
+        })?;
+        let period = self.period.is_none_or(|period| !period.is_zero());
+        check("period", period, || "give 1 millisecond or more".to_owned())?;
+        let sane = |cycles: f64| cycles.is_finite() && cycles >= 0.0;
+        let cost = self.cost.is_none_or(|cost| sane(cost.packet) && sane(cost.byte));
+        check("cost", cost, || "cycles are 0 or more".to_owned())
+    }
+}
+
+fn check(key: &'static str, holds: bool, problem: impl FnOnce() -> String) -> Result<(), ManifestError> {
+    if holds { Ok(()) } else { Err(ManifestError::Value { key, problem: problem() }) }
+}
+
+fn optional<T: DeserializeOwned>(
+    keys: &Map<String, Value>,
+    key: &'static str,
+) -> Result<Option<T>, ManifestError> {
+    let Some(value) = keys.get(key) else { return Ok(None) };
+    let wrong = |error: serde_json::Error| ManifestError::Value { key, problem: error.to_string() };
+    T::deserialize(value).map(Some).map_err(wrong)
+}
+
+fn needed<T: DeserializeOwned>(keys: &Map<String, Value>, key: &'static str) -> Result<T, ManifestError> {
+    optional(keys, key)?.ok_or(ManifestError::Missing(key))
+}
+
+fn unless_known(keys: &Map<String, Value>) -> Result<(), ManifestError> {
+    let Some(key) = keys.keys().find(|key| !KEYS.contains(&key.as_str())) else { return Ok(()) };
+    let nearest = nearest(key, KEYS.into_iter()).unwrap_or_default();
+    Err(ManifestError::UnknownKey { key: shortened(key), nearest })
+}
+
+fn nearest(name: &str, known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+    let name = shortened(name);
+    known.min_by_key(|other| strsim::damerau_levenshtein(&name, other))
+}
+
+/// The first [`MOST_NAME`] characters: what is shown of a name that others chose.
+fn shortened(name: &str) -> String {
+    name.chars().take(MOST_NAME).collect()
+}
+
+fn positions(names: &[String]) -> Result<Vec<Position>, ManifestError> {
+    let mut positions = Vec::new();
+    for name in names {
+        let wrong = |problem| ManifestError::Value { key: "positions", problem };
+        let position = shortened(name).parse().map_err(wrong)?;
+        if positions.contains(&position) {
+            return Err(wrong(format!("{position} stands there twice")));
+        }
+        positions.push(position);
+    }
+    Ok(positions)
+}
+
+fn capabilities(names: &[String]) -> Result<Vec<&'static str>, ManifestError> {
+    let known = || HOST_FUNCTIONS.iter().filter_map(|(_, capability)| *capability);
+    let mut found = Vec::new();
+    for name in names {
+        let problem = match known().find(|known| known == name) {
+            Some(capability) if !found.contains(&capability) => {
+                found.push(capability);
+                continue;
+            }
+            Some(capability) => format!("{capability} stands there twice"),
+            None => {
+                let nearest = nearest(name, known()).unwrap_or_default();
+                format!("there is no capability {:?}; did you mean {nearest:?}?", shortened(name))
+            }
+        };
+        return Err(ManifestError::Value { key: "capabilities", problem });
+    }
+    Ok(found)
+}
+
+fn is_name(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=MOST_NAME).contains(&name.len()) && name.bytes().all(allowed)
+}
+
+fn is_version(version: &str) -> bool {
+    let is_number =
+        |part: &str| part.bytes().all(|byte| byte.is_ascii_digit()) && part.parse::<u32>().is_ok();
+    version.split('.').count() == 3 && version.split('.').all(is_number)
+}
+
+fn is_line(text: &str) -> bool {
+    !text.trim().is_empty() && !text.contains(char::is_control)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn smallest() -> Value {
+        json!({ "abi": 1, "name": "count", "version": "1.0.2", "summary": "Counts.", "positions": ["late"] })
+    }
+
+    fn with(key: &str, value: Value) -> Result<Manifest, ManifestError> {
+        let mut manifest = smallest();
+        manifest[key] = value;
+        Manifest::parse(manifest.to_string().as_bytes())
+    }
+
+    fn refusal(key: &str, value: Value) -> String {
+        with(key, value).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_left_out_has_its_default() {
+        let manifest = Manifest::parse(smallest().to_string().as_bytes()).unwrap();
+        assert_eq!((manifest.window, manifest.flow_state, manifest.state_version), (128, 0, 0));
+        assert_eq!((manifest.state, manifest.period), (StateSharing::PerWorker, None));
+        assert_eq!(manifest.positions, [Position::Late]);
+    }
+
+    #[test]
+    fn everything_that_is_given_is_read() {
+        let text = json!({ "abi": 1, "name": "a", "version": "0.0.1", "summary": "x", "positions": ["early", "copy"],
+            "capabilities": ["packet-read", "log"], "messages": { "read": "counts" }, "settings": { "type": "object" },
+            "window": 1536, "flow-state": 256, "state": "single", "state-version": 3, "period": 20,
+            "cost": { "packet": 50, "byte": 0.5 } });
+        let manifest = Manifest::parse(text.to_string().as_bytes()).unwrap();
+        assert_eq!(manifest.positions, [Position::Early, Position::Copy]);
+        assert!(manifest.has_capability("log") && !manifest.has_capability("timer"));
+        assert_eq!((manifest.window, manifest.flow_state, manifest.state_version), (1536, 256, 3));
+        assert_eq!(
+            (manifest.state, manifest.period),
+            (StateSharing::Single, Some(Duration::from_millis(20)))
+        );
+        assert_eq!(manifest.cost, Some(Cost { packet: 50.0, byte: 0.5 }));
+    }
+
+    #[test]
+    fn unknown_names_are_refused_with_the_nearest() {
+        assert_eq!(
+            refusal("widnow", json!(1)),
+            "the manifest has the unknown key \"widnow\"; did you mean \"window\"?"
+        );
+        let capability = refusal("capabilities", json!(["packet-raed"]));
+        assert!(
+            capability.ends_with("no capability \"packet-raed\"; did you mean \"packet-read\"?"),
+            "{capability}"
+        );
+    }
+
+    #[test]
+    fn another_version_is_told_before_anything_else() {
+        let newer = json!({ "abi": 2, "novelty": true });
+        assert_eq!(Manifest::parse(newer.to_string().as_bytes()), Err(ManifestError::WrongAbi(2)));
+    }
+
+    #[test]
+    fn each_limit_is_kept() {
+        for (key, value) in [
+            ("name", json!("")),
+            ("name", json!("x".repeat(65))),
+            ("name", json!("a b")),
+            ("version", json!("1.2")),
+            ("version", json!("1.2.x")),
+            ("version", json!("1.2.+3")),
+            ("summary", json!("two\nlines")),
+            ("summary", json!("")),
+            ("positions", json!([])),
+            ("positions", json!(["late", "late"])),
+            ("positions", json!(["middle"])),
+            ("capabilities", json!(["log", "log"])),
+            ("messages", json!({ "read it": "x" })),
+            ("messages", json!({ "read": "x\ny" })),
+            ("settings", json!([])),
+            ("window", json!(1537)),
+            ("window", json!(-1)),
+            ("flow-state", json!(257)),
+            ("state", json!("shared")),
+            ("state-version", json!(1.5)),
+            ("period", json!(0)),
+            ("cost", json!({ "packet": -1 })),
+            ("cost", json!({ "packets": 1 })),
+            ("abi", json!("1")),
+        ] {
+            let error = with(key, value.clone()).unwrap_err();
+            assert!(
+                matches!(&error, ManifestError::Value { key: named, .. } if *named == key),
+                "{value}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_must_be_there_is_asked_for() {
+        for key in ["abi", "name", "version", "summary", "positions"] {
+            let mut manifest = smallest();
+            manifest.as_object_mut().unwrap().remove(key);
+            let error = Manifest::parse(manifest.to_string().as_bytes()).unwrap_err();
+            assert_eq!(error, ManifestError::Missing(key));
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_or_too_long_is_refused() {
+        assert!(matches!(Manifest::parse(b"[1]"), Err(ManifestError::NotAnObject(_))));
+        assert!(matches!(Manifest::parse(b"{"), Err(ManifestError::NotAnObject(_))));
+        assert_eq!(Manifest::parse(&vec![b' '; 65_537]), Err(ManifestError::TooLarge(65_537)));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Manifest::parse(&bytes);
+        }
+
+        #[test]
+        fn no_values_panic(key in prop::sample::select(&KEYS[..]), text in "\\PC{0,80}", number in any::<f64>()) {
+            for value in [json!(text), json!(number), json!([text]), json!({ text.clone(): text })] {
+                let _ = with(key, value);
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What goes wrong in a plugin: kinds of faults, and how often each was met.
+
+use std::fmt;
+
+use wasmtime::Trap;
+
+/// What becomes of packets that an instance at fault was to handle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnFault {
+    /// They are dropped.
+    #[default]
+    Drop,
+    /// They go on, as if the instance had let them pass.
+    Bypass,
+}
+
+/// A kind of fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FaultKind {
+    /// It ran into `unreachable`: what `abort` and a panic compile to.
+    Unreachable,
+    /// It divided by zero.
+    Divide,
+    /// It read or wrote outside of its memory, or had the router do so.
+    OutOfBounds,
+    /// Its calls were nested too deep.
+    StackOverflow,
+    /// A division or a conversion to an integer overflowed.
+    IntegerOverflow,
+    /// It called a function by a number that names none, or one of another type.
+    IndirectCall,
+    /// Something else that ends it.
+    OtherTrap,
+    /// It gave a verdict that makes no sense. It goes on living.
+    WrongVerdict,
+    /// It refused to begin, or could not be set up.
+    Init,
+    /// It took longer than it may.
+    Overrun,
+}
+
+impl FaultKind {
+    /// Every kind.
+    pub const ALL: [Self; 10] = [
+        Self::Unreachable,
+        Self::Divide,
+        Self::OutOfBounds,
+        Self::StackOverflow,
+        Self::IntegerOverflow,
+        Self::IndirectCall,
+        Self::OtherTrap,
+        Self::WrongVerdict,
+        Self::Init,
+        Self::Overrun,
+    ];
+
+    /// Its name in counters.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unreachable => "unreachable",
+            Self::Divide => "divide",
+            Self::OutOfBounds => "out_of_bounds",
+            Self::StackOverflow => "stack_overflow",
+            Self::IntegerOverflow => "integer_overflow",
+            Self::IndirectCall => "indirect_call",
+            Self::OtherTrap => "other_trap",
+            Self::WrongVerdict => "wrong_verdict",
+            Self::Init => "init",
+            Self::Overrun => "overrun",
+        }
+    }
+
+    fn of_trap(trap: Trap) -> Self {
+        match trap {
+            Trap::UnreachableCodeReached => Self::Unreachable,
+            Trap::IntegerDivisionByZero => Self::Divide,
+            Trap::MemoryOutOfBounds => Self::OutOfBounds,
+            Trap::StackOverflow => Self::StackOverflow,
+            Trap::IntegerOverflow | Trap::BadConversionToInteger => Self::IntegerOverflow,
+            Trap::TableOutOfBounds | Trap::IndirectCallToNull | Trap::BadSignature => Self::IndirectCall,
+            _ => Self::OtherTrap,
+        }
+    }
+}
+
+impl fmt::Display for FaultKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What ended an instance.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{kind}: {text}")]
+pub struct Fault {
+    /// Its kind.
+    pub kind: FaultKind,
+    /// What happened, and where.
+    pub text: String,
+}
+
+impl Fault {
+    pub(super) fn new(kind: FaultKind, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into() }
+    }
+
+    /// What `error` means when it came up in the function `place` of the plugin; [`FaultKind::OtherTrap`] if it is no trap.
+    pub(super) fn of_error(error: &wasmtime::Error, place: &str) -> Self {
+        let kind = match error.downcast_ref::<Trap>() {
+            Some(trap) => FaultKind::of_trap(*trap),
+            None => FaultKind::OtherTrap,
+        };
+        Self::new(kind, format!("in {place}: {}", error.root_cause()))
+    }
+}
+
+/// How many faults of each kind there were. Those of all lives of an instance count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FaultCounts([u64; FaultKind::ALL.len()]);
+
+impl FaultCounts {
+    pub(super) fn count(&mut self, kind: FaultKind) {
+        let count = &mut self.0[kind as usize];
+        *count = count.saturating_add(1);
+    }
+
+    /// How many there were of a kind.
+    pub fn of(&self, kind: FaultKind) -> u64 {
+        self.0[kind as usize]
+    }
+
+    /// How many there were in all.
+    pub fn total(&self) -> u64 {
+        self.0.iter().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_counted_apart() {
+        let mut counts = FaultCounts::default();
+        for (index, kind) in FaultKind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, index);
+            (0..=index).for_each(|_| counts.count(kind));
+        }
+        assert!(
+            FaultKind::ALL.into_iter().enumerate().all(|(index, kind)| counts.of(kind) == index as u64 + 1)
+        );
+        assert_eq!(counts.total(), 55);
+    }
+}

@@ -1,0 +1,221 @@
+//! The functions of the router that plugins call, and what their stores hold.
+//!
+//! A plugin that hands over an address outside of its memory is at fault, as if it had used the address itself.
+
+use std::time::Duration;
+
+use millrace_plugin_abi::binary::IMPORTS;
+use millrace_units::PortId;
+use wasmtime::{AsContextMut, Caller, Linker, Memory, ResourceLimiter, Result, Trap};
+
+use super::exchange::{Exchange, Shared};
+use super::services::LogLevel;
+use super::staging::{Area, Step};
+use crate::Manifest;
+
+/// Bytes of a line of the log, or of the reason for a failure, at most; the rest is cut off.
+const MOST_TEXT: u32 = 1024;
+/// Entries of a table, at most.
+const MOST_ENTRIES: usize = 65_536;
+
+/// What the store of an instance holds.
+pub(super) struct Data {
+    pub shared: Shared,
+    /// The plugin's memory, and where calls stand in it. `None` while it is not known yet.
+    pub memory: Option<Memory>,
+    pub area: Option<Area>,
+    /// Bytes of memory, at most.
+    pub most_memory: usize,
+}
+
+impl ResourceLimiter for Data {
+    fn memory_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> Result<bool> {
+        let allowed = desired <= self.most_memory;
+        if !allowed {
+            self.shared.with(|exchange| exchange.memory_refused = exchange.memory_refused.saturating_add(1));
+        }
+        Ok(allowed)
+    }
+
+    fn table_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> Result<bool> {
+        Ok(desired <= MOST_ENTRIES)
+    }
+
+    fn memories(&self) -> usize {
+        1
+    }
+}
+
+/// The memory of the plugin that called, and the store's data.
+fn parts<'a>(caller: &'a mut Caller<'_, Data>) -> Result<(&'a mut [u8], &'a mut Data)> {
+    let Some(memory) = caller.data().memory else {
+        wasmtime::bail!(
+            "it called the router before it was begun: functions of `millrace` can't be called by `start`"
+        );
+    };
+    Ok(memory.data_and_store_mut(caller))
+}
+
+fn slice(memory: &[u8], address: u32, bytes: u32) -> Result<&[u8], Trap> {
+    let start = address as usize;
+    memory.get(start..start + bytes as usize).ok_or(Trap::MemoryOutOfBounds)
+}
+
+fn slice_mut(memory: &mut [u8], address: u32, bytes: u32) -> Result<&mut [u8], Trap> {
+    let start = address as usize;
+    memory.get_mut(start..start + bytes as usize).ok_or(Trap::MemoryOutOfBounds)
+}
+
+/// What the driver is to do next.
+pub(super) fn next(mut caller: Caller<'_, Data>) -> Result<(i32, u64)> {
+    let (memory, data) = parts(&mut caller)?;
+    let Some(area) = data.area else { return Ok((Step::Leave as i32, 0)) };
+    let (step, argument) = data.shared.with(|exchange| {
+        let next = exchange.next(memory, &area);
+        exchange.step = next.map_or(Step::Wait, |(step, _)| step);
+        next
+    })?;
+    if step == Step::Wait {
+        // The deadline lies in the past: `pause` gives the thread back.
+        caller.as_context_mut().set_epoch_deadline(0);
+    }
+    Ok((step as i32, argument))
+}
+
+/// Puts the functions where the modules of a plugin find them: those of the capabilities that it asks for, no others.
+///
+/// # Errors
+/// When one is there already.
+pub(super) fn link(linker: &mut Linker<Data>, manifest: &Manifest) -> Result<()> {
+    linker.func_wrap(IMPORTS, "fail", fail)?;
+    linker.func_wrap(IMPORTS, "reply", reply)?;
+    for capability in &manifest.capabilities {
+        match *capability {
+            "log" => linker.func_wrap(IMPORTS, "log", log)?,
+            "packet-read" => linker.func_wrap(IMPORTS, "packet_read", packet_read)?,
+            "packet-write" => linker.func_wrap(IMPORTS, "packet_write", packet_write)?,
+            "packet-resize" => linker.func_wrap(IMPORTS, "packet_resize", packet_resize)?,
+            "packet-make" => linker.func_wrap(IMPORTS, "packet_make", packet_make)?,
+            "flow-backlog" => linker.func_wrap(IMPORTS, "flow_backlog", flow_backlog)?,
+            "timer" => linker.func_wrap(IMPORTS, "timer", timer)?,
+            "request" => linker.func_wrap(IMPORTS, "request", request)?,
+            _ => linker,
+        };
+    }
+    Ok(())
+}
+
+fn text(memory: &[u8], address: u32, bytes: u32) -> Result<String, Trap> {
+    let whole = slice(memory, address, bytes)?;
+    let shown = &whole[..whole.len().min(MOST_TEXT as usize)];
+    Ok(String::from_utf8_lossy(shown).into_owned())
+}
+
+fn fail(mut caller: Caller<'_, Data>, address: u32, bytes: u32) -> Result<()> {
+    let (memory, data) = parts(&mut caller)?;
+    let heard = data.shared.with(|exchange| exchange.answering);
+    let failure = if heard { Some(text(memory, address, bytes)?) } else { return Ok(()) };
+    data.shared.with(|exchange| exchange.failure = failure);
+    Ok(())
+}
+
+fn reply(mut caller: Caller<'_, Data>, address: u32, bytes: u32) -> Result<()> {
+    let (memory, data) = parts(&mut caller)?;
+    let reply = slice(memory, address, bytes)?;
+    data.shared.with(|exchange| {
+        if exchange.answering {
+            exchange.reply = Some(reply.to_vec());
+        }
+    });
+    Ok(())
+}
+
+fn log(mut caller: Caller<'_, Data>, level: u32, address: u32, bytes: u32) -> Result<()> {
+    let (memory, data) = parts(&mut caller)?;
+    let line = slice(memory, address, bytes)?;
+    let line = &line[..line.len().min(MOST_TEXT as usize)];
+    data.shared.with(|exchange| {
+        if exchange.may_log() {
+            exchange.services.log(LogLevel::from_number(level), &String::from_utf8_lossy(line));
+        }
+    });
+    Ok(())
+}
+
+/// Does something with a packet that the plugin has; see [`Exchange::with_packet`].
+fn with_packet<R>(
+    caller: &mut Caller<'_, Data>,
+    number: u32,
+    look: impl FnOnce(&mut millrace_packet::Packet, &mut [u8]) -> R,
+) -> Result<Option<R>> {
+    let (memory, data) = parts(caller)?;
+    let Some(area) = data.area else { return Ok(None) };
+    let look = |exchange: &mut Exchange| exchange.with_packet(number, memory, &area, look);
+    Ok(data.shared.with(look)?)
+}
+
+fn packet_read(mut caller: Caller<'_, Data>, number: u32, offset: u32, to: u32, bytes: u32) -> Result<u32> {
+    let read = with_packet(&mut caller, number, |packet, memory| {
+        let into = slice_mut(memory, to, bytes)?;
+        Ok::<_, Trap>(packet.read(offset as usize, into) as u32)
+    })?;
+    Ok(read.transpose()?.unwrap_or(0))
+}
+
+/// Only the first frame is written: those behind may be shared with copies of the packet.
+fn packet_write(
+    mut caller: Caller<'_, Data>,
+    number: u32,
+    offset: u32,
+    from: u32,
+    bytes: u32,
+) -> Result<u32> {
+    let written = with_packet(&mut caller, number, |packet, memory| {
+        let from = slice(memory, from, bytes)?;
+        let room = packet.data_mut().get_mut(offset as usize..).unwrap_or_default();
+        let count = room.len().min(from.len());
+        room[..count].copy_from_slice(&from[..count]);
+        Ok::<_, Trap>(count as u32)
+    })?;
+    Ok(written.transpose()?.unwrap_or(0))
+}
+
+fn packet_resize(mut caller: Caller<'_, Data>, number: u32, bytes: i32) -> Result<u32> {
+    let count = bytes.unsigned_abs() as usize;
+    let done = with_packet(&mut caller, number, |packet, _| {
+        if bytes >= 0 && count <= packet.headroom() {
+            // What stood there was another packet's.
+            packet.prepend(count)[..count].fill(0);
+        } else if bytes < 0 && count <= packet.data().len() {
+            packet.trim_front(count);
+        } else {
+            return false;
+        }
+        true
+    })?;
+    Ok(u32::from(done != Some(true)))
+}
+
+fn packet_make(mut caller: Caller<'_, Data>, address: u32, bytes: u32, port: u32) -> Result<u32> {
+    let (memory, data) = parts(&mut caller)?;
+    let content = slice(memory, address, bytes)?;
+    let Ok(port) = u16::try_from(port) else { return Ok(1) };
+    Ok(u32::from(!data.shared.with(|exchange| exchange.services.make_packet(content, PortId(port)))))
+}
+
+fn flow_backlog(mut caller: Caller<'_, Data>, flow: u32) -> Result<u32> {
+    let (_, data) = parts(&mut caller)?;
+    Ok(data.shared.with(|exchange| exchange.services.flow_backlog(flow)))
+}
+
+fn timer(mut caller: Caller<'_, Data>, nanoseconds: u64) -> Result<()> {
+    let (_, data) = parts(&mut caller)?;
+    data.shared.with(|exchange| exchange.timer = Some(exchange.call.now + Duration::from_nanos(nanoseconds)));
+    Ok(())
+}
+
+fn request(mut caller: Caller<'_, Data>, address: u32, bytes: u32) -> Result<u32> {
+    let (memory, data) = parts(&mut caller)?;
+    let Ok(json) = std::str::from_utf8(slice(memory, address, bytes)?) else { return Ok(1) };
+    Ok(u32::from(!data.shared.with(|exchange| exchange.services.request(json))))
+}

@@ -1,0 +1,432 @@
+//! What a WebAssembly module says before it is compiled: its manifest, what it imports and what it exports.
+//!
+//! Reads any bytes without panicking. Whether the code inside is valid says the compiler.
+
+use std::fmt;
+
+use millrace_plugin_abi::binary::{HOST_FUNCTIONS, IMPORTS, MANIFEST, export};
+use wasmparser::{
+    CompositeInnerType, ExportSectionReader, ExternalKind, FuncType, Import, ImportSectionReader, Parser,
+    Payload, TypeRef, TypeSectionReader, ValType,
+};
+
+use crate::{Manifest, ManifestError};
+
+/// Bytes of a module, at most.
+pub const MOST_MODULE: usize = 64 << 20;
+
+/// Why a module was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ModuleError {
+    /// It is longer than [`MOST_MODULE`].
+    #[error("the module has {0} bytes: at most 64 MiB are taken")]
+    TooLarge(usize),
+    /// It is no WebAssembly module.
+    #[error("this is no WebAssembly module: {0}")]
+    NotAModule(String),
+    /// It has no manifest.
+    #[error("the module has no custom section \"millrace.manifest\": is it a plugin?")]
+    NoManifest,
+    /// It has more than one manifest.
+    #[error("the module has more than one custom section \"millrace.manifest\"")]
+    TwoManifests,
+    /// Its manifest is wrong.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// It imports what the router doesn't have.
+    #[error(
+        "unknown import {module}.{name}: a plugin imports the functions of \"millrace\", and nothing else"
+    )]
+    UnknownImport {
+        /// The module it wants it from.
+        module: String,
+        /// What it wants.
+        name: String,
+    },
+    /// It imports a function whose capability its manifest doesn't name.
+    #[error("capability not granted: {function} needs {capability:?} among the manifest's capabilities")]
+    NotGranted {
+        /// The function.
+        function: &'static str,
+        /// The capability.
+        capability: &'static str,
+    },
+    /// It imports a function of the router under another type.
+    #[error("import {name}: its type is {found}, and has to be {expected}")]
+    ImportType {
+        /// The function.
+        name: &'static str,
+        /// Its type in the module.
+        found: String,
+        /// Its type.
+        expected: String,
+    },
+    /// It doesn't export what it must.
+    #[error("missing export: {name}, of the type {expected}")]
+    MissingExport {
+        /// What is missing.
+        name: &'static str,
+        /// What it has to be.
+        expected: String,
+    },
+    /// It exports something of another type under a name of the interface.
+    #[error("export {name}: it is {found}, and has to be {expected}")]
+    ExportType {
+        /// The name.
+        name: &'static str,
+        /// What it is in the module.
+        found: String,
+        /// What it has to be.
+        expected: String,
+    },
+    /// The compiler refused it.
+    #[error("the module can't be compiled: {0}")]
+    Compile(String),
+}
+
+/// The type of a function, as the interface has it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Signature {
+    parameters: &'static [ValType],
+    result: Option<ValType>,
+}
+
+const I32: ValType = ValType::I32;
+const I64: ValType = ValType::I64;
+
+const fn signature(parameters: &'static [ValType], result: Option<ValType>) -> Signature {
+    Signature { parameters, result }
+}
+
+impl Signature {
+    fn is(&self, function: &FuncType) -> bool {
+        function.params() == self.parameters && function.results() == self.result.as_slice()
+    }
+
+    /// That of what a plugin exports; `None` for a name that the interface doesn't have.
+    fn of_export(name: &str) -> Option<Self> {
+        Some(match name {
+            export::ABI | export::SAVE => signature(&[], Some(I32)),
+            export::RESERVE => signature(&[I32], Some(I32)),
+            export::RELEASE => signature(&[I32, I32], None),
+            export::INIT => signature(&[I32, I32], Some(I32)),
+            export::PACKETS | export::FLOW_ENDED => signature(&[I32], None),
+            export::CONTROL => signature(&[I32, I32, I32, I32], Some(I32)),
+            export::PERIODIC => signature(&[I64], None),
+            export::RESTORE => signature(&[I32, I32, I32], Some(I32)),
+            _ => return None,
+        })
+    }
+
+    /// That of a function of the router; `None` for a name that it doesn't have.
+    fn of_import(name: &str) -> Option<Self> {
+        Some(match name {
+            "fail" | "reply" => signature(&[I32, I32], None),
+            "log" => signature(&[I32, I32, I32], None),
+            "packet_read" | "packet_write" => signature(&[I32, I32, I32, I32], Some(I32)),
+            "packet_resize" | "request" => signature(&[I32, I32], Some(I32)),
+            "packet_make" => signature(&[I32, I32, I32], Some(I32)),
+            "flow_backlog" => signature(&[I32], Some(I32)),
+            "timer" => signature(&[I64], None),
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_type(f, self.parameters, self.result.as_slice())
+    }
+}
+
+fn write_type(f: &mut dyn fmt::Write, parameters: &[ValType], results: &[ValType]) -> fmt::Result {
+    let list = |types: &[ValType]| types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    write!(f, "({}) -> ({})", list(parameters), list(results))
+}
+
+fn type_name(function: &FuncType) -> String {
+    let mut text = String::new();
+    // Writing to a string doesn't fail.
+    let _ = write_type(&mut text, function.params(), function.results());
+    text
+}
+
+/// Reads a module's manifest, and checks what it imports and exports.
+///
+/// # Errors
+/// [`ModuleError`] for the first thing that is wrong; never [`ModuleError::Compile`].
+pub fn inspect(module: &[u8]) -> Result<Manifest, ModuleError> {
+    if module.len() > MOST_MODULE {
+        return Err(ModuleError::TooLarge(module.len()));
+    }
+    let outline = Outline::read(module)?;
+    let manifest = Manifest::parse(outline.manifest.ok_or(ModuleError::NoManifest)?)?;
+    for import in &outline.imports {
+        outline.check_import(import, &manifest)?;
+    }
+    outline.check_exports()?;
+    Ok(manifest)
+}
+
+/// The parts of a module that say how it looks from outside.
+#[derive(Default)]
+struct Outline<'a> {
+    manifest: Option<&'a [u8]>,
+    /// `None` for types that are no functions.
+    types: Vec<Option<FuncType>>,
+    imports: Vec<Import<'a>>,
+    /// The type of each function, those that are imported first.
+    functions: Vec<u32>,
+    memories: Vec<wasmparser::MemoryType>,
+    imported_memories: usize,
+    exports: Vec<(&'a str, ExternalKind, u32)>,
+}
+
+fn malformed(error: wasmparser::BinaryReaderError) -> ModuleError {
+    ModuleError::NotAModule(error.to_string())
+}
+
+impl<'a> Outline<'a> {
+    fn read(module: &'a [u8]) -> Result<Self, ModuleError> {
+        let mut outline = Self::default();
+        for payload in Parser::new(0).parse_all(module) {
+            outline.take(payload.map_err(malformed)?)?;
+        }
+        Ok(outline)
+    }
+
+    fn take(&mut self, payload: Payload<'a>) -> Result<(), ModuleError> {
+        match payload {
+            Payload::Version { encoding: wasmparser::Encoding::Component, .. } => {
+                return Err(ModuleError::NotAModule("it is a component; build a core module".to_owned()));
+            }
+            Payload::TypeSection(section) => self.take_types(section).map_err(malformed)?,
+            Payload::ImportSection(section) => self.take_imports(section).map_err(malformed)?,
+            Payload::FunctionSection(section) => {
+                for index in section {
+                    self.functions.push(index.map_err(malformed)?);
+                }
+            }
+            Payload::MemorySection(section) => {
+                for memory in section {
+                    self.memories.push(memory.map_err(malformed)?);
+                }
+            }
+            Payload::ExportSection(section) => self.take_exports(section).map_err(malformed)?,
+            Payload::CustomSection(section) if section.name() == MANIFEST => {
+                let earlier = self.manifest.replace(section.data());
+                return earlier.map_or(Ok(()), |_| Err(ModuleError::TwoManifests));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn take_types(&mut self, section: TypeSectionReader<'a>) -> wasmparser::Result<()> {
+        for group in section {
+            for subtype in group?.into_types() {
+                self.types.push(match subtype.composite_type.inner {
+                    CompositeInnerType::Func(function) => Some(function),
+                    _ => None,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn take_imports(&mut self, section: ImportSectionReader<'a>) -> wasmparser::Result<()> {
+        for import in section.into_imports() {
+            let import = import?;
+            match import.ty {
+                TypeRef::Func(index) | TypeRef::FuncExact(index) => self.functions.push(index),
+                TypeRef::Memory(memory) => {
+                    self.memories.push(memory);
+                    self.imported_memories += 1;
+                }
+                _ => {}
+            }
+            self.imports.push(import);
+        }
+        Ok(())
+    }
+
+    fn take_exports(&mut self, section: ExportSectionReader<'a>) -> wasmparser::Result<()> {
+        for export in section {
+            let export = export?;
+            self.exports.push((export.name, export.kind, export.index));
+        }
+        Ok(())
+    }
+
+    fn function(&self, index: u32) -> Result<&FuncType, ModuleError> {
+        let of_type = self.functions.get(index as usize).and_then(|index| self.function_type(*index));
+        of_type.ok_or_else(|| ModuleError::NotAModule(format!("there is no function {index}")))
+    }
+
+    fn function_type(&self, index: u32) -> Option<&FuncType> {
+        self.types.get(index as usize)?.as_ref()
+    }
+
+    fn check_import(&self, import: &Import<'_>, manifest: &Manifest) -> Result<(), ModuleError> {
+        let unknown = || ModuleError::UnknownImport {
+            module: import.module.chars().take(64).collect(),
+            name: import.name.chars().take(64).collect(),
+        };
+        let TypeRef::Func(index) = import.ty else { return Err(unknown()) };
+        let known = HOST_FUNCTIONS.into_iter().find(|(name, _)| *name == import.name);
+        let Some((name, capability)) = known.filter(|_| import.module == IMPORTS) else {
+            return Err(unknown());
+        };
+        if let Some(capability) = capability.filter(|capability| !manifest.has_capability(capability)) {
+            return Err(ModuleError::NotGranted { function: name, capability });
+        }
+        let expected = Signature::of_import(name).ok_or_else(unknown)?;
+        let found = self.function_type(index).map_or_else(|| "no function".to_owned(), type_name);
+        if self.function_type(index).is_some_and(|function| expected.is(function)) {
+            return Ok(());
+        }
+        Err(ModuleError::ImportType { name, found, expected: expected.to_string() })
+    }
+
+    fn check_exports(&self) -> Result<(), ModuleError> {
+        self.check_memory()?;
+        for name in export::REQUIRED.into_iter().chain(export::OPTIONAL) {
+            let Some(expected) = Signature::of_export(name) else { continue };
+            let expected_name = || expected.to_string();
+            let Some((_, kind, index)) = self.exports.iter().find(|(other, ..)| *other == name) else {
+                if export::REQUIRED.contains(&name) {
+                    return Err(ModuleError::MissingExport { name, expected: expected_name() });
+                }
+                continue;
+            };
+            let found = match kind {
+                ExternalKind::Func | ExternalKind::FuncExact => self.function(*index)?,
+                _ => {
+                    let found = "no function".to_owned();
+                    return Err(ModuleError::ExportType { name, found, expected: expected_name() });
+                }
+            };
+            if !expected.is(found) {
+                let found = type_name(found);
+                return Err(ModuleError::ExportType { name, found, expected: expected_name() });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_memory(&self) -> Result<(), ModuleError> {
+        let (name, expected) = (export::MEMORY, "a memory of 32-bit addresses".to_owned());
+        let exported = self.exports.iter().find(|(other, ..)| *other == name);
+        let Some((_, kind, index)) = exported else {
+            return Err(ModuleError::MissingExport { name, expected });
+        };
+        let found = match (kind, self.memories.get(*index as usize)) {
+            (ExternalKind::Memory, Some(memory)) if memory.memory64 => "a memory of 64-bit addresses",
+            (ExternalKind::Memory, Some(memory)) if memory.shared => "a shared memory",
+            (ExternalKind::Memory, Some(_)) => return Ok(()),
+            _ => "no memory",
+        };
+        Err(ModuleError::ExportType { name, found: found.to_owned(), expected })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::test_modules::{module, module_with};
+    use super::*;
+
+    fn refusal(body: &str) -> String {
+        inspect(&module_with("", body)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_whole_module_yields_its_manifest() {
+        assert_eq!(inspect(&module("")).map(|manifest| manifest.name), Ok("test".to_owned()));
+    }
+
+    #[test]
+    fn what_is_no_module_is_refused() {
+        assert!(matches!(inspect(b"#!/bin/sh"), Err(ModuleError::NotAModule(_))));
+        assert!(matches!(inspect(&[]), Err(ModuleError::NotAModule(_))));
+        let component = inspect(b"\0asm\x0d\0\x01\0").unwrap_err().to_string();
+        assert!(component.contains("component"), "{component}");
+        assert_eq!(inspect(&vec![0; MOST_MODULE + 1]), Err(ModuleError::TooLarge(MOST_MODULE + 1)));
+    }
+
+    #[test]
+    fn a_manifest_must_be_there_once() {
+        assert_eq!(inspect(b"\0asm\x01\0\0\0"), Err(ModuleError::NoManifest));
+        let twice = r#"(module (@custom "millrace.manifest" "{}") (@custom "millrace.manifest" "{}"))"#;
+        assert_eq!(inspect(&wat::parse_str(twice).unwrap()), Err(ModuleError::TwoManifests));
+    }
+
+    #[test]
+    fn another_version_is_refused() {
+        let text = r#"(module (@custom "millrace.manifest" "{\"abi\":7}"))"#;
+        assert_eq!(inspect(&wat::parse_str(text).unwrap()), Err(ManifestError::WrongAbi(7).into()));
+    }
+
+    #[test]
+    fn imports_are_functions_that_were_granted() {
+        let import = |what: &str| refusal(&format!("(import {what})"));
+        assert!(import(r#""env" "abort" (func)"#).starts_with("unknown import env.abort"));
+        assert!(import(r#""millrace" "fly" (func)"#).starts_with("unknown import millrace.fly"));
+        assert!(import(r#""millrace" "memory" (memory 1)"#).starts_with("unknown import millrace.memory"));
+        assert_eq!(
+            import(r#""millrace" "timer" (func (param i64))"#),
+            "capability not granted: timer needs \"timer\" among the manifest's capabilities"
+        );
+        assert_eq!(
+            import(r#""millrace" "fail" (func (param i32))"#),
+            "import fail: its type is (i32) -> (), and has to be (i32, i32) -> ()"
+        );
+    }
+
+    #[test]
+    fn every_function_of_the_router_has_a_type() {
+        assert!(HOST_FUNCTIONS.iter().all(|(name, _)| Signature::of_import(name).is_some()));
+        let exports = export::REQUIRED.into_iter().chain(export::OPTIONAL);
+        assert!(exports.into_iter().all(|name| Signature::of_export(name).is_some()));
+    }
+
+    #[test]
+    fn exports_must_be_there_and_of_their_type() {
+        let with = |text: String| inspect(&wat::parse_str(text).unwrap()).unwrap_err().to_string();
+        let whole = super::super::test_modules::text("", "");
+        assert_eq!(
+            with(whole.replace("\"millrace_reserve\"", "\"reserve\"")),
+            "missing export: millrace_reserve, of the type (i32) -> (i32)"
+        );
+        assert!(with(whole.replace("(export \"memory\")", "")).starts_with("missing export: memory"));
+        assert_eq!(
+            refusal("(func (export \"millrace_periodic\") (param i32))"),
+            "export millrace_periodic: it is (i32) -> (), and has to be (i64) -> ()"
+        );
+        assert_eq!(
+            refusal("(global (export \"millrace_save\") i32 (i32.const 0))"),
+            "export millrace_save: it is no function, and has to be () -> (i32)"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = inspect(&bytes);
+            let mut headed = b"\0asm\x01\0\0\0".to_vec();
+            headed.extend(&bytes);
+            let _ = inspect(&headed);
+        }
+
+        #[test]
+        fn no_damaged_module_panics(place in any::<prop::sample::Index>(), value: u8, cut in any::<prop::sample::Index>()) {
+            let mut bytes = module("");
+            let place = place.index(bytes.len());
+            bytes[place] = value;
+            let _ = inspect(&bytes);
+            bytes.truncate(cut.index(bytes.len()));
+            let _ = inspect(&bytes);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The structures of the binary interface as bytes in a plugin's memory, little-endian.
+
+use std::mem::{offset_of, size_of};
+
+use millrace_plugin_abi::binary::{RawCall, RawFlowEnd, RawPacket};
+
+pub(super) const CALL: usize = size_of::<RawCall>();
+pub(super) const PACKET: usize = size_of::<RawPacket>();
+pub(super) const FLOW_END: usize = size_of::<RawFlowEnd>();
+
+/// Puts fields of a structure where they stand in it.
+macro_rules! put {
+    ($bytes:ident, $structure:ident as $type:ident: $($field:ident)*) => {$(
+        let field = $structure.$field.to_le_bytes();
+        let at = offset_of!($type, $field);
+        $bytes[at..at + field.len()].copy_from_slice(&field);
+    )*};
+}
+
+pub(super) fn call_bytes(call: &RawCall) -> [u8; CALL] {
+    let mut bytes = [0; CALL];
+    put!(bytes, call as RawCall: size packet_size count now packets);
+    bytes
+}
+
+#[inline]
+pub(super) fn packet_bytes(packet: &RawPacket) -> [u8; PACKET] {
+    let mut bytes = [0; PACKET];
+    put!(bytes, packet as RawPacket: size flags length window window_length network transport ether_type family protocol
+        tag exceptions port number state flow source_port destination_port verdict reason target reserved until);
+    bytes
+}
+
+pub(super) fn flow_end_bytes(flow: &RawFlowEnd) -> [u8; FLOW_END] {
+    let mut bytes = [0; FLOW_END];
+    put!(bytes, flow as RawFlowEnd: size family protocol source_port destination_port port reserved flow packets bytes
+        state);
+    for (at, address) in [
+        (offset_of!(RawFlowEnd, source), flow.source),
+        (offset_of!(RawFlowEnd, destination), flow.destination),
+    ] {
+        bytes[at..at + 16].copy_from_slice(&address);
+    }
+    bytes
+}
+
+/// What a plugin wrote into the description of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Written {
+    pub tag: u8,
+    pub verdict: u8,
+    pub reason: u8,
+    pub target: u16,
+}
+
+impl Written {
+    /// Read from a description; `None` when the bytes are too few.
+    #[inline]
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; PACKET] = bytes.first_chunk()?;
+        const TARGET: usize = offset_of!(RawPacket, target);
+        Some(Self {
+            tag: bytes[offset_of!(RawPacket, tag)],
+            verdict: bytes[offset_of!(RawPacket, verdict)],
+            reason: bytes[offset_of!(RawPacket, reason)],
+            target: u16::from_le_bytes([bytes[TARGET], bytes[TARGET + 1]]),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_stands_at_its_place() {
+        let packet = RawPacket {
+            size: 0x0101,
+            flags: 0x0202,
+            length: 0x0303_0303,
+            window: 0x0404_0404_0404_0404,
+            window_length: 0x0505,
+            network: 0x0606,
+            transport: 0x0707,
+            ether_type: 0x0808,
+            family: 9,
+            protocol: 10,
+            tag: 11,
+            exceptions: 12,
+            port: 0x0d0d,
+            number: 0x0e0e,
+            state: 0x0f0f_0f0f_0f0f_0f0f,
+            flow: 0x1010_1010,
+            source_port: 0x1111,
+            destination_port: 0x1212,
+            verdict: 19,
+            reason: 20,
+            target: 0x1515,
+            reserved: 0x1616_1616,
+            until: 0x1717_1717_1717_1717,
+        };
+        let bytes = packet_bytes(&packet);
+        let widths = [2, 2, 4, 8, 2, 2, 2, 2, 1, 1, 1, 1, 2, 2, 8, 4, 2, 2, 1, 1, 2, 4, 8];
+        let expected: Vec<u8> =
+            (1_u8..).zip(widths).flat_map(|(value, width)| std::iter::repeat_n(value, width)).collect();
+        assert_eq!(bytes.to_vec(), expected);
+        assert_eq!(Written::read(&bytes), Some(Written { tag: 11, verdict: 19, reason: 20, target: 0x1515 }));
+        assert_eq!(Written::read(&bytes[1..]), None);
+    }
+
+    #[test]
+    fn calls_and_ends_of_flows_are_as_long_as_they_say() {
+        let call = RawCall { size: 24, packet_size: 64, count: 3, now: 1 << 40, packets: 4096 };
+        let bytes = call_bytes(&call);
+        assert_eq!((bytes[0], bytes[2], bytes[4], bytes[13], bytes[17]), (24, 64, 3, 1, 16));
+        let flow =
+            RawFlowEnd { size: 72, source: [1; 16], destination: [2; 16], packets: 5, ..Default::default() };
+        let bytes = flow_end_bytes(&flow);
+        assert_eq!((bytes[0], bytes[16], bytes[31], bytes[32], bytes[47], bytes[48]), (72, 1, 1, 2, 2, 5));
+    }
+}

@@ -1,0 +1,32 @@
+//! The WebAssembly home of plugins: modules that are contained.
+//!
+//! A module is checked ([`inspect`]), compiled and linked in a [`Sandbox`], and run by [`WasmInstance`]s. It reaches its own
+//! memory and the functions of the router that its manifest names, and nothing else.
+//!
+//! How a call goes. Each instance is a future that owns its store and runs on a stack of its own. In it, a small module of
+//! ours, the driver, calls the plugin in a loop and asks the router between calls what is next. So a call is one poll of the
+//! future: the driver learns that there are packets, they are copied into memory that the plugin gave for that when it began, the
+//! plugin handles them, verdicts and windows that changed are copied back, and the driver waits, which ends the poll. Nothing is
+//! allocated on the way. A plugin whose slice is over ends the poll in the middle, by the engine's epochs, which a thread counts
+//! up; the next poll goes on from there. A trap ends the future.
+
+mod exchange;
+mod fault;
+mod host;
+mod inspect;
+mod instance;
+mod layout;
+mod life;
+mod sandbox;
+mod services;
+mod staging;
+#[cfg(test)]
+mod test_modules;
+mod ticker;
+
+pub use fault::{Fault, FaultCounts, FaultKind, OnFault};
+pub use inspect::{MOST_MODULE, ModuleError, inspect};
+pub use instance::{DEFAULT_MEMORY, InstanceCounts, InstanceSettings, WasmInstance};
+pub use sandbox::{Sandbox, SandboxError, SandboxSettings, WasmPlugin};
+pub use services::{LogLevel, NoServices, Services};
+pub use staging::WrongVerdict;

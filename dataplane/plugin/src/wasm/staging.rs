@@ -1,0 +1,404 @@
+//! Packets on their way into a plugin's memory and back.
+//!
+//! A plugin gives memory for a call once, when it begins. Up to 64 packets at a time are described there, with the window of
+//! each; when the plugin has handled them, verdicts are read and windows that changed are written to the packets.
+
+use std::fmt;
+
+use millrace_packet::{Exceptions, FlowKey, Packet};
+use millrace_plugin_abi::binary::{
+    MOST_PACKETS, NO_OFFSET, RawCall, RawFlowEnd, RawPacket, export, packet_flags, verdict,
+};
+use millrace_plugin_abi::{Family, FlowEnd, Instant, Packets, Verdict};
+use wasmtime::Trap;
+
+use super::exchange::Exchange;
+use super::fault::{FaultKind, OnFault};
+use super::layout::{CALL, FLOW_END, PACKET, Written, call_bytes, flow_end_bytes, packet_bytes};
+
+/// The tag has five bits, and so has a reason to drop.
+const MOST_TAG: u8 = 31;
+
+/// What the driver (`driver.wat`) is told to do, by the numbers that it knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(i32)]
+pub(super) enum Step {
+    /// To wait.
+    Wait = 0,
+    /// To handle the call at an address.
+    Packets = 1,
+    /// To hear of the flow at an address.
+    FlowEnded = 2,
+    /// To call `millrace_periodic` at a time.
+    Periodic = 3,
+    /// To return: there is a job for the caller.
+    Leave = 4,
+}
+
+/// How far the packets of a call have come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Call {
+    /// When it began.
+    pub now: Instant,
+    /// Whether there are packets that have no verdict yet.
+    pub active: bool,
+    /// Packets at places below have their verdicts.
+    pub settled: usize,
+    /// So many after those are with the plugin.
+    pub under_way: usize,
+}
+
+impl Call {
+    pub fn begin(now: Instant) -> Self {
+        Self { now, active: true, settled: 0, under_way: 0 }
+    }
+
+    /// The place in the plugin's call of the packet with a number; `None` when the plugin doesn't have it.
+    pub fn place(&self, number: u32) -> Option<usize> {
+        (number as usize).checked_sub(self.settled).filter(|place| *place < self.under_way)
+    }
+}
+
+/// What a plugin wrote that makes no sense.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WrongVerdict {
+    /// A verdict that there isn't.
+    Verdict(u8),
+    /// A tag over 31.
+    Tag(u8),
+    /// A reason to drop over 31.
+    Reason(u8),
+}
+
+impl fmt::Display for WrongVerdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Verdict(number) => write!(f, "there is no verdict {number}"),
+            Self::Tag(tag) => write!(f, "tag {tag}: it is 0 to {MOST_TAG}"),
+            Self::Reason(reason) => write!(f, "reason {reason}: it is 0 to {MOST_TAG}"),
+        }
+    }
+}
+
+/// What was decided of a packet.
+#[inline]
+fn verdict_of(written: Written) -> Result<Verdict, WrongVerdict> {
+    if written.tag > MOST_TAG {
+        return Err(WrongVerdict::Tag(written.tag));
+    }
+    match written.verdict {
+        verdict::PASS => Ok(Verdict::Pass),
+        verdict::DROP if written.reason > MOST_TAG => Err(WrongVerdict::Reason(written.reason)),
+        verdict::DROP => Ok(Verdict::Drop),
+        verdict::CONSUME => Ok(Verdict::Consume),
+        verdict::HOLD => Ok(Verdict::Hold(Instant::from_nanos(written.until))),
+        other => Err(WrongVerdict::Verdict(other)),
+    }
+}
+
+impl Step {
+    /// The function of the plugin that is called.
+    pub const fn place(self) -> &'static str {
+        match self {
+            Self::Wait | Self::Leave => "a call",
+            Self::Packets => export::PACKETS,
+            Self::FlowEnded => export::FLOW_ENDED,
+            Self::Periodic => export::PERIODIC,
+        }
+    }
+}
+
+impl OnFault {
+    /// What it means for a packet.
+    pub const fn verdict(self) -> Verdict {
+        match self {
+            Self::Drop => Verdict::Drop,
+            Self::Bypass => Verdict::Pass,
+        }
+    }
+}
+
+/// Where calls stand in a plugin's memory. There are, in this order: the call, 64 descriptions, 64 windows, a flow's end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Area {
+    address: u32,
+    window: usize,
+}
+
+impl Area {
+    /// At `address`, with windows of so many bytes.
+    pub fn new(address: u32, window: u16) -> Self {
+        Self { address, window: window.into() }
+    }
+
+    /// Bytes that are needed.
+    pub fn bytes(window: u16) -> usize {
+        Self::new(0, window).flow_end() + FLOW_END
+    }
+
+    fn stride(&self) -> usize {
+        self.window.next_multiple_of(8)
+    }
+
+    fn packet(index: usize) -> usize {
+        CALL + index * PACKET
+    }
+
+    fn window(&self, index: usize) -> usize {
+        Self::packet(MOST_PACKETS) + index * self.stride()
+    }
+
+    fn flow_end(&self) -> usize {
+        self.window(MOST_PACKETS)
+    }
+
+    fn address(&self, offset: usize) -> u64 {
+        u64::from(self.address) + offset as u64
+    }
+
+    /// The area in memory. It was there when it was reserved, and memory doesn't shrink.
+    fn of<'m>(&self, memory: &'m mut [u8]) -> Result<&'m mut [u8], Trap> {
+        let start = self.address as usize;
+        memory.get_mut(start..start + self.flow_end() + FLOW_END).ok_or(Trap::MemoryOutOfBounds)
+    }
+
+    /// Whether all of it lies in a memory of so many bytes, at an address that the structures may have.
+    pub fn fits(&self, memory: usize) -> bool {
+        self.address != 0
+            && self.address.is_multiple_of(8)
+            && self.address(self.flow_end() + FLOW_END) <= memory as u64
+    }
+
+    fn describe(
+        &self,
+        index: usize,
+        number: usize,
+        key: &FlowKey,
+        packet: &Packet,
+        window: usize,
+    ) -> RawPacket {
+        let (length, network) = (packet.len(), packet.network_offset());
+        let unread = Exceptions::CUT.bits() | Exceptions::FRAGMENT.bits();
+        let transport = match packet.exceptions.bits() & unread {
+            0 => packet.transport_offset() as u16,
+            _ => NO_OFFSET,
+        };
+        RawPacket {
+            size: PACKET as u16,
+            flags: if length > window { packet_flags::MORE } else { 0 },
+            length: length as u32,
+            window: self.address(self.window(index)),
+            window_length: window as u16,
+            network: network as u16,
+            transport,
+            ether_type: ether_type(packet.data(), network, key.family()),
+            family: key.family() as u8,
+            protocol: key.protocol,
+            tag: packet.tag,
+            exceptions: packet.exceptions.bits(),
+            port: packet.port.0,
+            number: number as u16,
+            source_port: key.source_port,
+            destination_port: key.destination_port,
+            verdict: verdict::PASS,
+            ..RawPacket::default()
+        }
+    }
+}
+
+/// The EtherType that stands before the network header; without a link header that of the family.
+fn ether_type(data: &[u8], network: usize, family: Family) -> u16 {
+    match data.get(..network).and_then(<[u8]>::last_chunk) {
+        Some(bytes) => u16::from_be_bytes(*bytes),
+        None if family == Family::V4 => 0x0800,
+        None => 0x86dd,
+    }
+}
+
+/// The end of a flow as plugins see it.
+pub(super) fn raw_flow_end(flow: &FlowEnd) -> RawFlowEnd {
+    RawFlowEnd {
+        size: FLOW_END as u16,
+        family: flow.key.family() as u8,
+        protocol: flow.key.protocol,
+        source_port: flow.key.source_port,
+        destination_port: flow.key.destination_port,
+        port: flow.key.port.0,
+        source: *flow.key.source_bytes(),
+        destination: *flow.key.destination_bytes(),
+        packets: flow.packets,
+        bytes: flow.bytes,
+        ..RawFlowEnd::default()
+    }
+}
+
+impl Exchange {
+    /// Takes what the plugin has done, and says what it is to do next, with an address or a time.
+    ///
+    /// # Errors
+    /// [`Trap::MemoryOutOfBounds`] when the area isn't in memory.
+    #[inline]
+    pub fn next(&mut self, memory: &mut [u8], area: &Area) -> Result<(Step, u64), Trap> {
+        self.idle = false;
+        let region = area.of(memory)?;
+        if self.call.under_way > 0 {
+            self.collect(region, area);
+        }
+        if let Some(end) = self.pop_end() {
+            let at = area.flow_end();
+            region[at..at + FLOW_END].copy_from_slice(&flow_end_bytes(&end));
+            return Ok((Step::FlowEnded, area.address(at)));
+        }
+        if self.call.active {
+            self.stage(region, area);
+            if self.call.under_way > 0 {
+                return Ok((Step::Packets, area.address(0)));
+            }
+            self.call.active = false;
+        }
+        if let Some(now) = self.periodic.take() {
+            return Ok((Step::Periodic, now.as_nanos()));
+        }
+        if self.job.is_some() {
+            return Ok((Step::Leave, 0));
+        }
+        self.idle = true;
+        Ok((Step::Wait, 0))
+    }
+
+    /// Describes the next packets to the plugin.
+    #[inline]
+    fn stage(&mut self, region: &mut [u8], area: &Area) {
+        self.with_packets(|exchange, packets| {
+            let Call { settled, now, .. } = exchange.call;
+            let count = packets.len().saturating_sub(settled).min(MOST_PACKETS);
+            for index in 0..count {
+                let (key, packet) = packets.get_mut(settled + index);
+                let data = packet.data();
+                let length = data.len().min(area.window);
+                exchange.lengths[index] = length as u16;
+                let at = area.window(index);
+                region[at..at + length].copy_from_slice(&data[..length]);
+                let described = area.describe(index, settled + index, key, packet, length);
+                let at = Area::packet(index);
+                region[at..at + PACKET].copy_from_slice(&packet_bytes(&described));
+            }
+            let call = RawCall {
+                size: CALL as u16,
+                packet_size: PACKET as u16,
+                count: count as u32,
+                now: now.as_nanos(),
+                packets: area.address(Area::packet(0)),
+            };
+            region[..CALL].copy_from_slice(&call_bytes(&call));
+            exchange.call.under_way = count;
+        });
+    }
+
+    /// Takes verdicts and windows of the packets that the plugin has.
+    #[inline]
+    fn collect(&mut self, region: &[u8], area: &Area) {
+        self.with_packets(|exchange, packets| {
+            let Call { settled, under_way, .. } = exchange.call;
+            for index in 0..under_way.min(packets.len().saturating_sub(settled)) {
+                let place = settled + index;
+                let Some(written) = Written::read(&region[Area::packet(index)..]) else { continue };
+                let verdict = exchange.judge(written);
+                if let Ok(Verdict::Pass) = verdict {
+                    let (_, packet) = packets.get_mut(place);
+                    packet.tag = written.tag;
+                    let window = &region[area.window(index)..][..exchange.lengths[index].into()];
+                    write_window(packet, window);
+                }
+                packets.set_verdict(place, verdict.unwrap_or(exchange.on_fault.verdict()));
+            }
+            exchange.call.settled += under_way;
+            exchange.call.under_way = 0;
+        });
+    }
+
+    #[inline]
+    fn judge(&mut self, written: Written) -> Result<Verdict, WrongVerdict> {
+        let verdict = verdict_of(written);
+        if let Err(wrong) = verdict {
+            self.faults.count(FaultKind::WrongVerdict);
+            self.wrong = Some(wrong);
+        }
+        verdict
+    }
+
+    /// Does something with the packet of a number, after what the plugin wrote into its window has been written to it:
+    /// `look` gets the packet and how many bytes of it its window has. Afterwards the window shows the packet as it is then.
+    /// `None` when the plugin doesn't have that packet.
+    pub fn with_packet<R>(
+        &mut self,
+        number: u32,
+        memory: &mut [u8],
+        area: &Area,
+        look: impl FnOnce(&mut Packet, &mut [u8]) -> R,
+    ) -> Result<Option<R>, Trap> {
+        let Some(index) = self.call.place(number) else { return Ok(None) };
+        let looked = self.with_packets(|exchange, packets| {
+            let place = exchange.call.settled + index;
+            if place >= packets.len() {
+                return Ok(None);
+            }
+            let (_, packet) = packets.get_mut(place);
+            let length = usize::from(exchange.lengths[index]);
+            write_window(packet, &area.of(memory)?[area.window(index)..][..length]);
+            let result = look(packet, memory);
+            exchange.lengths[index] = area.show(index, packet, area.of(memory)?);
+            Ok(Some(result))
+        });
+        looked.unwrap_or(Ok(None))
+    }
+}
+
+impl Area {
+    /// Writes the beginning of a packet into its window again, and the offsets that may have changed into its
+    /// description. Returns how many bytes the window has now.
+    fn show(&self, index: usize, packet: &Packet, region: &mut [u8]) -> u16 {
+        let data = packet.data();
+        let length = data.len().min(self.window);
+        let at = self.window(index);
+        if region[at..at + length] != data[..length] {
+            region[at..at + length].copy_from_slice(&data[..length]);
+        }
+        self.show_offsets(index, packet, length, region);
+        length as u16
+    }
+
+    fn show_offsets(&self, index: usize, packet: &Packet, window: usize, region: &mut [u8]) {
+        use std::mem::offset_of;
+        let mut put = |offset: usize, bytes: &[u8]| {
+            let at = Area::packet(index) + offset;
+            region[at..at + bytes.len()].copy_from_slice(bytes);
+        };
+        let flags = if packet.len() > window { packet_flags::MORE } else { 0 };
+        put(offset_of!(RawPacket, flags), &flags.to_le_bytes());
+        put(offset_of!(RawPacket, length), &(packet.len() as u32).to_le_bytes());
+        put(offset_of!(RawPacket, window_length), &(window as u16).to_le_bytes());
+        put(offset_of!(RawPacket, network), &(packet.network_offset() as u16).to_le_bytes());
+        let unread = Exceptions::CUT.bits() | Exceptions::FRAGMENT.bits();
+        if packet.exceptions.bits() & unread == 0 {
+            put(offset_of!(RawPacket, transport), &(packet.transport_offset() as u16).to_le_bytes());
+        }
+    }
+}
+
+/// Writes a window to its packet, if it differs.
+#[inline]
+fn write_window(packet: &mut Packet, window: &[u8]) {
+    let data = packet.data_mut();
+    let length = window.len().min(data.len());
+    if data[..length] != window[..length] {
+        data[..length].copy_from_slice(&window[..length]);
+    }
+}
+
+/// Gives every packet from a place on what is said for faults.
+pub(super) fn settle(packets: &mut Packets<'_>, from: usize, on_fault: OnFault) {
+    if on_fault == OnFault::Drop {
+        (from..packets.len()).for_each(|place| packets.set_verdict(place, Verdict::Drop));
+    }
+}

@@ -1,0 +1,79 @@
+//! Nothing is allocated while packets go through a WebAssembly plugin.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use millrace_packet::{FlowKey, Pool};
+use millrace_plugin::wasm::{InstanceSettings, Sandbox, SandboxSettings, WasmInstance};
+use millrace_plugin_abi::{Instance, Instant, Packets, Progress, Verdict};
+use millrace_units::PortId;
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: everything is left to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller keeps the contract, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract, which is the same.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Drops packets to port 53, after it has read eight bytes of each by a function of the router.
+const PLUGIN: &str = r#"(module
+  (@custom "millrace.manifest" "{\"abi\": 1, \"name\": \"dns\", \"version\": \"1.0.0\", \"summary\": \"Drops DNS.\", \"positions\": [\"late\"], \"capabilities\": [\"packet-read\"]}")
+  (import "millrace" "packet_read" (func $read (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (func (export "millrace_abi") (result i32) i32.const 1)
+  (global $reserved (mut i32) (i32.const 1024))
+  (func (export "millrace_reserve") (param $bytes i32) (result i32)
+    global.get $reserved
+    (global.set $reserved
+      (i32.and (i32.add (i32.add (global.get $reserved) (local.get $bytes)) (i32.const 7)) (i32.const -8))))
+  (func (export "millrace_release") (param i32 i32))
+  (func (export "millrace_init") (param i32 i32) (result i32) i32.const 0)
+  (func (export "millrace_packets") (param $call i32) (local $at i32) (local $left i32)
+    (local.set $at (i32.wrap_i64 (i64.load offset=16 (local.get $call))))
+    (local.set $left (i32.load offset=4 (local.get $call)))
+    (loop $next
+      (drop (call $read (i32.load16_u offset=30 (local.get $at)) (i32.const 0) (i32.const 64) (i32.const 8)))
+      (i32.store8 offset=48 (local.get $at) (i32.eq (i32.load16_u offset=46 (local.get $at)) (i32.const 53)))
+      (local.set $at (i32.add (local.get $at) (i32.const 64)))
+      (br_if $next (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))))"#;
+
+#[test]
+fn calls_allocate_nothing() {
+    let sandbox = Sandbox::new(SandboxSettings::default()).unwrap();
+    let plugin = sandbox.compile(&wat::parse_str(PLUGIN).unwrap()).unwrap();
+    let mut instance = WasmInstance::new(&plugin, InstanceSettings::default()).unwrap();
+    let pool = Pool::new(128).unwrap();
+    let mut batch: Vec<_> = (0..100).map(|_| pool.packet_from(&[1; 90]).unwrap()).collect();
+    let key = |index: u16| {
+        FlowKey::v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17, (7, 50 + index % 5), PortId(1))
+    };
+    let (keys, members): (Vec<_>, Vec<_>) = (0..100).map(|index| (key(index), index)).unzip();
+    let mut verdicts = vec![Verdict::Pass; 100];
+    let before = ALLOCATIONS.get();
+    assert!(before > 0);
+    for _ in 0..200 {
+        let mut packets = Packets::new(&mut batch, &keys, &members, &mut verdicts);
+        let mut progress = instance.process(&mut packets, Instant::ZERO);
+        while progress == Progress::Suspended {
+            progress = instance.resume(&mut packets, Instant::ZERO);
+        }
+    }
+    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert_eq!(verdicts.iter().filter(|verdict| **verdict == Verdict::Drop).count(), 20);
+}

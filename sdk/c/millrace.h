@@ -1,0 +1,526 @@
+/*
+ * millrace.h: all that a plugin in C needs. One source becomes a WebAssembly module or a shared object.
+ *
+ *   #include "millrace.h"
+ *   MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"counter\",\"version\":\"0.1.0\",\"summary\":\"Counts packets.\","
+ *                   "\"positions\":[\"early\"],\"messages\":{\"read\":\"the counter\"}}");
+ *
+ *   static uint64_t packets;
+ *   int32_t millrace_init(const uint8_t *settings, size_t bytes) { return 0; }
+ *   void millrace_packets(struct millrace_call *call) { packets += call->count; }
+ *
+ * MILLRACE_PLUGIN stands once in a plugin, also in one of several files: it makes the manifest, the version of the
+ * interface, and the memory in which the router passes something. The plugin exports millrace_init and millrace_packets,
+ * and of millrace_control, millrace_periodic, millrace_flow_ended, millrace_save and millrace_restore those that it wants.
+ * docs/plugin-abi.md says when each is called.
+ *
+ * Build by hand, where `millrace plugin build` is not at hand:
+ *   clang --target=wasm32 -O2 -nostdlib -ffreestanding -Wl,--no-entry -Wl,--strip-all -o plugin.wasm plugin.c
+ *   cc -O2 -shared -fPIC -fvisibility=hidden -o plugin.so plugin.c
+ *
+ * A module has no C library: of it, memcpy, memmove, memset and memcmp are here. Both kinds have what stands below.
+ */
+#ifndef MILLRACE_H
+#define MILLRACE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifndef __wasm__
+#include <stdlib.h>
+#include <string.h>
+#endif
+
+#ifdef __cplusplus
+#error "this header is C; compile the plugin's source as C11"
+#endif
+
+/* The version of the interface. */
+#define MILLRACE_ABI_VERSION 1
+/* Packets in a call, at most. */
+#define MILLRACE_MOST_PACKETS 64
+
+/* What a call is about. Addresses are 64 bits wide everywhere: millrace_at makes a pointer of one. */
+struct millrace_call {
+    uint16_t size;        /* bytes of this structure */
+    uint16_t packet_size; /* bytes from one packet's description to the next */
+    uint32_t count;       /* how many packets, 1 to 64 */
+    uint64_t now;         /* the time, in nanoseconds of a clock that never goes back */
+    uint64_t packets;     /* where the first description stands; millrace_packet gets one */
+};
+
+/* A packet, as a plugin sees it. The verdict is written in place. */
+struct millrace_packet {
+    uint16_t size;
+    uint16_t flags;            /* MILLRACE_MORE, MILLRACE_COPY, MILLRACE_FIRST */
+    uint32_t length;           /* bytes of the whole packet, link header included */
+    uint64_t window;           /* where its first bytes stand; what is written there is written to the packet */
+    uint16_t window_length;    /* how many bytes stand there */
+    uint16_t network;          /* where in the packet the network header begins */
+    uint16_t transport;        /* where the transport header begins, or MILLRACE_NO_OFFSET */
+    uint16_t ether_type;       /* behind all VLAN tags */
+    uint8_t family;            /* 4 or 6 */
+    uint8_t protocol;          /* of the transport header */
+    uint8_t tag;               /* the plugin tag, 0 to 31; it can be written */
+    uint8_t exceptions;        /* MILLRACE_TTL and the like */
+    uint16_t port;             /* that it came in by */
+    uint16_t number;           /* under which the router's functions know it during the call */
+    uint64_t state;            /* where the flow's state stands; 0 where there is none. It can be written */
+    uint32_t flow;             /* a name of the flow, or 0 */
+    uint16_t source_port;      /* of TCP, UDP and their like, else 0 */
+    uint16_t destination_port;
+    uint8_t verdict;           /* MILLRACE_PASS and the like */
+    uint8_t reason;            /* with MILLRACE_DROP: the plugin's own reason, 0 to 31 */
+    uint16_t target;           /* with MILLRACE_TO_PORT, _QUEUE and _INSTANCE: which */
+    uint32_t reserved;
+    uint64_t until;            /* with MILLRACE_HOLD: until when; with MILLRACE_TO_PORTS: a bit for each port */
+};
+
+/* A flow that has ended. */
+struct millrace_flow_end {
+    uint16_t size;
+    uint8_t family;
+    uint8_t protocol;
+    uint16_t source_port;
+    uint16_t destination_port;
+    uint16_t port;
+    uint16_t reserved;
+    uint32_t flow;
+    uint8_t source[16]; /* IPv4 in the first four bytes */
+    uint8_t destination[16];
+    uint64_t packets;
+    uint64_t bytes;
+    uint64_t state;
+};
+
+/* Bits of millrace_packet.flags. */
+enum { MILLRACE_MORE = 1, MILLRACE_COPY = 2, MILLRACE_FIRST = 4 };
+
+/* Bits of millrace_packet.exceptions: TTL or hop limit of 0 or 1; IPv4 options or a hop-by-hop header; a fragment
+ * behind the first, without ports; a transport header that is cut or lies too deep. */
+enum { MILLRACE_TTL = 1, MILLRACE_OPTIONS = 2, MILLRACE_FRAGMENT = 4, MILLRACE_CUT = 8 };
+
+/* What can be said of a packet. */
+enum {
+    MILLRACE_PASS = 0,
+    MILLRACE_DROP = 1,
+    MILLRACE_CONSUME = 2,
+    MILLRACE_TO_PORT = 3,
+    MILLRACE_TO_PORTS = 4,
+    MILLRACE_TO_QUEUE = 5,
+    MILLRACE_TO_INSTANCE = 6,
+    MILLRACE_CLASSIFY = 7,
+    MILLRACE_HOLD = 8
+};
+
+/* millrace_packet.transport when there is no transport header that can be read. */
+#define MILLRACE_NO_OFFSET 0xffff
+
+/* Levels of millrace_log. */
+enum { MILLRACE_ERROR = 0, MILLRACE_WARNING = 1, MILLRACE_INFORMATION = 2, MILLRACE_DEBUG = 3 };
+
+_Static_assert(sizeof(struct millrace_call) == 24, "layout of millrace_call");
+_Static_assert(offsetof(struct millrace_call, now) == 8, "layout of millrace_call");
+_Static_assert(offsetof(struct millrace_call, packets) == 16, "layout of millrace_call");
+_Static_assert(sizeof(struct millrace_packet) == 64, "layout of millrace_packet");
+_Static_assert(offsetof(struct millrace_packet, window) == 8, "layout of millrace_packet");
+_Static_assert(offsetof(struct millrace_packet, family) == 24, "layout of millrace_packet");
+_Static_assert(offsetof(struct millrace_packet, state) == 32, "layout of millrace_packet");
+_Static_assert(offsetof(struct millrace_packet, flow) == 40, "layout of millrace_packet");
+_Static_assert(offsetof(struct millrace_packet, verdict) == 48, "layout of millrace_packet");
+_Static_assert(offsetof(struct millrace_packet, until) == 56, "layout of millrace_packet");
+_Static_assert(sizeof(struct millrace_flow_end) == 72, "layout of millrace_flow_end");
+_Static_assert(offsetof(struct millrace_flow_end, source) == 16, "layout of millrace_flow_end");
+_Static_assert(offsetof(struct millrace_flow_end, packets) == 48, "layout of millrace_flow_end");
+
+#ifdef __wasm__
+#define MILLRACE_EXPORT(name) __attribute__((export_name(#name)))
+#else
+#define MILLRACE_EXPORT(name) __attribute__((visibility("default")))
+#endif
+
+/* What the plugin defines: the first two, and of the others those that it wants. */
+MILLRACE_EXPORT(millrace_init) int32_t millrace_init(const uint8_t *settings, size_t bytes);
+MILLRACE_EXPORT(millrace_packets) void millrace_packets(struct millrace_call *call);
+MILLRACE_EXPORT(millrace_control)
+int32_t millrace_control(const char *name, size_t name_bytes, const uint8_t *arguments, size_t bytes);
+MILLRACE_EXPORT(millrace_periodic) void millrace_periodic(uint64_t now);
+MILLRACE_EXPORT(millrace_flow_ended) void millrace_flow_ended(const struct millrace_flow_end *flow);
+MILLRACE_EXPORT(millrace_save) int32_t millrace_save(void);
+MILLRACE_EXPORT(millrace_restore) int32_t millrace_restore(const uint8_t *state, size_t bytes, uint32_t version);
+
+/* What MILLRACE_PLUGIN defines. */
+MILLRACE_EXPORT(millrace_abi) uint32_t millrace_abi(void);
+MILLRACE_EXPORT(millrace_reserve) void *millrace_reserve(size_t bytes);
+MILLRACE_EXPORT(millrace_release) void millrace_release(void *address, size_t bytes);
+
+/* A pointer to what stands at an address; NULL for 0. */
+static inline void *millrace_at(uint64_t address) { return (void *)(uintptr_t)address; }
+
+/* The packet at an index below call->count. */
+static inline struct millrace_packet *millrace_packet(const struct millrace_call *call, uint32_t index) {
+    return (struct millrace_packet *)((uint8_t *)millrace_at(call->packets) + (size_t)index * call->packet_size);
+}
+
+/* Drops a packet, for a reason of the plugin's own, 0 to 31. */
+static inline void millrace_drop(struct millrace_packet *packet, uint8_t reason) {
+    packet->verdict = MILLRACE_DROP;
+    packet->reason = reason;
+}
+
+/* ---- Functions of the router -------------------------------------------------------------------------------- */
+
+#ifdef __wasm__
+
+#define MILLRACE_IMPORT(name) __attribute__((import_module("millrace"), import_name(#name)))
+MILLRACE_IMPORT(fail) void millrace_raw_fail(const char *text, size_t bytes);
+MILLRACE_IMPORT(reply) void millrace_raw_reply(const void *bytes, size_t length);
+MILLRACE_IMPORT(log) void millrace_raw_log(uint32_t level, const char *text, size_t bytes);
+MILLRACE_IMPORT(packet_read) uint32_t millrace_raw_packet_read(uint32_t packet, uint32_t offset, void *to, size_t bytes);
+MILLRACE_IMPORT(packet_write)
+uint32_t millrace_raw_packet_write(uint32_t packet, uint32_t offset, const void *from, size_t bytes);
+MILLRACE_IMPORT(packet_resize) int32_t millrace_raw_packet_resize(uint32_t packet, int32_t bytes);
+MILLRACE_IMPORT(packet_make) int32_t millrace_raw_packet_make(const void *bytes, size_t length, uint32_t port);
+MILLRACE_IMPORT(flow_backlog) uint32_t millrace_raw_flow_backlog(uint32_t flow);
+MILLRACE_IMPORT(timer) void millrace_raw_timer(uint64_t nanoseconds);
+MILLRACE_IMPORT(request) int32_t millrace_raw_request(const char *json, size_t bytes);
+#define MILLRACE_CALL(name, absent, ...) millrace_raw_##name(__VA_ARGS__)
+#define MILLRACE_TELL(name, ...) millrace_raw_##name(__VA_ARGS__)
+
+#else
+
+/* The table of functions that a shared object is given. One whose capability the manifest doesn't list is NULL. */
+struct millrace_host {
+    uint64_t size; /* bytes of this structure */
+    void (*fail)(const char *text, size_t bytes);
+    void (*reply)(const void *bytes, size_t length);
+    void (*log)(uint32_t level, const char *text, size_t bytes);
+    uint32_t (*packet_read)(uint32_t packet, uint32_t offset, void *to, size_t bytes);
+    uint32_t (*packet_write)(uint32_t packet, uint32_t offset, const void *from, size_t bytes);
+    int32_t (*packet_resize)(uint32_t packet, int32_t bytes);
+    int32_t (*packet_make)(const void *bytes, size_t length, uint32_t port);
+    uint32_t (*flow_backlog)(uint32_t flow);
+    void (*timer)(uint64_t nanoseconds);
+    int32_t (*request)(const char *json, size_t bytes);
+};
+_Static_assert(sizeof(struct millrace_host) == 8 + 10 * sizeof(void *), "layout of millrace_host");
+
+/* What the router gave; MILLRACE_PLUGIN makes it. */
+extern const struct millrace_host *millrace_table __attribute__((visibility("hidden")));
+#define MILLRACE_CALL(name, absent, ...) \
+    (millrace_table && millrace_table->name ? millrace_table->name(__VA_ARGS__) : (absent))
+#define MILLRACE_TELL(name, ...)                        \
+    do {                                                \
+        if (millrace_table && millrace_table->name)     \
+            millrace_table->name(__VA_ARGS__);          \
+    } while (0)
+
+#endif
+
+/* The length of a text; strlen, which a module hasn't. */
+static inline size_t millrace_length(const char *text) {
+    size_t length = 0;
+    while (text[length])
+        length++;
+    return length;
+}
+
+/* Why init, control, save or restore fails. Returns 1, so that it can be said as `return millrace_fail("...")`. */
+static inline int32_t millrace_fail(const char *text) {
+    MILLRACE_TELL(fail, text, millrace_length(text));
+    return 1;
+}
+
+/* The answer: JSON, or state in any form. Returns 0, so that it can be said as `return millrace_reply(...)`. */
+static inline int32_t millrace_reply(const void *bytes, size_t length) {
+    MILLRACE_TELL(reply, bytes, length);
+    return 0;
+}
+
+/* A line of the daemon's log; at most 10 a second get through. Capability log. */
+static inline void millrace_log(uint32_t level, const char *text) {
+    MILLRACE_TELL(log, level, text, millrace_length(text));
+}
+
+/* Bytes of a packet, also behind the window. Returns how many there were. Capability packet-read. */
+static inline uint32_t millrace_read(const struct millrace_packet *packet, uint32_t offset, void *to, size_t bytes) {
+    return MILLRACE_CALL(packet_read, 0, packet->number, offset, to, bytes);
+}
+
+/* Writes bytes of a packet, also behind the window. Returns how many there was room for. Capability packet-write. */
+static inline uint32_t millrace_write(struct millrace_packet *packet, uint32_t offset, const void *from, size_t bytes) {
+    return MILLRACE_CALL(packet_write, 0, packet->number, offset, from, bytes);
+}
+
+/* Room of so many bytes at the front; negative: cuts them. Returns whether it could be done. The window is then read
+ * again by millrace_read. Capability packet-resize. */
+static inline bool millrace_resize(struct millrace_packet *packet, int32_t bytes) {
+    return MILLRACE_CALL(packet_resize, 1, packet->number, bytes) == 0;
+}
+
+/* A packet of the plugin's own, from the network header on, forwarded as if it came in by the port. Returns whether there
+ * was packet memory. Capability packet-make. */
+static inline bool millrace_make(const void *bytes, size_t length, uint16_t port) {
+    return MILLRACE_CALL(packet_make, 1, bytes, length, port) == 0;
+}
+
+/* Packets of the flow that wait to be sent. Capability flow-backlog. */
+static inline uint32_t millrace_backlog(uint32_t flow) { return MILLRACE_CALL(flow_backlog, 0, flow); }
+
+/* millrace_periodic is called once, so many nanoseconds from now. Capability timer. */
+static inline void millrace_timer(uint64_t nanoseconds) { MILLRACE_TELL(timer, nanoseconds); }
+
+/* Asks for a change of filters, routes, queues or instances, as JSON; control makes it later. Returns whether it was
+ * accepted. Capability request. */
+static inline bool millrace_request(const char *json) {
+    return MILLRACE_CALL(request, 1, json, millrace_length(json)) == 0;
+}
+
+/* ---- Writing JSON ------------------------------------------------------------------------------------------- */
+
+/* A text that grows in memory of the plugin's. What doesn't fit is left out, and `full` says so. Start with
+ * `struct millrace_text text = {memory, sizeof memory, 0, false};` */
+struct millrace_text {
+    char *memory;
+    size_t size;
+    size_t length;
+    bool full;
+};
+
+/* Adds a text as it is. */
+static inline void millrace_add(struct millrace_text *to, const char *text) {
+    for (; *text; text++) {
+        if (to->length == to->size) {
+            to->full = true;
+            return;
+        }
+        to->memory[to->length++] = *text;
+    }
+}
+
+/* Adds a number. */
+static inline void millrace_add_number(struct millrace_text *to, uint64_t number) {
+    char digits[21];
+    size_t first = sizeof digits - 1;
+    digits[first] = 0;
+    do {
+        digits[--first] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number);
+    millrace_add(to, digits + first);
+}
+
+/* Answers with the text, or refuses when it did not fit. */
+static inline int32_t millrace_reply_text(const struct millrace_text *text) {
+    return text->full ? millrace_fail("the answer is too long") : millrace_reply(text->memory, text->length);
+}
+
+/* ---- Reading JSON ------------------------------------------------------------------------------------------- */
+
+/* A piece of JSON, in place; `start` is NULL where there is none. */
+struct millrace_json {
+    const char *start;
+    size_t length;
+};
+
+/* Where the value that begins at `from` ends. Strings are skipped as a whole, brackets are counted. */
+static inline size_t millrace_json_end(const char *text, size_t length, size_t from) {
+    size_t at = from, levels = 0;
+    while (at < length) {
+        char c = text[at];
+        if (c == '"') {
+            for (at++; at < length && text[at] != '"'; at++)
+                if (text[at] == '\\')
+                    at++;
+            at = at < length ? at + 1 : length;
+        } else if (c == '{' || c == '[') {
+            levels++;
+            at++;
+        } else if (c == '}' || c == ']') {
+            if (levels == 0)
+                return at;
+            levels--;
+            at++;
+        } else if (levels == 0 && (c == ',' || c == ':' || c == ' ' || c == '\t' || c == '\n' || c == '\r')) {
+            return at;
+        } else {
+            at++;
+            continue;
+        }
+        if (levels == 0)
+            return at;
+    }
+    return length;
+}
+
+/* The first place from `at` on that is none of these: blanks and, if it is not 0, one more character. */
+static inline size_t millrace_json_skip(const char *text, size_t length, size_t at, char more) {
+    while (at < length && (text[at] == ' ' || text[at] == '\t' || text[at] == '\n' || text[at] == '\r' ||
+                           (more && text[at] == more)))
+        at++;
+    return at;
+}
+
+/* Whether the piece is this text, quotes included. */
+static inline bool millrace_json_is(struct millrace_json piece, const char *text) {
+    size_t at = 0;
+    while (at < piece.length && text[at] && piece.start[at] == text[at])
+        at++;
+    return piece.start && at == piece.length && !text[at];
+}
+
+/* The next key and value of an object; `at` is 0 at first. Returns whether there was one. The key has its quotes. */
+static inline bool millrace_json_next(const void *object, size_t length, size_t *at, struct millrace_json *key,
+                                      struct millrace_json *value) {
+    const char *text = object;
+    size_t from = millrace_json_skip(text, length, *at, *at == 0 ? '{' : ',');
+    if (from >= length || text[from] != '"')
+        return false;
+    size_t end = millrace_json_end(text, length, from);
+    *key = (struct millrace_json){text + from, end - from};
+    from = millrace_json_skip(text, length, end, ':');
+    end = millrace_json_end(text, length, from);
+    *value = (struct millrace_json){text + from, end - from};
+    *at = end;
+    return end > from;
+}
+
+/* The value of a key, which is given with its quotes: millrace_json_get(settings, bytes, "\"rate\""). */
+static inline struct millrace_json millrace_json_get(const void *object, size_t length, const char *key) {
+    struct millrace_json name, value;
+    size_t at = 0;
+    while (millrace_json_next(object, length, &at, &name, &value))
+        if (millrace_json_is(name, key))
+            return value;
+    return (struct millrace_json){NULL, 0};
+}
+
+/* The number, if it is a whole one from 0 to `most`. Returns whether it is. */
+static inline bool millrace_json_number(struct millrace_json piece, uint64_t most, uint64_t *number) {
+    uint64_t sum = 0;
+    for (size_t at = 0; at < piece.length; at++) {
+        uint64_t digit = (uint64_t)(uint8_t)piece.start[at] - '0';
+        if (digit > 9 || sum > most / 10 || sum * 10 > most - digit)
+            return false;
+        sum = sum * 10 + digit;
+    }
+    *number = sum;
+    return piece.start && piece.length > 0;
+}
+
+/* ---- What MILLRACE_PLUGIN makes ----------------------------------------------------------------------------- */
+
+#ifdef __wasm__
+
+/* The C compiler calls these by itself. */
+void *memcpy(void *to, const void *from, size_t bytes);
+void *memmove(void *to, const void *from, size_t bytes);
+void *memset(void *to, int byte, size_t bytes);
+int memcmp(const void *a, const void *b, size_t bytes);
+
+#define MILLRACE_MEMORY_FUNCTIONS                                                                           \
+    __attribute__((no_builtin("memcpy"))) void *memcpy(void *to, const void *from, size_t bytes) {          \
+        for (size_t at = 0; at < bytes; at++)                                                               \
+            ((uint8_t *)to)[at] = ((const uint8_t *)from)[at];                                              \
+        return to;                                                                                          \
+    }                                                                                                       \
+    __attribute__((no_builtin("memmove"))) void *memmove(void *to, const void *from, size_t bytes) {        \
+        if ((uintptr_t)to <= (uintptr_t)from)                                                               \
+            return memcpy(to, from, bytes);                                                                 \
+        for (size_t at = bytes; at > 0; at--)                                                               \
+            ((uint8_t *)to)[at - 1] = ((const uint8_t *)from)[at - 1];                                      \
+        return to;                                                                                          \
+    }                                                                                                       \
+    __attribute__((no_builtin("memset"))) void *memset(void *to, int byte, size_t bytes) {                  \
+        for (size_t at = 0; at < bytes; at++)                                                               \
+            ((uint8_t *)to)[at] = (uint8_t)byte;                                                            \
+        return to;                                                                                          \
+    }                                                                                                       \
+    int memcmp(const void *a, const void *b, size_t bytes) {                                                \
+        for (size_t at = 0; at < bytes; at++)                                                               \
+            if (((const uint8_t *)a)[at] != ((const uint8_t *)b)[at])                                       \
+                return ((const uint8_t *)a)[at] - ((const uint8_t *)b)[at];                                 \
+        return 0;                                                                                           \
+    }
+
+/* Memory: powers of two from 16 bytes on, with a list of free pieces for each, and the end of the module's memory for
+ * what was never used. A plugin may use it too. */
+extern uint8_t __heap_base;
+/* MILLRACE_PLUGIN makes them. */
+extern void *millrace_free[32];
+extern uintptr_t millrace_unused;
+
+static inline uint32_t millrace_class(size_t bytes) {
+    return bytes <= 16 ? 4 : 32 - (uint32_t)__builtin_clz((uint32_t)bytes - 1);
+}
+
+static inline void *millrace_allocate(size_t bytes) {
+    if (bytes > (1u << 30))
+        return NULL;
+    uint32_t class = millrace_class(bytes);
+    void **piece = millrace_free[class];
+    if (piece) {
+        millrace_free[class] = *piece;
+        return piece;
+    }
+    if (!millrace_unused)
+        millrace_unused = ((uintptr_t)&__heap_base + 15) & ~(uintptr_t)15;
+    uint64_t end = (uint64_t)millrace_unused + (1u << class);
+    uint64_t have = (uint64_t)__builtin_wasm_memory_size(0) << 16;
+    if (end > have && __builtin_wasm_memory_grow(0, (size_t)((end - have + 0xffff) >> 16)) == (size_t)-1)
+        return NULL;
+    piece = (void **)millrace_unused;
+    millrace_unused = (uintptr_t)end;
+    return piece;
+}
+
+static inline void millrace_give_back(void *piece, size_t bytes) {
+    uint32_t class = millrace_class(bytes);
+    *(void **)piece = millrace_free[class];
+    millrace_free[class] = piece;
+}
+
+#define MILLRACE_HOME(manifest)                                                                      \
+    /* The custom section of the module; asm, since clang would make data of a variable. */          \
+    __asm__(".section .custom_section.millrace.manifest,\"\",@\n"                                    \
+            ".ascii " MILLRACE_QUOTED(manifest) "\n"                                                 \
+            ".text\n");                                                                              \
+    void *millrace_free[32];                                                                         \
+    uintptr_t millrace_unused;                                                                       \
+    MILLRACE_MEMORY_FUNCTIONS
+
+#else
+
+static inline void *millrace_allocate(size_t bytes) { return malloc(bytes ? bytes : 1); }
+static inline void millrace_give_back(void *piece, size_t bytes) {
+    (void)bytes;
+    free(piece);
+}
+
+MILLRACE_EXPORT(millrace_manifest) const char *millrace_manifest(void);
+MILLRACE_EXPORT(millrace_attach) void millrace_attach(const struct millrace_host *table);
+
+#define MILLRACE_HOME(manifest)                                                \
+    const struct millrace_host *millrace_table;                                \
+    const char *millrace_manifest(void) { return manifest; }                   \
+    void millrace_attach(const struct millrace_host *table) {                  \
+        millrace_table = table && table->size >= sizeof *table ? table : NULL; \
+    }
+
+#endif
+
+#define MILLRACE_QUOTED(text) #text
+
+/* The manifest, as JSON in a string literal, and what every plugin exports alike. */
+#define MILLRACE_PLUGIN(manifest)                                             \
+    MILLRACE_HOME(manifest)                                                   \
+    uint32_t millrace_abi(void) { return MILLRACE_ABI_VERSION; }              \
+    void *millrace_reserve(size_t bytes) { return millrace_allocate(bytes); } \
+    void millrace_release(void *address, size_t bytes) {                      \
+        if (address)                                                          \
+            millrace_give_back(address, bytes);                               \
+    }                                                                         \
+    _Static_assert(sizeof(manifest) > 2, "the manifest is JSON in a string literal")
+
+#endif

@@ -1,0 +1,175 @@
+//! The router's functions. Each names the capability that the manifest must list; without it a WebAssembly module is not
+//! linked, and in a shared object the function does nothing.
+
+use alloc::string::String;
+
+/// How important a line of the log is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Level {
+    /// Something failed.
+    Error = 0,
+    /// Something may be wrong.
+    Warning = 1,
+    /// Something happened.
+    Information = 2,
+    /// For who looks for a fault.
+    Debug = 3,
+}
+
+/// A line of the daemon's log; at most 10 a second get through. Capability `log`. [`log!`](crate::log) formats.
+pub fn log(level: Level, text: &str) {
+    raw::log(level as u32, text.as_ptr(), text.len());
+}
+
+/// Writes a line to the daemon's log: `log!(Warning, "{count} are too many")`. Capability `log`. Formatting costs about
+/// 10 KB of a module.
+#[macro_export]
+macro_rules! log {
+    ($level:ident, $($text:tt)+) => {
+        $crate::host::log($crate::Level::$level, &$crate::__format!($($text)+))
+    };
+}
+
+/// Calls [`Plugin::periodic`](crate::Plugin::periodic) once, so many nanoseconds from now. Capability `timer`.
+pub fn timer(nanoseconds: u64) {
+    raw::timer(nanoseconds);
+}
+
+/// Asks for a change of filters, routes, queues or instances, as JSON; control makes it later. Returns whether it was
+/// accepted. Capability `request`.
+#[must_use]
+pub fn request(json: &str) -> bool {
+    raw::request(json.as_ptr(), json.len()) == 0
+}
+
+/// A packet of the plugin's own, from the network header on, forwarded as if it came in by the port. Returns whether there
+/// was packet memory. Capability `packet-make`.
+#[must_use]
+pub fn packet_make(bytes: &[u8], port: u16) -> bool {
+    raw::packet_make(bytes.as_ptr(), bytes.len(), port.into()) == 0
+}
+
+/// Packets of the flow that wait to be sent. Capability `flow-backlog`.
+#[must_use]
+pub fn flow_backlog(flow: u32) -> u32 {
+    raw::flow_backlog(flow)
+}
+
+pub(crate) fn packet_read(packet: u16, offset: u32, to: &mut [u8]) -> usize {
+    (raw::packet_read(packet.into(), offset, to.as_mut_ptr(), to.len()) as usize).min(to.len())
+}
+
+pub(crate) fn packet_write(packet: u16, offset: u32, from: &[u8]) -> usize {
+    (raw::packet_write(packet.into(), offset, from.as_ptr(), from.len()) as usize).min(from.len())
+}
+
+pub(crate) fn packet_resize(packet: u16, bytes: i32) -> bool {
+    raw::packet_resize(packet.into(), bytes) == 0
+}
+
+pub(crate) fn fail(text: &str) {
+    raw::fail(text.as_ptr(), text.len());
+}
+
+pub(crate) fn reply(bytes: &[u8]) {
+    raw::reply(bytes.as_ptr(), bytes.len());
+}
+
+/// The text of bytes that the router hands over, which is UTF-8; what isn't is replaced.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The functions as a WebAssembly module imports them.
+#[cfg(target_family = "wasm")]
+mod raw {
+    #[link(wasm_import_module = "millrace")]
+    unsafe extern "C" {
+        pub safe fn fail(text: *const u8, bytes: usize);
+        pub safe fn reply(bytes: *const u8, length: usize);
+        pub safe fn log(level: u32, text: *const u8, bytes: usize);
+        pub safe fn packet_read(packet: u32, offset: u32, to: *mut u8, bytes: usize) -> u32;
+        pub safe fn packet_write(packet: u32, offset: u32, from: *const u8, bytes: usize) -> u32;
+        pub safe fn packet_resize(packet: u32, bytes: i32) -> i32;
+        pub safe fn packet_make(bytes: *const u8, length: usize, port: u32) -> i32;
+        pub safe fn flow_backlog(flow: u32) -> u32;
+        pub safe fn timer(nanoseconds: u64);
+        pub safe fn request(json: *const u8, bytes: usize) -> i32;
+    }
+}
+
+/// The table of functions that a shared object is given. A function of a capability that it hasn't is null.
+#[cfg(not(target_family = "wasm"))]
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct RawHost {
+    /// Bytes of this structure.
+    pub size: u64,
+    /// As in `docs/plugin-abi.md`, like those that follow.
+    pub fail: Option<extern "C" fn(*const u8, usize)>,
+    /// The answer.
+    pub reply: Option<extern "C" fn(*const u8, usize)>,
+    /// A line of the log.
+    pub log: Option<extern "C" fn(u32, *const u8, usize)>,
+    /// Bytes of a packet.
+    pub packet_read: Option<extern "C" fn(u32, u32, *mut u8, usize) -> u32>,
+    /// Bytes to a packet.
+    pub packet_write: Option<extern "C" fn(u32, u32, *const u8, usize) -> u32>,
+    /// Room at the front.
+    pub packet_resize: Option<extern "C" fn(u32, i32) -> i32>,
+    /// A packet of the plugin's own.
+    pub packet_make: Option<extern "C" fn(*const u8, usize, u32) -> i32>,
+    /// Packets of a flow that wait.
+    pub flow_backlog: Option<extern "C" fn(u32) -> u32>,
+    /// When `periodic` is called.
+    pub timer: Option<extern "C" fn(u64)>,
+    /// A change that control makes.
+    pub request: Option<extern "C" fn(*const u8, usize) -> i32>,
+}
+
+/// The functions as a shared object has them: in a table, or not at all.
+#[cfg(not(target_family = "wasm"))]
+pub(crate) mod raw {
+    use core::ptr;
+    use core::sync::atomic::{AtomicPtr, Ordering};
+
+    use super::RawHost;
+
+    static TABLE: AtomicPtr<RawHost> = AtomicPtr::new(ptr::null_mut());
+
+    /// Takes the table over, which stays for as long as the plugin is loaded.
+    pub fn attach(table: *const RawHost) {
+        TABLE.store(table.cast_mut(), Ordering::Release);
+    }
+
+    /// The table, unless it has not come yet or is smaller than the first version of the interface.
+    fn table() -> Option<&'static RawHost> {
+        // SAFETY: `attach` was given a table that stays.
+        let table = unsafe { TABLE.load(Ordering::Acquire).as_ref() }?;
+        (table.size >= size_of::<RawHost>() as u64).then_some(table)
+    }
+
+    macro_rules! functions {
+        ($($name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty = $absent:expr)?;)*) => {$(
+            pub fn $name($($argument: $kind),*) $(-> $result)? {
+                match table().and_then(|table| table.$name) {
+                    Some(function) => function($($argument),*),
+                    None => { $($absent)? }
+                }
+            }
+        )*};
+    }
+    functions! {
+        fail(text: *const u8, bytes: usize);
+        reply(bytes: *const u8, length: usize);
+        log(level: u32, text: *const u8, bytes: usize);
+        packet_read(packet: u32, offset: u32, to: *mut u8, bytes: usize) -> u32 = 0;
+        packet_write(packet: u32, offset: u32, from: *const u8, bytes: usize) -> u32 = 0;
+        packet_resize(packet: u32, bytes: i32) -> i32 = 1;
+        packet_make(bytes: *const u8, length: usize, port: u32) -> i32 = 1;
+        flow_backlog(flow: u32) -> u32 = 0;
+        timer(nanoseconds: u64);
+        request(json: *const u8, bytes: usize) -> i32 = 1;
+    }
+}

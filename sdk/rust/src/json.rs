@@ -1,0 +1,319 @@
+//! The little JSON (RFC 8259) that settings, arguments and answers need: an object that is read in place, and a writer.
+//! Together they are about 3 KB of a module. Nothing here panics, whatever the bytes are.
+
+use alloc::string::String;
+use core::str;
+
+use crate::Refusal;
+
+/// How deep values may lie.
+const MOST_LEVELS: u32 = 32;
+
+/// A JSON object that is read in place. A key that stands there twice counts once, the first time.
+#[derive(Clone, Copy, Debug)]
+pub struct Object<'a>(&'a [u8]);
+
+impl<'a> Object<'a> {
+    /// Reads an object; no bytes at all are one without keys.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn new(bytes: &'a [u8]) -> Result<Self, Refusal> {
+        if bytes.trim_ascii().is_empty() {
+            return Ok(Self(b"{}"));
+        }
+        let text = str::from_utf8(bytes).map_err(|_| Refusal::from("this is not UTF-8"))?;
+        match text.trim_ascii_start().starts_with('{') && crate::manifest::is_json(text) {
+            true => Ok(Self(bytes.trim_ascii())),
+            false => Err("this is no JSON object; give one as in {\"key\": 1}".into()),
+        }
+    }
+
+    /// The value of a key.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<Value<'a>> {
+        self.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+    }
+
+    /// Keys and values, in the order in which they stand there.
+    pub fn iter(&self) -> impl Iterator<Item = (String, Value<'a>)> + use<'a> {
+        let mut rest = inside(self.0);
+        core::iter::from_fn(move || {
+            let (name, behind) = take(rest)?;
+            let (value, behind) = take(skip(behind, b':'))?;
+            rest = skip(behind, b',');
+            Some((Value(name).string()?, Value(value)))
+        })
+    }
+
+    /// Refuses keys that are none of these.
+    ///
+    /// # Errors
+    /// For the first of them.
+    pub fn only(&self, known: &[&str]) -> Result<(), Refusal> {
+        match self.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+            None => Ok(()),
+            Some((name, _)) if known.is_empty() => {
+                Err(Refusal([&name, ": there is no such setting; none is taken here"].concat()))
+            }
+            Some((name, _)) => {
+                Err(Refusal([&name, ": there is no such setting; give ", &known.join(", ")].concat()))
+            }
+        }
+    }
+}
+
+/// A JSON value.
+#[derive(Clone, Copy, Debug)]
+pub struct Value<'a>(&'a [u8]);
+
+impl<'a> Value<'a> {
+    /// The bytes that it is written with.
+    #[must_use]
+    pub fn raw(&self) -> &'a [u8] {
+        self.0
+    }
+
+    /// The text, if it is a string. Surrogates that are no pair become U+FFFD.
+    #[must_use]
+    pub fn string(&self) -> Option<String> {
+        let inner = self.0.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        let text = str::from_utf8(inner).ok()?;
+        unescaped(text)
+    }
+
+    /// The number, if it is a whole one that fits.
+    #[must_use]
+    pub fn integer(&self) -> Option<i64> {
+        str::from_utf8(self.0).ok()?.parse().ok()
+    }
+
+    /// `true` or `false`.
+    #[must_use]
+    pub fn boolean(&self) -> Option<bool> {
+        match self.0 {
+            b"true" => Some(true),
+            b"false" => Some(false),
+            _ => None,
+        }
+    }
+
+    /// The elements, if it is an array.
+    #[must_use]
+    pub fn array(&self) -> Option<impl Iterator<Item = Value<'a>> + use<'a>> {
+        let mut rest = self.0.starts_with(b"[").then(|| inside(self.0))?;
+        Some(core::iter::from_fn(move || {
+            let (value, behind) = take(rest)?;
+            rest = skip(behind, b',');
+            Some(Value(value))
+        }))
+    }
+
+    /// The object, if it is one.
+    #[must_use]
+    pub fn object(&self) -> Option<Object<'a>> {
+        self.0.starts_with(b"{").then_some(Object(self.0))
+    }
+}
+
+/// What stands between the brackets.
+fn inside(bytes: &[u8]) -> &[u8] {
+    bytes.get(1..bytes.len().saturating_sub(1)).unwrap_or_default()
+}
+
+/// Without blanks and this one byte at the front.
+fn skip(bytes: &[u8], byte: u8) -> &[u8] {
+    let bytes = bytes.trim_ascii_start();
+    bytes.strip_prefix(&[byte]).unwrap_or(bytes)
+}
+
+/// A value at the front, and what is behind it. It is known to be JSON, so only its end is looked for.
+fn take(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let bytes = bytes.trim_ascii_start();
+    let end = match bytes.first()? {
+        b'"' => string_end(bytes, 0)?,
+        b'{' | b'[' => nested_end(bytes)?,
+        _ => bytes.iter().position(|byte| b",:]} \t\r\n".contains(byte)).unwrap_or(bytes.len()),
+    };
+    (end > 0).then(|| bytes.split_at(end))
+}
+
+fn string_end(bytes: &[u8], from: usize) -> Option<usize> {
+    let mut at = from + 1;
+    loop {
+        match bytes.get(at)? {
+            b'"' => return Some(at + 1),
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+}
+
+fn nested_end(bytes: &[u8]) -> Option<usize> {
+    let (mut at, mut levels) = (0, 0);
+    loop {
+        match bytes.get(at)? {
+            b'"' => {
+                at = string_end(bytes, at)?;
+                continue;
+            }
+            b'{' | b'[' => levels += 1,
+            b'}' | b']' => levels -= 1,
+            _ => {}
+        }
+        at += 1;
+        if levels == 0 || levels > MOST_LEVELS {
+            return Some(at);
+        }
+    }
+}
+
+fn unescaped(text: &str) -> Option<String> {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once('\\') {
+        out.push_str(before);
+        let mut behind = behind.chars();
+        out.push(match behind.next()? {
+            'n' => '\n',
+            't' => '\t',
+            'r' => '\r',
+            'b' => '\u{8}',
+            'f' => '\u{c}',
+            'u' => unicode(&mut behind)?,
+            other => other,
+        });
+        rest = behind.as_str();
+    }
+    out.push_str(rest);
+    Some(out)
+}
+
+/// What stands behind `\u`: one unit of UTF-16, or a pair of them.
+fn unicode(rest: &mut str::Chars<'_>) -> Option<char> {
+    let mut unit = |text: &str| -> Option<u32> { u32::from_str_radix(text.get(..4)?, 16).ok() };
+    let first = unit(rest.as_str())?;
+    *rest = rest.as_str().get(4..)?.chars();
+    if !(0xd800..0xdc00).contains(&first) {
+        return Some(char::from_u32(first).unwrap_or('\u{fffd}'));
+    }
+    let second = rest.as_str().strip_prefix("\\u").and_then(&mut unit);
+    let Some(low) = second.filter(|low| (0xdc00..0xe000).contains(low)) else { return Some('\u{fffd}') };
+    *rest = rest.as_str().get(6..)?.chars();
+    char::from_u32(0x10000 + ((first - 0xd800) << 10) + (low - 0xdc00))
+}
+
+/// Writes JSON, and the commas in it.
+///
+/// ```
+/// let mut json = millrace_sdk::json::Writer::new();
+/// json.begin_object();
+/// json.key("packets").number(2);
+/// json.key("ports").begin_array();
+/// json.string("80").string("443");
+/// json.end_array();
+/// json.end_object();
+/// assert_eq!(json.text(), r#"{"packets":2,"ports":["80","443"]}"#);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Writer(String);
+
+impl Writer {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What was written.
+    #[must_use]
+    pub fn text(self) -> String {
+        self.0
+    }
+
+    /// `{`
+    pub fn begin_object(&mut self) -> &mut Self {
+        self.begin('{')
+    }
+
+    /// `}`
+    pub fn end_object(&mut self) -> &mut Self {
+        self.0.push('}');
+        self
+    }
+
+    /// `[`
+    pub fn begin_array(&mut self) -> &mut Self {
+        self.begin('[')
+    }
+
+    /// `]`
+    pub fn end_array(&mut self) -> &mut Self {
+        self.0.push(']');
+        self
+    }
+
+    /// A key; its value comes next.
+    pub fn key(&mut self, name: &str) -> &mut Self {
+        self.string(name).0.push(':');
+        self
+    }
+
+    /// A number.
+    pub fn number(&mut self, number: u64) -> &mut Self {
+        self.comma();
+        let (mut digits, mut first, mut rest) = ([0; 20], 20, number);
+        while first == 20 || rest > 0 {
+            first -= 1;
+            digits[first] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        self.0.push_str(str::from_utf8(&digits[first..]).unwrap_or("0"));
+        self
+    }
+
+    /// `true` or `false`.
+    pub fn boolean(&mut self, value: bool) -> &mut Self {
+        self.raw(if value { "true" } else { "false" })
+    }
+
+    /// A text.
+    pub fn string(&mut self, text: &str) -> &mut Self {
+        self.begin('"');
+        for character in text.chars() {
+            match character {
+                '"' => self.0.push_str("\\\""),
+                '\\' => self.0.push_str("\\\\"),
+                '\0'..='\x1f' => {
+                    let hex = |digit: u32| char::from_digit(digit, 16).unwrap_or('0');
+                    self.0.push_str("\\u00");
+                    self.0.push(hex(u32::from(character) >> 4));
+                    self.0.push(hex(u32::from(character) & 15));
+                }
+                other => self.0.push(other),
+            }
+        }
+        self.0.push('"');
+        self
+    }
+
+    /// JSON as it is.
+    pub fn raw(&mut self, json: &str) -> &mut Self {
+        self.comma();
+        self.0.push_str(json);
+        self
+    }
+
+    fn begin(&mut self, bracket: char) -> &mut Self {
+        self.comma();
+        self.0.push(bracket);
+        self
+    }
+
+    /// A comma, unless something has just begun.
+    fn comma(&mut self) {
+        if !matches!(self.0.as_bytes().last(), None | Some(b'{' | b'[' | b':')) {
+            self.0.push(',');
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What a plugin in Rust is written with. One source becomes a WebAssembly module, a shared object, and a native test.
+//!
+//! ```
+//! use millrace_sdk::{Packets, Plugin, Refusal, millrace_plugin};
+//!
+//! struct Counter {
+//!     packets: u64,
+//! }
+//!
+//! impl Plugin for Counter {
+//!     fn init(_settings: &[u8]) -> Result<Self, Refusal> {
+//!         Ok(Self { packets: 0 })
+//!     }
+//!
+//!     fn packets(&mut self, packets: &mut Packets<'_>, _now: u64) {
+//!         self.packets += packets.len() as u64;
+//!     }
+//! }
+//!
+//! millrace_plugin! {
+//!     Counter,
+//!     name: "counter",
+//!     summary: "Counts packets.",
+//!     positions: ["early", "copy"],
+//! }
+//! # fn main() {}
+//! ```
+//!
+//! The plugin's crate is a `cdylib`, and begins with `#![cfg_attr(target_family = "wasm", no_std)]`, so that the module
+//! stays small. `docs/plugins.md` goes through it step by step; `docs/plugin-abi.md` is what lies below.
+//!
+//! A panic ends what the plugin was asked, as a refusal, and is a fault of the plugin for packets: it never unwinds into
+//! the router.
+#![no_std]
+
+extern crate alloc;
+#[cfg(not(target_family = "wasm"))]
+extern crate std;
+
+pub mod exceptions;
+#[doc(hidden)]
+pub mod glue;
+pub mod host;
+pub mod json;
+#[doc(hidden)]
+pub mod manifest;
+mod packet;
+mod packets;
+mod plain;
+mod plugin;
+#[cfg(all(target_family = "wasm", feature = "runtime"))]
+mod runtime;
+#[cfg(not(target_family = "wasm"))]
+pub mod testing;
+
+pub use host::Level;
+pub use millrace_plugin_abi::binary;
+pub use packet::{Packet, Verdict};
+pub use packets::Packets;
+pub use plain::Plain;
+pub use plugin::{Declared, FlowEnd, Plugin, Refusal};
+
+#[doc(hidden)]
+pub use alloc::format as __format;

@@ -1,0 +1,423 @@
+//! The macro that makes a plugin of a type, and the checks of its manifest, which are made while it is compiled.
+
+/// Makes a plugin of a type that implements [`Plugin`](crate::Plugin): its manifest and its exports. Once per crate.
+///
+/// The keys are those of `docs/plugin-abi.md`, in the order in which they stand there; the first three are needed, and the
+/// version is the crate's. Values are literals. What the manifest says wrong is an error of the compiler.
+///
+/// ```ignore
+/// millrace_plugin! {
+///     Shaper,
+///     name: "shaper",
+///     summary: "Holds packets of flows that send too much.",
+///     positions: ["early", "late"],
+///     capabilities: ["log", "timer"],
+///     messages: { "read": "the counters", "reset": "sets them to zero" },
+///     settings: r#"{"type": "object", "properties": {"rate": {"type": "integer"}}, "additionalProperties": false}"#,
+///     window: 64,            // bytes of each packet that it sees
+///     flow_state: 16,        // bytes of state for each flow
+///     state: "single",       // or "per-worker"
+///     state_version: 2,      // then `save` and `restore` are called
+///     period: 1000,          // milliseconds between two calls of `periodic`
+///     cost: { packet: 50, byte: 0 },
+///     flow_ends: true,       // then `flow_ended` is called
+/// }
+/// ```
+#[macro_export]
+macro_rules! millrace_plugin {
+    (
+        $plugin:ty,
+        name: $name:literal,
+        summary: $summary:literal,
+        positions: [$position:literal $(, $positions:literal)* $(,)?]
+        $(, capabilities: [$capability:literal $(, $capabilities:literal)* $(,)?])?
+        $(, messages: { $message:literal: $help:literal $(, $messages:literal: $helps:literal)* $(,)? })?
+        $(, settings: $settings:literal)?
+        $(, window: $window:literal)?
+        $(, flow_state: $flow_state:literal)?
+        $(, state: $state:literal)?
+        $(, state_version: $state_version:literal)?
+        $(, period: $period:literal)?
+        $(, cost: { packet: $per_packet:literal, byte: $per_byte:literal $(,)? })?
+        $(, flow_ends: $flow_ends:tt)?
+        $(,)?
+    ) => {
+        impl $crate::Declared for $plugin {
+            // `stringify!` keeps the quotes, and escapes as JSON has them.
+            const MANIFEST: &'static str = concat!(
+                "{\"abi\":1,\"name\":", stringify!($name),
+                ",\"version\":\"", env!("CARGO_PKG_VERSION"), "\"",
+                ",\"summary\":", stringify!($summary),
+                ",\"positions\":[", stringify!($position) $(, ",", stringify!($positions))*, "]"
+                $(, ",\"capabilities\":[", stringify!($capability) $(, ",", stringify!($capabilities))*, "]")?
+                $(, ",\"messages\":{", stringify!($message), ":", stringify!($help)
+                    $(, ",", stringify!($messages), ":", stringify!($helps))*, "}")?
+                $(, ",\"settings\":", $settings)?
+                $(, ",\"window\":", $window)?
+                $(, ",\"flow-state\":", $flow_state)?
+                $(, ",\"state\":", stringify!($state))?
+                $(, ",\"state-version\":", $state_version)?
+                $(, ",\"period\":", $period)?
+                $(, ",\"cost\":{\"packet\":", $per_packet, ",\"byte\":", $per_byte, "}")?,
+                "}"
+            );
+            const FLOW_STATE: u16 = $crate::manifest::given!(0 $(, $flow_state)?);
+            const WINDOW: u16 = $crate::manifest::given!($crate::binary::DEFAULT_WINDOW $(, $window)?);
+        }
+
+        const _: () = {
+            use $crate::Declared as _;
+            use $crate::manifest::{is_any_of, is_json, is_name, is_version};
+
+            assert!(is_name($name), "name: give 1 to 64 letters, digits, '-', '_' and '.'");
+            assert!(is_version(env!("CARGO_PKG_VERSION")), "the crate's version: give major.minor.patch");
+            assert!(is_any_of($position, &$crate::manifest::POSITIONS), "positions: early, route, late, queue or copy");
+            $(assert!(is_any_of($positions, &$crate::manifest::POSITIONS), "positions: early, route, late, queue or copy");)*
+            $(
+                assert!($crate::manifest::is_capability($capability), "capabilities: there is no such one");
+                $(assert!($crate::manifest::is_capability($capabilities), "capabilities: there is no such one");)*
+            )?
+            $(assert!(is_json($settings), "settings: this is not JSON");)?
+            $(assert!(is_any_of($state, &["per-worker", "single"]), "state: per-worker or single");)?
+            assert!(is_json(<$plugin>::MANIFEST), "texts: write them without raw strings and \\x or \\u escapes");
+            assert!(<$plugin>::WINDOW <= $crate::binary::MOST_WINDOW, "window: 1536 bytes at most");
+            assert!(<$plugin>::FLOW_STATE <= 256, "flow_state: 256 bytes at most");
+
+            static SLOT: $crate::glue::Slot<$plugin> = $crate::glue::Slot::new();
+            $crate::__millrace_export!(always $plugin);
+            $($crate::__millrace_export!(control $plugin, $message);)?
+            $($crate::__millrace_export!(flow_ended $plugin, $flow_ends);)?
+            $($crate::__millrace_export!(save $plugin, $state_version);)?
+        };
+    };
+}
+
+/// The exports, as `docs/plugin-abi.md` lists them.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __millrace_export {
+    (always $plugin:ty) => {
+        #[cfg(target_family = "wasm")]
+        #[used]
+        #[unsafe(link_section = "millrace.manifest")]
+        static MANIFEST: [u8; <$plugin as $crate::Declared>::MANIFEST.len()] =
+            $crate::manifest::array(<$plugin as $crate::Declared>::MANIFEST);
+
+        #[cfg(not(target_family = "wasm"))]
+        #[unsafe(no_mangle)]
+        extern "C" fn millrace_manifest() -> *const u8 {
+            const TEXT: &str = <$plugin as $crate::Declared>::MANIFEST;
+            // What is not copied to stays 0, which ends the text.
+            static MANIFEST: [u8; TEXT.len() + 1] = $crate::manifest::array(TEXT);
+            MANIFEST.as_ptr()
+        }
+
+        #[cfg(not(target_family = "wasm"))]
+        #[unsafe(no_mangle)]
+        extern "C" fn millrace_attach(table: *const $crate::host::RawHost) {
+            $crate::glue::attach(table);
+        }
+
+        #[unsafe(no_mangle)]
+        extern "C" fn millrace_abi() -> u32 {
+            $crate::binary::ABI_VERSION
+        }
+
+        #[unsafe(no_mangle)]
+        extern "C" fn millrace_reserve(bytes: usize) -> *mut u8 {
+            $crate::glue::reserve(bytes)
+        }
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn millrace_release(address: *mut u8, bytes: usize) {
+            // SAFETY: the router gives back what it reserved.
+            unsafe { $crate::glue::release(address, bytes) }
+        }
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn millrace_init(settings: *const u8, bytes: usize) -> i32 {
+            // SAFETY: the router's call, by the rules of the interface.
+            unsafe { $crate::glue::init(&SLOT, settings, bytes) }
+        }
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn millrace_packets(call: *const $crate::binary::RawCall) {
+            // SAFETY: as above.
+            unsafe { $crate::glue::packets(&SLOT, call) }
+        }
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn millrace_periodic(now: u64) {
+            // SAFETY: as above.
+            unsafe { $crate::glue::periodic(&SLOT, now) }
+        }
+    };
+    (control $plugin:ty, $message:literal) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn millrace_control(
+            name: *const u8,
+            name_bytes: usize,
+            arguments: *const u8,
+            bytes: usize,
+        ) -> i32 {
+            // SAFETY: the router's call, by the rules of the interface.
+            unsafe { $crate::glue::control(&SLOT, (name, name_bytes), (arguments, bytes)) }
+        }
+    };
+    (flow_ended $plugin:ty, true) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn millrace_flow_ended(flow: *const $crate::binary::RawFlowEnd) {
+            // SAFETY: the router's call, by the rules of the interface.
+            unsafe { $crate::glue::flow_ended(&SLOT, flow) }
+        }
+    };
+    (flow_ended $plugin:ty, false) => {};
+    (save $plugin:ty, $version:literal) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn millrace_save() -> i32 {
+            // SAFETY: the router's call, by the rules of the interface.
+            unsafe { $crate::glue::save(&SLOT) }
+        }
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn millrace_restore(state: *const u8, bytes: usize, version: u32) -> i32 {
+            // SAFETY: as above.
+            unsafe { $crate::glue::restore(&SLOT, (state, bytes), version) }
+        }
+    };
+}
+
+/// The value, or the default where none is given.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! __millrace_given {
+    ($default:expr) => {
+        $default
+    };
+    ($default:expr, $given:expr) => {
+        $given
+    };
+}
+#[doc(hidden)]
+pub use crate::__millrace_given as given;
+
+/// Where a plugin can be bound.
+pub const POSITIONS: [&str; 5] = ["early", "route", "late", "queue", "copy"];
+
+/// The bytes of a text, and zeros behind it.
+#[must_use]
+pub const fn array<const N: usize>(text: &str) -> [u8; N] {
+    let mut bytes = [0; N];
+    let mut at = 0;
+    while at < text.len() && at < N {
+        bytes[at] = text.as_bytes()[at];
+        at += 1;
+    }
+    bytes
+}
+
+const fn same(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut at = 0;
+    while at < a.len() && at < b.len() && a[at] == b[at] {
+        at += 1;
+    }
+    at == a.len() && at == b.len()
+}
+
+/// Whether it is one of these.
+#[must_use]
+pub const fn is_any_of(word: &str, known: &[&str]) -> bool {
+    let mut at = 0;
+    while at < known.len() {
+        if same(word, known[at]) {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+/// Whether it is a capability of the router.
+#[must_use]
+pub const fn is_capability(word: &str) -> bool {
+    let known = &crate::binary::HOST_FUNCTIONS;
+    let mut at = 0;
+    while at < known.len() {
+        if let Some(capability) = known[at].1
+            && same(word, capability)
+        {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+/// Whether it can be a plugin's name.
+#[must_use]
+pub const fn is_name(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        if !(bytes[at].is_ascii_alphanumeric() || matches!(bytes[at], b'-' | b'_' | b'.')) {
+            return false;
+        }
+        at += 1;
+    }
+    at > 0 && at <= 64
+}
+
+/// Whether it is `major.minor.patch`.
+#[must_use]
+pub const fn is_version(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let (mut at, mut dots, mut digits) = (0, 0, 0);
+    while at < bytes.len() {
+        match bytes[at] {
+            b'0'..=b'9' => digits += 1,
+            b'.' if digits > 0 => (dots, digits) = (dots + 1, 0),
+            _ => return false,
+        }
+        at += 1;
+    }
+    dots == 2 && digits > 0
+}
+
+/// Whether it is one JSON value (RFC 8259) of at most 32 levels.
+#[must_use]
+pub const fn is_json(text: &str) -> bool {
+    let text = text.as_bytes();
+    match value(text, space(text, 0), 32) {
+        Some(end) => space(text, end) == text.len(),
+        None => false,
+    }
+}
+
+const fn at(text: &[u8], index: usize) -> u8 {
+    if index < text.len() { text[index] } else { 0 }
+}
+
+const fn space(text: &[u8], mut from: usize) -> usize {
+    while matches!(at(text, from), b' ' | b'\t' | b'\n' | b'\r') {
+        from += 1;
+    }
+    from
+}
+
+/// Where the value that begins here ends.
+const fn value(text: &[u8], from: usize, levels: u32) -> Option<usize> {
+    match at(text, from) {
+        b'{' if levels > 0 => list(text, from + 1, b'}', levels - 1),
+        b'[' if levels > 0 => list(text, from + 1, b']', levels - 1),
+        b'"' => string(text, from + 1),
+        b't' => word(text, from, b"true"),
+        b'f' => word(text, from, b"false"),
+        b'n' => word(text, from, b"null"),
+        _ => number(text, from),
+    }
+}
+
+/// The rest of an object or an array.
+const fn list(text: &[u8], from: usize, close: u8, levels: u32) -> Option<usize> {
+    let mut from = space(text, from);
+    if at(text, from) == close {
+        return Some(from + 1);
+    }
+    loop {
+        if close == b'}' {
+            from = match key(text, from) {
+                Some(end) => space(text, end),
+                None => return None,
+            };
+        }
+        from = match value(text, from, levels) {
+            Some(end) => space(text, end),
+            None => return None,
+        };
+        match at(text, from) {
+            b',' => from = space(text, from + 1),
+            byte if byte == close => return Some(from + 1),
+            _ => return None,
+        }
+    }
+}
+
+/// A key with its colon.
+const fn key(text: &[u8], from: usize) -> Option<usize> {
+    if at(text, from) != b'"' {
+        return None;
+    }
+    match string(text, from + 1) {
+        Some(end) if at(text, space(text, end)) == b':' => Some(space(text, end) + 1),
+        _ => None,
+    }
+}
+
+/// The rest of a string.
+const fn string(text: &[u8], mut from: usize) -> Option<usize> {
+    while from < text.len() {
+        match text[from] {
+            b'"' => return Some(from + 1),
+            0..=31 => return None,
+            b'\\' => match at(text, from + 1) {
+                b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => from += 2,
+                b'u' => {
+                    let digits = from + 2;
+                    from = digits;
+                    while from < digits + 4 {
+                        if !at(text, from).is_ascii_hexdigit() {
+                            return None;
+                        }
+                        from += 1;
+                    }
+                }
+                _ => return None,
+            },
+            _ => from += 1,
+        }
+    }
+    None
+}
+
+const fn word(text: &[u8], mut from: usize, word: &[u8]) -> Option<usize> {
+    let mut index = 0;
+    while index < word.len() {
+        if at(text, from) != word[index] {
+            return None;
+        }
+        (from, index) = (from + 1, index + 1);
+    }
+    Some(from)
+}
+
+/// One digit or more.
+const fn digits(text: &[u8], mut from: usize) -> Option<usize> {
+    let first = from;
+    while at(text, from).is_ascii_digit() {
+        from += 1;
+    }
+    if from > first { Some(from) } else { None }
+}
+
+const fn number(text: &[u8], mut from: usize) -> Option<usize> {
+    if at(text, from) == b'-' {
+        from += 1;
+    }
+    let leads_with_zero = at(text, from) == b'0';
+    let mut end = match digits(text, from) {
+        Some(end) if end == from + 1 || !leads_with_zero => end,
+        _ => return None,
+    };
+    if at(text, end) == b'.' {
+        end = match digits(text, end + 1) {
+            Some(end) => end,
+            None => return None,
+        };
+    }
+    if matches!(at(text, end), b'e' | b'E') {
+        let sign = matches!(at(text, end + 1), b'+' | b'-') as usize;
+        return digits(text, end + 1 + sign);
+    }
+    Some(end)
+}

@@ -1,0 +1,114 @@
+//! What a WebAssembly module without the standard library needs: an allocator, and what a panic does.
+//!
+//! The allocator hands out powers of two, from 16 bytes on, and keeps a list of free pieces of each size; what was never
+//! used is taken from the end of memory. Both are a few instructions, and nothing is ever joined: at most half of the
+//! memory is lost by it.
+
+use core::alloc::{GlobalAlloc, Layout};
+use core::arch::wasm32;
+use core::cell::UnsafeCell;
+use core::panic::PanicInfo;
+use core::ptr;
+
+use crate::host;
+
+const PAGE: usize = 65_536;
+/// The smallest piece: 16 bytes.
+const SMALLEST: u32 = 4;
+
+/// Pieces of 2^n bytes for each n, and the part of memory that was never used.
+struct Pieces {
+    free: [*mut u8; 32],
+    next: usize,
+    end: usize,
+}
+
+struct Allocator(UnsafeCell<Pieces>);
+
+// SAFETY: a module has one thread.
+unsafe impl Sync for Allocator {}
+
+#[global_allocator]
+static ALLOCATOR: Allocator =
+    Allocator(UnsafeCell::new(Pieces { free: [ptr::null_mut(); 32], next: 0, end: 0 }));
+
+/// The n of the pieces that hold `layout`; every piece is aligned to its size, up to a page.
+fn class(layout: Layout) -> Option<u32> {
+    let bytes = layout.size().max(layout.align()).checked_next_power_of_two()?;
+    (layout.align() <= PAGE).then_some(bytes.trailing_zeros().max(SMALLEST))
+}
+
+impl Pieces {
+    fn take(&mut self, class: u32) -> *mut u8 {
+        let place = &mut self.free[class as usize];
+        if place.is_null() {
+            return self.take_new(1 << class);
+        }
+        let piece = *place;
+        // SAFETY: a free piece begins with the address of the next one (`give`).
+        *place = unsafe { piece.cast::<*mut u8>().read() };
+        piece
+    }
+
+    fn take_new(&mut self, bytes: usize) -> *mut u8 {
+        let start = self.next.next_multiple_of(bytes.min(PAGE));
+        let end = match start.checked_add(bytes) {
+            Some(end) if end <= self.end => end,
+            _ => return self.grow(bytes),
+        };
+        self.next = end;
+        ptr::without_provenance_mut(start)
+    }
+
+    /// New pages, in which the piece is the first.
+    fn grow(&mut self, bytes: usize) -> *mut u8 {
+        let pages = bytes.div_ceil(PAGE);
+        let before = wasm32::memory_grow(0, pages);
+        if before == usize::MAX {
+            return ptr::null_mut();
+        }
+        let start = before * PAGE;
+        (self.next, self.end) = (start + bytes, start + pages * PAGE);
+        ptr::without_provenance_mut(start)
+    }
+}
+
+// SAFETY: pieces are at least as large as asked for, aligned to their size or a page, and in use once.
+unsafe impl GlobalAlloc for Allocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let Some(class) = class(layout).filter(|class| *class < 31) else { return ptr::null_mut() };
+        // SAFETY: a module has one thread, and nothing here calls back.
+        unsafe { &mut *self.0.get() }.take(class)
+    }
+
+    unsafe fn dealloc(&self, piece: *mut u8, layout: Layout) {
+        let Some(class) = class(layout) else { return };
+        // SAFETY: as above; the piece is 16 bytes or more, and nobody uses it any longer.
+        unsafe {
+            let place = &mut (*self.0.get()).free[class as usize];
+            piece.cast::<*mut u8>().write(*place);
+            *place = piece;
+        }
+    }
+}
+
+/// Tells the router where it was, and ends the call. The message is left out: it would need the machinery of formatting,
+/// several times the size of a small plugin.
+#[panic_handler]
+fn panicked(about: &PanicInfo<'_>) -> ! {
+    if let Some(place) = about.location() {
+        let mut digits = [0; 10];
+        host::fail(&["panicked at ", place.file(), ":", decimal(place.line(), &mut digits)].concat());
+    }
+    wasm32::unreachable()
+}
+
+fn decimal(mut number: u32, digits: &mut [u8; 10]) -> &str {
+    let mut first = digits.len();
+    while first > 0 && (number > 0 || first == digits.len()) {
+        first -= 1;
+        digits[first] = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    core::str::from_utf8(&digits[first..]).unwrap_or("")
+}

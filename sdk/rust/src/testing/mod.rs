@@ -1,0 +1,244 @@
+//! A router in miniature, for native tests of a plugin: it gives frames to it by the same interface as the real one,
+//! and records what the plugin calls.
+//!
+//! ```ignore
+//! let mut router = Router::<Counter>::new("{}").unwrap();
+//! let fates = router.send(&[frame]);
+//! assert_eq!(fates[0].verdict, Verdict::Pass);
+//! assert_eq!(router.control("read", "{}").unwrap(), r#"{"packets":1}"#);
+//! ```
+//!
+//! A frame that can't be parsed passes by the plugin, as it does in the router. Flows are six-tuples, as there.
+
+mod frame;
+mod pcap;
+mod record;
+
+use std::boxed::Box;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::string::String;
+use std::vec;
+use std::vec::Vec;
+
+use millrace_plugin_abi::binary::{MOST_PACKETS, NO_OFFSET, RawCall, RawFlowEnd, RawPacket, packet_flags};
+
+use crate::glue::{self, Slot};
+use crate::{Declared, Refusal, Verdict};
+
+pub use frame::{Description, FlowName, describe, frame_of_ports, mend_checksums};
+pub use pcap::{PcapError, frames_of_pcap};
+pub use record::Record;
+
+/// What became of a frame.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fate {
+    /// What the plugin said; a frame that it did not get has [`Verdict::Pass`].
+    pub verdict: Verdict,
+    /// The frame as it is now.
+    pub frame: Vec<u8>,
+    /// The plugin tag.
+    pub tag: u8,
+}
+
+/// What the router keeps of a flow. States are 8-byte words, so that they are aligned.
+struct Flow {
+    number: u32,
+    state: Box<[u64]>,
+    packets: u64,
+    bytes: u64,
+}
+
+/// One instance of a plugin, and what the router has for it.
+pub struct Router<P: Declared> {
+    slot: Slot<P>,
+    flows: BTreeMap<FlowName, Flow>,
+    /// The clock, in nanoseconds. A test sets it.
+    pub now: u64,
+    /// The port that frames come in by.
+    pub port: u16,
+    /// The tag that frames come with.
+    pub tag: u8,
+    /// Whether frames are copies.
+    pub copies: bool,
+}
+
+impl<P: Declared> Router<P> {
+    /// An instance with settings, as JSON.
+    ///
+    /// # Errors
+    /// What the plugin says of them.
+    pub fn new(settings: &str) -> Result<Self, Refusal> {
+        record::attach();
+        let router =
+            Self { slot: Slot::new(), flows: BTreeMap::new(), now: 0, port: 0, tag: 0, copies: false };
+        // SAFETY: a text has as many bytes as it says, and the slot is used here alone.
+        let code = unsafe { glue::init(&router.slot, settings.as_ptr(), settings.len()) };
+        record::answer(code).map(|_| router)
+    }
+
+    /// Gives it frames, in batches of 64 at most, and says what became of them.
+    pub fn send<F: AsRef<[u8]>>(&mut self, frames: &[F]) -> Vec<Fate> {
+        frames.chunks(MOST_PACKETS).flat_map(|batch| self.send_batch(batch)).collect()
+    }
+
+    /// Gives it all frames of a pcap file.
+    ///
+    /// # Errors
+    /// When the file can't be read.
+    pub fn send_pcap(&mut self, file: &Path) -> Result<Vec<Fate>, PcapError> {
+        Ok(self.send(&frames_of_pcap(file)?))
+    }
+
+    /// Sends a control message, with arguments as JSON.
+    ///
+    /// # Errors
+    /// What the plugin answers.
+    pub fn control(&mut self, message: &str, arguments: &str) -> Result<String, Refusal> {
+        let (message, arguments) = (raw(message.as_bytes()), raw(arguments.as_bytes()));
+        // SAFETY: as in `new`.
+        let code = unsafe { glue::control(&self.slot, message, arguments) };
+        record::answer(code).map(|reply| String::from_utf8_lossy(&reply).into_owned())
+    }
+
+    /// Calls `periodic` at the time that it is.
+    pub fn periodic(&mut self) {
+        // SAFETY: as in `new`.
+        unsafe { glue::periodic(&self.slot, self.now) }
+    }
+
+    /// Ends all flows, in the order of their names, and tells the plugin.
+    pub fn end_flows(&mut self) {
+        for (name, flow) in std::mem::take(&mut self.flows) {
+            let state = if P::FLOW_STATE == 0 { 0 } else { flow.state.as_ptr() as usize as u64 };
+            let end = RawFlowEnd {
+                size: size_of::<RawFlowEnd>() as u16,
+                flow: flow.number,
+                packets: flow.packets,
+                bytes: flow.bytes,
+                state,
+                ..name.end()
+            };
+            // SAFETY: the state lives in `flow` until the call is over.
+            unsafe { glue::flow_ended(&self.slot, &raw const end) }
+        }
+    }
+
+    /// What it saves.
+    ///
+    /// # Errors
+    /// What the plugin answers.
+    pub fn save(&mut self) -> Result<Vec<u8>, Refusal> {
+        // SAFETY: as in `new`.
+        record::answer(unsafe { glue::save(&self.slot) })
+    }
+
+    /// Hands it state that was saved.
+    ///
+    /// # Errors
+    /// What the plugin answers.
+    pub fn restore(&mut self, state: &[u8], version: u32) -> Result<(), Refusal> {
+        // SAFETY: as in `new`.
+        record::answer(unsafe { glue::restore(&self.slot, raw(state), version) }).map(|_| ())
+    }
+
+    /// What it called since it was last asked, in this thread.
+    pub fn record(&mut self) -> Record {
+        record::take()
+    }
+
+    fn send_batch<F: AsRef<[u8]>>(&mut self, frames: &[F]) -> Vec<Fate> {
+        let frames: Vec<Vec<u8>> = frames.iter().map(|frame| frame.as_ref().to_vec()).collect();
+        let mut windows: Vec<Vec<u8>> = Vec::new();
+        let mut packets = Vec::new();
+        for (number, frame) in frames.iter().enumerate() {
+            let Some(about) = describe(frame) else { continue };
+            let mut window = frame[..frame.len().min(P::WINDOW.into())].to_vec();
+            let mut packet = self.packet(&about, frame.len(), number);
+            (packet.window, packet.window_length) = (window.as_mut_ptr() as u64, window.len() as u16);
+            windows.push(window);
+            packets.push(packet);
+        }
+        record::hold(frames);
+        self.call(&mut packets);
+        finish(&packets, &windows)
+    }
+
+    /// A frame's description, without its window.
+    fn packet(&mut self, about: &Description, length: usize, number: usize) -> RawPacket {
+        let mut packet = RawPacket {
+            size: size_of::<RawPacket>() as u16,
+            length: length as u32,
+            network: about.network,
+            transport: about.transport.unwrap_or(NO_OFFSET),
+            ether_type: about.ether_type,
+            family: about.flow.family(),
+            protocol: about.flow.protocol,
+            tag: self.tag,
+            exceptions: about.exceptions,
+            port: self.port,
+            number: number as u16,
+            source_port: about.flow.source_port,
+            destination_port: about.flow.destination_port,
+            ..RawPacket::default()
+        };
+        self.join_flow(&mut packet, about);
+        if length > usize::from(P::WINDOW) {
+            packet.flags |= packet_flags::MORE;
+        }
+        if self.copies {
+            packet.flags |= packet_flags::COPY;
+        }
+        packet
+    }
+
+    fn join_flow(&mut self, packet: &mut RawPacket, about: &Description) {
+        let next = self.flows.len() as u32 + 1;
+        let name = FlowName { port: self.port, ..about.flow };
+        let flow = self.flows.entry(name).or_insert_with(|| {
+            packet.flags |= packet_flags::FIRST;
+            let words = usize::from(P::FLOW_STATE).div_ceil(8);
+            Flow { number: next, state: vec![0; words].into_boxed_slice(), packets: 0, bytes: 0 }
+        });
+        flow.packets += 1;
+        flow.bytes += u64::from(packet.length);
+        packet.flow = flow.number;
+        packet.state = if P::FLOW_STATE == 0 { 0 } else { flow.state.as_mut_ptr() as u64 };
+    }
+
+    fn call(&mut self, packets: &mut [RawPacket]) {
+        if packets.is_empty() {
+            return;
+        }
+        let call = RawCall {
+            size: size_of::<RawCall>() as u16,
+            packet_size: size_of::<RawPacket>() as u16,
+            count: packets.len() as u32,
+            now: self.now,
+            packets: packets.as_mut_ptr() as u64,
+        };
+        // SAFETY: descriptions, windows and states live in the caller and in `self`, and nobody else looks at them.
+        unsafe { glue::packets(&self.slot, &raw const call) }
+    }
+}
+
+fn raw(bytes: &[u8]) -> (*const u8, usize) {
+    (bytes.as_ptr(), bytes.len())
+}
+
+/// The frames with their windows written back, and what was said of them.
+fn finish(packets: &[RawPacket], windows: &[Vec<u8>]) -> Vec<Fate> {
+    let frames = record::release();
+    let fate = |(frame, _): &(Vec<u8>, bool)| Fate { verdict: Verdict::Pass, frame: frame.clone(), tag: 0 };
+    let mut fates: Vec<Fate> = frames.iter().map(fate).collect();
+    for (packet, window) in packets.iter().zip(windows) {
+        let number = usize::from(packet.number);
+        let fate = &mut fates[number];
+        (fate.verdict, fate.tag) = (Verdict::of(packet), packet.tag);
+        // A packet that was resized is what the plugin's functions made of it.
+        if !frames[number].1 {
+            fate.frame[..window.len()].copy_from_slice(window);
+        }
+    }
+    fates
+}

@@ -1,0 +1,167 @@
+//! The functions of the router in tests: each thread has its own record of what was called.
+
+use core::cell::RefCell;
+use std::string::String;
+use std::vec::Vec;
+use std::{slice, thread_local};
+
+use crate::host::{self, RawHost};
+use crate::{Level, Refusal};
+
+/// What a plugin called.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Record {
+    /// Lines of the log.
+    pub log: Vec<(Level, String)>,
+    /// Packets that it made, from the network header on, with the port that they came in by.
+    pub made: Vec<(Vec<u8>, u16)>,
+    /// Changes that it asked for, as JSON.
+    pub requests: Vec<String>,
+    /// Nanoseconds that timers were set to.
+    pub timers: Vec<u64>,
+}
+
+#[derive(Default)]
+struct Calls {
+    record: Record,
+    failure: Option<String>,
+    reply: Option<Vec<u8>>,
+    frames: Vec<(Vec<u8>, bool)>,
+}
+
+thread_local! {
+    static CALLS: RefCell<Calls> = RefCell::default();
+}
+
+fn with<T>(look: impl FnOnce(&mut Calls) -> T) -> T {
+    CALLS.with_borrow_mut(look)
+}
+
+/// Lets the plugin call what is here.
+pub(super) fn attach() {
+    static TABLE: RawHost = RawHost {
+        size: size_of::<RawHost>() as u64,
+        fail: Some(fail),
+        reply: Some(reply),
+        log: Some(log),
+        packet_read: Some(packet_read),
+        packet_write: Some(packet_write),
+        packet_resize: Some(packet_resize),
+        packet_make: Some(packet_make),
+        flow_backlog: Some(flow_backlog),
+        timer: Some(timer),
+        request: Some(request),
+    };
+    host::raw::attach(&raw const TABLE);
+}
+
+/// What an export has answered that returned this.
+pub(super) fn answer(code: i32) -> Result<Vec<u8>, Refusal> {
+    let (failure, reply) = with(|calls| (calls.failure.take(), calls.reply.take()));
+    match code {
+        0 => Ok(reply.unwrap_or_default()),
+        _ => Err(Refusal(failure.unwrap_or_default())),
+    }
+}
+
+/// What was recorded so far.
+pub(super) fn take() -> Record {
+    with(|calls| core::mem::take(&mut calls.record))
+}
+
+/// The frames of a call.
+pub(super) fn hold(frames: Vec<Vec<u8>>) {
+    with(|calls| calls.frames = frames.into_iter().map(|frame| (frame, false)).collect());
+}
+
+/// The frames after the call, each with whether it was resized.
+pub(super) fn release() -> Vec<(Vec<u8>, bool)> {
+    with(|calls| core::mem::take(&mut calls.frames))
+}
+
+fn copy(address: *const u8, length: usize) -> Vec<u8> {
+    if length == 0 {
+        return Vec::new();
+    }
+    // SAFETY: only this crate's `host` calls it, with slices.
+    unsafe { slice::from_raw_parts(address, length) }.to_vec()
+}
+
+fn text(address: *const u8, length: usize) -> String {
+    host::text(&copy(address, length))
+}
+
+extern "C" fn fail(address: *const u8, length: usize) {
+    with(|calls| calls.failure = Some(text(address, length)));
+}
+
+extern "C" fn reply(address: *const u8, length: usize) {
+    with(|calls| calls.reply = Some(copy(address, length)));
+}
+
+extern "C" fn log(level: u32, address: *const u8, length: usize) {
+    let level = match level {
+        0 => Level::Error,
+        1 => Level::Warning,
+        2 => Level::Information,
+        _ => Level::Debug,
+    };
+    with(|calls| calls.record.log.push((level, text(address, length))));
+}
+
+extern "C" fn packet_read(packet: u32, offset: u32, to: *mut u8, bytes: usize) -> u32 {
+    with(|calls| {
+        let Some((frame, _)) = calls.frames.get(packet as usize) else { return 0 };
+        let from = frame.get(offset as usize..).unwrap_or_default();
+        let from = &from[..from.len().min(bytes)];
+        if !from.is_empty() {
+            // SAFETY: only this crate's `host` calls it, with slices.
+            let to = unsafe { slice::from_raw_parts_mut(to, bytes) };
+            to[..from.len()].copy_from_slice(from);
+        }
+        from.len() as u32
+    })
+}
+
+extern "C" fn packet_write(packet: u32, offset: u32, from: *const u8, bytes: usize) -> u32 {
+    let from = copy(from, bytes);
+    with(|calls| {
+        let Some((frame, _)) = calls.frames.get_mut(packet as usize) else { return 0 };
+        let to = frame.get_mut(offset as usize..).unwrap_or_default();
+        let length = to.len().min(from.len());
+        to[..length].copy_from_slice(&from[..length]);
+        length as u32
+    })
+}
+
+extern "C" fn packet_resize(packet: u32, bytes: i32) -> i32 {
+    with(|calls| {
+        let Some((frame, resized)) = calls.frames.get_mut(packet as usize) else { return 1 };
+        let count = bytes.unsigned_abs() as usize;
+        match bytes {
+            0.. => drop(frame.splice(..0, core::iter::repeat_n(0, count))),
+            _ if count > frame.len() => return 1,
+            _ => drop(frame.drain(..count)),
+        }
+        *resized = true;
+        0
+    })
+}
+
+extern "C" fn packet_make(bytes: *const u8, length: usize, port: u32) -> i32 {
+    with(|calls| calls.record.made.push((copy(bytes, length), port as u16)));
+    0
+}
+
+extern "C" fn flow_backlog(_flow: u32) -> u32 {
+    0
+}
+
+extern "C" fn timer(nanoseconds: u64) {
+    with(|calls| calls.record.timers.push(nanoseconds));
+}
+
+extern "C" fn request(json: *const u8, bytes: usize) -> i32 {
+    with(|calls| calls.record.requests.push(text(json, bytes)));
+    0
+}
