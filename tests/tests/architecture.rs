@@ -40,6 +40,8 @@ const FLOORS: &[(&str, Floor)] = &[
     ("foundation/memory", Foundation(1)),
     ("foundation/packet", Foundation(2)),
     ("foundation/plugin-abi", Foundation(3)),
+    // What authors of plugins get: it knows nothing but the interface.
+    ("sdk/rust", Foundation(4)),
     ("dataplane/pipeline", Pipeline),
     ("dataplane/*", Dataplane),
     ("plugins/*", Plugin),

@@ -422,7 +422,7 @@ fn failed(error: impl std::error::Error) -> BenchError {
 /// The gates, with all that is bound at them.
 fn gates(family: Family, setup: Setup) -> Result<Unit, BenchError> {
     let mut unit = Unit::new();
-    unit.add_plugin(&millrace_plugin_null::PLUGIN).map_err(failed)?;
+    unit.add_plugin(std::sync::Arc::new(millrace_plugin_null::Null)).map_err(failed)?;
     for gate in unit.gates() {
         if setup.gates == GatesSetup::None || !GATES.contains(&gate.name.as_str()) {
             unit.remove_gate(&gate.name).map_err(failed)?;

@@ -7,6 +7,7 @@ mod doctor;
 mod filter;
 mod flow;
 mod lab;
+mod plugin;
 mod remote;
 mod replay;
 mod route;
@@ -33,6 +34,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Bench(bench) => bench::bench(&bench, json)?,
         Command::Lab(lab) => return lab::lab(&lab, json),
         Command::Show(show) => remote::show(&remote()?, show.noun, json)?,
+        Command::Plugin(plugin) => plugin::plugin(remote, &plugin.action, json)?,
         Command::Instance(instance) => remote::instance(&remote()?, &instance.action, json)?,
         Command::Gate(gate) => remote::gate(&remote()?, &gate.action, json)?,
         Command::Bind(bind) => remote::bind(&remote()?, &bind, json)?,

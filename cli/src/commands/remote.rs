@@ -41,9 +41,13 @@ fn columns(noun: Noun) -> &'static [Column] {
             ("protocol", "protocol"),
         ],
         Noun::Neighbours => &[("address", "address"), ("port", "port"), ("mac", "mac"), ("state", "state")],
-        Noun::Instances => {
-            &[("instance", "name"), ("plugin", "plugin"), ("settings", "settings"), ("bindings", "bindings")]
-        }
+        Noun::Instances => &[
+            ("instance", "name"),
+            ("plugin", "plugin"),
+            ("settings", "settings"),
+            ("health", "health"),
+            ("bindings", "bindings"),
+        ],
         Noun::Gates => {
             &[("gate", "name"), ("position", "position"), ("table", "table"), ("bindings", "bindings")]
         }

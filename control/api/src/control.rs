@@ -25,6 +25,8 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn routes(&self) -> Controlled<Vec<RouteView>>;
     fn neighbours(&self) -> Controlled<Vec<NeighbourView>>;
     fn plugins(&self) -> Controlled<Vec<PluginView>>;
+    fn load_plugin(&self, path: &str) -> impl Future<Output = Controlled<PluginView>> + Send;
+    fn unload_plugin(&self, name: &str) -> Controlled<PluginView>;
     fn instances(&self) -> Controlled<Vec<InstanceView>>;
     fn gates(&self) -> Controlled<Vec<GateView>>;
     fn bindings(&self) -> Controlled<Vec<BindingView>>;
@@ -89,6 +91,14 @@ impl Control for Router {
 
     fn plugins(&self) -> Controlled<Vec<PluginView>> {
         Router::plugins(self)
+    }
+
+    async fn load_plugin(&self, path: &str) -> Controlled<PluginView> {
+        Router::load_plugin(self, path).await
+    }
+
+    fn unload_plugin(&self, name: &str) -> Controlled<PluginView> {
+        Router::unload_plugin(self, name)
     }
 
     fn instances(&self) -> Controlled<Vec<InstanceView>> {

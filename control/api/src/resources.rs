@@ -34,7 +34,12 @@ pub(crate) const RESOURCES: &[Resource] = &[
     ),
     ("/routes/lookup", &["GET"], "the route that packets to ?address= take"),
     ("/neighbours", &["GET"], "neighbours of the ports"),
-    ("/plugins", &["GET"], "plugins that instances can be made of"),
+    (
+        "/plugins",
+        &["GET", "POST"],
+        "plugins that instances can be made of; POST {path} loads the one of a file of the router's machine",
+    ),
+    ("/plugins/{name}", &["DELETE"], "forgets a plugin of which there are no instances"),
     ("/instances", &["GET", "POST"], "plugin instances; POST {plugin, name, settings} creates one"),
     ("/instances/{name}", &["GET", "DELETE"], "an instance; DELETE frees it"),
     ("/instances/{name}/control", &["POST"], "POST {message, arguments} sends the instance a message"),
@@ -85,7 +90,8 @@ pub(crate) fn router<C: Control>(served: Served<C>) -> axum::Router {
         .route("/routes", read(C::routes).post(add_route::<C>).delete(remove_route::<C>))
         .route("/routes/lookup", get(lookup_route::<C>))
         .route("/neighbours", read(C::neighbours))
-        .route("/plugins", read(C::plugins))
+        .route("/plugins", read(C::plugins).post(load_plugin::<C>))
+        .route("/plugins/{name}", delete(unload_plugin::<C>))
         .route("/instances", read(C::instances).post(create_instance::<C>))
         .route(
             "/instances/{name}",
@@ -143,6 +149,26 @@ async fn list() -> Json<Value> {
         |(path, methods, summary): &Resource| json!({"path": path, "methods": methods, "summary": summary});
     let resources: Vec<Value> = RESOURCES.iter().map(resource).collect();
     Json(json!({"name": "millrace", "version": env!("CARGO_PKG_VERSION"), "resources": resources}))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PluginFile {
+    path: String,
+}
+
+async fn load_plugin<C: Control>(
+    State(served): State<Served<C>>,
+    Body(file): Body<PluginFile>,
+) -> Created<impl Serialize> {
+    Ok((StatusCode::CREATED, Json(served.control.load_plugin(&file.path).await?)))
+}
+
+async fn unload_plugin<C: Control>(
+    State(served): State<Served<C>>,
+    Name(name): Name,
+) -> Answer<impl Serialize> {
+    Ok(Json(served.control.unload_plugin(&name)?))
 }
 
 #[derive(Deserialize)]

@@ -143,6 +143,14 @@ impl Control for TestControl {
         Ok(Vec::new())
     }
 
+    async fn load_plugin(&self, path: &str) -> Controlled<PluginView> {
+        Err(ControlError::Invalid(format!("plugin {path}: not a module")))
+    }
+
+    fn unload_plugin(&self, name: &str) -> Controlled<PluginView> {
+        Err(ControlError::NotFound(format!("no plugin {name:?}")))
+    }
+
     fn instances(&self) -> Controlled<Vec<InstanceView>> {
         Ok(self.lock().clone())
     }
@@ -173,8 +181,15 @@ impl Control for TestControl {
             return Err(ControlError::Conflict(format!("{name} is there")));
         }
         let settings = Value::Object(settings.clone());
-        let instance =
-            InstanceView { name: name.into(), plugin: "statistics", settings, bindings: Vec::new() };
+        let instance = InstanceView {
+            name: name.into(),
+            plugin: "statistics",
+            settings,
+            health: "well",
+            faults: BTreeMap::new(),
+            last_fault: None,
+            bindings: Vec::new(),
+        };
         self.lock().push(instance.clone());
         Ok(instance)
     }

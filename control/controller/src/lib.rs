@@ -10,6 +10,7 @@ mod filters;
 mod flows;
 mod follow;
 mod kernel_path;
+mod load;
 mod lookup;
 mod model;
 pub mod offline;

@@ -3,6 +3,7 @@
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -169,15 +170,10 @@ impl Model {
     }
 
     fn add_plugins(&mut self, config: &Config) -> Result<(), ControlError> {
-        let known: [&'static dyn millrace_plugin_abi::Plugin; 4] = [
-            &millrace_plugin_delay::PLUGIN,
-            &millrace_plugin_null::PLUGIN,
-            &millrace_plugin_statistics::PLUGIN,
-            &millrace_plugin_port_filter::PLUGIN,
-        ];
-        for plugin in known {
-            self.plugins.add_plugin(plugin)?;
-        }
+        self.plugins.add_plugin(Arc::new(millrace_plugin_delay::Delay))?;
+        self.plugins.add_plugin(Arc::new(millrace_plugin_null::Null))?;
+        self.plugins.add_plugin(Arc::new(millrace_plugin_statistics::Statistics))?;
+        self.plugins.add_plugin(Arc::new(millrace_plugin_port_filter::PortFilter))?;
         for gate in &config.gate {
             if let Some(position) = &gate.position {
                 self.plugins.create_gate(&gate.name, *position.value(), None)?;

@@ -11,7 +11,8 @@ use millrace_host::{Actions, Mirror, OwnRoute};
 use millrace_pipeline::thread::Wake;
 use millrace_pipeline::{Command, DeviceId, GateTables, Question, Snapshot};
 use millrace_plugin::PluginChange;
-use millrace_plugin_abi::{Message, Position, Reply};
+use millrace_plugin::wasm::{Sandbox, SandboxSettings};
+use millrace_plugin_abi::{Message, Plugin, Position, Reply};
 use millrace_port::Capabilities;
 use millrace_telemetry::Rate;
 use millrace_units::{Instant, PortId};
@@ -72,9 +73,21 @@ pub(crate) struct Inner {
     pub share_offset: HashMap<PortId, KernelShare>,
     /// What level-0 programs of devices that are gone had counted since.
     pub share_gone: HashMap<PortId, KernelShare>,
+    /// Where plugins run that are files; made when the first is loaded.
+    pub sandbox: Option<Sandbox>,
 }
 
 impl Inner {
+    /// Where plugins run that are files.
+    fn sandbox(&mut self) -> Result<Sandbox, ControlError> {
+        if let Some(sandbox) = &self.sandbox {
+            return Ok(sandbox.clone());
+        }
+        let made = Sandbox::new(SandboxSettings::default());
+        let sandbox = made.map_err(|error| ControlError::system("make the sandbox of plugins", error))?;
+        Ok(self.sandbox.insert(sandbox).clone())
+    }
+
     pub fn by_device(&self) -> PortsByDevice {
         self.kernel.iter().map(|(port, device)| (device.ifindex, *port)).collect()
     }
@@ -278,6 +291,32 @@ impl Router {
         let mut inner = self.lock();
         let snapshot = inner.snapshot()?;
         Ok(show::gates(&snapshot, &inner.model, &inner.tables))
+    }
+
+    /// Makes the plugin of a file known: a WebAssembly module, checked and compiled beside everything else.
+    ///
+    /// # Errors
+    /// A file that can't be read or is no plugin for this router, a name that is taken; nothing has changed then.
+    pub async fn load_plugin(&self, path: &str) -> Result<PluginView, ControlError> {
+        let (file, sandbox) = (path.to_owned(), self.lock().sandbox()?);
+        let loaded = tokio::task::spawn_blocking(move || crate::load::load(&sandbox, &file)).await;
+        let plugin = loaded.map_err(|error| ControlError::system("load the plugin", error))??;
+        let mut inner = self.lock();
+        let name = plugin.name();
+        inner.model.plugins.add_plugin(Arc::new(plugin))?;
+        let known = show::plugins(&inner.model).into_iter().find(|plugin| plugin.name == name);
+        known.ok_or_else(|| ControlError::System("the plugin is not there".into()))
+    }
+
+    /// Forgets a plugin of which there are no instances.
+    ///
+    /// # Errors
+    /// No such plugin, instances of it.
+    pub fn unload_plugin(&self, name: &str) -> Result<PluginView, ControlError> {
+        let mut inner = self.lock();
+        let known = show::plugins(&inner.model).into_iter().find(|plugin| plugin.name == name);
+        inner.model.plugins.remove_plugin(name)?;
+        known.ok_or_else(|| ControlError::System("the plugin was not there".into()))
     }
 
     /// Creates an instance of a plugin.

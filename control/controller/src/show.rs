@@ -7,6 +7,7 @@ use millrace_forward::Route;
 use millrace_host::PROTOCOL_MILLRACE;
 use millrace_packet::{DropCounts, DropReason};
 use millrace_pipeline::{FlowCounts, GateTable, GateTables, ReversePath, Snapshot};
+use millrace_plugin::Health;
 use millrace_plugin::{Action, BindingCounts, BindingDescription, BindingId, Way};
 
 use crate::model::{Bound, Model};
@@ -243,11 +244,18 @@ pub(crate) fn reverse_path(mode: ReversePath) -> &'static str {
 /// All instances.
 pub(crate) fn instances(snapshot: &Snapshot, model: &Model) -> Vec<InstanceView> {
     let counts = Counts::from(snapshot);
-    let view = |instance: millrace_plugin::InstanceDescription| InstanceView {
-        name: instance.name,
-        plugin: instance.plugin,
-        settings: instance.settings.into(),
-        bindings: described(instance.bindings, &counts, model),
+    let view = |instance: millrace_plugin::InstanceDescription| {
+        let id = model.plugins.instance(&instance.name).ok();
+        let faults = snapshot.faults.iter().find(|(failed, _)| Some(*failed) == id).map(|(_, faults)| faults);
+        InstanceView {
+            name: instance.name,
+            plugin: instance.plugin,
+            settings: instance.settings.into(),
+            health: faults.map_or(Health::Well, |faults| faults.health).name(),
+            faults: faults.map(|faults| faults.by_kind.clone()).unwrap_or_default(),
+            last_fault: faults.map(|faults| faults.last.clone()),
+            bindings: described(instance.bindings, &counts, model),
+        }
     };
     model.plugins.instances().into_iter().map(view).collect()
 }

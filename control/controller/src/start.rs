@@ -84,6 +84,7 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
         captures: 0,
         share_offset: HashMap::new(),
         share_gone: HashMap::new(),
+        sandbox: None,
     };
     let result = bring_up(&mut inner, mirrored);
     let router = Router(Arc::new(Shared { inner: Mutex::new(inner), stop: Notify::new(), control_wake }));

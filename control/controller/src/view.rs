@@ -143,6 +143,12 @@ pub struct InstanceView {
     pub plugin: &'static str,
     /// Its settings.
     pub settings: Value,
+    /// `well`, `pausing` after a fault, or `quarantined` after many.
+    pub health: &'static str,
+    /// Faults by kind.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// What happened last.
+    pub last_fault: Option<String>,
     /// Where it is bound.
     pub bindings: Vec<BindingView>,
 }

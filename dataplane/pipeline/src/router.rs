@@ -498,6 +498,7 @@ impl Router {
             unassigned: self.ports.unassigned.clone(),
             totals: Totals { held: self.held(), ..self.totals.clone() },
             bindings: self.gates.plugins().all_counts().collect(),
+            faults: self.gates.plugins().all_faults().collect(),
             ether_types: self.ether_types.clone(),
             neighbours: neighbours.collect(),
             flows: self.flow_counts(),

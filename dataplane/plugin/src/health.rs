@@ -13,7 +13,7 @@ pub(crate) const MOST_FAULTS: u32 = 8;
 const MEMORY: Duration = Duration::from_secs(60);
 
 /// The state of an instance.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Health {
     /// It works.
     #[default]
@@ -22,6 +22,17 @@ pub enum Health {
     Pausing(Instant),
     /// It failed too often: only control restarts it.
     Quarantined,
+}
+
+impl Health {
+    /// Its name in what is shown.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Well => "well",
+            Self::Pausing(_) => "pausing",
+            Self::Quarantined => "quarantined",
+        }
+    }
 }
 
 /// An instance's faults.

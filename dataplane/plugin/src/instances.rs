@@ -72,8 +72,8 @@ impl Instances {
         self.0.key(id.0.into())
     }
 
-    pub fn get(&self, key: Key) -> Option<&Hosted> {
-        self.0.get(key)
+    pub fn iter(&self) -> impl Iterator<Item = (InstanceId, &Hosted)> {
+        self.0.iter().map(|(slot, hosted)| (InstanceId(slot as u16), hosted))
     }
 
     #[inline]

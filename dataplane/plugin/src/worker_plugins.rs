@@ -1,5 +1,7 @@
 //! The worker's side: its gates, instances and bindings, and the way of packets through them.
 
+use std::collections::BTreeMap;
+
 use millrace_packet::{BATCH_SIZE, DropReason, FlowKey, Packet};
 use millrace_plugin_abi::{Fault, FlowEnd, Message, Packets, Position, Progress, Reply, Verdict};
 use millrace_units::{GateId, InstanceId, Instant, PathId};
@@ -94,10 +96,20 @@ pub struct StageOfPath {
 pub struct Faults {
     /// How it is.
     pub health: Health,
-    /// Faults by kind, in the order of the kinds' names.
-    pub by_kind: Vec<(&'static str, u64)>,
-    /// What happened last, in a sentence; empty when nothing did.
+    /// Faults by kind.
+    pub by_kind: BTreeMap<&'static str, u64>,
+    /// What happened last, in a sentence.
     pub last: String,
+}
+
+impl Faults {
+    /// Adds those of the instance at another worker.
+    pub fn add(&mut self, other: Self) {
+        self.health = self.health.max(other.health);
+        for (kind, count) in other.by_kind {
+            *self.by_kind.entry(kind).or_default() += count;
+        }
+    }
 }
 
 /// Packets of a batch that are on the same path.
@@ -480,14 +492,15 @@ impl<T: BindingTable> WorkerPlugins<T> {
         self.instances.control(instance, message)
     }
 
-    /// How an instance is, and what it did wrong; `None` when there is no such instance.
-    pub fn faults(&self, instance: InstanceId) -> Option<Faults> {
-        let hosted = self.instances.get(self.instances.key(instance)?)?;
-        Some(Faults {
+    /// How the instances are that ever failed, and what they did wrong.
+    pub fn all_faults(&self) -> impl Iterator<Item = (InstanceId, Faults)> + '_ {
+        let faults = |hosted: &Hosted| Faults {
             health: hosted.record.health,
-            by_kind: hosted.faults.iter().map(|(kind, count)| (*kind, *count)).collect(),
+            by_kind: hosted.faults.clone(),
             last: hosted.last_fault.clone(),
-        })
+        };
+        let failed = self.instances.iter().filter(|(_, hosted)| !hosted.faults.is_empty());
+        failed.map(move |(id, hosted)| (id, faults(hosted)))
     }
 
     /// What went through a binding; `None` when there is no such binding.

@@ -18,7 +18,7 @@ pub struct Message {
 pub type Reply = Result<Value, PluginError>;
 
 /// A type of plugin.
-pub trait Plugin: Sync {
+pub trait Plugin: Send + Sync {
     /// Its name, by which instances of it are created.
     fn name(&self) -> &'static str;
 
@@ -29,10 +29,10 @@ pub trait Plugin: Sync {
     fn summary(&self) -> &'static str;
 
     /// The positions whose gates its instances may be bound at.
-    fn positions(&self) -> &'static [Position];
+    fn positions(&self) -> &[Position];
 
     /// The control messages that its instances understand, each with a line on what it does and takes.
-    fn messages(&self) -> &'static [(&'static str, &'static str)];
+    fn messages(&self) -> &[(&'static str, &'static str)];
 
     /// A new instance with `settings` (empty for the defaults).
     ///

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use millrace_packet::DropReason;
-use millrace_tests::{Frame, Ipv4Frame, Ipv6Frame, Scenario};
+use millrace_plugin_abi::Message;
+use millrace_tests::{Ipv4Frame, Ipv6Frame, STANDARD, Scenario};
 
 fn delayed(gate: &str, ms: &str) -> Scenario {
-    Scenario::with(&format!(
-        "[[instance]]\nplugin = \"delay\"\nname = \"far\"\nsettings = {{ ms = {ms} }}\n\
+    Scenario::new(&format!(
+        "[router]\nframes = 1024\n{STANDARD}\n\
+         [[instance]]\nplugin = \"delay\"\nname = \"far\"\nsettings = {{ ms = {ms} }}\n\
          [[instance]]\nplugin = \"statistics\"\nname = \"seen\"\n\
          [[bind]]\ninstance = \"far\"\ngate = \"{gate}\"\nfilter = \"proto udp\"\n\
          [[bind]]\ninstance = \"seen\"\ngate = \"monitor\"\nfilter = \"*\"\n"
@@ -19,7 +21,8 @@ fn milliseconds(count: u64) -> Duration {
 }
 
 fn seen(router: &mut Scenario) -> u64 {
-    let read = router.router.control("seen", "read", &serde_json::Map::new()).unwrap();
+    let message = Message { name: "read".into(), arguments: serde_json::Map::new() };
+    let read = router.router.control("seen", &message).unwrap();
     read["packets"]["udp"].as_u64().unwrap_or(0)
 }
 

@@ -14,6 +14,7 @@ mod tests;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::Hash;
+use std::sync::Arc;
 
 use millrace_plugin_abi::{Instance, Message, Plugin, PluginError, Position};
 use millrace_units::{GateId, InstanceId};
@@ -37,14 +38,14 @@ const MOST_BINDINGS: usize = 1 << 20;
 
 #[derive(Clone)]
 struct Registered {
-    plugin: &'static dyn Plugin,
+    plugin: Arc<dyn Plugin>,
     number: u16,
 }
 
 #[derive(Clone)]
 struct NamedInstance {
     name: String,
-    plugin: &'static dyn Plugin,
+    plugin: Arc<dyn Plugin>,
     settings: Map<String, Value>,
 }
 
@@ -153,7 +154,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     ///
     /// # Errors
     /// [`Taken`](Error::Taken) when there is one of its name, [`Full`](Error::Full) after 65,536.
-    pub fn add_plugin(&mut self, plugin: &'static dyn Plugin) -> Result<(), Error> {
+    pub fn add_plugin(&mut self, plugin: Arc<dyn Plugin>) -> Result<(), Error> {
         if self.plugin(plugin.name()).is_ok() {
             return Err(Error::Taken { kind: "plugin", name: plugin.name().to_owned() });
         }
@@ -192,7 +193,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         name: &str,
         settings: Map<String, Value>,
     ) -> Result<(InstanceId, PluginChange<F>), Error> {
-        let plugin = self.plugin(plugin)?.plugin;
+        let plugin = self.plugin(plugin)?.plugin.clone();
         check_name("instance", name)?;
         if self.instance(name).is_ok() {
             return Err(Error::Taken { kind: "instance", name: name.to_owned() });
@@ -518,7 +519,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
 
 impl Registered {
     fn describe(&self) -> PluginDescription {
-        let plugin = self.plugin;
+        let plugin = &self.plugin;
         PluginDescription {
             name: plugin.name(),
             version: plugin.version(),

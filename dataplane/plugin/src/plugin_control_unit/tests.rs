@@ -1,5 +1,7 @@
 //! Tests of the control side, and of both sides together.
 
+use std::sync::Arc;
+
 use millrace_plugin_abi::{Instance, Packets, Progress, Reply};
 use millrace_units::Instant;
 use serde_json::json;
@@ -59,7 +61,7 @@ type Unit = PluginControlUnit<String, u16>;
 
 fn unit() -> Unit {
     let mut unit = Unit::new();
-    unit.add_plugin(&QuietPlugin).unwrap();
+    unit.add_plugin(Arc::new(QuietPlugin)).unwrap();
     unit
 }
 
@@ -130,7 +132,7 @@ fn refusals_say_what_would_be_right_and_change_nothing() {
     assert!(matches!(create(&mut unit, ""), Err(Error::Name { .. })));
     assert!(matches!(unit.remove_plugin("quiet"), Err(Error::InUse { .. })));
     assert!(matches!(unit.remove_gate("monitor"), Err(Error::InUse { .. })));
-    assert!(matches!(unit.add_plugin(&QuietPlugin), Err(Error::Taken { .. })));
+    assert!(matches!(unit.add_plugin(Arc::new(QuietPlugin)), Err(Error::Taken { .. })));
     assert_eq!((unit.instances(), unit.gates()), before);
 }
 

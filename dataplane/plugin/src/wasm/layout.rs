@@ -51,6 +51,7 @@ pub(super) struct Written {
     pub verdict: u8,
     pub reason: u8,
     pub target: u16,
+    pub until: u64,
 }
 
 impl Written {
@@ -58,12 +59,14 @@ impl Written {
     #[inline]
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; PACKET] = bytes.first_chunk()?;
+        const UNTIL: usize = offset_of!(RawPacket, until);
         const TARGET: usize = offset_of!(RawPacket, target);
         Some(Self {
             tag: bytes[offset_of!(RawPacket, tag)],
             verdict: bytes[offset_of!(RawPacket, verdict)],
             reason: bytes[offset_of!(RawPacket, reason)],
             target: u16::from_le_bytes([bytes[TARGET], bytes[TARGET + 1]]),
+            until: bytes[UNTIL..].first_chunk().copied().map(u64::from_le_bytes)?,
         })
     }
 }
@@ -104,7 +107,10 @@ mod tests {
         let expected: Vec<u8> =
             (1_u8..).zip(widths).flat_map(|(value, width)| std::iter::repeat_n(value, width)).collect();
         assert_eq!(bytes.to_vec(), expected);
-        assert_eq!(Written::read(&bytes), Some(Written { tag: 11, verdict: 19, reason: 20, target: 0x1515 }));
+        assert_eq!(
+            Written::read(&bytes),
+            Some(Written { tag: 11, verdict: 19, reason: 20, target: 0x1515, until: 0x1717_1717_1717_1717 })
+        );
         assert_eq!(Written::read(&bytes[1..]), None);
     }
 

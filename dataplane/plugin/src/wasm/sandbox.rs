@@ -196,7 +196,7 @@ impl WasmPlugin {
 
 /// The same text for as long as the process lives. Errors of plugins carry such names; each name is kept once, however
 /// often a plugin is loaded.
-fn interned(name: &str) -> &'static str {
+pub(super) fn interned(name: &str) -> &'static str {
     static NAMES: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     let names = names.get_or_insert_default();

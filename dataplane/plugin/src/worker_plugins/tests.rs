@@ -367,8 +367,8 @@ fn an_instance_that_keeps_failing_is_put_into_quarantine() {
         send_and_keep(&mut worker, &pool, path, &[9, 10], now);
         now += Duration::from_secs(2);
     }
-    let faults = worker.faults(InstanceId(0)).unwrap();
-    assert_eq!((faults.health, faults.by_kind), (Health::Quarantined, vec![("nine", 8)]));
+    let (id, faults) = worker.all_faults().next().unwrap();
+    assert_eq!((id, faults.health, faults.by_kind["nine"]), (InstanceId(0), Health::Quarantined, 8));
     assert_eq!(faults.last, "a nine");
     assert_eq!(worker.counts(BindingId(0)).unwrap().drops, 40);
 }

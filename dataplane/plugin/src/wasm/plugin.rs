@@ -1,0 +1,73 @@
+//! A WebAssembly plugin as a type of plugin, of which instances are created like of any other.
+
+use millrace_plugin_abi::{Instance, Plugin, PluginError, Position};
+use serde_json::{Map, Value};
+
+use super::sandbox::interned;
+use super::{InstanceSettings, WasmInstance, WasmPlugin};
+
+/// Functions of the router that need more than the call: nobody stands behind them yet.
+const MISSING: [&str; 5] = ["log", "packet-make", "flow-backlog", "timer", "request"];
+
+/// A plugin that was loaded.
+#[derive(Debug)]
+pub struct LoadedPlugin {
+    plugin: WasmPlugin,
+    version: &'static str,
+    summary: &'static str,
+    messages: Vec<(&'static str, &'static str)>,
+}
+
+impl LoadedPlugin {
+    /// The plugin of a module.
+    ///
+    /// # Errors
+    /// What its manifest asks for and this router does not give.
+    pub fn new(plugin: WasmPlugin) -> Result<Self, String> {
+        let manifest = plugin.manifest();
+        if let Some(missing) = MISSING.iter().find(|name| manifest.has_capability(name)) {
+            return Err(format!("it wants the capability {missing:?}, which this router does not give yet"));
+        }
+        if manifest.period.is_some() {
+            return Err(
+                "it wants to be called from time to time, which this router does not do yet".to_owned()
+            );
+        }
+        if manifest.flow_state > 0 {
+            return Err("it wants state for each flow, which this router does not keep yet".to_owned());
+        }
+        let (version, summary) = (interned(&manifest.version), interned(&manifest.summary));
+        let messages =
+            manifest.messages.iter().map(|(name, help)| (interned(name), interned(help))).collect();
+        Ok(Self { plugin, version, summary, messages })
+    }
+}
+
+impl Plugin for LoadedPlugin {
+    fn name(&self) -> &'static str {
+        self.plugin.name()
+    }
+
+    fn version(&self) -> &'static str {
+        self.version
+    }
+
+    fn summary(&self) -> &'static str {
+        self.summary
+    }
+
+    fn positions(&self) -> &[Position] {
+        &self.plugin.manifest().positions
+    }
+
+    fn messages(&self) -> &[(&'static str, &'static str)] {
+        &self.messages
+    }
+
+    fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
+        let settings = InstanceSettings { settings: settings.clone(), ..InstanceSettings::default() };
+        let instance = WasmInstance::new(&self.plugin, settings);
+        let refused = |fault: super::Fault| PluginError::setting(self.name(), fault.kind.name(), fault.text);
+        Ok(Box::new(instance.map_err(refused)?))
+    }
+}
