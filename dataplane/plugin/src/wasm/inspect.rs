@@ -14,6 +14,8 @@ use crate::{Manifest, ManifestError};
 
 /// Bytes of a module, at most.
 pub const MOST_MODULE: usize = 64 << 20;
+/// What a module begins with.
+const MAGIC: &[u8] = b"\0asm";
 
 /// Why a module was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -159,6 +161,9 @@ pub fn inspect(module: &[u8]) -> Result<Manifest, ModuleError> {
     if module.len() > MOST_MODULE {
         return Err(ModuleError::TooLarge(module.len()));
     }
+    if !module.starts_with(MAGIC) {
+        return Err(ModuleError::NotAModule("it does not begin with \\0asm".to_owned()));
+    }
     let outline = Outline::read(module)?;
     let manifest = Manifest::parse(outline.manifest.ok_or(ModuleError::NoManifest)?)?;
     for import in &outline.imports {
@@ -183,7 +188,9 @@ struct Outline<'a> {
 }
 
 fn malformed(error: wasmparser::BinaryReaderError) -> ModuleError {
-    ModuleError::NotAModule(error.to_string())
+    // In one line, like all that is told.
+    let words: Vec<_> = error.to_string().split_whitespace().map(str::to_owned).collect();
+    ModuleError::NotAModule(words.join(" "))
 }
 
 impl<'a> Outline<'a> {
