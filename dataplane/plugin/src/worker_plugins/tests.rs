@@ -88,7 +88,47 @@ fn seen(worker: &mut WorkerPlugins<ByPort>, instance: u16) -> u64 {
     worker.control(InstanceId(instance), &message).unwrap().unwrap().as_u64().unwrap()
 }
 
-/// Sends packets of 60 bytes from these source ports along a path at a position, and returns who is left.
+/// Packets of 60 bytes from some source ports, as a batch that went along a path.
+struct Sent {
+    packets: Vec<Packet>,
+    keys: Vec<FlowKey>,
+    /// Those that are left.
+    members: Vec<u16>,
+    taken: Vec<(u16, Taken)>,
+}
+
+impl Sent {
+    fn along(
+        worker: &mut WorkerPlugins<ByPort>,
+        pool: &Pool,
+        (path, position): (PathId, Position),
+        sources: &[u16],
+        now: Instant,
+    ) -> Self {
+        let key = |source: &u16| {
+            FlowKey::v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, 17, (*source, 80), PortId(0))
+        };
+        let mut sent = Self {
+            packets: sources.iter().map(|_| pool.packet_from(&[0; 60]).unwrap()).collect(),
+            keys: sources.iter().map(key).collect(),
+            members: (0..sources.len() as u16).collect(),
+            taken: Vec::new(),
+        };
+        let mut verdicts = vec![Verdict::Pass; sources.len()];
+        let mut group = Group {
+            packets: &mut sent.packets,
+            keys: &sent.keys,
+            verdicts: &mut verdicts,
+            members: &mut sent.members,
+            taken: &mut sent.taken,
+        };
+        worker.run(Place { path, position, stage: 0 }, &mut group, now);
+        assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Pass));
+        sent
+    }
+}
+
+/// Sends packets from these source ports along a path at a position, and returns who is left, and the verdicts.
 fn send(
     worker: &mut WorkerPlugins<ByPort>,
     path: PathId,
@@ -96,30 +136,16 @@ fn send(
     sources: &[u16],
 ) -> (Vec<u16>, Vec<Verdict>) {
     let pool = Pool::new(sources.len() as u32).unwrap();
-    let mut packets: Vec<_> = sources.iter().map(|_| pool.packet_from(&[0; 60]).unwrap()).collect();
-    let key =
-        |source: &u16| FlowKey::v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, 17, (*source, 80), PortId(0));
-    let keys: Vec<_> = sources.iter().map(key).collect();
+    let sent = Sent::along(worker, &pool, (path, position), sources, Instant::ZERO);
     let mut verdicts = vec![Verdict::Pass; sources.len()];
-    let mut members: Vec<u16> = (0..sources.len() as u16).collect();
-    let mut taken = Vec::new();
-    let mut group = Group {
-        packets: &mut packets,
-        keys: &keys,
-        verdicts: &mut verdicts,
-        members: &mut members,
-        taken: &mut taken,
-    };
-    worker.run(Place { path, position, stage: 0 }, &mut group, Instant::ZERO);
-    assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Pass));
-    for (member, why) in taken {
+    for (member, why) in sent.taken {
         verdicts[usize::from(member)] = match why {
             Taken::End(End::Drop(_)) => Verdict::Drop,
             Taken::End(End::Consume) => Verdict::Consume,
             Taken::Keep(_) => Verdict::Hold(Instant::ZERO),
         };
     }
-    (members, verdicts)
+    (sent.members, verdicts)
 }
 
 #[test]
@@ -271,22 +297,9 @@ fn send_and_keep(
     sources: &[u16],
     now: Instant,
 ) {
-    let mut packets: Vec<_> = sources.iter().map(|_| pool.packet_from(&[0; 60]).unwrap()).collect();
-    let key = |port: &u16| FlowKey::v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, 17, (*port, 80), PortId(0));
-    let keys: Vec<_> = sources.iter().map(key).collect();
-    let mut verdicts = vec![Verdict::Pass; sources.len()];
-    let mut members: Vec<u16> = (0..sources.len() as u16).collect();
-    let mut taken = Vec::new();
-    let mut group = Group {
-        packets: &mut packets,
-        keys: &keys,
-        verdicts: &mut verdicts,
-        members: &mut members,
-        taken: &mut taken,
-    };
-    worker.run(Place { path, position: Position::Early, stage: 0 }, &mut group, now);
-    for ((member, packet), key) in (0..).zip(packets).zip(keys) {
-        if let Some((_, Taken::Keep(ticket))) = taken.iter().find(|(taken, _)| *taken == member) {
+    let sent = Sent::along(worker, pool, (path, Position::Early), sources, now);
+    for ((member, packet), key) in (0..).zip(sent.packets).zip(sent.keys) {
+        if let Some((_, Taken::Keep(ticket))) = sent.taken.iter().find(|(taken, _)| *taken == member) {
             assert!(worker.keep(*ticket, true, packet, key, [0; 6]).is_none());
         }
     }
