@@ -46,6 +46,7 @@ fn columns(noun: Noun) -> &'static [Column] {
             ("plugin", "plugin"),
             ("settings", "settings"),
             ("health", "health"),
+            ("last fault", "last_fault"),
             ("bindings", "bindings"),
         ],
         Noun::Gates => {

@@ -61,6 +61,11 @@ pub(crate) const RESOURCES: &[Resource] = &[
     ),
     ("/filters/{id}", &["GET", "DELETE"], "a binding; DELETE removes it"),
     (
+        "/filters/check",
+        &["GET"],
+        "at each gate, filters that never win, and those of which it is hard to see which wins",
+    ),
+    (
         "/filters/explain",
         &["GET"],
         "at each gate, which filter ?packet= is treated by, and why not by the others",

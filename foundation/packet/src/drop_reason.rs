@@ -95,7 +95,7 @@ drop_reasons! {
     Plugin = "plugin",
     /// A plugin instance is busy, and too many packets wait for it already.
     PluginBusy = "plugin_busy",
-    /// A plugin instance failed, and its binding says `drop`.
+    /// A plugin instance failed, is pausing after that, or is in quarantine.
     PluginFailed = "plugin_failed",
     /// A filter says so.
     Filter = "filter",

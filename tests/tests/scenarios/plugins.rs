@@ -56,19 +56,22 @@ fn a_new_plugin_is_built_loaded_and_sees_live_traffic() {
 }
 
 #[test]
-fn a_plugin_that_loops_or_traps_harms_no_other_flow() {
+fn a_plugin_that_loops_traps_or_lies_harms_no_other_flow() {
     let Some(_ground) = Ground::enter(&["ping", "clang"]) else { return };
     let line = Line::new();
     let loops = build(&line, "loops", |source| {
         source.replace("packets++;", "for (volatile int forever = 1; forever;) packets++;")
     });
+    let lies = build(&line, "lies", |source| source.replace("packets++;", "packet->verdict = 77;"));
     let traps = build(&line, "traps", |source| source.replace("packets++;", "__builtin_trap();"));
     let router = router(&line);
     line.h1.run("ping -c 1 10.2.0.2");
     let bystander = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 2000, 64);
-    for (module, name, port, kind) in
-        [(&loops, "loops", "9001", "overrun"), (&traps, "traps", "9002", "unreachable")]
-    {
+    for (module, name, port, kind) in [
+        (&loops, "loops", "9001", "overrun"),
+        (&traps, "traps", "9002", "unreachable"),
+        (&lies, "lies", "9003", "wrong_verdict"),
+    ] {
         router.ask(&["plugin", "load", module.to_str().unwrap()]);
         router.ask(&["instance", "create", name, name]);
         let victim = Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 500, 64);
@@ -101,6 +104,9 @@ fn what_is_no_plugin_is_refused_and_changes_nothing() {
     {
         router.try_ask(&["plugin", "load", file]).assert_refused(1, &words);
     }
+    let pipe = line.write("pipe", "").with_file_name("pipe.wasm");
+    line.r.run(&format!("mkfifo {}", pipe.display()));
+    router.try_ask(&["plugin", "load", pipe.to_str().unwrap()]).assert_refused(1, &["no regular file"]);
     router.try_ask(&["plugin", "unload", "nul"]).assert_refused(1, &["did you mean \"null\"?"]);
     assert_eq!(router.json(&["plugin", "list"]), before);
 }

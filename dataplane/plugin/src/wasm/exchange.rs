@@ -70,6 +70,8 @@ pub(super) struct Exchange {
     pub on_fault: OnFault,
     pub faults: FaultCounts,
     pub wrong: Option<WrongVerdict>,
+    /// The same, until the router was told.
+    pub untold: Option<WrongVerdict>,
     /// How often memory was refused.
     pub memory_refused: u64,
     pub services: Box<dyn Services>,
@@ -162,6 +164,7 @@ impl Shared {
             on_fault,
             faults: FaultCounts::default(),
             wrong: None,
+            untold: None,
             memory_refused: 0,
             services,
             log: LogLimit::default(),

@@ -322,7 +322,7 @@ impl Exchange {
         let verdict = verdict_of(written);
         if let Err(wrong) = verdict {
             self.faults.count(FaultKind::WrongVerdict);
-            self.wrong = Some(wrong);
+            (self.wrong, self.untold) = (Some(wrong), Some(wrong));
         }
         verdict
     }
