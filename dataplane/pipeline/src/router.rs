@@ -326,7 +326,7 @@ impl Router {
             // Control keeps the old one until it is no longer read, and drops it.
             Command::SetTable(gate, table) => drop(self.gates.plugins_mut().set_table(gate, table)),
             Command::Control(instance, message, reply) => {
-                let _ = reply.try_send(self.gates.plugins_mut().control(instance, &message));
+                let _ = reply.try_send(self.gates.plugins_mut().control(instance, &message, now));
             }
             Command::StartCapture(sink) => self.captures.push(*sink),
             Command::StopCapture(id) => self.captures.retain(|capture| capture.id != id),

@@ -82,8 +82,13 @@ impl Instances {
     }
 
     /// Hands a control message over; `None` when there is no such instance.
-    pub fn control(&mut self, id: InstanceId, message: &Message) -> Option<Reply> {
+    pub fn control(&mut self, id: InstanceId, message: &Message, now: Instant) -> Option<Reply> {
         let key = self.key(id)?;
-        Some(self.0.get_mut(key)?.instance.control(message))
+        let hosted = self.0.get_mut(key)?;
+        let reply = hosted.instance.control(message);
+        if let Some(fault) = hosted.instance.take_fault() {
+            hosted.fail(fault, now);
+        }
+        Some(reply)
     }
 }

@@ -488,8 +488,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
     }
 
     /// Hands a control message to an instance; `None` when there is no such instance.
-    pub fn control(&mut self, instance: InstanceId, message: &Message) -> Option<Reply> {
-        self.instances.control(instance, message)
+    pub fn control(&mut self, instance: InstanceId, message: &Message, now: Instant) -> Option<Reply> {
+        self.instances.control(instance, message, now)
     }
 
     /// How the instances are that ever failed, and what they did wrong.

@@ -138,10 +138,10 @@ impl Exchange {
 /// A handle on the exchange of an instance. There are two: the instance's, and that in its plugin's store.
 pub(super) struct Shared(Rc<RefCell<Exchange>>);
 
-// SAFETY: both handles are inside the same `WasmInstance`: one is its field, the other is in the store that its future
-// owns. So they are sent to another thread together, and used by one at a time. Neither leaves this folder's modules,
-// and the only place that makes a second one is `for_store`. The packets' pointer is `None` whenever no poll goes on, and an
-// instance isn't sent while it is borrowed for a poll; everything else in there is `Send`.
+/// Both handles are inside the same `WasmInstance`: one is its field, the other is in the store that its future owns. Neither
+/// leaves this folder's modules, and the only place that makes a second one is `for_store`.
+// SAFETY: so they are sent to another thread together, and used by one at a time. The packets' pointer is `None` whenever
+// no poll goes on, and an instance isn't sent while it is borrowed for a poll; everything else in there is `Send`.
 unsafe impl Send for Shared {}
 
 impl Shared {

@@ -170,14 +170,6 @@ impl WasmInstance {
         self.shared.with(|exchange| exchange.call.active)
     }
 
-    /// Ends the plugin in the middle of a call that takes too long; `packets` are those of the call, and get what is said
-    /// for faults.
-    pub fn abort_with(&mut self, packets: &mut Packets<'_>) {
-        let settled = self.shared.with(|exchange| exchange.call.settled);
-        self.overrun("a call with packets");
-        settle(packets, settled, self.on_fault);
-    }
-
     /// When [`periodic`](Self::periodic) is to be called next; `None` when it isn't.
     pub fn due(&self) -> Option<Instant> {
         let timer = self.shared.with(|exchange| exchange.timer);

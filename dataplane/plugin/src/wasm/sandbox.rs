@@ -35,8 +35,7 @@ pub enum SandboxError {
 /// How long plugins run before they are stopped in the middle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SandboxSettings {
-    /// Time between two ticks of the clock. 50 µs by default; each costs a few microseconds of another core while
-    /// plugins run.
+    /// Time between two ticks of the clock. 50 µs by default; it ticks only while plugins run.
     pub tick: Duration,
     /// Ticks in a slice. 2 by default: since the first comes too early, slices take 1 to 2 of them.
     pub slice: u32,
@@ -93,7 +92,7 @@ impl Sandbox {
         Ok(Self(Arc::new(Inner { engine, driver, ticker, slice: settings.slice.max(1).into() })))
     }
 
-    /// Checks and compiles a module. Takes about half a second for a megabyte of code.
+    /// Checks and compiles a module: not for a thread that others wait for.
     ///
     /// # Errors
     /// [`ModuleError`] when it is no plugin for this router.

@@ -85,7 +85,7 @@ fn path_of(worker: &mut WorkerPlugins<ByPort>, port: u16) -> PathId {
 
 fn seen(worker: &mut WorkerPlugins<ByPort>, instance: u16) -> u64 {
     let message = Message { name: "read".into(), arguments: serde_json::Map::new() };
-    worker.control(InstanceId(instance), &message).unwrap().unwrap().as_u64().unwrap()
+    worker.control(InstanceId(instance), &message, Instant::ZERO).unwrap().unwrap().as_u64().unwrap()
 }
 
 /// Packets of 60 bytes from some source ports, as a batch that went along a path.
@@ -396,4 +396,32 @@ fn packets_of_an_instance_that_is_gone_go_on_without_it() {
     assert!(matches!(worker.apply(PluginChange::RemoveInstance { id: InstanceId(0) }), Remains::Instance(_)));
     assert_eq!(released(&mut worker, at(0)), [(10, None), (11, None)]);
     assert!(worker.is_idle());
+}
+
+/// Fails at every message.
+struct Touchy;
+
+impl Instance for Touchy {
+    fn process(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        Progress::Done
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(json!(null))
+    }
+
+    fn take_fault(&mut self) -> Option<Fault> {
+        Some(Fault { kind: "touched", text: "a message".into() })
+    }
+}
+
+#[test]
+fn a_message_that_makes_an_instance_fail_is_told_at_once() {
+    let mut worker = worker();
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: Box::new(Touchy) });
+    let message = Message { name: "read".into(), arguments: serde_json::Map::new() };
+    assert!(worker.control(InstanceId(0), &message, at(0)).is_some());
+    let (_, faults) = worker.all_faults().next().unwrap();
+    assert!(matches!(faults.health, Health::Pausing(_)), "{faults:?}");
+    assert_eq!(faults.by_kind["touched"], 1);
 }
