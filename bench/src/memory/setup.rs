@@ -13,7 +13,7 @@ use millrace_pipeline::{
     Command, DeviceId, GateTables, NeighbourChange, NeighbourKnowledge, NoHost, Options, PortSettings,
     ReversePath, RouteChange, Snapshot, Stack, Tags, Worker, WorkerLink,
 };
-use millrace_plugin::{BindingId, PluginChange, PluginControlUnit};
+use millrace_plugin::{BindingId, PluginChange, PluginControlUnit, Terms};
 use millrace_port::Port;
 use millrace_port::memory::Generator;
 use millrace_testkit::classbench;
@@ -475,7 +475,7 @@ fn bind(
     priority: i32,
 ) -> Result<(BindingId, PluginChange<CompiledFilter>), BenchError> {
     let compiled = filter.compile(|_| None).map_err(failed)?;
-    unit.register_instance(gate, gate, filter.clone(), compiled, priority).map_err(failed)
+    unit.register_instance(gate, gate, filter.clone(), compiled, priority, Terms::default()).map_err(failed)
 }
 
 /// The changes that make gates and bindings.

@@ -130,6 +130,9 @@ pub fn bind(client: &Client, bind: &Bind, json: bool) -> Result<(), Failure> {
         "gate": bind.gate,
         "filter": bind.filter,
         "priority": bind.priority,
+        "on_fault": bind.on_fault,
+        "budget": bind.budget,
+        "packet_budget": bind.packet_budget,
     });
     let value = client.send(Method::POST, "/bindings", Some(&body))?;
     let filter = plain(&value["filter"]);

@@ -6,7 +6,9 @@ use millrace_controller::view::{
     BindingView, DropView, FlowsView, GateCheckView, GateExplanationView, GateView, InstanceView, LookupView,
     NeighbourView, PluginView, PortView, RouteView, StatusView, SummaryView,
 };
-use millrace_controller::{Capture, CaptureRequest, ControlError, FlowQuery, NewFilter, NewRoute, Router};
+use millrace_controller::{
+    Capture, CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewRoute, Router,
+};
 use serde_json::{Map, Value};
 
 /// A result of control.
@@ -41,7 +43,7 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn create_gate(&self, name: &str, position: &str) -> Controlled<GateView>;
     fn set_gate_table(&self, name: &str, table: &str) -> Controlled<GateView>;
     fn remove_gate(&self, name: &str) -> Controlled<GateView>;
-    fn bind(&self, instance: &str, gate: &str, filter: &str, priority: i32) -> Controlled<BindingView>;
+    fn bind(&self, new: &NewBinding) -> Controlled<BindingView>;
     fn unbind(&self, instance: &str, gate: &str, filter: &str) -> Controlled<BindingView>;
     fn add_filter(&self, new: &NewFilter) -> Controlled<BindingView>;
     fn remove_filters(&self, ids: &[u32]) -> Controlled<Vec<BindingView>>;
@@ -142,8 +144,8 @@ impl Control for Router {
         Router::remove_gate(self, name)
     }
 
-    fn bind(&self, instance: &str, gate: &str, filter: &str, priority: i32) -> Controlled<BindingView> {
-        Router::bind(self, instance, gate, filter, priority)
+    fn bind(&self, new: &NewBinding) -> Controlled<BindingView> {
+        Router::bind(self, new)
     }
 
     fn unbind(&self, instance: &str, gate: &str, filter: &str) -> Controlled<BindingView> {

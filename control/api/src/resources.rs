@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{Method, StatusCode, Uri};
 use axum::routing::{MethodRouter, delete, get, post};
-use millrace_controller::{ControlError, FlowQuery, NewFilter, NewRoute};
+use millrace_controller::{ControlError, FlowQuery, NewBinding, NewFilter, NewRoute};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -52,7 +52,7 @@ pub(crate) const RESOURCES: &[Resource] = &[
     (
         "/bindings",
         &["GET", "POST", "DELETE"],
-        "bindings; POST {instance, gate, filter, priority} binds, DELETE {instance, gate, filter} unbinds",
+        "bindings; POST {instance, gate, filter, priority, on_fault, budget, packet_budget} binds, DELETE {instance, gate, filter} unbinds",
     ),
     (
         "/filters",
@@ -251,21 +251,11 @@ async fn remove_gate<C: Control>(
     Ok(Json(served.control.remove_gate(&name)?))
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NewBinding {
-    instance: String,
-    gate: String,
-    filter: String,
-    #[serde(default)]
-    priority: i32,
-}
-
 async fn bind<C: Control>(
     State(served): State<Served<C>>,
     Body(new): Body<NewBinding>,
 ) -> Created<impl Serialize> {
-    let binding = served.control.bind(&new.instance, &new.gate, &new.filter, new.priority)?;
+    let binding = served.control.bind(&new)?;
     Ok((StatusCode::CREATED, Json(binding)))
 }
 

@@ -9,7 +9,7 @@ use millrace_controller::view::{
     BindingView, DropView, FlowTableView, FlowsView, GateCheckView, GateExplanationView, GateView,
     InstanceView, LookupView, NeighbourView, PluginView, PortView, RouteView, StatusView, SummaryView,
 };
-use millrace_controller::{CaptureRequest, ControlError, FlowQuery, NewFilter, NewRoute};
+use millrace_controller::{CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewRoute};
 use serde_json::{Map, Value, json};
 
 use crate::control::{Control, Controlled, Recording};
@@ -58,6 +58,9 @@ fn binding(instance: &str, gate: &str, filter: &str, priority: i32) -> BindingVi
         gate: gate.into(),
         filter: filter.into(),
         priority,
+        on_fault: Some("drop"),
+        budget: Some(10_000),
+        packet_budget: None,
         packets: 0,
         bytes: 0,
         drops: 0,
@@ -188,6 +191,9 @@ impl Control for TestControl {
             health: "well",
             faults: BTreeMap::new(),
             last_fault: None,
+            suspensions: 0,
+            drops: Default::default(),
+            number: 0,
             bindings: Vec::new(),
         };
         self.lock().push(instance.clone());
@@ -217,9 +223,9 @@ impl Control for TestControl {
         Ok(gate(name.into(), Vec::new()))
     }
 
-    fn bind(&self, instance: &str, gate: &str, filter: &str, priority: i32) -> Controlled<BindingView> {
-        self.instance(instance)?;
-        let binding = binding(instance, gate, filter, priority);
+    fn bind(&self, new: &NewBinding) -> Controlled<BindingView> {
+        self.instance(&new.instance)?;
+        let binding = binding(&new.instance, &new.gate, &new.filter, new.priority);
         self.bindings.lock().unwrap().push(binding.clone());
         Ok(binding)
     }

@@ -16,8 +16,8 @@ pub use action::{FilterAction, WayOut};
 pub use error::{ConfigError, Place};
 pub use nearest::nearest;
 pub use schema::{
-    Bind, Config, Device, Filter, Gate, GateTable, Impair, Instance, Neighbour, OnDeath, PollMode, Port,
-    PortKind, ReversePath, Route, RouteKind, Router,
+    Bind, Budget, Config, Device, Filter, Gate, GateTable, Impair, Instance, Neighbour, OnDeath, OnFault,
+    PollMode, Port, PortKind, ReversePath, Route, RouteKind, Router,
 };
 pub use values::{Named, Text, VlanIds};
 

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use millrace_plugin_abi::Position;
@@ -365,6 +366,47 @@ pub struct Bind {
     /// Of several filters that match, the highest priority wins. Default 0.
     #[serde(default)]
     pub priority: i32,
+    /// What becomes of packets that the instance fails at, and while it pauses after that. Default `drop`.
+    #[serde(default)]
+    pub on_fault: OnFault,
+    /// Microseconds that a call of the instance may take in all before it counts as a fault. Default 10,000.
+    pub budget: Option<Budget>,
+    /// The same for each packet of a call, if that is less. A call always has 50. No default.
+    pub packet_budget: Option<Budget>,
+}
+
+/// What becomes of packets that an instance fails at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnFault {
+    /// They are dropped.
+    #[default]
+    Drop,
+    /// They go on, as if the instance had let them pass.
+    Bypass,
+}
+
+/// Microseconds, 1 to 1,000,000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "u64")]
+pub struct Budget(#[schemars(range(min = 1, max = 1_000_000))] u32);
+
+impl Budget {
+    /// The same as a duration.
+    pub fn duration(self) -> Duration {
+        Duration::from_micros(self.0.into())
+    }
+}
+
+impl TryFrom<u64> for Budget {
+    type Error = String;
+
+    fn try_from(microseconds: u64) -> Result<Self, String> {
+        match u32::try_from(microseconds) {
+            Ok(budget @ 1..=1_000_000) => Ok(Self(budget)),
+            _ => Err(format!("{microseconds} is no budget: give 1 to 1000000 microseconds")),
+        }
+    }
 }
 
 /// What is done with the packets that match.

@@ -8,7 +8,8 @@ use millrace_plugin_abi::Position;
 use crate::ControlError;
 use crate::lookup::parse_candidate;
 use crate::model::Model;
-use crate::request::NewFilter;
+use crate::model::terms;
+use crate::request::{NewBinding, NewFilter};
 use crate::router::{Inner, Router};
 use crate::show::{self, Counts};
 use crate::view::{BindingView, CandidateView, GateExplanationView};
@@ -119,17 +120,14 @@ impl Router {
     ///
     /// # Errors
     /// No such instance, gate or port, a filter that is none, a binding that exists.
-    pub fn bind(
-        &self,
-        instance: &str,
-        gate: &str,
-        filter: &str,
-        priority: i32,
-    ) -> Result<BindingView, ControlError> {
-        let filter = parse_filter(filter)?;
+    pub fn bind(&self, new: &NewBinding) -> Result<BindingView, ControlError> {
+        let filter = parse_filter(&new.filter)?;
+        let terms = terms(new.on_fault, new.budget, new.packet_budget);
         let mut inner = self.lock();
         let compiled = inner.model.compile(&filter)?;
-        let bound = inner.model.plugins.register_instance(instance, gate, filter, compiled, priority)?;
+        let plugins = &mut inner.model.plugins;
+        let bound =
+            plugins.register_instance(&new.instance, &new.gate, filter, compiled, new.priority, terms)?;
         inner.bound(bound)
     }
 

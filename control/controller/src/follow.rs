@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use millrace_host::{HostChange, HostNeighbour, NeighbourState, local_addresses};
 use millrace_pipeline::{Command, DeviceId, Event, NeighbourChange, NeighbourKnowledge};
+use millrace_plugin::Failure;
 use millrace_units::PortId;
 use millrace_wire::MacAddr;
 use tokio::io::Interest;
@@ -273,6 +274,11 @@ impl Inner {
                 Event::AddressConflict(port, address, mac) => {
                     let name = self.model.port_name(port);
                     tracing::warn!(port = %name, %address, %mac, "another station uses this router's address");
+                }
+                Event::InstanceFailed(Failure { instance, fault, health }) => {
+                    let name = self.model.plugins.instance_name(instance);
+                    let health = health.name();
+                    tracing::warn!(instance = name, kind = fault.kind, health, "failed: {}", fault.text);
                 }
             }
         }

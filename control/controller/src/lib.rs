@@ -30,6 +30,6 @@ mod workers;
 pub use capture::{Capture, CaptureRequest};
 pub use error::ControlError;
 pub use plan::{Plan, plan};
-pub use request::{FlowOrder, FlowQuery, NewFilter, NewRoute};
+pub use request::{FlowOrder, FlowQuery, NewBinding, NewFilter, NewRoute};
 pub use router::Router;
 pub use start::{StartOptions, check, start};

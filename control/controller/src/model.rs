@@ -9,12 +9,12 @@ use std::time::Duration;
 use ipnet::IpNet;
 use millrace_classify::prefix_match::PrefixMatchKind;
 use millrace_classify::{CompiledFilter, Filter};
-use millrace_config::{Config, GateTable, PortKind, RouteKind, VlanIds};
+use millrace_config::{Budget, Config, GateTable, OnFault, PortKind, RouteKind, VlanIds};
 use millrace_forward::{MartianPolicy, NextHop, NextHops, Route};
 use millrace_pipeline::{
     DeviceId, NeighbourChange, NeighbourKnowledge, Options, PortSettings, ReversePath, Stack, TableKind, Tags,
 };
-use millrace_plugin::PluginControlUnit;
+use millrace_plugin::{PluginControlUnit, Terms};
 use millrace_units::{GateId, PortId};
 use millrace_wire::MacAddr;
 
@@ -200,6 +200,7 @@ impl Model {
                 filter.clone(),
                 compiled,
                 bind.priority,
+                terms(bind.on_fault, bind.budget, bind.packet_budget),
             )?;
         }
         for filter in &config.filter {
@@ -207,6 +208,18 @@ impl Model {
             self.add_filter(matches, action, filter.gate.as_deref(), filter.priority)?;
         }
         Ok(())
+    }
+}
+
+/// The terms of a binding.
+pub(crate) fn terms(on_fault: OnFault, call: Option<Budget>, packet: Option<Budget>) -> Terms {
+    Terms {
+        on_fault: match on_fault {
+            OnFault::Drop => millrace_plugin::OnFault::Drop,
+            OnFault::Bypass => millrace_plugin::OnFault::Bypass,
+        },
+        call: call.map_or(Terms::DEFAULT_CALL, Budget::duration),
+        packet: packet.map(Budget::duration),
     }
 }
 

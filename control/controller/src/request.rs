@@ -2,8 +2,30 @@
 
 use std::net::IpAddr;
 
-use millrace_config::RouteKind;
+use millrace_config::{Budget, OnFault, RouteKind};
 use serde::Deserialize;
+
+/// An instance to be bound.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewBinding {
+    /// The instance.
+    pub instance: String,
+    /// The gate.
+    pub gate: String,
+    /// Which packets.
+    pub filter: String,
+    /// Of several filters that match, the highest priority wins.
+    #[serde(default)]
+    pub priority: i32,
+    /// What becomes of packets that the instance fails at.
+    #[serde(default)]
+    pub on_fault: OnFault,
+    /// Microseconds that a call may take in all.
+    pub budget: Option<Budget>,
+    /// Microseconds that a call may take for each of its packets.
+    pub packet_budget: Option<Budget>,
+}
 
 /// A filter to be added.
 #[derive(Clone, Debug, Deserialize)]

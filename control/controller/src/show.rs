@@ -7,7 +7,6 @@ use millrace_forward::Route;
 use millrace_host::PROTOCOL_MILLRACE;
 use millrace_packet::{DropCounts, DropReason};
 use millrace_pipeline::{FlowCounts, GateTable, GateTables, ReversePath, Snapshot};
-use millrace_plugin::Health;
 use millrace_plugin::{Action, BindingCounts, BindingDescription, BindingId, Way};
 
 use crate::model::{Bound, Model};
@@ -177,13 +176,17 @@ impl From<&Snapshot> for Counts {
 /// A binding.
 pub(crate) fn binding(id: BindingId, bound: &Bound, counts: &Counts, model: &Model) -> BindingView {
     let counts = counts.0.get(&id).copied().unwrap_or_default();
+    let instance = bound.action.instance().map(|id| model.plugins.instance_name(id).to_owned());
     BindingView {
         id: id.0,
         action: action(&bound.action, model),
-        instance: bound.action.instance().map(|id| model.plugins.instance_name(id).to_owned()),
         gate: model.plugins.gate_name(bound.gate).to_owned(),
         filter: bound.filter.to_string(),
         priority: bound.priority,
+        on_fault: instance.is_some().then(|| bound.terms.on_fault.name()),
+        budget: instance.is_some().then_some(bound.terms.call.as_micros() as u64),
+        packet_budget: bound.terms.packet.map(|budget| budget.as_micros() as u64),
+        instance,
         packets: counts.packets,
         bytes: counts.bytes,
         drops: counts.drops,
@@ -246,14 +249,18 @@ pub(crate) fn instances(snapshot: &Snapshot, model: &Model) -> Vec<InstanceView>
     let counts = Counts::from(snapshot);
     let view = |instance: millrace_plugin::InstanceDescription| {
         let id = model.plugins.instance(&instance.name).ok();
-        let faults = snapshot.faults.iter().find(|(failed, _)| Some(*failed) == id).map(|(_, faults)| faults);
+        let report = snapshot.instances.iter().find(|(known, _)| Some(*known) == id);
+        let report = report.map(|(_, report)| report.clone()).unwrap_or_default();
         InstanceView {
             name: instance.name,
             plugin: instance.plugin,
             settings: instance.settings.into(),
-            health: faults.map_or(Health::Well, |faults| faults.health).name(),
-            faults: faults.map(|faults| faults.by_kind.clone()).unwrap_or_default(),
-            last_fault: faults.map(|faults| faults.last.clone()),
+            number: id.map_or(u16::MAX, |id| id.0),
+            health: report.health.name(),
+            faults: report.faults,
+            last_fault: Some(report.last_fault).filter(|text| !text.is_empty()),
+            suspensions: report.suspensions,
+            drops: report.drops,
             bindings: described(instance.bindings, &counts, model),
         }
     };

@@ -139,6 +139,8 @@ pub struct PluginView {
 pub struct InstanceView {
     /// Its name.
     pub name: String,
+    /// Its number, by which plugins send packets to it.
+    pub number: u16,
     /// Its plugin.
     pub plugin: &'static str,
     /// Its settings.
@@ -149,6 +151,10 @@ pub struct InstanceView {
     pub faults: BTreeMap<&'static str, u64>,
     /// What happened last.
     pub last_fault: Option<String>,
+    /// How often it was stopped in the middle, for others to have their turn.
+    pub suspensions: u64,
+    /// Packets that it dropped, by its own reasons.
+    pub drops: BTreeMap<u8, u64>,
     /// Where it is bound.
     pub bindings: Vec<BindingView>,
 }
@@ -169,6 +175,12 @@ pub struct BindingView {
     pub filter: String,
     /// Of several filters that match, the highest priority wins.
     pub priority: i32,
+    /// What becomes of packets that the instance fails at; `null` where there is none.
+    pub on_fault: Option<&'static str>,
+    /// Microseconds that a call of the instance may take.
+    pub budget: Option<u64>,
+    /// The same for each packet of a call, if that is less.
+    pub packet_budget: Option<u64>,
     /// Packets that it got.
     pub packets: u64,
     /// Their bytes.

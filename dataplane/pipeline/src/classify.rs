@@ -218,6 +218,11 @@ impl Router {
         };
         work.paths[index] = answer.path;
         work.packets[index].next_hop = answer.next_hop;
+        if self.gates.plugins().keeps_states()
+            && let Some(flow) = work.flows[index]
+        {
+            work.states[index] = self.classifier.flows.state(flow);
+        }
         Ok(())
     }
 
@@ -293,6 +298,10 @@ impl Router {
         work.flows[index] = flow;
         if let Some(flow) = flow {
             self.classifier.grown = true;
+            if self.gates.plugins().keeps_states() {
+                let state = self.gates.plugins_mut().begin_state(answer.path);
+                self.classifier.flows.set_state(flow, state);
+            }
             self.touch(work, index, flow, now);
         }
         Ok(answer)
@@ -336,13 +345,14 @@ impl Router {
             }
         };
         if answer.path != old.path {
-            let flows = &self.classifier.flows;
+            let flows = &mut self.classifier.flows;
             let end = FlowEnd {
                 key: work.keys[index],
                 packets: flows.packets(flow),
                 bytes: flows.record(flow).bytes(),
             };
-            self.gates.flow_moved(old.path, answer.path, &end);
+            let before = (old.path, flows.state(flow));
+            flows.set_state(flow, self.gates.plugins_mut().flow_moved(before, answer.path, &end));
         }
         Ok(answer)
     }
@@ -422,9 +432,9 @@ impl Router {
         let more = classifier.flows.maintain(now, if idle { IDLE_UPKEEP } else { UPKEEP });
         classifier.upkeep = Some(if more { now } else { now + UPKEEP_INTERVAL });
         while let Some(removed) = self.classifier.flows.pop_removed() {
-            if self.gates.plugins().hears_flow_ends(removed.answer.path) {
+            if removed.state != 0 || self.gates.plugins().hears_flow_ends(removed.answer.path) {
                 let end = FlowEnd { key: removed.key, packets: removed.packets, bytes: removed.bytes };
-                self.gates.flow_ended(removed.answer.path, &end);
+                self.gates.plugins_mut().flow_ended(removed.answer.path, &end, removed.state);
             }
         }
     }

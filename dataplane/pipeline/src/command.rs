@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use millrace_classify::CompiledFilter;
 use millrace_forward::Route;
 use millrace_packet::{FlowKey, Pool};
-use millrace_plugin::{BindingId, PluginChange};
+use millrace_plugin::{BindingId, Failure, PluginChange};
 use millrace_plugin_abi::{Message, Reply};
 use millrace_port::{Port, PortError};
 use millrace_units::{GateId, InstanceId, NextHopIndex, PortId};
@@ -195,6 +195,8 @@ pub enum Event {
     Neighbour(NeighbourChange),
     /// Another station claims an address of an own-stack port.
     AddressConflict(PortId, IpAddr, MacAddr),
+    /// An instance of a plugin failed.
+    InstanceFailed(Failure),
 }
 
 impl fmt::Debug for Command {

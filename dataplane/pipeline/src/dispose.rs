@@ -29,7 +29,7 @@ pub(crate) const EVENT_LIMIT: usize = 1024;
 impl Router {
     /// Carries out the fate of every packet, in order.
     pub(crate) fn dispose(&mut self, work: &mut Work, now: Instant) {
-        let Work { packets, keys, fates, destinations, .. } = work;
+        let Work { packets, keys, states, fates, destinations, .. } = work;
         for (index, packet) in packets.drain().enumerate() {
             match fates[index] {
                 Fate::Forward => self.send(packet, &keys[index], destinations[index], now),
@@ -39,7 +39,11 @@ impl Router {
                 Fate::Own => self.deliver(packet, now),
                 Fate::Hold(neighbour) => self.wait(packet, neighbour, now),
                 Fate::Consumed => self.totals.consumed += 1,
-                Fate::Kept(ticket) => self.keep(ticket, packet, keys[index], destinations[index]),
+                Fate::Kept(ticket) => {
+                    self.keep(ticket, packet, keys[index], destinations[index], states[index]);
+                }
+                Fate::Again => self.classify_again(packet),
+                Fate::Resume => self.resumed.push(packet),
                 Fate::HandedOver => self.totals.handed += 1,
             }
         }

@@ -423,7 +423,7 @@ impl GateTables {
     pub fn publish(&mut self, changes: Vec<PluginChange<CompiledFilter>>) -> Vec<PluginChange<Published>> {
         for change in &changes {
             match change {
-                PluginChange::Bind { binding, gate, filter, priority, action } => {
+                PluginChange::Bind { binding, gate, filter, priority, action, .. } => {
                     let refuses = matches!(action, Action::Drop | Action::Reject);
                     let (filter, priority, binding) = (*filter, *priority, *binding);
                     let insert = Change::Insert { filter, priority, binding, refuses };
@@ -454,6 +454,7 @@ impl GateTables {
 mod tests {
     use millrace_classify::Filter;
     use millrace_packet::Exceptions;
+    use millrace_plugin::Terms;
     use millrace_units::{InstanceId, PortId};
 
     use super::*;
@@ -464,7 +465,14 @@ mod tests {
 
     fn bind(binding: u32, filter: &str, action: Action) -> PluginChange<CompiledFilter> {
         let (binding, gate) = (BindingId(binding), GateId(2));
-        PluginChange::Bind { binding, gate, filter: compiled(filter), priority: 0, action }
+        PluginChange::Bind {
+            binding,
+            gate,
+            filter: compiled(filter),
+            priority: 0,
+            action,
+            terms: Terms::default(),
+        }
     }
 
     fn unbind(binding: u32, filter: &str) -> PluginChange<CompiledFilter> {

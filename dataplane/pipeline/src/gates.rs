@@ -1,16 +1,19 @@
 //! Stages classify and gates: which instances a packet's flow is bound to, and their work on it.
 
 use millrace_classify::Candidate;
-use millrace_forward::IcmpError;
+use millrace_forward::{IcmpError, Route};
 use millrace_packet::{BATCH_SIZE, Batch, DropReason, FlowKey, Packet, Pool};
 use millrace_plugin::{
-    Action, Classified, EMPTY_PATH, End, Group, Place, PluginChange, Refusal, Taken, WorkerPlugins,
+    Action, Classified, Direction, EMPTY_PATH, End, Group, Kept, Place, PluginChange, Refusal, Taken, Way,
+    WorkerPlugins,
 };
-use millrace_plugin_abi::{FlowEnd, Position, Verdict};
-use millrace_units::{Instant, NextHopIndex, PathId};
+use millrace_plugin_abi::{Position, Verdict};
+use millrace_units::{Instant, NextHopIndex, PathId, PortId};
 
-use crate::filter_route::FilterRoutes;
+use crate::fib::Fib;
+use crate::filter_route::{FilterRoutes, is_copy, is_filter};
 use crate::gate_table::{Published, WorkerTable};
+use crate::route::NO_ROUTE;
 use crate::work::{Fate, Work};
 
 /// The gates of a worker, and the memory in which a batch is sorted by path.
@@ -28,6 +31,7 @@ pub struct Gates {
     /// How many batches were grouped, from 1 on.
     batches: u32,
     taken: Vec<(u16, Taken)>,
+    directed: Vec<(u16, Direction)>,
     /// Kept for its memory.
     classified: Vec<Classified>,
 }
@@ -44,6 +48,7 @@ impl Default for Gates {
             group_of: Vec::new(),
             batches: 0,
             taken: Vec::with_capacity(BATCH_SIZE),
+            directed: Vec::with_capacity(BATCH_SIZE),
             classified: Vec::with_capacity(BATCH_SIZE),
         }
     }
@@ -117,16 +122,6 @@ impl Gates {
         }
     }
 
-    /// Tells the instances of a path that a flow of theirs has ended.
-    pub fn flow_ended(&mut self, path: PathId, end: &FlowEnd) {
-        self.plugins.flow_ended(path, end);
-    }
-
-    /// Tells the instances of the path `old` that are not on `new` that the flow has ended for them.
-    pub fn flow_moved(&mut self, old: PathId, new: PathId, end: &FlowEnd) {
-        self.plugins.flow_moved(old, new, end);
-    }
-
     /// Sorts the open packets of a batch by path, those bound to nothing left out.
     pub fn group(&mut self, work: &Work) {
         self.spare.extend(self.groups.drain(..).map(|(_, mut members)| {
@@ -166,15 +161,22 @@ impl Gates {
     }
 
     /// Runs the instances at a position over the batch that was grouped last, from the stage of that number on.
-    pub fn run(&mut self, position: Position, from: u16, work: &mut Work, now: Instant) {
+    pub fn run(
+        &mut self,
+        position: Position,
+        from: u16,
+        work: &mut Work,
+        outlet: &mut Outlet<'_>,
+        now: Instant,
+    ) {
         for (path, members) in &mut self.groups {
             if !self.plugins.has_stages(*path, position) {
                 continue;
             }
             members.retain(|member| work.fates[usize::from(*member)].is_open());
-            let Work { packets, keys, verdicts, fates, .. } = work;
-            let taken = &mut self.taken;
-            let mut group = Group { packets, keys, verdicts, members, taken };
+            let Work { packets, keys, states, verdicts, fates, .. } = work;
+            let (taken, directed) = (&mut self.taken, &mut self.directed);
+            let mut group = Group { packets, keys, states, verdicts, members, taken, directed };
             let place = Place { path: *path, position, stage: from };
             let refused = self.plugins.run(place, &mut group, now);
             for (member, why) in taken.drain(..) {
@@ -187,6 +189,71 @@ impl Gates {
             };
             members.drain(..).for_each(|member| fates[usize::from(member)] = filtered);
         }
+        if !self.directed.is_empty() {
+            self.direct_all(position, work, outlet);
+        }
+    }
+
+    /// Sends those packets where instances want them whose journey has not ended since.
+    #[cold]
+    fn direct_all(&mut self, position: Position, work: &mut Work, outlet: &mut Outlet<'_>) {
+        let mut directed = std::mem::take(&mut self.directed);
+        for (member, direction) in directed.drain(..) {
+            let index = usize::from(member);
+            if matches!(work.fates[index], Fate::Forward | Fate::Kept(_)) {
+                self.direct(&mut work.packets[index], direction, position, outlet);
+            }
+        }
+        self.directed = directed;
+    }
+
+    /// Notes on a packet where an instance at a position sends it; by further ports go copies.
+    pub fn direct(
+        &mut self,
+        packet: &mut Packet,
+        direction: Direction,
+        position: Position,
+        outlet: &mut Outlet<'_>,
+    ) {
+        let ports = match direction {
+            Direction::Port(port) => 1u128 << port.0.min(127),
+            Direction::Ports(ports) => ports.into(),
+        };
+        let first = match direction {
+            Direction::Port(port) => port,
+            Direction::Ports(ports) => PortId(ports.trailing_zeros() as u16),
+        };
+        let further = (0..64).map(PortId).filter(|port| *port != first && ports >> port.0 & 1 == 1);
+        for port in further {
+            let way = self.way(packet, port, outlet.fib);
+            if let Some(next_hop) = self.routes.for_copies(way)
+                && let Some(mut copy) = packet.copy(outlet.pool)
+            {
+                copy.next_hop = next_hop;
+                outlet.made.push(copy);
+                outlet.copies += 1;
+            }
+        }
+        let way = self.way(packet, first, outlet.fib);
+        let next_hop = match position {
+            Position::Copy => self.routes.for_copies(way),
+            _ => self.routes.of(way),
+        };
+        packet.next_hop = next_hop.unwrap_or(packet.next_hop);
+    }
+
+    /// The way of a packet by a port: by the gateway of its route, if that leaves there.
+    fn way(&mut self, packet: &Packet, port: PortId, fib: &Fib) -> Way {
+        let via = match packet.next_hop {
+            index if index == NO_ROUTE || is_filter(index) => None,
+            index => match fib.route(index) {
+                Route::Forward(hops) => Some(hops.select(packet.hash)).filter(|hop| hop.port == port),
+                _ => None,
+            },
+        };
+        let way = Way { port, via: via.and_then(|hop| hop.gateway) };
+        self.routes.add(way);
+        way
     }
 
     /// Puts the copies that filters want sent by ports into `made`, each with its route noted on it.
@@ -218,25 +285,34 @@ impl Gates {
 
     /// Hands copies of the packets that are bound at copy gates to the instances there. Copies that don't wait are used up
     /// when this returns.
-    pub fn run_copies(&mut self, work: &Work, copies: &mut Copies, pool: &Pool, now: Instant) -> CopyCounts {
+    pub fn run_copies(
+        &mut self,
+        work: &Work,
+        copies: &mut Copies,
+        outlet: &mut Outlet<'_>,
+        now: Instant,
+    ) -> CopyCounts {
         let mut counts = CopyCounts::default();
-        for (path, members) in &self.groups {
+        let groups = std::mem::take(&mut self.groups);
+        for (path, members) in &groups {
             if !self.plugins.has_stages(*path, Position::Copy) {
                 continue;
             }
             for member in
                 members.iter().map(|member| usize::from(*member)).filter(|at| work.fates[*at].is_open())
             {
-                if let Some(copy) = work.packets[member].copy(pool)
+                if let Some(copy) = work.packets[member].copy(outlet.pool)
                     && copies.packets.push(copy).is_ok()
                 {
                     copies.keys.push(work.keys[member]);
+                    copies.states.push(work.states[member]);
                     copies.members.push(copies.members.len() as u16);
                     counts.made += 1;
                 }
             }
-            counts.kept += copies.hand_over(&mut self.plugins, *path, now);
+            copies.hand_over(self, *path, outlet, &mut counts, now);
         }
+        self.groups = groups;
         counts
     }
 }
@@ -246,8 +322,20 @@ impl Gates {
 pub struct CopyCounts {
     /// Copies that were made.
     pub made: u64,
-    /// Those of them that wait for an instance; the others are used up.
+    /// Those of them that wait for an instance, or were sent somewhere by one; the others are used up.
     pub kept: u64,
+}
+
+/// What is needed to send packets by ports that instances name.
+pub struct Outlet<'a> {
+    /// Routes, for gateways.
+    pub fib: &'a Fib,
+    /// Memory for copies.
+    pub pool: &'a Pool,
+    /// Copies with the route that they are to take.
+    pub made: &'a mut Vec<Packet>,
+    /// How many copies were made.
+    pub copies: u64,
 }
 
 /// What filters say of a flow.
@@ -266,35 +354,55 @@ pub struct Treatment {
 pub struct Copies {
     packets: Batch,
     keys: Vec<FlowKey>,
+    states: Vec<u32>,
     verdicts: Vec<Verdict>,
     members: Vec<u16>,
     taken: Vec<(u16, Taken)>,
+    directed: Vec<(u16, Direction)>,
+    whys: Vec<Option<Taken>>,
 }
 
 impl Copies {
-    /// Returns how many copies wait.
-    fn hand_over(&mut self, plugins: &mut WorkerPlugins<WorkerTable>, path: PathId, now: Instant) -> u64 {
+    fn hand_over(
+        &mut self,
+        gates: &mut Gates,
+        path: PathId,
+        outlet: &mut Outlet<'_>,
+        counts: &mut CopyCounts,
+        now: Instant,
+    ) {
         self.verdicts.clear();
         self.verdicts.resize(self.packets.len(), Verdict::Pass);
-        let Self { packets, keys, verdicts, members, taken } = self;
+        let Self { packets, keys, states, verdicts, members, taken, directed, whys } = self;
         let place = Place { path, position: Position::Copy, stage: 0 };
-        plugins.run(place, &mut Group { packets, keys, verdicts, members, taken }, now);
-        let kept = taken.drain(..).filter_map(|(member, why)| match why {
-            Taken::Keep(ticket) => Some((member, ticket)),
-            Taken::End(_) => None,
-        });
-        let mut kept = kept.peekable();
-        let mut count = 0;
-        for (member, packet) in (0..).zip(packets.drain()) {
-            if let Some((_, ticket)) = kept.next_if(|(next, _)| *next == member) {
-                let refused = plugins.keep(ticket, true, packet, keys[usize::from(member)], [0; 6]);
-                count += u64::from(refused.is_none());
+        let mut group = Group { packets, keys, states, verdicts, members, taken, directed };
+        gates.plugins.run(place, &mut group, now);
+        for (member, direction) in directed.drain(..) {
+            gates.direct(&mut packets[usize::from(member)], direction, place.position, outlet);
+        }
+        whys.clear();
+        whys.resize(packets.len(), None);
+        for (member, why) in taken.drain(..) {
+            whys[usize::from(member)] = Some(why);
+        }
+        for (index, packet) in packets.drain().enumerate() {
+            match whys[index] {
+                Some(Taken::End(_)) => {}
+                Some(Taken::Keep(ticket)) => {
+                    let state = gates.plugins.state_reference(states[index]);
+                    let kept = Kept { packet, key: keys[index], destination: [0; 6], state };
+                    counts.kept += u64::from(gates.plugins.keep(ticket, true, kept).is_none());
+                }
+                None if is_copy(packet.next_hop) => {
+                    outlet.made.push(packet);
+                    counts.kept += 1;
+                }
+                None => {}
             }
         }
-        drop(kept);
         keys.clear();
+        states.clear();
         members.clear();
-        count
     }
 }
 
@@ -304,6 +412,7 @@ pub(crate) fn fate(why: Taken) -> Fate {
     match why {
         Taken::End(End::Drop(reason)) => Fate::Drop(reason),
         Taken::End(End::Consume) => Fate::Consumed,
+        Taken::End(End::Classify) => Fate::Again,
         Taken::Keep(ticket) => Fate::Kept(ticket),
     }
 }

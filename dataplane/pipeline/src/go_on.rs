@@ -1,15 +1,19 @@
 //! Packets that plugins have kept: they go on where they were, or end there.
 
 use millrace_packet::{DropReason, FlowKey, Packet};
-use millrace_plugin::{End, Place, Released, Ticket, Waiting};
+use millrace_plugin::{End, Kept, Place, Released, Ticket, Waiting};
 use millrace_plugin_abi::Position;
 use millrace_units::Instant;
-use millrace_wire::MacAddr;
+use millrace_wire::{EtherType, MacAddr};
 
-use crate::filter_route::is_filter;
+use crate::filter_route::{is_copy, is_filter};
+use crate::gates::Outlet;
 use crate::route::look_up;
 use crate::router::Router;
 use crate::work::{Fate, Work};
+
+/// How often a packet may be sent back to classification.
+const MOST_PASSES: u8 = 4;
 
 impl Router {
     /// Gives plugins time whose calls were suspended, and lets packets go on that wait no longer.
@@ -21,11 +25,11 @@ impl Router {
         while let Some(first) = waiting.next() {
             let place = first.waiting.place;
             work.begin();
-            add(&mut work, first);
+            self.add(&mut work, first);
             while work.packets.room() > 0
                 && let Some(next) = waiting.next_if(|next| next.waiting.place == place)
             {
-                add(&mut work, next);
+                self.add(&mut work, next);
             }
             self.go_on_at(place, &mut work, now);
         }
@@ -35,12 +39,47 @@ impl Router {
     }
 
     /// Lets a packet wait for a plugin.
-    pub(crate) fn keep(&mut self, ticket: Ticket, packet: Packet, key: FlowKey, destination: MacAddr) {
+    pub(crate) fn keep(
+        &mut self,
+        ticket: Ticket,
+        packet: Packet,
+        key: FlowKey,
+        destination: MacAddr,
+        state: u32,
+    ) {
         // The rest is for packets that don't wait.
         let room = self.gates.plugins().waiting() < self.pool.capacity() as usize / 2;
         let plugins = self.gates.plugins_mut();
-        if let Some(packet) = plugins.keep(ticket, room, packet, key, destination.0) {
+        let state = plugins.state_reference(state);
+        if let Some(packet) =
+            plugins.keep(ticket, room, Kept { packet, key, destination: destination.0, state })
+        {
             self.drop_packet(packet, DropReason::PluginBusy);
+        }
+    }
+
+    /// Takes a packet that an instance wants classified anew.
+    pub(crate) fn classify_again(&mut self, mut packet: Packet) {
+        if packet.passes == MOST_PASSES {
+            return self.drop_packet(packet, DropReason::PluginLoop);
+        }
+        packet.passes += 1;
+        self.again.push(packet);
+    }
+
+    /// Packets that are classified anew, as they are now.
+    pub(crate) fn start_again(&mut self, work: &mut Work, now: Instant) {
+        work.begin();
+        for index in 0..work.packets.len() {
+            let packet = &mut work.packets[index];
+            let (port, tag, passes) = (packet.port, packet.tag, packet.passes);
+            let ether_type = match packet.network().first().map(|first| first >> 4) {
+                Some(6) => EtherType::IPV6,
+                _ => EtherType::IPV4,
+            };
+            self.read(work, index, ether_type, now);
+            let packet = &mut work.packets[index];
+            (packet.port, packet.tag, packet.passes) = (port, tag, passes);
         }
     }
 
@@ -56,30 +95,41 @@ impl Router {
             return self.travel_from(work, place.position, place.stage, now);
         }
         self.gates.group(work);
-        self.gates.run(place.position, place.stage, work, now);
-        for fate in work.fates.iter_mut().take(work.packets.len()) {
-            // Of a copy nothing is left behind the last instance, whatever was said of it.
-            if !matches!(fate, Fate::Kept(_)) {
-                *fate = Fate::Consumed;
-            }
+        self.run_gates(place.position, place.stage, work, now);
+        for (fate, packet) in work.fates.iter_mut().zip(work.packets.iter()) {
+            // Of a copy nothing is left behind the last instance, unless it was sent somewhere.
+            *fate = match *fate {
+                Fate::Kept(ticket) => Fate::Kept(ticket),
+                Fate::Forward if is_copy(packet.next_hop) => Fate::Resume,
+                _ => Fate::Consumed,
+            };
         }
         self.dispose(work, now);
     }
-}
 
-/// Puts a packet into a batch, which has room.
-fn add(work: &mut Work, released: Released) {
-    let Released { waiting: Waiting { packet, key, destination, place }, end } = released;
-    let index = work.packets.len();
-    if work.packets.push(packet).is_err() {
-        return;
+    /// Puts a packet into a batch, which has room.
+    fn add(&mut self, work: &mut Work, released: Released) {
+        let Released { waiting, direction, end } = released;
+        let Waiting { mut packet, key, destination, place, state, .. } = waiting;
+        if let Some(direction) = direction {
+            let Self { gates, fib, pool, resumed, .. } = self;
+            let mut outlet = Outlet { fib, pool, made: resumed, copies: 0 };
+            gates.direct(&mut packet, direction, place.position, &mut outlet);
+            self.totals.created.copies += outlet.copies;
+        }
+        let index = work.packets.len();
+        if work.packets.push(packet).is_err() {
+            return;
+        }
+        work.keys[index] = key;
+        work.paths[index] = place.path;
+        work.states[index] = self.gates.plugins().find_state(state);
+        work.destinations[index] = MacAddr(destination);
+        work.fates[index] = match end {
+            None => Fate::Forward,
+            Some(End::Drop(reason)) => Fate::Drop(reason),
+            Some(End::Consume) => Fate::Consumed,
+            Some(End::Classify) => Fate::Again,
+        };
     }
-    work.keys[index] = key;
-    work.paths[index] = place.path;
-    work.destinations[index] = MacAddr(destination);
-    work.fates[index] = match end {
-        None => Fate::Forward,
-        Some(End::Drop(reason)) => Fate::Drop(reason),
-        Some(End::Consume) => Fate::Consumed,
-    };
 }

@@ -23,7 +23,7 @@ use crate::fib::Fib;
 use crate::filter_route::is_filter;
 use crate::forward::Forwarder;
 use crate::gate_table::Published;
-use crate::gates::{Copies, Gates};
+use crate::gates::{Copies, Gates, Outlet};
 use crate::handover::Handover;
 use crate::options::Options;
 use crate::own_stack::{Outgoing, OwnStack};
@@ -65,6 +65,8 @@ pub struct Router {
     pub(crate) made: Vec<Packet>,
     /// Packets that waited for a neighbour, to be forwarded now.
     pub(crate) resumed: Vec<Packet>,
+    /// Packets that plugins want classified anew.
+    pub(crate) again: Vec<Packet>,
     /// Frames of the own stack.
     pub(crate) frames: Vec<Outgoing>,
     /// Packets for the kernel.
@@ -104,6 +106,7 @@ impl Router {
             events: VecDeque::new(),
             made: Vec::new(),
             resumed: Vec::new(),
+            again: Vec::new(),
             frames: Vec::new(),
             for_kernel: Vec::new(),
             fragments: Vec::new(),
@@ -150,7 +153,7 @@ impl Router {
 
     /// Stage parse, of one packet.
     #[inline]
-    fn read(&mut self, work: &mut Work, index: usize, ether_type: EtherType, now: Instant) {
+    pub(crate) fn read(&mut self, work: &mut Work, index: usize, ether_type: EtherType, now: Instant) {
         let packet = &mut work.packets[index];
         match self.parse(packet, ether_type, now) {
             Ok(parsed) => {
@@ -192,18 +195,28 @@ impl Router {
         let from = |here: Position| if here == position { stage } else { 0 };
         for here in [Position::Early, Position::Route, Position::Late] {
             if here >= position {
-                self.gates.run(here, from(here), work, now);
+                self.run_gates(here, from(here), work, now);
             }
         }
         if position <= Position::Late {
-            let copies = self.gates.run_copies(work, &mut self.copies, &self.pool, now);
-            self.totals.created.copies += copies.made;
+            let Self { gates, copies, fib, pool, resumed, .. } = self;
+            let mut outlet = Outlet { fib, pool, made: resumed, copies: 0 };
+            let copies = gates.run_copies(work, copies, &mut outlet, now);
+            self.totals.created.copies += outlet.copies + copies.made;
             self.totals.consumed += copies.made - copies.kept;
             self.totals.created.copies += self.gates.replicate(work, &self.pool, &mut self.resumed);
             self.forward(work);
         }
-        self.gates.run(Position::Queue, from(Position::Queue), work, now);
+        self.run_gates(Position::Queue, from(Position::Queue), work, now);
         self.dispose(work, now);
+    }
+
+    /// Runs the instances at a position over the batch that was grouped last, from the stage of that number on.
+    pub(crate) fn run_gates(&mut self, position: Position, stage: u16, work: &mut Work, now: Instant) {
+        let Self { gates, fib, pool, resumed, .. } = self;
+        let mut outlet = Outlet { fib, pool, made: resumed, copies: 0 };
+        gates.run(position, stage, work, &mut outlet, now);
+        self.totals.created.copies += outlet.copies;
     }
 
     fn forward(&mut self, work: &mut Work) {
@@ -226,13 +239,19 @@ impl Router {
     pub(crate) fn follow_up(&mut self, now: Instant) {
         for _ in 0..ROUNDS {
             self.act(now);
-            if self.made.is_empty() && self.resumed.is_empty() && self.frames.is_empty() {
+            let following = [&self.made, &self.resumed, &self.again];
+            if following.iter().all(|packets| packets.is_empty()) && self.frames.is_empty() {
                 return;
             }
             self.send_frames(now);
             let mut work = std::mem::take(&mut self.spare);
             while fill(&mut work.packets, &mut self.made) {
                 self.start_own(&mut work, now);
+                self.classify(&mut work, now);
+                self.travel(&mut work, now);
+            }
+            while fill(&mut work.packets, &mut self.again) {
+                self.start_again(&mut work, now);
                 self.classify(&mut work, now);
                 self.travel(&mut work, now);
             }
@@ -303,7 +322,8 @@ impl Router {
     pub fn next_timer(&self, now: Instant) -> Option<Instant> {
         let flows = self.classifier.next_upkeep();
         let plugins = self.gates.plugins().next_event(now);
-        let others = self.hold.next_event().into_iter().chain(flows).chain(plugins);
+        let again = (!self.again.is_empty()).then_some(now);
+        let others = self.hold.next_event().into_iter().chain(flows).chain(plugins).chain(again);
         self.own.resolver.next_event().into_iter().chain(others).min()
     }
 
@@ -326,7 +346,8 @@ impl Router {
             // Control keeps the old one until it is no longer read, and drops it.
             Command::SetTable(gate, table) => drop(self.gates.plugins_mut().set_table(gate, table)),
             Command::Control(instance, message, reply) => {
-                let _ = reply.try_send(self.gates.plugins_mut().control(instance, &message, now));
+                let answer = Box::new(move |answer| drop(reply.try_send(answer)));
+                self.gates.plugins_mut().control(instance, &message, now, answer);
             }
             Command::StartCapture(sink) => self.captures.push(*sink),
             Command::StopCapture(id) => self.captures.retain(|capture| capture.id != id),
@@ -389,6 +410,7 @@ impl Router {
             matches!(settings.stack, crate::ports::Stack::Kernel { .. }) || !self.has(settings.device);
         let up = settings.up;
         let addresses = settings.addresses.clone();
+        self.gates.plugins_mut().set_port(id, true);
         self.ports.set(id, settings);
         if elsewhere {
             return;
@@ -411,6 +433,7 @@ impl Router {
 
     fn remove_port(&mut self, id: PortId) {
         self.classifier.changes.everything_changed();
+        self.gates.plugins_mut().set_port(id, false);
         self.own.resolver.forget_port(id, &mut self.own.actions);
         self.neighbours.remove_port(id);
         let Some(mut entry) = self.ports.remove(id) else { return };
@@ -448,7 +471,8 @@ impl Router {
     /// Packets inside the router.
     fn held(&self) -> u64 {
         let queued: usize = self.ports.iter().map(|(_, entry)| entry.queue.len()).sum();
-        let waiting = self.hold.len() + self.made.len() + self.resumed.len() + self.frames.len();
+        let following = self.made.len() + self.resumed.len() + self.again.len() + self.frames.len();
+        let waiting = self.hold.len() + following;
         (queued + waiting + self.for_kernel.len() + self.gates.plugins().waiting()) as u64
     }
 
@@ -498,7 +522,7 @@ impl Router {
             unassigned: self.ports.unassigned.clone(),
             totals: Totals { held: self.held(), ..self.totals.clone() },
             bindings: self.gates.plugins().all_counts().collect(),
-            faults: self.gates.plugins().all_faults().collect(),
+            instances: self.gates.plugins().reports().collect(),
             ether_types: self.ether_types.clone(),
             neighbours: neighbours.collect(),
             flows: self.flow_counts(),
@@ -508,7 +532,8 @@ impl Router {
 
     /// What control is to be told.
     pub(crate) fn take_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        let failure = || self.gates.plugins_mut().take_failure().map(Event::InstanceFailed);
+        self.events.pop_front().or_else(failure)
     }
 }
 

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use millrace_classify::FlowTableCounts;
 use millrace_packet::DropCounts;
-use millrace_plugin::{BindingCounts, BindingId, Faults};
+use millrace_plugin::{BindingCounts, BindingId, InstanceReport};
 use millrace_port::PortCounters;
 use millrace_units::{InstanceId, Instant, PortId};
 use millrace_wire::mac_addr::MacAddr;
@@ -36,8 +36,8 @@ pub struct Snapshot {
     pub totals: Totals,
     /// Packets and bytes of each binding, by its number.
     pub bindings: Vec<(BindingId, BindingCounts)>,
-    /// How the instances are that ever failed, by their ids.
-    pub faults: Vec<(InstanceId, Faults)>,
+    /// What instances did and how they are, by their ids.
+    pub instances: Vec<(InstanceId, InstanceReport)>,
     /// Frames of EtherTypes that are not forwarded.
     pub ether_types: BTreeMap<u16, u64>,
     /// Neighbours of ports that have no kernel behind them.

@@ -28,6 +28,10 @@ pub enum Fate {
     Consumed,
     /// It waits for a plugin.
     Kept(Ticket),
+    /// It is classified anew.
+    Again,
+    /// It leaves by the route that is noted on it: a copy that a plugin sends.
+    Resume,
     /// Another worker has it.
     HandedOver,
 }
@@ -64,6 +68,8 @@ pub struct Work {
     pub varying: Vec<Varying>,
     /// The instances bound to each.
     pub paths: Vec<PathId>,
+    /// Numbers of the blocks of state of their flows, 0 for none.
+    pub states: Vec<u32>,
     /// Scratch for plugin calls, [`Verdict::Pass`] between them.
     pub verdicts: Vec<Verdict>,
     /// What becomes of each.
@@ -82,6 +88,7 @@ impl Default for Work {
             flows: vec![None; BATCH_SIZE],
             varying: vec![Varying::default(); BATCH_SIZE],
             paths: vec![PathId(0); BATCH_SIZE],
+            states: vec![0; BATCH_SIZE],
             verdicts: vec![Verdict::Pass; BATCH_SIZE],
             fates: vec![Fate::Forward; BATCH_SIZE],
             destinations: vec![MacAddr::ZERO; BATCH_SIZE],
@@ -95,5 +102,6 @@ impl Work {
         let count = self.packets.len();
         self.fates[..count].fill(Fate::Forward);
         self.paths[..count].fill(PathId(0));
+        self.states[..count].fill(0);
     }
 }

@@ -87,7 +87,7 @@ impl BindingCounts {
         match end {
             Some(End::Drop(_)) => self.drops += 1,
             Some(End::Consume) => self.consumed += 1,
-            None => {}
+            Some(End::Classify) | None => {}
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use millrace_plugin_abi::{Instance, Position};
 use millrace_units::{GateId, InstanceId};
 
-use crate::{Action, BindingId, GateOrder};
+use crate::{Action, BindingId, GateOrder, Terms};
 
 /// One change of the worker side's gates, instances and bindings. `F` is a filter in the form that is matched.
 pub enum PluginChange<F> {
@@ -47,6 +47,8 @@ pub enum PluginChange<F> {
         priority: i32,
         /// What is done.
         action: Action,
+        /// On which terms, if it is an instance.
+        terms: Terms,
     },
     /// The binding goes.
     Unbind {
@@ -67,9 +69,9 @@ impl<F> PluginChange<F> {
             Self::RemoveGate { gate } => PluginChange::RemoveGate { gate },
             Self::AddInstance { id, instance } => PluginChange::AddInstance { id, instance },
             Self::RemoveInstance { id } => PluginChange::RemoveInstance { id },
-            Self::Bind { binding, gate, filter, priority, action } => {
+            Self::Bind { binding, gate, filter, priority, action, terms } => {
                 let filter = convert(gate, filter);
-                PluginChange::Bind { binding, gate, filter, priority, action }
+                PluginChange::Bind { binding, gate, filter, priority, action, terms }
             }
             Self::Unbind { binding, gate, filter } => {
                 PluginChange::Unbind { binding, gate, filter: convert(gate, filter) }
@@ -89,12 +91,13 @@ impl<F: Clone> PluginChange<F> {
             Self::RemoveGate { gate } => Self::RemoveGate { gate: *gate },
             Self::AddInstance { id, .. } => Self::AddInstance { id: *id, instance: instances.next()? },
             Self::RemoveInstance { id } => Self::RemoveInstance { id: *id },
-            Self::Bind { binding, gate, filter, priority, action } => Self::Bind {
+            Self::Bind { binding, gate, filter, priority, action, terms } => Self::Bind {
                 binding: *binding,
                 gate: *gate,
                 filter: filter.clone(),
                 priority: *priority,
                 action: action.clone(),
+                terms: *terms,
             },
             Self::Unbind { binding, gate, filter } => {
                 Self::Unbind { binding: *binding, gate: *gate, filter: filter.clone() }
@@ -112,7 +115,7 @@ impl<F: fmt::Debug> fmt::Debug for PluginChange<F> {
             Self::RemoveGate { gate } => write!(f, "remove gate {gate}"),
             Self::AddInstance { id, .. } => write!(f, "add instance {id}"),
             Self::RemoveInstance { id } => write!(f, "remove instance {id}"),
-            Self::Bind { binding, gate, filter, priority, action } => {
+            Self::Bind { binding, gate, filter, priority, action, .. } => {
                 write!(f, "bind {binding}: {action:?} at gate {gate} for {filter:?}, priority {priority}")
             }
             Self::Unbind { binding, gate, .. } => write!(f, "unbind {binding} at gate {gate}"),

@@ -1,49 +1,97 @@
-//! The instances of a worker, whatever home they have.
+//! The instances of a worker, and how they are.
 
 use std::collections::BTreeMap;
 
-use millrace_plugin_abi::{Fault, Instance, Message, Reply};
+use millrace_plugin_abi::{Fault, Instance, Verdict};
 use millrace_units::{InstanceId, Instant};
 
 use crate::health::{Health, Record};
 use crate::slab::{Key, Slab};
 
+/// Failures that wait to be told; more are counted, and not told one by one.
+const MOST_FAILURES: usize = 64;
+
+/// That an instance failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// Which.
+    pub instance: InstanceId,
+    /// What it did wrong.
+    pub fault: Fault,
+    /// How it is since.
+    pub health: Health,
+}
+
+/// Failures that control was not told of yet.
+#[derive(Default)]
+pub(crate) struct Failures(Vec<Failure>);
+
+impl Failures {
+    /// Takes one out; the last comes first.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Failure> {
+        self.0.pop()
+    }
+}
+
 /// An instance, and how it is.
 pub(crate) struct Hosted {
+    pub id: InstanceId,
     pub instance: Box<dyn Instance>,
     pub record: Record,
     /// Faults by kind.
     pub faults: BTreeMap<&'static str, u64>,
     /// What happened last.
     pub last_fault: String,
+    /// Slices after which it was stopped in the middle.
+    pub suspensions: u64,
+    /// Packets that it dropped, by its own reasons.
+    pub drops: Box<[u64; REASONS]>,
 }
+
+/// The reasons that there may be.
+pub(crate) const REASONS: usize = Verdict::MOST_REASON as usize + 1;
 
 impl Hosted {
     /// Whether it can be called; one whose pause is over is restarted.
     #[inline]
-    pub fn is_well(&mut self, now: Instant) -> bool {
-        self.record.health == Health::Well || self.is_well_again(now)
+    pub fn is_well(&mut self, now: Instant, failures: &mut Failures) -> bool {
+        self.record.health == Health::Well || self.is_well_again(now, failures)
     }
 
     #[cold]
-    fn is_well_again(&mut self, now: Instant) -> bool {
+    fn is_well_again(&mut self, now: Instant, failures: &mut Failures) -> bool {
         if !self.record.is_due(now) {
             return false;
         }
         match self.instance.restart() {
             Ok(()) => true,
             Err(error) => {
-                self.fail(Fault { kind: "restart", text: error.to_string() }, now);
+                self.fail(Fault { kind: "restart", text: error.to_string() }, now, failures);
                 false
             }
         }
     }
 
     #[cold]
-    pub fn fail(&mut self, fault: Fault, now: Instant) {
+    pub fn fail(&mut self, fault: Fault, now: Instant, failures: &mut Failures) {
         self.record.fail(now);
         *self.faults.entry(fault.kind).or_default() += 1;
-        self.last_fault = fault.text;
+        self.last_fault.clone_from(&fault.text);
+        if failures.0.len() < MOST_FAILURES {
+            failures.0.push(Failure { instance: self.id, fault, health: self.record.health });
+        }
+    }
+
+    /// Takes what it did wrong in a call that is done; whether that was anything.
+    #[inline]
+    pub fn has_failed(&mut self, now: Instant, failures: &mut Failures) -> bool {
+        let fault = self.instance.take_fault();
+        let failed = fault.is_some();
+        if let Some(fault) = fault {
+            self.fail(fault, now, failures);
+        }
+        failed
     }
 }
 
@@ -55,10 +103,13 @@ impl Instances {
     /// Adds an instance, and returns the one that had its id.
     pub fn add(&mut self, id: InstanceId, instance: Box<dyn Instance>) -> Option<Box<dyn Instance>> {
         let hosted = Hosted {
+            id,
             instance,
             record: Record::default(),
             faults: BTreeMap::new(),
             last_fault: String::new(),
+            suspensions: 0,
+            drops: Box::new([0; REASONS]),
         };
         self.0.put(id.0.into(), hosted).map(|hosted| hosted.instance)
     }
@@ -72,23 +123,16 @@ impl Instances {
         self.0.key(id.0.into())
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (InstanceId, &Hosted)> {
-        self.0.iter().map(|(slot, hosted)| (InstanceId(slot as u16), hosted))
+    pub fn iter(&self) -> impl Iterator<Item = &Hosted> {
+        self.0.iter().map(|(_, hosted)| hosted)
+    }
+
+    pub fn get(&self, key: Key) -> Option<&Hosted> {
+        self.0.get(key)
     }
 
     #[inline]
     pub fn get_mut(&mut self, key: Key) -> Option<&mut Hosted> {
         self.0.get_mut(key)
-    }
-
-    /// Hands a control message over; `None` when there is no such instance.
-    pub fn control(&mut self, id: InstanceId, message: &Message, now: Instant) -> Option<Reply> {
-        let key = self.key(id)?;
-        let hosted = self.0.get_mut(key)?;
-        let reply = hosted.instance.control(message);
-        if let Some(fault) = hosted.instance.take_fault() {
-            hosted.fail(fault, now);
-        }
-        Some(reply)
     }
 }

@@ -12,26 +12,36 @@
 
 mod binding;
 mod change;
+mod classify;
+mod flow_state;
 mod gate;
+mod go_on;
 mod health;
 mod instances;
 mod manifest;
 mod path;
 mod plugin_control_unit;
+mod run;
 mod slab;
+mod terms;
 mod waiting;
 pub mod wasm;
 mod worker_plugins;
 
 pub use binding::{Action, BindingCounts, BindingId, BindingTable, Way};
 pub use change::{PluginChange, Remains};
+pub use classify::Classified;
+pub use flow_state::StateRef;
 pub use gate::{Gate, GateOrder};
 pub use health::Health;
+pub use instances::Failure;
 pub use manifest::{Cost, MOST_FLOW_STATE, MOST_MANIFEST, MOST_NAME, Manifest, ManifestError, StateSharing};
 pub use path::{EMPTY_PATH, Refusal};
 pub use plugin_control_unit::{
     BindingDescription, Bound, GateDescription, InstanceDescription, PluginCode, PluginControlError,
     PluginControlUnit, PluginDescription,
 };
-pub use waiting::{End, Place, Released, Taken, Ticket, Waiting};
-pub use worker_plugins::{Classified, Faults, Group, StageOfPath, WorkerGate, WorkerPlugins};
+pub use run::{Direction, Group};
+pub use terms::{OnFault, Terms};
+pub use waiting::{Answer, End, Kept, Place, Released, Taken, Ticket, Waiting};
+pub use worker_plugins::{InstanceReport, StageOfPath, WorkerGate, WorkerPlugins};

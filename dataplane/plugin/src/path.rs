@@ -12,6 +12,7 @@ use foldhash::fast::RandomState;
 use millrace_plugin_abi::Position;
 use millrace_units::PathId;
 
+use crate::flow_state::MOST_BLOCK;
 use crate::slab::Key;
 
 /// The path of flows that are bound nowhere.
@@ -25,6 +26,57 @@ pub(crate) struct Stage {
     pub step: Step,
     /// Whether it is an instance that is told of the ends of flows.
     pub hears: bool,
+    /// Its part of the state of a flow.
+    pub part: Part,
+}
+
+/// The part of a flow's block of state that belongs to an instance. Before it stand 8 bytes of the router's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Part {
+    /// Where it begins in the block.
+    pub offset: u16,
+    /// Its bytes; 0 when the instance keeps no state.
+    pub bytes: u16,
+}
+
+impl Part {
+    /// Bytes of what stands before it.
+    pub const HEADER: usize = 8;
+
+    /// Where it stands in a block.
+    pub fn range(self) -> std::ops::Range<usize> {
+        let start = usize::from(self.offset);
+        start..start + usize::from(self.bytes)
+    }
+
+    /// Bytes of the part with what stands before and behind it.
+    fn whole(self) -> usize {
+        Self::HEADER + usize::from(self.bytes).next_multiple_of(8)
+    }
+}
+
+/// Gives each stage its part of a flow's block; an instance that stands at several gates has one. Stages for which there is
+/// no room get none. Returns the bytes of the block.
+pub(crate) fn lay_out(stages: &mut [Stage]) -> usize {
+    let mut end = 0;
+    for index in 0..stages.len() {
+        let Stage { step, part, .. } = stages[index];
+        if part.bytes == 0 {
+            continue;
+        }
+        if let Some(same) = stages[..index].iter().find(|other| other.step == step) {
+            stages[index].part = same.part;
+            continue;
+        }
+        let start = end + Part::HEADER;
+        stages[index].part = if end + part.whole() <= MOST_BLOCK {
+            end += part.whole();
+            Part { offset: start as u16, ..part }
+        } else {
+            Part::default()
+        };
+    }
+    end
 }
 
 impl Hash for Stage {
@@ -62,6 +114,8 @@ struct Path {
     ends: [u16; Position::ALL.len()],
     /// Whether any stage is told of the ends of flows.
     hears: bool,
+    /// Bytes of state for each flow.
+    state: usize,
 }
 
 impl Path {
@@ -70,7 +124,12 @@ impl Path {
         let ends =
             Position::ALL.map(|position| stages.partition_point(|stage| stage.position <= position) as u16);
         let hears = stages.iter().any(|stage| stage.hears);
-        Self { stages, ends, hears }
+        let end = |stage: &Stage| match stage.part.bytes {
+            0 => 0,
+            _ => usize::from(stage.part.offset) - Part::HEADER + stage.part.whole(),
+        };
+        let state = stages.iter().map(end).max().unwrap_or(0);
+        Self { stages, ends, hears, state }
     }
 
     #[inline]
@@ -135,6 +194,12 @@ impl Paths {
         self.path(id).filter(|path| path.hears).map_or(&[], |path| &path.stages)
     }
 
+    /// Bytes of state for each flow of a path.
+    #[inline]
+    pub fn state(&self, id: PathId) -> usize {
+        self.path(id).map_or(0, |path| path.state)
+    }
+
     /// The stages of a path at a position.
     #[inline]
     pub fn stages_at(&self, id: PathId, position: Position) -> &[Stage] {
@@ -174,7 +239,7 @@ mod tests {
         let mut slab = Slab::default();
         slab.put(slot, ());
         let key = slab.key(slot).unwrap();
-        Stage { position, binding: key, step: Step::Instance(key), hears: false }
+        Stage { position, binding: key, step: Step::Instance(key), hears: false, part: Part::default() }
     }
 
     #[test]
@@ -198,6 +263,38 @@ mod tests {
         assert_eq!(paths.stages_at(id, Position::Queue), &stages[2..]);
         assert_eq!(paths.stages_at(PathId(99), Position::Queue), &[]);
         assert_eq!(paths.stages(id), &stages);
+    }
+
+    #[test]
+    fn an_instance_has_one_part_of_a_flows_state() {
+        let part = Part { offset: 0, bytes: 12 };
+        let with_part = |slot, position| Stage { part, ..stage(slot, position) };
+        let mut stages = [
+            with_part(1, Position::Early),
+            stage(2, Position::Early),
+            with_part(3, Position::Late),
+            with_part(1, Position::Late),
+        ];
+        stages[3].step = stages[0].step;
+        assert_eq!(lay_out(&mut stages), 48);
+        assert_eq!(stages.map(|stage| stage.part.offset), [8, 0, 32, 8]);
+        let mut paths = Paths::default();
+        let id = paths.intern(&stages);
+        assert_eq!((paths.state(id), paths.state(EMPTY_PATH)), (48, 0));
+    }
+
+    #[test]
+    fn a_block_has_a_limit() {
+        let part = Part { offset: 0, bytes: 256 };
+        let mut stages: Vec<_> =
+            (0..100).map(|slot| Stage { part, ..stage(slot, Position::Early) }).collect();
+        for (slot, stage) in (0..).zip(&mut stages) {
+            let mut slab = Slab::default();
+            slab.put(slot, ());
+            stage.step = Step::Instance(slab.key(slot).unwrap());
+        }
+        assert!(lay_out(&mut stages) <= MOST_BLOCK);
+        assert!(stages[0].part.bytes == 256 && stages[99].part.bytes == 0);
     }
 
     #[test]

@@ -7,13 +7,17 @@
 use std::collections::{BinaryHeap, VecDeque};
 
 use millrace_packet::{DropReason, FlowKey, Packet};
-use millrace_plugin_abi::Position;
+use millrace_plugin_abi::{Message, PluginError, Position, Reply};
 use millrace_units::{Instant, PathId};
 
+use crate::flow_state::{FlowStateBlocks, StateRef};
+use crate::run::Direction;
 use crate::slab::Key;
 
 /// Packets that may wait for a suspended call of an instance.
 const MOST_BEHIND: usize = 4096;
+/// Control messages that may wait for an instance that is busy.
+const MOST_ASKED: usize = 64;
 /// Packets of a call that goes on with those that waited.
 pub(crate) const MOST_IN_CALL: usize = 64;
 
@@ -46,6 +50,10 @@ pub struct Waiting {
     pub destination: [u8; 6],
     /// Where it goes on.
     pub place: Place,
+    /// The state of its flow.
+    pub state: StateRef,
+    /// How many instances have sent it to others in a row.
+    pub passed_on: u8,
 }
 
 /// A packet that waits no longer.
@@ -53,8 +61,30 @@ pub struct Waiting {
 pub struct Released {
     /// The packet, and where it goes on.
     pub waiting: Waiting,
+    /// Where it was sent, if it goes on.
+    pub direction: Option<Direction>,
     /// How its journey ends, if it does not go on.
     pub end: Option<End>,
+}
+
+impl Released {
+    /// One that simply goes on.
+    pub(crate) fn on(waiting: Waiting) -> Self {
+        Self { waiting, direction: None, end: None }
+    }
+}
+
+/// A packet that was taken out of its group to be kept.
+#[derive(Debug)]
+pub struct Kept {
+    /// The packet.
+    pub packet: Packet,
+    /// Its flow key.
+    pub key: FlowKey,
+    /// The link address that it is sent to, if that was found out before.
+    pub destination: [u8; 6],
+    /// The state of its flow.
+    pub state: StateRef,
 }
 
 /// How an instance ends the journey of a packet.
@@ -64,6 +94,8 @@ pub enum End {
     Drop(DropReason),
     /// It was used up.
     Consume,
+    /// It is classified anew.
+    Classify,
 }
 
 /// Why a packet is no longer in its group.
@@ -90,50 +122,98 @@ enum Wish {
     Until(Instant),
 }
 
-/// The packets of a call that goes on, and what is needed for them to go on.
-#[derive(Debug, Default)]
+/// A wish, for packets at a place.
+#[derive(Clone, Copy, Debug)]
+struct Noted {
+    wish: Wish,
+    place: Place,
+    passed_on: u8,
+}
+
+/// What a call is about.
+#[derive(Default)]
+pub(crate) enum Errand {
+    /// Packets.
+    #[default]
+    Packets,
+    /// What the instance does from time to time.
+    Periodic,
+    /// A control message: the answer goes there.
+    Control(Answer),
+}
+
+/// Takes the answer to a control message; `None` when the instance is not there, or gone before it answered.
+pub type Answer = Box<dyn FnOnce(Option<Reply>) + Send>;
+
+/// A call that goes on: its packets, and what is needed for them to go on.
+#[derive(Default)]
 pub(crate) struct Call {
+    pub errand: Errand,
     pub packets: Vec<Packet>,
     pub keys: Vec<FlowKey>,
-    pub destinations: Vec<[u8; 6]>,
+    destinations: Vec<[u8; 6]>,
+    states: Vec<StateRef>,
+    /// Numbers of the blocks of state, as of the last slice.
+    pub numbers: Vec<u32>,
     /// Where all of them are.
     pub place: Option<Place>,
+    passed_on: u8,
     /// How often it was given time.
     pub slices: u32,
 }
 
 impl Call {
+    /// Whether there is anything.
+    pub fn is_under_way(&self) -> bool {
+        self.place.is_some() || !matches!(self.errand, Errand::Packets)
+    }
+
     pub fn push(&mut self, waiting: Waiting) {
         self.packets.push(waiting.packet);
         self.keys.push(waiting.key);
         self.destinations.push(waiting.destination);
+        self.states.push(waiting.state);
         self.place = Some(waiting.place);
+        self.passed_on = waiting.passed_on;
+    }
+
+    /// Looks up which blocks of state there still are.
+    pub fn find_states(&mut self, blocks: &FlowStateBlocks) {
+        self.numbers.clear();
+        self.numbers.extend(self.states.iter().map(|state| blocks.resolve(*state)));
     }
 
     /// Its packets, at `place` from now on, each given to `each` with its number.
     pub fn finish(&mut self, place: Place, mut each: impl FnMut(usize, Waiting)) {
-        let rest = self.keys.drain(..).zip(self.destinations.drain(..));
-        for (number, (packet, (key, destination))) in self.packets.drain(..).zip(rest).enumerate() {
-            each(number, Waiting { packet, key, destination, place });
+        let passed_on = self.passed_on;
+        let rest = self.keys.drain(..).zip(self.destinations.drain(..)).zip(self.states.drain(..));
+        for (number, (packet, ((key, destination), state))) in self.packets.drain(..).zip(rest).enumerate() {
+            each(number, Waiting { packet, key, destination, place, state, passed_on });
         }
         (self.place, self.slices) = (None, 0);
     }
 }
 
 /// What waits for one instance.
-#[derive(Debug)]
 pub(crate) struct Backlog {
     pub instance: Key,
     pub call: Call,
     pub behind: VecDeque<Waiting>,
+    /// Control messages, which come first.
+    pub asked: VecDeque<(Message, Answer)>,
 }
 
 impl Backlog {
+    fn new(instance: Key, call: Call) -> Self {
+        Self { instance, call, behind: VecDeque::new(), asked: VecDeque::new() }
+    }
+
     /// Makes a call of packets that waited and are at one place; whether there were any.
     pub fn begin_call(&mut self) -> bool {
-        let Some(place) = self.behind.front().map(|waiting| waiting.place) else { return false };
+        let alike = |waiting: &Waiting| (waiting.place, waiting.passed_on);
+        let Some(first) = self.behind.front().map(alike) else { return false };
         while self.call.packets.len() < MOST_IN_CALL
-            && let Some(waiting) = self.behind.pop_front_if(|waiting| waiting.place == place)
+            && let Some(waiting) = self.behind.pop_front_if(|waiting| alike(waiting) == first)
         {
             self.call.push(waiting);
         }
@@ -171,9 +251,9 @@ impl Ord for Held {
 }
 
 /// All packets that wait at a worker.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct WaitingRoom {
-    tickets: Vec<(Wish, Place)>,
+    tickets: Vec<Noted>,
     backlogs: Vec<Backlog>,
     held: BinaryHeap<Held>,
     order: u64,
@@ -187,59 +267,88 @@ impl WaitingRoom {
     }
 
     /// Notes that packets belong to a call of the instance that goes on.
-    pub fn suspend(&mut self, instance: Key, place: Place) -> Ticket {
+    pub fn suspend(&mut self, instance: Key, place: Place, passed_on: u8) -> Ticket {
         let call = Call { slices: 1, ..Call::default() };
-        self.backlogs.push(Backlog { instance, call, behind: VecDeque::new() });
-        self.ticket(Wish::Call(instance), place)
+        self.backlogs.push(Backlog::new(instance, call));
+        self.ticket(Wish::Call(instance), place, passed_on)
+    }
+
+    /// Notes that the instance is busy with something that is no packets.
+    pub fn suspend_errand(&mut self, instance: Key, errand: Errand) {
+        let call = Call { slices: 1, errand, ..Call::default() };
+        self.backlogs.push(Backlog::new(instance, call));
     }
 
     /// Notes that packets wait for their turn with an instance that is busy.
-    pub fn queue(&mut self, instance: Key, place: Place) -> Ticket {
-        self.ticket(Wish::Turn(instance), place)
+    pub fn queue(&mut self, instance: Key, place: Place, passed_on: u8) -> Ticket {
+        self.ticket(Wish::Turn(instance), place, passed_on)
     }
 
     /// Notes that a packet goes on behind a stage at a time.
     pub fn hold(&mut self, until: Instant, place: Place) -> Ticket {
-        self.ticket(Wish::Until(until), place.next())
+        self.ticket(Wish::Until(until), place.next(), 0)
     }
 
-    fn ticket(&mut self, wish: Wish, place: Place) -> Ticket {
-        self.tickets.push((wish, place));
+    fn ticket(&mut self, wish: Wish, place: Place, passed_on: u8) -> Ticket {
+        self.tickets.push(Noted { wish, place, passed_on });
         Ticket(self.tickets.len() as u32 - 1)
     }
 
     /// Takes a packet that has a ticket. Packets of a batch come in their order. Without room only those of a call that
     /// goes on are taken; others are given back.
-    pub fn keep(
-        &mut self,
-        ticket: Ticket,
-        room: bool,
-        packet: Packet,
-        key: FlowKey,
-        destination: [u8; 6],
-    ) -> Option<Packet> {
-        let Some((wish, place)) = self.tickets.get(ticket.0 as usize).copied() else { return Some(packet) };
-        let waiting = Waiting { packet, key, destination, place };
-        let (instance, turn) = match wish {
-            Wish::Until(_) | Wish::Turn(_) if !room => return Some(waiting.packet),
+    pub fn keep(&mut self, ticket: Ticket, room: bool, kept: Kept) -> Option<Packet> {
+        let Kept { packet, key, destination, state } = kept;
+        let Some(Noted { wish, place, passed_on }) = self.tickets.get(ticket.0 as usize).copied() else {
+            return Some(packet);
+        };
+        let waiting = Waiting { packet, key, destination, place, state, passed_on };
+        match wish {
+            Wish::Until(_) | Wish::Turn(_) if !room => Some(waiting.packet),
             Wish::Until(until) => {
                 self.hold_packet(until, waiting);
-                return None;
+                None
             }
-            Wish::Call(instance) => (instance, false),
-            Wish::Turn(instance) => (instance, true),
-        };
-        let Some(backlog) = self.backlogs.iter_mut().find(|backlog| backlog.instance == instance) else {
-            return Some(waiting.packet);
-        };
-        if !turn {
-            backlog.call.push(waiting);
-        } else if backlog.behind.len() < MOST_BEHIND {
-            backlog.behind.push_back(waiting);
-        } else {
-            return Some(waiting.packet);
+            Wish::Call(instance) => match self.backlog(instance) {
+                Some(backlog) => {
+                    backlog.call.push(waiting);
+                    None
+                }
+                None => Some(waiting.packet),
+            },
+            Wish::Turn(instance) => self.wait_for(instance, waiting).err().map(|waiting| waiting.packet),
         }
-        None
+    }
+
+    fn backlog(&mut self, instance: Key) -> Option<&mut Backlog> {
+        self.backlogs.iter_mut().find(|backlog| backlog.instance == instance)
+    }
+
+    /// Lets a packet wait for its turn with an instance.
+    ///
+    /// # Errors
+    /// The packet, when too many wait.
+    pub fn wait_for(&mut self, instance: Key, waiting: Waiting) -> Result<(), Waiting> {
+        if self.backlog(instance).is_none() {
+            self.backlogs.push(Backlog::new(instance, Call::default()));
+        }
+        match self.backlog(instance) {
+            Some(backlog) if backlog.behind.len() < MOST_BEHIND => {
+                backlog.behind.push_back(waiting);
+                Ok(())
+            }
+            _ => Err(waiting),
+        }
+    }
+
+    /// Lets a control message wait for an instance that is busy.
+    pub fn ask(&mut self, instance: Key, message: Message, answer: Answer) {
+        match self.backlog(instance) {
+            Some(backlog) if backlog.asked.len() < MOST_ASKED => backlog.asked.push_back((message, answer)),
+            _ => {
+                let problem = format!("it is busy, and {MOST_ASKED} messages wait already; ask again");
+                answer(Some(Err(PluginError::setting("", &message.name, problem))));
+            }
+        }
     }
 
     /// Takes the backlog of that number out.

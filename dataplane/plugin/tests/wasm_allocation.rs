@@ -75,5 +75,5 @@ fn calls_allocate_nothing() {
         }
     }
     assert_eq!(ALLOCATIONS.get() - before, 0);
-    assert_eq!(verdicts.iter().filter(|verdict| **verdict == Verdict::Drop).count(), 20);
+    assert_eq!(verdicts.iter().filter(|verdict| **verdict == Verdict::Drop(0)).count(), 20);
 }

@@ -17,6 +17,8 @@ pub struct Annotations {
     pub tag: u8,
     /// What is exceptional about the packet.
     pub exceptions: Exceptions,
+    /// How often it was sent back to classification.
+    pub passes: u8,
     /// Flow hash; equal for all packets of a flow.
     pub hash: u32,
     /// Next-hop group, once forwarding has chosen it.
@@ -31,6 +33,7 @@ impl Annotations {
         queue: QueueId(0),
         tag: 0,
         exceptions: Exceptions::NONE,
+        passes: 0,
         hash: 0,
         next_hop: NextHopIndex(u32::MAX),
     };

@@ -97,6 +97,8 @@ drop_reasons! {
     PluginBusy = "plugin_busy",
     /// A plugin instance failed, is pausing after that, or is in quarantine.
     PluginFailed = "plugin_failed",
+    /// Plugin instances sent it to one another, or back to classification, too often.
+    PluginLoop = "plugin_loop",
     /// A filter says so.
     Filter = "filter",
     /// No route leads back to its source, or not by the port that it came in by (RFC 3704).

@@ -40,6 +40,11 @@ pub trait Plugin: Send + Sync {
     /// [`PluginError::Setting`] for a setting that is unknown, of the wrong type or out of range.
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError>;
 
+    /// The version of what its instances [`save`](Instance::save), and of the state that they keep for flows.
+    fn state_version(&self) -> u32 {
+        0
+    }
+
     /// The one answer out of those that the instances on several workers gave to `message`, in the order of the workers.
     /// Unless said otherwise, numbers are added up and everything else is as the first has it: see [`merged`].
     fn merge(&self, _message: &Message, replies: Vec<Value>) -> Value {
@@ -153,8 +158,63 @@ pub trait Instance: Send {
     /// [`PluginError`] when the message or an argument is not understood; nothing has changed then.
     fn control(&mut self, message: &Message) -> Reply;
 
-    /// Learns that a flow it was bound to has ended, once for each record of the flow that the router kept.
-    fn flow_ended(&mut self, _flow: &FlowEnd) {}
+    /// Begins with a control message; `None` when its time is up. The router then asks again by
+    /// [`resume`](Self::resume), with no packets, and takes the answer by [`take_reply`](Self::take_reply).
+    fn begin_control(&mut self, message: &Message) -> Option<Reply> {
+        Some(self.control(message))
+    }
+
+    /// The answer to a control message that was suspended and is done; `None` when there is none.
+    fn take_reply(&mut self) -> Option<Reply> {
+        None
+    }
+
+    /// When [`periodic`](Self::periodic) is to be called next; `None` when it isn't.
+    fn next_call(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Whether [`next_call`](Self::next_call) ever says a time. Asked once, when the instance is added.
+    fn has_timers(&self) -> bool {
+        false
+    }
+
+    /// Does what it does from time to time. When its time is up, the router goes on by [`resume`](Self::resume), with no
+    /// packets.
+    fn periodic(&mut self, _now: Instant) -> Progress {
+        Progress::Done
+    }
+
+    /// Bytes of state that the router keeps for each flow that it is bound to; see
+    /// [`Packets::state_mut`]. Asked once, when the instance is added.
+    fn flow_state(&self) -> usize {
+        0
+    }
+
+    /// Hands over what it knows, to be taken over by the instance of another version of its plugin; `None` when it knows
+    /// nothing, or has no way to say it.
+    ///
+    /// # Errors
+    /// [`PluginError`] when that fails.
+    fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
+        Ok(None)
+    }
+
+    /// Takes over what an instance handed over whose plugin's [`state_version`](Plugin::state_version) is `version`.
+    ///
+    /// # Errors
+    /// [`PluginError`] when it can't; the instance is of no use then.
+    fn restore(&mut self, _state: &[u8], version: u32) -> Result<(), PluginError> {
+        Err(PluginError::setting(
+            "",
+            "restore",
+            format!("it takes no state over, of version {version} or any other"),
+        ))
+    }
+
+    /// Learns that a flow it was bound to has ended, once for each record of the flow that the router kept. `state` is
+    /// what it kept for the flow, empty where there was none.
+    fn flow_ended(&mut self, _flow: &FlowEnd, _state: &[u8]) {}
 
     /// Whether [`flow_ended`](Self::flow_ended) is to be called: new flows cost less where nobody listens. Asked once, when
     /// the instance is added.

@@ -25,5 +25,5 @@ pub use {
     instance::{Fault, FlowEnd, Instance, Message, Plugin, Progress, Reply, merged},
     millrace_packet::{Exceptions, Family, FlowKey, Packet},
     millrace_units::Instant,
-    packets::{Packets, Verdict},
+    packets::{FlowStates, Packets, Verdict},
 };

@@ -1,7 +1,9 @@
 //! The packets of a call, and what the instance decides for each.
 
+use std::fmt;
+
 use millrace_packet::{FlowKey, Packet};
-use millrace_units::Instant;
+use millrace_units::{InstanceId, Instant, PortId};
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -9,12 +11,54 @@ pub enum Verdict {
     /// It goes on.
     #[default]
     Pass,
-    /// It is dropped, and counted for the instance.
-    Drop,
+    /// It is dropped, for a reason of the plugin's own, 0 to [`MOST_REASON`](Self::MOST_REASON), and counted for the instance
+    /// by that.
+    Drop(u8),
     /// The instance has used it up; it is counted as consumed.
     Consume,
     /// It goes on at this time. At gates of the position `copy` it is used up at once.
     Hold(Instant),
+    /// It goes on, and leaves by this port, whatever its route. At gates of the position `copy` the copy is sent there, and
+    /// at those of the position `queue` it is a fault: the way is chosen by then.
+    Port(PortId),
+    /// The same for each port below 64 whose bit is set: the others get copies. No bit is a fault.
+    Ports(u64),
+    /// This instance gets it next, and then it goes on behind the one that says so.
+    Instance(InstanceId),
+    /// It is classified anew, with the tag that it has now. At gates of the position `copy` it is used up.
+    Classify,
+    /// The instance failed at it: its binding says what becomes of it.
+    Fault,
+}
+
+impl Verdict {
+    /// The greatest reason to drop a packet.
+    pub const MOST_REASON: u8 = 31;
+}
+
+/// State of flows, in blocks that have numbers from 1 on.
+pub trait FlowStates {
+    /// The block of a number; `None` when there is none.
+    fn block(&mut self, number: u32) -> Option<&mut [u8]>;
+}
+
+/// Where the state of the flows of a call is.
+struct States<'a> {
+    of_all: &'a mut dyn FlowStates,
+    /// The number of the block of each packet's flow, 0 for none.
+    numbers: &'a [u32],
+    /// Where in a block the instance's part begins, and its bytes.
+    offset: usize,
+    bytes: usize,
+}
+
+impl fmt::Debug for States<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("States")
+            .field("offset", &self.offset)
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Packets handed to an instance in one call: they belong to flows that the instance is bound to.
@@ -24,6 +68,7 @@ pub struct Packets<'a> {
     keys: &'a [FlowKey],
     members: &'a [u16],
     verdicts: &'a mut [Verdict],
+    states: Option<States<'a>>,
     untouched: bool,
 }
 
@@ -39,7 +84,49 @@ impl<'a> Packets<'a> {
         members: &'a [u16],
         verdicts: &'a mut [Verdict],
     ) -> Self {
-        Self { packets, keys, members, verdicts, untouched: true }
+        Self { packets, keys, members, verdicts, states: None, untouched: true }
+    }
+
+    /// The same packets with the state of their flows: `numbers` of blocks go by the indices of the packets, and the
+    /// instance's part of a block has `bytes` bytes from `offset` on. The byte at `offset` - 8 says whether the instance
+    /// has seen the flow: it is [`is_first`](Self::is_first)'s.
+    #[must_use]
+    pub fn with_states(
+        mut self,
+        of_all: &'a mut dyn FlowStates,
+        numbers: &'a [u32],
+        offset: usize,
+        bytes: usize,
+    ) -> Self {
+        self.states = Some(States { of_all, numbers, offset, bytes });
+        self
+    }
+
+    /// The state that the instance keeps for the flow of the packet at a place below [`len`](Self::len): as many bytes as
+    /// [`Instance::flow_state`](crate::Instance::flow_state) says, zeros at first. Packets of a flow have the same. `None`
+    /// where it keeps none, or there was no memory for it.
+    #[inline]
+    pub fn state_mut(&mut self, place: usize) -> Option<&mut [u8]> {
+        let number = self.flow_number(place);
+        let States { of_all, offset, bytes, .. } = self.states.as_mut()?;
+        of_all.block(number)?.get_mut(*offset..*offset + *bytes)
+    }
+
+    /// Whether the packet at a place below [`len`](Self::len) is the first of its flow that the instance asks this of. Where it keeps
+    /// no state for flows, none is.
+    #[inline]
+    pub fn is_first(&mut self, place: usize) -> bool {
+        let number = self.flow_number(place);
+        let Some(States { of_all, offset, .. }) = self.states.as_mut() else { return false };
+        let seen = offset.checked_sub(8).and_then(|at| of_all.block(number)?.get_mut(at));
+        seen.is_some_and(|seen| std::mem::replace(seen, 1) == 0)
+    }
+
+    /// A number that the flow of the packet at a place has as long as the router keeps state for it; 0 where it keeps none.
+    #[inline]
+    pub fn flow_number(&self, place: usize) -> u32 {
+        let Some(states) = &self.states else { return 0 };
+        states.numbers.get(usize::from(self.members[place])).copied().unwrap_or(0)
     }
 
     /// How many packets there are.

@@ -152,7 +152,7 @@ impl PortFilterInstance {
             self.counters.ranges[index] += 1;
         }
         self.counters.dropped += 1;
-        Verdict::Drop
+        Verdict::Drop(0)
     }
 
     fn set(&mut self, arguments: &Map<String, Value>) -> Result<(), PluginError> {

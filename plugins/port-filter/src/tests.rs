@@ -36,7 +36,7 @@ fn drops(instance: &mut dyn Instance, flows: &[(FlowKey, Exceptions)]) -> Vec<bo
     let members: Vec<_> = (0..flows.len() as u16).collect();
     let mut verdicts = vec![Verdict::Pass; flows.len()];
     instance.process(&mut Packets::new(&mut packets, &keys, &members, &mut verdicts), Instant::ZERO);
-    verdicts.iter().map(|verdict| *verdict == Verdict::Drop).collect()
+    verdicts.iter().map(|verdict| *verdict == Verdict::Drop(0)).collect()
 }
 
 fn plain(flows: &[FlowKey]) -> Vec<(FlowKey, Exceptions)> {

@@ -95,7 +95,7 @@ impl OfflineWorkers {
                 self.tell_owner(NeighbourChange { port, address, state });
                 true
             }
-            Event::AddressConflict(..) => false,
+            Event::AddressConflict(..) | Event::InstanceFailed(_) => false,
         }
     }
 

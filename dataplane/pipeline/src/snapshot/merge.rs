@@ -16,7 +16,7 @@ impl Snapshot {
         merge_by_key(&mut self.queued, other.queued, |sum, more| *sum += more);
         merge_by_key(&mut self.devices, other.devices, |sum, more| sum.add(&more));
         merge_by_key(&mut self.bindings, other.bindings, add_binding);
-        merge_by_key(&mut self.faults, other.faults, |sum, more| sum.add(more));
+        merge_by_key(&mut self.instances, other.instances, |sum, more| sum.add(more));
         self.closed.add(&other.closed);
         // What a worker carries is less than none when it took over what another one carried.
         self.carried = self.carried.wrapping_add(other.carried);

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use millrace_plugin_abi::Position;
 
-use crate::{Action, BindingId, GateOrder};
+use crate::{Action, BindingId, GateOrder, Terms};
 
 /// A plugin's code (*Router Plugins*, section 4): the type, which stands for a position of gates, in the upper 16 bits,
 /// and the plugin's number in the lower. A plugin that takes several positions has as many codes.
@@ -87,4 +87,6 @@ pub struct BindingDescription {
     pub filter: String,
     /// Higher wins.
     pub priority: i32,
+    /// On which terms, if it is an instance.
+    pub terms: Terms,
 }

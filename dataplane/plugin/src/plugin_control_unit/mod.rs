@@ -20,7 +20,7 @@ use millrace_plugin_abi::{Instance, Message, Plugin, PluginError, Position};
 use millrace_units::{GateId, InstanceId};
 use serde_json::{Map, Value};
 
-use crate::{Action, BindingId, Gate, GateOrder, PluginChange};
+use crate::{Action, BindingId, Gate, GateOrder, PluginChange, Terms};
 
 pub use description::{
     BindingDescription, GateDescription, InstanceDescription, PluginCode, PluginDescription,
@@ -62,6 +62,8 @@ pub struct Bound<S, F> {
     pub compiled: F,
     /// Higher wins.
     pub priority: i32,
+    /// On which terms, if it is an instance.
+    pub terms: Terms,
     /// Grows with each binding: the smaller is the older.
     age: u64,
 }
@@ -238,9 +240,10 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         filter: S,
         compiled: F,
         priority: i32,
+        terms: Terms,
     ) -> Result<(BindingId, PluginChange<F>), Error> {
         let action = Action::Instance(self.instance(instance)?);
-        self.add_filter(action, gate, filter, compiled, priority)
+        self.bind(action, gate, (filter, compiled), priority, terms)
     }
 
     /// Binds an action to a filter at a gate.
@@ -254,6 +257,17 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         filter: S,
         compiled: F,
         priority: i32,
+    ) -> Result<(BindingId, PluginChange<F>), Error> {
+        self.bind(action, gate, (filter, compiled), priority, Terms::default())
+    }
+
+    fn bind(
+        &mut self,
+        action: Action,
+        gate: &str,
+        (filter, compiled): (S, F),
+        priority: i32,
+        terms: Terms,
     ) -> Result<(BindingId, PluginChange<F>), Error> {
         let gate = self.gate(gate)?;
         self.check_position(&action, gate)?;
@@ -269,7 +283,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         if self.bindings.len() >= MOST_BINDINGS {
             return Err(Error::Full { kind: "binding", limit: MOST_BINDINGS });
         }
-        let bound = Bound { gate: gate.id, action, filter, compiled, priority, age: self.next_age };
+        let bound = Bound { gate: gate.id, action, filter, compiled, priority, terms, age: self.next_age };
         // One that was freed, or the next behind all.
         let binding = self.free_bindings.pop().unwrap_or(BindingId(self.bindings.len() as u32));
         self.next_age += 1;
@@ -505,6 +519,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
             gate: self.gate_name(bound.gate).to_owned(),
             filter: bound.filter.to_string(),
             priority: bound.priority,
+            terms: bound.terms,
         };
         self.bindings_by_age().filter(|(_, bound)| which(bound)).map(describe).collect()
     }
@@ -546,6 +561,7 @@ fn bind<S, F: Clone>(binding: BindingId, bound: &Bound<S, F>) -> PluginChange<F>
         filter: bound.compiled.clone(),
         priority: bound.priority,
         action: bound.action.clone(),
+        terms: bound.terms,
     }
 }
 

@@ -70,7 +70,7 @@ fn create(unit: &mut Unit, name: &str) -> Result<InstanceId, Error> {
 }
 
 fn bind_80(unit: &mut Unit, instance: &str, gate: &str) -> Result<BindingId, Error> {
-    unit.register_instance(instance, gate, "dport 80".to_owned(), 80, 0).map(|(id, _)| id)
+    unit.register_instance(instance, gate, "dport 80".to_owned(), 80, 0, Terms::default()).map(|(id, _)| id)
 }
 
 #[test]
@@ -78,7 +78,8 @@ fn an_instance_is_created_bound_unbound_and_freed() {
     let mut unit = unit();
     let id = create(&mut unit, "q1").unwrap();
     bind_80(&mut unit, "q1", "monitor").unwrap();
-    let (second, change) = unit.register_instance("q1", "process", "dport 81".to_owned(), 81, 7).unwrap();
+    let (second, change) =
+        unit.register_instance("q1", "process", "dport 81".to_owned(), 81, 7, Terms::default()).unwrap();
     assert_eq!(format!("{change:?}"), "bind 1: Instance(InstanceId(0)) at gate 4 for 81, priority 7");
     let (unbound, _) = unit.deregister_instance("q1", "process", &"dport 81".to_owned()).unwrap();
     assert_eq!(unbound, second);

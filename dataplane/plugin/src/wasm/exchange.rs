@@ -12,7 +12,7 @@ use std::rc::Rc;
 use millrace_plugin_abi::binary::{MOST_PACKETS, RawFlowEnd};
 use millrace_plugin_abi::{Instant, Packets};
 
-use super::fault::{FaultCounts, OnFault};
+use super::fault::FaultCounts;
 use super::services::Services;
 use super::staging::{Call, Step, WrongVerdict};
 
@@ -41,6 +41,13 @@ struct LogLimit {
     suppressed: u64,
 }
 
+/// A flow that has ended, and the state that the plugin kept for it.
+#[derive(Debug, Default)]
+pub(super) struct EndedFlow {
+    pub raw: RawFlowEnd,
+    pub state: Vec<u8>,
+}
+
 /// What both sides see.
 pub(super) struct Exchange {
     packets: Option<NonNull<Packets<'static>>>,
@@ -48,7 +55,9 @@ pub(super) struct Exchange {
     pub call: Call,
     /// Bytes in the windows of the packets that the plugin has.
     pub lengths: [u16; MOST_PACKETS],
-    ends: VecDeque<RawFlowEnd>,
+    /// Numbers of the flows of the packets that the plugin has, where it keeps state for flows.
+    pub flows: [u32; MOST_PACKETS],
+    ends: VecDeque<EndedFlow>,
     /// Ends of flows that found no room.
     pub ends_lost: u64,
     /// The time at which `millrace_periodic` is to be called.
@@ -67,7 +76,6 @@ pub(super) struct Exchange {
     pub answering: bool,
     pub reply: Option<Vec<u8>>,
     pub failure: Option<String>,
-    pub on_fault: OnFault,
     pub faults: FaultCounts,
     pub wrong: Option<WrongVerdict>,
     /// The same, until the router was told.
@@ -95,15 +103,15 @@ impl Exchange {
     }
 
     /// Puts the end of a flow where the plugin will find it. When it has not taken the last 1,024, this one is lost.
-    pub fn push_end(&mut self, end: RawFlowEnd) {
+    pub fn push_end(&mut self, raw: RawFlowEnd, state: &[u8]) {
         if self.ends.len() < MOST_ENDS {
-            self.ends.push_back(end);
+            self.ends.push_back(EndedFlow { raw, state: state.to_vec() });
         } else {
             self.ends_lost = self.ends_lost.saturating_add(1);
         }
     }
 
-    pub fn pop_end(&mut self) -> Option<RawFlowEnd> {
+    pub fn pop_end(&mut self) -> Option<EndedFlow> {
         self.ends.pop_front()
     }
 
@@ -145,11 +153,12 @@ pub(super) struct Shared(Rc<RefCell<Exchange>>);
 unsafe impl Send for Shared {}
 
 impl Shared {
-    pub fn new(on_fault: OnFault, services: Box<dyn Services>) -> Self {
+    pub fn new(services: Box<dyn Services>) -> Self {
         Self(Rc::new(RefCell::new(Exchange {
             packets: None,
             call: Call::default(),
             lengths: [0; MOST_PACKETS],
+            flows: [0; MOST_PACKETS],
             ends: VecDeque::with_capacity(MOST_ENDS),
             ends_lost: 0,
             periodic: None,
@@ -161,7 +170,6 @@ impl Shared {
             answering: false,
             reply: None,
             failure: None,
-            on_fault,
             faults: FaultCounts::default(),
             wrong: None,
             untold: None,
@@ -207,7 +215,7 @@ mod tests {
     use super::*;
 
     fn shared() -> Shared {
-        Shared::new(OnFault::Drop, Box::new(NoServices))
+        Shared::new(Box::new(NoServices))
     }
 
     #[test]
@@ -245,7 +253,7 @@ mod tests {
     fn ends_of_flows_wait_up_to_a_limit() {
         let shared = shared();
         shared.with(|exchange| {
-            (0..MOST_ENDS + 3).for_each(|_| exchange.push_end(RawFlowEnd::default()));
+            (0..MOST_ENDS + 3).for_each(|_| exchange.push_end(RawFlowEnd::default(), &[]));
             assert_eq!(exchange.ends_lost, 3);
             assert_eq!(std::iter::from_fn(|| exchange.pop_end()).count(), MOST_ENDS);
         });

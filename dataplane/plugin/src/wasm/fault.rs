@@ -4,16 +4,6 @@ use std::fmt;
 
 use wasmtime::Trap;
 
-/// What becomes of packets that an instance at fault was to handle.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum OnFault {
-    /// They are dropped.
-    #[default]
-    Drop,
-    /// They go on, as if the instance had let them pass.
-    Bypass,
-}
-
 /// A kind of fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FaultKind {

@@ -5,11 +5,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
+use millrace_plugin_abi::binary::export;
 use millrace_plugin_abi::{FlowEnd, Instance, Instant, Message, Packets, PluginError, Progress, Reply};
 use serde_json::{Map, Value};
 
 use super::exchange::{Job, Shared};
-use super::fault::{Fault, FaultCounts, FaultKind, OnFault};
+use super::fault::{Fault, FaultCounts, FaultKind};
 use super::life;
 use super::sandbox::WasmPlugin;
 use super::services::{NoServices, Services};
@@ -24,8 +25,6 @@ const MOST_SLICES: usize = 100;
 pub struct InstanceSettings {
     /// The plugin's settings; empty for its defaults.
     pub settings: Map<String, Value>,
-    /// What becomes of packets that it can't handle.
-    pub on_fault: OnFault,
     /// Bytes of memory, at most.
     pub most_memory: usize,
     /// What the router does for it.
@@ -34,12 +33,7 @@ pub struct InstanceSettings {
 
 impl Default for InstanceSettings {
     fn default() -> Self {
-        Self {
-            settings: Map::new(),
-            on_fault: OnFault::default(),
-            most_memory: DEFAULT_MEMORY,
-            services: Box::new(NoServices),
-        }
+        Self { settings: Map::new(), most_memory: DEFAULT_MEMORY, services: Box::new(NoServices) }
     }
 }
 
@@ -47,7 +41,6 @@ impl fmt::Debug for InstanceSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("InstanceSettings")
             .field("settings", &self.settings)
-            .field("on_fault", &self.on_fault)
             .field("most_memory", &self.most_memory)
             .finish_non_exhaustive()
     }
@@ -70,7 +63,7 @@ pub struct InstanceCounts {
 
 /// An instance of a WebAssembly plugin.
 ///
-/// One that trapped is dead: its packets get what [`InstanceSettings::on_fault`] says, until
+/// One that trapped is dead: packets get [`Verdict::Fault`](millrace_plugin_abi::Verdict::Fault) until
 /// [`restart`](Self::restart).
 pub struct WasmInstance {
     plugin: WasmPlugin,
@@ -79,12 +72,13 @@ pub struct WasmInstance {
     shared: Shared,
     settings: Vec<u8>,
     most_memory: usize,
-    on_fault: OnFault,
     fault: Option<Fault>,
     /// Whether the fault was told, or there is none.
     told: bool,
     suspensions: u64,
     last_periodic: Option<Instant>,
+    /// The control message that it is at.
+    asked: Option<String>,
 }
 
 impl fmt::Debug for WasmInstance {
@@ -102,21 +96,21 @@ impl WasmInstance {
     /// # Errors
     /// [`Fault`] when it refuses to begin ([`FaultKind::Init`]), traps, or takes more than 100 slices.
     pub fn new(plugin: &WasmPlugin, settings: InstanceSettings) -> Result<Self, Fault> {
-        let InstanceSettings { settings, on_fault, most_memory, services } = settings;
+        let InstanceSettings { settings, most_memory, services } = settings;
         check(plugin, &settings)?;
         let settings = serde_json::to_vec(&settings)
             .map_err(|error| Fault::new(FaultKind::Init, format!("its settings are no JSON: {error}")))?;
         let mut instance = Self {
             plugin: plugin.clone(),
             life: None,
-            shared: Shared::new(on_fault, services),
+            shared: Shared::new(services),
             settings,
             most_memory,
-            on_fault,
             fault: None,
             told: true,
             suspensions: 0,
             last_periodic: None,
+            asked: None,
         };
         instance.restart()?;
         Ok(instance)
@@ -129,7 +123,7 @@ impl WasmInstance {
     pub fn restart(&mut self) -> Result<(), Fault> {
         self.life = None;
         (self.fault, self.told) = (None, true);
-        self.last_periodic = None;
+        (self.last_periodic, self.asked) = (None, None);
         self.shared.with(|exchange| exchange.restart());
         let (plugin, settings) = (self.plugin.clone(), self.settings.clone());
         self.life = Some(Box::pin(life::run(plugin, self.shared.for_store(), settings, self.most_memory)));
@@ -170,8 +164,9 @@ impl WasmInstance {
         self.shared.with(|exchange| exchange.call.active)
     }
 
-    /// When [`periodic`](Self::periodic) is to be called next; `None` when it isn't.
-    pub fn due(&self) -> Option<Instant> {
+    /// When `millrace_periodic` is to be called next; `None` when it isn't.
+    fn due(&self) -> Option<Instant> {
+        self.life.as_ref()?;
         let timer = self.shared.with(|exchange| exchange.timer);
         let period = self.plugin.manifest().period;
         let regular = period.map(|period| self.last_periodic.map_or(Instant::ZERO, |last| last + period));
@@ -181,38 +176,29 @@ impl WasmInstance {
         }
     }
 
-    /// Calls `millrace_periodic`: now, or when the call that goes on is done.
-    pub fn periodic(&mut self, now: Instant) {
-        let regular = self.plugin.manifest().period.is_some();
-        self.last_periodic = regular.then_some(now);
-        let waits = self.shared.with(|exchange| {
-            exchange.timer = exchange.timer.filter(|timer| *timer > now);
-            exchange.periodic = Some(now);
-            if !exchange.call.active {
-                exchange.call.now = now;
-            }
-            exchange.call.active
-        });
-        if !waits {
-            self.poll();
+    fn exports(&self, name: &str) -> bool {
+        self.plugin.linked().module().get_export(name).is_some()
+    }
+
+    fn why_dead(&self) -> String {
+        match &self.fault {
+            Some(fault) => format!("it is dead: {fault}"),
+            None => "it gave no answer".to_owned(),
         }
     }
 
-    /// Has it hand over its state, to be restored in its place by another one.
-    ///
-    /// # Errors
-    /// [`PluginError`] when it saves none, fails, or is in the middle of a call.
-    pub fn save(&mut self) -> Result<Vec<u8>, PluginError> {
-        self.work(Job::Save).map_err(|problem| self.refusal("save", problem))
-    }
-
-    /// Has it take over state that was saved under a `version` of its manifest's `state-version`.
-    ///
-    /// # Errors
-    /// [`PluginError`] when it takes none over, fails, or is in the middle of a call.
-    pub fn restore(&mut self, state: Vec<u8>, version: u32) -> Result<(), PluginError> {
-        let restored = self.work(Job::Restore { state, version });
-        restored.map(drop).map_err(|problem| self.refusal("restore", problem))
+    /// What the plugin is asked to do by a message.
+    fn control_job(&self, message: &Message) -> Result<Job, PluginError> {
+        let known = &self.plugin.manifest().messages;
+        if !known.contains_key(&message.name) {
+            let known: Vec<_> = known.keys().map(String::as_str).collect();
+            let (plugin, message) = (self.plugin.name(), message.name.clone());
+            return Err(PluginError::UnknownMessage { plugin, message, known: known.join(", ") });
+        }
+        let arguments = serde_json::to_vec(&message.arguments);
+        let arguments = arguments
+            .map_err(|error| self.refusal(&message.name, format!("its arguments are no JSON: {error}")))?;
+        Ok(Job::Control { name: message.name.clone(), arguments })
     }
 
     fn refusal(&self, what: &str, problem: String) -> PluginError {
@@ -252,6 +238,7 @@ impl WasmInstance {
         }
     }
 
+    /// Whether it has nothing to do and waits.
     fn is_idle(&self) -> bool {
         self.shared.with(|exchange| exchange.idle)
     }
@@ -263,22 +250,18 @@ impl WasmInstance {
 
     /// Has the plugin do a job to its end.
     fn work(&mut self, job: Job) -> Result<Vec<u8>, String> {
-        if let Some(fault) = &self.fault {
-            return Err(format!("it is dead: {fault}"));
+        if self.life.is_none() {
+            return Err(self.why_dead());
         }
-        if self.is_suspended() {
-            return Err("it is in the middle of a call with packets; ask again".to_owned());
+        if !self.is_idle() {
+            return Err("it is in the middle of a call; ask again".to_owned());
         }
         self.shared.with(|exchange| (exchange.job, exchange.outcome) = (Some(job), None));
         if !self.finish() {
             self.overrun("it");
         }
         let outcome = self.shared.with(|exchange| exchange.outcome.take());
-        match (outcome, &self.fault) {
-            (Some(outcome), _) => outcome,
-            (None, Some(fault)) => Err(format!("it is dead: {fault}")),
-            (None, None) => Err("it gave no answer".to_owned()),
-        }
+        outcome.unwrap_or_else(|| Err(self.why_dead()))
     }
 
     /// Goes on with a call.
@@ -300,24 +283,29 @@ impl WasmInstance {
             Poll::Ready(fault) => {
                 let settled = self.shared.with(|exchange| exchange.call.settled);
                 self.die(fault);
-                settle(packets, settled, self.on_fault);
+                settle(packets, settled);
                 Progress::Done
             }
         }
     }
 }
 
-/// Refuses settings that the plugin can't take, and what this router doesn't keep for it.
+/// Refuses settings that the plugin can't take.
 fn check(plugin: &WasmPlugin, settings: &Map<String, Value>) -> Result<(), Fault> {
-    let manifest = plugin.manifest();
-    let problem = match settings.keys().next() {
-        Some(key) if manifest.settings.is_none() => format!("there is no setting {key:?}: it takes none"),
-        _ if manifest.flow_state > 0 => {
-            "it wants state for each flow, which the router doesn't keep".to_owned()
+    match settings.keys().next() {
+        Some(key) if plugin.manifest().settings.is_none() => {
+            Err(Fault::new(FaultKind::Init, format!("there is no setting {key:?}: it takes none")))
         }
-        _ => return Ok(()),
-    };
-    Err(Fault::new(FaultKind::Init, problem))
+        _ => Ok(()),
+    }
+}
+
+/// The answer to a control message out of what the plugin said.
+fn parse_reply(reply: &[u8]) -> Result<Value, String> {
+    match reply {
+        [] => Ok(Value::Null),
+        json => serde_json::from_slice(json).map_err(|error| format!("its reply is no JSON: {error}")),
+    }
 }
 
 impl Instance for WasmInstance {
@@ -326,7 +314,7 @@ impl Instance for WasmInstance {
             self.overrun("a call that was not resumed");
         }
         if self.life.is_none() {
-            settle(packets, 0, self.on_fault);
+            settle(packets, 0);
             return Progress::Done;
         }
         self.shared.with(|exchange| exchange.call = Call::begin(now));
@@ -334,11 +322,17 @@ impl Instance for WasmInstance {
     }
 
     fn resume(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
-        if self.is_suspended() { self.go_on(packets) } else { Progress::Done }
+        if self.life.is_some() && self.is_idle() {
+            return Progress::Done;
+        }
+        if self.life.is_none() {
+            settle(packets, 0);
+        }
+        self.go_on(packets)
     }
 
     fn abort(&mut self) {
-        self.overrun("a call with packets");
+        self.overrun("a call");
     }
 
     fn take_fault(&mut self) -> Option<millrace_plugin_abi::Fault> {
@@ -359,41 +353,86 @@ impl Instance for WasmInstance {
     }
 
     fn control(&mut self, message: &Message) -> Reply {
-        let known = &self.plugin.manifest().messages;
-        if !known.contains_key(&message.name) {
-            let known: Vec<_> = known.keys().map(String::as_str).collect();
-            let (plugin, message) = (self.plugin.name(), message.name.clone());
-            return Err(PluginError::UnknownMessage { plugin, message, known: known.join(", ") });
-        }
-        let name = message.name.clone();
-        let reply = serde_json::to_vec(&message.arguments)
-            .map_err(|error| format!("its arguments are no JSON: {error}"))
-            .and_then(|arguments| self.work(Job::Control { name, arguments }))
-            .and_then(|reply| match reply.as_slice() {
-                [] => Ok(Value::Null),
-                json => {
-                    serde_json::from_slice(json).map_err(|error| format!("its reply is no JSON: {error}"))
-                }
-            });
+        let reply = self.control_job(message)?;
+        let reply = self.work(reply).and_then(|reply| parse_reply(&reply));
         reply.map_err(|problem| self.refusal(&message.name, problem))
     }
 
-    fn flow_ended(&mut self, flow: &FlowEnd) {
+    fn begin_control(&mut self, message: &Message) -> Option<Reply> {
+        let job = match self.control_job(message) {
+            Ok(job) if self.life.is_some() => job,
+            Ok(_) => return Some(Err(self.refusal(&message.name, self.why_dead()))),
+            Err(refused) => return Some(Err(refused)),
+        };
+        self.asked = Some(message.name.clone());
+        self.shared.with(|exchange| (exchange.job, exchange.outcome) = (Some(job), None));
+        if self.poll() && !self.is_idle() {
+            return None;
+        }
+        self.take_reply()
+    }
+
+    fn take_reply(&mut self) -> Option<Reply> {
+        let asked = self.asked.take()?;
+        let outcome = self.shared.with(|exchange| exchange.outcome.take());
+        let outcome = outcome.unwrap_or_else(|| Err(self.why_dead()));
+        let reply = outcome.and_then(|reply| parse_reply(&reply));
+        Some(reply.map_err(|problem| self.refusal(&asked, problem)))
+    }
+
+    fn next_call(&self) -> Option<Instant> {
+        self.due()
+    }
+
+    fn has_timers(&self) -> bool {
+        let manifest = self.plugin.manifest();
+        manifest.period.is_some() || manifest.has_capability("timer")
+    }
+
+    fn periodic(&mut self, now: Instant) -> Progress {
+        let regular = self.plugin.manifest().period.is_some();
+        self.last_periodic = regular.then_some(now);
+        self.shared.with(|exchange| {
+            exchange.timer = exchange.timer.filter(|timer| *timer > now);
+            exchange.periodic = Some(now);
+            exchange.call.now = now;
+        });
+        if self.poll() && !self.is_idle() {
+            self.suspensions = self.suspensions.saturating_add(1);
+            return Progress::Suspended;
+        }
+        Progress::Done
+    }
+
+    fn flow_state(&self) -> usize {
+        self.plugin.manifest().flow_state.into()
+    }
+
+    fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
+        if !self.exports(export::SAVE) {
+            return Ok(None);
+        }
+        self.work(Job::Save).map(Some).map_err(|problem| self.refusal("save", problem))
+    }
+
+    fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
+        let restored = self.work(Job::Restore { state: state.to_vec(), version });
+        restored.map(drop).map_err(|problem| self.refusal("restore", problem))
+    }
+
+    fn flow_ended(&mut self, flow: &FlowEnd, state: &[u8]) {
         if self.life.is_none() {
             return;
         }
-        let waits = self.shared.with(|exchange| {
-            exchange.push_end(raw_flow_end(flow));
-            exchange.call.active
-        });
-        if !waits {
+        self.shared.with(|exchange| exchange.push_end(raw_flow_end(flow), state));
+        // In the middle of something it hears of it afterwards.
+        if self.is_idle() {
             self.poll();
         }
     }
 
     fn hears_flow_ends(&self) -> bool {
-        let export = millrace_plugin_abi::binary::export::FLOW_ENDED;
-        self.plugin.linked().module().get_export(export).is_some()
+        self.exports(export::FLOW_ENDED)
     }
 }
 

@@ -13,6 +13,7 @@ use super::fault::{Fault, FaultKind};
 use super::host::{Data, next};
 use super::sandbox::WasmPlugin;
 use super::staging::Area;
+use crate::Manifest;
 
 /// Runs an instance of `plugin` with `settings`, JSON, until it fails.
 pub(super) async fn run(plugin: WasmPlugin, shared: Shared, settings: Vec<u8>, most_memory: usize) -> Fault {
@@ -120,7 +121,7 @@ impl Life {
         let state_version = plugin.manifest().state_version;
         let mut life = Self { store, exports, driver, state_version };
         life.init(settings).await?;
-        life.store.data_mut().area = Some(life.area(plugin.manifest().window).await?);
+        life.store.data_mut().area = Some(life.area(plugin.manifest()).await?);
         Ok(life)
     }
 
@@ -136,9 +137,10 @@ impl Life {
         answer.map(drop).map_err(refused)
     }
 
-    async fn area(&mut self, window: u16) -> Result<Area, Fault> {
-        let address = self.reserve(Area::bytes(window)).await?;
-        let area = Area::new(address, window);
+    async fn area(&mut self, manifest: &Manifest) -> Result<Area, Fault> {
+        let (window, state) = (manifest.window, manifest.flow_state);
+        let address = self.reserve(Area::bytes(window, state)).await?;
+        let area = Area::new(address, window, state);
         if area.fits(self.exports.memory.data_size(&self.store)) {
             return Ok(area);
         }

@@ -25,7 +25,7 @@ mod staging;
 mod test_modules;
 mod ticker;
 
-pub use fault::{Fault, FaultCounts, FaultKind, OnFault};
+pub use fault::{Fault, FaultCounts, FaultKind};
 pub use inspect::{MOST_MODULE, ModuleError, inspect};
 pub use instance::{DEFAULT_MEMORY, InstanceCounts, InstanceSettings, WasmInstance};
 pub use plugin::LoadedPlugin;

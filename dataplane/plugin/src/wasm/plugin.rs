@@ -7,7 +7,7 @@ use super::sandbox::interned;
 use super::{InstanceSettings, WasmInstance, WasmPlugin};
 
 /// Functions of the router that need more than the call: nobody stands behind them yet.
-const MISSING: [&str; 5] = ["log", "packet-make", "flow-backlog", "timer", "request"];
+const MISSING: [&str; 4] = ["log", "packet-make", "flow-backlog", "request"];
 
 /// A plugin that was loaded.
 #[derive(Debug)]
@@ -27,14 +27,6 @@ impl LoadedPlugin {
         let manifest = plugin.manifest();
         if let Some(missing) = MISSING.iter().find(|name| manifest.has_capability(name)) {
             return Err(format!("it wants the capability {missing:?}, which this router does not give yet"));
-        }
-        if manifest.period.is_some() {
-            return Err(
-                "it wants to be called from time to time, which this router does not do yet".to_owned()
-            );
-        }
-        if manifest.flow_state > 0 {
-            return Err("it wants state for each flow, which this router does not keep yet".to_owned());
         }
         let (version, summary) = (interned(&manifest.version), interned(&manifest.summary));
         let messages =
@@ -62,6 +54,10 @@ impl Plugin for LoadedPlugin {
 
     fn messages(&self) -> &[(&'static str, &'static str)] {
         &self.messages
+    }
+
+    fn state_version(&self) -> u32 {
+        self.plugin.manifest().state_version
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {

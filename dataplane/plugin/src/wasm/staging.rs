@@ -10,10 +10,11 @@ use millrace_plugin_abi::binary::{
     MOST_PACKETS, NO_OFFSET, RawCall, RawFlowEnd, RawPacket, export, packet_flags, verdict,
 };
 use millrace_plugin_abi::{Family, FlowEnd, Instant, Packets, Verdict};
+use millrace_units::{InstanceId, PortId};
 use wasmtime::Trap;
 
-use super::exchange::Exchange;
-use super::fault::{FaultKind, OnFault};
+use super::exchange::{EndedFlow, Exchange};
+use super::fault::FaultKind;
 use super::layout::{CALL, FLOW_END, PACKET, Written, call_bytes, flow_end_bytes, packet_bytes};
 
 /// The tag has five bits, and so has a reason to drop.
@@ -89,8 +90,12 @@ fn verdict_of(written: Written) -> Result<Verdict, WrongVerdict> {
     match written.verdict {
         verdict::PASS => Ok(Verdict::Pass),
         verdict::DROP if written.reason > MOST_TAG => Err(WrongVerdict::Reason(written.reason)),
-        verdict::DROP => Ok(Verdict::Drop),
+        verdict::DROP => Ok(Verdict::Drop(written.reason)),
         verdict::CONSUME => Ok(Verdict::Consume),
+        verdict::PORT => Ok(Verdict::Port(PortId(written.target))),
+        verdict::PORTS => Ok(Verdict::Ports(written.until)),
+        verdict::INSTANCE => Ok(Verdict::Instance(InstanceId(written.target))),
+        verdict::CLASSIFY => Ok(Verdict::Classify),
         verdict::HOLD => Ok(Verdict::Hold(Instant::from_nanos(written.until))),
         other => Err(WrongVerdict::Verdict(other)),
     }
@@ -108,32 +113,24 @@ impl Step {
     }
 }
 
-impl OnFault {
-    /// What it means for a packet.
-    pub const fn verdict(self) -> Verdict {
-        match self {
-            Self::Drop => Verdict::Drop,
-            Self::Bypass => Verdict::Pass,
-        }
-    }
-}
-
-/// Where calls stand in a plugin's memory. There are, in this order: the call, 64 descriptions, 64 windows, a flow's end.
+/// Where calls stand in a plugin's memory. There are, in this order: the call, 64 descriptions, 64 windows, 64 times the
+/// state of a flow, a flow's end with its state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Area {
     address: u32,
     window: usize,
+    state: usize,
 }
 
 impl Area {
-    /// At `address`, with windows of so many bytes.
-    pub fn new(address: u32, window: u16) -> Self {
-        Self { address, window: window.into() }
+    /// At `address`, with windows and states of flows of so many bytes.
+    pub fn new(address: u32, window: u16, state: u16) -> Self {
+        Self { address, window: window.into(), state: state.into() }
     }
 
     /// Bytes that are needed.
-    pub fn bytes(window: u16) -> usize {
-        Self::new(0, window).flow_end() + FLOW_END
+    pub fn bytes(window: u16, state: u16) -> usize {
+        Self::new(0, window, state).end()
     }
 
     fn stride(&self) -> usize {
@@ -148,8 +145,20 @@ impl Area {
         Self::packet(MOST_PACKETS) + index * self.stride()
     }
 
+    fn state(&self, index: usize) -> usize {
+        self.window(MOST_PACKETS) + index * self.state.next_multiple_of(8)
+    }
+
     fn flow_end(&self) -> usize {
-        self.window(MOST_PACKETS)
+        self.state(MOST_PACKETS)
+    }
+
+    fn end_state(&self) -> usize {
+        self.flow_end() + FLOW_END
+    }
+
+    fn end(&self) -> usize {
+        self.end_state() + self.state
     }
 
     fn address(&self, offset: usize) -> u64 {
@@ -159,14 +168,12 @@ impl Area {
     /// The area in memory. It was there when it was reserved, and memory doesn't shrink.
     fn of<'m>(&self, memory: &'m mut [u8]) -> Result<&'m mut [u8], Trap> {
         let start = self.address as usize;
-        memory.get_mut(start..start + self.flow_end() + FLOW_END).ok_or(Trap::MemoryOutOfBounds)
+        memory.get_mut(start..start + self.end()).ok_or(Trap::MemoryOutOfBounds)
     }
 
     /// Whether all of it lies in a memory of so many bytes, at an address that the structures may have.
     pub fn fits(&self, memory: usize) -> bool {
-        self.address != 0
-            && self.address.is_multiple_of(8)
-            && self.address(self.flow_end() + FLOW_END) <= memory as u64
+        self.address != 0 && self.address.is_multiple_of(8) && self.address(self.end()) <= memory as u64
     }
 
     fn describe(
@@ -244,9 +251,13 @@ impl Exchange {
         if self.call.under_way > 0 {
             self.collect(region, area);
         }
-        if let Some(end) = self.pop_end() {
+        if let Some(EndedFlow { mut raw, state }) = self.pop_end() {
             let at = area.flow_end();
-            region[at..at + FLOW_END].copy_from_slice(&flow_end_bytes(&end));
+            if area.state > 0 && state.len() == area.state {
+                raw.state = area.address(area.end_state());
+                region[area.end_state()..][..area.state].copy_from_slice(&state);
+            }
+            region[at..at + FLOW_END].copy_from_slice(&flow_end_bytes(&raw));
             return Ok((Step::FlowEnded, area.address(at)));
         }
         if self.call.active {
@@ -279,7 +290,8 @@ impl Exchange {
                 exchange.lengths[index] = length as u16;
                 let at = area.window(index);
                 region[at..at + length].copy_from_slice(&data[..length]);
-                let described = area.describe(index, settled + index, key, packet, length);
+                let mut described = area.describe(index, settled + index, key, packet, length);
+                exchange.stage_state(index, settled + index, packets, &mut described, region, area);
                 let at = Area::packet(index);
                 region[at..at + PACKET].copy_from_slice(&packet_bytes(&described));
             }
@@ -295,6 +307,61 @@ impl Exchange {
         });
     }
 
+    /// Puts the state of a packet's flow where the plugin finds it. Packets of a flow in one call share a place.
+    #[inline]
+    fn stage_state(
+        &mut self,
+        index: usize,
+        place: usize,
+        packets: &mut Packets<'_>,
+        described: &mut RawPacket,
+        region: &mut [u8],
+        area: &Area,
+    ) {
+        if area.state == 0 {
+            return;
+        }
+        let flow = packets.flow_number(place);
+        self.flows[index] = flow;
+        if flow == 0 {
+            return;
+        }
+        described.flow = flow;
+        if packets.is_first(place) {
+            described.flags |= packet_flags::FIRST;
+        }
+        let first = self.flows[..index].iter().position(|other| *other == flow).unwrap_or(index);
+        let at = area.state(first);
+        described.state = area.address(at);
+        if first == index
+            && let Some(state) = packets.state_mut(place)
+        {
+            region[at..at + area.state].copy_from_slice(state);
+        }
+    }
+
+    /// Takes the state of a packet's flow back, where it is the first packet of its flow in the call.
+    #[inline]
+    fn collect_state(
+        &self,
+        index: usize,
+        place: usize,
+        packets: &mut Packets<'_>,
+        region: &[u8],
+        area: &Area,
+    ) {
+        let flow = self.flows[index];
+        // The flow may have ended, and its state be gone.
+        if area.state > 0
+            && flow != 0
+            && packets.flow_number(place) == flow
+            && !self.flows[..index].contains(&flow)
+            && let Some(state) = packets.state_mut(place)
+        {
+            state.copy_from_slice(&region[area.state(index)..][..area.state]);
+        }
+    }
+
     /// Takes verdicts and windows of the packets that the plugin has.
     #[inline]
     fn collect(&mut self, region: &[u8], area: &Area) {
@@ -302,15 +369,16 @@ impl Exchange {
             let Call { settled, under_way, .. } = exchange.call;
             for index in 0..under_way.min(packets.len().saturating_sub(settled)) {
                 let place = settled + index;
+                exchange.collect_state(index, place, packets, region, area);
                 let Some(written) = Written::read(&region[Area::packet(index)..]) else { continue };
                 let verdict = exchange.judge(written);
-                if let Ok(Verdict::Pass) = verdict {
+                if verdict.is_ok_and(goes_on) {
                     let (_, packet) = packets.get_mut(place);
                     packet.tag = written.tag;
                     let window = &region[area.window(index)..][..exchange.lengths[index].into()];
                     write_window(packet, window);
                 }
-                packets.set_verdict(place, verdict.unwrap_or(exchange.on_fault.verdict()));
+                packets.set_verdict(place, verdict.unwrap_or(Verdict::Fault));
             }
             exchange.call.settled += under_way;
             exchange.call.under_way = 0;
@@ -396,9 +464,13 @@ fn write_window(packet: &mut Packet, window: &[u8]) {
     }
 }
 
-/// Gives every packet from a place on what is said for faults.
-pub(super) fn settle(packets: &mut Packets<'_>, from: usize, on_fault: OnFault) {
-    if on_fault == OnFault::Drop {
-        (from..packets.len()).for_each(|place| packets.set_verdict(place, Verdict::Drop));
-    }
+/// Whether a packet with this verdict is still to be seen by somebody.
+#[inline]
+fn goes_on(verdict: Verdict) -> bool {
+    !matches!(verdict, Verdict::Drop(_) | Verdict::Consume | Verdict::Fault)
+}
+
+/// Says of every packet from a place on that it was not decided.
+pub(super) fn settle(packets: &mut Packets<'_>, from: usize) {
+    (from..packets.len()).for_each(|place| packets.set_verdict(place, Verdict::Fault));
 }

@@ -3,9 +3,11 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use millrace_packet::Pool;
-use millrace_plugin_abi::{Instance, Progress};
-use millrace_units::PortId;
+use millrace_packet::{DropReason, FlowKey, Packet, Pool};
+use millrace_plugin_abi::{Fault, FlowEnd, Instance, Packets, Progress, Reply};
+
+use crate::path::EMPTY_PATH;
+use crate::{Direction, End, Group, Kept, Place, StateRef, Taken};
 use serde_json::json;
 
 use super::*;
@@ -39,7 +41,7 @@ impl Instance for Picky {
         packets.for_each(|key, _| {
             self.0 += 1;
             match key.source_port {
-                1 => Verdict::Drop,
+                1 => Verdict::Drop(0),
                 2 => Verdict::Consume,
                 _ => Verdict::Pass,
             }
@@ -72,7 +74,10 @@ fn add(worker: &mut WorkerPlugins<ByPort>, id: u16) {
 
 fn bind(worker: &mut WorkerPlugins<ByPort>, binding: u32, gate: u8, port: u16, instance: u16) {
     let (binding, gate, action) = (BindingId(binding), GateId(gate), Action::Instance(InstanceId(instance)));
-    change(worker, PluginChange::Bind { binding, gate, filter: port, priority: 0, action });
+    change(
+        worker,
+        PluginChange::Bind { binding, gate, filter: port, priority: 0, action, terms: Terms::default() },
+    );
 }
 
 fn unbind(worker: &mut WorkerPlugins<ByPort>, binding: u32) {
@@ -83,9 +88,17 @@ fn path_of(worker: &mut WorkerPlugins<ByPort>, port: u16) -> PathId {
     worker.classify(&port, None).path
 }
 
+/// The answer to a message, if it is given at once.
+fn ask(worker: &mut WorkerPlugins<ByPort>, instance: u16, message: &Message, now: Instant) -> Option<Reply> {
+    let (sender, answers) = std::sync::mpsc::channel();
+    let answer = Box::new(move |answer| sender.send(answer).unwrap());
+    worker.control(InstanceId(instance), message, now, answer);
+    answers.try_recv().unwrap()
+}
+
 fn seen(worker: &mut WorkerPlugins<ByPort>, instance: u16) -> u64 {
     let message = Message { name: "read".into(), arguments: serde_json::Map::new() };
-    worker.control(InstanceId(instance), &message, Instant::ZERO).unwrap().unwrap().as_u64().unwrap()
+    ask(worker, instance, &message, Instant::ZERO).unwrap().unwrap().as_u64().unwrap()
 }
 
 /// Packets of 60 bytes from some source ports, as a batch that went along a path.
@@ -95,6 +108,7 @@ struct Sent {
     /// Those that are left.
     members: Vec<u16>,
     taken: Vec<(u16, Taken)>,
+    directed: Vec<(u16, Direction)>,
 }
 
 impl Sent {
@@ -113,14 +127,17 @@ impl Sent {
             keys: sources.iter().map(key).collect(),
             members: (0..sources.len() as u16).collect(),
             taken: Vec::new(),
+            directed: Vec::new(),
         };
         let mut verdicts = vec![Verdict::Pass; sources.len()];
         let mut group = Group {
             packets: &mut sent.packets,
             keys: &sent.keys,
+            states: &vec![0; sources.len()],
             verdicts: &mut verdicts,
             members: &mut sent.members,
             taken: &mut sent.taken,
+            directed: &mut sent.directed,
         };
         worker.run(Place { path, position, stage: 0 }, &mut group, now);
         assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Pass));
@@ -140,8 +157,9 @@ fn send(
     let mut verdicts = vec![Verdict::Pass; sources.len()];
     for (member, why) in sent.taken {
         verdicts[usize::from(member)] = match why {
-            Taken::End(End::Drop(_)) => Verdict::Drop,
+            Taken::End(End::Drop(_)) => Verdict::Drop(0),
             Taken::End(End::Consume) => Verdict::Consume,
+            Taken::End(End::Classify) => Verdict::Classify,
             Taken::Keep(_) => Verdict::Hold(Instant::ZERO),
         };
     }
@@ -189,7 +207,7 @@ fn an_instance_sees_what_the_one_before_let_pass() {
     let path = path_of(&mut worker, 80);
     let (members, verdicts) = send(&mut worker, path, Position::Early, &[7, 1, 8, 2, 9]);
     assert_eq!(members, [0, 2, 4]);
-    assert_eq!(verdicts[1], Verdict::Drop);
+    assert_eq!(verdicts[1], Verdict::Drop(0));
     assert_eq!(verdicts[3], Verdict::Consume);
     assert_eq!(
         worker.counts(BindingId(0)),
@@ -259,9 +277,10 @@ impl Slow {
             call.push(key.source_port);
             self.failed |= key.source_port == 9;
             match key.source_port {
-                1 => Verdict::Drop,
+                1 => Verdict::Drop(0),
                 2 => Verdict::Consume,
                 3 => Verdict::Hold(Instant::ZERO + Duration::from_millis(5)),
+                9 => Verdict::Fault,
                 _ => Verdict::Pass,
             }
         });
@@ -300,7 +319,8 @@ fn send_and_keep(
     let sent = Sent::along(worker, pool, (path, Position::Early), sources, now);
     for ((member, packet), key) in (0..).zip(sent.packets).zip(sent.keys) {
         if let Some((_, Taken::Keep(ticket))) = sent.taken.iter().find(|(taken, _)| *taken == member) {
-            assert!(worker.keep(*ticket, true, packet, key, [0; 6]).is_none());
+            let kept = Kept { packet, key, destination: [0; 6], state: StateRef::default() };
+            assert!(worker.keep(*ticket, true, kept).is_none());
         }
     }
     worker.end_of_batch();
@@ -380,10 +400,11 @@ fn an_instance_that_keeps_failing_is_put_into_quarantine() {
         send_and_keep(&mut worker, &pool, path, &[9, 10], now);
         now += Duration::from_secs(2);
     }
-    let (id, faults) = worker.all_faults().next().unwrap();
-    assert_eq!((id, faults.health, faults.by_kind["nine"]), (InstanceId(0), Health::Quarantined, 8));
-    assert_eq!(faults.last, "a nine");
-    assert_eq!(worker.counts(BindingId(0)).unwrap().drops, 40);
+    let (id, report) = worker.reports().next().unwrap();
+    assert_eq!((id, report.health, report.faults["nine"]), (InstanceId(0), Health::Quarantined, 8));
+    assert_eq!(report.last_fault, "a nine");
+    // The packets that it failed at, and later all.
+    assert_eq!(worker.counts(BindingId(0)).unwrap().drops, 8 + 2 * 12);
 }
 
 #[test]
@@ -420,8 +441,213 @@ fn a_message_that_makes_an_instance_fail_is_told_at_once() {
     let mut worker = worker();
     change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: Box::new(Touchy) });
     let message = Message { name: "read".into(), arguments: serde_json::Map::new() };
-    assert!(worker.control(InstanceId(0), &message, at(0)).is_some());
-    let (_, faults) = worker.all_faults().next().unwrap();
-    assert!(matches!(faults.health, Health::Pausing(_)), "{faults:?}");
-    assert_eq!(faults.by_kind["touched"], 1);
+    assert!(ask(&mut worker, 0, &message, at(0)).is_some());
+    let (_, report) = worker.reports().next().unwrap();
+    assert!(matches!(report.health, Health::Pausing(_)), "{report:?}");
+    assert_eq!(report.faults["touched"], 1);
+    let failure = worker.take_failure().unwrap();
+    assert_eq!((failure.instance, failure.fault.kind), (InstanceId(0), "touched"));
+    assert_eq!(worker.take_failure(), None);
+}
+
+/// Says the same of every packet.
+struct Says(Verdict);
+
+impl Instance for Says {
+    fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        packets.for_each(|_, _| self.0);
+        Progress::Done
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(json!(null))
+    }
+}
+
+/// A worker with port 3 whose instances say these verdicts; the first is bound, on terms, at a gate.
+fn with_verdicts(verdicts: &[Verdict], terms: Terms, gate: u8) -> (WorkerPlugins<ByPort>, PathId) {
+    let mut worker = worker();
+    worker.set_port(PortId(3), true);
+    for (id, verdict) in (0..).map(InstanceId).zip(verdicts) {
+        change(&mut worker, PluginChange::AddInstance { id, instance: Box::new(Says(*verdict)) });
+    }
+    let (binding, gate, action) = (BindingId(0), GateId(gate), Action::Instance(InstanceId(0)));
+    change(&mut worker, PluginChange::Bind { binding, gate, filter: 80, priority: 0, action, terms });
+    let path = path_of(&mut worker, 80);
+    (worker, path)
+}
+
+/// What becomes of one packet at the first stage: whether it goes on, where to, and how it ends.
+fn fate_of(
+    worker: &mut WorkerPlugins<ByPort>,
+    path: PathId,
+    position: Position,
+) -> (bool, Option<Direction>, Option<End>) {
+    let pool = Pool::new(4).unwrap();
+    let sent = Sent::along(worker, &pool, (path, position), &[7], Instant::ZERO);
+    let end = sent.taken.first().and_then(|(_, taken)| match taken {
+        Taken::End(end) => Some(*end),
+        Taken::Keep(_) => None,
+    });
+    (sent.members == [0], sent.directed.first().map(|(_, direction)| *direction), end)
+}
+
+#[test]
+fn packets_are_sent_by_ports_that_there_are() {
+    let bypass = Terms { on_fault: crate::OnFault::Bypass, ..Terms::default() };
+    let failed = Some(End::Drop(DropReason::PluginFailed));
+    for (verdict, direction) in [
+        (Verdict::Port(PortId(3)), Some(Direction::Port(PortId(3)))),
+        (Verdict::Ports(1 << 3), Some(Direction::Ports(1 << 3))),
+        (Verdict::Port(PortId(4)), None),
+        (Verdict::Ports(1 << 3 | 1 << 63), None),
+        (Verdict::Ports(0), None),
+        (Verdict::Instance(InstanceId(9)), None),
+    ] {
+        let (mut worker, path) = with_verdicts(&[verdict], Terms::default(), 0);
+        let expected = (direction.is_some(), direction, failed.filter(|_| direction.is_none()));
+        assert_eq!(fate_of(&mut worker, path, Position::Early), expected, "{verdict:?}");
+        let faults: u64 = worker.reports().next().unwrap().1.faults.values().sum();
+        assert_eq!(faults, u64::from(direction.is_none()), "{verdict:?}");
+        let (mut worker, path) = with_verdicts(&[verdict], bypass, 0);
+        assert_eq!(fate_of(&mut worker, path, Position::Early), (true, direction, None), "{verdict:?}");
+    }
+}
+
+#[test]
+fn at_the_queue_the_way_is_chosen() {
+    let mut worker = worker();
+    worker.set_port(PortId(3), true);
+    let queue = PluginChange::AddGate { gate: GateId(3), position: Position::Queue, order: GateOrder(10) };
+    change(&mut worker, queue);
+    let instance = Box::new(Says(Verdict::Port(PortId(3))));
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance });
+    bind(&mut worker, 0, 3, 80, 0);
+    let path = path_of(&mut worker, 80);
+    let failed = Some(End::Drop(DropReason::PluginFailed));
+    assert_eq!(fate_of(&mut worker, path, Position::Queue), (false, None, failed));
+    let report = worker.reports().next().unwrap().1;
+    assert_eq!(report.last_fault, "it names a port at a gate of the position queue, where the way is chosen");
+}
+
+#[test]
+fn drops_are_counted_by_the_plugins_reasons() {
+    let (mut worker, path) = with_verdicts(&[Verdict::Drop(31)], Terms::default(), 0);
+    let dropped = Some(End::Drop(DropReason::Plugin));
+    assert_eq!(fate_of(&mut worker, path, Position::Early), (false, None, dropped));
+    assert_eq!(worker.reports().next().unwrap().1.drops, [(31, 1)].into());
+}
+
+#[test]
+fn packets_go_from_instance_to_instance_and_not_in_circles() {
+    let on_to = |id| Verdict::Instance(InstanceId(id));
+    let (mut worker, path) = with_verdicts(&[on_to(1), on_to(2), Verdict::Pass], Terms::default(), 0);
+    assert_eq!(fate_of(&mut worker, path, Position::Early), (true, None, None));
+    let (mut worker, path) = with_verdicts(&[on_to(1), Verdict::Consume], Terms::default(), 0);
+    assert_eq!(fate_of(&mut worker, path, Position::Early), (false, None, Some(End::Consume)));
+    let (mut worker, path) = with_verdicts(&[on_to(1), on_to(0)], Terms::default(), 0);
+    let in_circles = Some(End::Drop(DropReason::PluginLoop));
+    assert_eq!(fate_of(&mut worker, path, Position::Early), (false, None, in_circles));
+    assert_eq!(worker.counts(BindingId(0)).unwrap().drops, 1);
+}
+
+#[test]
+fn packets_wait_for_the_instance_that_they_are_sent_to() {
+    let (mut worker, path) = with_verdicts(&[Verdict::Instance(InstanceId(1))], Terms::default(), 0);
+    let slow = Box::new(Slow { slices: 2, ..Slow::default() });
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(1), instance: slow });
+    let pool = Pool::new(64).unwrap();
+    send_and_keep(&mut worker, &pool, path, &[10, 1], at(0));
+    send_and_keep(&mut worker, &pool, path, &[11], at(0));
+    assert_eq!(worker.waiting(), 3);
+    let released: Vec<_> = (0..6).flat_map(|_| released(&mut worker, at(0))).collect();
+    assert_eq!(released, [(10, None), (1, Some(End::Drop(DropReason::Plugin))), (11, None)]);
+    assert!(worker.is_idle());
+}
+
+#[test]
+fn a_call_may_take_what_its_binding_says() {
+    let terms = Terms { call: Duration::from_micros(150), ..Terms::default() };
+    let mut worker = worker();
+    let slow = Box::new(Slow { slices: u32::MAX, ..Slow::default() });
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: slow });
+    let (binding, gate, action) = (BindingId(0), GateId(0), Action::Instance(InstanceId(0)));
+    change(&mut worker, PluginChange::Bind { binding, gate, filter: 80, priority: 0, action, terms });
+    let path = path_of(&mut worker, 80);
+    let pool = Pool::new(64).unwrap();
+    send_and_keep(&mut worker, &pool, path, &[10], at(0));
+    assert_eq!(released(&mut worker, at(0)), []);
+    assert_eq!(released(&mut worker, at(0)), [(10, Some(End::Drop(DropReason::PluginFailed)))]);
+    let report = worker.reports().next().unwrap().1;
+    assert_eq!((report.faults["overrun"], report.suspensions), (1, 3));
+}
+
+/// Counts packets in the state of their flows, and tells of flows that ended what it counted.
+#[derive(Default)]
+struct Stateful(Vec<u8>);
+
+impl Instance for Stateful {
+    fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        for place in 0..packets.len() {
+            let first = packets.is_first(place);
+            let state = packets.state_mut(place).unwrap();
+            assert_eq!((state.len(), first), (3, state[0] == 0));
+            state[0] += 1;
+        }
+        Progress::Done
+    }
+
+    fn flow_state(&self) -> usize {
+        3
+    }
+
+    fn flow_ended(&mut self, _flow: &FlowEnd, state: &[u8]) {
+        self.0.push(state[0]);
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(json!(self.0))
+    }
+}
+
+#[test]
+fn the_state_of_a_flow_goes_with_it_from_path_to_path() {
+    let mut worker = worker();
+    for id in 0..2 {
+        let instance = Box::new(Stateful::default());
+        change(&mut worker, PluginChange::AddInstance { id: InstanceId(id), instance });
+    }
+    bind(&mut worker, 0, 0, 80, 0);
+    bind(&mut worker, 1, 0, 81, 0);
+    bind(&mut worker, 2, 1, 81, 1);
+    bind(&mut worker, 3, 1, 82, 1);
+    let [one, both, other] = [80, 81, 82].map(|port| path_of(&mut worker, port));
+    assert!(worker.keeps_states());
+    let pool = Pool::new(4).unwrap();
+    let key = FlowKey::v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, 17, (1, 80), PortId(0));
+    let end = FlowEnd { key, packets: 0, bytes: 0 };
+    let send = |worker: &mut WorkerPlugins<ByPort>, path, state: u32, packets: usize| {
+        let mut batch: Vec<_> = (0..packets).map(|_| pool.packet_from(&[0; 60]).unwrap()).collect();
+        let mut verdicts = vec![Verdict::Pass; packets];
+        let mut group = Group {
+            packets: &mut batch,
+            keys: &vec![key; packets],
+            states: &vec![state; packets],
+            verdicts: &mut verdicts,
+            members: &mut (0..packets as u16).collect(),
+            taken: &mut Vec::new(),
+            directed: &mut Vec::new(),
+        };
+        worker.run(Place { path, position: Position::Early, stage: 0 }, &mut group, at(0));
+    };
+    let read = Message { name: "read".into(), arguments: serde_json::Map::new() };
+    let state = worker.begin_state(one);
+    send(&mut worker, one, state, 2);
+    let state = worker.flow_moved((one, state), both, &end);
+    send(&mut worker, both, state, 1);
+    let state = worker.flow_moved((both, state), other, &end);
+    assert_eq!(ask(&mut worker, 0, &read, at(0)), Some(Ok(json!([3]))));
+    worker.flow_ended(other, &end, state);
+    assert_eq!(ask(&mut worker, 1, &read, at(0)), Some(Ok(json!([1]))));
+    assert_eq!(worker.state_counts().0, 0);
 }

@@ -3,9 +3,9 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use millrace_packet::{Exceptions, FlowKey, Packet, Pool};
-use millrace_plugin_abi::binary::verdict;
-use millrace_plugin_abi::{Message, Verdict};
-use millrace_units::PortId;
+use millrace_plugin_abi::binary::{packet_flags, verdict};
+use millrace_plugin_abi::{FlowStates, Message, Verdict};
+use millrace_units::{InstanceId, PortId};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -121,9 +121,15 @@ const FOREVER: &str = "(loop $on (br $on))";
 
 #[test]
 fn verdicts_come_back() {
-    for (number, expected) in
-        [(verdict::PASS, Verdict::Pass), (verdict::DROP, Verdict::Drop), (verdict::CONSUME, Verdict::Consume)]
-    {
+    for (number, expected) in [
+        (verdict::PASS, Verdict::Pass),
+        (verdict::DROP, Verdict::Drop(0)),
+        (verdict::CONSUME, Verdict::Consume),
+        (verdict::PORT, Verdict::Port(PortId(0))),
+        (verdict::PORTS, Verdict::Ports(0)),
+        (verdict::INSTANCE, Verdict::Instance(InstanceId(0))),
+        (verdict::CLASSIFY, Verdict::Classify),
+    ] {
         let batch = Batch::equal(3, 60).processed(&mut begin(&verdict(number)));
         assert_eq!(batch.verdicts, [expected; 3]);
     }
@@ -145,7 +151,7 @@ fn a_large_batch_is_several_calls() {
     let batch = Batch::equal(150, 60).processed(&mut begin(&body));
     for (index, (verdict, packet)) in batch.verdicts.iter().zip(&batch.packets).enumerate() {
         let (expected, first) = if index % 2 == 1 {
-            (Verdict::Drop, 0x11)
+            (Verdict::Drop(0), 0x11)
         } else {
             (Verdict::Pass, if index < 128 { 64 } else { 22 })
         };
@@ -217,7 +223,7 @@ fn traps_are_told_apart() {
     ] {
         let mut instance = begin(&format!("{}{rest}", at_once(what)));
         let batch = Batch::equal(2, 60).processed(&mut instance);
-        assert_eq!(batch.verdicts, [Verdict::Drop; 2], "{what}");
+        assert_eq!(batch.verdicts, [Verdict::Fault; 2], "{what}");
         let fault = instance.fault().unwrap();
         assert_eq!(fault.kind, kind, "{what}: {fault}");
         assert!(fault.text.starts_with("in millrace_packets: "), "{fault}");
@@ -226,15 +232,10 @@ fn traps_are_told_apart() {
 }
 
 #[test]
-fn packets_of_a_dead_instance_get_what_is_said_for_faults() {
-    let settings = InstanceSettings { on_fault: OnFault::Bypass, ..Default::default() };
-    let mut instance = begin_with("", &at_once("unreachable"), settings).unwrap();
-    for _ in 0..2 {
-        assert_eq!(Batch::equal(2, 60).processed(&mut instance).verdicts, [Verdict::Pass; 2]);
-    }
+fn packets_of_a_dead_instance_are_faults() {
     let mut instance = begin(&at_once("unreachable"));
     for _ in 0..2 {
-        assert_eq!(Batch::equal(2, 60).processed(&mut instance).verdicts, [Verdict::Drop; 2]);
+        assert_eq!(Batch::equal(2, 60).processed(&mut instance).verdicts, [Verdict::Fault; 2]);
     }
     assert_eq!(instance.counts().faults.total(), 1);
 }
@@ -252,7 +253,7 @@ fn what_was_handled_before_a_trap_stays() {
     let mut instance = begin(&body);
     let batch = Batch::equal(70, 60).processed(&mut instance);
     assert!(batch.verdicts[..64].iter().all(|verdict| *verdict == Verdict::Pass));
-    assert!(batch.verdicts[64..].iter().all(|verdict| *verdict == Verdict::Drop));
+    assert!(batch.verdicts[64..].iter().all(|verdict| *verdict == Verdict::Fault));
 }
 
 #[test]
@@ -268,7 +269,7 @@ fn a_restart_begins_anew() {
     for life in 1..=3 {
         for call in 1..=3 {
             let batch = Batch::equal(1, 60).processed(&mut instance);
-            assert_eq!(batch.verdicts[0] == Verdict::Drop, call == 3);
+            assert_eq!(batch.verdicts[0] == Verdict::Fault, call == 3);
         }
         assert_eq!(instance.counts().faults.of(FaultKind::Unreachable), life);
         instance.restart().unwrap();
@@ -282,7 +283,7 @@ fn a_verdict_that_makes_no_sense_is_a_fault_of_that_packet() {
         "(if (i32.load16_u offset=30 (local.get $at)) (then (i32.store8 offset=48 (local.get $at) (i32.const 99))))",
     );
     let mut instance = begin(&body);
-    assert_eq!(Batch::equal(2, 60).processed(&mut instance).verdicts, [Verdict::Pass, Verdict::Drop]);
+    assert_eq!(Batch::equal(2, 60).processed(&mut instance).verdicts, [Verdict::Pass, Verdict::Fault]);
     assert_eq!(instance.wrong_verdict(), Some(WrongVerdict::Verdict(99)));
     assert_eq!((instance.fault(), instance.counts().faults.of(FaultKind::WrongVerdict)), (None, 1));
     let tag = for_each("(i32.store8 offset=26 (local.get $at) (i32.const 32))");
@@ -313,7 +314,6 @@ fn a_beginning_that_fails_says_why() {
     assert_eq!(begin("", outside).kind, FaultKind::OutOfBounds);
     let large = r#"(memory (export "memory") 100)"#;
     assert_eq!(begin("", large).kind, FaultKind::Init);
-    assert_eq!(begin(", \"flow-state\": 8", "").kind, FaultKind::Init);
 }
 
 #[test]
@@ -339,13 +339,13 @@ fn settings_reach_a_plugin_that_takes_some() {
 
 #[test]
 fn a_loop_without_end_is_suspended_while_others_run() {
-    let mut endless = begin(&at_once(FOREVER));
+    let mut endless = begin(&format!("{COUNTER}{}", at_once(FOREVER)));
     let mut other = begin(&verdict(verdict::DROP));
     let mut batch = Batch::equal(2, 60);
     assert_eq!(endless.process(&mut batch.packets(), Instant::ZERO), Progress::Suspended);
     assert!(endless.is_suspended());
     for _ in 0..5 {
-        assert_eq!(Batch::equal(1, 60).processed(&mut other).verdicts, [Verdict::Drop]);
+        assert_eq!(Batch::equal(1, 60).processed(&mut other).verdicts, [Verdict::Drop(0)]);
         assert_eq!(endless.resume(&mut batch.packets(), Instant::ZERO), Progress::Suspended);
     }
     assert_eq!(endless.counts().suspensions, 6);
@@ -368,8 +368,8 @@ fn a_call_that_was_resumed_gives_its_verdicts() {
         resumed += 1;
     }
     assert!(resumed > 0);
-    assert_eq!(batch.verdicts, [Verdict::Drop; 3]);
-    assert_eq!(Batch::equal(1, 60).processed(&mut begin(&slow(1))).verdicts, [Verdict::Drop]);
+    assert_eq!(batch.verdicts, [Verdict::Drop(0); 3]);
+    assert_eq!(Batch::equal(1, 60).processed(&mut begin(&slow(1))).verdicts, [Verdict::Drop(0)]);
 }
 
 #[test]
@@ -377,7 +377,7 @@ fn a_suspended_call_that_is_not_resumed_is_given_up() {
     let mut instance = begin(&at_once(FOREVER));
     let mut batch = Batch::equal(1, 60);
     assert_eq!(instance.process(&mut batch.packets(), Instant::ZERO), Progress::Suspended);
-    assert_eq!(Batch::equal(1, 60).processed(&mut instance).verdicts, [Verdict::Drop]);
+    assert_eq!(Batch::equal(1, 60).processed(&mut instance).verdicts, [Verdict::Fault]);
     assert_eq!(instance.counts().faults.of(FaultKind::Overrun), 1);
 }
 
@@ -474,7 +474,7 @@ fn a_fault_says_in_which_function_it_was() {
     assert!(instance.fault().unwrap().text.starts_with("in millrace_periodic: "));
     let mut instance = begin(r#"(func (export "millrace_flow_ended") (param i32) unreachable)"#);
     let key = FlowKey::v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, 6, (1, 2), PortId(0));
-    instance.flow_ended(&FlowEnd { key, packets: 1, bytes: 0 });
+    instance.flow_ended(&FlowEnd { key, packets: 1, bytes: 0 }, &[]);
     while instance.fault().is_none() {
         instance.periodic(Instant::ZERO);
     }
@@ -494,16 +494,16 @@ fn state_goes_over_to_another_instance() {
     let body = format!("{COUNTER}\n{count}");
     let mut old = begin(&body);
     Batch::equal(70, 60).processed(&mut old);
-    let state = old.save().unwrap();
+    let state = old.save().unwrap().unwrap();
     assert_eq!(state, 70_u32.to_le_bytes());
     let mut new = begin(&body);
-    new.restore(state.clone(), 3).unwrap();
+    new.restore(&state, 3).unwrap();
     Batch::equal(5, 60).processed(&mut new);
-    assert_eq!(new.save().unwrap(), 75_u32.to_le_bytes());
-    let refused = new.restore(state, 2).unwrap_err().to_string();
+    assert_eq!(new.save().unwrap().unwrap(), 75_u32.to_le_bytes());
+    let refused = new.restore(&state, 2).unwrap_err().to_string();
     assert_eq!(refused, "plugin test: restore: it returned 1, and gave no reason");
-    assert!(begin("").save().unwrap_err().to_string().contains("saves no state"));
-    assert!(begin("").restore(Vec::new(), 0).unwrap_err().to_string().contains("takes no state over"));
+    assert_eq!(begin("").save(), Ok(None));
+    assert!(begin("").restore(&[], 0).unwrap_err().to_string().contains("takes no state over"));
 }
 
 #[test]
@@ -518,9 +518,9 @@ fn ends_of_flows_are_heard() {
     assert!(instance.hears_flow_ends() && !begin("").hears_flow_ends());
     let key = FlowKey::v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, 6, (1, 2), PortId(0));
     for packets in 1..=4 {
-        instance.flow_ended(&FlowEnd { key, packets, bytes: 0 });
+        instance.flow_ended(&FlowEnd { key, packets, bytes: 0 }, &[]);
     }
-    assert_eq!(instance.save().unwrap(), 10_u32.to_le_bytes());
+    assert_eq!(instance.save().unwrap().unwrap(), 10_u32.to_le_bytes());
 }
 
 #[test]
@@ -537,11 +537,11 @@ fn ends_of_flows_wait_for_a_call_that_goes_on() {
     let mut progress = instance.process(&mut batch.packets(), Instant::ZERO);
     assert_eq!(progress, Progress::Suspended);
     let key = FlowKey::v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, 6, (1, 2), PortId(0));
-    instance.flow_ended(&FlowEnd { key, packets: 1, bytes: 0 });
+    instance.flow_ended(&FlowEnd { key, packets: 1, bytes: 0 }, &[]);
     while progress == Progress::Suspended {
         progress = instance.resume(&mut batch.packets(), Instant::ZERO);
     }
-    assert_eq!(instance.save().unwrap(), 1_u32.to_le_bytes());
+    assert_eq!(instance.save().unwrap().unwrap(), 1_u32.to_le_bytes());
 }
 
 #[test]
@@ -557,7 +557,7 @@ fn it_is_called_by_its_period_and_its_timer() {
     let mut instance = begin_with(keys, &body, Default::default()).unwrap();
     assert_eq!(instance.due(), Some(Instant::ZERO));
     instance.periodic(Instant::from_millis(100));
-    assert_eq!(instance.save().unwrap(), 100_000_000_u32.to_le_bytes());
+    assert_eq!(instance.save().unwrap().unwrap(), 100_000_000_u32.to_le_bytes());
     assert_eq!(instance.due(), Some(Instant::from_millis(105)));
     instance.periodic(Instant::from_millis(105));
     assert_eq!(instance.due(), Some(Instant::from_millis(110)));
@@ -710,7 +710,7 @@ fn a_plugin_waits_without_its_clock() {
     let plugin = sandbox.compile(&module(&verdict(verdict::DROP))).unwrap();
     let mut instance = WasmInstance::new(&plugin, InstanceSettings::default()).unwrap();
     for _ in 0..100 {
-        assert_eq!(Batch::equal(2, 60).processed(&mut instance).verdicts, [Verdict::Drop; 2]);
+        assert_eq!(Batch::equal(2, 60).processed(&mut instance).verdicts, [Verdict::Drop(0); 2]);
     }
 }
 
@@ -724,7 +724,7 @@ fn a_call_that_is_stopped_before_it_begins_is_not_done() {
     let mut tries = (0..100).filter_map(|_| WasmInstance::new(&plugin, InstanceSettings::default()).ok());
     let mut instance = tries.next().unwrap();
     for _ in 0..2_000 {
-        assert_eq!(Batch::equal(2, 60).processed(&mut instance).verdicts, [Verdict::Drop; 2]);
+        assert_eq!(Batch::equal(2, 60).processed(&mut instance).verdicts, [Verdict::Drop(0); 2]);
     }
 }
 
@@ -732,7 +732,7 @@ fn a_call_that_is_stopped_before_it_begins_is_not_done() {
 fn rule(packet: &mut [u8], window: usize) -> Verdict {
     let seen = packet.len().min(window);
     match packet.first().map_or(0, |first| first % 3) {
-        1 => return Verdict::Drop,
+        1 => return Verdict::Drop(0),
         2 => return Verdict::Consume,
         _ => {}
     }
@@ -790,4 +790,77 @@ proptest! {
             let _ = WasmInstance::new(&plugin, InstanceSettings::default());
         }
     }
+}
+
+#[test]
+fn packets_of_a_flow_share_its_state() {
+    // It counts packets in the flow's state, and says the count, the flow and whether it is new in the window.
+    let count = for_each(
+        "(i32.store (i32.wrap_i64 (i64.load offset=32 (local.get $at)))
+           (i32.add (i32.load (i32.wrap_i64 (i64.load offset=32 (local.get $at)))) (i32.const 1)))
+         (i32.store8 (local.get $window) (i32.load (i32.wrap_i64 (i64.load offset=32 (local.get $at)))))
+         (i32.store8 offset=1 (local.get $window) (i32.load offset=40 (local.get $at)))
+         (i32.store8 offset=2 (local.get $window) (i32.load16_u offset=2 (local.get $at)))",
+    );
+    let mut instance = begin_with(r#", "flow-state": 12"#, &count, Default::default()).unwrap();
+    assert_eq!(instance.flow_state(), 12);
+    let mut blocks = Blocks(vec![vec![0; 24]; 3]);
+    for round in 0..2_u8 {
+        let mut batch = Batch::equal(4, 60);
+        let mut packets = batch.packets();
+        packets = packets.with_states(&mut blocks, &[1, 2, 1, 1], 8, 12);
+        assert_eq!(instance.process(&mut packets, Instant::ZERO), Progress::Done);
+        let first = if round == 0 { u8::try_from(packet_flags::FIRST).unwrap() } else { 0 };
+        let said: Vec<_> = batch.packets.iter().map(|packet| packet.data()[..3].to_vec()).collect();
+        let (before_one, before_two) = (round * 3, round);
+        let expected = [
+            [before_one + 1, 1, first],
+            [before_two + 1, 2, first],
+            [before_one + 2, 1, 0],
+            [before_one + 3, 1, 0],
+        ];
+        assert_eq!(said, expected);
+    }
+    assert_eq!((blocks.0[0][8], blocks.0[1][8], blocks.0[2][8]), (6, 2, 0));
+}
+
+/// State of flows, one block each.
+struct Blocks(Vec<Vec<u8>>);
+
+impl FlowStates for Blocks {
+    fn block(&mut self, number: u32) -> Option<&mut [u8]> {
+        self.0.get_mut((number as usize).checked_sub(1)?).map(Vec::as_mut_slice)
+    }
+}
+
+#[test]
+fn the_end_of_a_flow_comes_with_its_state() {
+    let body = format!(
+        r#"{COUNTER}
+        (func (export "millrace_flow_ended") (param $flow i32)
+          (i32.store (i32.const 64) (i32.load8_u offset=7 (i32.wrap_i64 (i64.load offset=64 (local.get $flow))))))"#
+    );
+    let mut instance = begin_with(r#", "flow-state": 8"#, &body, Default::default()).unwrap();
+    let key = FlowKey::v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, 6, (1, 2), PortId(0));
+    instance.flow_ended(&FlowEnd { key, packets: 1, bytes: 0 }, &[0, 0, 0, 0, 0, 0, 0, 77]);
+    assert_eq!(instance.save().unwrap().unwrap(), 77_u32.to_le_bytes());
+}
+
+#[test]
+fn a_message_is_suspended_and_answered_later() {
+    let slow = r#"(import "millrace" "reply" (func $reply (param i32 i32)))
+        (data (i32.const 16) "7")
+        (func (export "millrace_control") (param i32 i32 i32 i32) (result i32) (local $left i32)
+          (local.set $left (i32.const 100000000))
+          (loop $on (br_if $on (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+          (call $reply (i32.const 16) (i32.const 1)) i32.const 0)"#;
+    let mut instance = begin_with(r#", "messages": {"on": "x"}"#, slow, Default::default()).unwrap();
+    assert_eq!(instance.begin_control(&message("on", json!({}))), None);
+    let mut none = Batch::equal(0, 0);
+    while instance.resume(&mut none.packets(), Instant::ZERO) == Progress::Suspended {}
+    assert_eq!(instance.take_reply(), Some(Ok(json!(7))));
+    assert_eq!(instance.take_reply(), None);
+    assert_eq!(instance.begin_control(&message("on", json!({}))), None);
+    instance.abort();
+    assert!(instance.take_reply().unwrap().unwrap_err().to_string().contains("it is dead"));
 }

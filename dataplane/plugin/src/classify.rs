@@ -1,0 +1,191 @@
+//! Which bindings a flow meets: its path.
+
+use millrace_plugin_abi::{FlowEnd, FlowStates, Position};
+use millrace_units::PathId;
+
+use crate::flow_state::{FlowStateBlocks, StateRef};
+use crate::path::{EMPTY_PATH, Part, Stage, Step, lay_out};
+use crate::slab::Slab;
+use crate::worker_plugins::{Binding, WorkerGate, WorkerPlugins};
+use crate::{Action, BindingId, BindingTable};
+
+/// The treatment of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Classified {
+    /// The path.
+    pub path: PathId,
+    /// The binding, of an action that is no instance, that takes the place of the flow's route.
+    pub primary: Option<BindingId>,
+}
+
+impl<T: BindingTable> WorkerPlugins<T> {
+    /// The treatment of a packet's flow: at each gate with bindings the one that wins for it. To be called for the first
+    /// packet of a flow, and again when a change concerns it. At gates of the position `route`, an action that is no
+    /// instance counts only where its priority is at least `route`, the priority of the flow's route, if it has one.
+    pub fn classify(&mut self, candidate: &T::Candidate, route: Option<i32>) -> Classified {
+        if self.bindings.is_empty() {
+            return Classified { path: EMPTY_PATH, primary: None };
+        }
+        let Self { gates, bindings, paths, found, .. } = self;
+        let bound = gates.iter().filter(|gate| gate.bindings() > 0);
+        let winners = bound.map(|gate| (gate.position(), gate.table().lookup(candidate)));
+        let primary = select(winners, bindings, route, found);
+        Classified { path: paths.intern(found), primary }
+    }
+
+    /// The same for many packets, one result each in `classified`, which need not be empty before.
+    pub fn classify_batch(
+        &mut self,
+        candidates: &[T::Candidate],
+        routes: &[Option<i32>],
+        classified: &mut Vec<Classified>,
+    ) {
+        classified.clear();
+        let Self { gates, bindings, paths, found, winners, .. } = self;
+        let count = candidates.len();
+        let bound = || gates.iter().filter(|gate| gate.bindings() > 0);
+        winners.clear();
+        winners.resize(bound().count() * count, None);
+        for (gate, winners) in bound().zip(winners.chunks_mut(count.max(1))) {
+            gate.table().lookup_batch(candidates, winners);
+        }
+        for (packet, route) in routes.iter().enumerate() {
+            let of_packet = winners.iter().skip(packet).step_by(count.max(1));
+            let positions = bound().map(|gate| gate.position());
+            let primary = select(positions.zip(of_packet.copied()), bindings, *route, found);
+            classified.push(Classified { path: paths.intern(found), primary });
+        }
+    }
+
+    /// What [`classify`](Self::classify) goes by: each gate at which something is bound, with the binding that wins
+    /// there, and whether it loses against the flow's route.
+    pub fn winners(
+        &self,
+        candidate: &T::Candidate,
+        route: Option<i32>,
+    ) -> impl Iterator<Item = (&WorkerGate<T>, Option<(BindingId, bool)>)> {
+        self.gates.iter().filter(|gate| gate.bindings() > 0).map(move |gate| {
+            let found = gate.table().lookup(candidate).and_then(|id| {
+                let binding = self.bindings.get(self.bindings.key(id.0)?)?;
+                let beside_route = gate.position() == Position::Route && binding.action.instance().is_none();
+                Some((id, beside_route && binding.loses_against(route)))
+            });
+            (gate, found)
+        })
+    }
+
+    /// What is done by a binding; `None` when there is no such binding.
+    pub fn action(&self, binding: BindingId) -> Option<&Action> {
+        Some(&self.bindings.get(self.bindings.key(binding.0)?)?.action)
+    }
+
+    /// The actions of a path's bindings at a position.
+    pub fn actions_at(&self, path: PathId, position: Position) -> impl Iterator<Item = &Action> + '_ {
+        let stages = self.paths.stages_at(path, position).iter();
+        stages.filter_map(|stage| Some(&self.bindings.get(stage.binding)?.action))
+    }
+
+    /// Whether any instance of a path wants to be told of the ends of flows.
+    #[inline]
+    pub fn hears_flow_ends(&self, path: PathId) -> bool {
+        !self.paths.hearing(path).is_empty()
+    }
+
+    /// Whether any instance keeps state for flows, or has kept some.
+    #[inline]
+    pub fn keeps_states(&self) -> bool {
+        self.keeps_states
+    }
+
+    /// A block of state for a flow on a path: its number, or 0 where the path needs none or there is no memory left.
+    pub fn begin_state(&mut self, path: PathId) -> u32 {
+        match self.paths.state(path) {
+            0 => 0,
+            bytes => self.states.take(bytes),
+        }
+    }
+
+    /// A reference to a block of state, for packets that wait.
+    pub fn state_reference(&self, state: u32) -> StateRef {
+        self.states.reference(state)
+    }
+
+    /// The block of a reference; 0 when its flow has ended.
+    pub fn find_state(&self, reference: StateRef) -> u32 {
+        self.states.resolve(reference)
+    }
+
+    /// Tells the instances of a path that a flow of theirs has ended: each once, at however many gates it stands. `state` is
+    /// the number of the flow's block; it is free afterwards.
+    pub fn flow_ended(&mut self, path: PathId, flow: &FlowEnd, state: u32) {
+        self.flow_moved((path, state), EMPTY_PATH, flow);
+    }
+
+    /// Tells the instances that are on the path `old` and not on `new` that the flow has ended for them. Returns the number
+    /// of the flow's block of state from now on: what instances on both paths know goes with it.
+    pub fn flow_moved(&mut self, (old, state): (PathId, u32), new: PathId, flow: &FlowEnd) -> u32 {
+        let Self { paths, instances, states, .. } = self;
+        let (hearing, stages) = (paths.hearing(old), paths.stages(new));
+        for (index, stage) in hearing.iter().enumerate() {
+            let is_same = |other: &Stage| other.step == stage.step;
+            if stage.hears
+                && let Step::Instance(key) = stage.step
+                && !hearing[..index].iter().any(is_same)
+                && !stages.iter().any(is_same)
+                && let Some(hosted) = instances.get_mut(key)
+            {
+                let part = stage.part.range();
+                let kept = states.block(state).and_then(|block| block.get(part)).unwrap_or_default();
+                hosted.instance.flow_ended(flow, kept);
+            }
+        }
+        let moved = match paths.state(new) {
+            0 => 0,
+            bytes => states.take(bytes),
+        };
+        if state != 0 && moved != 0 {
+            move_parts(states, (paths.stages(old), state), (stages, moved));
+        }
+        states.give_back(state);
+        moved
+    }
+}
+
+/// Copies what instances know that are on both paths.
+fn move_parts(states: &mut FlowStateBlocks, (old, from): (&[Stage], u32), (new, to): (&[Stage], u32)) {
+    for stage in new.iter().filter(|stage| stage.part.bytes > 0) {
+        if let Some(before) = old.iter().find(|other| other.step == stage.step && other.part.bytes > 0) {
+            let bytes = Part::HEADER + usize::from(stage.part.bytes.min(before.part.bytes));
+            let start = |part: Part| usize::from(part.offset) - Part::HEADER;
+            states.copy((from, start(before.part)), (to, start(stage.part)), bytes);
+        }
+    }
+}
+
+/// Puts the stages of the path that the winners at the gates make into `found`; returns the binding that takes the place
+/// of the route.
+fn select(
+    winners: impl Iterator<Item = (Position, Option<BindingId>)>,
+    bindings: &Slab<Binding>,
+    route: Option<i32>,
+    found: &mut Vec<Stage>,
+) -> Option<BindingId> {
+    found.clear();
+    let mut primary = None;
+    for (position, winner) in winners {
+        let Some(id) = winner else { continue };
+        let Some(key) = bindings.key(id.0) else { continue };
+        let Some(binding) = bindings.get(key) else { continue };
+        let Some(step) = binding.step else { continue };
+        if position == Position::Route && binding.action.instance().is_none() {
+            if primary.is_some() || binding.loses_against(route) {
+                continue;
+            }
+            primary = Some(id);
+        }
+        let part = Part { offset: 0, bytes: binding.state };
+        found.push(Stage { position, binding: key, step, hears: binding.hears, part });
+    }
+    lay_out(found);
+    primary
+}

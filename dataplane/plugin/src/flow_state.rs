@@ -1,0 +1,230 @@
+//! State that instances keep for flows: one block for each flow record that needs one, with a part for each of its
+//! instances.
+//!
+//! Blocks of like size share chunks of memory, so that a new flow takes none from the allocator as long as there are
+//! blocks of flows that have ended. Memory is bounded: where there is no block left, a flow has no state.
+
+use millrace_plugin_abi::FlowStates;
+
+/// Bytes of the smallest block; each further class has twice as many.
+const LEAST: usize = 16;
+/// Classes of blocks: the largest have 16 KiB.
+const CLASSES: usize = 11;
+/// Bytes of a block, at most.
+pub(crate) const MOST_BLOCK: usize = LEAST << (CLASSES - 1);
+/// Bytes of a chunk.
+const CHUNK: usize = 64 << 10;
+/// Bytes of all chunks, at most.
+const MOST_MEMORY: usize = 256 << 20;
+/// Bits of a number that say which block of its class it is.
+const INDEX_BITS: u32 = 28;
+
+/// A block that may be another flow's by the time it is looked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StateRef {
+    number: u32,
+    serial: u32,
+}
+
+/// All blocks of a worker.
+#[derive(Debug, Default)]
+pub(crate) struct FlowStateBlocks {
+    classes: [Class; CLASSES],
+    /// Bytes of all chunks.
+    memory: usize,
+    /// Blocks that were handed out so far.
+    serial: u32,
+    in_use: u32,
+    /// Flows that found no block.
+    refused: u64,
+}
+
+/// Blocks of one size.
+#[derive(Debug, Default)]
+struct Class {
+    chunks: Vec<Box<[u8]>>,
+    /// Of each block: the serial number it was handed out with, 0 when it is free.
+    serials: Vec<u32>,
+    free: Vec<u32>,
+}
+
+fn class_of(bytes: usize) -> usize {
+    bytes.div_ceil(LEAST).next_power_of_two().trailing_zeros() as usize
+}
+
+fn split(number: u32) -> Option<(usize, usize)> {
+    let class = (number >> INDEX_BITS).checked_sub(1)? as usize;
+    Some((class, (number & ((1 << INDEX_BITS) - 1)) as usize))
+}
+
+impl FlowStateBlocks {
+    /// A block of so many bytes at least, all of them 0; its number, or 0 when there is no memory or it is too large.
+    pub fn take(&mut self, bytes: usize) -> u32 {
+        let class = class_of(bytes);
+        let index = (class < CLASSES).then(|| self.free_block(class)).flatten();
+        let Some(index) = index else {
+            self.refused += 1;
+            return 0;
+        };
+        self.serial = self.serial.wrapping_add(1).max(1);
+        self.classes[class].serials[index as usize] = self.serial;
+        self.in_use += 1;
+        let number = (class as u32 + 1) << INDEX_BITS | index;
+        if let Some(block) = self.block(number) {
+            block.fill(0);
+        }
+        number
+    }
+
+    fn free_block(&mut self, class: usize) -> Option<u32> {
+        if let Some(index) = self.classes[class].free.pop() {
+            return Some(index);
+        }
+        if self.memory + CHUNK > MOST_MEMORY {
+            return None;
+        }
+        self.memory += CHUNK;
+        let class_of_size = &mut self.classes[class];
+        class_of_size.chunks.push(vec![0; CHUNK].into_boxed_slice());
+        let (first, count) = (class_of_size.serials.len() as u32, (CHUNK / (LEAST << class)) as u32);
+        class_of_size.serials.resize((first + count) as usize, 0);
+        class_of_size.free.extend((first + 1..first + count).rev());
+        Some(first)
+    }
+
+    /// Gives a block back; does nothing for one that is free.
+    pub fn give_back(&mut self, number: u32) {
+        let Some((class, index)) = split(number) else { return };
+        let Some(class) = self.classes.get_mut(class) else { return };
+        if class.serials.get(index).is_some_and(|serial| *serial != 0) {
+            class.serials[index] = 0;
+            class.free.push(index as u32);
+            self.in_use -= 1;
+        }
+    }
+
+    /// A reference to a block that holds as long as the block isn't given back.
+    pub fn reference(&self, number: u32) -> StateRef {
+        StateRef { number, serial: self.serial_of(number) }
+    }
+
+    /// The number of the block; 0 when it was given back.
+    pub fn resolve(&self, reference: StateRef) -> u32 {
+        let lives = reference.serial != 0 && self.serial_of(reference.number) == reference.serial;
+        if lives { reference.number } else { 0 }
+    }
+
+    fn serial_of(&self, number: u32) -> u32 {
+        let serial = split(number).and_then(|(class, index)| self.classes.get(class)?.serials.get(index));
+        serial.copied().unwrap_or(0)
+    }
+
+    /// Copies `count` bytes of a block from an offset to another block, or to an offset in it.
+    pub fn copy(&mut self, (from, from_offset): (u32, usize), (to, to_offset): (u32, usize), count: usize) {
+        let mut bytes = [0; CHUNK / 16];
+        let Some(bytes) = bytes.get_mut(..count) else { return };
+        let Some(source) = self.block(from).and_then(|block| block.get(from_offset..from_offset + count))
+        else {
+            return;
+        };
+        bytes.copy_from_slice(source);
+        if let Some(target) = self.block(to).and_then(|block| block.get_mut(to_offset..to_offset + count)) {
+            target.copy_from_slice(bytes);
+        }
+    }
+
+    /// Blocks in use, bytes of memory, and flows that found no block.
+    pub fn counts(&self) -> (u32, usize, u64) {
+        (self.in_use, self.memory, self.refused)
+    }
+}
+
+impl FlowStates for FlowStateBlocks {
+    #[inline]
+    fn block(&mut self, number: u32) -> Option<&mut [u8]> {
+        let (class, index) = split(number)?;
+        let bytes = LEAST.checked_shl(class as u32)?;
+        let blocks = CHUNK / bytes;
+        let chunk = self.classes.get_mut(class)?.chunks.get_mut(index / blocks)?;
+        let start = index % blocks * bytes;
+        chunk.get_mut(start..start + bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_reference_dies_with_its_block() {
+        let mut blocks = FlowStateBlocks::default();
+        let number = blocks.take(20);
+        let reference = blocks.reference(number);
+        assert_eq!(blocks.resolve(reference), number);
+        blocks.give_back(number);
+        blocks.give_back(number);
+        assert_eq!(blocks.resolve(reference), 0);
+        assert_eq!(blocks.take(20), number);
+        assert_eq!(blocks.resolve(reference), 0);
+        assert_eq!((blocks.resolve(StateRef::default()), blocks.reference(0)), (0, StateRef::default()));
+    }
+
+    #[test]
+    fn memory_has_a_limit() {
+        let mut blocks = FlowStateBlocks::default();
+        assert_eq!(blocks.take(MOST_BLOCK + 1), 0);
+        let most = MOST_MEMORY / MOST_BLOCK;
+        let taken: Vec<u32> = (0..most).map(|_| blocks.take(MOST_BLOCK)).collect();
+        assert!(taken.iter().all(|number| *number != 0));
+        assert_eq!(blocks.take(MOST_BLOCK), 0);
+        assert_eq!(blocks.counts(), (most as u32, MOST_MEMORY, 2));
+        blocks.give_back(taken[0]);
+        assert_eq!(blocks.take(MOST_BLOCK), taken[0]);
+    }
+
+    proptest! {
+        /// Blocks are as a map from numbers to bytes would be.
+        #[test]
+        fn blocks_are_those_of_a_map(steps in proptest::collection::vec((0..3u8, 1..3000usize, any::<u8>()), 1..200)) {
+            let mut blocks = FlowStateBlocks::default();
+            let mut oracle: HashMap<u32, Vec<u8>> = HashMap::new();
+            for (what, size, byte) in steps {
+                let one = oracle.keys().copied().min_by_key(|number| number.wrapping_mul(size as u32));
+                match (what, one) {
+                    (0, Some(number)) => {
+                        blocks.give_back(number);
+                        oracle.remove(&number);
+                    }
+                    (1, Some(number)) => {
+                        let bytes = oracle.get_mut(&number).unwrap();
+                        let at = size % bytes.len();
+                        bytes[at] = byte;
+                        blocks.block(number).unwrap()[at] = byte;
+                    }
+                    _ => {
+                        let number = blocks.take(size);
+                        prop_assert!(oracle.insert(number, vec![0; size]).is_none());
+                    }
+                }
+                for (number, bytes) in &oracle {
+                    prop_assert_eq!(&blocks.block(*number).unwrap()[..bytes.len()], &bytes[..]);
+                }
+                prop_assert_eq!(blocks.counts().0 as usize, oracle.len());
+            }
+        }
+
+        /// No number leads outside of memory.
+        #[test]
+        fn any_number_is_looked_for(number: u32) {
+            let mut blocks = FlowStateBlocks::default();
+            blocks.take(100);
+            let known = blocks.block(number).is_some();
+            prop_assert!(!known || number >> INDEX_BITS == class_of(100) as u32 + 1);
+            blocks.give_back(number);
+        }
+    }
+}

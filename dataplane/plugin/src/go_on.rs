@@ -1,0 +1,230 @@
+//! Packets that wait, and calls that go on.
+
+use millrace_packet::{BATCH_SIZE, DropReason};
+use millrace_plugin_abi::{Fault, Packets, Progress, Verdict};
+use millrace_units::Instant;
+
+use crate::flow_state::FlowStateBlocks;
+use crate::instances::{Failures, Hosted};
+use crate::path::{Part, Step};
+use crate::run::{Decision, Desk, Outcome};
+use crate::waiting::{Backlog, Call, End, Errand, Place, Released};
+use crate::worker_plugins::WorkerPlugins;
+use crate::{BindingCounts, BindingTable, Terms};
+
+/// Calls of an instance, with packets that waited for it, in one round.
+const CALLS: usize = 16;
+
+impl<T: BindingTable> WorkerPlugins<T> {
+    /// Gives suspended calls time, does what instances do from time to time, and puts packets that wait no longer into
+    /// `released`.
+    pub fn go_on(&mut self, now: Instant, released: &mut Vec<Released>) {
+        while let Some(waiting) = self.waiting.due(now) {
+            released.push(Released::on(waiting));
+        }
+        let mut number = 0;
+        while let Some(mut backlog) = self.waiting.take_backlog(number) {
+            if self.go_on_with(&mut backlog, now, released) {
+                self.waiting.put_backlog(number, backlog);
+                number += 1;
+            }
+        }
+        self.run_timers(now);
+    }
+
+    fn run_timers(&mut self, now: Instant) {
+        let Self { instances, timed, waiting, failures, .. } = self;
+        timed.retain(|key| {
+            let Some(hosted) = instances.get_mut(*key) else { return false };
+            let is_due = hosted.instance.next_call().is_some_and(|next| next <= now);
+            if is_due && !waiting.is_busy(*key) && hosted.is_well(now, failures) {
+                match hosted.instance.periodic(now) {
+                    Progress::Suspended => waiting.suspend_errand(*key, Errand::Periodic),
+                    Progress::Done => _ = hosted.has_failed(now, failures),
+                }
+            }
+            true
+        });
+    }
+
+    /// Whether anything is left.
+    fn go_on_with(&mut self, backlog: &mut Backlog, now: Instant, released: &mut Vec<Released>) -> bool {
+        for _ in 0..CALLS {
+            if !backlog.call.is_under_way() && !self.begin(backlog, now) {
+                return backlog.call.is_under_way();
+            }
+            let is_done = match backlog.call.place {
+                None => self.go_on_with_errand(backlog, now),
+                Some(place) => self.go_on_with_packets(place, backlog, now, released),
+            };
+            if !is_done {
+                return true;
+            }
+        }
+        true
+    }
+
+    /// Begins the next call, if anything waits for it: control first. Whether it is under way and has to be given time.
+    fn begin(&mut self, backlog: &mut Backlog, now: Instant) -> bool {
+        while let Some((message, answer)) = backlog.asked.pop_front() {
+            let Some(hosted) = self.instances.get_mut(backlog.instance) else {
+                answer(None);
+                continue;
+            };
+            match hosted.instance.begin_control(&message) {
+                Some(reply) => {
+                    hosted.has_failed(now, &mut self.failures);
+                    answer(Some(reply));
+                }
+                None => {
+                    (backlog.call.errand, backlog.call.slices) = (Errand::Control(answer), 1);
+                    return false;
+                }
+            }
+        }
+        backlog.begin_call()
+    }
+
+    /// Gives an instance time that is busy with something that is no packets; whether it is done.
+    fn go_on_with_errand(&mut self, backlog: &mut Backlog, now: Instant) -> bool {
+        let reply = match self.instances.get_mut(backlog.instance) {
+            None => None,
+            Some(hosted) => {
+                let (states, terms) = ((&mut self.states, Part::default()), Terms::default());
+                let outcome =
+                    slice(hosted, &mut backlog.call, &mut [], states, &terms, now, &mut self.failures);
+                if outcome == Outcome::Suspended {
+                    return false;
+                }
+                hosted.instance.take_reply()
+            }
+        };
+        if let Errand::Control(answer) = std::mem::take(&mut backlog.call.errand) {
+            answer(reply);
+        }
+        backlog.call.slices = 0;
+        true
+    }
+
+    /// Gives a call with packets time; whether it is done.
+    fn go_on_with_packets(
+        &mut self,
+        place: Place,
+        backlog: &mut Backlog,
+        now: Instant,
+        released: &mut Vec<Released>,
+    ) -> bool {
+        let Self { paths, bindings, instances, waiting, states, failures, ports, spare, verdicts, .. } = self;
+        let Backlog { instance, call, behind, .. } = backlog;
+        let Some(hosted) = instances.get_mut(*instance) else {
+            // The instance is gone: what it had goes on without it.
+            call.finish(place.next(), |_, waiting| released.push(Released::on(waiting)));
+            return true;
+        };
+        let stage = paths.stages_at(place.path, place.position).get(usize::from(place.stage));
+        let own = stage.filter(|stage| stage.step == Step::Instance(*instance));
+        let part = own.map_or(Part::default(), |stage| stage.part);
+        let mut nobody = BindingCounts::default();
+        let (counts, terms) = match stage.and_then(|stage| bindings.get_mut(stage.binding)) {
+            Some(binding) => (&mut binding.counts, binding.terms),
+            None => (&mut nobody, Terms::default()),
+        };
+        let outcome = slice(hosted, call, verdicts, (states, part), &terms, now, failures);
+        if outcome == Outcome::Suspended {
+            return false;
+        }
+        let mut desk = Desk { instances, waiting, states, failures, ports, spare };
+        call.finish(place, |number, mut waiting| {
+            let verdict = match (outcome, std::mem::take(&mut verdicts[number])) {
+                (Outcome::Failed, _) => Verdict::Fault,
+                (_, verdict) => verdict,
+            };
+            let decision =
+                desk.decide(verdict, (*instance, place.position), waiting.passed_on, terms.on_fault, now);
+            if let Decision::PassOn(target) = decision {
+                waiting.passed_on += 1;
+                if target == *instance {
+                    behind.push_back(waiting);
+                } else if let Err(waiting) = desk.waiting.wait_for(target, waiting) {
+                    counts.drops += 1;
+                    let end = Some(End::Drop(DropReason::PluginBusy));
+                    released.push(Released { waiting, direction: None, end });
+                }
+                return;
+            }
+            (waiting.place, waiting.passed_on) = (place.next(), 0);
+            let (direction, end) = match decision {
+                Decision::Hold(until) => return desk.waiting.hold_packet(until, waiting),
+                Decision::Direct(direction) => (Some(direction), None),
+                Decision::End(end) => (None, Some(end)),
+                Decision::Pass | Decision::PassOn(_) => (None, None),
+            };
+            counts.end(end);
+            released.push(Released { waiting, direction, end });
+        });
+        true
+    }
+
+    /// When packets that wait want to go on, or an instance wants to be called.
+    pub fn next_event(&self, now: Instant) -> Option<Instant> {
+        let timers = self.timed.iter().filter_map(|key| self.instances.get(*key)?.instance.next_call());
+        timers.chain(self.waiting.next_event(now)).min()
+    }
+
+    /// How many packets wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether nothing waits, and no instance does anything by itself.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.timed.is_empty()
+    }
+}
+
+/// Begins a call with what waited, or goes on with it.
+fn slice(
+    hosted: &mut Hosted,
+    call: &mut Call,
+    verdicts: &mut [Verdict],
+    (states, part): (&mut FlowStateBlocks, Part),
+    terms: &Terms,
+    now: Instant,
+    failures: &mut Failures,
+) -> Outcome {
+    if !hosted.is_well(now, failures) {
+        return Outcome::Failed;
+    }
+    let members: [u16; BATCH_SIZE] = std::array::from_fn(|number| number as u16);
+    let members = &members[..call.packets.len().min(BATCH_SIZE)];
+    call.find_states(states);
+    let mut packets = Packets::new(&mut call.packets, &call.keys, members, verdicts);
+    if part.bytes > 0 {
+        packets = packets.with_states(states, &call.numbers, part.offset.into(), part.bytes.into());
+    }
+    let progress = match call.slices {
+        0 => hosted.instance.process(&mut packets, now),
+        _ => hosted.instance.resume(&mut packets, now),
+    };
+    call.slices += 1;
+    match progress {
+        Progress::Done => {
+            hosted.has_failed(now, failures);
+            Outcome::Decided
+        }
+        Progress::Suspended => {
+            hosted.suspensions += 1;
+            let most = terms.slices(members.len());
+            if call.slices < most {
+                return Outcome::Suspended;
+            }
+            hosted.instance.abort();
+            // What it says of that itself is said better here.
+            _ = hosted.instance.take_fault();
+            let text = format!("a call took more than the {most} slices of its budget");
+            hosted.fail(Fault { kind: "overrun", text }, now, failures);
+            Outcome::Failed
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! The way of a batch's packets through the instances of their path.
+
+use millrace_packet::{DropReason, FlowKey, Packet};
+use millrace_plugin_abi::{Fault, Packets, Position, Progress, Verdict};
+use millrace_units::{Instant, PathId, PortId};
+
+use crate::flow_state::FlowStateBlocks;
+use crate::instances::{Failures, Hosted, Instances};
+use crate::path::{Part, Refusal, Step};
+use crate::slab::Key;
+use crate::waiting::{End, Kept, Place, Taken, Ticket, WaitingRoom};
+use crate::worker_plugins::{Binding, WorkerPlugins};
+use crate::{BindingTable, OnFault};
+
+/// How often in a row a packet may be sent from instance to instance.
+pub(crate) const MOST_PASSED_ON: u8 = 8;
+
+/// Where an instance sends a packet that goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// By this port.
+    Port(PortId),
+    /// By each port below 64 whose bit is set; there is one at least.
+    Ports(u64),
+}
+
+/// Packets of a batch that are on the same path.
+#[derive(Debug)]
+pub struct Group<'a> {
+    /// The packets of the batch.
+    pub packets: &'a mut [Packet],
+    /// Their flow keys, by the same indices.
+    pub keys: &'a [FlowKey],
+    /// Numbers of the blocks of their flows' state, by the same indices.
+    pub states: &'a [u32],
+    /// Room for verdicts, by the same indices: [`Verdict::Pass`], before and after.
+    pub verdicts: &'a mut [Verdict],
+    /// Indices of the packets that are on the path. Those that don't pass are taken out; the others keep their order.
+    pub members: &'a mut Vec<u16>,
+    /// Those that were taken out, with the reason, are added here.
+    pub taken: &'a mut Vec<(u16, Taken)>,
+    /// Those that go on and were sent somewhere are added here; what was said last counts.
+    pub directed: &'a mut Vec<(u16, Direction)>,
+}
+
+/// What was decided of a packet.
+pub(crate) enum Decision {
+    Pass,
+    Direct(Direction),
+    PassOn(Key),
+    Hold(Instant),
+    End(End),
+}
+
+/// What came of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    /// Every packet passes, and was not looked at.
+    Untouched,
+    /// Verdicts are written.
+    Decided,
+    /// It goes on later.
+    Suspended,
+    /// The instance failed, or has failed before.
+    Failed,
+}
+
+/// What calls need beside packets and bindings.
+pub(crate) struct Desk<'a> {
+    pub instances: &'a mut Instances,
+    pub waiting: &'a mut WaitingRoom,
+    pub states: &'a mut FlowStateBlocks,
+    pub failures: &'a mut Failures,
+    pub ports: &'a [bool],
+    pub spare: &'a mut Vec<Vec<u16>>,
+}
+
+/// A call of an instance.
+#[derive(Clone, Copy)]
+struct Visit {
+    place: Place,
+    instance: Key,
+    part: Part,
+    passed_on: u8,
+}
+
+impl<T: BindingTable> WorkerPlugins<T> {
+    /// Whether the path has anything to do at a position.
+    #[inline]
+    pub fn has_stages(&self, path: PathId, position: Position) -> bool {
+        !self.paths.stages_at(path, position).is_empty()
+    }
+
+    /// Hands packets to the instances of their path at a position, from a place on, one after the other; each gets those that
+    /// the one before let pass. When a filter refuses packets, those that were left are still members of the group when
+    /// this returns, and how is what it returns.
+    #[inline]
+    pub fn run(&mut self, from: Place, group: &mut Group<'_>, now: Instant) -> Option<Refusal> {
+        let Self { paths, bindings, instances, waiting, states, failures, ports, spare, .. } = self;
+        let mut desk = Desk { instances, waiting, states, failures, ports, spare };
+        let mut bytes = None;
+        let stages = paths.stages_at(from.path, from.position);
+        for (number, stage) in (0..).zip(stages).skip(from.stage.into()) {
+            if group.members.is_empty() {
+                return None;
+            }
+            let Some(binding) = bindings.get_mut(stage.binding) else { continue };
+            binding.counts.packets += group.members.len() as u64;
+            binding.counts.bytes += *bytes.get_or_insert_with(|| {
+                let length = |member: &u16| group.packets[usize::from(*member)].len() as u64;
+                group.members.iter().map(length).sum::<u64>()
+            });
+            match stage.step {
+                Step::Instance(instance) => {
+                    let place = Place { stage: number, ..from };
+                    let visit = Visit { place, instance, part: stage.part, passed_on: 0 };
+                    if !desk.visit(visit, binding, group, now) {
+                        bytes = None;
+                    }
+                }
+                Step::Refuse(refusal) => {
+                    binding.counts.drops += group.members.len() as u64;
+                    return Some(refusal);
+                }
+                Step::Count => {}
+            }
+        }
+        None
+    }
+
+    /// Takes a packet that was taken out of its group to be kept; `room` says whether there is packet memory for it to
+    /// wait. Gives back one that finds no room, to be dropped as [`DropReason::PluginBusy`].
+    pub fn keep(&mut self, ticket: Ticket, room: bool, kept: Kept) -> Option<Packet> {
+        self.waiting.keep(ticket, room, kept)
+    }
+
+    /// To be said when all packets of a batch with tickets were handed over.
+    pub fn end_of_batch(&mut self) {
+        self.waiting.end_of_batch();
+    }
+}
+
+impl Desk<'_> {
+    /// Calls an instance with the members of a group. Whether all of them are as they were.
+    #[inline]
+    fn visit(&mut self, visit: Visit, binding: &mut Binding, group: &mut Group<'_>, now: Instant) -> bool {
+        let Visit { place, instance, part, passed_on } = visit;
+        let Some(hosted) = self.instances.get_mut(instance) else { return true };
+        if self.waiting.is_busy(instance) {
+            group.take_all(Taken::Keep(self.waiting.queue(instance, place, passed_on)));
+            return false;
+        }
+        match call(hosted, part, self.states, group, now, self.failures) {
+            Outcome::Untouched => return true,
+            Outcome::Suspended => {
+                hosted.suspensions += 1;
+                group.take_all(Taken::Keep(self.waiting.suspend(instance, place, passed_on)));
+            }
+            Outcome::Failed if binding.terms.on_fault == OnFault::Bypass => return true,
+            Outcome::Failed => {
+                binding.counts.drops += group.members.len() as u64;
+                group.take_all(Taken::End(End::Drop(DropReason::PluginFailed)));
+            }
+            Outcome::Decided => self.part(visit, binding, group, now),
+        }
+        false
+    }
+
+    /// Takes out the members that don't pass, and hands on those that are sent to other instances.
+    #[inline]
+    fn part(&mut self, visit: Visit, binding: &mut Binding, group: &mut Group<'_>, now: Instant) {
+        let mut onward: Vec<(Key, Vec<u16>)> = Vec::new();
+        let Group { verdicts, members, taken, directed, .. } = group;
+        members.retain(|member| {
+            let verdict = std::mem::take(&mut verdicts[usize::from(*member)]);
+            if verdict == Verdict::Pass {
+                return true;
+            }
+            let who = (visit.instance, visit.place.position);
+            let why = match self.decide(verdict, who, visit.passed_on, binding.terms.on_fault, now) {
+                Decision::Pass => return true,
+                Decision::Direct(direction) => {
+                    directed.push((*member, direction));
+                    return true;
+                }
+                Decision::PassOn(target) => {
+                    self.send_on(*member, target, &mut onward);
+                    return false;
+                }
+                Decision::Hold(until) => Taken::Keep(self.waiting.hold(until, visit.place)),
+                Decision::End(end) => {
+                    binding.counts.end(Some(end));
+                    Taken::End(end)
+                }
+            };
+            taken.push((*member, why));
+            false
+        });
+        for (instance, part) in onward {
+            let next = Visit { instance, part: Part::default(), passed_on: visit.passed_on + 1, ..visit };
+            self.hand_on(next, part, binding, group, now);
+        }
+    }
+
+    #[cold]
+    fn send_on(&mut self, member: u16, target: Key, onward: &mut Vec<(Key, Vec<u16>)>) {
+        match onward.iter_mut().find(|(key, _)| *key == target) {
+            Some((_, members)) => members.push(member),
+            None => {
+                let mut members = self.spare.pop().unwrap_or_default();
+                members.clear();
+                members.push(member);
+                onward.push((target, members));
+            }
+        }
+    }
+
+    /// Calls an instance with some packets of a group that are not its members now; those that pass are afterwards.
+    #[cold]
+    fn hand_on(
+        &mut self,
+        visit: Visit,
+        mut part: Vec<u16>,
+        binding: &mut Binding,
+        group: &mut Group<'_>,
+        now: Instant,
+    ) {
+        std::mem::swap(group.members, &mut part);
+        self.visit(visit, binding, group, now);
+        std::mem::swap(group.members, &mut part);
+        group.members.append(&mut part);
+        group.members.sort_unstable();
+        self.spare.push(part);
+    }
+
+    /// What a verdict of an instance at a position comes to. One that makes no sense is a fault.
+    pub(crate) fn decide(
+        &mut self,
+        verdict: Verdict,
+        (instance, position): (Key, Position),
+        passed_on: u8,
+        on_fault: OnFault,
+        now: Instant,
+    ) -> Decision {
+        let wrong = match verdict {
+            Verdict::Pass => return Decision::Pass,
+            Verdict::Drop(reason) => {
+                if let Some(hosted) = self.instances.get_mut(instance)
+                    && let Some(count) = hosted.drops.get_mut(usize::from(reason))
+                {
+                    *count += 1;
+                }
+                return Decision::End(End::Drop(DropReason::Plugin));
+            }
+            Verdict::Consume => return Decision::End(End::Consume),
+            Verdict::Hold(until) => return Decision::Hold(until),
+            Verdict::Classify => return Decision::End(End::Classify),
+            Verdict::Fault => None,
+            Verdict::Port(port) => match self.wrong_way(position, std::iter::once(port.0)) {
+                None => return Decision::Direct(Direction::Port(port)),
+                wrong => wrong,
+            },
+            Verdict::Ports(ports) => match self.wrong_way(position, ports_of(ports)) {
+                None => return Decision::Direct(Direction::Ports(ports)),
+                wrong => wrong,
+            },
+            Verdict::Instance(id) => match self.instances.key(id) {
+                Some(_) if passed_on >= MOST_PASSED_ON => {
+                    return Decision::End(End::Drop(DropReason::PluginLoop));
+                }
+                Some(target) => return Decision::PassOn(target),
+                None => Some(format!("there is no instance {id}")),
+            },
+        };
+        if let Some(text) = wrong
+            && let Some(hosted) = self.instances.get_mut(instance)
+        {
+            hosted.fail(Fault { kind: WRONG_VERDICT, text }, now, self.failures);
+        }
+        match on_fault {
+            OnFault::Drop => Decision::End(End::Drop(DropReason::PluginFailed)),
+            OnFault::Bypass => Decision::Pass,
+        }
+    }
+
+    /// What is wrong with sending a packet by these ports from a gate of a position.
+    fn wrong_way(&self, position: Position, mut ports: impl Iterator<Item = u16>) -> Option<String> {
+        if position == Position::Queue {
+            return Some(
+                "it names a port at a gate of the position queue, where the way is chosen".to_owned(),
+            );
+        }
+        let known = |port: u16| self.ports.get(usize::from(port)).copied().unwrap_or(false);
+        let Some(first) = ports.next() else { return Some("it names no port to send by".to_owned()) };
+        let unknown = std::iter::once(first).chain(ports).find(|port| !known(*port))?;
+        Some(format!("there is no port {unknown}"))
+    }
+}
+
+/// The kind of a fault that is a verdict which makes no sense.
+pub(crate) const WRONG_VERDICT: &str = "wrong_verdict";
+
+/// The ports whose bits are set.
+pub(crate) fn ports_of(bits: u64) -> impl Iterator<Item = u16> {
+    (0..64).filter(move |port| bits >> port & 1 == 1)
+}
+
+/// Calls an instance with the members of a group.
+#[inline]
+fn call(
+    hosted: &mut Hosted,
+    part: Part,
+    states: &mut FlowStateBlocks,
+    group: &mut Group<'_>,
+    now: Instant,
+    failures: &mut Failures,
+) -> Outcome {
+    if !hosted.is_well(now, failures) {
+        return Outcome::Failed;
+    }
+    let mut packets = Packets::new(group.packets, group.keys, group.members, group.verdicts);
+    if part.bytes > 0 {
+        packets = packets.with_states(states, group.states, part.offset.into(), part.bytes.into());
+    }
+    match hosted.instance.process(&mut packets, now) {
+        Progress::Suspended => Outcome::Suspended,
+        Progress::Done if packets.is_untouched() => Outcome::Untouched,
+        Progress::Done => {
+            // What it did wrong stands in the verdicts of the packets that it did not decide.
+            hosted.has_failed(now, failures);
+            Outcome::Decided
+        }
+    }
+}
+
+impl Group<'_> {
+    /// Takes all members out.
+    fn take_all(&mut self, why: Taken) {
+        for member in self.members.drain(..) {
+            self.verdicts[usize::from(member)] = Verdict::Pass;
+            self.taken.push((member, why));
+        }
+    }
+}
