@@ -4,10 +4,10 @@ use std::future::Future;
 
 use millrace_controller::view::{
     BindingView, DropView, FlowsView, GateCheckView, GateExplanationView, GateView, InstanceView, LookupView,
-    NeighbourView, PluginView, PortView, RouteView, StatusView, SummaryView,
+    NeighbourView, PluginView, PortView, RouteView, StatusView, SummaryView, UpgradeView,
 };
 use millrace_controller::{
-    Capture, CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewRoute, Router,
+    Capture, CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewRoute, Router, Upgrade,
 };
 use serde_json::{Map, Value};
 
@@ -29,6 +29,12 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn plugins(&self) -> Controlled<Vec<PluginView>>;
     fn load_plugin(&self, path: &str) -> impl Future<Output = Controlled<PluginView>> + Send;
     fn unload_plugin(&self, name: &str) -> Controlled<PluginView>;
+    fn upgrade_plugin(
+        &self,
+        name: &str,
+        upgrade: &Upgrade,
+    ) -> impl Future<Output = Controlled<UpgradeView>> + Send;
+    fn roll_back_plugin(&self, name: &str) -> Controlled<UpgradeView>;
     fn instances(&self) -> Controlled<Vec<InstanceView>>;
     fn gates(&self) -> Controlled<Vec<GateView>>;
     fn bindings(&self) -> Controlled<Vec<BindingView>>;
@@ -101,6 +107,14 @@ impl Control for Router {
 
     fn unload_plugin(&self, name: &str) -> Controlled<PluginView> {
         Router::unload_plugin(self, name)
+    }
+
+    async fn upgrade_plugin(&self, name: &str, upgrade: &Upgrade) -> Controlled<UpgradeView> {
+        Router::upgrade_plugin(self, name, upgrade).await
+    }
+
+    fn roll_back_plugin(&self, name: &str) -> Controlled<UpgradeView> {
+        Router::roll_back_plugin(self, name)
     }
 
     fn instances(&self) -> Controlled<Vec<InstanceView>> {

@@ -3,8 +3,8 @@
 use axum::Json;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{Method, StatusCode, Uri};
-use axum::routing::{MethodRouter, delete, get, post};
-use millrace_controller::{ControlError, FlowQuery, NewBinding, NewFilter, NewRoute};
+use axum::routing::{MethodRouter, delete, get, post, put};
+use millrace_controller::{ControlError, FlowQuery, NewBinding, NewFilter, NewRoute, Upgrade};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -39,7 +39,12 @@ pub(crate) const RESOURCES: &[Resource] = &[
         &["GET", "POST"],
         "plugins that instances can be made of; POST {path} loads the one of a file of the router's machine",
     ),
-    ("/plugins/{name}", &["DELETE"], "forgets a plugin of which there are no instances"),
+    (
+        "/plugins/{name}",
+        &["PUT", "DELETE"],
+        "PUT {path, shadow, accept_differences, without_state} puts another version in its place; DELETE forgets one of which there are no instances",
+    ),
+    ("/plugins/{name}/rollback", &["POST"], "puts the version back that was there before"),
     ("/instances", &["GET", "POST"], "plugin instances; POST {plugin, name, settings} creates one"),
     ("/instances/{name}", &["GET", "DELETE"], "an instance; DELETE frees it"),
     ("/instances/{name}/control", &["POST"], "POST {message, arguments} sends the instance a message"),
@@ -96,7 +101,8 @@ pub(crate) fn router<C: Control>(served: Served<C>) -> axum::Router {
         .route("/routes/lookup", get(lookup_route::<C>))
         .route("/neighbours", read(C::neighbours))
         .route("/plugins", read(C::plugins).post(load_plugin::<C>))
-        .route("/plugins/{name}", delete(unload_plugin::<C>))
+        .route("/plugins/{name}", put(upgrade_plugin::<C>).delete(unload_plugin::<C>))
+        .route("/plugins/{name}/rollback", post(roll_back_plugin::<C>))
         .route("/instances", read(C::instances).post(create_instance::<C>))
         .route(
             "/instances/{name}",
@@ -174,6 +180,21 @@ async fn unload_plugin<C: Control>(
     Name(name): Name,
 ) -> Answer<impl Serialize> {
     Ok(Json(served.control.unload_plugin(&name)?))
+}
+
+async fn upgrade_plugin<C: Control>(
+    State(served): State<Served<C>>,
+    Name(name): Name,
+    Body(upgrade): Body<Upgrade>,
+) -> Answer<impl Serialize> {
+    Ok(Json(served.control.upgrade_plugin(&name, &upgrade).await?))
+}
+
+async fn roll_back_plugin<C: Control>(
+    State(served): State<Served<C>>,
+    Name(name): Name,
+) -> Answer<impl Serialize> {
+    Ok(Json(served.control.roll_back_plugin(&name)?))
 }
 
 #[derive(Deserialize)]

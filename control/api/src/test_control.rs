@@ -8,8 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use millrace_controller::view::{
     BindingView, DropView, FlowTableView, FlowsView, GateCheckView, GateExplanationView, GateView,
     InstanceView, LookupView, NeighbourView, PluginView, PortView, RouteView, StatusView, SummaryView,
+    UpgradeView,
 };
-use millrace_controller::{CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewRoute};
+use millrace_controller::{
+    CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewRoute, Upgrade,
+};
 use serde_json::{Map, Value, json};
 
 use crate::control::{Control, Controlled, Recording};
@@ -151,6 +154,14 @@ impl Control for TestControl {
     }
 
     fn unload_plugin(&self, name: &str) -> Controlled<PluginView> {
+        Err(ControlError::NotFound(format!("no plugin {name:?}")))
+    }
+
+    async fn upgrade_plugin(&self, name: &str, _upgrade: &Upgrade) -> Controlled<UpgradeView> {
+        Err(ControlError::NotFound(format!("no plugin {name:?}")))
+    }
+
+    fn roll_back_plugin(&self, name: &str) -> Controlled<UpgradeView> {
         Err(ControlError::NotFound(format!("no plugin {name:?}")))
     }
 

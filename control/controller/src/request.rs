@@ -27,6 +27,23 @@ pub struct NewBinding {
     pub packet_budget: Option<Budget>,
 }
 
+/// A plugin to be replaced by another version of itself.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Upgrade {
+    /// The file of the new version.
+    pub path: String,
+    /// How many packets it is to be tried out on before.
+    #[serde(default)]
+    pub shadow: Option<u64>,
+    /// Whether it takes the place although it treats packets differently.
+    #[serde(default)]
+    pub accept_differences: bool,
+    /// Whether its instances begin without what the old ones know.
+    #[serde(default)]
+    pub without_state: bool,
+}
+
 /// A filter to be added.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -11,7 +11,7 @@ use millrace_host::{Actions, Mirror, OwnRoute};
 use millrace_pipeline::thread::Wake;
 use millrace_pipeline::{Command, DeviceId, GateTables, Question, Snapshot};
 use millrace_plugin::PluginChange;
-use millrace_plugin::wasm::{Sandbox, SandboxSettings};
+use millrace_plugin::wasm::{LoadedPlugin, Sandbox, SandboxSettings};
 use millrace_plugin_abi::{Message, Plugin, Position, Reply};
 use millrace_port::Capabilities;
 use millrace_telemetry::Rate;
@@ -73,6 +73,8 @@ pub(crate) struct Inner {
     pub share_offset: HashMap<PortId, KernelShare>,
     /// What level-0 programs of devices that are gone had counted since.
     pub share_gone: HashMap<PortId, KernelShare>,
+    /// The versions of plugins that were there before they were upgraded.
+    pub previous_plugins: HashMap<&'static str, Arc<dyn Plugin>>,
     /// Where plugins run that are files; made when the first is loaded.
     pub sandbox: Option<Sandbox>,
 }
@@ -298,14 +300,19 @@ impl Router {
     /// # Errors
     /// A file that can't be read or is no plugin for this router, a name that is taken; nothing has changed then.
     pub async fn load_plugin(&self, path: &str) -> Result<PluginView, ControlError> {
-        let (file, sandbox) = (path.to_owned(), self.lock().sandbox()?);
-        let loaded = tokio::task::spawn_blocking(move || crate::load::load(&sandbox, &file)).await;
-        let plugin = loaded.map_err(|error| ControlError::system("load the plugin", error))??;
+        let plugin = self.read_plugin(path).await?;
         let mut inner = self.lock();
         let name = plugin.name();
         inner.model.plugins.add_plugin(Arc::new(plugin))?;
         let known = show::plugins(&inner.model).into_iter().find(|plugin| plugin.name == name);
         known.ok_or_else(|| ControlError::System("the plugin is not there".into()))
+    }
+
+    /// The plugin of a file, checked and compiled.
+    pub(crate) async fn read_plugin(&self, path: &str) -> Result<LoadedPlugin, ControlError> {
+        let (file, sandbox) = (path.to_owned(), self.lock().sandbox()?);
+        let loaded = tokio::task::spawn_blocking(move || crate::load::load(&sandbox, &file)).await;
+        loaded.map_err(|error| ControlError::system("load the plugin", error))?
     }
 
     /// Forgets a plugin of which there are no instances.
@@ -316,6 +323,7 @@ impl Router {
         let mut inner = self.lock();
         let known = show::plugins(&inner.model).into_iter().find(|plugin| plugin.name == name);
         inner.model.plugins.remove_plugin(name)?;
+        inner.previous_plugins.remove(name);
         known.ok_or_else(|| ControlError::System("the plugin was not there".into()))
     }
 

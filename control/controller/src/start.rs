@@ -85,6 +85,7 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
         share_offset: HashMap::new(),
         share_gone: HashMap::new(),
         sandbox: None,
+        previous_plugins: HashMap::new(),
     };
     let result = bring_up(&mut inner, mirrored);
     let router = Router(Arc::new(Shared { inner: Mutex::new(inner), stop: Notify::new(), control_wake }));

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use millrace_plugin::Inherited;
+use millrace_plugin_abi::Plugin;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -426,4 +428,66 @@ pub struct FlowView {
     pub bindings: Vec<String>,
     /// Where it goes.
     pub route: String,
+}
+
+/// What became of a plugin that was replaced by another version.
+#[derive(Clone, Debug, Serialize)]
+pub struct UpgradeView {
+    /// The plugin.
+    pub name: &'static str,
+    /// The version that it had.
+    pub from: &'static str,
+    /// The version that it has.
+    pub to: &'static str,
+    /// Its instances, which are of the new version now.
+    pub instances: Vec<String>,
+    /// Bytes of state that they took over.
+    pub state: u64,
+    /// What was lost of what they knew, instance by instance.
+    pub lost: Vec<String>,
+    /// What came of the trial, if there was one.
+    pub shadow: Option<ShadowView>,
+}
+
+impl UpgradeView {
+    pub(crate) fn new(from: &dyn Plugin, to: &dyn Plugin) -> Self {
+        let (name, from, to) = (to.name(), from.version(), to.version());
+        Self { name, from, to, instances: Vec::new(), state: 0, lost: Vec::new(), shadow: None }
+    }
+
+    pub(crate) fn add(&mut self, instance: &str, inherited: Inherited) {
+        match inherited {
+            Inherited::Bytes(bytes) => self.state += bytes as u64,
+            Inherited::Nothing => {}
+            Inherited::Lost(why) => self.lost.push(format!("{instance}: {why}")),
+        }
+    }
+}
+
+/// What came of the trial of a new version on copies of packets.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ShadowView {
+    /// Packets that both versions had.
+    pub packets: u64,
+    /// Packets of these that they treated differently.
+    pub different: u64,
+    /// The first of those, in a sentence.
+    pub first: Option<String>,
+    /// What the new version did wrong.
+    pub fault: Option<String>,
+}
+
+impl ShadowView {
+    /// Whether the new version did as the old one.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.different == 0 && self.fault.is_none()
+    }
+}
+
+impl std::fmt::Display for ShadowView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of {} packets", self.different, self.packets)?;
+        let said = self.first.iter().chain(&self.fault);
+        said.into_iter().try_for_each(|text| write!(f, "; {text}"))
+    }
 }

@@ -9,8 +9,8 @@ use ipnet::IpNet;
 use millrace_classify::CompiledFilter;
 use millrace_forward::Route;
 use millrace_packet::{FlowKey, Pool};
-use millrace_plugin::{BindingId, Failure, PluginChange};
-use millrace_plugin_abi::{Message, Reply};
+use millrace_plugin::{BindingId, Failure, PluginChange, ShadowReport, Succession, Successor};
+use millrace_plugin_abi::{Instance, Message, Reply};
 use millrace_port::{Port, PortError};
 use millrace_units::{GateId, InstanceId, NextHopIndex, PortId};
 use millrace_wire::mac_addr::MacAddr;
@@ -60,6 +60,12 @@ pub enum Command {
     SetTable(GateId, WorkerTable),
     /// Sends a control message to an instance.
     Control(InstanceId, Message, ReplyTo<Option<Reply>>),
+    /// Puts another instance in the place of one.
+    Succeed(InstanceId, Successor, ReplyTo<Option<Succession>>),
+    /// Tries an instance out on copies of so many packets of one.
+    Shadow(InstanceId, Box<dyn Instance>, u64, ReplyTo<Option<ShadowReport>>),
+    /// Ends such a trial; what came of it is the answer to its beginning.
+    EndShadow(InstanceId),
     /// Starts a capture.
     StartCapture(Box<CaptureSink>),
     /// Ends the capture of that number.
@@ -213,6 +219,9 @@ impl fmt::Debug for Command {
             Self::Plugins(..) => "Plugins",
             Self::SetTable(..) => "SetTable",
             Self::Control(..) => "Control",
+            Self::Succeed(..) => "Succeed",
+            Self::Shadow(..) => "Shadow",
+            Self::EndShadow(..) => "EndShadow",
             Self::StartCapture(..) => "StartCapture",
             Self::StopCapture(..) => "StopCapture",
             Self::Explain(..) => "Explain",

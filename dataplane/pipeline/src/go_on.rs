@@ -20,6 +20,7 @@ impl Router {
     pub(crate) fn go_on(&mut self, now: Instant) {
         let mut released = std::mem::take(&mut self.released);
         self.gates.plugins_mut().go_on(now, &mut released);
+        self.after_succession();
         let mut work = std::mem::take(&mut self.spare);
         let mut waiting = released.drain(..).peekable();
         while let Some(first) = waiting.next() {

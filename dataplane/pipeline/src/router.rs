@@ -349,6 +349,16 @@ impl Router {
                 let answer = Box::new(move |answer| drop(reply.try_send(answer)));
                 self.gates.plugins_mut().control(instance, &message, now, answer);
             }
+            Command::Succeed(instance, successor, reply) => {
+                let told = Box::new(move |end| drop(reply.try_send(end)));
+                self.gates.plugins_mut().succeed(instance, successor, now, told);
+                self.after_succession();
+            }
+            Command::Shadow(id, instance, packets, reply) => {
+                let reported = Box::new(move |report| drop(reply.try_send(report)));
+                self.gates.plugins_mut().shadow(id, instance, packets, self.pool.clone(), reported);
+            }
+            Command::EndShadow(id) => self.gates.plugins_mut().end_shadow(id),
             Command::StartCapture(sink) => self.captures.push(*sink),
             Command::StopCapture(id) => self.captures.retain(|capture| capture.id != id),
             Command::Explain(question, reply) => {
@@ -385,6 +395,13 @@ impl Router {
             | Command::ClearCounters
             | Command::SetHostPath(_)
             | Command::Stop => {}
+        }
+    }
+
+    /// Has flows classified anew where instances that took others' places want that.
+    pub(crate) fn after_succession(&mut self) {
+        if self.gates.plugins_mut().take_reclassify() {
+            self.classifier.changes.everything_changed();
         }
     }
 

@@ -8,7 +8,7 @@ use crate::flow_state::FlowStateBlocks;
 use crate::instances::{Failures, Hosted};
 use crate::path::{Part, Step};
 use crate::run::{Decision, Desk, Outcome};
-use crate::waiting::{Backlog, Call, End, Errand, Place, Released};
+use crate::waiting::{Asked, Backlog, Call, End, Errand, Place, Released};
 use crate::worker_plugins::WorkerPlugins;
 use crate::{BindingCounts, BindingTable, Terms};
 
@@ -66,7 +66,14 @@ impl<T: BindingTable> WorkerPlugins<T> {
 
     /// Begins the next call, if anything waits for it: control first. Whether it is under way and has to be given time.
     fn begin(&mut self, backlog: &mut Backlog, now: Instant) -> bool {
-        while let Some((message, answer)) = backlog.asked.pop_front() {
+        while let Some(asked) = backlog.asked.pop_front() {
+            let (message, answer) = match asked {
+                Asked::Message(message, answer) => (message, answer),
+                Asked::Succeed(successor, told) => {
+                    backlog.instance = self.succeed_now(backlog.instance, successor, now, told);
+                    continue;
+                }
+            };
             let Some(hosted) = self.instances.get_mut(backlog.instance) else {
                 answer(None);
                 continue;

@@ -6,6 +6,7 @@ use millrace_plugin_abi::{Fault, Instance, Verdict};
 use millrace_units::{InstanceId, Instant};
 
 use crate::health::{Health, Record};
+use crate::shadow::Shadow;
 use crate::slab::{Key, Slab};
 
 /// Failures that wait to be told; more are counted, and not told one by one.
@@ -47,6 +48,8 @@ pub(crate) struct Hosted {
     pub suspensions: u64,
     /// Packets that it dropped, by its own reasons.
     pub drops: Box<[u64; REASONS]>,
+    /// The one that is tried out beside it.
+    pub shadow: Option<Box<Shadow>>,
 }
 
 /// The reasons that there may be.
@@ -110,6 +113,7 @@ impl Instances {
             last_fault: String::new(),
             suspensions: 0,
             drops: Box::new([0; REASONS]),
+            shadow: None,
         };
         self.0.put(id.0.into(), hosted).map(|hosted| hosted.instance)
     }
@@ -125,6 +129,11 @@ impl Instances {
 
     pub fn iter(&self) -> impl Iterator<Item = &Hosted> {
         self.0.iter().map(|(_, hosted)| hosted)
+    }
+
+    /// Gives an instance another key.
+    pub fn renew(&mut self, key: Key) -> Option<Key> {
+        self.0.renew(key)
     }
 
     pub fn get(&self, key: Key) -> Option<&Hosted> {

@@ -17,11 +17,13 @@ mod flow_state;
 mod gate;
 mod go_on;
 mod health;
+mod hot_swap;
 mod instances;
 mod manifest;
 mod path;
 mod plugin_control_unit;
 mod run;
+mod shadow;
 mod slab;
 mod terms;
 mod waiting;
@@ -34,14 +36,16 @@ pub use classify::Classified;
 pub use flow_state::StateRef;
 pub use gate::{Gate, GateOrder};
 pub use health::Health;
+pub use hot_swap::{Inheritance, Inherited, Successed, Succession, Successor};
 pub use instances::Failure;
 pub use manifest::{Cost, MOST_FLOW_STATE, MOST_MANIFEST, MOST_NAME, Manifest, ManifestError, StateSharing};
 pub use path::{EMPTY_PATH, Refusal};
 pub use plugin_control_unit::{
     BindingDescription, Bound, GateDescription, InstanceDescription, PluginCode, PluginControlError,
-    PluginControlUnit, PluginDescription,
+    PluginControlUnit, PluginDescription, Successors,
 };
 pub use run::{Direction, Group};
+pub use shadow::{Reported, ShadowReport};
 pub use terms::{OnFault, Terms};
 pub use waiting::{Answer, End, Kept, Place, Released, Taken, Ticket, Waiting};
 pub use worker_plugins::{InstanceReport, StageOfPath, WorkerGate, WorkerPlugins};

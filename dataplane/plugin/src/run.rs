@@ -318,19 +318,28 @@ fn call(
     if !hosted.is_well(now, failures) {
         return Outcome::Failed;
     }
+    if let Some(shadow) = &mut hosted.shadow {
+        shadow.watch(group.packets, group.keys, group.members);
+    }
     let mut packets = Packets::new(group.packets, group.keys, group.members, group.verdicts);
     if part.bytes > 0 {
         packets = packets.with_states(states, group.states, part.offset.into(), part.bytes.into());
     }
-    match hosted.instance.process(&mut packets, now) {
-        Progress::Suspended => Outcome::Suspended,
+    let outcome = match hosted.instance.process(&mut packets, now) {
+        Progress::Suspended => return Outcome::Suspended,
         Progress::Done if packets.is_untouched() => Outcome::Untouched,
         Progress::Done => {
             // What it did wrong stands in the verdicts of the packets that it did not decide.
             hosted.has_failed(now, failures);
             Outcome::Decided
         }
+    };
+    if let Some(shadow) = &mut hosted.shadow
+        && !shadow.compare(group.packets, group.members, group.verdicts, now)
+    {
+        hosted.shadow = None;
     }
+    outcome
 }
 
 impl Group<'_> {

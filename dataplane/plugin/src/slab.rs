@@ -71,6 +71,19 @@ impl<T> Slab<T> {
         self.taken == 0
     }
 
+    /// All values, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().filter_map(|slot| slot.value.as_mut())
+    }
+
+    /// Gives what a key finds another key; the old one finds nothing from then on.
+    pub fn renew(&mut self, key: Key) -> Option<Key> {
+        self.get(key)?;
+        let value = self.take(key.slot)?;
+        self.put(key.slot, value);
+        self.key(key.slot)
+    }
+
     /// The slots that hold something.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         (0u32..).zip(&self.slots).filter_map(|(index, slot)| Some((index, slot.value.as_ref()?)))

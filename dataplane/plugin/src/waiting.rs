@@ -11,6 +11,7 @@ use millrace_plugin_abi::{Message, PluginError, Position, Reply};
 use millrace_units::{Instant, PathId};
 
 use crate::flow_state::{FlowStateBlocks, StateRef};
+use crate::hot_swap::{Successed, Succession, Successor};
 use crate::run::Direction;
 use crate::slab::Key;
 
@@ -142,6 +143,27 @@ pub(crate) enum Errand {
     Control(Answer),
 }
 
+/// What control wants of an instance.
+pub(crate) enum Asked {
+    /// An answer to a message.
+    Message(Message, Answer),
+    /// Its place, for another one.
+    Succeed(Successor, Successed),
+}
+
+impl Asked {
+    fn refuse(self, problem: String) {
+        match self {
+            Self::Message(message, answer) => {
+                answer(Some(Err(PluginError::setting("", &message.name, problem))));
+            }
+            Self::Succeed(Successor { instance, .. }, told) => {
+                told(Some(Succession { instance, inherited: Err(problem) }));
+            }
+        }
+    }
+}
+
 /// Takes the answer to a control message; `None` when the instance is not there, or gone before it answered.
 pub type Answer = Box<dyn FnOnce(Option<Reply>) + Send>;
 
@@ -200,7 +222,7 @@ pub(crate) struct Backlog {
     pub call: Call,
     pub behind: VecDeque<Waiting>,
     /// Control messages, which come first.
-    pub asked: VecDeque<(Message, Answer)>,
+    pub asked: VecDeque<Asked>,
 }
 
 impl Backlog {
@@ -340,14 +362,11 @@ impl WaitingRoom {
         }
     }
 
-    /// Lets a control message wait for an instance that is busy.
-    pub fn ask(&mut self, instance: Key, message: Message, answer: Answer) {
+    /// Lets control wait for an instance that is busy.
+    pub fn ask(&mut self, instance: Key, asked: Asked) {
         match self.backlog(instance) {
-            Some(backlog) if backlog.asked.len() < MOST_ASKED => backlog.asked.push_back((message, answer)),
-            _ => {
-                let problem = format!("it is busy, and {MOST_ASKED} messages wait already; ask again");
-                answer(Some(Err(PluginError::setting("", &message.name, problem))));
-            }
+            Some(backlog) if backlog.asked.len() < MOST_ASKED => backlog.asked.push_back(asked),
+            _ => asked.refuse(format!("it is busy, and {MOST_ASKED} messages wait already; ask again")),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::health::Health;
 use crate::instances::{Failure, Failures, Hosted, Instances};
 use crate::path::{Paths, Refusal, Stage, Step};
 use crate::slab::{Key, Slab};
-use crate::waiting::{Answer, Errand, WaitingRoom};
+use crate::waiting::{Answer, Asked, Errand, WaitingRoom};
 use crate::{Action, BindingCounts, BindingId, BindingTable, GateOrder, PluginChange, Remains, Terms};
 
 /// A gate with its filter table.
@@ -142,6 +142,8 @@ pub struct WorkerPlugins<T> {
     pub(crate) keeps_states: bool,
     /// Instances that do something from time to time.
     pub(crate) timed: Vec<Key>,
+    /// Whether paths that were found so far may be others now.
+    pub(crate) reclassify: bool,
     /// Ports that there are, by number.
     pub(crate) ports: Vec<bool>,
     pub(crate) failures: Failures,
@@ -180,6 +182,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             states: FlowStateBlocks::default(),
             keeps_states: false,
             timed: Vec::new(),
+            reclassify: false,
             ports: Vec::new(),
             failures: Failures::default(),
             spare: Vec::new(),
@@ -280,7 +283,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             return answer(None);
         };
         if waiting.is_busy(key) {
-            return waiting.ask(key, message.clone(), answer);
+            return waiting.ask(key, Asked::Message(message.clone(), answer));
         }
         match hosted.instance.begin_control(message) {
             Some(reply) => {

@@ -49,6 +49,16 @@ struct NamedInstance {
     settings: Map<String, Value>,
 }
 
+/// Instances of another version of a plugin, made to take the place of one.
+pub struct Successors {
+    /// Whose place.
+    pub id: InstanceId,
+    /// Its name.
+    pub name: String,
+    /// One for each worker.
+    pub instances: Vec<Box<dyn Instance>>,
+}
+
 /// A binding as the control side knows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bound<S, F> {
@@ -184,6 +194,51 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(())
     }
 
+    /// The plugin of a name.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown).
+    pub fn plugin_named(&self, name: &str) -> Result<Arc<dyn Plugin>, Error> {
+        Ok(self.plugin(name)?.plugin.clone())
+    }
+
+    /// The instances of a plugin, with an instance of another version of it for each of so many workers: what it takes to
+    /// put that in its place.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown) where there is no plugin of its name, [`Position`](Error::Position) when it can't stand
+    /// where instances are bound, and what it says against their settings.
+    pub fn successors(&self, plugin: &dyn Plugin, workers: usize) -> Result<Vec<Successors>, Error> {
+        self.plugin(plugin.name())?;
+        let mut successors = Vec::new();
+        for (id, named) in self.instances.iter().filter(|(_, named)| named.plugin.name() == plugin.name()) {
+            let here = self.bindings.values().filter(|bound| bound.action == Action::Instance(*id));
+            for gate in here.filter_map(|bound| self.gates.iter().find(|gate| gate.id == bound.gate)) {
+                stands_at(gate, plugin.positions(), || {
+                    format!("plugin {} {}", plugin.name(), plugin.version())
+                })?;
+            }
+            let instances = (0..workers).map(|_| plugin.create(&named.settings)).collect::<Result<_, _>>()?;
+            successors.push(Successors { id: *id, name: named.name.clone(), instances });
+        }
+        Ok(successors)
+    }
+
+    /// Has a plugin take the place of the one of its name, for instances there are and those to come. Returns the one that
+    /// was there.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown).
+    pub fn replace_plugin(&mut self, plugin: Arc<dyn Plugin>) -> Result<Arc<dyn Plugin>, Error> {
+        let name = plugin.name();
+        self.plugin(name)?;
+        for named in self.instances.values_mut().filter(|named| named.plugin.name() == name) {
+            named.plugin = plugin.clone();
+        }
+        let place = self.plugins.iter_mut().find(|registered| registered.plugin.name() == name);
+        Ok(place.map_or(plugin.clone(), |place| std::mem::replace(&mut place.plugin, plugin)))
+    }
+
     /// A new instance, bound to nothing.
     ///
     /// # Errors
@@ -296,18 +351,9 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     fn check_position(&self, action: &Action, gate: &Gate) -> Result<(), Error> {
         let named = action.instance().and_then(|id| self.instances.get(&id));
         let positions = named.map_or(action.positions(), |named| named.plugin.positions());
-        if positions.contains(&gate.position) {
-            return Ok(());
-        }
-        let supported: Vec<_> = positions.iter().map(|position| position.name()).collect();
-        Err(Error::Position {
-            gate: gate.name.clone(),
-            position: gate.position,
-            what: match named {
-                Some(named) => format!("plugin {}", named.plugin.name()),
-                None => format!("action {}", self.action_name(action)),
-            },
-            supported: supported.join(", "),
+        stands_at(gate, positions, || match named {
+            Some(named) => format!("plugin {}", named.plugin.name()),
+            None => format!("action {}", self.action_name(action)),
         })
     }
 
@@ -548,6 +594,20 @@ impl Registered {
             messages: plugin.messages().to_vec(),
         }
     }
+}
+
+/// Refuses a gate at a position where `what` can't stand.
+fn stands_at(gate: &Gate, positions: &[Position], what: impl Fn() -> String) -> Result<(), Error> {
+    if positions.contains(&gate.position) {
+        return Ok(());
+    }
+    let supported: Vec<_> = positions.iter().map(|position| position.name()).collect();
+    Err(Error::Position {
+        gate: gate.name.clone(),
+        position: gate.position,
+        what: what(),
+        supported: supported.join(", "),
+    })
 }
 
 fn add_gate<F>(gate: &Gate) -> PluginChange<F> {

@@ -1,0 +1,184 @@
+//! Plugins are replaced by other versions of themselves while packets go through them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_pipeline::Command;
+use millrace_plugin::{Inheritance, Inherited, ShadowReport, Succession, Successor, Successors};
+use millrace_plugin_abi::{Instance, Plugin};
+use millrace_units::InstanceId;
+
+use crate::ControlError;
+use crate::request::Upgrade;
+use crate::router::{Inner, Router};
+use crate::view::{ShadowView, UpgradeView};
+use crate::worker_handle::WorkerHandle;
+
+/// How long a new version is tried out when fewer packets come than were asked for.
+const TRIAL: Duration = Duration::from_secs(10);
+
+/// An instance whose place another one has taken, at one worker.
+struct Replaced {
+    worker: usize,
+    id: InstanceId,
+    instance: Box<dyn Instance>,
+}
+
+impl Router {
+    /// Puts the plugin of a file in the place of the loaded one of its name: its instances go on as instances of the new one,
+    /// with their settings, bindings and what they know. No packet is lost.
+    ///
+    /// # Errors
+    /// What [`load_plugin`](Self::load_plugin) refuses; another name; settings or state that the new version does not take;
+    /// differences between the two, when it was to be tried out. The old version goes on then.
+    pub async fn upgrade_plugin(&self, name: &str, upgrade: &Upgrade) -> Result<UpgradeView, ControlError> {
+        self.lock().model.plugins.plugin_named(name)?;
+        let plugin = self.read_plugin(&upgrade.path).await?;
+        if plugin.name() != name {
+            let problem =
+                format!("plugin {}: it is plugin {:?}, and not {name:?}", upgrade.path, plugin.name());
+            return Err(ControlError::Invalid(problem));
+        }
+        let plugin: Arc<dyn Plugin> = Arc::new(plugin);
+        let shadow = match upgrade.shadow {
+            None => None,
+            Some(packets) => Some(self.try_out(&plugin, packets).await?),
+        };
+        if let Some(report) =
+            shadow.as_ref().filter(|report| !report.is_clean() && !upgrade.accept_differences)
+        {
+            return Err(ControlError::Conflict(format!(
+                "plugin {name}: the new version differs, and the old one goes on: {report}; to upgrade nevertheless say accept-differences"
+            )));
+        }
+        let inheritance = if upgrade.without_state { Inheritance::Renounced } else { Inheritance::Required };
+        let mut view = self.lock().replace(&plugin, inheritance)?;
+        view.shadow = shadow;
+        Ok(view)
+    }
+
+    /// Puts the version of a plugin that was there before back in its place, with what the instances know, where that version
+    /// can take it over.
+    ///
+    /// # Errors
+    /// No such plugin, or no earlier version of it.
+    pub fn roll_back_plugin(&self, name: &str) -> Result<UpgradeView, ControlError> {
+        let mut inner = self.lock();
+        inner.model.plugins.plugin_named(name)?;
+        let Some(previous) = inner.previous_plugins.get(name).cloned() else {
+            return Err(ControlError::Conflict(format!(
+                "plugin {name}: it was not upgraded: there is no earlier version"
+            )));
+        };
+        inner.replace(&previous, Inheritance::Tried)
+    }
+
+    /// Lets instances of a new version see copies of packets, and waits for what comes of it.
+    async fn try_out(&self, plugin: &Arc<dyn Plugin>, packets: u64) -> Result<ShadowView, ControlError> {
+        let mut reports = Vec::new();
+        let mut ids = Vec::new();
+        {
+            let mut inner = self.lock();
+            let workers = inner.workers.len();
+            for Successors { id, instances, .. } in inner.model.plugins.successors(&**plugin, workers)? {
+                ids.push(id);
+                for (worker, instance) in instances.into_iter().enumerate() {
+                    let begin = |reply| Command::Shadow(id, instance, packets, reply);
+                    reports.push(inner.workers.get(worker).begin(begin)?);
+                }
+            }
+        }
+        let end = Instant::now() + TRIAL;
+        let mut all = Vec::new();
+        while all.len() < reports.len() && Instant::now() < end {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            all.extend(reports.iter().filter_map(|report| report.try_recv().ok()));
+        }
+        {
+            let mut inner = self.lock();
+            for id in ids {
+                inner.workers.tell(|| Command::EndShadow(id))?;
+            }
+            inner.barrier()?;
+        }
+        all.extend(reports.iter().filter_map(|report| report.try_recv().ok()));
+        Ok(all.into_iter().flatten().fold(ShadowView::default(), add))
+    }
+}
+
+fn add(mut sum: ShadowView, report: ShadowReport) -> ShadowView {
+    sum.packets += report.packets;
+    sum.different += report.different;
+    sum.first = sum.first.or(report.first);
+    sum.fault = sum.fault.or(report.fault);
+    sum
+}
+
+impl Inner {
+    /// Puts a plugin in the place of the one of its name, at all workers or at none.
+    fn replace(
+        &mut self,
+        plugin: &Arc<dyn Plugin>,
+        inheritance: Inheritance,
+    ) -> Result<UpgradeView, ControlError> {
+        let old = self.model.plugins.plugin_named(plugin.name())?;
+        let successors = self.model.plugins.successors(&**plugin, self.workers.len())?;
+        let mut replaced = Vec::new();
+        let mut view = UpgradeView::new(&*old, &**plugin);
+        for Successors { id, name, instances } in successors {
+            view.instances.push(name.clone());
+            for (worker, instance) in instances.into_iter().enumerate() {
+                let successor = Successor {
+                    instance,
+                    inheritance,
+                    version: old.state_version(),
+                    same_version: old.state_version() == plugin.state_version(),
+                };
+                match self.succeed(worker, id, successor) {
+                    Ok((instance, inherited)) => {
+                        view.add(&name, inherited);
+                        replaced.push(Replaced { worker, id, instance });
+                    }
+                    Err(problem) => {
+                        self.undo(replaced);
+                        return Err(ControlError::Conflict(format!(
+                            "plugin {}: instance {name:?}: {problem}; version {} goes on",
+                            plugin.name(),
+                            old.version()
+                        )));
+                    }
+                }
+            }
+        }
+        let old = self.model.plugins.replace_plugin(plugin.clone())?;
+        self.previous_plugins.insert(plugin.name(), old);
+        Ok(view)
+    }
+
+    /// Puts another instance in the place of one at a worker. Returns the one that was there.
+    fn succeed(
+        &mut self,
+        worker: usize,
+        id: InstanceId,
+        successor: Successor,
+    ) -> Result<(Box<dyn Instance>, Inherited), String> {
+        let asked = self.workers.get(worker).begin(|reply| Command::Succeed(id, successor, reply));
+        let end = asked.and_then(WorkerHandle::finish).map_err(|error| error.to_string())?;
+        match end {
+            Some(Succession { instance, inherited: Ok(inherited) }) => Ok((instance, inherited)),
+            Some(Succession { inherited: Err(problem), .. }) => Err(problem),
+            None => Err("the worker doesn't know it".to_owned()),
+        }
+    }
+
+    /// Puts instances back that were replaced, as they were.
+    fn undo(&mut self, replaced: Vec<Replaced>) {
+        for Replaced { worker, id, instance } in replaced {
+            let inheritance = Inheritance::Renounced;
+            let successor = Successor { instance, inheritance, version: 0, same_version: false };
+            if let Err(problem) = self.succeed(worker, id, successor) {
+                tracing::error!("an instance could not be put back in its place: {problem}");
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! An instance takes the place of another one, between two batches, and takes over what that knows.
+//!
+//! Paths and bindings stay as they are: they name the place, and not the instance. Only where the new one keeps another kind
+//! of state for flows they have to be found anew, and that state begins anew.
+
+use millrace_packet::Pool;
+use millrace_plugin_abi::Instance;
+use millrace_units::{InstanceId, Instant};
+
+use crate::BindingTable;
+use crate::health::{Health, Record};
+use crate::path::Step;
+use crate::shadow::{Reported, Shadow};
+use crate::slab::Key;
+use crate::waiting::Asked;
+use crate::worker_plugins::WorkerPlugins;
+
+/// An instance that is to take the place of another one.
+pub struct Successor {
+    /// The instance, which has begun with its settings.
+    pub instance: Box<dyn Instance>,
+    /// Whether it takes over what the other one knows.
+    pub inheritance: Inheritance,
+    /// The version of what the other one saves.
+    pub version: u32,
+    /// Whether that is the version of its own, too: then it goes on with the state of flows as it is.
+    pub same_version: bool,
+}
+
+/// Whether the successor of an instance takes over what that knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Inheritance {
+    /// It must.
+    Required,
+    /// It does if it can.
+    Tried,
+    /// It doesn't: it is one that was here before, and has its own.
+    Renounced,
+}
+
+/// What became of what an instance knew.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Inherited {
+    /// The successor took so many bytes over.
+    Bytes(usize),
+    /// It knew nothing, or has no way to say it.
+    Nothing,
+    /// It is lost, and why.
+    Lost(String),
+}
+
+/// How an exchange of instances ended: with the one that is out of use now.
+pub struct Succession {
+    /// The old instance, or the new one when that can't take its place.
+    pub instance: Box<dyn Instance>,
+    /// What became of what the old one knew, or why it is still there.
+    pub inherited: Result<Inherited, String>,
+}
+
+/// Takes the end of an exchange; `None` when there was no instance to be replaced.
+pub type Successed = Box<dyn FnOnce(Option<Succession>) + Send>;
+
+impl<T: BindingTable> WorkerPlugins<T> {
+    /// Puts another instance in the place of one: now, or when the call that goes on is done. `told` gets the one that is out
+    /// of use, to be dropped where time doesn't matter.
+    pub fn succeed(&mut self, id: InstanceId, successor: Successor, now: Instant, told: Successed) {
+        let Some(key) = self.instances.key(id) else { return told(None) };
+        if self.waiting.is_busy(key) {
+            return self.waiting.ask(key, Asked::Succeed(successor, told));
+        }
+        self.succeed_now(key, successor, now, told);
+    }
+
+    /// The same, for an instance that isn't busy; returns the key that it has from now on.
+    pub(crate) fn succeed_now(
+        &mut self,
+        key: Key,
+        successor: Successor,
+        now: Instant,
+        told: Successed,
+    ) -> Key {
+        let Successor { mut instance, inheritance, version, same_version } = successor;
+        let Some(hosted) = self.instances.get_mut(key) else {
+            told(None);
+            return key;
+        };
+        // One whose pause is over is restarted before it is asked.
+        hosted.is_well(now, &mut self.failures);
+        let well = hosted.record.health == Health::Well;
+        let inherited = match inheritance {
+            Inheritance::Renounced => Ok(Inherited::Nothing),
+            _ if !well => Ok(Inherited::Lost(format!("it is {}", hosted.record.health.name()))),
+            _ => inherit(&mut *hosted.instance, &mut *instance, version),
+        };
+        let inherited = match inherited {
+            Err(problem) if inheritance == Inheritance::Required => Err(problem),
+            Err(problem) => Ok(Inherited::Lost(problem)),
+            Ok(inherited) => Ok(inherited),
+        };
+        if inherited.is_err() {
+            told(Some(Succession { instance, inherited }));
+            return key;
+        }
+        let keeps = instance.flow_state() == hosted.instance.flow_state() && same_version;
+        let instance = std::mem::replace(&mut hosted.instance, instance);
+        (hosted.record, hosted.shadow) = (Record::default(), None);
+        let key = self.introduce(key, keeps || instance.flow_state() == 0);
+        told(Some(Succession { instance, inherited }));
+        key
+    }
+
+    /// Lets another instance see copies of so many packets of one, and compares what they do. One that is tried out already
+    /// is so no longer.
+    pub fn shadow(
+        &mut self,
+        id: InstanceId,
+        instance: Box<dyn Instance>,
+        packets: u64,
+        pool: Pool,
+        reported: Reported,
+    ) {
+        match self.instances.key(id).and_then(|key| self.instances.get_mut(key)) {
+            Some(hosted) => hosted.shadow = Some(Box::new(Shadow::new(instance, packets, pool, reported))),
+            None => reported(None),
+        }
+    }
+
+    /// Ends the trial of an instance that is tried out beside one: its report tells how far it came.
+    pub fn end_shadow(&mut self, id: InstanceId) {
+        if let Some(hosted) = self.instances.key(id).and_then(|key| self.instances.get_mut(key)) {
+            hosted.shadow = None;
+        }
+    }
+
+    /// Has bindings and timers know an instance that is new; returns its key.
+    fn introduce(&mut self, old: Key, keeps_states: bool) -> Key {
+        let key = if keeps_states { old } else { self.instances.renew(old).unwrap_or(old) };
+        let Some(hosted) = self.instances.get_mut(key) else { return old };
+        let instance = &hosted.instance;
+        let (hears, state) = (instance.hears_flow_ends(), instance.flow_state().min(u16::MAX.into()) as u16);
+        self.keeps_states |= state > 0;
+        if instance.has_timers() && !self.timed.contains(&key) {
+            self.timed.push(key);
+        }
+        for binding in self.bindings.iter_mut().filter(|binding| binding.step == Some(Step::Instance(old))) {
+            self.reclassify |= (binding.hears, binding.state) != (hears, state) || key != old;
+            (binding.step, binding.hears, binding.state) = (Some(Step::Instance(key)), hears, state);
+        }
+        key
+    }
+
+    /// Whether paths that were found so far may be others now; asked once after each change.
+    pub fn take_reclassify(&mut self) -> bool {
+        std::mem::take(&mut self.reclassify)
+    }
+}
+
+/// Hands over what an instance knows.
+fn inherit(old: &mut dyn Instance, new: &mut dyn Instance, version: u32) -> Result<Inherited, String> {
+    match old.save() {
+        Ok(None) => Ok(Inherited::Nothing),
+        Ok(Some(state)) => match new.restore(&state, version) {
+            Ok(()) => Ok(Inherited::Bytes(state.len())),
+            Err(error) => Err(format!("the new instance takes nothing over: {error}")),
+        },
+        Err(error) => Err(format!("the old instance hands nothing over: {error}")),
+    }
+}

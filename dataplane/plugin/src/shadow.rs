@@ -1,0 +1,126 @@
+//! A new version of an instance sees copies of the packets that the old one gets, and what it would do is compared.
+
+use millrace_packet::{FlowKey, Packet, Pool};
+use millrace_plugin_abi::{Instance, Packets, Progress, Verdict};
+use millrace_units::Instant;
+
+/// Bytes of a packet that are compared.
+const COMPARED: usize = 128;
+
+/// What came of a shadow's work.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ShadowReport {
+    /// Packets that both had.
+    pub packets: u64,
+    /// Packets of these that they treated differently.
+    pub different: u64,
+    /// The first of those, in a sentence.
+    pub first: Option<String>,
+    /// What the new instance did wrong; it sees nothing more then.
+    pub fault: Option<String>,
+}
+
+/// Takes the report when a shadow's work is done; `None` when there is no such instance.
+pub type Reported = Box<dyn FnOnce(Option<ShadowReport>) + Send>;
+
+/// A new instance, and what came of its work so far.
+pub(crate) struct Shadow {
+    instance: Box<dyn Instance>,
+    /// Packets that it is still to see.
+    left: u64,
+    report: ShadowReport,
+    reported: Option<Reported>,
+    pool: Pool,
+    copies: Vec<Packet>,
+    keys: Vec<FlowKey>,
+}
+
+impl Drop for Shadow {
+    /// Whoever waits for the report gets what there is.
+    fn drop(&mut self) {
+        self.tell();
+    }
+}
+
+impl Shadow {
+    pub fn new(instance: Box<dyn Instance>, packets: u64, pool: Pool, reported: Reported) -> Self {
+        let (report, reported) = (ShadowReport::default(), Some(reported));
+        Self { instance, left: packets, report, reported, pool, copies: Vec::new(), keys: Vec::new() }
+    }
+
+    /// Copies the packets of a call before the instance gets them.
+    pub fn watch(&mut self, packets: &[Packet], keys: &[FlowKey], members: &[u16]) {
+        self.copies.clear();
+        self.keys.clear();
+        let most = usize::try_from(self.left).unwrap_or(usize::MAX);
+        for index in members.iter().take(most).map(|member| usize::from(*member)) {
+            let Some(copy) = packets[index].copy(&self.pool) else { break };
+            self.copies.push(copy);
+            self.keys.push(keys[index]);
+        }
+    }
+
+    /// Treats the copies, and compares with what became of the packets. Whether there is more to do.
+    pub fn compare(
+        &mut self,
+        packets: &[Packet],
+        members: &[u16],
+        verdicts: &[Verdict],
+        now: Instant,
+    ) -> bool {
+        let mut own = vec![Verdict::Pass; self.copies.len()];
+        let numbers: Vec<u16> = (0..self.copies.len() as u16).collect();
+        let mut copies = Packets::new(&mut self.copies, &self.keys, &numbers, &mut own);
+        if self.instance.process(&mut copies, now) == Progress::Suspended {
+            self.instance.abort();
+            self.report.fault = Some("a call took more than a slice".to_owned());
+        }
+        if let Some(fault) = self.instance.take_fault() {
+            self.report.fault.get_or_insert(format!("{}: {}", fault.kind, fault.text));
+        }
+        for (((copy, key), verdict), member) in self.copies.iter().zip(&self.keys).zip(&own).zip(members) {
+            let index = usize::from(*member);
+            self.report.packets += 1;
+            let old = (verdicts[index], start(&packets[index]), packets[index].tag);
+            let new = (*verdict, start(copy), copy.tag);
+            if self.report.fault.is_none() && old != new {
+                self.report.different += 1;
+                let number = self.report.packets;
+                self.report.first.get_or_insert_with(|| difference(number, key, old, new));
+            }
+        }
+        self.left = self.left.saturating_sub(self.copies.len() as u64);
+        self.copies.clear();
+        let goes_on = self.left > 0 && self.report.fault.is_none();
+        if !goes_on {
+            self.tell();
+        }
+        goes_on
+    }
+
+    fn tell(&mut self) {
+        if let Some(reported) = self.reported.take() {
+            reported(Some(std::mem::take(&mut self.report)));
+        }
+    }
+}
+
+fn start(packet: &Packet) -> &[u8] {
+    let data = packet.data();
+    &data[..data.len().min(COMPARED)]
+}
+
+type Treated<'a> = (Verdict, &'a [u8], u8);
+
+fn difference(number: u64, key: &FlowKey, old: Treated<'_>, new: Treated<'_>) -> String {
+    let what = if old.0 != new.0 {
+        format!("{:?} has become {:?}", old.0, new.0)
+    } else if old.2 != new.2 {
+        format!("tag {} has become {}", old.2, new.2)
+    } else {
+        let at = old.1.iter().zip(new.1).position(|(old, new)| old != new);
+        format!("byte {} has become another", at.unwrap_or_else(|| old.1.len().min(new.1.len())))
+    };
+    let (source, destination) = (key.source(), key.destination());
+    format!("packet {number}, from {source} to {destination}: {what}")
+}
