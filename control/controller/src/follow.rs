@@ -6,6 +6,7 @@ use std::time::Duration;
 use millrace_host::{HostChange, HostNeighbour, NeighbourState, local_addresses};
 use millrace_pipeline::{Command, DeviceId, Event, NeighbourChange, NeighbourKnowledge};
 use millrace_plugin::Failure;
+use millrace_plugin_abi::LogLevel;
 use millrace_units::PortId;
 use millrace_wire::MacAddr;
 use tokio::io::Interest;
@@ -18,6 +19,8 @@ use crate::router::{Inner, Router};
 use crate::routes::from_kernel;
 use crate::start::complete;
 
+/// Requests of plugins that may wait.
+const MOST_REQUESTS: usize = 256;
 /// How often the kernel is told which neighbours are in use.
 const REFRESH: Duration = Duration::from_secs(1);
 
@@ -46,6 +49,7 @@ impl Router {
                     }
                     wake.clear();
                     self.lock().hear()?;
+                    self.serve_requests().await;
                 }
                 _ = refresh.tick() => self.lock().refresh_neighbours()?,
             }
@@ -274,6 +278,21 @@ impl Inner {
                 Event::AddressConflict(port, address, mac) => {
                     let name = self.model.port_name(port);
                     tracing::warn!(port = %name, %address, %mac, "another station uses this router's address");
+                }
+                Event::InstanceSays(instance, level, line) => {
+                    let instance = self.model.plugins.instance_name(instance);
+                    match level {
+                        LogLevel::Error => tracing::error!(instance, "{line}"),
+                        LogLevel::Warning => tracing::warn!(instance, "{line}"),
+                        LogLevel::Information => tracing::info!(instance, "{line}"),
+                        LogLevel::Debug => tracing::debug!(instance, "{line}"),
+                    }
+                }
+                Event::InstanceRequests(instance, json) => {
+                    if self.requests.len() < MOST_REQUESTS {
+                        let instance = self.model.plugins.instance_name(instance).to_owned();
+                        self.requests.push_back((instance, json));
+                    }
                 }
                 Event::InstanceFailed(Failure { instance, fault, health }) => {
                     let name = self.model.plugins.instance_name(instance);

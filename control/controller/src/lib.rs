@@ -15,6 +15,7 @@ mod lookup;
 mod model;
 pub mod offline;
 mod plan;
+mod plugin_requests;
 pub mod replay;
 mod request;
 mod route_changes;

@@ -1,6 +1,6 @@
 //! The running router: its state, and everything that can be asked of it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -73,6 +73,8 @@ pub(crate) struct Inner {
     pub share_offset: HashMap<PortId, KernelShare>,
     /// What level-0 programs of devices that are gone had counted since.
     pub share_gone: HashMap<PortId, KernelShare>,
+    /// What instances of plugins want changed, with their names.
+    pub requests: VecDeque<(String, String)>,
     /// The versions of plugins that were there before they were upgraded.
     pub previous_plugins: HashMap<&'static str, Arc<dyn Plugin>>,
     /// Where plugins run that are files; made when the first is loaded.

@@ -80,6 +80,7 @@ pub(crate) fn summary(snapshot: &Snapshot, kernel: &[KernelShare]) -> SummaryVie
             ("fragment", totals.created.fragments),
             ("copy", totals.created.copies),
             ("host", totals.created.own),
+            ("plugin", totals.created.plugins),
             ("port", device_created),
         ]),
         dropped_by: by_name(&dropped_by),

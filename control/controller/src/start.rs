@@ -1,6 +1,6 @@
 //! Starting a router: from a configuration to packets that flow.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
@@ -85,6 +85,7 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
         share_offset: HashMap::new(),
         share_gone: HashMap::new(),
         sandbox: None,
+        requests: VecDeque::new(),
         previous_plugins: HashMap::new(),
     };
     let result = bring_up(&mut inner, mirrored);

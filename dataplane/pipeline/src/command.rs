@@ -10,7 +10,7 @@ use millrace_classify::CompiledFilter;
 use millrace_forward::Route;
 use millrace_packet::{FlowKey, Pool};
 use millrace_plugin::{BindingId, Failure, PluginChange, ShadowReport, Succession, Successor};
-use millrace_plugin_abi::{Instance, Message, Reply};
+use millrace_plugin_abi::{Instance, LogLevel, Message, Reply};
 use millrace_port::{Port, PortError};
 use millrace_units::{GateId, InstanceId, NextHopIndex, PortId};
 use millrace_wire::mac_addr::MacAddr;
@@ -201,6 +201,10 @@ pub enum Event {
     Neighbour(NeighbourChange),
     /// Another station claims an address of an own-stack port.
     AddressConflict(PortId, IpAddr, MacAddr),
+    /// An instance of a plugin has a line for the log.
+    InstanceSays(InstanceId, LogLevel, String),
+    /// An instance of a plugin wants something changed.
+    InstanceRequests(InstanceId, String),
     /// An instance of a plugin failed.
     InstanceFailed(Failure),
 }

@@ -1,11 +1,13 @@
 //! Packets that plugins have kept: they go on where they were, or end there.
 
 use millrace_packet::{DropReason, FlowKey, Packet};
-use millrace_plugin::{End, Kept, Place, Released, Ticket, Waiting};
-use millrace_plugin_abi::Position;
-use millrace_units::Instant;
+use millrace_plugin::{End, Given, Kept, Place, Released, Ticket, Waiting};
+use millrace_plugin_abi::{Output, Position};
+use millrace_units::{Instant, PortId};
 use millrace_wire::{EtherType, MacAddr};
 
+use crate::command::Event;
+use crate::dispose::EVENT_LIMIT;
 use crate::filter_route::{is_copy, is_filter};
 use crate::gates::Outlet;
 use crate::route::look_up;
@@ -57,6 +59,36 @@ impl Router {
         {
             self.drop_packet(packet, DropReason::PluginBusy);
         }
+    }
+
+    /// Takes what instances gave beside verdicts: packets begin their journey, the rest is for control.
+    #[inline]
+    pub(crate) fn take_given(&mut self) {
+        while let Some(Given { instance, output }) = self.gates.plugins_mut().take_given() {
+            match output {
+                Output::Packet(bytes, port) => self.begin_made(&bytes, port),
+                Output::Log(level, line) => self.tell(Event::InstanceSays(instance, level, line)),
+                Output::Request(json) => self.tell(Event::InstanceRequests(instance, json)),
+            }
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
+        if self.events.len() < EVENT_LIMIT {
+            self.events.push_back(event);
+        }
+    }
+
+    /// A packet that an instance made, from the network header on, as if it came in by a port.
+    fn begin_made(&mut self, bytes: &[u8], port: PortId) {
+        self.totals.created.plugins += 1;
+        let Some(mut packet) = self.pool.packet_from(bytes) else {
+            self.totals.dropped += 1;
+            return self.ports.count_drop(port, DropReason::NoMemory);
+        };
+        packet.port = port;
+        packet.set_network(0);
+        self.again.push(packet);
     }
 
     /// Takes a packet that an instance wants classified anew.

@@ -157,7 +157,11 @@ impl Router {
         let packet = &mut work.packets[index];
         match self.parse(packet, ether_type, now) {
             Ok(parsed) => {
-                if packet.port != ROUTER && packet.data().first().is_some_and(|first| first & 1 == 1) {
+                let has_link = packet.network_offset() > 0;
+                if packet.port != ROUTER
+                    && has_link
+                    && packet.data().first().is_some_and(|first| first & 1 == 1)
+                {
                     // Sent to many, which no record of a flow says.
                     work.fates[index] = admit(&self.ports, packet, &parsed.key, self.options.martians);
                 }
@@ -239,6 +243,7 @@ impl Router {
     pub(crate) fn follow_up(&mut self, now: Instant) {
         for _ in 0..ROUNDS {
             self.act(now);
+            self.take_given();
             let following = [&self.made, &self.resumed, &self.again];
             if following.iter().all(|packets| packets.is_empty()) && self.frames.is_empty() {
                 return;

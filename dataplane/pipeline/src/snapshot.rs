@@ -103,12 +103,14 @@ pub struct Created {
     pub copies: u64,
     /// ARP, neighbour discovery and echo replies of the router's own stack.
     pub own: u64,
+    /// Packets that plugins made.
+    pub plugins: u64,
 }
 
 impl Created {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.errors + self.fragments + self.copies + self.own
+        self.errors + self.fragments + self.copies + self.own + self.plugins
     }
 }
 

@@ -5,7 +5,7 @@ use millrace_plugin_abi::{Fault, Packets, Progress, Verdict};
 use millrace_units::Instant;
 
 use crate::flow_state::FlowStateBlocks;
-use crate::instances::{Failures, Hosted};
+use crate::instances::{Hosted, News};
 use crate::path::{Part, Step};
 use crate::run::{Decision, Desk, Outcome};
 use crate::waiting::{Asked, Backlog, Call, End, Errand, Place, Released};
@@ -33,14 +33,14 @@ impl<T: BindingTable> WorkerPlugins<T> {
     }
 
     fn run_timers(&mut self, now: Instant) {
-        let Self { instances, timed, waiting, failures, .. } = self;
+        let Self { instances, timed, waiting, news, .. } = self;
         timed.retain(|key| {
             let Some(hosted) = instances.get_mut(*key) else { return false };
             let is_due = hosted.instance.next_call().is_some_and(|next| next <= now);
-            if is_due && !waiting.is_busy(*key) && hosted.is_well(now, failures) {
+            if is_due && !waiting.is_busy(*key) && hosted.is_well(now, news) {
                 match hosted.instance.periodic(now) {
                     Progress::Suspended => waiting.suspend_errand(*key, Errand::Periodic),
-                    Progress::Done => _ = hosted.has_failed(now, failures),
+                    Progress::Done => _ = hosted.has_failed(now, news),
                 }
             }
             true
@@ -80,7 +80,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             };
             match hosted.instance.begin_control(&message) {
                 Some(reply) => {
-                    hosted.has_failed(now, &mut self.failures);
+                    hosted.has_failed(now, &mut self.news);
                     answer(Some(reply));
                 }
                 None => {
@@ -98,8 +98,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             None => None,
             Some(hosted) => {
                 let (states, terms) = ((&mut self.states, Part::default()), Terms::default());
-                let outcome =
-                    slice(hosted, &mut backlog.call, &mut [], states, &terms, now, &mut self.failures);
+                let outcome = slice(hosted, &mut backlog.call, &mut [], states, &terms, now, &mut self.news);
                 if outcome == Outcome::Suspended {
                     return false;
                 }
@@ -121,7 +120,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         now: Instant,
         released: &mut Vec<Released>,
     ) -> bool {
-        let Self { paths, bindings, instances, waiting, states, failures, ports, spare, verdicts, .. } = self;
+        let Self { paths, bindings, instances, waiting, states, news, ports, spare, verdicts, .. } = self;
         let Backlog { instance, call, behind, .. } = backlog;
         let Some(hosted) = instances.get_mut(*instance) else {
             // The instance is gone: what it had goes on without it.
@@ -136,11 +135,11 @@ impl<T: BindingTable> WorkerPlugins<T> {
             Some(binding) => (&mut binding.counts, binding.terms),
             None => (&mut nobody, Terms::default()),
         };
-        let outcome = slice(hosted, call, verdicts, (states, part), &terms, now, failures);
+        let outcome = slice(hosted, call, verdicts, (states, part), &terms, now, news);
         if outcome == Outcome::Suspended {
             return false;
         }
-        let mut desk = Desk { instances, waiting, states, failures, ports, spare };
+        let mut desk = Desk { instances, waiting, states, news, ports, spare };
         call.finish(place, |number, mut waiting| {
             let verdict = match (outcome, std::mem::take(&mut verdicts[number])) {
                 (Outcome::Failed, _) => Verdict::Fault,
@@ -198,9 +197,9 @@ fn slice(
     (states, part): (&mut FlowStateBlocks, Part),
     terms: &Terms,
     now: Instant,
-    failures: &mut Failures,
+    news: &mut News,
 ) -> Outcome {
-    if !hosted.is_well(now, failures) {
+    if !hosted.is_well(now, news) {
         return Outcome::Failed;
     }
     let members: [u16; BATCH_SIZE] = std::array::from_fn(|number| number as u16);
@@ -217,7 +216,7 @@ fn slice(
     call.slices += 1;
     match progress {
         Progress::Done => {
-            hosted.has_failed(now, failures);
+            hosted.has_failed(now, news);
             Outcome::Decided
         }
         Progress::Suspended => {
@@ -230,7 +229,7 @@ fn slice(
             // What it says of that itself is said better here.
             _ = hosted.instance.take_fault();
             let text = format!("a call took more than the {most} slices of its budget");
-            hosted.fail(Fault { kind: "overrun", text }, now, failures);
+            hosted.fail(Fault { kind: "overrun", text }, now, news);
             Outcome::Failed
         }
     }

@@ -85,7 +85,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             return key;
         };
         // One whose pause is over is restarted before it is asked.
-        hosted.is_well(now, &mut self.failures);
+        hosted.is_well(now, &mut self.news);
         let well = hosted.record.health == Health::Well;
         let inherited = match inheritance {
             Inheritance::Renounced => Ok(Inherited::Nothing),

@@ -1,8 +1,8 @@
 //! The instances of a worker, and how they are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
-use millrace_plugin_abi::{Fault, Instance, Verdict};
+use millrace_plugin_abi::{Fault, Instance, Output, Verdict};
 use millrace_units::{InstanceId, Instant};
 
 use crate::health::{Health, Record};
@@ -23,15 +23,33 @@ pub struct Failure {
     pub health: Health,
 }
 
-/// Failures that control was not told of yet.
-#[derive(Default)]
-pub(crate) struct Failures(Vec<Failure>);
+/// Something that an instance gave beside verdicts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Given {
+    /// Which.
+    pub instance: InstanceId,
+    /// What.
+    pub output: Output,
+}
 
-impl Failures {
-    /// Takes one out; the last comes first.
+/// What instances did and gave that nobody was told of yet.
+#[derive(Default)]
+pub(crate) struct News {
+    failures: Vec<Failure>,
+    given: VecDeque<Given>,
+}
+
+impl News {
+    /// Takes a failure out; the last comes first.
     #[inline]
     pub fn pop(&mut self) -> Option<Failure> {
-        self.0.pop()
+        self.failures.pop()
+    }
+
+    /// Takes something out that was given; the first comes first.
+    #[inline]
+    pub fn pop_given(&mut self) -> Option<Given> {
+        self.given.pop_front()
     }
 }
 
@@ -48,6 +66,8 @@ pub(crate) struct Hosted {
     pub suspensions: u64,
     /// Packets that it dropped, by its own reasons.
     pub drops: Box<[u64; REASONS]>,
+    /// Whether it ever gives something beside verdicts.
+    pub has_output: bool,
     /// The one that is tried out beside it.
     pub shadow: Option<Box<Shadow>>,
 }
@@ -58,41 +78,50 @@ pub(crate) const REASONS: usize = Verdict::MOST_REASON as usize + 1;
 impl Hosted {
     /// Whether it can be called; one whose pause is over is restarted.
     #[inline]
-    pub fn is_well(&mut self, now: Instant, failures: &mut Failures) -> bool {
-        self.record.health == Health::Well || self.is_well_again(now, failures)
+    pub fn is_well(&mut self, now: Instant, news: &mut News) -> bool {
+        self.record.health == Health::Well || self.is_well_again(now, news)
     }
 
     #[cold]
-    fn is_well_again(&mut self, now: Instant, failures: &mut Failures) -> bool {
+    fn is_well_again(&mut self, now: Instant, news: &mut News) -> bool {
         if !self.record.is_due(now) {
             return false;
         }
         match self.instance.restart() {
             Ok(()) => true,
             Err(error) => {
-                self.fail(Fault { kind: "restart", text: error.to_string() }, now, failures);
+                self.fail(Fault { kind: "restart", text: error.to_string() }, now, news);
                 false
             }
         }
     }
 
     #[cold]
-    pub fn fail(&mut self, fault: Fault, now: Instant, failures: &mut Failures) {
+    pub fn fail(&mut self, fault: Fault, now: Instant, news: &mut News) {
         self.record.fail(now);
         *self.faults.entry(fault.kind).or_default() += 1;
         self.last_fault.clone_from(&fault.text);
-        if failures.0.len() < MOST_FAILURES {
-            failures.0.push(Failure { instance: self.id, fault, health: self.record.health });
+        if news.failures.len() < MOST_FAILURES {
+            news.failures.push(Failure { instance: self.id, fault, health: self.record.health });
+        }
+    }
+
+    fn take_outputs(&mut self, news: &mut News) {
+        while let Some(output) = self.instance.take_output() {
+            news.given.push_back(Given { instance: self.id, output });
         }
     }
 
     /// Takes what it did wrong in a call that is done; whether that was anything.
     #[inline]
-    pub fn has_failed(&mut self, now: Instant, failures: &mut Failures) -> bool {
+    pub fn has_failed(&mut self, now: Instant, news: &mut News) -> bool {
+        if self.has_output {
+            self.take_outputs(news);
+        }
         let fault = self.instance.take_fault();
         let failed = fault.is_some();
         if let Some(fault) = fault {
-            self.fail(fault, now, failures);
+            self.fail(fault, now, news);
         }
         failed
     }
@@ -106,6 +135,7 @@ impl Instances {
     /// Adds an instance, and returns the one that had its id.
     pub fn add(&mut self, id: InstanceId, instance: Box<dyn Instance>) -> Option<Box<dyn Instance>> {
         let hosted = Hosted {
+            has_output: instance.has_output(),
             id,
             instance,
             record: Record::default(),

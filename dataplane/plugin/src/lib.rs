@@ -37,7 +37,7 @@ pub use flow_state::StateRef;
 pub use gate::{Gate, GateOrder};
 pub use health::Health;
 pub use hot_swap::{Inheritance, Inherited, Successed, Succession, Successor};
-pub use instances::Failure;
+pub use instances::{Failure, Given};
 pub use manifest::{Cost, MOST_FLOW_STATE, MOST_MANIFEST, MOST_NAME, Manifest, ManifestError, StateSharing};
 pub use path::{EMPTY_PATH, Refusal};
 pub use plugin_control_unit::{

@@ -5,7 +5,7 @@ use millrace_plugin_abi::{Fault, Packets, Position, Progress, Verdict};
 use millrace_units::{Instant, PathId, PortId};
 
 use crate::flow_state::FlowStateBlocks;
-use crate::instances::{Failures, Hosted, Instances};
+use crate::instances::{Hosted, Instances, News};
 use crate::path::{Part, Refusal, Step};
 use crate::slab::Key;
 use crate::waiting::{End, Kept, Place, Taken, Ticket, WaitingRoom};
@@ -70,7 +70,7 @@ pub(crate) struct Desk<'a> {
     pub instances: &'a mut Instances,
     pub waiting: &'a mut WaitingRoom,
     pub states: &'a mut FlowStateBlocks,
-    pub failures: &'a mut Failures,
+    pub news: &'a mut News,
     pub ports: &'a [bool],
     pub spare: &'a mut Vec<Vec<u16>>,
 }
@@ -96,8 +96,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
     /// this returns, and how is what it returns.
     #[inline]
     pub fn run(&mut self, from: Place, group: &mut Group<'_>, now: Instant) -> Option<Refusal> {
-        let Self { paths, bindings, instances, waiting, states, failures, ports, spare, .. } = self;
-        let mut desk = Desk { instances, waiting, states, failures, ports, spare };
+        let Self { paths, bindings, instances, waiting, states, news, ports, spare, .. } = self;
+        let mut desk = Desk { instances, waiting, states, news, ports, spare };
         let mut bytes = None;
         let stages = paths.stages_at(from.path, from.position);
         for (number, stage) in (0..).zip(stages).skip(from.stage.into()) {
@@ -150,7 +150,7 @@ impl Desk<'_> {
             group.take_all(Taken::Keep(self.waiting.queue(instance, place, passed_on)));
             return false;
         }
-        match call(hosted, part, self.states, group, now, self.failures) {
+        match call(hosted, part, self.states, group, now, self.news) {
             Outcome::Untouched => return true,
             Outcome::Suspended => {
                 hosted.suspensions += 1;
@@ -275,7 +275,7 @@ impl Desk<'_> {
         if let Some(text) = wrong
             && let Some(hosted) = self.instances.get_mut(instance)
         {
-            hosted.fail(Fault { kind: WRONG_VERDICT, text }, now, self.failures);
+            hosted.fail(Fault { kind: WRONG_VERDICT, text }, now, self.news);
         }
         match on_fault {
             OnFault::Drop => Decision::End(End::Drop(DropReason::PluginFailed)),
@@ -313,9 +313,9 @@ fn call(
     states: &mut FlowStateBlocks,
     group: &mut Group<'_>,
     now: Instant,
-    failures: &mut Failures,
+    news: &mut News,
 ) -> Outcome {
-    if !hosted.is_well(now, failures) {
+    if !hosted.is_well(now, news) {
         return Outcome::Failed;
     }
     if let Some(shadow) = &mut hosted.shadow {
@@ -330,7 +330,7 @@ fn call(
         Progress::Done if packets.is_untouched() => Outcome::Untouched,
         Progress::Done => {
             // What it did wrong stands in the verdicts of the packets that it did not decide.
-            hosted.has_failed(now, failures);
+            hosted.has_failed(now, news);
             Outcome::Decided
         }
     };

@@ -8,7 +8,7 @@ use millrace_units::{GateId, InstanceId, Instant, PathId, PortId};
 
 use crate::flow_state::FlowStateBlocks;
 use crate::health::Health;
-use crate::instances::{Failure, Failures, Hosted, Instances};
+use crate::instances::{Failure, Given, Hosted, Instances, News};
 use crate::path::{Paths, Refusal, Stage, Step};
 use crate::slab::{Key, Slab};
 use crate::waiting::{Answer, Asked, Errand, WaitingRoom};
@@ -146,7 +146,7 @@ pub struct WorkerPlugins<T> {
     pub(crate) reclassify: bool,
     /// Ports that there are, by number.
     pub(crate) ports: Vec<bool>,
-    pub(crate) failures: Failures,
+    pub(crate) news: News,
     /// Lists of members, kept for their memory.
     pub(crate) spare: Vec<Vec<u16>>,
 }
@@ -184,7 +184,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             timed: Vec::new(),
             reclassify: false,
             ports: Vec::new(),
-            failures: Failures::default(),
+            news: News::default(),
             spare: Vec::new(),
         }
     }
@@ -277,7 +277,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
     /// Hands a control message to an instance. The answer is given to `answer`, now or when the instance has come to it:
     /// `None` when there is no such instance.
     pub fn control(&mut self, instance: InstanceId, message: &Message, now: Instant, answer: Answer) {
-        let Self { instances, waiting, failures, .. } = self;
+        let Self { instances, waiting, news, .. } = self;
         let key = instances.key(instance);
         let Some((key, hosted)) = key.and_then(|key| Some((key, instances.get_mut(key)?))) else {
             return answer(None);
@@ -287,7 +287,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         }
         match hosted.instance.begin_control(message) {
             Some(reply) => {
-                hosted.has_failed(now, failures);
+                hosted.has_failed(now, news);
                 answer(Some(reply));
             }
             None => waiting.suspend_errand(key, Errand::Control(answer)),
@@ -301,7 +301,13 @@ impl<T: BindingTable> WorkerPlugins<T> {
 
     /// A failure of an instance that was not told before.
     pub fn take_failure(&mut self) -> Option<Failure> {
-        self.failures.pop()
+        self.news.pop()
+    }
+
+    /// Something that an instance gave beside verdicts, the oldest first.
+    #[inline]
+    pub fn take_given(&mut self) -> Option<Given> {
+        self.news.pop_given()
     }
 
     /// Says whether there is a port of that number: sending packets to one that there isn't is a fault.

@@ -3,7 +3,7 @@
 use millrace_units::Instant;
 use serde_json::{Map, Value};
 
-use crate::{FlowKey, Packets, PluginError, Position};
+use crate::{FlowKey, Output, Packets, PluginError, Position};
 
 /// A control message: a name and its arguments.
 #[derive(Clone, Debug, PartialEq)]
@@ -183,6 +183,17 @@ pub trait Instance: Send {
     /// packets.
     fn periodic(&mut self, _now: Instant) -> Progress {
         Progress::Done
+    }
+
+    /// What it gives beside verdicts, the oldest first; `None` when there is nothing more. Asked after each call, if
+    /// [`has_output`](Self::has_output).
+    fn take_output(&mut self) -> Option<Output> {
+        None
+    }
+
+    /// Whether [`take_output`](Self::take_output) ever gives something. Asked once, when the instance is added.
+    fn has_output(&self) -> bool {
+        false
     }
 
     /// Bytes of state that the router keeps for each flow that it is bound to; see

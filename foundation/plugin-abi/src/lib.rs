@@ -16,6 +16,8 @@ mod gate;
 #[cfg(feature = "host")]
 mod instance;
 #[cfg(feature = "host")]
+mod output;
+#[cfg(feature = "host")]
 mod packets;
 
 #[cfg(feature = "host")]
@@ -25,5 +27,6 @@ pub use {
     instance::{Fault, FlowEnd, Instance, Message, Plugin, Progress, Reply, merged},
     millrace_packet::{Exceptions, Family, FlowKey, Packet},
     millrace_units::Instant,
+    output::{LogLevel, Output},
     packets::{FlowStates, Packets, Verdict},
 };

@@ -95,7 +95,10 @@ impl OfflineWorkers {
                 self.tell_owner(NeighbourChange { port, address, state });
                 true
             }
-            Event::AddressConflict(..) | Event::InstanceFailed(_) => false,
+            Event::AddressConflict(..)
+            | Event::InstanceFailed(_)
+            | Event::InstanceSays(..)
+            | Event::InstanceRequests(..) => false,
         }
     }
 

@@ -73,12 +73,13 @@ fn add_binding(sum: &mut BindingCounts, more: BindingCounts) {
 
 fn add_totals(sum: &mut Totals, more: &Totals) {
     let Totals { received, created, transmitted, to_host, consumed, dropped, held, handed, taken } = more;
-    let Created { errors, fragments, copies, own } = created;
+    let Created { errors, fragments, copies, own, plugins } = created;
     sum.received = sum.received.wrapping_add(*received);
     sum.created.errors += errors;
     sum.created.fragments += fragments;
     sum.created.copies += copies;
     sum.created.own += own;
+    sum.created.plugins += plugins;
     sum.transmitted += transmitted;
     sum.to_host += to_host;
     sum.consumed += consumed;

@@ -10,14 +10,15 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 
 use millrace_plugin_abi::binary::{MOST_PACKETS, RawFlowEnd};
-use millrace_plugin_abi::{Instant, Packets};
+use millrace_plugin_abi::{Instant, Output, Packets};
 
 use super::fault::FaultCounts;
-use super::services::Services;
 use super::staging::{Call, Step, WrongVerdict};
 
 /// Ends of flows that wait for a plugin that is busy, at most.
 const MOST_ENDS: usize = 1024;
+/// Things that a plugin may have given in a slice.
+const MOST_OUTPUTS: usize = 64;
 /// Lines that a plugin may log in a second.
 const LINES_A_SECOND: u32 = 10;
 const SECOND: u64 = 1_000_000_000;
@@ -82,7 +83,8 @@ pub(super) struct Exchange {
     pub untold: Option<WrongVerdict>,
     /// How often memory was refused.
     pub memory_refused: u64,
-    pub services: Box<dyn Services>,
+    /// What the plugin gave, and the router has not taken yet.
+    outputs: VecDeque<Output>,
     log: LogLimit,
 }
 
@@ -113,6 +115,19 @@ impl Exchange {
 
     pub fn pop_end(&mut self) -> Option<EndedFlow> {
         self.ends.pop_front()
+    }
+
+    /// Puts something where the router will take it; `false` when it has not taken the last 64.
+    pub fn give(&mut self, output: Output) -> bool {
+        let room = self.outputs.len() < MOST_OUTPUTS;
+        if room {
+            self.outputs.push_back(output);
+        }
+        room
+    }
+
+    pub fn take_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
     }
 
     /// Whether another line may be logged now; if not, it is counted.
@@ -153,7 +168,7 @@ pub(super) struct Shared(Rc<RefCell<Exchange>>);
 unsafe impl Send for Shared {}
 
 impl Shared {
-    pub fn new(services: Box<dyn Services>) -> Self {
+    pub fn new() -> Self {
         Self(Rc::new(RefCell::new(Exchange {
             packets: None,
             call: Call::default(),
@@ -174,7 +189,7 @@ impl Shared {
             wrong: None,
             untold: None,
             memory_refused: 0,
-            services,
+            outputs: VecDeque::new(),
             log: LogLimit::default(),
         })))
     }
@@ -211,11 +226,10 @@ impl Drop for Loan<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::services::NoServices;
     use super::*;
 
     fn shared() -> Shared {
-        Shared::new(Box::new(NoServices))
+        Shared::new()
     }
 
     #[test]

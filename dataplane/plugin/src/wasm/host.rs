@@ -5,16 +5,20 @@
 use std::time::Duration;
 
 use millrace_plugin_abi::binary::IMPORTS;
+use millrace_plugin_abi::{LogLevel, Output};
 use millrace_units::PortId;
 use wasmtime::{AsContextMut, Caller, Linker, Memory, ResourceLimiter, Result, Trap};
 
 use super::exchange::{Exchange, Shared};
-use super::services::LogLevel;
 use super::staging::{Area, Step};
 use crate::Manifest;
 
 /// Bytes of a line of the log, or of the reason for a failure, at most; the rest is cut off.
 const MOST_TEXT: u32 = 1024;
+/// Bytes of a packet that a plugin makes, at most.
+const MOST_MADE: usize = 9000;
+/// Bytes of a request, at most.
+const MOST_REQUEST: usize = 64 << 10;
 /// Entries of a table, at most.
 const MOST_ENTRIES: usize = 65_536;
 
@@ -96,7 +100,6 @@ pub(super) fn link(linker: &mut Linker<Data>, manifest: &Manifest) -> Result<()>
             "packet-write" => linker.func_wrap(IMPORTS, "packet_write", packet_write)?,
             "packet-resize" => linker.func_wrap(IMPORTS, "packet_resize", packet_resize)?,
             "packet-make" => linker.func_wrap(IMPORTS, "packet_make", packet_make)?,
-            "flow-backlog" => linker.func_wrap(IMPORTS, "flow_backlog", flow_backlog)?,
             "timer" => linker.func_wrap(IMPORTS, "timer", timer)?,
             "request" => linker.func_wrap(IMPORTS, "request", request)?,
             _ => linker,
@@ -136,7 +139,8 @@ fn log(mut caller: Caller<'_, Data>, level: u32, address: u32, bytes: u32) -> Re
     let line = &line[..line.len().min(MOST_TEXT as usize)];
     data.shared.with(|exchange| {
         if exchange.may_log() {
-            exchange.services.log(LogLevel::from_number(level), &String::from_utf8_lossy(line));
+            let line = String::from_utf8_lossy(line).into_owned();
+            exchange.give(Output::Log(LogLevel::from_number(level), line));
         }
     });
     Ok(())
@@ -200,12 +204,9 @@ fn packet_make(mut caller: Caller<'_, Data>, address: u32, bytes: u32, port: u32
     let (memory, data) = parts(&mut caller)?;
     let content = slice(memory, address, bytes)?;
     let Ok(port) = u16::try_from(port) else { return Ok(1) };
-    Ok(u32::from(!data.shared.with(|exchange| exchange.services.make_packet(content, PortId(port)))))
-}
-
-fn flow_backlog(mut caller: Caller<'_, Data>, flow: u32) -> Result<u32> {
-    let (_, data) = parts(&mut caller)?;
-    Ok(data.shared.with(|exchange| exchange.services.flow_backlog(flow)))
+    let refused = content.is_empty() || content.len() > MOST_MADE;
+    let packet = Output::Packet(content.to_vec(), PortId(port));
+    Ok(u32::from(refused || !data.shared.with(|exchange| exchange.give(packet))))
 }
 
 fn timer(mut caller: Caller<'_, Data>, nanoseconds: u64) -> Result<()> {
@@ -217,5 +218,6 @@ fn timer(mut caller: Caller<'_, Data>, nanoseconds: u64) -> Result<()> {
 fn request(mut caller: Caller<'_, Data>, address: u32, bytes: u32) -> Result<u32> {
     let (memory, data) = parts(&mut caller)?;
     let Ok(json) = std::str::from_utf8(slice(memory, address, bytes)?) else { return Ok(1) };
-    Ok(u32::from(!data.shared.with(|exchange| exchange.services.request(json))))
+    let request = Output::Request(json.to_owned());
+    Ok(u32::from(json.len() > MOST_REQUEST || !data.shared.with(|exchange| exchange.give(request))))
 }

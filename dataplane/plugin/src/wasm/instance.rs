@@ -6,14 +6,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use millrace_plugin_abi::binary::export;
-use millrace_plugin_abi::{FlowEnd, Instance, Instant, Message, Packets, PluginError, Progress, Reply};
+use millrace_plugin_abi::{
+    FlowEnd, Instance, Instant, Message, Output, Packets, PluginError, Progress, Reply,
+};
 use serde_json::{Map, Value};
 
-use super::exchange::{Job, Shared};
+use super::exchange::{Exchange, Job, Shared};
 use super::fault::{Fault, FaultCounts, FaultKind};
 use super::life;
 use super::sandbox::WasmPlugin;
-use super::services::{NoServices, Services};
 use super::staging::{Call, WrongVerdict, raw_flow_end, settle};
 
 /// Bytes of memory of an instance, unless it is said otherwise.
@@ -22,27 +23,17 @@ pub const DEFAULT_MEMORY: usize = 4 << 20;
 const MOST_SLICES: usize = 100;
 
 /// What an instance begins with.
+#[derive(Clone, Debug)]
 pub struct InstanceSettings {
     /// The plugin's settings; empty for its defaults.
     pub settings: Map<String, Value>,
     /// Bytes of memory, at most.
     pub most_memory: usize,
-    /// What the router does for it.
-    pub services: Box<dyn Services>,
 }
 
 impl Default for InstanceSettings {
     fn default() -> Self {
-        Self { settings: Map::new(), most_memory: DEFAULT_MEMORY, services: Box::new(NoServices) }
-    }
-}
-
-impl fmt::Debug for InstanceSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InstanceSettings")
-            .field("settings", &self.settings)
-            .field("most_memory", &self.most_memory)
-            .finish_non_exhaustive()
+        Self { settings: Map::new(), most_memory: DEFAULT_MEMORY }
     }
 }
 
@@ -96,14 +87,14 @@ impl WasmInstance {
     /// # Errors
     /// [`Fault`] when it refuses to begin ([`FaultKind::Init`]), traps, or takes more than 100 slices.
     pub fn new(plugin: &WasmPlugin, settings: InstanceSettings) -> Result<Self, Fault> {
-        let InstanceSettings { settings, most_memory, services } = settings;
+        let InstanceSettings { settings, most_memory } = settings;
         check(plugin, &settings)?;
         let settings = serde_json::to_vec(&settings)
             .map_err(|error| Fault::new(FaultKind::Init, format!("its settings are no JSON: {error}")))?;
         let mut instance = Self {
             plugin: plugin.clone(),
             life: None,
-            shared: Shared::new(services),
+            shared: Shared::new(),
             settings,
             most_memory,
             fault: None,
@@ -253,7 +244,8 @@ impl WasmInstance {
         if self.life.is_none() {
             return Err(self.why_dead());
         }
-        if !self.is_idle() {
+        // Ends of flows and the like that it is still at are done first.
+        if self.is_suspended() || self.asked.is_some() {
             return Err("it is in the middle of a call; ask again".to_owned());
         }
         self.shared.with(|exchange| (exchange.job, exchange.outcome) = (Some(job), None));
@@ -402,6 +394,15 @@ impl Instance for WasmInstance {
             return Progress::Suspended;
         }
         Progress::Done
+    }
+
+    fn take_output(&mut self) -> Option<Output> {
+        self.shared.with(Exchange::take_output)
+    }
+
+    fn has_output(&self) -> bool {
+        let manifest = self.plugin.manifest();
+        ["log", "packet-make", "request"].iter().any(|capability| manifest.has_capability(capability))
     }
 
     fn flow_state(&self) -> usize {

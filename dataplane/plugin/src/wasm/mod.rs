@@ -19,7 +19,6 @@ mod layout;
 mod life;
 mod plugin;
 mod sandbox;
-mod services;
 mod staging;
 #[cfg(test)]
 mod test_modules;
@@ -30,5 +29,4 @@ pub use inspect::{MOST_MODULE, ModuleError, inspect};
 pub use instance::{DEFAULT_MEMORY, InstanceCounts, InstanceSettings, WasmInstance};
 pub use plugin::LoadedPlugin;
 pub use sandbox::{Sandbox, SandboxError, SandboxSettings, WasmPlugin};
-pub use services::{LogLevel, NoServices, Services};
 pub use staging::WrongVerdict;

@@ -7,7 +7,7 @@ use super::sandbox::interned;
 use super::{InstanceSettings, WasmInstance, WasmPlugin};
 
 /// Functions of the router that need more than the call: nobody stands behind them yet.
-const MISSING: [&str; 4] = ["log", "packet-make", "flow-backlog", "request"];
+const MISSING: [&str; 1] = ["flow-backlog"];
 
 /// A plugin that was loaded.
 #[derive(Debug)]

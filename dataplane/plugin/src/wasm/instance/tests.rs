@@ -1,16 +1,15 @@
 use std::net::Ipv4Addr;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use millrace_packet::{Exceptions, FlowKey, Packet, Pool};
 use millrace_plugin_abi::binary::{packet_flags, verdict};
-use millrace_plugin_abi::{FlowStates, Message, Verdict};
+use millrace_plugin_abi::{FlowStates, LogLevel, Message, Verdict};
 use millrace_units::{InstanceId, PortId};
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::super::sandbox::{Sandbox, SandboxSettings};
-use super::super::services::LogLevel;
 use super::super::test_modules::{module, module_with};
 use super::*;
 
@@ -642,56 +641,38 @@ fn packets_grow_and_shrink_at_the_front() {
     );
 }
 
-/// A router that keeps what it was asked.
-#[derive(Clone, Default)]
-struct Asked(Arc<Mutex<Vec<String>>>);
-
-impl Services for Asked {
-    fn log(&mut self, level: LogLevel, text: &str) {
-        self.0.lock().unwrap().push(format!("{level:?} {text}"));
-    }
-
-    fn make_packet(&mut self, bytes: &[u8], port: PortId) -> bool {
-        self.0.lock().unwrap().push(format!("{bytes:?} {}", port.0));
-        true
-    }
-
-    fn flow_backlog(&mut self, flow: u32) -> u32 {
-        flow * 2
-    }
-
-    fn request(&mut self, json: &str) -> bool {
-        self.0.lock().unwrap().push(json.to_owned());
-        false
-    }
-}
-
 #[test]
-fn services_are_asked() {
+fn lines_packets_and_requests_are_given() {
     let body = format!(
         r#"(import "millrace" "log" (func $log (param i32 i32 i32)))
         (import "millrace" "packet_make" (func $make (param i32 i32 i32) (result i32)))
-        (import "millrace" "flow_backlog" (func $backlog (param i32) (result i32)))
         (import "millrace" "request" (func $request (param i32 i32) (result i32)))
         (data (i32.const 16) "abc{{}}")
         {}"#,
         for_each(
             "(call $log (i32.const 1) (i32.const 16) (i32.const 3))
              (i32.store8 (local.get $window) (call $make (i32.const 16) (i32.const 2) (i32.const 4)))
-             (i32.store8 offset=1 (local.get $window) (call $backlog (i32.const 21)))
-             (i32.store8 offset=2 (local.get $window) (call $request (i32.const 19) (i32.const 2)))
-             (i32.store8 offset=3 (local.get $window) (call $make (i32.const 16) (i32.const 2) (i32.const 70000)))"
+             (i32.store8 offset=1 (local.get $window) (call $request (i32.const 19) (i32.const 2)))
+             (i32.store8 offset=2 (local.get $window) (call $make (i32.const 16) (i32.const 2) (i32.const 70000)))
+             (i32.store8 offset=3 (local.get $window) (call $make (i32.const 16) (i32.const 9001) (i32.const 4)))"
         )
     );
-    let asked = Asked::default();
-    let settings = InstanceSettings { services: Box::new(asked.clone()), ..Default::default() };
-    let keys = r#", "capabilities": ["log", "packet-make", "flow-backlog", "request"]"#;
-    let mut instance = begin_with(keys, &body, settings).unwrap();
+    let keys = r#", "capabilities": ["log", "packet-make", "request"]"#;
+    let mut instance = begin_with(keys, &body, Default::default()).unwrap();
+    assert!(instance.has_output() && !begin("").has_output());
     let batch = Batch::equal(12, 60).processed(&mut instance);
-    assert_eq!(batch.packets[0].data()[..4], [0, 42, 1, 1]);
-    let asked = asked.0.lock().unwrap();
-    assert_eq!(asked[..3], ["Warning abc", "[97, 98] 4", "{}"]);
-    assert_eq!((asked.len(), instance.counts().lines_suppressed), (34, 2));
+    assert_eq!(batch.packets[0].data()[..4], [0, 0, 1, 1]);
+    let given: Vec<_> = std::iter::from_fn(|| instance.take_output()).collect();
+    let log = Output::Log(LogLevel::Warning, "abc".to_owned());
+    assert_eq!(
+        given[..3],
+        [log, Output::Packet(b"ab".to_vec(), PortId(4)), Output::Request("{}".to_owned())]
+    );
+    assert_eq!((given.len(), instance.counts().lines_suppressed), (34, 2));
+    // More than 64 are refused.
+    let batch = Batch::equal(40, 60).processed(&mut instance);
+    assert_eq!((batch.packets[0].data()[0], batch.packets[39].data()[0]), (0, 1));
+    assert_eq!(std::iter::from_fn(|| instance.take_output()).count(), 64);
 }
 
 #[test]

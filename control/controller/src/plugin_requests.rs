@@ -1,0 +1,97 @@
+//! Changes that plugins ask for, by the capability `request`: they are made as if an operator had asked.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::ControlError;
+use crate::request::{NewBinding, NewFilter, NewRoute};
+use crate::router::Router;
+
+/// What a plugin asks for: an object with one key.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+enum PluginRequest {
+    /// Adds a filter.
+    AddFilter(NewFilter),
+    /// Removes filters and bindings by their numbers.
+    RemoveFilters(Vec<u32>),
+    /// Adds a route.
+    AddRoute(NewRoute),
+    /// Removes the route to a prefix.
+    RemoveRoute(String),
+    /// Creates an instance.
+    CreateInstance {
+        plugin: String,
+        name: String,
+        #[serde(default)]
+        settings: Map<String, Value>,
+    },
+    /// Frees an instance.
+    FreeInstance(String),
+    /// Binds an instance.
+    Bind(NewBinding),
+    /// Undoes a binding.
+    Unbind { instance: String, gate: String, filter: String },
+    /// Sends an instance a message.
+    Control {
+        instance: String,
+        message: String,
+        #[serde(default)]
+        arguments: Map<String, Value>,
+    },
+}
+
+impl Router {
+    /// Makes the changes that plugins have asked for since the last time. What is refused stands in the log.
+    pub(crate) async fn serve_requests(&self) {
+        loop {
+            let Some((instance, json)) = self.lock().requests.pop_front() else { return };
+            match self.serve_request(&json).await {
+                Ok(()) => tracing::info!(instance, request = json, "a plugin's request is carried out"),
+                Err(error) => {
+                    tracing::warn!(instance, request = json, "a plugin's request is refused: {error}")
+                }
+            }
+        }
+    }
+
+    async fn serve_request(&self, json: &str) -> Result<(), ControlError> {
+        let request = serde_json::from_str(json).map_err(|error| ControlError::Invalid(error.to_string()))?;
+        match request {
+            PluginRequest::AddFilter(new) => self.add_filter(&new).map(drop),
+            PluginRequest::RemoveFilters(ids) => self.remove_filters(&ids).map(drop),
+            PluginRequest::AddRoute(new) => self.add_route(&new).await.map(drop),
+            PluginRequest::RemoveRoute(to) => self.remove_route(&to).await.map(drop),
+            PluginRequest::CreateInstance { plugin, name, settings } => {
+                self.create_instance(&plugin, &name, &settings).map(drop)
+            }
+            PluginRequest::FreeInstance(name) => self.free_instance(&name).map(drop),
+            PluginRequest::Bind(new) => self.bind(&new).map(drop),
+            PluginRequest::Unbind { instance, gate, filter } => {
+                self.unbind(&instance, &gate, &filter).map(drop)
+            }
+            PluginRequest::Control { instance, message, arguments } => {
+                self.control(&instance, &message, &arguments).map(drop)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(json: &str) -> Result<PluginRequest, String> {
+        serde_json::from_str(json).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn requests_have_one_key() {
+        assert!(parse(r#"{"add-filter": {"filter": "proto udp", "action": "drop"}}"#).is_ok());
+        assert!(parse(r#"{"remove-filters": [1, 2]}"#).is_ok());
+        assert!(parse(r#"{"control": {"instance": "i", "message": "reset"}}"#).is_ok());
+        assert!(parse(r#"{"reboot": {}}"#).unwrap_err().contains("unknown variant `reboot`"));
+        assert!(parse(r#"{"control": {"instance": "i", "name": "reset"}}"#).is_err());
+        assert!(parse("[]").is_err());
+    }
+}

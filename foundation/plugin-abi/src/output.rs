@@ -1,0 +1,39 @@
+//! What instances give beside verdicts.
+
+use millrace_units::PortId;
+
+/// Something that an instance gives to the router.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// A line for the log.
+    Log(LogLevel, String),
+    /// A packet, from the network header on, to be forwarded as if it came in by the port.
+    Packet(Vec<u8>, PortId),
+    /// A change that it wants: JSON. Control makes it later.
+    Request(String),
+}
+
+/// How much a line of the log matters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum LogLevel {
+    /// Something failed.
+    Error,
+    /// Something is not as it should be.
+    Warning,
+    /// Something happened.
+    Information,
+    /// For who writes the plugin.
+    Debug,
+}
+
+impl LogLevel {
+    /// The level of a number of the binary interface; those above 3 are [`Debug`](Self::Debug) too.
+    pub fn from_number(number: u32) -> Self {
+        match number {
+            0 => Self::Error,
+            1 => Self::Warning,
+            2 => Self::Information,
+            _ => Self::Debug,
+        }
+    }
+}
