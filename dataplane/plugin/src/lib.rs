@@ -23,6 +23,7 @@ mod manifest;
 mod path;
 mod plugin_control_unit;
 mod run;
+mod settings;
 mod shadow;
 mod slab;
 mod terms;
@@ -45,6 +46,7 @@ pub use plugin_control_unit::{
     PluginControlUnit, PluginDescription, Successors,
 };
 pub use run::{Direction, Group};
+pub use settings::Names;
 pub use shadow::{Reported, ShadowReport};
 pub use terms::{OnFault, Terms};
 pub use waiting::{Answer, End, Kept, Place, Released, Taken, Ticket, Waiting};

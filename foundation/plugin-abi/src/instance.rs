@@ -34,6 +34,12 @@ pub trait Plugin: Send + Sync {
     /// The control messages that its instances understand, each with a line on what it does and takes.
     fn messages(&self) -> &[(&'static str, &'static str)];
 
+    /// The JSON Schema of the settings, where there is one: they are checked against it before an instance is made, and a
+    /// setting whose `format` is `port` or `instance` names one, and comes as its number.
+    fn settings_schema(&self) -> Option<&Map<String, Value>> {
+        None
+    }
+
     /// A new instance with `settings` (empty for the defaults).
     ///
     /// # Errors

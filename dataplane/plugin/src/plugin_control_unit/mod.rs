@@ -20,6 +20,7 @@ use millrace_plugin_abi::{Instance, Message, Plugin, PluginError, Position};
 use millrace_units::{GateId, InstanceId};
 use serde_json::{Map, Value};
 
+use crate::settings::{Names, prepare};
 use crate::{Action, BindingId, Gate, GateOrder, PluginChange, Terms};
 
 pub use description::{
@@ -92,6 +93,8 @@ pub struct PluginControlUnit<S, F> {
     by_filter: HashMap<(GateId, Action, S), BindingId>,
     free_bindings: Vec<BindingId>,
     next_age: u64,
+    /// Numbers of ports by name.
+    ports: HashMap<String, u16>,
 }
 
 impl<S, F> fmt::Debug for PluginControlUnit<S, F> {
@@ -123,6 +126,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
             by_filter: HashMap::new(),
             free_bindings: Vec::new(),
             next_age: 0,
+            ports: HashMap::new(),
         }
     }
 
@@ -134,8 +138,10 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     pub fn populate(&self) -> Result<Vec<PluginChange<F>>, Error> {
         let mut changes: Vec<_> = self.gates.iter().map(add_gate).collect();
         for (id, named) in &self.instances {
-            changes
-                .push(PluginChange::AddInstance { id: *id, instance: named.plugin.create(&named.settings)? });
+            changes.push(PluginChange::AddInstance {
+                id: *id,
+                instance: self.make(&*named.plugin, &named.settings)?,
+            });
         }
         changes.extend(self.bindings_by_age().map(|(id, bound)| bind(id, bound)));
         Ok(changes)
@@ -151,7 +157,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
             PluginChange::AddInstance { id, .. } => self.instances.get(id),
             _ => None,
         });
-        added.map(|named| Ok(named.plugin.create(&named.settings)?)).collect()
+        added.map(|named| self.make(&*named.plugin, &named.settings)).collect()
     }
 
     /// The one answer out of those that the workers' instances gave to a message.
@@ -218,7 +224,8 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
                     format!("plugin {} {}", plugin.name(), plugin.version())
                 })?;
             }
-            let instances = (0..workers).map(|_| plugin.create(&named.settings)).collect::<Result<_, _>>()?;
+            let instances =
+                (0..workers).map(|_| self.make(plugin, &named.settings)).collect::<Result<_, _>>()?;
             successors.push(Successors { id: *id, name: named.name.clone(), instances });
         }
         Ok(successors)
@@ -257,9 +264,21 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         }
         let id =
             InstanceId(free(self.instances.keys().map(|id| id.0.into()), MOST_INSTANCES, "instance")? as u16);
-        let instance = plugin.create(&settings)?;
+        let instance = self.make(&*plugin, &settings)?;
         self.instances.insert(id, NamedInstance { name: name.to_owned(), plugin, settings });
         Ok((id, PluginChange::AddInstance { id, instance }))
+    }
+
+    /// An instance of a plugin, with settings as they were written.
+    fn make(&self, plugin: &dyn Plugin, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, Error> {
+        let instances = self.instances.iter().map(|(id, named)| (named.name.clone(), id.0)).collect();
+        let names = Names { ports: self.ports.clone(), instances };
+        Ok(plugin.create(&prepare(plugin, settings, &names)?)?)
+    }
+
+    /// Says which ports there are: settings may name them.
+    pub fn set_ports(&mut self, ports: HashMap<String, u16>) {
+        self.ports = ports;
     }
 
     /// Removes an instance, and before it all of its bindings.

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use super::sandbox::interned;
 use super::{InstanceSettings, WasmInstance, WasmPlugin};
+use crate::settings::schema_problem;
 
 /// Functions of the router that need more than the call: nobody stands behind them yet.
 const MISSING: [&str; 1] = ["flow-backlog"];
@@ -27,6 +28,9 @@ impl LoadedPlugin {
         let manifest = plugin.manifest();
         if let Some(missing) = MISSING.iter().find(|name| manifest.has_capability(name)) {
             return Err(format!("it wants the capability {missing:?}, which this router does not give yet"));
+        }
+        if let Some(problem) = manifest.settings.as_ref().and_then(schema_problem) {
+            return Err(problem);
         }
         let (version, summary) = (interned(&manifest.version), interned(&manifest.summary));
         let messages =
@@ -54,6 +58,10 @@ impl Plugin for LoadedPlugin {
 
     fn messages(&self) -> &[(&'static str, &'static str)] {
         &self.messages
+    }
+
+    fn settings_schema(&self) -> Option<&Map<String, Value>> {
+        self.plugin.manifest().settings.as_ref()
     }
 
     fn state_version(&self) -> u32 {
