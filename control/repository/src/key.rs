@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use ct_codecs::{Base64, Decoder as _};
+
 use crate::RepositoryError;
 
 /// Which key it is: 64 random bits that stand in the key and in its signatures. It names a key, and proves nothing.
@@ -85,11 +87,25 @@ pub enum SecretKeyProblem {
     Other(String),
 }
 
+/// Bytes of a secret key; at 2 stands how it is protected, and its checksum fills the last 32.
+const SECRET_BYTES: usize = 158;
+
+/// A key that `minisign -G -W` has made: it has no password, and zeros for a checksum.
+fn without_checksum(text: &str) -> Option<minisign::SecretKey> {
+    let bytes = Base64::decode_to_vec(text.lines().nth(1)?, None).ok()?;
+    let plain = bytes.len() == SECRET_BYTES && bytes.starts_with(b"Ed\0\0");
+    let unchecked = plain && bytes[SECRET_BYTES - 32..].iter().all(|byte| *byte == 0);
+    unchecked.then(|| minisign::SecretKey::from_bytes(&bytes).ok()).flatten()
+}
+
 impl FromStr for SecretKey {
     type Err = SecretKeyProblem;
 
     /// Reads the two lines of a key's file.
     fn from_str(text: &str) -> Result<Self, SecretKeyProblem> {
+        if let Some(key) = without_checksum(text) {
+            return Ok(Self(key));
+        }
         let boxed = minisign::SecretKeyBox::from(text.to_owned());
         boxed.into_unencrypted_secret_key().map(Self).map_err(|error| match error.to_string() {
             text if text.contains("encrypted") => SecretKeyProblem::Protected,
@@ -168,6 +184,10 @@ mod tests {
             assert!(matches!(wrong.parse::<SecretKey>(), Err(SecretKeyProblem::Other(_))), "{wrong}");
         }
         let pair = minisign::KeyPair::generate_unencrypted_keypair().unwrap();
+        let mut unchecked = pair.sk.to_bytes();
+        unchecked[SECRET_BYTES - 32..].fill(0);
+        let text = minisign::SecretKey::from_bytes(&unchecked).unwrap().to_box(None).unwrap().to_string();
+        assert_eq!(text.parse::<SecretKey>().unwrap().id(), KeyId::of(pair.sk.keynum()));
         let mut bytes = pair.sk.to_bytes();
         // The two letters that say how it is protected.
         bytes[2..4].copy_from_slice(b"Sc");

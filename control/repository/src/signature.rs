@@ -60,11 +60,12 @@ impl Signature {
 /// Signs the bytes of a plugin. Returns the four lines of the signature's file.
 ///
 /// # Errors
-/// [`RepositoryError::Signing`] when the system has no random numbers.
+/// [`RepositoryError::Signing`] when the system has no random numbers, or the key's two halves don't belong together.
 pub fn sign(module: &[u8], claims: &Claims, key: &SecretKey) -> Result<String, RepositoryError> {
     let comment = claims.to_string();
     let untrusted = UNTRUSTED[0].trim_start_matches("untrusted comment: ");
-    let signed = minisign::sign(None, key.key(), module, Some(&comment), Some(untrusted));
+    let public = minisign::PublicKey::from_secret_key(key.key()).map_err(failed("read the key"))?;
+    let signed = minisign::sign(Some(&public), key.key(), module, Some(&comment), Some(untrusted));
     signed.map(String::from).map_err(failed("sign"))
 }
 

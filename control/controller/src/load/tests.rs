@@ -100,7 +100,9 @@ fn no_plugin_is_loaded_of_which_a_bit_was_changed() {
     let signature = fs::read(&beside).unwrap();
     let (mut state, mut loads) = (0x6d69_6c6c_7261_6365_u64, 0);
     for round in 0..1000 {
-        (state ^= state << 13, state ^= state >> 7, state ^= state << 17);
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
         let (whole, file) = if round % 2 == 0 { (&good, &path) } else { (&signature, &beside) };
         let mut bytes = whole.clone();
         let bit = state as usize % (bytes.len() * 8);
