@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::frames::sized;
 use crate::inspect::Outline;
-use crate::ready::{Call, Ready};
+use crate::ready::{Call, Flows, Ready};
 use crate::tsc::cycles;
 use crate::{Module, WorkbenchError};
 
@@ -156,13 +156,14 @@ fn round(
     patience: Duration,
 ) -> Result<Vec<Round>, WorkbenchError> {
     let begin = Clock::now();
+    let mut flows = Flows::new(instance);
     let mut rounds = Vec::with_capacity(most);
     while rounds.len() < most && (begin.elapsed() < patience || rounds.is_empty()) {
         let ready = frames.iter().map(|frame| Ready::of(pool, frame)).collect::<Result<Vec<_>, _>>();
         let mut call = Call::new(ready.map_err(WorkbenchError::Memory)?);
         let now = Instant::from_nanos(begin.elapsed().as_nanos() as u64);
         let (from, start) = (Clock::now(), cycles());
-        let (slices, fault) = call.run(instance, now);
+        let (slices, fault) = call.run(instance, &mut flows, now);
         let (end, took) = (cycles(), from.elapsed());
         if let Some(fault) = fault {
             return Err(WorkbenchError::Failed(format!("{}: {}", fault.kind, fault.text)));

@@ -2,7 +2,9 @@
 
 use millrace_packet::{FlowKey, Packet, Pool};
 use millrace_pipeline::{flow_hash, parse};
-use millrace_plugin_abi::{Fault, Instance, Packets, Progress, Verdict};
+use std::collections::HashMap;
+
+use millrace_plugin_abi::{Fault, FlowStates, Instance, Packets, Progress, Verdict};
 use millrace_units::{Instant, PortId};
 use millrace_wire::ethernet::{self, Frame};
 use millrace_wire::vlan;
@@ -37,12 +39,48 @@ impl Ready {
     }
 }
 
+/// The state that an instance keeps for flows: a block for each, of which the first 8 bytes say whether it was seen.
+#[derive(Debug, Default)]
+pub(crate) struct Flows {
+    numbers: HashMap<FlowKey, u32>,
+    blocks: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+/// Where in a block the instance's part begins.
+const STATE_OFFSET: usize = 8;
+
+impl Flows {
+    /// For an instance that no packet has come to.
+    pub fn new(instance: &dyn Instance) -> Self {
+        Self { bytes: instance.flow_state(), ..Self::default() }
+    }
+
+    /// The number of a flow's block, which is made where there is none.
+    fn number(&mut self, key: FlowKey) -> u32 {
+        if self.bytes == 0 {
+            return 0;
+        }
+        *self.numbers.entry(key).or_insert_with(|| {
+            self.blocks.push(vec![0; STATE_OFFSET + self.bytes]);
+            self.blocks.len() as u32
+        })
+    }
+}
+
+impl FlowStates for Flows {
+    fn block(&mut self, number: u32) -> Option<&mut [u8]> {
+        self.blocks.get_mut((number as usize).checked_sub(1)?).map(Vec::as_mut_slice)
+    }
+}
+
 /// The packets of a call, in the form in which a worker has them.
 #[derive(Debug, Default)]
 pub(crate) struct Call {
     pub packets: Vec<Packet>,
     keys: Vec<FlowKey>,
     members: Vec<u16>,
+    numbers: Vec<u32>,
     pub verdicts: Vec<Verdict>,
 }
 
@@ -60,23 +98,43 @@ impl Call {
 
     /// Hands them to an instance, and waits for its verdicts. Returns how often it was stopped in the middle, and what it did
     /// wrong.
-    pub fn run(&mut self, instance: &mut dyn Instance, now: Instant) -> (u32, Option<Fault>) {
+    pub fn run(
+        &mut self,
+        instance: &mut dyn Instance,
+        flows: &mut Flows,
+        now: Instant,
+    ) -> (u32, Option<Fault>) {
         self.verdicts.fill(Verdict::Pass);
-        let mut slices = 0;
-        let mut packets = Packets::new(&mut self.packets, &self.keys, &self.members, &mut self.verdicts);
-        let mut progress = instance.process(&mut packets, now);
-        while progress == Progress::Suspended {
+        self.numbers = self.keys.iter().map(|key| flows.number(*key)).collect();
+        match instance.process(&mut self.lend(flows), now) {
+            Progress::Done => (0, instance.take_fault()),
+            Progress::Suspended => self.go_on(instance, flows, now),
+        }
+    }
+
+    /// Goes on with a call that was stopped in the middle.
+    pub fn go_on(
+        &mut self,
+        instance: &mut dyn Instance,
+        flows: &mut Flows,
+        now: Instant,
+    ) -> (u32, Option<Fault>) {
+        let mut slices = 1;
+        while instance.resume(&mut self.lend(flows), now) == Progress::Suspended {
             slices += 1;
             if slices > MOST_SLICES {
                 instance.abort();
-                // What it was busy with is lost, as in the router.
-                self.verdicts.fill(Verdict::Drop);
+                self.verdicts.fill(Verdict::Fault);
                 break;
             }
-            let mut packets = Packets::new(&mut self.packets, &self.keys, &self.members, &mut self.verdicts);
-            progress = instance.resume(&mut packets, now);
         }
         (slices, instance.take_fault())
+    }
+
+    fn lend<'a>(&'a mut self, flows: &'a mut Flows) -> Packets<'a> {
+        let bytes = flows.bytes;
+        let packets = Packets::new(&mut self.packets, &self.keys, &self.members, &mut self.verdicts);
+        if bytes == 0 { packets } else { packets.with_states(flows, &self.numbers, STATE_OFFSET, bytes) }
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use millrace_packet::{FlowKey, Packet, Pool};
-use millrace_plugin_abi::{Fault, Instance, Message, Plugin as _, Verdict};
+use millrace_plugin_abi::{Fault, Instance, Message, Plugin as _, Progress, Verdict};
 use millrace_port::pcap::{PcapngWriter, Recording};
 use millrace_units::Instant;
 use millrace_wire::Protocol;
@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::changes::{Change, changes};
 use crate::frames::{Frame, built_in};
-use crate::ready::{Call, Ready};
+use crate::ready::{Call, Flows, Ready};
 use crate::{Module, WorkbenchError};
 
 /// Packets in a call, at most: as many as the router hands over at a time.
@@ -68,7 +68,7 @@ pub struct Outcome {
     pub flow: Option<String>,
     /// Its bytes, link header included, without what pads it.
     pub length: usize,
-    /// `pass`, `drop`, `consume`, `hold` with the time, or `skipped` with the reason for which no plugin would get it.
+    /// `pass`, `drop`, `consume`, `hold` with the time, another verdict in a word or two, or `skipped` with the reason for which no plugin would get it.
     pub verdict: String,
     /// What was written to it.
     pub changes: Vec<Change>,
@@ -120,8 +120,10 @@ pub fn try_out(module: &Module, options: &TrialOptions<'_>) -> Result<Trial, Wor
     let plugin = module.load(&module.compile()?)?;
     let (frames, truncated) = frames(options.input)?;
     let pool = Pool::new(POOL).map_err(|error| WorkbenchError::Memory(error.to_string()))?;
+    let instance = plugin.create(&options.settings)?;
     let mut bench = Bench {
-        instance: plugin.create(&options.settings)?,
+        flows: Flows::new(&*instance),
+        instance,
         output: options.output.map(Output::create).transpose()?,
         trial: Trial {
             plugin: plugin.name().to_owned(),
@@ -154,6 +156,7 @@ fn frames(input: Option<&Path>) -> Result<(Vec<Frame>, u64), WorkbenchError> {
 
 struct Bench {
     instance: Box<dyn Instance>,
+    flows: Flows,
     output: Option<Output>,
     trial: Trial,
 }
@@ -184,9 +187,12 @@ impl Bench {
             }
             self.trial.packets.push(outcome);
         }
+        if self.instance.next_call().is_some_and(|due| due <= now) {
+            self.periodic(now, first + 1)?;
+        }
         if !ready.is_empty() {
             let mut call = Call::new(ready);
-            let (slices, fault) = call.run(&mut *self.instance, now);
+            let (slices, fault) = call.run(&mut *self.instance, &mut self.flows, now);
             self.trial.suspensions += u64::from(slices);
             for ((index, at, before), (packet, verdict)) in
                 before.into_iter().zip(call.packets.iter().zip(&call.verdicts))
@@ -203,6 +209,17 @@ impl Bench {
         Ok(())
     }
 
+    /// Has it do what it does from time to time.
+    fn periodic(&mut self, now: Instant, first: usize) -> Result<(), WorkbenchError> {
+        let progress = self.instance.periodic(now);
+        let fault = match progress {
+            Progress::Done => self.instance.take_fault(),
+            // Goes on like a call, of no packets.
+            Progress::Suspended => Call::default().go_on(&mut *self.instance, &mut self.flows, now).1,
+        };
+        self.after(fault, first)
+    }
+
     fn note(&mut self, index: usize, before: &[u8], packet: &Packet, verdict: Verdict) {
         let Some(outcome) = self.trial.packets.get_mut(index) else { return };
         outcome.verdict = name(verdict);
@@ -213,7 +230,7 @@ impl Bench {
         let Some(output) = &mut self.output else { return };
         let at = Instant::from_nanos(nanoseconds(at));
         match verdict {
-            Verdict::Drop | Verdict::Consume => {}
+            Verdict::Drop(_) | Verdict::Consume | Verdict::Fault => {}
             Verdict::Hold(until) => output.write(until.max(at), packet),
             _ => output.write(at, packet),
         }
@@ -256,9 +273,15 @@ fn selector(key: &FlowKey) -> String {
 fn name(verdict: Verdict) -> String {
     match verdict {
         Verdict::Pass => "pass".to_owned(),
-        Verdict::Drop => "drop".to_owned(),
+        Verdict::Drop(0) => "drop".to_owned(),
+        Verdict::Drop(reason) => format!("drop for {reason}"),
         Verdict::Consume => "consume".to_owned(),
         Verdict::Hold(until) => format!("hold until {:.6}", until.as_nanos() as f64 / 1e9),
+        Verdict::Port(port) => format!("port {port}"),
+        Verdict::Ports(ports) => format!("ports {ports:#x}"),
+        Verdict::Instance(instance) => format!("instance {instance}"),
+        Verdict::Classify => "classify".to_owned(),
+        Verdict::Fault => "fault".to_owned(),
     }
 }
 
@@ -331,7 +354,7 @@ mod tests {
     #[test]
     fn a_fault_is_told_and_the_next_call_goes_on() {
         let trial = tried(&for_each("unreachable"), &TrialOptions { batch: 4, ..options() }).unwrap();
-        assert_eq!(trial.verdicts.get("drop"), Some(&(built_in().len() as u64)));
+        assert_eq!(trial.verdicts.get("fault"), Some(&(built_in().len() as u64)));
         assert_eq!(trial.faults.len(), built_in().len().div_ceil(4));
         assert_eq!((trial.faults[1].first, trial.faults[1].last), (5, 8));
         let endless = tried(&for_each("(loop $ever (br $ever))"), &TrialOptions { batch: 64, ..options() });
