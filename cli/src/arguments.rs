@@ -1,11 +1,13 @@
 //! The command line: every command with its arguments, help and an example.
 
+mod plugin;
 mod traffic;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use plugin::{PluginAction, PluginArguments, PluginTest};
 pub use traffic::{Filter, FilterAction, Flow, FlowAction, FlowOrder, Route, RouteAction};
 
 /// Where clients find the daemon unless told otherwise.
@@ -45,7 +47,7 @@ pub enum Command {
     /// Show the state of a running router.
     #[command(after_help = "Example:\n  millrace show ports\n  millrace show drops --json")]
     Show(Show),
-    /// Create, build, load, unload and list plugins.
+    /// Create, build, try, sign, load, unload and list plugins.
     #[command(
         after_help = "Example:\n  millrace plugin new hello\n  millrace plugin build hello\n  millrace plugin load hello/hello.wasm"
     )]
@@ -240,53 +242,6 @@ impl Noun {
             Self::Status => "/status",
         }
     }
-}
-
-/// Arguments of `plugin`.
-#[derive(Debug, Args)]
-pub struct PluginArguments {
-    /// What to do.
-    #[command(subcommand)]
-    pub action: PluginAction,
-}
-
-/// What to do with plugins.
-#[derive(Debug, Subcommand)]
-pub enum PluginAction {
-    /// Write the project of a new plugin into a folder of its name.
-    #[command(after_help = "Example:\n  millrace plugin new hello --lang c")]
-    New {
-        /// The plugin's name.
-        name: String,
-        /// What it is written in: rust or c.
-        #[arg(long, default_value = "rust")]
-        lang: millrace_kit::Language,
-        /// The folder, which must not exist. Default: the name.
-        #[arg(long, value_name = "DIR")]
-        dir: Option<PathBuf>,
-    },
-    /// Build the project in a folder to a WebAssembly module.
-    #[command(after_help = "Example:\n  millrace plugin build hello")]
-    Build {
-        /// The folder.
-        #[arg(default_value = ".")]
-        dir: PathBuf,
-    },
-    /// Load the WebAssembly module of a plugin into the running router.
-    #[command(after_help = "Example:\n  millrace plugin load hello/hello.wasm")]
-    Load {
-        /// The file, on the router's machine.
-        file: PathBuf,
-    },
-    /// Unload a plugin of which there are no instances.
-    #[command(after_help = "Example:\n  millrace plugin unload hello")]
-    Unload {
-        /// The plugin's name.
-        name: String,
-    },
-    /// List plugins.
-    #[command(after_help = "Example:\n  millrace plugin list")]
-    List,
 }
 
 /// Arguments of `instance`.

@@ -118,12 +118,12 @@ pub struct Flow {
 pub enum FlowAction {
     /// List the flows that matter most.
     #[command(
-        after_help = "Example:\n  millrace flow list --by rate --limit 10\n  millrace flow list --filter 'proto udp in lan'"
+        after_help = "Example:\n  millrace flow list --by rate --limit 10\n  millrace flow list 'proto udp in lan'"
     )]
     List {
-        /// Only those of which some packet may match.
-        #[arg(long)]
-        filter: Option<String>,
+        /// Which flows.
+        #[command(flatten)]
+        flows: Flows,
         /// Which come first.
         #[arg(long, default_value = "bytes", value_name = "ORDER")]
         by: FlowOrder,
@@ -136,16 +136,35 @@ pub enum FlowAction {
         after_help = "Example:\n  millrace flow show 'src 10.1.0.2 dst 10.2.0.2 proto udp sport 9 dport 5201 in lan'"
     )]
     Show {
-        /// The flow, as `flow list` prints it; any filter will do.
-        flow: String,
+        /// Which flows.
+        #[command(flatten)]
+        flows: Flows,
     },
     /// Forget flows: their next packets are classified anew.
-    #[command(after_help = "Example:\n  millrace flow flush --filter 'src 10.1.0.2'")]
+    #[command(after_help = "Example:\n  millrace flow flush 'src 10.1.0.2'")]
     Flush {
-        /// Only those of which some packet may match.
-        #[arg(long)]
-        filter: Option<String>,
+        /// Which flows.
+        #[command(flatten)]
+        flows: Flows,
     },
+}
+
+/// Which flows are meant: a filter, with `--filter` before it or without.
+#[derive(Debug, Args)]
+pub struct Flows {
+    /// Only those of which some packet may match: a flow as `flow list` prints it, or any other filter.
+    #[arg(value_name = "FILTER")]
+    words: Option<String>,
+    /// The same.
+    #[arg(long, value_name = "FILTER", conflicts_with = "words")]
+    filter: Option<String>,
+}
+
+impl Flows {
+    /// The filter; `None` when none was given.
+    pub fn filter(&self) -> Option<&str> {
+        self.words.as_deref().or(self.filter.as_deref())
+    }
 }
 
 /// Which flows come first.

@@ -14,11 +14,14 @@ const SHOWN: usize = 100;
 /// Lists, shows and forgets flows.
 pub fn flow(client: &Client, action: &FlowAction, json: bool) -> Result<(), Failure> {
     match action {
-        FlowAction::List { filter, by, limit } => {
-            let value = ask(client, filter.as_deref(), *by, *limit)?;
+        FlowAction::List { flows, by, limit } => {
+            let value = ask(client, flows.filter(), *by, *limit)?;
             list(&value, *by, json);
         }
-        FlowAction::Show { flow } => {
+        FlowAction::Show { flows } => {
+            let flow = flows.filter().ok_or_else(|| {
+                Failure::usage("say which flows: a line of `flow list`, or any filter; '*' is all of them")
+            })?;
             let value = ask(client, Some(flow), FlowOrder::Rate, SHOWN)?;
             let flows = rows(&value["flows"]);
             if flows.is_empty() {
@@ -33,8 +36,8 @@ pub fn flow(client: &Client, action: &FlowAction, json: bool) -> Result<(), Fail
                 print!("{}", shown.join("\n"));
             }
         }
-        FlowAction::Flush { filter } => {
-            let value = client.send(Method::DELETE, &path(filter.as_deref(), ""), None)?;
+        FlowAction::Flush { flows } => {
+            let value = client.send(Method::DELETE, &path(flows.filter(), ""), None)?;
             done(&value, &format!("{} flows forgotten", plain(&value["flushed"])), json);
         }
     }

@@ -12,6 +12,7 @@ mod remote;
 mod replay;
 mod route;
 mod run;
+mod workbench;
 
 use std::process::ExitCode;
 

@@ -7,11 +7,12 @@ use millrace_kit::{Home, Progress};
 use serde_json::json;
 
 use super::remote::{done, segment, show};
+use super::workbench;
 use crate::arguments::{Noun, PluginAction};
 use crate::client::Client;
 use crate::output::{Failure, plain};
 
-/// Creates, builds, loads, unloads and lists plugins. `remote` is how the running router is reached.
+/// Creates, builds, tries, signs, loads, unloads and lists plugins. `remote` is how the running router is reached.
 pub fn plugin(
     remote: impl Fn() -> Result<Client, Failure>,
     action: &PluginAction,
@@ -37,12 +38,33 @@ pub fn plugin(
             let text = format!("{} is built, {} bytes", built.file.display(), built.bytes);
             done(&json!({"file": built.file, "bytes": built.bytes}), &text, json);
         }
-        PluginAction::Load { file } => {
+        PluginAction::Inspect { file, public_key } => workbench::inspect(file, public_key, json)?,
+        PluginAction::Test(test) => workbench::test(test, json)?,
+        PluginAction::Bench { file, settings } => workbench::bench(file, settings, json)?,
+        PluginAction::Keygen { out } => {
+            let made = millrace_repository::generate(out).map_err(Failure::new)?;
+            let (secret, public, key) = (made.secret.display(), made.public.display(), &made.key);
+            let text = format!(
+                "{secret} is the secret key {}: keep it to yourself\n{public} is the public key; for the router's configuration:\n\n[plugins]\nkeys = [\"{key}\"]",
+                key.id()
+            );
+            let value = json!({"secret": made.secret, "public": made.public, "key": key.to_string(), "id": key.id().to_string()});
+            done(&value, &text, json);
+        }
+        PluginAction::Sign { file, key } => {
+            let signed = millrace_repository::sign_file(file, key).map_err(Failure::new)?;
+            let (beside, id) = (signed.signature.display(), signed.key.id());
+            let text = format!("{beside} is written, with the key {id}, for: {}", signed.claims);
+            let value = json!({"signature": signed.signature, "id": id.to_string(), "claims": signed.claims.to_string()});
+            done(&value, &text, json);
+        }
+        PluginAction::Load { file, allow_downgrade } => {
             let path = file.canonicalize();
             let path = path.map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
-            let value = remote()?.send(Method::POST, "/plugins", Some(&json!({"path": path})))?;
-            let [name, version] = ["name", "version"].map(|key| plain(&value[key]));
-            done(&value, &format!("plugin {name} {version} is loaded"), json);
+            let body = json!({"path": path, "allow_downgrade": allow_downgrade});
+            let value = remote()?.send(Method::POST, "/plugins", Some(&body))?;
+            let [name, version, signature] = ["name", "version", "signature"].map(|key| plain(&value[key]));
+            done(&value, &format!("plugin {name} {version} is loaded, {signature}"), json);
         }
         PluginAction::Unload { name } => {
             let value = remote()?.send(Method::DELETE, &format!("/plugins/{}", segment(name)), None)?;

@@ -52,9 +52,13 @@ fn columns(noun: Noun) -> &'static [Column] {
         Noun::Gates => {
             &[("gate", "name"), ("position", "position"), ("table", "table"), ("bindings", "bindings")]
         }
-        Noun::Plugins => {
-            &[("plugin", "name"), ("version", "version"), ("positions", "positions"), ("summary", "summary")]
-        }
+        Noun::Plugins => &[
+            ("plugin", "name"),
+            ("version", "version"),
+            ("signature", "signature"),
+            ("positions", "positions"),
+            ("summary", "summary"),
+        ],
         Noun::Drops => &[
             ("packets", "packets"),
             ("per second", "rate"),
@@ -180,12 +184,17 @@ pub fn clear(client: &Client, json: bool) -> Result<(), Failure> {
 }
 
 /// `KEY=VALUE` arguments as an object; values that are JSON are taken as such, all others as text.
-fn pairs(arguments: &[String]) -> Result<Map<String, Value>, Failure> {
+pub fn pairs(arguments: &[String]) -> Result<Map<String, Value>, Failure> {
     let mut object = Map::new();
     for argument in arguments {
         let Some((key, text)) = argument.split_once('=') else {
             return Err(Failure::usage(format!("{argument:?} is not of the form KEY=VALUE")));
         };
+        if key.trim().is_empty() {
+            return Err(Failure::usage(format!(
+                "{argument:?} has no key: write KEY=VALUE, without blanks around the ="
+            )));
+        }
         let value = serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()));
         if object.insert(key.to_owned(), value).is_some() {
             return Err(Failure::usage(format!("{key} is given twice")));
@@ -212,6 +221,9 @@ mod tests {
         assert_eq!(Value::Object(object), json!({"n": 5, "ports": "80,443", "on": true}));
         assert_eq!(pairs(&["n".into()]).unwrap_err().code, 2);
         assert!(pairs(&["n=1".into(), "n=2".into()]).is_err());
+        let nameless = pairs(&["=5".into()]).unwrap_err();
+        assert_eq!(nameless.code, 2);
+        assert!(nameless.message.starts_with("\"=5\" has no key"), "{}", nameless.message);
     }
 
     #[test]

@@ -7,7 +7,8 @@ use millrace_controller::view::{
     NeighbourView, PluginView, PortView, RouteView, StatusView, SummaryView, UpgradeView,
 };
 use millrace_controller::{
-    Capture, CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewRoute, Router, Upgrade,
+    Capture, CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, Router,
+    Upgrade,
 };
 use serde_json::{Map, Value};
 
@@ -27,7 +28,7 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn routes(&self) -> Controlled<Vec<RouteView>>;
     fn neighbours(&self) -> Controlled<Vec<NeighbourView>>;
     fn plugins(&self) -> Controlled<Vec<PluginView>>;
-    fn load_plugin(&self, path: &str) -> impl Future<Output = Controlled<PluginView>> + Send;
+    fn load_plugin(&self, new: &NewPlugin) -> impl Future<Output = Controlled<PluginView>> + Send;
     fn unload_plugin(&self, name: &str) -> Controlled<PluginView>;
     fn upgrade_plugin(
         &self,
@@ -101,8 +102,8 @@ impl Control for Router {
         Router::plugins(self)
     }
 
-    async fn load_plugin(&self, path: &str) -> Controlled<PluginView> {
-        Router::load_plugin(self, path).await
+    async fn load_plugin(&self, new: &NewPlugin) -> Controlled<PluginView> {
+        Router::load_plugin(self, new).await
     }
 
     fn unload_plugin(&self, name: &str) -> Controlled<PluginView> {

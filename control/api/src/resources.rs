@@ -1,10 +1,12 @@
 //! The resources: which paths there are, and what each method does.
 
 use axum::Json;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::{self, Next};
+use axum::response::Response;
 use axum::routing::{MethodRouter, delete, get, post, put};
-use millrace_controller::{ControlError, FlowQuery, NewBinding, NewFilter, NewRoute, Upgrade};
+use millrace_controller::{ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, Upgrade};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -37,12 +39,12 @@ pub(crate) const RESOURCES: &[Resource] = &[
     (
         "/plugins",
         &["GET", "POST"],
-        "plugins that instances can be made of; POST {path} loads the one of a file of the router's machine",
+        "plugins that instances can be made of; POST {path, allow_downgrade} loads the one of a file of the router's machine",
     ),
     (
         "/plugins/{name}",
         &["PUT", "DELETE"],
-        "PUT {path, shadow, accept_differences, without_state} puts another version in its place; DELETE forgets one of which there are no instances",
+        "PUT {path, shadow, accept_differences, without_state, allow_downgrade} puts another version in its place; DELETE forgets one of which there are no instances",
     ),
     ("/plugins/{name}/rollback", &["POST"], "puts the version back that was there before"),
     ("/instances", &["GET", "POST"], "plugin instances; POST {plugin, name, settings} creates one"),
@@ -91,6 +93,26 @@ type Created<T> = Result<(StatusCode, Json<T>), Problem>;
 
 /// The service that answers requests.
 pub(crate) fn router<C: Control>(served: Served<C>) -> axum::Router {
+    let silent = without_arguments::<C>().route_layer(middleware::from_fn(refuse_arguments));
+    silent
+        .merge(with_arguments::<C>())
+        .fallback(unknown_path)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .with_state(served)
+}
+
+/// Resources that take arguments behind a `?`, and refuse those that they don't know.
+fn with_arguments<C: Control>() -> axum::Router<Served<C>> {
+    axum::Router::new()
+        .route("/routes/lookup", get(lookup_route::<C>))
+        .route("/filters/explain", get(explain_filters::<C>))
+        .route("/flows", get(flows::<C>).delete(flush_flows::<C>))
+        .route("/capture", get(capture::capture::<C>))
+}
+
+/// All others.
+fn without_arguments<C: Control>() -> axum::Router<Served<C>> {
     axum::Router::new()
         .route("/", get(list))
         .route("/status", read(C::status))
@@ -98,7 +120,6 @@ pub(crate) fn router<C: Control>(served: Served<C>) -> axum::Router {
         .route("/ports", read(C::ports))
         .route("/ports/{name}", find("port", C::ports, |port| &port.name))
         .route("/routes", read(C::routes).post(add_route::<C>).delete(remove_route::<C>))
-        .route("/routes/lookup", get(lookup_route::<C>))
         .route("/neighbours", read(C::neighbours))
         .route("/plugins", read(C::plugins).post(load_plugin::<C>))
         .route("/plugins/{name}", put(upgrade_plugin::<C>).delete(unload_plugin::<C>))
@@ -117,17 +138,20 @@ pub(crate) fn router<C: Control>(served: Served<C>) -> axum::Router {
         .route("/bindings", read(C::bindings).post(bind::<C>).delete(unbind::<C>))
         .route("/filters", read(C::bindings).post(add_filter::<C>).delete(remove_filters::<C>))
         .route("/filters/check", get(check_filters::<C>))
-        .route("/filters/explain", get(explain_filters::<C>))
         .route("/filters/{id}", get(find_filter::<C>).delete(remove_filter::<C>))
-        .route("/flows", get(flows::<C>).delete(flush_flows::<C>))
         .route("/drops", read(C::drops))
         .route("/lookup", post(lookup::<C>))
         .route("/counters", delete(clear::<C>))
-        .route("/capture", get(capture::capture::<C>))
-        .fallback(unknown_path)
-        .method_not_allowed_fallback(wrong_method)
-        .layer(DefaultBodyLimit::max(BODY_LIMIT))
-        .with_state(served)
+}
+
+/// No argument at all.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+/// Refuses arguments where none are taken: who sends them expects that they matter.
+async fn refuse_arguments(_: Arguments<Nothing>, request: Request, next: Next) -> Response {
+    next.run(request).await
 }
 
 /// GET of a whole noun.
@@ -162,17 +186,11 @@ async fn list() -> Json<Value> {
     Json(json!({"name": "millrace", "version": env!("CARGO_PKG_VERSION"), "resources": resources}))
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PluginFile {
-    path: String,
-}
-
 async fn load_plugin<C: Control>(
     State(served): State<Served<C>>,
-    Body(file): Body<PluginFile>,
+    Body(new): Body<NewPlugin>,
 ) -> Created<impl Serialize> {
-    Ok((StatusCode::CREATED, Json(served.control.load_plugin(&file.path).await?)))
+    Ok((StatusCode::CREATED, Json(served.control.load_plugin(&new).await?)))
 }
 
 async fn unload_plugin<C: Control>(

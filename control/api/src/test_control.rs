@@ -11,7 +11,7 @@ use millrace_controller::view::{
     UpgradeView,
 };
 use millrace_controller::{
-    CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewRoute, Upgrade,
+    CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, Upgrade,
 };
 use serde_json::{Map, Value, json};
 
@@ -149,8 +149,8 @@ impl Control for TestControl {
         Ok(Vec::new())
     }
 
-    async fn load_plugin(&self, path: &str) -> Controlled<PluginView> {
-        Err(ControlError::Invalid(format!("plugin {path}: not a module")))
+    async fn load_plugin(&self, new: &NewPlugin) -> Controlled<PluginView> {
+        Err(ControlError::Invalid(format!("plugin {}: not a module", new.path)))
     }
 
     fn unload_plugin(&self, name: &str) -> Controlled<PluginView> {

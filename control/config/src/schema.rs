@@ -28,6 +28,8 @@ pub struct Config {
     pub neighbour: Vec<Neighbour>,
     /// Gates beside the default ones.
     pub gate: Vec<Gate>,
+    /// Which plugins are loaded that are files.
+    pub plugins: Plugins,
     /// Plugin instances.
     pub instance: Vec<Instance>,
     /// Which flows which instance gets, at which gate.
@@ -333,6 +335,28 @@ pub enum GateTable {
     DagPatricia,
     /// The same with addresses in tree bitmaps.
     DagTreeBitmap,
+}
+
+/// Which plugins are loaded that are files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Plugins {
+    /// Public keys, as `millrace plugin keygen` or `minisign -G` show them: `RW` and 54 more characters. What is signed
+    /// with one of them is loaded.
+    pub keys: Vec<String>,
+    /// Whether plugins are loaded that are not signed with one of the keys. Default `allow` without keys, and `refuse`
+    /// with keys.
+    pub unsigned: Option<Unsigned>,
+}
+
+/// What is done with plugins that nobody signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unsigned {
+    /// They are loaded.
+    Allow,
+    /// They are not.
+    Refuse,
 }
 
 /// A plugin instance.

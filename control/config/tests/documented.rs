@@ -7,13 +7,14 @@ use millrace_config::Config;
 use serde_json::{Map, Value};
 
 /// The tables of the file: the heading in the document, and the name in the schema.
-const TABLES: [(&str, &str); 9] = [
+const TABLES: [(&str, &str); 10] = [
     ("[router]", "Router"),
     ("[[port]]", "Port"),
     ("[port.impair]", "Impair"),
     ("[[route]]", "Route"),
     ("[[neighbour]]", "Neighbour"),
     ("[[gate]]", "Gate"),
+    ("[plugins]", "Plugins"),
     ("[[instance]]", "Instance"),
     ("[[bind]]", "Bind"),
     ("[[filter]]", "Filter"),

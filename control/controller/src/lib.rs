@@ -32,6 +32,6 @@ mod workers;
 pub use capture::{Capture, CaptureRequest};
 pub use error::ControlError;
 pub use plan::{Plan, plan};
-pub use request::{FlowOrder, FlowQuery, NewBinding, NewFilter, NewRoute, Upgrade};
+pub use request::{FlowOrder, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, Upgrade};
 pub use router::Router;
 pub use start::{StartOptions, check, start};

@@ -1,28 +1,120 @@
-//! Plugins that are files.
+//! Plugins that are files: read once, checked against their signature, compiled, and made known.
 
-use std::fs::File;
-use std::io::Read;
+use std::fs::OpenOptions;
+use std::io::{Error, ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
 
 use millrace_plugin::wasm::{LoadedPlugin, MOST_MODULE, Sandbox};
+use millrace_plugin_abi::Plugin;
+use millrace_repository::{Admission, MOST_SIGNATURE, Origin, Repository, Trust, Unsigned, signature_path};
 
-use crate::ControlError;
+use crate::model::Model;
+use crate::{ControlError, NewPlugin};
 
-/// Reads, checks and compiles the plugin of a file.
-pub(crate) fn load(sandbox: &Sandbox, path: &str) -> Result<LoadedPlugin, ControlError> {
+/// What the configuration trusts, before anything was loaded.
+pub(crate) fn repository(config: &millrace_config::Plugins) -> Result<Repository, ControlError> {
+    let invalid =
+        |error: millrace_repository::RepositoryError| ControlError::Invalid(format!("plugins.keys: {error}"));
+    let keys = config.keys.iter().map(|key| key.parse()).collect::<Result<_, _>>().map_err(invalid)?;
+    let unsigned = config.unsigned.map(|unsigned| match unsigned {
+        millrace_config::Unsigned::Allow => Unsigned::Allow,
+        millrace_config::Unsigned::Refuse => Unsigned::Refuse,
+    });
+    Ok(Repository::new(Trust::new(keys, unsigned)))
+}
+
+/// The bytes of a plugin's file and of its signature's, which are looked at from here on, not the files.
+struct PluginFile {
+    module: Vec<u8>,
+    signature: Option<Vec<u8>>,
+}
+
+/// A plugin that was compiled, and who signed it.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub plugin: LoadedPlugin,
+    pub origin: Origin,
+}
+
+/// Reads, checks and compiles the plugin of a file. Of what is not trusted nothing is parsed.
+pub(crate) fn load(sandbox: &Sandbox, trust: &Trust, path: &str) -> Result<Loaded, ControlError> {
     let refused = |problem: String| ControlError::Invalid(format!("plugin {path}: {problem}"));
-    let failed = |error: std::io::Error| refused(error.to_string());
-    let kind = std::fs::metadata(path).map_err(failed)?;
+    let file = PluginFile::read(path).map_err(refused)?;
+    file.compile(sandbox, trust).map_err(refused)
+}
+
+/// Whether a plugin that was loaded may be made known: its version must not go back.
+pub(crate) fn admit(model: &Model, loaded: &Loaded, new: &NewPlugin) -> Result<Admission, ControlError> {
+    let Loaded { plugin, origin } = loaded;
+    let admitted = model.repository.admit(plugin.name(), plugin.version(), *origin, new.allow_downgrade);
+    admitted.map_err(|problem| ControlError::Invalid(format!("plugin {}: {problem}", new.path)))
+}
+
+/// Makes a plugin known that was loaded. Returns its name.
+pub(crate) fn enter(
+    model: &mut Model,
+    loaded: Loaded,
+    new: &NewPlugin,
+) -> Result<&'static str, ControlError> {
+    let admission = admit(model, &loaded, new)?;
+    let name = loaded.plugin.name();
+    model.plugins.add_plugin(Arc::new(loaded.plugin))?;
+    tracing::info!("plugin {name} is {}", loaded.origin);
+    model.repository.loaded(admission);
+    Ok(name)
+}
+
+/// Writes what became of a load into the log, on one line whatever the file is called: name and version, or why it was
+/// refused.
+pub(crate) fn log(path: &str, loaded: Result<(&str, &str), &ControlError>) {
+    let line = |text: &str| text.replace(char::is_control, "?");
+    match loaded {
+        Ok((name, version)) => tracing::info!("plugin {name} {version} loaded from {}", line(path)),
+        Err(error) => tracing::warn!("plugin refused: {}", line(&error.to_string())),
+    }
+}
+
+impl PluginFile {
+    fn read(path: &str) -> Result<Self, String> {
+        let module = read(Path::new(path), MOST_MODULE).map_err(|error| error.to_string())?;
+        let beside = signature_path(Path::new(path));
+        let signature = match read(&beside, MOST_SIGNATURE) {
+            Ok(signature) => Some(signature),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(format!("its signature {}: {error}", beside.display())),
+        };
+        Ok(Self { module, signature })
+    }
+
+    fn compile(&self, sandbox: &Sandbox, trust: &Trust) -> Result<Loaded, String> {
+        let checked = trust.check(&self.module, self.signature.as_deref());
+        let checked = checked.map_err(|problem| problem.to_string())?;
+        let compiled = sandbox.compile(&self.module).map_err(|error| error.to_string())?;
+        let origin = checked.fits(compiled.manifest()).map_err(|problem| problem.to_string())?;
+        Ok(Loaded { plugin: LoadedPlugin::new(compiled)?, origin })
+    }
+}
+
+/// Reads a file of at most so many bytes.
+fn read(path: &Path, most: usize) -> Result<Vec<u8>, Error> {
+    // Opening what is no regular file may wait for somebody at its other end, unless it is told not to.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let kind = file.metadata()?;
     // Others may never end, or never begin.
     if !kind.is_file() {
-        return Err(refused("it is no regular file".to_owned()));
+        return Err(Error::other("it is no regular file"));
     }
-    if kind.len() > MOST_MODULE as u64 {
-        return Err(refused(format!("it has {} bytes: at most {MOST_MODULE} are taken", kind.len())));
+    let too_long = |bytes: u64| Error::other(format!("it has {bytes} bytes: at most {most} are taken"));
+    if kind.len() > most as u64 {
+        return Err(too_long(kind.len()));
     }
-    let mut wasm = Vec::new();
+    let mut bytes = Vec::new();
     // One byte more than there may be tells a file that has grown since.
-    let most = MOST_MODULE as u64 + 1;
-    File::open(path).and_then(|file| file.take(most).read_to_end(&mut wasm)).map_err(failed)?;
-    let compiled = sandbox.compile(&wasm).map_err(|error| refused(error.to_string()))?;
-    LoadedPlugin::new(compiled).map_err(refused)
+    file.take(most as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > most { Err(too_long(bytes.len() as u64)) } else { Ok(bytes) }
 }
+
+#[cfg(test)]
+mod tests;

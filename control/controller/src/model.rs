@@ -15,6 +15,7 @@ use millrace_pipeline::{
     DeviceId, NeighbourChange, NeighbourKnowledge, Options, PortSettings, ReversePath, Stack, TableKind, Tags,
 };
 use millrace_plugin::{PluginControlUnit, Terms};
+use millrace_repository::Repository;
 use millrace_units::{GateId, PortId};
 use millrace_wire::MacAddr;
 
@@ -54,6 +55,8 @@ pub(crate) struct Model {
     pub kernel_routes: Vec<millrace_config::Route>,
     pub neighbours: Vec<NeighbourChange>,
     pub plugins: Plugins,
+    /// Which plugins are loaded that are files, and which were.
+    pub repository: Repository,
     /// How the filters of gates are searched, for those of which it was said.
     pub gate_tables: Vec<(GateId, TableKind)>,
     pub options: Options,
@@ -68,6 +71,7 @@ impl Model {
             kernel_routes: Vec::new(),
             neighbours: Vec::new(),
             plugins: Plugins::new(),
+            repository: crate::load::repository(&config.plugins)?,
             gate_tables: Vec::new(),
             options: options(config),
         };

@@ -42,6 +42,20 @@ pub struct Upgrade {
     /// Whether its instances begin without what the old ones know.
     #[serde(default)]
     pub without_state: bool,
+    /// Whether it takes the place also when it is signed and older than one that was loaded before.
+    #[serde(default)]
+    pub allow_downgrade: bool,
+}
+
+/// A plugin to be loaded.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewPlugin {
+    /// Its file, on the router's machine.
+    pub path: String,
+    /// Load it also when it is signed and older than one that was loaded before.
+    #[serde(default)]
+    pub allow_downgrade: bool,
 }
 
 /// A filter to be added.

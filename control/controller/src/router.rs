@@ -11,7 +11,7 @@ use millrace_host::{Actions, Mirror, OwnRoute};
 use millrace_pipeline::thread::Wake;
 use millrace_pipeline::{Command, DeviceId, GateTables, Question, Snapshot};
 use millrace_plugin::PluginChange;
-use millrace_plugin::wasm::{LoadedPlugin, Sandbox, SandboxSettings};
+use millrace_plugin::wasm::{Sandbox, SandboxSettings};
 use millrace_plugin_abi::{Message, Plugin, Position, Reply};
 use millrace_port::Capabilities;
 use millrace_telemetry::Rate;
@@ -21,6 +21,7 @@ use tokio::sync::Notify;
 
 use crate::device::KernelDevice;
 use crate::feed::plugin_commands;
+use crate::load::Loaded;
 use crate::lookup::{self, parse_packet};
 use crate::model::Model;
 use crate::route_changes::kernel_view;
@@ -32,7 +33,7 @@ use crate::view::{
     StatusView, SummaryView,
 };
 use crate::workers::Workers;
-use crate::{Capture, CaptureRequest, ControlError};
+use crate::{Capture, CaptureRequest, ControlError, NewPlugin};
 
 /// A handle on a running router. Clones name the same one.
 #[derive(Clone)]
@@ -300,20 +301,27 @@ impl Router {
     /// Makes the plugin of a file known: a WebAssembly module, checked and compiled beside everything else.
     ///
     /// # Errors
-    /// A file that can't be read or is no plugin for this router, a name that is taken; nothing has changed then.
-    pub async fn load_plugin(&self, path: &str) -> Result<PluginView, ControlError> {
-        let plugin = self.read_plugin(path).await?;
+    /// A file that can't be read, isn't signed as the configuration wants it or is no plugin for this router, a version that
+    /// goes back, a name that is taken; nothing has changed then.
+    pub async fn load_plugin(&self, new: &NewPlugin) -> Result<PluginView, ControlError> {
+        let loaded = self.load_file(new).await;
+        crate::load::log(&new.path, loaded.as_ref().map(|plugin| (plugin.name, plugin.version)));
+        loaded
+    }
+
+    async fn load_file(&self, new: &NewPlugin) -> Result<PluginView, ControlError> {
+        let loaded = self.read_plugin(&new.path).await?;
         let mut inner = self.lock();
-        let name = plugin.name();
-        inner.model.plugins.add_plugin(Arc::new(plugin))?;
+        let name = crate::load::enter(&mut inner.model, loaded, new)?;
         let known = show::plugins(&inner.model).into_iter().find(|plugin| plugin.name == name);
         known.ok_or_else(|| ControlError::System("the plugin is not there".into()))
     }
 
-    /// The plugin of a file, checked and compiled.
-    pub(crate) async fn read_plugin(&self, path: &str) -> Result<LoadedPlugin, ControlError> {
+    /// The plugin of a file, checked against its signature and compiled.
+    pub(crate) async fn read_plugin(&self, path: &str) -> Result<Loaded, ControlError> {
         let (file, sandbox) = (path.to_owned(), self.lock().sandbox()?);
-        let loaded = tokio::task::spawn_blocking(move || crate::load::load(&sandbox, &file)).await;
+        let trust = self.lock().model.repository.trust();
+        let loaded = tokio::task::spawn_blocking(move || crate::load::load(&sandbox, &trust, &file)).await;
         loaded.map_err(|error| ControlError::system("load the plugin", error))?
     }
 
@@ -326,6 +334,7 @@ impl Router {
         let known = show::plugins(&inner.model).into_iter().find(|plugin| plugin.name == name);
         inner.model.plugins.remove_plugin(name)?;
         inner.previous_plugins.remove(name);
+        inner.model.repository.unloaded(name);
         known.ok_or_else(|| ControlError::System("the plugin was not there".into()))
     }
 

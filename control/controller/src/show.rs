@@ -276,6 +276,7 @@ pub(crate) fn plugins(model: &Model) -> Vec<PluginView> {
         summary: plugin.summary,
         positions: plugin.positions,
         messages: plugin.messages.into_iter().collect(),
+        signature: model.repository.origin(plugin.name).map(|origin| origin.to_string()),
     };
     model.plugins.plugins().into_iter().map(view).collect()
 }

@@ -9,7 +9,8 @@ use millrace_plugin_abi::{Instance, Plugin};
 use millrace_units::InstanceId;
 
 use crate::ControlError;
-use crate::request::Upgrade;
+use crate::load::admit;
+use crate::request::{NewPlugin, Upgrade};
 use crate::router::{Inner, Router};
 use crate::view::{ShadowView, UpgradeView};
 use crate::worker_handle::WorkerHandle;
@@ -32,14 +33,22 @@ impl Router {
     /// What [`load_plugin`](Self::load_plugin) refuses; another name; settings or state that the new version does not take;
     /// differences between the two, when it was to be tried out. The old version goes on then.
     pub async fn upgrade_plugin(&self, name: &str, upgrade: &Upgrade) -> Result<UpgradeView, ControlError> {
+        let upgraded = self.upgrade_to_file(name, upgrade).await;
+        crate::load::log(&upgrade.path, upgraded.as_ref().map(|_| (name, "as an upgrade")));
+        upgraded
+    }
+
+    async fn upgrade_to_file(&self, name: &str, upgrade: &Upgrade) -> Result<UpgradeView, ControlError> {
         self.lock().model.plugins.plugin_named(name)?;
-        let plugin = self.read_plugin(&upgrade.path).await?;
-        if plugin.name() != name {
-            let problem =
-                format!("plugin {}: it is plugin {:?}, and not {name:?}", upgrade.path, plugin.name());
+        let loaded = self.read_plugin(&upgrade.path).await?;
+        let found = loaded.plugin.name();
+        if found != name {
+            let problem = format!("plugin {}: it is plugin {found:?}, and not {name:?}", upgrade.path);
             return Err(ControlError::Invalid(problem));
         }
-        let plugin: Arc<dyn Plugin> = Arc::new(plugin);
+        let new = NewPlugin { path: upgrade.path.clone(), allow_downgrade: upgrade.allow_downgrade };
+        let admission = admit(&self.lock().model, &loaded, &new)?;
+        let plugin: Arc<dyn Plugin> = Arc::new(loaded.plugin);
         let shadow = match upgrade.shadow {
             None => None,
             Some(packets) => Some(self.try_out(&plugin, packets).await?),
@@ -52,7 +61,9 @@ impl Router {
             )));
         }
         let inheritance = if upgrade.without_state { Inheritance::Renounced } else { Inheritance::Required };
-        let mut view = self.lock().replace(&plugin, inheritance)?;
+        let mut inner = self.lock();
+        let mut view = inner.replace(&plugin, inheritance)?;
+        inner.model.repository.loaded(admission);
         view.shadow = shadow;
         Ok(view)
     }
@@ -70,7 +81,9 @@ impl Router {
                 "plugin {name}: it was not upgraded: there is no earlier version"
             )));
         };
-        inner.replace(&previous, Inheritance::Tried)
+        let view = inner.replace(&previous, Inheritance::Tried)?;
+        inner.model.repository.rolled_back(name);
+        Ok(view)
     }
 
     /// Lets instances of a new version see copies of packets, and waits for what comes of it.

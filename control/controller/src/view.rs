@@ -134,6 +134,8 @@ pub struct PluginView {
     pub positions: Vec<&'static str>,
     /// Its control messages.
     pub messages: BTreeMap<&'static str, &'static str>,
+    /// `signed by` and the key's id, or `unsigned`; nothing for what is built in.
+    pub signature: Option<String>,
 }
 
 /// A plugin instance.

@@ -44,7 +44,7 @@ pub use gate_table::{GateTable, GateTables, Published, SharedTable, TableKind, W
 pub use handover::Handover;
 pub use host_path::{HostPath, NoHost};
 pub use options::Options;
-pub use parse::{Parsed, flow_hash};
+pub use parse::{Parsed, flow_hash, parse};
 pub use ports::{DeviceId, PortCount, PortSettings, QUEUE_LIMIT, ReversePath, Stack};
 pub use router::Router;
 pub use snapshot::{Created, FlowCounts, Snapshot, Totals};

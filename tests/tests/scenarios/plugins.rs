@@ -112,6 +112,45 @@ fn what_is_no_plugin_is_refused_and_changes_nothing() {
 }
 
 #[test]
+fn with_a_key_in_the_configuration_only_what_it_signed_is_loaded() {
+    let Some(_ground) = Ground::enter(&["clang"]) else { return };
+    let line = Line::new();
+    let versions = ["0.1.0", "0.2.0"].map(|version| {
+        let name = format!("v{}", version.replace('.', "-"));
+        let module = build(&line, &name, |source| {
+            source.replace(&name, "signed").replace("\\\"0.1.0", &format!("\\\"{version}"))
+        });
+        module.display().to_string()
+    });
+    let key = line.write("here", "").with_file_name("test.key").display().to_string();
+    let made = run_to_end(&line.r, &["plugin", "keygen", "--out", &key, "--json"]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let made: serde_json::Value = serde_json::from_str(&made.stdout).unwrap();
+    let config = format!(
+        "[plugins]\nkeys = [{}]\n[[port]]\nname = \"r1\"\ndevice = \"r1\"\n[[port]]\nname = \"r2\"\ndevice = \"r2\"\n",
+        made["key"]
+    );
+    let config = line.write("router.toml", &config);
+    let router = Millrace::start(&line.r, &format!("--config {}", config.display()));
+    let [old, new] = &versions;
+    router.try_ask(&["plugin", "load", new]).assert_refused(1, &["unsigned"]);
+    for module in &versions {
+        let signed = run_to_end(&line.r, &["plugin", "sign", module, "--key", &key]);
+        assert_eq!(signed.code, Some(0), "{signed:?}");
+    }
+    let id = made["id"].as_str().unwrap();
+    assert!(
+        router.ask(&["plugin", "load", new]).contains(&format!("signed 0.2.0 is loaded, signed by {id}"))
+    );
+    assert_eq!(router.row("plugins", "name", "signed")["signature"], format!("signed by {id}"));
+    router.ask(&["plugin", "unload", "signed"]);
+    router.try_ask(&["plugin", "load", old]).assert_refused(1, &["0.1.0", "0.2.0", "--allow-downgrade"]);
+    router.ask(&["plugin", "load", old, "--allow-downgrade"]);
+    let log = router.log();
+    assert!(log.contains("plugin refused") && log.contains("plugin signed 0.2.0 loaded from"), "{log}");
+}
+
+#[test]
 fn packets_are_delayed_as_long_as_they_are_told_to() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();

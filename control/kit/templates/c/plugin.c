@@ -23,9 +23,13 @@ static uint64_t packets;
 static uint64_t dropped;
 
 int32_t millrace_init(const uint8_t *settings, size_t bytes) {
-    struct millrace_json value = millrace_json_get(settings, bytes, "\"longest\"");
-    if (value.start && !millrace_json_number(value, UINT32_MAX, &longest))
-        return millrace_fail("longest: give bytes");
+    struct millrace_json key, value;
+    for (size_t at = 0; millrace_json_next(settings, bytes, &at, &key, &value);) {
+        if (!millrace_json_is(key, "\"longest\""))
+            return millrace_fail("there is no such setting; give longest");
+        if (!millrace_json_number(value, UINT32_MAX, &longest))
+            return millrace_fail("longest: give bytes");
+    }
     return 0;
 }
 

@@ -108,6 +108,10 @@ fn template(name: &str, language: Language) {
     let project = folder.0.join(name);
     new(name, language, &project).unwrap();
     let Some(plugin) = built_both_ways(&project, name) else { return };
+    for wrong in [r#"{"longset": 50}"#, r#"{"longest": 50, "more": 1}"#, r#"{"longest": "x"}"#] {
+        let refused = plugin.init(wrong).unwrap_err();
+        assert!(refused.contains("longest"), "{refused}");
+    }
     plugin.init(r#"{"longest": 50}"#).unwrap();
     assert_eq!(plugin.packets(&[80, 80]), [(verdict::DROP, 0), (verdict::PASS, 0)]);
     assert_eq!(plugin.control("read", "{}").unwrap(), r#"{"packets":2,"dropped":1}"#);

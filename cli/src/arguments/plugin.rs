@@ -1,0 +1,124 @@
+//! The command about plugins that are files, from an empty folder to the running router.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// Arguments of `plugin`.
+#[derive(Debug, Args)]
+pub struct PluginArguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: PluginAction,
+}
+
+/// What to do with plugins.
+#[derive(Debug, Subcommand)]
+pub enum PluginAction {
+    /// Write the project of a new plugin into a folder of its name.
+    #[command(after_help = "Example:\n  millrace plugin new hello --lang c")]
+    New {
+        /// The plugin's name.
+        name: String,
+        /// What it is written in: rust or c.
+        #[arg(long, default_value = "rust")]
+        lang: millrace_kit::Language,
+        /// The folder, which must not exist. Default: the name.
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
+    /// Build the project in a folder to a WebAssembly module.
+    #[command(after_help = "Example:\n  millrace plugin build hello")]
+    Build {
+        /// The folder.
+        #[arg(default_value = ".")]
+        dir: PathBuf,
+    },
+    /// Say what a plugin says of itself: its manifest, its imports and exports, its signature.
+    #[command(after_help = "Example:\n  millrace plugin inspect hello/hello.wasm --json")]
+    Inspect {
+        /// The plugin.
+        file: PathBuf,
+        /// Public keys with which its signature is checked.
+        #[arg(long, value_name = "RW...")]
+        public_key: Vec<String>,
+    },
+    /// Run a plugin on the packets of a capture, without a router.
+    #[command(
+        after_help = "Without --pcap it gets a small set: TCP, UDP and ICMP over IPv4 and IPv6, fragments, a short one. Bytes are\ncounted from the link header on.\n\nExample:\n  millrace plugin test hello/hello.wasm --settings longest=300 --control read\n  millrace plugin test hello/hello.wasm --pcap in.pcap --save expected.json\n  millrace plugin test hello/hello.wasm --pcap in.pcap --expect expected.json"
+    )]
+    Test(PluginTest),
+    /// Measure what a plugin costs on this machine, in a few seconds.
+    #[command(after_help = "Example:\n  millrace plugin bench hello/hello.wasm --json")]
+    Bench {
+        /// The plugin.
+        file: PathBuf,
+        /// Settings of its instance.
+        #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
+        settings: Vec<String>,
+    },
+    /// Make a key to sign plugins with.
+    #[command(
+        after_help = "The secret key has no password: keep its file where nobody else reads. Keys are those of minisign.\n\nExample:\n  millrace plugin keygen --out ~/plugins.key"
+    )]
+    Keygen {
+        /// The file of the secret key, which must not exist; that of the public key ends in .pub.
+        #[arg(long, value_name = "FILE", default_value = "millrace.key")]
+        out: PathBuf,
+    },
+    /// Sign a plugin: bytes, name, version and capabilities. The signature stands beside it, as FILE.minisig.
+    #[command(after_help = "Example:\n  millrace plugin sign hello/hello.wasm --key ~/plugins.key")]
+    Sign {
+        /// The plugin.
+        file: PathBuf,
+        /// The file of the secret key.
+        #[arg(long, value_name = "SECRET")]
+        key: PathBuf,
+    },
+    /// Load the WebAssembly module of a plugin into the running router.
+    #[command(after_help = "Example:\n  millrace plugin load hello/hello.wasm")]
+    Load {
+        /// The file, on the router's machine; its signature, if it has one, stands beside it.
+        file: PathBuf,
+        /// Load it also when it is signed and older than one that was loaded before.
+        #[arg(long)]
+        allow_downgrade: bool,
+    },
+    /// Unload a plugin of which there are no instances.
+    #[command(after_help = "Example:\n  millrace plugin unload hello")]
+    Unload {
+        /// The plugin's name.
+        name: String,
+    },
+    /// List plugins.
+    #[command(after_help = "Example:\n  millrace plugin list")]
+    List,
+}
+
+/// Arguments of `plugin test`.
+#[derive(Debug, Args)]
+pub struct PluginTest {
+    /// The plugin.
+    pub file: PathBuf,
+    /// The capture, pcap or pcapng.
+    #[arg(long, value_name = "IN.pcap")]
+    pub pcap: Option<PathBuf>,
+    /// Settings of its instance.
+    #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
+    pub settings: Vec<String>,
+    /// Packets in a call.
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub batch: u8,
+    /// Write the packets that went on to a pcapng file.
+    #[arg(long, value_name = "OUT.pcap")]
+    pub write: Option<PathBuf>,
+    /// Send a control message behind the last packet: `NAME [KEY=VALUE]...`; may be given several times.
+    #[arg(long, value_name = "MESSAGE")]
+    pub control: Vec<String>,
+    /// Compare verdicts and changed bytes with those of a file, and fail where they differ.
+    #[arg(long, value_name = "EXPECT.json", conflicts_with = "save")]
+    pub expect: Option<PathBuf>,
+    /// Write verdicts and changed bytes to a file, to be expected from then on.
+    #[arg(long, value_name = "EXPECT.json")]
+    pub save: Option<PathBuf>,
+}

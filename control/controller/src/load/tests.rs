@@ -1,0 +1,208 @@
+use std::fs;
+use std::path::PathBuf;
+
+use millrace_config::Config;
+use millrace_repository::{Claims, SecretKey, generate, sign, sign_file};
+
+use super::*;
+
+/// A module that does nothing. `salt` makes its bytes others.
+fn module(name: &str, version: &str, salt: &str) -> Vec<u8> {
+    let manifest = format!(
+        r#"{{"abi": 1, "name": "{name}", "version": "{version}", "summary": "For tests.", "positions": ["late"], "capabilities": ["packet-read"]}}"#
+    );
+    let text = format!(
+        r#"(module (@custom "millrace.manifest" "{}") (@custom "salt" "{salt}")
+            (memory (export "memory") 4)
+            (func (export "millrace_abi") (result i32) i32.const 1)
+            (func (export "millrace_reserve") (param i32) (result i32) i32.const 1024)
+            (func (export "millrace_release") (param i32 i32))
+            (func (export "millrace_init") (param i32 i32) (result i32) i32.const 0)
+            (func (export "millrace_packets") (param i32)))"#,
+        manifest.replace('"', "\\\"")
+    );
+    wat::parse_str(text).unwrap()
+}
+
+/// A router's side of loading, and a folder with a key, which go with the test.
+struct Bench {
+    folder: PathBuf,
+    sandbox: Sandbox,
+    model: Model,
+    key: PathBuf,
+}
+
+impl Bench {
+    /// One that trusts its key, and says `more` in its configuration.
+    fn new(test: &str, more: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("millrace-load-{test}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let made = generate(&folder.join("test.key")).unwrap();
+        let config = format!("[plugins]\nkeys = [\"{}\"]\n{more}", made.key);
+        let model = Model::new(&Config::parse(&config, "test").unwrap()).unwrap();
+        let sandbox = Sandbox::new(millrace_plugin::wasm::SandboxSettings::default()).unwrap();
+        Self { folder, sandbox, model, key: made.secret }
+    }
+
+    fn write(&self, file: &str, bytes: &[u8]) -> String {
+        let path = self.folder.join(file);
+        fs::write(&path, bytes).unwrap();
+        path.display().to_string()
+    }
+
+    /// Writes a module and its signature.
+    fn write_signed(&self, file: &str, module: &[u8]) -> String {
+        let path = self.write(file, module);
+        sign_file(Path::new(&path), &self.key).unwrap();
+        path
+    }
+
+    /// Loads as the daemon does.
+    fn load_as(&mut self, path: &str, allow_downgrade: bool) -> Result<&'static str, String> {
+        let loaded = load(&self.sandbox, &self.model.repository.trust(), path);
+        let new = NewPlugin { path: path.to_owned(), allow_downgrade };
+        loaded.and_then(|loaded| enter(&mut self.model, loaded, &new)).map_err(|error| error.to_string())
+    }
+
+    fn load(&mut self, path: &str) -> Result<&'static str, String> {
+        self.load_as(path, false)
+    }
+
+    fn unload(&mut self, name: &str) {
+        self.model.plugins.remove_plugin(name).unwrap();
+        self.model.repository.unloaded(name);
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[test]
+fn a_signed_plugin_is_loaded_and_its_signer_known() {
+    let mut bench = Bench::new("signed", "");
+    let path = bench.write_signed("a.wasm", &module("a", "1.0.0", ""));
+    assert_eq!(bench.load(&path), Ok("a"));
+    let plugins = crate::show::plugins(&bench.model);
+    let signature = |name: &str| plugins.iter().find(|one| one.name == name).unwrap().signature.clone();
+    assert!(signature("a").unwrap().starts_with("signed by "));
+    assert_eq!(signature("null"), None);
+}
+
+#[test]
+fn no_plugin_is_loaded_of_which_a_bit_was_changed() {
+    let mut bench = Bench::new("bits", "");
+    let good = module("a", "1.0.0", "");
+    let path = bench.write_signed("a.wasm", &good);
+    let beside = format!("{path}.minisig");
+    let signature = fs::read(&beside).unwrap();
+    let (mut state, mut loads) = (0x6d69_6c6c_7261_6365_u64, 0);
+    for round in 0..1000 {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let (whole, file) = if round % 2 == 0 { (&good, &path) } else { (&signature, &beside) };
+        let mut bytes = whole.clone();
+        let bit = state as usize % (bytes.len() * 8);
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        fs::write(file, bytes).unwrap();
+        loads += usize::from(bench.load(&path).is_ok());
+        fs::write(file, whole).unwrap();
+    }
+    assert_eq!(loads, 0);
+    assert_eq!(bench.load(&path), Ok("a"));
+}
+
+#[test]
+fn what_an_unknown_key_has_signed_is_refused() {
+    let mut bench = Bench::new("key", "");
+    let path = bench.write("a.wasm", &module("a", "1.0.0", ""));
+    let other = generate(&bench.folder.join("other.key")).unwrap();
+    sign_file(Path::new(&path), &other.secret).unwrap();
+    let refused = bench.load(&path).unwrap_err();
+    assert!(refused.contains(&other.key.id().to_string()) && refused.contains("[plugins] keys"), "{refused}");
+}
+
+#[test]
+fn what_is_unsigned_is_loaded_only_where_that_is_allowed() {
+    let mut strict = Bench::new("refuse", "");
+    let path = strict.write("a.wasm", &module("a", "1.0.0", ""));
+    assert!(strict.load(&path).unwrap_err().contains("it is unsigned"));
+    // Nothing of it is looked at: what is no module at all is refused for the same reason.
+    let junk = strict.write("junk.wasm", b"junk");
+    assert!(strict.load(&junk).unwrap_err().contains("it is unsigned"));
+    let mut lax = Bench::new("allow", "unsigned = \"allow\"");
+    let path = lax.write("a.wasm", &module("a", "1.0.0", ""));
+    assert_eq!(lax.load(&path), Ok("a"));
+    assert_eq!(lax.model.repository.origin("a"), Some(Origin::Unsigned));
+}
+
+#[test]
+fn a_signature_of_another_plugin_is_of_no_use() {
+    let mut bench = Bench::new("other", "");
+    let (a, b) = (module("a", "1.0.0", ""), module("b", "1.0.0", ""));
+    let first = bench.write_signed("a.wasm", &a);
+    let second = bench.write("b.wasm", &b);
+    fs::copy(format!("{first}.minisig"), format!("{second}.minisig")).unwrap();
+    assert!(bench.load(&second).unwrap_err().contains("does not fit"));
+    // A signature of these bytes that calls them something else.
+    let made = generate(&bench.folder.join("second.key")).unwrap();
+    let claims = Claims { name: "a".into(), version: "1.0.0".into(), capabilities: vec!["packet-read"] };
+    let key: SecretKey = fs::read_to_string(&made.secret).unwrap().parse().unwrap();
+    let trust = Trust::new(vec![made.key], None);
+    fs::write(format!("{second}.minisig"), sign(&b, &claims, &key).unwrap()).unwrap();
+    let refused = load(&bench.sandbox, &trust, &second).unwrap_err().to_string();
+    assert!(refused.contains("name=a") && refused.contains("name=b"), "{refused}");
+}
+
+#[test]
+fn versions_do_not_go_back_unless_that_is_said() {
+    let mut bench = Bench::new("back", "");
+    let new = bench.write_signed("new.wasm", &module("a", "1.10.0", ""));
+    let old = bench.write_signed("old.wasm", &module("a", "1.9.0", ""));
+    bench.load(&new).unwrap();
+    bench.unload("a");
+    let refused = bench.load(&old).unwrap_err();
+    assert!(refused.contains("1.9.0") && refused.contains("--allow-downgrade"), "{refused}");
+    assert_eq!(bench.load_as(&old, true), Ok("a"));
+    bench.unload("a");
+    assert!(bench.load(&old).is_err());
+    assert_eq!(bench.load(&new), Ok("a"));
+}
+
+#[test]
+fn a_file_that_is_swapped_after_it_was_read_changes_nothing() {
+    let bench = Bench::new("swap", "");
+    let trust = bench.model.repository.trust();
+    let path = bench.write_signed("a.wasm", &module("a", "1.0.0", "good"));
+    let file = PluginFile::read(&path).unwrap();
+    bench.write_signed("a.wasm", &module("evil", "1.0.0", "bad"));
+    let loaded = file.compile(&bench.sandbox, &trust).unwrap();
+    assert_eq!(loaded.plugin.name(), "a");
+    // Swapped between the two files, they don't fit each other.
+    let mut mixed = PluginFile::read(&path).unwrap();
+    mixed.module = file.module;
+    assert!(mixed.compile(&bench.sandbox, &trust).unwrap_err().contains("does not fit"));
+}
+
+#[test]
+fn only_regular_files_of_a_bounded_size_are_read() {
+    let bench = Bench::new("kinds", "");
+    let refused = |path: &str| PluginFile::read(path).err().unwrap();
+    let folder = bench.folder.display().to_string();
+    assert!(refused(&folder).contains("no regular file"));
+    assert!(refused("/dev/zero").contains("no regular file"));
+    assert!(refused(&format!("{folder}/none.wasm")).contains("No such file"));
+    let path = bench.write("a.wasm", b"x");
+    bench.write("a.wasm.minisig", &[b'x'; MOST_SIGNATURE + 1]);
+    assert!(refused(&path).contains("its signature"));
+}
+
+#[test]
+fn a_key_that_is_none_is_an_error_of_the_configuration() {
+    let config = Config::parse("[plugins]\nkeys = [\"RWno\"]\n", "test").unwrap();
+    let error = Model::new(&config).err().unwrap().to_string();
+    assert!(error.contains("plugins.keys") && error.contains("RWno"), "{error}");
+}

@@ -1,0 +1,81 @@
+//! What a signature says of a plugin beside its bytes.
+
+use std::fmt;
+use std::str::FromStr;
+
+use millrace_plugin::Manifest;
+
+/// A version, `major.minor.patch`; they are ordered as numbers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Version([u32; 3]);
+
+impl FromStr for Version {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is not three numbers: major.minor.patch");
+        let number = |part: &str| part.parse().map_err(|_| wrong());
+        let parts = text.split('.').map(number).collect::<Result<Vec<u32>, _>>()?;
+        parts.try_into().map(Self).map_err(|_| wrong())
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [major, minor, patch] = self.0;
+        write!(f, "{major}.{minor}.{patch}")
+    }
+}
+
+/// What a signature says of a plugin: its text is the signature's trusted comment, and none but this text is taken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Claims {
+    /// The plugin's name.
+    pub name: String,
+    /// Its version, as the manifest writes it.
+    pub version: String,
+    /// Its capabilities, in the order of the alphabet.
+    pub capabilities: Vec<&'static str>,
+}
+
+impl Claims {
+    /// Those that a signature of a plugin with this manifest makes.
+    pub fn of(manifest: &Manifest) -> Self {
+        let mut capabilities = manifest.capabilities.clone();
+        capabilities.sort_unstable();
+        Self { name: manifest.name.clone(), version: manifest.version.clone(), capabilities }
+    }
+}
+
+impl fmt::Display for Claims {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let capabilities = self.capabilities.join(",");
+        let capabilities = if capabilities.is_empty() { "none" } else { &capabilities };
+        write!(f, "millrace name={} version={} capabilities={capabilities}", self.name, self.version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_ordered_as_numbers() {
+        let version = |text: &str| text.parse::<Version>().unwrap();
+        assert!(version("1.10.0") > version("1.9.9") && version("2.0.0") > version("1.10.0"));
+        assert_eq!(version("01.2.3").to_string(), "1.2.3");
+        for wrong in ["", "1", "1.2", "1.2.3.4", "1.2.x", "1.2.-3", "1.2.4294967296"] {
+            assert!(wrong.parse::<Version>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn claims_are_one_line() {
+        let claims = |capabilities| Claims { name: "a".into(), version: "1.0.0".into(), capabilities };
+        assert_eq!(claims(vec![]).to_string(), "millrace name=a version=1.0.0 capabilities=none");
+        assert_eq!(
+            claims(vec!["log", "timer"]).to_string(),
+            "millrace name=a version=1.0.0 capabilities=log,timer"
+        );
+    }
+}

@@ -1,0 +1,254 @@
+//! Files of keys and signatures.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use millrace_plugin::wasm::{MOST_MODULE, inspect};
+
+use crate::signature::Signature;
+use crate::{
+    Claims, KeyId, MOST_SIGNATURE, Origin, PublicKey, RepositoryError, SecretKey, SecretKeyProblem, Trust,
+    Untrusted, sign,
+};
+
+/// A pair of keys that was written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GeneratedKey {
+    /// The file of the secret key, which nobody but its owner can read.
+    pub secret: PathBuf,
+    /// The file of the public key.
+    pub public: PathBuf,
+    /// The public key.
+    pub key: PublicKey,
+}
+
+/// A plugin that was signed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SignedFile {
+    /// The signature's file.
+    pub signature: PathBuf,
+    /// What was signed beside the plugin's bytes.
+    pub claims: Claims,
+    /// The public key that fits.
+    pub key: PublicKey,
+}
+
+/// Where the signature of a plugin's file stands.
+pub fn signature_path(plugin: &Path) -> PathBuf {
+    let mut path = plugin.as_os_str().to_owned();
+    path.push(".minisig");
+    path.into()
+}
+
+/// Makes a key, and writes it to `secret` and, beside it, to a file that ends in `.pub`.
+///
+/// # Errors
+/// When one of the files exists, or the system refuses; nothing is written then.
+pub fn generate(secret: &Path) -> Result<GeneratedKey, RepositoryError> {
+    let public = secret.with_extension("pub");
+    if public == secret {
+        return Err(RepositoryError::KeyName(secret.to_owned()));
+    }
+    let generated = SecretKey::generate()?;
+    let (text, key) = (generated.text()?, generated.public()?);
+    write_new(secret, &text, 0o600)?;
+    let lines = format!("untrusted comment: minisign public key {}\n{key}\n", key.id());
+    if let Err(error) = write_new(&public, &lines, 0o644) {
+        // Half a pair is of no use; why the other half is missing is said.
+        let _ = fs::remove_file(secret);
+        return Err(error);
+    }
+    Ok(GeneratedKey { secret: secret.to_owned(), public, key })
+}
+
+/// Writes a file that does not exist yet.
+fn write_new(file: &Path, text: &str, mode: u32) -> Result<(), RepositoryError> {
+    let opened = OpenOptions::new().write(true).create_new(true).mode(mode).open(file);
+    let mut opened = opened.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => RepositoryError::Exists(file.to_owned()),
+        _ => RepositoryError::io(file)(error),
+    })?;
+    opened.write_all(text.as_bytes()).and_then(|()| opened.sync_all()).map_err(RepositoryError::io(file))
+}
+
+/// Signs the plugin of a file with the key of another, and writes the signature beside the plugin. One that is there is
+/// replaced.
+///
+/// # Errors
+/// When the file is no plugin, the key is none or needs a password, or the system refuses.
+pub fn sign_file(plugin: &Path, secret: &Path) -> Result<SignedFile, RepositoryError> {
+    let module = read(plugin, MOST_MODULE)?;
+    let no_plugin = |problem: String| RepositoryError::NoPlugin { file: plugin.to_owned(), problem };
+    let manifest = inspect(&module).map_err(|error| no_plugin(error.to_string()))?;
+    let claims = Claims::of(&manifest);
+    let text = String::from_utf8(read(secret, 4096)?).unwrap_or_default();
+    let key = text.parse::<SecretKey>().map_err(|problem| match problem {
+        SecretKeyProblem::Protected => RepositoryError::Protected {
+            file: secret.to_owned(),
+            plugin: plugin.to_owned(),
+            comment: claims.to_string(),
+        },
+        SecretKeyProblem::Other(problem) => RepositoryError::SecretKey { file: secret.to_owned(), problem },
+    })?;
+    let signature = signature_path(plugin);
+    let lines = sign(&module, &claims, &key)?;
+    fs::write(&signature, lines).map_err(RepositoryError::io(&signature))?;
+    Ok(SignedFile { signature, claims, key: key.public()? })
+}
+
+/// What is seen of a plugin's signature outside of a router.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SignatureState {
+    /// There is none.
+    Unsigned,
+    /// There is one with this key; nobody said which keys count.
+    Unchecked(KeyId),
+    /// It was made with this key, and fits.
+    Good(KeyId),
+    /// It can't be read, or does not fit.
+    Bad(String),
+}
+
+impl fmt::Display for SignatureState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsigned => f.write_str("unsigned"),
+            Self::Unchecked(key) => {
+                write!(f, "with the key {key}, unchecked: give the public key to have it checked")
+            }
+            Self::Good(key) => write!(f, "signed by {key}"),
+            Self::Bad(problem) => write!(f, "bad: {problem}"),
+        }
+    }
+}
+
+/// Looks at the signature beside a plugin's file, whose bytes are `module`. With keys, it is checked as a router does that has
+/// these.
+pub fn signature_state(plugin: &Path, module: &[u8], keys: Vec<PublicKey>) -> SignatureState {
+    let file = match read(&signature_path(plugin), MOST_SIGNATURE) {
+        Ok(file) => file,
+        Err(RepositoryError::Io { error, .. }) if error.kind() == ErrorKind::NotFound => {
+            return SignatureState::Unsigned;
+        }
+        Err(error) => return SignatureState::Bad(error.to_string()),
+    };
+    if keys.is_empty() {
+        let signature = Signature::read(&file);
+        return signature.map_or_else(bad, |signature| SignatureState::Unchecked(signature.key));
+    }
+    let checked = Trust::new(keys, None).check(module, Some(&file));
+    let manifest = match inspect(module) {
+        Ok(manifest) => manifest,
+        Err(error) => return SignatureState::Bad(error.to_string()),
+    };
+    match checked.and_then(|checked| checked.fits(&manifest)) {
+        Ok(Origin::Signed(key)) => SignatureState::Good(key),
+        Ok(Origin::Unsigned) => SignatureState::Unsigned,
+        Err(problem) => bad(problem),
+    }
+}
+
+fn bad(problem: Untrusted) -> SignatureState {
+    SignatureState::Bad(problem.to_string())
+}
+
+/// Reads a file of at most `most` bytes; of a longer one, so much that it is told to be too long.
+fn read(file: &Path, most: usize) -> Result<Vec<u8>, RepositoryError> {
+    let mut bytes = Vec::new();
+    let opened = File::open(file).map_err(RepositoryError::io(file))?;
+    opened.take(most as u64 + 1).read_to_end(&mut bytes).map_err(RepositoryError::io(file))?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    /// A folder that goes with the test.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(test: &str) -> Self {
+            let folder =
+                std::env::temp_dir().join(format!("millrace-repository-{test}-{}", std::process::id()));
+            fs::create_dir_all(&folder).unwrap();
+            Self(folder)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn keys_are_the_owners_and_are_not_overwritten() {
+        let folder = Folder::new("keys");
+        let file = folder.0.join("mine.key");
+        let made = generate(&file).unwrap();
+        assert_eq!(made.public, folder.0.join("mine.pub"));
+        let mode = |file: &Path| fs::metadata(file).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&made.secret), 0o600);
+        let before = fs::read(&file).unwrap();
+        assert!(matches!(generate(&file), Err(RepositoryError::Exists(_))));
+        assert_eq!(fs::read(&file).unwrap(), before);
+        fs::remove_file(&file).unwrap();
+        assert!(matches!(generate(&file), Err(RepositoryError::Exists(path)) if path == made.public));
+        assert!(!file.exists());
+        assert!(matches!(generate(&folder.0.join("x.pub")), Err(RepositoryError::KeyName(_))));
+        let text = fs::read_to_string(&made.public).unwrap();
+        assert_eq!(text.lines().nth(1).unwrap().parse::<PublicKey>().unwrap(), made.key);
+        assert!(text.contains(&made.key.id().to_string()));
+    }
+
+    /// The smallest module with a manifest and what a plugin must export.
+    fn plugin() -> Vec<u8> {
+        let manifest = r#"{"abi":1,"name":"a","version":"1.0.0","summary":"x","positions":["late"]}"#;
+        let text = format!(
+            r#"(module (@custom "millrace.manifest" "{}") (memory (export "memory") 1)
+            (func (export "millrace_abi") (result i32) i32.const 1)
+            (func (export "millrace_reserve") (param i32) (result i32) i32.const 1024)
+            (func (export "millrace_release") (param i32 i32))
+            (func (export "millrace_init") (param i32 i32) (result i32) i32.const 0)
+            (func (export "millrace_packets") (param i32)))"#,
+            manifest.replace('"', "\\\"")
+        );
+        wat::parse_str(text).unwrap()
+    }
+
+    #[test]
+    fn the_signature_beside_a_plugin_is_seen() {
+        let folder = Folder::new("state");
+        let made = generate(&folder.0.join("mine.key")).unwrap();
+        let (file, module) = (folder.0.join("a.wasm"), plugin());
+        fs::write(&file, &module).unwrap();
+        let state = |keys| signature_state(&file, &module, keys);
+        assert_eq!(state(vec![made.key.clone()]), SignatureState::Unsigned);
+        let signed = sign_file(&file, &made.secret).unwrap();
+        assert_eq!(signed.claims.to_string(), "millrace name=a version=1.0.0 capabilities=none");
+        assert_eq!(state(vec![]), SignatureState::Unchecked(made.key.id()));
+        assert_eq!(state(vec![made.key.clone()]), SignatureState::Good(made.key.id()));
+        let other = SecretKey::generate().unwrap().public().unwrap();
+        assert!(matches!(state(vec![other]), SignatureState::Bad(_)));
+        fs::write(&signed.signature, "junk").unwrap();
+        assert!(matches!(state(vec![]), SignatureState::Bad(_)));
+    }
+
+    #[test]
+    fn only_plugins_are_signed() {
+        let folder = Folder::new("sign");
+        let made = generate(&folder.0.join("mine.key")).unwrap();
+        let file = folder.0.join("x.wasm");
+        assert!(matches!(sign_file(&file, &made.secret), Err(RepositoryError::Io { .. })));
+        fs::write(&file, "nothing").unwrap();
+        let refused = sign_file(&file, &made.secret).unwrap_err().to_string();
+        assert!(refused.contains("this is no WebAssembly module"), "{refused}");
+        assert!(!signature_path(&file).exists());
+    }
+}

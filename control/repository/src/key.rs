@@ -1,0 +1,197 @@
+//! Keys of the format of `minisign`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use ct_codecs::{Base64, Decoder as _};
+
+use crate::RepositoryError;
+
+/// Which key it is: 64 random bits that stand in the key and in its signatures. It names a key, and proves nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct KeyId(u64);
+
+impl KeyId {
+    /// The id out of a key or a signature.
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        let mut id = [0; 8];
+        id.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        Self(u64::from_le_bytes(id))
+    }
+}
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016X}", self.0)
+    }
+}
+
+/// A public key: who has it can check signatures.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PublicKey {
+    id: KeyId,
+    text: String,
+    key: minisign_verify::PublicKey,
+}
+
+impl PublicKey {
+    /// Which key it is.
+    pub fn id(&self) -> KeyId {
+        self.id
+    }
+
+    pub(crate) fn key(&self) -> &minisign_verify::PublicKey {
+        &self.key
+    }
+}
+
+impl FromStr for PublicKey {
+    type Err = RepositoryError;
+
+    /// Reads the line of 56 characters that stands in a `.pub` file.
+    fn from_str(text: &str) -> Result<Self, RepositoryError> {
+        let text = text.trim();
+        let wrong = || RepositoryError::PublicKey { text: text.chars().take(64).collect() };
+        let key = minisign_verify::PublicKey::from_base64(text).map_err(|_| wrong())?;
+        let named = minisign::PublicKey::from_base64(text).map_err(|_| wrong())?;
+        if named.to_base64() != text {
+            return Err(wrong());
+        }
+        Ok(Self { id: KeyId::of(named.keynum()), text: text.to_owned(), key })
+    }
+}
+
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// A secret key: who has it can sign. Its text is never shown.
+pub struct SecretKey(minisign::SecretKey);
+
+impl fmt::Debug for SecretKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SecretKey").field("id", &self.id()).finish_non_exhaustive()
+    }
+}
+
+/// Why a secret key can't be read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SecretKeyProblem {
+    /// A password is needed.
+    #[error("it is protected by a password")]
+    Protected,
+    /// It is none, or damaged.
+    #[error("{0}")]
+    Other(String),
+}
+
+/// Bytes of a secret key; at 2 stands how it is protected, and its checksum fills the last 32.
+const SECRET_BYTES: usize = 158;
+
+/// A key that `minisign -G -W` has made: it has no password, and zeros for a checksum.
+fn without_checksum(text: &str) -> Option<minisign::SecretKey> {
+    let bytes = Base64::decode_to_vec(text.lines().nth(1)?, None).ok()?;
+    let plain = bytes.len() == SECRET_BYTES && bytes.starts_with(b"Ed\0\0");
+    let unchecked = plain && bytes[SECRET_BYTES - 32..].iter().all(|byte| *byte == 0);
+    unchecked.then(|| minisign::SecretKey::from_bytes(&bytes).ok()).flatten()
+}
+
+impl FromStr for SecretKey {
+    type Err = SecretKeyProblem;
+
+    /// Reads the two lines of a key's file.
+    fn from_str(text: &str) -> Result<Self, SecretKeyProblem> {
+        if let Some(key) = without_checksum(text) {
+            return Ok(Self(key));
+        }
+        let boxed = minisign::SecretKeyBox::from(text.to_owned());
+        boxed.into_unencrypted_secret_key().map(Self).map_err(|error| match error.to_string() {
+            text if text.contains("encrypted") => SecretKeyProblem::Protected,
+            text => SecretKeyProblem::Other(text),
+        })
+    }
+}
+
+impl SecretKey {
+    /// A new key, by the system's random numbers.
+    ///
+    /// # Errors
+    /// When the system has none.
+    pub fn generate() -> Result<Self, RepositoryError> {
+        let pair = minisign::KeyPair::generate_unencrypted_keypair();
+        pair.map(|pair| Self(pair.sk)).map_err(failed("make a key"))
+    }
+
+    /// The two lines of its file. They are as secret as the key.
+    pub(crate) fn text(&self) -> Result<String, RepositoryError> {
+        let boxed = self.0.to_box(Some("millrace secret key, without a password"));
+        boxed.map(String::from).map_err(failed("write the key"))
+    }
+
+    /// Which key it is.
+    pub fn id(&self) -> KeyId {
+        KeyId::of(self.0.keynum())
+    }
+
+    /// The public key that belongs to it.
+    ///
+    /// # Errors
+    /// When the key is damaged.
+    pub fn public(&self) -> Result<PublicKey, RepositoryError> {
+        let key = minisign::PublicKey::from_secret_key(&self.0).map_err(failed("read the key"))?;
+        key.to_base64().parse()
+    }
+
+    pub(crate) fn key(&self) -> &minisign::SecretKey {
+        &self.0
+    }
+}
+
+/// Makes errors of `what` could not be done.
+pub(crate) fn failed(what: &'static str) -> impl FnOnce(minisign::PError) -> RepositoryError {
+    move |error| RepositoryError::Signing { what, problem: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_public_key_is_its_text() {
+        let key = SecretKey::generate().unwrap();
+        let public = key.public().unwrap();
+        assert_eq!((public.id(), public.to_string().len()), (key.id(), 56));
+        assert!(public.to_string().starts_with("RW"));
+        assert_eq!(public.to_string().parse::<PublicKey>().unwrap(), public);
+        assert!(!format!("{key:?}").contains(&public.to_string()));
+    }
+
+    #[test]
+    fn what_is_no_public_key_is_refused() {
+        let text = SecretKey::generate().unwrap().public().unwrap().to_string();
+        for wrong in ["", "RW", "größe", &text[..55], &format!("{text}A"), &text.replacen("RW", "QW", 1)] {
+            assert!(wrong.parse::<PublicKey>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_secret_key_is_read_as_it_was_written() {
+        let key = SecretKey::generate().unwrap();
+        assert_eq!(key.text().unwrap().parse::<SecretKey>().unwrap().id(), key.id());
+        for wrong in ["", "one line", "two\nlines", "untrusted comment: x\nRWQAAAA="] {
+            assert!(matches!(wrong.parse::<SecretKey>(), Err(SecretKeyProblem::Other(_))), "{wrong}");
+        }
+        let pair = minisign::KeyPair::generate_unencrypted_keypair().unwrap();
+        let mut unchecked = pair.sk.to_bytes();
+        unchecked[SECRET_BYTES - 32..].fill(0);
+        let text = minisign::SecretKey::from_bytes(&unchecked).unwrap().to_box(None).unwrap().to_string();
+        assert_eq!(text.parse::<SecretKey>().unwrap().id(), KeyId::of(pair.sk.keynum()));
+        let mut bytes = pair.sk.to_bytes();
+        // The two letters that say how it is protected.
+        bytes[2..4].copy_from_slice(b"Sc");
+        let text = minisign::SecretKey::from_bytes(&bytes).unwrap().to_box(None).unwrap().to_string();
+        assert!(matches!(text.parse::<SecretKey>(), Err(SecretKeyProblem::Protected)));
+    }
+}

@@ -1,0 +1,25 @@
+//! Where plugins come from: keys, signatures, and versions that don't go back.
+//!
+//! A signature is a file of the format of `minisign`, beside the plugin and with `.minisig` behind its name. It signs the
+//! plugin's bytes, and in its trusted comment the [`Claims`]: name, version and capabilities, as the manifest has them. What
+//! the router trusts is a [`Trust`]. It is asked before anything of a module is read, about the very bytes that are compiled
+//! then, and what it answers, [`Checked`], is held against the manifest. What was loaded so far a [`Repository`] remembers.
+#![forbid(unsafe_code)]
+
+mod claims;
+mod error;
+mod files;
+mod key;
+mod repository;
+mod signature;
+mod trust;
+
+pub use claims::{Claims, Version};
+pub use error::{RepositoryError, Untrusted};
+pub use files::{
+    GeneratedKey, SignatureState, SignedFile, generate, sign_file, signature_path, signature_state,
+};
+pub use key::{KeyId, PublicKey, SecretKey, SecretKeyProblem};
+pub use repository::{Admission, Repository};
+pub use signature::{MOST_SIGNATURE, sign};
+pub use trust::{Checked, Origin, Trust, Unsigned};

@@ -1,0 +1,122 @@
+//! Signatures: the four lines of a `.minisig` file.
+//!
+//! The first line of such a file is not signed, so that what it says could be changed unseen. Only what the tools write there
+//! is taken: nothing of the file is left unchecked.
+
+use crate::key::failed;
+use crate::{Claims, KeyId, RepositoryError, SecretKey, Untrusted};
+
+/// Bytes of a signature's file, at most.
+pub const MOST_SIGNATURE: usize = 4096;
+
+/// What the tools write into the first line: `minisign`, and this one; `rsign`.
+const UNTRUSTED: [&str; 2] = [
+    "untrusted comment: signature from minisign secret key",
+    "untrusted comment: signature from rsign secret key",
+];
+/// What the third line begins with.
+const TRUSTED: &str = "trusted comment: ";
+
+/// A signature that is well formed. Whether it fits is another matter.
+pub(crate) struct Signature {
+    /// Which key it says made it.
+    pub key: KeyId,
+    /// Its trusted comment.
+    pub comment: String,
+    /// Its four lines.
+    pub lines: minisign_verify::Signature,
+}
+
+impl Signature {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`Untrusted::Form`] when it is not, byte for byte, what a tool writes.
+    pub fn read(file: &[u8]) -> Result<Self, Untrusted> {
+        if file.len() > MOST_SIGNATURE {
+            return Err(Untrusted::Form("it has more than 4096 bytes"));
+        }
+        let plain = |byte: &u8| *byte == b'\n' || (0x20..0x7f).contains(byte);
+        let text = std::str::from_utf8(file).ok().filter(|text| text.as_bytes().iter().all(plain));
+        let text = text.ok_or(Untrusted::Form("it is not plain text"))?;
+        let lines: Vec<&str> = text.strip_suffix('\n').unwrap_or(text).split('\n').collect();
+        let [untrusted, _, comment, _] = lines[..] else {
+            return Err(Untrusted::Form("it does not have the four lines that minisign writes"));
+        };
+        if !UNTRUSTED.contains(&untrusted) {
+            return Err(Untrusted::Form(
+                "its first line is not \"untrusted comment: signature from minisign secret key\"",
+            ));
+        }
+        let comment =
+            comment.strip_prefix(TRUSTED).ok_or(Untrusted::Form("its third line is no trusted comment"))?;
+        let broken = Untrusted::Form("its second or fourth line is no signature");
+        let named = minisign::SignatureBox::from_string(text).map_err(|_| broken.clone())?;
+        let lines = minisign_verify::Signature::decode(text).map_err(|_| broken)?;
+        Ok(Self { key: KeyId::of(named.keynum()), comment: comment.to_owned(), lines })
+    }
+}
+
+/// Signs the bytes of a plugin. Returns the four lines of the signature's file.
+///
+/// # Errors
+/// [`RepositoryError::Signing`] when the system has no random numbers, or the key's two halves don't belong together.
+pub fn sign(module: &[u8], claims: &Claims, key: &SecretKey) -> Result<String, RepositoryError> {
+    let comment = claims.to_string();
+    let untrusted = UNTRUSTED[0].trim_start_matches("untrusted comment: ");
+    let public = minisign::PublicKey::from_secret_key(key.key()).map_err(failed("read the key"))?;
+    let signed = minisign::sign(Some(&public), key.key(), module, Some(&comment), Some(untrusted));
+    signed.map(String::from).map_err(failed("sign"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn signature() -> String {
+        let claims = Claims { name: "a".into(), version: "1.0.0".into(), capabilities: vec!["log"] };
+        sign(b"module", &claims, &SecretKey::generate().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_signature_says_what_it_is_for() {
+        let key = SecretKey::generate().unwrap();
+        let claims = Claims { name: "a".into(), version: "1.0.0".into(), capabilities: vec!["log"] };
+        let read = Signature::read(sign(b"module", &claims, &key).unwrap().as_bytes()).unwrap();
+        assert_eq!((read.key, read.comment), (key.id(), claims.to_string()));
+    }
+
+    #[test]
+    fn other_forms_are_refused() {
+        let good = signature();
+        assert!(Signature::read(good.trim_end().as_bytes()).is_ok());
+        for wrong in [
+            String::new(),
+            good.replace('\n', "\r\n"),
+            format!("{good}\n"),
+            format!("{good}more\n"),
+            good.replace("from minisign", "from Minisign"),
+            good.replace("trusted comment: millrace", "trusted comment:millrace"),
+            good.lines().take(3).collect::<Vec<_>>().join("\n"),
+            good.replace("log", "lög"),
+            format!("{good}{}", " ".repeat(MOST_SIGNATURE)),
+        ] {
+            assert!(matches!(Signature::read(wrong.as_bytes()), Err(Untrusted::Form(_))), "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let _ = Signature::read(&bytes);
+        }
+
+        #[test]
+        fn any_lines_are_survived(second in "[A-Za-z0-9+/=]{0,120}", fourth in "[A-Za-z0-9+/=]{0,120}") {
+            let text = format!("{}\n{second}\ntrusted comment: x\n{fourth}\n", UNTRUSTED[0]);
+            let _ = Signature::read(text.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What is trusted, and whether a plugin is.
+
+use std::fmt;
+
+use millrace_plugin::Manifest;
+
+use crate::signature::Signature;
+use crate::{Claims, KeyId, PublicKey, Untrusted};
+
+/// What is done with plugins that nobody signed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unsigned {
+    /// They are loaded.
+    Allow,
+    /// They are not.
+    Refuse,
+}
+
+/// The keys whose signatures count, and whether plugins need one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Trust {
+    keys: Vec<PublicKey>,
+    unsigned: Unsigned,
+}
+
+/// Who has signed a plugin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// Nobody, as far as the router can tell.
+    Unsigned,
+    /// Who has this key.
+    Signed(KeyId),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsigned => f.write_str("unsigned"),
+            Self::Signed(key) => write!(f, "signed by {key}"),
+        }
+    }
+}
+
+/// A plugin's bytes that passed. Their manifest has to fit yet: [`fits`](Self::fits).
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[must_use]
+pub struct Checked {
+    signed: Option<(KeyId, String)>,
+}
+
+impl Trust {
+    /// These keys. Unless it is said, unsigned plugins are refused where there are keys, and loaded where there are none.
+    pub fn new(keys: Vec<PublicKey>, unsigned: Option<Unsigned>) -> Self {
+        let default = if keys.is_empty() { Unsigned::Allow } else { Unsigned::Refuse };
+        Self { unsigned: unsigned.unwrap_or(default), keys }
+    }
+
+    /// Whether the bytes of a plugin, with those of its signature's file if there is one, may be looked at. A signature that
+    /// is there has to be right, also where none is needed; where there are no keys, it can't be checked, and counts as none.
+    ///
+    /// # Errors
+    /// [`Untrusted`], for the first reason against it.
+    pub fn check(&self, module: &[u8], signature: Option<&[u8]>) -> Result<Checked, Untrusted> {
+        match signature {
+            Some(file) if !self.keys.is_empty() => self.check_signature(module, &Signature::read(file)?),
+            _ if self.unsigned == Unsigned::Allow => Ok(Checked { signed: None }),
+            _ => Err(Untrusted::Unsigned),
+        }
+    }
+
+    fn check_signature(&self, module: &[u8], signature: &Signature) -> Result<Checked, Untrusted> {
+        let mut named = self.keys.iter().filter(|key| key.id() == signature.key).peekable();
+        if named.peek().is_none() {
+            return Err(Untrusted::UnknownKey(signature.key));
+        }
+        if named.any(|key| key.key().verify(module, &signature.lines, false).is_ok()) {
+            return Ok(Checked { signed: Some((signature.key, signature.comment.clone())) });
+        }
+        Err(Untrusted::Changed(signature.key))
+    }
+}
+
+impl Checked {
+    /// Who has signed the plugin, once its manifest is what was signed.
+    ///
+    /// # Errors
+    /// [`Untrusted::OtherPlugin`] when the signature names another one.
+    pub fn fits(self, manifest: &Manifest) -> Result<Origin, Untrusted> {
+        let Some((key, signed)) = self.signed else { return Ok(Origin::Unsigned) };
+        let found = Claims::of(manifest).to_string();
+        if signed == found { Ok(Origin::Signed(key)) } else { Err(Untrusted::OtherPlugin { signed, found }) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{SecretKey, sign};
+
+    const MODULE: &[u8] = b"the bytes of a module";
+
+    fn manifest(name: &str, capabilities: &str) -> Manifest {
+        let json = format!(
+            r#"{{"abi":1,"name":"{name}","version":"1.2.3","summary":"x","positions":["late"],"capabilities":{capabilities}}}"#
+        );
+        Manifest::parse(json.as_bytes()).unwrap()
+    }
+
+    fn signed(key: &SecretKey, manifest: &Manifest) -> String {
+        sign(MODULE, &Claims::of(manifest), key).unwrap()
+    }
+
+    fn trusting(key: &SecretKey) -> Trust {
+        Trust::new(vec![key.public().unwrap()], None)
+    }
+
+    #[test]
+    fn what_a_trusted_key_has_signed_is_loaded() {
+        let (key, manifest) = (SecretKey::generate().unwrap(), manifest("a", r#"["timer","log"]"#));
+        let signature = signed(&key, &manifest);
+        let checked = trusting(&key).check(MODULE, Some(signature.as_bytes())).unwrap();
+        assert_eq!(checked.fits(&manifest), Ok(Origin::Signed(key.id())));
+        assert_eq!(Origin::Signed(key.id()).to_string(), format!("signed by {}", key.id()));
+    }
+
+    #[test]
+    fn no_bit_of_the_module_or_of_its_signature_can_be_changed() {
+        let (key, manifest) = (SecretKey::generate().unwrap(), manifest("a", "[]"));
+        let (trust, signature) = (trusting(&key), signed(&key, &manifest).into_bytes());
+        for bit in 0..signature.len() * 8 {
+            let mut changed = signature.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert!(trust.check(MODULE, Some(&changed)).is_err(), "bit {bit} of the signature");
+        }
+        for bit in 0..MODULE.len() * 8 {
+            let mut changed = MODULE.to_vec();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            let refused = trust.check(&changed, Some(&signature));
+            assert_eq!(refused, Err(Untrusted::Changed(key.id())), "bit {bit} of the module");
+        }
+    }
+
+    #[test]
+    fn other_keys_do_not_count() {
+        let [key, other] = [(), ()].map(|()| SecretKey::generate().unwrap());
+        let signature = signed(&other, &manifest("a", "[]"));
+        let refused = trusting(&key).check(MODULE, Some(signature.as_bytes()));
+        assert_eq!(refused, Err(Untrusted::UnknownKey(other.id())));
+        let both = Trust::new(vec![key.public().unwrap(), other.public().unwrap()], None);
+        assert!(both.check(MODULE, Some(signature.as_bytes())).is_ok());
+    }
+
+    #[test]
+    fn a_signature_is_for_one_name_and_its_capabilities() {
+        let key = SecretKey::generate().unwrap();
+        let signature = signed(&key, &manifest("a", r#"["log"]"#));
+        for other in [manifest("b", r#"["log"]"#), manifest("a", r#"["log","timer"]"#), manifest("a", "[]")] {
+            let checked = trusting(&key).check(MODULE, Some(signature.as_bytes())).unwrap();
+            assert!(matches!(checked.fits(&other), Err(Untrusted::OtherPlugin { .. })));
+        }
+    }
+
+    #[test]
+    fn unsigned_plugins_are_a_matter_of_the_configuration() {
+        let key = SecretKey::generate().unwrap();
+        let public = || vec![key.public().unwrap()];
+        let unsigned = Ok(Checked { signed: None });
+        for (keys, said, loaded) in [
+            (vec![], None, true),
+            (public(), None, false),
+            (vec![], Some(Unsigned::Refuse), false),
+            (public(), Some(Unsigned::Allow), true),
+        ] {
+            let checked = Trust::new(keys, said).check(MODULE, None);
+            assert_eq!(checked, if loaded { unsigned.clone() } else { Err(Untrusted::Unsigned) });
+        }
+        // Without a key nobody can tell whose a signature is; with one, it has to be right.
+        assert_eq!(Trust::new(vec![], None).check(MODULE, Some(b"any")), unsigned);
+        assert!(Trust::new(public(), Some(Unsigned::Allow)).check(MODULE, Some(b"any")).is_err());
+    }
+}

@@ -1,0 +1,224 @@
+//! What a plugin costs on this machine.
+
+use std::time::{Duration, Instant as Clock};
+
+use millrace_packet::Pool;
+use millrace_plugin_abi::{Instance, Plugin as _};
+use millrace_units::Instant;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::frames::sized;
+use crate::inspect::Outline;
+use crate::ready::{Call, Flows, Ready};
+use crate::tsc::cycles;
+use crate::{Module, WorkbenchError};
+
+/// Packets in a call that are measured.
+const BATCHES: [usize; 4] = [1, 8, 32, 64];
+/// Bytes of the packets, link header included.
+const BYTES: usize = 128;
+/// Rounds for each size of a batch, at most; as many before them are not measured, up to a tenth of the time.
+const ROUNDS: usize = 20_000;
+/// Time for each size of a batch, at most.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Instances that are made to see how much memory one takes.
+const INSTANCES: usize = 8;
+
+/// What a plugin costs.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Costs {
+    /// Its name.
+    pub plugin: String,
+    /// Its version.
+    pub version: String,
+    /// Bytes of its module.
+    pub module: usize,
+    /// Bytes of the machine code that was made of it, with what belongs to it.
+    pub code: usize,
+    /// Milliseconds that compiling it took.
+    pub compile: f64,
+    /// Milliseconds that an instance takes to begin.
+    pub create: f64,
+    /// Bytes of memory that an instance begins with, by its module.
+    pub memory: u64,
+    /// Bytes of memory of the process that an instance really takes, before its first packet.
+    pub resident: u64,
+    /// Bytes of the packets, link header included.
+    pub packet: usize,
+    /// The costs of calls, by the number of their packets.
+    pub batches: Vec<BatchCost>,
+}
+
+/// What calls with so many packets cost.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct BatchCost {
+    /// Packets in a call.
+    pub packets: usize,
+    /// Calls that were measured.
+    pub rounds: usize,
+    /// Those that were stopped in the middle, since their time was over.
+    pub suspended: usize,
+    /// Nanoseconds for each packet.
+    pub nanoseconds: Spread,
+    /// Cycles of the time-stamp counter for each packet; nothing where there is no such counter.
+    pub cycles: Option<Spread>,
+}
+
+/// How figures are spread.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Spread {
+    /// Half of them are not above it.
+    pub median: f64,
+    /// 99 in a hundred are not above it.
+    pub p99: f64,
+}
+
+/// Measures a plugin with settings, in two to three seconds beside what compiling takes.
+///
+/// # Errors
+/// What is no plugin, settings that it refuses, and a plugin that does something wrong.
+pub fn measure(module: &Module, settings: &Map<String, Value>) -> Result<Costs, WorkbenchError> {
+    let compiled = module.compile()?;
+    let plugin = module.load(&compiled)?;
+    let code = compiled.plugin.artifact().map_or(0, |artifact| artifact.len());
+    let begin = Clock::now();
+    let mut instance = plugin.create(settings)?;
+    let create = milliseconds(begin.elapsed());
+    let resident = resident(|| plugin.create(settings))?;
+    let pool = Pool::new(1024).map_err(|error| WorkbenchError::Memory(error.to_string()))?;
+    let batches = BATCHES.map(|packets| batch(&mut *instance, &pool, packets));
+    Ok(Costs {
+        plugin: plugin.name().to_owned(),
+        version: plugin.version().to_owned(),
+        module: module.bytes().len(),
+        code,
+        compile: milliseconds(compiled.took),
+        create,
+        memory: Outline::read(module.bytes()).memory,
+        resident,
+        packet: BYTES,
+        batches: batches.into_iter().collect::<Result<_, _>>()?,
+    })
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// Bytes of memory that the process has grown by for each instance.
+fn resident(
+    create: impl Fn() -> Result<Box<dyn Instance>, millrace_plugin_abi::PluginError>,
+) -> Result<u64, WorkbenchError> {
+    let before = resident_pages();
+    let instances = (0..INSTANCES).map(|_| create()).collect::<Result<Vec<_>, _>>()?;
+    let pages = resident_pages().saturating_sub(before);
+    drop(instances);
+    Ok(pages * 4096 / INSTANCES as u64)
+}
+
+/// Pages of memory that the process has; 0 where the system does not say.
+fn resident_pages() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    text.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0)
+}
+
+/// Measures calls with so many packets.
+fn batch(instance: &mut dyn Instance, pool: &Pool, packets: usize) -> Result<BatchCost, WorkbenchError> {
+    let frames: Vec<_> = (0..packets).map(|index| sized(BYTES, 1000 + index as u16)).collect();
+    round(instance, pool, &frames, ROUNDS, PATIENCE / 10)?;
+    let rounds = round(instance, pool, &frames, ROUNDS, PATIENCE)?;
+    let each = |figure: fn(&Round) -> Option<f64>| {
+        rounds.iter().map(figure).map(|figure| Some(figure? / packets as f64)).collect::<Option<Vec<_>>>()
+    };
+    Ok(BatchCost {
+        packets,
+        rounds: rounds.len(),
+        suspended: rounds.iter().filter(|round| round.slices > 0).count(),
+        nanoseconds: Spread::of(each(|round| Some(round.nanoseconds as f64)).unwrap_or_default()),
+        cycles: each(|round| round.cycles.map(|cycles| cycles as f64)).map(Spread::of),
+    })
+}
+
+/// What a call took.
+struct Round {
+    nanoseconds: u64,
+    cycles: Option<u64>,
+    slices: u32,
+}
+
+/// Makes calls until there are enough, or the time is over. The packets are new ones each time: a plugin may change them.
+fn round(
+    instance: &mut dyn Instance,
+    pool: &Pool,
+    frames: &[Vec<u8>],
+    most: usize,
+    patience: Duration,
+) -> Result<Vec<Round>, WorkbenchError> {
+    let begin = Clock::now();
+    let mut flows = Flows::new(instance);
+    let mut rounds = Vec::with_capacity(most);
+    while rounds.len() < most && (begin.elapsed() < patience || rounds.is_empty()) {
+        let ready = frames.iter().map(|frame| Ready::of(pool, frame)).collect::<Result<Vec<_>, _>>();
+        let mut call = Call::new(ready.map_err(WorkbenchError::Memory)?);
+        let now = Instant::from_nanos(begin.elapsed().as_nanos() as u64);
+        let (from, start) = (Clock::now(), cycles());
+        let (slices, fault) = call.run(instance, &mut flows, now);
+        let (end, took) = (cycles(), from.elapsed());
+        if let Some(fault) = fault {
+            return Err(WorkbenchError::Failed(format!("{}: {}", fault.kind, fault.text)));
+        }
+        let cycles = start.zip(end).map(|(start, end)| end.saturating_sub(start));
+        rounds.push(Round { nanoseconds: took.as_nanos() as u64, cycles, slices });
+    }
+    Ok(rounds)
+}
+
+impl Spread {
+    fn of(mut figures: Vec<f64>) -> Self {
+        figures.sort_by(f64::total_cmp);
+        let at = |part: f64| {
+            let index = (figures.len() as f64 * part).ceil() as usize;
+            figures.get(index.max(1) - 1).copied().unwrap_or(0.0)
+        };
+        Self { median: at(0.5), p99: at(0.99) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ready::test_modules::{Written, for_each, module};
+
+    #[test]
+    fn a_spread_is_that_of_its_figures() {
+        assert_eq!(Spread::of((1..=100).map(f64::from).collect()), Spread { median: 50.0, p99: 99.0 });
+        assert_eq!(Spread::of(vec![7.0]), Spread { median: 7.0, p99: 7.0 });
+        assert_eq!(Spread::of(Vec::new()), Spread { median: 0.0, p99: 0.0 });
+    }
+
+    #[test]
+    fn a_plugin_is_measured_in_a_few_seconds() {
+        let written = Written::new(&module("", ""));
+        let module = Module::read(written.path()).unwrap();
+        let begin = Clock::now();
+        let costs = measure(&module, &Map::new()).unwrap();
+        assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+        assert_eq!(costs.batches.iter().map(|batch| batch.packets).collect::<Vec<_>>(), BATCHES);
+        for batch in &costs.batches {
+            assert!(batch.rounds > 0 && batch.nanoseconds.median > 0.0, "{batch:?}");
+            assert!(batch.nanoseconds.median <= batch.nanoseconds.p99, "{batch:?}");
+            assert!(batch.cycles.is_some() == cycles().is_some());
+        }
+        assert_eq!((costs.memory, costs.packet), (4 << 16, 128));
+        assert!(costs.code > 0 && costs.compile > 0.0 && costs.module == module.bytes().len());
+    }
+
+    #[test]
+    fn a_plugin_that_fails_is_not_measured() {
+        let written = Written::new(&for_each("unreachable"));
+        let module = Module::read(written.path()).unwrap();
+        let failed = measure(&module, &Map::new()).unwrap_err();
+        assert!(matches!(failed, WorkbenchError::Failed(_)), "{failed}");
+    }
+}

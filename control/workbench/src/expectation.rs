@@ -1,0 +1,134 @@
+//! What a plugin is expected to do to the packets of a capture.
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Change, Outcome, Trial, WorkbenchError};
+
+/// The verdicts of all packets, and the bytes that were changed in them.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expectation {
+    /// The plugin's name, for people.
+    pub plugin: String,
+    /// The packets, by number.
+    pub packets: Vec<Expected>,
+}
+
+/// What is expected of a packet.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expected {
+    /// Its number, from 1.
+    pub number: usize,
+    /// Its verdict.
+    pub verdict: String,
+    /// What is written to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
+}
+
+impl From<&Outcome> for Expected {
+    fn from(outcome: &Outcome) -> Self {
+        let Outcome { number, verdict, changes, .. } = outcome.clone();
+        Self { number, verdict, changes }
+    }
+}
+
+impl Expectation {
+    /// That everything happens as it did.
+    pub fn of(trial: &Trial) -> Self {
+        Self { plugin: trial.plugin.clone(), packets: trial.packets.iter().map(Expected::from).collect() }
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When there is none, or it holds something else.
+    pub fn read(file: &Path) -> Result<Self, WorkbenchError> {
+        let text = fs::read(file).map_err(WorkbenchError::io(file))?;
+        let problem = |error: serde_json::Error| WorkbenchError::Expectation {
+            file: file.to_owned(),
+            problem: format!("this is no expectation that `--save` writes: {error}"),
+        };
+        serde_json::from_slice(&text).map_err(problem)
+    }
+
+    /// Writes a file; one that is there is replaced.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn save(&self, file: &Path) -> Result<(), WorkbenchError> {
+        let problem = |error: serde_json::Error| WorkbenchError::Expectation {
+            file: file.to_owned(),
+            problem: error.to_string(),
+        };
+        let mut text = serde_json::to_string_pretty(self).map_err(problem)?;
+        text.push('\n');
+        fs::write(file, text).map_err(WorkbenchError::io(file))
+    }
+
+    /// What happened otherwise, a line for each packet.
+    pub fn differences(&self, trial: &Trial) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.packets.len() != trial.packets.len() {
+            let (expected, found) = (self.packets.len(), trial.packets.len());
+            lines.push(format!("{found} packets, expected {expected}: is it the same capture?"));
+        }
+        for (expected, outcome) in self.packets.iter().zip(&trial.packets) {
+            let found = Expected::from(outcome);
+            if *expected != found {
+                let number = outcome.number;
+                lines.push(format!("packet {number}: {}, expected {}", told(&found), told(expected)));
+            }
+        }
+        lines
+    }
+}
+
+/// A verdict and changes in words.
+fn told(expected: &Expected) -> String {
+    let change = |change: &Change| format!("at {} {} -> {}", change.offset, change.before, change.after);
+    let changes: Vec<String> = expected.changes.iter().map(change).collect();
+    match changes.as_slice() {
+        [] => expected.verdict.clone(),
+        some => format!("{} with {}", expected.verdict, some.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ready::test_modules::{WRITE, Written, for_each, module};
+    use crate::{Module, TrialOptions, try_out};
+
+    fn trial(wasm: &[u8]) -> Trial {
+        let written = Written::new(wasm);
+        let options = TrialOptions { batch: 8, ..TrialOptions::default() };
+        try_out(&Module::read(written.path()).unwrap(), &options).unwrap()
+    }
+
+    #[test]
+    fn what_happened_is_expected_again() {
+        let first = trial(&module("", ""));
+        let file = Written::new(b"");
+        Expectation::of(&first).save(file.path()).unwrap();
+        let expected = Expectation::read(file.path()).unwrap();
+        assert_eq!(expected.differences(&first), Vec::<String>::new());
+        let other = trial(&for_each(WRITE));
+        let lines = expected.differences(&other);
+        assert_eq!(lines.len(), first.packets.len());
+        assert_eq!(lines[0], "packet 1: pass with at 1 00 -> 99, expected pass");
+        let fewer = Trial { packets: other.packets[..2].to_vec(), ..other };
+        assert!(expected.differences(&fewer)[0].contains("is it the same capture?"));
+    }
+
+    #[test]
+    fn what_is_no_expectation_is_refused() {
+        let file = Written::new(b"{}");
+        let error = Expectation::read(file.path()).unwrap_err().to_string();
+        assert!(error.contains("no expectation"), "{error}");
+    }
+}

@@ -1,0 +1,190 @@
+//! What a plugin says of itself.
+
+use std::collections::BTreeMap;
+
+use millrace_plugin::{Manifest, StateSharing};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+use wasmparser::{Parser, Payload};
+
+use crate::{Module, WorkbenchError};
+
+/// What a plugin says of itself, and what is seen of its file.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Inspection {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// What it does, in one line.
+    pub summary: String,
+    /// Positions of the gates that it may be bound at.
+    pub positions: Vec<&'static str>,
+    /// The capabilities that it asks for.
+    pub capabilities: Vec<&'static str>,
+    /// Its control messages, each with a line of help.
+    pub messages: BTreeMap<String, String>,
+    /// The JSON Schema of its settings; nothing when it takes none.
+    pub settings: Option<Map<String, Value>>,
+    /// Bytes of each packet that it sees.
+    pub window: u16,
+    /// Bytes of state for each flow.
+    pub flow_state: u16,
+    /// `per-worker` or `single`.
+    pub state: &'static str,
+    /// The version of what it saves.
+    pub state_version: u32,
+    /// Milliseconds between two calls that it wants without packets.
+    pub period: Option<u64>,
+    /// What it says that it costs.
+    pub cost: Option<CostStatement>,
+    /// Bytes of the file.
+    pub bytes: usize,
+    /// SHA-256 of the file.
+    pub sha256: String,
+    /// Bytes of memory that an instance begins with.
+    pub memory: u64,
+    /// What it wants of the router: `MODULE.NAME`.
+    pub imports: Vec<String>,
+    /// What it gives.
+    pub exports: Vec<String>,
+    /// Why the router would not load it, although it is a plugin.
+    pub refused: Option<String>,
+}
+
+/// What a plugin says that its calls cost, in cycles.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct CostStatement {
+    /// For each packet.
+    pub packet: f64,
+    /// For each byte.
+    pub byte: f64,
+}
+
+/// Reads a plugin, and compiles it, so that what is wrong with its code is known.
+///
+/// # Errors
+/// What is no plugin, with the words that loading it gives.
+pub fn inspect(module: &Module) -> Result<Inspection, WorkbenchError> {
+    let compiled = module.compile()?;
+    let refused = module.load(&compiled).err().map(|error| match error {
+        WorkbenchError::Refused { problem, .. } => problem,
+        other => other.to_string(),
+    });
+    let outline = Outline::read(module.bytes());
+    let manifest: &Manifest = compiled.plugin.manifest();
+    Ok(Inspection {
+        name: manifest.name.clone(),
+        version: manifest.version.clone(),
+        summary: manifest.summary.clone(),
+        positions: manifest.positions.iter().map(|position| position.name()).collect(),
+        capabilities: manifest.capabilities.clone(),
+        messages: manifest.messages.clone(),
+        settings: manifest.settings.clone(),
+        window: manifest.window,
+        flow_state: manifest.flow_state,
+        state: match manifest.state {
+            StateSharing::PerWorker => "per-worker",
+            StateSharing::Single => "single",
+        },
+        state_version: manifest.state_version,
+        period: manifest.period.map(|period| period.as_millis() as u64),
+        cost: manifest.cost.map(|cost| CostStatement { packet: cost.packet, byte: cost.byte }),
+        bytes: module.bytes().len(),
+        sha256: hex(&Sha256::digest(module.bytes())),
+        memory: outline.memory,
+        imports: outline.imports,
+        exports: outline.exports,
+        refused,
+    })
+}
+
+/// Bytes as digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What stands in the sections of a module.
+#[derive(Default)]
+pub(crate) struct Outline {
+    /// Bytes that its first memory begins with.
+    pub memory: u64,
+    imports: Vec<String>,
+    exports: Vec<String>,
+}
+
+/// Bytes of a page of memory.
+const PAGE: u64 = 64 << 10;
+
+impl Outline {
+    /// Reads a module that was compiled: what can't be read isn't there.
+    pub fn read(module: &[u8]) -> Self {
+        let mut outline = Self::default();
+        for payload in Parser::new(0).parse_all(module).map_while(Result::ok) {
+            match payload {
+                Payload::ImportSection(section) => {
+                    let imports = section.into_imports().flatten();
+                    outline.imports.extend(imports.map(|one| format!("{}.{}", one.module, one.name)));
+                }
+                Payload::ExportSection(section) => {
+                    outline.exports.extend(section.into_iter().flatten().map(|one| one.name.to_owned()));
+                }
+                Payload::MemorySection(section) => {
+                    let first = section.into_iter().flatten().next();
+                    outline.memory = first.map_or(0, |memory| memory.initial.saturating_mul(PAGE));
+                }
+                _ => {}
+            }
+        }
+        outline
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ready::test_modules::{Written, module};
+
+    #[test]
+    fn a_plugin_says_what_it_is() {
+        let written = Written::new(&module(r#", "capabilities": ["packet-read"], "window": 64"#, ""));
+        let inspection = inspect(&Module::read(written.path()).unwrap()).unwrap();
+        assert_eq!((inspection.name.as_str(), inspection.version.as_str()), ("test", "1.0.0"));
+        assert_eq!((inspection.window, inspection.memory), (64, 4 * PAGE));
+        assert_eq!(inspection.capabilities, ["packet-read"]);
+        assert!(inspection.exports.contains(&"millrace_packets".to_owned()));
+        assert_eq!((inspection.sha256.len(), inspection.refused), (64, None));
+        let wanting = Written::new(&module(r#", "flow-state": 8"#, ""));
+        let inspection = inspect(&Module::read(wanting.path()).unwrap()).unwrap();
+        assert_eq!(inspection.flow_state, 8);
+    }
+
+    #[test]
+    fn what_is_no_plugin_is_refused_as_when_it_is_loaded() {
+        let written = Written::new(b"\x7fELF");
+        let error = inspect(&Module::read(written.path()).unwrap()).unwrap_err().to_string();
+        assert!(error.starts_with("plugin ") && error.contains("this is no WebAssembly module"), "{error}");
+        let folder = Module::read(&std::env::temp_dir()).unwrap_err().to_string();
+        assert!(folder.contains("no regular file"), "{folder}");
+    }
+
+    #[test]
+    fn digests_are_those_of_everybody() {
+        assert_eq!(
+            hex(&Sha256::digest(b"abc")),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Outline::read(&bytes);
+            let module = [b"\0asm\x01\0\0\0".as_slice(), &bytes].concat();
+            let _ = Outline::read(&module);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Packets that are ready for a plugin, and an instance that gets them.
+
+use millrace_packet::{FlowKey, Packet, Pool};
+use millrace_pipeline::{flow_hash, parse};
+use std::collections::HashMap;
+
+use millrace_plugin_abi::{Fault, FlowStates, Instance, Packets, Progress, Verdict};
+use millrace_units::{Instant, PortId};
+use millrace_wire::ethernet::{self, Frame};
+use millrace_wire::vlan;
+
+/// Slices after which a call is aborted: 10 ms of running or more, which is what the router allows. The clock would not do, as
+/// this process may have to wait for the processor.
+const MOST_SLICES: u32 = 200;
+/// Any: with one worker a flow's hash chooses nothing.
+const SEED: u64 = 0;
+
+/// A packet as it comes to a gate.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    pub packet: Packet,
+    pub key: FlowKey,
+}
+
+impl Ready {
+    /// Reads a frame as the router does, on its first port. The error says why it would come to no gate.
+    pub fn of(pool: &Pool, bytes: &[u8]) -> Result<Self, String> {
+        let mut packet =
+            pool.packet_from(bytes).ok_or_else(|| format!("no memory for {} bytes", bytes.len()))?;
+        let frame = Frame::new_checked(packet.data()).map_err(|error| error.to_string())?;
+        let stack =
+            vlan::Stack::parse(frame.ether_type(), frame.payload()).map_err(|error| error.to_string())?;
+        let network = ethernet::HEADER_LEN + stack.len;
+        packet.port = PortId(0);
+        packet.set_network(network);
+        let parsed = parse(&mut packet, stack.ether_type).map_err(|reason| reason.name().to_owned())?;
+        packet.hash = flow_hash(&parsed.key, SEED);
+        Ok(Self { packet, key: parsed.key })
+    }
+}
+
+/// The state that an instance keeps for flows: a block for each, of which the first 8 bytes say whether it was seen.
+#[derive(Debug, Default)]
+pub(crate) struct Flows {
+    numbers: HashMap<FlowKey, u32>,
+    blocks: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+/// Where in a block the instance's part begins.
+const STATE_OFFSET: usize = 8;
+
+impl Flows {
+    /// For an instance that no packet has come to.
+    pub fn new(instance: &dyn Instance) -> Self {
+        Self { bytes: instance.flow_state(), ..Self::default() }
+    }
+
+    /// The number of a flow's block, which is made where there is none.
+    fn number(&mut self, key: FlowKey) -> u32 {
+        if self.bytes == 0 {
+            return 0;
+        }
+        *self.numbers.entry(key).or_insert_with(|| {
+            self.blocks.push(vec![0; STATE_OFFSET + self.bytes]);
+            self.blocks.len() as u32
+        })
+    }
+}
+
+impl FlowStates for Flows {
+    fn block(&mut self, number: u32) -> Option<&mut [u8]> {
+        self.blocks.get_mut((number as usize).checked_sub(1)?).map(Vec::as_mut_slice)
+    }
+}
+
+/// The packets of a call, in the form in which a worker has them.
+#[derive(Debug, Default)]
+pub(crate) struct Call {
+    pub packets: Vec<Packet>,
+    keys: Vec<FlowKey>,
+    members: Vec<u16>,
+    numbers: Vec<u32>,
+    pub verdicts: Vec<Verdict>,
+}
+
+impl Call {
+    pub fn new(ready: impl IntoIterator<Item = Ready>) -> Self {
+        let mut call = Self::default();
+        for Ready { packet, key } in ready {
+            call.members.push(call.packets.len() as u16);
+            call.packets.push(packet);
+            call.keys.push(key);
+            call.verdicts.push(Verdict::Pass);
+        }
+        call
+    }
+
+    /// Hands them to an instance, and waits for its verdicts. Returns how often it was stopped in the middle, and what it did
+    /// wrong.
+    pub fn run(
+        &mut self,
+        instance: &mut dyn Instance,
+        flows: &mut Flows,
+        now: Instant,
+    ) -> (u32, Option<Fault>) {
+        self.verdicts.fill(Verdict::Pass);
+        self.numbers = self.keys.iter().map(|key| flows.number(*key)).collect();
+        match instance.process(&mut self.lend(flows), now) {
+            Progress::Done => (0, instance.take_fault()),
+            Progress::Suspended => self.go_on(instance, flows, now),
+        }
+    }
+
+    /// Goes on with a call that was stopped in the middle.
+    pub fn go_on(
+        &mut self,
+        instance: &mut dyn Instance,
+        flows: &mut Flows,
+        now: Instant,
+    ) -> (u32, Option<Fault>) {
+        let mut slices = 1;
+        while instance.resume(&mut self.lend(flows), now) == Progress::Suspended {
+            slices += 1;
+            if slices > MOST_SLICES {
+                instance.abort();
+                self.verdicts.fill(Verdict::Fault);
+                break;
+            }
+        }
+        (slices, instance.take_fault())
+    }
+
+    fn lend<'a>(&'a mut self, flows: &'a mut Flows) -> Packets<'a> {
+        let bytes = flows.bytes;
+        let packets = Packets::new(&mut self.packets, &self.keys, &self.members, &mut self.verdicts);
+        if bytes == 0 { packets } else { packets.with_states(flows, &self.numbers, STATE_OFFSET, bytes) }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod test_modules {
+    //! Modules for tests: plugins in the text format.
+
+    use std::path::{Path, PathBuf};
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// A plugin whose manifest has `keys` and whose module has `body` added. What `body` doesn't export itself is there.
+    pub fn module(keys: &str, body: &str) -> Vec<u8> {
+        let manifest = format!(
+            r#"{{"abi": 1, "name": "test", "version": "1.0.0", "summary": "For tests.", "positions": ["late"]{keys}}}"#
+        );
+        let manifest = manifest.replace('"', "\\\"");
+        let unless = |name: &str, text: &'static str| if body.contains(name) { "" } else { text };
+        let init = unless(
+            "millrace_init",
+            r#"(func (export "millrace_init") (param i32 i32) (result i32) i32.const 0)"#,
+        );
+        let packets = unless("millrace_packets", r#"(func (export "millrace_packets") (param i32))"#);
+        let text = format!(
+            r#"(module (@custom "millrace.manifest" "{manifest}")
+            (memory (export "memory") 4)
+            (func (export "millrace_abi") (result i32) i32.const 1)
+            (global $reserved (mut i32) (i32.const 1024))
+            (func (export "millrace_reserve") (param $bytes i32) (result i32)
+              global.get $reserved
+              (global.set $reserved
+                (i32.and (i32.add (i32.add (global.get $reserved) (local.get $bytes)) (i32.const 7)) (i32.const -8))))
+            (func (export "millrace_release") (param i32 i32))
+            {init} {packets} {body})"#
+        );
+        wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+    }
+
+    /// A plugin that does `what` with each packet, whose description is at `$at`.
+    pub fn for_each(what: &str) -> Vec<u8> {
+        let body = format!(
+            r#"(func (export "millrace_packets") (param $call i32) (local $at i32) (local $left i32)
+                 (local.set $at (i32.wrap_i64 (i64.load offset=16 (local.get $call))))
+                 (local.set $left (i32.load offset=4 (local.get $call)))
+                 (loop $next
+                   {what}
+                   (local.set $at (i32.add (local.get $at) (i32.const 64)))
+                   (br_if $next (local.tee $left (i32.sub (local.get $left) (i32.const 1))))))"#
+        );
+        module("", &body)
+    }
+
+    /// Writes to the second byte of a packet.
+    pub const WRITE: &str =
+        "(i32.store8 offset=1 (i32.wrap_i64 (i64.load offset=8 (local.get $at))) (i32.const 0x99))";
+
+    /// A file that goes with the test.
+    pub struct Written(PathBuf);
+
+    impl Written {
+        pub fn new(bytes: &[u8]) -> Self {
+            static NEXT: AtomicU32 = AtomicU32::new(0);
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path =
+                std::env::temp_dir().join(format!("millrace-workbench-{}-{number}", std::process::id()));
+            std::fs::write(&path, bytes).unwrap();
+            Self(path)
+        }
+
+        pub fn path(&self) -> &Path {
+            &self.0
+        }
+    }
+
+    impl Drop for Written {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+}

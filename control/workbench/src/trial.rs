@@ -1,0 +1,401 @@
+//! A plugin on the packets of a capture.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use millrace_packet::{FlowKey, Packet, Pool};
+use millrace_plugin_abi::{Fault, Instance, Message, Plugin as _, Progress, Verdict};
+use millrace_port::pcap::{PcapngWriter, Recording};
+use millrace_units::Instant;
+use millrace_wire::Protocol;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::changes::{Change, changes};
+use crate::frames::{Frame, built_in};
+use crate::ready::{Call, Flows, Ready};
+use crate::{Module, WorkbenchError};
+
+/// Packets in a call, at most: as many as the router hands over at a time.
+const MOST_BATCH: usize = 64;
+/// Frames of packet memory: a batch of the largest packets, and then some.
+const POOL: u32 = 4096;
+
+/// How a plugin is tried.
+#[derive(Clone, Debug, Default)]
+pub struct TrialOptions<'a> {
+    /// The capture whose packets it gets; a small set of all kinds, if there is none.
+    pub input: Option<&'a Path>,
+    /// The capture that is written, of the packets that went on.
+    pub output: Option<&'a Path>,
+    /// The instance's settings.
+    pub settings: Map<String, Value>,
+    /// Packets in a call, 1 to 64; those of a call come at the time of the last of them.
+    pub batch: usize,
+    /// Control messages that are sent behind the last packet.
+    pub messages: Vec<Message>,
+}
+
+/// What a plugin did.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Trial {
+    /// Its name.
+    pub plugin: String,
+    /// Its version.
+    pub version: String,
+    /// What became of each packet.
+    pub packets: Vec<Outcome>,
+    /// Packets by verdict.
+    pub verdicts: BTreeMap<String, u64>,
+    /// What it did wrong.
+    pub faults: Vec<FaultReport>,
+    /// How often a call was stopped in the middle, its time being over.
+    pub suspensions: u64,
+    /// Packets that the capture holds the beginning of only, which were left out.
+    pub truncated: u64,
+    /// What it answered.
+    pub replies: Vec<Exchange>,
+}
+
+/// What became of a packet.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Outcome {
+    /// Its number, from 1.
+    pub number: usize,
+    /// Its flow, as a filter; nothing where it has none.
+    pub flow: Option<String>,
+    /// Its bytes, link header included, without what pads it.
+    pub length: usize,
+    /// `pass`, `drop`, `consume`, `hold` with the time, another verdict in a word or two, or `skipped` with the reason for which no plugin would get it.
+    pub verdict: String,
+    /// What was written to it.
+    pub changes: Vec<Change>,
+}
+
+/// Something that a plugin did wrong. It begins anew then, without what it knew.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct FaultReport {
+    /// The number of the call's first packet.
+    pub first: usize,
+    /// The number of its last.
+    pub last: usize,
+    /// The kind, by which the router counts it.
+    pub kind: &'static str,
+    /// What happened.
+    pub text: String,
+}
+
+/// A control message and its answer.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Exchange {
+    /// The message.
+    pub message: String,
+    /// The answer, or nothing when it was refused.
+    pub reply: Option<Value>,
+    /// Why it was refused.
+    pub refused: Option<String>,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let flow = self.flow.as_deref().unwrap_or("-");
+        write!(f, "{:>4}  {:<16} {:>5}  {flow}", self.number, self.verdict, self.length)?;
+        let or_nothing =
+            |digits: &str| if digits.is_empty() { "nothing".to_owned() } else { digits.to_owned() };
+        for Change { offset, before, after } in &self.changes {
+            write!(f, "\n      at {offset}: {} -> {}", or_nothing(before), or_nothing(after))?;
+        }
+        Ok(())
+    }
+}
+
+/// Has an instance of a plugin handle packets, under a virtual clock that follows their times.
+///
+/// # Errors
+/// What is no plugin, settings that it refuses, a capture that can't be read or written. What it does wrong with packets is no
+/// error, but stands in the result.
+pub fn try_out(module: &Module, options: &TrialOptions<'_>) -> Result<Trial, WorkbenchError> {
+    let plugin = module.load(&module.compile()?)?;
+    let (frames, truncated) = frames(options.input)?;
+    let pool = Pool::new(POOL).map_err(|error| WorkbenchError::Memory(error.to_string()))?;
+    let instance = plugin.create(&options.settings)?;
+    let mut bench = Bench {
+        flows: Flows::new(&*instance),
+        instance,
+        output: options.output.map(Output::create).transpose()?,
+        trial: Trial {
+            plugin: plugin.name().to_owned(),
+            version: plugin.version().to_owned(),
+            packets: Vec::new(),
+            verdicts: BTreeMap::new(),
+            faults: Vec::new(),
+            suspensions: 0,
+            truncated,
+            replies: Vec::new(),
+        },
+    };
+    for frames in frames.chunks(options.batch.clamp(1, MOST_BATCH)) {
+        bench.call(&pool, frames)?;
+    }
+    for message in &options.messages {
+        bench.send(message);
+    }
+    bench.finish()
+}
+
+/// The frames of a capture, and how many were left out.
+fn frames(input: Option<&Path>) -> Result<(Vec<Frame>, u64), WorkbenchError> {
+    let Some(path) = input else { return Ok((built_in(), 0)) };
+    let recording = Recording::read(path).map_err(|error| WorkbenchError::Capture(error.to_string()))?;
+    let frame = |(at, bytes): (Duration, &[u8])| Frame { at, bytes: bytes.to_vec() };
+    let frames = (0..recording.len()).filter_map(|index| recording.get(index)).map(frame).collect();
+    Ok((frames, recording.truncated()))
+}
+
+struct Bench {
+    instance: Box<dyn Instance>,
+    flows: Flows,
+    output: Option<Output>,
+    trial: Trial,
+}
+
+impl Bench {
+    /// Hands the packets of some frames over, in one call.
+    fn call(&mut self, pool: &Pool, frames: &[Frame]) -> Result<(), WorkbenchError> {
+        let now = Instant::from_nanos(frames.last().map_or(0, |last| nanoseconds(last.at)));
+        let first = self.trial.packets.len();
+        let mut ready = Vec::new();
+        let mut before = Vec::new();
+        for (number, frame) in (first + 1..).zip(frames) {
+            let mut outcome = Outcome {
+                number,
+                flow: None,
+                length: frame.bytes.len(),
+                verdict: String::new(),
+                changes: vec![],
+            };
+            match Ready::of(pool, &frame.bytes) {
+                Ok(packet) => {
+                    let bytes = packet.packet.to_vec();
+                    (outcome.flow, outcome.length) = (Some(selector(&packet.key)), bytes.len());
+                    before.push((number - 1, frame.at, bytes));
+                    ready.push(packet);
+                }
+                Err(reason) => outcome.verdict = format!("skipped: {reason}"),
+            }
+            self.trial.packets.push(outcome);
+        }
+        if self.instance.next_call().is_some_and(|due| due <= now) {
+            self.periodic(now, first + 1)?;
+        }
+        if !ready.is_empty() {
+            let mut call = Call::new(ready);
+            let (slices, fault) = call.run(&mut *self.instance, &mut self.flows, now);
+            self.trial.suspensions += u64::from(slices);
+            for ((index, at, before), (packet, verdict)) in
+                before.into_iter().zip(call.packets.iter().zip(&call.verdicts))
+            {
+                self.note(index, &before, packet, *verdict);
+                self.write(at, packet, *verdict);
+            }
+            self.after(fault, first + 1)?;
+        }
+        for outcome in &self.trial.packets[first..] {
+            let word = outcome.verdict.split([' ', ':']).next().unwrap_or_default();
+            *self.trial.verdicts.entry(word.to_owned()).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    /// Has it do what it does from time to time.
+    fn periodic(&mut self, now: Instant, first: usize) -> Result<(), WorkbenchError> {
+        let progress = self.instance.periodic(now);
+        let fault = match progress {
+            Progress::Done => self.instance.take_fault(),
+            // Goes on like a call, of no packets.
+            Progress::Suspended => Call::default().go_on(&mut *self.instance, &mut self.flows, now).1,
+        };
+        self.after(fault, first)
+    }
+
+    fn note(&mut self, index: usize, before: &[u8], packet: &Packet, verdict: Verdict) {
+        let Some(outcome) = self.trial.packets.get_mut(index) else { return };
+        outcome.verdict = name(verdict);
+        outcome.changes = changes(before, &packet.to_vec());
+    }
+
+    fn write(&mut self, at: Duration, packet: &Packet, verdict: Verdict) {
+        let Some(output) = &mut self.output else { return };
+        let at = Instant::from_nanos(nanoseconds(at));
+        match verdict {
+            Verdict::Drop(_) | Verdict::Consume | Verdict::Fault => {}
+            Verdict::Hold(until) => output.write(until.max(at), packet),
+            _ => output.write(at, packet),
+        }
+    }
+
+    /// What follows a fault: the instance begins anew.
+    fn after(&mut self, fault: Option<Fault>, first: usize) -> Result<(), WorkbenchError> {
+        let Some(Fault { kind, text }) = fault else { return Ok(()) };
+        self.trial.faults.push(FaultReport { first, last: self.trial.packets.len(), kind, text });
+        Ok(self.instance.restart()?)
+    }
+
+    fn send(&mut self, message: &Message) {
+        let (reply, refused) = match self.instance.control(message) {
+            Ok(reply) => (Some(reply), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        self.trial.replies.push(Exchange { message: message.name.clone(), reply, refused });
+    }
+
+    fn finish(self) -> Result<Trial, WorkbenchError> {
+        if let Some(output) = self.output {
+            output.finish()?;
+        }
+        Ok(self.trial)
+    }
+}
+
+/// The filter that only this flow's packets match.
+fn selector(key: &FlowKey) -> String {
+    let protocol = Protocol(key.protocol);
+    let mut text = format!("src {} dst {} proto {protocol}", key.source(), key.destination());
+    if protocol.has_ports() {
+        text += &format!(" sport {} dport {}", key.source_port, key.destination_port);
+    }
+    text
+}
+
+/// A verdict in words.
+fn name(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Pass => "pass".to_owned(),
+        Verdict::Drop(0) => "drop".to_owned(),
+        Verdict::Drop(reason) => format!("drop for {reason}"),
+        Verdict::Consume => "consume".to_owned(),
+        Verdict::Hold(until) => format!("hold until {:.6}", until.as_nanos() as f64 / 1e9),
+        Verdict::Port(port) => format!("port {port}"),
+        Verdict::Ports(ports) => format!("ports {ports:#x}"),
+        Verdict::Instance(instance) => format!("instance {instance}"),
+        Verdict::Classify => "classify".to_owned(),
+        Verdict::Fault => "fault".to_owned(),
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The capture that is written, in the order of the packets' times.
+struct Output {
+    path: std::path::PathBuf,
+    writer: PcapngWriter<std::fs::File>,
+}
+
+impl Output {
+    fn create(path: &Path) -> Result<Self, WorkbenchError> {
+        let created = PcapngWriter::create(path, Duration::ZERO);
+        let writer = created.map_err(|error| WorkbenchError::Capture(error.to_string()))?;
+        Ok(Self { path: path.to_owned(), writer })
+    }
+
+    fn write(&mut self, at: Instant, packet: &Packet) {
+        // Whether it was written is seen at the end.
+        self.writer.write(at, packet, None);
+    }
+
+    fn finish(mut self) -> Result<(), WorkbenchError> {
+        self.writer.flush();
+        let failed = |error| WorkbenchError::Capture(format!("{}: {error}", self.path.display()));
+        self.writer.status().error().map_or(Ok(()), |error| Err(failed(error)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::ready::test_modules::{WRITE, Written, for_each, module};
+
+    fn options() -> TrialOptions<'static> {
+        TrialOptions { batch: 32, ..TrialOptions::default() }
+    }
+
+    fn tried(wasm: &[u8], options: &TrialOptions<'_>) -> Result<Trial, WorkbenchError> {
+        let written = Written::new(wasm);
+        try_out(&Module::read(written.path())?, options)
+    }
+
+    #[test]
+    fn the_built_in_packets_are_what_they_seem() {
+        let trial = tried(&module("", ""), &options()).unwrap();
+        assert_eq!(trial.verdicts, [("pass".to_owned(), built_in().len() as u64)].into());
+        assert!(trial.packets.iter().all(|packet| packet.changes.is_empty()));
+        let flow = |number: usize| trial.packets[number - 1].flow.clone().unwrap();
+        assert_eq!(flow(1), "src 10.1.0.2 dst 10.2.0.2 proto tcp sport 43210 dport 443");
+        assert!(flow(7).contains("icmp") && flow(9).contains("sport 0 dport 0"), "{}", flow(9));
+    }
+
+    #[test]
+    fn what_a_plugin_does_is_told() {
+        let wasm = for_each(WRITE);
+        for batch in [1, 5, 64] {
+            let trial = tried(&wasm, &TrialOptions { batch, ..options() }).unwrap();
+            for packet in &trial.packets {
+                assert_eq!(packet.changes, [Change { offset: 1, before: "00".into(), after: "99".into() }]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_fault_is_told_and_the_next_call_goes_on() {
+        let trial = tried(&for_each("unreachable"), &TrialOptions { batch: 4, ..options() }).unwrap();
+        assert_eq!(trial.verdicts.get("fault"), Some(&(built_in().len() as u64)));
+        assert_eq!(trial.faults.len(), built_in().len().div_ceil(4));
+        assert_eq!((trial.faults[1].first, trial.faults[1].last), (5, 8));
+        let endless = tried(&for_each("(loop $ever (br $ever))"), &TrialOptions { batch: 64, ..options() });
+        let endless = endless.unwrap();
+        assert!(endless.suspensions > 0 && endless.faults.len() == 1, "{:?}", endless.faults);
+    }
+
+    #[test]
+    fn captures_are_read_and_written() {
+        let (first, second) = (Written::new(b""), Written::new(b""));
+        let output = TrialOptions { output: Some(first.path()), ..options() };
+        tried(&module("", ""), &output).unwrap();
+        let again = TrialOptions { input: Some(first.path()), output: Some(second.path()), ..options() };
+        let trial = tried(&module("", ""), &again).unwrap();
+        assert_eq!(trial.packets.len(), built_in().len());
+        let bytes = |written: &Written| std::fs::read(written.path()).unwrap();
+        assert_eq!(bytes(&first), bytes(&second));
+        let broken = TrialOptions { input: Some(Path::new("/dev/null")), ..options() };
+        assert!(matches!(tried(&module("", ""), &broken), Err(WorkbenchError::Capture(_))));
+    }
+
+    #[test]
+    fn settings_and_messages_reach_the_plugin() {
+        let settings = json!({"a": 1}).as_object().cloned().unwrap();
+        let refused = tried(&module("", ""), &TrialOptions { settings, ..options() }).unwrap_err();
+        assert!(refused.to_string().contains("it takes none"), "{refused}");
+        let message = Message { name: "read".into(), arguments: Map::new() };
+        let trial = tried(&module("", ""), &TrialOptions { messages: vec![message], ..options() }).unwrap();
+        assert!(trial.replies[0].refused.is_some());
+    }
+
+    #[test]
+    fn frames_that_reach_no_gate_are_skipped() {
+        let pool = Pool::new(64).unwrap();
+        for (bytes, reason) in [
+            (vec![0; 10], ""),
+            ([vec![0; 12], vec![0x08, 0x06], vec![0; 28]].concat(), "ether_type"),
+            ([vec![0; 12], vec![0x08, 0x00], vec![0x45; 4]].concat(), "ip4_short"),
+        ] {
+            let refused = Ready::of(&pool, &bytes).unwrap_err();
+            assert!(refused.contains(reason), "{refused}");
+        }
+    }
+}
