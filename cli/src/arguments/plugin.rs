@@ -84,6 +84,17 @@ pub enum PluginAction {
         #[arg(long)]
         allow_downgrade: bool,
     },
+    /// Put another version of a plugin in its place, while packets go through it.
+    #[command(
+        after_help = "The instances keep their settings and bindings, and what they know, if both versions can save and restore it.\nNo packet is lost. When anything fails, the old version goes on.\n\nExample:\n  millrace plugin upgrade hello hello/hello.wasm --shadow 1000"
+    )]
+    Upgrade(PluginUpgrade),
+    /// Put the version of a plugin back that was there before.
+    #[command(after_help = "Example:\n  millrace plugin rollback hello")]
+    Rollback {
+        /// The plugin's name.
+        name: String,
+    },
     /// Unload a plugin of which there are no instances.
     #[command(after_help = "Example:\n  millrace plugin unload hello")]
     Unload {
@@ -121,4 +132,25 @@ pub struct PluginTest {
     /// Write verdicts and changed bytes to a file, to be expected from then on.
     #[arg(long, value_name = "EXPECT.json")]
     pub save: Option<PathBuf>,
+}
+
+/// Arguments of `plugin upgrade`.
+#[derive(Debug, Args)]
+pub struct PluginUpgrade {
+    /// The plugin's name.
+    pub name: String,
+    /// The file of the new version, on the router's machine.
+    pub file: PathBuf,
+    /// Before that, run it on copies of so many packets, for 10 seconds at most, and compare what it does.
+    #[arg(long, value_name = "PACKETS")]
+    pub shadow: Option<u64>,
+    /// Upgrade even if it treats copies differently.
+    #[arg(long, requires = "shadow")]
+    pub accept_differences: bool,
+    /// Begin without what the instances know.
+    #[arg(long)]
+    pub without_state: bool,
+    /// Take a version that is lower than one that was loaded before, although it is signed.
+    #[arg(long)]
+    pub allow_downgrade: bool,
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use hyper::Method;
 use millrace_kit::{Home, Progress};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::remote::{done, segment, show};
 use super::workbench;
@@ -66,6 +66,25 @@ pub fn plugin(
             let [name, version, signature] = ["name", "version", "signature"].map(|key| plain(&value[key]));
             done(&value, &format!("plugin {name} {version} is loaded, {signature}"), json);
         }
+        PluginAction::Upgrade(upgrade) => {
+            let path = upgrade.file.canonicalize();
+            let path = path.map_err(|error| Failure::new(format!("{}: {error}", upgrade.file.display())))?;
+            let body = json!({
+                "path": path,
+                "shadow": upgrade.shadow,
+                "accept_differences": upgrade.accept_differences,
+                "without_state": upgrade.without_state,
+                "allow_downgrade": upgrade.allow_downgrade,
+            });
+            let place = format!("/plugins/{}", segment(&upgrade.name));
+            let value = remote()?.send(Method::PUT, &place, Some(&body))?;
+            done(&value, &upgraded(&value), json);
+        }
+        PluginAction::Rollback { name } => {
+            let place = format!("/plugins/{}/rollback", segment(name));
+            let value = remote()?.send(Method::POST, &place, None)?;
+            done(&value, &upgraded(&value), json);
+        }
         PluginAction::Unload { name } => {
             let value = remote()?.send(Method::DELETE, &format!("/plugins/{}", segment(name)), None)?;
             done(&value, &format!("plugin {name} is unloaded"), json);
@@ -73,4 +92,21 @@ pub fn plugin(
         PluginAction::List => show(&remote()?, Noun::Plugins, json)?,
     }
     Ok(())
+}
+
+/// What became of a plugin that was replaced, in words.
+fn upgraded(value: &Value) -> String {
+    let [name, from, to, state] = ["name", "from", "to", "state"].map(|key| plain(&value[key]));
+    let instances = value["instances"].as_array().map_or(0, Vec::len);
+    let mut text = format!(
+        "plugin {name}: {from} is replaced by {to}, in {instances} instances; {state} bytes of state taken over"
+    );
+    if let Some(shadow) = value["shadow"].as_object() {
+        let [different, packets] = ["different", "packets"].map(|key| plain(&shadow[key]));
+        text += &format!("\nit treated {different} of {packets} packets differently");
+    }
+    for lost in value["lost"].as_array().into_iter().flatten() {
+        text += &format!("\nwhat was known is lost: {}", plain(lost));
+    }
+    text
 }
