@@ -166,3 +166,220 @@ fn packets_are_delayed_as_long_as_they_are_told_to() {
     assert_eq!(read(&router, "far", "packets"), 20);
     router.assert_conservation();
 }
+
+/// Builds a plugin of a C source, with what a manifest needs beside name and version.
+fn build_source(line: &Line, name: &str, version: &str, keys: &str, source: &str) -> String {
+    let folder = format!("{name}-{}", version.replace('.', "-"));
+    let whole = format!(
+        "#include \"millrace.h\"\n\
+         MILLRACE_PLUGIN(\"{{\\\"abi\\\":1,\\\"name\\\":\\\"{name}\\\",\\\"version\\\":\\\"{version}\\\",\"\n\
+         \"\\\"summary\\\":\\\"A test.\\\",{}}}\");\n\
+         {source}",
+        keys.replace('"', "\\\"")
+    );
+    build(line, &folder, |_| whole).display().to_string()
+}
+
+/// Counts packets, answers `read`, and hands its count over.
+const COUNTER: &str = r#"
+static uint64_t packets;
+
+int32_t millrace_init(const uint8_t *settings, size_t bytes) {
+    (void)settings, (void)bytes;
+    return 0;
+}
+
+void millrace_packets(struct millrace_call *call) {
+    packets += call->count;
+}
+
+int32_t millrace_control(const char *name, size_t name_bytes, const uint8_t *arguments, size_t bytes) {
+    (void)name, (void)name_bytes, (void)arguments, (void)bytes;
+    char memory[128];
+    struct millrace_text text = {memory, sizeof memory, 0, false};
+    millrace_add(&text, "{\"packets\":");
+    millrace_add_number(&text, packets);
+    millrace_add(&text, "}");
+    return millrace_reply_text(&text);
+}
+
+int32_t millrace_save(void) { return millrace_reply(&packets, sizeof packets); }
+
+int32_t millrace_restore(const uint8_t *state, size_t bytes, uint32_t version) {
+    (void)version;
+    if (bytes != sizeof packets)
+        return millrace_fail("that is no count");
+    memcpy(&packets, state, bytes);
+    return 0;
+}
+"#;
+
+#[test]
+fn a_plugin_is_upgraded_and_rolled_back_under_load_without_a_loss() {
+    let Some(_ground) = Ground::enter(&["ping", "clang"]) else { return };
+    let line = Line::new();
+    let keys = r#""positions":["early","late"],"messages":{"read":"the counter"}"#;
+    let [first, second] =
+        ["1.0.0", "1.1.0"].map(|version| build_source(&line, "counter", version, keys, COUNTER));
+    let refuses = COUNTER.replace("if (bytes != sizeof packets)", "if (bytes)");
+    let refuses = build_source(&line, "counter", "1.2.0", keys, &refuses);
+    let drops = COUNTER.replace(
+        "packets += call->count;",
+        "for (uint32_t index = 0; index < call->count; index++) millrace_drop(millrace_packet(call, index), 3);",
+    );
+    let drops = build_source(&line, "counter", "1.3.0", keys, &drops);
+    let router = router(&line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    router.ask(&["plugin", "load", &first]);
+    router.try_ask(&["plugin", "rollback", "counter"]).assert_refused(1, &["no earlier version"]);
+    router.ask(&["instance", "create", "counter", "i1"]);
+    router.ask(&["bind", "i1", "--gate", "monitor", "--filter", "proto udp dport 9000"]);
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 5000, 64);
+    for round in 0..10 {
+        let file = if round % 2 == 0 { &second } else { &first };
+        router.ask(&["plugin", "upgrade", "counter", file]);
+        flow.go_on(Duration::from_millis(20));
+    }
+    assert_eq!(router.row("plugins", "name", "counter")["version"], "1.0.0");
+    router.ask(&["plugin", "rollback", "counter"]);
+    assert_eq!(router.row("plugins", "name", "counter")["version"], "1.1.0");
+    // What can't take over leaves the old version running; what does otherwise is told by its shadow.
+    router
+        .try_ask(&["plugin", "upgrade", "counter", &refuses])
+        .assert_refused(1, &["that is no count", "1.1.0 goes on"]);
+    router
+        .try_ask(&["plugin", "upgrade", "counter", &drops, "--shadow", "100"])
+        .assert_refused(1, &["100 of 100 packets", "Drop(3)", "accept-differences"]);
+    let same = router.json(&["plugin", "upgrade", "counter", &first, "--shadow", "100"]);
+    assert_eq!((&same["shadow"]["packets"], &same["shadow"]["different"]), (&100.into(), &0.into()));
+    flow.wait_for_arrival();
+    let flow = flow.finish();
+    assert_eq!((flow.lost(), flow.reordered, flow.duplicated), (0, 0, 0), "{flow:?}");
+    assert_eq!(read(&router, "i1", "packets"), flow.received);
+    router.assert_conservation();
+}
+
+#[test]
+fn what_an_instance_fails_at_goes_on_where_its_binding_says_so() {
+    let Some(_ground) = Ground::enter(&["ping", "clang"]) else { return };
+    let line = Line::new();
+    let traps = COUNTER.replace("packets += call->count;", "__builtin_trap();");
+    let keys = r#""positions":["early","late"],"messages":{"read":"the counter"}"#;
+    let traps = build_source(&line, "traps", "1.0.0", keys, &traps);
+    let router = router(&line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    router.ask(&["plugin", "load", &traps]);
+    router.ask(&["instance", "create", "traps", "t"]);
+    let bind = ["bind", "t", "--gate", "process", "--filter", "dport 9000", "--on-fault", "bypass"];
+    router.ask(&bind);
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
+    eventually("the instance is put into quarantine", Duration::from_secs(20), || {
+        (router.row("instances", "name", "t")["health"] == "quarantined").then_some(())
+    });
+    flow.wait_for_arrival();
+    let flow = flow.finish();
+    assert_eq!((flow.lost(), flow.reordered, flow.duplicated), (0, 0, 0), "{flow:?}");
+    let log = router.log();
+    assert!(log.contains("failed") && log.contains("unreachable") && log.contains("quarantined"), "{log}");
+    router.assert_conservation();
+}
+
+#[test]
+fn plugins_keep_state_for_flows_and_send_packets_on() {
+    let Some(_ground) = Ground::enter(&["ping", "clang"]) else { return };
+    let line = Line::new();
+    // The first ten packets of each flow go by an instance, the next ten are classified anew with a tag, and then it drops.
+    let steers = COUNTER.replace(
+        "    packets += call->count;",
+        "for (uint32_t index = 0; index < call->count; index++) {
+            struct millrace_packet *packet = millrace_packet(call, index);
+            uint32_t *seen = millrace_at(packet->state);
+            if (packet->tag == 5) continue;
+            packets++;
+            (*seen)++;
+            if (*seen <= 10) {
+                packet->verdict = 6;
+                packet->target = NUMBER;
+            } else if (*seen <= 20) {
+                packet->verdict = 7;
+                packet->tag = 5;
+            } else {
+                millrace_drop(packet, 4);
+            }
+        }",
+    );
+    let router = router(&line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    router.ask(&["instance", "create", "statistics", "direct"]);
+    router.ask(&["instance", "create", "statistics", "tagged"]);
+    let number = router.row("instances", "name", "direct")["number"].to_string();
+    let keys = r#""positions":["early","late"],"messages":{"read":"the counter"},"flow-state":4"#;
+    let steers = build_source(&line, "steers", "1.0.0", keys, &steers.replace("NUMBER", &number));
+    router.ask(&["plugin", "load", &steers]);
+    router.ask(&["instance", "create", "steers", "s"]);
+    router.ask(&["bind", "tagged", "--gate", "monitor", "--filter", "tag 5"]);
+    router.ask(&["bind", "s", "--gate", "firewall", "--filter", "proto udp dport 9000-9001"]);
+    let flows = ["10.2.0.2:9000", "10.2.0.2:9001"]
+        .map(|address| Flow::start(&line.h1, &line.h2, to(address), 1000, 64));
+    for flow in flows {
+        flow.go_on(Duration::from_millis(100));
+        let report = flow.finish();
+        assert_eq!((report.received, report.reordered, report.duplicated), (20, 0, 0), "{report:?}");
+    }
+    let seen = |instance: &str| router.json(&["control", instance, "read"])["total"]["packets"].as_u64();
+    assert_eq!((seen("direct"), seen("tagged")), (Some(20), Some(20)));
+    let drops = router.row("instances", "name", "s")["drops"]["4"].as_u64();
+    assert_eq!(drops, Some(read(&router, "s", "packets") - 40));
+    router.assert_conservation();
+}
+
+#[test]
+fn plugins_make_packets_write_to_the_log_and_ask_for_changes() {
+    let Some(_ground) = Ground::enter(&["ping", "clang"]) else { return };
+    let line = Line::new();
+    // Of each packet it makes a second one, for the next port. With its timer it asks for a filter.
+    let echoes = COUNTER.replace(
+        "    packets += call->count;",
+        "for (uint32_t index = 0; index < call->count; index++) {
+            struct millrace_packet *packet = millrace_packet(call, index);
+            uint8_t copy[1500];
+            uint32_t bytes = millrace_read(packet, packet->network, copy, sizeof copy);
+            copy[23]++;
+            copy[26] = copy[27] = 0;
+            if (millrace_make(copy, bytes, packet->port)) packets++;
+        }
+        if (packets == call->count) {
+            millrace_log(1, \"it begins\");
+            millrace_timer(1000000);
+        }",
+    ) + r#"
+void millrace_periodic(uint64_t now) {
+    (void)now;
+    millrace_request("{\"add-filter\":{\"filter\":\"proto udp dport 9003\",\"action\":\"drop\"}}");
+    millrace_request("{\"reboot\":{}}");
+}
+"#;
+    let keys = r#""positions":["early","late"],"messages":{"read":"the counter"},"window":128,
+        "capabilities":["packet-read","packet-make","log","timer","request"]"#
+        .replace('\n', "");
+    let echoes = build_source(&line, "echoes", "1.0.0", &keys, &echoes);
+    let router = router(&line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    router.ask(&["plugin", "load", &echoes]);
+    router.ask(&["instance", "create", "echoes", "e"]);
+    router.ask(&["instance", "create", "statistics", "made"]);
+    router.ask(&["bind", "made", "--gate", "monitor", "--filter", "proto udp dport 9001"]);
+    router.ask(&["bind", "e", "--gate", "process", "--filter", "proto udp dport 9000"]);
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
+    flow.go_on(Duration::from_millis(200));
+    flow.wait_for_arrival();
+    let report = flow.finish();
+    assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{report:?}");
+    let made = router.json(&["control", "made", "read"])["total"]["packets"].as_u64().unwrap();
+    assert_eq!((made, read(&router, "e", "packets")), (report.received, report.received));
+    let filters = router.json(&["filter", "list"]).to_string();
+    assert!(filters.contains("9003"), "{filters}");
+    let log = router.log();
+    assert!(log.contains("it begins") && log.contains("request is refused"), "{log}");
+    router.assert_conservation();
+}
