@@ -15,6 +15,7 @@ mod measurement;
 mod memory;
 mod network;
 mod peer;
+mod plugins;
 mod process;
 mod route;
 mod router;
@@ -44,7 +45,7 @@ pub struct Options<'a> {
     pub progress: &'a mut dyn FnMut(&str),
 }
 
-const BENCHES: [Bench; 8] = [
+const BENCHES: [Bench; 11] = [
     Bench {
         name: "veth",
         summary: "packets per second on veth beside DPDK's testpmd and the kernel; TCP; delay and processor use when idle",
@@ -57,6 +58,15 @@ const BENCHES: [Bench; 8] = [
         name: "classify",
         summary: "lookups and changes of the filter tables, beside DPDK's ACL library",
     },
+    Bench {
+        name: "containment",
+        summary: "a flow beside an instance that loops, traps or grows, in the pipeline alone",
+    },
+    Bench {
+        name: "hot-swap",
+        summary: "instances take each other's place under load, with what they know, in the pipeline alone",
+    },
+    Bench { name: "plugin-call", summary: "what a call of a plugin costs, contained and not" },
     Bench { name: "flow-table", summary: "look-ups and changes of the flow table alone" },
     Bench { name: "gates", summary: "what gates, filters and new flows cost in the pipeline alone" },
     Bench { name: "memory", summary: "time and instructions per packet in the pipeline alone" },
@@ -100,17 +110,18 @@ pub fn run(name: &str, options: &mut Options<'_>) -> Result<Vec<Measurement>, Be
 }
 
 fn run_one(name: &'static str, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
-    if !matches!(name, "changes" | "classify" | "flow-table" | "gates" | "memory" | "route")
-        && !nix::unistd::geteuid().is_root()
-    {
+    if matches!(name, "veth" | "takeover") && !nix::unistd::geteuid().is_root() {
         return Err(BenchError::NotRoot { name });
     }
     match name {
         "changes" => changes::run(options),
         "classify" => classify::run(options),
+        "containment" => plugins::containment(options),
         "flow-table" => flow_table::run(options),
         "gates" => gates::run(options),
+        "hot-swap" => plugins::hot_swap(options),
         "memory" => memory::run(options),
+        "plugin-call" => plugins::call(options),
         "route" => route::run(options),
         "takeover" => takeover::run(options),
         _ => veth::run(options),

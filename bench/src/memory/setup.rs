@@ -1,8 +1,9 @@
 //! A router between two ports in memory, with routes and a neighbour, and the packets that go through it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -13,11 +14,12 @@ use millrace_pipeline::{
     Command, DeviceId, GateTables, NeighbourChange, NeighbourKnowledge, NoHost, Options, PortSettings,
     ReversePath, RouteChange, Snapshot, Stack, Tags, Worker, WorkerLink,
 };
-use millrace_plugin::{BindingId, PluginChange, PluginControlUnit, Terms};
+use millrace_plugin::{BindingId, PluginChange, PluginControlUnit, Succession, Successor, Terms};
+use millrace_plugin_abi::{Message, Plugin};
 use millrace_port::Port;
 use millrace_port::memory::Generator;
 use millrace_testkit::classbench;
-use millrace_units::{Instant, PortId};
+use millrace_units::{InstanceId, Instant, PortId};
 use millrace_wire::MacAddr;
 use rtrb::{Producer, PushError};
 
@@ -27,8 +29,8 @@ use crate::frame::UdpFrame;
 
 const IN: (DeviceId, PortId) = (DeviceId(0), PortId(0));
 const OUT: (DeviceId, PortId) = (DeviceId(1), PortId(1));
-const IN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
-const OUT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+pub(crate) const IN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+pub(crate) const OUT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
 const NEXT_HOP_MAC: [u8; 6] = [2, 0, 0, 0, 1, 2];
 const MTU: u16 = 1500;
@@ -148,6 +150,8 @@ pub(crate) struct Pipeline {
     unit: Unit,
     tables: GateTables,
     now: Instant,
+    /// When it began, for those who run it in real time.
+    began: std::time::Instant,
     sent: u64,
 }
 
@@ -162,6 +166,17 @@ impl Pipeline {
     }
 
     pub fn with(case: Case, setup: Setup) -> Result<Self, BenchError> {
+        let out = Generator::new(MacAddr(OUT_MAC), MTU, Vec::new(), 0);
+        Self::between(case, setup, Box::new(generator(case, setup)), Box::new(out))
+    }
+
+    /// A router between two ports.
+    pub fn between(
+        case: Case,
+        setup: Setup,
+        input: Box<dyn Port>,
+        output: Box<dyn Port>,
+    ) -> Result<Self, BenchError> {
         let no_memory = |error: &dyn std::error::Error| BenchError::measurement("tables", error.to_string());
         let fib = SharedFib::new().map_err(|error| no_memory(&error))?;
         let (worker, link) = Worker::new(pool()?, fib.reader(), Box::new(NoHost), 0x5eed)
@@ -169,7 +184,8 @@ impl Pipeline {
         let unit = gates(case.family, setup)?;
         let mut tables = GateTables::default();
         let changes = tables.publish(changes(&unit)?);
-        let mut pipeline = Self { fib, worker, link, unit, tables, now: Instant::ZERO, sent: 0 };
+        let (now, began) = (Instant::ZERO, std::time::Instant::now());
+        let mut pipeline = Self { fib, worker, link, unit, tables, now, began, sent: 0 };
         pipeline.tell(Command::SetPort(IN.1, settings("in", IN.0, IN_MAC, case.family, 1)));
         pipeline.tell(Command::SetPort(OUT.1, settings("out", OUT.0, OUT_MAC, case.family, 2)));
         pipeline.tell(Command::SetOptions(Options {
@@ -182,10 +198,9 @@ impl Pipeline {
         let state = NeighbourKnowledge::Known(MacAddr(NEXT_HOP_MAC));
         let next_hop = NeighbourChange { port: OUT.1, address: gateway(case.family), state };
         pipeline.tell(Command::SetNeighbours(vec![next_hop]));
-        let out = Generator::new(MacAddr(OUT_MAC), MTU, Vec::new(), 0);
-        pipeline.worker.add_device(OUT.0, Box::new(out));
+        pipeline.worker.add_device(OUT.0, output);
         // Last, so that no packet comes before the router is ready.
-        pipeline.worker.add_device(IN.0, Box::new(generator(case, setup)));
+        pipeline.worker.add_device(IN.0, input);
         Ok(pipeline)
     }
 
@@ -231,6 +246,60 @@ impl Pipeline {
         }
         self.sent += done;
         done
+    }
+
+    /// One round of the worker in real time.
+    pub fn turn_now(&mut self) {
+        self.now = Instant::ZERO + self.began.elapsed();
+        self.sent += self.worker.turn(self.now).received as u64;
+    }
+
+    /// How many packets went in.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Adds an instance of a plugin, bound to what a filter matches.
+    pub fn add_instance(
+        &mut self,
+        plugin: Arc<dyn Plugin>,
+        name: &str,
+        gate: &str,
+        filter: &str,
+    ) -> Result<InstanceId, BenchError> {
+        let filter: Filter = filter.parse().map_err(failed)?;
+        let (kind, compiled) = (plugin.name(), filter.compile(|_| None).map_err(failed)?);
+        self.unit.add_plugin(plugin).map_err(failed)?;
+        let (id, created) = self.unit.create_instance(kind, name, serde_json::Map::new()).map_err(failed)?;
+        let terms = Terms::default();
+        let (_, bound) =
+            self.unit.register_instance(name, gate, filter, compiled, 0, terms).map_err(failed)?;
+        let told = self.tables.publish(vec![created, bound]);
+        self.tell(Command::Plugins(told));
+        Ok(id)
+    }
+
+    /// Has the next round begin with a succession, whose end is told.
+    pub fn begin_succession(&mut self, id: InstanceId, successor: Successor) -> Receiver<Option<Succession>> {
+        let (reply, answer) = sync_channel(1);
+        // Not taken up here: its cost is to be seen.
+        let _ = self.link.commands.push(Command::Succeed(id, successor, reply));
+        answer
+    }
+
+    /// What an instance answers to a message without arguments.
+    pub fn control(&mut self, id: InstanceId, message: &str) -> Result<serde_json::Value, BenchError> {
+        let message = Message { name: message.to_owned(), arguments: serde_json::Map::new() };
+        let (reply, answer) = sync_channel(1);
+        let _ = self.link.commands.push(Command::Control(id, message, reply));
+        for _ in 0..1000 {
+            self.sent += self.worker.turn(self.now).received as u64;
+            if let Ok(answer) = answer.try_recv() {
+                let reply = answer.ok_or_else(|| BenchError::measurement("plugins", "no such instance"))?;
+                return reply.map_err(failed);
+            }
+        }
+        Err(BenchError::measurement("plugins", "an instance does not answer"))
     }
 
     /// Sends packets through the router for a time, while `change` changes routes on another thread; returns the
@@ -483,19 +552,22 @@ fn changes(unit: &Unit) -> Result<Vec<PluginChange<CompiledFilter>>, BenchError>
     unit.populate().map_err(failed)
 }
 
+/// A packet of a flow from a network.
+pub(crate) fn frame(family: Family, net: u8, flow: u32) -> Vec<u8> {
+    let frame = UdpFrame {
+        source_mac: HOST_MAC,
+        destination_mac: IN_MAC,
+        source: source(family, net, flow),
+        destination: destination(family, flow % ROUTES, flow / ROUTES + 1),
+        source_port: 1024 + (flow % 50_000) as u16,
+        destination_port: 9,
+    };
+    frame.bytes()
+}
+
 /// Gives packets of each flow in turn, the flows in an order without a pattern.
 fn generator(case: Case, setup: Setup) -> Generator {
-    let frame = |net, flow| {
-        let frame = UdpFrame {
-            source_mac: HOST_MAC,
-            destination_mac: IN_MAC,
-            source: source(case.family, net, flow),
-            destination: destination(case.family, flow % ROUTES, flow / ROUTES + 1),
-            source_port: 1024 + (flow % 50_000) as u16,
-            destination_port: 9,
-        };
-        frame.bytes()
-    };
+    let frame = |net, flow| frame(case.family, net, flow);
     let mut frames: Vec<Vec<u8>> = (0..case.flows).map(|flow| frame(30, flow)).collect();
     shuffle(&mut frames);
     if setup.flow_packets > 1 {

@@ -26,3 +26,4 @@ pub use millrace_plugin_abi::Message;
 pub use inspect::{CostStatement, Inspection, inspect};
 pub use module::Module;
 pub use trial::{Exchange, FaultReport, Outcome, Trial, TrialOptions, try_out};
+pub use tsc::cycles;

@@ -4,7 +4,7 @@
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 #[inline]
-pub(crate) fn cycles() -> Option<u64> {
+pub fn cycles() -> Option<u64> {
     // SAFETY: reading the counter has no precondition.
     Some(unsafe { std::arch::x86_64::_rdtsc() })
 }
@@ -12,6 +12,6 @@ pub(crate) fn cycles() -> Option<u64> {
 /// Cycles of the counter since some moment; `None` where there is no such counter.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
-pub(crate) fn cycles() -> Option<u64> {
+pub fn cycles() -> Option<u64> {
     None
 }

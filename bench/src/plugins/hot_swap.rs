@@ -1,0 +1,88 @@
+//! `hot-swap`: instances take each other's place under load, with what they know.
+
+use std::time::Instant as Clock;
+
+use millrace_plugin::{Inheritance, Inherited, Successor};
+use millrace_plugin_abi::Plugin;
+use serde_json::Map;
+
+use super::{failed, plugin, sandbox};
+use crate::interrupt::check;
+use crate::memory::case::{Case, Family};
+use crate::memory::setup::{GatesSetup, Pipeline, Setup};
+use crate::statistics::median;
+use crate::{BenchError, Bound, Measurement, Options};
+
+/// How often an instance is replaced.
+const UPGRADES: usize = 1000;
+/// Packets between two of these, ten batches.
+const PACKETS: u64 = 2560;
+/// Promised: microseconds that a worker stands still for it, of 99 in 100.
+const PAUSE_LIMIT: f64 = 100.0;
+
+/// Counts packets at 64, and hands the count over.
+const COUNTER: &str = r#"
+    (func (export "millrace_packets") (param $call i32)
+      (i64.store (i32.const 64) (i64.add (i64.load (i32.const 64)) (i64.load32_u offset=4 (local.get $call)))))
+    (func (export "millrace_control") (param i32 i32 i32 i32) (result i32)
+      (local $left i64) (local $at i32)
+      (local.set $left (i64.load (i32.const 64)))
+      (local.set $at (i32.const 120))
+      (loop $digit
+        (local.set $at (i32.sub (local.get $at) (i32.const 1)))
+        (i64.store8 (local.get $at) (i64.add (i64.const 48) (i64.rem_u (local.get $left) (i64.const 10))))
+        (local.set $left (i64.div_u (local.get $left) (i64.const 10)))
+        (br_if $digit (i64.ne (local.get $left) (i64.const 0))))
+      (call $reply (local.get $at) (i32.sub (i32.const 120) (local.get $at)))
+      i32.const 0)
+    (func (export "millrace_save") (result i32) (call $reply (i32.const 64) (i32.const 8)) i32.const 0)
+    (func (export "millrace_restore") (param $at i32) (param $bytes i32) (param $version i32) (result i32)
+      (i64.store (i32.const 64) (i64.load (local.get $at)))
+      i32.const 0)"#;
+
+/// Runs it.
+pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let sandbox = sandbox()?;
+    let imports = r#"(import "millrace" "reply" (func $reply (param i32 i32)))"#;
+    let counter =
+        std::sync::Arc::new(plugin(&sandbox, r#""messages": {"read": "the count"},"#, imports, COUNTER)?);
+    let case = Case { family: Family::V4, flows: 1000 };
+    let mut pipeline = Pipeline::with(case, Setup { gates: GatesSetup::Empty, ..Setup::default() })?;
+    let id = pipeline.add_instance(counter.clone(), "counter", "monitor", "*")?;
+    let (mut plain, mut swapping) = (Vec::new(), Vec::new());
+    for upgrade in 0..UPGRADES {
+        check()?;
+        let instance = counter.create(&Map::new()).map_err(failed)?;
+        pipeline.forward(PACKETS);
+        let start = Clock::now();
+        pipeline.forward(1);
+        plain.push(start.elapsed().as_secs_f64() * 1e6);
+        let successor =
+            Successor { instance, inheritance: Inheritance::Required, version: 0, same_version: true };
+        let answer = pipeline.begin_succession(id, successor);
+        let start = Clock::now();
+        pipeline.forward(1);
+        swapping.push(start.elapsed().as_secs_f64() * 1e6);
+        let end = answer.try_recv().ok().flatten().ok_or_else(|| failed("an instance was not replaced"))?;
+        if end.inherited != Ok(Inherited::Bytes(8)) {
+            return Err(failed(format!("upgrade {upgrade}: {:?}", end.inherited)));
+        }
+    }
+    pipeline.check(case)?;
+    let (sent, read) = (pipeline.sent(), pipeline.control(id, "read")?);
+    let counted = read.as_u64().unwrap_or_default();
+    let usual = median(&plain);
+    swapping.sort_by(f64::total_cmp);
+    let pause = |rank: usize| (swapping[rank] - usual).max(0.0);
+    let (middle, late) = (pause(UPGRADES / 2), pause(UPGRADES * 99 / 100));
+    (options.progress)(&format!(
+        "{UPGRADES} upgrades among {sent} packets: pauses of {middle:.1} us, {late:.1} us for 99 of 100; {counted} counted"
+    ));
+    Ok(vec![
+        Measurement::of("pause of an upgrade, the median", middle, "us"),
+        Measurement::of("pause of an upgrade, 99 of 100", late, "us").promising(Bound::AtMost, PAUSE_LIMIT),
+        Measurement::of("packets lost", 0.0, "packets").promising(Bound::AtMost, 0.0),
+        Measurement::of("packets that the instances did not count", sent.abs_diff(counted) as f64, "packets")
+            .promising(Bound::AtMost, 0.0),
+    ])
+}

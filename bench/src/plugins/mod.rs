@@ -1,0 +1,47 @@
+//! What plugins cost and what they can't do, in the pipeline alone: `plugin-call`, `hot-swap` and `containment`.
+
+mod call;
+mod containment;
+mod hot_swap;
+mod paced;
+
+use millrace_plugin::wasm::{LoadedPlugin, Sandbox, SandboxSettings};
+
+pub(crate) use call::run as call;
+pub(crate) use containment::run as containment;
+pub(crate) use hot_swap::run as hot_swap;
+
+use crate::BenchError;
+
+fn failed(error: impl std::fmt::Display) -> BenchError {
+    BenchError::measurement("plugins", error.to_string())
+}
+
+fn sandbox() -> Result<Sandbox, BenchError> {
+    Sandbox::new(SandboxSettings::default()).map_err(failed)
+}
+
+/// A plugin whose manifest has `keys` (`"window": 4,`), with `imports`, and the `body` of `millrace_packets` and what
+/// else it exports.
+fn plugin(sandbox: &Sandbox, keys: &str, imports: &str, body: &str) -> Result<LoadedPlugin, BenchError> {
+    let manifest = format!(
+        r#"{{{keys} "abi": 1, "name": "bench", "version": "1.0.0", "summary": "For benches.", "positions": ["late"]}}"#
+    );
+    let text = format!(
+        r#"(module (@custom "millrace.manifest" "{}")
+        {imports}
+        (memory (export "memory") 4)
+        (global $free (mut i32) (i32.const 1024))
+        (func (export "millrace_abi") (result i32) i32.const 1)
+        (func (export "millrace_reserve") (param $bytes i32) (result i32)
+          global.get $free
+          (global.set $free
+            (i32.and (i32.add (i32.add (global.get $free) (local.get $bytes)) (i32.const 7)) (i32.const -8))))
+        (func (export "millrace_release") (param i32 i32))
+        (func (export "millrace_init") (param i32 i32) (result i32) i32.const 0)
+        {body})"#,
+        manifest.replace('"', "\\\"")
+    );
+    let module = wat::parse_str(&text).map_err(failed)?;
+    LoadedPlugin::new(sandbox.compile(&module).map_err(failed)?).map_err(failed)
+}

@@ -1,0 +1,139 @@
+//! Ports between which packets come at a pace, and are told how long they were on their way.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::{Duration, Instant as Clock};
+
+use millrace_packet::{Batch, Pool};
+use millrace_port::{Capabilities, Mode, Port, PortCounters};
+use millrace_units::Instant;
+use millrace_wire::MacAddr;
+
+/// What both ports share.
+struct Wire {
+    start: Clock,
+    /// The flows: a packet of each comes at every interval.
+    templates: Vec<Vec<u8>>,
+    interval: Duration,
+    /// Packets of each flow so far.
+    sent: u64,
+    /// Packets of a round that are still to come.
+    left: usize,
+    /// How long packets of the first flow were on their way, in nanoseconds.
+    delays: Vec<u64>,
+    /// Packets of the others that came out.
+    others: u64,
+}
+
+/// A port that gives packets at a pace, or takes them.
+pub(super) struct Paced {
+    wire: Rc<RefCell<Wire>>,
+    capabilities: Capabilities,
+    counters: PortCounters,
+}
+
+/// What came of the packets.
+pub(super) struct Arrivals(Rc<RefCell<Wire>>);
+
+/// The port that gives a packet with each of the `templates` at every interval, of which the last 8 bytes are for its own use,
+/// the port that takes them, and what comes of them.
+pub(super) fn paced(
+    templates: Vec<Vec<u8>>,
+    interval: Duration,
+    macs: [MacAddr; 2],
+) -> ([Paced; 2], Arrivals) {
+    let start = Clock::now();
+    let (sent, left, delays, others) = (0, 0, Vec::with_capacity(1 << 20), 0);
+    let wire = Rc::new(RefCell::new(Wire { start, templates, interval, sent, left, delays, others }));
+    let port = |mac| Paced {
+        wire: wire.clone(),
+        capabilities: Capabilities {
+            driver: "paced",
+            mode: Mode::InProcess,
+            why: String::new(),
+            mac,
+            mtu: 1500,
+            ifindex: None,
+        },
+        counters: PortCounters::default(),
+    };
+    (macs.map(port), Arrivals(wire.clone()))
+}
+
+impl Arrivals {
+    /// Begins anew: packets come from now on.
+    pub fn restart(&self) {
+        let mut wire = self.0.borrow_mut();
+        (wire.start, wire.sent, wire.left, wire.others) = (Clock::now(), 0, 0, 0);
+        wire.delays.clear();
+    }
+
+    /// Packets of the first flow, those of them that came out, and how long 50 and 99 of 100 were on their way, in
+    /// microseconds.
+    pub fn of_first(&self) -> (u64, u64, f64, f64) {
+        let mut wire = self.0.borrow_mut();
+        wire.delays.sort_unstable();
+        let delay = |percent: usize| {
+            let rank = wire.delays.len() * percent / 100;
+            wire.delays
+                .get(rank.min(wire.delays.len().saturating_sub(1)))
+                .map_or(0.0, |delay| *delay as f64 / 1e3)
+        };
+        (wire.sent, wire.delays.len() as u64, delay(50), delay(99))
+    }
+}
+
+impl Wire {
+    fn due(&self) -> bool {
+        self.left > 0 || self.start.elapsed() >= self.interval.saturating_mul(self.sent as u32)
+    }
+}
+
+impl Port for Paced {
+    fn receive(&mut self, pool: &Pool, _now: Instant, batch: &mut Batch) {
+        let mut wire = self.wire.borrow_mut();
+        while batch.room() > 0 && wire.due() {
+            if wire.left == 0 {
+                (wire.sent, wire.left) = (wire.sent + 1, wire.templates.len());
+            }
+            let flow = wire.templates.len() - wire.left;
+            wire.left -= 1;
+            self.counters.received += 1;
+            let due = wire.interval.saturating_mul((wire.sent - 1) as u32);
+            let Some(mut packet) = pool.packet_from(&wire.templates[flow]) else { continue };
+            let data = packet.data_mut();
+            let at = data.len() - 8;
+            data[at..].copy_from_slice(&(due.as_nanos() as u64).to_be_bytes());
+            let _ = batch.push(packet);
+        }
+    }
+
+    fn transmit(&mut self, _pool: &Pool, _now: Instant, batch: &mut Batch) {
+        let mut wire = self.wire.borrow_mut();
+        let (now, first) = (wire.start.elapsed().as_nanos() as u64, wire.templates[0][26..30].to_vec());
+        for packet in batch.drain() {
+            self.counters.transmitted += 1;
+            let data = packet.data();
+            let due = data.last_chunk().copied().map(u64::from_be_bytes).unwrap_or_default();
+            if data.get(26..30) == Some(&first) {
+                wire.delays.push(now.saturating_sub(due));
+            } else {
+                wire.others += 1;
+            }
+        }
+    }
+
+    fn flush(&mut self, _pool: &Pool, _now: Instant) {}
+
+    fn counters(&mut self) -> PortCounters {
+        self.counters.clone()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn descriptor(&self) -> Option<std::os::fd::RawFd> {
+        None
+    }
+}
