@@ -268,6 +268,23 @@ pub enum InstanceAction {
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
+    /// Change settings of an instance while packets go through it. It keeps what it knows, where its plugin can.
+    #[command(after_help = "Example:\n  millrace instance set i1 longest=500 shortest=")]
+    Set {
+        /// The instance's name.
+        name: String,
+        /// Settings that change; one without a value is taken away.
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        settings: Vec<String>,
+    },
+    /// Give an instance another name.
+    #[command(after_help = "Example:\n  millrace instance rename i1 uplink")]
+    Rename {
+        /// The instance's name.
+        name: String,
+        /// Its name from now on.
+        to: String,
+    },
     /// Free an instance; its bindings are removed first.
     #[command(visible_alias = "remove", after_help = "Example:\n  millrace instance free stats1")]
     Free {

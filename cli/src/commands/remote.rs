@@ -96,6 +96,16 @@ pub fn instance(client: &Client, action: &InstanceAction, json: bool) -> Result<
             let value = client.send(Method::POST, "/instances", Some(&body))?;
             done(&value, &format!("instance {name} of {plugin} created"), json);
         }
+        InstanceAction::Set { name, settings } => {
+            let body = json!({"settings": changes(settings)?});
+            let value = client.send(Method::PATCH, &format!("/instances/{}", segment(name)), Some(&body))?;
+            done(&value, &format!("instance {name} has the settings {}", value["settings"]), json);
+        }
+        InstanceAction::Rename { name, to } => {
+            let body = json!({"name": to});
+            let value = client.send(Method::PATCH, &format!("/instances/{}", segment(name)), Some(&body))?;
+            done(&value, &format!("instance {name} is {to} now"), json);
+        }
         InstanceAction::Free { name } => {
             let value = client.send(Method::DELETE, &format!("/instances/{}", segment(name)), None)?;
             done(&value, &format!("instance {name} freed"), json);
@@ -201,6 +211,15 @@ pub fn pairs(arguments: &[String]) -> Result<Map<String, Value>, Failure> {
         }
     }
     Ok(object)
+}
+
+/// Settings that change: one without a value is taken away.
+fn changes(arguments: &[String]) -> Result<Map<String, Value>, Failure> {
+    let mut settings = pairs(arguments)?;
+    for value in settings.values_mut().filter(|value| value.as_str() == Some("")) {
+        *value = Value::Null;
+    }
+    Ok(settings)
 }
 
 /// A name as a segment of a path.

@@ -46,6 +46,8 @@ pub trait Control: Clone + Send + Sync + 'static {
         name: &str,
         settings: &Map<String, Value>,
     ) -> Controlled<InstanceView>;
+    fn set_instance(&self, name: &str, settings: &Map<String, Value>) -> Controlled<InstanceView>;
+    fn rename_instance(&self, name: &str, to: &str) -> Controlled<InstanceView>;
     fn free_instance(&self, name: &str) -> Controlled<InstanceView>;
     fn create_gate(&self, name: &str, position: &str) -> Controlled<GateView>;
     fn set_gate_table(&self, name: &str, table: &str) -> Controlled<GateView>;
@@ -141,6 +143,14 @@ impl Control for Router {
         settings: &Map<String, Value>,
     ) -> Controlled<InstanceView> {
         Router::create_instance(self, plugin, name, settings)
+    }
+
+    fn set_instance(&self, name: &str, settings: &Map<String, Value>) -> Controlled<InstanceView> {
+        Router::set_instance(self, name, settings)
+    }
+
+    fn rename_instance(&self, name: &str, to: &str) -> Controlled<InstanceView> {
+        Router::rename_instance(self, name, to)
     }
 
     fn free_instance(&self, name: &str) -> Controlled<InstanceView> {

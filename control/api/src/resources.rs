@@ -48,7 +48,11 @@ pub(crate) const RESOURCES: &[Resource] = &[
     ),
     ("/plugins/{name}/rollback", &["POST"], "puts the version back that was there before"),
     ("/instances", &["GET", "POST"], "plugin instances; POST {plugin, name, settings} creates one"),
-    ("/instances/{name}", &["GET", "DELETE"], "an instance; DELETE frees it"),
+    (
+        "/instances/{name}",
+        &["GET", "PATCH", "DELETE"],
+        "one; PATCH {settings} changes some, PATCH {name} gives it another name",
+    ),
     ("/instances/{name}/control", &["POST"], "POST {message, arguments} sends the instance a message"),
     ("/gates", &["GET", "POST"], "gates and what is bound there; POST {name, position} creates one"),
     (
@@ -127,7 +131,9 @@ fn without_arguments<C: Control>() -> axum::Router<Served<C>> {
         .route("/instances", read(C::instances).post(create_instance::<C>))
         .route(
             "/instances/{name}",
-            find("instance", C::instances, |one| &one.name).delete(free_instance::<C>),
+            find("instance", C::instances, |one| &one.name)
+                .patch(change_instance::<C>)
+                .delete(free_instance::<C>),
         )
         .route("/instances/{name}/control", post(control::<C>))
         .route("/gates", read(C::gates).post(create_gate::<C>))
@@ -267,6 +273,32 @@ async fn create_gate<C: Control>(
     Body(new): Body<NewGate>,
 ) -> Created<impl Serialize> {
     Ok((StatusCode::CREATED, Json(served.control.create_gate(&new.name, &new.position)?)))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InstanceChange {
+    /// Its name from now on.
+    name: Option<String>,
+    /// Settings that change; `null` takes one away.
+    settings: Option<Map<String, Value>>,
+}
+
+async fn change_instance<C: Control>(
+    State(served): State<Served<C>>,
+    Name(name): Name,
+    Body(change): Body<InstanceChange>,
+) -> Answer<impl Serialize> {
+    let control = &served.control;
+    let changed = match (change.settings, change.name) {
+        (Some(settings), None) => control.set_instance(&name, &settings)?,
+        (None, Some(to)) => control.rename_instance(&name, &to)?,
+        _ => {
+            let problem = "give settings, or a name: one of the two at a time".to_owned();
+            return Err(ControlError::Invalid(problem).into());
+        }
+    };
+    Ok(Json(changed))
 }
 
 #[derive(Deserialize)]

@@ -211,6 +211,20 @@ impl Control for TestControl {
         Ok(instance)
     }
 
+    fn set_instance(&self, name: &str, settings: &Map<String, Value>) -> Controlled<InstanceView> {
+        let index = self.instance(name)?;
+        let instance = &mut self.lock()[index];
+        instance.settings = Value::Object(settings.clone());
+        Ok(instance.clone())
+    }
+
+    fn rename_instance(&self, name: &str, to: &str) -> Controlled<InstanceView> {
+        let index = self.instance(name)?;
+        let instance = &mut self.lock()[index];
+        to.clone_into(&mut instance.name);
+        Ok(instance.clone())
+    }
+
     fn free_instance(&self, name: &str) -> Controlled<InstanceView> {
         let index = self.instance(name)?;
         Ok(self.lock().remove(index))

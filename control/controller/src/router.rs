@@ -472,7 +472,7 @@ impl Router {
     }
 }
 
-fn find_instance(inner: &mut Inner, name: &str) -> Result<InstanceView, ControlError> {
+pub(crate) fn find_instance(inner: &mut Inner, name: &str) -> Result<InstanceView, ControlError> {
     let snapshot = inner.snapshot()?;
     let instances = show::instances(&snapshot, &inner.model);
     instances

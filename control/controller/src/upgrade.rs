@@ -7,12 +7,13 @@ use millrace_pipeline::Command;
 use millrace_plugin::{Inheritance, Inherited, ShadowReport, Succession, Successor, Successors};
 use millrace_plugin_abi::{Instance, Plugin};
 use millrace_units::InstanceId;
+use serde_json::{Map, Value};
 
 use crate::ControlError;
 use crate::load::admit;
 use crate::request::{NewPlugin, Upgrade};
-use crate::router::{Inner, Router};
-use crate::view::{ShadowView, UpgradeView};
+use crate::router::{Inner, Router, find_instance};
+use crate::view::{InstanceView, ShadowView, UpgradeView};
 use crate::worker_handle::WorkerHandle;
 
 /// How long a new version is tried out when fewer packets come than were asked for.
@@ -86,6 +87,38 @@ impl Router {
         Ok(view)
     }
 
+    /// Gives an instance other settings while packets go through it. It keeps what it knows, where its plugin can save and
+    /// restore that.
+    ///
+    /// # Errors
+    /// No such instance, a setting refused; nothing has changed then.
+    pub fn set_instance(
+        &self,
+        name: &str,
+        settings: &Map<String, Value>,
+    ) -> Result<InstanceView, ControlError> {
+        let mut inner = self.lock();
+        let version = inner.model.plugins.plugin_of(name)?.state_version();
+        let workers = inner.workers.len();
+        let (successors, settings) = inner.model.plugins.with_settings(name, settings, workers)?;
+        let id = successors.id;
+        inner
+            .succeed_all(vec![successors], Inheritance::Tried, (version, version))
+            .map_err(ControlError::Conflict)?;
+        inner.model.plugins.note_settings(id, settings);
+        find_instance(&mut inner, name)
+    }
+
+    /// Gives an instance another name.
+    ///
+    /// # Errors
+    /// No such instance, a name that is taken or none.
+    pub fn rename_instance(&self, name: &str, to: &str) -> Result<InstanceView, ControlError> {
+        let mut inner = self.lock();
+        inner.model.plugins.rename_instance(name, to)?;
+        find_instance(&mut inner, to)
+    }
+
     /// Lets instances of a new version see copies of packets, and waits for what comes of it.
     async fn try_out(&self, plugin: &Arc<dyn Plugin>, packets: u64) -> Result<ShadowView, ControlError> {
         let mut reports = Vec::new();
@@ -136,36 +169,46 @@ impl Inner {
     ) -> Result<UpgradeView, ControlError> {
         let old = self.model.plugins.plugin_named(plugin.name())?;
         let successors = self.model.plugins.successors(&**plugin, self.workers.len())?;
-        let mut replaced = Vec::new();
         let mut view = UpgradeView::new(&*old, &**plugin);
-        for Successors { id, name, instances } in successors {
-            view.instances.push(name.clone());
-            for (worker, instance) in instances.into_iter().enumerate() {
-                let successor = Successor {
-                    instance,
-                    inheritance,
-                    version: old.state_version(),
-                    same_version: old.state_version() == plugin.state_version(),
-                };
-                match self.succeed(worker, id, successor) {
-                    Ok((instance, inherited)) => {
-                        view.add(&name, inherited);
-                        replaced.push(Replaced { worker, id, instance });
-                    }
-                    Err(problem) => {
-                        self.undo(replaced);
-                        return Err(ControlError::Conflict(format!(
-                            "plugin {}: instance {name:?}: {problem}; version {} goes on",
-                            plugin.name(),
-                            old.version()
-                        )));
-                    }
-                }
-            }
+        view.instances = successors.iter().map(|successors| successors.name.clone()).collect();
+        let versions = (old.state_version(), plugin.state_version());
+        for (name, inherited) in self.succeed_all(successors, inheritance, versions).map_err(|problem| {
+            let (name, version) = (plugin.name(), old.version());
+            ControlError::Conflict(format!("plugin {name}: {problem}; version {version} goes on"))
+        })? {
+            view.add(&name, inherited);
         }
         let old = self.model.plugins.replace_plugin(plugin.clone())?;
         self.previous_plugins.insert(plugin.name(), old);
         Ok(view)
+    }
+
+    /// Puts instances in the places of others, at all workers or at none. `versions` are those of what both save. Returns what
+    /// became of what each old one knew.
+    fn succeed_all(
+        &mut self,
+        successors: Vec<Successors>,
+        inheritance: Inheritance,
+        (version, own_version): (u32, u32),
+    ) -> Result<Vec<(String, Inherited)>, String> {
+        let (mut replaced, mut all) = (Vec::new(), Vec::new());
+        for Successors { id, name, instances } in successors {
+            for (worker, instance) in instances.into_iter().enumerate() {
+                let same_version = version == own_version;
+                let successor = Successor { instance, inheritance, version, same_version };
+                match self.succeed(worker, id, successor) {
+                    Ok((instance, inherited)) => {
+                        all.push((name.clone(), inherited));
+                        replaced.push(Replaced { worker, id, instance });
+                    }
+                    Err(problem) => {
+                        self.undo(replaced);
+                        return Err(format!("instance {name:?}: {problem}"));
+                    }
+                }
+            }
+        }
+        Ok(all)
     }
 
     /// Puts another instance in the place of one at a worker. Returns the one that was there.

@@ -231,6 +231,68 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(successors)
     }
 
+    /// An instance with other settings for each of so many workers: what it takes to put them in the place of one.
+    /// `settings` are those that change; `null` takes one away. Returns the settings that it will have.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown), and what its plugin says against the settings.
+    pub fn with_settings(
+        &self,
+        instance: &str,
+        settings: &Map<String, Value>,
+        workers: usize,
+    ) -> Result<(Successors, Map<String, Value>), Error> {
+        let id = self.instance(instance)?;
+        let Some(named) = self.instances.get(&id) else {
+            return Err(Error::unknown("instance", instance, std::iter::empty()));
+        };
+        let mut whole = named.settings.clone();
+        for (setting, value) in settings {
+            match value {
+                Value::Null => drop(whole.remove(setting)),
+                value => drop(whole.insert(setting.clone(), value.clone())),
+            }
+        }
+        let made = (0..workers).map(|_| self.make(&*named.plugin, &whole));
+        let instances = made.collect::<Result<_, _>>()?;
+        Ok((Successors { id, name: instance.to_owned(), instances }, whole))
+    }
+
+    /// Notes the settings that an instance has from now on.
+    pub fn note_settings(&mut self, id: InstanceId, settings: Map<String, Value>) {
+        if let Some(named) = self.instances.get_mut(&id) {
+            named.settings = settings;
+        }
+    }
+
+    /// The plugin of an instance.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown).
+    pub fn plugin_of(&self, instance: &str) -> Result<Arc<dyn Plugin>, Error> {
+        let id = self.instance(instance)?;
+        let named = self.instances.get(&id);
+        named
+            .map(|named| named.plugin.clone())
+            .ok_or_else(|| Error::unknown("instance", instance, std::iter::empty()))
+    }
+
+    /// Gives an instance another name.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown), [`Taken`](Error::Taken) or [`Name`](Error::Name).
+    pub fn rename_instance(&mut self, name: &str, to: &str) -> Result<(), Error> {
+        let id = self.instance(name)?;
+        check_name("instance", to)?;
+        if name != to && self.instance(to).is_ok() {
+            return Err(Error::Taken { kind: "instance", name: to.to_owned() });
+        }
+        if let Some(named) = self.instances.get_mut(&id) {
+            named.name = to.to_owned();
+        }
+        Ok(())
+    }
+
     /// Has a plugin take the place of the one of its name, for instances there are and those to come. Returns the one that
     /// was there.
     ///
