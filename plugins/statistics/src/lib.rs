@@ -77,11 +77,18 @@ impl Plugin for Statistics {
         MESSAGES
     }
 
+    fn state_version(&self) -> u32 {
+        STATE_VERSION
+    }
+
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
         let what = What::read(settings)?.unwrap_or(What::All);
         Ok(Box::new(StatisticsInstance { what, counters: Box::new(Counters::ZERO) }))
     }
 }
+
+/// The version of what instances save.
+const STATE_VERSION: u32 = 1;
 
 /// What is gathered beside the totals.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -153,6 +160,19 @@ impl Counters {
         Self { total: Count::ZERO, v4: [Count::ZERO; 256], v6: [Count::ZERO; 256], sizes: [0; SIZES.len()] };
 }
 
+impl Counters {
+    /// All numbers, in an order that is part of the version of the state.
+    fn numbers(&self) -> impl Iterator<Item = u64> {
+        let counts = std::iter::once(&self.total).chain(&self.v4).chain(&self.v6);
+        counts.flat_map(|count| [count.packets, count.bytes]).chain(self.sizes)
+    }
+
+    fn numbers_mut(&mut self) -> impl Iterator<Item = &mut u64> {
+        let counts = std::iter::once(&mut self.total).chain(&mut self.v4).chain(&mut self.v6);
+        counts.flat_map(|count| [&mut count.packets, &mut count.bytes]).chain(&mut self.sizes)
+    }
+}
+
 struct StatisticsInstance {
     what: What,
     counters: Box<Counters>,
@@ -182,6 +202,23 @@ impl Instance for StatisticsInstance {
 
     fn hears_flow_ends(&self) -> bool {
         false
+    }
+
+    fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
+        Ok(Some(self.counters.numbers().flat_map(|number| number.to_le_bytes()).collect()))
+    }
+
+    fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
+        let (numbers, rest) = state.as_chunks();
+        let count = self.counters.numbers().count();
+        if version != STATE_VERSION || numbers.len() != count || !rest.is_empty() {
+            let problem = format!("{} bytes of version {version} are no counters of mine", state.len());
+            return Err(PluginError::setting(NAME, "restore", problem));
+        }
+        for (number, bytes) in self.counters.numbers_mut().zip(numbers) {
+            *number = u64::from_le_bytes(*bytes);
+        }
+        Ok(())
     }
 
     fn control(&mut self, message: &Message) -> Reply {

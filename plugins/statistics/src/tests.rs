@@ -102,3 +102,17 @@ fn every_length_has_a_class() {
         assert_eq!(size_class(limit.saturating_add(1)), (index + 1).min(SIZES.len() - 1));
     }
 }
+
+#[test]
+fn counters_go_over_to_another_instance() {
+    let mut old = instance(json!({})).unwrap();
+    send(&mut *old, &[(v4(17), 60), (v6(6), 1000), (v4(253), 64)]);
+    let state = old.save().unwrap().unwrap();
+    let mut new = instance(json!({})).unwrap();
+    new.restore(&state, STATE_VERSION).unwrap();
+    assert_eq!(read(&mut *new), read(&mut *old));
+    for (state, version) in [(&state[1..], STATE_VERSION), (&state[8..], STATE_VERSION), (&state[..], 0)] {
+        assert!(new.restore(state, version).unwrap_err().to_string().contains("no counters of mine"));
+    }
+    assert_eq!(read(&mut *new), read(&mut *old));
+}
