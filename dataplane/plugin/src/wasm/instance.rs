@@ -11,10 +11,10 @@ use millrace_plugin_abi::{
 };
 use serde_json::{Map, Value};
 
+use super::code::WasmPlugin;
 use super::exchange::{Exchange, Job, Shared};
 use super::fault::{Fault, FaultCounts, FaultKind};
 use super::life;
-use super::sandbox::WasmPlugin;
 use super::staging::{Call, WrongVerdict, raw_flow_end, settle};
 
 /// Bytes of memory of an instance, unless it is said otherwise.

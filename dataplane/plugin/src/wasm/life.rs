@@ -8,15 +8,17 @@ use std::convert::Infallible;
 use millrace_plugin_abi::binary::{ABI_VERSION, export};
 use wasmtime::{Error, Func, Instance, Memory, Store, TypedFunc, WasmParams, WasmResults};
 
+use super::code::WasmPlugin;
 use super::exchange::{Exchange, Job, Shared};
 use super::fault::{Fault, FaultKind};
 use super::host::{Data, next};
-use super::sandbox::WasmPlugin;
 use super::staging::Area;
 use crate::Manifest;
 
 /// Runs an instance of `plugin` with `settings`, JSON, until it fails.
 pub(super) async fn run(plugin: WasmPlugin, shared: Shared, settings: Vec<u8>, most_memory: usize) -> Fault {
+    // Better code may have come since the last time.
+    let plugin = plugin.current();
     match Life::begin(&plugin, shared, &settings, most_memory).await {
         Ok(mut life) => match life.serve().await {
             Ok(never) => match never {},
@@ -105,7 +107,7 @@ impl Life {
     ) -> Result<Self, Fault> {
         let sandbox = plugin.sandbox();
         let data = Data { shared, memory: None, area: None, most_memory };
-        let mut store = Store::new(sandbox.engine(), data);
+        let mut store = Store::new(plugin.engine(), data);
         store.limiter(|data| data);
         store.epoch_deadline_async_yield_and_update(sandbox.slice());
         store.set_epoch_deadline(sandbox.slice());
@@ -287,6 +289,6 @@ async fn drive(
     let flow_ended = exports.flow_ended.unwrap_or_else(|| Func::wrap(&mut *store, |_: u32| {}));
     let periodic = exports.periodic.unwrap_or_else(|| Func::wrap(&mut *store, |_: u64| {}));
     let imports = [next.into(), exports.packets.into(), flow_ended.into(), periodic.into()];
-    let driver = Instance::new_async(&mut *store, plugin.sandbox().driver(), &imports).await?;
+    let driver = Instance::new_async(&mut *store, plugin.driver()?, &imports).await?;
     driver.get_typed_func(&mut *store, "run")
 }

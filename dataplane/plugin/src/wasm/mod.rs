@@ -3,6 +3,9 @@
 //! A module is checked ([`inspect`]), compiled and linked in a [`Sandbox`], and run by [`WasmInstance`]s. It reaches its own
 //! memory and the functions of the router that its manifest names, and nothing else.
 //!
+//! There are two compilers ([`Tier`]). Their code doesn't mix, so each has an engine and a driver of its own; an instance that
+//! begins takes the best code that its plugin has by then ([`WasmPlugin::current`]).
+//!
 //! How a call goes. Each instance is a future that owns its store and runs on a stack of its own. In it, a small module of
 //! ours, the driver, calls the plugin in a loop and asks the router between calls what is next. So a call is one poll of the
 //! future: the driver learns that there are packets, they are copied into memory that the plugin gave for that when it began, the
@@ -10,6 +13,8 @@
 //! allocated on the way. A plugin whose slice is over ends the poll in the middle, by the engine's epochs, which a thread counts
 //! up; the next poll goes on from there. A trap ends the future.
 
+mod code;
+mod compile;
 mod exchange;
 mod fault;
 mod host;
@@ -24,9 +29,11 @@ mod staging;
 mod test_modules;
 mod ticker;
 
+pub use code::WasmPlugin;
+pub use compile::{Tier, compile};
 pub use fault::{Fault, FaultCounts, FaultKind};
 pub use inspect::{MOST_MODULE, ModuleError, inspect};
 pub use instance::{DEFAULT_MEMORY, InstanceCounts, InstanceSettings, WasmInstance};
 pub use plugin::LoadedPlugin;
-pub use sandbox::{Sandbox, SandboxError, SandboxSettings, WasmPlugin};
+pub use sandbox::{Sandbox, SandboxError, SandboxSettings};
 pub use staging::WrongVerdict;

@@ -4,7 +4,7 @@ use millrace_plugin_abi::{Instance, Plugin, PluginError, Position};
 use serde_json::{Map, Value};
 
 use super::sandbox::interned;
-use super::{InstanceSettings, WasmInstance, WasmPlugin};
+use super::{InstanceSettings, Tier, WasmInstance, WasmPlugin};
 use crate::settings::schema_problem;
 
 /// Functions of the router that need more than the call: nobody stands behind them yet.
@@ -36,6 +36,16 @@ impl LoadedPlugin {
         let messages =
             manifest.messages.iter().map(|(name, help)| (interned(name), interned(help))).collect();
         Ok(Self { plugin, version, summary, messages })
+    }
+
+    /// The plugin's code, by a handle through which better code can be given to it.
+    pub fn code(&self) -> &WasmPlugin {
+        &self.plugin
+    }
+
+    /// The tier of the code that an instance would begin with now.
+    pub fn tier(&self) -> Tier {
+        self.plugin.current().tier()
     }
 }
 

@@ -1,25 +1,23 @@
-//! The engine that plugins run in, and plugins that were compiled for it.
+//! The engines that plugins run in.
 #![allow(unsafe_code)]
 
 use std::collections::HashSet;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use wasmtime::{Config, Engine, InstancePre, Linker, Module, OptLevel, WasmBacktraceDetails};
+use wasmtime::{Engine, Error, Linker, Module};
 
-use super::host::{Data, link};
+use super::code::{Code, WasmPlugin};
+use super::compile::{Tier, config, not_compiled};
+use super::host::link;
 use super::inspect::{ModuleError, inspect};
 use super::ticker::Ticker;
 use crate::Manifest;
 
 /// What stands between the router and a plugin's functions; its text is `driver.wat`.
 const DRIVER: &[u8] = include_bytes!("driver.wasm");
-
-/// Bytes of stack that a plugin's calls may fill.
-const STACK: usize = 256 << 10;
-/// Bytes of stack for those and the router's functions that they call.
-const WHOLE_STACK: usize = STACK + (256 << 10);
 
 /// Why there is no sandbox.
 #[derive(Debug, thiserror::Error)]
@@ -52,10 +50,25 @@ impl Default for SandboxSettings {
 pub struct Sandbox(Arc<Inner>);
 
 struct Inner {
-    engine: Engine,
-    driver: Module,
+    optimised: Home,
+    /// `None` on processors that Winch knows nothing of.
+    baseline: Option<Home>,
     ticker: Ticker,
     slice: u64,
+}
+
+/// Where code of one tier runs: each compiler has conventions of its own.
+struct Home {
+    engine: Engine,
+    driver: Module,
+}
+
+impl Home {
+    fn new(tier: Tier) -> wasmtime::Result<Self> {
+        let engine = Engine::new(&config(tier))?;
+        let driver = Module::new(&engine, DRIVER)?;
+        Ok(Self { engine, driver })
+    }
 }
 
 impl fmt::Debug for Sandbox {
@@ -64,74 +77,96 @@ impl fmt::Debug for Sandbox {
     }
 }
 
-fn config() -> Config {
-    let mut config = Config::new();
-    config
-        .epoch_interruption(true)
-        .max_wasm_stack(STACK)
-        .async_stack_size(WHOLE_STACK)
-        .cranelift_opt_level(OptLevel::Speed)
-        .wasm_memory64(false)
-        .wasm_multi_memory(false)
-        .wasm_backtrace_details(WasmBacktraceDetails::Disable)
-        // A backtrace of a trap is paid for by the worker.
-        .wasm_backtrace_max_frames(None);
-    config
-}
-
 impl Sandbox {
-    /// An engine, and the thread that keeps its clock.
+    /// Its engines, and the thread that keeps their clock.
     ///
     /// # Errors
     /// [`SandboxError`] when the machine or its limits don't allow it.
     pub fn new(settings: SandboxSettings) -> Result<Self, SandboxError> {
-        let no_engine = |error: wasmtime::Error| SandboxError::Engine(format!("{error:#}"));
-        let engine = Engine::new(&config()).map_err(no_engine)?;
-        let driver = Module::new(&engine, DRIVER).map_err(no_engine)?;
-        let ticker = Ticker::new(&engine, settings.tick).map_err(SandboxError::Thread)?;
-        Ok(Self(Arc::new(Inner { engine, driver, ticker, slice: settings.slice.max(1).into() })))
+        let optimised =
+            Home::new(Tier::Optimised).map_err(|error| SandboxError::Engine(format!("{error:#}")))?;
+        let baseline = Home::new(Tier::Baseline).ok();
+        let engines = [Some(&optimised), baseline.as_ref()].into_iter().flatten();
+        let engines = engines.map(|home| home.engine.clone()).collect();
+        let ticker = Ticker::new(engines, settings.tick).map_err(SandboxError::Thread)?;
+        Ok(Self(Arc::new(Inner { optimised, baseline, ticker, slice: settings.slice.max(1).into() })))
     }
 
-    /// Checks and compiles a module: not for a thread that others wait for.
+    /// Whether code of a tier can be made and run on this machine.
+    pub fn has(&self, tier: Tier) -> bool {
+        self.home(tier).is_ok()
+    }
+
+    /// Hashes all that artifacts of a tier depend on but their module: the engine's version, the features of this processor,
+    /// and how it was told to compile. Artifacts are for those sandboxes in which it is the same.
+    ///
+    /// # Errors
+    /// [`ModuleError::Compile`] when there is no such tier on this machine.
+    pub fn hash_compatibility(&self, tier: Tier, hasher: &mut impl Hasher) -> Result<(), ModuleError> {
+        let home = self.home(tier).map_err(not_compiled)?;
+        tier.name().hash(hasher);
+        home.engine.precompile_compatibility_hash().hash(hasher);
+        Ok(())
+    }
+
+    /// Checks and compiles a module, to optimised code, in this process: for modules that are trusted not to take long.
     ///
     /// # Errors
     /// [`ModuleError`] when it is no plugin for this router.
     pub fn compile(&self, wasm: &[u8]) -> Result<WasmPlugin, ModuleError> {
         let manifest = inspect(wasm)?;
-        let module = Module::from_binary(&self.0.engine, wasm).map_err(not_compiled)?;
-        self.plugin(manifest, module)
+        let module = Module::from_binary(&self.0.optimised.engine, wasm).map_err(not_compiled)?;
+        let code = linked(&manifest, &module, Tier::Optimised)?;
+        Ok(self.plugin(manifest, code))
     }
 
-    /// Checks a module, and takes what [`WasmPlugin::artifact`] returned for it instead of compiling it.
+    /// Checks a module, and takes what [`compile`](super::compile()) made of it.
     ///
     /// # Errors
-    /// [`ModuleError`] when it is no plugin for this router, [`ModuleError::Compile`] when the artifact is of another version
-    /// of the engine or of another processor: compile it again then.
+    /// [`ModuleError`] when it is no plugin for this router, [`ModuleError::Compile`] when the artifact is of another tier, of
+    /// another version of the engine or of another processor: compile it again then.
     ///
     /// # Safety
-    /// `artifact` must be, unchanged, what [`WasmPlugin::artifact`] returned for these bytes of `wasm`: it is run as machine
-    /// code.
-    pub unsafe fn load(&self, wasm: &[u8], artifact: &[u8]) -> Result<WasmPlugin, ModuleError> {
+    /// `artifact` must be, unchanged, what [`compile`](super::compile()) or [`WasmPlugin::artifact`] returned for these bytes of
+    /// `wasm` and this tier: it is run as machine code.
+    pub unsafe fn load(&self, wasm: &[u8], artifact: &[u8], tier: Tier) -> Result<WasmPlugin, ModuleError> {
         let manifest = inspect(wasm)?;
-        // SAFETY: the caller has checked the artifact's integrity.
-        let module = unsafe { Module::deserialize(&self.0.engine, artifact) }.map_err(not_compiled)?;
-        self.plugin(manifest, module)
+        // SAFETY: what the caller promises.
+        let code = unsafe { self.link(&manifest, artifact, tier) }?;
+        Ok(self.plugin(manifest, code))
     }
 
-    fn plugin(&self, manifest: Manifest, module: Module) -> Result<WasmPlugin, ModuleError> {
-        let mut linker = Linker::new(&self.0.engine);
-        link(&mut linker, &manifest).map_err(not_compiled)?;
-        let linked = linker.instantiate_pre(&module).map_err(not_compiled)?;
+    /// Code from an artifact.
+    ///
+    /// # Safety
+    /// As of [`load`](Self::load).
+    pub(super) unsafe fn link(
+        &self,
+        manifest: &Manifest,
+        artifact: &[u8],
+        tier: Tier,
+    ) -> Result<Code, ModuleError> {
+        let home = self.home(tier).map_err(not_compiled)?;
+        // SAFETY: what the caller promises.
+        let module = unsafe { Module::deserialize(&home.engine, artifact) }.map_err(not_compiled)?;
+        linked(manifest, &module, tier)
+    }
+
+    fn plugin(&self, manifest: Manifest, code: Code) -> WasmPlugin {
         let name = interned(&manifest.name);
-        Ok(WasmPlugin(Arc::new(Code { sandbox: self.clone(), name, manifest, linked })))
+        WasmPlugin::new(self.clone(), name, manifest, code)
     }
 
-    pub(super) fn engine(&self) -> &Engine {
-        &self.0.engine
+    fn home(&self, tier: Tier) -> wasmtime::Result<&Home> {
+        let home = match tier {
+            Tier::Optimised => Some(&self.0.optimised),
+            Tier::Baseline => self.0.baseline.as_ref(),
+        };
+        home.ok_or_else(|| Error::msg("there is no baseline compiler for this processor"))
     }
 
-    pub(super) fn driver(&self) -> &Module {
-        &self.0.driver
+    pub(super) fn driver(&self, tier: Tier) -> wasmtime::Result<&Module> {
+        Ok(&self.home(tier)?.driver)
     }
 
     pub(super) fn ticker(&self) -> &Ticker {
@@ -144,53 +179,11 @@ impl Sandbox {
     }
 }
 
-fn not_compiled(error: wasmtime::Error) -> ModuleError {
-    ModuleError::Compile(format!("{error:#}"))
-}
-
-/// A plugin's code, compiled and linked. Clones are the same one; any thread may make instances of it.
-#[derive(Clone)]
-pub struct WasmPlugin(Arc<Code>);
-
-struct Code {
-    sandbox: Sandbox,
-    name: &'static str,
-    manifest: Manifest,
-    linked: InstancePre<Data>,
-}
-
-impl fmt::Debug for WasmPlugin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WasmPlugin").field("name", &self.0.name).finish_non_exhaustive()
-    }
-}
-
-impl WasmPlugin {
-    /// Its name, as its manifest has it.
-    pub fn name(&self) -> &'static str {
-        self.0.name
-    }
-
-    /// Its manifest.
-    pub fn manifest(&self) -> &Manifest {
-        &self.0.manifest
-    }
-
-    /// The compiled code, to be kept where nobody else writes, for [`Sandbox::load`].
-    ///
-    /// # Errors
-    /// [`ModuleError::Compile`] when it can't be written down.
-    pub fn artifact(&self) -> Result<Vec<u8>, ModuleError> {
-        self.0.linked.module().serialize().map_err(not_compiled)
-    }
-
-    pub(super) fn sandbox(&self) -> &Sandbox {
-        &self.0.sandbox
-    }
-
-    pub(super) fn linked(&self) -> &InstancePre<Data> {
-        &self.0.linked
-    }
+fn linked(manifest: &Manifest, module: &Module, tier: Tier) -> Result<Code, ModuleError> {
+    let mut linker = Linker::new(module.engine());
+    link(&mut linker, manifest).map_err(not_compiled)?;
+    let linked = linker.instantiate_pre(module).map_err(not_compiled)?;
+    Ok(Code { tier, linked })
 }
 
 /// The same text for as long as the process lives. Errors of plugins carry such names; each name is kept once, however
@@ -209,6 +202,7 @@ pub(super) fn interned(name: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use super::super::compile::compile;
     use super::super::test_modules::module;
     use super::*;
 
@@ -223,10 +217,10 @@ mod tests {
         let wasm = module("");
         let artifact = sandbox.compile(&wasm).unwrap().artifact().unwrap();
         // SAFETY: it was made of the same bytes just now.
-        let loaded = unsafe { sandbox.load(&wasm, &artifact) }.unwrap();
+        let loaded = unsafe { sandbox.load(&wasm, &artifact, Tier::Optimised) }.unwrap();
         assert_eq!((loaded.name(), loaded.manifest().window), ("test", 128));
         // SAFETY: what is no artifact at all is told by its header.
-        let foreign = unsafe { sandbox.load(&wasm, b"no artifact") };
+        let foreign = unsafe { sandbox.load(&wasm, b"no artifact", Tier::Optimised) };
         assert!(matches!(foreign, Err(ModuleError::Compile(_))));
     }
 
@@ -235,6 +229,34 @@ mod tests {
         let sandbox = Sandbox::new(SandboxSettings::default()).unwrap();
         let wrong = module("(func (result i32) i64.const 1)");
         assert!(matches!(sandbox.compile(&wrong), Err(ModuleError::Compile(_))));
+    }
+
+    #[test]
+    fn an_artifact_is_of_one_tier() {
+        let sandbox = Sandbox::new(SandboxSettings::default()).unwrap();
+        let wasm = module("");
+        let artifact = compile(&wasm, Tier::Baseline).unwrap();
+        // SAFETY: it was made of the same bytes just now.
+        let loaded = unsafe { sandbox.load(&wasm, &artifact, Tier::Baseline) }.unwrap();
+        assert_eq!(loaded.tier(), Tier::Baseline);
+        // SAFETY: what is of the other compiler is told by its header.
+        let other = unsafe { sandbox.load(&wasm, &artifact, Tier::Optimised) };
+        assert!(matches!(other, Err(ModuleError::Compile(_))));
+    }
+
+    #[test]
+    fn compatibility_is_that_of_a_tier() {
+        let hash = |sandbox: &Sandbox, tier| {
+            let mut hasher = std::hash::DefaultHasher::new();
+            sandbox.hash_compatibility(tier, &mut hasher).unwrap();
+            hasher.finish()
+        };
+        let (one, other) = (
+            Sandbox::new(SandboxSettings::default()).unwrap(),
+            Sandbox::new(SandboxSettings::default()).unwrap(),
+        );
+        assert_eq!(hash(&one, Tier::Baseline), hash(&other, Tier::Baseline));
+        assert_ne!(hash(&one, Tier::Baseline), hash(&one, Tier::Optimised));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use wasmtime::Engine;
 /// spared that way.
 const QUIET_TICKS: u32 = 40;
 
-/// Counts the epochs of an engine up, once every period, while any call runs. Ends with its last owner.
+/// Counts the epochs of engines up, once every period, while any call runs. Ends with its last owner.
 #[derive(Debug)]
 pub(super) struct Ticker {
     state: Arc<State>,
@@ -30,12 +30,12 @@ impl Ticker {
     ///
     /// # Errors
     /// When no thread can be begun.
-    pub fn new(engine: &Engine, period: Duration) -> std::io::Result<Self> {
+    pub fn new(engines: Vec<Engine>, period: Duration) -> std::io::Result<Self> {
         let state = Arc::new(State::default());
-        let (seen, engine) = (Arc::clone(&state), engine.clone());
+        let seen = Arc::clone(&state);
         let thread = std::thread::Builder::new()
             .name("plugin-ticker".to_owned())
-            .spawn(move || tick(&seen, &engine, period))?;
+            .spawn(move || tick(&seen, &engines, period))?;
         Ok(Self { state, thread: Some(thread) })
     }
 
@@ -85,14 +85,14 @@ impl Drop for Ticker {
     }
 }
 
-fn tick(state: &State, engine: &Engine, period: Duration) {
+fn tick(state: &State, engines: &[Engine], period: Duration) {
     // Without it, the kernel takes 50 µs more than it was asked for. A kernel that refuses makes slices longer.
     let _ = nix::sys::prctl::set_timerslack(1);
     let mut quiet = 0;
     while !state.ended.load(Ordering::SeqCst) {
         if quiet < QUIET_TICKS {
             std::thread::sleep(period);
-            engine.increment_epoch();
+            engines.iter().for_each(Engine::increment_epoch);
         } else {
             sleep_until_needed(state);
         }
@@ -116,8 +116,8 @@ mod tests {
     #[test]
     fn it_ends_when_it_is_dropped_awake_or_asleep() {
         let engine = Engine::default();
-        drop(Ticker::new(&engine, Duration::from_micros(50)).unwrap());
-        let ticker = Ticker::new(&engine, Duration::from_micros(50)).unwrap();
+        drop(Ticker::new(vec![engine.clone()], Duration::from_micros(50)).unwrap());
+        let ticker = Ticker::new(vec![engine], Duration::from_micros(50)).unwrap();
         while !ticker.state.asleep.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_call_wakes_it() {
-        let ticker = Ticker::new(&Engine::default(), Duration::from_micros(50)).unwrap();
+        let ticker = Ticker::new(vec![Engine::default()], Duration::from_micros(50)).unwrap();
         while !ticker.state.asleep.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
         }

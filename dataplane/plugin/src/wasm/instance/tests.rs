@@ -9,6 +9,8 @@ use millrace_units::{InstanceId, PortId};
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::super::code::test_code::{compiled, recompiled};
+use super::super::compile::Tier;
 use super::super::sandbox::{Sandbox, SandboxSettings};
 use super::super::test_modules::{module, module_with};
 use super::*;
@@ -77,6 +79,12 @@ impl Batch {
 
 fn begin_with(keys: &str, body: &str, settings: InstanceSettings) -> Result<WasmInstance, Fault> {
     WasmInstance::new(&SANDBOX.compile(&module_with(keys, body)).unwrap(), settings)
+}
+
+/// The same with code of the baseline compiler.
+fn begin_baseline(body: &str) -> WasmInstance {
+    let plugin = compiled(&SANDBOX, &module(body), Tier::Baseline);
+    WasmInstance::new(&plugin, InstanceSettings::default()).unwrap()
 }
 
 fn begin(body: &str) -> WasmInstance {
@@ -844,4 +852,39 @@ fn a_message_is_suspended_and_answered_later() {
     assert_eq!(instance.begin_control(&message("on", json!({}))), None);
     instance.abort();
     assert!(instance.take_reply().unwrap().unwrap_err().to_string().contains("it is dead"));
+}
+
+#[test]
+fn baseline_code_is_suspended_and_goes_on() {
+    let mut instance = begin_baseline(&slow(200_000));
+    let batch = Batch::equal(4, 60).processed(&mut instance);
+    assert_eq!(batch.verdicts, [Verdict::Drop; 4]);
+    assert!(instance.counts().suspensions > 0);
+    let mut forever = begin_baseline(&at_once(FOREVER));
+    let mut batch = Batch::equal(1, 60);
+    assert_eq!(forever.process(&mut batch.packets(), Instant::ZERO), Progress::Suspended);
+    forever.abort();
+    assert_eq!(forever.fault().map(|fault| fault.kind), Some(FaultKind::Overrun));
+}
+
+#[test]
+fn traps_of_baseline_code_are_faults() {
+    let mut instance = begin_baseline(&at_once("unreachable"));
+    let _ = Batch::equal(1, 60).processed(&mut instance);
+    assert_eq!(instance.fault().map(|fault| fault.kind), Some(FaultKind::Unreachable));
+}
+
+#[test]
+fn better_code_is_taken_when_an_instance_begins_anew() {
+    let mut instance = begin_baseline(&verdict(verdict::DROP));
+    let wasm = module(&verdict(verdict::DROP));
+    recompiled(instance.plugin(), &wasm, Tier::Optimised);
+    assert_eq!(instance.plugin().current().tier(), Tier::Optimised);
+    for _ in 0..2 {
+        let batch = Batch::equal(2, 60).processed(&mut instance);
+        assert_eq!(batch.verdicts, [Verdict::Drop; 2]);
+        instance.restart().unwrap();
+    }
+    recompiled(instance.plugin(), &wasm, Tier::Baseline);
+    assert_eq!(instance.plugin().current().tier(), Tier::Optimised);
 }
