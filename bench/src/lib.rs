@@ -15,6 +15,7 @@ mod measurement;
 mod memory;
 mod network;
 mod peer;
+mod plugin_load;
 mod plugins;
 mod process;
 mod route;
@@ -45,7 +46,7 @@ pub struct Options<'a> {
     pub progress: &'a mut dyn FnMut(&str),
 }
 
-const BENCHES: [Bench; 11] = [
+const BENCHES: [Bench; 12] = [
     Bench {
         name: "veth",
         summary: "packets per second on veth beside DPDK's testpmd and the kernel; TCP; delay and processor use when idle",
@@ -70,6 +71,7 @@ const BENCHES: [Bench; 11] = [
     Bench { name: "flow-table", summary: "look-ups and changes of the flow table alone" },
     Bench { name: "gates", summary: "what gates, filters and new flows cost in the pipeline alone" },
     Bench { name: "memory", summary: "time and instructions per packet in the pipeline alone" },
+    Bench { name: "plugin-load", summary: "from the bytes of a plugin to its first packet" },
     Bench {
         name: "route",
         summary: "lookups and updates of a million IPv4 and 200,000 IPv6 routes, beside DPDK's",
@@ -122,6 +124,7 @@ fn run_one(name: &'static str, options: &mut Options<'_>) -> Result<Vec<Measurem
         "hot-swap" => plugins::hot_swap(options),
         "memory" => memory::run(options),
         "plugin-call" => plugins::call(options),
+        "plugin-load" => plugin_load::run(options),
         "route" => route::run(options),
         "takeover" => takeover::run(options),
         _ => veth::run(options),

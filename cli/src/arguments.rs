@@ -108,6 +108,16 @@ pub enum Command {
     /// Measure, beside a peer where there is one. Without a name: list what can be measured.
     #[command(after_help = "Example:\n  millrace bench\n  millrace bench memory --json")]
     Bench(Bench),
+    /// Compile a plugin: the router starts itself so.
+    #[command(hide = true)]
+    CompilePlugin(CompilePlugin),
+}
+
+/// Arguments of `compile-plugin`.
+#[derive(Debug, Args)]
+pub struct CompilePlugin {
+    /// What the router says to itself.
+    pub order: Vec<String>,
 }
 
 /// Arguments of `run`.

@@ -33,6 +33,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Doctor(doctor) => doctor::doctor(&doctor, json)?,
         Command::Replay(replay) => replay::replay(&replay, json)?,
         Command::Bench(bench) => bench::bench(&bench, json)?,
+        Command::CompilePlugin(compile) => return Ok(compile_plugin(&compile.order)),
         Command::Lab(lab) => return lab::lab(&lab, json),
         Command::Show(show) => remote::show(&remote()?, show.noun, json)?,
         Command::Plugin(plugin) => plugin::plugin(remote, &plugin.action, json)?,
@@ -49,4 +50,15 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Capture(capture) => capture::capture(&remote()?, &capture)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Compiles a plugin for the router that started this process, confined.
+fn compile_plugin(order: &[String]) -> ExitCode {
+    match millrace_compiler::child::run(order) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(error.code())
+        }
+    }
 }

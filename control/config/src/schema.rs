@@ -28,7 +28,7 @@ pub struct Config {
     pub neighbour: Vec<Neighbour>,
     /// Gates beside the default ones.
     pub gate: Vec<Gate>,
-    /// Which plugins are loaded that are files.
+    /// Plugins that are files.
     pub plugins: Plugins,
     /// Plugin instances.
     pub instance: Vec<Instance>,
@@ -337,7 +337,7 @@ pub enum GateTable {
     DagTreeBitmap,
 }
 
-/// Which plugins are loaded that are files.
+/// Plugins that are files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Plugins {
@@ -347,6 +347,9 @@ pub struct Plugins {
     /// Whether plugins are loaded that are not signed with one of the keys. Default `allow` without keys, and `refuse`
     /// with keys.
     pub unsigned: Option<Unsigned>,
+    /// The directory that keeps compiled plugins, or `none`. Default: `/var/cache/millrace/plugins` for root, else
+    /// `millrace/plugins` in the user's cache.
+    pub cache: Option<PathBuf>,
 }
 
 /// What is done with plugins that nobody signed.

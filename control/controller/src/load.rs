@@ -6,7 +6,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use millrace_plugin::wasm::{LoadedPlugin, MOST_MODULE, Sandbox};
+use millrace_compiler::{CompileError, Compiler};
+use millrace_plugin::wasm::{LoadedPlugin, MOST_MODULE, WasmPlugin};
 use millrace_plugin_abi::Plugin;
 use millrace_repository::{Admission, MOST_SIGNATURE, Origin, Repository, Trust, Unsigned, signature_path};
 
@@ -38,11 +39,30 @@ pub(crate) struct Loaded {
     pub origin: Origin,
 }
 
-/// Reads, checks and compiles the plugin of a file. Of what is not trusted nothing is parsed.
-pub(crate) fn load(sandbox: &Sandbox, trust: &Trust, path: &str) -> Result<Loaded, ControlError> {
+/// Reads, checks and compiles the plugin of a file. Of what is not trusted nothing is parsed. `upgraded` is called when better
+/// code has been made for it, or could not be.
+pub(crate) fn load(
+    compiler: &Compiler,
+    trust: &Trust,
+    path: &str,
+    upgraded: impl FnOnce(&WasmPlugin, Result<(), CompileError>) + Send + 'static,
+) -> Result<Loaded, ControlError> {
+    load_by(trust, path, |module| {
+        let loaded = compiler.load(module, upgraded).map_err(|error| error.to_string())?;
+        tracing::info!("plugin {}: {} code, {}", loaded.plugin.name(), loaded.plugin.tier(), loaded.source);
+        Ok(loaded.plugin)
+    })
+}
+
+/// Reads and checks the plugin of a file, and has it compiled by `compile`.
+fn load_by(
+    trust: &Trust,
+    path: &str,
+    compile: impl FnOnce(&[u8]) -> Result<WasmPlugin, String>,
+) -> Result<Loaded, ControlError> {
     let refused = |problem: String| ControlError::Invalid(format!("plugin {path}: {problem}"));
     let file = PluginFile::read(path).map_err(refused)?;
-    file.compile(sandbox, trust).map_err(refused)
+    file.compile(trust, compile).map_err(refused)
 }
 
 /// Whether a plugin that was loaded may be made known: its version must not go back.
@@ -88,10 +108,15 @@ impl PluginFile {
         Ok(Self { module, signature })
     }
 
-    fn compile(&self, sandbox: &Sandbox, trust: &Trust) -> Result<Loaded, String> {
+    /// Has the module compiled by `compile`, if it is trusted.
+    fn compile(
+        &self,
+        trust: &Trust,
+        compile: impl FnOnce(&[u8]) -> Result<WasmPlugin, String>,
+    ) -> Result<Loaded, String> {
         let checked = trust.check(&self.module, self.signature.as_deref());
         let checked = checked.map_err(|problem| problem.to_string())?;
-        let compiled = sandbox.compile(&self.module).map_err(|error| error.to_string())?;
+        let compiled = compile(&self.module)?;
         let origin = checked.fits(compiled.manifest()).map_err(|problem| problem.to_string())?;
         Ok(Loaded { plugin: LoadedPlugin::new(compiled)?, origin })
     }

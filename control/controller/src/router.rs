@@ -6,12 +6,13 @@ use std::thread::JoinHandle;
 
 use ipnet::IpNet;
 use millrace_classify::CompiledFilter;
+use millrace_compiler::{CompileError, Compiler, CompilerSettings};
 use millrace_forward::Route;
 use millrace_host::{Actions, Mirror, OwnRoute};
 use millrace_pipeline::thread::Wake;
 use millrace_pipeline::{Command, DeviceId, GateTables, Question, Snapshot};
 use millrace_plugin::PluginChange;
-use millrace_plugin::wasm::{Sandbox, SandboxSettings};
+use millrace_plugin::wasm::{Sandbox, SandboxSettings, WasmPlugin};
 use millrace_plugin_abi::{Message, Plugin, Position, Reply};
 use millrace_port::Capabilities;
 use millrace_telemetry::Rate;
@@ -78,19 +79,22 @@ pub(crate) struct Inner {
     pub requests: VecDeque<(String, String)>,
     /// The versions of plugins that were there before they were upgraded.
     pub previous_plugins: HashMap<&'static str, Arc<dyn Plugin>>,
-    /// Where plugins run that are files; made when the first is loaded.
-    pub sandbox: Option<Sandbox>,
+    /// How plugins that are files are compiled.
+    pub compiling: CompilerSettings,
+    /// What compiles them; made when the first is loaded.
+    pub compiler: Option<Compiler>,
 }
 
 impl Inner {
-    /// Where plugins run that are files.
-    fn sandbox(&mut self) -> Result<Sandbox, ControlError> {
-        if let Some(sandbox) = &self.sandbox {
-            return Ok(sandbox.clone());
+    /// What compiles plugins that are files.
+    fn compiler(&mut self) -> Result<Compiler, ControlError> {
+        if let Some(compiler) = &self.compiler {
+            return Ok(compiler.clone());
         }
         let made = Sandbox::new(SandboxSettings::default());
         let sandbox = made.map_err(|error| ControlError::system("make the sandbox of plugins", error))?;
-        Ok(self.sandbox.insert(sandbox).clone())
+        let compiler = Compiler::new(sandbox, self.compiling.clone());
+        Ok(self.compiler.insert(compiler).clone())
     }
 
     pub fn by_device(&self) -> PortsByDevice {
@@ -319,9 +323,10 @@ impl Router {
 
     /// The plugin of a file, checked against its signature and compiled.
     pub(crate) async fn read_plugin(&self, path: &str) -> Result<Loaded, ControlError> {
-        let (file, sandbox) = (path.to_owned(), self.lock().sandbox()?);
+        let (file, compiler) = (path.to_owned(), self.lock().compiler()?);
         let trust = self.lock().model.repository.trust();
-        let loaded = tokio::task::spawn_blocking(move || crate::load::load(&sandbox, &trust, &file)).await;
+        let load = move || crate::load::load(&compiler, &trust, &file, code_upgraded);
+        let loaded = tokio::task::spawn_blocking(load).await;
         loaded.map_err(|error| ControlError::system("load the plugin", error))?
     }
 
@@ -549,5 +554,13 @@ fn port_view(inner: &mut Inner, plan: &crate::model::PortPlan, snapshot: &Snapsh
         held,
         drops,
         name: settings.name.clone(),
+    }
+}
+
+/// Better code of a plugin is there, or there won't be any. Instances take it when they begin anew.
+fn code_upgraded(plugin: &WasmPlugin, result: Result<(), CompileError>) {
+    match result {
+        Ok(()) => tracing::info!("plugin {}: {} code is there", plugin.name(), plugin.current().tier()),
+        Err(error) => tracing::warn!("plugin {} keeps its {} code: {error}", plugin.name(), plugin.tier()),
     }
 }

@@ -6,6 +6,7 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use millrace_compiler::CompilerSettings;
 use millrace_config::{Config, PollMode};
 use millrace_forward::FibReader;
 use millrace_host::policy::{self, Ours, PolicyFinding, PolicyKind};
@@ -84,9 +85,10 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
         captures: 0,
         share_offset: HashMap::new(),
         share_gone: HashMap::new(),
-        sandbox: None,
         requests: VecDeque::new(),
         previous_plugins: HashMap::new(),
+        compiling: compiling(&config),
+        compiler: None,
     };
     let result = bring_up(&mut inner, mirrored);
     let router = Router(Arc::new(Shared { inner: Mutex::new(inner), stop: Notify::new(), control_wake }));
@@ -439,4 +441,14 @@ fn io_mode(mode: PollMode) -> IoMode {
         PollMode::Interrupt => IoMode::Interrupt,
         PollMode::Adaptive => IoMode::Adaptive,
     }
+}
+
+/// How plugins are compiled, as the configuration says.
+fn compiling(config: &Config) -> CompilerSettings {
+    let cache = match &config.plugins.cache {
+        Some(none) if none.as_os_str() == "none" => None,
+        Some(directory) => Some(directory.clone()),
+        None => CompilerSettings::default_cache(),
+    };
+    CompilerSettings { cache, ..CompilerSettings::default() }
 }

@@ -2,6 +2,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use millrace_config::Config;
+use millrace_plugin::wasm::{Sandbox, SandboxSettings};
 use millrace_repository::{Claims, SecretKey, generate, sign, sign_file};
 
 use super::*;
@@ -40,7 +41,7 @@ impl Bench {
         let made = generate(&folder.join("test.key")).unwrap();
         let config = format!("[plugins]\nkeys = [\"{}\"]\n{more}", made.key);
         let model = Model::new(&Config::parse(&config, "test").unwrap()).unwrap();
-        let sandbox = Sandbox::new(millrace_plugin::wasm::SandboxSettings::default()).unwrap();
+        let sandbox = Sandbox::new(SandboxSettings::default()).unwrap();
         Self { folder, sandbox, model, key: made.secret }
     }
 
@@ -59,7 +60,8 @@ impl Bench {
 
     /// Loads as the daemon does.
     fn load_as(&mut self, path: &str, allow_downgrade: bool) -> Result<&'static str, String> {
-        let loaded = load(&self.sandbox, &self.model.repository.trust(), path);
+        let compile = |module: &[u8]| self.sandbox.compile(module).map_err(|error| error.to_string());
+        let loaded = load_by(&self.model.repository.trust(), path, compile);
         let new = NewPlugin { path: path.to_owned(), allow_downgrade };
         loaded.and_then(|loaded| enter(&mut self.model, loaded, &new)).map_err(|error| error.to_string())
     }

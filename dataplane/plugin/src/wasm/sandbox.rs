@@ -51,7 +51,7 @@ pub struct Sandbox(Arc<Inner>);
 
 struct Inner {
     optimised: Home,
-    /// `None` on processors that Winch knows nothing of.
+    /// `None` on processors other than x86-64: for those Winch is still in development.
     baseline: Option<Home>,
     ticker: Ticker,
     slice: u64,
@@ -85,7 +85,7 @@ impl Sandbox {
     pub fn new(settings: SandboxSettings) -> Result<Self, SandboxError> {
         let optimised =
             Home::new(Tier::Optimised).map_err(|error| SandboxError::Engine(format!("{error:#}")))?;
-        let baseline = Home::new(Tier::Baseline).ok();
+        let baseline = if cfg!(target_arch = "x86_64") { Home::new(Tier::Baseline).ok() } else { None };
         let engines = [Some(&optimised), baseline.as_ref()].into_iter().flatten();
         let engines = engines.map(|home| home.engine.clone()).collect();
         let ticker = Ticker::new(engines, settings.tick).map_err(SandboxError::Thread)?;

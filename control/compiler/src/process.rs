@@ -1,0 +1,257 @@
+//! The process that compiles, as the router sees it: it is started, waited for so long, and gone afterwards in any case.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use millrace_plugin::wasm::{ModuleError, Tier};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
+use crate::CompileError;
+use crate::child::{Order, REFUSED};
+
+/// Bytes of what the process says that are kept.
+const MOST_SAID: usize = 2048;
+/// What the process says when it gets no more memory, which ends it.
+const NO_MEMORY: &str = "memory allocation of ";
+/// Time between two looks whether a process that has closed its pipes has ended.
+const PAUSE: Duration = Duration::from_micros(100);
+
+/// How the process is started that compiles: a program, and arguments before those of the order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChildCommand {
+    /// The program.
+    pub program: PathBuf,
+    /// Its first arguments.
+    pub arguments: Vec<OsString>,
+}
+
+impl ChildCommand {
+    /// This program itself, also when its file was replaced since it was started, with `compile-plugin`.
+    pub fn own() -> Self {
+        Self { program: "/proc/self/exe".into(), arguments: vec!["compile-plugin".into()] }
+    }
+}
+
+/// What a process that compiles may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Time until it is killed. 10 s by default.
+    pub time: Duration,
+    /// Bytes of address space. 1 GiB by default.
+    pub memory: u64,
+    /// Bytes of code. 256 MiB by default.
+    pub code: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { time: Duration::from_secs(10), memory: 1 << 30, code: 256 << 20 }
+    }
+}
+
+impl Limits {
+    /// Seconds of the processor: no more than can pass.
+    fn seconds(&self) -> u64 {
+        self.time.as_secs().max(1)
+    }
+}
+
+/// Has a process compile a module. It has ended when this returns.
+///
+/// # Errors
+/// [`CompileError`], a variant for each way in which it can go wrong.
+pub(crate) fn compile(
+    command: &ChildCommand,
+    wasm: &[u8],
+    tier: Tier,
+    limits: &Limits,
+) -> Result<Vec<u8>, CompileError> {
+    let no_process = |error: std::io::Error| CompileError::NoProcess(error.to_string());
+    let deadline = Instant::now() + limits.time;
+    let module = file_of(wasm).map_err(no_process)?;
+    let mut running = Running::start(command, module, order(tier, limits)).map_err(no_process)?;
+    let output = running.listen(deadline, limits)?;
+    let status = running.end(deadline, limits)?;
+    outcome(status, output, limits)
+}
+
+fn order(tier: Tier, limits: &Limits) -> Order {
+    Order { tier, memory: limits.memory, seconds: limits.seconds() }
+}
+
+/// A file in memory, so that nobody has to write while the process reads.
+fn file_of(bytes: &[u8]) -> std::io::Result<File> {
+    let mut file = File::from(memfd_create("plugin", MFdFlags::MFD_CLOEXEC)?);
+    file.write_all(bytes)?;
+    file.seek(SeekFrom::Start(0))?;
+    Ok(file)
+}
+
+/// What a process wrote.
+#[derive(Default)]
+struct Output {
+    code: Vec<u8>,
+    said: Vec<u8>,
+}
+
+/// A process that is killed and waited for when it is dropped.
+struct Running {
+    child: Child,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // One that has ended can't be killed any more; after that, waiting ends at once.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Running {
+    /// Nothing is set up between the two programs, so that the kernel needn't copy the tables of a process with much
+    /// memory: the child does it to itself.
+    fn start(command: &ChildCommand, module: File, order: Order) -> std::io::Result<Self> {
+        let child = Command::new(&command.program)
+            .args(&command.arguments)
+            .args(order.arguments())
+            .env_clear()
+            .stdin(module)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        Ok(Self { child })
+    }
+
+    /// Reads what the process writes until it writes no more.
+    fn listen(&mut self, deadline: Instant, limits: &Limits) -> Result<Output, CompileError> {
+        let mut output = Output::default();
+        let (mut out, mut said) = (self.child.stdout.take(), self.child.stderr.take());
+        while out.is_some() || said.is_some() {
+            let files = [out.as_ref().map(AsFd::as_fd), said.as_ref().map(AsFd::as_fd)];
+            let [out_ready, said_ready] = wait(files, deadline, limits)?;
+            if out_ready && read(&mut out, &mut output.code, limits.code + 1)? == Some(limits.code + 1) {
+                return Err(CompileError::TooLarge(limits.code));
+            }
+            if said_ready {
+                read(&mut said, &mut output.said, MOST_SAID)?;
+            }
+        }
+        Ok(output)
+    }
+
+    /// Waits until it has ended.
+    fn end(&mut self, deadline: Instant, limits: &Limits) -> Result<ExitStatus, CompileError> {
+        loop {
+            let ended = self.child.try_wait().map_err(|error| CompileError::NoProcess(error.to_string()))?;
+            match ended {
+                Some(status) => return Ok(status),
+                None if Instant::now() >= deadline => return Err(CompileError::TooLong(limits.time)),
+                None => std::thread::sleep(PAUSE),
+            }
+        }
+    }
+}
+
+/// Which of the files can be read, or have ended.
+fn wait(
+    files: [Option<BorrowedFd<'_>>; 2],
+    deadline: Instant,
+    limits: &Limits,
+) -> Result<[bool; 2], CompileError> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(CompileError::TooLong(limits.time));
+        }
+        // Rounded up, so that it doesn't turn in circles at the end.
+        let timeout = PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX);
+        let mut waited: Vec<_> =
+            files.iter().flatten().map(|file| PollFd::new(*file, PollFlags::POLLIN)).collect();
+        match poll(&mut waited, timeout) {
+            Ok(0) | Err(Errno::EINTR) => continue,
+            Ok(_) => {}
+            Err(error) => return Err(CompileError::NoProcess(error.to_string())),
+        }
+        let mut ready = waited.iter().map(|file| file.any().unwrap_or(false));
+        return Ok(files.map(|file| file.is_some() && ready.next().unwrap_or(false)));
+    }
+}
+
+/// Reads once what there is; beyond `most` bytes it is thrown away. A file that has ended becomes `None`. Returns how much
+/// there is by now.
+fn read(
+    from: &mut Option<impl Read>,
+    into: &mut Vec<u8>,
+    most: usize,
+) -> Result<Option<usize>, CompileError> {
+    let Some(file) = from else { return Ok(None) };
+    let mut piece = [0; 64 << 10];
+    match file.read(&mut piece) {
+        Ok(0) => *from = None,
+        Ok(count) => {
+            let kept = count.min(most.saturating_sub(into.len()));
+            into.extend_from_slice(&piece[..kept]);
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+        Err(error) => return Err(CompileError::NoProcess(error.to_string())),
+    }
+    Ok(Some(into.len()))
+}
+
+fn outcome(status: ExitStatus, output: Output, limits: &Limits) -> Result<Vec<u8>, CompileError> {
+    if status.success() {
+        return Ok(output.code);
+    }
+    let said = readable(&output.said);
+    let failed = |how: String| CompileError::Failed { how, said: said.clone() };
+    Err(match (status.code(), status.signal()) {
+        (Some(code), _) if code == i32::from(REFUSED) => ModuleError::Compile(said).into(),
+        (Some(code), _) if code == i32::from(crate::child::BROKEN) => CompileError::NoProcess(said),
+        (_, Some(libc::SIGABRT)) if said.contains(NO_MEMORY) => CompileError::TooMuchMemory(limits.memory),
+        (_, Some(libc::SIGXCPU)) => CompileError::TooMuchWork(limits.seconds()),
+        (_, Some(libc::SIGKILL)) => CompileError::Killed,
+        (_, Some(signal)) => failed(format!("signal {signal}")),
+        (code, None) => failed(format!("exit code {}", code.unwrap_or(-1))),
+    })
+}
+
+/// What a process said, in one line of letters that no terminal acts upon.
+fn readable(said: &[u8]) -> String {
+    let text = String::from_utf8_lossy(said);
+    let words: Vec<&str> = text.split(|c: char| c.is_whitespace() || c.is_control()).collect();
+    words.iter().filter(|word| !word.is_empty()).copied().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_becomes_one_line() {
+        assert_eq!(readable(b"  a\n\x1b[31mb\t\xffc\n"), "a [31mb \u{fffd}c");
+    }
+
+    #[test]
+    fn what_ends_a_process_is_told_apart() {
+        let outcome = |raw: i32, said: &str| {
+            let output = Output { code: Vec::new(), said: said.into() };
+            outcome(ExitStatus::from_raw(raw), output, &Limits::default()).unwrap_err()
+        };
+        assert_eq!(outcome(libc::SIGKILL, ""), CompileError::Killed);
+        assert_eq!(outcome(libc::SIGXCPU, ""), CompileError::TooMuchWork(10));
+        let out_of_memory = outcome(libc::SIGABRT, "memory allocation of 12 bytes failed\n");
+        assert_eq!(out_of_memory, CompileError::TooMuchMemory(1 << 30));
+        let crash = outcome(libc::SIGSEGV, "oh");
+        assert_eq!(crash.to_string(), "the compiler failed (signal 11): oh");
+        let refused = outcome(i32::from(REFUSED) << 8, "no");
+        assert_eq!(refused, ModuleError::Compile("no".into()).into());
+    }
+}

@@ -1,0 +1,194 @@
+//! Loading plugins by a process that compiles: what it yields, how it is ended, what it can't do, and what is kept.
+
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use millrace_compiler::{ChildCommand, CompileError, Compiler, CompilerSettings, Limits, Source};
+use millrace_plugin::wasm::{InstanceSettings, ModuleError, Sandbox, SandboxSettings, Tier, WasmInstance};
+
+/// A plugin whose module has `body` added.
+fn module(body: &str) -> Vec<u8> {
+    let manifest = r#"{\"abi\": 1, \"name\": \"test\", \"version\": \"1.0.0\", \"summary\": \"For tests.\", \"positions\": [\"late\"]}"#;
+    let text = format!(
+        r#"(module (@custom "millrace.manifest" "{manifest}")
+           (memory (export "memory") 1)
+           (func (export "millrace_abi") (result i32) i32.const 1)
+           (func (export "millrace_reserve") (param i32) (result i32) i32.const 1024)
+           (func (export "millrace_release") (param i32 i32))
+           (func (export "millrace_init") (param i32 i32) (result i32) i32.const 0)
+           (func (export "millrace_packets") (param i32))
+           {body})"#
+    );
+    wat::parse_str(&text).unwrap()
+}
+
+fn child(what: &str) -> ChildCommand {
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_compiler-child"));
+    ChildCommand { program, arguments: vec![what.into()] }
+}
+
+fn settings(what: &str) -> CompilerSettings {
+    CompilerSettings { command: child(what), ..CompilerSettings::default() }
+}
+
+fn compiler(settings: CompilerSettings) -> Compiler {
+    Compiler::new(Sandbox::new(SandboxSettings::default()).unwrap(), settings)
+}
+
+/// What becomes of a module by a child that does `what`.
+fn failure(what: &str, limits: Limits) -> CompileError {
+    let settings = CompilerSettings { limits, ..settings(what) };
+    compiler(settings).load(&module(""), |_, _| {}).unwrap_err()
+}
+
+fn short() -> Limits {
+    Limits { time: Duration::from_millis(300), ..Limits::default() }
+}
+
+/// Processes that this one started and has not waited for.
+fn children() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let of = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children"));
+    tasks.filter_map(|task| of(task).ok()).map(|list| list.split_whitespace().count()).sum()
+}
+
+#[test]
+fn a_plugin_begins_with_baseline_code_and_gets_better_code() {
+    let (sender, receiver) = mpsc::channel();
+    let upgraded = move |plugin: &millrace_plugin::wasm::WasmPlugin, result: Result<(), CompileError>| {
+        sender.send((plugin.current().tier(), result)).unwrap();
+    };
+    let loaded = compiler(settings("compile-plugin")).load(&module(""), upgraded).unwrap();
+    assert_eq!((loaded.plugin.tier(), loaded.source), (Tier::Baseline, Source::Compiled));
+    let mut instance = WasmInstance::new(&loaded.plugin, InstanceSettings::default()).unwrap();
+    assert_eq!(receiver.recv_timeout(Duration::from_secs(60)).unwrap(), (Tier::Optimised, Ok(())));
+    instance.restart().unwrap();
+}
+
+#[test]
+fn a_module_that_is_not_valid_is_refused_by_its_reason() {
+    let wrong = module("(func (result i32) i64.const 1)");
+    let error = compiler(settings("compile-plugin")).load(&wrong, |_, _| {}).unwrap_err();
+    let CompileError::Module(ModuleError::Compile(why)) = &error else { panic!("{error:?}") };
+    assert!(why.contains("type mismatch"), "{why}");
+    let none = compiler(settings("compile-plugin")).load(b"text", |_, _| {});
+    assert!(matches!(none, Err(CompileError::Module(ModuleError::NotAModule(_)))));
+}
+
+#[test]
+fn a_process_that_takes_too_long_is_killed_and_leaves_nothing() {
+    for what in ["sleep", "close-and-sleep", "talk"] {
+        let begun = Instant::now();
+        let error = failure(what, short());
+        assert_eq!(error, CompileError::TooLong(Duration::from_millis(300)), "{what}");
+        assert_eq!(error.to_string(), "compiling it took longer than 0.3 s and was given up");
+        assert!(begun.elapsed() < Duration::from_secs(5));
+    }
+}
+
+#[test]
+fn code_that_is_too_long_is_refused() {
+    let limits = Limits { code: 1 << 20, ..Limits::default() };
+    assert_eq!(failure("write", limits), CompileError::TooLarge(1 << 20));
+}
+
+#[test]
+fn a_process_that_fails_says_how() {
+    let text = failure("abort", Limits::default()).to_string();
+    assert!(text.starts_with("the compiler failed (signal 6)"), "{text}");
+    let text = failure("fail", Limits::default()).to_string();
+    assert_eq!(text, "the compiler failed (exit code 17)");
+    let gone = ChildCommand { program: "/nowhere".into(), arguments: Vec::new() };
+    let settings = CompilerSettings { command: gone, ..CompilerSettings::default() };
+    let error = compiler(settings).load(&module(""), |_, _| {}).unwrap_err();
+    assert!(matches!(error, CompileError::NoProcess(_)), "{error}");
+}
+
+#[test]
+fn memory_beyond_the_limit_is_refused() {
+    let limits = Limits { memory: 64 << 20, ..Limits::default() };
+    let functions = "(func (param i32) (result i32) local.get 0)".repeat(300_000);
+    let settings = CompilerSettings { limits, ..settings("compile-plugin") };
+    let error = compiler(settings).load(&module(&functions), |_, _| {}).unwrap_err();
+    assert_eq!(error, CompileError::TooMuchMemory(64 << 20), "{error}");
+}
+
+#[test]
+fn nothing_but_computing_is_left_to_the_process() {
+    // It answers, as if it refused the module, with what did work.
+    let error = failure("escape", Limits::default());
+    assert_eq!(error, ModuleError::Compile(String::new()).into());
+}
+
+/// A directory that is removed in the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("millrace-loading-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Self(path)
+    }
+
+    fn settings(&self, what: &str) -> CompilerSettings {
+        CompilerSettings { cache: Some(self.0.clone()), ..settings(what) }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Loads a module, and waits for its better code where that is made.
+fn loaded(settings: CompilerSettings, wasm: &[u8]) -> (Tier, Source) {
+    let (sender, receiver) = mpsc::channel();
+    let loaded = compiler(settings).load(wasm, move |_, result| sender.send(result).unwrap()).unwrap();
+    if loaded.plugin.tier() == Tier::Baseline {
+        receiver.recv_timeout(Duration::from_secs(60)).unwrap().unwrap();
+    }
+    (loaded.plugin.tier(), loaded.source)
+}
+
+#[test]
+fn what_was_compiled_is_kept_and_what_was_changed_is_not_used() {
+    let (folder, wasm) = (Folder::new("kept"), module(""));
+    assert_eq!(loaded(folder.settings("compile-plugin"), &wasm), (Tier::Baseline, Source::Compiled));
+    // No process that could compile is needed any more.
+    assert_eq!(loaded(folder.settings("fail"), &wasm), (Tier::Optimised, Source::Cache));
+    let entries =
+        || std::fs::read_dir(&folder.0).unwrap().flatten().filter(|file| file.file_name() != "secret");
+    assert_eq!(entries().count(), 2);
+    for entry in entries() {
+        let mut content = std::fs::read(entry.path()).unwrap();
+        let last = content.len() - 1;
+        content[last] ^= 1;
+        std::fs::write(entry.path(), content).unwrap();
+    }
+    assert_eq!(loaded(folder.settings("compile-plugin"), &wasm), (Tier::Baseline, Source::Compiled));
+    assert_eq!(loaded(folder.settings("fail"), &wasm), (Tier::Optimised, Source::Cache));
+    // Another module has other code.
+    let other = compiler(folder.settings("fail")).load(&module("(func)"), |_, _| {});
+    assert!(matches!(other, Err(CompileError::Failed { .. })));
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_costs_time_only() {
+    let file = Folder::new("file");
+    std::fs::write(&file.0, "").unwrap();
+    assert_eq!(loaded(file.settings("compile-plugin"), &module("")), (Tier::Baseline, Source::Compiled));
+    std::fs::remove_file(&file.0).unwrap();
+}
+
+#[test]
+fn no_process_is_left_behind() {
+    // The tests beside this one have processes of their own for a time.
+    let _ = failure("sleep", short());
+    let begun = Instant::now();
+    while children() > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(120), "a process is left");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
