@@ -153,10 +153,10 @@ impl Compiler {
             let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
             process::compile(&self.0.command, wasm, tier, &self.0.limits)?
         };
-        if let (Some(cache), Ok(key)) = (&self.0.cache, Key::new(&self.0.sandbox, wasm, tier)) {
-            if let Err(error) = cache.put(key, &code) {
-                tracing::warn!("a compiled plugin is not kept: {error}");
-            }
+        if let (Some(cache), Ok(key)) = (&self.0.cache, Key::new(&self.0.sandbox, wasm, tier))
+            && let Err(error) = cache.put(key, &code)
+        {
+            tracing::warn!("a compiled plugin is not kept: {error}");
         }
         Ok(code)
     }

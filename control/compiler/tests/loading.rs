@@ -119,6 +119,14 @@ fn nothing_but_computing_is_left_to_the_process() {
     // It answers, as if it refused the module, with what did work.
     let error = failure("escape", Limits::default());
     assert_eq!(error, ModuleError::Compile(String::new()).into());
+    // The same without confinement, to see that the trials are such.
+    let CompileError::Module(ModuleError::Compile(worked)) = failure("stay", Limits::default()) else {
+        panic!("it didn't answer");
+    };
+    for what in ["a file", "a new file", "UDP", "TCP", "a process", "a thread", "executable memory"] {
+        assert!(worked.contains(what), "{worked}");
+    }
+    let _ = std::fs::remove_file("/tmp/millrace-escape");
 }
 
 /// A directory that is removed in the end.

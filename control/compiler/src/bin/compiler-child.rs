@@ -13,7 +13,8 @@ fn main() -> ExitCode {
     let rest: Vec<String> = arguments.collect();
     match what.as_str() {
         "compile-plugin" => return compile(&rest),
-        "escape" => return escape(),
+        "escape" => return escape(true),
+        "stay" => return escape(false),
         "sleep" => std::thread::sleep(Duration::from_secs(100)),
         "close-and-sleep" => close_and_sleep(),
         "talk" => talk(),
@@ -35,10 +36,10 @@ fn compile(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// Confines itself as the compiler does, then tries what must not work. What did work is told.
-fn escape() -> ExitCode {
+/// Confines itself as the compiler does, or doesn't, then tries what must not work then. What did work is told.
+fn escape(confined: bool) -> ExitCode {
     let mut wasm = Vec::new();
-    if let Err(error) = child::confine_for_test(1 << 30, 10) {
+    if confined && let Err(error) = child::confine_for_test(1 << 30, 10) {
         let _ = writeln!(std::io::stderr(), "{error}");
         return ExitCode::from(error.code());
     }
@@ -58,9 +59,19 @@ fn escape() -> ExitCode {
     tried("a process", std::process::Command::new("/bin/true").spawn().is_ok());
     tried("a thread", std::thread::Builder::new().spawn(|| ()).is_ok());
     tried("a signal", nix::sys::signal::kill(nix::unistd::getppid(), None).is_ok());
+    tried("executable memory", executable_memory());
     tried("its user", nix::unistd::setuid(nix::unistd::Uid::from_raw(0)).is_ok());
     let _ = std::io::stderr().write_all(worked.join(", ").as_bytes());
     ExitCode::from(child::REFUSED)
+}
+
+#[allow(unsafe_code)]
+fn executable_memory() -> bool {
+    let protection = libc::PROT_READ | libc::PROT_EXEC;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: it maps new memory, which nobody uses.
+    let mapped = unsafe { libc::mmap(std::ptr::null_mut(), 4096, protection, flags, -1, 0) };
+    mapped != libc::MAP_FAILED
 }
 
 fn close_and_sleep() {
