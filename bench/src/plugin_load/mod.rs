@@ -134,7 +134,7 @@ fn treat(plugin: &LoadedPlugin) -> Result<(), BenchError> {
         progress = instance.resume(&mut packets, Instant::from_nanos(2));
     }
     match verdicts {
-        [Verdict::Drop] => Ok(()),
+        [Verdict::Drop(_)] => Ok(()),
         [other] => Err(failed("treat a packet", format!("the verdict was {other:?}"))),
     }
 }

@@ -858,7 +858,7 @@ fn a_message_is_suspended_and_answered_later() {
 fn baseline_code_is_suspended_and_goes_on() {
     let mut instance = begin_baseline(&slow(200_000));
     let batch = Batch::equal(4, 60).processed(&mut instance);
-    assert_eq!(batch.verdicts, [Verdict::Drop; 4]);
+    assert_eq!(batch.verdicts, [Verdict::Drop(0); 4]);
     assert!(instance.counts().suspensions > 0);
     let mut forever = begin_baseline(&at_once(FOREVER));
     let mut batch = Batch::equal(1, 60);
@@ -882,7 +882,7 @@ fn better_code_is_taken_when_an_instance_begins_anew() {
     assert_eq!(instance.plugin().current().tier(), Tier::Optimised);
     for _ in 0..2 {
         let batch = Batch::equal(2, 60).processed(&mut instance);
-        assert_eq!(batch.verdicts, [Verdict::Drop; 2]);
+        assert_eq!(batch.verdicts, [Verdict::Drop(0); 2]);
         instance.restart().unwrap();
     }
     recompiled(instance.plugin(), &wasm, Tier::Baseline);
