@@ -58,10 +58,15 @@ impl Bench {
         path
     }
 
+    /// Compiles here, and not in a process of its own.
+    fn compile(&self, module: &[u8]) -> Result<WasmPlugin, String> {
+        self.sandbox.compile(module).map_err(|error| error.to_string())
+    }
+
     /// Loads as the daemon does.
     fn load_as(&mut self, path: &str, allow_downgrade: bool) -> Result<&'static str, String> {
-        let compile = |module: &[u8]| self.sandbox.compile(module).map_err(|error| error.to_string());
-        let loaded = load_by(&self.model.repository.trust(), path, compile);
+        let trust = self.model.repository.trust();
+        let loaded = load_by(&trust, path, |module| self.compile(module));
         let new = NewPlugin { path: path.to_owned(), allow_downgrade };
         loaded.and_then(|loaded| enter(&mut self.model, loaded, &new)).map_err(|error| error.to_string())
     }
@@ -155,7 +160,7 @@ fn a_signature_of_another_plugin_is_of_no_use() {
     let key: SecretKey = fs::read_to_string(&made.secret).unwrap().parse().unwrap();
     let trust = Trust::new(vec![made.key], None);
     fs::write(format!("{second}.minisig"), sign(&b, &claims, &key).unwrap()).unwrap();
-    let refused = load(&bench.sandbox, &trust, &second).unwrap_err().to_string();
+    let refused = load_by(&trust, &second, |module| bench.compile(module)).unwrap_err().to_string();
     assert!(refused.contains("name=a") && refused.contains("name=b"), "{refused}");
 }
 
@@ -181,12 +186,12 @@ fn a_file_that_is_swapped_after_it_was_read_changes_nothing() {
     let path = bench.write_signed("a.wasm", &module("a", "1.0.0", "good"));
     let file = PluginFile::read(&path).unwrap();
     bench.write_signed("a.wasm", &module("evil", "1.0.0", "bad"));
-    let loaded = file.compile(&bench.sandbox, &trust).unwrap();
+    let loaded = file.compile(&trust, |module| bench.compile(module)).unwrap();
     assert_eq!(loaded.plugin.name(), "a");
     // Swapped between the two files, they don't fit each other.
     let mut mixed = PluginFile::read(&path).unwrap();
     mixed.module = file.module;
-    assert!(mixed.compile(&bench.sandbox, &trust).unwrap_err().contains("does not fit"));
+    assert!(mixed.compile(&trust, |module| bench.compile(module)).unwrap_err().contains("does not fit"));
 }
 
 #[test]
