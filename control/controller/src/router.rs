@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use ipnet::IpNet;
 use millrace_classify::CompiledFilter;
-use millrace_compiler::{CompileError, Compiler, CompilerSettings};
+use millrace_compiler::{Compiler, CompilerSettings};
 use millrace_forward::Route;
 use millrace_host::{Actions, Mirror, OwnRoute};
 use millrace_pipeline::thread::Wake;
@@ -325,7 +325,9 @@ impl Router {
     pub(crate) async fn read_plugin(&self, path: &str) -> Result<Loaded, ControlError> {
         let (file, compiler) = (path.to_owned(), self.lock().compiler()?);
         let trust = self.lock().model.repository.trust();
-        let load = move || crate::load::load(&compiler, &trust, &file, code_upgraded);
+        let router = self.clone();
+        let upgraded = move |code: &WasmPlugin, result| router.code_upgraded(code, result);
+        let load = move || crate::load::load(&compiler, &trust, &file, upgraded);
         let loaded = tokio::task::spawn_blocking(load).await;
         loaded.map_err(|error| ControlError::system("load the plugin", error))?
     }
@@ -554,13 +556,5 @@ fn port_view(inner: &mut Inner, plan: &crate::model::PortPlan, snapshot: &Snapsh
         held,
         drops,
         name: settings.name.clone(),
-    }
-}
-
-/// Better code of a plugin is there, or there won't be any. Instances take it when they begin anew.
-fn code_upgraded(plugin: &WasmPlugin, result: Result<(), CompileError>) {
-    match result {
-        Ok(()) => tracing::info!("plugin {}: {} code is there", plugin.name(), plugin.current().tier()),
-        Err(error) => tracing::warn!("plugin {} keeps its {} code: {error}", plugin.name(), plugin.tier()),
     }
 }

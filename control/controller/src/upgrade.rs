@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_compiler::CompileError;
 use millrace_pipeline::Command;
+use millrace_plugin::wasm::WasmPlugin;
 use millrace_plugin::{Inheritance, Inherited, ShadowReport, Succession, Successor, Successors};
 use millrace_plugin_abi::{Instance, Plugin};
 use millrace_units::InstanceId;
@@ -85,6 +87,28 @@ impl Router {
         let view = inner.replace(&previous, Inheritance::Tried)?;
         inner.model.repository.rolled_back(name);
         Ok(view)
+    }
+
+    /// Better code of a plugin is there, or there won't be any. Instances that can hand over what they know get it at once,
+    /// the others when they begin anew.
+    pub(crate) fn code_upgraded(&self, code: &WasmPlugin, result: Result<(), CompileError>) {
+        let (name, tier) = (code.name(), code.current().tier());
+        match result {
+            Ok(()) => tracing::info!("plugin {name}: {tier} code is there"),
+            Err(error) => return tracing::warn!("plugin {name} keeps its {tier} code: {error}"),
+        }
+        let mut inner = self.lock();
+        // It may be gone, or replaced, by now.
+        let Ok(plugin) = inner.model.plugins.plugin_named(name) else { return };
+        let workers = inner.workers.len();
+        let Ok(successors) = inner.model.plugins.successors(&*plugin, workers) else { return };
+        let version = plugin.state_version();
+        for one in successors {
+            if let Err(problem) = inner.succeed_all(vec![one], Inheritance::Indispensable, (version, version))
+            {
+                tracing::info!("plugin {name}: {problem}; it gets the {tier} code when it begins anew");
+            }
+        }
     }
 
     /// Gives an instance other settings while packets go through it. It keeps what it knows, where its plugin can save and

@@ -30,8 +30,10 @@ pub struct Successor {
 /// Whether the successor of an instance takes over what that knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inheritance {
-    /// It must.
+    /// It must, unless that one has no way to say what it knows.
     Required,
+    /// It must, and that one has a way to say what it knows: else it stays.
+    Indispensable,
     /// It does if it can.
     Tried,
     /// It doesn't: it is one that was here before, and has its own.
@@ -93,7 +95,10 @@ impl<T: BindingTable> WorkerPlugins<T> {
             _ => inherit(&mut *hosted.instance, &mut *instance, version),
         };
         let inherited = match inherited {
-            Err(problem) if inheritance == Inheritance::Required => Err(problem),
+            Ok(Inherited::Nothing) if inheritance == Inheritance::Indispensable => {
+                Err("it has no way to hand over what it knows".to_owned())
+            }
+            Err(problem) if inheritance != Inheritance::Tried => Err(problem),
             Err(problem) => Ok(Inherited::Lost(problem)),
             Ok(inherited) => Ok(inherited),
         };
