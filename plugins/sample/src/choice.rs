@@ -1,0 +1,58 @@
+//! Which copies are sent.
+
+use crate::settings::{Mode, Settings};
+
+/// Chooses one in so many.
+#[derive(Clone, Debug)]
+pub(crate) struct Choice {
+    one_in: u32,
+    mode: Mode,
+    /// Copies since the last that was chosen, in the mode `every`.
+    passed: u32,
+    /// The state of the random numbers; never 0.
+    random: u64,
+}
+
+impl Choice {
+    pub fn new(settings: &Settings) -> Self {
+        let Settings { one_in, mode, seed, .. } = *settings;
+        // The numbers behind a small state are small at first: the seed's bits are spread. An odd factor makes no 0.
+        let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Self { one_in, mode, passed: 0, random }
+    }
+
+    /// Goes on by other settings; random numbers begin anew with `from_seed`.
+    pub fn change(&mut self, settings: &Settings, from_seed: bool) {
+        let begun = Self::new(settings);
+        let random = if from_seed { begun.random } else { self.random };
+        *self = Self { random, ..begun };
+    }
+
+    /// Whether the next copy is chosen.
+    #[inline]
+    pub fn next(&mut self) -> bool {
+        match self.mode {
+            Mode::Every => {
+                self.passed += 1;
+                let chosen = self.passed >= self.one_in;
+                if chosen {
+                    self.passed = 0;
+                }
+                chosen
+            }
+            // The number as a fraction of 2^64 lies below 1 / one_in.
+            Mode::Random => (u128::from(self.draw()) * u128::from(self.one_in)) >> 64 == 0,
+        }
+    }
+
+    /// Marsaglia, *Xorshift RNGs* (2003): 64 bits, shifts of 13, 7 and 17.
+    #[inline]
+    fn draw(&mut self) -> u64 {
+        let mut number = self.random;
+        number ^= number << 13;
+        number ^= number >> 7;
+        number ^= number << 17;
+        self.random = number;
+        number
+    }
+}
