@@ -1,0 +1,203 @@
+//! `mirror`: sends every copy to one or two ports.
+//!
+//! # Purpose
+//! To watch all of the traffic of some flows at other ports, by a recorder or an intrusion detection system. The packets
+//! themselves go their way. For a part of it, there is `sample`.
+//!
+//! # Gates
+//! At position `copy`.
+//!
+//! # Settings
+//! - `to`: the name of the port that copies are sent to. It must be said.
+//! - `also`: a second port, for which another copy is made; none by default. With two, both have to be among the first 64
+//!   ports of the configuration.
+//!
+//! A copy leaves by the port as any packet does: with a link header for the gateway of its route, if that lies there, and
+//! for its destination otherwise; where the port's frames are smaller, it is cut into fragments or dropped.
+//!
+//! # Messages
+//! - `read`: settings and counters. Nothing is reset.
+//! - `reset`: sets all counters to zero.
+//!
+//! # Counters
+//! - `packets`: copies that came, each sent to every port named.
+//! - `bytes`: their bytes, link header included.
+//! - `settings`: the settings, ports as their numbers.
+//!
+//! They go with the instance when it gets other settings by `instance set`.
+//!
+//! # Example
+//! ```text
+//! millrace instance create mirror m1 to=recorder also=ids
+//! millrace bind m1 --gate tap --filter 'in lan proto tcp'
+//! millrace control m1 read --json
+//! {"bytes":1200,"packets":12,"settings":{"also":4,"to":3}}
+//! ```
+#![forbid(unsafe_code)]
+
+use std::sync::LazyLock;
+
+use millrace_plugin_abi::{
+    Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, Verdict, merged,
+};
+use millrace_units::PortId;
+use serde_json::{Map, Value, json};
+
+/// The type of plugin.
+pub static PLUGIN: Mirror = Mirror;
+
+/// Plugin `mirror`.
+#[derive(Debug)]
+pub struct Mirror;
+
+const NAME: &str = "mirror";
+const MESSAGES: &[(&str, &str)] =
+    &[("read", "settings and counters"), ("reset", "sets all counters to zero")];
+/// Ports below this can be named together.
+const PORTS_TOGETHER: u16 = 64;
+/// The version of what instances save.
+const STATE_VERSION: u32 = 1;
+
+static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "to": {"type": "string", "format": "port", "description": "the port that copies are sent to"},
+            "also": {"type": "string", "format": "port", "description": "a second port"},
+        },
+        "required": ["to"],
+        "additionalProperties": false,
+    });
+    schema.as_object().cloned().unwrap_or_default()
+});
+
+impl Plugin for Mirror {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn version(&self) -> &'static str {
+        env!("CARGO_PKG_VERSION")
+    }
+
+    fn summary(&self) -> &'static str {
+        "Sends every copy to one or two ports."
+    }
+
+    fn positions(&self) -> &'static [Position] {
+        &[Position::Copy]
+    }
+
+    fn messages(&self) -> &'static [(&'static str, &'static str)] {
+        MESSAGES
+    }
+
+    fn settings_schema(&self) -> Option<&Map<String, Value>> {
+        Some(&SCHEMA)
+    }
+
+    fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
+        PluginError::unless_known(NAME, settings, &["to", "also"])?;
+        let missing = || refuse("to", "it is missing; give the name of a port, as in to=recorder");
+        let to = port(settings, "to")?.ok_or_else(missing)?;
+        let also = port(settings, "also")?;
+        let verdict = verdict(to, also)?;
+        Ok(Box::new(MirrorInstance { to, also, verdict, packets: 0, bytes: 0 }))
+    }
+
+    fn state_version(&self) -> u32 {
+        STATE_VERSION
+    }
+
+    fn merge(&self, _message: &Message, replies: Vec<Value>) -> Value {
+        let settings = replies.first().and_then(|reply| reply.get("settings")).cloned();
+        let mut sum = replies.into_iter().reduce(merged).unwrap_or(Value::Null);
+        if let (Value::Object(sum), Some(settings)) = (&mut sum, settings) {
+            sum.insert("settings".to_owned(), settings);
+        }
+        sum
+    }
+}
+
+fn refuse(setting: &str, problem: impl Into<String>) -> PluginError {
+    PluginError::setting(NAME, setting, problem)
+}
+
+/// The port that a setting names, which comes as its number; `None` where it names none.
+fn port(settings: &Map<String, Value>, setting: &str) -> Result<Option<PortId>, PluginError> {
+    let Some(value) = settings.get(setting) else { return Ok(None) };
+    let number = value.as_u64().and_then(|number| u16::try_from(number).ok());
+    let wrong = || refuse(setting, format!("{value} is no port; give the name of one, as in {setting}=ids"));
+    number.map(|number| Some(PortId(number))).ok_or_else(wrong)
+}
+
+/// What is said of each copy.
+fn verdict(to: PortId, also: Option<PortId>) -> Result<Verdict, PluginError> {
+    let Some(also) = also else { return Ok(Verdict::Port(to)) };
+    if also == to {
+        return Err(refuse("also", "it is the same port as to; give another one, or leave it out"));
+    }
+    for (setting, port) in [("to", to), ("also", also)] {
+        if port.0 >= PORTS_TOGETHER {
+            let problem = format!("port {port} is not among the first 64, as it must be where there are two");
+            return Err(refuse(setting, problem));
+        }
+    }
+    Ok(Verdict::Ports(1 << to.0 | 1 << also.0))
+}
+
+/// The refusal of what an instance handed over.
+fn not_taken(version: u32) -> PluginError {
+    let problem = format!("what was saved, of version {version}, is none of version {STATE_VERSION}");
+    PluginError::setting(NAME, "restore", problem)
+}
+
+struct MirrorInstance {
+    to: PortId,
+    also: Option<PortId>,
+    verdict: Verdict,
+    packets: u64,
+    bytes: u64,
+}
+
+impl Instance for MirrorInstance {
+    fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        self.packets += packets.len() as u64;
+        packets.for_each(|_, packet| {
+            self.bytes += packet.len() as u64;
+            self.verdict
+        });
+        Progress::Done
+    }
+
+    fn hears_flow_ends(&self) -> bool {
+        false
+    }
+
+    fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
+        Ok(Some(json!([self.packets, self.bytes]).to_string().into_bytes()))
+    }
+
+    fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
+        let saved = serde_json::from_slice(state).ok().filter(|_| version == STATE_VERSION);
+        [self.packets, self.bytes] = saved.ok_or_else(|| not_taken(version))?;
+        Ok(())
+    }
+
+    fn control(&mut self, message: &Message) -> Reply {
+        PluginError::unless_known(NAME, &message.arguments, &[])?;
+        match message.name.as_str() {
+            "read" => {}
+            "reset" => (self.packets, self.bytes) = (0, 0),
+            other => return Err(PluginError::unknown_message(NAME, other, MESSAGES)),
+        }
+        let mut settings = json!({ "to": self.to.0 });
+        if let (Value::Object(settings), Some(also)) = (&mut settings, self.also) {
+            settings.insert("also".to_owned(), also.0.into());
+        }
+        Ok(json!({ "packets": self.packets, "bytes": self.bytes, "settings": settings }))
+    }
+}
+
+#[cfg(test)]
+mod tests;
