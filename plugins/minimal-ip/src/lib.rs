@@ -1,0 +1,276 @@
+//! `minimal-ip`: verifies the IP header as a minimal forwarder does, drops what is not sound, and may choose the port.
+//!
+//! # Purpose
+//! To guard the way behind plugins that rewrite packets: what one of them has left with a wrong length or checksum ends here,
+//! counted by what is wrong. To measure what a minimal service costs for each packet. With a port, to forward some flows
+//! without a route.
+//!
+//! The service "minimal IP" (IP--) of S. C. Karlin, *Embedded Computational Elements in Extensible Routers* (2003), table
+//! 4.1, takes one off the TTL, mends the checksum and puts another Ethernet header before the packet; there the
+//! classifier verifies the header. Here it is the other way round: the router takes one off the TTL, mends the
+//! checksum and writes the link header for every packet that it forwards, so the plugin does none of that, or it would be
+//! done twice. What is left of minimal forwarding is here: to verify the header (RFC 1812, 5.2.2), and to name the port.
+//!
+//! The router verifies the header too when a packet comes in. So faults are only found here where a plugin at a gate before
+//! has made them.
+//!
+//! # Gates
+//! At positions `route` and `late`.
+//!
+//! # Settings
+//! `port`: the name of a port by which packets leave, whatever their route; none by default: the route decides. There
+//! they go to the gateway of their route, if that lies at this port, and to their destination otherwise.
+//!
+//! # Messages
+//! - `read`: setting and counters. Nothing is reset.
+//! - `reset`: sets all counters to zero.
+//!
+//! # Counters
+//! - `packets`, `bytes`: what was seen, link header included.
+//! - `sent`: packets that go on.
+//! - `dropped`: packets that don't, by what is wrong; the number in brackets is the reason by which the router counts the
+//!   drops of an instance.
+//!   - `short` (0): less than a header's octets.
+//!   - `version` (1): not 4, or not 6.
+//!   - `header_length` (2): IPv4: below 20 octets.
+//!   - `total_length` (3): IPv4: below the header length. IPv6: zero, though options are announced.
+//!   - `truncated` (4): fewer octets came than the length says.
+//!   - `checksum` (5): IPv4: the header's is wrong.
+//! - `port`: the port's number; missing where the route decides.
+//!
+//! They go with the instance when it gets other settings by `instance set`.
+//!
+//! # Example
+//! ```text
+//! millrace instance create minimal-ip fast port=wan
+//! millrace bind fast --gate route --filter 'dst 192.0.2.0/24'
+//! millrace control fast read --json
+//! {"bytes":1176,"dropped":{"checksum":0,"header_length":0,"short":0,"total_length":0,"truncated":0,"version":0},
+//!  "packets":12,"port":1,"sent":12}
+//! ```
+#![forbid(unsafe_code)]
+
+use std::sync::LazyLock;
+
+use millrace_plugin_abi::{
+    Family, Instance, Instant, Message, Packet, Packets, Plugin, PluginError, Position, Progress, Reply,
+    Verdict, merged,
+};
+use millrace_units::PortId;
+use millrace_wire::{Ipv4Fault, Ipv6Fault, ipv4, ipv6};
+use serde_json::{Map, Value, json};
+
+/// The type of plugin.
+pub static PLUGIN: MinimalIp = MinimalIp;
+
+/// Plugin `minimal-ip`.
+#[derive(Debug)]
+pub struct MinimalIp;
+
+const NAME: &str = "minimal-ip";
+const MESSAGES: &[(&str, &str)] = &[("read", "setting and counters"), ("reset", "sets all counters to zero")];
+/// The version of what instances save.
+const STATE_VERSION: u32 = 1;
+
+static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "port": {"type": "string", "format": "port",
+                "description": "the port by which packets leave, whatever their route"},
+        },
+        "additionalProperties": false,
+    });
+    schema.as_object().cloned().unwrap_or_default()
+});
+
+impl Plugin for MinimalIp {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn version(&self) -> &'static str {
+        env!("CARGO_PKG_VERSION")
+    }
+
+    fn summary(&self) -> &'static str {
+        "Verifies the IP header, drops what is not sound, and may choose the port."
+    }
+
+    fn positions(&self) -> &'static [Position] {
+        &[Position::Route, Position::Late]
+    }
+
+    fn messages(&self) -> &'static [(&'static str, &'static str)] {
+        MESSAGES
+    }
+
+    fn settings_schema(&self) -> Option<&Map<String, Value>> {
+        Some(&SCHEMA)
+    }
+
+    fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
+        PluginError::unless_known(NAME, settings, &["port"])?;
+        let port = settings.get("port").map(port).transpose()?;
+        Ok(Box::new(MinimalIpInstance { port, counters: Counters::default() }))
+    }
+
+    fn state_version(&self) -> u32 {
+        STATE_VERSION
+    }
+
+    fn merge(&self, _message: &Message, replies: Vec<Value>) -> Value {
+        let port = replies.first().and_then(|reply| reply.get("port")).cloned();
+        let mut sum = replies.into_iter().reduce(merged).unwrap_or(Value::Null);
+        if let (Value::Object(sum), Some(port)) = (&mut sum, port) {
+            sum.insert("port".to_owned(), port);
+        }
+        sum
+    }
+}
+
+/// A port, which comes as its number.
+fn port(value: &Value) -> Result<PortId, PluginError> {
+    let number = value.as_u64().and_then(|number| u16::try_from(number).ok());
+    number.map(PortId).ok_or_else(|| {
+        let problem = format!("{value} is no port; give the name of one, as in port=wan");
+        PluginError::setting(NAME, "port", problem)
+    })
+}
+
+/// What can be wrong with a header; its place in [`Fault::NAMES`] is the reason of the drop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fault {
+    Short,
+    Version,
+    HeaderLength,
+    TotalLength,
+    Truncated,
+    Checksum,
+}
+
+impl Fault {
+    const NAMES: [&str; 6] = ["short", "version", "header_length", "total_length", "truncated", "checksum"];
+}
+
+impl From<Ipv4Fault> for Fault {
+    #[inline]
+    fn from(fault: Ipv4Fault) -> Self {
+        match fault {
+            Ipv4Fault::Short => Self::Short,
+            Ipv4Fault::Version => Self::Version,
+            Ipv4Fault::HeaderLength => Self::HeaderLength,
+            Ipv4Fault::TotalLength => Self::TotalLength,
+            Ipv4Fault::Truncated => Self::Truncated,
+            Ipv4Fault::Checksum => Self::Checksum,
+        }
+    }
+}
+
+impl From<Ipv6Fault> for Fault {
+    #[inline]
+    fn from(fault: Ipv6Fault) -> Self {
+        match fault {
+            Ipv6Fault::Short => Self::Short,
+            Ipv6Fault::Version => Self::Version,
+            Ipv6Fault::PayloadLength => Self::TotalLength,
+            Ipv6Fault::Truncated => Self::Truncated,
+        }
+    }
+}
+
+/// What is wrong with the header of a packet of a family.
+#[inline]
+fn verify(family: Family, packet: &Packet) -> Result<(), Fault> {
+    let (header, length) = (packet.network(), packet.network_len());
+    match family {
+        Family::V4 => ipv4::sanity(header, length).map_err(Fault::from),
+        Family::V6 => ipv6::sanity(header, length).map_err(Fault::from),
+    }
+}
+
+/// The refusal of what an instance handed over.
+fn not_taken(version: u32) -> PluginError {
+    let problem = format!("what was saved, of version {version}, is none of version {STATE_VERSION}");
+    PluginError::setting(NAME, "restore", problem)
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counters {
+    packets: u64,
+    bytes: u64,
+    sent: u64,
+    dropped: [u64; Fault::NAMES.len()],
+}
+
+struct MinimalIpInstance {
+    port: Option<PortId>,
+    counters: Counters,
+}
+
+impl Instance for MinimalIpInstance {
+    fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        let sound = self.port.map_or(Verdict::Pass, Verdict::Port);
+        let counters = &mut self.counters;
+        counters.packets += packets.len() as u64;
+        packets.for_each(|key, packet| {
+            counters.bytes += packet.len() as u64;
+            match verify(key.family(), packet) {
+                Ok(()) => {
+                    counters.sent += 1;
+                    sound
+                }
+                Err(fault) => {
+                    counters.dropped[fault as usize] += 1;
+                    Verdict::Drop(fault as u8)
+                }
+            }
+        });
+        Progress::Done
+    }
+
+    fn hears_flow_ends(&self) -> bool {
+        false
+    }
+
+    fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
+        let Counters { packets, bytes, sent, dropped } = self.counters;
+        Ok(Some(json!([[packets, bytes, sent], dropped]).to_string().into_bytes()))
+    }
+
+    fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
+        let saved = serde_json::from_slice(state).ok().filter(|_| version == STATE_VERSION);
+        let ([packets, bytes, sent], dropped) = saved.ok_or_else(|| not_taken(version))?;
+        self.counters = Counters { packets, bytes, sent, dropped };
+        Ok(())
+    }
+
+    fn control(&mut self, message: &Message) -> Reply {
+        PluginError::unless_known(NAME, &message.arguments, &[])?;
+        match message.name.as_str() {
+            "read" => {}
+            "reset" => self.counters = Counters::default(),
+            other => return Err(PluginError::unknown_message(NAME, other, MESSAGES)),
+        }
+        Ok(self.read())
+    }
+}
+
+impl MinimalIpInstance {
+    fn read(&self) -> Value {
+        let Counters { packets, bytes, sent, dropped } = self.counters;
+        let dropped: Map<_, _> = Fault::NAMES
+            .iter()
+            .zip(dropped)
+            .map(|(name, count)| ((*name).to_owned(), json!(count)))
+            .collect();
+        let mut said = json!({ "packets": packets, "bytes": bytes, "sent": sent, "dropped": dropped });
+        if let (Value::Object(said), Some(port)) = (&mut said, self.port) {
+            said.insert("port".to_owned(), port.0.into());
+        }
+        said
+    }
+}
+
+#[cfg(test)]
+mod tests;
