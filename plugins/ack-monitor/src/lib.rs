@@ -1,0 +1,283 @@
+//! `ack-monitor`: watches the acknowledgments of TCP flows: how many come again, and how fast they come.
+//!
+//! # Purpose
+//! To see how connections fare without being one of their ends. Where acknowledgments come again, segments were lost or
+//! overtaken on the way to who sends them; three in a row make the other end send a segment again. It is the service "ACK
+//! monitor" of S. C. Karlin, *Embedded Computational Elements in Extensible Routers* (2003), table 4.1. Packets always pass.
+//!
+//! # Gates
+//! At positions `early`, `late` and `copy`.
+//!
+//! # Settings
+//! `worst`: how many flows are remembered at their ends, those with the most duplicates: 0 to 64, 8 by default.
+//!
+//! Memory: 40 bytes for each flow, and 80 bytes for each flow that is remembered.
+//!
+//! # What counts
+//! A segment with the flag ACK and without RST. It is a duplicate when it has no data, neither SYN nor FIN, the highest
+//! acknowledgment number of its flow so far, and the window of the acknowledgment before it (RFC 5681, 2). Whether data is
+//! outstanding, as the RFC wants too, can't be seen from one direction: probes that keep a connection alive count as well. Each
+//! direction of a connection is a flow of its own. Fragments behind the first and cut headers don't count.
+//!
+//! # Messages
+//! - `read`: counters and the worst flows. Nothing is reset.
+//! - `set worst=…`: remembers that many flows from now on; of those that are, the worst stay.
+//! - `reset`: sets all counters to zero and forgets the flows that have ended. Flows that go on keep their numbers.
+//!
+//! # Counters
+//! - `acks`: acknowledgments.
+//! - `duplicates`: those that came again.
+//! - `fast`: how often the third in a row came, for which the other end sends a segment again.
+//! - `old`: those with a lower number than one before: they were overtaken.
+//! - `flows`, `ended`: flows that were begun with, and those of them that have ended.
+//! - `unfollowed`: acknowledgments of flows for whose state there was no memory; they are counted in `acks` alone.
+//! - `acks_per_second`: from the first to the last since the reset.
+//! - `worst`: of flows that have ended, by duplicates: the flow, `acks`, `duplicates`, `fast`, `longest_run` of duplicates in
+//!   a row, and `acks_per_second` between its first and its last.
+//!
+//! All of it goes with the instance when it gets other settings by `instance set`.
+//!
+//! # Example
+//! ```text
+//! millrace instance create ack-monitor acks
+//! millrace bind acks --gate monitor --filter 'proto tcp'
+//! millrace control acks read --json
+//! {"acks":5210,"acks_per_second":521.0,"duplicates":12,"ended":1,"fast":2,"flows":3,"old":0,"settings":{"worst":8},
+//!  "unfollowed":0,"worst":[{"acks":900,"acks_per_second":300.0,"duplicates":9,"fast":2,
+//!  "flow":"src 10.0.0.1 dst 10.0.0.2 proto 6 sport 4000 dport 80 in 0","longest_run":5}]}
+//! ```
+#![forbid(unsafe_code)]
+
+mod flow;
+mod segment;
+mod worst;
+
+use std::sync::LazyLock;
+
+use millrace_plugin_abi::{
+    FlowEnd, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, merged,
+};
+use serde_json::{Map, Value, json};
+
+use flow::{Flow, Meaning, STATE_BYTES, per_second};
+use segment::Segment;
+use worst::{MOST_WORST, Worst};
+
+/// The type of plugin.
+pub static PLUGIN: AckMonitor = AckMonitor;
+
+/// Plugin `ack-monitor`.
+#[derive(Debug)]
+pub struct AckMonitor;
+
+const NAME: &str = "ack-monitor";
+const MESSAGES: &[(&str, &str)] = &[
+    ("read", "counters and the worst flows"),
+    ("set", "worst=0 to 64: how many flows are remembered at their ends"),
+    ("reset", "sets all counters to zero and forgets the flows that have ended"),
+];
+/// Flows that are remembered unless it is said otherwise.
+const DEFAULT_WORST: usize = 8;
+/// The version of what instances save, and of the state of flows.
+const STATE_VERSION: u32 = 1;
+
+static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "worst": {"type": "integer", "minimum": 0, "maximum": MOST_WORST, "default": DEFAULT_WORST,
+                "description": "how many flows are remembered at their ends"},
+        },
+        "additionalProperties": false,
+    });
+    schema.as_object().cloned().unwrap_or_default()
+});
+
+impl Plugin for AckMonitor {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn version(&self) -> &'static str {
+        env!("CARGO_PKG_VERSION")
+    }
+
+    fn summary(&self) -> &'static str {
+        "Watches the acknowledgments of TCP flows: how many come again, and how fast they come."
+    }
+
+    fn positions(&self) -> &'static [Position] {
+        &[Position::Early, Position::Late, Position::Copy]
+    }
+
+    fn messages(&self) -> &'static [(&'static str, &'static str)] {
+        MESSAGES
+    }
+
+    fn settings_schema(&self) -> Option<&Map<String, Value>> {
+        Some(&SCHEMA)
+    }
+
+    fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
+        let worst = Worst::new(worst(settings)?.unwrap_or(DEFAULT_WORST));
+        Ok(Box::new(AckMonitorInstance { counters: Counters::default(), worst }))
+    }
+
+    fn state_version(&self) -> u32 {
+        STATE_VERSION
+    }
+
+    fn merge(&self, _message: &Message, replies: Vec<Value>) -> Value {
+        let settings = replies.first().and_then(|reply| reply.get("settings")).cloned();
+        let worst = worst::joined(&replies);
+        let mut sum = replies.into_iter().reduce(merged).unwrap_or(Value::Null);
+        if let (Value::Object(sum), Some(settings)) = (&mut sum, settings) {
+            sum.insert("settings".to_owned(), settings);
+            sum.insert("worst".to_owned(), worst);
+        }
+        sum
+    }
+}
+
+/// The setting `worst`, if it is there; nothing else may be.
+fn worst(settings: &Map<String, Value>) -> Result<Option<usize>, PluginError> {
+    PluginError::unless_known(NAME, settings, &["worst"])?;
+    let Some(value) = settings.get("worst") else { return Ok(None) };
+    let number = value.as_u64().and_then(|number| usize::try_from(number).ok());
+    let wrong =
+        || PluginError::setting(NAME, "worst", format!("{value} is no whole number of 0 to {MOST_WORST}"));
+    number.filter(|number| *number <= MOST_WORST).map(Some).ok_or_else(wrong)
+}
+
+/// The refusal of what an instance handed over.
+fn not_taken(version: u32) -> PluginError {
+    let problem = format!("what was saved, of version {version}, is none of version {STATE_VERSION}");
+    PluginError::setting(NAME, "restore", problem)
+}
+
+/// What is saved: counters, the times of the first and the last acknowledgment, and the worst flows.
+type Saved = ([u64; 7], Option<[u64; 2]>, Vec<worst::Saved>);
+
+#[derive(Clone, Copy, Default)]
+struct Counters {
+    acks: u64,
+    duplicates: u64,
+    fast: u64,
+    old: u64,
+    flows: u64,
+    ended: u64,
+    unfollowed: u64,
+    /// When the first and the last acknowledgment came.
+    span: Option<(Instant, Instant)>,
+}
+
+impl Counters {
+    #[inline]
+    fn add(&mut self, now: Instant) {
+        self.acks += 1;
+        self.span = Some((self.span.map_or(now, |(first, _)| first), now));
+    }
+
+    #[inline]
+    fn add_meaning(&mut self, meaning: Meaning) {
+        match meaning {
+            Meaning::First => self.flows += 1,
+            Meaning::Duplicate { in_a_row } => {
+                self.duplicates += 1;
+                self.fast += u64::from(in_a_row == flow::FAST);
+            }
+            Meaning::Old => self.old += 1,
+            Meaning::Other => {}
+        }
+    }
+}
+
+struct AckMonitorInstance {
+    counters: Counters,
+    worst: Worst,
+}
+
+impl Instance for AckMonitorInstance {
+    fn process(&mut self, packets: &mut Packets<'_>, now: Instant) -> Progress {
+        for place in 0..packets.len() {
+            let (key, packet) = packets.get_mut(place);
+            let Some(segment) = Segment::read(key, packet) else { continue };
+            self.counters.add(now);
+            let state = packets.state_mut(place);
+            let Some((flow, state)) = state.and_then(|state| Some((Flow::load(state)?, state))) else {
+                self.counters.unfollowed += 1;
+                continue;
+            };
+            let mut flow = flow;
+            self.counters.add_meaning(flow.add(&segment, now));
+            flow.store(state);
+        }
+        Progress::Done
+    }
+
+    fn flow_state(&self) -> usize {
+        STATE_BYTES
+    }
+
+    fn flow_ended(&mut self, end: &FlowEnd, state: &[u8]) {
+        let Some(flow) = Flow::load(state).filter(|flow| flow.acks > 0) else { return };
+        self.counters.ended += 1;
+        self.worst.add(end.key, flow);
+    }
+
+    fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
+        let Counters { acks, duplicates, fast, old, flows, ended, unfollowed, span } = self.counters;
+        let span = span.map(|(first, last)| [first, last].map(Instant::as_nanos));
+        let saved: Saved = ([acks, duplicates, fast, old, flows, ended, unfollowed], span, self.worst.save());
+        Ok(serde_json::to_vec(&saved).ok())
+    }
+
+    fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
+        let saved = serde_json::from_slice(state).ok().filter(|_| version == STATE_VERSION);
+        let (counters, span, worst): Saved = saved.ok_or_else(|| not_taken(version))?;
+        let [acks, duplicates, fast, old, flows, ended, unfollowed] = counters;
+        let span = span.map(|[first, last]| (Instant::from_nanos(first), Instant::from_nanos(last)));
+        self.counters = Counters { acks, duplicates, fast, old, flows, ended, unfollowed, span };
+        self.worst.restore(&worst);
+        Ok(())
+    }
+
+    fn control(&mut self, message: &Message) -> Reply {
+        match message.name.as_str() {
+            "read" => PluginError::unless_known(NAME, &message.arguments, &[])?,
+            "reset" => {
+                PluginError::unless_known(NAME, &message.arguments, &[])?;
+                self.counters = Counters::default();
+                self.worst = Worst::new(self.worst.limit());
+            }
+            "set" => {
+                let missing = || PluginError::setting(NAME, "worst", "it is missing; write worst=8");
+                self.worst.set_limit(worst(&message.arguments)?.ok_or_else(missing)?);
+            }
+            other => return Err(PluginError::unknown_message(NAME, other, MESSAGES)),
+        }
+        Ok(self.read())
+    }
+}
+
+impl AckMonitorInstance {
+    fn read(&self) -> Value {
+        let Counters { acks, duplicates, fast, old, flows, ended, unfollowed, span } = self.counters;
+        let rate = span.map_or(0.0, |(first, last)| per_second(acks, last.since(first)));
+        json!({
+            "acks": acks,
+            "duplicates": duplicates,
+            "fast": fast,
+            "old": old,
+            "flows": flows,
+            "ended": ended,
+            "unfollowed": unfollowed,
+            "acks_per_second": rate,
+            "worst": self.worst.read(),
+            "settings": { "worst": self.worst.limit() },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

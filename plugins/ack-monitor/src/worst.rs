@@ -1,0 +1,96 @@
+//! Flows that have ended, as far as they are remembered.
+
+use std::cmp::Reverse;
+
+use millrace_plugin_abi::{Family, FlowKey};
+use millrace_units::PortId;
+use serde_json::{Value, json};
+
+use crate::flow::{Flow, WORDS};
+
+/// Most flows that are remembered.
+pub(crate) const MOST_WORST: usize = 64;
+
+/// A flow as it is saved: source and destination, their ports, protocol, family and incoming port, and its state.
+pub(crate) type Saved = ([u8; 16], [u8; 16], [u16; 2], u8, u8, u16, [u64; WORDS]);
+
+/// The flows with the most duplicates, the worst first. Memory is taken when it is made.
+pub(crate) struct Worst {
+    limit: usize,
+    flows: Vec<(FlowKey, Flow)>,
+}
+
+impl Worst {
+    pub fn new(limit: usize) -> Self {
+        Self { limit, flows: Vec::with_capacity(limit) }
+    }
+
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Remembers that many from now on.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.flows.truncate(limit);
+        self.flows.reserve_exact(limit - self.flows.len());
+        self.limit = limit;
+    }
+
+    /// Remembers a flow, if it had duplicates and is worse than one of those that are; of equals the first stays.
+    pub fn add(&mut self, key: FlowKey, flow: Flow) {
+        let place = self.flows.partition_point(|(_, other)| other.duplicates >= flow.duplicates);
+        if flow.duplicates == 0 || place >= self.limit {
+            return;
+        }
+        self.flows.truncate(self.limit - 1);
+        self.flows.insert(place, (key, flow));
+    }
+
+    pub fn save(&self) -> Vec<Saved> {
+        let save = |(key, flow): &(FlowKey, Flow)| {
+            let (ports, family) = ([key.source_port, key.destination_port], key.family() as u8);
+            let addresses = (*key.source_bytes(), *key.destination_bytes());
+            (addresses.0, addresses.1, ports, key.protocol, family, key.port.0, flow.words())
+        };
+        self.flows.iter().map(save).collect()
+    }
+
+    /// Remembers those that were saved, as far as there is room.
+    pub fn restore(&mut self, saved: &[Saved]) {
+        for (source, destination, [from, to], protocol, family, port, words) in saved {
+            let (ports, port) = ((*from, *to), PortId(*port));
+            let key = if *family == Family::V6 as u8 {
+                FlowKey::v6((*source).into(), (*destination).into(), *protocol, ports, port)
+            } else {
+                let [source, destination] =
+                    [source, destination].map(|bytes| [bytes[0], bytes[1], bytes[2], bytes[3]].into());
+                FlowKey::v4(source, destination, *protocol, ports, port)
+            };
+            self.add(key, Flow::from_words(*words));
+        }
+    }
+
+    pub fn read(&self) -> Vec<Value> {
+        let read = |(key, flow): &(FlowKey, Flow)| {
+            json!({
+                "flow": key.to_string(),
+                "acks": flow.acks,
+                "duplicates": flow.duplicates,
+                "fast": flow.fast,
+                "longest_run": flow.longest_run,
+                "acks_per_second": flow.rate(),
+            })
+        };
+        self.flows.iter().map(read).collect()
+    }
+}
+
+/// The worst flows of the answers of several workers, as many as one remembers.
+pub(crate) fn joined(replies: &[Value]) -> Value {
+    let limit = replies.first().and_then(|reply| reply["settings"]["worst"].as_u64()).unwrap_or(0);
+    let lists = replies.iter().filter_map(|reply| reply["worst"].as_array());
+    let mut flows: Vec<&Value> = lists.flatten().collect();
+    flows.sort_by_key(|flow| Reverse(flow["duplicates"].as_u64()));
+    flows.truncate(limit as usize);
+    flows.into_iter().cloned().collect()
+}
