@@ -180,6 +180,7 @@ impl Model {
         self.plugins.add_plugin(Arc::new(millrace_plugin_null::Null))?;
         self.plugins.add_plugin(Arc::new(millrace_plugin_statistics::Statistics))?;
         self.plugins.add_plugin(Arc::new(millrace_plugin_port_filter::PortFilter))?;
+        self.plugins.add_plugin(Arc::new(millrace_plugin_syn_monitor::SynMonitor))?;
         self.plugins.add_plugin(Arc::new(millrace_plugin_ack_monitor::AckMonitor))?;
         self.plugins.add_plugin(Arc::new(millrace_plugin_minimal_ip::MinimalIp))?;
         self.plugins.add_plugin(Arc::new(millrace_plugin_mirror::Mirror))?;

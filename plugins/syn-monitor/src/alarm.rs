@@ -1,0 +1,100 @@
+//! Intervals, their rates, and the alarm.
+
+use std::time::Duration;
+
+use millrace_plugin_abi::{Instant, LogLevel};
+
+use crate::destinations::Destinations;
+
+/// What is counted in an interval.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Interval {
+    /// SYNs.
+    pub syn: u64,
+    /// Attempts that began.
+    pub begun: u64,
+    /// Attempts that were completed or given up, also if they began before.
+    pub ended: u64,
+}
+
+/// What the last interval came to, in a second, to a tenth.
+#[derive(Clone, Copy, Default, PartialEq, Debug)]
+pub(crate) struct Rates {
+    pub syn: f64,
+    pub half_open: f64,
+}
+
+/// The alarm, and the interval that goes on.
+#[derive(Default)]
+pub(crate) struct Alarm {
+    pub interval: Interval,
+    pub last: Rates,
+    pub is_on: bool,
+    /// How often it was raised.
+    pub raised: u64,
+    /// When the interval began; `None` before the first call.
+    begun: Option<Instant>,
+    line: Option<(LogLevel, String)>,
+}
+
+impl Alarm {
+    /// When the interval ends.
+    pub fn due(&self, interval: Duration) -> Instant {
+        self.begun.map_or(Instant::ZERO, |begun| begun + interval)
+    }
+
+    /// Another interval begins with the next call.
+    pub fn restart(&mut self) {
+        (self.begun, self.interval) = (None, Interval::default());
+    }
+
+    /// Forgets how often it was raised.
+    pub fn reset(&mut self) {
+        self.raised = 0;
+    }
+
+    /// Holds the interval against a threshold, 0 for none, and begins another.
+    pub fn end_interval(&mut self, now: Instant, threshold: u64, destinations: &Destinations) {
+        let Interval { syn, begun, ended } = std::mem::take(&mut self.interval);
+        let Some(time) = self.begun.replace(now).map(|begun| now.since(begun)) else { return };
+        let half_open = begun.saturating_sub(ended);
+        self.last = Rates { syn: per_second(syn, time), half_open: per_second(half_open, time) };
+        let is_above = threshold > 0 && is_above(half_open, time, threshold);
+        if is_above != self.is_on {
+            self.is_on = is_above;
+            self.raised += u64::from(is_above);
+            self.line = Some(self.line_for(threshold, destinations));
+        }
+    }
+
+    fn line_for(&self, threshold: u64, destinations: &Destinations) -> (LogLevel, String) {
+        let (rate, half_open) = (self.last.half_open, destinations.half_open());
+        let worst = destinations
+            .worst()
+            .map_or(String::new(), |(worst, count)| format!(", of them {count} at {worst}"));
+        if self.is_on {
+            let text = format!(
+                "alarm: {rate} connection attempts a second stay half-open, threshold {threshold}; \
+                 {half_open} are half-open{worst}"
+            );
+            (LogLevel::Warning, text)
+        } else {
+            (LogLevel::Information, format!("the alarm is over; {half_open} are half-open{worst}"))
+        }
+    }
+
+    /// A line for the log, if there is one.
+    pub fn take_line(&mut self) -> Option<(LogLevel, String)> {
+        self.line.take()
+    }
+}
+
+/// Whether so many in so much time are more than the threshold in a second; exactly.
+fn is_above(count: u64, time: Duration, threshold: u64) -> bool {
+    u128::from(count) * 1_000_000_000 > u128::from(threshold) * time.as_nanos()
+}
+
+/// So many in so much time, as a number in a second, to a tenth.
+fn per_second(count: u64, time: Duration) -> f64 {
+    if time.is_zero() { 0.0 } else { (count as f64 / time.as_secs_f64() * 10.0).round() / 10.0 }
+}

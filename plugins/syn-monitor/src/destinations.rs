@@ -1,0 +1,203 @@
+//! Half-open connections by destination, in memory that is bounded.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use millrace_plugin_abi::{Family, FlowKey};
+use serde_json::{Value, json};
+
+use crate::handshake::State;
+use crate::settings::Settings;
+
+/// Destinations that an answer names, at most.
+const TOP: usize = 10;
+
+/// What is saved: how many are half-open elsewhere, and destinations with family, address, bits and how many are there.
+pub(crate) type Saved = (u64, Vec<(bool, [u8; 16], u8, u64)>);
+
+/// A network that connections are made to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) struct Destination {
+    is_v6: bool,
+    /// Its address in network byte order, that of IPv4 in the first four octets.
+    address: u128,
+    bits: u8,
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let longest = if self.is_v6 {
+            Ipv6Addr::from_bits(self.address).fmt(f)?;
+            128
+        } else {
+            Ipv4Addr::from_bits((self.address >> 96) as u32).fmt(f)?;
+            32
+        };
+        if self.bits < longest { write!(f, "/{}", self.bits) } else { Ok(()) }
+    }
+}
+
+/// How many connections are half-open, at which destinations.
+pub(crate) struct Destinations {
+    /// Only those that have some.
+    known: HashMap<Destination, u64>,
+    limit: usize,
+    bits: (u8, u8),
+    elsewhere: u64,
+    half_open: u64,
+}
+
+impl Destinations {
+    /// None so far. All memory is taken here: the table is never more than half full, so it makes room in place.
+    pub fn new(settings: &Settings) -> Self {
+        Self {
+            known: HashMap::with_capacity(2 * settings.destinations),
+            limit: settings.destinations,
+            bits: (settings.prefix, settings.prefix6),
+            elsewhere: 0,
+            half_open: 0,
+        }
+    }
+
+    /// Connections that are half-open, at all destinations.
+    pub fn half_open(&self) -> u64 {
+        self.half_open
+    }
+
+    /// Those of them at destinations that found no place.
+    pub fn elsewhere(&self) -> u64 {
+        self.elsewhere
+    }
+
+    fn of(&self, key: &FlowKey) -> Destination {
+        let (is_v6, bits) = match key.family() {
+            Family::V4 => (false, self.bits.0),
+            Family::V6 => (true, self.bits.1),
+        };
+        let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
+        Destination { is_v6, address: u128::from_be_bytes(*key.destination_bytes()) & mask, bits }
+    }
+
+    /// One more is half-open. Returns the state of its flow, which says where it is counted.
+    #[inline]
+    pub fn add(&mut self, key: &FlowKey) -> State {
+        self.half_open += 1;
+        let destination = self.of(key);
+        if let Some(count) = self.known.get_mut(&destination) {
+            *count += 1;
+        } else if self.known.len() < self.limit {
+            self.known.insert(destination, 1);
+        } else {
+            self.elsewhere += 1;
+            return State::HalfOpenElsewhere;
+        }
+        State::HalfOpen
+    }
+
+    /// One that was added is no longer half-open; `state` is what its flow had.
+    #[inline]
+    pub fn remove(&mut self, key: &FlowKey, state: State) {
+        let destination = self.of(key);
+        let here = self.known.get_mut(&destination).filter(|_| state != State::HalfOpenElsewhere);
+        if let Some(count) = here {
+            *count -= 1;
+            if *count == 0 {
+                self.known.remove(&destination);
+            }
+        } else if self.elsewhere > 0 {
+            self.elsewhere -= 1;
+        } else {
+            // It was begun with before an instance that handed nothing over.
+            return;
+        }
+        self.half_open = self.half_open.saturating_sub(1);
+    }
+
+    pub fn save(&self) -> Saved {
+        let all = self.known.iter().map(|(destination, count)| {
+            (destination.is_v6, destination.address.to_be_bytes(), destination.bits, *count)
+        });
+        (self.elsewhere, all.collect())
+    }
+
+    /// Takes over what was saved; what finds no place, or was counted by another prefix, is elsewhere.
+    pub fn restore(&mut self, (elsewhere, all): Saved) {
+        self.known.clear();
+        (self.elsewhere, self.half_open) = (elsewhere, elsewhere);
+        for (is_v6, address, bits, count) in all {
+            let own_bits = if is_v6 { self.bits.1 } else { self.bits.0 };
+            let destination = Destination { is_v6, address: u128::from_be_bytes(address), bits };
+            if bits == own_bits && count > 0 && self.known.len() < self.limit {
+                self.known.insert(destination, count);
+            } else {
+                self.elsewhere = self.elsewhere.saturating_add(count);
+            }
+            self.half_open = self.half_open.saturating_add(count);
+        }
+    }
+
+    /// The destination with the most, and how many it has.
+    pub fn worst(&self) -> Option<(Destination, u64)> {
+        let all = self.known.iter().map(|(destination, count)| (*destination, *count));
+        all.max_by_key(|(destination, count)| (*count, Reverse(*destination)))
+    }
+
+    /// Those with the most, the first with most.
+    pub fn read(&self) -> Vec<Value> {
+        let mut all: Vec<_> = self.known.iter().collect();
+        all.sort_by_key(|(destination, count)| (Reverse(**count), **destination));
+        all.truncate(TOP);
+        all.into_iter().map(|(destination, count)| entry(&destination.to_string(), *count)).collect()
+    }
+}
+
+fn entry(destination: &str, half_open: u64) -> Value {
+    json!({ "destination": destination, "half_open": half_open })
+}
+
+/// The first of several workers' lists, put together.
+pub(crate) fn joined(replies: &[Value]) -> Value {
+    let mut sums: Vec<(&str, u64)> = Vec::new();
+    for one in replies.iter().filter_map(|reply| reply["top"].as_array()).flatten() {
+        let (Some(name), Some(count)) = (one["destination"].as_str(), one["half_open"].as_u64()) else {
+            continue;
+        };
+        match sums.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum += count,
+            None => sums.push((name, count)),
+        }
+    }
+    sums.sort_by_key(|(_, count)| Reverse(*count));
+    sums.truncate(TOP);
+    sums.into_iter().map(|(name, count)| entry(name, count)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_units::PortId;
+
+    use super::*;
+
+    #[test]
+    fn the_table_takes_no_memory_while_destinations_come_and_go() {
+        let settings = json!({ "destinations": 100 }).as_object().cloned().unwrap();
+        let mut destinations = Destinations::new(&Settings::new(&settings).unwrap());
+        let begun = destinations.known.capacity();
+        let key = |number: u32| {
+            let there = Ipv4Addr::from_bits(number.wrapping_mul(2_654_435_761));
+            FlowKey::v4(Ipv4Addr::LOCALHOST, there, 6, (1, 2), PortId(0))
+        };
+        let mut states: Vec<_> = (0..150).map(|number| destinations.add(&key(number))).collect();
+        assert_eq!((destinations.known.len(), destinations.elsewhere()), (100, 50));
+        for number in 150..20_000 {
+            let oldest = states.remove(0);
+            destinations.remove(&key(number - 150), oldest);
+            states.push(destinations.add(&key(number)));
+            // What is left of its capacity shrinks until it makes room in place, and never grows.
+            assert!(destinations.known.capacity() <= begun, "{number}");
+        }
+        assert_eq!(destinations.half_open(), 150);
+    }
+}
