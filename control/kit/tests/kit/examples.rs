@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::support::{Folder, Module, Native, build, repository};
+use crate::support::{Folder, Module, Native, ack, build, repository};
 use millrace_kit::{Home, KitError, Language, Options, build_with, new};
 use millrace_plugin_abi::binary::{HOST_FUNCTIONS, export, verdict};
 use serde_json::{Value, json};
@@ -100,6 +100,64 @@ fn port_filter_in_rust_builds_and_drops() {
 #[test]
 fn port_filter_in_c_builds_and_drops() {
     port_filter("port-filter-c");
+}
+
+#[test]
+fn sample_in_c_builds_and_chooses() {
+    let Some(plugin) = built_both_ways(&example("sample-c"), "sample-c") else { return };
+    for wrong in [
+        "{}",
+        r#"{"one-in": 2}"#,
+        r#"{"to": 65536}"#,
+        r#"{"to": "probe"}"#,
+        r#"{"to": 3, "one-in": 0}"#,
+        r#"{"to": 3, "one-in": 4294967296}"#,
+        r#"{"to": 3, "mode": "odd"}"#,
+        r#"{"to": 3, "seed": 0}"#,
+        r#"{"to": 3, "sed": 1}"#,
+    ] {
+        assert!(plugin.init(wrong).is_err(), "{wrong}");
+    }
+    plugin.init(r#"{"to": 3, "one-in": 2, "mode": "every", "seed": 7}"#).unwrap();
+    let mut frames = vec![ack(1, &[0; 20]); 5];
+    let said = plugin.frames(&mut frames, &mut []);
+    let said: Vec<_> = said.iter().map(|packet| (packet.verdict, packet.target)).collect();
+    let (used, sent) = ((verdict::CONSUME, 0), (verdict::PORT, 3));
+    assert_eq!(said, [used, sent, used, sent, used]);
+    let read = r#"{"copies":5,"sent":2,"sent_bytes":148}"#;
+    assert_eq!(plugin.control("read", "{}").unwrap(), read);
+    plugin.init(r#"{"to": 3, "one-in": 2, "mode": "random", "seed": 18446744073709551615}"#).unwrap();
+    assert_eq!(plugin.control("reset", "{}").unwrap(), r#"{"copies":0,"sent":0,"sent_bytes":0}"#);
+    let mut sent = 0;
+    for _ in 0..200 {
+        sent += plugin.frames(&mut frames, &mut []).iter().filter(|packet| packet.target == 3).count();
+    }
+    assert!((400..600).contains(&sent), "{sent} of 1000");
+    assert!(plugin.control("read", r#"{"a": 1}"#).is_err());
+    assert!(plugin.control("send", "{}").is_err());
+}
+
+#[test]
+fn ack_monitor_in_c_builds_and_counts() {
+    let Some(plugin) = built_both_ways(&example("ack-monitor-c"), "ack-monitor-c") else { return };
+    assert!(plugin.init(r#"{"worst": 3}"#).unwrap_err().contains("no setting"));
+    plugin.init("{}").unwrap();
+    let last = u32::MAX;
+    let mut frames: Vec<_> = [last, last, last, last, 5, 5, last].map(|number| ack(number, &[])).into();
+    // One with data is no duplicate, nor one whose header is cut, which is not seen at all.
+    frames.extend([ack(5, &[1]), ack(5, &[])[..40].to_vec()]);
+    let mut state = [0_u64; 2];
+    let said = plugin.frames(&mut frames, &mut state);
+    assert!(said.iter().all(|packet| packet.verdict == verdict::PASS));
+    // Without state it is not followed.
+    plugin.frames(&mut frames[..1], &mut []);
+    plugin.flow_ended(&mut state);
+    let read = r#"{"acks":9,"duplicates":4,"fast":1,"flows":1,"ended":1,"most_duplicates":4}"#;
+    assert_eq!(plugin.control("read", "{}").unwrap(), read);
+    let zero = r#"{"acks":0,"duplicates":0,"fast":0,"flows":0,"ended":0,"most_duplicates":0}"#;
+    assert_eq!(plugin.control("reset", "{}").unwrap(), zero);
+    assert!(plugin.control("read", r#"{"a": 1}"#).is_err());
+    assert!(plugin.control("ack", "{}").is_err());
 }
 
 /// The project of a template builds as it is, and does what it says.

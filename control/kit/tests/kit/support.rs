@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::{env, fs};
 
 use millrace_kit::{Built, Home, KitError, Options, Progress, build_with};
-use millrace_plugin_abi::binary::{RawCall, RawPacket};
+use millrace_plugin_abi::binary::{RawCall, RawFlowEnd, RawPacket};
 use millrace_sdk::host::RawHost;
 use millrace_sdk::testing::{describe, frame_of_ports};
 
@@ -236,18 +236,24 @@ impl Native {
         said(unsafe { control(name.0, name.1, arguments.0, arguments.1) })
     }
 
-    /// The verdicts for packets of UDP to these ports; the last has its ports cut off. They stand in memory of the plugin.
+    /// The verdicts for packets of UDP to these ports; the last has its ports cut off.
     pub fn packets(&self, ports: &[u16]) -> Vec<(u8, u8)> {
         let mut frames: Vec<Vec<u8>> = ports.iter().map(|port| frame(*port)).collect();
         frames.last_mut().unwrap().truncate(36);
+        self.frames(&mut frames, &mut []).iter().map(|packet| (packet.verdict, packet.reason)).collect()
+    }
+
+    /// What the plugin says of frames, all of a flow with this state. They are described in memory of the plugin.
+    pub fn frames(&self, frames: &mut [Vec<u8>], state: &mut [u64]) -> Vec<RawPacket> {
         let size = frames.len() * size_of::<RawPacket>();
+        let state = if state.is_empty() { 0 } else { state.as_mut_ptr() as u64 };
         // SAFETY: the types of the interface; what is reserved is aligned and as large as was asked for.
         unsafe {
             let reserve = self.function::<unsafe extern "C" fn(usize) -> *mut RawPacket>(c"millrace_reserve");
             let area = reserve(size);
             assert!(!area.is_null() && area.is_aligned());
             for (index, frame) in frames.iter_mut().enumerate() {
-                area.add(index).write(packet(frame));
+                area.add(index).write(RawPacket { state, ..packet(frame) });
             }
             let call = RawCall {
                 size: size_of::<RawCall>() as u16,
@@ -257,10 +263,24 @@ impl Native {
                 packets: area as u64,
             };
             self.function::<unsafe extern "C" fn(*const RawCall)>(c"millrace_packets")(&raw const call);
-            let verdicts = (0..frames.len()).map(|index| area.add(index).read());
-            let verdicts = verdicts.map(|packet| (packet.verdict, packet.reason)).collect();
+            let said = (0..frames.len()).map(|index| area.add(index).read()).collect();
             self.function::<unsafe extern "C" fn(*mut RawPacket, usize)>(c"millrace_release")(area, size);
-            verdicts
+            said
+        }
+    }
+
+    /// Tells the plugin that a flow with this state has ended.
+    pub fn flow_ended(&self, state: &mut [u64]) {
+        let end = RawFlowEnd {
+            size: size_of::<RawFlowEnd>() as u16,
+            family: 4,
+            protocol: 6,
+            state: state.as_mut_ptr() as u64,
+            ..RawFlowEnd::default()
+        };
+        // SAFETY: the type of the interface, and a state that is there during the call.
+        unsafe {
+            self.function::<unsafe extern "C" fn(*const RawFlowEnd)>(c"millrace_flow_ended")(&raw const end);
         }
     }
 }
@@ -268,6 +288,15 @@ impl Native {
 fn said(code: i32) -> Result<String, String> {
     let text = SAID.take();
     if code == 0 { Ok(text) } else { Err(text) }
+}
+
+/// A segment of TCP that acknowledges up to a number.
+pub fn ack(number: u32, data: &[u8]) -> Vec<u8> {
+    let (a, b) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+    let mut frame = frame_of_ports(a, b, 6, (4000, 80), data);
+    frame[42..46].copy_from_slice(&number.to_be_bytes());
+    frame[47] = 0x10;
+    frame
 }
 
 fn frame(port: u16) -> Vec<u8> {
