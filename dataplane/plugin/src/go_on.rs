@@ -1,7 +1,7 @@
 //! Packets that wait, and calls that go on.
 
 use millrace_packet::{BATCH_SIZE, DropReason};
-use millrace_plugin_abi::{Fault, Packets, Progress, Verdict};
+use millrace_plugin_abi::{Fault, Packets, Position, Progress, Verdict};
 use millrace_units::Instant;
 
 use crate::flow_state::FlowStateBlocks;
@@ -205,7 +205,8 @@ fn slice(
     let members: [u16; BATCH_SIZE] = std::array::from_fn(|number| number as u16);
     let members = &members[..call.packets.len().min(BATCH_SIZE)];
     call.find_states(states);
-    let mut packets = Packets::new(&mut call.packets, &call.keys, members, verdicts);
+    let copies = call.place.is_some_and(|place| place.position == Position::Copy);
+    let mut packets = Packets::new(&mut call.packets, &call.keys, members, verdicts).as_copies(copies);
     if part.bytes > 0 {
         packets = packets.with_states(states, &call.numbers, part.offset.into(), part.bytes.into());
     }

@@ -150,7 +150,8 @@ impl Desk<'_> {
             group.take_all(Taken::Keep(self.waiting.queue(instance, place, passed_on)));
             return false;
         }
-        match call(hosted, part, self.states, group, now, self.news) {
+        let what = (part, place.position);
+        match call(hosted, what, self.states, group, now, self.news) {
             Outcome::Untouched => return true,
             Outcome::Suspended => {
                 hosted.suspensions += 1;
@@ -309,7 +310,7 @@ pub(crate) fn ports_of(bits: u64) -> impl Iterator<Item = u16> {
 #[inline]
 fn call(
     hosted: &mut Hosted,
-    part: Part,
+    (part, position): (Part, Position),
     states: &mut FlowStateBlocks,
     group: &mut Group<'_>,
     now: Instant,
@@ -321,7 +322,8 @@ fn call(
     if let Some(shadow) = &mut hosted.shadow {
         shadow.watch(group.packets, group.keys, group.members);
     }
-    let mut packets = Packets::new(group.packets, group.keys, group.members, group.verdicts);
+    let mut packets = Packets::new(group.packets, group.keys, group.members, group.verdicts)
+        .as_copies(position == Position::Copy);
     if part.bytes > 0 {
         packets = packets.with_states(states, group.states, part.offset.into(), part.bytes.into());
     }

@@ -97,7 +97,7 @@ pub const NO_OFFSET: u16 = u16::MAX;
 pub mod packet_flags {
     /// The packet is longer than the window.
     pub const MORE: u16 = 1;
-    /// It is a copy: nothing comes of what is said of it, and it is used up.
+    /// It is a copy: it is sent where [`verdict::PORT`] and [`verdict::PORTS`] say, and used up otherwise.
     pub const COPY: u16 = 2;
     /// It is the first packet of its flow that the instance gets.
     pub const FIRST: u16 = 4;

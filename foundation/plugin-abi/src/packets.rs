@@ -69,6 +69,7 @@ pub struct Packets<'a> {
     members: &'a [u16],
     verdicts: &'a mut [Verdict],
     states: Option<States<'a>>,
+    copies: bool,
     untouched: bool,
 }
 
@@ -84,7 +85,7 @@ impl<'a> Packets<'a> {
         members: &'a [u16],
         verdicts: &'a mut [Verdict],
     ) -> Self {
-        Self { packets, keys, members, verdicts, states: None, untouched: true }
+        Self { packets, keys, members, verdicts, states: None, copies: false, untouched: true }
     }
 
     /// The same packets with the state of their flows: `numbers` of blocks go by the indices of the packets, and the
@@ -100,6 +101,19 @@ impl<'a> Packets<'a> {
     ) -> Self {
         self.states = Some(States { of_all, numbers, offset, bytes });
         self
+    }
+
+    /// The same packets, which are copies, or not.
+    #[must_use]
+    pub fn as_copies(mut self, copies: bool) -> Self {
+        self.copies = copies;
+        self
+    }
+
+    /// Whether they are copies: those are sent where [`Verdict::Port`] and [`Verdict::Ports`] say, and used up otherwise.
+    #[inline]
+    pub fn are_copies(&self) -> bool {
+        self.copies
     }
 
     /// The state that the instance keeps for the flow of the packet at a place below [`len`](Self::len): as many bytes as

@@ -33,7 +33,7 @@
 use std::time::Duration;
 
 use millrace_plugin_abi::{
-    Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, Verdict,
+    Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, Verdict, merged,
 };
 use serde_json::{Map, Value, json};
 
@@ -72,6 +72,16 @@ impl Plugin for Delay {
 
     fn messages(&self) -> &'static [(&'static str, &'static str)] {
         MESSAGES
+    }
+
+    /// Counters are added up; the setting is the same everywhere.
+    fn merge(&self, _message: &Message, replies: Vec<Value>) -> Value {
+        let setting = replies.first().map(|first| first["ms"].clone());
+        let mut sum = replies.into_iter().reduce(merged).unwrap_or(Value::Null);
+        if let (Value::Object(sum), Some(setting)) = (&mut sum, setting) {
+            sum.insert("ms".to_owned(), setting);
+        }
+        sum
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {

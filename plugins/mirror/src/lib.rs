@@ -14,6 +14,8 @@
 //!
 //! A copy leaves by the port as any packet does: with a link header for the gateway of its route, if that lies there, and
 //! for its destination otherwise; where the port's frames are smaller, it is cut into fragments or dropped.
+//! So who is to get it must answer there for that address (a `[[neighbour]]` can say so); a filter with the action
+//! `copy-to PORT via ADDRESS` sends copies to one neighbour instead.
 //!
 //! # Messages
 //! - `read`: settings and counters. Nothing is reset.

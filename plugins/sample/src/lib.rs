@@ -16,6 +16,8 @@
 //!
 //! Each worker counts, and draws, for itself. A copy leaves by the port as any packet does: with a link header for the
 //! gateway of its route, if that lies there, and for its destination otherwise.
+//! So who is to get it must answer there for that address (a `[[neighbour]]` can say so); a filter with the action
+//! `copy-to PORT via ADDRESS` sends copies to one neighbour instead.
 //!
 //! # Messages
 //! - `read`: settings and counters. Nothing is reset.

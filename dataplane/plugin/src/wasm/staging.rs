@@ -291,6 +291,9 @@ impl Exchange {
                 let at = area.window(index);
                 region[at..at + length].copy_from_slice(&data[..length]);
                 let mut described = area.describe(index, settled + index, key, packet, length);
+                if packets.are_copies() {
+                    described.flags |= packet_flags::COPY;
+                }
                 exchange.stage_state(index, settled + index, packets, &mut described, region, area);
                 let at = Area::packet(index);
                 region[at..at + PACKET].copy_from_slice(&packet_bytes(&described));

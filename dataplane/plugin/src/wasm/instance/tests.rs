@@ -188,6 +188,17 @@ fn a_plugin_sees_what_the_router_knows_of_a_packet() {
 }
 
 #[test]
+fn a_plugin_is_told_of_copies() {
+    let mut instance =
+        begin(&for_each("(i32.store8 (local.get $window) (i32.load16_u offset=2 (local.get $at)))"));
+    for copies in [false, true] {
+        let mut batch = Batch::equal(1, 60);
+        instance.process(&mut batch.packets().as_copies(copies), Instant::ZERO);
+        assert_eq!(u16::from(batch.packets[0].data()[0]), u16::from(copies) * packet_flags::COPY);
+    }
+}
+
+#[test]
 fn windows_tags_and_verdicts_are_written_to_the_packets() {
     let body = for_each(
         "(i32.store8 offset=1 (local.get $window) (i32.const 0xee))
