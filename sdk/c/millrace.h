@@ -190,7 +190,8 @@ MILLRACE_IMPORT(request) int32_t millrace_raw_request(const char *json, size_t b
 
 #else
 
-/* The table of functions that a shared object is given. One whose capability the manifest doesn't list is NULL. */
+/* The table of functions that a shared object is given. One whose capability the manifest doesn't list is NULL, or refuses,
+ * which counts as a fault of the plugin. */
 struct millrace_host {
     uint64_t size; /* bytes of this structure */
     void (*fail)(const char *text, size_t bytes);

@@ -27,12 +27,17 @@ pub enum PluginAction {
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },
-    /// Build the project in a folder to a WebAssembly module.
-    #[command(after_help = "Example:\n  millrace plugin build hello")]
+    /// Build the project in a folder to a WebAssembly module, or to a shared object.
+    #[command(
+        after_help = "Example:\n  millrace plugin build hello\n  millrace plugin build hello --home native"
+    )]
     Build {
         /// The folder.
         #[arg(default_value = ".")]
         dir: PathBuf,
+        /// Where the plugin will live: wasm, contained, NAME.wasm; or native, trusted with the whole router, NAME.so.
+        #[arg(long, default_value = "wasm")]
+        home: millrace_kit::Home,
     },
     /// Say what a plugin says of itself: its manifest, its imports and exports, its signature.
     #[command(after_help = "Example:\n  millrace plugin inspect hello/hello.wasm --json")]
@@ -75,7 +80,7 @@ pub enum PluginAction {
         #[arg(long, value_name = "SECRET")]
         key: PathBuf,
     },
-    /// Load the WebAssembly module of a plugin into the running router.
+    /// Load a plugin into the running router: a WebAssembly module, or a shared object where the configuration allows these.
     #[command(after_help = "Example:\n  millrace plugin load hello/hello.wasm")]
     Load {
         /// The file, on the router's machine; its signature, if it has one, stands beside it.

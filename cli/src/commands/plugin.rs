@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hyper::Method;
-use millrace_kit::{Home, Progress};
+use millrace_kit::Progress;
 use serde_json::{Value, json};
 
 use super::remote::{done, segment, show};
@@ -29,12 +29,12 @@ pub fn plugin(
             );
             done(&json!({"name": name, "folder": folder, "files": files}), &text, json);
         }
-        PluginAction::Build { dir } => {
+        PluginAction::Build { dir, home } => {
             let mut tell = |progress: Progress<'_>| match progress {
                 Progress::Step(line) => eprintln!("{line}"),
                 Progress::Output(line) => eprintln!("  {line}"),
             };
-            let built = millrace_kit::build(dir, Home::Wasm, &mut tell).map_err(Failure::new)?;
+            let built = millrace_kit::build(dir, *home, &mut tell).map_err(Failure::new)?;
             let text = format!("{} is built, {} bytes", built.file.display(), built.bytes);
             done(&json!({"file": built.file, "bytes": built.bytes}), &text, json);
         }
@@ -63,8 +63,9 @@ pub fn plugin(
             let path = path.map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
             let body = json!({"path": path, "allow_downgrade": allow_downgrade});
             let value = remote()?.send(Method::POST, "/plugins", Some(&body))?;
-            let [name, version, signature] = ["name", "version", "signature"].map(|key| plain(&value[key]));
-            done(&value, &format!("plugin {name} {version} is loaded, {signature}"), json);
+            let [name, version, signature, home] =
+                ["name", "version", "signature", "home"].map(|key| plain(&value[key]));
+            done(&value, &format!("plugin {name} {version} is loaded, {signature}; {home}"), json);
         }
         PluginAction::Upgrade(upgrade) => {
             let path = upgrade.file.canonicalize();

@@ -114,6 +114,7 @@ impl Control for TestControl {
             flows: FlowTableView::default(),
             turns: (0, 0),
             sleeps: 0,
+            leftover_objects: None,
             mirror: None,
         })
     }

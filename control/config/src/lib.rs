@@ -17,7 +17,7 @@ pub use error::{ConfigError, Place};
 pub use nearest::nearest;
 pub use schema::{
     Bind, Budget, Config, Device, Filter, Gate, GateTable, Impair, Instance, Neighbour, OnDeath, OnFault,
-    Plugins, PollMode, Port, PortKind, ReversePath, Route, RouteKind, Router, Unsigned,
+    Plugins, PollMode, Port, PortKind, ReversePath, Route, RouteKind, Router, SharedObjects, Unsigned,
 };
 pub use values::{Named, Text, VlanIds};
 

@@ -350,6 +350,8 @@ pub struct Plugins {
     /// The directory that keeps compiled plugins, or `none`. Default: `/var/cache/millrace/plugins` for root, else
     /// `millrace/plugins` in the user's cache.
     pub cache: Option<PathBuf>,
+    /// Whether plugins are loaded that are shared objects: they are trusted with the whole router.
+    pub shared_objects: SharedObjects,
 }
 
 /// What is done with plugins that nobody signed.
@@ -359,6 +361,17 @@ pub enum Unsigned {
     /// They are loaded.
     Allow,
     /// They are not.
+    Refuse,
+}
+
+/// What is done with plugins that are shared objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SharedObjects {
+    /// They are loaded.
+    Allow,
+    /// They are not.
+    #[default]
     Refuse,
 }
 

@@ -7,12 +7,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millrace_compiler::{CompileError, Compiler};
+use millrace_config::SharedObjects;
+use millrace_plugin::native::{NativePlugin, is_object};
 use millrace_plugin::wasm::{LoadedPlugin, MOST_MODULE, WasmPlugin};
 use millrace_plugin_abi::Plugin;
 use millrace_repository::{Admission, MOST_SIGNATURE, Origin, Repository, Trust, Unsigned, signature_path};
 
 use crate::model::Model;
 use crate::{ControlError, NewPlugin};
+
+/// Why shared objects are not loaded.
+const REFUSED: &str = "it is a shared object, which is trusted with the whole router, and the configuration doesn't allow them: \
+    say `shared-objects = \"allow\"` under [plugins], or build it with `--home wasm`";
 
 /// What the configuration trusts, before anything was loaded.
 pub(crate) fn repository(config: &millrace_config::Plugins) -> Result<Repository, ControlError> {
@@ -32,37 +38,45 @@ struct PluginFile {
     signature: Option<Vec<u8>>,
 }
 
-/// A plugin that was compiled, and who signed it.
-#[derive(Debug)]
+/// A plugin that was compiled or linked, and who signed it.
 pub(crate) struct Loaded {
-    pub plugin: LoadedPlugin,
+    pub plugin: Arc<dyn Plugin>,
     pub origin: Origin,
 }
 
-/// Reads, checks and compiles the plugin of a file. Of what is not trusted nothing is parsed. `upgraded` is called when better
-/// code has been made for it, or could not be.
+/// What is loaded, by the configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct Admitted {
+    /// By whom a plugin has to be signed.
+    pub trust: Arc<Trust>,
+    /// Whether it may be a shared object.
+    pub shared_objects: SharedObjects,
+}
+
+/// Reads, checks and compiles the plugin of a file, or loads it as a shared object, as its first bytes say. Of what is not
+/// trusted nothing is parsed. `upgraded` is called when better code has been made for it, or could not be.
 pub(crate) fn load(
     compiler: &Compiler,
-    trust: &Trust,
+    admitted: &Admitted,
     path: &str,
     upgraded: impl FnOnce(&WasmPlugin, Result<(), CompileError>) + Send + 'static,
 ) -> Result<Loaded, ControlError> {
-    load_by(trust, path, |module| {
+    load_by(admitted, path, |module| {
         let loaded = compiler.load(module, upgraded).map_err(|error| error.to_string())?;
         tracing::info!("plugin {}: {} code, {}", loaded.plugin.name(), loaded.plugin.tier(), loaded.source);
         Ok(loaded.plugin)
     })
 }
 
-/// Reads and checks the plugin of a file, and has it compiled by `compile`.
+/// Reads and checks the plugin of a file, and has it compiled by `compile` if it is a module.
 fn load_by(
-    trust: &Trust,
+    admitted: &Admitted,
     path: &str,
     compile: impl FnOnce(&[u8]) -> Result<WasmPlugin, String>,
 ) -> Result<Loaded, ControlError> {
     let refused = |problem: String| ControlError::Invalid(format!("plugin {path}: {problem}"));
     let file = PluginFile::read(path).map_err(refused)?;
-    file.compile(trust, compile).map_err(refused)
+    file.load(admitted, compile).map_err(refused)
 }
 
 /// Whether a plugin that was loaded may be made known: its version must not go back.
@@ -80,7 +94,7 @@ pub(crate) fn enter(
 ) -> Result<&'static str, ControlError> {
     let admission = admit(model, &loaded, new)?;
     let name = loaded.plugin.name();
-    model.plugins.add_plugin(Arc::new(loaded.plugin))?;
+    model.plugins.add_plugin(loaded.plugin)?;
     tracing::info!("plugin {name} is {}", loaded.origin);
     model.repository.loaded(admission);
     Ok(name)
@@ -108,17 +122,26 @@ impl PluginFile {
         Ok(Self { module, signature })
     }
 
-    /// Has the module compiled by `compile`, if it is trusted.
-    fn compile(
+    /// Has the module compiled by `compile`, or the shared object loaded, if it is trusted.
+    fn load(
         &self,
-        trust: &Trust,
+        admitted: &Admitted,
         compile: impl FnOnce(&[u8]) -> Result<WasmPlugin, String>,
     ) -> Result<Loaded, String> {
-        let checked = trust.check(&self.module, self.signature.as_deref());
+        let checked = admitted.trust.check(&self.module, self.signature.as_deref());
         let checked = checked.map_err(|problem| problem.to_string())?;
+        if is_object(&self.module) {
+            if admitted.shared_objects == SharedObjects::Refuse {
+                return Err(REFUSED.to_owned());
+            }
+            let plugin = NativePlugin::new(&self.module).map_err(|error| error.to_string())?;
+            let origin = checked.fits(plugin.manifest()).map_err(|problem| problem.to_string())?;
+            tracing::warn!("plugin {} is {}", plugin.name(), plugin.home().text());
+            return Ok(Loaded { plugin: Arc::new(plugin), origin });
+        }
         let compiled = compile(&self.module)?;
         let origin = checked.fits(compiled.manifest()).map_err(|problem| problem.to_string())?;
-        Ok(Loaded { plugin: LoadedPlugin::new(compiled)?, origin })
+        Ok(Loaded { plugin: Arc::new(LoadedPlugin::new(compiled)?), origin })
     }
 }
 

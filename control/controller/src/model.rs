@@ -9,7 +9,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use millrace_classify::prefix_match::PrefixMatchKind;
 use millrace_classify::{CompiledFilter, Filter};
-use millrace_config::{Budget, Config, GateTable, OnFault, PortKind, RouteKind, VlanIds};
+use millrace_config::{Budget, Config, GateTable, OnFault, PortKind, RouteKind, SharedObjects, VlanIds};
 use millrace_forward::{MartianPolicy, NextHop, NextHops, Route};
 use millrace_pipeline::{
     DeviceId, NeighbourChange, NeighbourKnowledge, Options, PortSettings, ReversePath, Stack, TableKind, Tags,
@@ -20,6 +20,7 @@ use millrace_units::{GateId, PortId};
 use millrace_wire::MacAddr;
 
 use crate::ControlError;
+use crate::load::Admitted;
 use crate::routes::OwnRoutes;
 
 /// The control side's plugin control unit.
@@ -57,6 +58,8 @@ pub(crate) struct Model {
     pub plugins: Plugins,
     /// Which plugins are loaded that are files, and which were.
     pub repository: Repository,
+    /// Whether these may be shared objects.
+    pub shared_objects: SharedObjects,
     /// How the filters of gates are searched, for those of which it was said.
     pub gate_tables: Vec<(GateId, TableKind)>,
     pub options: Options,
@@ -72,6 +75,7 @@ impl Model {
             neighbours: Vec::new(),
             plugins: Plugins::new(),
             repository: crate::load::repository(&config.plugins)?,
+            shared_objects: config.plugins.shared_objects,
             gate_tables: Vec::new(),
             options: options(config),
         };
@@ -96,6 +100,11 @@ impl Model {
         model.plugins.set_ports(model.ports.iter().map(port).collect());
         model.add_plugins(config)?;
         Ok(model)
+    }
+
+    /// Which plugins are loaded that are files.
+    pub fn admitted(&self) -> Admitted {
+        Admitted { trust: self.repository.trust(), shared_objects: self.shared_objects }
     }
 
     /// The port of that name.

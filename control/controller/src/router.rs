@@ -184,6 +184,7 @@ impl Router {
             flows: show::flow_table(&snapshot.flows),
             turns: snapshot.turns,
             sleeps: snapshot.sleeps,
+            leftover_objects: Some(millrace_plugin::native::leftovers()).filter(|count| *count > 0),
             mirror,
         })
     }
@@ -302,7 +303,8 @@ impl Router {
         Ok(show::gates(&snapshot, &inner.model, &inner.tables))
     }
 
-    /// Makes the plugin of a file known: a WebAssembly module, checked and compiled beside everything else.
+    /// Makes the plugin of a file known: a WebAssembly module, checked and compiled beside everything else, or a shared object,
+    /// where the configuration allows that.
     ///
     /// # Errors
     /// A file that can't be read, isn't signed as the configuration wants it or is no plugin for this router, a version that
@@ -324,10 +326,10 @@ impl Router {
     /// The plugin of a file, checked against its signature and compiled.
     pub(crate) async fn read_plugin(&self, path: &str) -> Result<Loaded, ControlError> {
         let (file, compiler) = (path.to_owned(), self.lock().compiler()?);
-        let trust = self.lock().model.repository.trust();
+        let admitted = self.lock().model.admitted();
         let router = self.clone();
         let upgraded = move |code: &WasmPlugin, result| router.code_upgraded(code, result);
-        let load = move || crate::load::load(&compiler, &trust, &file, upgraded);
+        let load = move || crate::load::load(&compiler, &admitted, &file, upgraded);
         let loaded = tokio::task::spawn_blocking(load).await;
         loaded.map_err(|error| ControlError::system("load the plugin", error))?
     }

@@ -274,6 +274,7 @@ pub(crate) fn plugins(model: &Model) -> Vec<PluginView> {
         name: plugin.name,
         version: plugin.version,
         summary: plugin.summary,
+        home: plugin.home,
         positions: plugin.positions,
         messages: plugin.messages.into_iter().collect(),
         signature: model.repository.origin(plugin.name).map(|origin| origin.to_string()),

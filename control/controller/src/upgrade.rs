@@ -51,7 +51,7 @@ impl Router {
         }
         let new = NewPlugin { path: upgrade.path.clone(), allow_downgrade: upgrade.allow_downgrade };
         let admission = admit(&self.lock().model, &loaded, &new)?;
-        let plugin: Arc<dyn Plugin> = Arc::new(loaded.plugin);
+        let plugin = loaded.plugin;
         let shadow = match upgrade.shadow {
             None => None,
             Some(packets) => Some(self.try_out(&plugin, packets).await?),

@@ -134,6 +134,8 @@ pub struct PluginView {
     pub positions: Vec<&'static str>,
     /// Its control messages.
     pub messages: BTreeMap<&'static str, &'static str>,
+    /// `built in`, `contained` or `trusted`, and what that is.
+    pub home: &'static str,
     /// `signed by` and the key's id, or `unsigned`; nothing for what is built in.
     pub signature: Option<String>,
 }
@@ -248,6 +250,9 @@ pub struct StatusView {
     pub turns: (u64, u64),
     /// How often the worker slept.
     pub sleeps: u64,
+    /// Copies of shared objects that no instance uses any longer, which stay in memory; nothing where there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leftover_objects: Option<u64>,
     /// What the mirror of the kernel saw.
     pub mirror: Option<MirrorView>,
 }

@@ -6,7 +6,8 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use millrace_plugin::wasm::{MOST_MODULE, inspect};
+use millrace_plugin::manifest_of;
+use millrace_plugin::wasm::MOST_MODULE;
 
 use crate::signature::Signature;
 use crate::{
@@ -75,14 +76,14 @@ fn write_new(file: &Path, text: &str, mode: u32) -> Result<(), RepositoryError> 
 }
 
 /// Signs the plugin of a file with the key of another, and writes the signature beside the plugin. One that is there is
-/// replaced.
+/// replaced. A shared object is loaded for that, so its constructors run.
 ///
 /// # Errors
 /// When the file is no plugin, the key is none or needs a password, or the system refuses.
 pub fn sign_file(plugin: &Path, secret: &Path) -> Result<SignedFile, RepositoryError> {
     let module = read(plugin, MOST_MODULE)?;
     let no_plugin = |problem: String| RepositoryError::NoPlugin { file: plugin.to_owned(), problem };
-    let manifest = inspect(&module).map_err(|error| no_plugin(error.to_string()))?;
+    let manifest = manifest_of(&module).map_err(no_plugin)?;
     let claims = Claims::of(&manifest);
     let text = String::from_utf8(read(secret, 4096)?).unwrap_or_default();
     let key = text.parse::<SecretKey>().map_err(|problem| match problem {
@@ -139,12 +140,15 @@ pub fn signature_state(plugin: &Path, module: &[u8], keys: Vec<PublicKey>) -> Si
         let signature = Signature::read(&file);
         return signature.map_or_else(bad, |signature| SignatureState::Unchecked(signature.key));
     }
-    let checked = Trust::new(keys, None).check(module, Some(&file));
-    let manifest = match inspect(module) {
-        Ok(manifest) => manifest,
-        Err(error) => return SignatureState::Bad(error.to_string()),
+    let checked = match Trust::new(keys, None).check(module, Some(&file)) {
+        Ok(checked) => checked,
+        Err(problem) => return bad(problem),
     };
-    match checked.and_then(|checked| checked.fits(&manifest)) {
+    let manifest = match manifest_of(module) {
+        Ok(manifest) => manifest,
+        Err(error) => return SignatureState::Bad(error),
+    };
+    match checked.fits(&manifest) {
         Ok(Origin::Signed(key)) => SignatureState::Good(key),
         Ok(Origin::Unsigned) => SignatureState::Unsigned,
         Err(problem) => bad(problem),

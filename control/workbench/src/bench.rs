@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant as Clock};
 
 use millrace_packet::Pool;
-use millrace_plugin_abi::{Instance, Plugin as _};
+use millrace_plugin_abi::Instance;
 use millrace_units::Instant;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -34,9 +34,9 @@ pub struct Costs {
     pub version: String,
     /// Bytes of its module.
     pub module: usize,
-    /// Bytes of the machine code that was made of it, with what belongs to it.
+    /// Bytes of the machine code that was made of it, with what belongs to it; of a shared object, those of its file.
     pub code: usize,
-    /// Milliseconds that compiling it took.
+    /// Milliseconds that compiling it took, or loading a shared object.
     pub compile: f64,
     /// Milliseconds that an instance takes to begin.
     pub create: f64,
@@ -81,7 +81,7 @@ pub struct Spread {
 pub fn measure(module: &Module, settings: &Map<String, Value>) -> Result<Costs, WorkbenchError> {
     let compiled = module.compile()?;
     let plugin = module.load(&compiled)?;
-    let code = compiled.plugin.artifact().map_or(0, |artifact| artifact.len());
+    let code = compiled.code().unwrap_or(module.bytes().len());
     let begin = Clock::now();
     let mut instance = plugin.create(settings)?;
     let create = milliseconds(begin.elapsed());

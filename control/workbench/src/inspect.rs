@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use millrace_plugin::native::is_object;
 use millrace_plugin::{Manifest, StateSharing};
+use millrace_plugin_abi::Home;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
@@ -13,6 +15,8 @@ use crate::{Module, WorkbenchError};
 /// What a plugin says of itself, and what is seen of its file.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Inspection {
+    /// Where its code lives, and what that means.
+    pub home: &'static str,
     /// Its name.
     pub name: String,
     /// Its version.
@@ -62,7 +66,8 @@ pub struct CostStatement {
     pub byte: f64,
 }
 
-/// Reads a plugin, and compiles it, so that what is wrong with its code is known.
+/// Reads a plugin, and compiles it, so that what is wrong with its code is known. A shared object is loaded, so its constructors
+/// run.
 ///
 /// # Errors
 /// What is no plugin, with the words that loading it gives.
@@ -73,8 +78,10 @@ pub fn inspect(module: &Module) -> Result<Inspection, WorkbenchError> {
         other => other.to_string(),
     });
     let outline = Outline::read(module.bytes());
-    let manifest: &Manifest = compiled.plugin.manifest();
+    let home = if is_object(module.bytes()) { Home::Trusted } else { Home::Contained };
+    let manifest: &Manifest = compiled.manifest();
     Ok(Inspection {
+        home: home.text(),
         name: manifest.name.clone(),
         version: manifest.version.clone(),
         summary: manifest.summary.clone(),
@@ -164,9 +171,11 @@ mod tests {
 
     #[test]
     fn what_is_no_plugin_is_refused_as_when_it_is_loaded() {
-        let written = Written::new(b"\x7fELF");
-        let error = inspect(&Module::read(written.path()).unwrap()).unwrap_err().to_string();
-        assert!(error.starts_with("plugin ") && error.contains("this is no WebAssembly module"), "{error}");
+        for (bytes, kind) in [(b"\x7fELF", "no shared object"), (b"GIF8", "no WebAssembly module")] {
+            let written = Written::new(bytes);
+            let error = inspect(&Module::read(written.path()).unwrap()).unwrap_err().to_string();
+            assert!(error.starts_with("plugin ") && error.contains(&format!("this is {kind}")), "{error}");
+        }
         let folder = Module::read(&std::env::temp_dir()).unwrap_err().to_string();
         assert!(folder.contains("no regular file"), "{folder}");
     }

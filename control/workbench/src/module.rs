@@ -5,7 +5,10 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use millrace_plugin::Manifest;
+use millrace_plugin::native::{NativePlugin, is_object};
 use millrace_plugin::wasm::{LoadedPlugin, MOST_MODULE, Sandbox, SandboxSettings, WasmPlugin};
+use millrace_plugin_abi::Plugin;
 
 use crate::WorkbenchError;
 
@@ -16,12 +19,37 @@ pub struct Module {
     bytes: Vec<u8>,
 }
 
-/// A plugin that was compiled as the router compiles it.
+/// A plugin that was compiled, or loaded, as the router does it.
 #[derive(Debug)]
 pub(crate) struct Compiled {
-    pub plugin: WasmPlugin,
+    code: Code,
     /// How long that took.
     pub took: Duration,
+}
+
+/// The code of a plugin, by its home.
+#[derive(Debug)]
+enum Code {
+    Wasm(WasmPlugin),
+    Native(NativePlugin),
+}
+
+impl Compiled {
+    /// What it says of itself.
+    pub fn manifest(&self) -> &Manifest {
+        match &self.code {
+            Code::Wasm(plugin) => plugin.manifest(),
+            Code::Native(plugin) => plugin.manifest(),
+        }
+    }
+
+    /// Bytes of machine code that were made of a module, with what belongs to it; a shared object is that already.
+    pub fn code(&self) -> Option<usize> {
+        match &self.code {
+            Code::Wasm(plugin) => plugin.artifact().ok().map(|artifact| artifact.len()),
+            Code::Native(_) => None,
+        }
+    }
 }
 
 impl Module {
@@ -57,17 +85,28 @@ impl Module {
         &self.file
     }
 
-    /// Checks and compiles it.
+    /// Checks and compiles it, or loads it as a shared object.
     pub(crate) fn compile(&self) -> Result<Compiled, WorkbenchError> {
+        if is_object(&self.bytes) {
+            let begin = Instant::now();
+            let plugin = NativePlugin::new(&self.bytes).map_err(|error| self.refused(error.to_string()))?;
+            return Ok(Compiled { code: Code::Native(plugin), took: begin.elapsed() });
+        }
         let sandbox = Sandbox::new(SandboxSettings::default())?;
         let begin = Instant::now();
         let plugin = sandbox.compile(&self.bytes).map_err(|error| self.refused(error.to_string()))?;
-        Ok(Compiled { plugin, took: begin.elapsed() })
+        Ok(Compiled { code: Code::Wasm(plugin), took: begin.elapsed() })
     }
 
     /// What the router would make instances of.
-    pub(crate) fn load(&self, compiled: &Compiled) -> Result<LoadedPlugin, WorkbenchError> {
-        LoadedPlugin::new(compiled.plugin.clone()).map_err(|problem| self.refused(problem))
+    pub(crate) fn load(&self, compiled: &Compiled) -> Result<Box<dyn Plugin>, WorkbenchError> {
+        match &compiled.code {
+            Code::Wasm(plugin) => {
+                let loaded = LoadedPlugin::new(plugin.clone()).map_err(|problem| self.refused(problem))?;
+                Ok(Box::new(loaded))
+            }
+            Code::Native(plugin) => Ok(Box::new(plugin.clone())),
+        }
     }
 
     fn refused(&self, problem: String) -> WorkbenchError {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use millrace_packet::{FlowKey, Packet, Pool};
-use millrace_plugin_abi::{Fault, Instance, Message, Plugin as _, Progress, Verdict};
+use millrace_plugin_abi::{Fault, Instance, Message, Progress, Verdict};
 use millrace_port::pcap::{PcapngWriter, Recording};
 use millrace_units::Instant;
 use millrace_wire::Protocol;

@@ -13,6 +13,9 @@
 mod binding;
 mod change;
 mod classify;
+mod declared;
+mod exchange;
+mod fault;
 mod flow_state;
 mod gate;
 mod go_on;
@@ -20,8 +23,10 @@ mod health;
 mod hot_swap;
 mod instances;
 mod manifest;
+pub mod native;
 mod path;
 mod plugin_control_unit;
+mod raw_packet;
 mod run;
 mod settings;
 mod shadow;
@@ -51,3 +56,16 @@ pub use shadow::{Reported, ShadowReport};
 pub use terms::{OnFault, Terms};
 pub use waiting::{Answer, End, Kept, Place, Released, Taken, Ticket, Waiting};
 pub use worker_plugins::{InstanceReport, StageOfPath, WorkerGate, WorkerPlugins};
+
+/// The manifest of a plugin that is a file, a WebAssembly module or a shared object, as its first bytes say. A shared object is
+/// loaded for that: its constructors run.
+///
+/// # Errors
+/// What is wrong with the file, in words.
+pub fn manifest_of(plugin: &[u8]) -> Result<Manifest, String> {
+    if native::is_object(plugin) {
+        let plugin = native::NativePlugin::new(plugin).map_err(|error| error.to_string())?;
+        return Ok(plugin.manifest().clone());
+    }
+    wasm::inspect(plugin).map_err(|error| error.to_string())
+}

@@ -17,10 +17,38 @@ pub struct Message {
 /// What an instance answers to a control message.
 pub type Reply = Result<Value, PluginError>;
 
+/// Where the code of a plugin lives, and so what it can reach.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Home {
+    /// It is part of the router.
+    #[default]
+    BuiltIn,
+    /// A WebAssembly module: it reaches what it was given.
+    Contained,
+    /// A shared object: it reaches all that the router reaches, and is stopped by nobody.
+    Trusted,
+}
+
+impl Home {
+    /// What to say of it, in words.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::BuiltIn => "built in",
+            Self::Contained => "contained: a WebAssembly module",
+            Self::Trusted => "trusted: a shared object, not contained",
+        }
+    }
+}
+
 /// A type of plugin.
 pub trait Plugin: Send + Sync {
     /// Its name, by which instances of it are created.
     fn name(&self) -> &'static str;
+
+    /// Where its code lives.
+    fn home(&self) -> Home {
+        Home::BuiltIn
+    }
 
     /// Its version, `major.minor.patch`.
     fn version(&self) -> &'static str;

@@ -24,7 +24,7 @@ mod packets;
 pub use {
     error::PluginError,
     gate::{DEFAULT_GATES, Position},
-    instance::{Fault, FlowEnd, Instance, Message, Plugin, Progress, Reply, merged},
+    instance::{Fault, FlowEnd, Home, Instance, Message, Plugin, Progress, Reply, merged},
     millrace_packet::{Exceptions, Family, FlowKey, Packet},
     millrace_units::Instant,
     output::{LogLevel, Output},

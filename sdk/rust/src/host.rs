@@ -1,5 +1,5 @@
 //! The router's functions. Each names the capability that the manifest must list; without it a WebAssembly module is not
-//! linked, and in a shared object the function does nothing.
+//! linked, and in a shared object the function does nothing, which counts as a fault.
 
 use alloc::string::String;
 
@@ -99,7 +99,7 @@ mod raw {
     }
 }
 
-/// The table of functions that a shared object is given. A function of a capability that it hasn't is null.
+/// The table of functions that a shared object is given. A function of a capability that it hasn't is null, or refuses.
 #[cfg(not(target_family = "wasm"))]
 #[repr(C)]
 #[derive(Clone, Copy)]

@@ -65,8 +65,7 @@ impl Bench {
 
     /// Loads as the daemon does.
     fn load_as(&mut self, path: &str, allow_downgrade: bool) -> Result<&'static str, String> {
-        let trust = self.model.repository.trust();
-        let loaded = load_by(&trust, path, |module| self.compile(module));
+        let loaded = load_by(&self.model.admitted(), path, |module| self.compile(module));
         let new = NewPlugin { path: path.to_owned(), allow_downgrade };
         loaded.and_then(|loaded| enter(&mut self.model, loaded, &new)).map_err(|error| error.to_string())
     }
@@ -158,9 +157,10 @@ fn a_signature_of_another_plugin_is_of_no_use() {
     let made = generate(&bench.folder.join("second.key")).unwrap();
     let claims = Claims { name: "a".into(), version: "1.0.0".into(), capabilities: vec!["packet-read"] };
     let key: SecretKey = fs::read_to_string(&made.secret).unwrap().parse().unwrap();
-    let trust = Trust::new(vec![made.key], None);
+    let trust = Arc::new(Trust::new(vec![made.key], None));
+    let admitted = Admitted { trust, shared_objects: SharedObjects::Refuse };
     fs::write(format!("{second}.minisig"), sign(&b, &claims, &key).unwrap()).unwrap();
-    let refused = load_by(&trust, &second, |module| bench.compile(module)).unwrap_err().to_string();
+    let refused = load_by(&admitted, &second, |module| bench.compile(module)).err().unwrap().to_string();
     assert!(refused.contains("name=a") && refused.contains("name=b"), "{refused}");
 }
 
@@ -182,16 +182,17 @@ fn versions_do_not_go_back_unless_that_is_said() {
 #[test]
 fn a_file_that_is_swapped_after_it_was_read_changes_nothing() {
     let bench = Bench::new("swap", "");
-    let trust = bench.model.repository.trust();
+    let admitted = bench.model.admitted();
     let path = bench.write_signed("a.wasm", &module("a", "1.0.0", "good"));
     let file = PluginFile::read(&path).unwrap();
     bench.write_signed("a.wasm", &module("evil", "1.0.0", "bad"));
-    let loaded = file.compile(&trust, |module| bench.compile(module)).unwrap();
+    let loaded = file.load(&admitted, |module| bench.compile(module)).ok().unwrap();
     assert_eq!(loaded.plugin.name(), "a");
     // Swapped between the two files, they don't fit each other.
     let mut mixed = PluginFile::read(&path).unwrap();
     mixed.module = file.module;
-    assert!(mixed.compile(&trust, |module| bench.compile(module)).unwrap_err().contains("does not fit"));
+    let mixed = mixed.load(&admitted, |module| bench.compile(module));
+    assert!(mixed.err().unwrap().contains("does not fit"));
 }
 
 #[test]
@@ -212,4 +213,60 @@ fn a_key_that_is_none_is_an_error_of_the_configuration() {
     let config = Config::parse("[plugins]\nkeys = [\"RWno\"]\n", "test").unwrap();
     let error = Model::new(&config).err().unwrap().to_string();
     assert!(error.contains("plugins.keys") && error.contains("RWno"), "{error}");
+}
+
+/// A shared object that does nothing; `None` when there is no compiler.
+fn object(folder: &Path, name: &str, version: &str) -> Option<Vec<u8>> {
+    let manifest = format!(
+        r#"{{\"abi\":1,\"name\":\"{name}\",\"version\":\"{version}\",\"summary\":\"For tests.\",\"positions\":[\"late\"]}}"#
+    );
+    let text = format!(
+        "#include \"millrace.h\"
+        MILLRACE_PLUGIN(\"{manifest}\");
+        int32_t millrace_init(const uint8_t *settings, size_t bytes) {{ (void)settings, (void)bytes; return 0; }}
+        void millrace_packets(struct millrace_call *call) {{ (void)call; }}"
+    );
+    let (source, built) = (folder.join("object.c"), folder.join("object.so"));
+    fs::write(&source, text).unwrap();
+    let kit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdk/c");
+    let mut cc = std::process::Command::new("cc");
+    cc.args(["-std=c11", "-shared", "-fPIC", "-fvisibility=hidden", "-I"]).arg(kit).arg("-o").arg(&built);
+    let Ok(done) = cc.arg(&source).status() else {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "there is no cc");
+        println!("skipped: there is no cc");
+        return None;
+    };
+    assert!(done.success());
+    Some(fs::read(built).unwrap())
+}
+
+#[test]
+fn shared_objects_are_loaded_only_where_that_is_allowed() {
+    let mut strict = Bench::new("objects-refuse", "unsigned = \"allow\"");
+    let Some(bytes) = object(&strict.folder, "a", "1.0.0") else { return };
+    let path = strict.write("a.so", &bytes);
+    let refused = strict.load(&path).unwrap_err();
+    assert!(refused.contains("trusted with the whole router"), "{refused}");
+    assert!(refused.contains("shared-objects = \"allow\""), "{refused}");
+    let mut lax = Bench::new("objects-allow", "unsigned = \"allow\"\nshared-objects = \"allow\"");
+    let path = lax.write("a.so", &bytes);
+    assert_eq!(lax.load(&path), Ok("a"));
+    let plugins = crate::show::plugins(&lax.model);
+    let home = |name: &str| plugins.iter().find(|one| one.name == name).unwrap().home;
+    assert_eq!((home("a"), home("null")), ("trusted: a shared object, not contained", "built in"));
+}
+
+#[test]
+fn a_shared_object_is_signed_and_checked_like_a_module() {
+    let mut bench = Bench::new("objects-signed", "shared-objects = \"allow\"");
+    let Some(bytes) = object(&bench.folder, "a", "1.0.0") else { return };
+    let path = bench.write("a.so", &bytes);
+    assert!(bench.load(&path).unwrap_err().contains("it is unsigned"));
+    let path = bench.write_signed("a.so", &bytes);
+    let mut changed = bytes.clone();
+    *changed.last_mut().unwrap() ^= 1;
+    fs::write(&path, changed).unwrap();
+    assert!(bench.load(&path).is_err());
+    fs::write(&path, bytes).unwrap();
+    assert_eq!(bench.load(&path), Ok("a"));
 }

@@ -38,6 +38,8 @@ pub struct PluginDescription {
     pub version: &'static str,
     /// What it does.
     pub summary: &'static str,
+    /// Where its code lives, and what that means.
+    pub home: &'static str,
     /// The positions that its instances can be bound at.
     pub positions: Vec<&'static str>,
     /// Its codes, one per position.

@@ -666,6 +666,7 @@ impl Registered {
             name: plugin.name(),
             version: plugin.version(),
             summary: plugin.summary(),
+            home: plugin.home().text(),
             positions: plugin.positions().iter().map(|position| position.name()).collect(),
             codes: plugin
                 .positions()

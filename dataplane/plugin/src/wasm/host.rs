@@ -2,23 +2,13 @@
 //!
 //! A plugin that hands over an address outside of its memory is at fault, as if it had used the address itself.
 
-use std::time::Duration;
-
 use millrace_plugin_abi::binary::IMPORTS;
-use millrace_plugin_abi::{LogLevel, Output};
-use millrace_units::PortId;
 use wasmtime::{AsContextMut, Caller, Linker, Memory, ResourceLimiter, Result, Trap};
 
-use super::exchange::{Exchange, Shared};
 use super::staging::{Area, Step};
-use crate::Manifest;
+use crate::exchange::{Exchange, Shared};
+use crate::{Manifest, raw_packet};
 
-/// Bytes of a line of the log, or of the reason for a failure, at most; the rest is cut off.
-const MOST_TEXT: u32 = 1024;
-/// Bytes of a packet that a plugin makes, at most.
-const MOST_MADE: usize = 9000;
-/// Bytes of a request, at most.
-const MOST_REQUEST: usize = 64 << 10;
 /// Entries of a table, at most.
 const MOST_ENTRIES: usize = 65_536;
 
@@ -28,6 +18,8 @@ pub(super) struct Data {
     /// The plugin's memory, and where calls stand in it. `None` while it is not known yet.
     pub memory: Option<Memory>,
     pub area: Option<Area>,
+    /// What the driver was told last.
+    pub step: Step,
     /// Bytes of memory, at most.
     pub most_memory: usize,
 }
@@ -74,11 +66,9 @@ fn slice_mut(memory: &mut [u8], address: u32, bytes: u32) -> Result<&mut [u8], T
 pub(super) fn next(mut caller: Caller<'_, Data>) -> Result<(i32, u64)> {
     let (memory, data) = parts(&mut caller)?;
     let Some(area) = data.area else { return Ok((Step::Leave as i32, 0)) };
-    let (step, argument) = data.shared.with(|exchange| {
-        let next = exchange.next(memory, &area);
-        exchange.step = next.map_or(Step::Wait, |(step, _)| step);
-        next
-    })?;
+    let next = data.shared.with(|exchange| exchange.next(memory, &area));
+    data.step = next.map_or(Step::Wait, |(step, _)| step);
+    let (step, argument) = next?;
     if step == Step::Wait {
         // The deadline lies in the past: `pause` gives the thread back.
         caller.as_context_mut().set_epoch_deadline(0);
@@ -108,41 +98,24 @@ pub(super) fn link(linker: &mut Linker<Data>, manifest: &Manifest) -> Result<()>
     Ok(())
 }
 
-fn text(memory: &[u8], address: u32, bytes: u32) -> Result<String, Trap> {
-    let whole = slice(memory, address, bytes)?;
-    let shown = &whole[..whole.len().min(MOST_TEXT as usize)];
-    Ok(String::from_utf8_lossy(shown).into_owned())
-}
-
 fn fail(mut caller: Caller<'_, Data>, address: u32, bytes: u32) -> Result<()> {
     let (memory, data) = parts(&mut caller)?;
-    let heard = data.shared.with(|exchange| exchange.answering);
-    let failure = if heard { Some(text(memory, address, bytes)?) } else { return Ok(()) };
-    data.shared.with(|exchange| exchange.failure = failure);
+    let text = slice(memory, address, bytes)?;
+    data.shared.with(|exchange| exchange.hear_failure(text));
     Ok(())
 }
 
 fn reply(mut caller: Caller<'_, Data>, address: u32, bytes: u32) -> Result<()> {
     let (memory, data) = parts(&mut caller)?;
     let reply = slice(memory, address, bytes)?;
-    data.shared.with(|exchange| {
-        if exchange.answering {
-            exchange.reply = Some(reply.to_vec());
-        }
-    });
+    data.shared.with(|exchange| exchange.hear_reply(reply));
     Ok(())
 }
 
 fn log(mut caller: Caller<'_, Data>, level: u32, address: u32, bytes: u32) -> Result<()> {
     let (memory, data) = parts(&mut caller)?;
     let line = slice(memory, address, bytes)?;
-    let line = &line[..line.len().min(MOST_TEXT as usize)];
-    data.shared.with(|exchange| {
-        if exchange.may_log() {
-            let line = String::from_utf8_lossy(line).into_owned();
-            exchange.give(Output::Log(LogLevel::from_number(level), line));
-        }
-    });
+    data.shared.with(|exchange| exchange.log(level, line));
     Ok(())
 }
 
@@ -166,7 +139,6 @@ fn packet_read(mut caller: Caller<'_, Data>, number: u32, offset: u32, to: u32, 
     Ok(read.transpose()?.unwrap_or(0))
 }
 
-/// Only the first frame is written: those behind may be shared with copies of the packet.
 fn packet_write(
     mut caller: Caller<'_, Data>,
     number: u32,
@@ -175,49 +147,30 @@ fn packet_write(
     bytes: u32,
 ) -> Result<u32> {
     let written = with_packet(&mut caller, number, |packet, memory| {
-        let from = slice(memory, from, bytes)?;
-        let room = packet.data_mut().get_mut(offset as usize..).unwrap_or_default();
-        let count = room.len().min(from.len());
-        room[..count].copy_from_slice(&from[..count]);
-        Ok::<_, Trap>(count as u32)
+        Ok::<_, Trap>(raw_packet::write(packet, offset, slice(memory, from, bytes)?))
     })?;
     Ok(written.transpose()?.unwrap_or(0))
 }
 
 fn packet_resize(mut caller: Caller<'_, Data>, number: u32, bytes: i32) -> Result<u32> {
-    let count = bytes.unsigned_abs() as usize;
-    let done = with_packet(&mut caller, number, |packet, _| {
-        if bytes >= 0 && count <= packet.headroom() {
-            // What stood there was another packet's.
-            packet.prepend(count)[..count].fill(0);
-        } else if bytes < 0 && count <= packet.data().len() {
-            packet.trim_front(count);
-        } else {
-            return false;
-        }
-        true
-    })?;
+    let done = with_packet(&mut caller, number, |packet, _| raw_packet::resize(packet, bytes))?;
     Ok(u32::from(done != Some(true)))
 }
 
 fn packet_make(mut caller: Caller<'_, Data>, address: u32, bytes: u32, port: u32) -> Result<u32> {
     let (memory, data) = parts(&mut caller)?;
     let content = slice(memory, address, bytes)?;
-    let Ok(port) = u16::try_from(port) else { return Ok(1) };
-    let refused = content.is_empty() || content.len() > MOST_MADE;
-    let packet = Output::Packet(content.to_vec(), PortId(port));
-    Ok(u32::from(refused || !data.shared.with(|exchange| exchange.give(packet))))
+    Ok(u32::from(!data.shared.with(|exchange| exchange.make(content, port))))
 }
 
 fn timer(mut caller: Caller<'_, Data>, nanoseconds: u64) -> Result<()> {
     let (_, data) = parts(&mut caller)?;
-    data.shared.with(|exchange| exchange.timer = Some(exchange.call.now + Duration::from_nanos(nanoseconds)));
+    data.shared.with(|exchange| exchange.set_timer(nanoseconds));
     Ok(())
 }
 
 fn request(mut caller: Caller<'_, Data>, address: u32, bytes: u32) -> Result<u32> {
     let (memory, data) = parts(&mut caller)?;
-    let Ok(json) = std::str::from_utf8(slice(memory, address, bytes)?) else { return Ok(1) };
-    let request = Output::Request(json.to_owned());
-    Ok(u32::from(json.len() > MOST_REQUEST || !data.shared.with(|exchange| exchange.give(request))))
+    let json = slice(memory, address, bytes)?;
+    Ok(u32::from(!data.shared.with(|exchange| exchange.request(json))))
 }

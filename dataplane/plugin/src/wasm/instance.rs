@@ -12,10 +12,11 @@ use millrace_plugin_abi::{
 use serde_json::{Map, Value};
 
 use super::code::WasmPlugin;
-use super::exchange::{Exchange, Job, Shared};
-use super::fault::{Fault, FaultCounts, FaultKind};
 use super::life;
-use super::staging::{Call, WrongVerdict, raw_flow_end, settle};
+use crate::declared::{arguments, check, due, has_output, has_timers, parse_reply};
+use crate::exchange::{Call, Exchange, Job, Shared};
+use crate::fault::{Fault, FaultCounts, FaultKind};
+use crate::raw_packet::{WrongVerdict, raw_flow_end, settle};
 
 /// Bytes of memory of an instance, unless it is said otherwise.
 pub const DEFAULT_MEMORY: usize = 4 << 20;
@@ -88,7 +89,7 @@ impl WasmInstance {
     /// [`Fault`] when it refuses to begin ([`FaultKind::Init`]), traps, or takes more than 100 slices.
     pub fn new(plugin: &WasmPlugin, settings: InstanceSettings) -> Result<Self, Fault> {
         let InstanceSettings { settings, most_memory } = settings;
-        check(plugin, &settings)?;
+        check(plugin.manifest(), &settings)?;
         let settings = serde_json::to_vec(&settings)
             .map_err(|error| Fault::new(FaultKind::Init, format!("its settings are no JSON: {error}")))?;
         let mut instance = Self {
@@ -159,12 +160,7 @@ impl WasmInstance {
     fn due(&self) -> Option<Instant> {
         self.life.as_ref()?;
         let timer = self.shared.with(|exchange| exchange.timer);
-        let period = self.plugin.manifest().period;
-        let regular = period.map(|period| self.last_periodic.map_or(Instant::ZERO, |last| last + period));
-        match (timer, regular) {
-            (Some(timer), Some(regular)) => Some(timer.min(regular)),
-            (one, other) => one.or(other),
-        }
+        due(self.plugin.manifest(), timer, self.last_periodic)
     }
 
     fn exports(&self, name: &str) -> bool {
@@ -180,15 +176,7 @@ impl WasmInstance {
 
     /// What the plugin is asked to do by a message.
     fn control_job(&self, message: &Message) -> Result<Job, PluginError> {
-        let known = &self.plugin.manifest().messages;
-        if !known.contains_key(&message.name) {
-            let known: Vec<_> = known.keys().map(String::as_str).collect();
-            let (plugin, message) = (self.plugin.name(), message.name.clone());
-            return Err(PluginError::UnknownMessage { plugin, message, known: known.join(", ") });
-        }
-        let arguments = serde_json::to_vec(&message.arguments);
-        let arguments = arguments
-            .map_err(|error| self.refusal(&message.name, format!("its arguments are no JSON: {error}")))?;
+        let arguments = arguments(self.plugin.name(), self.plugin.manifest(), message)?;
         Ok(Job::Control { name: message.name.clone(), arguments })
     }
 
@@ -282,24 +270,6 @@ impl WasmInstance {
     }
 }
 
-/// Refuses settings that the plugin can't take.
-fn check(plugin: &WasmPlugin, settings: &Map<String, Value>) -> Result<(), Fault> {
-    match settings.keys().next() {
-        Some(key) if plugin.manifest().settings.is_none() => {
-            Err(Fault::new(FaultKind::Init, format!("there is no setting {key:?}: it takes none")))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// The answer to a control message out of what the plugin said.
-fn parse_reply(reply: &[u8]) -> Result<Value, String> {
-    match reply {
-        [] => Ok(Value::Null),
-        json => serde_json::from_slice(json).map_err(|error| format!("its reply is no JSON: {error}")),
-    }
-}
-
 impl Instance for WasmInstance {
     fn process(&mut self, packets: &mut Packets<'_>, now: Instant) -> Progress {
         if self.is_suspended() {
@@ -328,10 +298,9 @@ impl Instance for WasmInstance {
     }
 
     fn take_fault(&mut self) -> Option<millrace_plugin_abi::Fault> {
-        let wrong = self.shared.with(|exchange| exchange.untold.take());
-        if let Some(wrong) = wrong {
-            let (kind, text) = (FaultKind::WrongVerdict.name(), wrong.to_string());
-            return Some(millrace_plugin_abi::Fault { kind, text });
+        let lived = self.shared.with(Exchange::take_fault);
+        if lived.is_some() {
+            return lived;
         }
         if std::mem::replace(&mut self.told, true) {
             return None;
@@ -377,8 +346,7 @@ impl Instance for WasmInstance {
     }
 
     fn has_timers(&self) -> bool {
-        let manifest = self.plugin.manifest();
-        manifest.period.is_some() || manifest.has_capability("timer")
+        has_timers(self.plugin.manifest())
     }
 
     fn periodic(&mut self, now: Instant) -> Progress {
@@ -401,8 +369,7 @@ impl Instance for WasmInstance {
     }
 
     fn has_output(&self) -> bool {
-        let manifest = self.plugin.manifest();
-        ["log", "packet-make", "request"].iter().any(|capability| manifest.has_capability(capability))
+        has_output(self.plugin.manifest())
     }
 
     fn flow_state(&self) -> usize {

@@ -4,6 +4,8 @@ use std::mem::{offset_of, size_of};
 
 use millrace_plugin_abi::binary::{RawCall, RawFlowEnd, RawPacket};
 
+use crate::raw_packet::Written;
+
 pub(super) const CALL: usize = size_of::<RawCall>();
 pub(super) const PACKET: usize = size_of::<RawPacket>();
 pub(super) const FLOW_END: usize = size_of::<RawFlowEnd>();
@@ -42,16 +44,6 @@ pub(super) fn flow_end_bytes(flow: &RawFlowEnd) -> [u8; FLOW_END] {
         bytes[at..at + 16].copy_from_slice(&address);
     }
     bytes
-}
-
-/// What a plugin wrote into the description of a packet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Written {
-    pub tag: u8,
-    pub verdict: u8,
-    pub reason: u8,
-    pub target: u16,
-    pub until: u64,
 }
 
 impl Written {

@@ -9,11 +9,11 @@ use millrace_plugin_abi::binary::{ABI_VERSION, export};
 use wasmtime::{Error, Func, Instance, Memory, Store, TypedFunc, WasmParams, WasmResults};
 
 use super::code::WasmPlugin;
-use super::exchange::{Exchange, Job, Shared};
-use super::fault::{Fault, FaultKind};
 use super::host::{Data, next};
-use super::staging::Area;
+use super::staging::{Area, Step};
 use crate::Manifest;
+use crate::exchange::{Exchange, Job, Shared};
+use crate::fault::{Fault, FaultKind};
 
 /// Runs an instance of `plugin` with `settings`, JSON, until it fails.
 pub(super) async fn run(plugin: WasmPlugin, shared: Shared, settings: Vec<u8>, most_memory: usize) -> Fault {
@@ -106,7 +106,7 @@ impl Life {
         most_memory: usize,
     ) -> Result<Self, Fault> {
         let sandbox = plugin.sandbox();
-        let data = Data { shared, memory: None, area: None, most_memory };
+        let data = Data { shared, memory: None, area: None, step: Step::Wait, most_memory };
         let mut store = Store::new(plugin.engine(), data);
         store.limiter(|data| data);
         store.epoch_deadline_async_yield_and_update(sandbox.slice());
@@ -131,10 +131,11 @@ impl Life {
     async fn init(&mut self, settings: &[u8]) -> Result<(), Fault> {
         let refused = |text: String| Fault::new(FaultKind::Init, text);
         let message = self.pass(&[settings]).await?.map_err(refused)?;
-        self.listen();
+        self.exchange(Exchange::listen);
         let init = self.exports.init.clone();
         let result = init.call_async(&mut self.store, (message.address, settings.len() as u32)).await;
-        let answer = self.answer(result.map_err(at(export::INIT))?);
+        let result = result.map_err(at(export::INIT))?;
+        let answer = self.exchange(|exchange| exchange.answer(result));
         self.release(message).await?;
         answer.map(drop).map_err(refused)
     }
@@ -160,7 +161,7 @@ impl Life {
         loop {
             let driver = self.driver.clone();
             if let Err(error) = driver.call_async(&mut self.store, ()).await {
-                return Err(Fault::of_error(&error, self.exchange(|exchange| exchange.step.place())));
+                return Err(Fault::of_error(&error, self.store.data().step.place()));
             }
             let Some(job) = self.exchange(|exchange| exchange.job.take()) else { continue };
             let outcome = self.carry_out(job).await?;
@@ -190,9 +191,9 @@ impl Life {
         };
         let length = name.len() as u32;
         let parameters = (message.address, length, message.address + length, arguments.len() as u32);
-        self.listen();
+        self.exchange(Exchange::listen);
         let result = control.call_async(&mut self.store, parameters).await.map_err(at(export::CONTROL))?;
-        let answer = self.answer(result);
+        let answer = self.exchange(|exchange| exchange.answer(result));
         self.release(message).await?;
         Ok(answer)
     }
@@ -201,9 +202,9 @@ impl Life {
         let Some(save) = self.exports.save.clone() else {
             return Ok(Err("it saves no state: it doesn't export millrace_save".to_owned()));
         };
-        self.listen();
+        self.exchange(Exchange::listen);
         let result = save.call_async(&mut self.store, ()).await.map_err(at(export::SAVE))?;
-        Ok(self.answer(result))
+        Ok(self.exchange(|exchange| exchange.answer(result)))
     }
 
     async fn restore(&mut self, state: &[u8], version: u32) -> Result<Result<Vec<u8>, String>, Fault> {
@@ -217,10 +218,10 @@ impl Life {
             Ok(message) => message,
             Err(problem) => return Ok(Err(problem)),
         };
-        self.listen();
+        self.exchange(Exchange::listen);
         let parameters = (message.address, state.len() as u32, version);
         let result = restore.call_async(&mut self.store, parameters).await.map_err(at(export::RESTORE))?;
-        let answer = self.answer(result);
+        let answer = self.exchange(|exchange| exchange.answer(result));
         self.release(message).await?;
         Ok(answer)
     }
@@ -256,26 +257,6 @@ impl Life {
             room = rest;
         }
         Ok(Ok(Message { address, bytes: bytes.max(1) as u32 }))
-    }
-
-    /// From now on the plugin is heard when it answers.
-    fn listen(&mut self) {
-        self.exchange(|exchange| {
-            (exchange.answering, exchange.reply, exchange.failure) = (true, None, None);
-        });
-    }
-
-    /// What it answered, having returned `result`.
-    fn answer(&mut self, result: i32) -> Result<Vec<u8>, String> {
-        self.exchange(|exchange| {
-            exchange.answering = false;
-            let (reply, failure) = (exchange.reply.take(), exchange.failure.take());
-            match (result, failure) {
-                (0, None) => Ok(reply.unwrap_or_default()),
-                (_, Some(failure)) => Err(failure),
-                (_, None) => Err(format!("it returned {result}, and gave no reason")),
-            }
-        })
     }
 }
 

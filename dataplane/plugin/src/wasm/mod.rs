@@ -15,8 +15,6 @@
 
 mod code;
 mod compile;
-mod exchange;
-mod fault;
 mod host;
 mod inspect;
 mod instance;
@@ -28,12 +26,13 @@ mod staging;
 #[cfg(test)]
 mod test_modules;
 mod ticker;
+mod trap;
 
+pub use crate::fault::{Fault, FaultCounts, FaultKind};
+pub use crate::raw_packet::WrongVerdict;
 pub use code::WasmPlugin;
 pub use compile::{Tier, compile};
-pub use fault::{Fault, FaultCounts, FaultKind};
 pub use inspect::{MOST_MODULE, ModuleError, inspect};
 pub use instance::{DEFAULT_MEMORY, InstanceCounts, InstanceSettings, WasmInstance};
 pub use plugin::LoadedPlugin;
 pub use sandbox::{Sandbox, SandboxError, SandboxSettings};
-pub use staging::WrongVerdict;

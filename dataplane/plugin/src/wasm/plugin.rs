@@ -1,22 +1,16 @@
 //! A WebAssembly plugin as a type of plugin, of which instances are created like of any other.
 
-use millrace_plugin_abi::{Instance, Plugin, PluginError, Position};
+use millrace_plugin_abi::{Home, Instance, Plugin, PluginError, Position};
 use serde_json::{Map, Value};
 
-use super::sandbox::interned;
 use super::{InstanceSettings, Tier, WasmInstance, WasmPlugin};
-use crate::settings::schema_problem;
-
-/// Functions of the router that need more than the call: nobody stands behind them yet.
-const MISSING: [&str; 1] = ["flow-backlog"];
+use crate::declared::Declared;
 
 /// A plugin that was loaded.
 #[derive(Debug)]
 pub struct LoadedPlugin {
     plugin: WasmPlugin,
-    version: &'static str,
-    summary: &'static str,
-    messages: Vec<(&'static str, &'static str)>,
+    declared: Declared,
 }
 
 impl LoadedPlugin {
@@ -25,17 +19,8 @@ impl LoadedPlugin {
     /// # Errors
     /// What its manifest asks for and this router does not give.
     pub fn new(plugin: WasmPlugin) -> Result<Self, String> {
-        let manifest = plugin.manifest();
-        if let Some(missing) = MISSING.iter().find(|name| manifest.has_capability(name)) {
-            return Err(format!("it wants the capability {missing:?}, which this router does not give yet"));
-        }
-        if let Some(problem) = manifest.settings.as_ref().and_then(schema_problem) {
-            return Err(problem);
-        }
-        let (version, summary) = (interned(&manifest.version), interned(&manifest.summary));
-        let messages =
-            manifest.messages.iter().map(|(name, help)| (interned(name), interned(help))).collect();
-        Ok(Self { plugin, version, summary, messages })
+        let declared = Declared::new(plugin.manifest())?;
+        Ok(Self { plugin, declared })
     }
 
     /// The plugin's code, by a handle through which better code can be given to it.
@@ -54,12 +39,16 @@ impl Plugin for LoadedPlugin {
         self.plugin.name()
     }
 
+    fn home(&self) -> Home {
+        Home::Contained
+    }
+
     fn version(&self) -> &'static str {
-        self.version
+        self.declared.version
     }
 
     fn summary(&self) -> &'static str {
-        self.summary
+        self.declared.summary
     }
 
     fn positions(&self) -> &[Position] {
@@ -67,7 +56,7 @@ impl Plugin for LoadedPlugin {
     }
 
     fn messages(&self) -> &[(&'static str, &'static str)] {
-        &self.messages
+        &self.declared.messages
     }
 
     fn settings_schema(&self) -> Option<&Map<String, Value>> {

@@ -1,10 +1,9 @@
 //! The engines that plugins run in.
 #![allow(unsafe_code)]
 
-use std::collections::HashSet;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use wasmtime::{Engine, Error, Linker, Module};
@@ -153,7 +152,7 @@ impl Sandbox {
     }
 
     fn plugin(&self, manifest: Manifest, code: Code) -> WasmPlugin {
-        let name = interned(&manifest.name);
+        let name = crate::declared::interned(&manifest.name);
         WasmPlugin::new(self.clone(), name, manifest, code)
     }
 
@@ -184,20 +183,6 @@ fn linked(manifest: &Manifest, module: &Module, tier: Tier) -> Result<Code, Modu
     link(&mut linker, manifest).map_err(not_compiled)?;
     let linked = linker.instantiate_pre(module).map_err(not_compiled)?;
     Ok(Code { tier, linked })
-}
-
-/// The same text for as long as the process lives. Errors of plugins carry such names; each name is kept once, however
-/// often a plugin is loaded.
-pub(super) fn interned(name: &str) -> &'static str {
-    static NAMES: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-    let names = names.get_or_insert_default();
-    if let Some(known) = names.get(name) {
-        return known;
-    }
-    let name: &'static str = String::leak(name.to_owned());
-    names.insert(name);
-    name
 }
 
 #[cfg(test)]
@@ -257,10 +242,5 @@ mod tests {
         );
         assert_eq!(hash(&one, Tier::Baseline), hash(&other, Tier::Baseline));
         assert_ne!(hash(&one, Tier::Baseline), hash(&one, Tier::Optimised));
-    }
-
-    #[test]
-    fn names_are_kept_once() {
-        assert!(std::ptr::eq(interned("a-name"), interned("a-name")));
     }
 }

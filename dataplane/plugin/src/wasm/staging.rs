@@ -3,22 +3,14 @@
 //! A plugin gives memory for a call once, when it begins. Up to 64 packets at a time are described there, with the window of
 //! each; when the plugin has handled them, verdicts are read and windows that changed are written to the packets.
 
-use std::fmt;
-
-use millrace_packet::{Exceptions, FlowKey, Packet};
-use millrace_plugin_abi::binary::{
-    MOST_PACKETS, NO_OFFSET, RawCall, RawFlowEnd, RawPacket, export, packet_flags, verdict,
-};
-use millrace_plugin_abi::{Family, FlowEnd, Instant, Packets, Verdict};
-use millrace_units::{InstanceId, PortId};
+use millrace_packet::Packet;
+use millrace_plugin_abi::binary::{MOST_PACKETS, RawCall, RawPacket, export, packet_flags};
+use millrace_plugin_abi::{Packets, Verdict};
 use wasmtime::Trap;
 
-use super::exchange::{EndedFlow, Exchange};
-use super::fault::FaultKind;
-use super::layout::{CALL, FLOW_END, PACKET, Written, call_bytes, flow_end_bytes, packet_bytes};
-
-/// The tag has five bits, and so has a reason to drop.
-const MOST_TAG: u8 = 31;
+use super::layout::{CALL, FLOW_END, PACKET, call_bytes, flow_end_bytes, packet_bytes};
+use crate::exchange::{Call, EndedFlow, Exchange};
+use crate::raw_packet::{Written, describe, goes_on, transport_offset};
 
 /// What the driver (`driver.wat`) is told to do, by the numbers that it knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,71 +26,6 @@ pub(super) enum Step {
     Periodic = 3,
     /// To return: there is a job for the caller.
     Leave = 4,
-}
-
-/// How far the packets of a call have come.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Call {
-    /// When it began.
-    pub now: Instant,
-    /// Whether there are packets that have no verdict yet.
-    pub active: bool,
-    /// Packets at places below have their verdicts.
-    pub settled: usize,
-    /// So many after those are with the plugin.
-    pub under_way: usize,
-}
-
-impl Call {
-    pub fn begin(now: Instant) -> Self {
-        Self { now, active: true, settled: 0, under_way: 0 }
-    }
-
-    /// The place in the plugin's call of the packet with a number; `None` when the plugin doesn't have it.
-    pub fn place(&self, number: u32) -> Option<usize> {
-        (number as usize).checked_sub(self.settled).filter(|place| *place < self.under_way)
-    }
-}
-
-/// What a plugin wrote that makes no sense.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum WrongVerdict {
-    /// A verdict that there isn't.
-    Verdict(u8),
-    /// A tag over 31.
-    Tag(u8),
-    /// A reason to drop over 31.
-    Reason(u8),
-}
-
-impl fmt::Display for WrongVerdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Verdict(number) => write!(f, "there is no verdict {number}"),
-            Self::Tag(tag) => write!(f, "tag {tag}: it is 0 to {MOST_TAG}"),
-            Self::Reason(reason) => write!(f, "reason {reason}: it is 0 to {MOST_TAG}"),
-        }
-    }
-}
-
-/// What was decided of a packet.
-#[inline]
-fn verdict_of(written: Written) -> Result<Verdict, WrongVerdict> {
-    if written.tag > MOST_TAG {
-        return Err(WrongVerdict::Tag(written.tag));
-    }
-    match written.verdict {
-        verdict::PASS => Ok(Verdict::Pass),
-        verdict::DROP if written.reason > MOST_TAG => Err(WrongVerdict::Reason(written.reason)),
-        verdict::DROP => Ok(Verdict::Drop(written.reason)),
-        verdict::CONSUME => Ok(Verdict::Consume),
-        verdict::PORT => Ok(Verdict::Port(PortId(written.target))),
-        verdict::PORTS => Ok(Verdict::Ports(written.until)),
-        verdict::INSTANCE => Ok(Verdict::Instance(InstanceId(written.target))),
-        verdict::CLASSIFY => Ok(Verdict::Classify),
-        verdict::HOLD => Ok(Verdict::Hold(Instant::from_nanos(written.until))),
-        other => Err(WrongVerdict::Verdict(other)),
-    }
 }
 
 impl Step {
@@ -175,68 +102,6 @@ impl Area {
     pub fn fits(&self, memory: usize) -> bool {
         self.address != 0 && self.address.is_multiple_of(8) && self.address(self.end()) <= memory as u64
     }
-
-    fn describe(
-        &self,
-        index: usize,
-        number: usize,
-        key: &FlowKey,
-        packet: &Packet,
-        window: usize,
-    ) -> RawPacket {
-        let (length, network) = (packet.len(), packet.network_offset());
-        let unread = Exceptions::CUT.bits() | Exceptions::FRAGMENT.bits();
-        let transport = match packet.exceptions.bits() & unread {
-            0 => packet.transport_offset() as u16,
-            _ => NO_OFFSET,
-        };
-        RawPacket {
-            size: PACKET as u16,
-            flags: if length > window { packet_flags::MORE } else { 0 },
-            length: length as u32,
-            window: self.address(self.window(index)),
-            window_length: window as u16,
-            network: network as u16,
-            transport,
-            ether_type: ether_type(packet.data(), network, key.family()),
-            family: key.family() as u8,
-            protocol: key.protocol,
-            tag: packet.tag,
-            exceptions: packet.exceptions.bits(),
-            port: packet.port.0,
-            number: number as u16,
-            source_port: key.source_port,
-            destination_port: key.destination_port,
-            verdict: verdict::PASS,
-            ..RawPacket::default()
-        }
-    }
-}
-
-/// The EtherType that stands before the network header; without a link header that of the family.
-fn ether_type(data: &[u8], network: usize, family: Family) -> u16 {
-    match data.get(..network).and_then(<[u8]>::last_chunk) {
-        Some(bytes) => u16::from_be_bytes(*bytes),
-        None if family == Family::V4 => 0x0800,
-        None => 0x86dd,
-    }
-}
-
-/// The end of a flow as plugins see it.
-pub(super) fn raw_flow_end(flow: &FlowEnd) -> RawFlowEnd {
-    RawFlowEnd {
-        size: FLOW_END as u16,
-        family: flow.key.family() as u8,
-        protocol: flow.key.protocol,
-        source_port: flow.key.source_port,
-        destination_port: flow.key.destination_port,
-        port: flow.key.port.0,
-        source: *flow.key.source_bytes(),
-        destination: *flow.key.destination_bytes(),
-        packets: flow.packets,
-        bytes: flow.bytes,
-        ..RawFlowEnd::default()
-    }
 }
 
 impl Exchange {
@@ -245,7 +110,7 @@ impl Exchange {
     /// # Errors
     /// [`Trap::MemoryOutOfBounds`] when the area isn't in memory.
     #[inline]
-    pub fn next(&mut self, memory: &mut [u8], area: &Area) -> Result<(Step, u64), Trap> {
+    pub(super) fn next(&mut self, memory: &mut [u8], area: &Area) -> Result<(Step, u64), Trap> {
         self.idle = false;
         let region = area.of(memory)?;
         if self.call.under_way > 0 {
@@ -290,7 +155,8 @@ impl Exchange {
                 exchange.lengths[index] = length as u16;
                 let at = area.window(index);
                 region[at..at + length].copy_from_slice(&data[..length]);
-                let mut described = area.describe(index, settled + index, key, packet, length);
+                let mut described = describe(settled + index, key, packet, length);
+                described.window = area.address(at);
                 if packets.are_copies() {
                     described.flags |= packet_flags::COPY;
                 }
@@ -388,20 +254,10 @@ impl Exchange {
         });
     }
 
-    #[inline]
-    fn judge(&mut self, written: Written) -> Result<Verdict, WrongVerdict> {
-        let verdict = verdict_of(written);
-        if let Err(wrong) = verdict {
-            self.faults.count(FaultKind::WrongVerdict);
-            (self.wrong, self.untold) = (Some(wrong), Some(wrong));
-        }
-        verdict
-    }
-
     /// Does something with the packet of a number, after what the plugin wrote into its window has been written to it:
     /// `look` gets the packet and how many bytes of it its window has. Afterwards the window shows the packet as it is then.
     /// `None` when the plugin doesn't have that packet.
-    pub fn with_packet<R>(
+    pub(super) fn with_packet<R>(
         &mut self,
         number: u32,
         memory: &mut [u8],
@@ -450,10 +306,7 @@ impl Area {
         put(offset_of!(RawPacket, length), &(packet.len() as u32).to_le_bytes());
         put(offset_of!(RawPacket, window_length), &(window as u16).to_le_bytes());
         put(offset_of!(RawPacket, network), &(packet.network_offset() as u16).to_le_bytes());
-        let unread = Exceptions::CUT.bits() | Exceptions::FRAGMENT.bits();
-        if packet.exceptions.bits() & unread == 0 {
-            put(offset_of!(RawPacket, transport), &(packet.transport_offset() as u16).to_le_bytes());
-        }
+        put(offset_of!(RawPacket, transport), &transport_offset(packet).to_le_bytes());
     }
 }
 
@@ -465,15 +318,4 @@ fn write_window(packet: &mut Packet, window: &[u8]) {
     if data[..length] != window[..length] {
         data[..length].copy_from_slice(&window[..length]);
     }
-}
-
-/// Whether a packet with this verdict is still to be seen by somebody.
-#[inline]
-fn goes_on(verdict: Verdict) -> bool {
-    !matches!(verdict, Verdict::Drop(_) | Verdict::Consume | Verdict::Fault)
-}
-
-/// Says of every packet from a place on that it was not decided.
-pub(super) fn settle(packets: &mut Packets<'_>, from: usize) {
-    (from..packets.len()).for_each(|place| packets.set_verdict(place, Verdict::Fault));
 }

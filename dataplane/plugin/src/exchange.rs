@@ -1,19 +1,23 @@
-//! What the two sides of an instance share: the router's, which polls it, and the functions that its plugin calls.
+//! What the two sides of an instance of a plugin that is a file share: the router's, which calls it, and the functions that its
+//! plugin calls.
 //!
-//! The plugin's store belongs to the future that runs it, so nobody else reaches into it. What has to cross goes through
-//! here. The packets of a call are lent for as long as a poll takes, and not a moment longer.
+//! In WebAssembly the plugin's store belongs to the future that runs it, so nobody else reaches into it. A shared object knows
+//! the router by a table of functions only. What has to cross goes through here. The packets of a call are lent for as long as
+//! the plugin runs, and not a moment longer.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::rc::Rc;
+use std::time::Duration;
 
 use millrace_plugin_abi::binary::{MOST_PACKETS, RawFlowEnd};
-use millrace_plugin_abi::{Instant, Output, Packets};
+use millrace_plugin_abi::{Fault, Instant, LogLevel, Output, Packets, Verdict};
+use millrace_units::PortId;
 
-use super::fault::FaultCounts;
-use super::staging::{Call, Step, WrongVerdict};
+use crate::fault::{FaultCounts, FaultKind};
+use crate::raw_packet::{Written, WrongVerdict, verdict_of};
 
 /// Ends of flows that wait for a plugin that is busy, at most.
 const MOST_ENDS: usize = 1024;
@@ -22,10 +26,40 @@ const MOST_OUTPUTS: usize = 64;
 /// Lines that a plugin may log in a second.
 const LINES_A_SECOND: u32 = 10;
 const SECOND: u64 = 1_000_000_000;
+/// Bytes of a line of the log, or of the reason for a failure, at most; the rest is cut off.
+const MOST_TEXT: usize = 1024;
+/// Bytes of a packet that a plugin makes, at most.
+const MOST_MADE: usize = 9000;
+/// Bytes of a request, at most.
+const MOST_REQUEST: usize = 64 << 10;
+
+/// How far the packets of a call have come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Call {
+    /// When it began.
+    pub now: Instant,
+    /// Whether there are packets that have no verdict yet.
+    pub active: bool,
+    /// Packets at places below have their verdicts.
+    pub settled: usize,
+    /// So many after those are with the plugin.
+    pub under_way: usize,
+}
+
+impl Call {
+    pub fn begin(now: Instant) -> Self {
+        Self { now, active: true, settled: 0, under_way: 0 }
+    }
+
+    /// The place in the plugin's call of the packet with a number; `None` when the plugin doesn't have it.
+    pub fn place(&self, number: u32) -> Option<usize> {
+        (number as usize).checked_sub(self.settled).filter(|place| *place < self.under_way)
+    }
+}
 
 /// Something other than packets that a plugin is asked to do.
 #[derive(Debug)]
-pub(super) enum Job {
+pub(crate) enum Job {
     /// A control message; arguments as JSON.
     Control { name: String, arguments: Vec<u8> },
     /// To hand its state over.
@@ -44,13 +78,13 @@ struct LogLimit {
 
 /// A flow that has ended, and the state that the plugin kept for it.
 #[derive(Debug, Default)]
-pub(super) struct EndedFlow {
+pub(crate) struct EndedFlow {
     pub raw: RawFlowEnd,
     pub state: Vec<u8>,
 }
 
 /// What both sides see.
-pub(super) struct Exchange {
+pub(crate) struct Exchange {
     packets: Option<NonNull<Packets<'static>>>,
     /// How far the packets of the call have come.
     pub call: Call,
@@ -69,18 +103,18 @@ pub(super) struct Exchange {
     pub job: Option<Job>,
     /// What came of it: the reply, or why not.
     pub outcome: Option<Result<Vec<u8>, String>>,
-    /// What the driver was told last.
-    pub step: Step,
     /// Whether the plugin has nothing to do and waits.
     pub idle: bool,
     /// Whether `reply` and `fail` are heard: only where something was asked.
-    pub answering: bool,
-    pub reply: Option<Vec<u8>>,
-    pub failure: Option<String>,
+    answering: bool,
+    reply: Option<Vec<u8>>,
+    failure: Option<String>,
     pub faults: FaultCounts,
     pub wrong: Option<WrongVerdict>,
     /// The same, until the router was told.
     pub untold: Option<WrongVerdict>,
+    /// A function that was called without its capability, until the router was told.
+    not_granted: Option<&'static str>,
     /// How often memory was refused.
     pub memory_refused: u64,
     /// What the plugin gave, and the router has not taken yet.
@@ -130,8 +164,94 @@ impl Exchange {
         self.outputs.pop_front()
     }
 
+    /// From now on the plugin is heard when it answers.
+    pub fn listen(&mut self) {
+        (self.answering, self.reply, self.failure) = (true, None, None);
+    }
+
+    /// What it answered, having returned `result`.
+    ///
+    /// # Errors
+    /// Why not, in the plugin's words if it has any.
+    pub fn answer(&mut self, result: i32) -> Result<Vec<u8>, String> {
+        self.answering = false;
+        let (reply, failure) = (self.reply.take(), self.failure.take());
+        match (result, failure) {
+            (0, None) => Ok(reply.unwrap_or_default()),
+            (_, Some(failure)) => Err(failure),
+            (_, None) => Err(format!("it returned {result}, and gave no reason")),
+        }
+    }
+
+    /// Hears why something fails.
+    pub fn hear_failure(&mut self, text: &[u8]) {
+        if self.answering {
+            self.failure = Some(shown(text));
+        }
+    }
+
+    /// Hears an answer.
+    pub fn hear_reply(&mut self, reply: &[u8]) {
+        if self.answering {
+            self.reply = Some(reply.to_vec());
+        }
+    }
+
+    /// Takes a line for the log.
+    pub fn log(&mut self, level: u32, line: &[u8]) {
+        if self.may_log() {
+            self.give(Output::Log(LogLevel::from_number(level), shown(line)));
+        }
+    }
+
+    /// Takes a packet of the plugin's own; `false` when there is no room, or it is too long or empty.
+    pub fn make(&mut self, content: &[u8], port: u32) -> bool {
+        let Ok(port) = u16::try_from(port) else { return false };
+        let fits = !content.is_empty() && content.len() <= MOST_MADE;
+        fits && self.give(Output::Packet(content.to_vec(), PortId(port)))
+    }
+
+    /// Has `millrace_periodic` be called so many nanoseconds after the call that goes on.
+    pub fn set_timer(&mut self, nanoseconds: u64) {
+        self.timer = Some(self.call.now + Duration::from_nanos(nanoseconds));
+    }
+
+    /// Takes a request; `false` when there is no room, or it is no text or too long.
+    pub fn request(&mut self, json: &[u8]) -> bool {
+        let Ok(json) = std::str::from_utf8(json) else { return false };
+        json.len() <= MOST_REQUEST && self.give(Output::Request(json.to_owned()))
+    }
+
+    /// The verdict of what a plugin wrote. One that makes no sense is counted, and kept to be told.
+    #[inline]
+    pub fn judge(&mut self, written: Written) -> Result<Verdict, WrongVerdict> {
+        let verdict = verdict_of(written);
+        if let Err(wrong) = verdict {
+            self.faults.count(FaultKind::WrongVerdict);
+            (self.wrong, self.untold) = (Some(wrong), Some(wrong));
+        }
+        verdict
+    }
+
+    /// Notes that the plugin called a function whose capability its manifest doesn't name.
+    #[cold]
+    pub fn refuse(&mut self, function: &'static str) {
+        self.faults.count(FaultKind::NotGranted);
+        self.not_granted = Some(function);
+    }
+
+    /// What the plugin did wrong and goes on living, until it was told.
+    pub fn take_fault(&mut self) -> Option<Fault> {
+        if let Some(wrong) = self.untold.take() {
+            return Some(Fault { kind: FaultKind::WrongVerdict.name(), text: wrong.to_string() });
+        }
+        let function = self.not_granted.take()?;
+        let text = format!("it called {function}, whose capability its manifest doesn't name");
+        Some(Fault { kind: FaultKind::NotGranted.name(), text })
+    }
+
     /// Whether another line may be logged now; if not, it is counted.
-    pub fn may_log(&mut self) -> bool {
+    fn may_log(&mut self) -> bool {
         let second = self.call.now.as_nanos() / SECOND;
         if second != self.log.second {
             (self.log.second, self.log.lines) = (second, 0);
@@ -158,11 +278,16 @@ impl Exchange {
     }
 }
 
-/// A handle on the exchange of an instance. There are two: the instance's, and that in its plugin's store.
-pub(super) struct Shared(Rc<RefCell<Exchange>>);
+/// A text as it is shown: its beginning, with what is no UTF-8 replaced.
+fn shown(text: &[u8]) -> String {
+    String::from_utf8_lossy(&text[..text.len().min(MOST_TEXT)]).into_owned()
+}
+
+/// A handle on the exchange of an instance. Of a WebAssembly plugin there are two: the instance's, and that in its store.
+pub(crate) struct Shared(Rc<RefCell<Exchange>>);
 
 /// Both handles are inside the same `WasmInstance`: one is its field, the other is in the store that its future owns. Neither
-/// leaves this folder's modules, and the only place that makes a second one is `for_store`.
+/// leaves the modules of plugins that are files, and the only place that makes a second one is `for_store`.
 // SAFETY: so they are sent to another thread together, and used by one at a time. The packets' pointer is `None` whenever
 // no poll goes on, and an instance isn't sent while it is borrowed for a poll; everything else in there is `Send`.
 unsafe impl Send for Shared {}
@@ -180,7 +305,6 @@ impl Shared {
             timer: None,
             job: None,
             outcome: None,
-            step: Step::Wait,
             idle: false,
             answering: false,
             reply: None,
@@ -188,6 +312,7 @@ impl Shared {
             faults: FaultCounts::default(),
             wrong: None,
             untold: None,
+            not_granted: None,
             memory_refused: 0,
             outputs: VecDeque::new(),
             log: LogLimit::default(),

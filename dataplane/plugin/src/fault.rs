@@ -1,8 +1,6 @@
-//! What goes wrong in a plugin: kinds of faults, and how often each was met.
+//! What goes wrong in a plugin that is a file: kinds of faults, and how often each was met.
 
 use std::fmt;
-
-use wasmtime::Trap;
 
 /// A kind of fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,11 +25,13 @@ pub enum FaultKind {
     Init,
     /// It took longer than it may.
     Overrun,
+    /// It called a function of the router whose capability its manifest doesn't name. It goes on living.
+    NotGranted,
 }
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Unreachable,
         Self::Divide,
         Self::OutOfBounds,
@@ -42,6 +42,7 @@ impl FaultKind {
         Self::WrongVerdict,
         Self::Init,
         Self::Overrun,
+        Self::NotGranted,
     ];
 
     /// Its name in counters.
@@ -57,18 +58,7 @@ impl FaultKind {
             Self::WrongVerdict => "wrong_verdict",
             Self::Init => "init",
             Self::Overrun => "overrun",
-        }
-    }
-
-    fn of_trap(trap: Trap) -> Self {
-        match trap {
-            Trap::UnreachableCodeReached => Self::Unreachable,
-            Trap::IntegerDivisionByZero => Self::Divide,
-            Trap::MemoryOutOfBounds => Self::OutOfBounds,
-            Trap::StackOverflow => Self::StackOverflow,
-            Trap::IntegerOverflow | Trap::BadConversionToInteger => Self::IntegerOverflow,
-            Trap::TableOutOfBounds | Trap::IndirectCallToNull | Trap::BadSignature => Self::IndirectCall,
-            _ => Self::OtherTrap,
+            Self::NotGranted => "not_granted",
         }
     }
 }
@@ -90,17 +80,8 @@ pub struct Fault {
 }
 
 impl Fault {
-    pub(super) fn new(kind: FaultKind, text: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: FaultKind, text: impl Into<String>) -> Self {
         Self { kind, text: text.into() }
-    }
-
-    /// What `error` means when it came up in the function `place` of the plugin; [`FaultKind::OtherTrap`] if it is no trap.
-    pub(super) fn of_error(error: &wasmtime::Error, place: &str) -> Self {
-        let kind = match error.downcast_ref::<Trap>() {
-            Some(trap) => FaultKind::of_trap(*trap),
-            None => FaultKind::OtherTrap,
-        };
-        Self::new(kind, format!("in {place}: {}", error.root_cause()))
     }
 }
 
@@ -109,7 +90,7 @@ impl Fault {
 pub struct FaultCounts([u64; FaultKind::ALL.len()]);
 
 impl FaultCounts {
-    pub(super) fn count(&mut self, kind: FaultKind) {
+    pub(crate) fn count(&mut self, kind: FaultKind) {
         let count = &mut self.0[kind as usize];
         *count = count.saturating_add(1);
     }
@@ -139,6 +120,6 @@ mod tests {
         assert!(
             FaultKind::ALL.into_iter().enumerate().all(|(index, kind)| counts.of(kind) == index as u64 + 1)
         );
-        assert_eq!(counts.total(), 55);
+        assert_eq!(counts.total(), 66);
     }
 }

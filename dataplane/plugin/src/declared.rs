@@ -1,0 +1,137 @@
+//! What plugins that are files have in common, whatever their home: what their manifest makes of them, and of messages to them.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use millrace_plugin_abi::{Instant, Message, PluginError};
+use serde_json::{Map, Value};
+
+use crate::Manifest;
+use crate::fault::{Fault, FaultKind};
+use crate::settings::schema_problem;
+
+/// Functions of the router that need more than the call: nobody stands behind them yet.
+const MISSING: [&str; 1] = ["flow-backlog"];
+
+/// What a plugin says of itself, kept as long as [`Plugin`](millrace_plugin_abi::Plugin) wants it.
+#[derive(Debug)]
+pub(crate) struct Declared {
+    pub name: &'static str,
+    pub version: &'static str,
+    pub summary: &'static str,
+    pub messages: Vec<(&'static str, &'static str)>,
+}
+
+impl Declared {
+    /// Takes it from a manifest.
+    ///
+    /// # Errors
+    /// What the manifest asks for and this router does not give.
+    pub fn new(manifest: &Manifest) -> Result<Self, String> {
+        if let Some(missing) = MISSING.iter().find(|name| manifest.has_capability(name)) {
+            return Err(format!("it wants the capability {missing:?}, which this router does not give yet"));
+        }
+        if let Some(problem) = manifest.settings.as_ref().and_then(schema_problem) {
+            return Err(problem);
+        }
+        let (version, summary) = (interned(&manifest.version), interned(&manifest.summary));
+        let messages =
+            manifest.messages.iter().map(|(name, help)| (interned(name), interned(help))).collect();
+        Ok(Self { name: interned(&manifest.name), version, summary, messages })
+    }
+}
+
+/// The same text for as long as the process lives. Errors of plugins carry such names; each name is kept once, however
+/// often a plugin is loaded.
+pub(crate) fn interned(name: &str) -> &'static str {
+    static NAMES: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let names = names.get_or_insert_default();
+    if let Some(known) = names.get(name) {
+        return known;
+    }
+    let name: &'static str = String::leak(name.to_owned());
+    names.insert(name);
+    name
+}
+
+/// Refuses settings that a plugin can't take.
+///
+/// # Errors
+/// [`FaultKind::Init`] when it takes none.
+pub(crate) fn check(manifest: &Manifest, settings: &Map<String, Value>) -> Result<(), Fault> {
+    match settings.keys().next() {
+        Some(key) if manifest.settings.is_none() => {
+            Err(Fault::new(FaultKind::Init, format!("there is no setting {key:?}: it takes none")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The arguments of a message as JSON.
+///
+/// # Errors
+/// A message that the manifest doesn't have.
+pub(crate) fn arguments(
+    name: &'static str,
+    manifest: &Manifest,
+    message: &Message,
+) -> Result<Vec<u8>, PluginError> {
+    let known = &manifest.messages;
+    if !known.contains_key(&message.name) {
+        let known: Vec<_> = known.keys().map(String::as_str).collect();
+        let (message, known) = (message.name.clone(), known.join(", "));
+        return Err(PluginError::UnknownMessage { plugin: name, message, known });
+    }
+    let arguments = serde_json::to_vec(&message.arguments);
+    arguments.map_err(|error| {
+        PluginError::setting(name, &message.name, format!("its arguments are no JSON: {error}"))
+    })
+}
+
+/// The answer to a control message out of what the plugin said.
+///
+/// # Errors
+/// What is no JSON.
+pub(crate) fn parse_reply(reply: &[u8]) -> Result<Value, String> {
+    match reply {
+        [] => Ok(Value::Null),
+        json => serde_json::from_slice(json).map_err(|error| format!("its reply is no JSON: {error}")),
+    }
+}
+
+/// When `millrace_periodic` is to be called next: at the time of its timer, or a period behind the `last` time.
+pub(crate) fn due(manifest: &Manifest, timer: Option<Instant>, last: Option<Instant>) -> Option<Instant> {
+    let regular = manifest.period.map(|period| last.map_or(Instant::ZERO, |last| last + period));
+    match (timer, regular) {
+        (Some(timer), Some(regular)) => Some(timer.min(regular)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Whether a plugin with this manifest ever asks to be called without packets.
+pub(crate) fn has_timers(manifest: &Manifest) -> bool {
+    manifest.period.is_some() || manifest.has_capability("timer")
+}
+
+/// Whether one with this manifest ever gives anything beside verdicts.
+pub(crate) fn has_output(manifest: &Manifest) -> bool {
+    ["log", "packet-make", "request"].iter().any(|capability| manifest.has_capability(capability))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_kept_once() {
+        assert!(std::ptr::eq(interned("a-name"), interned("a-name")));
+    }
+
+    #[test]
+    fn an_answer_is_json_or_nothing() {
+        assert_eq!(parse_reply(b""), Ok(Value::Null));
+        assert_eq!(parse_reply(b"[1]"), Ok(serde_json::json!([1])));
+        assert!(parse_reply(b"one").is_err());
+    }
+}

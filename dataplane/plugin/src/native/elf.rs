@@ -1,0 +1,196 @@
+//! What a shared object says before any code of it runs: that it is one, for this machine, and has what a plugin exports.
+//!
+//! Reads any bytes without panicking.
+
+use millrace_plugin_abi::binary::{ABI_VERSION, export};
+use object::Endianness;
+use object::elf::{EM_AARCH64, EM_RISCV, EM_X86_64, ET_DYN, FileHeader64, PT_LOAD, SHT_DYNSYM};
+use object::read::elf::{FileHeader as _, ProgramHeader as _, Sym as _};
+
+use super::object::{ATTACH, MANIFEST};
+use crate::ManifestError;
+use crate::wasm::MOST_MODULE;
+
+/// What every ELF file begins with.
+pub(super) const MAGIC: &[u8] = b"\x7fELF";
+/// Where the class of addresses stands, and what stands there for 64 bits.
+const CLASS: (usize, u8) = (4, 2);
+
+/// Why a shared object was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ObjectError {
+    /// It is longer than the router reads.
+    #[error("the shared object has {0} bytes: at most 64 MiB are taken")]
+    TooLarge(usize),
+    /// It is no shared object.
+    #[error("this is no shared object: {0}")]
+    NotAnObject(String),
+    /// It was built for other machines.
+    #[error("the shared object is for {found}, and this machine is {machine}: build it for that")]
+    WrongMachine {
+        /// Those machines.
+        found: String,
+        /// This one.
+        machine: &'static str,
+    },
+    /// It doesn't have what every plugin has.
+    #[error("missing export: {0}: is it a plugin, and was the function left visible?")]
+    MissingExport(&'static str),
+    /// The system does not load it.
+    #[error("the shared object can't be loaded: {0}")]
+    Load(String),
+    /// Its code is of another version of the interface.
+    #[error("its code is of version {0} of the interface, and not of {ABI_VERSION}")]
+    WrongAbi(u32),
+    /// It hands over no manifest.
+    #[error("millrace_manifest returns nothing: is it a plugin?")]
+    NoManifest,
+    /// Its manifest is wrong.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// It asks for what this router does not give.
+    #[error("{0}")]
+    NotGiven(String),
+}
+
+/// This machine, as ELF numbers it and as it is called; `None` where that isn't known here.
+fn machine() -> Option<(u16, &'static str)> {
+    Some(match std::env::consts::ARCH {
+        "x86_64" => (EM_X86_64, "x86-64"),
+        "aarch64" => (EM_AARCH64, "AArch64"),
+        "riscv64" => (EM_RISCV, "RISC-V"),
+        _ => return None,
+    })
+}
+
+/// What a number of ELF's means.
+fn name_of(machine: u16) -> String {
+    match machine {
+        3 => "x86 of 32 bits".to_owned(),
+        40 => "ARM of 32 bits".to_owned(),
+        EM_X86_64 => "x86-64".to_owned(),
+        EM_AARCH64 => "AArch64".to_owned(),
+        EM_RISCV => "RISC-V".to_owned(),
+        other => format!("machine {other} of ELF's numbers"),
+    }
+}
+
+fn malformed(error: object::read::Error) -> ObjectError {
+    ObjectError::NotAnObject(error.to_string())
+}
+
+/// Checks an object as far as that goes without loading it.
+///
+/// # Errors
+/// [`ObjectError`] for the first thing that is wrong.
+pub(super) fn check(bytes: &[u8]) -> Result<(), ObjectError> {
+    if bytes.len() > MOST_MODULE {
+        return Err(ObjectError::TooLarge(bytes.len()));
+    }
+    if !bytes.starts_with(MAGIC) {
+        return Err(ObjectError::NotAnObject("it does not begin with \\x7fELF".to_owned()));
+    }
+    if bytes.get(CLASS.0) != Some(&CLASS.1) {
+        return Err(ObjectError::NotAnObject("it has no addresses of 64 bits".to_owned()));
+    }
+    let header = FileHeader64::<Endianness>::parse(bytes).map_err(malformed)?;
+    let endian = header.endian().map_err(malformed)?;
+    let found = header.e_machine(endian);
+    if let Some((number, machine)) = machine()
+        && number != found
+    {
+        return Err(ObjectError::WrongMachine { found: name_of(found), machine });
+    }
+    if header.e_type(endian) != ET_DYN {
+        return Err(ObjectError::NotAnObject(
+            "it is an ELF file of another type; link it with -shared".to_owned(),
+        ));
+    }
+    check_segments(header, endian, bytes)?;
+    check_exports(header, endian, bytes)
+}
+
+/// What is mapped must be there: the loader would run into the end of the file.
+fn check_segments(
+    header: &FileHeader64<Endianness>,
+    endian: Endianness,
+    bytes: &[u8],
+) -> Result<(), ObjectError> {
+    for segment in header.program_headers(endian, bytes).map_err(malformed)? {
+        let end = segment.p_offset(endian).checked_add(segment.p_filesz(endian));
+        if segment.p_type(endian) == PT_LOAD && end.is_none_or(|end| end > bytes.len() as u64) {
+            return Err(ObjectError::NotAnObject("it is cut off".to_owned()));
+        }
+    }
+    Ok(())
+}
+
+/// Without a table of sections the names are looked for when it is loaded.
+fn check_exports(
+    header: &FileHeader64<Endianness>,
+    endian: Endianness,
+    bytes: &[u8],
+) -> Result<(), ObjectError> {
+    let sections = header.sections(endian, bytes).map_err(malformed)?;
+    let symbols = sections.symbols(endian, bytes, SHT_DYNSYM).map_err(malformed)?;
+    if symbols.is_empty() {
+        return Ok(());
+    }
+    let exported = |name: &str| {
+        symbols.iter().any(|symbol| {
+            !symbol.is_undefined(endian) && symbol.name(endian, symbols.strings()) == Ok(name.as_bytes())
+        })
+    };
+    match required().find(|name| !exported(name)) {
+        Some(missing) => Err(ObjectError::MissingExport(missing)),
+        None => Ok(()),
+    }
+}
+
+/// What every object exports.
+fn required() -> impl Iterator<Item = &'static str> {
+    [ATTACH, MANIFEST].into_iter().chain(export::REQUIRED)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The object of a test: this program, which is none.
+    fn program() -> Vec<u8> {
+        std::fs::read("/proc/self/exe").unwrap()
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        assert!(matches!(check(b""), Err(ObjectError::NotAnObject(_))));
+        assert!(matches!(check(b"\0asm\x01\0\0\0"), Err(ObjectError::NotAnObject(_))));
+        assert!(matches!(check(b"\x7fELF"), Err(ObjectError::NotAnObject(_))));
+        assert_eq!(check(&vec![0; MOST_MODULE + 1]), Err(ObjectError::TooLarge(MOST_MODULE + 1)));
+    }
+
+    #[test]
+    fn another_machine_and_a_missing_export_are_named() {
+        let mut bytes = program();
+        bytes.truncate(MOST_MODULE);
+        let own = u16::from_le_bytes([bytes[18], bytes[19]]);
+        if machine().is_some_and(|(number, _)| number == own) {
+            // The number of s390.
+            (bytes[18], bytes[19]) = (22, 0);
+            let refused = check(&bytes).unwrap_err().to_string();
+            assert!(refused.contains("machine 22") && refused.contains("build it for that"), "{refused}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+            let _ = check(&bytes);
+            let mut headed = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x3e\0\x01\0\0\0".to_vec();
+            headed.extend(&bytes);
+            let _ = check(&headed);
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! An instance of a shared object, as the worker sees it.
+
+use std::fmt;
+
+use millrace_plugin_abi::{
+    FlowEnd, Instance, Instant, Message, Output, Packets, PluginError, Progress, Reply,
+};
+use serde_json::{Map, Value};
+
+use super::object::Object;
+use super::plugin::NativePlugin;
+use super::staging::Area;
+use super::table::{Granted, during, handle};
+use crate::MOST_FLOW_STATE;
+use crate::declared::{arguments, check, due, has_output, has_timers, parse_reply};
+use crate::exchange::{Call, Exchange, Shared};
+use crate::fault::{Fault, FaultCounts, FaultKind};
+use crate::raw_packet::{raw_flow_end, settle};
+
+/// An instance of a plugin that is a shared object, with a copy of it of its own.
+///
+/// One that refused to begin is dead: packets get [`Verdict::Fault`](millrace_plugin_abi::Verdict::Fault) until it is restarted.
+pub struct NativeInstance {
+    plugin: NativePlugin,
+    /// `None` when it is dead.
+    object: Option<Object>,
+    shared: Shared,
+    area: Box<Area>,
+    granted: Granted,
+    settings: Vec<u8>,
+    last_periodic: Option<Instant>,
+}
+
+impl fmt::Debug for NativeInstance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NativeInstance").field("plugin", &self.plugin).finish_non_exhaustive()
+    }
+}
+
+impl NativeInstance {
+    /// A new instance, which has begun with its settings.
+    ///
+    /// # Errors
+    /// [`Fault`] when it refuses to begin, or can't be loaded ([`FaultKind::Init`]).
+    pub fn new(plugin: &NativePlugin, settings: &Map<String, Value>) -> Result<Self, Fault> {
+        check(plugin.manifest(), settings)?;
+        let settings = serde_json::to_vec(settings)
+            .map_err(|error| Fault::new(FaultKind::Init, format!("its settings are no JSON: {error}")))?;
+        let mut instance = Self {
+            plugin: plugin.clone(),
+            object: None,
+            shared: Shared::new(),
+            area: Box::new(Area::new(plugin.manifest())),
+            granted: Granted::by(plugin.manifest()),
+            settings,
+            last_periodic: None,
+        };
+        instance.begin()?;
+        Ok(instance)
+    }
+
+    /// How many faults of each kind there were.
+    pub fn faults(&self) -> FaultCounts {
+        self.shared.with(|exchange| exchange.faults)
+    }
+
+    /// Begins with a copy of the object that is new, and so knows nothing.
+    fn begin(&mut self) -> Result<(), Fault> {
+        self.object = None;
+        self.last_periodic = None;
+        self.shared.with(Exchange::restart);
+        let refused = |text: String| {
+            self.shared.with(|exchange| exchange.faults.count(FaultKind::Init));
+            Fault::new(FaultKind::Init, text)
+        };
+        self.object = Some(self.plugin.copy().map_err(|error| refused(error.to_string()))?);
+        let settings = std::mem::take(&mut self.settings);
+        let begun = self.ask(|object| Some(object.init(&settings)), String::new);
+        self.settings = settings;
+        begun.map(drop).map_err(|problem| {
+            self.object = None;
+            self.shared.with(|exchange| exchange.faults.count(FaultKind::Init));
+            Fault::new(FaultKind::Init, problem)
+        })
+    }
+
+    /// Asks the plugin something that it answers; `missing` says what it means that it can't.
+    fn ask(
+        &mut self,
+        question: impl FnOnce(&Object) -> Option<i32>,
+        missing: impl FnOnce() -> String,
+    ) -> Result<Vec<u8>, String> {
+        let Self { object, shared, area, granted, .. } = self;
+        let Some(object) = object else { return Err("it is dead: it did not begin".to_owned()) };
+        shared.with(Exchange::listen);
+        let result = during(shared, area, *granted, || question(object));
+        let answer = shared.with(|exchange| exchange.answer(result.unwrap_or_default()));
+        if result.is_none() { Err(missing()) } else { answer }
+    }
+
+    fn refusal(&self, what: &str, problem: String) -> PluginError {
+        PluginError::setting(self.plugin.kept_name(), what, problem)
+    }
+}
+
+impl Instance for NativeInstance {
+    fn process(&mut self, packets: &mut Packets<'_>, now: Instant) -> Progress {
+        let Self { object, shared, area, granted, .. } = self;
+        shared.with(|exchange| exchange.call = Call::begin(now));
+        match object {
+            Some(object) => handle(object, shared, area, *granted, packets),
+            None => settle(packets, 0),
+        }
+        shared.with(|exchange| exchange.call.active = false);
+        Progress::Done
+    }
+
+    fn take_fault(&mut self) -> Option<millrace_plugin_abi::Fault> {
+        self.shared.with(|exchange| exchange.take_fault())
+    }
+
+    fn restart(&mut self) -> Result<(), PluginError> {
+        self.begin().map_err(|fault| self.refusal("restart", fault.to_string()))
+    }
+
+    fn control(&mut self, message: &Message) -> Reply {
+        let arguments = arguments(self.plugin.kept_name(), self.plugin.manifest(), message)?;
+        let missing = || "it takes no messages: it doesn't export millrace_control".to_owned();
+        let reply = self.ask(|object| object.control(&message.name, &arguments), missing);
+        let reply = reply.and_then(|reply| parse_reply(&reply));
+        reply.map_err(|problem| self.refusal(&message.name, problem))
+    }
+
+    fn next_call(&self) -> Option<Instant> {
+        self.object.as_ref()?;
+        due(self.plugin.manifest(), self.shared.with(|exchange| exchange.timer), self.last_periodic)
+    }
+
+    fn has_timers(&self) -> bool {
+        has_timers(self.plugin.manifest())
+    }
+
+    fn periodic(&mut self, now: Instant) -> Progress {
+        let regular = self.plugin.manifest().period.is_some();
+        self.last_periodic = regular.then_some(now);
+        let Self { object, shared, area, granted, .. } = self;
+        shared.with(|exchange| {
+            exchange.timer = exchange.timer.filter(|timer| *timer > now);
+            exchange.call.now = now;
+        });
+        if let Some(object) = object {
+            during(shared, area, *granted, || object.periodic(now.as_nanos()));
+        }
+        Progress::Done
+    }
+
+    fn take_output(&mut self) -> Option<Output> {
+        self.shared.with(Exchange::take_output)
+    }
+
+    fn has_output(&self) -> bool {
+        has_output(self.plugin.manifest())
+    }
+
+    fn flow_state(&self) -> usize {
+        self.plugin.manifest().flow_state.into()
+    }
+
+    fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
+        if !self.object.as_ref().is_some_and(Object::saves) {
+            return Ok(None);
+        }
+        let saved = self.ask(Object::save, String::new);
+        saved.map(Some).map_err(|problem| self.refusal("save", problem))
+    }
+
+    fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
+        let own = self.plugin.manifest().state_version;
+        let missing = || {
+            format!(
+                "it takes no state over (its own is of version {own}): it doesn't export millrace_restore"
+            )
+        };
+        let restored = self.ask(|object| object.restore(state, version), missing);
+        restored.map(drop).map_err(|problem| self.refusal("restore", problem))
+    }
+
+    /// The plugin gets a copy of the state, aligned like every structure: it may write there.
+    fn flow_ended(&mut self, flow: &FlowEnd, state: &[u8]) {
+        const WORDS: usize = MOST_FLOW_STATE as usize / 8;
+        let Self { plugin, object, shared, area, granted, .. } = self;
+        let Some(object) = object else { return };
+        let mut words = [0_u64; WORDS];
+        let kept = usize::from(plugin.manifest().flow_state);
+        let used = if kept == state.len() { state.len().div_ceil(8) } else { 0 };
+        for (word, bytes) in words[..used].iter_mut().zip(state.chunks(8)) {
+            let mut whole = [0; 8];
+            whole[..bytes.len()].copy_from_slice(bytes);
+            *word = u64::from_ne_bytes(whole);
+        }
+        during(shared, area, *granted, || object.flow_ended(raw_flow_end(flow), &mut words[..used]));
+    }
+
+    fn hears_flow_ends(&self) -> bool {
+        self.object.as_ref().is_some_and(Object::hears_flow_ends)
+    }
+}

@@ -1,0 +1,116 @@
+//! A shared object as a type of plugin, of which instances are created like of any other.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use millrace_plugin_abi::binary::ABI_VERSION;
+use millrace_plugin_abi::{Home, Instance, Plugin, PluginError, Position};
+use serde_json::{Map, Value};
+
+use super::elf::{MAGIC, ObjectError, check};
+use super::instance::NativeInstance;
+use super::object::Object;
+use crate::Manifest;
+use crate::declared::Declared;
+
+/// Whether bytes begin like a shared object.
+pub fn is_object(bytes: &[u8]) -> bool {
+    bytes.starts_with(MAGIC)
+}
+
+/// A plugin that is a shared object. Clones are the same one.
+#[derive(Clone)]
+pub struct NativePlugin(Arc<Code>);
+
+struct Code {
+    bytes: Vec<u8>,
+    manifest: Manifest,
+    declared: Declared,
+    /// The copy that was asked for the manifest, until an instance takes it.
+    spare: Mutex<Option<Object>>,
+}
+
+impl fmt::Debug for NativePlugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NativePlugin").field("name", &self.0.declared.name).finish_non_exhaustive()
+    }
+}
+
+impl NativePlugin {
+    /// The plugin of an object. A copy of it is loaded, so its constructors run: what is not trusted must not come here.
+    ///
+    /// # Errors
+    /// [`ObjectError`] for the first thing that is wrong. All but the manifest and the version of the code is looked at before
+    /// anything of it runs.
+    pub fn new(bytes: &[u8]) -> Result<Self, ObjectError> {
+        check(bytes)?;
+        let object = Object::load(bytes)?;
+        let manifest = Manifest::parse(&object.manifest().ok_or(ObjectError::NoManifest)?)?;
+        let abi = object.abi();
+        if abi != ABI_VERSION {
+            return Err(ObjectError::WrongAbi(abi));
+        }
+        let declared = Declared::new(&manifest).map_err(ObjectError::NotGiven)?;
+        let (bytes, spare) = (bytes.to_vec(), Mutex::new(Some(object)));
+        Ok(Self(Arc::new(Code { bytes, manifest, declared, spare })))
+    }
+
+    /// Its manifest.
+    pub fn manifest(&self) -> &Manifest {
+        &self.0.manifest
+    }
+
+    /// Its name, as long as errors need it.
+    pub(super) fn kept_name(&self) -> &'static str {
+        self.0.declared.name
+    }
+
+    /// A copy of the object that nobody has used.
+    ///
+    /// # Errors
+    /// What the system refuses.
+    pub(super) fn copy(&self) -> Result<Object, ObjectError> {
+        let spare = self.0.spare.lock().unwrap_or_else(PoisonError::into_inner).take();
+        spare.map_or_else(|| Object::load(&self.0.bytes), Ok)
+    }
+}
+
+impl Plugin for NativePlugin {
+    fn name(&self) -> &'static str {
+        self.0.declared.name
+    }
+
+    fn home(&self) -> Home {
+        Home::Trusted
+    }
+
+    fn version(&self) -> &'static str {
+        self.0.declared.version
+    }
+
+    fn summary(&self) -> &'static str {
+        self.0.declared.summary
+    }
+
+    fn positions(&self) -> &[Position] {
+        &self.0.manifest.positions
+    }
+
+    fn messages(&self) -> &[(&'static str, &'static str)] {
+        &self.0.declared.messages
+    }
+
+    fn settings_schema(&self) -> Option<&Map<String, Value>> {
+        self.0.manifest.settings.as_ref()
+    }
+
+    fn state_version(&self) -> u32 {
+        self.0.manifest.state_version
+    }
+
+    fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
+        let refused =
+            |fault: crate::fault::Fault| PluginError::setting(self.name(), fault.kind.name(), fault.text);
+        Ok(Box::new(NativeInstance::new(self, settings).map_err(refused)?))
+    }
+}

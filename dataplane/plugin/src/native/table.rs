@@ -1,0 +1,299 @@
+//! The functions of the router, as shared objects call them.
+//!
+//! They are the same for all objects: whose call goes on is known by the thread. From another thread, or outside of a call,
+//! they refuse.
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::ptr::{self, NonNull};
+
+use millrace_packet::Packet;
+use millrace_plugin_abi::Packets;
+use millrace_plugin_abi::binary::HOST_FUNCTIONS;
+
+use super::object::Object;
+use super::staging::Area;
+use crate::exchange::{Exchange, Shared};
+use crate::{Manifest, raw_packet};
+
+/// Bytes of packets that are carried over at a time.
+const PIECE: usize = 512;
+
+/// The table that objects are given, in the order of [`HOST_FUNCTIONS`].
+#[repr(C)]
+pub(super) struct Host {
+    size: u64,
+    fail: extern "C" fn(*const u8, usize),
+    reply: extern "C" fn(*const u8, usize),
+    log: extern "C" fn(u32, *const u8, usize),
+    packet_read: extern "C" fn(u32, u32, *mut u8, usize) -> u32,
+    packet_write: extern "C" fn(u32, u32, *const u8, usize) -> u32,
+    packet_resize: extern "C" fn(u32, i32) -> i32,
+    packet_make: extern "C" fn(*const u8, usize, u32) -> i32,
+    flow_backlog: extern "C" fn(u32) -> u32,
+    timer: extern "C" fn(u64),
+    request: extern "C" fn(*const u8, usize) -> i32,
+}
+
+/// The table.
+pub(super) static HOST: Host = Host {
+    size: size_of::<Host>() as u64,
+    fail,
+    reply,
+    log,
+    packet_read,
+    packet_write,
+    packet_resize,
+    packet_make,
+    flow_backlog,
+    timer,
+    request,
+};
+
+/// Which functions of the router a plugin may call: a bit for each, by its place in [`HOST_FUNCTIONS`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Granted(u16);
+
+impl Granted {
+    /// Those that a manifest asks for, and those that everybody has.
+    pub fn by(manifest: &Manifest) -> Self {
+        let granted = |capability: Option<&str>| capability.is_none_or(|name| manifest.has_capability(name));
+        let bits = HOST_FUNCTIONS.iter().enumerate();
+        Self(bits.fold(0, |bits, (place, (_, capability))| bits | u16::from(granted(*capability)) << place))
+    }
+
+    fn has(self, function: &str) -> bool {
+        let place = HOST_FUNCTIONS.iter().position(|(name, _)| *name == function);
+        place.is_some_and(|place| self.0 >> place & 1 != 0)
+    }
+}
+
+/// Whose call goes on.
+#[derive(Clone, Copy)]
+struct Current {
+    shared: NonNull<Shared>,
+    area: NonNull<Area>,
+    granted: Granted,
+}
+
+thread_local! {
+    static CURRENT: Cell<Option<Current>> = const { Cell::new(None) };
+}
+
+/// Puts back what was there before.
+struct Earlier(Option<Current>);
+
+impl Drop for Earlier {
+    fn drop(&mut self) {
+        CURRENT.set(self.0);
+    }
+}
+
+/// Lets functions of the router act for an instance while `call` runs. What they share must not be borrowed then.
+pub(super) fn during<R>(shared: &Shared, area: &mut Area, granted: Granted, call: impl FnOnce() -> R) -> R {
+    let current = Current { shared: NonNull::from(shared), area: NonNull::from(area), granted };
+    let _earlier = Earlier(CURRENT.replace(Some(current)));
+    call()
+}
+
+/// Has an object handle all packets of a call that has begun.
+pub(super) fn handle(
+    object: &Object,
+    shared: &Shared,
+    area: &mut Area,
+    granted: Granted,
+    packets: &mut Packets<'_>,
+) {
+    while shared.with(|exchange| area.stage(exchange, packets)) {
+        let call = area.call();
+        shared.lend(packets, || {
+            // SAFETY: `area` has just been staged: windows and states are parts of packets and blocks of flows that `packets`
+            // lends exclusively, and nobody takes them away during the call: functions of the router change a packet
+            // without moving its bytes. Descriptions are the area's, which `during` holds exclusively.
+            during(shared, area, granted, || unsafe { object.packets(call) });
+        });
+        shared.with(|exchange| area.collect(exchange, packets));
+    }
+}
+
+impl Current {
+    fn with<R>(self, look: impl FnOnce(&mut Exchange) -> R) -> R {
+        // SAFETY: `during` borrows what this points to until the call is over, and only then is it still in `CURRENT`.
+        unsafe { self.shared.as_ref() }.with(look)
+    }
+
+    /// Does something with a packet that the plugin has, and then says anew where its window stands.
+    fn with_packet<R>(self, number: u32, look: impl FnOnce(&mut Packet) -> R) -> Option<R> {
+        self.with(|exchange| {
+            let index = exchange.call.place(number)?;
+            exchange.with_packets(|_, packets| {
+                if number as usize >= packets.len() {
+                    return None;
+                }
+                let (_, packet) = packets.get_mut(number as usize);
+                let result = look(packet);
+                // SAFETY: as in `with`; the plugin waits for this function, and this is the only reference.
+                unsafe { &mut *self.area.as_ptr() }.show(index, packet);
+                Some(result)
+            })?
+        })
+    }
+}
+
+/// Acts for the instance whose call goes on, if it was granted the function; else returns `refusal`, and that counts as its fault.
+fn acting<R>(function: &'static str, refusal: R, act: impl FnOnce(Current) -> R) -> R {
+    match CURRENT.get() {
+        Some(current) if current.granted.has(function) => act(current),
+        Some(current) => {
+            current.with(|exchange| exchange.refuse(function));
+            refusal
+        }
+        None => refusal,
+    }
+}
+
+/// # Safety
+/// There are so many bytes at the address, and they are not written as long as the slice is used.
+unsafe fn slice<'a>(address: *const u8, bytes: usize) -> &'a [u8] {
+    if bytes == 0 || address.is_null() {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(address, bytes) }
+}
+
+extern "C" fn fail(text: *const u8, bytes: usize) {
+    // SAFETY: the plugin hands over as many bytes as it says, for the call; so in all that follows.
+    let text = unsafe { slice(text, bytes) };
+    acting("fail", (), |current| current.with(|exchange| exchange.hear_failure(text)));
+}
+
+extern "C" fn reply(bytes: *const u8, length: usize) {
+    // SAFETY: as in `fail`.
+    let reply = unsafe { slice(bytes, length) };
+    acting("reply", (), |current| current.with(|exchange| exchange.hear_reply(reply)));
+}
+
+extern "C" fn log(level: u32, text: *const u8, bytes: usize) {
+    // SAFETY: as in `fail`.
+    let line = unsafe { slice(text, bytes) };
+    acting("log", (), |current| current.with(|exchange| exchange.log(level, line)));
+}
+
+extern "C" fn packet_read(number: u32, offset: u32, to: *mut u8, bytes: usize) -> u32 {
+    acting("packet_read", 0, |current| {
+        let (mut piece, mut done) = ([0; PIECE], 0);
+        while !to.is_null() && done < bytes {
+            let wanted = (bytes - done).min(PIECE);
+            let from = offset as usize + done;
+            let read = current.with_packet(number, |packet| packet.read(from, &mut piece[..wanted]));
+            let read = read.unwrap_or(0);
+            // SAFETY: the plugin has so many bytes there; nothing refers to them, even if they are a packet's.
+            unsafe { ptr::copy_nonoverlapping(piece.as_ptr(), to.add(done), read) };
+            done += read;
+            if read < wanted {
+                break;
+            }
+        }
+        done as u32
+    })
+}
+
+extern "C" fn packet_write(number: u32, offset: u32, from: *const u8, bytes: usize) -> u32 {
+    acting("packet_write", 0, |current| {
+        let (mut piece, mut done) = ([0; PIECE], 0);
+        while !from.is_null() && done < bytes {
+            let wanted = (bytes - done).min(PIECE);
+            // SAFETY: as in `packet_read`.
+            unsafe { ptr::copy_nonoverlapping(from.add(done), piece.as_mut_ptr(), wanted) };
+            let Some(to) = offset.checked_add(done as u32) else { break };
+            let written =
+                current.with_packet(number, |packet| raw_packet::write(packet, to, &piece[..wanted]));
+            let written = written.unwrap_or(0) as usize;
+            done += written;
+            if written < wanted {
+                break;
+            }
+        }
+        done as u32
+    })
+}
+
+extern "C" fn packet_resize(number: u32, bytes: i32) -> i32 {
+    acting("packet_resize", 1, |current| {
+        let done = current.with_packet(number, |packet| raw_packet::resize(packet, bytes));
+        i32::from(done != Some(true))
+    })
+}
+
+extern "C" fn packet_make(bytes: *const u8, length: usize, port: u32) -> i32 {
+    // SAFETY: as in `fail`.
+    let content = unsafe { slice(bytes, length) };
+    acting("packet_make", 1, |current| i32::from(!current.with(|exchange| exchange.make(content, port))))
+}
+
+extern "C" fn flow_backlog(_flow: u32) -> u32 {
+    // A plugin that asks for the capability is not loaded yet.
+    acting("flow_backlog", 0, |_| 0)
+}
+
+extern "C" fn timer(nanoseconds: u64) {
+    acting("timer", (), |current| current.with(|exchange| exchange.set_timer(nanoseconds)));
+}
+
+extern "C" fn request(json: *const u8, bytes: usize) -> i32 {
+    // SAFETY: as in `fail`.
+    let json = unsafe { slice(json, bytes) };
+    acting("request", 1, |current| i32::from(!current.with(|exchange| exchange.request(json))))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::*;
+
+    #[test]
+    fn the_table_has_the_order_of_the_interface() {
+        let offsets = [
+            offset_of!(Host, fail),
+            offset_of!(Host, reply),
+            offset_of!(Host, log),
+            offset_of!(Host, packet_read),
+            offset_of!(Host, packet_write),
+            offset_of!(Host, packet_resize),
+            offset_of!(Host, packet_make),
+            offset_of!(Host, flow_backlog),
+            offset_of!(Host, timer),
+            offset_of!(Host, request),
+        ];
+        let names = [
+            "fail",
+            "reply",
+            "log",
+            "packet_read",
+            "packet_write",
+            "packet_resize",
+            "packet_make",
+            "flow_backlog",
+            "timer",
+            "request",
+        ];
+        for (place, (name, _)) in HOST_FUNCTIONS.iter().enumerate() {
+            assert_eq!((offsets[place], names[place]), (8 * (place + 1), *name));
+        }
+        assert_eq!(size_of::<Host>(), 8 * (HOST_FUNCTIONS.len() + 1));
+    }
+
+    #[test]
+    fn outside_of_a_call_everything_is_refused() {
+        let text = b"text";
+        (HOST.fail)(text.as_ptr(), text.len());
+        (HOST.timer)(1);
+        let mut bytes = [0; 4];
+        assert_eq!((HOST.packet_read)(0, 0, bytes.as_mut_ptr(), bytes.len()), 0);
+        assert_eq!((HOST.packet_resize)(0, 4), 1);
+        assert_eq!((HOST.packet_make)(text.as_ptr(), text.len(), 0), 1);
+        assert_eq!((HOST.request)(text.as_ptr(), text.len()), 1);
+    }
+}

@@ -1,0 +1,166 @@
+//! Packets as plugins that are files see them: descriptions, and what is written into them.
+
+use std::fmt;
+
+use millrace_packet::{Exceptions, FlowKey, Packet};
+use millrace_plugin_abi::binary::{NO_OFFSET, RawFlowEnd, RawPacket, packet_flags, verdict};
+use millrace_plugin_abi::{Family, FlowEnd, Instant, Packets, Verdict};
+use millrace_units::{InstanceId, PortId};
+
+/// The tag has five bits, and so has a reason to drop.
+const MOST_TAG: u8 = 31;
+
+/// What a plugin wrote into the description of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Written {
+    pub tag: u8,
+    pub verdict: u8,
+    pub reason: u8,
+    pub target: u16,
+    pub until: u64,
+}
+
+impl Written {
+    /// What stands in a description.
+    #[inline]
+    pub fn of(packet: &RawPacket) -> Self {
+        let RawPacket { tag, verdict, reason, target, until, .. } = *packet;
+        Self { tag, verdict, reason, target, until }
+    }
+}
+
+/// What a plugin wrote that makes no sense.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WrongVerdict {
+    /// A verdict that there isn't.
+    Verdict(u8),
+    /// A tag over 31.
+    Tag(u8),
+    /// A reason to drop over 31.
+    Reason(u8),
+}
+
+impl fmt::Display for WrongVerdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Verdict(number) => write!(f, "there is no verdict {number}"),
+            Self::Tag(tag) => write!(f, "tag {tag}: it is 0 to {MOST_TAG}"),
+            Self::Reason(reason) => write!(f, "reason {reason}: it is 0 to {MOST_TAG}"),
+        }
+    }
+}
+
+/// What was decided of a packet.
+#[inline]
+pub(crate) fn verdict_of(written: Written) -> Result<Verdict, WrongVerdict> {
+    if written.tag > MOST_TAG {
+        return Err(WrongVerdict::Tag(written.tag));
+    }
+    match written.verdict {
+        verdict::PASS => Ok(Verdict::Pass),
+        verdict::DROP if written.reason > MOST_TAG => Err(WrongVerdict::Reason(written.reason)),
+        verdict::DROP => Ok(Verdict::Drop(written.reason)),
+        verdict::CONSUME => Ok(Verdict::Consume),
+        verdict::PORT => Ok(Verdict::Port(PortId(written.target))),
+        verdict::PORTS => Ok(Verdict::Ports(written.until)),
+        verdict::INSTANCE => Ok(Verdict::Instance(InstanceId(written.target))),
+        verdict::CLASSIFY => Ok(Verdict::Classify),
+        verdict::HOLD => Ok(Verdict::Hold(Instant::from_nanos(written.until))),
+        other => Err(WrongVerdict::Verdict(other)),
+    }
+}
+
+/// A packet, known by a number and with a window of so many bytes; where the window stands is not said yet.
+#[inline]
+pub(crate) fn describe(number: usize, key: &FlowKey, packet: &Packet, window: usize) -> RawPacket {
+    let (length, network) = (packet.len(), packet.network_offset());
+    RawPacket {
+        size: size_of::<RawPacket>() as u16,
+        flags: if length > window { packet_flags::MORE } else { 0 },
+        length: length as u32,
+        window_length: window as u16,
+        network: network as u16,
+        transport: transport_offset(packet),
+        ether_type: ether_type(packet.data(), network, key.family()),
+        family: key.family() as u8,
+        protocol: key.protocol,
+        tag: packet.tag,
+        exceptions: packet.exceptions.bits(),
+        port: packet.port.0,
+        number: number as u16,
+        source_port: key.source_port,
+        destination_port: key.destination_port,
+        verdict: verdict::PASS,
+        ..RawPacket::default()
+    }
+}
+
+/// Where the transport header begins; [`NO_OFFSET`] when it can't be read.
+#[inline]
+pub(crate) fn transport_offset(packet: &Packet) -> u16 {
+    let unread = Exceptions::CUT.bits() | Exceptions::FRAGMENT.bits();
+    match packet.exceptions.bits() & unread {
+        0 => packet.transport_offset() as u16,
+        _ => NO_OFFSET,
+    }
+}
+
+/// The EtherType that stands before the network header; without a link header that of the family.
+fn ether_type(data: &[u8], network: usize, family: Family) -> u16 {
+    match data.get(..network).and_then(<[u8]>::last_chunk) {
+        Some(bytes) => u16::from_be_bytes(*bytes),
+        None if family == Family::V4 => 0x0800,
+        None => 0x86dd,
+    }
+}
+
+/// The end of a flow as plugins see it.
+pub(crate) fn raw_flow_end(flow: &FlowEnd) -> RawFlowEnd {
+    RawFlowEnd {
+        size: size_of::<RawFlowEnd>() as u16,
+        family: flow.key.family() as u8,
+        protocol: flow.key.protocol,
+        source_port: flow.key.source_port,
+        destination_port: flow.key.destination_port,
+        port: flow.key.port.0,
+        source: *flow.key.source_bytes(),
+        destination: *flow.key.destination_bytes(),
+        packets: flow.packets,
+        bytes: flow.bytes,
+        ..RawFlowEnd::default()
+    }
+}
+
+/// Writes bytes of a packet from an offset on; returns how many there was room for. Only the first frame is written: those
+/// behind may be shared with copies of the packet.
+pub(crate) fn write(packet: &mut Packet, offset: u32, from: &[u8]) -> u32 {
+    let room = packet.data_mut().get_mut(offset as usize..).unwrap_or_default();
+    let count = room.len().min(from.len());
+    room[..count].copy_from_slice(&from[..count]);
+    count as u32
+}
+
+/// Makes room at the front, or cuts bytes there, when `bytes` is negative; `false` when there is no room, or too little to cut.
+pub(crate) fn resize(packet: &mut Packet, bytes: i32) -> bool {
+    let count = bytes.unsigned_abs() as usize;
+    if bytes >= 0 && count <= packet.headroom() {
+        // What stood there was another packet's.
+        packet.prepend(count)[..count].fill(0);
+    } else if bytes < 0 && count <= packet.data().len() {
+        packet.trim_front(count);
+    } else {
+        return false;
+    }
+    true
+}
+
+/// Whether a packet with this verdict is still to be seen by somebody.
+#[inline]
+pub(crate) fn goes_on(verdict: Verdict) -> bool {
+    !matches!(verdict, Verdict::Drop(_) | Verdict::Consume | Verdict::Fault)
+}
+
+/// Says of every packet from a place on that it was not decided.
+pub(crate) fn settle(packets: &mut Packets<'_>, from: usize) {
+    (from..packets.len()).for_each(|place| packets.set_verdict(place, Verdict::Fault));
+}

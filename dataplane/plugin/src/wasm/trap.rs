@@ -1,0 +1,30 @@
+//! What the engine's traps mean as faults.
+
+use wasmtime::Trap;
+
+use crate::fault::{Fault, FaultKind};
+
+impl FaultKind {
+    fn of_trap(trap: Trap) -> Self {
+        match trap {
+            Trap::UnreachableCodeReached => Self::Unreachable,
+            Trap::IntegerDivisionByZero => Self::Divide,
+            Trap::MemoryOutOfBounds => Self::OutOfBounds,
+            Trap::StackOverflow => Self::StackOverflow,
+            Trap::IntegerOverflow | Trap::BadConversionToInteger => Self::IntegerOverflow,
+            Trap::TableOutOfBounds | Trap::IndirectCallToNull | Trap::BadSignature => Self::IndirectCall,
+            _ => Self::OtherTrap,
+        }
+    }
+}
+
+impl Fault {
+    /// What `error` means when it came up in the function `place` of the plugin; [`FaultKind::OtherTrap`] if it is no trap.
+    pub(super) fn of_error(error: &wasmtime::Error, place: &str) -> Self {
+        let kind = match error.downcast_ref::<Trap>() {
+            Some(trap) => FaultKind::of_trap(*trap),
+            None => FaultKind::OtherTrap,
+        };
+        Self::new(kind, format!("in {place}: {}", error.root_cause()))
+    }
+}

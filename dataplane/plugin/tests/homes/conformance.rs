@@ -1,0 +1,121 @@
+//! The same rule in all homes comes to the same.
+
+use std::sync::LazyLock;
+
+use millrace_packet::Pool;
+use millrace_plugin_abi::{Instance, Instant, Plugin};
+use proptest::prelude::*;
+use serde_json::{Map, json};
+
+use crate::rule::Rule;
+use crate::support::{Bench, STATELESS, Sent, contained, message, module, native, object, source};
+
+/// What happens to an instance.
+#[derive(Clone, Debug)]
+enum Event {
+    Packets(Vec<Sent>),
+    FlowEnds(Sent, u64),
+    Set(u16),
+    Read,
+    Periodic,
+    Replace,
+}
+
+fn sent() -> impl Strategy<Value = Sent> {
+    let port = prop_oneof![7..16_u16, Just(53), Just(80), Just(666), Just(667)];
+    (0..=STATELESS, port, 0..300_usize, any::<u8>()).prop_map(|(flow, port, length, first)| {
+        let bytes = (0..length).map(|index| first.wrapping_add(index as u8)).collect();
+        Sent { flow, port, bytes }
+    })
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        6 => prop::collection::vec(sent(), 1..150).prop_map(Event::Packets),
+        2 => (sent(), 0..9_u64).prop_map(|(sent, packets)| Event::FlowEnds(sent, packets)),
+        1 => prop_oneof![Just(53_u16), Just(80)].prop_map(Event::Set),
+        1 => Just(Event::Read),
+        1 => Just(Event::Periodic),
+        1 => Just(Event::Replace),
+    ]
+}
+
+type Plugins = Vec<(&'static str, Box<dyn Plugin>)>;
+
+/// The rule in the homes for which there are compilers here.
+static PLUGINS: LazyLock<Plugins> = LazyLock::new(|| {
+    let mut plugins: Plugins = Vec::new();
+    if let Some(module) = module(&source("rule.c")) {
+        plugins.push(("module", Box::new(contained(&module))));
+    }
+    if let Some(object) = object(&source("rule.c"), &[]) {
+        plugins.push(("shared object", Box::new(native(&object))));
+    }
+    plugins
+});
+
+/// What comes of an event, in words that are equal where it is.
+fn happen(
+    bench: &mut Bench,
+    pool: &Pool,
+    event: &Event,
+    now: Instant,
+    new: impl FnOnce() -> Box<dyn Instance>,
+) -> String {
+    let came = match event {
+        Event::Packets(sent) => format!("{:?}", bench.send(pool, sent, now)),
+        Event::FlowEnds(sent, packets) => {
+            bench.end(sent, *packets);
+            String::new()
+        }
+        Event::Set(port) => format!("{:?}", bench.instance.control(&message("set", json!({ "port": port })))),
+        Event::Read => format!("{:?}", bench.instance.control(&message("read", json!({})))),
+        Event::Periodic => format!("{:?}", bench.instance.periodic(now)),
+        Event::Replace => format!("{:?}", bench.replace(new(), 2)),
+    };
+    format!("{came} {:?} {:?}", bench.outputs(), bench.instance.next_call())
+}
+
+fn compare(events: &[Event]) {
+    let pool = Pool::new(1024).unwrap();
+    for (home, plugin) in PLUGINS.iter() {
+        let mut built_in = Bench::new(Box::new(Rule::default()));
+        let mut other = Bench::of(&**plugin);
+        for (round, event) in events.iter().enumerate() {
+            let now = Instant::from_millis(1 + 400 * round as u64);
+            let expected = happen(&mut built_in, &pool, event, now, || Box::new(Rule::default()));
+            let came = happen(&mut other, &pool, event, now, || plugin.create(&Map::new()).unwrap());
+            assert_eq!(came, expected, "{home}: {event:?}");
+        }
+        let read = message("read", json!({}));
+        assert_eq!(other.instance.control(&read), built_in.instance.control(&read), "{home}");
+    }
+}
+
+#[test]
+fn one_rule_does_the_same_in_all_homes() {
+    let sent = |flow, port, length| Sent { flow, port, bytes: vec![0x11; length] };
+    let all_ports = (7..16).chain([53, 80, 666, 667]).map(|port| sent(port % 4, port, 250));
+    let events = [
+        Event::Packets(all_ports.collect()),
+        Event::Set(80),
+        Event::Packets((0..100).map(|_| sent(0, 15, 90)).collect()),
+        Event::Read,
+        Event::Periodic,
+        Event::FlowEnds(sent(0, 15, 0), 100),
+        Event::FlowEnds(sent(STATELESS, 15, 0), 1),
+        Event::Replace,
+        Event::Packets((0..100).map(|index| sent(index % 5, 80 + index % 2, 90)).collect()),
+        Event::Read,
+    ];
+    compare(&events);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn homes_differ_in_nothing_that_packets_show(events in prop::collection::vec(event(), 1..12)) {
+        compare(&events);
+    }
+}

@@ -1,0 +1,164 @@
+//! The rule of `rule.c`, as a part of the router: what the other homes are held against.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use millrace_plugin_abi::{
+    Fault, FlowEnd, Instance, Instant, LogLevel, Message, Output, Packet, Packets, PluginError, Progress,
+    Reply, Verdict,
+};
+use millrace_units::{InstanceId, PortId};
+use serde_json::json;
+
+/// Bytes that the others see of a packet without asking.
+const WINDOW: usize = 64;
+
+#[derive(Debug, Default)]
+pub struct Rule {
+    /// As `own` in `rule.c`, in its order.
+    own: [u64; 7],
+    outputs: VecDeque<Output>,
+    fault: Option<Fault>,
+    now: Instant,
+    timer: Option<Instant>,
+    last_periodic: Option<Instant>,
+}
+
+const PORT: usize = 0;
+const PACKETS: usize = 1;
+const FIRSTS: usize = 2;
+const BEYOND: usize = 3;
+const ENDED: usize = 4;
+const KEPT: usize = 5;
+const TICKS: usize = 6;
+const NAMES: [&str; 7] = ["port", "packets", "firsts", "beyond", "ended", "kept", "ticks"];
+
+impl Rule {
+    fn set(&mut self, message: &Message) {
+        if let Some(port) = message.arguments.get("port") {
+            self.own[PORT] = port.as_u64().unwrap();
+        }
+    }
+
+    fn wrong(&mut self, text: &str) -> Verdict {
+        self.fault = Some(Fault { kind: "wrong_verdict", text: text.to_owned() });
+        Verdict::Fault
+    }
+
+    fn decide(&mut self, port: u16, packet: &mut Packet) -> Verdict {
+        if let Some(first) = packet.data_mut().first_mut() {
+            *first = first.wrapping_add(1);
+        }
+        packet.tag = (self.own[PACKETS] % 32) as u8;
+        match port {
+            7 => {
+                packet.prepend(4);
+                let window = packet.data().len().min(WINDOW) as u8;
+                packet.data_mut()[..4].copy_from_slice(&[1, 2, 3, window]);
+            }
+            8 if packet.data().len() >= 2 => packet.trim_front(2),
+            9 if !packet.is_empty() => {
+                let window = packet.data()[..packet.data().len().min(WINDOW)].to_vec();
+                if self.outputs.len() < 64 {
+                    self.outputs.push_back(Output::Packet(window, PortId(2)));
+                }
+            }
+            10 => return Verdict::Port(PortId(5)),
+            11 => return Verdict::Hold(self.now + Duration::from_nanos(1000)),
+            12 => return Verdict::Ports(6),
+            13 => return Verdict::Instance(InstanceId(1)),
+            14 => return Verdict::Classify,
+            _ => {}
+        }
+        Verdict::Pass
+    }
+}
+
+impl Instance for Rule {
+    fn process(&mut self, packets: &mut Packets<'_>, now: Instant) -> Progress {
+        self.now = now;
+        for place in 0..packets.len() {
+            self.own[PACKETS] += 1;
+            let known = packets.flow_number(place) != 0;
+            self.own[FIRSTS] += u64::from(known && packets.is_first(place));
+            self.own[FIRSTS] += if packets.are_copies() { 1000 } else { 0 };
+            let of_flow = packets.state_mut(place).map(|state| {
+                let count = u64::from_ne_bytes(state.try_into().unwrap()) + 1;
+                state.copy_from_slice(&count.to_ne_bytes());
+                count
+            });
+            let (key, packet) = packets.get_mut(place);
+            let mut byte = [0];
+            packet.read(200, &mut byte);
+            self.own[BEYOND] += u64::from(byte[0]);
+            let port = key.destination_port;
+            let verdict = match port {
+                _ if u64::from(port) == self.own[PORT] => Verdict::Drop(3),
+                666 => self.wrong("there is no verdict 77"),
+                667 => self.wrong("tag 40: it is 0 to 31"),
+                _ if of_flow.is_some_and(|count| count % 4 == 0) => Verdict::Consume,
+                _ => self.decide(port, packet),
+            };
+            packets.set_verdict(place, verdict);
+        }
+        Progress::Done
+    }
+
+    fn take_fault(&mut self) -> Option<Fault> {
+        self.fault.take()
+    }
+
+    fn control(&mut self, message: &Message) -> Reply {
+        match message.name.as_str() {
+            "read" => Ok(NAMES
+                .iter()
+                .zip(self.own)
+                .map(|(name, value)| ((*name).to_owned(), json!(value)))
+                .collect()),
+            "set" => {
+                self.outputs.push_back(Output::Log(LogLevel::Warning, "the port changes".to_owned()));
+                self.timer = Some(self.now + Duration::from_nanos(1000));
+                self.set(message);
+                Ok(serde_json::Value::Null)
+            }
+            _ => Err(PluginError::unknown_message("rule", &message.name, &[("read", ""), ("set", "")])),
+        }
+    }
+
+    fn next_call(&self) -> Option<Instant> {
+        let regular = self.last_periodic.map_or(Instant::ZERO, |last| last + Duration::from_millis(500));
+        Some(self.timer.map_or(regular, |timer| timer.min(regular)))
+    }
+
+    fn periodic(&mut self, now: Instant) -> Progress {
+        (self.now, self.last_periodic) = (now, Some(now));
+        self.timer = self.timer.filter(|timer| *timer > now);
+        self.own[TICKS] += now.as_nanos();
+        Progress::Done
+    }
+
+    fn take_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    fn flow_state(&self) -> usize {
+        8
+    }
+
+    fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
+        Ok(Some(self.own.iter().flat_map(|value| value.to_le_bytes()).collect()))
+    }
+
+    fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
+        assert_eq!(version, 2);
+        for (own, bytes) in self.own.iter_mut().zip(state.chunks(8)) {
+            *own = u64::from_le_bytes(bytes.try_into().unwrap());
+        }
+        Ok(())
+    }
+
+    fn flow_ended(&mut self, flow: &FlowEnd, state: &[u8]) {
+        self.own[ENDED] += flow.packets + u64::from(flow.key.destination_port);
+        self.own[KEPT] += state.try_into().map_or(0, u64::from_ne_bytes);
+    }
+}

@@ -1,0 +1,212 @@
+//! What tests of the homes share: compilers, and an instance with packets and states of flows of its own.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use millrace_packet::{FlowKey, Packet, Pool};
+use millrace_plugin::native::NativePlugin;
+use millrace_plugin::wasm::{LoadedPlugin, Sandbox, SandboxSettings};
+use millrace_plugin_abi::{
+    Fault, FlowEnd, FlowStates, Instance, Instant, Message, Output, Packets, Plugin, Progress, Verdict,
+};
+use millrace_units::PortId;
+use serde_json::{Map, Value};
+
+static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| Sandbox::new(SandboxSettings::default()).unwrap());
+
+/// The file of a source beside this one.
+pub fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/homes").join(name)
+}
+
+/// Compiles a source; `None`, and a word why, when there is no such compiler. With CI=true that is a failure.
+fn compile(compiler: &str, flags: &[&str], source: &Path) -> Option<Vec<u8>> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("home-{}-{number}", std::process::id());
+    let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let kit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdk/c");
+    let mut command = Command::new(compiler);
+    command.args(["-std=c11", "-O2", "-fvisibility=hidden", "-I"]).arg(kit);
+    let output = command.args(flags).arg("-o").arg(&built).arg(source).output();
+    let Ok(output) = output else {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "there is no {compiler}");
+        println!("skipped: there is no {compiler}");
+        return None;
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let bytes = std::fs::read(&built).unwrap();
+    std::fs::remove_file(&built).unwrap();
+    Some(bytes)
+}
+
+/// A source as a shared object.
+pub fn object(source: &Path, flags: &[&str]) -> Option<Vec<u8>> {
+    compile("cc", &[&["-shared", "-fPIC"], flags].concat(), source)
+}
+
+/// A text as a shared object.
+pub fn object_of(text: &str) -> Option<Vec<u8>> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("home-{}-{number}.c", std::process::id());
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&file, text).unwrap();
+    let built = object(&file, &[]);
+    std::fs::remove_file(&file).unwrap();
+    built
+}
+
+/// A source as a WebAssembly module.
+pub fn module(source: &Path) -> Option<Vec<u8>> {
+    let flags = ["--target=wasm32", "-nostdlib", "-ffreestanding", "-Wl,--no-entry", "-Wl,--strip-all"];
+    compile("clang", &flags, source)
+}
+
+/// The plugin of a shared object.
+pub fn native(bytes: &[u8]) -> NativePlugin {
+    NativePlugin::new(bytes).unwrap()
+}
+
+/// The plugin of a module.
+pub fn contained(bytes: &[u8]) -> LoadedPlugin {
+    LoadedPlugin::new(SANDBOX.compile(bytes).unwrap()).unwrap()
+}
+
+/// A packet of a call: its flow, the port that it goes to, its bytes.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    pub flow: u16,
+    pub port: u16,
+    pub bytes: Vec<u8>,
+}
+
+/// Packets of this flow have no state.
+pub const STATELESS: u16 = 4;
+/// Where in a block the instance's part begins.
+const OFFSET: usize = 8;
+
+/// Blocks of flows.
+#[derive(Debug, Default)]
+struct Blocks(Vec<Vec<u8>>);
+
+impl FlowStates for Blocks {
+    fn block(&mut self, number: u32) -> Option<&mut [u8]> {
+        self.0.get_mut((number as usize).checked_sub(1)?).map(Vec::as_mut_slice)
+    }
+}
+
+/// An instance, and the states of the flows that it met.
+pub struct Bench {
+    pub instance: Box<dyn Instance>,
+    numbers: HashMap<FlowKey, u32>,
+    blocks: Blocks,
+}
+
+/// What came of a call: verdicts, with tag and bytes of the packets that go on; the fault; what else was given.
+#[derive(PartialEq, Debug)]
+pub struct Came {
+    pub packets: Vec<(Verdict, Option<(u8, Vec<u8>)>)>,
+    pub fault: Option<Fault>,
+    pub outputs: Vec<Output>,
+}
+
+pub fn message(name: &str, arguments: Value) -> Message {
+    Message { name: name.to_owned(), arguments: arguments.as_object().cloned().unwrap_or_default() }
+}
+
+fn key(sent: &Sent) -> FlowKey {
+    let ports = (1000 + sent.flow, sent.port);
+    FlowKey::v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17, ports, PortId(3))
+}
+
+impl Bench {
+    pub fn new(instance: Box<dyn Instance>) -> Self {
+        Self { instance, numbers: HashMap::new(), blocks: Blocks::default() }
+    }
+
+    pub fn of(plugin: &dyn Plugin) -> Self {
+        Self::new(plugin.create(&Map::new()).unwrap())
+    }
+
+    fn number(&mut self, sent: &Sent) -> u32 {
+        let bytes = self.instance.flow_state();
+        if bytes == 0 || sent.flow == STATELESS {
+            return 0;
+        }
+        *self.numbers.entry(key(sent)).or_insert_with(|| {
+            self.blocks.0.push(vec![0; OFFSET + bytes]);
+            self.blocks.0.len() as u32
+        })
+    }
+
+    /// Hands packets over; when their number is a multiple of 3, as copies.
+    pub fn send(&mut self, pool: &Pool, sent: &[Sent], now: Instant) -> Came {
+        let mut packets: Vec<_> = sent.iter().map(|sent| packet(pool, sent)).collect();
+        let keys: Vec<_> = sent.iter().map(key).collect();
+        let numbers: Vec<_> = sent.iter().map(|sent| self.number(sent)).collect();
+        let members: Vec<_> = (0..sent.len() as u16).collect();
+        let mut verdicts = vec![Verdict::Pass; sent.len()];
+        let bytes = self.instance.flow_state();
+        let mut first = true;
+        loop {
+            let call = Packets::new(&mut packets, &keys, &members, &mut verdicts);
+            let mut call = call.as_copies(sent.len() % 3 == 0);
+            if bytes > 0 {
+                call = call.with_states(&mut self.blocks, &numbers, OFFSET, bytes);
+            }
+            let progress = match first {
+                true => self.instance.process(&mut call, now),
+                false => self.instance.resume(&mut call, now),
+            };
+            first = false;
+            if progress == Progress::Done {
+                break;
+            }
+        }
+        let goes_on =
+            |verdict: Verdict| !matches!(verdict, Verdict::Drop(_) | Verdict::Consume | Verdict::Fault);
+        let shown = |(packet, verdict): (&Packet, &Verdict)| {
+            (*verdict, goes_on(*verdict).then(|| (packet.tag, packet.to_vec())))
+        };
+        Came {
+            packets: packets.iter().zip(&verdicts).map(shown).collect(),
+            fault: self.instance.take_fault(),
+            outputs: self.outputs(),
+        }
+    }
+
+    pub fn outputs(&mut self) -> Vec<Output> {
+        std::iter::from_fn(|| self.instance.take_output()).collect()
+    }
+
+    /// Ends a flow, whose state is zeros from then on.
+    pub fn end(&mut self, sent: &Sent, packets: u64) {
+        let number = self.number(sent);
+        let state = self.blocks.block(number).map(|block| std::mem::take(&mut block[OFFSET..].to_vec()));
+        if let Some(block) = self.blocks.block(number) {
+            block.fill(0);
+        }
+        let flow = FlowEnd { key: key(sent), packets, bytes: packets * 90 };
+        self.instance.flow_ended(&flow, &state.unwrap_or_default());
+    }
+
+    /// Goes on with another instance, which takes over what this one knows. Returns what was handed over.
+    pub fn replace(&mut self, mut successor: Box<dyn Instance>, version: u32) -> Vec<u8> {
+        let state = self.instance.save().unwrap().unwrap();
+        successor.restore(&state, version).unwrap();
+        self.instance = successor;
+        state
+    }
+}
+
+/// A packet as if an Ethernet and an IPv4 header stood in front.
+fn packet(pool: &Pool, sent: &Sent) -> Packet {
+    let mut packet = pool.packet_from(&sent.bytes).unwrap();
+    packet.set_network(14.min(sent.bytes.len()));
+    packet.set_transport(34.min(sent.bytes.len()));
+    packet
+}
