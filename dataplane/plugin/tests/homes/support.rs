@@ -106,10 +106,13 @@ pub struct Bench {
     blocks: Blocks,
 }
 
+/// The tag and the bytes of a packet that is left.
+pub type Left = Option<(u8, Vec<u8>)>;
+
 /// What came of a call: verdicts, with tag and bytes of the packets that go on; the fault; what else was given.
 #[derive(PartialEq, Debug)]
 pub struct Came {
-    pub packets: Vec<(Verdict, Option<(u8, Vec<u8>)>)>,
+    pub packets: Vec<(Verdict, Left)>,
     pub fault: Option<Fault>,
     pub outputs: Vec<Output>,
 }
@@ -154,7 +157,7 @@ impl Bench {
         let mut first = true;
         loop {
             let call = Packets::new(&mut packets, &keys, &members, &mut verdicts);
-            let mut call = call.as_copies(sent.len() % 3 == 0);
+            let mut call = call.as_copies(sent.len().is_multiple_of(3));
             if bytes > 0 {
                 call = call.with_states(&mut self.blocks, &numbers, OFFSET, bytes);
             }
