@@ -26,7 +26,8 @@ pub(crate) fn admit(ports: &PortTable, packet: &Packet, key: &FlowKey, policy: M
         }
         _ => (None, None),
     };
-    let link_group = packet.data().first().is_some_and(|first| first & 1 == 1);
+    // A packet that a plugin made has no link header.
+    let link_group = packet.network_offset() > 0 && packet.data().first().is_some_and(|first| first & 1 == 1);
     if source_fault.is_none() && destination_fault.is_none() && !link_group {
         return Fate::Forward;
     }

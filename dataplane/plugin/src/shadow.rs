@@ -4,6 +4,8 @@ use millrace_packet::{FlowKey, Packet, Pool};
 use millrace_plugin_abi::{Instance, Packets, Progress, Verdict};
 use millrace_units::Instant;
 
+/// Slices that a call may take: the worker waits for it.
+const MOST_SLICES: u32 = 10;
 /// Bytes of a packet that are compared.
 const COMPARED: usize = 128;
 
@@ -71,9 +73,15 @@ impl Shadow {
         let mut own = vec![Verdict::Pass; self.copies.len()];
         let numbers: Vec<u16> = (0..self.copies.len() as u16).collect();
         let mut copies = Packets::new(&mut self.copies, &self.keys, &numbers, &mut own);
-        if self.instance.process(&mut copies, now) == Progress::Suspended {
+        let mut progress = self.instance.process(&mut copies, now);
+        for _ in 1..MOST_SLICES {
+            if progress == Progress::Suspended {
+                progress = self.instance.resume(&mut copies, now);
+            }
+        }
+        if progress == Progress::Suspended {
             self.instance.abort();
-            self.report.fault = Some("a call took more than a slice".to_owned());
+            self.report.fault = Some(format!("a call took more than {MOST_SLICES} slices"));
         }
         if let Some(fault) = self.instance.take_fault() {
             self.report.fault.get_or_insert(format!("{}: {}", fault.kind, fault.text));

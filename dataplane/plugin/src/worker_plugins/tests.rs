@@ -812,10 +812,10 @@ fn a_shadow_tells_what_it_would_do_otherwise() {
     let (mut worker, path) = with_keeper();
     let (sender, told) = std::sync::mpsc::channel();
     let reported = Box::new(move |report| sender.send(report).unwrap());
-    let slow = Box::new(Slow { slices: 9, ..Slow::default() });
+    let slow = Box::new(Slow { slices: 10, ..Slow::default() });
     worker.shadow(InstanceId(0), slow, 3, pool.clone(), reported);
     send(&mut worker, path, Position::Early, &[1, 2]);
     let report: Option<ShadowReport> = told.try_recv().unwrap();
-    assert_eq!(report.unwrap().fault.unwrap(), "a call took more than a slice");
+    assert_eq!(report.unwrap().fault.unwrap(), "a call took more than 10 slices");
     assert_eq!(pool.in_use(), 0);
 }
