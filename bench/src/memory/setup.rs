@@ -227,7 +227,7 @@ impl Pipeline {
     fn tell(&mut self, command: Command) {
         // The ring has room: each command is carried out before the next is given.
         let _ = self.link.commands.push(command);
-        self.worker.turn(self.now);
+        self.sent += self.worker.turn(self.now).received as u64;
     }
 
     /// As [`forward`](Self::forward); callgrind counts in here.
