@@ -108,7 +108,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         }
         let keeps = instance.flow_state() == hosted.instance.flow_state() && same_version;
         let instance = std::mem::replace(&mut hosted.instance, instance);
-        (hosted.record, hosted.shadow) = (Record::default(), None);
+        hosted.record = Record::default();
         let key = self.introduce(key, keeps || instance.flow_state() == 0);
         told(Some(Succession { instance, inherited }));
         key
