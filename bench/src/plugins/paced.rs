@@ -28,6 +28,8 @@ struct Wire {
 /// A port that gives packets at a pace, or takes them.
 pub(super) struct Paced {
     wire: Rc<RefCell<Wire>>,
+    /// Whether packets come in by it.
+    gives: bool,
     capabilities: Capabilities,
     counters: PortCounters,
 }
@@ -45,8 +47,9 @@ pub(super) fn paced(
     let start = Clock::now();
     let (sent, left, delays, others) = (0, 0, Vec::with_capacity(1 << 20), 0);
     let wire = Rc::new(RefCell::new(Wire { start, templates, interval, sent, left, delays, others }));
-    let port = |mac| Paced {
+    let port = |(mac, gives)| Paced {
         wire: wire.clone(),
+        gives,
         capabilities: Capabilities {
             driver: "paced",
             mode: Mode::InProcess,
@@ -57,7 +60,8 @@ pub(super) fn paced(
         },
         counters: PortCounters::default(),
     };
-    (macs.map(port), Arrivals(wire.clone()))
+    let [input, output] = macs;
+    ([(input, true), (output, false)].map(port), Arrivals(wire.clone()))
 }
 
 impl Arrivals {
@@ -92,7 +96,7 @@ impl Wire {
 impl Port for Paced {
     fn receive(&mut self, pool: &Pool, _now: Instant, batch: &mut Batch) {
         let mut wire = self.wire.borrow_mut();
-        while batch.room() > 0 && wire.due() {
+        while self.gives && batch.room() > 0 && wire.due() {
             if wire.left == 0 {
                 (wire.sent, wire.left) = (wire.sent + 1, wire.templates.len());
             }
