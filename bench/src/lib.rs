@@ -20,6 +20,7 @@ mod plugins;
 mod process;
 mod route;
 mod router;
+mod schedule;
 mod statistics;
 mod takeover;
 mod veth;
@@ -46,7 +47,7 @@ pub struct Options<'a> {
     pub progress: &'a mut dyn FnMut(&str),
 }
 
-const BENCHES: [Bench; 12] = [
+const BENCHES: [Bench; 13] = [
     Bench {
         name: "veth",
         summary: "packets per second on veth beside DPDK's testpmd and the kernel; TCP; delay and processor use when idle",
@@ -76,6 +77,7 @@ const BENCHES: [Bench; 12] = [
         name: "route",
         summary: "lookups and updates of a million IPv4 and 200,000 IPv6 routes, beside DPDK's",
     },
+    Bench { name: "schedule", summary: "queues and link schedulers alone, beside a ring" },
     Bench {
         name: "takeover",
         summary: "how long a flow is interrupted when the router is killed, and when it is started again",
@@ -126,6 +128,7 @@ fn run_one(name: &'static str, options: &mut Options<'_>) -> Result<Vec<Measurem
         "plugin-call" => plugins::call(options),
         "plugin-load" => plugin_load::run(options),
         "route" => route::run(options),
+        "schedule" => schedule::run(options),
         "takeover" => takeover::run(options),
         _ => veth::run(options),
     }

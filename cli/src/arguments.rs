@@ -1,6 +1,7 @@
 //! The command line: every command with its arguments, help and an example.
 
 mod plugin;
+mod scheduler;
 mod traffic;
 
 use std::path::PathBuf;
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use plugin::{PluginAction, PluginArguments, PluginTest};
+pub use scheduler::{Scheduler, SchedulerAction};
 pub use traffic::{Filter, FilterAction, Flow, FlowAction, FlowOrder, Route, RouteAction};
 
 /// Where clients find the daemon unless told otherwise.
@@ -76,6 +78,11 @@ pub enum Command {
         after_help = "Example:\n  millrace route add 10.9.0.0/16 via 10.2.0.254\n  millrace route lookup 10.9.1.1"
     )]
     Route(Route),
+    /// Say in which order ports send, and at which rates.
+    #[command(
+        after_help = "Example:\n  millrace scheduler add wan shared --kind fq-codel\n  millrace scheduler set wan rate=10mbit\n  millrace scheduler show"
+    )]
+    Scheduler(Scheduler),
     /// List, show and forget the flows that the router knows.
     #[command(after_help = "Example:\n  millrace flow list --by rate --limit 10")]
     Flow(Flow),

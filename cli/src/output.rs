@@ -72,6 +72,8 @@ pub fn plain(value: &Value) -> String {
         Value::String(text) if text.is_empty() => "-".to_owned(),
         Value::String(text) => text.clone(),
         Value::Number(number) if number.is_f64() => scaled(number.as_f64().unwrap_or(0.0)),
+        Value::Array(items) if items.is_empty() => "-".to_owned(),
+        Value::Object(fields) if fields.is_empty() => "-".to_owned(),
         Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(", "),
         Value::Object(fields) => {
             fields.iter().map(|(key, value)| format!("{key} {}", plain(value))).collect::<Vec<_>>().join(", ")
@@ -116,5 +118,6 @@ mod tests {
     fn values_read_as_people_write_them() {
         assert_eq!(plain(&json!({"a": [1, 2], "b": null})), "a 1, 2, b -");
         assert_eq!(plain(&json!(2_500_000.0)), "2.50 M");
+        assert_eq!((&*plain(&json!({})), &*plain(&json!([]))), ("-", "-"));
     }
 }

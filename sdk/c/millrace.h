@@ -55,7 +55,7 @@ struct millrace_packet {
     uint16_t size;
     uint16_t flags;            /* MILLRACE_MORE, MILLRACE_COPY, MILLRACE_FIRST */
     uint32_t length;           /* bytes of the whole packet, link header included */
-    uint64_t window;           /* where its first bytes stand; what is written there is written to the packet */
+    uint64_t window;           /* where its first bytes stand; with packet-write, what is written there is written to the packet */
     uint16_t window_length;    /* how many bytes stand there */
     uint16_t network;          /* where in the packet the network header begins */
     uint16_t transport;        /* where the transport header begins, or MILLRACE_NO_OFFSET */

@@ -76,6 +76,8 @@ pub struct Millrace {
     child: Child,
     socket: PathBuf,
     log: PathBuf,
+    /// What it keeps of compiled plugins.
+    cache: PathBuf,
 }
 
 impl Millrace {
@@ -129,12 +131,14 @@ impl Millrace {
         let errors = output.try_clone().expect("a second descriptor");
         let (ready, announce) = pipe2(OFlag::O_CLOEXEC).expect("a pipe");
         fcntl(&announce, FcntlArg::F_SETFD(FdFlag::empty())).expect("a pipe that outlives exec");
+        let cache = own_file("cache");
         let mut command = namespace.command(&binary().display().to_string());
+        command.env("CACHE_DIRECTORY", &cache);
         command.arg("--socket").arg(&socket).arg("run").args(arguments.split_ascii_whitespace());
         command.arg("--ready-fd").arg(announce.as_raw_fd().to_string());
         command.stdout(output).stderr(errors);
         let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        (Self { child, socket, log }, File::from(ready))
+        (Self { child, socket, log, cache }, File::from(ready))
     }
 
     /// Its process number.
@@ -280,5 +284,6 @@ impl Drop for Millrace {
         }
         let _ = std::fs::remove_file(&self.log);
         let _ = std::fs::remove_file(&self.socket);
+        let _ = std::fs::remove_dir_all(&self.cache);
     }
 }

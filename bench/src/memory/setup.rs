@@ -362,17 +362,20 @@ impl Pipeline {
 
     /// An error unless every packet so far has left by the other port.
     pub fn check(&mut self, case: Case) -> Result<(), BenchError> {
-        // The counters are those before the round in which they are asked for.
         let sent = self.sent;
-        let snapshot = self.snapshot();
-        let out = snapshot.devices.iter().find(|(device, _)| *device == OUT.0);
-        let (received, transmitted) =
-            (snapshot.totals.received, out.map_or(0, |(_, counters)| counters.transmitted));
+        let (received, transmitted) = self.passed();
         if transmitted < received || received < sent {
             let problem = format!("{transmitted} of {received} packets came out, {sent} were sent");
             return Err(BenchError::measurement(&case.to_string(), problem));
         }
         Ok(())
+    }
+
+    /// Packets that came in, and that came out, before the round that this takes.
+    pub fn passed(&mut self) -> (u64, u64) {
+        let snapshot = self.snapshot();
+        let out = snapshot.devices.iter().find(|(device, _)| *device == OUT.0);
+        (snapshot.totals.received, out.map_or(0, |(_, counters)| counters.transmitted))
     }
 }
 

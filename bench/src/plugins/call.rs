@@ -24,6 +24,9 @@ const CALLS: u64 = 20_000;
 const MANY: usize = 32;
 /// Promised: cycles of the counter for a call of a contained plugin that can be stopped.
 const CALL_LIMIT: f64 = 300.0;
+/// Promised: the same for one that is called on the worker's stack, and with a call back inside.
+const SHORT_LIMIT: f64 = 60.0;
+const BACK_LIMIT: f64 = 110.0;
 /// Promised: nanoseconds for a packet of a call of many, beyond the same in the router itself.
 const PACKET_LIMIT: f64 = 8.0;
 
@@ -135,39 +138,61 @@ fn round_trip() -> Vec<Cost> {
     })
 }
 
-/// Runs all cases.
-pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
-    let sandbox = sandbox()?;
-    let nothing = plugin(&sandbox, "", "", r#"(func (export "millrace_packets") (param i32))"#)?;
+/// The instances that are measured: in the router itself, and contained, with and without a call back.
+fn instances(short_calls: bool) -> Result<[Box<dyn Instance>; 3], BenchError> {
+    let sandbox = sandbox(short_calls)?;
+    let nothing = plugin(
+        &sandbox,
+        r#""capabilities": ["packet-write"],"#,
+        "",
+        r#"(func (export "millrace_packets") (param i32))"#,
+    )?;
     let calls_back = plugin(
         &sandbox,
-        r#""capabilities": ["packet-read"],"#,
+        r#""capabilities": ["packet-read", "packet-write"],"#,
         r#"(import "millrace" "packet_read" (func $read (param i32 i32 i32 i32) (result i32)))"#,
         r#"(func (export "millrace_packets") (param i32)
              (drop (call $read (i32.const 0) (i32.const 200) (i32.const 64) (i32.const 4))))"#,
     )?;
     let make = |plugin: &dyn Plugin| plugin.create(&Map::new()).map_err(failed);
+    Ok([Box::new(Nothing), make(&nothing)?, make(&calls_back)?])
+}
+
+/// Runs all cases. Windows are copied in and out.
+pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let pool = Pool::new(256).map_err(failed)?;
-    let mut instances: [Box<dyn Instance>; 3] = [Box::new(Nothing), make(&nothing)?, make(&calls_back)?];
+    let [native, stopped, stopped_back] = instances(false)?;
+    let [_, short, short_back] = instances(true)?;
+    let mut instances = [native, stopped, short, stopped_back, short_back];
     let one = costs(&mut instances, &mut Batch::new(&pool, 1)?)?;
-    let many = costs(&mut instances[..2], &mut Batch::new(&pool, MANY)?)?;
-    let trip = counted(&round_trip());
+    let many = costs(&mut instances[..3], &mut Batch::new(&pool, MANY)?)?;
+    let trip = median(&counted(&round_trip()));
     let mut results = Vec::new();
-    let mut report = |case: &str, ours: &[f64], unit: &str| {
+    let mut report = |case: &str, ours: &[f64], limit: Option<f64>| {
         let (least, most) = extremes(ours);
-        (options.progress)(&format!("{case}: {:.1} {unit} ({least:.1} to {most:.1})", median(ours)));
-        Measurement::of(case, median(ours), unit).beside("another thread, there and back", median(&trip))
+        (options.progress)(&format!("{case}: {:.1} cycles ({least:.1} to {most:.1})", median(ours)));
+        let measured = Measurement::of(case, median(ours), "cycles");
+        results.push(match limit {
+            Some(limit) => measured.promising(Bound::AtMost, limit),
+            None => measured.beside("another thread, there and back", trip),
+        });
     };
-    results.push(report("a call in the router itself, one packet", &counted(&one[0]), "cycles"));
-    results.push(report("a contained call that can be stopped, one packet", &counted(&one[1]), "cycles"));
-    results.push(report("the same with a call back inside", &counted(&one[2]), "cycles"));
-    let promised = Measurement::of("a contained call, as promised", median(&counted(&one[1])), "cycles");
-    results.push(promised.promising(Bound::AtMost, CALL_LIMIT));
-    let each = |costs: &[Cost]| nanoseconds(costs) / MANY as f64;
-    let (native, contained) = (each(&many[0]), each(&many[1]));
-    let case = format!("a packet of a contained call of {MANY}, beyond the router itself");
-    (options.progress)(&format!("{case}: {contained:.1} less {native:.1} ns"));
-    results
-        .push(Measurement::of(case, contained - native, "ns/packet").promising(Bound::AtMost, PACKET_LIMIT));
+    let cases = [
+        ("a call in the router itself, one packet", None),
+        ("a contained call that can be gone on with, one packet", Some(CALL_LIMIT)),
+        ("a contained call on the worker's stack, one packet", Some(SHORT_LIMIT)),
+        ("one that can be gone on with, a call back inside", None),
+        ("one on the worker's stack, a call back inside", Some(BACK_LIMIT)),
+    ];
+    for ((case, limit), ours) in cases.iter().zip(&one) {
+        report(case, &counted(ours), *limit);
+    }
+    let each: Vec<f64> = many.iter().map(|costs| nanoseconds(costs) / MANY as f64).collect();
+    for (how, contained) in [("that can be gone on with", each[1]), ("on the worker's stack", each[2])] {
+        let case = format!("a packet of a contained call of {MANY} {how}, beyond the router itself");
+        (options.progress)(&format!("{case}: {contained:.1} less {:.1} ns", each[0]));
+        let beyond = Measurement::of(case, contained - each[0], "ns/packet");
+        results.push(beyond.promising(Bound::AtMost, PACKET_LIMIT));
+    }
     Ok(results)
 }

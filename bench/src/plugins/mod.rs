@@ -17,8 +17,11 @@ fn failed(error: impl std::fmt::Display) -> BenchError {
     BenchError::measurement("plugins", error.to_string())
 }
 
-fn sandbox() -> Result<Sandbox, BenchError> {
-    Sandbox::new(SandboxSettings::default()).map_err(failed)
+/// Where calls that are short run on the worker's stack after as many as usual, or never.
+fn sandbox(short_calls: bool) -> Result<Sandbox, BenchError> {
+    let usual = SandboxSettings::default();
+    let short_calls = if short_calls { usual.short_calls } else { 0 };
+    Sandbox::new(SandboxSettings { short_calls, ..usual }).map_err(failed)
 }
 
 /// A plugin whose manifest has `keys` (`"window": 4,`), with `imports`, and the `body` of `millrace_packets` and what

@@ -21,8 +21,6 @@ struct Wire {
     left: usize,
     /// How long packets of the first flow were on their way, in nanoseconds.
     delays: Vec<u64>,
-    /// Packets of the others that came out.
-    others: u64,
 }
 
 /// A port that gives packets at a pace, or takes them.
@@ -45,8 +43,8 @@ pub(super) fn paced(
     macs: [MacAddr; 2],
 ) -> ([Paced; 2], Arrivals) {
     let start = Clock::now();
-    let (sent, left, delays, others) = (0, 0, Vec::with_capacity(1 << 20), 0);
-    let wire = Rc::new(RefCell::new(Wire { start, templates, interval, sent, left, delays, others }));
+    let (sent, left, delays) = (0, 0, Vec::with_capacity(1 << 20));
+    let wire = Rc::new(RefCell::new(Wire { start, templates, interval, sent, left, delays }));
     let port = |(mac, gives)| Paced {
         wire: wire.clone(),
         gives,
@@ -68,7 +66,7 @@ impl Arrivals {
     /// Begins anew: packets come from now on.
     pub fn restart(&self) {
         let mut wire = self.0.borrow_mut();
-        (wire.start, wire.sent, wire.left, wire.others) = (Clock::now(), 0, 0, 0);
+        (wire.start, wire.sent, wire.left) = (Clock::now(), 0, 0);
         wire.delays.clear();
     }
 
@@ -121,8 +119,6 @@ impl Port for Paced {
             let due = data.last_chunk().copied().map(u64::from_be_bytes).unwrap_or_default();
             if data.get(26..30) == Some(&first) {
                 wire.delays.push(now.saturating_sub(due));
-            } else {
-                wire.others += 1;
             }
         }
     }

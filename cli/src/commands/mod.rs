@@ -12,6 +12,7 @@ mod remote;
 mod replay;
 mod route;
 mod run;
+mod scheduler;
 mod workbench;
 
 use std::process::ExitCode;
@@ -44,6 +45,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Filter(filter) => filter::filter(&remote()?, &filter.action, json)?,
         Command::Route(route) => route::route(&remote()?, &route.action, json)?,
         Command::Flow(flow) => flow::flow(&remote()?, &flow.action, json)?,
+        Command::Scheduler(scheduler) => scheduler::scheduler(&remote()?, &scheduler.action, json)?,
         Command::Control(control) => remote::control(&remote()?, &control, json)?,
         Command::Lookup(lookup) => remote::lookup(&remote()?, &lookup, json)?,
         Command::Clear => remote::clear(&remote()?, json)?,

@@ -9,9 +9,28 @@ use crate::output::{Column, Failure, lines, plain, table};
 
 /// Shows a noun.
 pub fn show(client: &Client, noun: Noun, json: bool) -> Result<(), Failure> {
-    let value = client.get(noun.path())?;
+    let mut value = client.get(noun.path())?;
+    if !json {
+        let what = if matches!(noun, Noun::Gates) { "action" } else { "gate" };
+        value.as_array_mut().into_iter().flatten().for_each(|row| name_bindings(row, what));
+    }
     print(&value, columns(noun), json);
     Ok(())
+}
+
+/// Bindings of a row that are shown; of others only how many there are.
+const MOST_BINDINGS: usize = 3;
+
+/// Puts lines in the place of a row's bindings, if it has any: `what` each has, and its filter.
+fn name_bindings(row: &mut Value, what: &str) {
+    let Some(Value::Array(bindings)) = row.get_mut("bindings") else { return };
+    let line = |binding: &Value| format!("{} [{}]", plain(&binding[what]), plain(&binding["filter"]));
+    let mut lines: Vec<Value> =
+        bindings.iter().take(MOST_BINDINGS).map(|binding| line(binding).into()).collect();
+    if bindings.len() > MOST_BINDINGS {
+        lines.push(format!("and {} more", bindings.len() - MOST_BINDINGS).into());
+    }
+    *bindings = lines;
 }
 
 /// The columns of a noun's table; none where its object is shown line by line.
@@ -214,7 +233,7 @@ pub fn pairs(arguments: &[String]) -> Result<Map<String, Value>, Failure> {
 }
 
 /// Settings that change: one without a value is taken away.
-fn changes(arguments: &[String]) -> Result<Map<String, Value>, Failure> {
+pub fn changes(arguments: &[String]) -> Result<Map<String, Value>, Failure> {
     let mut settings = pairs(arguments)?;
     for value in settings.values_mut().filter(|value| value.as_str() == Some("")) {
         *value = Value::Null;
@@ -243,6 +262,22 @@ mod tests {
         let nameless = pairs(&["=5".into()]).unwrap_err();
         assert_eq!(nameless.code, 2);
         assert!(nameless.message.starts_with("\"=5\" has no key"), "{}", nameless.message);
+    }
+
+    #[test]
+    fn bindings_read_as_lines() {
+        let binding = |port: u16| json!({"gate": "monitor", "action": "drop", "filter": format!("dport {port}"), "packets": 5});
+        let shown = |count: u16, what| {
+            let mut row = json!({"bindings": (1..=count).map(binding).collect::<Vec<_>>()});
+            name_bindings(&mut row, what);
+            plain(&row["bindings"])
+        };
+        assert_eq!(shown(0, "gate"), "-");
+        assert_eq!(shown(2, "gate"), "monitor [dport 1], monitor [dport 2]");
+        assert_eq!(shown(5, "action"), "drop [dport 1], drop [dport 2], drop [dport 3], and 2 more");
+        let mut port = json!({"name": "lan"});
+        name_bindings(&mut port, "gate");
+        assert_eq!(port, json!({"name": "lan"}));
     }
 
     #[test]

@@ -4,11 +4,11 @@ use std::future::Future;
 
 use millrace_controller::view::{
     BindingView, DropView, FlowsView, GateCheckView, GateExplanationView, GateView, InstanceView, LookupView,
-    NeighbourView, PluginView, PortView, RouteView, StatusView, SummaryView, UpgradeView,
+    NeighbourView, PluginView, PortView, RouteView, SchedulerView, StatusView, SummaryView, UpgradeView,
 };
 use millrace_controller::{
     Capture, CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, Router,
-    Upgrade,
+    SchedulerNode, Upgrade,
 };
 use serde_json::{Map, Value};
 
@@ -40,6 +40,16 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn gates(&self) -> Controlled<Vec<GateView>>;
     fn bindings(&self) -> Controlled<Vec<BindingView>>;
     fn drops(&self) -> Controlled<Vec<DropView>>;
+    fn schedulers(&self) -> Controlled<Vec<SchedulerView>>;
+    fn add_scheduler_node(&self, port: &str, node: &SchedulerNode) -> Controlled<SchedulerView>;
+    fn set_scheduler_node(
+        &self,
+        port: &str,
+        name: &str,
+        changes: &Map<String, Value>,
+    ) -> Controlled<SchedulerView>;
+    fn remove_scheduler_node(&self, port: &str, name: &str, to: Option<&str>) -> Controlled<()>;
+    fn set_scheduler(&self, port: &str, changes: &Map<String, Value>) -> Controlled<SchedulerView>;
     fn create_instance(
         &self,
         plugin: &str,
@@ -134,6 +144,31 @@ impl Control for Router {
 
     fn drops(&self) -> Controlled<Vec<DropView>> {
         Router::drops(self)
+    }
+
+    fn schedulers(&self) -> Controlled<Vec<SchedulerView>> {
+        Router::schedulers(self)
+    }
+
+    fn add_scheduler_node(&self, port: &str, node: &SchedulerNode) -> Controlled<SchedulerView> {
+        Router::add_scheduler_node(self, port, node)
+    }
+
+    fn set_scheduler_node(
+        &self,
+        port: &str,
+        name: &str,
+        changes: &Map<String, Value>,
+    ) -> Controlled<SchedulerView> {
+        Router::set_scheduler_node(self, port, name, changes)
+    }
+
+    fn remove_scheduler_node(&self, port: &str, name: &str, to: Option<&str>) -> Controlled<()> {
+        Router::remove_scheduler_node(self, port, name, to)
+    }
+
+    fn set_scheduler(&self, port: &str, changes: &Map<String, Value>) -> Controlled<SchedulerView> {
+        Router::set_scheduler(self, port, changes)
     }
 
     fn create_instance(

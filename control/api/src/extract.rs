@@ -49,6 +49,20 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
     }
 }
 
+/// The names in a request's path, of which there are two.
+pub(crate) struct Names(pub [String; 2]);
+
+impl<S: Send + Sync> FromRequestParts<S> for Names {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let names = Path::<(String, String)>::from_request_parts(parts, state).await;
+        names
+            .map(|Path((one, other))| Self([one, other]))
+            .map_err(|rejection| Problem::new(rejection.status(), rejection.body_text()))
+    }
+}
+
 /// The arguments behind the `?` of a request's path.
 pub(crate) struct Arguments<T>(pub T);
 

@@ -34,6 +34,7 @@ mod frames;
 mod listener;
 mod problem;
 mod resources;
+mod schedulers;
 mod server;
 #[cfg(test)]
 mod test_control;

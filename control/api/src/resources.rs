@@ -5,7 +5,7 @@ use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use axum::routing::{MethodRouter, delete, get, post, put};
+use axum::routing::{MethodRouter, delete, get, patch, post, put};
 use millrace_controller::{ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, Upgrade};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -14,6 +14,7 @@ use crate::capture;
 use crate::control::{Control, Controlled};
 use crate::extract::{Arguments, Body, Name};
 use crate::problem::Problem;
+use crate::schedulers;
 use crate::server::Served;
 
 /// Largest body of a request, in bytes.
@@ -87,6 +88,17 @@ pub(crate) const RESOURCES: &[Resource] = &[
         "flows; ?filter=&order=rate|bytes|packets|recent&limit=; DELETE ?filter= forgets them",
     ),
     ("/drops", &["GET"], "what was dropped, and why"),
+    ("/schedulers", &["GET"], "in which order ports send, and at which rates: promised and delivered"),
+    (
+        "/schedulers/{port}",
+        &["GET", "POST", "PATCH"],
+        "one; POST {name, kind, under, …} adds a node, PATCH {rate, overhead, default} changes the port's own settings",
+    ),
+    (
+        "/schedulers/{port}/{node}",
+        &["PATCH", "DELETE"],
+        "PATCH changes settings of a node; DELETE {to} removes it, and moves what waits there to another leaf",
+    ),
     ("/lookup", &["POST"], "POST {packet} says what would happen to such a packet"),
     ("/counters", &["DELETE"], "DELETE sets them to zero"),
     ("/capture", &["GET"], "frames as pcapng; ?port=&filter=&snap=&count="),
@@ -146,6 +158,17 @@ fn without_arguments<C: Control>() -> axum::Router<Served<C>> {
         .route("/filters/check", get(check_filters::<C>))
         .route("/filters/{id}", get(find_filter::<C>).delete(remove_filter::<C>))
         .route("/drops", read(C::drops))
+        .route("/schedulers", read(C::schedulers))
+        .route(
+            "/schedulers/{port}",
+            find("scheduler", C::schedulers, |one| &one.port)
+                .post(schedulers::add::<C>)
+                .patch(schedulers::set::<C>),
+        )
+        .route(
+            "/schedulers/{port}/{node}",
+            patch(schedulers::set_node::<C>).delete(schedulers::remove_node::<C>),
+        )
         .route("/lookup", post(lookup::<C>))
         .route("/counters", delete(clear::<C>))
 }

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use millrace_controller::view::{
-    BindingView, DropView, FlowTableView, FlowsView, GateCheckView, GateExplanationView, GateView,
-    InstanceView, LookupView, NeighbourView, PluginView, PortView, RouteView, StatusView, SummaryView,
-    UpgradeView,
+    BindingView, DropView, FlowStatesView, FlowTableView, FlowsView, GateCheckView, GateExplanationView,
+    GateView, InstanceView, LookupView, MemoryView, NeighbourView, PluginView, PortView, RouteView,
+    SchedulerView, StatusView, SummaryView, TurnsView, UpgradeView,
 };
 use millrace_controller::{
-    CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, Upgrade,
+    CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, SchedulerNode,
+    Upgrade,
 };
 use serde_json::{Map, Value, json};
 
@@ -109,10 +110,11 @@ impl Control for TestControl {
             uptime: 0.5,
             mode: "adaptive",
             workers: 1,
-            memory: (0, 1),
+            memory: MemoryView { used: 0, frames: 1 },
             routes: 0,
             flows: FlowTableView::default(),
-            turns: (0, 0),
+            flow_states: FlowStatesView { flows: 0, bytes: 0, refused: 0 },
+            turns: TurnsView { busy: 0, empty: 0 },
             sleeps: 0,
             leftover_objects: None,
             mirror: None,
@@ -181,6 +183,26 @@ impl Control for TestControl {
 
     fn drops(&self) -> Controlled<Vec<DropView>> {
         Ok(Vec::new())
+    }
+
+    fn schedulers(&self) -> Controlled<Vec<SchedulerView>> {
+        Ok(Vec::new())
+    }
+
+    fn add_scheduler_node(&self, port: &str, _: &SchedulerNode) -> Controlled<SchedulerView> {
+        Err(ControlError::unknown("port", port, []))
+    }
+
+    fn set_scheduler_node(&self, port: &str, _: &str, _: &Map<String, Value>) -> Controlled<SchedulerView> {
+        Err(ControlError::unknown("port", port, []))
+    }
+
+    fn remove_scheduler_node(&self, port: &str, _: &str, _: Option<&str>) -> Controlled<()> {
+        Err(ControlError::unknown("port", port, []))
+    }
+
+    fn set_scheduler(&self, port: &str, _: &Map<String, Value>) -> Controlled<SchedulerView> {
+        Err(ControlError::unknown("port", port, []))
     }
 
     fn create_instance(

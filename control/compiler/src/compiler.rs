@@ -1,5 +1,6 @@
 //! Loading a plugin: from the cache, or compiled at once by the faster compiler and then, while that code runs, by the better one.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,16 +29,28 @@ impl Default for CompilerSettings {
 }
 
 impl CompilerSettings {
-    /// Where code is kept by default: `/var/cache/millrace/plugins` for root, a directory of the user's cache for others.
-    /// `None` for a user without a home.
+    /// Where code is kept by default: `plugins` in the directory that the environment variable `CACHE_DIRECTORY` names (the
+    /// first, where it names several), as systemd sets it for services with a `CacheDirectory`; without that
+    /// `/var/cache/millrace/plugins` for root, a directory of the user's cache for others. `None` for a user without a home.
     pub fn default_cache() -> Option<PathBuf> {
-        if nix::unistd::geteuid().is_root() {
-            return Some("/var/cache/millrace/plugins".into());
-        }
-        let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
-        Some(cache.join("millrace/plugins"))
+        default_cache(nix::unistd::geteuid().is_root(), |name| std::env::var_os(name))
     }
+}
+
+fn default_cache(is_root: bool, variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let absolute = |name| {
+        let directories = variable(name)?;
+        std::env::split_paths(&directories).next().filter(|path| path.is_absolute())
+    };
+    if let Some(given) = absolute("CACHE_DIRECTORY") {
+        return Some(given.join("plugins"));
+    }
+    if is_root {
+        return Some("/var/cache/millrace/plugins".into());
+    }
+    let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+    Some(cache.join("millrace/plugins"))
 }
 
 /// Where the code of a plugin came from.
@@ -179,5 +192,31 @@ impl Compiler {
         let code = self.make(wasm, Tier::Optimised)?;
         // SAFETY: as in `take`.
         Ok(unsafe { plugin.upgrade(&code, Tier::Optimised) }?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_service_manager_says_where_code_is_kept() {
+        let at = |is_root, variables: &[(&str, &str)]| {
+            let value = |name: &str| variables.iter().find(|(known, _)| *known == name);
+            default_cache(is_root, |name| value(name).map(|(_, value)| value.into()))
+        };
+        let path = |path: &str| Some(PathBuf::from(path));
+        let home = ("HOME", "/home/a");
+        assert_eq!(at(true, &[home]), path("/var/cache/millrace/plugins"));
+        assert_eq!(at(false, &[home]), path("/home/a/.cache/millrace/plugins"));
+        assert_eq!(at(false, &[home, ("XDG_CACHE_HOME", "/c")]), path("/c/millrace/plugins"));
+        assert_eq!(at(false, &[]), None);
+        for is_root in [true, false] {
+            assert_eq!(at(is_root, &[home, ("CACHE_DIRECTORY", "/run/a")]), path("/run/a/plugins"));
+            assert_eq!(at(is_root, &[home, ("CACHE_DIRECTORY", "/run/a:/run/b")]), path("/run/a/plugins"));
+        }
+        // What is no place of its own doesn't count.
+        assert_eq!(at(true, &[("CACHE_DIRECTORY", "a")]), path("/var/cache/millrace/plugins"));
+        assert_eq!(at(true, &[("CACHE_DIRECTORY", "")]), path("/var/cache/millrace/plugins"));
     }
 }

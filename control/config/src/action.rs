@@ -10,7 +10,7 @@ use crate::nearest;
 ///
 /// ```text
 /// drop | reject | host | port NAME [via ADDRESS] | ports NAME [via ADDRESS],NAME … |
-/// copy-to NAME [via ADDRESS][,NAME …] | copy INSTANCE | instance INSTANCE
+/// copy-to NAME [via ADDRESS][,NAME …] | copy INSTANCE | instance INSTANCE | queue NAME
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FilterAction {
@@ -28,6 +28,8 @@ pub enum FilterAction {
     Copy(String),
     /// An instance handles them.
     Instance(String),
+    /// They wait in this queue of the port that they leave by.
+    Queue(String),
 }
 
 /// A port to leave by.
@@ -40,7 +42,7 @@ pub struct WayOut {
 }
 
 /// The keywords of actions, and how each goes on.
-const FORMS: [(&str, &str); 8] = [
+const FORMS: [(&str, &str); 9] = [
     ("drop", ""),
     ("reject", ""),
     ("host", ""),
@@ -49,6 +51,7 @@ const FORMS: [(&str, &str); 8] = [
     ("copy-to", " NAME [via ADDRESS][,NAME [via ADDRESS]]"),
     ("copy", " INSTANCE"),
     ("instance", " INSTANCE"),
+    ("queue", " NAME"),
 ];
 
 impl FilterAction {
@@ -57,6 +60,7 @@ impl FilterAction {
         match self {
             Self::Drop | Self::Reject | Self::Host | Self::Ports(_) => Some("route"),
             Self::CopyTo(_) | Self::Copy(_) => Some("tap"),
+            Self::Queue(_) => Some("schedule"),
             Self::Instance(_) => None,
         }
     }
@@ -103,6 +107,7 @@ impl FromStr for FilterAction {
             "ports" => Self::Ports(ways(rest)?),
             "copy-to" => Self::CopyTo(ways(rest)?),
             "copy" => Self::Copy(name(rest)?),
+            "queue" => Self::Queue(name(rest)?),
             _ => Self::Instance(name(rest)?),
         })
     }
@@ -166,6 +171,7 @@ impl fmt::Display for FilterAction {
             Self::CopyTo(to) => write!(f, "copy-to {}", ways(to)),
             Self::Copy(name) => write!(f, "copy {name}"),
             Self::Instance(name) => write!(f, "instance {name}"),
+            Self::Queue(name) => write!(f, "queue {name}"),
         }
     }
 }
@@ -198,6 +204,7 @@ mod tests {
             ),
             ("copy-to probe", FilterAction::CopyTo(vec![way("probe", None)])),
             ("copy stats1", FilterAction::Copy("stats1".into())),
+            ("queue voice", FilterAction::Queue("voice".into())),
             ("instance stats1", FilterAction::Instance("stats1".into())),
         ];
         for (text, action) in cases {
@@ -209,7 +216,7 @@ mod tests {
     fn wrong_actions_say_what_would_be_right() {
         for (text, said) in [
             ("dorp", "did you mean \"drop\"?"),
-            ("queue 3", "the actions are `drop`, `reject`, `host`, `port NAME [via ADDRESS]`"),
+            ("lane 3", "the actions are `drop`, `reject`, `host`, `port NAME [via ADDRESS]`"),
             ("", "the actions are"),
             ("drop all", "it is written `drop`"),
             ("port", "it is written `port NAME [via ADDRESS]`"),

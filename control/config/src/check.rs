@@ -1,6 +1,7 @@
 //! Checks across the tables of a configuration.
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 use std::ops::Range;
 
 use millrace_plugin_abi::DEFAULT_GATES;
@@ -279,13 +280,23 @@ impl Route {
     /// What is wrong, and what would be right.
     pub fn check(&self) -> Result<(), String> {
         let (to, written) = (self.to.value(), self.to.written());
-        let leads = !self.via.is_empty() || self.port.is_some();
         if to.trunc() != *to {
             return Err(format!("route {written:?} has host bits: the prefix is {}", to.trunc()));
         }
-        if leads != (self.kind == RouteKind::Forward) {
+        if self.kind == RouteKind::Forward && self.via.is_empty() && self.port.is_none() {
             return Err(format!(
-                "route {written:?}: a route of kind forward has `via` or `port`, others have neither"
+                "route {written:?} leads nowhere: name its next hop with `via`, or its `port`"
+            ));
+        }
+        if self.kind != RouteKind::Forward
+            && let Some(said) = self.via.first().map(|_| "via").or(self.port.as_ref().map(|_| "port"))
+        {
+            let kind = self.kind.name();
+            return Err(format!("route {written:?}: one of kind {kind} leads nowhere: leave `{said}` out"));
+        }
+        if let Some(via) = self.via.iter().find(|via| is_link_local(via)).filter(|_| self.port.is_none()) {
+            return Err(format!(
+                "route {written:?}: next hop {via} is a link-local address, which is at every port: name the `port`"
             ));
         }
         if to.addr().is_ipv6() && self.via.iter().any(|via| via.is_ipv4()) {
@@ -293,6 +304,10 @@ impl Route {
         }
         Ok(())
     }
+}
+
+fn is_link_local(address: &IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }
 
 impl Config {

@@ -9,12 +9,14 @@ mod action;
 mod check;
 mod error;
 mod nearest;
+mod scheduler;
 mod schema;
 mod values;
 
 pub use action::{FilterAction, WayOut};
 pub use error::{ConfigError, Place};
 pub use nearest::nearest;
+pub use scheduler::{Bits, CurveText, Manage, Overhead, Scheduler, SchedulerKind, SchedulerNode};
 pub use schema::{
     Bind, Budget, Config, Device, Filter, Gate, GateTable, Impair, Instance, Neighbour, OnDeath, OnFault,
     Plugins, PollMode, Port, PortKind, ReversePath, Route, RouteKind, Router, SharedObjects, Unsigned,

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::action::FilterAction;
+use crate::scheduler::Scheduler;
 use crate::values::{Named, Text, VlanIds};
 
 /// A router.
@@ -170,6 +171,8 @@ pub struct Port {
     /// Whether the way back to a packet's source must lead by the port that it came in by. Default `off`.
     #[serde(default)]
     pub reverse_path: ReversePath,
+    /// In which order and at which rates it sends. Default: at once, first in first out.
+    pub scheduler: Option<Scheduler>,
 }
 
 /// Whether the way back to a packet's source is looked at (RFC 3704).
@@ -288,6 +291,18 @@ pub enum RouteKind {
     Prohibit,
 }
 
+impl RouteKind {
+    /// Its name in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Blackhole => "blackhole",
+            Self::Unreachable => "unreachable",
+            Self::Prohibit => "prohibit",
+        }
+    }
+}
+
 /// A neighbour that is known for good, at a port without a kernel device.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -338,7 +353,7 @@ pub enum GateTable {
 }
 
 /// Plugins that are files.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Plugins {
     /// Public keys, as `millrace plugin keygen` or `minisign -G` show them: `RW` and 54 more characters. What is signed
@@ -352,6 +367,16 @@ pub struct Plugins {
     pub cache: Option<PathBuf>,
     /// Whether plugins are loaded that are shared objects: they are trusted with the whole router.
     pub shared_objects: SharedObjects,
+    /// Calls in a row that have to end within their slice before a function of a contained plugin is called on the worker's
+    /// stack, on which it can't be stopped and gone on with. 0: never. Default 1024.
+    pub short_calls: u32,
+}
+
+impl Default for Plugins {
+    fn default() -> Self {
+        let (keys, unsigned, cache, shared_objects) = Default::default();
+        Self { keys, unsigned, cache, shared_objects, short_calls: 1024 }
+    }
 }
 
 /// What is done with plugins that nobody signed.

@@ -73,7 +73,7 @@ fn wrong_filters_are_refused_with_line_column_and_remedy() {
             filter("match = \"*\"\naction = \"dorp\""),
             "f:11:10: \"dorp\": there is no action \"dorp\": did you mean \"drop\"?",
         ),
-        (filter("match = \"*\"\naction = \"queue 3\""), "the actions are `drop`"),
+        (filter("match = \"*\"\naction = \"lane 3\""), "the actions are `drop`"),
         (
             filter("match = \"*\"\naction = \"port wam\""),
             "f:11:10: no port is named \"wam\": did you mean \"wan\"?",
@@ -134,4 +134,25 @@ fn a_prefix_has_one_route() {
         said.starts_with("f:10:6: route \"10.9.0.1/16\" has host bits: the prefix is 10.9.0.0/16"),
         "{said}"
     );
+}
+
+#[test]
+fn a_route_says_where_it_leads_and_nothing_more() {
+    for (route, said) in [
+        ("to = \"10.9.0.0/16\"", "leads nowhere: name its next hop with `via`, or its `port`"),
+        (
+            "to = \"10.9.0.0/16\"\nkind = \"blackhole\"\nvia = \"10.1.0.2\"",
+            "route \"10.9.0.0/16\": one of kind blackhole leads nowhere: leave `via` out",
+        ),
+        ("to = \"10.9.0.0/16\"\nkind = \"prohibit\"\nport = \"lan\"", "leave `port` out"),
+        (
+            "to = \"2001:db8::/32\"\nvia = \"fe80::1\"",
+            "next hop fe80::1 is a link-local address, which is at every port: name the `port`",
+        ),
+    ] {
+        let said_instead = refused(&format!("{PORTS}[[route]]\n{route}\n"));
+        assert!(said_instead.contains(said), "{said}\n{said_instead}");
+    }
+    let right = "[[route]]\nto = \"2001:db8::/32\"\nvia = \"fe80::1\"\nport = \"lan\"\n";
+    Config::parse(&format!("{PORTS}{right}"), "f").unwrap();
 }

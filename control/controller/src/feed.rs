@@ -7,7 +7,7 @@ use millrace_plugin::PluginChange;
 use crate::ControlError;
 use crate::model::{Model, Plugins};
 
-/// The commands that make so many workers the planned router, devices, ports and routes left out: one after the other, for
+/// The commands that make so many workers the planned router, devices, ports, their schedulers and routes left out: one after the other, for
 /// each worker its own.
 pub(crate) fn start_commands(
     model: &Model,

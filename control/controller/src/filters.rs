@@ -66,6 +66,7 @@ impl Model {
             FilterAction::Host => Action::Host,
             FilterAction::Ports(_) => Action::Send(ways()?),
             FilterAction::CopyTo(_) => Action::Copy(ways()?),
+            FilterAction::Queue(name) => Action::Queue(self.schedulers.queue(name)?),
             FilterAction::Copy(name) | FilterAction::Instance(name) => {
                 Action::Instance(self.plugins.instance(name)?)
             }

@@ -37,6 +37,8 @@ impl Router {
             .map_err(|error| ControlError::system("wait for the data plane", error))?;
         let mut refresh = tokio::time::interval(REFRESH);
         refresh.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        // What plugins ask for may take long: meanwhile the kernel and the workers are followed.
+        let mut serving = std::pin::pin!(self.serve_requests());
         loop {
             tokio::select! {
                 // What is heard after the worker was told to stop has nobody to answer it.
@@ -48,12 +50,22 @@ impl Router {
                         ready.clear_ready();
                     }
                     wake.clear();
-                    self.lock().hear()?;
-                    self.serve_requests().await;
+                    self.hear()?;
                 }
                 _ = refresh.tick() => self.lock().refresh_neighbours()?,
+                never = &mut serving => match never {},
             }
         }
+    }
+
+    /// Does what the workers ask for; what plugins ask for is noted.
+    fn hear(&self) -> Result<(), ControlError> {
+        let mut inner = self.lock();
+        inner.hear()?;
+        if !inner.requests.is_empty() {
+            self.0.requested.notify_one();
+        }
+        Ok(())
     }
 
     /// Ends the router: the kernel gets its packets back first, then what the router holds is sent.

@@ -13,6 +13,7 @@ mod kernel_path;
 mod load;
 mod lookup;
 mod model;
+mod node_settings;
 pub mod offline;
 mod plan;
 mod plugin_requests;
@@ -22,12 +23,15 @@ mod route_changes;
 mod route_table;
 mod router;
 mod routes;
+mod schedulers;
 mod show;
 mod start;
 mod upgrade;
 pub mod view;
 mod worker_handle;
 mod workers;
+
+pub use millrace_config::SchedulerNode;
 
 pub use capture::{Capture, CaptureRequest};
 pub use error::ControlError;

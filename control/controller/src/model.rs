@@ -22,6 +22,7 @@ use millrace_wire::MacAddr;
 use crate::ControlError;
 use crate::load::Admitted;
 use crate::routes::OwnRoutes;
+use crate::schedulers::Schedulers;
 
 /// The control side's plugin control unit.
 pub(crate) type Plugins = PluginControlUnit<Filter, CompiledFilter>;
@@ -60,6 +61,8 @@ pub(crate) struct Model {
     pub repository: Repository,
     /// Whether these may be shared objects.
     pub shared_objects: SharedObjects,
+    /// In which order ports send, and at which rates.
+    pub schedulers: Schedulers,
     /// How the filters of gates are searched, for those of which it was said.
     pub gate_tables: Vec<(GateId, TableKind)>,
     pub options: Options,
@@ -76,12 +79,18 @@ impl Model {
             plugins: Plugins::new(),
             repository: crate::load::repository(&config.plugins)?,
             shared_objects: config.plugins.shared_objects,
+            schedulers: Schedulers::default(),
             gate_tables: Vec::new(),
             options: options(config),
         };
         for plan in &model.ports {
             for net in &plan.settings.addresses {
                 model.own_routes.add_address(plan.id, *net);
+            }
+        }
+        for PortPlan { id, config, settings } in &model.ports {
+            if let Some(scheduler) = &config.scheduler {
+                model.schedulers.plan(*id, &settings.name, scheduler)?;
             }
         }
         config.route.iter().try_for_each(|route| model.add_route(route).map(|_| ()))?;

@@ -6,6 +6,7 @@
 mod workers;
 
 use std::collections::BTreeMap;
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -74,6 +75,11 @@ impl OfflineRouter {
         for commands in start_commands(&model, &mut router.tables, router.workers.len())? {
             router.workers.tell_each(commands);
         }
+        for (port, changes) in model.schedulers.begin()? {
+            let (reply, answers) = sync_channel(router.workers.len());
+            router.workers.tell(|| Command::Schedule(port, changes.clone(), reply.clone()));
+            answers.try_iter().collect::<Result<(), _>>().map_err(|error| model.schedulers.refusal(error))?;
+        }
         router.route_table.change(own_routes(&model), &mut router.workers)?;
         router.run();
         Ok(router)
@@ -120,9 +126,23 @@ impl OfflineRouter {
 
     /// Lets time pass; what falls due on the way is done at its moment.
     pub fn advance(&mut self, duration: Duration) {
+        // What sees nothing can't fail.
+        let _ = self.advance_seeing(duration, |_| Ok(()));
+    }
+
+    /// The same; `see` looks at the router at each of these moments.
+    ///
+    /// # Errors
+    /// Those of `see`.
+    pub fn advance_seeing(
+        &mut self,
+        duration: Duration,
+        mut see: impl FnMut(&mut Self) -> Result<(), ControlError>,
+    ) -> Result<(), ControlError> {
         let end = self.workers.now + duration;
         loop {
             self.run();
+            see(self)?;
             if self.workers.now >= self.refresh {
                 self.refresh_neighbours();
             }
@@ -135,6 +155,7 @@ impl OfflineRouter {
         }
         self.workers.now = end;
         self.run();
+        see(self)
     }
 
     /// Lets the worker ask the neighbours that were used since the last time, as control does.

@@ -1,5 +1,7 @@
 //! Changes that plugins ask for, by the capability `request`: they are made as if an operator had asked.
 
+use std::convert::Infallible;
+
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -42,10 +44,14 @@ enum PluginRequest {
 }
 
 impl Router {
-    /// Makes the changes that plugins have asked for since the last time. What is refused stands in the log.
-    pub(crate) async fn serve_requests(&self) {
+    /// Makes the changes that plugins ask for, one after the other. What is refused stands in the log.
+    pub(crate) async fn serve_requests(&self) -> Infallible {
         loop {
-            let Some((instance, json)) = self.lock().requests.pop_front() else { return };
+            let next = self.lock().requests.pop_front();
+            let Some((instance, json)) = next else {
+                self.0.requested.notified().await;
+                continue;
+            };
             match self.serve_request(&json).await {
                 Ok(()) => tracing::info!(instance, request = json, "a plugin's request is carried out"),
                 Err(error) => {
@@ -79,6 +85,8 @@ impl Router {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn parse(json: &str) -> Result<PluginRequest, String> {
@@ -93,5 +101,35 @@ mod tests {
         assert!(parse(r#"{"reboot": {}}"#).unwrap_err().contains("unknown variant `reboot`"));
         assert!(parse(r#"{"control": {"instance": "i", "name": "reset"}}"#).is_err());
         assert!(parse("[]").is_err());
+    }
+
+    #[test]
+    fn requests_are_carried_out_while_the_router_is_followed() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let text = "[[port]]\nname = \"lan\"\nkind = \"memory\"\naddress = [\"10.1.0.1/24\"]\n";
+            let config = millrace_config::Config::parse(text, "test").unwrap();
+            let router = crate::start(config, crate::StartOptions::default()).await.unwrap();
+            let following = tokio::spawn({
+                let router = router.clone();
+                async move { router.run().await }
+            });
+            let request = |json: &str| {
+                router.lock().requests.push_back(("i".into(), json.into()));
+                router.0.requested.notify_one();
+            };
+            request(r#"{"reboot": {}}"#);
+            request(r#"{"add-filter": {"filter": "proto udp", "action": "drop"}}"#);
+            while router.bindings().unwrap().is_empty() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            // One that comes when those before are done.
+            request(r#"{"add-route": {"to": "10.9.0.0/16", "via": ["10.1.0.9"]}}"#);
+            while !router.routes().unwrap().iter().any(|route| route.to == "10.9.0.0/16") {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            router.shutdown().await.unwrap();
+            following.await.unwrap().unwrap();
+        });
     }
 }

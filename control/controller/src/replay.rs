@@ -47,13 +47,13 @@ pub fn replay(config: &Config, options: &Options<'_>) -> Result<SummaryView, Con
     let start = recording.origin();
     for (due, bytes) in (0..recording.len()).filter_map(|index| recording.get(index)) {
         let passed = Duration::from_nanos(router.now().as_nanos());
-        router.advance(due.saturating_sub(passed));
+        let wait = due.saturating_sub(passed);
+        router.advance_seeing(wait, |router| output.collect(router, start))?;
         router.inject(at, bytes);
         router.run();
         output.collect(&mut router, start)?;
     }
-    router.advance(AFTER);
-    output.collect(&mut router, start)?;
+    router.advance_seeing(AFTER, |router| output.collect(router, start))?;
     output.finish()?;
     Ok(router.summary())
 }

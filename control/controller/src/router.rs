@@ -30,8 +30,8 @@ use crate::route_table::RouteTable;
 use crate::routes::PortsByDevice;
 use crate::show::{self, KernelShare};
 use crate::view::{
-    DropView, GateView, InstanceView, LookupView, MirrorView, NeighbourView, PluginView, PortView, RouteView,
-    StatusView, SummaryView,
+    DropView, GateView, InstanceView, LookupView, MemoryView, MirrorView, NeighbourView, PluginView,
+    PortView, RouteView, StatusView, SummaryView, TurnsView,
 };
 use crate::workers::Workers;
 use crate::{Capture, CaptureRequest, ControlError, NewPlugin};
@@ -49,6 +49,8 @@ impl std::fmt::Debug for Router {
 pub(crate) struct Shared {
     pub inner: Mutex<Inner>,
     pub stop: Notify,
+    /// Notified when a plugin has asked for a change.
+    pub requested: Notify,
     /// Signalled by the worker when it has something to say.
     pub control_wake: Wake,
 }
@@ -81,6 +83,8 @@ pub(crate) struct Inner {
     pub previous_plugins: HashMap<&'static str, Arc<dyn Plugin>>,
     /// How plugins that are files are compiled.
     pub compiling: CompilerSettings,
+    /// How contained plugins run.
+    pub sandbox: SandboxSettings,
     /// What compiles them; made when the first is loaded.
     pub compiler: Option<Compiler>,
 }
@@ -91,7 +95,7 @@ impl Inner {
         if let Some(compiler) = &self.compiler {
             return Ok(compiler.clone());
         }
-        let made = Sandbox::new(SandboxSettings::default());
+        let made = Sandbox::new(self.sandbox);
         let sandbox = made.map_err(|error| ControlError::system("make the sandbox of plugins", error))?;
         let compiler = Compiler::new(sandbox, self.compiling.clone());
         Ok(self.compiler.insert(compiler).clone())
@@ -179,10 +183,11 @@ impl Router {
             uptime: snapshot.at.since(inner.started).as_secs_f64(),
             mode: inner.mode,
             workers: inner.workers.len(),
-            memory: snapshot.memory,
+            memory: MemoryView { used: snapshot.memory.0, frames: snapshot.memory.1 },
             routes: inner.route_table.len(),
             flows: show::flow_table(&snapshot.flows),
-            turns: snapshot.turns,
+            flow_states: show::flow_states(snapshot.flow_states),
+            turns: TurnsView { busy: snapshot.turns.0, empty: snapshot.turns.1 },
             sleeps: snapshot.sleeps,
             leftover_objects: Some(millrace_plugin::native::leftovers()).filter(|count| *count > 0),
             mirror,

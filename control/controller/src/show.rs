@@ -7,13 +7,13 @@ use millrace_forward::Route;
 use millrace_host::PROTOCOL_MILLRACE;
 use millrace_packet::{DropCounts, DropReason};
 use millrace_pipeline::{FlowCounts, GateTable, GateTables, ReversePath, Snapshot};
-use millrace_plugin::{Action, BindingCounts, BindingDescription, BindingId, Way};
+use millrace_plugin::{Action, BindingCounts, BindingDescription, BindingId, FlowStateCounts, Way};
 
 use crate::model::{Bound, Model};
 use crate::route_changes::protocol;
 use crate::view::{
-    BindingView, DropView, FlowTableView, GateView, InstanceView, NextHopView, PluginView, RouteView,
-    SummaryView,
+    BindingView, DropView, FlowStatesView, FlowTableView, GateView, InstanceView, NextHopView, PluginView,
+    RouteView, SummaryView,
 };
 
 /// What a level-0 program did with the frames of a device.
@@ -161,6 +161,7 @@ pub(crate) fn action(action: &Action, model: &Model) -> String {
         Action::Send(to) if to.len() == 1 => format!("port {}", ways(to)),
         Action::Send(to) => format!("ports {}", ways(to)),
         Action::Copy(to) => format!("copy-to {}", ways(to)),
+        Action::Queue(queue) => format!("queue {}", model.schedulers.name(*queue)),
     }
 }
 
@@ -234,6 +235,12 @@ pub(crate) fn flow_table(counts: &FlowCounts) -> FlowTableView {
         expired: counts.table.expired,
         displaced: counts.table.recycled + counts.table.recycled_on_probation,
     }
+}
+
+/// What plugins keep for flows.
+pub(crate) fn flow_states(counts: FlowStateCounts) -> FlowStatesView {
+    let FlowStateCounts { flows, bytes, refused } = counts;
+    FlowStatesView { flows, bytes, refused }
 }
 
 /// Whether the way back to a packet's source is looked at, in a word.

@@ -17,6 +17,7 @@ use millrace_offload::own_program_ids;
 use millrace_packet::Pool;
 use millrace_pipeline::thread::{self, IoMode, Wake};
 use millrace_pipeline::{Command, GateTables, Handover, NoHost, PortSettings, Stack, Worker, WorkerLink};
+use millrace_plugin::wasm::SandboxSettings;
 use millrace_telemetry::Rate;
 use millrace_wire::MacAddr;
 use tokio::sync::Notify;
@@ -88,10 +89,12 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
         requests: VecDeque::new(),
         previous_plugins: HashMap::new(),
         compiling: compiling(&config),
+        sandbox: SandboxSettings { short_calls: config.plugins.short_calls, ..SandboxSettings::default() },
         compiler: None,
     };
     let result = bring_up(&mut inner, mirrored);
-    let router = Router(Arc::new(Shared { inner: Mutex::new(inner), stop: Notify::new(), control_wake }));
+    let (inner, stop, requested) = (Mutex::new(inner), Notify::new(), Notify::new());
+    let router = Router(Arc::new(Shared { inner, stop, requested, control_wake }));
     match result {
         Ok(()) => Ok(router),
         Err(error) => {
@@ -169,6 +172,9 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
     }
     for commands in start_commands(&inner.model, &mut inner.tables, inner.workers.len())? {
         inner.workers.tell_each(commands)?;
+    }
+    for (port, changes) in inner.model.schedulers.begin()? {
+        inner.schedule(port, changes)?;
     }
     inner.change_routes(own_routes(&inner.model))?;
     let Some((mirror, changes, first)) = mirrored else { return Ok(()) };

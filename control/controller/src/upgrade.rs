@@ -200,7 +200,7 @@ impl Inner {
             let (name, version) = (plugin.name(), old.version());
             ControlError::Conflict(format!("plugin {name}: {problem}; version {version} goes on"))
         })? {
-            view.add(&name, inherited);
+            view.add(&name, &inherited);
         }
         let old = self.model.plugins.replace_plugin(plugin.clone())?;
         self.previous_plugins.insert(plugin.name(), old);
@@ -208,21 +208,22 @@ impl Inner {
     }
 
     /// Puts instances in the places of others, at all workers or at none. `versions` are those of what both save. Returns what
-    /// became of what each old one knew.
+    /// became of what each old one knew, worker by worker.
     fn succeed_all(
         &mut self,
         successors: Vec<Successors>,
         inheritance: Inheritance,
         (version, own_version): (u32, u32),
-    ) -> Result<Vec<(String, Inherited)>, String> {
+    ) -> Result<Vec<(String, Vec<Inherited>)>, String> {
         let (mut replaced, mut all) = (Vec::new(), Vec::new());
         for Successors { id, name, instances } in successors {
+            let mut of_workers = Vec::new();
             for (worker, instance) in instances.into_iter().enumerate() {
                 let same_version = version == own_version;
                 let successor = Successor { instance, inheritance, version, same_version };
                 match self.succeed(worker, id, successor) {
                     Ok((instance, inherited)) => {
-                        all.push((name.clone(), inherited));
+                        of_workers.push(inherited);
                         replaced.push(Replaced { worker, id, instance });
                     }
                     Err(problem) => {
@@ -231,6 +232,7 @@ impl Inner {
                     }
                 }
             }
+            all.push((name, of_workers));
         }
         Ok(all)
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use millrace_plugin::Inherited;
 use millrace_plugin_abi::Plugin;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// A port and its counters.
 #[derive(Clone, Debug, Serialize)]
@@ -210,6 +210,56 @@ pub struct GateView {
     pub bindings: Vec<BindingView>,
 }
 
+/// The scheduler of a port.
+#[derive(Clone, Debug, Serialize)]
+pub struct SchedulerView {
+    /// The port.
+    pub port: String,
+    /// Bits in a second that it sends at most; none if it sends as fast as it can.
+    pub rate: Option<u64>,
+    /// What its link adds to each packet.
+    pub overhead: millrace_config::Overhead,
+    /// The queue of packets that nothing else is said of.
+    pub default: Option<String>,
+    /// Packets that wait.
+    pub held: u32,
+    /// Its nodes, each behind the one above it.
+    pub nodes: Vec<SchedulerNodeView>,
+}
+
+/// A node of a scheduler.
+#[derive(Clone, Debug, Serialize)]
+pub struct SchedulerNodeView {
+    /// Its name.
+    pub name: String,
+    /// The number by which plugins name it as a queue.
+    pub id: u16,
+    /// What it does.
+    pub kind: &'static str,
+    /// The node above.
+    pub under: Option<String>,
+    /// Its settings.
+    pub settings: Map<String, Value>,
+    /// Bits in a second that it gets when all others send as much as they can, as far as that is bounded.
+    pub promised: Option<u64>,
+    /// Bits in a second that it sent since it was last asked for.
+    pub delivered: u64,
+    /// Packets sent.
+    pub sent_packets: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Packets that wait at or below it.
+    pub held_packets: u32,
+    /// Their bytes.
+    pub held_bytes: u32,
+    /// The most bytes that ever waited.
+    pub peak_bytes: u32,
+    /// Queues in use.
+    pub queues: u32,
+    /// Packets dropped at or below it, by cause.
+    pub drops: BTreeMap<&'static str, u64>,
+}
+
 /// What was dropped.
 #[derive(Clone, Debug, Serialize)]
 pub struct DropView {
@@ -240,14 +290,16 @@ pub struct StatusView {
     pub mode: &'static str,
     /// Threads that forward.
     pub workers: usize,
-    /// Frames of packet memory in use, and all of them.
-    pub memory: (u32, u32),
+    /// Packet memory.
+    pub memory: MemoryView,
     /// Routes in the forwarding table.
     pub routes: usize,
     /// The flow table.
     pub flows: FlowTableView,
-    /// Worker rounds with packets, and without.
-    pub turns: (u64, u64),
+    /// What plugins keep for flows.
+    pub flow_states: FlowStatesView,
+    /// Rounds of the workers.
+    pub turns: TurnsView,
     /// How often the worker slept.
     pub sleeps: u64,
     /// Copies of shared objects that no instance uses any longer, which stay in memory; nothing where there are none.
@@ -255,6 +307,35 @@ pub struct StatusView {
     pub leftover_objects: Option<u64>,
     /// What the mirror of the kernel saw.
     pub mirror: Option<MirrorView>,
+}
+
+/// Packet memory.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct MemoryView {
+    /// Frames in use.
+    pub used: u32,
+    /// All frames.
+    pub frames: u32,
+}
+
+/// What plugins keep for flows.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct FlowStatesView {
+    /// Flows that have state.
+    pub flows: u32,
+    /// Bytes of memory for it.
+    pub bytes: usize,
+    /// Flows so far that found no room for theirs: plugins see them without state.
+    pub refused: u64,
+}
+
+/// Rounds of the workers.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct TurnsView {
+    /// Those that found packets.
+    pub busy: u64,
+    /// Those that found none.
+    pub empty: u64,
 }
 
 /// The flow table.
@@ -448,7 +529,7 @@ pub struct UpgradeView {
     pub to: &'static str,
     /// Its instances, which are of the new version now.
     pub instances: Vec<String>,
-    /// Bytes of state that they took over.
+    /// Bytes of state that they took over, at all workers.
     pub state: u64,
     /// What was lost of what they knew, instance by instance.
     pub lost: Vec<String>,
@@ -462,12 +543,21 @@ impl UpgradeView {
         Self { name, from, to, instances: Vec::new(), state: 0, lost: Vec::new(), shadow: None }
     }
 
-    pub(crate) fn add(&mut self, instance: &str, inherited: Inherited) {
-        match inherited {
-            Inherited::Bytes(bytes) => self.state += bytes as u64,
-            Inherited::Nothing => {}
-            Inherited::Lost(why) => self.lost.push(format!("{instance}: {why}")),
+    /// Notes what became of what an instance knew, worker by worker.
+    pub(crate) fn add(&mut self, instance: &str, inherited: &[Inherited]) {
+        let mut lost: BTreeMap<&str, usize> = BTreeMap::new();
+        for of_worker in inherited {
+            match of_worker {
+                Inherited::Bytes(bytes) => self.state += *bytes as u64,
+                Inherited::Nothing => {}
+                Inherited::Lost(why) => *lost.entry(why).or_default() += 1,
+            }
         }
+        let all = inherited.len();
+        self.lost.extend(lost.into_iter().map(|(why, count)| match count {
+            count if count == all => format!("{instance}: {why}"),
+            count => format!("{instance}, at {count} of {all} workers: {why}"),
+        }));
     }
 }
 
@@ -496,5 +586,23 @@ impl std::fmt::Display for ShadowView {
         write!(f, "{} of {} packets", self.different, self.packets)?;
         let said = self.first.iter().chain(&self.fault);
         said.into_iter().try_for_each(|text| write!(f, "; {text}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lost_is_said_once_for_all_workers() {
+        let (name, from, to) = ("p", "1.0.0", "1.0.1");
+        let (instances, lost) = (Vec::new(), Vec::new());
+        let mut view = UpgradeView { name, from, to, instances, state: 0, lost, shadow: None };
+        let gone = |why: &str| Inherited::Lost(why.into());
+        view.add("a", &[gone("it is pausing"), gone("it is pausing")]);
+        view.add("b", &[Inherited::Bytes(5), gone("it is pausing"), Inherited::Bytes(4), gone("no")]);
+        view.add("c", &[Inherited::Nothing]);
+        let lost = ["a: it is pausing", "b, at 1 of 4 workers: it is pausing", "b, at 1 of 4 workers: no"];
+        assert_eq!((view.lost, view.state), (lost.map(str::to_owned).to_vec(), 9));
     }
 }

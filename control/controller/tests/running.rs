@@ -102,7 +102,8 @@ fn what_is_refused_changes_nothing() {
         refuse(filter("src 10.1.2.3/8", "drop"), "10.0.0.0/8");
         refuse(filter("in lam", "drop"), "did you mean \"lan\"?");
         refuse(filter("proto tcp", "dorp"), "did you mean \"drop\"?");
-        refuse(filter("proto tcp", "queue 3"), "the actions are");
+        refuse(filter("proto tcp", "lane 3"), "the actions are");
+        refuse(filter("proto tcp", "queue 3"), "no queue is named");
         refuse(filter("proto tcp", "port wam"), "did you mean \"wan\"?");
         refuse(filter("dst fd00::/16", "port wan via 10.2.0.9"), "IPv6 neighbour");
         refuse(filter("proto tcp", "instance stats1"), "needs a gate");
@@ -122,13 +123,16 @@ fn what_is_refused_changes_nothing() {
         };
         refuse(route("10.9.0.1/16", &["10.2.0.2"]), "the prefix is 10.9.0.0/16").await;
         refuse(route("10.9.0.0", &["10.2.0.2"]), "ADDRESS/LENGTH").await;
-        refuse(route("10.9.0.0/16", &[]), "forward has `via` or `port`").await;
+        refuse(route("10.9.0.0/16", &[]), "name its next hop with `via`, or its `port`").await;
         refuse(route("10.9.0.0/16", &["192.0.2.1"]), "in no subnet of a port").await;
         refuse(route("fd00:9::/48", &["10.2.0.2"]), "IPv6 next hops").await;
         refuse(NewRoute { port: Some("wam".into()), ..route("10.9.0.0/16", &[]) }, "did you mean \"wan\"?")
             .await;
-        refuse(NewRoute { kind: RouteKind::Prohibit, ..route("10.9.0.0/16", &["10.2.0.2"]) }, "neither")
-            .await;
+        refuse(
+            NewRoute { kind: RouteKind::Prohibit, ..route("10.9.0.0/16", &["10.2.0.2"]) },
+            "leave `via` out",
+        )
+        .await;
         refuse(route("10.66.0.0/16", &["10.2.0.2"]), "there is a route of ours to 10.66.0.0/16").await;
         let error = router.remove_route("10.2.0.0/24").await.unwrap_err().to_string();
         assert!(error.contains("follows from a port's address"), "{error}");

@@ -147,8 +147,9 @@ pub(crate) mod test_modules {
 
     /// A plugin whose manifest has `keys` and whose module has `body` added. What `body` doesn't export itself is there.
     pub fn module(keys: &str, body: &str) -> Vec<u8> {
+        let writes = if keys.contains("capabilities") { "" } else { r#", "capabilities": ["packet-write"]"# };
         let manifest = format!(
-            r#"{{"abi": 1, "name": "test", "version": "1.0.0", "summary": "For tests.", "positions": ["late"]{keys}}}"#
+            r#"{{"abi": 1, "name": "test", "version": "1.0.0", "summary": "For tests.", "positions": ["late"]{keys}{writes}}}"#
         );
         let manifest = manifest.replace('"', "\\\"");
         let unless = |name: &str, text: &'static str| if body.contains(name) { "" } else { text };

@@ -279,6 +279,7 @@ fn name(verdict: Verdict) -> String {
         Verdict::Hold(until) => format!("hold until {:.6}", until.as_nanos() as f64 / 1e9),
         Verdict::Port(port) => format!("port {port}"),
         Verdict::Ports(ports) => format!("ports {ports:#x}"),
+        Verdict::Queue(queue) => format!("queue {queue}"),
         Verdict::Instance(instance) => format!("instance {instance}"),
         Verdict::Classify => "classify".to_owned(),
         Verdict::Fault => "fault".to_owned(),

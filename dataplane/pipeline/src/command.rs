@@ -12,6 +12,7 @@ use millrace_packet::{FlowKey, Pool};
 use millrace_plugin::{BindingId, Failure, PluginChange, ShadowReport, Succession, Successor};
 use millrace_plugin_abi::{Instance, LogLevel, Message, Reply};
 use millrace_port::{Port, PortError};
+use millrace_schedule::ScheduleError;
 use millrace_units::{GateId, InstanceId, NextHopIndex, PortId};
 use millrace_wire::mac_addr::MacAddr;
 
@@ -19,6 +20,7 @@ use crate::capture::CaptureSink;
 use crate::explain::Explanation;
 use crate::gate_table::{Published, WorkerTable};
 use crate::host_path::HostPath;
+use crate::port_scheduler::ScheduleChange;
 use crate::ports::{DeviceId, PortSettings};
 use crate::snapshot::Snapshot;
 
@@ -64,6 +66,8 @@ pub enum Command {
     Succeed(InstanceId, Successor, ReplyTo<Option<Succession>>),
     /// Tries an instance out on copies of so many packets of one.
     Shadow(InstanceId, Box<dyn Instance>, u64, ReplyTo<Option<ShadowReport>>),
+    /// Changes the scheduler of a port, one change after the other until one is refused, if this worker has its device.
+    Schedule(PortId, Vec<ScheduleChange>, ReplyTo<Result<(), ScheduleError>>),
     /// Ends such a trial; what came of it is the answer to its beginning.
     EndShadow(InstanceId),
     /// Starts a capture.
@@ -226,6 +230,7 @@ impl fmt::Debug for Command {
             Self::Succeed(..) => "Succeed",
             Self::Shadow(..) => "Shadow",
             Self::EndShadow(..) => "EndShadow",
+            Self::Schedule(..) => "Schedule",
             Self::StartCapture(..) => "StartCapture",
             Self::StopCapture(..) => "StopCapture",
             Self::Explain(..) => "Explain",

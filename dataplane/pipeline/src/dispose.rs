@@ -18,7 +18,7 @@ use crate::command::{Event, NeighbourKnowledge};
 use crate::filter_route::{is_copy, is_filter};
 use crate::own_stack::{Context, Outcome, OwnStack};
 use crate::parse::ROUTER;
-use crate::ports::{DeviceId, PortCount, PortEntry, PortSettings, QUEUE_LIMIT, Stack};
+use crate::ports::{DeviceId, PortCount, PortEntry, PortSettings, Stack};
 use crate::route::NO_ROUTE;
 use crate::router::Router;
 use crate::work::{Fate, Work};
@@ -88,9 +88,6 @@ impl Router {
         let Some(out) = self.ports.get(packet.out_port) else {
             return self.drop_packet(packet, DropReason::PortDown);
         };
-        if out.queue.len() >= QUEUE_LIMIT {
-            return self.drop_packet(packet, DropReason::QueueFull);
-        }
         let header = link_header(&out.settings, destination, ether_type);
         if !header.apply(&mut packet) {
             return self.drop_packet(packet, DropReason::NoMemory);
@@ -99,11 +96,31 @@ impl Router {
             self.tap(&packet, packet.out_port, Direction::Outbound, now);
         }
         if self.handover.is_some() {
-            return self.queue_where_it_belongs(packet);
+            return self.queue_where_it_belongs(packet, now);
         }
-        if let Some(out) = self.ports.get_mut(packet.out_port) {
-            out.queue.push_back(packet);
+        self.queue_here(packet, now);
+    }
+
+    /// Puts a finished frame where it waits to be sent by its `out_port`, which is this worker's.
+    #[inline]
+    pub(crate) fn queue_here(&mut self, packet: Packet, now: Instant) {
+        match self.ports.get_mut(packet.out_port) {
+            None => self.drop_packet(packet, DropReason::PortDown),
+            Some(out) => out.enqueue(packet, now, &mut self.queue_drops),
         }
+        if !self.queue_drops.is_empty() {
+            self.drop_queued();
+        }
+    }
+
+    /// Counts and lets go what queues dropped.
+    #[cold]
+    pub(crate) fn drop_queued(&mut self) {
+        let mut drops = std::mem::take(&mut self.queue_drops);
+        for (packet, reason) in drops.drain(..) {
+            self.drop_packet(packet, reason);
+        }
+        self.queue_drops = drops;
     }
 
     /// Drops a packet and tells its source why, as far as the rules and the rate limit allow.
@@ -355,18 +372,26 @@ impl Router {
         self.frames = frames;
     }
 
-    /// Calls `send` with the queue of each port that has packets; what it leaves in the queue stays held.
+    /// Calls `send` with what each port sends now; what it leaves in the queue stays held.
     pub(crate) fn for_each_queue(
         &mut self,
+        now: Instant,
         mut send: impl FnMut(DeviceId, &mut PortCount, &mut std::collections::VecDeque<Packet>),
     ) {
-        for (_, entry) in self.ports.iter_mut().filter(|(_, entry)| !entry.queue.is_empty()) {
+        for (_, entry) in self.ports.iter_mut() {
+            entry.release(now, &mut self.queue_drops);
+            if entry.queue.is_empty() {
+                continue;
+            }
             let (before, sent_before) = (entry.queue.len() as u64, entry.count.tx_packets);
             send(entry.settings.device, &mut entry.count, &mut entry.queue);
             let gone = before - entry.queue.len() as u64;
             let sent = entry.count.tx_packets - sent_before;
             self.totals.transmitted += sent;
             self.totals.dropped += gone - sent;
+        }
+        if !self.queue_drops.is_empty() {
+            self.drop_queued();
         }
     }
 

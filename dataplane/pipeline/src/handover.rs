@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use millrace_packet::{Exceptions, FlowKey, Packet};
-use millrace_units::PortId;
+use millrace_units::{PortId, QueueId};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::ports::DeviceId;
@@ -48,12 +48,15 @@ pub(crate) struct Handed<'a> {
     pub out_port: PortId,
     /// Source and destination port, as known to the worker that received it: a fragment does not show them.
     pub ports: (u16, u16),
+    /// Its flow's hash, and its queue at the port to leave by, for [`Errand::Transmit`].
+    pub hash: u32,
+    pub queue: QueueId,
     /// What is exceptional about it, as known to the worker that received it.
     pub exceptions: Exceptions,
     pub bytes: &'a [u8],
 }
 
-const HEADER: usize = 16;
+const HEADER: usize = 24;
 
 type Parcel = Vec<u8>;
 
@@ -129,7 +132,8 @@ impl Incoming {
         let (parcel, at) = self.open.as_mut()?;
         let header: &[u8; HEADER] = parcel.get(*at..)?.first_chunk()?;
         let half = |from: usize| u16::from_le_bytes([header[from], header[from + 1]]);
-        let length = u32::from_le_bytes([header[12], header[13], header[14], header[15]]) as usize;
+        let word = |from: usize| u32::from(half(from)) | u32::from(half(from + 2)) << 16;
+        let length = word(12) as usize;
         let start = *at + HEADER;
         *at = start + length;
         Some(Handed {
@@ -143,6 +147,8 @@ impl Incoming {
             port: PortId(half(4)),
             out_port: PortId(half(6)),
             ports: (half(8), half(10)),
+            hash: word(16),
+            queue: QueueId(half(20)),
             bytes: parcel.get(start..start + length)?,
         })
     }
@@ -242,6 +248,8 @@ impl Handover {
         header[8..10].copy_from_slice(&ports.0.to_le_bytes());
         header[10..12].copy_from_slice(&ports.1.to_le_bytes());
         header[12..16].copy_from_slice(&(packet.len() as u32).to_le_bytes());
+        header[16..20].copy_from_slice(&packet.hash.to_le_bytes());
+        header[20..22].copy_from_slice(&packet.queue.0.to_le_bytes());
         peer.outgoing.put(header, packet)
     }
 

@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use millrace_packet::{DropCounts, DropReason, Family, Packet};
-use millrace_units::PortId;
+use millrace_packet::{BATCH_SIZE, DropCounts, DropReason, Family, Packet};
+use millrace_units::{Instant, PortId};
 use millrace_wire::mac_addr::MacAddr;
 
+use crate::port_scheduler::{PortScheduler, QueueDrops};
 use crate::tags::Tags;
 
 /// Who answers ARP, neighbour discovery and packets to the port's own addresses.
@@ -89,8 +90,10 @@ pub struct PortEntry {
     pub settings: PortSettings,
     /// What happened at it.
     pub count: PortCount,
-    /// Packets that wait for the device, first in first out.
+    /// Packets that go to the device next, first in first out.
     pub queue: VecDeque<Packet>,
+    /// What packets wait in before, and who chooses among them; without it, all go at once.
+    pub scheduler: Option<Box<PortScheduler>>,
 }
 
 /// Most packets that wait at a port.
@@ -98,7 +101,38 @@ pub const QUEUE_LIMIT: usize = 2048;
 
 impl PortEntry {
     fn new(settings: PortSettings) -> Self {
-        Self { settings, count: PortCount::default(), queue: VecDeque::with_capacity(QUEUE_LIMIT) }
+        Self {
+            settings,
+            count: PortCount::default(),
+            queue: VecDeque::with_capacity(QUEUE_LIMIT),
+            scheduler: None,
+        }
+    }
+
+    /// Packets that wait at the port.
+    pub fn held(&self) -> usize {
+        self.queue.len() + self.scheduler.as_ref().map_or(0, |scheduler| scheduler.held())
+    }
+
+    /// Puts a packet where it waits to be sent.
+    #[inline]
+    pub(crate) fn enqueue(&mut self, packet: Packet, now: Instant, drops: &mut QueueDrops) {
+        match &mut self.scheduler {
+            Some(scheduler) if scheduler.takes_packets() => scheduler.enqueue(packet, now, drops),
+            _ if self.queue.len() >= QUEUE_LIMIT => drops.push((packet, DropReason::QueueFull)),
+            _ => self.queue.push_back(packet),
+        }
+    }
+
+    /// Takes what its scheduler sends now, a batch at most.
+    #[inline]
+    pub(crate) fn release(&mut self, now: Instant, drops: &mut QueueDrops) {
+        let Some(scheduler) = &mut self.scheduler else { return };
+        while self.queue.len() < BATCH_SIZE
+            && let Some(packet) = scheduler.dequeue(now, drops)
+        {
+            self.queue.push_back(packet);
+        }
     }
 
     /// Whether packets of the family that come in here may be forwarded.

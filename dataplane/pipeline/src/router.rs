@@ -12,6 +12,7 @@ use millrace_forward::{
 use millrace_packet::{Batch, DropReason, Packet, Pool};
 use millrace_plugin::{PluginChange, Released};
 use millrace_plugin_abi::Position;
+use millrace_schedule::ScheduleError;
 use millrace_units::{Instant, PortId};
 use millrace_wire::EtherType;
 
@@ -28,6 +29,7 @@ use crate::handover::Handover;
 use crate::options::Options;
 use crate::own_stack::{Outgoing, OwnStack};
 use crate::parse::{Parsed, ROUTER, flow_hash, parse, parse_copy};
+use crate::port_scheduler::{PortScheduler, QueueDrops, ScheduleChange};
 use crate::ports::{DeviceId, PortCount, PortSettings, PortTable};
 use crate::receive::receive;
 use crate::route::{admit, look_up};
@@ -72,6 +74,8 @@ pub struct Router {
     /// Packets for the kernel.
     pub(crate) for_kernel: Vec<Packet>,
     pub(crate) fragments: Vec<Packet>,
+    /// What queues dropped, until it is counted.
+    pub(crate) queue_drops: QueueDrops,
     pub(crate) identification: u16,
     /// The ways to and from other workers, if there are any.
     pub(crate) handover: Option<Box<Handover>>,
@@ -110,6 +114,7 @@ impl Router {
             frames: Vec::new(),
             for_kernel: Vec::new(),
             fragments: Vec::new(),
+            queue_drops: Vec::new(),
             identification: seed as u16,
             handover: None,
             spare: Work::default(),
@@ -314,8 +319,8 @@ impl Router {
         while let Some(held) = self.hold.expire(now) {
             self.refuse(held.packet, IcmpError::HostUnreachable, DropReason::NeighbourFailed, now);
         }
-        self.follow_up(now);
         self.keep_flows(now, true);
+        self.follow_up(now);
     }
 
     /// The device and the MTU of every port.
@@ -328,7 +333,9 @@ impl Router {
         let flows = self.classifier.next_upkeep();
         let plugins = self.gates.plugins().next_event(now);
         let again = (!self.again.is_empty()).then_some(now);
-        let others = self.hold.next_event().into_iter().chain(flows).chain(plugins).chain(again);
+        let queues = self.ports.iter().filter_map(|(_, entry)| entry.scheduler.as_ref()?.next_ready());
+        let others =
+            self.hold.next_event().into_iter().chain(flows).chain(plugins).chain(again).chain(queues);
         self.own.resolver.next_event().into_iter().chain(others).min()
     }
 
@@ -362,6 +369,10 @@ impl Router {
             Command::Shadow(id, instance, packets, reply) => {
                 let reported = Box::new(move |report| drop(reply.try_send(report)));
                 self.gates.plugins_mut().shadow(id, instance, packets, self.pool.clone(), reported);
+            }
+            Command::Schedule(port, changes, reply) => {
+                let changed = changes.iter().try_for_each(|change| self.schedule(port, change, now));
+                let _ = reply.try_send(changed);
             }
             Command::EndShadow(id) => self.gates.plugins_mut().end_shadow(id),
             Command::StartCapture(sink) => self.captures.push(*sink),
@@ -453,13 +464,32 @@ impl Router {
         self.follow_up(now);
     }
 
+    /// Changes the scheduler of a port; the first node makes one.
+    fn schedule(&mut self, port: PortId, change: &ScheduleChange, now: Instant) -> Result<(), ScheduleError> {
+        // Half of the packet memory is left to what waits elsewhere.
+        let frames = self.pool.capacity() / 2 / self.ports.iter().count().max(1) as u32;
+        let Some(device) = self.ports.get(port).map(|entry| entry.settings.device) else { return Ok(()) };
+        if !self.has(device) {
+            return Ok(());
+        }
+        let Some(entry) = self.ports.get_mut(port) else { return Ok(()) };
+        let scheduler = match &mut entry.scheduler {
+            Some(scheduler) => scheduler,
+            none => none.insert(Box::new(PortScheduler::new(frames)?)),
+        };
+        let changed = scheduler.change(change, now, &mut self.queue_drops);
+        self.drop_queued();
+        changed
+    }
+
     fn remove_port(&mut self, id: PortId) {
         self.classifier.changes.everything_changed();
         self.gates.plugins_mut().set_port(id, false);
         self.own.resolver.forget_port(id, &mut self.own.actions);
         self.neighbours.remove_port(id);
         let Some(mut entry) = self.ports.remove(id) else { return };
-        let waiting = entry.queue.drain(..).count() as u64;
+        let waiting = entry.held() as u64;
+        entry.queue.clear();
         self.totals.dropped += waiting;
         self.ports.unassigned.add(DropReason::PortDown, waiting);
     }
@@ -492,7 +522,7 @@ impl Router {
 
     /// Packets inside the router.
     fn held(&self) -> u64 {
-        let queued: usize = self.ports.iter().map(|(_, entry)| entry.queue.len()).sum();
+        let queued: usize = self.ports.iter().map(|(_, entry)| entry.held()).sum();
         let following = self.made.len() + self.resumed.len() + self.again.len() + self.frames.len();
         let waiting = self.hold.len() + following;
         (queued + waiting + self.for_kernel.len() + self.gates.plugins().waiting()) as u64
@@ -540,7 +570,12 @@ impl Router {
         Snapshot {
             at: now,
             ports: self.ports.iter().map(|(id, entry)| (id, entry.count.clone())).collect(),
-            queued: self.ports.iter().map(|(id, entry)| (id, entry.queue.len() as u64)).collect(),
+            queued: self.ports.iter().map(|(id, entry)| (id, entry.held() as u64)).collect(),
+            schedulers: self
+                .ports
+                .iter()
+                .filter_map(|(id, entry)| Some((id, entry.scheduler.as_ref()?.report())))
+                .collect(),
             unassigned: self.ports.unassigned.clone(),
             totals: Totals { held: self.held(), ..self.totals.clone() },
             bindings: self.gates.plugins().all_counts().collect(),
@@ -548,6 +583,7 @@ impl Router {
             ether_types: self.ether_types.clone(),
             neighbours: neighbours.collect(),
             flows: self.flow_counts(),
+            flow_states: self.gates.plugins().state_counts(),
             ..Snapshot::default()
         }
     }

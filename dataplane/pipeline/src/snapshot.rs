@@ -7,12 +7,13 @@ use std::net::IpAddr;
 
 use millrace_classify::FlowTableCounts;
 use millrace_packet::DropCounts;
-use millrace_plugin::{BindingCounts, BindingId, InstanceReport};
+use millrace_plugin::{BindingCounts, BindingId, FlowStateCounts, InstanceReport};
 use millrace_port::PortCounters;
 use millrace_units::{InstanceId, Instant, PortId};
 use millrace_wire::mac_addr::MacAddr;
 
 use crate::classify::ClassifyCounts;
+use crate::port_scheduler::ScheduleReport;
 use crate::ports::{DeviceId, PortCount};
 
 /// Everything a worker counts.
@@ -24,6 +25,8 @@ pub struct Snapshot {
     pub ports: Vec<(PortId, PortCount)>,
     /// Packets that wait at each port.
     pub queued: Vec<(PortId, u64)>,
+    /// The schedulers of ports that have one.
+    pub schedulers: Vec<(PortId, ScheduleReport)>,
     /// Counters of each device.
     pub devices: Vec<(DeviceId, PortCounters)>,
     /// Counters of devices that were closed since the counters were cleared.
@@ -46,6 +49,8 @@ pub struct Snapshot {
     pub memory: (u32, u32),
     /// The flow table.
     pub flows: FlowCounts,
+    /// State that instances keep for flows.
+    pub flow_states: FlowStateCounts,
     /// Rounds of the worker that found packets, and that found none.
     pub turns: (u64, u64),
     /// How often the worker slept.

@@ -9,7 +9,7 @@ use millrace_wire::{EtherType, Protocol};
 
 use crate::handover::{Errand, Handed};
 use crate::parse::{flow_hash, parse};
-use crate::ports::{DeviceId, PortTable, QUEUE_LIMIT};
+use crate::ports::{DeviceId, PortTable};
 use crate::router::Router;
 use crate::work::{Fate, Work};
 
@@ -49,7 +49,7 @@ impl Router {
         {
             count += 1;
             self.totals.taken += 1;
-            self.unpack(&handed, work);
+            self.unpack(&handed, work, now);
         }
         self.handover = Some(handover);
         if !work.packets.is_empty() {
@@ -58,7 +58,7 @@ impl Router {
         count
     }
 
-    fn unpack(&mut self, handed: &Handed<'_>, work: &mut Work) {
+    fn unpack(&mut self, handed: &Handed<'_>, work: &mut Work, now: Instant) {
         let Some(mut packet) = self.pool.packet_from(handed.bytes) else {
             self.totals.dropped += 1;
             return self.ports.count_drop(handed.port, DropReason::NoMemory);
@@ -66,7 +66,10 @@ impl Router {
         packet.set_network(handed.network);
         (packet.port, packet.out_port) = (handed.port, handed.out_port);
         match handed.errand {
-            Errand::Transmit => self.queue_here(packet),
+            Errand::Transmit => {
+                (packet.hash, packet.queue) = (handed.hash, handed.queue);
+                self.queue_here(packet, now);
+            }
             Errand::Host => self.for_kernel.push(packet),
             Errand::Flow => self.read_again(packet, handed, work),
         }
@@ -96,25 +99,17 @@ impl Router {
     }
 
     /// Puts a finished frame into the queue of its `out_port`, here or at the worker that has the port's device.
-    pub(crate) fn queue_where_it_belongs(&mut self, packet: Packet) {
+    pub(crate) fn queue_where_it_belongs(&mut self, packet: Packet, now: Instant) {
         let device = self.ports.get(packet.out_port).map(|out| out.settings.device);
         let (Some(device), Some(handover)) = (device, &mut self.handover) else {
             return self.drop_packet(packet, DropReason::PortDown);
         };
         if handover.owns(device) {
-            return self.queue_here(packet);
+            return self.queue_here(packet, now);
         }
         match handover.put_to_device(device, Errand::Transmit, &packet) {
             true => self.totals.handed += 1,
             false => self.drop_packet(packet, DropReason::HandoverFull),
-        }
-    }
-
-    fn queue_here(&mut self, packet: Packet) {
-        match self.ports.get_mut(packet.out_port) {
-            None => self.drop_packet(packet, DropReason::PortDown),
-            Some(out) if out.queue.len() >= QUEUE_LIMIT => self.drop_packet(packet, DropReason::QueueFull),
-            Some(out) => out.queue.push_back(packet),
         }
     }
 

@@ -193,7 +193,7 @@ impl Worker {
 
     fn transmit_all(&mut self, now: Instant) {
         let (devices, outgoing) = (&mut self.devices, &mut self.outgoing);
-        self.router.for_each_queue(|device, count, queue| {
+        self.router.for_each_queue(now, |device, count, queue| {
             let Some(port) = devices.get_mut(usize::from(device.0)).and_then(Option::as_mut) else {
                 for packet in queue.drain(..) {
                     count.drops.add(DropReason::PortDown, 1);

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use millrace_plugin_abi::Position;
-use millrace_units::{InstanceId, PortId};
+use millrace_units::{InstanceId, PortId, QueueId};
 
 use crate::waiting::End;
 
@@ -45,6 +45,8 @@ pub enum Action {
     Host,
     /// Copies of them are sent this way.
     Copy(Arc<[Way]>),
+    /// They wait in this queue of the port that they leave by; where it has none of that number, in its default one.
+    Queue(QueueId),
 }
 
 impl Action {
@@ -55,6 +57,7 @@ impl Action {
             Self::Drop | Self::Reject => &[Position::Early, Position::Route, Position::Late],
             Self::Send(_) | Self::Host => &[Position::Route],
             Self::Copy(_) => &[Position::Copy],
+            Self::Queue(_) => &[Position::Early, Position::Late, Position::Queue],
         }
     }
 

@@ -1,11 +1,12 @@
 //! Which bindings a flow meets: its path.
 
-use millrace_plugin_abi::{FlowEnd, FlowStates, Position};
+use millrace_plugin_abi::{FlowEnd, FlowStates, Position, Progress};
 use millrace_units::PathId;
 
 use crate::flow_state::{FlowStateBlocks, StateRef};
 use crate::path::{EMPTY_PATH, Part, Stage, Step, lay_out};
 use crate::slab::Slab;
+use crate::waiting::Errand;
 use crate::worker_plugins::{Binding, WorkerGate, WorkerPlugins};
 use crate::{Action, BindingId, BindingTable};
 
@@ -124,7 +125,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
     /// Tells the instances that are on the path `old` and not on `new` that the flow has ended for them. Returns the number
     /// of the flow's block of state from now on: what instances on both paths know goes with it.
     pub fn flow_moved(&mut self, (old, state): (PathId, u32), new: PathId, flow: &FlowEnd) -> u32 {
-        let Self { paths, instances, states, .. } = self;
+        let Self { paths, instances, states, news, waiting, .. } = self;
         let (hearing, stages) = (paths.hearing(old), paths.stages(new));
         for (index, stage) in hearing.iter().enumerate() {
             let is_same = |other: &Stage| other.step == stage.step;
@@ -136,7 +137,10 @@ impl<T: BindingTable> WorkerPlugins<T> {
             {
                 let part = stage.part.range();
                 let kept = states.block(state).and_then(|block| block.get(part)).unwrap_or_default();
-                hosted.instance.flow_ended(flow, kept);
+                if hosted.instance.flow_ended(flow, kept) == Progress::Suspended {
+                    waiting.suspend_errand(key, Errand::Own);
+                }
+                hosted.take_outputs(news);
             }
         }
         let moved = match paths.state(new) {

@@ -105,6 +105,8 @@ pub(crate) struct Exchange {
     pub outcome: Option<Result<Vec<u8>, String>>,
     /// Whether the plugin has nothing to do and waits.
     pub idle: bool,
+    /// Ticks of the clock when it was last given time.
+    pub since: u64,
     /// Whether `reply` and `fail` are heard: only where something was asked.
     answering: bool,
     reply: Option<Vec<u8>>,
@@ -306,6 +308,7 @@ impl Shared {
             job: None,
             outcome: None,
             idle: false,
+            since: 0,
             answering: false,
             reply: None,
             failure: None,

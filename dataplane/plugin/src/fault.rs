@@ -1,4 +1,4 @@
-//! What goes wrong in a plugin that is a file: kinds of faults, and how often each was met.
+//! What goes wrong in a plugin: kinds of faults, and how often each was met.
 
 use std::fmt;
 

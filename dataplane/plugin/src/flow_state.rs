@@ -26,6 +26,17 @@ pub struct StateRef {
     serial: u32,
 }
 
+/// The state of flows at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FlowStateCounts {
+    /// Flows that have a block.
+    pub flows: u32,
+    /// Bytes of memory, for blocks in use and free ones.
+    pub bytes: usize,
+    /// Flows so far that found no room for their state.
+    pub refused: u64,
+}
+
 /// All blocks of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct FlowStateBlocks {
@@ -133,9 +144,8 @@ impl FlowStateBlocks {
         }
     }
 
-    /// Blocks in use, bytes of memory, and flows that found no block.
-    pub fn counts(&self) -> (u32, usize, u64) {
-        (self.in_use, self.memory, self.refused)
+    pub fn counts(&self) -> FlowStateCounts {
+        FlowStateCounts { flows: self.in_use, bytes: self.memory, refused: self.refused }
     }
 }
 
@@ -181,7 +191,8 @@ mod tests {
         let taken: Vec<u32> = (0..most).map(|_| blocks.take(MOST_BLOCK)).collect();
         assert!(taken.iter().all(|number| *number != 0));
         assert_eq!(blocks.take(MOST_BLOCK), 0);
-        assert_eq!(blocks.counts(), (most as u32, MOST_MEMORY, 2));
+        let counts = FlowStateCounts { flows: most as u32, bytes: MOST_MEMORY, refused: 2 };
+        assert_eq!(blocks.counts(), counts);
         blocks.give_back(taken[0]);
         assert_eq!(blocks.take(MOST_BLOCK), taken[0]);
     }
@@ -213,7 +224,7 @@ mod tests {
                 for (number, bytes) in &oracle {
                     prop_assert_eq!(&blocks.block(*number).unwrap()[..bytes.len()], &bytes[..]);
                 }
-                prop_assert_eq!(blocks.counts().0 as usize, oracle.len());
+                prop_assert_eq!(blocks.counts().flows as usize, oracle.len());
             }
         }
 

@@ -4,6 +4,7 @@ use millrace_packet::{BATCH_SIZE, DropReason};
 use millrace_plugin_abi::{Fault, Packets, Position, Progress, Verdict};
 use millrace_units::Instant;
 
+use crate::fault::FaultKind;
 use crate::flow_state::FlowStateBlocks;
 use crate::instances::{Hosted, News};
 use crate::path::{Part, Step};
@@ -39,7 +40,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             let is_due = hosted.instance.next_call().is_some_and(|next| next <= now);
             if is_due && !waiting.is_busy(*key) && hosted.is_well(now, news) {
                 match hosted.instance.periodic(now) {
-                    Progress::Suspended => waiting.suspend_errand(*key, Errand::Periodic),
+                    Progress::Suspended => waiting.suspend_errand(*key, Errand::Own),
                     Progress::Done => _ = hosted.has_failed(now, news),
                 }
             }
@@ -162,6 +163,10 @@ impl<T: BindingTable> WorkerPlugins<T> {
             let (direction, end) = match decision {
                 Decision::Hold(until) => return desk.waiting.hold_packet(until, waiting),
                 Decision::Direct(direction) => (Some(direction), None),
+                Decision::Queue(queue) => {
+                    waiting.packet.queue = queue;
+                    (None, None)
+                }
                 Decision::End(end) => (None, Some(end)),
                 Decision::Pass | Decision::PassOn(_) => (None, None),
             };
@@ -173,7 +178,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
 
     /// When packets that wait want to go on, or an instance wants to be called.
     pub fn next_event(&self, now: Instant) -> Option<Instant> {
-        let timers = self.timed.iter().filter_map(|key| self.instances.get(*key)?.instance.next_call());
+        let timers = self.timed.iter().filter_map(|key| self.instances.get(*key)?.next_call());
         timers.chain(self.waiting.next_event(now)).min()
     }
 
@@ -230,7 +235,7 @@ fn slice(
             // What it says of that itself is said better here.
             _ = hosted.instance.take_fault();
             let text = format!("a call took more than the {most} slices of its budget");
-            hosted.fail(Fault { kind: "overrun", text }, now, news);
+            hosted.fail(Fault { kind: FaultKind::Overrun.name(), text }, now, news);
             Outcome::Failed
         }
     }

@@ -8,7 +8,7 @@ use millrace_plugin_abi::Instance;
 use millrace_units::{InstanceId, Instant};
 
 use crate::BindingTable;
-use crate::health::{Health, Record};
+use crate::health::Health;
 use crate::path::Step;
 use crate::shadow::{Reported, Shadow};
 use crate::slab::Key;
@@ -92,23 +92,14 @@ impl<T: BindingTable> WorkerPlugins<T> {
         let inherited = match inheritance {
             Inheritance::Renounced => Ok(Inherited::Nothing),
             _ if !well => Ok(Inherited::Lost(format!("it is {}", hosted.record.health.name()))),
-            _ => inherit(&mut *hosted.instance, &mut *instance, version),
-        };
-        let inherited = match inherited {
-            Ok(Inherited::Nothing) if inheritance == Inheritance::Indispensable => {
-                Err("it has no way to hand over what it knows".to_owned())
-            }
-            Err(problem) if inheritance != Inheritance::Tried => Err(problem),
-            Err(problem) => Ok(Inherited::Lost(problem)),
-            Ok(inherited) => Ok(inherited),
+            _ => inherit(&mut *hosted.instance, &mut *instance, version, inheritance),
         };
         if inherited.is_err() {
             told(Some(Succession { instance, inherited }));
             return key;
         }
         let keeps = instance.flow_state() == hosted.instance.flow_state() && same_version;
-        let instance = std::mem::replace(&mut hosted.instance, instance);
-        hosted.record = Record::default();
+        let instance = hosted.replace(instance, &mut self.news);
         let key = self.introduce(key, keeps || instance.flow_state() == 0);
         told(Some(Succession { instance, inherited }));
         key
@@ -160,14 +151,34 @@ impl<T: BindingTable> WorkerPlugins<T> {
     }
 }
 
-/// Hands over what an instance knows.
-fn inherit(old: &mut dyn Instance, new: &mut dyn Instance, version: u32) -> Result<Inherited, String> {
-    match old.save() {
-        Ok(None) => Ok(Inherited::Nothing),
-        Ok(Some(state)) => match new.restore(&state, version) {
-            Ok(()) => Ok(Inherited::Bytes(state.len())),
-            Err(error) => Err(format!("the new instance takes nothing over: {error}")),
-        },
-        Err(error) => Err(format!("the old instance hands nothing over: {error}")),
+/// Hands over what an instance knows; `inheritance` says whether the other one may do without.
+fn inherit(
+    old: &mut dyn Instance,
+    new: &mut dyn Instance,
+    version: u32,
+    inheritance: Inheritance,
+) -> Result<Inherited, String> {
+    let is_tried = inheritance == Inheritance::Tried;
+    let state = match old.save() {
+        Ok(Some(state)) => state,
+        Ok(None) if inheritance == Inheritance::Indispensable => {
+            return Err("it has no way to hand over what it knows".to_owned());
+        }
+        Ok(None) => return Ok(Inherited::Nothing),
+        Err(error) => {
+            let problem = format!("the old instance hands nothing over: {error}");
+            return if is_tried { Ok(Inherited::Lost(problem)) } else { Err(problem) };
+        }
+    };
+    let Err(error) = new.restore(&state, version) else { return Ok(Inherited::Bytes(state.len())) };
+    let problem = format!("the new instance takes nothing over: {error}");
+    if is_tried { begin_anew(new, problem) } else { Err(problem) }
+}
+
+/// Has an instance begin anew that may have taken over a part of what it should have.
+fn begin_anew(instance: &mut dyn Instance, problem: String) -> Result<Inherited, String> {
+    match instance.restart() {
+        Ok(()) => Ok(Inherited::Lost(problem)),
+        Err(error) => Err(format!("{problem}; and it can't begin anew: {error}")),
     }
 }

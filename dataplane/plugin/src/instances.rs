@@ -106,7 +106,35 @@ impl Hosted {
         }
     }
 
-    fn take_outputs(&mut self, news: &mut News) {
+    /// When it wants to be called next, and can be: not before its pause is over, and never in quarantine.
+    pub fn next_call(&self) -> Option<Instant> {
+        let next = self.instance.next_call()?;
+        match self.record.health {
+            Health::Well => Some(next),
+            Health::Pausing(until) => Some(next.max(until)),
+            Health::Quarantined => None,
+        }
+    }
+
+    /// Puts another instance in the place of this one, which is as if it had never failed. Returns the one that is out of
+    /// use. What both gave meanwhile is taken.
+    pub fn replace(&mut self, instance: Box<dyn Instance>, news: &mut News) -> Box<dyn Instance> {
+        self.take_outputs(news);
+        let old = std::mem::replace(&mut self.instance, instance);
+        (self.has_output, self.record) = (self.instance.has_output(), Record::default());
+        self.take_outputs(news);
+        old
+    }
+
+    /// Takes what it gave beside verdicts.
+    #[inline]
+    pub fn take_outputs(&mut self, news: &mut News) {
+        if self.has_output {
+            self.take_all_outputs(news);
+        }
+    }
+
+    fn take_all_outputs(&mut self, news: &mut News) {
         while let Some(output) = self.instance.take_output() {
             news.given.push_back(Given { instance: self.id, output });
         }
@@ -115,9 +143,7 @@ impl Hosted {
     /// Takes what it did wrong in a call that is done; whether that was anything.
     #[inline]
     pub fn has_failed(&mut self, now: Instant, news: &mut News) -> bool {
-        if self.has_output {
-            self.take_outputs(news);
-        }
+        self.take_outputs(news);
         let fault = self.instance.take_fault();
         let failed = fault.is_some();
         if let Some(fault) = fault {

@@ -39,7 +39,7 @@ mod worker_plugins;
 pub use binding::{Action, BindingCounts, BindingId, BindingTable, Way};
 pub use change::{PluginChange, Remains};
 pub use classify::Classified;
-pub use flow_state::StateRef;
+pub use flow_state::{FlowStateCounts, StateRef};
 pub use gate::{Gate, GateOrder};
 pub use health::Health;
 pub use hot_swap::{Inheritance, Inherited, Successed, Succession, Successor};
@@ -51,7 +51,6 @@ pub use plugin_control_unit::{
     PluginControlUnit, PluginDescription, Successors,
 };
 pub use run::{Direction, Group};
-pub use settings::Names;
 pub use shadow::{Reported, ShadowReport};
 pub use terms::{OnFault, Terms};
 pub use waiting::{Answer, End, Kept, Place, Released, Taken, Ticket, Waiting};

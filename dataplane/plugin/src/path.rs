@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use millrace_plugin_abi::Position;
-use millrace_units::PathId;
+use millrace_units::{PathId, QueueId};
 
 use crate::flow_state::MOST_BLOCK;
 use crate::slab::Key;
@@ -102,6 +102,8 @@ pub(crate) enum Step {
     Instance(Key),
     /// They are refused: no later stage gets them.
     Refuse(Refusal),
+    /// They are told which queue to wait in.
+    Queue(QueueId),
     /// They are counted: what becomes of them stands in the route of their flow, or is done by who makes copies.
     Count,
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use millrace_packet::{Exceptions, FlowKey, Packet};
 use millrace_plugin_abi::binary::{NO_OFFSET, RawFlowEnd, RawPacket, packet_flags, verdict};
 use millrace_plugin_abi::{Family, FlowEnd, Instant, Packets, Verdict};
-use millrace_units::{InstanceId, PortId};
+use millrace_units::{InstanceId, PortId, QueueId};
 
 /// The tag has five bits, and so has a reason to drop.
 const MOST_TAG: u8 = 31;
@@ -63,6 +63,7 @@ pub(crate) fn verdict_of(written: Written) -> Result<Verdict, WrongVerdict> {
         verdict::CONSUME => Ok(Verdict::Consume),
         verdict::PORT => Ok(Verdict::Port(PortId(written.target))),
         verdict::PORTS => Ok(Verdict::Ports(written.until)),
+        verdict::QUEUE => Ok(Verdict::Queue(QueueId(written.target))),
         verdict::INSTANCE => Ok(Verdict::Instance(InstanceId(written.target))),
         verdict::CLASSIFY => Ok(Verdict::Classify),
         verdict::HOLD => Ok(Verdict::Hold(Instant::from_nanos(written.until))),

@@ -2,8 +2,9 @@
 
 use millrace_packet::{DropReason, FlowKey, Packet};
 use millrace_plugin_abi::{Fault, Packets, Position, Progress, Verdict};
-use millrace_units::{Instant, PathId, PortId};
+use millrace_units::{Instant, PathId, PortId, QueueId};
 
+use crate::fault::FaultKind;
 use crate::flow_state::FlowStateBlocks;
 use crate::instances::{Hosted, Instances, News};
 use crate::path::{Part, Refusal, Step};
@@ -47,6 +48,7 @@ pub struct Group<'a> {
 pub(crate) enum Decision {
     Pass,
     Direct(Direction),
+    Queue(QueueId),
     PassOn(Key),
     Hold(Instant),
     End(End),
@@ -122,6 +124,11 @@ impl<T: BindingTable> WorkerPlugins<T> {
                     binding.counts.drops += group.members.len() as u64;
                     return Some(refusal);
                 }
+                Step::Queue(queue) => {
+                    for member in &*group.members {
+                        group.packets[usize::from(*member)].queue = queue;
+                    }
+                }
                 Step::Count => {}
             }
         }
@@ -171,7 +178,7 @@ impl Desk<'_> {
     #[inline]
     fn part(&mut self, visit: Visit, binding: &mut Binding, group: &mut Group<'_>, now: Instant) {
         let mut onward: Vec<(Key, Vec<u16>)> = Vec::new();
-        let Group { verdicts, members, taken, directed, .. } = group;
+        let Group { packets, verdicts, members, taken, directed, .. } = group;
         members.retain(|member| {
             let verdict = std::mem::take(&mut verdicts[usize::from(*member)]);
             if verdict == Verdict::Pass {
@@ -182,6 +189,10 @@ impl Desk<'_> {
                 Decision::Pass => return true,
                 Decision::Direct(direction) => {
                     directed.push((*member, direction));
+                    return true;
+                }
+                Decision::Queue(queue) => {
+                    packets[usize::from(*member)].queue = queue;
                     return true;
                 }
                 Decision::PassOn(target) => {
@@ -256,6 +267,7 @@ impl Desk<'_> {
             Verdict::Consume => return Decision::End(End::Consume),
             Verdict::Hold(until) => return Decision::Hold(until),
             Verdict::Classify => return Decision::End(End::Classify),
+            Verdict::Queue(queue) => return Decision::Queue(queue),
             Verdict::Fault => None,
             Verdict::Port(port) => match self.wrong_way(position, std::iter::once(port.0)) {
                 None => return Decision::Direct(Direction::Port(port)),
@@ -276,7 +288,7 @@ impl Desk<'_> {
         if let Some(text) = wrong
             && let Some(hosted) = self.instances.get_mut(instance)
         {
-            hosted.fail(Fault { kind: WRONG_VERDICT, text }, now, self.news);
+            hosted.fail(Fault { kind: FaultKind::WrongVerdict.name(), text }, now, self.news);
         }
         match on_fault {
             OnFault::Drop => Decision::End(End::Drop(DropReason::PluginFailed)),
@@ -297,9 +309,6 @@ impl Desk<'_> {
         Some(format!("there is no port {unknown}"))
     }
 }
-
-/// The kind of a fault that is a verdict which makes no sense.
-pub(crate) const WRONG_VERDICT: &str = "wrong_verdict";
 
 /// The ports whose bits are set.
 pub(crate) fn ports_of(bits: u64) -> impl Iterator<Item = u16> {
@@ -329,7 +338,10 @@ fn call(
     }
     let outcome = match hosted.instance.process(&mut packets, now) {
         Progress::Suspended => return Outcome::Suspended,
-        Progress::Done if packets.is_untouched() => Outcome::Untouched,
+        Progress::Done if packets.is_untouched() => {
+            hosted.take_outputs(news);
+            Outcome::Untouched
+        }
         Progress::Done => {
             // What it did wrong stands in the verdicts of the packets that it did not decide.
             hosted.has_failed(now, news);

@@ -1,22 +1,28 @@
 //! Settings of instances against the schema of their plugin, and the names in them.
 
-use std::collections::HashMap;
-
 use millrace_plugin_abi::{Plugin, PluginError};
 use serde_json::{Map, Value};
+
+use crate::PluginControlError;
 
 /// The format of a setting that names a port: the plugin gets its number.
 const PORT: &str = "port";
 /// The format of a setting that names an instance.
 const INSTANCE: &str = "instance";
 
-/// Names that settings may say in the place of numbers.
-#[derive(Clone, Default, Debug)]
-pub struct Names {
-    /// Numbers of ports.
-    pub ports: HashMap<String, u16>,
-    /// Numbers of instances.
-    pub instances: HashMap<String, u16>,
+/// Who knows the numbers of what settings name.
+pub(crate) trait Numbers {
+    /// The number of a port.
+    ///
+    /// # Errors
+    /// [`PluginControlError::Unknown`].
+    fn port(&self, name: &str) -> Result<u16, PluginControlError>;
+
+    /// The number of an instance.
+    ///
+    /// # Errors
+    /// [`PluginControlError::Unknown`].
+    fn instance(&self, name: &str) -> Result<u16, PluginControlError>;
 }
 
 /// Why a schema can't be used; `None` when it can.
@@ -32,7 +38,7 @@ pub(crate) fn schema_problem(schema: &Map<String, Value>) -> Option<String> {
 pub(crate) fn prepare(
     plugin: &dyn Plugin,
     settings: &Map<String, Value>,
-    names: &Names,
+    numbers: &impl Numbers,
 ) -> Result<Map<String, Value>, PluginError> {
     let Some(schema) = plugin.settings_schema() else { return Ok(settings.clone()) };
     let refused = |setting: &str, problem: String| PluginError::setting(plugin.name(), setting, problem);
@@ -47,16 +53,13 @@ pub(crate) fn prepare(
     }
     let mut prepared = settings.clone();
     for (setting, value) in &mut prepared {
-        let (kind, numbers) = match format_of(schema, setting) {
-            Some(PORT) => (PORT, &names.ports),
-            Some(INSTANCE) => (INSTANCE, &names.instances),
+        let Some(name) = value.as_str() else { continue };
+        let number = match format_of(schema, setting) {
+            Some(PORT) => numbers.port(name),
+            Some(INSTANCE) => numbers.instance(name),
             _ => continue,
         };
-        let Some(name) = value.as_str() else { continue };
-        let Some(number) = numbers.get(name) else {
-            return Err(refused(setting, unknown(kind, name, numbers)));
-        };
-        *value = (*number).into();
+        *value = number.map_err(|error| refused(setting, error.to_string()))?.into();
     }
     Ok(prepared)
 }
@@ -77,20 +80,28 @@ fn known(schema: &Map<String, Value>, setting: &str) -> String {
     }
 }
 
-fn unknown(kind: &str, name: &str, numbers: &HashMap<String, u16>) -> String {
-    let mut names: Vec<_> = numbers.keys().map(String::as_str).collect();
-    names.sort_unstable();
-    let there =
-        if names.is_empty() { "there is none".to_owned() } else { format!("there are {}", names.join(", ")) };
-    format!("there is no {kind} {name:?}; {there}")
-}
-
 #[cfg(test)]
 mod tests {
     use millrace_plugin_abi::{Instance, Position};
     use serde_json::json;
 
     use super::*;
+
+    /// Two ports, and no instance.
+    struct TwoPorts;
+
+    impl Numbers for TwoPorts {
+        fn port(&self, name: &str) -> Result<u16, PluginControlError> {
+            let names = ["lan", "wan"];
+            let place = names.iter().position(|known| *known == name);
+            let unknown = || PluginControlError::unknown("port", name, names.into_iter());
+            place.map(|place| place as u16).ok_or_else(unknown)
+        }
+
+        fn instance(&self, name: &str) -> Result<u16, PluginControlError> {
+            Err(PluginControlError::unknown("instance", name, std::iter::empty()))
+        }
+    }
 
     struct Described(Map<String, Value>);
 
@@ -131,19 +142,19 @@ mod tests {
             "next": {"type": "string", "format": "instance"},
         }});
         let plugin = Described(schema.as_object().cloned().unwrap());
-        let names =
-            Names { ports: [("lan".to_owned(), 0), ("wan".to_owned(), 1)].into(), instances: HashMap::new() };
         let settings = settings.as_object().cloned().unwrap();
-        prepare(&plugin, &settings, &names).map(Value::Object).map_err(|error| error.to_string())
+        prepare(&plugin, &settings, &TwoPorts).map(Value::Object).map_err(|error| error.to_string())
     }
 
     #[test]
     fn names_become_numbers() {
         assert_eq!(prepared(json!({"rate": 3, "to": "wan"})), Ok(json!({"rate": 3, "to": 1})));
         let refused = prepared(json!({"to": "dmz"})).unwrap_err();
-        assert_eq!(refused, "plugin described: to: there is no port \"dmz\"; there are lan, wan");
+        assert_eq!(refused, "plugin described: to: no port \"dmz\": there are lan, wan");
+        let refused = prepared(json!({"to": "wn"})).unwrap_err();
+        assert_eq!(refused, "plugin described: to: no port \"wn\": did you mean \"wan\"?");
         let refused = prepared(json!({"next": "x"})).unwrap_err();
-        assert_eq!(refused, "plugin described: next: there is no instance \"x\"; there is none");
+        assert_eq!(refused, "plugin described: next: no instance \"x\": there is no instance yet");
     }
 
     #[test]

@@ -137,8 +137,8 @@ pub(crate) enum Errand {
     /// Packets.
     #[default]
     Packets,
-    /// What the instance does from time to time.
-    Periodic,
+    /// What the instance does from time to time, or at the end of a flow.
+    Own,
     /// A control message: the answer goes there.
     Control(Answer),
 }
@@ -155,7 +155,8 @@ impl Asked {
     fn refuse(self, problem: String) {
         match self {
             Self::Message(message, answer) => {
-                answer(Some(Err(PluginError::setting("", &message.name, problem))));
+                let text = format!("message {:?} is refused: {problem}", message.name);
+                answer(Some(Err(PluginError::Refused(text))));
             }
             Self::Succeed(Successor { instance, .. }, told) => {
                 told(Some(Succession { instance, inherited: Err(problem) }));
@@ -295,10 +296,15 @@ impl WaitingRoom {
         self.ticket(Wish::Call(instance), place, passed_on)
     }
 
-    /// Notes that the instance is busy with something that is no packets.
+    /// Notes that the instance is busy with something that is no packets. What waits for it goes on afterwards.
     pub fn suspend_errand(&mut self, instance: Key, errand: Errand) {
-        let call = Call { slices: 1, errand, ..Call::default() };
-        self.backlogs.push(Backlog::new(instance, call));
+        match self.backlogs.iter_mut().find(|backlog| backlog.instance == instance) {
+            Some(backlog) => (backlog.call.errand, backlog.call.slices) = (errand, 1),
+            None => {
+                let call = Call { slices: 1, errand, ..Call::default() };
+                self.backlogs.push(Backlog::new(instance, call));
+            }
+        }
     }
 
     /// Notes that packets wait for their turn with an instance that is busy.
@@ -366,7 +372,8 @@ impl WaitingRoom {
     pub fn ask(&mut self, instance: Key, asked: Asked) {
         match self.backlog(instance) {
             Some(backlog) if backlog.asked.len() < MOST_ASKED => backlog.asked.push_back(asked),
-            _ => asked.refuse(format!("it is busy, and {MOST_ASKED} messages wait already; ask again")),
+            _ => asked
+                .refuse(format!("the instance is busy, and {MOST_ASKED} messages wait already; ask again")),
         }
     }
 

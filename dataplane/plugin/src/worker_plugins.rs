@@ -6,7 +6,7 @@ use millrace_packet::BATCH_SIZE;
 use millrace_plugin_abi::{Message, Position, Verdict};
 use millrace_units::{GateId, InstanceId, Instant, PathId, PortId};
 
-use crate::flow_state::FlowStateBlocks;
+use crate::flow_state::{FlowStateBlocks, FlowStateCounts};
 use crate::health::Health;
 use crate::instances::{Failure, Given, Hosted, Instances, News};
 use crate::path::{Paths, Refusal, Stage, Step};
@@ -246,6 +246,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             // At the position of the route, the route itself says so.
             Action::Drop if found.position != Position::Route => Some(Step::Refuse(Refusal::Drop)),
             Action::Reject if found.position != Position::Route => Some(Step::Refuse(Refusal::Reject)),
+            Action::Queue(queue) => Some(Step::Queue(*queue)),
             _ => Some(Step::Count),
         };
         let instance = match step {
@@ -319,8 +320,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
         self.ports[index] = is_there;
     }
 
-    /// Blocks of state of flows, their memory in bytes, and flows that found no room for theirs.
-    pub fn state_counts(&self) -> (u32, usize, u64) {
+    /// The state that instances keep for flows.
+    pub fn state_counts(&self) -> FlowStateCounts {
         self.states.counts()
     }
 

@@ -109,6 +109,10 @@ drop_reasons! {
     PortDown = "port_down",
     /// The queue of the port to leave by is full.
     QueueFull = "queue_full",
+    /// The queue of the port to leave by was long for too long: RED or CoDel let it go.
+    QueueManaged = "queue_managed",
+    /// The queue of the port to leave by was removed with it.
+    QueueRemoved = "queue_removed",
     /// The worker that its flow or its way out belongs to has too much to do: no room was left to hand it over.
     HandoverFull = "handover_full",
     /// The port to leave by refused the packet.

@@ -48,7 +48,8 @@ pub struct RawPacket {
     pub flags: u16,
     /// Bytes of the whole packet, link header included.
     pub length: u32,
-    /// Where its first bytes stand. What is written there is written to the packet.
+    /// Where its first bytes stand. What is written there is written to the packet, if the plugin has the capability
+    /// `packet-write`.
     pub window: u64,
     /// How many bytes stand there.
     pub window_length: u16,

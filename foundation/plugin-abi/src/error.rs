@@ -23,6 +23,9 @@ pub enum PluginError {
         /// What is wrong and what would be right.
         problem: String,
     },
+    /// It can't do what it was asked, for a reason that is no setting's and no argument's: what is wrong, in a sentence.
+    #[error("{0}")]
+    Refused(String),
 }
 
 impl PluginError {

@@ -248,18 +248,17 @@ pub trait Instance: Send {
     /// Takes over what an instance handed over whose plugin's [`state_version`](Plugin::state_version) is `version`.
     ///
     /// # Errors
-    /// [`PluginError`] when it can't; the instance is of no use then.
+    /// [`PluginError`] when it can't; the instance is of no use then until it is restarted.
     fn restore(&mut self, _state: &[u8], version: u32) -> Result<(), PluginError> {
-        Err(PluginError::setting(
-            "",
-            "restore",
-            format!("it takes no state over, of version {version} or any other"),
-        ))
+        Err(PluginError::Refused(format!("it takes no state over, of version {version} or any other")))
     }
 
     /// Learns that a flow it was bound to has ended, once for each record of the flow that the router kept. `state` is
-    /// what it kept for the flow, empty where there was none.
-    fn flow_ended(&mut self, _flow: &FlowEnd, _state: &[u8]) {}
+    /// what it kept for the flow, empty where there was none. [`Progress::Suspended`] as of [`periodic`](Self::periodic); of flows
+    /// that end in the middle of something it may hear later.
+    fn flow_ended(&mut self, _flow: &FlowEnd, _state: &[u8]) -> Progress {
+        Progress::Done
+    }
 
     /// Whether [`flow_ended`](Self::flow_ended) is to be called: new flows cost less where nobody listens. Asked once, when
     /// the instance is added.

@@ -19,6 +19,8 @@ mod instance;
 mod output;
 #[cfg(feature = "host")]
 mod packets;
+#[cfg(feature = "host")]
+mod reading;
 
 #[cfg(feature = "host")]
 pub use {
@@ -29,4 +31,5 @@ pub use {
     millrace_units::Instant,
     output::{LogLevel, Output},
     packets::{FlowStates, Packets, Verdict},
+    reading::{SettingsReader, merged_but, name_of, restored, settings_of},
 };

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use millrace_packet::{FlowKey, Packet};
-use millrace_units::{InstanceId, Instant, PortId};
+use millrace_units::{InstanceId, Instant, PortId, QueueId};
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -23,6 +23,9 @@ pub enum Verdict {
     Port(PortId),
     /// The same for each port below 64 whose bit is set: the others get copies. No bit is a fault.
     Ports(u64),
+    /// It goes on, and waits in the queue of this number at the port that it leaves by; where that has none of the number, in
+    /// its default queue. At gates of the position `copy` the copy is used up.
+    Queue(QueueId),
     /// This instance gets it next, and then it goes on behind the one that says so.
     Instance(InstanceId),
     /// It is classified anew, with the tag that it has now. At gates of the position `copy` it is used up.

@@ -55,7 +55,8 @@ mod worst;
 use std::sync::LazyLock;
 
 use millrace_plugin_abi::{
-    FlowEnd, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, merged,
+    FlowEnd, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
+    SettingsReader, merged_but, restored, settings_of,
 };
 use serde_json::{Map, Value, json};
 
@@ -82,15 +83,11 @@ const DEFAULT_WORST: usize = 8;
 const STATE_VERSION: u32 = 1;
 
 static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
-    let schema = json!({
-        "type": "object",
-        "properties": {
-            "worst": {"type": "integer", "minimum": 0, "maximum": MOST_WORST, "default": DEFAULT_WORST,
-                "description": "how many flows are remembered at their ends"},
-        },
-        "additionalProperties": false,
+    let properties = json!({
+        "worst": {"type": "integer", "minimum": 0, "maximum": MOST_WORST, "default": DEFAULT_WORST,
+            "description": "how many flows are remembered at their ends"},
     });
-    schema.as_object().cloned().unwrap_or_default()
+    settings_of(properties, &[])
 });
 
 impl Plugin for AckMonitor {
@@ -119,7 +116,7 @@ impl Plugin for AckMonitor {
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
-        let worst = Worst::new(worst(settings)?.unwrap_or(DEFAULT_WORST));
+        let worst = Worst::new(worst(SettingsReader::new(NAME, settings))?.unwrap_or(DEFAULT_WORST));
         Ok(Box::new(AckMonitorInstance { counters: Counters::default(), worst }))
     }
 
@@ -128,31 +125,18 @@ impl Plugin for AckMonitor {
     }
 
     fn merge(&self, _message: &Message, replies: Vec<Value>) -> Value {
-        let settings = replies.first().and_then(|reply| reply.get("settings")).cloned();
         let worst = worst::joined(&replies);
-        let mut sum = replies.into_iter().reduce(merged).unwrap_or(Value::Null);
-        if let (Value::Object(sum), Some(settings)) = (&mut sum, settings) {
-            sum.insert("settings".to_owned(), settings);
+        let mut sum = merged_but(replies, &["settings"]);
+        if let Value::Object(sum) = &mut sum {
             sum.insert("worst".to_owned(), worst);
         }
         sum
     }
 }
 
-/// The setting `worst`, if it is there; nothing else may be.
-fn worst(settings: &Map<String, Value>) -> Result<Option<usize>, PluginError> {
-    PluginError::unless_known(NAME, settings, &["worst"])?;
-    let Some(value) = settings.get("worst") else { return Ok(None) };
-    let number = value.as_u64().and_then(|number| usize::try_from(number).ok());
-    let wrong =
-        || PluginError::setting(NAME, "worst", format!("{value} is no whole number of 0 to {MOST_WORST}"));
-    number.filter(|number| *number <= MOST_WORST).map(Some).ok_or_else(wrong)
-}
-
-/// The refusal of what an instance handed over.
-fn not_taken(version: u32) -> PluginError {
-    let problem = format!("what was saved, of version {version}, is none of version {STATE_VERSION}");
-    PluginError::setting(NAME, "restore", problem)
+/// The setting `worst`, if it is there.
+fn worst(reader: SettingsReader<'_>) -> Result<Option<usize>, PluginError> {
+    Ok(reader.number("worst", 0..=MOST_WORST as u64)?.map(|number| number as usize))
 }
 
 /// What is saved: counters, the times of the first and the last acknowledgment, and the worst flows.
@@ -219,10 +203,12 @@ impl Instance for AckMonitorInstance {
         STATE_BYTES
     }
 
-    fn flow_ended(&mut self, end: &FlowEnd, state: &[u8]) {
-        let Some(flow) = Flow::load(state).filter(|flow| flow.acks > 0) else { return };
-        self.counters.ended += 1;
-        self.worst.add(end.key, flow);
+    fn flow_ended(&mut self, end: &FlowEnd, state: &[u8]) -> Progress {
+        if let Some(flow) = Flow::load(state).filter(|flow| flow.acks > 0) {
+            self.counters.ended += 1;
+            self.worst.add(end.key, flow);
+        }
+        Progress::Done
     }
 
     fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
@@ -233,8 +219,7 @@ impl Instance for AckMonitorInstance {
     }
 
     fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
-        let saved = serde_json::from_slice(state).ok().filter(|_| version == STATE_VERSION);
-        let (counters, span, worst): Saved = saved.ok_or_else(|| not_taken(version))?;
+        let (counters, span, worst): Saved = restored(state, version, STATE_VERSION)?;
         let [acks, duplicates, fast, old, flows, ended, unfollowed] = counters;
         let span = span.map(|[first, last]| (Instant::from_nanos(first), Instant::from_nanos(last)));
         self.counters = Counters { acks, duplicates, fast, old, flows, ended, unfollowed, span };
@@ -243,18 +228,20 @@ impl Instance for AckMonitorInstance {
     }
 
     fn control(&mut self, message: &Message) -> Reply {
+        message.check(NAME, MESSAGES, &["set"])?;
         match message.name.as_str() {
-            "read" => PluginError::unless_known(NAME, &message.arguments, &[])?,
             "reset" => {
-                PluginError::unless_known(NAME, &message.arguments, &[])?;
                 self.counters = Counters::default();
                 self.worst = Worst::new(self.worst.limit());
             }
             "set" => {
-                let missing = || PluginError::setting(NAME, "worst", "it is missing; write worst=8");
-                self.worst.set_limit(worst(&message.arguments)?.ok_or_else(missing)?);
+                let reader = SettingsReader::new(NAME, &message.arguments);
+                reader.check_changes(&["worst"])?;
+                if let Some(limit) = worst(reader)? {
+                    self.worst.set_limit(limit);
+                }
             }
-            other => return Err(PluginError::unknown_message(NAME, other, MESSAGES)),
+            _ => {}
         }
         Ok(self.read())
     }

@@ -33,7 +33,7 @@
 use std::time::Duration;
 
 use millrace_plugin_abi::{
-    Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, Verdict, merged,
+    Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, Verdict, merged_but,
 };
 use serde_json::{Map, Value, json};
 
@@ -76,12 +76,7 @@ impl Plugin for Delay {
 
     /// Counters are added up; the setting is the same everywhere.
     fn merge(&self, _message: &Message, replies: Vec<Value>) -> Value {
-        let setting = replies.first().map(|first| first["ms"].clone());
-        let mut sum = replies.into_iter().reduce(merged).unwrap_or(Value::Null);
-        if let (Value::Object(sum), Some(setting)) = (&mut sum, setting) {
-            sum.insert("ms".to_owned(), setting);
-        }
-        sum
+        merged_but(replies, &["ms"])
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
@@ -124,17 +119,14 @@ impl Instance for DelayInstance {
     }
 
     fn control(&mut self, message: &Message) -> Reply {
+        message.check(NAME, MESSAGES, &["set"])?;
         match message.name.as_str() {
-            "read" => PluginError::unless_known(NAME, &message.arguments, &[])?,
-            "reset" => {
-                PluginError::unless_known(NAME, &message.arguments, &[])?;
-                self.packets = 0;
-            }
+            "reset" => self.packets = 0,
             "set" => {
                 let missing = || PluginError::setting(NAME, "ms", "it is missing; write ms=5");
                 self.delay = delay(&message.arguments)?.ok_or_else(missing)?;
             }
-            other => return Err(PluginError::unknown_message(NAME, other, MESSAGES)),
+            _ => {}
         }
         Ok(json!({ "ms": self.delay.as_secs_f64() * 1e3, "packets": self.packets }))
     }

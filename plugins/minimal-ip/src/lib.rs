@@ -54,7 +54,7 @@ use std::sync::LazyLock;
 
 use millrace_plugin_abi::{
     Family, Instance, Instant, Message, Packet, Packets, Plugin, PluginError, Position, Progress, Reply,
-    Verdict, merged,
+    SettingsReader, Verdict, merged_but, restored, settings_of,
 };
 use millrace_units::PortId;
 use millrace_wire::{Ipv4Fault, Ipv6Fault, ipv4, ipv6};
@@ -73,15 +73,11 @@ const MESSAGES: &[(&str, &str)] = &[("read", "setting and counters"), ("reset", 
 const STATE_VERSION: u32 = 1;
 
 static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
-    let schema = json!({
-        "type": "object",
-        "properties": {
-            "port": {"type": "string", "format": "port",
-                "description": "the port by which packets leave, whatever their route"},
-        },
-        "additionalProperties": false,
+    let properties = json!({
+        "port": {"type": "string", "format": "port",
+            "description": "the port by which packets leave, whatever their route"},
     });
-    schema.as_object().cloned().unwrap_or_default()
+    settings_of(properties, &[])
 });
 
 impl Plugin for MinimalIp {
@@ -110,8 +106,7 @@ impl Plugin for MinimalIp {
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
-        PluginError::unless_known(NAME, settings, &["port"])?;
-        let port = settings.get("port").map(port).transpose()?;
+        let port = SettingsReader::new(NAME, settings).port("port")?;
         Ok(Box::new(MinimalIpInstance { port, counters: Counters::default() }))
     }
 
@@ -120,22 +115,8 @@ impl Plugin for MinimalIp {
     }
 
     fn merge(&self, _message: &Message, replies: Vec<Value>) -> Value {
-        let port = replies.first().and_then(|reply| reply.get("port")).cloned();
-        let mut sum = replies.into_iter().reduce(merged).unwrap_or(Value::Null);
-        if let (Value::Object(sum), Some(port)) = (&mut sum, port) {
-            sum.insert("port".to_owned(), port);
-        }
-        sum
+        merged_but(replies, &["port"])
     }
-}
-
-/// A port, which comes as its number.
-fn port(value: &Value) -> Result<PortId, PluginError> {
-    let number = value.as_u64().and_then(|number| u16::try_from(number).ok());
-    number.map(PortId).ok_or_else(|| {
-        let problem = format!("{value} is no port; give the name of one, as in port=wan");
-        PluginError::setting(NAME, "port", problem)
-    })
 }
 
 /// What can be wrong with a header; its place in [`Fault::NAMES`] is the reason of the drop.
@@ -189,12 +170,6 @@ fn verify(family: Family, packet: &Packet) -> Result<(), Fault> {
     }
 }
 
-/// The refusal of what an instance handed over.
-fn not_taken(version: u32) -> PluginError {
-    let problem = format!("what was saved, of version {version}, is none of version {STATE_VERSION}");
-    PluginError::setting(NAME, "restore", problem)
-}
-
 #[derive(Clone, Copy, Default)]
 struct Counters {
     packets: u64,
@@ -239,18 +214,15 @@ impl Instance for MinimalIpInstance {
     }
 
     fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
-        let saved = serde_json::from_slice(state).ok().filter(|_| version == STATE_VERSION);
-        let ([packets, bytes, sent], dropped) = saved.ok_or_else(|| not_taken(version))?;
+        let ([packets, bytes, sent], dropped) = restored(state, version, STATE_VERSION)?;
         self.counters = Counters { packets, bytes, sent, dropped };
         Ok(())
     }
 
     fn control(&mut self, message: &Message) -> Reply {
-        PluginError::unless_known(NAME, &message.arguments, &[])?;
-        match message.name.as_str() {
-            "read" => {}
-            "reset" => self.counters = Counters::default(),
-            other => return Err(PluginError::unknown_message(NAME, other, MESSAGES)),
+        message.check(NAME, MESSAGES, &[])?;
+        if message.name == "reset" {
+            self.counters = Counters::default();
         }
         Ok(self.read())
     }

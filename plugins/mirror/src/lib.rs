@@ -40,7 +40,8 @@
 use std::sync::LazyLock;
 
 use millrace_plugin_abi::{
-    Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, Verdict, merged,
+    Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, SettingsReader,
+    Verdict, merged_but, restored, settings_of,
 };
 use millrace_units::PortId;
 use serde_json::{Map, Value, json};
@@ -61,16 +62,11 @@ const PORTS_TOGETHER: u16 = 64;
 const STATE_VERSION: u32 = 1;
 
 static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
-    let schema = json!({
-        "type": "object",
-        "properties": {
-            "to": {"type": "string", "format": "port", "description": "the port that copies are sent to"},
-            "also": {"type": "string", "format": "port", "description": "a second port"},
-        },
-        "required": ["to"],
-        "additionalProperties": false,
+    let properties = json!({
+        "to": {"type": "string", "format": "port", "description": "the port that copies are sent to"},
+        "also": {"type": "string", "format": "port", "description": "a second port"},
     });
-    schema.as_object().cloned().unwrap_or_default()
+    settings_of(properties, &["to"])
 });
 
 impl Plugin for Mirror {
@@ -99,10 +95,10 @@ impl Plugin for Mirror {
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
-        PluginError::unless_known(NAME, settings, &["to", "also"])?;
+        let reader = SettingsReader::new(NAME, settings);
         let missing = || refuse("to", "it is missing; give the name of a port, as in to=recorder");
-        let to = port(settings, "to")?.ok_or_else(missing)?;
-        let also = port(settings, "also")?;
+        let to = reader.port("to")?.ok_or_else(missing)?;
+        let also = reader.port("also")?;
         let verdict = verdict(to, also)?;
         Ok(Box::new(MirrorInstance { to, also, verdict, packets: 0, bytes: 0 }))
     }
@@ -112,25 +108,12 @@ impl Plugin for Mirror {
     }
 
     fn merge(&self, _message: &Message, replies: Vec<Value>) -> Value {
-        let settings = replies.first().and_then(|reply| reply.get("settings")).cloned();
-        let mut sum = replies.into_iter().reduce(merged).unwrap_or(Value::Null);
-        if let (Value::Object(sum), Some(settings)) = (&mut sum, settings) {
-            sum.insert("settings".to_owned(), settings);
-        }
-        sum
+        merged_but(replies, &["settings"])
     }
 }
 
 fn refuse(setting: &str, problem: impl Into<String>) -> PluginError {
     PluginError::setting(NAME, setting, problem)
-}
-
-/// The port that a setting names, which comes as its number; `None` where it names none.
-fn port(settings: &Map<String, Value>, setting: &str) -> Result<Option<PortId>, PluginError> {
-    let Some(value) = settings.get(setting) else { return Ok(None) };
-    let number = value.as_u64().and_then(|number| u16::try_from(number).ok());
-    let wrong = || refuse(setting, format!("{value} is no port; give the name of one, as in {setting}=ids"));
-    number.map(|number| Some(PortId(number))).ok_or_else(wrong)
 }
 
 /// What is said of each copy.
@@ -146,12 +129,6 @@ fn verdict(to: PortId, also: Option<PortId>) -> Result<Verdict, PluginError> {
         }
     }
     Ok(Verdict::Ports(1 << to.0 | 1 << also.0))
-}
-
-/// The refusal of what an instance handed over.
-fn not_taken(version: u32) -> PluginError {
-    let problem = format!("what was saved, of version {version}, is none of version {STATE_VERSION}");
-    PluginError::setting(NAME, "restore", problem)
 }
 
 struct MirrorInstance {
@@ -181,17 +158,14 @@ impl Instance for MirrorInstance {
     }
 
     fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
-        let saved = serde_json::from_slice(state).ok().filter(|_| version == STATE_VERSION);
-        [self.packets, self.bytes] = saved.ok_or_else(|| not_taken(version))?;
+        [self.packets, self.bytes] = restored(state, version, STATE_VERSION)?;
         Ok(())
     }
 
     fn control(&mut self, message: &Message) -> Reply {
-        PluginError::unless_known(NAME, &message.arguments, &[])?;
-        match message.name.as_str() {
-            "read" => {}
-            "reset" => (self.packets, self.bytes) = (0, 0),
-            other => return Err(PluginError::unknown_message(NAME, other, MESSAGES)),
+        message.check(NAME, MESSAGES, &[])?;
+        if message.name == "reset" {
+            (self.packets, self.bytes) = (0, 0);
         }
         let mut settings = json!({ "to": self.to.0 });
         if let (Value::Object(settings), Some(also)) = (&mut settings, self.also) {

@@ -84,11 +84,9 @@ impl Instance for NullInstance {
     }
 
     fn control(&mut self, message: &Message) -> Reply {
-        PluginError::unless_known(NAME, &message.arguments, &[])?;
-        match message.name.as_str() {
-            "read" => {}
-            "reset" => self.packets = 0,
-            other => return Err(PluginError::unknown_message(NAME, other, MESSAGES)),
+        message.check(NAME, MESSAGES, &[])?;
+        if message.name == "reset" {
+            self.packets = 0;
         }
         Ok(json!({ "packets": self.packets }))
     }

@@ -43,7 +43,7 @@ mod settings;
 
 use millrace_plugin_abi::{
     Exceptions, FlowKey, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
-    Verdict,
+    SettingsReader, Verdict,
 };
 use millrace_wire::Protocol;
 use serde_json::{Map, Value, json};
@@ -118,14 +118,11 @@ impl Instance for PortFilterInstance {
     }
 
     fn control(&mut self, message: &Message) -> Reply {
+        message.check(NAME, MESSAGES, &["set"])?;
         match message.name.as_str() {
-            "read" => PluginError::unless_known(NAME, &message.arguments, &[])?,
-            "reset" => {
-                PluginError::unless_known(NAME, &message.arguments, &[])?;
-                self.counters = Counters::default();
-            }
+            "reset" => self.counters = Counters::default(),
             "set" => self.set(&message.arguments)?,
-            other => return Err(PluginError::unknown_message(NAME, other, MESSAGES)),
+            _ => {}
         }
         Ok(self.read())
     }
@@ -156,9 +153,7 @@ impl PortFilterInstance {
     }
 
     fn set(&mut self, arguments: &Map<String, Value>) -> Result<(), PluginError> {
-        if arguments.is_empty() {
-            return Err(PluginError::setting(NAME, "set", "nothing to set; give ports, protocol or cut"));
-        }
+        SettingsReader::new(NAME, arguments).check_changes(&settings::NAMES)?;
         self.settings = self.settings.with(arguments)?;
         if arguments.contains_key("ports") {
             self.counters.ranges = [0; MOST_RANGES];

@@ -2,10 +2,13 @@
 
 use std::fmt;
 
-use millrace_plugin_abi::PluginError;
+use millrace_plugin_abi::{PluginError, SettingsReader, name_of};
 use serde_json::{Map, Value};
 
 use crate::{MOST_RANGES, NAME};
+
+/// The settings that there are.
+pub(crate) const NAMES: [&str; 3] = ["ports", "protocol", "cut"];
 
 #[derive(Clone, Default)]
 pub(crate) struct Settings {
@@ -17,32 +20,17 @@ pub(crate) struct Settings {
 impl Settings {
     /// These settings, changed where `given` says something.
     pub fn with(&self, given: &Map<String, Value>) -> Result<Self, PluginError> {
-        PluginError::unless_known(NAME, given, &["ports", "protocol", "cut"])?;
+        PluginError::unless_known(NAME, given, &NAMES)?;
+        let reader = SettingsReader::new(NAME, given);
         let mut changed = self.clone();
         if let Some(value) = given.get("ports") {
-            changed.ranges = Ranges::read(value).map_err(|problem| refuse("ports", problem))?;
+            let refused = |problem: String| PluginError::setting(NAME, "ports", problem);
+            changed.ranges = Ranges::read(value).map_err(refused)?;
         }
-        if let Some(value) = given.get("protocol") {
-            changed.protocols =
-                named(value, &Protocols::NAMES).map_err(|problem| refuse("protocol", problem))?;
-        }
-        if let Some(value) = given.get("cut") {
-            changed.cut = named(value, &Cut::NAMES).map_err(|problem| refuse("cut", problem))?;
-        }
+        changed.protocols = reader.choice("protocol", &Protocols::NAMES)?.unwrap_or(changed.protocols);
+        changed.cut = reader.choice("cut", &Cut::NAMES)?.unwrap_or(changed.cut);
         Ok(changed)
     }
-}
-
-fn refuse(setting: &str, problem: String) -> PluginError {
-    PluginError::setting(NAME, setting, problem)
-}
-
-fn named<T: Copy>(value: &Value, names: &[(&str, T)]) -> Result<T, String> {
-    let found = names.iter().find(|(name, _)| value.as_str() == Some(name));
-    found.map(|(_, known)| *known).ok_or_else(|| {
-        let names: Vec<_> = names.iter().map(|(name, _)| *name).collect();
-        format!("{value} is not known; give one of {}", names.join(", "))
-    })
 }
 
 /// Of which protocols packets are dropped.
@@ -58,7 +46,7 @@ impl Protocols {
     const NAMES: [(&str, Self); 3] = [("tcp", Self::Tcp), ("udp", Self::Udp), ("any", Self::Any)];
 
     pub fn name(self) -> &'static str {
-        Self::NAMES.into_iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
+        name_of(&self, &Self::NAMES)
     }
 }
 
@@ -74,7 +62,7 @@ impl Cut {
     const NAMES: [(&str, Self); 2] = [("drop", Self::Drop), ("pass", Self::Pass)];
 
     pub fn name(self) -> &'static str {
-        Self::NAMES.into_iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
+        name_of(&self, &Self::NAMES)
     }
 }
 

@@ -129,7 +129,7 @@ fn wrong_settings_are_refused_and_change_nothing() {
         ),
         (
             json!({ "protocol": "icmp" }),
-            "plugin port-filter: protocol: \"icmp\" is not known; give one of tcp, udp, any",
+            "plugin port-filter: protocol: \"icmp\" is not known; give tcp, udp or any",
         ),
         (
             json!({ "port": 80 }),

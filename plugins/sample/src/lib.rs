@@ -49,7 +49,8 @@ mod settings;
 use std::sync::LazyLock;
 
 use millrace_plugin_abi::{
-    Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, Verdict, merged,
+    Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, Verdict, merged_but,
+    restored, settings_of,
 };
 use serde_json::{Map, Value, json};
 
@@ -73,20 +74,15 @@ const MESSAGES: &[(&str, &str)] = &[
 const STATE_VERSION: u32 = 1;
 
 static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
-    let schema = json!({
-        "type": "object",
-        "properties": {
+    let properties = json!({
             "to": {"type": "string", "format": "port", "description": "the port that copies are sent to"},
             "one-in": {"type": "integer", "minimum": 1, "maximum": u32::MAX, "default": 1,
                 "description": "one in so many copies is sent"},
             "mode": {"enum": ["every", "random"], "default": "every",
                 "description": "of each so many copies the last, or each with the same chance"},
             "seed": {"type": "integer", "minimum": 1, "default": 1, "description": "where random numbers begin"},
-        },
-        "required": ["to"],
-        "additionalProperties": false,
     });
-    schema.as_object().cloned().unwrap_or_default()
+    settings_of(properties, &["to"])
 });
 
 impl Plugin for Sample {
@@ -125,19 +121,8 @@ impl Plugin for Sample {
     }
 
     fn merge(&self, _message: &Message, replies: Vec<Value>) -> Value {
-        let settings = replies.first().and_then(|reply| reply.get("settings")).cloned();
-        let mut sum = replies.into_iter().reduce(merged).unwrap_or(Value::Null);
-        if let (Value::Object(sum), Some(settings)) = (&mut sum, settings) {
-            sum.insert("settings".to_owned(), settings);
-        }
-        sum
+        merged_but(replies, &["settings"])
     }
-}
-
-/// The refusal of what an instance handed over.
-fn not_taken(version: u32) -> PluginError {
-    let problem = format!("what was saved, of version {version}, is none of version {STATE_VERSION}");
-    PluginError::setting(NAME, "restore", problem)
 }
 
 #[derive(Clone, Copy, Default)]
@@ -178,21 +163,17 @@ impl Instance for SampleInstance {
     }
 
     fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
-        let saved = serde_json::from_slice(state).ok().filter(|_| version == STATE_VERSION);
-        let [copies, sent, sent_bytes] = saved.ok_or_else(|| not_taken(version))?;
+        let [copies, sent, sent_bytes] = restored(state, version, STATE_VERSION)?;
         self.counters = Counters { copies, sent, sent_bytes };
         Ok(())
     }
 
     fn control(&mut self, message: &Message) -> Reply {
+        message.check(NAME, MESSAGES, &["set"])?;
         match message.name.as_str() {
-            "read" => PluginError::unless_known(NAME, &message.arguments, &[])?,
-            "reset" => {
-                PluginError::unless_known(NAME, &message.arguments, &[])?;
-                self.counters = Counters::default();
-            }
+            "reset" => self.counters = Counters::default(),
             "set" => self.set(&message.arguments)?,
-            other => return Err(PluginError::unknown_message(NAME, other, MESSAGES)),
+            _ => {}
         }
         Ok(self.read())
     }
@@ -200,10 +181,7 @@ impl Instance for SampleInstance {
 
 impl SampleInstance {
     fn set(&mut self, arguments: &Map<String, Value>) -> Result<(), PluginError> {
-        if arguments.is_empty() {
-            return Err(PluginError::setting(NAME, "set", "nothing to set; give one-in, mode or seed"));
-        }
-        self.settings = self.settings.with(arguments)?;
+        self.settings = self.settings.changed(arguments)?;
         self.choice.change(&self.settings, arguments.contains_key("seed"));
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The settings of plugin `sample`, and how they are read.
 
-use millrace_plugin_abi::PluginError;
+use millrace_plugin_abi::{PluginError, SettingsReader, name_of};
 use millrace_units::PortId;
 use serde_json::{Map, Value};
 
@@ -17,47 +17,28 @@ pub(crate) struct Settings {
 impl Settings {
     /// The settings of a new instance. The port comes as its number.
     pub fn new(given: &Map<String, Value>) -> Result<Self, PluginError> {
-        let mut others = given.clone();
-        let to = match others.remove("to") {
-            Some(value) => value.as_u64().and_then(|number| u16::try_from(number).ok()).ok_or_else(|| {
-                refuse("to", format!("{value} is no port; give the name of one, as in to=probe"))
-            })?,
-            None => {
-                return Err(refuse("to", "it is missing; give the name of a port, as in to=probe".into()));
-            }
-        };
-        let default = Self { to: PortId(to), one_in: 1, mode: Mode::Every, seed: 1 };
-        default.with(&others)
+        let reader = SettingsReader::new(NAME, given);
+        let problem = "it is missing; give the name of a port, as in to=probe";
+        let to = reader.port("to")?.ok_or_else(|| PluginError::setting(NAME, "to", problem))?;
+        Self { to, one_in: 1, mode: Mode::Every, seed: 1 }.with(reader)
     }
 
-    /// These settings, changed where `given` says something. The port stays.
-    pub fn with(self, given: &Map<String, Value>) -> Result<Self, PluginError> {
-        PluginError::unless_known(NAME, given, &["one-in", "mode", "seed"])?;
-        let mut changed = self;
-        if let Some(value) = given.get("one-in") {
-            let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
-            changed.one_in = number.filter(|number| *number > 0).ok_or_else(|| {
-                refuse("one-in", format!("{value} is no whole number of 1 to {}", u32::MAX))
-            })?;
-        }
-        if let Some(value) = given.get("mode") {
-            let found = Mode::NAMES.into_iter().find(|(name, _)| value.as_str() == Some(name));
-            let (_, mode) =
-                found.ok_or_else(|| refuse("mode", format!("{value} is not known; give every or random")))?;
-            changed.mode = mode;
-        }
-        if let Some(value) = given.get("seed") {
-            changed.seed = value
-                .as_u64()
-                .filter(|seed| *seed > 0)
-                .ok_or_else(|| refuse("seed", format!("{value} is no whole number of 1 to {}", u64::MAX)))?;
-        }
-        Ok(changed)
+    /// These settings, changed by the arguments of a message. The port stays.
+    pub fn changed(self, arguments: &Map<String, Value>) -> Result<Self, PluginError> {
+        let reader = SettingsReader::new(NAME, arguments);
+        reader.check_changes(&["one-in", "mode", "seed"])?;
+        self.with(reader)
     }
-}
 
-fn refuse(setting: &str, problem: String) -> PluginError {
-    PluginError::setting(NAME, setting, problem)
+    /// These settings, changed where something is said.
+    fn with(self, reader: SettingsReader<'_>) -> Result<Self, PluginError> {
+        Ok(Self {
+            to: self.to,
+            one_in: reader.number("one-in", 1..=u32::MAX.into())?.map_or(self.one_in, |number| number as u32),
+            mode: reader.choice("mode", &Mode::NAMES)?.unwrap_or(self.mode),
+            seed: reader.number("seed", 1..=u64::MAX)?.unwrap_or(self.seed),
+        })
+    }
 }
 
 /// How copies are chosen.
@@ -71,6 +52,6 @@ impl Mode {
     const NAMES: [(&str, Self); 2] = [("every", Self::Every), ("random", Self::Random)];
 
     pub fn name(self) -> &'static str {
-        Self::NAMES.into_iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
+        name_of(&self, &Self::NAMES)
     }
 }

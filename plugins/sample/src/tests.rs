@@ -153,7 +153,7 @@ fn counters_go_over_to_another_instance() {
     let saved = old.save().unwrap().unwrap();
     let mut new = instance(json!({ "to": 4, "one-in": 5 })).unwrap();
     for (state, version) in [(&saved[..], 0), (&saved[1..], 1), (b"[]", 1), (b"", 1)] {
-        assert!(new.restore(state, version).unwrap_err().to_string().contains("restore"));
+        assert!(new.restore(state, version).unwrap_err().to_string().contains("can't restore"));
     }
     new.restore(&saved, PLUGIN.state_version()).unwrap();
     let (before, after) = (read(&mut *old), read(&mut *new));

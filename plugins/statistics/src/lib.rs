@@ -38,6 +38,7 @@
 
 use millrace_plugin_abi::{
     Family, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, Verdict,
+    name_of,
 };
 use millrace_wire::Protocol;
 use serde_json::{Map, Value, json};
@@ -116,7 +117,7 @@ impl What {
     }
 
     fn name(self) -> &'static str {
-        Self::NAMES.into_iter().find(|(_, what)| *what == self).map_or("", |(name, _)| name)
+        name_of(&self, &Self::NAMES)
     }
 }
 
@@ -213,7 +214,7 @@ impl Instance for StatisticsInstance {
         let count = self.counters.numbers().count();
         if version != STATE_VERSION || numbers.len() != count || !rest.is_empty() {
             let problem = format!("{} bytes of version {version} are no counters of mine", state.len());
-            return Err(PluginError::setting(NAME, "restore", problem));
+            return Err(PluginError::Refused(problem));
         }
         for (number, bytes) in self.counters.numbers_mut().zip(numbers) {
             *number = u64::from_le_bytes(*bytes);
@@ -222,14 +223,11 @@ impl Instance for StatisticsInstance {
     }
 
     fn control(&mut self, message: &Message) -> Reply {
+        message.check(NAME, MESSAGES, &["configure"])?;
         match message.name.as_str() {
-            "read" => PluginError::unless_known(NAME, &message.arguments, &[])?,
-            "reset" => {
-                PluginError::unless_known(NAME, &message.arguments, &[])?;
-                *self.counters = Counters::ZERO;
-            }
+            "reset" => *self.counters = Counters::ZERO,
             "configure" => self.configure(&message.arguments)?,
-            other => return Err(PluginError::unknown_message(NAME, other, MESSAGES)),
+            _ => {}
         }
         Ok(self.read())
     }

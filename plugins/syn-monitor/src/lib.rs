@@ -68,7 +68,7 @@ use std::sync::LazyLock;
 
 use millrace_plugin_abi::{
     Exceptions, FlowEnd, FlowKey, Instance, Instant, Message, Output, Packet, Packets, Plugin, PluginError,
-    Position, Progress, Reply, merged,
+    Position, Progress, Reply, merged_but, restored,
 };
 use millrace_wire::{Protocol, tcp};
 use serde_json::{Map, Value, json};
@@ -137,23 +137,15 @@ impl Plugin for SynMonitor {
     }
 
     fn merge(&self, _message: &Message, replies: Vec<Value>) -> Value {
-        let settings = replies.first().and_then(|reply| reply.get("settings")).cloned();
         let alarm = replies.iter().any(|reply| reply["alarm"] == true);
         let top = destinations::joined(&replies);
-        let mut sum = replies.into_iter().reduce(merged).unwrap_or(Value::Null);
-        if let (Value::Object(sum), Some(settings)) = (&mut sum, settings) {
-            sum.insert("settings".to_owned(), settings);
+        let mut sum = merged_but(replies, &["settings"]);
+        if let Value::Object(sum) = &mut sum {
             sum.insert("alarm".to_owned(), alarm.into());
             sum.insert("top".to_owned(), top);
         }
         sum
     }
-}
-
-/// The refusal of what an instance handed over.
-fn not_taken(version: u32) -> PluginError {
-    let problem = format!("what was saved, of version {version}, is none of version {STATE_VERSION}");
-    PluginError::setting(NAME, "restore", problem)
 }
 
 /// What is saved: counters, the alarm and how often it was raised, and what is half-open.
@@ -207,12 +199,13 @@ impl Instance for SynMonitorInstance {
         State::BYTES
     }
 
-    fn flow_ended(&mut self, end: &FlowEnd, state: &[u8]) {
+    fn flow_ended(&mut self, end: &FlowEnd, state: &[u8]) -> Progress {
         let state = State::load(state.first().copied().unwrap_or_default());
         if state.is_half_open() {
             self.counters.expired += 1;
             self.destinations.remove(&end.key, state);
         }
+        Progress::Done
     }
 
     fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
@@ -224,8 +217,7 @@ impl Instance for SynMonitorInstance {
     }
 
     fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
-        let saved = serde_json::from_slice(state).ok().filter(|_| version == STATE_VERSION);
-        let (counters, alarm, destinations): Saved = saved.ok_or_else(|| not_taken(version))?;
+        let (counters, alarm, destinations): Saved = restored(state, version, STATE_VERSION)?;
         let [syn, syn_ack, attempts, repeated, completed, aborted, expired, unfollowed] = counters;
         self.counters =
             Counters { syn, syn_ack, attempts, repeated, completed, aborted, expired, unfollowed };
@@ -235,18 +227,17 @@ impl Instance for SynMonitorInstance {
     }
 
     fn control(&mut self, message: &Message) -> Reply {
+        message.check(NAME, MESSAGES, &["set"])?;
         match message.name.as_str() {
-            "read" => PluginError::unless_known(NAME, &message.arguments, &[])?,
             "reset" => {
-                PluginError::unless_known(NAME, &message.arguments, &[])?;
                 self.counters = Counters::default();
                 self.alarm.reset();
             }
             "set" => {
-                self.settings = self.settings.with(&message.arguments)?;
+                self.settings = self.settings.changed(&message.arguments)?;
                 self.alarm.restart();
             }
-            other => return Err(PluginError::unknown_message(NAME, other, MESSAGES)),
+            _ => {}
         }
         Ok(self.read())
     }

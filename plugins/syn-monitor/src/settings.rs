@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millrace_plugin_abi::PluginError;
+use millrace_plugin_abi::{PluginError, SettingsReader, settings_of};
 use serde_json::{Map, Value, json};
 
 use crate::NAME;
@@ -36,8 +36,8 @@ pub(crate) struct Settings {
 impl Settings {
     /// The settings of a new instance.
     pub fn new(given: &Map<String, Value>) -> Result<Self, PluginError> {
-        PluginError::unless_known(NAME, given, &ALL.map(|(name, ..)| name))?;
-        let or_default = |number: Number| Ok(read(given, number)?.unwrap_or(number.3));
+        let reader = SettingsReader::new(NAME, given);
+        let or_default = |number: Number| Ok(read(reader, number)?.unwrap_or(number.3));
         Ok(Self {
             threshold: or_default(THRESHOLD)?,
             interval: Duration::from_millis(or_default(INTERVAL)?),
@@ -47,15 +47,13 @@ impl Settings {
         })
     }
 
-    /// These settings, changed where `given` says something that can be changed.
-    pub fn with(self, given: &Map<String, Value>) -> Result<Self, PluginError> {
-        PluginError::unless_known(NAME, given, &[THRESHOLD.0, INTERVAL.0])?;
-        if given.is_empty() {
-            return Err(PluginError::setting(NAME, "set", "nothing to set; give threshold or interval-ms"));
-        }
+    /// These settings, changed by the arguments of a message.
+    pub fn changed(self, arguments: &Map<String, Value>) -> Result<Self, PluginError> {
+        let reader = SettingsReader::new(NAME, arguments);
+        reader.check_changes(&[THRESHOLD.0, INTERVAL.0])?;
         Ok(Self {
-            threshold: read(given, THRESHOLD)?.unwrap_or(self.threshold),
-            interval: read(given, INTERVAL)?.map_or(self.interval, Duration::from_millis),
+            threshold: read(reader, THRESHOLD)?.unwrap_or(self.threshold),
+            interval: read(reader, INTERVAL)?.map_or(self.interval, Duration::from_millis),
             ..self
         })
     }
@@ -71,12 +69,8 @@ impl Settings {
     }
 }
 
-fn read(given: &Map<String, Value>, number: Number) -> Result<Option<u64>, PluginError> {
-    let (name, least, most, ..) = number;
-    let Some(value) = given.get(name) else { return Ok(None) };
-    let wrong =
-        || PluginError::setting(NAME, name, format!("{value} is no whole number of {least} to {most}"));
-    value.as_u64().filter(|number| (least..=most).contains(number)).map(Some).ok_or_else(wrong)
+fn read(reader: SettingsReader<'_>, (name, least, most, ..): Number) -> Result<Option<u64>, PluginError> {
+    reader.number(name, least..=most)
 }
 
 /// The JSON Schema of the settings.
@@ -86,7 +80,5 @@ pub(crate) fn schema() -> Map<String, Value> {
             "description": what });
         (name.to_owned(), described)
     };
-    let properties: Map<String, Value> = ALL.map(property).into_iter().collect();
-    let schema = json!({ "type": "object", "properties": properties, "additionalProperties": false });
-    schema.as_object().cloned().unwrap_or_default()
+    settings_of(ALL.map(property).into_iter().collect(), &[])
 }

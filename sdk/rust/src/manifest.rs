@@ -63,6 +63,7 @@ macro_rules! millrace_plugin {
             );
             const FLOW_STATE: u16 = $crate::manifest::given!(0 $(, $flow_state)?);
             const WINDOW: u16 = $crate::manifest::given!($crate::binary::DEFAULT_WINDOW $(, $window)?);
+            const CAPABILITIES: &'static [&'static str] = &[$($capability $(, $capabilities)*)?];
         }
 
         const _: () = {

@@ -101,7 +101,8 @@ impl<'a> Packet<'a> {
         unsafe { slice::from_raw_parts(self.raw.window as usize as *const u8, self.raw.window_length.into()) }
     }
 
-    /// Its first bytes, to be changed. Checksums are the plugin's to mend.
+    /// Its first bytes, to be changed. Checksums are the plugin's to mend. Without the capability `packet-write` the packet
+    /// stays as it is.
     #[inline]
     #[must_use]
     pub fn window_mut(&mut self) -> &mut [u8] {

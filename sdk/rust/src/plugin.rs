@@ -60,6 +60,8 @@ pub trait Declared: Plugin {
     const FLOW_STATE: u16;
     /// Bytes of a packet that it sees.
     const WINDOW: u16;
+    /// What it may call.
+    const CAPABILITIES: &'static [&'static str];
 }
 
 /// Why a plugin refuses. People read it: it says what is wrong, and what would be right.

@@ -247,7 +247,7 @@ fn wrong_filters_are_refused_whole() {
         (&["proto upd", "--action", "drop"], &["upd", "udp"]),
         (&["in r3", "--action", "drop"], &["r3"]),
         (&["proto udp", "--action", "dorp"], &["dorp", "drop"]),
-        (&["proto udp", "--action", "queue 3"], &["queue", "copy-to"]),
+        (&["proto udp", "--action", "lane 3"], &["lane", "copy-to"]),
         (&["proto udp", "--action", "port r3"], &["r3"]),
         (&["proto udp", "--action", "copy stats2"], &["stats2", "stats1"]),
         (&["proto udp", "--action", "instance stats1"], &["gate", "firewall"]),

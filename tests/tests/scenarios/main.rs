@@ -18,6 +18,7 @@ mod own_ports;
 mod plugins;
 mod policy;
 mod routing_daemon;
+mod schedulers;
 mod shutdown;
 mod support;
 mod workers;

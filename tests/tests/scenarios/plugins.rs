@@ -159,10 +159,10 @@ fn packets_are_delayed_as_long_as_they_are_told_to() {
     router.ask(&["instance", "create", "delay", "far", "ms=20"]);
     router.ask(&["bind", "far", "--gate", "process", "--filter", "proto icmp"]);
     let times = line.h1.run("ping -c 10 -i 0.05 10.2.0.2");
-    let average =
-        times.lines().find_map(|line| line.split_once(" = ")?.1.split('/').nth(1)?.parse::<f64>().ok());
-    // Forth and back.
-    assert!((40.0..44.0).contains(&average.unwrap()), "{times}");
+    let least =
+        times.lines().find_map(|line| line.split_once(" = ")?.1.split('/').next()?.parse::<f64>().ok());
+    // Forth and back. How much later the others are is up to who else has a processor meanwhile.
+    assert!((40.0..44.0).contains(&least.unwrap()), "{times}");
     assert_eq!(read(&router, "far", "packets"), 20);
     router.assert_conservation();
 }
@@ -326,6 +326,9 @@ fn plugins_keep_state_for_flows_and_send_packets_on() {
         let report = flow.finish();
         assert_eq!((report.received, report.reordered, report.duplicated), (20, 0, 0), "{report:?}");
     }
+    let states = &router.json(&["show", "status"])["flow_states"];
+    assert!(states["flows"].as_u64().unwrap() >= 2 && states["bytes"].as_u64().unwrap() > 0, "{states}");
+    assert_eq!(states["refused"], 0);
     let seen = |instance: &str| router.json(&["control", instance, "read"])["total"]["packets"].as_u64();
     assert_eq!((seen("direct"), seen("tagged")), (Some(20), Some(20)));
     let drops = router.row("instances", "name", "s")["drops"]["4"].as_u64();
@@ -381,5 +384,44 @@ void millrace_periodic(uint64_t now) {
     assert!(filters.contains("9003"), "{filters}");
     let log = router.log();
     assert!(log.contains("it begins") && log.contains("request is refused"), "{log}");
+    router.assert_conservation();
+}
+
+#[test]
+fn an_instance_gets_other_settings_under_load_without_a_loss() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let router = router(&line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    router.ask(&["instance", "create", "statistics", "s", "what=protocol"]);
+    router.ask(&["bind", "s", "--gate", "monitor", "--filter", "proto udp dport 9000"]);
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 5000, 64);
+    for round in 0..10 {
+        let what = if round % 2 == 0 { "what=all" } else { "what=size" };
+        router.ask(&["instance", "set", "s", what]);
+        flow.go_on(Duration::from_millis(20));
+    }
+    assert_eq!(router.row("instances", "name", "s")["settings"], serde_json::json!({"what": "size"}));
+    // From now on nothing is gathered by protocol, and what was gathered before is still there.
+    let counts = || {
+        let read = router.json(&["control", "s", "read"]);
+        (read["packets"]["udp"].as_u64().unwrap(), read["total"]["packets"].as_u64().unwrap())
+    };
+    let (udp, total) = counts();
+    flow.wait_for_arrival();
+    let later = counts();
+    assert!(udp > 0 && later.0 == udp && later.1 > total, "{udp} of {total}, then {later:?}");
+    // What is refused changes nothing; a setting without a value is taken away.
+    router
+        .try_ask(&["instance", "set", "s", "what=nothing"])
+        .assert_refused(1, &["what", "protocol, size or all"]);
+    router.try_ask(&["instance", "set", "t", "what=all"]).assert_refused(1, &["no instance \"t\""]);
+    assert_eq!(router.row("instances", "name", "s")["settings"], serde_json::json!({"what": "size"}));
+    router.ask(&["instance", "set", "s", "what="]);
+    assert_eq!(router.row("instances", "name", "s")["settings"], serde_json::json!({}));
+    flow.wait_for_arrival();
+    let flow = flow.finish();
+    assert_eq!((flow.lost(), flow.reordered, flow.duplicated), (0, 0, 0), "{flow:?}");
+    assert_eq!(counts().1, flow.received);
     router.assert_conservation();
 }

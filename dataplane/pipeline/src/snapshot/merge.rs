@@ -2,7 +2,7 @@
 
 use millrace_classify::FlowTableCounts;
 use millrace_packet::DropCounts;
-use millrace_plugin::BindingCounts;
+use millrace_plugin::{BindingCounts, FlowStateCounts};
 
 use super::{Created, FlowCounts, Snapshot, Totals};
 use crate::classify::ClassifyCounts;
@@ -14,6 +14,8 @@ impl Snapshot {
         self.at = self.at.max(other.at);
         merge_by_key(&mut self.ports, other.ports, add_port);
         merge_by_key(&mut self.queued, other.queued, |sum, more| *sum += more);
+        self.schedulers.extend(other.schedulers);
+        self.schedulers.sort_by_key(|(port, _)| *port);
         merge_by_key(&mut self.devices, other.devices, |sum, more| sum.add(&more));
         merge_by_key(&mut self.bindings, other.bindings, add_binding);
         merge_by_key(&mut self.instances, other.instances, |sum, more| sum.add(more));
@@ -32,6 +34,7 @@ impl Snapshot {
         self.neighbours = neighbours.into_iter().map(|((port, address), mac)| (port, address, mac)).collect();
         self.memory = (self.memory.0 + other.memory.0, self.memory.1 + other.memory.1);
         add_flows(&mut self.flows, &other.flows);
+        add_flow_states(&mut self.flow_states, other.flow_states);
         self.turns = (self.turns.0 + other.turns.0, self.turns.1 + other.turns.1);
         self.sleeps += other.sleeps;
     }
@@ -69,6 +72,13 @@ fn add_binding(sum: &mut BindingCounts, more: BindingCounts) {
     sum.bytes += bytes;
     sum.drops += drops;
     sum.consumed += consumed;
+}
+
+fn add_flow_states(sum: &mut FlowStateCounts, more: FlowStateCounts) {
+    let FlowStateCounts { flows, bytes, refused } = more;
+    sum.flows += flows;
+    sum.bytes += bytes;
+    sum.refused += refused;
 }
 
 fn add_totals(sum: &mut Totals, more: &Totals) {

@@ -186,10 +186,10 @@ impl Instance for NativeInstance {
     }
 
     /// The plugin gets a copy of the state, aligned like every structure: it may write there.
-    fn flow_ended(&mut self, flow: &FlowEnd, state: &[u8]) {
+    fn flow_ended(&mut self, flow: &FlowEnd, state: &[u8]) -> Progress {
         const WORDS: usize = MOST_FLOW_STATE as usize / 8;
         let Self { plugin, object, shared, area, granted, .. } = self;
-        let Some(object) = object else { return };
+        let Some(object) = object else { return Progress::Done };
         let mut words = [0_u64; WORDS];
         let kept = usize::from(plugin.manifest().flow_state);
         let used = if kept == state.len() { state.len().div_ceil(8) } else { 0 };
@@ -199,6 +199,7 @@ impl Instance for NativeInstance {
             *word = u64::from_ne_bytes(whole);
         }
         during(shared, area, *granted, || object.flow_ended(raw_flow_end(flow), &mut words[..used]));
+        Progress::Done
     }
 
     fn hears_flow_ends(&self) -> bool {

@@ -1,10 +1,14 @@
 //! What the plugin control unit tells about plugins, instances, gates and bindings.
 
-use serde_json::{Map, Value};
+use std::fmt;
+use std::hash::Hash;
 
 use millrace_plugin_abi::Position;
+use millrace_units::InstanceId;
+use serde_json::{Map, Value};
 
-use crate::{Action, BindingId, GateOrder, Terms};
+use super::{Bound, NamedInstance, PluginControlUnit, Registered};
+use crate::{Action, BindingId, Gate, GateOrder, Terms};
 
 /// A plugin's code (*Router Plugins*, section 4): the type, which stands for a position of gates, in the upper 16 bits,
 /// and the plugin's number in the lower. A plugin that takes several positions has as many codes.
@@ -91,4 +95,70 @@ pub struct BindingDescription {
     pub priority: i32,
     /// On which terms, if it is an instance.
     pub terms: Terms,
+}
+
+impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
+    /// All types of plugins, in the order in which they became known.
+    pub fn plugins(&self) -> Vec<PluginDescription> {
+        self.plugins.iter().map(Registered::describe).collect()
+    }
+
+    /// All instances, by age of their ids.
+    pub fn instances(&self) -> Vec<InstanceDescription> {
+        let describe = |(id, named): (&InstanceId, &NamedInstance)| InstanceDescription {
+            name: named.name.clone(),
+            plugin: named.plugin.name(),
+            settings: named.settings.clone(),
+            bindings: self.describe_bindings(|bound| bound.action == Action::Instance(*id)),
+        };
+        self.instances.iter().map(describe).collect()
+    }
+
+    /// All gates, in the order in which packets meet them.
+    pub fn gates(&self) -> Vec<GateDescription> {
+        let describe = |gate: &Gate| GateDescription {
+            name: gate.name.clone(),
+            position: gate.position.name(),
+            order: gate.order,
+            bindings: self.describe_bindings(|bound| bound.gate == gate.id),
+        };
+        self.gates.iter().map(describe).collect()
+    }
+
+    /// All bindings, oldest first.
+    pub fn bindings(&self) -> Vec<BindingDescription> {
+        self.describe_bindings(|_| true)
+    }
+
+    fn describe_bindings(&self, which: impl Fn(&Bound<S, F>) -> bool) -> Vec<BindingDescription> {
+        let describe = |(id, bound): (BindingId, &Bound<S, F>)| BindingDescription {
+            id,
+            instance: bound.action.instance().map(|id| self.instance_name(id).to_owned()),
+            action: bound.action.clone(),
+            gate: self.gate_name(bound.gate).to_owned(),
+            filter: bound.filter.to_string(),
+            priority: bound.priority,
+            terms: bound.terms,
+        };
+        self.bindings_by_age().filter(|(_, bound)| which(bound)).map(describe).collect()
+    }
+}
+
+impl Registered {
+    fn describe(&self) -> PluginDescription {
+        let plugin = &self.plugin;
+        PluginDescription {
+            name: plugin.name(),
+            version: plugin.version(),
+            summary: plugin.summary(),
+            home: plugin.home().text(),
+            positions: plugin.positions().iter().map(|position| position.name()).collect(),
+            codes: plugin
+                .positions()
+                .iter()
+                .map(|position| PluginCode::new(*position, self.number))
+                .collect(),
+            messages: plugin.messages().to_vec(),
+        }
+    }
 }

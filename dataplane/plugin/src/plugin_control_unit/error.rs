@@ -10,7 +10,7 @@ pub enum PluginControlError {
     /// There is no such thing.
     #[error("no {kind} {name:?}{hint}")]
     Unknown {
-        /// `plugin`, `instance` or `gate`.
+        /// `plugin`, `instance`, `gate`, `port` or `filter`.
         kind: &'static str,
         /// The name that was given.
         name: String,
@@ -114,7 +114,7 @@ pub enum PluginControlError {
 
 impl PluginControlError {
     /// No `kind` has the name, but these have others.
-    pub(super) fn unknown<'a>(
+    pub(crate) fn unknown<'a>(
         kind: &'static str,
         name: &str,
         known: impl Iterator<Item = &'a str> + Clone,

@@ -6,8 +6,10 @@
 //! checked by [`address`](PluginControlUnit::address). It changes nothing but itself: what the worker has to do is
 //! returned. As it can be cloned, several changes are tried on a clone, which takes the original's place when all succeed.
 
+mod bindings;
 mod description;
 mod error;
+mod replacement;
 #[cfg(test)]
 mod tests;
 
@@ -20,15 +22,18 @@ use millrace_plugin_abi::{Instance, Message, Plugin, PluginError, Position};
 use millrace_units::{GateId, InstanceId};
 use serde_json::{Map, Value};
 
-use crate::settings::{Names, prepare};
-use crate::{Action, BindingId, Gate, GateOrder, PluginChange, Terms};
+use crate::settings::{Numbers, prepare};
+use crate::{Action, BindingId, Gate, GateOrder, PluginChange};
 
+pub use bindings::Bound;
 pub use description::{
     BindingDescription, GateDescription, InstanceDescription, PluginCode, PluginDescription,
 };
 pub use error::PluginControlError;
+pub use replacement::Successors;
 
 use PluginControlError as Error;
+use bindings::{bind, unbind};
 
 /// Ids of gates are bytes.
 const MOST_GATES: usize = 256;
@@ -50,35 +55,6 @@ struct NamedInstance {
     settings: Map<String, Value>,
 }
 
-/// Instances of another version of a plugin, made to take the place of one.
-pub struct Successors {
-    /// Whose place.
-    pub id: InstanceId,
-    /// Its name.
-    pub name: String,
-    /// One for each worker.
-    pub instances: Vec<Box<dyn Instance>>,
-}
-
-/// A binding as the control side knows it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Bound<S, F> {
-    /// The gate.
-    pub gate: GateId,
-    /// What is done.
-    pub action: Action,
-    /// The filter as written.
-    pub filter: S,
-    /// The filter in the form that is matched.
-    pub compiled: F,
-    /// Higher wins.
-    pub priority: i32,
-    /// On which terms, if it is an instance.
-    pub terms: Terms,
-    /// Grows with each binding: the smaller is the older.
-    age: u64,
-}
-
 /// The control side: types of plugins, names, and what is bound where. `S` is a filter as written, `F` one in the form
 /// that workers match.
 #[derive(Clone)]
@@ -94,7 +70,7 @@ pub struct PluginControlUnit<S, F> {
     free_bindings: Vec<BindingId>,
     next_age: u64,
     /// Numbers of ports by name.
-    ports: HashMap<String, u16>,
+    ports: BTreeMap<String, u16>,
 }
 
 impl<S, F> fmt::Debug for PluginControlUnit<S, F> {
@@ -126,7 +102,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
             by_filter: HashMap::new(),
             free_bindings: Vec::new(),
             next_age: 0,
-            ports: HashMap::new(),
+            ports: BTreeMap::new(),
         }
     }
 
@@ -208,106 +184,6 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(self.plugin(name)?.plugin.clone())
     }
 
-    /// The instances of a plugin, with an instance of another version of it for each of so many workers: what it takes to
-    /// put that in its place.
-    ///
-    /// # Errors
-    /// [`Unknown`](Error::Unknown) where there is no plugin of its name, [`Position`](Error::Position) when it can't stand
-    /// where instances are bound, and what it says against their settings.
-    pub fn successors(&self, plugin: &dyn Plugin, workers: usize) -> Result<Vec<Successors>, Error> {
-        self.plugin(plugin.name())?;
-        let mut successors = Vec::new();
-        for (id, named) in self.instances.iter().filter(|(_, named)| named.plugin.name() == plugin.name()) {
-            let here = self.bindings.values().filter(|bound| bound.action == Action::Instance(*id));
-            for gate in here.filter_map(|bound| self.gates.iter().find(|gate| gate.id == bound.gate)) {
-                stands_at(gate, plugin.positions(), || {
-                    format!("plugin {} {}", plugin.name(), plugin.version())
-                })?;
-            }
-            let instances =
-                (0..workers).map(|_| self.make(plugin, &named.settings)).collect::<Result<_, _>>()?;
-            successors.push(Successors { id: *id, name: named.name.clone(), instances });
-        }
-        Ok(successors)
-    }
-
-    /// An instance with other settings for each of so many workers: what it takes to put them in the place of one.
-    /// `settings` are those that change; `null` takes one away. Returns the settings that it will have.
-    ///
-    /// # Errors
-    /// [`Unknown`](Error::Unknown), and what its plugin says against the settings.
-    pub fn with_settings(
-        &self,
-        instance: &str,
-        settings: &Map<String, Value>,
-        workers: usize,
-    ) -> Result<(Successors, Map<String, Value>), Error> {
-        let id = self.instance(instance)?;
-        let Some(named) = self.instances.get(&id) else {
-            return Err(Error::unknown("instance", instance, std::iter::empty()));
-        };
-        let mut whole = named.settings.clone();
-        for (setting, value) in settings {
-            match value {
-                Value::Null => drop(whole.remove(setting)),
-                value => drop(whole.insert(setting.clone(), value.clone())),
-            }
-        }
-        let made = (0..workers).map(|_| self.make(&*named.plugin, &whole));
-        let instances = made.collect::<Result<_, _>>()?;
-        Ok((Successors { id, name: instance.to_owned(), instances }, whole))
-    }
-
-    /// Notes the settings that an instance has from now on.
-    pub fn note_settings(&mut self, id: InstanceId, settings: Map<String, Value>) {
-        if let Some(named) = self.instances.get_mut(&id) {
-            named.settings = settings;
-        }
-    }
-
-    /// The plugin of an instance.
-    ///
-    /// # Errors
-    /// [`Unknown`](Error::Unknown).
-    pub fn plugin_of(&self, instance: &str) -> Result<Arc<dyn Plugin>, Error> {
-        let id = self.instance(instance)?;
-        let named = self.instances.get(&id);
-        named
-            .map(|named| named.plugin.clone())
-            .ok_or_else(|| Error::unknown("instance", instance, std::iter::empty()))
-    }
-
-    /// Gives an instance another name.
-    ///
-    /// # Errors
-    /// [`Unknown`](Error::Unknown), [`Taken`](Error::Taken) or [`Name`](Error::Name).
-    pub fn rename_instance(&mut self, name: &str, to: &str) -> Result<(), Error> {
-        let id = self.instance(name)?;
-        check_name("instance", to)?;
-        if name != to && self.instance(to).is_ok() {
-            return Err(Error::Taken { kind: "instance", name: to.to_owned() });
-        }
-        if let Some(named) = self.instances.get_mut(&id) {
-            named.name = to.to_owned();
-        }
-        Ok(())
-    }
-
-    /// Has a plugin take the place of the one of its name, for instances there are and those to come. Returns the one that
-    /// was there.
-    ///
-    /// # Errors
-    /// [`Unknown`](Error::Unknown).
-    pub fn replace_plugin(&mut self, plugin: Arc<dyn Plugin>) -> Result<Arc<dyn Plugin>, Error> {
-        let name = plugin.name();
-        self.plugin(name)?;
-        for named in self.instances.values_mut().filter(|named| named.plugin.name() == name) {
-            named.plugin = plugin.clone();
-        }
-        let place = self.plugins.iter_mut().find(|registered| registered.plugin.name() == name);
-        Ok(place.map_or(plugin.clone(), |place| std::mem::replace(&mut place.plugin, plugin)))
-    }
-
     /// A new instance, bound to nothing.
     ///
     /// # Errors
@@ -333,13 +209,11 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
 
     /// An instance of a plugin, with settings as they were written.
     fn make(&self, plugin: &dyn Plugin, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, Error> {
-        let instances = self.instances.iter().map(|(id, named)| (named.name.clone(), id.0)).collect();
-        let names = Names { ports: self.ports.clone(), instances };
-        Ok(plugin.create(&prepare(plugin, settings, &names)?)?)
+        Ok(plugin.create(&prepare(plugin, settings, self)?)?)
     }
 
     /// Says which ports there are: settings may name them.
-    pub fn set_ports(&mut self, ports: HashMap<String, u16>) {
+    pub fn set_ports(&mut self, ports: BTreeMap<String, u16>) {
         self.ports = ports;
     }
 
@@ -362,126 +236,6 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         self.instances.remove(&id);
         changes.push(PluginChange::RemoveInstance { id });
         Ok(changes)
-    }
-
-    /// Binds an instance to a filter at a gate. The same instance may be bound many times.
-    ///
-    /// # Errors
-    /// [`Unknown`](Error::Unknown) for instance or gate, [`Position`](Error::Position) when the plugin can't stand there,
-    /// [`Bound`](Error::Bound) when there is such a binding already, [`Full`](Error::Full) after 1,048,576 bindings.
-    pub fn register_instance(
-        &mut self,
-        instance: &str,
-        gate: &str,
-        filter: S,
-        compiled: F,
-        priority: i32,
-        terms: Terms,
-    ) -> Result<(BindingId, PluginChange<F>), Error> {
-        let action = Action::Instance(self.instance(instance)?);
-        self.bind(action, gate, (filter, compiled), priority, terms)
-    }
-
-    /// Binds an action to a filter at a gate.
-    ///
-    /// # Errors
-    /// As [`register_instance`](Self::register_instance).
-    pub fn add_filter(
-        &mut self,
-        action: Action,
-        gate: &str,
-        filter: S,
-        compiled: F,
-        priority: i32,
-    ) -> Result<(BindingId, PluginChange<F>), Error> {
-        self.bind(action, gate, (filter, compiled), priority, Terms::default())
-    }
-
-    fn bind(
-        &mut self,
-        action: Action,
-        gate: &str,
-        (filter, compiled): (S, F),
-        priority: i32,
-        terms: Terms,
-    ) -> Result<(BindingId, PluginChange<F>), Error> {
-        let gate = self.gate(gate)?;
-        self.check_position(&action, gate)?;
-        let identity = (gate.id, action.clone(), filter.clone());
-        if let Some(bound) = self.by_filter.get(&identity).and_then(|binding| self.bindings.get(binding)) {
-            return Err(Error::Bound {
-                what: self.action_name(&action),
-                gate: gate.name.clone(),
-                filter: filter.to_string(),
-                priority: bound.priority,
-            });
-        }
-        if self.bindings.len() >= MOST_BINDINGS {
-            return Err(Error::Full { kind: "binding", limit: MOST_BINDINGS });
-        }
-        let bound = Bound { gate: gate.id, action, filter, compiled, priority, terms, age: self.next_age };
-        // One that was freed, or the next behind all.
-        let binding = self.free_bindings.pop().unwrap_or(BindingId(self.bindings.len() as u32));
-        self.next_age += 1;
-        let change = bind(binding, &bound);
-        self.bindings.insert(binding, bound);
-        self.by_filter.insert(identity, binding);
-        Ok((binding, change))
-    }
-
-    fn check_position(&self, action: &Action, gate: &Gate) -> Result<(), Error> {
-        let named = action.instance().and_then(|id| self.instances.get(&id));
-        let positions = named.map_or(action.positions(), |named| named.plugin.positions());
-        stands_at(gate, positions, || match named {
-            Some(named) => format!("plugin {}", named.plugin.name()),
-            None => format!("action {}", self.action_name(action)),
-        })
-    }
-
-    /// Removes the binding of an instance to a filter at a gate.
-    ///
-    /// # Errors
-    /// [`Unknown`](Error::Unknown) for instance or gate, [`NotBound`](Error::NotBound).
-    pub fn deregister_instance(
-        &mut self,
-        instance: &str,
-        gate: &str,
-        filter: &S,
-    ) -> Result<(BindingId, PluginChange<F>), Error> {
-        let action = Action::Instance(self.instance(instance)?);
-        let gate = self.gate(gate)?;
-        let identity = (gate.id, action, filter.clone());
-        let Some(binding) = self.by_filter.get(&identity).copied() else {
-            let (id, action, _) = identity;
-            let here = self.bindings_by_age().filter(|(_, bound)| bound.gate == id && bound.action == action);
-            let bound: Vec<_> = here.map(|(_, bound)| format!("{:?}", bound.filter.to_string())).collect();
-            return Err(Error::NotBound {
-                instance: instance.to_owned(),
-                gate: gate.name.clone(),
-                filter: filter.to_string(),
-                bound: if bound.is_empty() { "nothing".to_owned() } else { bound.join(", ") },
-            });
-        };
-        let change = self.remove_binding(binding)?;
-        Ok((binding, change))
-    }
-
-    /// Removes a binding by its id.
-    ///
-    /// # Errors
-    /// [`Unknown`](Error::Unknown).
-    pub fn remove_binding(&mut self, binding: BindingId) -> Result<PluginChange<F>, Error> {
-        let Some(bound) = self.bindings.remove(&binding) else {
-            return Err(Error::Unknown {
-                kind: "filter",
-                name: binding.to_string(),
-                hint: ": `filter list` shows those there are".to_owned(),
-            });
-        };
-        self.free_bindings.push(binding);
-        let change = unbind(binding, &bound);
-        self.by_filter.remove(&(bound.gate, bound.action, bound.filter));
-        Ok(change)
     }
 
     /// The instance that a control message goes to, once its plugin is known to have such a message.
@@ -593,6 +347,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
             Action::Send(_) => "port".to_owned(),
             Action::Host => "host".to_owned(),
             Action::Copy(_) => "copy".to_owned(),
+            Action::Queue(queue) => format!("queue {queue}"),
         }
     }
 
@@ -606,51 +361,6 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         self.bindings.get(&id)
     }
 
-    /// All types of plugins, in the order in which they became known.
-    pub fn plugins(&self) -> Vec<PluginDescription> {
-        self.plugins.iter().map(Registered::describe).collect()
-    }
-
-    /// All instances, by age of their ids.
-    pub fn instances(&self) -> Vec<InstanceDescription> {
-        let describe = |(id, named): (&InstanceId, &NamedInstance)| InstanceDescription {
-            name: named.name.clone(),
-            plugin: named.plugin.name(),
-            settings: named.settings.clone(),
-            bindings: self.describe_bindings(|bound| bound.action == Action::Instance(*id)),
-        };
-        self.instances.iter().map(describe).collect()
-    }
-
-    /// All gates, in the order in which packets meet them.
-    pub fn gates(&self) -> Vec<GateDescription> {
-        let describe = |gate: &Gate| GateDescription {
-            name: gate.name.clone(),
-            position: gate.position.name(),
-            order: gate.order,
-            bindings: self.describe_bindings(|bound| bound.gate == gate.id),
-        };
-        self.gates.iter().map(describe).collect()
-    }
-
-    /// All bindings, oldest first.
-    pub fn bindings(&self) -> Vec<BindingDescription> {
-        self.describe_bindings(|_| true)
-    }
-
-    fn describe_bindings(&self, which: impl Fn(&Bound<S, F>) -> bool) -> Vec<BindingDescription> {
-        let describe = |(id, bound): (BindingId, &Bound<S, F>)| BindingDescription {
-            id,
-            instance: bound.action.instance().map(|id| self.instance_name(id).to_owned()),
-            action: bound.action.clone(),
-            gate: self.gate_name(bound.gate).to_owned(),
-            filter: bound.filter.to_string(),
-            priority: bound.priority,
-            terms: bound.terms,
-        };
-        self.bindings_by_age().filter(|(_, bound)| which(bound)).map(describe).collect()
-    }
-
     /// Ids are used again, so that their order says nothing of age.
     fn bindings_by_age(&self) -> impl Iterator<Item = (BindingId, &Bound<S, F>)> {
         let mut bindings: Vec<_> = self.bindings.iter().map(|(id, bound)| (*id, bound)).collect();
@@ -659,56 +369,19 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     }
 }
 
-impl Registered {
-    fn describe(&self) -> PluginDescription {
-        let plugin = &self.plugin;
-        PluginDescription {
-            name: plugin.name(),
-            version: plugin.version(),
-            summary: plugin.summary(),
-            home: plugin.home().text(),
-            positions: plugin.positions().iter().map(|position| position.name()).collect(),
-            codes: plugin
-                .positions()
-                .iter()
-                .map(|position| PluginCode::new(*position, self.number))
-                .collect(),
-            messages: plugin.messages().to_vec(),
-        }
+impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> Numbers for PluginControlUnit<S, F> {
+    fn port(&self, name: &str) -> Result<u16, Error> {
+        let unknown = || Error::unknown("port", name, self.ports.keys().map(String::as_str));
+        self.ports.get(name).copied().ok_or_else(unknown)
     }
-}
 
-/// Refuses a gate at a position where `what` can't stand.
-fn stands_at(gate: &Gate, positions: &[Position], what: impl Fn() -> String) -> Result<(), Error> {
-    if positions.contains(&gate.position) {
-        return Ok(());
+    fn instance(&self, name: &str) -> Result<u16, Error> {
+        PluginControlUnit::instance(self, name).map(|id| id.0)
     }
-    let supported: Vec<_> = positions.iter().map(|position| position.name()).collect();
-    Err(Error::Position {
-        gate: gate.name.clone(),
-        position: gate.position,
-        what: what(),
-        supported: supported.join(", "),
-    })
 }
 
 fn add_gate<F>(gate: &Gate) -> PluginChange<F> {
     PluginChange::AddGate { gate: gate.id, position: gate.position, order: gate.order }
-}
-
-fn bind<S, F: Clone>(binding: BindingId, bound: &Bound<S, F>) -> PluginChange<F> {
-    PluginChange::Bind {
-        binding,
-        gate: bound.gate,
-        filter: bound.compiled.clone(),
-        priority: bound.priority,
-        action: bound.action.clone(),
-        terms: bound.terms,
-    }
-}
-
-fn unbind<S, F: Clone>(binding: BindingId, bound: &Bound<S, F>) -> PluginChange<F> {
-    PluginChange::Unbind { binding, gate: bound.gate, filter: bound.compiled.clone() }
 }
 
 fn in_use(kind: &'static str, name: &str, users: &[String]) -> Result<(), Error> {

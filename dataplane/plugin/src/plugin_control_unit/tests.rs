@@ -7,7 +7,7 @@ use millrace_units::Instant;
 use serde_json::json;
 
 use super::*;
-use crate::{BindingTable, EMPTY_PATH, Remains, WorkerPlugins};
+use crate::{BindingTable, EMPTY_PATH, Remains, Terms, WorkerPlugins};
 
 struct Quiet;
 

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use wasmtime::{Engine, InstancePre, Module};
+use wasmtime::{Engine, InstancePre};
 
 use super::compile::{Tier, not_compiled};
 use super::host::Data;
@@ -114,11 +114,6 @@ impl WasmPlugin {
     /// The engine that runs this handle's code.
     pub(super) fn engine(&self) -> &Engine {
         self.code.linked.module().engine()
-    }
-
-    /// The driver for this handle's code: stores hold modules of one engine only.
-    pub(super) fn driver(&self) -> wasmtime::Result<&Module> {
-        self.loaded.sandbox.driver(self.code.tier)
     }
 
     pub(super) fn linked(&self) -> &InstancePre<Data> {

@@ -3,9 +3,9 @@
 //! A plugin that hands over an address outside of its memory is at fault, as if it had used the address itself.
 
 use millrace_plugin_abi::binary::IMPORTS;
-use wasmtime::{AsContextMut, Caller, Linker, Memory, ResourceLimiter, Result, Trap};
+use wasmtime::{Caller, Linker, Memory, ResourceLimiter, Result, Trap};
 
-use super::staging::{Area, Step};
+use super::staging::Area;
 use crate::exchange::{Exchange, Shared};
 use crate::{Manifest, raw_packet};
 
@@ -18,8 +18,10 @@ pub(super) struct Data {
     /// The plugin's memory, and where calls stand in it. `None` while it is not known yet.
     pub memory: Option<Memory>,
     pub area: Option<Area>,
-    /// What the driver was told last.
-    pub step: Step,
+    /// Whether the plugin runs on the worker's stack: it can't be stopped and gone on with.
+    pub on_worker: bool,
+    /// Slices, or ticks after the first one, by which the call is late.
+    pub late: u32,
     /// Bytes of memory, at most.
     pub most_memory: usize,
 }
@@ -60,20 +62,6 @@ fn slice(memory: &[u8], address: u32, bytes: u32) -> Result<&[u8], Trap> {
 fn slice_mut(memory: &mut [u8], address: u32, bytes: u32) -> Result<&mut [u8], Trap> {
     let start = address as usize;
     memory.get_mut(start..start + bytes as usize).ok_or(Trap::MemoryOutOfBounds)
-}
-
-/// What the driver is to do next.
-pub(super) fn next(mut caller: Caller<'_, Data>) -> Result<(i32, u64)> {
-    let (memory, data) = parts(&mut caller)?;
-    let Some(area) = data.area else { return Ok((Step::Leave as i32, 0)) };
-    let next = data.shared.with(|exchange| exchange.next(memory, &area));
-    data.step = next.map_or(Step::Wait, |(step, _)| step);
-    let (step, argument) = next?;
-    if step == Step::Wait {
-        // The deadline lies in the past: `pause` gives the thread back.
-        caller.as_context_mut().set_epoch_deadline(0);
-    }
-    Ok((step as i32, argument))
 }
 
 /// Puts the functions where the modules of a plugin find them: those of the capabilities that it asks for, no others.

@@ -184,18 +184,31 @@ impl WasmInstance {
         PluginError::setting(self.plugin.name(), what, problem)
     }
 
-    /// Runs the plugin until its slice is over or it has nothing to do. `false` when it is dead.
+    /// Has the plugin do what there is to do, and go on with what it is at, for about a slice. The packets are those of a call
+    /// that is under way. [`Progress::Done`] when it has nothing to do, or is dead.
     #[inline]
-    fn poll(&mut self) -> bool {
-        let Some(life) = &mut self.life else { return false };
-        self.shared.with(|exchange| exchange.idle = false);
-        let ticker = self.plugin.sandbox().ticker();
-        let polled = ticker.during(|| life.as_mut().poll(&mut Context::from_waker(Waker::noop())));
+    fn go_on(&mut self, mut packets: Option<&mut Packets<'_>>) -> Progress {
+        let Self { life: Some(life), shared, plugin, suspensions, .. } = self else { return Progress::Done };
+        let running = plugin.sandbox().ticker().start();
+        // What it said last no longer counts: it may be stopped before it asks what is next.
+        shared.with(|exchange| (exchange.idle, exchange.since) = (false, running.since()));
+        let mut poll = || life.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let polled = match &mut packets {
+            Some(packets) => shared.lend(packets, poll),
+            None => poll(),
+        };
+        drop(running);
         match polled {
-            Poll::Pending => true,
+            Poll::Pending if shared.with(|exchange| exchange.idle) => Progress::Done,
+            Poll::Pending => {
+                *suspensions = suspensions.saturating_add(1);
+                Progress::Suspended
+            }
             Poll::Ready(fault) => {
+                let settled = shared.with(|exchange| exchange.call.settled);
                 self.die(fault);
-                false
+                packets.into_iter().for_each(|packets| settle(packets, settled));
+                Progress::Done
             }
         }
     }
@@ -217,14 +230,9 @@ impl WasmInstance {
         }
     }
 
-    /// Whether it has nothing to do and waits.
-    fn is_idle(&self) -> bool {
-        self.shared.with(|exchange| exchange.idle)
-    }
-
     /// Runs the plugin until it has nothing to do or is dead; `false` when 100 slices were not enough.
     fn finish(&mut self) -> bool {
-        (0..MOST_SLICES).any(|_| !self.poll() || self.is_idle())
+        (0..MOST_SLICES).any(|_| self.go_on(None) == Progress::Done)
     }
 
     /// Has the plugin do a job to its end.
@@ -243,31 +251,6 @@ impl WasmInstance {
         let outcome = self.shared.with(|exchange| exchange.outcome.take());
         outcome.unwrap_or_else(|| Err(self.why_dead()))
     }
-
-    /// Goes on with a call.
-    #[inline]
-    fn go_on(&mut self, packets: &mut Packets<'_>) -> Progress {
-        let Self { life, shared, plugin, .. } = self;
-        let Some(life) = life else { return Progress::Done };
-        // What it said last no longer counts: it may be stopped before it asks what is next.
-        shared.with(|exchange| exchange.idle = false);
-        let ticker = plugin.sandbox().ticker();
-        let mut context = Context::from_waker(Waker::noop());
-        let polled = shared.lend(packets, || ticker.during(|| life.as_mut().poll(&mut context)));
-        match polled {
-            Poll::Pending if self.is_idle() => Progress::Done,
-            Poll::Pending => {
-                self.suspensions = self.suspensions.saturating_add(1);
-                Progress::Suspended
-            }
-            Poll::Ready(fault) => {
-                let settled = self.shared.with(|exchange| exchange.call.settled);
-                self.die(fault);
-                settle(packets, settled);
-                Progress::Done
-            }
-        }
-    }
 }
 
 impl Instance for WasmInstance {
@@ -280,17 +263,14 @@ impl Instance for WasmInstance {
             return Progress::Done;
         }
         self.shared.with(|exchange| exchange.call = Call::begin(now));
-        self.go_on(packets)
+        self.go_on(Some(packets))
     }
 
     fn resume(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
-        if self.life.is_some() && self.is_idle() {
-            return Progress::Done;
-        }
         if self.life.is_none() {
             settle(packets, 0);
         }
-        self.go_on(packets)
+        self.go_on(Some(packets))
     }
 
     fn abort(&mut self) {
@@ -327,10 +307,10 @@ impl Instance for WasmInstance {
         };
         self.asked = Some(message.name.clone());
         self.shared.with(|exchange| (exchange.job, exchange.outcome) = (Some(job), None));
-        if self.poll() && !self.is_idle() {
-            return None;
+        match self.go_on(None) {
+            Progress::Suspended => None,
+            Progress::Done => self.take_reply(),
         }
-        self.take_reply()
     }
 
     fn take_reply(&mut self) -> Option<Reply> {
@@ -357,11 +337,7 @@ impl Instance for WasmInstance {
             exchange.periodic = Some(now);
             exchange.call.now = now;
         });
-        if self.poll() && !self.is_idle() {
-            self.suspensions = self.suspensions.saturating_add(1);
-            return Progress::Suspended;
-        }
-        Progress::Done
+        self.go_on(None)
     }
 
     fn take_output(&mut self) -> Option<Output> {
@@ -388,15 +364,13 @@ impl Instance for WasmInstance {
         restored.map(drop).map_err(|problem| self.refusal("restore", problem))
     }
 
-    fn flow_ended(&mut self, flow: &FlowEnd, state: &[u8]) {
+    fn flow_ended(&mut self, flow: &FlowEnd, state: &[u8]) -> Progress {
         if self.life.is_none() {
-            return;
+            return Progress::Done;
         }
         self.shared.with(|exchange| exchange.push_end(raw_flow_end(flow), state));
         // In the middle of something it hears of it afterwards.
-        if self.is_idle() {
-            self.poll();
-        }
+        if self.shared.with(|exchange| exchange.idle) { self.go_on(None) } else { Progress::Done }
     }
 
     fn hears_flow_ends(&self) -> bool {

@@ -25,12 +25,43 @@ pub(super) fn call_bytes(call: &RawCall) -> [u8; CALL] {
     bytes
 }
 
+/// A description in eight words: it is written for every packet, and eight stores cost a third of what one for each field does.
 #[inline]
-pub(super) fn packet_bytes(packet: &RawPacket) -> [u8; PACKET] {
-    let mut bytes = [0; PACKET];
-    put!(bytes, packet as RawPacket: size flags length window window_length network transport ether_type family protocol
-        tag exceptions port number state flow source_port destination_port verdict reason target reserved until);
-    bytes
+fn words(packet: &RawPacket) -> [u64; PACKET / 8] {
+    let at = |value: u64, bit: u32| value << bit;
+    let RawPacket { size, flags, length, window, window_length, network, transport, ether_type, .. } =
+        *packet;
+    let RawPacket { family, protocol, tag, exceptions, port, number, state, .. } = *packet;
+    let RawPacket { flow, source_port, destination_port, verdict, reason, target, reserved, until, .. } =
+        *packet;
+    [
+        u64::from(size) | at(flags.into(), 16) | at(length.into(), 32),
+        window,
+        u64::from(window_length)
+            | at(network.into(), 16)
+            | at(transport.into(), 32)
+            | at(ether_type.into(), 48),
+        u64::from(family)
+            | at(protocol.into(), 8)
+            | at(tag.into(), 16)
+            | at(exceptions.into(), 24)
+            | at(port.into(), 32)
+            | at(number.into(), 48),
+        state,
+        u64::from(flow) | at(source_port.into(), 32) | at(destination_port.into(), 48),
+        u64::from(verdict) | at(reason.into(), 8) | at(target.into(), 16) | at(reserved.into(), 32),
+        until,
+    ]
+}
+
+/// Writes a description to a place with as many bytes.
+#[inline]
+pub(super) fn put_packet(packet: &RawPacket, place: &mut [u8]) {
+    let Some(place) = place.first_chunk_mut::<PACKET>() else { return };
+    let (slots, _) = place.as_chunks_mut::<8>();
+    for (slot, word) in slots.iter_mut().zip(words(packet)) {
+        *slot = word.to_le_bytes();
+    }
 }
 
 pub(super) fn flow_end_bytes(flow: &RawFlowEnd) -> [u8; FLOW_END] {
@@ -94,7 +125,8 @@ mod tests {
             reserved: 0x1616_1616,
             until: 0x1717_1717_1717_1717,
         };
-        let bytes = packet_bytes(&packet);
+        let mut bytes = [0; PACKET];
+        put_packet(&packet, &mut bytes);
         let widths = [2, 2, 4, 8, 2, 2, 2, 2, 1, 1, 1, 1, 2, 2, 8, 4, 2, 2, 1, 1, 2, 4, 8];
         let expected: Vec<u8> =
             (1_u8..).zip(widths).flat_map(|(value, width)| std::iter::repeat_n(value, width)).collect();

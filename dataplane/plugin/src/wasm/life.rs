@@ -4,12 +4,17 @@
 //! is. It is polled by hand: when the plugin's slice is over, and when it waits for work, a poll returns.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
+use std::task::Poll;
 
 use millrace_plugin_abi::binary::{ABI_VERSION, export};
-use wasmtime::{Error, Func, Instance, Memory, Store, TypedFunc, WasmParams, WasmResults};
+use wasmtime::{
+    Error, Instance, Memory, Store, StoreContextMut, TypedFunc, UpdateDeadline, WasmParams, WasmResults,
+};
 
 use super::code::WasmPlugin;
-use super::host::{Data, next};
+use super::host::Data;
+use super::shortness::Shortness;
 use super::staging::{Area, Step};
 use crate::Manifest;
 use crate::exchange::{Exchange, Job, Shared};
@@ -20,7 +25,7 @@ pub(super) async fn run(plugin: WasmPlugin, shared: Shared, settings: Vec<u8>, m
     // Better code may have come since the last time.
     let plugin = plugin.current();
     match Life::begin(&plugin, shared, &settings, most_memory).await {
-        Ok(mut life) => match life.serve().await {
+        Ok((mut life, area)) => match life.serve(&area).await {
             Ok(never) => match never {},
             Err(fault) => fault,
         },
@@ -28,11 +33,13 @@ pub(super) async fn run(plugin: WasmPlugin, shared: Shared, settings: Vec<u8>, m
     }
 }
 
+/// Ticks by which a call on the worker's stack may exceed its slice before it is a fault.
+const MOST_OVERTIME: u32 = 20;
+
 struct Life {
+    plugin: WasmPlugin,
     store: Store<Data>,
     exports: Exports,
-    driver: TypedFunc<(), ()>,
-    state_version: u32,
 }
 
 /// What a plugin exports.
@@ -42,16 +49,16 @@ struct Exports {
     reserve: TypedFunc<u32, u32>,
     release: TypedFunc<(u32, u32), ()>,
     init: TypedFunc<(u32, u32), i32>,
-    packets: Func,
+    packets: Entry<u32>,
     control: Option<TypedFunc<(u32, u32, u32, u32), i32>>,
-    periodic: Option<Func>,
-    flow_ended: Option<Func>,
+    periodic: Option<Entry<u64>>,
+    flow_ended: Option<Entry<u32>>,
     save: Option<TypedFunc<(), i32>>,
     restore: Option<TypedFunc<(u32, u32, u32), i32>>,
 }
 
 impl Exports {
-    fn of(store: &mut Store<Data>, instance: &Instance) -> wasmtime::Result<Self> {
+    fn of(store: &mut Store<Data>, instance: &Instance, short_calls: u32) -> wasmtime::Result<Self> {
         Ok(Self {
             memory: instance
                 .get_memory(&mut *store, export::MEMORY)
@@ -60,15 +67,55 @@ impl Exports {
             reserve: instance.get_typed_func(&mut *store, export::RESERVE)?,
             release: instance.get_typed_func(&mut *store, export::RELEASE)?,
             init: instance.get_typed_func(&mut *store, export::INIT)?,
-            packets: instance
-                .get_func(&mut *store, export::PACKETS)
-                .ok_or_else(|| Error::msg("it handles no packets"))?,
+            packets: Entry::new(
+                instance.get_typed_func(&mut *store, export::PACKETS)?,
+                export::PACKETS,
+                short_calls,
+            ),
             control: optional(instance, store, export::CONTROL)?,
-            periodic: instance.get_func(&mut *store, export::PERIODIC),
-            flow_ended: instance.get_func(&mut *store, export::FLOW_ENDED),
+            periodic: optional(instance, store, export::PERIODIC)?
+                .map(|function| Entry::new(function, export::PERIODIC, short_calls)),
+            flow_ended: optional(instance, store, export::FLOW_ENDED)?
+                .map(|function| Entry::new(function, export::FLOW_ENDED, short_calls)),
             save: optional(instance, store, export::SAVE)?,
             restore: optional(instance, store, export::RESTORE)?,
         })
+    }
+}
+
+/// A function of the plugin that is called as packets come.
+struct Entry<P> {
+    function: TypedFunc<P, ()>,
+    place: &'static str,
+    shortness: Shortness,
+}
+
+impl<P: WasmParams + Sync> Entry<P> {
+    fn new(function: TypedFunc<P, ()>, place: &'static str, short_calls: u32) -> Self {
+        Self { function, place, shortness: Shortness::new(short_calls) }
+    }
+
+    /// Calls it for so many things at once: on the worker's stack if it has shown that this is short, and if not on one of
+    /// its own, on which it can be stopped after a slice and gone on with.
+    #[inline]
+    async fn call(
+        &mut self,
+        store: &mut Store<Data>,
+        slice: u64,
+        parameters: P,
+        count: u32,
+    ) -> Result<(), Fault> {
+        let Self { function, place, shortness } = self;
+        let on_worker = shortness.is_shown(count);
+        (store.data_mut().on_worker, store.data_mut().late) = (on_worker, 0);
+        store.set_epoch_deadline(slice);
+        let result = match on_worker {
+            true => function.call(&mut *store, parameters),
+            false => function.call_async(&mut *store, parameters).await,
+        };
+        shortness.note(count, store.data().late == 0);
+        store.data_mut().on_worker = false;
+        result.map_err(at(place))
     }
 }
 
@@ -104,27 +151,27 @@ impl Life {
         shared: Shared,
         settings: &[u8],
         most_memory: usize,
-    ) -> Result<Self, Fault> {
+    ) -> Result<(Self, Area), Fault> {
         let sandbox = plugin.sandbox();
-        let data = Data { shared, memory: None, area: None, step: Step::Wait, most_memory };
+        let data = Data { shared, memory: None, area: None, most_memory, on_worker: false, late: 0 };
         let mut store = Store::new(plugin.engine(), data);
         store.limiter(|data| data);
-        store.epoch_deadline_async_yield_and_update(sandbox.slice());
+        let slice = sandbox.slice();
+        store.epoch_deadline_callback(move |store| Ok(when_late(store, slice)));
         store.set_epoch_deadline(sandbox.slice());
         let instance = plugin.linked().instantiate_async(&mut store).await.map_err(at_begin)?;
-        let exports = Exports::of(&mut store, &instance).map_err(at_begin)?;
+        let exports = Exports::of(&mut store, &instance, sandbox.short_calls()).map_err(at_begin)?;
         store.data_mut().memory = Some(exports.memory);
         let abi = exports.abi.call_async(&mut store, ()).await.map_err(at(export::ABI))?;
         if abi != ABI_VERSION {
             let text = format!("its code is of version {abi} of the interface, and not of {ABI_VERSION}");
             return Err(Fault::new(FaultKind::Init, text));
         }
-        let driver = drive(&mut store, plugin, &exports).await.map_err(at_begin)?;
-        let state_version = plugin.manifest().state_version;
-        let mut life = Self { store, exports, driver, state_version };
+        let mut life = Self { plugin: plugin.clone(), store, exports };
         life.init(settings).await?;
-        life.store.data_mut().area = Some(life.area(plugin.manifest()).await?);
-        Ok(life)
+        let area = life.area(plugin.manifest()).await?;
+        life.store.data_mut().area = Some(area);
+        Ok((life, area))
     }
 
     /// Has the plugin begin with its settings.
@@ -141,9 +188,8 @@ impl Life {
     }
 
     async fn area(&mut self, manifest: &Manifest) -> Result<Area, Fault> {
-        let (window, state) = (manifest.window, manifest.flow_state);
-        let address = self.reserve(Area::bytes(window, state)).await?;
-        let area = Area::new(address, window, state);
+        let address = self.reserve(Area::bytes(manifest)).await?;
+        let area = Area::new(address, manifest);
         if area.fits(self.exports.memory.data_size(&self.store)) {
             return Ok(area);
         }
@@ -156,17 +202,58 @@ impl Life {
         Err(Fault::new(FaultKind::Init, problem))
     }
 
-    /// Drives the plugin, and does what can't be done by the driver.
-    async fn serve(&mut self) -> Result<Infallible, Fault> {
+    /// Has the plugin do what is to be done, one thing after the other.
+    async fn serve(&mut self, area: &Area) -> Result<Infallible, Fault> {
         loop {
-            let driver = self.driver.clone();
-            if let Err(error) = driver.call_async(&mut self.store, ()).await {
-                return Err(Fault::of_error(&error, self.store.data().step.place()));
+            match self.next(area)? {
+                None => {
+                    self.exchange(|exchange| exchange.idle = true);
+                    pause().await;
+                }
+                Some(step) => {
+                    if self.is_late() {
+                        pause().await;
+                    }
+                    self.take(step).await?;
+                }
             }
-            let Some(job) = self.exchange(|exchange| exchange.job.take()) else { continue };
-            let outcome = self.carry_out(job).await?;
-            self.exchange(|exchange| exchange.outcome = Some(outcome));
         }
+    }
+
+    /// Whether as much time as a slice has passed since the plugin was given time.
+    fn is_late(&mut self) -> bool {
+        let sandbox = self.plugin.sandbox();
+        let ticks = sandbox.ticker().ticks();
+        let slice = sandbox.slice();
+        self.exchange(|exchange| ticks.wrapping_sub(exchange.since) >= slice)
+    }
+
+    /// What the plugin is to do next.
+    #[inline]
+    fn next(&mut self, area: &Area) -> Result<Option<Step>, Fault> {
+        let (memory, data) = self.exports.memory.data_and_store_mut(&mut self.store);
+        let next = data.shared.with(|exchange| exchange.next(memory, area));
+        next.map_err(|trap| Fault::of_error(&trap.into(), "a call"))
+    }
+
+    async fn take(&mut self, step: Step) -> Result<(), Fault> {
+        let Self { plugin, store, exports: Exports { packets, flow_ended, periodic, .. } } = self;
+        let slice = plugin.sandbox().slice();
+        match (step, flow_ended, periodic) {
+            (Step::Packets(call, count), ..) => packets.call(store, slice, call, count).await,
+            (Step::FlowEnded(flow), Some(flow_ended), _) => flow_ended.call(store, slice, flow, 1).await,
+            (Step::Periodic(now), _, Some(periodic)) => periodic.call(store, slice, now.as_nanos(), 1).await,
+            (Step::Job, ..) => self.do_job().await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn do_job(&mut self) -> Result<(), Fault> {
+        let Some(job) = self.exchange(|exchange| exchange.job.take()) else { return Ok(()) };
+        self.store.set_epoch_deadline(self.plugin.sandbox().slice());
+        let outcome = self.carry_out(job).await?;
+        self.exchange(|exchange| exchange.outcome = Some(outcome));
+        Ok(())
     }
 
     fn exchange<R>(&mut self, look: impl FnOnce(&mut Exchange) -> R) -> R {
@@ -211,7 +298,7 @@ impl Life {
         let Some(restore) = self.exports.restore.clone() else {
             return Ok(Err(format!(
                 "it takes no state over (its own is of version {}): it doesn't export millrace_restore",
-                self.state_version
+                self.plugin.manifest().state_version
             )));
         };
         let message = match self.pass(&[state]).await? {
@@ -260,16 +347,20 @@ impl Life {
     }
 }
 
-/// Puts the driver between the router and the plugin.
-async fn drive(
-    store: &mut Store<Data>,
-    plugin: &WasmPlugin,
-    exports: &Exports,
-) -> wasmtime::Result<TypedFunc<(), ()>> {
-    let next = Func::wrap(&mut *store, next);
-    let flow_ended = exports.flow_ended.unwrap_or_else(|| Func::wrap(&mut *store, |_: u32| {}));
-    let periodic = exports.periodic.unwrap_or_else(|| Func::wrap(&mut *store, |_: u64| {}));
-    let imports = [next.into(), exports.packets.into(), flow_ended.into(), periodic.into()];
-    let driver = Instance::new_async(&mut *store, plugin.driver()?, &imports).await?;
-    driver.get_typed_func(&mut *store, "run")
+/// What becomes of a call whose slice is over.
+#[cold]
+fn when_late(mut store: StoreContextMut<'_, Data>, slice: u64) -> UpdateDeadline {
+    let data = store.data_mut();
+    data.late = data.late.saturating_add(1);
+    match data.on_worker {
+        false => UpdateDeadline::Yield(slice),
+        true if data.late <= MOST_OVERTIME => UpdateDeadline::Continue(1),
+        true => UpdateDeadline::Interrupt,
+    }
+}
+
+/// Ends the poll; the next one goes on behind.
+async fn pause() {
+    let mut waited = false;
+    poll_fn(|_| if std::mem::replace(&mut waited, true) { Poll::Ready(()) } else { Poll::Pending }).await;
 }

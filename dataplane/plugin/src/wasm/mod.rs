@@ -3,15 +3,15 @@
 //! A module is checked ([`inspect`]), compiled and linked in a [`Sandbox`], and run by [`WasmInstance`]s. It reaches its own
 //! memory and the functions of the router that its manifest names, and nothing else.
 //!
-//! There are two compilers ([`Tier`]). Their code doesn't mix, so each has an engine and a driver of its own; an instance that
+//! There are two compilers ([`Tier`]). Their code doesn't mix, so each has an engine of its own; an instance that
 //! begins takes the best code that its plugin has by then ([`WasmPlugin::current`]).
 //!
-//! How a call goes. Each instance is a future that owns its store and runs on a stack of its own. In it, a small module of
-//! ours, the driver, calls the plugin in a loop and asks the router between calls what is next. So a call is one poll of the
-//! future: the driver learns that there are packets, they are copied into memory that the plugin gave for that when it began, the
-//! plugin handles them, verdicts and windows that changed are copied back, and the driver waits, which ends the poll. Nothing is
-//! allocated on the way. A plugin whose slice is over ends the poll in the middle, by the engine's epochs, which a thread counts
-//! up; the next poll goes on from there. A trap ends the future.
+//! How a call goes. Each instance is a future that owns its store, and waits for something to do. With a call of packets it is
+//! polled: they are copied into memory that the plugin gave for that when it began, the plugin is called, verdicts and windows
+//! are copied back, and it waits, which ends the poll. The plugin is called on a stack of its own, so that one whose slice is over
+//! ends the poll in the middle, by the engine's epochs, which a thread counts up; the next poll goes on from there. A function
+//! that has shown that its calls are short is called on the worker's stack, at a fraction of the cost (`shortness`), and
+//! without an allocation. A trap ends the future.
 
 mod code;
 mod compile;
@@ -22,6 +22,7 @@ mod layout;
 mod life;
 mod plugin;
 mod sandbox;
+mod shortness;
 mod staging;
 #[cfg(test)]
 mod test_modules;

@@ -15,9 +15,6 @@ use super::inspect::{ModuleError, inspect};
 use super::ticker::Ticker;
 use crate::Manifest;
 
-/// What stands between the router and a plugin's functions; its text is `driver.wat`.
-const DRIVER: &[u8] = include_bytes!("driver.wasm");
-
 /// Why there is no sandbox.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
@@ -36,11 +33,14 @@ pub struct SandboxSettings {
     pub tick: Duration,
     /// Ticks in a slice. 2 by default: since the first comes too early, slices take 1 to 2 of them.
     pub slice: u32,
+    /// How often in a row a function has to end within its slice before it is called without a stack of its own. 1,024 by
+    /// default; 0 for never.
+    pub short_calls: u32,
 }
 
 impl Default for SandboxSettings {
     fn default() -> Self {
-        Self { tick: Duration::from_micros(50), slice: 2 }
+        Self { tick: Duration::from_micros(50), slice: 2, short_calls: 1024 }
     }
 }
 
@@ -49,25 +49,13 @@ impl Default for SandboxSettings {
 pub struct Sandbox(Arc<Inner>);
 
 struct Inner {
-    optimised: Home,
+    /// Code of each tier runs in an engine of its own: each compiler has conventions of its own.
+    optimised: Engine,
     /// `None` on processors other than x86-64: for those Winch is still in development.
-    baseline: Option<Home>,
+    baseline: Option<Engine>,
     ticker: Ticker,
     slice: u64,
-}
-
-/// Where code of one tier runs: each compiler has conventions of its own.
-struct Home {
-    engine: Engine,
-    driver: Module,
-}
-
-impl Home {
-    fn new(tier: Tier) -> wasmtime::Result<Self> {
-        let engine = Engine::new(&config(tier))?;
-        let driver = Module::new(&engine, DRIVER)?;
-        Ok(Self { engine, driver })
-    }
+    short_calls: u32,
 }
 
 impl fmt::Debug for Sandbox {
@@ -82,18 +70,20 @@ impl Sandbox {
     /// # Errors
     /// [`SandboxError`] when the machine or its limits don't allow it.
     pub fn new(settings: SandboxSettings) -> Result<Self, SandboxError> {
-        let optimised =
-            Home::new(Tier::Optimised).map_err(|error| SandboxError::Engine(format!("{error:#}")))?;
-        let baseline = if cfg!(target_arch = "x86_64") { Home::new(Tier::Baseline).ok() } else { None };
+        let optimised = Engine::new(&config(Tier::Optimised))
+            .map_err(|error| SandboxError::Engine(format!("{error:#}")))?;
+        let baseline =
+            if cfg!(target_arch = "x86_64") { Engine::new(&config(Tier::Baseline)).ok() } else { None };
         let engines = [Some(&optimised), baseline.as_ref()].into_iter().flatten();
-        let engines = engines.map(|home| home.engine.clone()).collect();
+        let engines = engines.cloned().collect();
         let ticker = Ticker::new(engines, settings.tick).map_err(SandboxError::Thread)?;
-        Ok(Self(Arc::new(Inner { optimised, baseline, ticker, slice: settings.slice.max(1).into() })))
+        let SandboxSettings { slice, short_calls, .. } = settings;
+        Ok(Self(Arc::new(Inner { optimised, baseline, ticker, slice: slice.max(1).into(), short_calls })))
     }
 
     /// Whether code of a tier can be made and run on this machine.
     pub fn has(&self, tier: Tier) -> bool {
-        self.home(tier).is_ok()
+        self.engine(tier).is_ok()
     }
 
     /// Hashes all that artifacts of a tier depend on but their module: the engine's version, the features of this processor,
@@ -102,9 +92,9 @@ impl Sandbox {
     /// # Errors
     /// [`ModuleError::Compile`] when there is no such tier on this machine.
     pub fn hash_compatibility(&self, tier: Tier, hasher: &mut impl Hasher) -> Result<(), ModuleError> {
-        let home = self.home(tier).map_err(not_compiled)?;
+        let engine = self.engine(tier).map_err(not_compiled)?;
         tier.name().hash(hasher);
-        home.engine.precompile_compatibility_hash().hash(hasher);
+        engine.precompile_compatibility_hash().hash(hasher);
         Ok(())
     }
 
@@ -114,7 +104,7 @@ impl Sandbox {
     /// [`ModuleError`] when it is no plugin for this router.
     pub fn compile(&self, wasm: &[u8]) -> Result<WasmPlugin, ModuleError> {
         let manifest = inspect(wasm)?;
-        let module = Module::from_binary(&self.0.optimised.engine, wasm).map_err(not_compiled)?;
+        let module = Module::from_binary(&self.0.optimised, wasm).map_err(not_compiled)?;
         let code = linked(&manifest, &module, Tier::Optimised)?;
         Ok(self.plugin(manifest, code))
     }
@@ -145,9 +135,9 @@ impl Sandbox {
         artifact: &[u8],
         tier: Tier,
     ) -> Result<Code, ModuleError> {
-        let home = self.home(tier).map_err(not_compiled)?;
+        let engine = self.engine(tier).map_err(not_compiled)?;
         // SAFETY: what the caller promises.
-        let module = unsafe { Module::deserialize(&home.engine, artifact) }.map_err(not_compiled)?;
+        let module = unsafe { Module::deserialize(engine, artifact) }.map_err(not_compiled)?;
         linked(manifest, &module, tier)
     }
 
@@ -156,20 +146,21 @@ impl Sandbox {
         WasmPlugin::new(self.clone(), name, manifest, code)
     }
 
-    fn home(&self, tier: Tier) -> wasmtime::Result<&Home> {
-        let home = match tier {
+    fn engine(&self, tier: Tier) -> wasmtime::Result<&Engine> {
+        let engine = match tier {
             Tier::Optimised => Some(&self.0.optimised),
             Tier::Baseline => self.0.baseline.as_ref(),
         };
-        home.ok_or_else(|| Error::msg("there is no baseline compiler for this processor"))
-    }
-
-    pub(super) fn driver(&self, tier: Tier) -> wasmtime::Result<&Module> {
-        Ok(&self.home(tier)?.driver)
+        engine.ok_or_else(|| Error::msg("there is no baseline compiler for this processor"))
     }
 
     pub(super) fn ticker(&self) -> &Ticker {
         &self.0.ticker
+    }
+
+    /// Calls after which a function is taken to be short; 0 for never.
+    pub(super) fn short_calls(&self) -> u32 {
+        self.0.short_calls
     }
 
     /// Ticks in a slice.
@@ -190,11 +181,6 @@ mod tests {
     use super::super::compile::compile;
     use super::super::test_modules::module;
     use super::*;
-
-    #[test]
-    fn the_drivers_bytes_are_its_text() {
-        assert_eq!(wat::parse_str(include_str!("driver.wat")).unwrap(), DRIVER);
-    }
 
     #[test]
     fn an_artifact_stands_for_its_module() {

@@ -1,43 +1,29 @@
 //! Packets on their way into a plugin's memory and back.
 //!
 //! A plugin gives memory for a call once, when it begins. Up to 64 packets at a time are described there, with the window of
-//! each; when the plugin has handled them, verdicts are read and windows that changed are written to the packets.
+//! each; when the plugin has handled them, verdicts are read, and its windows are written to the packets if it may write.
 
 use millrace_packet::Packet;
-use millrace_plugin_abi::binary::{MOST_PACKETS, RawCall, RawPacket, export, packet_flags};
-use millrace_plugin_abi::{Packets, Verdict};
+use millrace_plugin_abi::binary::{MOST_PACKETS, RawCall, RawPacket, packet_flags};
+use millrace_plugin_abi::{Instant, Packets, Verdict};
 use wasmtime::Trap;
 
-use super::layout::{CALL, FLOW_END, PACKET, call_bytes, flow_end_bytes, packet_bytes};
+use super::layout::{CALL, FLOW_END, PACKET, call_bytes, flow_end_bytes, put_packet};
+use crate::Manifest;
 use crate::exchange::{Call, EndedFlow, Exchange};
 use crate::raw_packet::{Written, describe, goes_on, transport_offset};
 
-/// What the driver (`driver.wat`) is told to do, by the numbers that it knows.
+/// What a plugin is to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(i32)]
 pub(super) enum Step {
-    /// To wait.
-    Wait = 0,
-    /// To handle the call at an address.
-    Packets = 1,
-    /// To hear of the flow at an address.
-    FlowEnded = 2,
-    /// To call `millrace_periodic` at a time.
-    Periodic = 3,
-    /// To return: there is a job for the caller.
-    Leave = 4,
-}
-
-impl Step {
-    /// The function of the plugin that is called.
-    pub const fn place(self) -> &'static str {
-        match self {
-            Self::Wait | Self::Leave => "a call",
-            Self::Packets => export::PACKETS,
-            Self::FlowEnded => export::FLOW_ENDED,
-            Self::Periodic => export::PERIODIC,
-        }
-    }
+    /// To handle the call at an address, with so many packets.
+    Packets(u32, u32),
+    /// To hear of the end of the flow at an address.
+    FlowEnded(u32),
+    /// To do what it does at a time.
+    Periodic(Instant),
+    /// What it is asked, which is no packets.
+    Job,
 }
 
 /// Where calls stand in a plugin's memory. There are, in this order: the call, 64 descriptions, 64 windows, 64 times the
@@ -47,17 +33,20 @@ pub(super) struct Area {
     address: u32,
     window: usize,
     state: usize,
+    /// Whether what is written into windows is written to the packets.
+    writes: bool,
 }
 
 impl Area {
-    /// At `address`, with windows and states of flows of so many bytes.
-    pub fn new(address: u32, window: u16, state: u16) -> Self {
-        Self { address, window: window.into(), state: state.into() }
+    /// At `address`, with windows and states of flows as long as the manifest says.
+    pub fn new(address: u32, manifest: &Manifest) -> Self {
+        let (window, state) = (manifest.window.into(), manifest.flow_state.into());
+        Self { address, window, state, writes: manifest.has_capability("packet-write") }
     }
 
     /// Bytes that are needed.
-    pub fn bytes(window: u16, state: u16) -> usize {
-        Self::new(0, window, state).end()
+    pub fn bytes(manifest: &Manifest) -> usize {
+        Self::new(0, manifest).end()
     }
 
     fn stride(&self) -> usize {
@@ -105,79 +94,66 @@ impl Area {
 }
 
 impl Exchange {
-    /// Takes what the plugin has done, and says what it is to do next, with an address or a time.
+    /// Takes what the plugin has done, and says what it is to do next; `None` when there is nothing.
     ///
     /// # Errors
     /// [`Trap::MemoryOutOfBounds`] when the area isn't in memory.
     #[inline]
-    pub(super) fn next(&mut self, memory: &mut [u8], area: &Area) -> Result<(Step, u64), Trap> {
-        self.idle = false;
+    pub(super) fn next(&mut self, memory: &mut [u8], area: &Area) -> Result<Option<Step>, Trap> {
         let region = area.of(memory)?;
         if self.call.under_way > 0 {
-            self.collect(region, area);
+            self.with_packets(|exchange, packets| exchange.collect(packets, region, area));
         }
-        if let Some(EndedFlow { mut raw, state }) = self.pop_end() {
-            let at = area.flow_end();
-            if area.state > 0 && state.len() == area.state {
-                raw.state = area.address(area.end_state());
-                region[area.end_state()..][..area.state].copy_from_slice(&state);
-            }
-            region[at..at + FLOW_END].copy_from_slice(&flow_end_bytes(&raw));
-            return Ok((Step::FlowEnded, area.address(at)));
+        if let Some(ended) = self.pop_end() {
+            return Ok(Some(Step::FlowEnded(show_end(ended, region, area))));
         }
         if self.call.active {
-            self.stage(region, area);
-            if self.call.under_way > 0 {
-                return Ok((Step::Packets, area.address(0)));
+            let staged = self.with_packets(|exchange, packets| exchange.stage(packets, region, area));
+            self.call.active = staged == Some(true);
+            if self.call.active {
+                return Ok(Some(Step::Packets(area.address, self.call.under_way as u32)));
             }
-            self.call.active = false;
         }
         if let Some(now) = self.periodic.take() {
-            return Ok((Step::Periodic, now.as_nanos()));
+            return Ok(Some(Step::Periodic(now)));
         }
-        if self.job.is_some() {
-            return Ok((Step::Leave, 0));
-        }
-        self.idle = true;
-        Ok((Step::Wait, 0))
+        Ok(self.job.is_some().then_some(Step::Job))
     }
 
-    /// Describes the next packets to the plugin.
+    /// Describes the next packets to the plugin; `false` when there are none.
     #[inline]
-    fn stage(&mut self, region: &mut [u8], area: &Area) {
-        self.with_packets(|exchange, packets| {
-            let Call { settled, now, .. } = exchange.call;
-            let count = packets.len().saturating_sub(settled).min(MOST_PACKETS);
-            for index in 0..count {
-                let (key, packet) = packets.get_mut(settled + index);
-                let data = packet.data();
-                let length = data.len().min(area.window);
-                exchange.lengths[index] = length as u16;
-                let at = area.window(index);
-                region[at..at + length].copy_from_slice(&data[..length]);
-                let mut described = describe(settled + index, key, packet, length);
-                described.window = area.address(at);
-                if packets.are_copies() {
-                    described.flags |= packet_flags::COPY;
-                }
-                exchange.stage_state(index, settled + index, packets, &mut described, region, area);
-                let at = Area::packet(index);
-                region[at..at + PACKET].copy_from_slice(&packet_bytes(&described));
+    fn stage(&mut self, packets: &mut Packets<'_>, region: &mut [u8], area: &Area) -> bool {
+        let Call { settled, now, .. } = self.call;
+        let count = packets.len().saturating_sub(settled).min(MOST_PACKETS);
+        let copies = if packets.are_copies() { packet_flags::COPY } else { 0 };
+        for index in 0..count {
+            let (key, packet) = packets.get_mut(settled + index);
+            let data = packet.data();
+            let length = data.len().min(area.window);
+            self.lengths[index] = length as u16;
+            let at = area.window(index);
+            copy(&mut region[at..at + length], &data[..length]);
+            let mut described = describe(settled + index, key, packet, length);
+            described.window = area.address(at);
+            described.flags |= copies;
+            if area.state > 0 {
+                self.stage_state(index, settled + index, packets, &mut described, region, area);
             }
-            let call = RawCall {
-                size: CALL as u16,
-                packet_size: PACKET as u16,
-                count: count as u32,
-                now: now.as_nanos(),
-                packets: area.address(Area::packet(0)),
-            };
-            region[..CALL].copy_from_slice(&call_bytes(&call));
-            exchange.call.under_way = count;
-        });
+            put_packet(&described, &mut region[Area::packet(index)..]);
+        }
+        let call = RawCall {
+            size: CALL as u16,
+            packet_size: PACKET as u16,
+            count: count as u32,
+            now: now.as_nanos(),
+            packets: area.address(Area::packet(0)),
+        };
+        region[..CALL].copy_from_slice(&call_bytes(&call));
+        self.call.under_way = count;
+        count > 0
     }
 
     /// Puts the state of a packet's flow where the plugin finds it. Packets of a flow in one call share a place.
-    #[inline]
     fn stage_state(
         &mut self,
         index: usize,
@@ -187,9 +163,6 @@ impl Exchange {
         region: &mut [u8],
         area: &Area,
     ) {
-        if area.state == 0 {
-            return;
-        }
         let flow = packets.flow_number(place);
         self.flows[index] = flow;
         if flow == 0 {
@@ -210,7 +183,6 @@ impl Exchange {
     }
 
     /// Takes the state of a packet's flow back, where it is the first packet of its flow in the call.
-    #[inline]
     fn collect_state(
         &self,
         index: usize,
@@ -221,8 +193,7 @@ impl Exchange {
     ) {
         let flow = self.flows[index];
         // The flow may have ended, and its state be gone.
-        if area.state > 0
-            && flow != 0
+        if flow != 0
             && packets.flow_number(place) == flow
             && !self.flows[..index].contains(&flow)
             && let Some(state) = packets.state_mut(place)
@@ -233,25 +204,28 @@ impl Exchange {
 
     /// Takes verdicts and windows of the packets that the plugin has.
     #[inline]
-    fn collect(&mut self, region: &[u8], area: &Area) {
-        self.with_packets(|exchange, packets| {
-            let Call { settled, under_way, .. } = exchange.call;
-            for index in 0..under_way.min(packets.len().saturating_sub(settled)) {
-                let place = settled + index;
-                exchange.collect_state(index, place, packets, region, area);
-                let Some(written) = Written::read(&region[Area::packet(index)..]) else { continue };
-                let verdict = exchange.judge(written);
-                if verdict.is_ok_and(goes_on) {
-                    let (_, packet) = packets.get_mut(place);
-                    packet.tag = written.tag;
-                    let window = &region[area.window(index)..][..exchange.lengths[index].into()];
-                    write_window(packet, window);
-                }
+    fn collect(&mut self, packets: &mut Packets<'_>, region: &[u8], area: &Area) {
+        let Call { settled, under_way, .. } = self.call;
+        for index in 0..under_way.min(packets.len().saturating_sub(settled)) {
+            let place = settled + index;
+            if area.state > 0 {
+                self.collect_state(index, place, packets, region, area);
+            }
+            let Some(written) = Written::read(&region[Area::packet(index)..]) else { continue };
+            let verdict = self.judge(written);
+            if verdict.is_ok_and(goes_on) {
+                let (_, packet) = packets.get_mut(place);
+                packet.tag = written.tag;
+                let window = &region[area.window(index)..][..self.lengths[index].into()];
+                area.write_window(packet, window);
+            }
+            // That it passes is said already.
+            if verdict != Ok(Verdict::Pass) {
                 packets.set_verdict(place, verdict.unwrap_or(Verdict::Fault));
             }
-            exchange.call.settled += under_way;
-            exchange.call.under_way = 0;
-        });
+        }
+        self.call.settled += under_way;
+        self.call.under_way = 0;
     }
 
     /// Does something with the packet of a number, after what the plugin wrote into its window has been written to it:
@@ -272,7 +246,7 @@ impl Exchange {
             }
             let (_, packet) = packets.get_mut(place);
             let length = usize::from(exchange.lengths[index]);
-            write_window(packet, &area.of(memory)?[area.window(index)..][..length]);
+            area.write_window(packet, &area.of(memory)?[area.window(index)..][..length]);
             let result = look(packet, memory);
             exchange.lengths[index] = area.show(index, packet, area.of(memory)?);
             Ok(Some(result))
@@ -295,14 +269,28 @@ impl Area {
         length as u16
     }
 
+    /// Writes a window to its packet, where the plugin may change packets.
+    #[inline]
+    fn write_window(&self, packet: &mut Packet, window: &[u8]) {
+        if !self.writes {
+            return;
+        }
+        let data = packet.data_mut();
+        let length = window.len().min(data.len());
+        copy(&mut data[..length], &window[..length]);
+    }
+
     fn show_offsets(&self, index: usize, packet: &Packet, window: usize, region: &mut [u8]) {
         use std::mem::offset_of;
+        const FLAGS: usize = offset_of!(RawPacket, flags);
+        let flags = &region[Area::packet(index) + FLAGS..];
+        let flags = flags.first_chunk().copied().map_or(0, u16::from_le_bytes);
         let mut put = |offset: usize, bytes: &[u8]| {
             let at = Area::packet(index) + offset;
             region[at..at + bytes.len()].copy_from_slice(bytes);
         };
-        let flags = if packet.len() > window { packet_flags::MORE } else { 0 };
-        put(offset_of!(RawPacket, flags), &flags.to_le_bytes());
+        let more = if packet.len() > window { packet_flags::MORE } else { 0 };
+        put(FLAGS, &(flags & !packet_flags::MORE | more).to_le_bytes());
         put(offset_of!(RawPacket, length), &(packet.len() as u32).to_le_bytes());
         put(offset_of!(RawPacket, window_length), &(window as u16).to_le_bytes());
         put(offset_of!(RawPacket, network), &(packet.network_offset() as u16).to_le_bytes());
@@ -310,12 +298,39 @@ impl Area {
     }
 }
 
-/// Writes a window to its packet, if it differs.
+/// Shows a flow that has ended, and says where.
+#[cold]
+fn show_end(EndedFlow { mut raw, state }: EndedFlow, region: &mut [u8], area: &Area) -> u32 {
+    let at = area.flow_end();
+    if area.state > 0 && state.len() == area.state {
+        raw.state = area.address(area.end_state());
+        region[area.end_state()..][..area.state].copy_from_slice(&state);
+    }
+    region[at..at + FLOW_END].copy_from_slice(&flow_end_bytes(&raw));
+    area.address + at as u32
+}
+
+/// Copies all of `from` to `to`, which is as long. Windows are short, and copied for every packet: those of up to 128 bytes
+/// take a few moves in place, where `memcpy` would have to be called.
 #[inline]
-fn write_window(packet: &mut Packet, window: &[u8]) {
-    let data = packet.data_mut();
-    let length = window.len().min(data.len());
-    if data[..length] != window[..length] {
-        data[..length].copy_from_slice(&window[..length]);
+fn copy(to: &mut [u8], from: &[u8]) {
+    match from.len() {
+        128 => ends::<128>(to, from),
+        64..128 => ends::<64>(to, from),
+        32..64 => ends::<32>(to, from),
+        _ => to.copy_from_slice(from),
+    }
+}
+
+/// Copies the first `N` bytes and the last: all, of up to two times `N`.
+#[inline]
+fn ends<const N: usize>(to: &mut [u8], from: &[u8]) {
+    if let (Some(to), Some(from)) = (to.first_chunk_mut::<N>(), from.first_chunk::<N>()) {
+        *to = *from;
+    }
+    if from.len() > N
+        && let (Some(to), Some(from)) = (to.last_chunk_mut::<N>(), from.last_chunk::<N>())
+    {
+        *to = *from;
     }
 }

@@ -1,10 +1,12 @@
 //! Modules for tests: plugins in the text format that do one thing each.
 
-/// The text of a plugin. `keys` are added to its manifest (`, "window": 4`), `body` to its module. What `body` doesn't
-/// export itself is there: memory is given out from 1,024 on and never taken back, and packets pass.
+/// The text of a plugin, which may write to packets unless `keys` name capabilities. `keys` are added to its manifest
+/// (`, "window": 4`), `body` to its module. What `body` doesn't export itself is there: memory is given out from 1,024 on
+/// and never taken back, and packets pass.
 pub(crate) fn text(keys: &str, body: &str) -> String {
+    let writes = if keys.contains("capabilities") { "" } else { r#", "capabilities": ["packet-write"]"# };
     let manifest = format!(
-        r#"{{"abi": 1, "name": "test", "version": "1.0.0", "summary": "For tests.", "positions": ["late"]{keys}}}"#
+        r#"{{"abi": 1, "name": "test", "version": "1.0.0", "summary": "For tests.", "positions": ["late"]{keys}{writes}}}"#
     );
     let manifest = manifest.replace('"', "\\\"");
     // Imports come before everything else.

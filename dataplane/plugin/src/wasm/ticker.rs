@@ -1,7 +1,7 @@
 //! The clock of pre-emption: a thread that counts epochs up while plugins run.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ pub(super) struct Ticker {
 #[derive(Debug, Default)]
 struct State {
     running: AtomicU32,
+    ticks: AtomicU64,
     asleep: AtomicBool,
     ended: AtomicBool,
 }
@@ -39,21 +40,21 @@ impl Ticker {
         Ok(Self { state, thread: Some(thread) })
     }
 
-    /// Does `call` while the clock runs.
+    /// Lets the clock run as long as the result is kept.
     #[inline]
-    pub fn during<R>(&self, call: impl FnOnce() -> R) -> R {
-        let _running = self.start();
-        call()
-    }
-
-    #[inline]
-    fn start(&self) -> Running<'_> {
+    pub fn start(&self) -> Running<'_> {
         // With the order of the two in `tick`: either the thread sees the call, or the call sees that it sleeps.
         self.state.running.fetch_add(1, Ordering::SeqCst);
-        if self.state.asleep.load(Ordering::SeqCst) {
+        if self.state.asleep.load(Ordering::SeqCst) && self.state.asleep.swap(false, Ordering::SeqCst) {
             self.wake();
         }
-        Running(&self.state)
+        Running { state: &self.state, since: self.ticks() }
+    }
+
+    /// How often it has ticked.
+    #[inline]
+    pub fn ticks(&self) -> u64 {
+        self.state.ticks.load(Ordering::Relaxed)
     }
 
     #[cold]
@@ -65,12 +66,23 @@ impl Ticker {
 }
 
 /// A call that runs.
-struct Running<'a>(&'a State);
+pub(super) struct Running<'a> {
+    state: &'a State,
+    since: u64,
+}
+
+impl Running<'_> {
+    /// How often the clock had ticked when it began.
+    #[inline]
+    pub fn since(&self) -> u64 {
+        self.since
+    }
+}
 
 impl Drop for Running<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::SeqCst);
+        self.state.running.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -93,17 +105,23 @@ fn tick(state: &State, engines: &[Engine], period: Duration) {
         if quiet < QUIET_TICKS {
             std::thread::sleep(period);
             engines.iter().for_each(Engine::increment_epoch);
+            state.ticks.fetch_add(1, Ordering::Relaxed);
+            quiet = if state.running.load(Ordering::SeqCst) == 0 { quiet + 1 } else { 0 };
         } else {
             sleep_until_needed(state);
+            // Also where the call that woke it is over already: others will follow, and each would wake it again.
+            quiet = 0;
         }
-        quiet = if state.running.load(Ordering::SeqCst) == 0 { quiet + 1 } else { 0 };
     }
 }
 
 fn sleep_until_needed(state: &State) {
     state.asleep.store(true, Ordering::SeqCst);
     // A waking that comes before the sleep isn't lost: the sleep ends at once then.
-    while state.running.load(Ordering::SeqCst) == 0 && !state.ended.load(Ordering::SeqCst) {
+    while state.asleep.load(Ordering::SeqCst)
+        && state.running.load(Ordering::SeqCst) == 0
+        && !state.ended.load(Ordering::SeqCst)
+    {
         std::thread::park();
     }
     state.asleep.store(false, Ordering::SeqCst);
@@ -130,11 +148,11 @@ mod tests {
         while !ticker.state.asleep.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        ticker.during(|| {
-            while ticker.state.asleep.load(Ordering::SeqCst) {
-                std::thread::yield_now();
-            }
-        });
+        let running = ticker.start();
+        while ticker.state.asleep.load(Ordering::SeqCst) || ticker.ticks() == running.since() {
+            std::thread::yield_now();
+        }
+        drop(running);
         assert_eq!(ticker.state.running.load(Ordering::SeqCst), 0);
     }
 }

@@ -11,6 +11,7 @@ impl FaultKind {
             Trap::IntegerDivisionByZero => Self::Divide,
             Trap::MemoryOutOfBounds => Self::OutOfBounds,
             Trap::StackOverflow => Self::StackOverflow,
+            Trap::Interrupt => Self::Overrun,
             Trap::IntegerOverflow | Trap::BadConversionToInteger => Self::IntegerOverflow,
             Trap::TableOutOfBounds | Trap::IndirectCallToNull | Trap::BadSignature => Self::IndirectCall,
             _ => Self::OtherTrap,

@@ -157,8 +157,9 @@ impl Instance for Rule {
         Ok(())
     }
 
-    fn flow_ended(&mut self, flow: &FlowEnd, state: &[u8]) {
+    fn flow_ended(&mut self, flow: &FlowEnd, state: &[u8]) -> Progress {
         self.own[ENDED] += flow.packets + u64::from(flow.key.destination_port);
         self.own[KEPT] += state.try_into().map_or(0, u64::from_ne_bytes);
+        Progress::Done
     }
 }

@@ -197,6 +197,14 @@ impl Bench {
         self.instance.flow_ended(&flow, &state.unwrap_or_default());
     }
 
+    /// Has the instance do what it does from time to time, however many slices that takes.
+    pub fn periodic(&mut self, now: Instant) {
+        let mut progress = self.instance.periodic(now);
+        while progress == Progress::Suspended {
+            progress = self.instance.resume(&mut Packets::new(&mut [], &[], &[], &mut []), now);
+        }
+    }
+
     /// Goes on with another instance, which takes over what this one knows. Returns what was handed over.
     pub fn replace(&mut self, mut successor: Box<dyn Instance>, version: u32) -> Vec<u8> {
         let state = self.instance.save().unwrap().unwrap();

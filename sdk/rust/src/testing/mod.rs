@@ -161,7 +161,7 @@ impl<P: Declared> Router<P> {
         }
         record::hold(frames);
         self.call(&mut packets);
-        finish(&packets, &windows)
+        finish(&packets, &windows, P::CAPABILITIES.contains(&"packet-write"))
     }
 
     /// A frame's description, without its window.
@@ -226,8 +226,8 @@ fn raw(bytes: &[u8]) -> (*const u8, usize) {
     (bytes.as_ptr(), bytes.len())
 }
 
-/// The frames with their windows written back, and what was said of them.
-fn finish(packets: &[RawPacket], windows: &[Vec<u8>]) -> Vec<Fate> {
+/// The frames, with their windows written back if the plugin `writes` to packets, and what was said of them.
+fn finish(packets: &[RawPacket], windows: &[Vec<u8>], writes: bool) -> Vec<Fate> {
     let frames = record::release();
     let fate = |(frame, _): &(Vec<u8>, bool)| Fate { verdict: Verdict::Pass, frame: frame.clone(), tag: 0 };
     let mut fates: Vec<Fate> = frames.iter().map(fate).collect();
@@ -236,7 +236,7 @@ fn finish(packets: &[RawPacket], windows: &[Vec<u8>]) -> Vec<Fate> {
         let fate = &mut fates[number];
         (fate.verdict, fate.tag) = (Verdict::of(packet), packet.tag);
         // A packet that was resized is what the plugin's functions made of it.
-        if !frames[number].1 {
+        if writes && !frames[number].1 {
             fate.frame[..window.len()].copy_from_slice(window);
         }
     }

@@ -358,6 +358,7 @@ fn settings_reach_a_plugin_that_takes_some() {
 #[test]
 fn a_loop_without_end_is_suspended_while_others_run() {
     let mut endless = begin(&format!("{COUNTER}{}", at_once(FOREVER)));
+    let before = endless.counts().suspensions;
     let mut other = begin(&verdict(verdict::DROP));
     let mut batch = Batch::equal(2, 60);
     assert_eq!(endless.process(&mut batch.packets(), Instant::ZERO), Progress::Suspended);
@@ -366,7 +367,7 @@ fn a_loop_without_end_is_suspended_while_others_run() {
         assert_eq!(Batch::equal(1, 60).processed(&mut other).verdicts, [Verdict::Drop(0)]);
         assert_eq!(endless.resume(&mut batch.packets(), Instant::ZERO), Progress::Suspended);
     }
-    assert_eq!(endless.counts().suspensions, 6);
+    assert_eq!(endless.counts().suspensions - before, 6);
     // What it is asked meanwhile has to wait.
     assert!(endless.save().unwrap_err().to_string().contains("in the middle of a call"));
     endless.abort();
@@ -645,7 +646,7 @@ fn packets_grow_and_shrink_at_the_front() {
         )
     };
     let resized = |bytes: i32| {
-        let keys = r#", "window": 16, "capabilities": ["packet-resize"]"#;
+        let keys = r#", "window": 16, "capabilities": ["packet-resize", "packet-write"]"#;
         let mut instance = begin_with(keys, &body(bytes), Default::default()).unwrap();
         Batch::of(&[(0..20).collect()]).processed(&mut instance).contents().remove(0)
     };
@@ -676,7 +677,7 @@ fn lines_packets_and_requests_are_given() {
              (i32.store8 offset=3 (local.get $window) (call $make (i32.const 16) (i32.const 9001) (i32.const 4)))"
         )
     );
-    let keys = r#", "capabilities": ["log", "packet-make", "request"]"#;
+    let keys = r#", "capabilities": ["log", "packet-make", "request", "packet-write"]"#;
     let mut instance = begin_with(keys, &body, Default::default()).unwrap();
     assert!(instance.has_output() && !begin("").has_output());
     let batch = Batch::equal(12, 60).processed(&mut instance);
@@ -704,8 +705,8 @@ fn functions_of_other_capabilities_are_not_linked() {
 
 #[test]
 fn a_plugin_waits_without_its_clock() {
-    // No tick comes in time: only the driver's own way of waiting ends the poll.
-    let settings = SandboxSettings { tick: Duration::from_secs(1), slice: 1000 };
+    // No tick comes in time.
+    let settings = SandboxSettings { tick: Duration::from_secs(1), slice: 1000, ..Default::default() };
     let sandbox = Sandbox::new(settings).unwrap();
     let plugin = sandbox.compile(&module(&verdict(verdict::DROP))).unwrap();
     let mut instance = WasmInstance::new(&plugin, InstanceSettings::default()).unwrap();
@@ -714,10 +715,65 @@ fn a_plugin_waits_without_its_clock() {
     }
 }
 
+/// A loop of so many rounds in a call whose first packet begins with 0xff, and nothing in others.
+fn slow_when_told(rounds: u32) -> String {
+    for_each(&format!(
+        "(if (i32.eq (i32.load8_u (local.get $window)) (i32.const 0xff))
+           (then (local.set $left (i32.const {rounds}))
+             (loop $again (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+             (local.set $left (i32.const 1))))"
+    ))
+}
+
+/// An instance that was short 2,000 times, which is not stopped any more if the machine didn't make it late itself.
+fn after_short_calls(body: &str) -> WasmInstance {
+    let mut instance = begin(body);
+    for _ in 0..2000 {
+        Batch::equal(1, 60).processed(&mut instance);
+    }
+    instance
+}
+
+/// What becomes of a packet that begins with 0xff, once that isn't stopped and gone on with.
+fn told_after_short_calls(body: &str) -> (WasmInstance, Vec<Verdict>) {
+    let told = |_| {
+        let mut instance = after_short_calls(body);
+        let mut batch = Batch::of(&[vec![0xff; 60]]);
+        let progress = instance.process(&mut batch.packets(), Instant::ZERO);
+        (progress == Progress::Done).then_some((instance, batch.verdicts))
+    };
+    (0..50).find_map(told).expect("it is always stopped")
+}
+
+#[test]
+fn a_function_that_was_always_short_is_not_stopped_when_it_is_a_little_late() {
+    let (instance, verdicts) = told_after_short_calls(&slow_when_told(400_000));
+    assert_eq!((instance.fault(), verdicts), (None, vec![Verdict::Pass]));
+}
+
+#[test]
+fn a_function_that_was_always_short_and_then_loops_is_ended() {
+    let (mut instance, verdicts) = told_after_short_calls(&slow_when_told(u32::MAX));
+    assert_eq!(verdicts, [Verdict::Fault]);
+    assert_eq!(instance.fault().map(|fault| fault.kind), Some(FaultKind::Overrun));
+    // In its next life it has to show it again.
+    instance.restart().unwrap();
+    let mut batch = Batch::of(&[vec![0xff; 60]]);
+    assert_eq!(instance.process(&mut batch.packets(), Instant::ZERO), Progress::Suspended);
+}
+
+#[test]
+fn what_may_not_write_to_packets_changes_only_what_it_sees() {
+    let body = for_each("(i32.store8 (local.get $window) (i32.const 0xee))");
+    let mut instance = begin_with(r#", "capabilities": []"#, &body, Default::default()).unwrap();
+    let batch = Batch::equal(2, 60).processed(&mut instance);
+    assert_eq!(batch.packets[1].data()[0], 0x11);
+}
+
 #[test]
 fn a_call_that_is_stopped_before_it_begins_is_not_done() {
     // The shortest slices there are: almost every poll is stopped somewhere, often before the plugin is reached.
-    let settings = SandboxSettings { tick: Duration::from_nanos(1), slice: 1 };
+    let settings = SandboxSettings { tick: Duration::from_nanos(1), slice: 1, ..Default::default() };
     let sandbox = Sandbox::new(settings).unwrap();
     let plugin = sandbox.compile(&module(&slow(2_000))).unwrap();
     // With such slices even a beginning may need more than it is given.

@@ -1,0 +1,323 @@
+//! `schedule`: what queueing costs, nanoseconds per packet for enqueue and dequeue together, with 8,192 queues that all hold
+//! packets, and the memory of queues that hold none.
+//!
+//! Packets come in batches of 32, and the memory of a whole batch is asked for first. Every packet that is sent is followed by one
+//! for the same queue, in another order, so that all queues stay backlogged. Each figure is the median of 501 short rounds, less
+//! what the loop takes by itself; the peer is a ring of the standard library in the same loop.
+
+use std::hint::black_box;
+use std::time::Instant as Clock;
+
+use millrace_schedule::{
+    BufferLimits, Curve, Curves, DropCause, FlowNumber, FlowQueuesSettings, FqCodelSettings, Item,
+    LinkOverhead, LinkRate, LinkScheduler, NodeId, NodeKind, QueueSettings, Rate, Share,
+};
+use millrace_units::Instant;
+
+use crate::interrupt::check;
+use crate::statistics::{extremes, median};
+use crate::{BenchError, Bound, Measurement, Options};
+
+/// As large as a reference to a packet.
+#[derive(Clone, Copy)]
+struct Item8 {
+    queue: u32,
+    length: std::num::NonZeroU32,
+}
+
+impl Item for Item8 {
+    #[inline]
+    fn length(&self) -> u32 {
+        self.length.get()
+    }
+
+    #[inline]
+    fn mark_congestion(&mut self) -> bool {
+        false
+    }
+}
+
+/// Bytes of a packet.
+const LENGTH: std::num::NonZeroU32 = std::num::NonZeroU32::MIN.saturating_add(999);
+const BATCH: usize = 32;
+const ROUNDS: usize = 501;
+const BATCHES: usize = 64;
+
+/// What the machine takes at this moment for what can't be done with less: the loop around, and the same with a ring of the
+/// standard library.
+struct Machine {
+    own: f64,
+    ring: f64,
+}
+
+impl Machine {
+    fn measure() -> Self {
+        let round = |queue: &mut dyn FnMut(&mut [Item8; BATCH])| {
+            let start = Clock::now();
+            let mut batch: [Item8; BATCH] = std::array::from_fn(|index| item(index as u32));
+            for _ in 0..BATCHES {
+                queue(&mut batch);
+                for index in 0..BATCH {
+                    black_box(batch[index * 13 % BATCH]);
+                }
+            }
+            start.elapsed().as_nanos() as f64 / (BATCHES * BATCH) as f64
+        };
+        let own = median(&(0..ROUNDS).map(|_| round(&mut |_| {})).collect::<Vec<_>>());
+        let mut ring: std::collections::VecDeque<Item8> = (0..QUEUES).map(item).collect();
+        let costs = (0..ROUNDS).map(|_| {
+            round(&mut |batch| {
+                for place in batch.iter_mut() {
+                    *place = ring.pop_front().unwrap_or(item(0));
+                }
+                ring.extend(batch.iter().copied());
+            })
+        });
+        let ring = median(&costs.collect::<Vec<_>>()) - own;
+        Self { own, ring }
+    }
+}
+
+/// What is measured, and what was.
+struct Run<'a, 'b> {
+    options: &'a mut Options<'b>,
+    machine: Machine,
+    results: Vec<Measurement>,
+}
+
+impl Run<'_, '_> {
+    /// Measures a tree; the nanoseconds of a packet.
+    fn measure(&mut self, case: &str, tree: &mut Tree, limit: Option<f64>) -> Result<f64, BenchError> {
+        check()?;
+        let held = tree.port.held_packets();
+        let costs: Vec<f64> = (0..ROUNDS).map(|_| tree.round() - self.machine.own).collect();
+        if tree.port.held_packets() != held {
+            return Err(failed(format!("{case}: packets were lost, or none was ready")));
+        }
+        let (cost, (least, _)) = (median(&costs), extremes(&costs));
+        (self.options.progress)(&format!("{case}: {cost:.1} ns, {least:.1} at best"));
+        let measured =
+            Measurement::of(case, cost, "ns/packet").beside("a ring, first in first out", self.machine.ring);
+        self.results.push(match limit {
+            Some(limit) => Measurement::of(case, cost, "ns/packet").promising(Bound::AtMost, limit),
+            None => measured,
+        });
+        Ok(cost)
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> BenchError {
+    BenchError::measurement("schedule", error.to_string())
+}
+
+/// Whether all queues are one node's, or each has a node of its own, behind the root.
+#[derive(Clone, Copy)]
+enum Places {
+    Together,
+    Apart,
+}
+
+impl Places {
+    #[inline]
+    fn node(self, queue: u32) -> NodeId {
+        NodeId(match self {
+            Self::Together => 0,
+            Self::Apart => queue + 1,
+        })
+    }
+}
+
+struct Tree {
+    port: LinkScheduler<Item8>,
+    /// Where packets of a queue go.
+    places: Places,
+    now: u64,
+    /// Nanoseconds of virtual time per packet.
+    step: u64,
+    random: u64,
+    /// Whether memory is asked for before a batch: not where there is one queue.
+    ask: bool,
+}
+
+fn item(queue: u32) -> Item8 {
+    Item8 { queue, length: LENGTH }
+}
+
+impl Tree {
+    fn new(places: Places, step: u64) -> Result<Self, BenchError> {
+        let limits = BufferLimits { queues: 65_536, packets: 1 << 17, bytes: 1 << 30 };
+        let link = LinkRate { rate: None, slack: 0 };
+        let port = LinkScheduler::new(link, LinkOverhead::Ethernet, limits).map_err(failed)?;
+        Ok(Self { port, places, now: 0, step, random: 1, ask: true })
+    }
+
+    fn add(
+        &mut self,
+        node: u32,
+        parent: Option<u32>,
+        share: Share,
+        kind: &NodeKind,
+    ) -> Result<(), BenchError> {
+        let now = Instant::from_nanos(self.now);
+        self.port.add(NodeId(node), parent.map(NodeId), share, kind, now).map_err(failed)
+    }
+
+    fn put(&mut self, queue: u32) {
+        let now = Instant::from_nanos(self.now);
+        let mut sink = |_: Item8, _: DropCause| {};
+        self.port.enqueue(self.places.node(queue), FlowNumber(queue), item(queue), now, &mut sink);
+    }
+
+    /// Every queue gets `each` packets, in an order without a pattern.
+    fn fill(&mut self, queues: u32, each: u32) {
+        let mut order: Vec<u32> = (0..queues * each).map(|index| index % queues).collect();
+        for index in (1..order.len()).rev() {
+            order.swap(index, self.draw() as usize % (index + 1));
+        }
+        for queue in order {
+            self.put(queue);
+        }
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+
+    /// A batch is sent, and packets for the same queues come again in another order.
+    fn round(&mut self) -> f64 {
+        let start = Clock::now();
+        for _ in 0..BATCHES {
+            let mut batch = [item(0); BATCH];
+            let mut sink = |_: Item8, _: DropCause| {};
+            for place in &mut batch {
+                self.now += self.step;
+                let now = Instant::from_nanos(self.now);
+                *place = self.port.dequeue(now, &mut sink).unwrap_or(item(u32::MAX));
+            }
+            self.enqueue_batch(&batch);
+        }
+        start.elapsed().as_nanos() as f64 / (BATCHES * BATCH) as f64
+    }
+
+    fn enqueue_batch(&mut self, batch: &[Item8; BATCH]) {
+        let (now, places) = (Instant::from_nanos(self.now), self.places);
+        let mut sink = |_: Item8, _: DropCause| {};
+        let ask = if self.ask { &batch[..] } else { &[] };
+        for item in ask {
+            self.port.prefetch(places.node(item.queue), FlowNumber(item.queue));
+        }
+        for item in ask {
+            self.port.prefetch_queue(places.node(item.queue), FlowNumber(item.queue));
+        }
+        for index in 0..BATCH {
+            let item = black_box(batch[index * 13 % BATCH]);
+            if item.queue != u32::MAX {
+                self.port.enqueue(places.node(item.queue), FlowNumber(item.queue), item, now, &mut sink);
+            }
+        }
+    }
+}
+
+const QUEUES: u32 = 8192;
+/// Promised: growth from 1,000 to 10,000 leaves, that of a logarithm.
+const LOGARITHM: f64 = 4.0 / 3.0;
+/// Promised: bytes of an empty queue.
+const MEMORY: f64 = 128.0;
+
+fn big_queue() -> QueueSettings {
+    QueueSettings { threshold: 1 << 30, ..Default::default() }
+}
+
+/// A node alone, with the packets of all queues.
+fn alone(kind: &NodeKind, each: u32) -> Result<Tree, BenchError> {
+    let mut tree = Tree::new(Places::Together, 0)?;
+    tree.add(0, None, Share::Only, kind)?;
+    tree.fill(QUEUES, each);
+    Ok(tree)
+}
+
+/// A node above as many queues.
+fn above(
+    kind: &NodeKind,
+    (leaves, step): (u32, u64),
+    share: impl Fn(u32) -> Share,
+) -> Result<Tree, BenchError> {
+    let mut tree = Tree::new(Places::Apart, step)?;
+    tree.add(0, None, Share::Only, kind)?;
+    for leaf in 0..leaves {
+        tree.add(leaf + 1, Some(0), share(leaf), &NodeKind::Fifo(big_queue()))?;
+    }
+    tree.fill(leaves, 2);
+    Ok(tree)
+}
+
+fn hfsc(leaves: u32, real_time: bool) -> Result<Tree, BenchError> {
+    // 1,024 bytes per microsecond on the wire, about 8.2 Gb/s, shared by all leaves; guarantees of half of that.
+    let total = 8_192_000_000 / u64::from(leaves);
+    let real_time =
+        real_time.then_some(Curve { first: Rate(total), duration: 1_000_000, then: Rate(total / 2) });
+    let curves = Curves { real_time, link_sharing: Some(Curve::linear(Rate(total))), upper_limit: None };
+    above(&NodeKind::Hfsc, (leaves, 1000), |_| Share::Curves(curves))
+}
+
+fn flow_queues() -> NodeKind {
+    NodeKind::FlowQueues(FlowQueuesSettings { queues: QUEUES, queue: big_queue(), ..Default::default() })
+}
+
+/// Bytes of an empty queue: one of a flow, and one with a node of its own.
+fn memory() -> Result<[f64; 2], BenchError> {
+    let mut nodes = Tree::new(Places::Together, 0)?;
+    nodes.add(0, None, Share::Only, &NodeKind::Priority)?;
+    let before = nodes.port.memory();
+    for queue in 0..QUEUES {
+        nodes.add(queue + 1, Some(0), Share::Level(queue), &NodeKind::Fifo(QueueSettings::default()))?;
+    }
+    let node = (nodes.port.memory() - before) as f64 / f64::from(QUEUES);
+    let mut flows = Tree::new(Places::Together, 0)?;
+    flows.add(0, None, Share::Only, &flow_queues())?;
+    let before = flows.port.memory();
+    flows.fill(QUEUES, 1);
+    // The table that finds a flow's queue has 16 bytes for each.
+    let flow = (flows.port.memory() - before) as f64 / f64::from(QUEUES) + 16.0;
+    Ok([flow, node])
+}
+
+/// Runs all cases.
+pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let mut run = Run { options, machine: Machine::measure(), results: Vec::new() };
+    let mut fifo = alone(&NodeKind::Fifo(big_queue()), 1)?;
+    fifo.ask = false;
+    run.measure("fifo, 8,192 packets", &mut fifo, Some(5.0))?;
+    let mut priority = above(&NodeKind::Priority, (QUEUES, 0), Share::Level)?;
+    run.measure("priority, 8,192 levels", &mut priority, Some(10.0))?;
+    for each in [1, 2] {
+        let case = format!("deficit round robin, 8,192 flows, {each} each");
+        run.measure(&case, &mut alone(&flow_queues(), each)?, Some(25.0))?;
+    }
+    let mut round_robin = above(&NodeKind::DeficitRoundRobin, (QUEUES, 0), |_| Share::Quantum(1538))?;
+    run.measure("deficit round robin, 8,192 children", &mut round_robin, None)?;
+    for flows in [8192, 1024] {
+        let kind = NodeKind::FqCodel(FqCodelSettings { flows, limit: 1 << 20, ..Default::default() });
+        let case = format!("fq-codel, 8,192 flows in {flows} buckets");
+        run.measure(&case, &mut alone(&kind, 2)?, Some(50.0))?;
+    }
+    for real_time in [false, true] {
+        let kind = if real_time { "real time and sharing" } else { "sharing" };
+        let mut costs = Vec::new();
+        for (leaves, limit) in [(10, None), (100, None), (1000, Some(150.0)), (10_000, None)] {
+            let case = format!("h-fsc, {leaves} leaves, {kind}");
+            costs.push(run.measure(&case, &mut hfsc(leaves, real_time)?, limit)?);
+        }
+        let case = format!("h-fsc, {kind}: 10,000 leaves to 1,000");
+        let growth = Measurement::of(case, costs[3] / costs[2], "times").promising(Bound::AtMost, LOGARITHM);
+        run.results.push(growth);
+    }
+    let [flow, node] = memory()?;
+    let bytes = |case: &str, bytes| Measurement::of(case, bytes, "bytes").promising(Bound::AtMost, MEMORY);
+    run.results.push(bytes("memory of an empty queue of a flow", flow));
+    run.results.push(bytes("memory of an empty queue with a node", node));
+    Ok(run.results)
+}

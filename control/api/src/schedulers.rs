@@ -1,0 +1,58 @@
+//! The resources of schedulers: what each method does.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use millrace_controller::SchedulerNode;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::control::Control;
+use crate::extract::{Body, Name, Names};
+use crate::problem::Problem;
+use crate::server::Served;
+
+/// Adds a node.
+pub(crate) async fn add<C: Control>(
+    State(served): State<Served<C>>,
+    Name(port): Name,
+    Body(node): Body<SchedulerNode>,
+) -> Result<impl IntoResponse, Problem> {
+    Ok((StatusCode::CREATED, Json(served.control.add_scheduler_node(&port, &node)?)))
+}
+
+/// Changes what holds for the whole scheduler.
+pub(crate) async fn set<C: Control>(
+    State(served): State<Served<C>>,
+    Name(port): Name,
+    Body(changes): Body<Map<String, Value>>,
+) -> Result<impl IntoResponse, Problem> {
+    Ok(Json(served.control.set_scheduler(&port, &changes)?))
+}
+
+/// Changes a node.
+pub(crate) async fn set_node<C: Control>(
+    State(served): State<Served<C>>,
+    Names([port, node]): Names,
+    Body(changes): Body<Map<String, Value>>,
+) -> Result<impl IntoResponse, Problem> {
+    Ok(Json(served.control.set_scheduler_node(&port, &node, &changes)?))
+}
+
+/// Where packets go whose queue goes.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OldNode {
+    to: Option<String>,
+}
+
+/// Removes a node.
+pub(crate) async fn remove_node<C: Control>(
+    State(served): State<Served<C>>,
+    Names([port, node]): Names,
+    Body(old): Body<OldNode>,
+) -> Result<impl IntoResponse, Problem> {
+    served.control.remove_scheduler_node(&port, &node, old.to.as_deref())?;
+    Ok(Json(json!({"port": port, "node": node, "to": old.to})))
+}

@@ -1,0 +1,331 @@
+//! The scheduler of a port, as people write it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::nearest;
+
+/// The scheduler of a port: how fast it sends, and the tree that says what comes next.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Scheduler {
+    /// How fast the port sends, on the wire: `"10mbit"`. Default: as fast as it can.
+    #[schemars(with = "Option<String>")]
+    pub rate: Option<Bits>,
+    /// What the link adds to each packet. Default `ethernet`.
+    pub overhead: Overhead,
+    /// The leaf for packets that nothing else is said of. Default: the first one.
+    pub default: Option<String>,
+    /// The nodes, each behind the one above it.
+    pub node: Vec<SchedulerNode>,
+}
+
+/// What a link adds to each packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Overhead {
+    /// 24 bytes around each frame, and 84 at least.
+    #[default]
+    Ethernet,
+    /// AAL5 in cells of 53 bytes.
+    Atm,
+    /// Nothing.
+    None,
+}
+
+/// A node of a scheduler. Which settings it takes depends on its kind, and on the kind of the node above.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SchedulerNode {
+    /// Its name. A leaf's is that of a queue, which filters name: `queue NAME`.
+    pub name: String,
+    /// What it does.
+    pub kind: SchedulerKind,
+    /// The node above; without it this is the root.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub under: Option<String>,
+    /// Under `priority`: its level, the lowest first, 0 to 65,535.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub level: Option<u32>,
+    /// Under `deficit-round-robin`: bytes in each round. For `flow-queues` and `fq-codel`: those of each flow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quantum: Option<u32>,
+    /// Under `hfsc`: what it is guaranteed, `"RATE"` or `"RATE TIME RATE"`: the first rate for that time, then the second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub real_time: Option<CurveText>,
+    /// Under `hfsc`: how it shares what is left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub link_sharing: Option<CurveText>,
+    /// Under `hfsc`: what it must not exceed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub upper_limit: Option<CurveText>,
+    /// Of a `token-bucket`: how fast it lets packets go. Of `flow-queues`: what it is served with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub rate: Option<Bits>,
+    /// Of a `token-bucket`: bytes that may go at once. Default 3,076, two Ethernet frames.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u32>,
+    /// Of a queue: bytes above which what arrives is dropped. Default 262,144.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<u32>,
+    /// Of `flow-queues` and `fq-codel`: how many queues there are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queues: Option<u32>,
+    /// Of `fq-codel`: packets that it holds at most. Default 10,240.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// Of a queue: how it keeps itself short. Default `tail-drop`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub manage: Option<Manage>,
+    /// Of `red`: bytes, on average, below which nothing is dropped. Default a quarter of `maximum`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub minimum: Option<u32>,
+    /// Of `red`: bytes, on average, above which all is dropped; up to twice as many it grows gently. Default half the threshold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub maximum: Option<u32>,
+    /// Of `codel` and `fq-codel`: microseconds that packets may wait. Default 5,000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<u64>,
+    /// Of `codel` and `fq-codel`: microseconds that they may wait longer. Default 100,000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<u64>,
+    /// Of `red`, `codel` and `fq-codel`: whether packets are marked rather than dropped where their senders understand it.
+    /// Default true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ecn: Option<bool>,
+}
+
+/// What a node of a scheduler does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SchedulerKind {
+    /// One queue.
+    Fifo,
+    /// A queue per flow, by weighted deficit round robin.
+    FlowQueues,
+    /// FQ-CoDel (RFC 8290).
+    FqCodel,
+    /// Its children by level.
+    Priority,
+    /// Its children by weighted deficit round robin.
+    DeficitRoundRobin,
+    /// Its children by their service curves.
+    Hfsc,
+    /// Its only child at a rate.
+    TokenBucket,
+}
+
+/// How a queue keeps itself short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Manage {
+    /// It drops what finds it full.
+    TailDrop,
+    /// Random early detection.
+    Red,
+    /// Controlled delay (RFC 8289).
+    Codel,
+}
+
+/// Bits in a second, written as `64kbit`, `1.5mbit`, `10gbit` or a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Bits(pub u64);
+
+const SCALES: [(&str, u64); 4] = [("kbit", 1_000), ("mbit", 1_000_000), ("gbit", 1_000_000_000), ("bit", 1)];
+
+impl FromStr for Bits {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no rate: write \"64kbit\", \"1.5mbit\" or \"10gbit\"");
+        let lower = text.trim().to_ascii_lowercase();
+        let (number, scale) = SCALES
+            .iter()
+            .find_map(|(unit, scale)| lower.strip_suffix(unit).map(|number| (number, *scale)))
+            .unwrap_or((&lower, 1));
+        let number: f64 = number.trim().parse().map_err(|_| wrong())?;
+        let bits = number * scale as f64;
+        if !(1.0..=1e15).contains(&bits) {
+            return Err(format!(
+                "{text:?} is out of range: a rate is of 1 bit to 1,000,000 gigabits a second"
+            ));
+        }
+        Ok(Self(bits.round() as u64))
+    }
+}
+
+impl TryFrom<String> for Bits {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for Bits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fits = |scale: &&(&str, u64)| self.0.is_multiple_of(scale.1);
+        let (unit, scale) = [SCALES[2], SCALES[1], SCALES[0]].iter().find(fits).copied().unwrap_or(SCALES[3]);
+        write!(f, "{}{unit}", self.0 / scale)
+    }
+}
+
+impl From<Bits> for String {
+    fn from(bits: Bits) -> Self {
+        bits.to_string()
+    }
+}
+
+/// A service curve: `RATE`, or `RATE TIME RATE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CurveText {
+    /// The first slope.
+    pub first: Bits,
+    /// Microseconds that it lasts; 0 for a straight line.
+    pub micros: u64,
+    /// The second slope.
+    pub then: Bits,
+}
+
+impl FromStr for CurveText {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts: Vec<&str> = text.split_whitespace().collect();
+        match parts[..] {
+            [rate] => rate.parse().map(|rate| Self { first: rate, micros: 0, then: rate }),
+            [first, time, then] => {
+                Ok(Self { first: first.parse()?, micros: micros(time)?, then: then.parse()? })
+            }
+            _ => Err(format!("{text:?} is no curve: write \"1mbit\", or \"1mbit 10ms 64kbit\"")),
+        }
+    }
+}
+
+/// Microseconds that the first slope of a curve lasts at most.
+const LONGEST_SLOPE: u64 = 3_600_000_000;
+
+fn micros(text: &str) -> Result<u64, String> {
+    let scales = [("us", 1), ("ms", 1000), ("s", 1_000_000)];
+    let found = scales.iter().find_map(|(unit, scale)| {
+        text.strip_suffix(unit)?.parse::<u64>().ok().and_then(|number| number.checked_mul(*scale))
+    });
+    let found = found.filter(|micros| *micros <= LONGEST_SLOPE);
+    found.ok_or_else(|| format!("{text:?} is no time up to an hour: write \"500us\", \"10ms\" or \"1s\""))
+}
+
+impl TryFrom<String> for CurveText {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for CurveText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { first, micros, then } = self;
+        match micros {
+            0 => write!(f, "{then}"),
+            micros if micros.is_multiple_of(1000) => write!(f, "{first} {}ms {then}", micros / 1000),
+            micros => write!(f, "{first} {micros}us {then}"),
+        }
+    }
+}
+
+impl From<CurveText> for String {
+    fn from(curve: CurveText) -> Self {
+        curve.to_string()
+    }
+}
+
+impl SchedulerKind {
+    /// Every kind with its name.
+    pub const ALL: [(&'static str, Self); 7] = [
+        ("fifo", Self::Fifo),
+        ("flow-queues", Self::FlowQueues),
+        ("fq-codel", Self::FqCodel),
+        ("priority", Self::Priority),
+        ("deficit-round-robin", Self::DeficitRoundRobin),
+        ("hfsc", Self::Hfsc),
+        ("token-bucket", Self::TokenBucket),
+    ];
+
+    /// Whether such a node holds packets itself.
+    pub fn is_leaf(self) -> bool {
+        matches!(self, Self::Fifo | Self::FlowQueues | Self::FqCodel)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
+    }
+}
+
+impl FromStr for SchedulerKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some((_, kind)) = Self::ALL.iter().find(|(name, _)| *name == text) {
+            return Ok(*kind);
+        }
+        let names = Self::ALL.map(|(name, _)| name);
+        Err(match nearest(text, names) {
+            Some(near) => format!("there is no kind {text:?} of scheduler: did you mean {near:?}?"),
+            None => format!("there is no kind {text:?} of scheduler: there are {}", names.join(", ")),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_written_as_people_write_them() {
+        for (text, bits, shown) in [
+            ("64kbit", 64_000, "64kbit"),
+            ("1.5mbit", 1_500_000, "1500kbit"),
+            ("10Gbit", 10_000_000_000, "10gbit"),
+            ("999", 999, "999bit"),
+        ] {
+            let rate: Bits = text.parse().unwrap();
+            assert_eq!((rate.0, rate.to_string().as_str()), (bits, shown));
+            assert_eq!(shown.parse(), Ok(rate));
+        }
+        for wrong in ["", "fast", "1tbit", "mbit"] {
+            assert!(wrong.parse::<Bits>().unwrap_err().contains("is no rate"), "{wrong}");
+        }
+        for wrong in ["-1mbit", "0", "nan", "2000000gbit"] {
+            assert!(wrong.parse::<Bits>().unwrap_err().contains("out of range"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn curves_have_one_slope_or_two() {
+        let curve: CurveText = "1mbit 10ms 64kbit".parse().unwrap();
+        assert_eq!((curve.first.0, curve.micros, curve.then.0), (1_000_000, 10_000, 64_000));
+        assert_eq!(curve.to_string(), "1mbit 10ms 64kbit");
+        assert_eq!("2mbit".parse::<CurveText>().unwrap().to_string(), "2mbit");
+        assert!("1mbit 10ms".parse::<CurveText>().unwrap_err().contains("is no curve"));
+        for wrong in ["soon", "3601s", "18446744073709551s"] {
+            assert!(format!("1mbit {wrong} 1mbit").parse::<CurveText>().unwrap_err().contains("is no time"));
+        }
+    }
+
+    #[test]
+    fn a_kind_that_there_is_not_is_told_with_the_nearest() {
+        assert_eq!("hfsc".parse(), Ok(SchedulerKind::Hfsc));
+        let refused = "fq_codel".parse::<SchedulerKind>().unwrap_err();
+        assert!(refused.contains("did you mean \"fq-codel\""), "{refused}");
+    }
+}

@@ -1,0 +1,148 @@
+//! What the settings of a scheduler's node mean. A setting that its kind, or the kind of the node above, takes no notice of
+//! is refused.
+
+use millrace_config::{Bits, CurveText, Manage, SchedulerKind, SchedulerNode};
+use millrace_schedule::{
+    Aqm, CodelSettings, Curve, Curves, FlowQueuesSettings, FqCodelSettings, NodeKind, QueueSettings, Rate,
+    RedSettings, Share,
+};
+
+use crate::ControlError;
+
+/// Bytes that a token bucket lets go at once, unless it is said otherwise: two Ethernet frames.
+const BURST: u32 = 2 * 1538;
+
+/// What the node above knows of a node.
+pub(crate) fn share(node: &SchedulerNode, above: Option<SchedulerKind>) -> Result<Share, ControlError> {
+    let needed = |what: &str| {
+        ControlError::Invalid(format!(
+            "node {:?}: it is under a {}, so it needs {what}",
+            node.name,
+            above.map_or("port", SchedulerKind::name)
+        ))
+    };
+    Ok(match above {
+        Some(SchedulerKind::Priority) => Share::Level(node.level.ok_or_else(|| needed("a level"))?),
+        Some(SchedulerKind::DeficitRoundRobin) => {
+            Share::Quantum(node.quantum.ok_or_else(|| needed("a quantum"))?)
+        }
+        Some(SchedulerKind::Hfsc) => {
+            let curves = [node.real_time, node.link_sharing, node.upper_limit].map(|text| text.map(curve));
+            let [real_time, link_sharing, upper_limit] = curves;
+            if real_time.is_none() && link_sharing.is_none() {
+                return Err(needed("a curve: real-time or link-sharing"));
+            }
+            Share::Curves(Curves { real_time, link_sharing, upper_limit })
+        }
+        _ => Share::Only,
+    })
+}
+
+fn curve(CurveText { first, micros, then }: CurveText) -> Curve {
+    Curve { first: Rate(first.0), duration: micros.saturating_mul(1000), then: Rate(then.0) }
+}
+
+/// What a node does.
+pub(crate) fn kind(node: &SchedulerNode, above: Option<SchedulerKind>) -> Result<NodeKind, ControlError> {
+    refuse_what_means_nothing(node, above)?;
+    Ok(match node.kind {
+        SchedulerKind::Fifo => NodeKind::Fifo(queue(node)),
+        SchedulerKind::FlowQueues => {
+            let usual = FlowQueuesSettings::default();
+            NodeKind::FlowQueues(FlowQueuesSettings {
+                queues: node.queues.unwrap_or(usual.queues),
+                quantum: own_quantum(node, above).unwrap_or(usual.quantum),
+                queue: queue(node),
+                capacity: node.rate.map_or(usual.capacity, |Bits(bits)| Rate(bits)),
+                ..usual
+            })
+        }
+        SchedulerKind::FqCodel => {
+            let usual = FqCodelSettings::default();
+            NodeKind::FqCodel(FqCodelSettings {
+                flows: node.queues.unwrap_or(usual.flows),
+                quantum: own_quantum(node, above).unwrap_or(usual.quantum),
+                limit: node.limit.unwrap_or(usual.limit),
+                codel: codel(node),
+                ..usual
+            })
+        }
+        SchedulerKind::Priority => NodeKind::Priority,
+        SchedulerKind::DeficitRoundRobin => NodeKind::DeficitRoundRobin,
+        SchedulerKind::Hfsc => NodeKind::Hfsc,
+        SchedulerKind::TokenBucket => {
+            let rate = node.rate.ok_or_else(|| {
+                ControlError::Invalid(format!("node {:?}: a token-bucket needs a rate", node.name))
+            })?;
+            NodeKind::TokenBucket { rate: Rate(rate.0), burst: node.burst.unwrap_or(BURST) }
+        }
+    })
+}
+
+/// The quantum of a node's flows, where it isn't its own under a round robin.
+fn own_quantum(node: &SchedulerNode, above: Option<SchedulerKind>) -> Option<u32> {
+    node.quantum.filter(|_| above != Some(SchedulerKind::DeficitRoundRobin))
+}
+
+fn queue(node: &SchedulerNode) -> QueueSettings {
+    let threshold = node.threshold.unwrap_or(QueueSettings::default().threshold);
+    let aqm = match node.manage {
+        None | Some(Manage::TailDrop) => Aqm::TailDrop,
+        Some(Manage::Codel) => Aqm::Codel(codel(node)),
+        Some(Manage::Red) => {
+            let maximum = node.maximum.unwrap_or(threshold / 2);
+            let minimum = node.minimum.unwrap_or(maximum / 4);
+            Aqm::Red(RedSettings {
+                minimum,
+                maximum,
+                ecn: node.ecn.unwrap_or(true),
+                ..RedSettings::default()
+            })
+        }
+    };
+    QueueSettings { threshold, aqm }
+}
+
+fn codel(node: &SchedulerNode) -> CodelSettings {
+    let usual = CodelSettings::default();
+    CodelSettings {
+        target: node.target.map_or(usual.target, |micros| micros.saturating_mul(1000)),
+        interval: node.interval.map_or(usual.interval, |micros| micros.saturating_mul(1000)),
+        ecn: node.ecn.unwrap_or(true),
+    }
+}
+
+fn refuse_what_means_nothing(node: &SchedulerNode, above: Option<SchedulerKind>) -> Result<(), ControlError> {
+    use SchedulerKind::{DeficitRoundRobin, Fifo, FlowQueues, FqCodel, Hfsc, Priority, TokenBucket};
+    let is = |kinds: &[SchedulerKind]| kinds.contains(&node.kind);
+    let red = is(&[Fifo, FlowQueues]) && node.manage == Some(Manage::Red);
+    let codel = is(&[FqCodel]) || is(&[Fifo, FlowQueues]) && node.manage == Some(Manage::Codel);
+    let under = |kind| above == Some(kind);
+    let settings = [
+        ("level", node.level.is_some(), under(Priority)),
+        ("quantum", node.quantum.is_some(), under(DeficitRoundRobin) || is(&[FlowQueues, FqCodel])),
+        ("real-time", node.real_time.is_some(), under(Hfsc)),
+        ("link-sharing", node.link_sharing.is_some(), under(Hfsc)),
+        ("upper-limit", node.upper_limit.is_some(), under(Hfsc)),
+        ("rate", node.rate.is_some(), is(&[TokenBucket, FlowQueues])),
+        ("burst", node.burst.is_some(), is(&[TokenBucket])),
+        ("threshold", node.threshold.is_some(), is(&[Fifo, FlowQueues])),
+        ("queues", node.queues.is_some(), is(&[FlowQueues, FqCodel])),
+        ("limit", node.limit.is_some(), is(&[FqCodel])),
+        ("manage", node.manage.is_some(), is(&[Fifo, FlowQueues])),
+        ("minimum", node.minimum.is_some(), red),
+        ("maximum", node.maximum.is_some(), red),
+        ("target", node.target.is_some(), codel),
+        ("interval", node.interval.is_some(), codel),
+        ("ecn", node.ecn.is_some(), red || codel),
+    ];
+    match settings.iter().find(|(_, said, means)| *said && !means) {
+        None => Ok(()),
+        Some((key, ..)) => Err(ControlError::Invalid(format!(
+            "node {:?}: {key} means nothing to a {} under {}",
+            node.name,
+            node.kind.name(),
+            above.map_or("the port itself".to_owned(), |above| format!("a {}", above.name()))
+        ))),
+    }
+}

@@ -1,0 +1,567 @@
+//! The schedulers of ports: planned, checked, changed while packets wait in them, and shown.
+
+use std::collections::BTreeMap;
+
+use millrace_config::{Bits, Scheduler, SchedulerNode};
+use millrace_pipeline::{Command, ScheduleChange, ScheduleReport};
+use millrace_schedule::{
+    BufferLimits, Item, LinkOverhead, LinkRate, LinkScheduler, NodeId, NodeView, Rate, ScheduleError,
+};
+use millrace_units::{Instant, PortId, QueueId};
+use serde_json::{Map, Value};
+
+use crate::ControlError;
+use crate::node_settings::{kind, share};
+use crate::router::{Inner, Router};
+use crate::view::{SchedulerNodeView, SchedulerView};
+
+/// How long a worker may be late, in nanoseconds: the link makes up for it at once.
+const LATENESS: u64 = 200_000;
+/// Bytes that go ahead of a slow link's rate: two packets.
+const TWO_PACKETS: u64 = 2 * 1538;
+
+/// The schedulers that are planned, and the numbers of their nodes: a name has the same one at every port, so that filters
+/// and plugins name a queue whatever port a packet leaves by.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Schedulers {
+    ports: BTreeMap<PortId, Scheduler>,
+    /// Names by number, from 1 on.
+    names: Vec<String>,
+}
+
+/// A packet of a tree that is built to see whether it can be.
+struct Nothing;
+
+impl Item for Nothing {
+    fn length(&self) -> u32 {
+        0
+    }
+
+    fn mark_congestion(&mut self) -> bool {
+        false
+    }
+}
+
+impl Schedulers {
+    /// Plans the scheduler of a port.
+    pub fn plan(&mut self, port: PortId, name: &str, scheduler: &Scheduler) -> Result<(), ControlError> {
+        let at_port =
+            |error: ControlError| ControlError::Invalid(format!("scheduler of port {name:?}: {error}"));
+        let mut planned = Self { ports: self.ports.clone(), names: self.names.clone() };
+        for node in &scheduler.node {
+            planned.number(&node.name).map_err(at_port)?;
+        }
+        planned.check(scheduler).map_err(at_port)?;
+        planned.ports.insert(port, scheduler.clone());
+        *self = planned;
+        Ok(())
+    }
+
+    /// What makes ports have their schedulers that have none.
+    pub fn begin(&self) -> Result<Vec<(PortId, Vec<ScheduleChange>)>, ControlError> {
+        let none = Scheduler::default();
+        let changes = |scheduler| self.changes(&none, scheduler, None);
+        self.ports.iter().map(|(port, scheduler)| Ok((*port, changes(scheduler)?))).collect()
+    }
+
+    /// The number of a name, a new one if it has none yet.
+    fn number(&mut self, name: &str) -> Result<QueueId, ControlError> {
+        if name.is_empty() || name.len() > 64 || name.contains(char::is_whitespace) {
+            return Err(ControlError::Invalid(format!(
+                "{name:?} is no name of a node: give 1 to 64 characters without blanks"
+            )));
+        }
+        if let Some(number) = self.known(name) {
+            return Ok(number);
+        }
+        if self.names.len() == usize::from(u16::MAX) {
+            return Err(ControlError::Invalid("there are 65,535 names of nodes already".into()));
+        }
+        self.names.push(name.to_owned());
+        Ok(QueueId(self.names.len() as u16))
+    }
+
+    fn known(&self, name: &str) -> Option<QueueId> {
+        self.names.iter().position(|known| known == name).map(|index| QueueId(index as u16 + 1))
+    }
+
+    /// The name of a number.
+    pub fn name(&self, number: QueueId) -> &str {
+        number.index().checked_sub(1).and_then(|index| self.names.get(index)).map_or("?", String::as_str)
+    }
+
+    /// The number of a leaf, whatever port it is at.
+    pub fn queue(&self, name: &str) -> Result<QueueId, ControlError> {
+        let leaf = |node: &&SchedulerNode| node.kind.is_leaf();
+        let leaves = || self.ports.values().flat_map(|scheduler| scheduler.node.iter().filter(leaf));
+        match self.known(name).filter(|_| leaves().any(|node| node.name == name)) {
+            Some(number) => Ok(number),
+            None => Err(ControlError::unknown("queue", name, leaves().map(|node| node.name.as_str()))),
+        }
+    }
+
+    /// The changes that make one scheduler of another; what waits in nodes that are gone goes `to` a leaf.
+    fn changes(
+        &self,
+        before: &Scheduler,
+        after: &Scheduler,
+        to: Option<QueueId>,
+    ) -> Result<Vec<ScheduleChange>, ControlError> {
+        let mut changes = Vec::new();
+        let is_left = |name: &str| find(after, name).is_ok();
+        for gone in before.node.iter().filter(|node| !is_left(&node.name)) {
+            // What is below it goes with it.
+            if gone.under.as_deref().is_none_or(is_left) {
+                changes.push(ScheduleChange::Remove { node: self.known(&gone.name).unwrap_or_default(), to });
+            }
+        }
+        if before.node.is_empty() || link(before) != link(after) {
+            changes.push(link(after));
+        }
+        for node in &after.node {
+            match find(before, &node.name) {
+                Ok(own) if own == node => {}
+                Ok(own) => changes.push(self.setting(after, own, node)?),
+                Err(_) => changes.push(self.addition(after, node)?),
+            }
+        }
+        if let Some(default) = default_leaf(after)? {
+            changes.push(ScheduleChange::Default(self.known(default).unwrap_or_default()));
+        }
+        Ok(changes)
+    }
+
+    fn setting(
+        &self,
+        scheduler: &Scheduler,
+        before: &SchedulerNode,
+        node: &SchedulerNode,
+    ) -> Result<ScheduleChange, ControlError> {
+        if before.queues != node.queues {
+            return Err(ControlError::Invalid(format!(
+                "queues of node {:?} can't be changed while there may be packets in them: remove it, and add it with as many",
+                node.name
+            )));
+        }
+        let above = self.above(scheduler, node)?.map(|above| above.kind);
+        Ok(ScheduleChange::Set {
+            node: self.known(&node.name).unwrap_or_default(),
+            share: share(node, above)?,
+            kind: kind(node, above)?,
+        })
+    }
+
+    fn addition(&self, scheduler: &Scheduler, node: &SchedulerNode) -> Result<ScheduleChange, ControlError> {
+        let above = self.above(scheduler, node)?;
+        Ok(ScheduleChange::Add {
+            node: self.known(&node.name).unwrap_or_default(),
+            parent: above.and_then(|above| self.known(&above.name)),
+            share: share(node, above.map(|above| above.kind))?,
+            kind: kind(node, above.map(|above| above.kind))?,
+        })
+    }
+
+    fn above<'s>(
+        &self,
+        scheduler: &'s Scheduler,
+        node: &SchedulerNode,
+    ) -> Result<Option<&'s SchedulerNode>, ControlError> {
+        let Some(under) = &node.under else { return Ok(None) };
+        find(scheduler, under).map(Some)
+    }
+
+    /// Builds the tree without packets.
+    fn check(&self, scheduler: &Scheduler) -> Result<(), ControlError> {
+        if scheduler.node.is_empty() {
+            let needed = "it has no node: give it one, as node = [{ name = \"all\", kind = \"fifo\" }]";
+            return Err(ControlError::Invalid(needed.into()));
+        }
+        for (index, node) in scheduler.node.iter().enumerate() {
+            if scheduler.node[..index].iter().any(|other| other.name == node.name) {
+                return Err(ControlError::Conflict(format!("there is a node {:?} already", node.name)));
+            }
+        }
+        let mut roots = scheduler.node.iter().filter(|node| node.under.is_none());
+        if let (Some(root), Some(other)) = (roots.next(), roots.next()) {
+            return Err(ControlError::Invalid(format!(
+                "node {:?} is under no other, but {:?} is the root already: say which node it is under",
+                other.name, root.name
+            )));
+        }
+        let named = |error| self.refusal(error);
+        let (no_link, no_overhead) = Default::default();
+        let mut tree =
+            LinkScheduler::<Nothing>::new(no_link, no_overhead, BufferLimits::default()).map_err(named)?;
+        let mut whole_link = no_link;
+        for change in self.changes(&Scheduler::default(), scheduler, None)? {
+            match change {
+                ScheduleChange::Link(link, _) => {
+                    whole_link = link;
+                    Ok(())
+                }
+                ScheduleChange::Add { node, parent, share, kind } => {
+                    let id = |node: QueueId| NodeId(node.0.into());
+                    tree.add(id(node), parent.map(id), share, &kind, Instant::ZERO)
+                }
+                _ => Ok(()),
+            }
+            .map_err(named)?;
+        }
+        // Now that all of it is there: what is promised has to be there.
+        tree.set_link(whole_link, Instant::ZERO).map_err(named)
+    }
+
+    /// What a tree refused, told with names.
+    pub fn refusal(&self, error: ScheduleError) -> ControlError {
+        ControlError::Invalid(self.with_names(&error.to_string()))
+    }
+
+    /// A text that speaks of nodes by their numbers, by their names.
+    fn with_names(&self, text: &str) -> String {
+        let mut after = false;
+        let word = |word: &str| {
+            let digits = word.len() - word.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+            let number = word[..digits].parse::<u16>().ok().filter(|_| after);
+            after = matches!(word, "node" | "parent" | "add" | "below" | "under" | "child");
+            match number {
+                Some(number) => format!("{:?}{}", self.name(QueueId(number)), &word[digits..]),
+                None => word.to_owned(),
+            }
+        };
+        text.split(' ').map(word).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// The leaf for packets that nothing else is said of: the first one, unless another is named.
+fn default_leaf(scheduler: &Scheduler) -> Result<Option<&str>, ControlError> {
+    match &scheduler.default {
+        Some(default) => leaf(scheduler, default).map(Some),
+        None => {
+            let first = scheduler.node.iter().find(|node| node.kind.is_leaf());
+            Ok(first.map(|node| node.name.as_str()))
+        }
+    }
+}
+
+/// The name of a node, which has to be a leaf.
+fn leaf<'s>(scheduler: &'s Scheduler, name: &str) -> Result<&'s str, ControlError> {
+    let node = find(scheduler, name)?;
+    if node.kind.is_leaf() {
+        return Ok(&node.name);
+    }
+    Err(ControlError::Invalid(format!(
+        "node {name:?} holds no packets itself: it is a {}; name a leaf",
+        node.kind.name()
+    )))
+}
+
+fn find<'s>(scheduler: &'s Scheduler, name: &str) -> Result<&'s SchedulerNode, ControlError> {
+    let found = scheduler.node.iter().find(|node| node.name == name);
+    found.ok_or_else(|| {
+        ControlError::unknown("node", name, scheduler.node.iter().map(|node| node.name.as_str()))
+    })
+}
+
+/// How fast a port sends, and what its link adds.
+fn link(scheduler: &Scheduler) -> ScheduleChange {
+    let overhead = match scheduler.overhead {
+        millrace_config::Overhead::Ethernet => LinkOverhead::Ethernet,
+        millrace_config::Overhead::Atm => LinkOverhead::Atm { encapsulation: 0 },
+        millrace_config::Overhead::None => LinkOverhead::None,
+    };
+    let rate = scheduler.rate.map(|Bits(bits)| Rate(bits));
+    let slack = rate.map_or(0, |rate| rate.bytes_in(LATENESS).clamp(TWO_PACKETS, 1_000_000_000));
+    ScheduleChange::Link(LinkRate { rate, slack: slack as u32 }, overhead)
+}
+
+/// `changes` to what is written as an object: `null` takes a setting away.
+fn changed<T: serde::Serialize + serde::de::DeserializeOwned>(
+    before: &T,
+    changes: &Map<String, Value>,
+) -> Result<T, ControlError> {
+    let invalid = |error: serde_json::Error| ControlError::Invalid(error.to_string());
+    let mut value = serde_json::to_value(before).map_err(invalid)?;
+    if let Value::Object(object) = &mut value {
+        for (key, change) in changes {
+            match change {
+                Value::Null => object.remove(key),
+                change => object.insert(key.clone(), change.clone()),
+            };
+        }
+    }
+    serde_json::from_value(value).map_err(invalid)
+}
+
+impl Inner {
+    /// Has the worker that has a port's device change the port's scheduler.
+    pub fn schedule(&mut self, port: PortId, changes: Vec<ScheduleChange>) -> Result<(), ControlError> {
+        let Some(plan) = self.model.ports.iter().find(|plan| plan.id == port) else { return Ok(()) };
+        let owner = self.workers.owner(plan.settings.device);
+        let changed = owner.ask(|reply| Command::Schedule(port, changes, reply))?;
+        changed.map_err(|error| self.model.schedulers.refusal(error))
+    }
+
+    /// Changes the scheduler of a port as it is planned, and then where the packets are. If that can't be, nothing has
+    /// changed. What waits in nodes that go away goes `to` a leaf.
+    fn change_scheduler(
+        &mut self,
+        port: &str,
+        to: Option<&str>,
+        change: impl FnOnce(&mut Scheduler) -> Result<(), ControlError>,
+    ) -> Result<PortId, ControlError> {
+        let id = self.model.port(port)?.id;
+        let mut planned = self.model.schedulers.clone();
+        let before = planned.ports.get(&id).cloned().unwrap_or_default();
+        let mut after = before.clone();
+        change(&mut after)?;
+        match after.node.is_empty() {
+            true => drop(planned.ports.remove(&id)),
+            false => planned.plan(id, port, &after)?,
+        }
+        let to = to.map(|to| leaf(&after, to)).transpose()?.and_then(|to| planned.known(to));
+        let changes = planned.changes(&before, &after, to)?;
+        // The names of new nodes are told in what is refused.
+        let old = std::mem::replace(&mut self.model.schedulers, planned);
+        self.schedule(id, changes).inspect_err(|_| self.model.schedulers = old)?;
+        Ok(id)
+    }
+
+    fn scheduler_view(&mut self, port: PortId) -> Result<SchedulerView, ControlError> {
+        let snapshot = self.snapshot()?;
+        let report = snapshot.schedulers.iter().find(|(own, _)| *own == port).map(|(_, report)| report);
+        let Some(report) = report else {
+            return Err(ControlError::System("the scheduler is not there".into()));
+        };
+        Ok(self.view_of(port, report, snapshot.at))
+    }
+
+    fn view_of(&mut self, port: PortId, report: &ScheduleReport, at: Instant) -> SchedulerView {
+        let schedulers = &self.model.schedulers;
+        let name = self.model.port_name(port).to_owned();
+        let settings = schedulers.ports.get(&port);
+        let rates = &mut self.rates;
+        let node = |view: &NodeView| {
+            let number = QueueId(view.node.0 as u16);
+            let node_name = schedulers.name(number).to_owned();
+            let spec = settings.and_then(|settings| find(settings, &node_name).ok());
+            let key = format!("scheduler {name} {node_name}");
+            SchedulerNodeView {
+                id: number.0,
+                kind: spec.map_or("", |spec| spec.kind.name()),
+                under: spec.and_then(|spec| spec.under.clone()),
+                settings: spec.map(settings_of).unwrap_or_default(),
+                promised: view.promised.map(|rate| rate.0),
+                delivered: (rates.read(&key, view.sent_bytes, at) * 8.0).round() as u64,
+                sent_packets: view.sent_packets,
+                sent_bytes: view.sent_bytes,
+                held_packets: view.held_packets,
+                held_bytes: view.held_bytes,
+                peak_bytes: view.peak_bytes,
+                queues: view.queues,
+                drops: view.drops.iter().map(|(cause, packets)| (cause.name(), packets)).collect(),
+                name: node_name,
+            }
+        };
+        SchedulerView {
+            rate: settings.and_then(|settings| settings.rate).map(|Bits(bits)| bits),
+            overhead: settings.map(|settings| settings.overhead).unwrap_or_default(),
+            default: Some(schedulers.name(report.default).to_owned()).filter(|_| report.default.0 > 0),
+            held: report.held,
+            nodes: report.nodes.iter().map(node).collect(),
+            port: name,
+        }
+    }
+}
+
+/// The settings of a node that are no part of its place.
+fn settings_of(node: &SchedulerNode) -> Map<String, Value> {
+    let Ok(Value::Object(mut settings)) = serde_json::to_value(node) else { return Map::new() };
+    ["name", "kind", "under"].iter().for_each(|key| drop(settings.remove(*key)));
+    settings
+}
+
+impl Router {
+    /// The schedulers of all ports that have one.
+    ///
+    /// # Errors
+    /// When the data plane does not answer.
+    pub fn schedulers(&self) -> Result<Vec<SchedulerView>, ControlError> {
+        let mut inner = self.lock();
+        let snapshot = inner.snapshot()?;
+        let planned = |port: &PortId| inner.model.schedulers.ports.contains_key(port);
+        let there: Vec<_> = snapshot.schedulers.iter().filter(|(port, _)| planned(port)).collect();
+        Ok(there.into_iter().map(|(port, report)| inner.view_of(*port, report, snapshot.at)).collect())
+    }
+
+    /// Adds a node to the scheduler of a port; the first one makes it. When this returns, the next packet meets it.
+    ///
+    /// # Errors
+    /// No such port, a node that can't be: promises above the link's rate, unknown parents, settings out of range.
+    pub fn add_scheduler_node(
+        &self,
+        port: &str,
+        node: &SchedulerNode,
+    ) -> Result<SchedulerView, ControlError> {
+        let mut inner = self.lock();
+        let id = inner.change_scheduler(port, None, |scheduler| {
+            scheduler.node.push(node.clone());
+            Ok(())
+        })?;
+        inner.scheduler_view(id)
+    }
+
+    /// Gives a node of a port's scheduler other settings.
+    ///
+    /// # Errors
+    /// No such node, settings that can't be; nothing has changed then.
+    pub fn set_scheduler_node(
+        &self,
+        port: &str,
+        name: &str,
+        changes: &Map<String, Value>,
+    ) -> Result<SchedulerView, ControlError> {
+        if let Some(key) = ["name", "kind", "under"].iter().find(|key| changes.contains_key(**key)) {
+            return Err(ControlError::Invalid(format!(
+                "{key} of a node can't be changed: remove the node, and add another"
+            )));
+        }
+        let mut inner = self.lock();
+        let id = inner.change_scheduler(port, None, |scheduler| {
+            let node = changed(find(unless_empty(scheduler, port)?, name)?, changes)?;
+            for own in scheduler.node.iter_mut().filter(|own| own.name == name) {
+                *own = node.clone();
+            }
+            Ok(())
+        })?;
+        inner.scheduler_view(id)
+    }
+
+    /// Removes a node of a port's scheduler with all below it; what waits there goes to another leaf, or is dropped.
+    /// Without nodes the port is as if it never had a scheduler.
+    ///
+    /// # Errors
+    /// No such node, or no leaf that could take its packets.
+    pub fn remove_scheduler_node(
+        &self,
+        port: &str,
+        name: &str,
+        to: Option<&str>,
+    ) -> Result<(), ControlError> {
+        let removed = self.lock().change_scheduler(port, to, |scheduler| {
+            find(unless_empty(scheduler, port)?, name)?;
+            let gone = below(scheduler, name);
+            scheduler.node.retain(|node| !gone.contains(&node.name));
+            scheduler.default = scheduler.default.take().filter(|default| !gone.contains(default));
+            Ok(())
+        });
+        removed.map(drop)
+    }
+
+    /// Changes the rate, the overhead or the default queue of a port's scheduler.
+    ///
+    /// # Errors
+    /// No scheduler, a rate below what its nodes were promised, an unknown leaf.
+    pub fn set_scheduler(
+        &self,
+        port: &str,
+        changes: &Map<String, Value>,
+    ) -> Result<SchedulerView, ControlError> {
+        if changes.contains_key("node") {
+            return Err(ControlError::Invalid("nodes are added, set and removed one by one".into()));
+        }
+        let mut inner = self.lock();
+        let id = inner.change_scheduler(port, None, |scheduler| {
+            *scheduler = changed(unless_empty(scheduler, port)?, changes)?;
+            Ok(())
+        })?;
+        inner.scheduler_view(id)
+    }
+}
+
+fn unless_empty<'s>(scheduler: &'s Scheduler, port: &str) -> Result<&'s Scheduler, ControlError> {
+    if scheduler.node.is_empty() {
+        return Err(ControlError::NotFound(format!(
+            "port {port:?} has no scheduler: `scheduler add {port} NODE --kind fifo` makes one"
+        )));
+    }
+    Ok(scheduler)
+}
+
+/// The names of a node and of all below it.
+fn below(scheduler: &Scheduler, name: &str) -> Vec<String> {
+    let mut names = vec![name.to_owned()];
+    let mut next = 0;
+    while let Some(above) = names.get(next).cloned() {
+        let children = scheduler.node.iter().filter(|node| node.under.as_deref() == Some(&*above));
+        names.extend(children.map(|node| node.name.clone()));
+        next += 1;
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planned(toml: &str) -> Result<Schedulers, ControlError> {
+        let port = format!("[[port]]\nname = \"wan\"\nkind = \"memory\"\n[port.scheduler]\n{toml}");
+        let config = millrace_config::Config::parse(&port, "test.toml")?;
+        let mut schedulers = Schedulers::default();
+        schedulers.plan(PortId(0), "wan", config.port[0].scheduler.as_ref().unwrap())?;
+        Ok(schedulers)
+    }
+
+    const TREE: &str = r#"
+        rate = "10mbit"
+        node = [
+            { name = "top", kind = "hfsc" },
+            { name = "voice", kind = "fifo", under = "top", real-time = "1mbit 10ms 64kbit" },
+            { name = "rest", kind = "fq-codel", under = "top", link-sharing = "9mbit" },
+        ]"#;
+
+    #[test]
+    fn a_tree_becomes_changes_in_its_order() {
+        let schedulers = planned(TREE).unwrap();
+        let begin = schedulers.begin().unwrap();
+        let [(PortId(0), changes)] = &begin[..] else { panic!("{begin:?}") };
+        assert_eq!(changes.len(), 5);
+        assert!(matches!(
+            &changes[2],
+            ScheduleChange::Add { node: QueueId(2), parent: Some(QueueId(1)), .. }
+        ));
+        assert_eq!(changes[4], ScheduleChange::Default(QueueId(2)));
+        assert_eq!(schedulers.queue("voice"), Ok(QueueId(2)));
+        assert!(schedulers.queue("voic").unwrap_err().to_string().contains("did you mean \"voice\""));
+    }
+
+    #[test]
+    fn promises_above_the_link_are_refused_with_names() {
+        let refused = planned(&TREE.replace("1mbit 10ms 64kbit", "20mbit")).unwrap_err().to_string();
+        assert!(refused.contains("20") && refused.contains("10"), "{refused}");
+        let unknown = planned(&TREE.replace("under = \"top\", link", "under = \"tpo\", link")).unwrap_err();
+        assert!(unknown.to_string().contains("did you mean \"top\""), "{unknown}");
+        let empty = planned("rate = \"1mbit\"").unwrap_err().to_string();
+        assert!(empty.contains("has no node"), "{empty}");
+        let apart = planned(&TREE.replace(", under = \"top\", link-sharing = \"9mbit\"", ""))
+            .unwrap_err()
+            .to_string();
+        assert!(apart.contains("\"top\" is the root already"), "{apart}");
+        let twice = planned(&TREE.replace("\"rest\"", "\"voice\"")).unwrap_err().to_string();
+        assert!(twice.contains("there is a node \"voice\" already"), "{twice}");
+    }
+
+    #[test]
+    fn numbers_of_nodes_are_told_by_their_names() {
+        let mut schedulers = Schedulers::default();
+        schedulers.number("top").unwrap();
+        schedulers.number("voice").unwrap();
+        let text = schedulers.with_names("node 2: its parent 1 is a fifo; 1538 bytes");
+        assert_eq!(text, "node \"voice\": its parent \"top\" is a fifo; 1538 bytes");
+    }
+
+    #[test]
+    fn a_node_goes_with_all_below_it() {
+        let schedulers = planned(TREE).unwrap();
+        assert_eq!(below(&schedulers.ports[&PortId(0)], "top"), ["top", "voice", "rest"]);
+    }
+}

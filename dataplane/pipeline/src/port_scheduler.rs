@@ -1,0 +1,294 @@
+//! The scheduler of a port: what waits to be sent, in the order and at the rates that its tree says.
+
+use std::fmt;
+
+use millrace_packet::{DropReason, FRAME_SIZE, Packet};
+use millrace_schedule::{
+    BufferLimits, DropCause, FlowNumber, Leftover, LinkOverhead, LinkRate, LinkScheduler, NodeId, NodeKind,
+    NodeView, ScheduleError, Share,
+};
+use millrace_units::{Instant, QueueId};
+
+/// A change of a port's scheduler. Nodes are known by the numbers of their queues, from 1 on; packets for queue 0 go to the
+/// default leaf.
+#[derive(Clone, PartialEq, Debug)]
+pub enum ScheduleChange {
+    /// The port sends at another rate, over a link that adds something else.
+    Link(LinkRate, LinkOverhead),
+    /// A new node. The first leaf is the default until another is named.
+    Add {
+        /// Its number.
+        node: QueueId,
+        /// The node above; `None` for the root.
+        parent: Option<QueueId>,
+        /// What the parent knows of it.
+        share: Share,
+        /// What it does.
+        kind: NodeKind,
+    },
+    /// A node gets other settings, of the same kind.
+    Set {
+        /// Its number.
+        node: QueueId,
+        /// What the parent knows of it.
+        share: Share,
+        /// What it does.
+        kind: NodeKind,
+    },
+    /// A node goes, with all below it. Its packets go to another leaf, or are dropped.
+    Remove {
+        /// Its number.
+        node: QueueId,
+        /// The leaf that gets its packets.
+        to: Option<QueueId>,
+    },
+    /// The leaf for packets that nothing else is said of.
+    Default(QueueId),
+}
+
+/// A port's scheduler at one moment.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ScheduleReport {
+    /// How fast the port sends.
+    pub link: LinkRate,
+    /// The leaf for packets that nothing else is said of; 0 while there is none.
+    pub default: QueueId,
+    /// Packets that wait.
+    pub held: u32,
+    /// Its nodes, each behind the one above it.
+    pub nodes: Vec<NodeView>,
+}
+
+/// Packets that a scheduler dropped, until they are counted.
+pub(crate) type QueueDrops = Vec<(Packet, DropReason)>;
+
+/// The queues of a port, and who chooses among them.
+pub struct PortScheduler {
+    tree: LinkScheduler<Packet>,
+    default: QueueId,
+    /// For each number, whether that node is a leaf of this port.
+    leaves: Vec<bool>,
+}
+
+impl fmt::Debug for PortScheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PortScheduler")
+            .field("default", &self.default)
+            .field("held", &self.tree.held_packets())
+            .finish_non_exhaustive()
+    }
+}
+
+impl PortScheduler {
+    /// A scheduler without nodes, of a port that sends as fast as it can. It may hold so many frames of packet memory.
+    ///
+    /// # Errors
+    /// None: its limits are in range.
+    pub fn new(frames: u32) -> Result<Self, ScheduleError> {
+        let usual = BufferLimits::default();
+        let packets = frames.clamp(64, usual.packets);
+        let bytes = packets.saturating_mul(FRAME_SIZE as u32).min(usual.bytes);
+        let limits = BufferLimits { packets, bytes, ..usual };
+        let tree = LinkScheduler::new(LinkRate::default(), LinkOverhead::default(), limits)?;
+        Ok(Self { tree, default: QueueId(0), leaves: Vec::new() })
+    }
+
+    /// Makes a change.
+    ///
+    /// # Errors
+    /// [`ScheduleError`] says why not; nothing has changed then.
+    pub(crate) fn change(
+        &mut self,
+        change: &ScheduleChange,
+        now: Instant,
+        drops: &mut QueueDrops,
+    ) -> Result<(), ScheduleError> {
+        match change {
+            ScheduleChange::Link(link, overhead) => {
+                self.tree.set_link(*link, now)?;
+                self.tree.set_overhead(*overhead);
+            }
+            ScheduleChange::Add { node, parent, share, kind } => {
+                self.tree.add(id(*node), parent.map(id), *share, kind, now)?;
+                if kind.is_leaf() {
+                    self.add_leaf(*node);
+                }
+            }
+            ScheduleChange::Set { node, share, kind } => {
+                self.tree.set(id(*node), kind, now)?;
+                self.tree.set_share(id(*node), *share, now)?;
+            }
+            ScheduleChange::Remove { node, to } => {
+                let leftover = to.map_or(Leftover::Drop, |to| Leftover::MoveTo(id(to)));
+                self.tree.remove(id(*node), leftover, now, &mut sink(drops))?;
+                self.forget_leaves();
+            }
+            ScheduleChange::Default(node) => {
+                if !self.is_leaf(*node) {
+                    return Err(ScheduleError::Unknown(id(*node)));
+                }
+                self.default = *node;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_leaf(&mut self, node: QueueId) {
+        let index = node.index();
+        self.leaves.resize(self.leaves.len().max(index + 1), false);
+        self.leaves[index] = true;
+        if self.default == QueueId(0) {
+            self.default = node;
+        }
+    }
+
+    /// Takes leaves out that are gone.
+    fn forget_leaves(&mut self) {
+        for (index, leaf) in self.leaves.iter_mut().enumerate().filter(|(_, leaf)| **leaf) {
+            *leaf = self.tree.contains(NodeId(index as u32));
+        }
+        if !self.is_leaf(self.default) {
+            let first = self.leaves.iter().position(|leaf| *leaf).unwrap_or(0);
+            self.default = QueueId(first as u16);
+        }
+    }
+
+    #[inline]
+    fn is_leaf(&self, node: QueueId) -> bool {
+        self.leaves.get(node.index()).copied().unwrap_or(false)
+    }
+
+    /// Whether there is a leaf at all.
+    pub fn takes_packets(&self) -> bool {
+        self.default != QueueId(0)
+    }
+
+    /// A packet arrives for the queue that it names, or the default one.
+    #[inline]
+    pub(crate) fn enqueue(&mut self, packet: Packet, now: Instant, drops: &mut QueueDrops) {
+        let leaf = if self.is_leaf(packet.queue) { packet.queue } else { self.default };
+        let flow = FlowNumber(packet.hash);
+        self.tree.enqueue(id(leaf), flow, packet, now, &mut sink(drops));
+    }
+
+    /// The packet to send now, if any.
+    #[inline]
+    pub(crate) fn dequeue(&mut self, now: Instant, drops: &mut QueueDrops) -> Option<Packet> {
+        if self.tree.held_packets() == 0 {
+            return None;
+        }
+        self.tree.dequeue(now, &mut sink(drops))
+    }
+
+    /// When there may be a packet to send; `None` while nothing waits.
+    pub(crate) fn next_ready(&self) -> Option<Instant> {
+        (self.tree.held_packets() > 0).then(|| self.tree.next_ready())
+    }
+
+    /// Packets that wait.
+    pub fn held(&self) -> usize {
+        self.tree.held_packets() as usize
+    }
+
+    pub(crate) fn report(&self) -> ScheduleReport {
+        let (link, default, held) = (self.tree.link(), self.default, self.tree.held_packets());
+        ScheduleReport { link, default, held, nodes: self.tree.tree() }
+    }
+}
+
+fn id(node: QueueId) -> NodeId {
+    NodeId(node.0.into())
+}
+
+fn sink(drops: &mut QueueDrops) -> impl FnMut(Packet, DropCause) + '_ {
+    |packet, cause| drops.push((packet, reason(cause)))
+}
+
+/// What a packet is counted as that a scheduler dropped.
+fn reason(cause: DropCause) -> DropReason {
+    match cause {
+        DropCause::Threshold | DropCause::BufferFull | DropCause::Overlimit | DropCause::NoQueue => {
+            DropReason::QueueFull
+        }
+        DropCause::Early | DropCause::Forced | DropCause::Sojourn => DropReason::QueueManaged,
+        DropCause::Removed => DropReason::QueueRemoved,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_packet::Pool;
+    use millrace_schedule::Rate;
+
+    use super::*;
+
+    fn add(node: u16, parent: Option<u16>, share: Share, kind: NodeKind) -> ScheduleChange {
+        ScheduleChange::Add { node: QueueId(node), parent: parent.map(QueueId), share, kind }
+    }
+
+    fn scheduler(changes: &[ScheduleChange]) -> PortScheduler {
+        let mut scheduler = PortScheduler::new(1024).unwrap();
+        for change in changes {
+            scheduler.change(change, Instant::ZERO, &mut Vec::new()).unwrap();
+        }
+        scheduler
+    }
+
+    fn packet(pool: &Pool, queue: u16) -> Packet {
+        let mut packet = pool.packet_from(&[0; 100]).unwrap();
+        packet.queue = QueueId(queue);
+        packet
+    }
+
+    #[test]
+    fn packets_go_to_the_queue_that_they_name_or_the_default_one() {
+        let pool = Pool::new(16).unwrap();
+        let fifo = || NodeKind::Fifo(Default::default());
+        let mut scheduler = scheduler(&[
+            add(1, None, Share::Only, NodeKind::Priority),
+            add(3, Some(1), Share::Level(1), fifo()),
+            add(2, Some(1), Share::Level(0), fifo()),
+        ]);
+        let mut drops = Vec::new();
+        for queue in [0, 3, 2, 1, 900] {
+            scheduler.enqueue(packet(&pool, queue), Instant::ZERO, &mut drops);
+        }
+        let order: Vec<u16> = std::iter::from_fn(|| scheduler.dequeue(Instant::ZERO, &mut drops))
+            .map(|packet| packet.queue.0)
+            .collect();
+        // Queue 2 comes first; what names none of the leaves is in the first one, with queue 3.
+        assert_eq!((order, drops.len()), (vec![2, 0, 3, 1, 900], 0));
+    }
+
+    #[test]
+    fn a_port_waits_for_its_rate() {
+        let pool = Pool::new(16).unwrap();
+        let mut scheduler = scheduler(&[
+            add(1, None, Share::Only, NodeKind::Fifo(Default::default())),
+            ScheduleChange::Link(
+                LinkRate { rate: Some(Rate::from_megabits(8)), slack: 0 },
+                LinkOverhead::None,
+            ),
+        ]);
+        let mut drops = Vec::new();
+        (0..2).for_each(|_| scheduler.enqueue(packet(&pool, 1), Instant::ZERO, &mut drops));
+        assert!(scheduler.dequeue(Instant::ZERO, &mut drops).is_some());
+        assert!(scheduler.dequeue(Instant::ZERO, &mut drops).is_none());
+        // 100 bytes at 8 Mb/s.
+        assert_eq!(scheduler.next_ready(), Some(Instant::from_nanos(100_000)));
+        assert!(scheduler.dequeue(Instant::from_nanos(100_000), &mut drops).is_some());
+        assert_eq!(scheduler.next_ready(), None);
+    }
+
+    #[test]
+    fn what_a_removed_node_held_is_dropped_and_counted() {
+        let pool = Pool::new(16).unwrap();
+        let mut scheduler = scheduler(&[add(1, None, Share::Only, NodeKind::Fifo(Default::default()))]);
+        let mut drops = Vec::new();
+        scheduler.enqueue(packet(&pool, 1), Instant::ZERO, &mut drops);
+        let removed = ScheduleChange::Remove { node: QueueId(1), to: None };
+        scheduler.change(&removed, Instant::ZERO, &mut drops).unwrap();
+        assert_eq!(drops.iter().map(|(_, why)| *why).collect::<Vec<_>>(), [DropReason::QueueRemoved]);
+        assert!(!scheduler.takes_packets());
+    }
+}

@@ -1,0 +1,180 @@
+//! What is bound to which packets at which gate.
+
+use std::fmt;
+use std::hash::Hash;
+
+use millrace_plugin_abi::Position;
+use millrace_units::GateId;
+
+use super::{Error, MOST_BINDINGS, PluginControlUnit};
+use crate::{Action, BindingId, Gate, PluginChange, Terms};
+
+/// A binding as the control side knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bound<S, F> {
+    /// The gate.
+    pub gate: GateId,
+    /// What is done.
+    pub action: Action,
+    /// The filter as written.
+    pub filter: S,
+    /// The filter in the form that is matched.
+    pub compiled: F,
+    /// Higher wins.
+    pub priority: i32,
+    /// On which terms, if it is an instance.
+    pub terms: Terms,
+    /// Grows with each binding: the smaller is the older.
+    pub(super) age: u64,
+}
+
+impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
+    /// Binds an instance to a filter at a gate. The same instance may be bound many times.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown) for instance or gate, [`Position`](Error::Position) when the plugin can't stand there,
+    /// [`Bound`](Error::Bound) when there is such a binding already, [`Full`](Error::Full) after 1,048,576 bindings.
+    pub fn register_instance(
+        &mut self,
+        instance: &str,
+        gate: &str,
+        filter: S,
+        compiled: F,
+        priority: i32,
+        terms: Terms,
+    ) -> Result<(BindingId, PluginChange<F>), Error> {
+        let action = Action::Instance(self.instance(instance)?);
+        self.bind_action(action, gate, (filter, compiled), priority, terms)
+    }
+
+    /// Binds an action to a filter at a gate.
+    ///
+    /// # Errors
+    /// As [`register_instance`](Self::register_instance).
+    pub fn add_filter(
+        &mut self,
+        action: Action,
+        gate: &str,
+        filter: S,
+        compiled: F,
+        priority: i32,
+    ) -> Result<(BindingId, PluginChange<F>), Error> {
+        self.bind_action(action, gate, (filter, compiled), priority, Terms::default())
+    }
+
+    fn bind_action(
+        &mut self,
+        action: Action,
+        gate: &str,
+        (filter, compiled): (S, F),
+        priority: i32,
+        terms: Terms,
+    ) -> Result<(BindingId, PluginChange<F>), Error> {
+        let gate = self.gate(gate)?;
+        self.check_position(&action, gate)?;
+        let identity = (gate.id, action.clone(), filter.clone());
+        if let Some(bound) = self.by_filter.get(&identity).and_then(|binding| self.bindings.get(binding)) {
+            return Err(Error::Bound {
+                what: self.action_name(&action),
+                gate: gate.name.clone(),
+                filter: filter.to_string(),
+                priority: bound.priority,
+            });
+        }
+        if self.bindings.len() >= MOST_BINDINGS {
+            return Err(Error::Full { kind: "binding", limit: MOST_BINDINGS });
+        }
+        let bound = Bound { gate: gate.id, action, filter, compiled, priority, terms, age: self.next_age };
+        // One that was freed, or the next behind all.
+        let binding = self.free_bindings.pop().unwrap_or(BindingId(self.bindings.len() as u32));
+        self.next_age += 1;
+        let change = bind(binding, &bound);
+        self.bindings.insert(binding, bound);
+        self.by_filter.insert(identity, binding);
+        Ok((binding, change))
+    }
+
+    fn check_position(&self, action: &Action, gate: &Gate) -> Result<(), Error> {
+        let named = action.instance().and_then(|id| self.instances.get(&id));
+        let positions = named.map_or(action.positions(), |named| named.plugin.positions());
+        stands_at(gate, positions, || match named {
+            Some(named) => format!("plugin {}", named.plugin.name()),
+            None => format!("action {}", self.action_name(action)),
+        })
+    }
+
+    /// Removes the binding of an instance to a filter at a gate.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown) for instance or gate, [`NotBound`](Error::NotBound).
+    pub fn deregister_instance(
+        &mut self,
+        instance: &str,
+        gate: &str,
+        filter: &S,
+    ) -> Result<(BindingId, PluginChange<F>), Error> {
+        let action = Action::Instance(self.instance(instance)?);
+        let gate = self.gate(gate)?;
+        let identity = (gate.id, action, filter.clone());
+        let Some(binding) = self.by_filter.get(&identity).copied() else {
+            let (id, action, _) = identity;
+            let here = self.bindings_by_age().filter(|(_, bound)| bound.gate == id && bound.action == action);
+            let bound: Vec<_> = here.map(|(_, bound)| format!("{:?}", bound.filter.to_string())).collect();
+            return Err(Error::NotBound {
+                instance: instance.to_owned(),
+                gate: gate.name.clone(),
+                filter: filter.to_string(),
+                bound: if bound.is_empty() { "nothing".to_owned() } else { bound.join(", ") },
+            });
+        };
+        let change = self.remove_binding(binding)?;
+        Ok((binding, change))
+    }
+
+    /// Removes a binding by its id.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown).
+    pub fn remove_binding(&mut self, binding: BindingId) -> Result<PluginChange<F>, Error> {
+        let Some(bound) = self.bindings.remove(&binding) else {
+            return Err(Error::Unknown {
+                kind: "filter",
+                name: binding.to_string(),
+                hint: ": `filter list` shows those there are".to_owned(),
+            });
+        };
+        self.free_bindings.push(binding);
+        let change = unbind(binding, &bound);
+        self.by_filter.remove(&(bound.gate, bound.action, bound.filter));
+        Ok(change)
+    }
+}
+
+/// Refuses a gate at a position where `what` can't stand.
+pub(super) fn stands_at(gate: &Gate, positions: &[Position], what: impl Fn() -> String) -> Result<(), Error> {
+    if positions.contains(&gate.position) {
+        return Ok(());
+    }
+    let supported: Vec<_> = positions.iter().map(|position| position.name()).collect();
+    Err(Error::Position {
+        gate: gate.name.clone(),
+        position: gate.position,
+        what: what(),
+        supported: supported.join(", "),
+    })
+}
+
+pub(super) fn bind<S, F: Clone>(binding: BindingId, bound: &Bound<S, F>) -> PluginChange<F> {
+    PluginChange::Bind {
+        binding,
+        gate: bound.gate,
+        filter: bound.compiled.clone(),
+        priority: bound.priority,
+        action: bound.action.clone(),
+        terms: bound.terms,
+    }
+}
+
+pub(super) fn unbind<S, F: Clone>(binding: BindingId, bound: &Bound<S, F>) -> PluginChange<F> {
+    PluginChange::Unbind { binding, gate: bound.gate, filter: bound.compiled.clone() }
+}

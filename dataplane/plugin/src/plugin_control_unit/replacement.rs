@@ -1,0 +1,125 @@
+//! Instances and plugins that get another version, other settings or another name, and go on.
+
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use millrace_plugin_abi::{Instance, Plugin};
+use millrace_units::InstanceId;
+use serde_json::{Map, Value};
+
+use super::bindings::stands_at;
+use super::{Error, PluginControlUnit, check_name};
+use crate::Action;
+
+/// Instances of another version of a plugin, made to take the place of one.
+pub struct Successors {
+    /// Whose place.
+    pub id: InstanceId,
+    /// Its name.
+    pub name: String,
+    /// One for each worker.
+    pub instances: Vec<Box<dyn Instance>>,
+}
+
+impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
+    /// The instances of a plugin, with an instance of another version of it for each of so many workers: what it takes to
+    /// put that in its place.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown) where there is no plugin of its name, [`Position`](Error::Position) when it can't stand
+    /// where instances are bound, and what it says against their settings.
+    pub fn successors(&self, plugin: &dyn Plugin, workers: usize) -> Result<Vec<Successors>, Error> {
+        self.plugin(plugin.name())?;
+        let mut successors = Vec::new();
+        for (id, named) in self.instances.iter().filter(|(_, named)| named.plugin.name() == plugin.name()) {
+            let here = self.bindings.values().filter(|bound| bound.action == Action::Instance(*id));
+            for gate in here.filter_map(|bound| self.gates.iter().find(|gate| gate.id == bound.gate)) {
+                stands_at(gate, plugin.positions(), || {
+                    format!("plugin {} {}", plugin.name(), plugin.version())
+                })?;
+            }
+            let instances =
+                (0..workers).map(|_| self.make(plugin, &named.settings)).collect::<Result<_, _>>()?;
+            successors.push(Successors { id: *id, name: named.name.clone(), instances });
+        }
+        Ok(successors)
+    }
+
+    /// An instance with other settings for each of so many workers: what it takes to put them in the place of one.
+    /// `settings` are those that change; `null` takes one away. Returns the settings that it will have.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown), and what its plugin says against the settings.
+    pub fn with_settings(
+        &self,
+        instance: &str,
+        settings: &Map<String, Value>,
+        workers: usize,
+    ) -> Result<(Successors, Map<String, Value>), Error> {
+        let id = self.instance(instance)?;
+        let Some(named) = self.instances.get(&id) else {
+            return Err(Error::unknown("instance", instance, std::iter::empty()));
+        };
+        let mut whole = named.settings.clone();
+        for (setting, value) in settings {
+            match value {
+                Value::Null => drop(whole.remove(setting)),
+                value => drop(whole.insert(setting.clone(), value.clone())),
+            }
+        }
+        let made = (0..workers).map(|_| self.make(&*named.plugin, &whole));
+        let instances = made.collect::<Result<_, _>>()?;
+        Ok((Successors { id, name: instance.to_owned(), instances }, whole))
+    }
+
+    /// Notes the settings that an instance has from now on.
+    pub fn note_settings(&mut self, id: InstanceId, settings: Map<String, Value>) {
+        if let Some(named) = self.instances.get_mut(&id) {
+            named.settings = settings;
+        }
+    }
+
+    /// The plugin of an instance.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown).
+    pub fn plugin_of(&self, instance: &str) -> Result<Arc<dyn Plugin>, Error> {
+        let id = self.instance(instance)?;
+        let named = self.instances.get(&id);
+        named
+            .map(|named| named.plugin.clone())
+            .ok_or_else(|| Error::unknown("instance", instance, std::iter::empty()))
+    }
+
+    /// Gives an instance another name.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown), [`Taken`](Error::Taken) or [`Name`](Error::Name).
+    pub fn rename_instance(&mut self, name: &str, to: &str) -> Result<(), Error> {
+        let id = self.instance(name)?;
+        check_name("instance", to)?;
+        if name != to && self.instance(to).is_ok() {
+            return Err(Error::Taken { kind: "instance", name: to.to_owned() });
+        }
+        if let Some(named) = self.instances.get_mut(&id) {
+            named.name = to.to_owned();
+        }
+        Ok(())
+    }
+
+    /// Has a plugin take the place of the one of its name, for instances there are and those to come. Returns the one that
+    /// was there.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown).
+    pub fn replace_plugin(&mut self, plugin: Arc<dyn Plugin>) -> Result<Arc<dyn Plugin>, Error> {
+        let name = plugin.name();
+        self.plugin(name)?;
+        for named in self.instances.values_mut().filter(|named| named.plugin.name() == name) {
+            named.plugin = plugin.clone();
+        }
+        let place = self.plugins.iter_mut().find(|registered| registered.plugin.name() == name);
+        Ok(place.map_or(plugin.clone(), |place| std::mem::replace(&mut place.plugin, plugin)))
+    }
+}

@@ -1,0 +1,115 @@
+//! What becomes of instances that fail.
+
+use super::succession::{succeed, successor};
+use super::*;
+
+#[test]
+fn an_instance_that_keeps_failing_is_put_into_quarantine() {
+    let (mut worker, path) = with_slow(0);
+    let pool = Pool::new(64).unwrap();
+    let mut now = at(0);
+    for _ in 0..20 {
+        send_and_keep(&mut worker, &pool, path, &[9, 10], now);
+        now += Duration::from_secs(2);
+    }
+    let (id, report) = worker.reports().next().unwrap();
+    assert_eq!((id, report.health, report.faults["nine"]), (InstanceId(0), Health::Quarantined, 8));
+    assert_eq!(report.last_fault, "a nine");
+    // The packets that it failed at, and later all.
+    assert_eq!(worker.counts(BindingId(0)).unwrap().drops, 8 + 2 * 12);
+}
+
+/// Fails at every message.
+struct Touchy;
+
+impl Instance for Touchy {
+    fn process(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        Progress::Done
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(json!(null))
+    }
+
+    fn take_fault(&mut self) -> Option<Fault> {
+        Some(Fault { kind: "touched", text: "a message".into() })
+    }
+}
+
+#[test]
+fn a_message_that_makes_an_instance_fail_is_told_at_once() {
+    let mut worker = worker();
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: Box::new(Touchy) });
+    let message = Message { name: "read".into(), arguments: serde_json::Map::new() };
+    assert!(ask(&mut worker, 0, &message, at(0)).is_some());
+    let (_, report) = worker.reports().next().unwrap();
+    assert!(matches!(report.health, Health::Pausing(_)), "{report:?}");
+    assert_eq!(report.faults["touched"], 1);
+    let failure = worker.take_failure().unwrap();
+    assert_eq!((failure.instance, failure.fault.kind), (InstanceId(0), "touched"));
+    assert_eq!(worker.take_failure(), None);
+}
+
+/// Wants to be called at 1 ms, and gives a verdict that makes no sense to packets from source port 9.
+struct Timed {
+    wrong: bool,
+    calls: u32,
+}
+
+impl Instance for Timed {
+    fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        packets.for_each(|key, _| {
+            self.wrong |= key.source_port == 9;
+            Verdict::Pass
+        });
+        Progress::Done
+    }
+
+    fn take_fault(&mut self) -> Option<Fault> {
+        std::mem::take(&mut self.wrong).then(|| Fault { kind: "nine", text: "a nine".into() })
+    }
+
+    fn next_call(&self) -> Option<Instant> {
+        (self.calls == 0).then(|| at(1))
+    }
+
+    fn has_timers(&self) -> bool {
+        true
+    }
+
+    fn periodic(&mut self, _now: Instant) -> Progress {
+        self.calls += 1;
+        Progress::Done
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(json!(self.calls))
+    }
+}
+
+#[test]
+fn a_worker_does_not_wake_for_an_instance_that_cannot_be_called() {
+    let mut worker = worker();
+    let timed = Box::new(Timed { wrong: false, calls: 0 });
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: timed });
+    bind(&mut worker, 0, 0, 80, 0);
+    let path = path_of(&mut worker, 80);
+    assert_eq!(worker.next_event(at(0)), Some(at(1)));
+    // The timer falls due within the pause, and counts when that is over.
+    send(&mut worker, path, Position::Early, &[9]);
+    assert_eq!(released(&mut worker, at(5)), []);
+    assert_eq!(worker.next_event(at(5)), Some(at(10)));
+    assert_eq!(released(&mut worker, at(10)), []);
+    assert_eq!((seen(&mut worker, 0), worker.next_event(at(10))), (1, None));
+    // In quarantine it never counts.
+    let again = successor(Timed { wrong: false, calls: 0 }, Inheritance::Renounced, true);
+    succeed(&mut worker, again);
+    assert_eq!(worker.next_event(at(10)), Some(at(1)));
+    let pool = Pool::new(4).unwrap();
+    for second in 0..20 {
+        let now = Instant::ZERO + Duration::from_secs(2 * second);
+        Sent::along(&mut worker, &pool, (path, Position::Early), &[9], now);
+    }
+    assert_eq!(worker.reports().next().unwrap().1.health, Health::Quarantined);
+    assert_eq!(worker.next_event(at(60_000)), None);
+}

@@ -1,0 +1,93 @@
+//! What instances give beside verdicts.
+
+use millrace_plugin_abi::{LogLevel, Output};
+
+use super::succession::{succeed, successor};
+use super::*;
+
+/// Says a line at each call, also when a flow ends or it hands over what it knows.
+#[derive(Default)]
+struct Talker(Vec<&'static str>);
+
+impl Talker {
+    fn say(&mut self, line: &'static str) {
+        self.0.push(line);
+    }
+}
+
+impl Instance for Talker {
+    fn process(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        self.say("packets");
+        Progress::Done
+    }
+
+    fn take_output(&mut self) -> Option<Output> {
+        let line = self.0.pop()?;
+        Some(Output::Log(LogLevel::Information, line.to_owned()))
+    }
+
+    fn has_output(&self) -> bool {
+        true
+    }
+
+    fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
+        self.say("saved");
+        Ok(Some(Vec::new()))
+    }
+
+    fn restore(&mut self, _state: &[u8], _version: u32) -> Result<(), PluginError> {
+        self.say("restored");
+        Ok(())
+    }
+
+    fn flow_ended(&mut self, _flow: &FlowEnd, _state: &[u8]) -> Progress {
+        self.say("a flow has ended");
+        Progress::Done
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(json!(null))
+    }
+}
+
+/// The lines that were said, and that nobody was told yet.
+fn said(worker: &mut WorkerPlugins<ByPort>) -> Vec<String> {
+    let line = |given: crate::Given| match given.output {
+        Output::Log(_, line) => line,
+        other => panic!("{other:?}"),
+    };
+    std::iter::from_fn(|| worker.take_given()).map(line).collect()
+}
+
+#[test]
+fn a_successor_is_heard_where_the_old_one_had_nothing_to_say() {
+    let mut worker = worker();
+    add(&mut worker, 0);
+    bind(&mut worker, 0, 0, 80, 0);
+    let path = path_of(&mut worker, 80);
+    for told in [Inherited::Nothing, Inherited::Bytes(0)] {
+        let end = succeed(&mut worker, successor(Talker::default(), Inheritance::Required, true));
+        assert_eq!(end.try_recv().unwrap().unwrap().inherited, Ok(told));
+    }
+    assert_eq!(said(&mut worker), ["saved", "restored"]);
+    send(&mut worker, path, Position::Early, &[1]);
+    assert_eq!(said(&mut worker), ["packets"]);
+    // And one that has nothing to say is not asked.
+    succeed(&mut worker, successor(Picky(0), Inheritance::Renounced, true));
+    send(&mut worker, path, Position::Early, &[1]);
+    assert_eq!(said(&mut worker), [""; 0]);
+}
+
+#[test]
+fn what_is_said_at_the_end_of_a_flow_is_heard_at_once() {
+    let mut worker = worker();
+    change(
+        &mut worker,
+        PluginChange::AddInstance { id: InstanceId(0), instance: Box::new(Talker::default()) },
+    );
+    bind(&mut worker, 0, 0, 80, 0);
+    let path = path_of(&mut worker, 80);
+    let key = FlowKey::v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, 17, (1, 80), PortId(0));
+    worker.flow_ended(path, &FlowEnd { key, packets: 1, bytes: 60 }, 0);
+    assert_eq!(said(&mut worker), ["a flow has ended"]);
+}

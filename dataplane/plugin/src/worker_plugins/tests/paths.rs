@@ -1,0 +1,165 @@
+//! Which bindings a flow meets, and what of its state goes with it.
+
+use super::*;
+
+#[test]
+fn without_bindings_every_path_is_empty() {
+    let mut worker = worker();
+    assert_eq!(path_of(&mut worker, 80), EMPTY_PATH);
+    add(&mut worker, 0);
+    bind(&mut worker, 0, 0, 80, 0);
+    assert_ne!(path_of(&mut worker, 80), EMPTY_PATH);
+    assert_eq!(path_of(&mut worker, 81), EMPTY_PATH);
+    unbind(&mut worker, 0);
+    assert_eq!(path_of(&mut worker, 80), EMPTY_PATH);
+}
+
+#[test]
+fn a_path_lists_one_binding_per_gate_in_the_order_of_the_journey() {
+    let mut worker = worker();
+    for id in 0..3 {
+        add(&mut worker, id);
+    }
+    bind(&mut worker, 0, 2, 80, 2);
+    bind(&mut worker, 1, 1, 80, 1);
+    bind(&mut worker, 2, 0, 80, 0);
+    bind(&mut worker, 3, 0, 80, 1);
+    let path = path_of(&mut worker, 80);
+    let stages: Vec<_> =
+        worker.stages(path).map(|stage| (stage.gate.0, stage.binding.0, stage.instance.unwrap().0)).collect();
+    assert_eq!(stages, [(0, 3, 1), (1, 1, 1), (2, 0, 2)]);
+    assert!(worker.has_stages(path, Position::Early));
+    assert!(!worker.has_stages(path, Position::Queue));
+    assert_eq!(path_of(&mut worker, 80), path);
+}
+
+#[test]
+fn an_instance_sees_what_the_one_before_let_pass() {
+    let mut worker = worker();
+    add(&mut worker, 0);
+    add(&mut worker, 1);
+    bind(&mut worker, 0, 0, 80, 0);
+    bind(&mut worker, 1, 1, 80, 1);
+    let path = path_of(&mut worker, 80);
+    let (members, verdicts) = send(&mut worker, path, Position::Early, &[7, 1, 8, 2, 9]);
+    assert_eq!(members, [0, 2, 4]);
+    assert_eq!(verdicts[1], Verdict::Drop(0));
+    assert_eq!(verdicts[3], Verdict::Consume);
+    assert_eq!(
+        worker.counts(BindingId(0)),
+        Some(BindingCounts { packets: 5, bytes: 300, drops: 1, consumed: 1 })
+    );
+    assert_eq!(
+        worker.counts(BindingId(1)),
+        Some(BindingCounts { packets: 3, bytes: 180, drops: 0, consumed: 0 })
+    );
+    assert_eq!((seen(&mut worker, 0), seen(&mut worker, 1)), (5, 3));
+    send(&mut worker, path, Position::Late, &[7]);
+    assert_eq!((seen(&mut worker, 0), seen(&mut worker, 1)), (5, 3));
+}
+
+#[test]
+fn an_old_path_skips_what_is_gone_even_when_its_ids_are_used_again() {
+    let mut worker = worker();
+    add(&mut worker, 0);
+    bind(&mut worker, 0, 0, 80, 0);
+    let old = path_of(&mut worker, 80);
+    unbind(&mut worker, 0);
+    assert!(matches!(worker.apply(PluginChange::RemoveInstance { id: InstanceId(0) }), Remains::Instance(_)));
+    add(&mut worker, 0);
+    bind(&mut worker, 0, 0, 80, 0);
+    let (members, _) = send(&mut worker, old, Position::Early, &[1, 1]);
+    assert_eq!(members, [0, 1]);
+    assert_eq!(seen(&mut worker, 0), 0);
+    assert_eq!(worker.stages(old).count(), 0);
+    let new = path_of(&mut worker, 80);
+    assert_ne!(new, old);
+    assert!(send(&mut worker, new, Position::Early, &[1, 1]).0.is_empty());
+    worker.collect_paths(|path| path == new);
+    assert_eq!(worker.path_count(), 2);
+}
+
+#[test]
+fn a_gate_goes_with_its_bindings() {
+    let mut worker = worker();
+    add(&mut worker, 0);
+    bind(&mut worker, 0, 0, 80, 0);
+    bind(&mut worker, 1, 2, 80, 0);
+    let path = path_of(&mut worker, 80);
+    assert!(matches!(worker.apply(PluginChange::RemoveGate { gate: GateId(0) }), Remains::Table(_)));
+    assert_eq!(worker.counts(BindingId(0)), None);
+    assert_eq!(worker.stages(path).count(), 1);
+    assert_eq!(worker.all_counts().map(|(binding, _)| binding.0).collect::<Vec<_>>(), [1]);
+    assert_eq!(worker.gates().iter().map(|gate| gate.id().0).collect::<Vec<_>>(), [1, 2]);
+}
+
+/// Counts packets in the state of their flows, and tells of flows that ended what it counted.
+#[derive(Default)]
+struct Stateful(Vec<u8>);
+
+impl Instance for Stateful {
+    fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        for place in 0..packets.len() {
+            let first = packets.is_first(place);
+            let state = packets.state_mut(place).unwrap();
+            assert_eq!((state.len(), first), (3, state[0] == 0));
+            state[0] += 1;
+        }
+        Progress::Done
+    }
+
+    fn flow_state(&self) -> usize {
+        3
+    }
+
+    fn flow_ended(&mut self, _flow: &FlowEnd, state: &[u8]) -> Progress {
+        self.0.push(state[0]);
+        Progress::Done
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(json!(self.0))
+    }
+}
+
+#[test]
+fn the_state_of_a_flow_goes_with_it_from_path_to_path() {
+    let mut worker = worker();
+    for id in 0..2 {
+        let instance = Box::new(Stateful::default());
+        change(&mut worker, PluginChange::AddInstance { id: InstanceId(id), instance });
+    }
+    bind(&mut worker, 0, 0, 80, 0);
+    bind(&mut worker, 1, 0, 81, 0);
+    bind(&mut worker, 2, 1, 81, 1);
+    bind(&mut worker, 3, 1, 82, 1);
+    let [one, both, other] = [80, 81, 82].map(|port| path_of(&mut worker, port));
+    assert!(worker.keeps_states());
+    let pool = Pool::new(4).unwrap();
+    let key = FlowKey::v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, 17, (1, 80), PortId(0));
+    let end = FlowEnd { key, packets: 0, bytes: 0 };
+    let send = |worker: &mut WorkerPlugins<ByPort>, path, state: u32, packets: usize| {
+        let mut batch: Vec<_> = (0..packets).map(|_| pool.packet_from(&[0; 60]).unwrap()).collect();
+        let mut verdicts = vec![Verdict::Pass; packets];
+        let mut group = Group {
+            packets: &mut batch,
+            keys: &vec![key; packets],
+            states: &vec![state; packets],
+            verdicts: &mut verdicts,
+            members: &mut (0..packets as u16).collect(),
+            taken: &mut Vec::new(),
+            directed: &mut Vec::new(),
+        };
+        worker.run(Place { path, position: Position::Early, stage: 0 }, &mut group, at(0));
+    };
+    let read = Message { name: "read".into(), arguments: serde_json::Map::new() };
+    let state = worker.begin_state(one);
+    send(&mut worker, one, state, 2);
+    let state = worker.flow_moved((one, state), both, &end);
+    send(&mut worker, both, state, 1);
+    let state = worker.flow_moved((both, state), other, &end);
+    assert_eq!(ask(&mut worker, 0, &read, at(0)), Some(Ok(json!([3]))));
+    worker.flow_ended(other, &end, state);
+    assert_eq!(ask(&mut worker, 1, &read, at(0)), Some(Ok(json!([1]))));
+    assert_eq!(worker.state_counts().flows, 0);
+}

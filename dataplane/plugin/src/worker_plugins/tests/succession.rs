@@ -1,0 +1,256 @@
+//! Instances take the place of others, or are tried out beside them.
+
+use super::*;
+
+/// Counts packets, and hands the count over to those that take its version.
+struct Keeper {
+    count: u8,
+    takes: u32,
+    flow_state: usize,
+}
+
+impl Instance for Keeper {
+    fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        packets.for_each(|_, _| {
+            self.count += 1;
+            Verdict::Pass
+        });
+        Progress::Done
+    }
+
+    fn flow_state(&self) -> usize {
+        self.flow_state
+    }
+
+    fn hears_flow_ends(&self) -> bool {
+        false
+    }
+
+    fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
+        Ok(Some(vec![self.count]))
+    }
+
+    fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
+        if version != self.takes {
+            return Err(PluginError::setting("keeper", "restore", format!("version {version}")));
+        }
+        self.count = state[0];
+        Ok(())
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(json!(self.count))
+    }
+}
+
+pub(super) fn successor(
+    instance: impl Instance + 'static,
+    inheritance: Inheritance,
+    same_version: bool,
+) -> Successor {
+    Successor { instance: Box::new(instance), inheritance, version: 1, same_version }
+}
+
+/// Has an instance succeed to instance 0; the end is told by the channel.
+pub(super) fn succeed(
+    worker: &mut WorkerPlugins<ByPort>,
+    successor: Successor,
+) -> std::sync::mpsc::Receiver<Option<Succession>> {
+    let (sender, told) = std::sync::mpsc::channel();
+    worker.succeed(InstanceId(0), successor, at(0), Box::new(move |end| sender.send(end).unwrap()));
+    told
+}
+
+fn with_keeper() -> (WorkerPlugins<ByPort>, PathId) {
+    let mut worker = worker();
+    let keeper = Box::new(Keeper { count: 0, takes: 0, flow_state: 0 });
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: keeper });
+    bind(&mut worker, 0, 0, 80, 0);
+    let path = path_of(&mut worker, 80);
+    send(&mut worker, path, Position::Early, &[1, 2, 3]);
+    (worker, path)
+}
+
+#[test]
+fn a_successor_takes_over_what_the_old_one_knows() {
+    let (mut worker, path) = with_keeper();
+    let keeper = |takes| Keeper { count: 100, takes, flow_state: 0 };
+    let told = succeed(&mut worker, successor(keeper(1), Inheritance::Required, true));
+    assert_eq!(told.try_recv().unwrap().unwrap().inherited, Ok(Inherited::Bytes(1)));
+    send(&mut worker, path, Position::Early, &[1]);
+    assert_eq!((seen(&mut worker, 0), worker.take_reclassify()), (4, false));
+    // One that can't take it over.
+    let told = succeed(&mut worker, successor(keeper(2), Inheritance::Required, true));
+    assert!(told.try_recv().unwrap().unwrap().inherited.is_err());
+    assert_eq!(seen(&mut worker, 0), 4);
+    let told = succeed(&mut worker, successor(keeper(2), Inheritance::Tried, true));
+    assert!(matches!(told.try_recv().unwrap().unwrap().inherited, Ok(Inherited::Lost(_))));
+    assert_eq!(seen(&mut worker, 0), 100);
+    let told = succeed(&mut worker, successor(keeper(1), Inheritance::Renounced, true));
+    assert_eq!(told.try_recv().unwrap().unwrap().inherited, Ok(Inherited::Nothing));
+    assert_eq!(seen(&mut worker, 0), 100);
+    let (sender, told) = std::sync::mpsc::channel();
+    let end = Box::new(move |end: Option<Succession>| sender.send(end.is_none()).unwrap());
+    worker.succeed(InstanceId(7), successor(keeper(1), Inheritance::Tried, true), at(0), end);
+    assert!(told.try_recv().unwrap());
+}
+
+#[test]
+fn a_successor_waits_for_the_end_of_a_call() {
+    let (mut worker, path) = with_slow(2);
+    let pool = Pool::new(64).unwrap();
+    send_and_keep(&mut worker, &pool, path, &[10], at(0));
+    send_and_keep(&mut worker, &pool, path, &[11], at(0));
+    let keeper = Keeper { count: 5, takes: 1, flow_state: 0 };
+    let told = succeed(&mut worker, successor(keeper, Inheritance::Tried, true));
+    assert!(told.try_recv().is_err());
+    let released: Vec<_> = (0..3).flat_map(|_| released(&mut worker, at(0))).collect();
+    assert_eq!(released, [(10, None), (11, None)]);
+    assert_eq!(told.try_recv().unwrap().unwrap().inherited, Ok(Inherited::Nothing));
+    // The packet behind went to the new one.
+    assert_eq!(seen(&mut worker, 0), 6);
+    assert!(worker.is_idle());
+}
+
+#[test]
+fn an_instance_that_failed_is_replaced_without_what_it_knew() {
+    let (mut worker, path) = with_slow(0);
+    let pool = Pool::new(64).unwrap();
+    send_and_keep(&mut worker, &pool, path, &[9], at(0));
+    let keeper = Keeper { count: 5, takes: 1, flow_state: 0 };
+    let told = succeed(&mut worker, successor(keeper, Inheritance::Required, true));
+    assert_eq!(told.try_recv().unwrap().unwrap().inherited, Ok(Inherited::Lost("it is pausing".into())));
+    assert_eq!(worker.reports().next().unwrap().1.health, Health::Well);
+    send(&mut worker, path, Position::Early, &[1]);
+    assert_eq!(seen(&mut worker, 0), 6);
+}
+
+#[test]
+fn another_kind_of_state_for_flows_begins_anew() {
+    let (mut worker, path) = with_keeper();
+    for (flow_state, same_version, anew) in
+        [(8, true, true), (8, true, false), (8, false, true), (0, true, true)]
+    {
+        let keeper = Keeper { count: 0, takes: 1, flow_state };
+        let told = succeed(&mut worker, successor(keeper, Inheritance::Required, same_version));
+        assert!(told.try_recv().unwrap().unwrap().inherited.is_ok());
+        assert_eq!(worker.take_reclassify(), anew, "{flow_state} {same_version}");
+    }
+    let new = path_of(&mut worker, 80);
+    assert_ne!(new, path);
+    assert_eq!(seen(&mut worker, 0), 3);
+    send(&mut worker, new, Position::Early, &[1]);
+    assert_eq!(seen(&mut worker, 0), 4);
+}
+
+#[test]
+fn a_shadow_tells_what_it_would_do_otherwise() {
+    let pool = Pool::new(64).unwrap();
+    for (verdict, different) in [(Verdict::Pass, 0), (Verdict::Drop(1), 3)] {
+        let (mut worker, path) = with_keeper();
+        let (sender, told) = std::sync::mpsc::channel();
+        let reported = Box::new(move |report| sender.send(report).unwrap());
+        worker.shadow(InstanceId(0), Box::new(Says(verdict)), 3, pool.clone(), reported);
+        send(&mut worker, path, Position::Early, &[1, 2]);
+        assert!(told.try_recv().is_err());
+        send(&mut worker, path, Position::Early, &[1, 2]);
+        let report = told.try_recv().unwrap().unwrap();
+        assert_eq!((report.packets, report.different, report.fault), (3, different, None));
+        let first = "packet 1, from 127.0.0.1 to 127.0.0.1: Pass has become Drop(1)";
+        assert_eq!(report.first.as_deref(), (different > 0).then_some(first));
+        assert_eq!(seen(&mut worker, 0), 7);
+    }
+    let (mut worker, path) = with_keeper();
+    let (sender, told) = std::sync::mpsc::channel();
+    let reported = Box::new(move |report| sender.send(report).unwrap());
+    let slow = Box::new(Slow { slices: 10, ..Slow::default() });
+    worker.shadow(InstanceId(0), slow, 3, pool.clone(), reported);
+    send(&mut worker, path, Position::Early, &[1, 2]);
+    let report: Option<ShadowReport> = told.try_recv().unwrap();
+    assert_eq!(report.unwrap().fault.unwrap(), "a call took more than 10 slices");
+    assert_eq!(pool.in_use(), 0);
+}
+
+/// Takes over a half of what it is given, and refuses the other half; begins anew if it `can`.
+struct Halfway {
+    count: u8,
+    can: bool,
+}
+
+impl Instance for Halfway {
+    fn process(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        Progress::Done
+    }
+
+    fn restore(&mut self, state: &[u8], _version: u32) -> Result<(), PluginError> {
+        self.count = state[0];
+        Err(PluginError::Refused("the other half is missing".into()))
+    }
+
+    fn restart(&mut self) -> Result<(), PluginError> {
+        self.count = 0;
+        if self.can { Ok(()) } else { Err(PluginError::Refused("no memory".into())) }
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(json!(self.count))
+    }
+}
+
+#[test]
+fn a_successor_that_took_over_a_part_begins_anew() {
+    let (mut worker, _) = with_keeper();
+    let problem = "the new instance takes nothing over: the other half is missing";
+    let half = |can| successor(Halfway { count: 0, can }, Inheritance::Tried, true);
+    let told = succeed(&mut worker, half(false));
+    let refused = format!("{problem}; and it can't begin anew: no memory");
+    assert_eq!(told.try_recv().unwrap().unwrap().inherited, Err(refused));
+    assert_eq!(seen(&mut worker, 0), 3);
+    let told = succeed(&mut worker, half(true));
+    assert_eq!(told.try_recv().unwrap().unwrap().inherited, Ok(Inherited::Lost(problem.into())));
+    assert_eq!(seen(&mut worker, 0), 0);
+}
+
+/// Can't say what it knows.
+struct Mute;
+
+impl Instance for Mute {
+    fn process(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        Progress::Done
+    }
+
+    fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
+        Err(PluginError::Refused("no words".into()))
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(json!(null))
+    }
+}
+
+#[test]
+fn a_successor_that_was_handed_nothing_goes_on_as_it_is() {
+    for inheritance in [Inheritance::Tried, Inheritance::Required] {
+        let (mut worker, _) = with_keeper();
+        succeed(&mut worker, successor(Mute, Inheritance::Renounced, true));
+        // It could not begin anew, and need not.
+        let told = succeed(&mut worker, successor(Halfway { count: 7, can: false }, inheritance, true));
+        let inherited = told.try_recv().unwrap().unwrap().inherited;
+        let problem = "the old instance hands nothing over: no words".to_owned();
+        match inheritance {
+            Inheritance::Tried => {
+                assert_eq!(inherited, Ok(Inherited::Lost(problem)));
+                assert_eq!(seen(&mut worker, 0), 7);
+            }
+            _ => assert_eq!(inherited, Err(problem)),
+        }
+    }
+}
+
+#[test]
+fn one_that_takes_nothing_over_says_so_in_a_sentence() {
+    let (mut worker, _) = with_keeper();
+    let told = succeed(&mut worker, successor(Picky(0), Inheritance::Required, true));
+    let problem = "the new instance takes nothing over: it takes no state over, of version 1 or any other";
+    assert_eq!(told.try_recv().unwrap().unwrap().inherited, Err(problem.into()));
+}

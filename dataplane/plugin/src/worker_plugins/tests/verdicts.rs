@@ -1,0 +1,90 @@
+//! What verdicts come to.
+
+use super::*;
+
+/// A worker with port 3 whose instances say these verdicts; the first is bound, on terms, at a gate.
+pub(super) fn with_verdicts(verdicts: &[Verdict], terms: Terms, gate: u8) -> (WorkerPlugins<ByPort>, PathId) {
+    let mut worker = worker();
+    worker.set_port(PortId(3), true);
+    for (id, verdict) in (0..).map(InstanceId).zip(verdicts) {
+        change(&mut worker, PluginChange::AddInstance { id, instance: Box::new(Says(*verdict)) });
+    }
+    let (binding, gate, action) = (BindingId(0), GateId(gate), Action::Instance(InstanceId(0)));
+    change(&mut worker, PluginChange::Bind { binding, gate, filter: 80, priority: 0, action, terms });
+    let path = path_of(&mut worker, 80);
+    (worker, path)
+}
+
+/// What becomes of one packet at the first stage: whether it goes on, where to, and how it ends.
+fn fate_of(
+    worker: &mut WorkerPlugins<ByPort>,
+    path: PathId,
+    position: Position,
+) -> (bool, Option<Direction>, Option<End>) {
+    let pool = Pool::new(4).unwrap();
+    let sent = Sent::along(worker, &pool, (path, position), &[7], Instant::ZERO);
+    let end = sent.taken.first().and_then(|(_, taken)| match taken {
+        Taken::End(end) => Some(*end),
+        Taken::Keep(_) => None,
+    });
+    (sent.members == [0], sent.directed.first().map(|(_, direction)| *direction), end)
+}
+
+#[test]
+fn packets_are_sent_by_ports_that_there_are() {
+    let bypass = Terms { on_fault: crate::OnFault::Bypass, ..Terms::default() };
+    let failed = Some(End::Drop(DropReason::PluginFailed));
+    for (verdict, direction) in [
+        (Verdict::Port(PortId(3)), Some(Direction::Port(PortId(3)))),
+        (Verdict::Ports(1 << 3), Some(Direction::Ports(1 << 3))),
+        (Verdict::Port(PortId(4)), None),
+        (Verdict::Ports(1 << 3 | 1 << 63), None),
+        (Verdict::Ports(0), None),
+        (Verdict::Instance(InstanceId(9)), None),
+    ] {
+        let (mut worker, path) = with_verdicts(&[verdict], Terms::default(), 0);
+        let expected = (direction.is_some(), direction, failed.filter(|_| direction.is_none()));
+        assert_eq!(fate_of(&mut worker, path, Position::Early), expected, "{verdict:?}");
+        let faults: u64 = worker.reports().next().unwrap().1.faults.values().sum();
+        assert_eq!(faults, u64::from(direction.is_none()), "{verdict:?}");
+        let (mut worker, path) = with_verdicts(&[verdict], bypass, 0);
+        assert_eq!(fate_of(&mut worker, path, Position::Early), (true, direction, None), "{verdict:?}");
+    }
+}
+
+#[test]
+fn at_the_queue_the_way_is_chosen() {
+    let mut worker = worker();
+    worker.set_port(PortId(3), true);
+    let queue = PluginChange::AddGate { gate: GateId(3), position: Position::Queue, order: GateOrder(10) };
+    change(&mut worker, queue);
+    let instance = Box::new(Says(Verdict::Port(PortId(3))));
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance });
+    bind(&mut worker, 0, 3, 80, 0);
+    let path = path_of(&mut worker, 80);
+    let failed = Some(End::Drop(DropReason::PluginFailed));
+    assert_eq!(fate_of(&mut worker, path, Position::Queue), (false, None, failed));
+    let report = worker.reports().next().unwrap().1;
+    assert_eq!(report.last_fault, "it names a port at a gate of the position queue, where the way is chosen");
+}
+
+#[test]
+fn drops_are_counted_by_the_plugins_reasons() {
+    let (mut worker, path) = with_verdicts(&[Verdict::Drop(31)], Terms::default(), 0);
+    let dropped = Some(End::Drop(DropReason::Plugin));
+    assert_eq!(fate_of(&mut worker, path, Position::Early), (false, None, dropped));
+    assert_eq!(worker.reports().next().unwrap().1.drops, [(31, 1)].into());
+}
+
+#[test]
+fn packets_go_from_instance_to_instance_and_not_in_circles() {
+    let on_to = |id| Verdict::Instance(InstanceId(id));
+    let (mut worker, path) = with_verdicts(&[on_to(1), on_to(2), Verdict::Pass], Terms::default(), 0);
+    assert_eq!(fate_of(&mut worker, path, Position::Early), (true, None, None));
+    let (mut worker, path) = with_verdicts(&[on_to(1), Verdict::Consume], Terms::default(), 0);
+    assert_eq!(fate_of(&mut worker, path, Position::Early), (false, None, Some(End::Consume)));
+    let (mut worker, path) = with_verdicts(&[on_to(1), on_to(0)], Terms::default(), 0);
+    let in_circles = Some(End::Drop(DropReason::PluginLoop));
+    assert_eq!(fate_of(&mut worker, path, Position::Early), (false, None, in_circles));
+    assert_eq!(worker.counts(BindingId(0)).unwrap().drops, 1);
+}

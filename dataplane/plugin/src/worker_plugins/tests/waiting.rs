@@ -1,0 +1,156 @@
+//! Packets wait for calls that go on.
+
+use super::verdicts::with_verdicts;
+use super::*;
+
+#[test]
+fn packets_wait_for_a_call_that_goes_on_and_keep_their_order() {
+    let (mut worker, path) = with_slow(3);
+    let pool = Pool::new(64).unwrap();
+    send_and_keep(&mut worker, &pool, path, &[10, 1, 11], at(0));
+    send_and_keep(&mut worker, &pool, path, &[2, 12, 3], at(0));
+    assert_eq!((worker.waiting(), worker.next_event(at(0))), (6, Some(at(0))));
+    assert_eq!(released(&mut worker, at(0)), []);
+    assert_eq!(released(&mut worker, at(0)), []);
+    let dropped = Some(End::Drop(DropReason::Plugin));
+    assert_eq!(released(&mut worker, at(0)), [(10, None), (1, dropped), (11, None)]);
+    // The next call has begun.
+    let rest: Vec<_> = (0..3).flat_map(|_| released(&mut worker, at(0))).collect();
+    assert_eq!(rest, [(2, Some(End::Consume)), (12, None)]);
+    assert_eq!((worker.waiting(), worker.next_event(at(0))), (1, Some(at(5))));
+    assert_eq!(released(&mut worker, at(4)), []);
+    assert_eq!(released(&mut worker, at(5)), [(3, None)]);
+    assert!(worker.is_idle());
+    let counts = worker.counts(BindingId(0)).unwrap();
+    assert_eq!((counts.packets, counts.drops, counts.consumed), (6, 1, 1));
+    assert_eq!(pool.in_use(), 0);
+}
+
+#[test]
+fn a_call_without_an_end_is_given_up_and_the_instance_pauses() {
+    let (mut worker, path) = with_slow(u32::MAX);
+    let pool = Pool::new(64).unwrap();
+    send_and_keep(&mut worker, &pool, path, &[10, 11], at(0));
+    send_and_keep(&mut worker, &pool, path, &[12], at(0));
+    let failed = Some(End::Drop(DropReason::PluginFailed));
+    let mut all = Vec::new();
+    for _ in 0..1000 {
+        all.extend(released(&mut worker, at(0)));
+    }
+    assert_eq!(all, [(10, failed), (11, failed), (12, failed)]);
+    assert!(worker.is_idle());
+    // While it pauses its packets are dropped at once.
+    send_and_keep(&mut worker, &pool, path, &[13], at(1));
+    assert!(worker.is_idle());
+    assert_eq!(worker.counts(BindingId(0)).unwrap().drops, 4);
+    // Then it gets another chance.
+    send_and_keep(&mut worker, &pool, path, &[14], at(20));
+    assert_eq!(worker.waiting(), 1);
+}
+
+#[test]
+fn packets_of_an_instance_that_is_gone_go_on_without_it() {
+    let (mut worker, path) = with_slow(5);
+    let pool = Pool::new(64).unwrap();
+    send_and_keep(&mut worker, &pool, path, &[10], at(0));
+    send_and_keep(&mut worker, &pool, path, &[11], at(0));
+    unbind(&mut worker, 0);
+    assert!(matches!(worker.apply(PluginChange::RemoveInstance { id: InstanceId(0) }), Remains::Instance(_)));
+    assert_eq!(released(&mut worker, at(0)), [(10, None), (11, None)]);
+    assert!(worker.is_idle());
+}
+
+#[test]
+fn packets_wait_for_the_instance_that_they_are_sent_to() {
+    let (mut worker, path) = with_verdicts(&[Verdict::Instance(InstanceId(1))], Terms::default(), 0);
+    let slow = Box::new(Slow { slices: 2, ..Slow::default() });
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(1), instance: slow });
+    let pool = Pool::new(64).unwrap();
+    send_and_keep(&mut worker, &pool, path, &[10, 1], at(0));
+    send_and_keep(&mut worker, &pool, path, &[11], at(0));
+    assert_eq!(worker.waiting(), 3);
+    let released: Vec<_> = (0..6).flat_map(|_| released(&mut worker, at(0))).collect();
+    assert_eq!(released, [(10, None), (1, Some(End::Drop(DropReason::Plugin))), (11, None)]);
+    assert!(worker.is_idle());
+}
+
+#[test]
+fn a_call_may_take_what_its_binding_says() {
+    let terms = Terms { call: Duration::from_micros(150), ..Terms::default() };
+    let mut worker = worker();
+    let slow = Box::new(Slow { slices: u32::MAX, ..Slow::default() });
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: slow });
+    let (binding, gate, action) = (BindingId(0), GateId(0), Action::Instance(InstanceId(0)));
+    change(&mut worker, PluginChange::Bind { binding, gate, filter: 80, priority: 0, action, terms });
+    let path = path_of(&mut worker, 80);
+    let pool = Pool::new(64).unwrap();
+    send_and_keep(&mut worker, &pool, path, &[10], at(0));
+    assert_eq!(released(&mut worker, at(0)), []);
+    assert_eq!(released(&mut worker, at(0)), [(10, Some(End::Drop(DropReason::PluginFailed)))]);
+    let report = worker.reports().next().unwrap().1;
+    assert_eq!((report.faults["overrun"], report.suspensions), (1, 3));
+}
+
+#[test]
+fn messages_beyond_those_that_may_wait_are_refused_in_a_sentence() {
+    let (mut worker, path) = with_slow(5);
+    let pool = Pool::new(64).unwrap();
+    send_and_keep(&mut worker, &pool, path, &[10], at(0));
+    let message = Message { name: "read".into(), arguments: serde_json::Map::new() };
+    for _ in 0..64 {
+        worker.control(InstanceId(0), &message, at(0), Box::new(|_| {}));
+    }
+    let refused = ask(&mut worker, 0, &message, at(0)).unwrap().unwrap_err().to_string();
+    let text = "message \"read\" is refused: the instance is busy, and 64 messages wait already; ask again";
+    assert_eq!(refused, text);
+}
+
+/// Takes two slices of time when a flow ends.
+#[derive(Default)]
+struct SlowToEnd {
+    left: u32,
+    ended: u32,
+}
+
+impl Instance for SlowToEnd {
+    fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        packets.for_each(|_, _| Verdict::Pass);
+        Progress::Done
+    }
+
+    fn resume(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        self.left -= 1;
+        if self.left > 0 {
+            return Progress::Suspended;
+        }
+        self.ended += 1;
+        Progress::Done
+    }
+
+    fn flow_ended(&mut self, _flow: &FlowEnd, _state: &[u8]) -> Progress {
+        self.left = 2;
+        Progress::Suspended
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(json!(self.ended))
+    }
+}
+
+#[test]
+fn what_takes_long_at_the_end_of_a_flow_goes_on_by_itself() {
+    let mut worker = worker();
+    let slow = Box::new(SlowToEnd::default());
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: slow });
+    bind(&mut worker, 0, 0, 80, 0);
+    let path = path_of(&mut worker, 80);
+    let key = FlowKey::v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, 17, (1, 80), PortId(0));
+    worker.flow_ended(path, &FlowEnd { key, packets: 1, bytes: 60 }, 0);
+    assert_eq!((worker.is_idle(), worker.next_event(at(0))), (false, Some(at(0))));
+    // Packets wait meanwhile.
+    let pool = Pool::new(64).unwrap();
+    send_and_keep(&mut worker, &pool, path, &[10], at(0));
+    assert_eq!(released(&mut worker, at(0)), []);
+    assert_eq!(released(&mut worker, at(0)), [(10, None)]);
+    assert!(worker.is_idle());
+}

@@ -1,0 +1,257 @@
+//! The packets that a port holds: slots of one slice, linked into lists.
+//!
+//! A list is four words; what it holds stands in slots that all lists of a port share, so that an empty queue costs
+//! next to nothing and the port's memory has one bound. A slot freed last is used first: it still lies in the cache.
+
+use millrace_units::Instant;
+
+use crate::FlowNumber;
+
+/// No slot, no queue, no node.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// A packet that was taken out, with what was noted when it came.
+#[derive(Debug)]
+pub struct Held<T> {
+    /// The packet.
+    pub item: T,
+    /// When it came into the queue.
+    pub arrival: Instant,
+    /// Its length in bytes when it came.
+    pub length: u32,
+    /// Its flow.
+    pub flow: FlowNumber,
+}
+
+/// A number of packets and of bytes in one word, so that both are counted by one addition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Load(u64);
+
+impl Load {
+    pub const NOTHING: Self = Self(0);
+
+    #[inline]
+    pub fn of_packet(length: u32) -> Self {
+        Self(1 << 32 | u64::from(length))
+    }
+
+    #[inline]
+    pub fn packets(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    #[inline]
+    pub fn bytes(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// The sum; neither number may overflow.
+    #[inline]
+    pub fn plus(self, other: Self) -> Self {
+        Self(self.0.wrapping_add(other.0))
+    }
+
+    /// The difference; neither number may be less than in `other`.
+    #[inline]
+    pub fn minus(self, other: Self) -> Self {
+        Self(self.0.wrapping_sub(other.0))
+    }
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    item: Option<T>,
+    arrival: Instant,
+    length: u32,
+    flow: FlowNumber,
+    next: u32,
+}
+
+/// A list of packets, first in, first out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct List {
+    head: u32,
+    tail: u32,
+    pub load: Load,
+}
+
+impl List {
+    pub const EMPTY: Self = Self { head: NONE, tail: NONE, load: Load::NOTHING };
+}
+
+impl List {
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.head == NONE
+    }
+
+    #[inline]
+    pub fn packets(&self) -> u32 {
+        self.load.packets()
+    }
+
+    #[inline]
+    pub fn bytes(&self) -> u32 {
+        self.load.bytes()
+    }
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+/// All packets of a port.
+#[derive(Debug)]
+pub(crate) struct Arena<T> {
+    slots: Vec<Slot<T>>,
+    free: u32,
+    pub load: Load,
+    pub peak_packets: u32,
+    limit_bytes: u32,
+    limit_packets: u32,
+}
+
+impl<T> Arena<T> {
+    /// Memory for `packets` packets; it is taken from the system as it is first used.
+    pub fn new(packets: u32, bytes: u32) -> Self {
+        let slots = Vec::with_capacity(packets as usize);
+        Self {
+            slots,
+            free: NONE,
+            load: Load::NOTHING,
+            peak_packets: 0,
+            limit_bytes: bytes,
+            limit_packets: packets,
+        }
+    }
+
+    /// Whether a packet of `length` bytes can be taken for a queue that holds `queue`: a queue may hold no more than is
+    /// free beside it, so that whoever fills the memory leaves room for others (Choudhury and Hahne, "Dynamic Queue
+    /// Length Thresholds for Shared-Memory Packet Switches", 1998, with a factor of 1).
+    #[inline]
+    pub fn has_room(&self, queue: Load, length: u32) -> bool {
+        let packets = self.limit_packets - self.load.packets();
+        let bytes = self.limit_bytes - self.load.bytes();
+        queue.packets() < packets && queue.bytes() <= bytes && length <= bytes
+    }
+
+    /// A slot more, of those that were never used.
+    #[cold]
+    fn grow(&mut self, slot: Slot<T>) -> u32 {
+        self.slots.push(slot);
+        self.slots.len() as u32 - 1
+    }
+
+    /// Puts a packet at the end of `list`. There must be room.
+    #[inline]
+    pub fn push(&mut self, list: &mut List, held: Held<T>) {
+        let Held { item, arrival, length, flow } = held;
+        let load = Load::of_packet(length);
+        let all = self.load.plus(load);
+        self.load = all;
+        if all.packets() > self.peak_packets {
+            self.peak_packets = all.packets();
+        }
+        list.load = list.load.plus(load);
+        let slot = Slot { item: Some(item), arrival, length, flow, next: NONE };
+        let mut index = self.free;
+        match self.slots.get_mut(index as usize) {
+            Some(place) => {
+                self.free = place.next;
+                *place = slot;
+            }
+            None => index = self.grow(slot),
+        }
+        let last = std::mem::replace(&mut list.tail, index);
+        match self.slots.get_mut(last as usize) {
+            Some(last) => last.next = index,
+            None => list.head = index,
+        }
+    }
+
+    /// Takes the first packet of `list`.
+    #[inline]
+    pub fn pop(&mut self, list: &mut List) -> Option<Held<T>> {
+        let index = list.head;
+        let slot = self.slots.get_mut(index as usize)?;
+        let item = slot.item.take()?;
+        let held = Held { item, arrival: slot.arrival, length: slot.length, flow: slot.flow };
+        list.head = slot.next;
+        slot.next = self.free;
+        self.free = index;
+        if list.head == NONE {
+            list.tail = NONE;
+        }
+        let load = Load::of_packet(held.length);
+        list.load = list.load.minus(load);
+        self.load = self.load.minus(load);
+        Some(held)
+    }
+
+    /// Bytes of the first packet of `list`.
+    #[inline]
+    pub fn head_length(&self, list: &List) -> Option<u32> {
+        self.slots.get(list.head as usize).map(|slot| slot.length)
+    }
+
+    /// Asks for the first slot of `list`.
+    #[inline]
+    pub fn prefetch(&self, list: &List) {
+        millrace_memory::prefetch_slice_element(&self.slots, list.head as usize);
+    }
+
+    /// Bytes of memory per packet that can be held.
+    #[cfg(test)]
+    pub const fn slot_size() -> usize {
+        size_of::<Slot<T>>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    fn held(item: u32, length: u32) -> Held<u32> {
+        Held { item, arrival: Instant::from_nanos(item.into()), length, flow: FlowNumber(item) }
+    }
+
+    #[test]
+    fn a_slot_for_a_packet_of_the_router_is_half_a_cache_line() {
+        assert_eq!(Arena::<millrace_packet::Packet>::slot_size(), 32);
+    }
+
+    proptest! {
+        #[test]
+        fn lists_in_one_arena_are_queues(steps in prop::collection::vec((0_usize..4, any::<bool>(), 1_u32..2000), 0..400)) {
+            let mut arena = Arena::new(20, 20_000);
+            let mut lists = [List::EMPTY; 4];
+            let mut twins: [VecDeque<(u32, u32)>; 4] = Default::default();
+            for (number, (which, put, length)) in steps.into_iter().enumerate() {
+                if put {
+                    let total: u32 = twins.iter().flatten().map(|(_, length)| length).sum();
+                    let count = twins.iter().flatten().count();
+                    let own: u32 = twins[which].iter().map(|(_, length)| length).sum();
+                    let free = 20_000 - total;
+                    let room = twins[which].len() < 20 - count && own <= free && length <= free;
+                    prop_assert_eq!(arena.has_room(lists[which].load, length), room);
+                    if room {
+                        arena.push(&mut lists[which], held(number as u32, length));
+                        twins[which].push_back((number as u32, length));
+                    }
+                } else {
+                    let taken = arena.pop(&mut lists[which]).map(|held| (held.item, held.length));
+                    prop_assert_eq!(taken, twins[which].pop_front());
+                }
+                prop_assert_eq!(lists[which].packets() as usize, twins[which].len());
+                prop_assert_eq!(lists[which].bytes(), twins[which].iter().map(|(_, length)| length).sum::<u32>());
+                let first = twins[which].front().map(|(_, length)| *length);
+                prop_assert_eq!(arena.head_length(&lists[which]), first);
+                prop_assert_eq!(arena.load.packets() as usize, twins.iter().flatten().count());
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Which queue a flow has: a table with open addressing, probed in line.
+
+use crate::FlowNumber;
+use crate::arena::NONE;
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    flow: u32,
+    queue: u32,
+}
+
+const VACANT: Place = Place { flow: 0, queue: NONE };
+
+/// Flow numbers to queues. It is never more than half full, so a search ends after few steps.
+#[derive(Debug, Default)]
+pub(crate) struct FlowTable {
+    places: Box<[Place]>,
+    shift: u32,
+    multiplier: u64,
+}
+
+impl FlowTable {
+    /// Room for `flows` flows. The seed keeps others from choosing numbers that collide.
+    pub fn new(flows: u32, seed: u64) -> Self {
+        let places = (flows.max(2) as usize * 2).next_power_of_two();
+        // An odd multiplier spreads consecutive numbers (Knuth, TAOCP 3, 6.4); the seed varies it.
+        let multiplier = (0x9e37_79b9_7f4a_7c15 ^ seed << 1) | 1;
+        Self {
+            places: vec![VACANT; places].into_boxed_slice(),
+            shift: 64 - places.trailing_zeros(),
+            multiplier,
+        }
+    }
+
+    #[inline]
+    fn home(&self, flow: FlowNumber) -> usize {
+        (u64::from(flow.0).wrapping_mul(self.multiplier) >> self.shift) as usize
+    }
+
+    #[inline]
+    fn find(&self, flow: FlowNumber) -> (usize, Place) {
+        let mask = self.places.len() - 1;
+        let mut at = self.home(flow) & mask;
+        loop {
+            let place = self.places[at];
+            if place.queue == NONE || place.flow == flow.0 {
+                return (at, place);
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    /// The queue of a flow.
+    #[inline]
+    pub fn get(&self, flow: FlowNumber) -> Option<u32> {
+        Some(self.find(flow).1.queue).filter(|queue| *queue != NONE)
+    }
+
+    /// Notes the queue of a flow that has none yet. There must be room.
+    pub fn insert(&mut self, flow: FlowNumber, queue: u32) {
+        let at = self.find(flow).0;
+        self.places[at] = Place { flow: flow.0, queue };
+    }
+
+    /// Forgets a flow. What was probed past it moves up (Knuth, TAOCP 3, 6.4, algorithm R).
+    pub fn remove(&mut self, flow: FlowNumber) {
+        let (mut hole, place) = self.find(flow);
+        if place.queue == NONE {
+            return;
+        }
+        let mask = self.places.len() - 1;
+        let mut at = hole;
+        loop {
+            at = (at + 1) & mask;
+            let place = self.places[at];
+            if place.queue == NONE {
+                break;
+            }
+            let home = self.home(FlowNumber(place.flow)) & mask;
+            if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(hole) & mask) {
+                self.places[hole] = place;
+                hole = at;
+            }
+        }
+        self.places[hole] = VACANT;
+    }
+
+    /// Asks for the place where a flow's number is looked for.
+    #[inline]
+    pub fn prefetch(&self, flow: FlowNumber) {
+        millrace_memory::prefetch_slice_element(&self.places, self.home(flow));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    proptest! {
+        #[test]
+        fn it_is_a_map(seed in any::<u64>(), steps in prop::collection::vec((0_u32..60, any::<bool>()), 1..400)) {
+            let (mut table, mut twin) = (FlowTable::new(32, seed), HashMap::new());
+            for (number, (flow, insert)) in steps.into_iter().enumerate() {
+                let key = FlowNumber(flow);
+                if insert && twin.len() < 32 && !twin.contains_key(&flow) {
+                    table.insert(key, number as u32);
+                    twin.insert(flow, number as u32);
+                } else if !insert {
+                    table.remove(key);
+                    twin.remove(&flow);
+                }
+                for flow in 0..60 {
+                    prop_assert_eq!(table.get(FlowNumber(flow)), twin.get(&flow).copied());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The queues of a port and its link schedulers: which packet is sent next, and when.
+//!
+//! A [`LinkScheduler`] is the tree of one port. Its leaves hold packets: a FIFO, a queue per flow under weighted deficit
+//! round robin, or FQ-CoDel. Other nodes choose among children: strict priority, weighted deficit round robin, H-FSC, a
+//! token bucket around one child. Any kind can stand at any node. A queue drops what comes above its discard threshold,
+//! and may run RED or CoDel. All packets of a port lie in one memory with a bound.
+//!
+//! Everything here is a pure function of what it was told: packets, changes and the moment, which is passed in and never
+//! goes back. Nothing is read from a clock, sent, locked, or allocated per packet; what is dropped goes to a
+//! [`DropSink`] with its cause.
+//!
+//! ```
+//! use millrace_schedule::{
+//!     BufferLimits, DropCause, FlowNumber, Item, LinkOverhead, LinkRate, LinkScheduler, NodeId, NodeKind, Rate, Share,
+//! };
+//! use millrace_units::Instant;
+//!
+//! struct Frame(u32);
+//!
+//! impl Item for Frame {
+//!     fn length(&self) -> u32 {
+//!         self.0
+//!     }
+//!     fn mark_congestion(&mut self) -> bool {
+//!         false
+//!     }
+//! }
+//!
+//! let link = LinkRate { rate: Some(Rate::from_megabits(10)), slack: 0 };
+//! let mut port = LinkScheduler::new(link, LinkOverhead::Ethernet, BufferLimits::default())?;
+//! let (top, voice, rest) = (NodeId(0), NodeId(1), NodeId(2));
+//! let now = Instant::ZERO;
+//! port.add(top, None, Share::Only, &NodeKind::Priority, now)?;
+//! port.add(voice, Some(top), Share::Level(0), &NodeKind::Fifo(Default::default()), now)?;
+//! port.add(rest, Some(top), Share::Level(1), &NodeKind::FqCodel(Default::default()), now)?;
+//!
+//! let mut dropped = |_: Frame, cause: DropCause| panic!("{cause}");
+//! port.enqueue(rest, FlowNumber(7), Frame(1514), now, &mut dropped);
+//! port.enqueue(voice, FlowNumber(8), Frame(60), now, &mut dropped);
+//! assert_eq!(port.dequeue(now, &mut dropped).map(|frame| frame.0), Some(60));
+//! // 84 bytes on the wire at 10 Mb/s take 67.2 microseconds.
+//! assert_eq!(port.next_ready(), Instant::from_nanos(67_200));
+//! # Ok::<(), millrace_schedule::ScheduleError>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod arena;
+mod drop_cause;
+mod ecn;
+mod flow_table;
+mod item;
+mod link;
+mod queue;
+mod queue_manager;
+mod random;
+
+pub use drop_cause::{DropCause, DropCounts, DropSink};
+pub use item::{FlowNumber, Item};
+pub use link::{
+    Aqm, CodelSettings, Curve, Curves, FlowQueuesSettings, FqCodelSettings, Leftover, LinkOverhead, LinkRate,
+    LinkScheduler, MOST_DEPTH, MOST_NODES, NodeId, NodeKind, NodeView, PRIORITY_LEVELS, Rate, RedSettings,
+    ScheduleError, Share,
+};
+pub use queue::{QueueSettings, QueueView};
+pub use queue_manager::{BufferLimits, MOST_QUEUES};

@@ -1,0 +1,61 @@
+//! Active queue management of one queue (RFC 7567): none but the discard threshold, RED, or CoDel.
+
+use super::codel::{Codel, CodelSettings};
+use super::red::{Red, RedSettings};
+
+/// How a queue keeps short, beside its discard threshold.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub enum Aqm {
+    /// Drops what arrives above the discard threshold, and nothing else.
+    #[default]
+    TailDrop,
+    /// Random early detection.
+    Red(RedSettings),
+    /// Controlled delay.
+    Codel(CodelSettings),
+}
+
+impl Aqm {
+    /// What is wrong with its settings, if anything.
+    pub(crate) fn objection(&self) -> Option<String> {
+        match self {
+            Self::TailDrop => None,
+            Self::Red(settings) => settings.objection().map(|text| format!("red: {text}")),
+            Self::Codel(settings) => codel_objection(settings),
+        }
+    }
+}
+
+pub(crate) fn codel_objection(settings: &CodelSettings) -> Option<String> {
+    let CodelSettings { target, interval, .. } = settings;
+    (*target == 0 || target >= interval).then(|| {
+        format!("codel: target {target} ns, interval {interval} ns: the target must be above 0 and below the interval")
+    })
+}
+
+/// The state behind an [`Aqm`].
+#[derive(Clone, Debug, Default)]
+pub(crate) enum AqmState {
+    #[default]
+    TailDrop,
+    Red(Box<Red>),
+    Codel(CodelSettings, Codel),
+}
+
+impl AqmState {
+    pub fn new(aqm: &Aqm) -> Self {
+        match aqm {
+            Aqm::TailDrop => Self::TailDrop,
+            Aqm::Red(settings) => Self::Red(Box::new(Red::new(*settings))),
+            Aqm::Codel(settings) => Self::Codel(*settings, Codel::default()),
+        }
+    }
+
+    pub fn settings(&self) -> Aqm {
+        match self {
+            Self::TailDrop => Aqm::TailDrop,
+            Self::Red(red) => Aqm::Red(red.settings),
+            Self::Codel(settings, _) => Aqm::Codel(*settings),
+        }
+    }
+}

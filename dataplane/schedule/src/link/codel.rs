@@ -1,0 +1,121 @@
+//! CoDel, controlled delay: drops or marks when packets have waited too long for too long (RFC 8289).
+
+use millrace_units::Instant;
+
+use crate::Item;
+use crate::arena::{Arena, Held, List};
+
+/// What CoDel aims at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CodelSettings {
+    /// How long packets may stand in the queue, in nanoseconds. RFC 8289, 4.3: 5 to 10 % of the interval.
+    pub target: u64,
+    /// How long they may do so in excess, in nanoseconds: the slowest round trip of most flows (RFC 8289, 4.2).
+    pub interval: u64,
+    /// Marks packets of senders that understand it instead of dropping them (RFC 8289, 5.8, and RFC 3168).
+    pub ecn: bool,
+}
+
+impl Default for CodelSettings {
+    /// 5 ms of 100 ms, with marks: what RFC 8289 recommends for the Internet.
+    fn default() -> Self {
+        Self { target: 5_000_000, interval: 100_000_000, ecn: true }
+    }
+}
+
+/// The state of one queue. The names are those of RFC 8289, appendix A.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Codel {
+    first_above_time: u64,
+    drop_next: u64,
+    count: u32,
+    last_count: u32,
+    dropping: bool,
+}
+
+/// A queue under CoDel: where its packets are, and the largest packet seen, at which it is left alone.
+pub(crate) struct CodelQueue<'a, T> {
+    pub arena: &'a mut Arena<T>,
+    pub list: &'a mut List,
+    pub max_packet: u32,
+}
+
+impl Codel {
+    /// The next packet to send. What is dropped goes to `drop`; a queue with packets always yields one.
+    #[inline]
+    pub fn dequeue<T: Item>(
+        &mut self,
+        settings: &CodelSettings,
+        queue: &mut CodelQueue<'_, T>,
+        now: Instant,
+        mut drop: impl FnMut(Held<T>),
+    ) -> Option<Held<T>> {
+        let now = now.as_nanos();
+        let (held, may_drop) = self.take(settings, queue, now);
+        let mut held = held?;
+        if self.dropping {
+            self.dropping &= may_drop;
+            while self.dropping && now >= self.drop_next {
+                self.count = self.count.saturating_add(1);
+                if settings.ecn && held.item.mark_congestion() {
+                    self.drop_next = self.control_law(settings, self.drop_next);
+                    return Some(held);
+                }
+                drop(held);
+                let (next, may_drop) = self.take(settings, queue, now);
+                held = next?;
+                self.dropping = may_drop;
+                if may_drop {
+                    self.drop_next = self.control_law(settings, self.drop_next);
+                }
+            }
+        } else if may_drop {
+            if !(settings.ecn && held.item.mark_congestion()) {
+                drop(held);
+                held = self.take(settings, queue, now).0?;
+            }
+            self.enter_dropping(settings, now);
+        }
+        Some(held)
+    }
+
+    /// `dodequeue` of the RFC: a packet, and whether it may be dropped.
+    #[inline]
+    fn take<T>(
+        &mut self,
+        settings: &CodelSettings,
+        queue: &mut CodelQueue<'_, T>,
+        now: u64,
+    ) -> (Option<Held<T>>, bool) {
+        let Some(held) = queue.arena.pop(queue.list) else {
+            self.first_above_time = 0;
+            return (None, false);
+        };
+        let sojourn = now.saturating_sub(held.arrival.as_nanos());
+        let mut may_drop = false;
+        if sojourn < settings.target || queue.list.bytes() <= queue.max_packet {
+            self.first_above_time = 0;
+        } else if self.first_above_time == 0 {
+            self.first_above_time = now + settings.interval;
+        } else {
+            may_drop = now >= self.first_above_time;
+        }
+        (Some(held), may_drop)
+    }
+
+    /// Begins with the drop rate of last time, when that was not long ago.
+    #[cold]
+    fn enter_dropping(&mut self, settings: &CodelSettings, now: u64) {
+        self.dropping = true;
+        let delta = self.count.wrapping_sub(self.last_count);
+        let recent = now.saturating_sub(self.drop_next) < settings.interval.saturating_mul(16);
+        self.count = if delta > 1 && recent { delta } else { 1 };
+        self.drop_next = self.control_law(settings, now);
+        self.last_count = self.count;
+    }
+
+    /// The time of the next drop: sooner and sooner by the square root of how many there were.
+    fn control_law(&self, settings: &CodelSettings, from: u64) -> u64 {
+        from.saturating_add((settings.interval as f64 / f64::from(self.count).sqrt()) as u64)
+    }
+}

@@ -1,0 +1,125 @@
+//! Weighted deficit round robin among the children of a node: each sends its quantum of bytes per round.
+
+use millrace_units::Instant;
+
+use super::discipline::Discipline;
+use super::round::{Entries, Place, Round};
+use crate::arena::NONE;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    quantum: u32,
+    deficit: i32,
+    next: u32,
+    head: u32,
+    child: u32,
+}
+
+/// Children with their quanta, and the round of those that are backlogged.
+#[derive(Debug, Default)]
+pub(crate) struct DeficitRoundRobin {
+    entries: Vec<Entry>,
+    round: Round,
+    free: Vec<u32>,
+    /// Sum of all quanta.
+    total: u64,
+}
+
+impl Entries for Vec<Entry> {
+    #[inline]
+    fn quantum(&self, entry: u32) -> u32 {
+        self[entry as usize].quantum
+    }
+
+    #[inline]
+    fn place(&mut self, entry: u32) -> Place<'_> {
+        let Entry { deficit, next, .. } = &mut self[entry as usize];
+        Place { deficit, next }
+    }
+
+    #[inline]
+    fn visit(&mut self, entry: u32, grant: bool) -> bool {
+        let Entry { quantum, deficit, next, head, .. } = &mut self[entry as usize];
+        Place { deficit, next }.grant(if grant { *quantum } else { 0 }, *head)
+    }
+
+    #[inline]
+    fn head(&self, entry: u32) -> u32 {
+        self[entry as usize].head
+    }
+}
+
+impl DeficitRoundRobin {
+    /// A child with `quantum` bytes per round; returns its slot.
+    pub fn insert(&mut self, child: u32, quantum: u32) -> u32 {
+        self.total += u64::from(quantum);
+        let entry = Entry { quantum, deficit: 0, next: NONE, head: 0, child };
+        match self.free.pop() {
+            Some(slot) => {
+                self.entries[slot as usize] = entry;
+                slot
+            }
+            None => {
+                self.entries.push(entry);
+                self.entries.len() as u32 - 1
+            }
+        }
+    }
+
+    /// Takes a child away that isn't backlogged.
+    pub fn remove(&mut self, slot: u32) {
+        let entry = &mut self.entries[slot as usize];
+        entry.child = NONE;
+        self.total -= u64::from(std::mem::take(&mut entry.quantum));
+        self.free.push(slot);
+    }
+
+    /// Bytes per round of a child.
+    pub fn quantum(&self, slot: u32) -> u32 {
+        self.entries[slot as usize].quantum
+    }
+
+    /// Changes them, from the child's next turn on.
+    pub fn set_quantum(&mut self, slot: u32, quantum: u32) {
+        let before = std::mem::replace(&mut self.entries[slot as usize].quantum, quantum);
+        self.total = self.total - u64::from(before) + u64::from(quantum);
+    }
+
+    /// Bytes per round of all children together.
+    pub fn total_quantum(&self) -> u64 {
+        self.total
+    }
+}
+
+impl Discipline for DeficitRoundRobin {
+    #[inline]
+    fn activate(&mut self, slot: u32, length: u32, _now: Instant) {
+        self.entries[slot as usize].head = length;
+        self.round.join(&mut self.entries, slot);
+    }
+
+    fn deactivate(&mut self, slot: u32, _now: Instant) {
+        self.round.leave(&mut self.entries, slot);
+    }
+
+    #[inline]
+    fn choose(&mut self, _now: Instant) -> Option<u32> {
+        self.round.choose(&mut self.entries)
+    }
+
+    #[inline]
+    fn served(&mut self, slot: u32, bytes: u32, next: Option<u32>, _now: Instant) {
+        self.entries[slot as usize].head = next.unwrap_or(0);
+        self.round.served(&mut self.entries, slot, bytes, next.is_some());
+    }
+
+    #[inline]
+    fn next_ready(&mut self) -> Instant {
+        if self.round.len() == 0 { Instant::FOREVER } else { Instant::ZERO }
+    }
+
+    #[inline]
+    fn child(&self, slot: u32) -> u32 {
+        self.entries[slot as usize].child
+    }
+}

@@ -1,0 +1,335 @@
+//! Weighted deficit round robin with a queue per flow (*Router Plugins*, section 6.1; NPR, section 2.1).
+//!
+//! A flow gets a queue when its first packet comes, and keeps it while it sends; a queue that stayed empty for a while is
+//! given to another flow. When there is none to give, flows share one queue until that is empty again, so that no
+//! flow's packets overtake each other.
+//!
+//! Best-effort flows have one fixed quantum. A flow with a reserved rate r of the capacity C gets, in every round,
+//! r / (C - all reserved rates) of what the others get together: with that its share of C is r, however many others
+//! there are.
+
+use millrace_units::Instant;
+
+use super::discipline::PacketScheduler;
+use super::rate::Rate;
+use super::reservation::Weights;
+use super::round::{Entries, Place, Round};
+use crate::arena::Held;
+use crate::flow_table::FlowTable;
+use crate::queue::{Queue, QueueSettings};
+use crate::queue_manager::{Offer, QueueManager};
+use crate::{DropCause, DropCounts, DropSink, FlowNumber, Item};
+
+/// How queues per flow are kept.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct FlowQueuesSettings {
+    /// Queues for flows at most, beside the shared one; 1 to 65,535.
+    pub queues: u32,
+    /// Bytes on the wire per round for flows without a reservation, at least 1.
+    pub quantum: u32,
+    /// Each queue.
+    pub queue: QueueSettings,
+    /// Nanoseconds after which an empty queue may be given to another flow.
+    pub idle: u64,
+    /// What the node is served with. Reserved rates are parts of it.
+    pub capacity: Rate,
+    /// Varies the table of flows.
+    pub seed: u64,
+}
+
+impl Default for FlowQueuesSettings {
+    /// 4,096 queues, 1,538 bytes per round, one second, a capacity of 1 Gb/s.
+    fn default() -> Self {
+        Self {
+            queues: 4096,
+            quantum: 1538,
+            queue: QueueSettings::default(),
+            idle: 1_000_000_000,
+            capacity: Rate::from_megabits(1000),
+            seed: 0,
+        }
+    }
+}
+
+/// The largest quantum: a deficit of two of them is a signed word.
+pub(crate) const MOST_QUANTUM: u32 = 1 << 30;
+/// Queues looked at for an idle one, per flow that wants one.
+const SWEEP: usize = 64;
+
+/// The leaf.
+#[derive(Debug, Default)]
+pub(crate) struct FlowQueues {
+    pub settings: FlowQueuesSettings,
+    pub(super) table: FlowTable,
+    round: Round,
+    shared: u32,
+    owned: Vec<u32>,
+    hand: usize,
+    pub(super) weights: Weights,
+    /// Drops of all queues, those given back included.
+    drops: DropCounts,
+}
+
+/// The queues of the manager as a round sees them.
+struct Turn<'a, T> {
+    queues: &'a mut QueueManager<T>,
+    weights: &'a Weights,
+}
+
+impl<T: Item> Entries for Turn<'_, T> {
+    #[inline]
+    fn quantum(&self, entry: u32) -> u32 {
+        self.weights.in_force(self.queues.queue(entry).quantum)
+    }
+
+    #[inline]
+    fn head(&self, entry: u32) -> u32 {
+        let list = &self.queues.queue(entry).list;
+        self.queues.wire_length(self.queues.arena.head_length(list).unwrap_or(0))
+    }
+
+    #[inline]
+    fn place(&mut self, entry: u32) -> Place<'_> {
+        let Queue { deficit, next, .. } = self.queues.queue_mut(entry);
+        Place { deficit, next }
+    }
+
+    #[inline]
+    fn visit(&mut self, entry: u32, grant: bool) -> bool {
+        let queue = self.queues.queue(entry);
+        let quantum = if grant { self.weights.in_force(queue.quantum) } else { 0 };
+        let head = self.queues.arena.head_length(&queue.list).unwrap_or(0);
+        let head = self.queues.wire_length(head);
+        self.place(entry).grant(quantum, head)
+    }
+}
+
+impl FlowQueues {
+    /// A leaf without flows; `None` when no queue is left for it.
+    pub fn new<T: Item>(settings: FlowQueuesSettings, queues: &mut QueueManager<T>) -> Option<Self> {
+        let shared = queues.open(&settings.queue)?;
+        let table = FlowTable::new(settings.queues, settings.seed);
+        let mut leaf = Self { table, shared, ..Self::default() };
+        leaf.set(settings);
+        Some(leaf)
+    }
+
+    /// Other settings; the number of places in the table of flows stays.
+    pub fn set(&mut self, settings: FlowQueuesSettings) {
+        self.settings = settings;
+        self.weights.set(settings.quantum, settings.capacity);
+    }
+
+    /// Gives all queues back; they must be empty.
+    pub fn close<T: Item>(&mut self, queues: &mut QueueManager<T>) {
+        for queue in self.owned.drain(..) {
+            queues.close(queue);
+        }
+        queues.close(self.shared);
+    }
+
+    #[inline]
+    fn turn<'a, T>(&'a mut self, queues: &'a mut QueueManager<T>) -> (&'a mut Round, Turn<'a, T>) {
+        (&mut self.round, Turn { queues, weights: &self.weights })
+    }
+
+    /// The queue of a flow, given now if it has none.
+    #[inline]
+    fn queue_for<T: Item>(&mut self, queues: &mut QueueManager<T>, flow: FlowNumber, now: Instant) -> u32 {
+        match self.table.get(flow) {
+            Some(queue) => queue,
+            None => self.give_queue(queues, flow, now),
+        }
+    }
+
+    #[cold]
+    fn give_queue<T: Item>(&mut self, queues: &mut QueueManager<T>, flow: FlowNumber, now: Instant) -> u32 {
+        if !queues.queue(self.shared).list.is_empty() {
+            return self.shared;
+        }
+        self.own_queue(queues, flow, now).unwrap_or(self.shared)
+    }
+
+    pub(super) fn own_queue<T: Item>(
+        &mut self,
+        queues: &mut QueueManager<T>,
+        flow: FlowNumber,
+        now: Instant,
+    ) -> Option<u32> {
+        if self.owned.len() as u32 >= self.settings.queues || queues.available() == 0 {
+            self.reclaim(queues, now, SWEEP);
+        }
+        if self.owned.len() as u32 >= self.settings.queues {
+            return None;
+        }
+        let queue = queues.open(&self.settings.queue)?;
+        let entry = queues.queue_mut(queue);
+        entry.flow = flow.0;
+        entry.next = stamp(now);
+        self.owned.push(queue);
+        self.table.insert(flow, queue);
+        Some(queue)
+    }
+
+    /// Looks at up to `most` queues and takes back those that have been empty for long enough.
+    pub fn reclaim<T: Item>(&mut self, queues: &mut QueueManager<T>, now: Instant, most: usize) {
+        for _ in 0..most.min(self.owned.len()) {
+            self.hand = if self.hand + 1 < self.owned.len() { self.hand + 1 } else { 0 };
+            let Some(&index) = self.owned.get(self.hand) else { return };
+            let queue = queues.queue(index);
+            let waited = stamp(now).wrapping_sub(queue.next);
+            let idle = queue.list.is_empty() && queue.quantum == 0;
+            if idle && u64::from(waited) >= self.settings.idle >> STAMP_SHIFT {
+                self.table.remove(FlowNumber(queue.flow));
+                queues.close(index);
+                self.owned.swap_remove(self.hand);
+            }
+        }
+    }
+
+    #[inline]
+    fn join<T: Item>(&mut self, queues: &mut QueueManager<T>, queue: u32) {
+        self.weights.count(queues.queue(queue).quantum, true);
+        let (round, mut turn) = self.turn(queues);
+        round.join(&mut turn, queue);
+    }
+
+    /// Accounts for what was taken from a queue of the round, which leaves it when it is empty.
+    #[inline]
+    fn taken<T: Item>(
+        &mut self,
+        queues: &mut QueueManager<T>,
+        queue: u32,
+        bytes: u32,
+        more: bool,
+        now: Instant,
+    ) {
+        if more {
+            let deficit = &mut queues.queue_mut(queue).deficit;
+            *deficit = deficit.saturating_sub_unsigned(bytes);
+            return;
+        }
+        let (round, mut turn) = self.turn(queues);
+        round.leave(&mut turn, queue);
+        let entry = queues.queue_mut(queue);
+        entry.next = stamp(now);
+        self.weights.count(entry.quantum, false);
+    }
+
+    /// The queues, the shared one first.
+    pub fn queues(&self) -> impl Iterator<Item = u32> + '_ {
+        std::iter::once(self.shared).chain(self.owned.iter().copied())
+    }
+
+    /// What was dropped.
+    pub fn drops(&self) -> &DropCounts {
+        &self.drops
+    }
+
+    /// The queue of a flow, if it has one of its own.
+    pub fn queue_of(&self, flow: FlowNumber) -> Option<u32> {
+        self.table.get(flow)
+    }
+
+    /// Quantum in force of a queue, and reserved rate.
+    pub fn quantum<T: Item>(&self, queues: &QueueManager<T>, queue: u32) -> (u32, Option<Rate>) {
+        let own = queues.queue(queue).quantum;
+        (self.weights.in_force(own), self.weights.rate(own))
+    }
+
+    #[inline]
+    pub fn prefetch(&self, flow: FlowNumber) {
+        self.table.prefetch(flow);
+    }
+
+    /// Asks for a flow's queue, whose place in the table should have come by now.
+    #[inline]
+    pub fn prefetch_queue<T: Item>(&self, queues: &QueueManager<T>, flow: FlowNumber) {
+        queues.prefetch(self.table.get(flow).unwrap_or(self.shared));
+    }
+}
+
+/// A sink that counts on the way.
+struct Counting<'a, S> {
+    drops: &'a mut DropCounts,
+    sink: &'a mut S,
+}
+
+impl<T: Item, S: DropSink<T>> DropSink<T> for Counting<'_, S> {
+    fn dropped(&mut self, item: T, cause: DropCause) {
+        self.drops.add(cause, item.length());
+        self.sink.dropped(item, cause);
+    }
+}
+
+const STAMP_SHIFT: u32 = 20;
+
+/// A moment in units of about a millisecond, which come round after 52 days.
+#[inline]
+fn stamp(now: Instant) -> u32 {
+    (now.as_nanos() >> STAMP_SHIFT) as u32
+}
+
+impl<T: Item> PacketScheduler<T> for FlowQueues {
+    #[inline]
+    fn enqueue(
+        &mut self,
+        queues: &mut QueueManager<T>,
+        flow: FlowNumber,
+        item: T,
+        now: Instant,
+        sink: &mut impl DropSink<T>,
+    ) -> bool {
+        let index = self.queue_for(queues, flow, now);
+        let drops = &mut self.drops;
+        match queues.offer(index, flow, item, now, &mut Counting { drops, sink }) {
+            Offer::Refused => return false,
+            Offer::First => self.join(queues, index),
+            Offer::Taken => {}
+        }
+        true
+    }
+
+    #[inline]
+    fn dequeue(
+        &mut self,
+        queues: &mut QueueManager<T>,
+        now: Instant,
+        sink: &mut impl DropSink<T>,
+    ) -> (Option<Held<T>>, bool) {
+        let (round, mut turn) = self.turn(queues);
+        let Some(index) = round.choose(&mut turn) else { return (None, false) };
+        let second = queues.queue(queues.queue(index).next);
+        queues.arena.prefetch(&second.list);
+        queues.prefetch(second.next);
+        let drops = &mut self.drops;
+        let (held, more) = queues.take(index, now, &mut Counting { drops, sink });
+        let sent = held.as_ref().map_or(0, |held| queues.wire_length(held.length));
+        self.taken(queues, index, sent, more, now);
+        (held, self.round.len() > 0)
+    }
+
+    fn head_length(&mut self, queues: &mut QueueManager<T>) -> Option<u32> {
+        let (round, mut turn) = self.turn(queues);
+        let index = round.choose(&mut turn)?;
+        queues.arena.head_length(&queues.queue(index).list)
+    }
+
+    fn take_to_move(&mut self, queues: &mut QueueManager<T>) -> Option<Held<T>> {
+        let (round, mut turn) = self.turn(queues);
+        let index = round.choose(&mut turn)?;
+        let held = queues.take_to_move(index)?;
+        let sent = queues.wire_length(held.length);
+        let more = !queues.queue(index).list.is_empty();
+        self.taken(queues, index, sent, more, held.arrival);
+        Some(held)
+    }
+
+    fn put(&mut self, queues: &mut QueueManager<T>, held: Held<T>) {
+        let index = self.queue_for(queues, held.flow, held.arrival);
+        queues.put(index, held);
+        if queues.queue(index).list.packets() == 1 {
+            self.join(queues, index);
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! The link-sharing criterion: from the root down, the active child with the least virtual time (section IV.C of the
+//! paper), as long as it is within its upper limit.
+
+use super::Hfsc;
+use super::class::{Class, Inner, ROOT, Sharing};
+use crate::arena::NONE;
+
+/// Virtual times are lowered before they pass this.
+const HORIZON: u64 = 1 << 62;
+
+impl Hfsc {
+    /// A leaf became backlogged: it and those classes above that were idle become active.
+    pub(super) fn sharing_begins(&mut self, leaf: u32, now: u64) {
+        if self.classes[leaf as usize].link_sharing.is_none() {
+            return;
+        }
+        let mut index = leaf;
+        while self.classes[index as usize].parent != NONE {
+            let parent = self.classes[index as usize].parent;
+            self.enter(index, now);
+            let inner = self.inner_mut(parent);
+            inner.active += 1;
+            if inner.active > 1 {
+                return self.refit_above(index, now);
+            }
+            index = parent;
+        }
+        self.classes[ROOT as usize].period += 1;
+    }
+
+    /// Gives a class that becomes active its virtual time, and puts it among its siblings.
+    fn enter(&mut self, index: u32, now: u64) {
+        let parent = self.classes[index as usize].parent;
+        let parent_class = &self.classes[parent as usize];
+        let (period, inner) = (parent_class.period, &mut self.inners[parent_class.inner as usize]);
+        let class_period = self.classes[index as usize].parent_period;
+        let own = self.classes[index as usize].virtual_time;
+        let virtual_time = match inner.greatest.first() {
+            // The mean of least and greatest keeps siblings together however many there are.
+            Some((key, _)) => {
+                let mean = inner.least / 2 + !key / 2;
+                if class_period == period { own.max(mean) } else { mean }
+            }
+            None => {
+                inner.least = inner.offset;
+                inner.offset
+            }
+        };
+        // A parent that becomes active now begins its next period.
+        let coming = if inner.active == 0 { period.wrapping_add(1) } else { period };
+        let class = &mut self.classes[index as usize];
+        class.virtual_time = virtual_time;
+        class.adjustment = 0;
+        class.period = class.period.wrapping_add(1);
+        class.parent_period = coming;
+        if let Some(curve) = class.link_sharing {
+            class.running.cut(&curve, virtual_time, class.total);
+        }
+        if let Some(limit) = &mut class.upper_limit {
+            let curve = limit.curve;
+            limit.running.cut(&curve, now, class.total);
+            limit.from = limit.running.time_of(&curve, class.total);
+        }
+        let inner = &mut self.inners[self.classes[parent as usize].inner as usize];
+        inner.greatest.push(&mut self.greatest_places, !virtual_time, index);
+        self.place(index, now);
+    }
+
+    /// Puts an active class where its fit time and virtual time say. Returns whether the fit time changed.
+    #[inline]
+    fn place(&mut self, index: u32, now: u64) -> bool {
+        let own = match &self.classes[index as usize].upper_limit {
+            Some(limit) => limit.from,
+            None => 0,
+        };
+        let inner = self.classes[index as usize].inner;
+        let children = if inner == NONE { 0 } else { self.inners[inner as usize].fit_time() };
+        let fit = own.max(children);
+        let class = &mut self.classes[index as usize];
+        let changed = std::mem::replace(&mut class.fit, fit) != fit;
+        let after = if fit <= now { Sharing::Fit } else { Sharing::Limited };
+        let before = std::mem::replace(&mut class.sharing, after);
+        let key = if after == Sharing::Fit { class.virtual_time } else { fit };
+        let parent = class.parent;
+        let inner = &mut self.inners[self.classes[parent as usize].inner as usize];
+        let heap = if after == Sharing::Fit { &mut inner.fit } else { &mut inner.limited };
+        if before == after {
+            heap.update(&mut self.sharing_places, key, index);
+            return changed;
+        }
+        match before {
+            Sharing::Idle => {}
+            Sharing::Fit => inner.fit.remove(&mut self.sharing_places, index),
+            Sharing::Limited => inner.limited.remove(&mut self.sharing_places, index),
+        }
+        let heap = if after == Sharing::Fit { &mut inner.fit } else { &mut inner.limited };
+        heap.push(&mut self.sharing_places, key, index);
+        changed || before != after
+    }
+
+    /// Brings the fit times above a class up to date.
+    fn refit_above(&mut self, index: u32, now: u64) {
+        let mut index = self.classes[index as usize].parent;
+        while self.classes[index as usize].parent != NONE {
+            if self.classes[index as usize].sharing == Sharing::Idle || !self.place(index, now) {
+                return;
+            }
+            index = self.classes[index as usize].parent;
+        }
+    }
+
+    /// A leaf sent `bytes`, by either criterion: all classes from it to the root have. `more` says whether it is still
+    /// backlogged.
+    #[inline]
+    pub(super) fn sharing_served(&mut self, leaf: u32, bytes: u32, more: bool, now: u64) {
+        let mut ended = !more && self.classes[leaf as usize].sharing != Sharing::Idle;
+        let mut index = leaf;
+        loop {
+            let class = &mut self.classes[index as usize];
+            class.total += u64::from(bytes);
+            let (parent, inner) = (class.parent, class.inner);
+            if ended && inner != NONE {
+                let inner = &mut self.inners[inner as usize];
+                inner.active -= 1;
+                ended = inner.active == 0;
+            }
+            if parent == NONE {
+                return;
+            }
+            if self.classes[index as usize].sharing != Sharing::Idle {
+                self.advance(index);
+                if ended {
+                    self.leave(index);
+                } else {
+                    self.greatest_moves(index);
+                    self.place(index, now);
+                }
+            }
+            index = parent;
+        }
+    }
+
+    /// Moves the virtual time of an active class to what it has sent.
+    #[inline]
+    fn advance(&mut self, index: u32) {
+        let class = &mut self.classes[index as usize];
+        class.virtual_time = class.virtual_now();
+        let total = class.total;
+        if let Some(limit) = &mut class.upper_limit {
+            limit.from = limit.running.time_of(&limit.curve, total);
+        }
+        let (parent, virtual_time) = (class.parent, class.virtual_time);
+        let least = self.inner_mut(parent).least;
+        if virtual_time < least {
+            // It was passed over while at its upper limit, and doesn't make up for that.
+            let class = &mut self.classes[index as usize];
+            class.adjustment += least - virtual_time;
+            class.virtual_time = least;
+        } else if virtual_time > HORIZON {
+            self.lower_virtual_times(parent);
+        }
+    }
+
+    #[inline]
+    fn greatest_moves(&mut self, index: u32) {
+        let Class { parent, virtual_time, .. } = self.classes[index as usize];
+        let inner = &mut self.inners[self.classes[parent as usize].inner as usize];
+        inner.greatest.update(&mut self.greatest_places, !virtual_time, index);
+    }
+
+    /// A class goes idle.
+    fn leave(&mut self, index: u32) {
+        let class = &mut self.classes[index as usize];
+        let (parent, virtual_time) = (class.parent, class.virtual_time);
+        let before = std::mem::replace(&mut class.sharing, Sharing::Idle);
+        let inner = &mut self.inners[self.classes[parent as usize].inner as usize];
+        inner.offset = inner.offset.max(virtual_time);
+        match before {
+            Sharing::Idle => return,
+            Sharing::Fit => inner.fit.remove(&mut self.sharing_places, index),
+            Sharing::Limited => inner.limited.remove(&mut self.sharing_places, index),
+        }
+        inner.greatest.remove(&mut self.greatest_places, index);
+    }
+
+    /// The leaf that link sharing chooses, if one is within its limits.
+    #[inline]
+    pub(super) fn fairest(&mut self, now: u64) -> Option<u32> {
+        let mut index = ROOT;
+        loop {
+            let inner = self.classes[index as usize].inner;
+            if inner == NONE {
+                return Some(index);
+            }
+            self.admit(inner, now);
+            let inner = &mut self.inners[inner as usize];
+            let (virtual_time, child) = inner.fit.first()?;
+            inner.least = inner.least.max(virtual_time);
+            index = child;
+        }
+    }
+
+    /// Children whose limit lets them send again by now join those that may.
+    #[inline]
+    fn admit(&mut self, inner: u32, now: u64) {
+        let inner = &mut self.inners[inner as usize];
+        while let Some((from, child)) = inner.limited.first() {
+            if from > now {
+                return;
+            }
+            inner.limited.remove(&mut self.sharing_places, child);
+            let class = &mut self.classes[child as usize];
+            class.sharing = Sharing::Fit;
+            inner.fit.push(&mut self.sharing_places, class.virtual_time, child);
+        }
+    }
+
+    /// Lowers the virtual times of all children of a class by what is common to them, before they overflow: after years
+    /// at usual rates, after minutes where a class of some bits per second gets a whole fast link.
+    #[cold]
+    fn lower_virtual_times(&mut self, parent: u32) {
+        let inner = &mut self.inners[self.classes[parent as usize].inner as usize];
+        let by = inner.least;
+        inner.least = 0;
+        inner.offset = inner.offset.saturating_sub(by);
+        inner.fit.lower(by);
+        inner.greatest.raise(by);
+        for class in self.classes.iter_mut().filter(|class| class.parent == parent) {
+            class.virtual_time = class.virtual_time.saturating_sub(by);
+            class.adjustment = 0;
+            class.running.move_to(class.virtual_time, class.total);
+        }
+    }
+
+    #[inline]
+    fn inner_mut(&mut self, class: u32) -> &mut Inner {
+        &mut self.inners[self.classes[class as usize].inner as usize]
+    }
+}

@@ -1,0 +1,213 @@
+//! H-FSC, the hierarchical fair service curve scheduler: real-time guarantees by deadlines, and what is left by link
+//! sharing down a hierarchy of classes (Stoica, Zhang and Ng, 1997).
+//!
+//! A leaf class with a real-time curve sends by deadline when its packets have become eligible; else the hierarchy is
+//! descended along the least virtual times. Times are whole nanoseconds, amounts whole bytes on the wire, and a class's
+//! curve is evaluated from the point at which it last became backlogged, so no error adds up from packet to packet.
+
+mod class;
+mod curve;
+mod link_sharing;
+mod real_time;
+#[cfg(test)]
+mod tests;
+
+use millrace_units::Instant;
+
+pub use curve::{Curve, Curves};
+
+use super::discipline::Discipline;
+use super::heap::Heap;
+use crate::arena::NONE;
+use class::{Class, Inner, ROOT};
+
+/// By what the leaf in turn was chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Criterion {
+    RealTime,
+    #[default]
+    LinkSharing,
+}
+
+/// A hierarchy of classes. Class 0 is its root; slots are numbers of classes.
+#[derive(Debug, Default)]
+pub(crate) struct Hfsc {
+    classes: Vec<Class>,
+    inners: Vec<Inner>,
+    free: Vec<u32>,
+    free_inners: Vec<u32>,
+    /// Leaves that wait to become eligible, and those that are.
+    pending: Heap,
+    eligible: Heap,
+    demand_places: Vec<u32>,
+    sharing_places: Vec<u32>,
+    greatest_places: Vec<u32>,
+    criterion: Criterion,
+}
+
+impl Hfsc {
+    /// A hierarchy of nothing but its root, which is the tree's node `node`.
+    pub fn new(node: u32) -> Self {
+        let mut hierarchy = Self::default();
+        hierarchy.insert(NONE, node, &Curves::default(), true);
+        hierarchy
+    }
+
+    /// A class below `parent`; returns its number.
+    pub fn insert(&mut self, parent: u32, node: u32, curves: &Curves, is_inner: bool) -> u32 {
+        let inner = if is_inner { self.new_inner() } else { NONE };
+        let class = Class::new(parent, inner, node, curves);
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.classes[index as usize] = class;
+                index
+            }
+            None => {
+                self.classes.push(class);
+                for places in [&mut self.demand_places, &mut self.sharing_places, &mut self.greatest_places] {
+                    places.push(NONE);
+                }
+                self.classes.len() as u32 - 1
+            }
+        };
+        self.make_room(parent);
+        index
+    }
+
+    fn new_inner(&mut self) -> u32 {
+        if let Some(index) = self.free_inners.pop() {
+            self.inners[index as usize] = Inner::default();
+            return index;
+        }
+        self.inners.push(Inner::default());
+        self.inners.len() as u32 - 1
+    }
+
+    /// Counts one child more, and makes its places in the heaps: nothing is allocated for packets.
+    fn make_room(&mut self, parent: u32) {
+        self.pending.reserve(self.classes.len());
+        self.eligible.reserve(self.classes.len());
+        let Some(class) = self.classes.get(parent as usize) else { return };
+        let inner = &mut self.inners[class.inner as usize];
+        inner.children += 1;
+        let children = inner.children as usize;
+        for heap in [&mut inner.fit, &mut inner.limited, &mut inner.greatest] {
+            heap.reserve(children);
+        }
+    }
+
+    /// Removes a class that isn't active and has no children.
+    pub fn remove(&mut self, index: u32) {
+        let Class { parent, inner, .. } = self.classes[index as usize];
+        if let Some(class) = self.classes.get(parent as usize) {
+            self.inners[class.inner as usize].children -= 1;
+        }
+        if inner != NONE {
+            self.free_inners.push(inner);
+        }
+        self.classes[index as usize].parent = NONE;
+        self.free.push(index);
+    }
+
+    /// Puts a class that isn't active below another parent. Its virtual time begins anew there.
+    pub fn reparent(&mut self, index: u32, parent: u32) {
+        let before = self.classes[index as usize].parent;
+        if let Some(class) = self.classes.get(before as usize) {
+            self.inners[class.inner as usize].children -= 1;
+        }
+        let curves = self.classes[index as usize].curves();
+        let class = &mut self.classes[index as usize];
+        class.parent = parent;
+        class.virtual_time = 0;
+        class.parent_period = 0;
+        if let Some(curve) = &curves.link_sharing {
+            class.running = curve::Running::new(curve, 0, class.total);
+        }
+        self.make_room(parent);
+    }
+
+    /// New curves for a class that isn't active, from `now` on.
+    pub fn set_curves(&mut self, index: u32, curves: &Curves, now: Instant) {
+        self.classes[index as usize].set_curves(curves, now.as_nanos());
+    }
+
+    /// The curves of a class.
+    pub fn curves(&self, index: u32) -> Curves {
+        self.classes[index as usize].curves()
+    }
+
+    /// The class above.
+    pub fn parent(&self, index: u32) -> u32 {
+        self.classes[index as usize].parent
+    }
+
+    /// All classes but the root that are in use, with their numbers.
+    pub fn classes(&self) -> impl Iterator<Item = (u32, &Class)> {
+        let all = self.classes.iter().enumerate().skip(1);
+        all.filter(|(_, class)| class.parent != NONE).map(|(index, class)| (index as u32, class))
+    }
+
+    /// Asks for the classes that may come next, so early that they are there when their turn comes: one of those behind
+    /// the first of each heap follows it.
+    #[inline]
+    fn prefetch(&self) {
+        let root = self.inners.first().map(|root| root.fit.second());
+        for index in self.eligible.second().chain(self.pending.second()).chain(root.into_iter().flatten()) {
+            if let Some(class) = self.classes.get(index as usize) {
+                millrace_memory::prefetch(class);
+                millrace_memory::prefetch(&class.running);
+                millrace_memory::prefetch(&class.deadlines);
+                millrace_memory::prefetch(&class.cumulative);
+            }
+        }
+    }
+}
+
+impl Discipline for Hfsc {
+    #[inline]
+    fn activate(&mut self, slot: u32, length: u32, now: Instant) {
+        self.demand_begins(slot, length, now.as_nanos());
+        self.sharing_begins(slot, now.as_nanos());
+    }
+
+    fn deactivate(&mut self, slot: u32, now: Instant) {
+        self.demand_ends(slot);
+        self.sharing_served(slot, 0, false, now.as_nanos());
+    }
+
+    #[inline]
+    fn choose(&mut self, now: Instant) -> Option<u32> {
+        let now = now.as_nanos();
+        if let Some(leaf) = self.most_urgent(now) {
+            self.criterion = Criterion::RealTime;
+            return Some(leaf);
+        }
+        self.criterion = Criterion::LinkSharing;
+        self.fairest(now)
+    }
+
+    #[inline]
+    fn served(&mut self, slot: u32, bytes: u32, next: Option<u32>, now: Instant) {
+        let counted = if self.criterion == Criterion::RealTime { bytes } else { 0 };
+        self.demand_served(slot, counted, next, now.as_nanos());
+        self.sharing_served(slot, bytes, next.is_some(), now.as_nanos());
+        self.prefetch();
+    }
+
+    #[inline]
+    fn next_ready(&mut self) -> Instant {
+        if !self.eligible.is_empty() {
+            return Instant::ZERO;
+        }
+        let sharing = self.inners.first().map_or(u64::MAX, Inner::fit_time);
+        Instant::from_nanos(sharing.min(self.pending.first_key()))
+    }
+
+    #[inline]
+    fn child(&self, slot: u32) -> u32 {
+        self.classes[slot as usize].node
+    }
+}
+
+/// The class that is the root of every hierarchy.
+pub(crate) const HIERARCHY_ROOT: u32 = ROOT;

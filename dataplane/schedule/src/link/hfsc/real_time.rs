@@ -1,0 +1,84 @@
+//! The real-time criterion: among eligible leaves the earliest deadline (section IV.A, figures 4 and 5 of the paper).
+//!
+//! Two heaps in place of a search tree: those that wait by eligible time, those that are eligible by deadline. As time
+//! only goes on, every class moves from the first to the second once per packet.
+
+use super::Hfsc;
+use super::class::Demand;
+
+impl Hfsc {
+    /// A leaf became backlogged: both curves are cut by the service curve that begins now.
+    #[inline]
+    pub(super) fn demand_begins(&mut self, index: u32, length: u32, now: u64) {
+        let class = &mut self.classes[index as usize];
+        let Some(curve) = class.real_time else { return };
+        class.deadlines.cut(&curve, now, class.cumulative);
+        self.set_demand(index, length, now);
+    }
+
+    /// A leaf with a real-time curve sent `bytes`, which count if that was by this criterion.
+    #[inline]
+    pub(super) fn demand_served(&mut self, index: u32, bytes: u32, next: Option<u32>, now: u64) {
+        let class = &mut self.classes[index as usize];
+        if class.real_time.is_none() {
+            return;
+        }
+        class.cumulative += u64::from(bytes);
+        match next {
+            Some(length) => self.set_demand(index, length, now),
+            None => self.demand_ends(index),
+        }
+    }
+
+    /// Computes eligible time and deadline of the first packet, of `length` bytes.
+    #[inline]
+    fn set_demand(&mut self, index: u32, length: u32, now: u64) {
+        let class = &mut self.classes[index as usize];
+        let Some(curve) = &class.real_time else { return };
+        let sent = class.cumulative;
+        // Where both curves are the same, a packet becomes eligible at the deadline of the one before it.
+        let follows = class.demand != Demand::None && class.due == sent && !class.has_flat_start();
+        let eligible =
+            if follows { class.deadline } else { class.deadlines.eligible(curve).time_of(curve, sent) };
+        class.due = sent + u64::from(length);
+        class.deadline = class.deadlines.time_of(curve, class.due);
+        let (deadline, before) = (class.deadline, class.demand);
+        let after = if eligible <= now { Demand::Eligible } else { Demand::Pending };
+        class.demand = after;
+        let key = if after == Demand::Eligible { deadline } else { eligible };
+        if before == after {
+            let heap = if after == Demand::Eligible { &mut self.eligible } else { &mut self.pending };
+            return heap.update(&mut self.demand_places, key, index);
+        }
+        match before {
+            Demand::None => {}
+            Demand::Pending => self.pending.remove(&mut self.demand_places, index),
+            Demand::Eligible => self.eligible.remove(&mut self.demand_places, index),
+        }
+        let heap = if after == Demand::Eligible { &mut self.eligible } else { &mut self.pending };
+        heap.push(&mut self.demand_places, key, index);
+    }
+
+    /// A leaf has nothing to send any more.
+    pub(super) fn demand_ends(&mut self, index: u32) {
+        let class = &mut self.classes[index as usize];
+        match std::mem::replace(&mut class.demand, Demand::None) {
+            Demand::None => {}
+            Demand::Pending => self.pending.remove(&mut self.demand_places, index),
+            Demand::Eligible => self.eligible.remove(&mut self.demand_places, index),
+        }
+    }
+
+    /// The eligible leaf with the earliest deadline.
+    #[inline]
+    pub(super) fn most_urgent(&mut self, now: u64) -> Option<u32> {
+        while let Some((_, index)) = self.pending.first().filter(|(eligible, _)| *eligible <= now) {
+            self.pending.remove(&mut self.demand_places, index);
+            let class = &mut self.classes[index as usize];
+            class.demand = Demand::Eligible;
+            let deadline = class.deadline;
+            self.eligible.push(&mut self.demand_places, deadline, index);
+        }
+        self.eligible.first().map(|(_, index)| index)
+    }
+}

@@ -1,0 +1,273 @@
+//! Whether promises can be kept: what a node is served with, and whether the real-time curves below it fit.
+
+use super::node::{Kind, Node};
+use super::{LinkScheduler, NodeId, ScheduleError};
+use crate::arena::NONE;
+use crate::link::discipline::Discipline;
+use crate::link::hfsc::{Curve, Curves, HIERARCHY_ROOT};
+use crate::{Item, Rate};
+
+/// Nanobits in a byte times one second: slopes times nanoseconds.
+const NANOBITS: i128 = 8_000_000_000;
+
+/// Checks the curves of a class by themselves.
+pub(super) fn check_curves(node: NodeId, curves: &Curves, is_inner: bool) -> Result<(), ScheduleError> {
+    let refuse = |text: &str| Err(ScheduleError::Settings { node, text: text.to_owned() });
+    if is_inner && curves.real_time.is_some() {
+        return refuse("an inner class has no real-time curve: only leaf classes are guaranteed something");
+    }
+    if is_inner && curves.link_sharing.is_none() {
+        return refuse("an inner class needs a link-sharing curve");
+    }
+    if curves.real_time.is_none() && curves.link_sharing.is_none() {
+        return refuse("a class needs a real-time or a link-sharing curve, or both");
+    }
+    if curves.upper_limit.is_some() && curves.link_sharing.is_none() {
+        return refuse("an upper limit bounds link sharing, so it needs a link-sharing curve");
+    }
+    for (name, curve) in named(curves) {
+        if curve.then.0 == 0 {
+            let text = format!(
+                "the second slope of its {name} curve is 0: it must be above, or the class would stop"
+            );
+            return Err(ScheduleError::Settings { node, text });
+        }
+    }
+    if let (Some(real_time), Some(limit)) = (curves.real_time, curves.upper_limit) {
+        check_sum(node, vec![real_time], limit, "its own upper limit".to_owned())?;
+    }
+    Ok(())
+}
+
+fn named(curves: &Curves) -> impl Iterator<Item = (&'static str, Curve)> {
+    let all = [
+        ("real-time", curves.real_time),
+        ("link-sharing", curves.link_sharing),
+        ("upper-limit", curves.upper_limit),
+    ];
+    all.into_iter().filter_map(|(name, curve)| Some((name, curve?)))
+}
+
+/// Whether the sum of curves stays below one curve at all times. Both are piecewise straight, so it is enough to look at
+/// the points where one of them bends, and at the slopes behind the last.
+fn check_sum(node: NodeId, mut curves: Vec<Curve>, limit: Curve, name: String) -> Result<(), ScheduleError> {
+    curves.sort_by_key(|curve| curve.duration);
+    let mut sum = Sum::default();
+    for curve in &curves {
+        sum.first += i128::from(curve.first.0);
+    }
+    let refusal = |sum: &Sum, time: u64, long_run: i128| ScheduleError::RealTimeSum {
+        node,
+        promised: u64::try_from((sum.at(time) + NANOBITS - 1) / NANOBITS).unwrap_or(u64::MAX),
+        time,
+        long_run: Rate(u64::try_from(long_run).unwrap_or(u64::MAX)),
+        limit: name.clone(),
+        available: limit.bytes_after(time),
+        rate: limit.then,
+    };
+    let long_run: i128 = curves.iter().map(|curve| i128::from(curve.then.0)).sum();
+    let most = |time: u64| nanobits(&limit, time);
+    let mut bent = limit.duration == 0;
+    for curve in &curves {
+        if !bent && limit.duration <= curve.duration {
+            bent = true;
+            if sum.at(limit.duration) > most(limit.duration) {
+                return Err(refusal(&sum, limit.duration, long_run));
+            }
+        }
+        if sum.at(curve.duration) > most(curve.duration) {
+            return Err(refusal(&sum, curve.duration, long_run));
+        }
+        sum.bend(curve);
+    }
+    let late = limit.duration.max(curves.last().map_or(0, |curve| curve.duration));
+    if sum.at(late) > most(late) {
+        return Err(refusal(&sum, late, long_run));
+    }
+    if long_run > i128::from(limit.then.0) {
+        return Err(refusal(&sum, late.saturating_add(1_000_000_000), long_run));
+    }
+    Ok(())
+}
+
+fn nanobits(curve: &Curve, time: u64) -> i128 {
+    let first = time.min(curve.duration);
+    i128::from(curve.first.0) * i128::from(first) + i128::from(curve.then.0) * i128::from(time - first)
+}
+
+/// A sum of curves from some time on: a constant and slopes, in nanobits.
+#[derive(Default)]
+struct Sum {
+    constant: i128,
+    /// Slopes of curves that are in their first piece, and of those in the second.
+    first: i128,
+    then: i128,
+}
+
+impl Sum {
+    fn at(&self, time: u64) -> i128 {
+        self.constant.saturating_add((self.first + self.then).saturating_mul(time.into()))
+    }
+
+    /// Moves a curve from its first to its second piece.
+    fn bend(&mut self, curve: &Curve) {
+        let (first, then) = (i128::from(curve.first.0), i128::from(curve.then.0));
+        self.first -= first;
+        self.then += then;
+        self.constant = self.constant.saturating_add((first - then).saturating_mul(curve.duration.into()));
+    }
+}
+
+impl<T: Item> LinkScheduler<T> {
+    /// What a node can be served with at most: the link's rate, cut by token buckets and by shares of round robins above.
+    /// `None` where nothing bounds it.
+    pub(super) fn available(&self, node: u32) -> Option<Rate> {
+        self.available_with(node, &|parent| self.sharing_below(parent))
+    }
+
+    /// The same with the sums of sharing rates below a node as the caller knows them.
+    pub(super) fn available_with(&self, node: u32, sharing: &dyn Fn(u32) -> u64) -> Option<Rate> {
+        let Node { parent, slot, .. } = self.nodes[node as usize];
+        let Some(above) = self.nodes.get(parent as usize) else {
+            return self.link.rate;
+        };
+        let whole = self.available_with(parent, sharing);
+        match above.kind {
+            Kind::TokenBucket(index) => {
+                let (rate, _) = self.token_buckets.get(index).settings();
+                Some(whole.map_or(rate, |whole| whole.min(rate)))
+            }
+            Kind::RoundRobin(index) => {
+                let round_robin = self.round_robins.get(index);
+                Some(part(whole?, round_robin.quantum(slot).into(), round_robin.total_quantum()))
+            }
+            Kind::Hfsc { hierarchy, .. } => {
+                let curves = self.hierarchies.get(hierarchy).curves(slot);
+                let shared = curves.link_sharing.zip(whole).map(|(own, whole)| {
+                    let shared = part(whole, own.then.0, sharing(parent));
+                    curves.upper_limit.map_or(shared, |limit| shared.min(limit.then))
+                });
+                curves.real_time.map(|curve| curve.then).max(shared)
+            }
+            _ => whole,
+        }
+    }
+
+    /// Sum of the sharing rates of all classes right below a node.
+    pub(super) fn sharing_below(&self, parent: u32) -> u64 {
+        self.children(NodeId(parent)).map(|child| self.sharing_rate(child.0)).sum()
+    }
+
+    /// What a class of H-FSC weighs in link sharing; 0 for other nodes.
+    pub(super) fn sharing_rate(&self, node: u32) -> u64 {
+        let Node { parent, slot, .. } = self.nodes[node as usize];
+        match self.nodes.get(parent as usize).map(|parent| parent.kind) {
+            Some(Kind::Hfsc { hierarchy, .. }) => {
+                self.hierarchies.get(hierarchy).curves(slot).link_sharing.map_or(0, |curve| curve.then.0)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Whether others go before a node: it isn't the first child of a priority scheduler above it.
+    pub(super) fn is_behind_others(&self, node: u32) -> bool {
+        let mut index = node;
+        while let Some(above) = self.nodes.get(self.nodes[index as usize].parent as usize) {
+            if let Kind::Priority(priority) = above.kind
+                && self.priorities.get(priority).first() != Some(index)
+            {
+                return true;
+            }
+            index = self.nodes[index as usize].parent;
+        }
+        false
+    }
+
+    /// Checks every H-FSC hierarchy against what it is served with; errors name `node`, whose change is tried. Nodes that
+    /// are in no tree under the root are checked against the link as well.
+    pub(super) fn check_promises(&self, node: NodeId) -> Result<(), ScheduleError> {
+        for entry in &self.nodes {
+            let Kind::Hfsc { hierarchy, class: HIERARCHY_ROOT } = entry.kind else { continue };
+            let classes = self.hierarchies.get(hierarchy);
+            let available = self.available(classes.child(HIERARCHY_ROOT));
+            for (index, class) in classes.classes() {
+                if let Some(available) = available {
+                    check_slopes(NodeId(class.node), &class.curves(), available)?;
+                }
+                if class.upper_limit.is_some() {
+                    self.check_limit(node, hierarchy, index)?;
+                }
+            }
+            self.check_link(node, hierarchy)?;
+        }
+        Ok(())
+    }
+
+    /// Checks what a class that was added or changed may break.
+    pub(super) fn check_class(&self, node: NodeId, hierarchy: u32, class: u32) -> Result<(), ScheduleError> {
+        let classes = self.hierarchies.get(hierarchy);
+        let curves = classes.curves(class);
+        if let Some(available) = self.available(classes.child(HIERARCHY_ROOT)) {
+            check_slopes(node, &curves, available)?;
+        }
+        if curves.upper_limit.is_some() {
+            self.check_limit(node, hierarchy, class)?;
+        }
+        if curves.real_time.is_none() {
+            return Ok(());
+        }
+        let mut above = classes.parent(class);
+        while above != HIERARCHY_ROOT && above != NONE {
+            self.check_limit(node, hierarchy, above)?;
+            above = classes.parent(above);
+        }
+        self.check_link(node, hierarchy)
+    }
+
+    /// Guarantees below a class stay below its upper limit, if it has one.
+    fn check_limit(&self, node: NodeId, hierarchy: u32, class: u32) -> Result<(), ScheduleError> {
+        let classes = self.hierarchies.get(hierarchy);
+        let Some(limit) = classes.curves(class).upper_limit else { return Ok(()) };
+        let name = format!("the upper limit of node {}", classes.child(class));
+        check_sum(node, self.real_time_below(hierarchy, class), limit, name)
+    }
+
+    /// All guarantees of a hierarchy stay below what it is served with.
+    fn check_link(&self, node: NodeId, hierarchy: u32) -> Result<(), ScheduleError> {
+        let classes = self.hierarchies.get(hierarchy);
+        let root = classes.child(HIERARCHY_ROOT);
+        let Some(available) = self.available(root) else { return Ok(()) };
+        let all = classes.classes().filter_map(|(_, class)| class.real_time).collect();
+        let name =
+            if self.nodes[root as usize].parent == NONE { "the link" } else { "what it is served with" };
+        check_sum(node, all, Curve::linear(available), name.to_owned())
+    }
+
+    /// The real-time curves of the leaves below a class, itself included.
+    fn real_time_below(&self, hierarchy: u32, top: u32) -> Vec<Curve> {
+        let classes = self.hierarchies.get(hierarchy);
+        let below = |mut index: u32| {
+            while index != NONE && index != top {
+                index = classes.parent(index);
+            }
+            index == top
+        };
+        let leaves = classes.classes().filter(|(index, _)| below(*index));
+        leaves.filter_map(|(_, class)| class.real_time).collect()
+    }
+}
+
+fn check_slopes(node: NodeId, curves: &Curves, available: Rate) -> Result<(), ScheduleError> {
+    for (name, curve) in named(curves) {
+        let slope = if curve.duration > 0 { curve.first.max(curve.then) } else { curve.then };
+        if slope > available {
+            return Err(ScheduleError::CurveAboveLink { node, curve: name, slope, available });
+        }
+    }
+    Ok(())
+}
+
+fn part(whole: Rate, own: u64, total: u64) -> Rate {
+    let part = u128::from(whole.0) * u128::from(own) / u128::from(total.max(1));
+    Rate(u64::try_from(part).unwrap_or(u64::MAX))
+}

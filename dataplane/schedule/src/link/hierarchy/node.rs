@@ -1,0 +1,190 @@
+//! A node of the tree: what it is, where it stands, and what went through it.
+
+use std::fmt;
+
+use crate::arena::{Load, NONE};
+use crate::link::fifo::Fifo;
+use crate::link::flow_queues::FlowQueuesSettings;
+use crate::link::fq_codel::FqCodelSettings;
+use crate::link::hfsc::Curves;
+use crate::{QueueSettings, Rate};
+
+/// A node, numbered by who builds the tree: from 0 to [`MOST_NODES`](super::MOST_NODES) - 1, best without large gaps,
+/// because a port has 64 bytes for each number up to the largest.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct NodeId(pub u32);
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// What a node does.
+#[derive(Clone, PartialEq, Debug)]
+pub enum NodeKind {
+    /// One queue.
+    Fifo(QueueSettings),
+    /// Weighted deficit round robin over a queue per flow.
+    FlowQueues(FlowQueuesSettings),
+    /// FQ-CoDel.
+    FqCodel(FqCodelSettings),
+    /// Children by level, the lowest first.
+    Priority,
+    /// Weighted deficit round robin over children.
+    DeficitRoundRobin,
+    /// H-FSC over children; below another `Hfsc`, an inner class of its hierarchy.
+    Hfsc,
+    /// One child, sent at a rate.
+    TokenBucket {
+        /// Bits per second on the wire, above 0.
+        rate: Rate,
+        /// Bytes on the wire that may go at once, 1 to 10^9.
+        burst: u32,
+    },
+}
+
+impl NodeKind {
+    /// The name in configurations and documents.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Fifo(_) => "fifo",
+            Self::FlowQueues(_) => "deficit-round-robin per flow",
+            Self::FqCodel(_) => "fq-codel",
+            Self::Priority => "priority",
+            Self::DeficitRoundRobin => "deficit-round-robin",
+            Self::Hfsc => "hfsc",
+            Self::TokenBucket { .. } => "token-bucket",
+        }
+    }
+
+    /// Whether such a node holds packets itself.
+    pub const fn is_leaf(&self) -> bool {
+        matches!(self, Self::Fifo(_) | Self::FlowQueues(_) | Self::FqCodel(_))
+    }
+}
+
+/// What the parent of a node needs to know of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Share {
+    /// Nothing: there is no parent, or it is a token bucket.
+    #[default]
+    Only,
+    /// Below `Priority`: the level, 0 to 65,535; no two children have the same.
+    Level(u32),
+    /// Below `DeficitRoundRobin`: bytes on the wire per round, 1 to 2^30.
+    Quantum(u32),
+    /// Below `Hfsc`: its curves.
+    Curves(Curves),
+}
+
+/// What a node is inside: numbers of tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Vacant,
+    Fifo(Fifo),
+    FlowQueues(u32),
+    FqCodel(u32),
+    Priority(u32),
+    RoundRobin(u32),
+    Hfsc { hierarchy: u32, class: u32 },
+    TokenBucket(u32),
+}
+
+/// What went through a node. A FIFO's own counters stand in its queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    pub held: Load,
+    pub sent_packets: u64,
+    pub sent_bytes: u64,
+    pub peak_bytes: u32,
+}
+
+impl Totals {
+    #[inline]
+    pub fn entered(&mut self, load: Load) {
+        self.held = self.held.plus(load);
+        if self.held.bytes() > self.peak_bytes {
+            self.peak_bytes = self.held.bytes();
+        }
+    }
+
+    #[inline]
+    pub fn left(&mut self, load: Load) {
+        self.held = self.held.minus(load);
+    }
+
+    #[inline]
+    pub fn sent(&mut self, length: u32) {
+        self.sent_packets += 1;
+        self.sent_bytes += u64::from(length);
+    }
+}
+
+/// One cache line.
+#[repr(C, align(64))]
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub kind: Kind,
+    pub parent: u32,
+    /// Its number among the parent's children.
+    pub slot: u32,
+    /// Whether the parent counts on it: it has something to send now.
+    pub ready: bool,
+    pub totals: Totals,
+}
+
+const _: () = assert!(size_of::<Node>() == 64);
+
+impl Node {
+    pub const VACANT: Self = Self {
+        kind: Kind::Vacant,
+        parent: NONE,
+        slot: 0,
+        ready: false,
+        totals: Totals { held: Load::NOTHING, sent_packets: 0, sent_bytes: 0, peak_bytes: 0 },
+    };
+}
+
+/// Equal things by number, whose numbers are used again.
+#[derive(Debug)]
+pub(crate) struct Table<T> {
+    items: Vec<T>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T: Default> Table<T> {
+    pub fn insert(&mut self, item: T) -> u32 {
+        match self.free.pop() {
+            Some(index) => {
+                self.items[index as usize] = item;
+                index
+            }
+            None => {
+                self.items.push(item);
+                self.items.len() as u32 - 1
+            }
+        }
+    }
+
+    pub fn remove(&mut self, index: u32) -> T {
+        self.free.push(index);
+        std::mem::take(&mut self.items[index as usize])
+    }
+
+    #[inline]
+    pub fn get(&self, index: u32) -> &T {
+        &self.items[index as usize]
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, index: u32) -> &mut T {
+        &mut self.items[index as usize]
+    }
+}

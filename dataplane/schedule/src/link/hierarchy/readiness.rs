@@ -1,0 +1,163 @@
+//! Who may send now: readiness goes up from a leaf that gets its first packet, and down the other way when a node must
+//! wait; timers bring it back.
+
+use millrace_units::Instant;
+
+use super::node::Kind;
+use super::{LinkScheduler, with_discipline, with_leaf};
+use crate::Item;
+use crate::arena::NONE;
+use crate::link::discipline::{Discipline, PacketScheduler};
+use crate::link::hfsc::HIERARCHY_ROOT;
+
+impl<T: Item> LinkScheduler<T> {
+    /// The node that schedules `node`: its parent, or above inner classes the root of their hierarchy.
+    #[inline]
+    pub(super) fn scheduled_by(&self, node: u32) -> u32 {
+        let parent = self.nodes[node as usize].parent;
+        match self.nodes.get(parent as usize).map(|parent| parent.kind) {
+            Some(Kind::Hfsc { hierarchy, .. }) => self.hierarchies.get(hierarchy).child(HIERARCHY_ROOT),
+            _ => parent,
+        }
+    }
+
+    /// From when on an inner node has something to send.
+    #[inline]
+    pub(super) fn ready_at(&mut self, node: u32) -> Instant {
+        let kind = self.nodes[node as usize].kind;
+        with_discipline!(self, kind, discipline => discipline.next_ready(), else Instant::FOREVER)
+    }
+
+    /// Whether the scheduler of a node looks at lengths.
+    #[inline]
+    pub(super) fn needs_length(&self, scheduler: u32) -> bool {
+        match self.nodes.get(scheduler as usize) {
+            Some(node) => !matches!(node.kind, Kind::Priority(_)),
+            None => false,
+        }
+    }
+
+    /// Bytes on the wire of the packet that a node would send now; 1 when nobody asks, `None` when it has none.
+    #[inline]
+    pub(super) fn first_length(&mut self, node: u32, now: Instant) -> Option<u32> {
+        if let Kind::Fifo(mut fifo) = self.nodes[node as usize].kind {
+            let length = fifo.head_length(&mut self.queues)?;
+            return Some(self.queues.wire_length(length));
+        }
+        self.first_length_below(node, now)
+    }
+
+    fn first_length_below(&mut self, mut node: u32, now: Instant) -> Option<u32> {
+        for _ in 0..super::MOST_DEPTH {
+            let kind = self.nodes[node as usize].kind;
+            if let Kind::Fifo(_) | Kind::FlowQueues(_) | Kind::FqCodel(_) = kind {
+                let queues = &mut self.queues;
+                let length = with_leaf!(self, kind, leaf => leaf.head_length(queues), else None)?;
+                return Some(self.queues.wire_length(length));
+            }
+            node = self.chosen_child(node, now)?;
+        }
+        None
+    }
+
+    /// The child that an inner node chooses.
+    #[inline]
+    pub(super) fn chosen_child(&mut self, node: u32, now: Instant) -> Option<u32> {
+        let kind = self.nodes[node as usize].kind;
+        with_discipline!(self, kind, discipline => {
+            let slot = discipline.choose(now)?;
+            Some(discipline.child(slot))
+        }, else None)
+    }
+
+    /// A node has something to send from now on: tells those above, as far as that is news to them.
+    pub(super) fn rouse(&mut self, node: u32, now: Instant) {
+        let mut node = node;
+        loop {
+            self.stop_timer(node);
+            self.nodes[node as usize].ready = true;
+            let above = self.scheduled_by(node);
+            if above == NONE {
+                return;
+            }
+            let length = if self.needs_length(above) { self.first_length(node, now).unwrap_or(1) } else { 1 };
+            let (slot, kind) = (self.nodes[node as usize].slot, self.nodes[above as usize].kind);
+            with_discipline!(self, kind, discipline => discipline.activate(slot, length, now), else ());
+            if self.nodes[above as usize].ready || !self.may_send(above, now) {
+                return;
+            }
+            node = above;
+        }
+    }
+
+    /// Whether an inner node may send now; if not, sets its timer.
+    #[inline]
+    pub(super) fn may_send(&mut self, node: u32, now: Instant) -> bool {
+        let at = self.ready_at(node);
+        if at <= now {
+            return true;
+        }
+        self.nodes[node as usize].ready = false;
+        self.start_timer(node, at);
+        false
+    }
+
+    /// A node that was ready isn't: tells those above.
+    pub(super) fn suspend(&mut self, node: u32, now: Instant) {
+        let mut node = node;
+        loop {
+            self.nodes[node as usize].ready = false;
+            let above = self.scheduled_by(node);
+            if above == NONE {
+                return;
+            }
+            let (slot, kind) = (self.nodes[node as usize].slot, self.nodes[above as usize].kind);
+            with_discipline!(self, kind, discipline => discipline.deactivate(slot, now), else ());
+            let was_ready = self.nodes[above as usize].ready;
+            if self.may_send(above, now) || !was_ready {
+                return;
+            }
+            node = above;
+        }
+    }
+
+    pub(super) fn start_timer(&mut self, node: u32, at: Instant) {
+        let running = self.has_timer(node);
+        if !running && at == Instant::FOREVER {
+            return;
+        }
+        match (running, at == Instant::FOREVER) {
+            (true, true) => self.timers.remove(&mut self.timer_places, node),
+            (true, false) => self.timers.update(&mut self.timer_places, at.as_nanos(), node),
+            (false, true) => {}
+            (false, false) => self.timers.push(&mut self.timer_places, at.as_nanos(), node),
+        }
+    }
+
+    /// Whether a node waits for a moment. Leaves never do, and have no place for it.
+    #[inline]
+    pub(super) fn has_timer(&self, node: u32) -> bool {
+        self.timer_places.get(node as usize).is_some_and(|place| *place != NONE)
+    }
+
+    #[inline]
+    pub(super) fn stop_timer(&mut self, node: u32) {
+        if self.has_timer(node) {
+            self.timers.remove(&mut self.timer_places, node);
+        }
+    }
+
+    /// Rouses the nodes whose time has come.
+    #[cold]
+    pub(super) fn fire_timers(&mut self, now: Instant) {
+        while let Some((at, node)) = self.timers.first() {
+            if at > now.as_nanos() {
+                return;
+            }
+            self.stop_timer(node);
+            if self.may_send(node, now) {
+                self.rouse(node, now);
+            }
+        }
+    }
+}

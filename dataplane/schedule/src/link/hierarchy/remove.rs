@@ -1,0 +1,129 @@
+//! Classes go, with packets in them: these are moved to another leaf, or dropped and handed back.
+
+use millrace_units::Instant;
+
+use super::node::Kind;
+use super::{LinkScheduler, NodeId, ScheduleError, with_leaf};
+use crate::arena::{Held, Load};
+use crate::link::discipline::PacketScheduler;
+use crate::{DropCause, DropSink, Item};
+
+/// What becomes of the packets of a node that is removed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Leftover {
+    /// They go to the sink, with [`DropCause::Removed`].
+    Drop,
+    /// They go behind those of another leaf, each flow in its order, whatever that leaf's thresholds say.
+    MoveTo(NodeId),
+}
+
+impl<T: Item> LinkScheduler<T> {
+    /// Removes a node and all below it. Returns how many packets were moved or dropped.
+    ///
+    /// # Errors
+    /// [`ScheduleError`] when the node is unknown, or the leaf that packets go to is none, or is removed as well;
+    /// nothing has changed then.
+    pub fn remove(
+        &mut self,
+        node: NodeId,
+        leftover: Leftover,
+        now: Instant,
+        sink: &mut impl DropSink<T>,
+    ) -> Result<u32, ScheduleError> {
+        self.known(node)?;
+        if let Leftover::MoveTo(to) = leftover {
+            self.check_target(node, to)?;
+        }
+        let mut count = 0;
+        // Children come behind their parents, so that the last is always without any.
+        let mut below = vec![node];
+        let mut next = 0;
+        while let Some(parent) = below.get(next).copied() {
+            below.extend(self.children(parent));
+            next += 1;
+        }
+        for gone in below.into_iter().rev() {
+            count += self.empty(gone, leftover, now, sink);
+            self.detach(gone, now);
+            self.discard(gone);
+        }
+        Ok(count)
+    }
+
+    fn check_target(&self, node: NodeId, to: NodeId) -> Result<(), ScheduleError> {
+        let refuse = |why| Err(ScheduleError::MoveTarget { node, to, why });
+        match self.node(to).map(|entry| entry.kind) {
+            None => refuse("it doesn't exist"),
+            Some(Kind::Fifo(_) | Kind::FlowQueues(_) | Kind::FqCodel(_)) => {
+                if self.path_up(to).any(|id| id == node) { refuse("it goes as well") } else { Ok(()) }
+            }
+            Some(_) => refuse("it holds no packets itself; name a leaf"),
+        }
+    }
+
+    /// Moves all packets of one leaf to another, each flow in its order. Returns how many there were.
+    ///
+    /// # Errors
+    /// [`ScheduleError`] when one of both is no leaf, or they are the same.
+    pub fn move_packets(&mut self, from: NodeId, to: NodeId, now: Instant) -> Result<u32, ScheduleError> {
+        self.known(from)?;
+        self.check_target(from, to)?;
+        Ok(self.empty(from, Leftover::MoveTo(to), now, &mut |_: T, _: DropCause| {}))
+    }
+
+    /// Takes all packets out of a leaf.
+    fn empty(&mut self, node: NodeId, leftover: Leftover, now: Instant, sink: &mut impl DropSink<T>) -> u32 {
+        let kind = self.nodes[node.0 as usize].kind;
+        let mut count = 0;
+        loop {
+            let queues = &mut self.queues;
+            let Some(held) = with_leaf!(self, kind, leaf => leaf.take_to_move(queues), else None) else {
+                break;
+            };
+            count += 1;
+            self.count_lost(node.0, Load::of_packet(held.length));
+            match leftover {
+                Leftover::Drop => {
+                    self.lost.add(DropCause::Removed, held.length);
+                    sink.dropped(held.item, DropCause::Removed);
+                }
+                Leftover::MoveTo(to) => self.put(to, held, now),
+            }
+        }
+        if self.nodes[node.0 as usize].ready {
+            self.suspend(node.0, now);
+        }
+        count
+    }
+
+    /// Puts a packet that was taken elsewhere into a leaf.
+    fn put(&mut self, to: NodeId, held: Held<T>, now: Instant) {
+        let (length, kind, queues) = (held.length, self.nodes[to.0 as usize].kind, &mut self.queues);
+        with_leaf!(self, kind, leaf => leaf.put(queues, held), else ());
+        if !matches!(kind, Kind::Fifo(_)) {
+            self.nodes[to.0 as usize].totals.entered(Load::of_packet(length));
+        }
+        self.count_above(to.0, length);
+        if !self.nodes[to.0 as usize].ready {
+            self.rouse(to.0, now);
+        }
+    }
+
+    /// Those above a node don't hold its packets any more.
+    pub(super) fn leave_totals(&mut self, node: NodeId, load: Load) {
+        let mut index = self.nodes[node.0 as usize].parent;
+        while let Some(above) = self.nodes.get_mut(index as usize) {
+            above.totals.left(load);
+            index = above.parent;
+        }
+    }
+
+    /// Those above a node hold its packets from now on.
+    pub(super) fn join_totals(&mut self, node: NodeId, load: Load) {
+        let mut index = self.nodes[node.0 as usize].parent;
+        while let Some(above) = self.nodes.get_mut(index as usize) {
+            above.totals.entered(load);
+            index = above.parent;
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The tree as its user sees it.
+
+use super::node::{Kind, Node};
+use super::{LinkScheduler, NodeId, NodeKind, Share};
+use crate::arena::NONE;
+use crate::queue::QueueSettings;
+use crate::{DropCounts, Item, Rate};
+
+/// A node with its settings and counters.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NodeView {
+    /// Its id.
+    pub node: NodeId,
+    /// The node above; `None` for the root and for nodes that stand apart.
+    pub parent: Option<NodeId>,
+    /// What the parent knows of it.
+    pub share: Share,
+    /// What it does, with its settings.
+    pub kind: NodeKind,
+    /// What it gets on the wire when all others have something to send, as far as that is bounded: its guarantee or its
+    /// share, whichever is more. `None` behind others of a priority scheduler, or where the link has no rate.
+    pub promised: Option<Rate>,
+    /// Packets sent.
+    pub sent_packets: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Packets that wait at or below it.
+    pub held_packets: u32,
+    /// Their bytes.
+    pub held_bytes: u32,
+    /// The most bytes that ever waited.
+    pub peak_bytes: u32,
+    /// Queues in use: 1 for FIFO, those of flows, buckets of FQ-CoDel; 0 for others.
+    pub queues: u32,
+    /// Drops by cause, at or below it, of nodes that are still there.
+    pub drops: DropCounts,
+}
+
+impl<T: Item> LinkScheduler<T> {
+    /// The settings of a node.
+    pub(super) fn kind(&self, node: NodeId) -> NodeKind {
+        match self.nodes[node.0 as usize].kind {
+            Kind::Fifo(fifo) => {
+                let view = self.queues.view(fifo.0);
+                NodeKind::Fifo(QueueSettings { threshold: view.threshold, aqm: view.aqm })
+            }
+            Kind::FlowQueues(index) => NodeKind::FlowQueues(self.flow_queues.get(index).settings),
+            Kind::FqCodel(index) => NodeKind::FqCodel(*self.fq_codels.get(index).settings()),
+            Kind::Priority(_) => NodeKind::Priority,
+            Kind::RoundRobin(_) => NodeKind::DeficitRoundRobin,
+            Kind::Hfsc { .. } | Kind::Vacant => NodeKind::Hfsc,
+            Kind::TokenBucket(index) => {
+                let (rate, burst) = self.token_buckets.get(index).settings();
+                NodeKind::TokenBucket { rate, burst }
+            }
+        }
+    }
+
+    /// One node; `None` when there is none.
+    pub fn view(&self, node: NodeId) -> Option<NodeView> {
+        let mut view = self.view_alone(node, &|parent| self.sharing_below(parent))?;
+        if !view.kind.is_leaf() {
+            let all = (0..self.nodes.len() as u32).map(NodeId);
+            for below in all.filter(|below| *below != node && self.path_up(*below).any(|above| above == node))
+            {
+                self.count_drops(below, &mut view.drops);
+            }
+        }
+        Some(view)
+    }
+
+    /// A node with its own drops only.
+    fn view_alone(&self, node: NodeId, sharing: &dyn Fn(u32) -> u64) -> Option<NodeView> {
+        let Node { kind, parent, totals, .. } = *self.node(node)?;
+        let promised =
+            if self.is_behind_others(node.0) { None } else { self.available_with(node.0, sharing) };
+        let mut view = NodeView {
+            node,
+            parent: (parent != NONE).then_some(NodeId(parent)),
+            share: self.share(node),
+            kind: self.kind(node),
+            promised,
+            sent_packets: totals.sent_packets,
+            sent_bytes: totals.sent_bytes,
+            held_packets: totals.held.packets(),
+            held_bytes: totals.held.bytes(),
+            peak_bytes: totals.peak_bytes,
+            queues: 0,
+            drops: DropCounts::default(),
+        };
+        match kind {
+            Kind::Fifo(fifo) => {
+                let queue = self.queues.view(fifo.0);
+                (view.sent_packets, view.sent_bytes) = (queue.sent_packets, queue.sent_bytes);
+                (view.held_packets, view.held_bytes) = (queue.held_packets, queue.held_bytes);
+                view.peak_bytes = queue.peak_bytes;
+                view.queues = 1;
+            }
+            Kind::FlowQueues(index) => view.queues = self.flow_queues.get(index).queues().count() as u32,
+            Kind::FqCodel(index) => view.queues = self.fq_codels.get(index).settings().flows,
+            _ => {}
+        }
+        self.count_drops(node, &mut view.drops);
+        Some(view)
+    }
+
+    /// Adds what a leaf dropped.
+    fn count_drops(&self, node: NodeId, drops: &mut DropCounts) {
+        match self.nodes[node.0 as usize].kind {
+            Kind::Fifo(fifo) => drops.merge(&self.queues.view(fifo.0).drops),
+            Kind::FlowQueues(index) => drops.merge(self.flow_queues.get(index).drops()),
+            Kind::FqCodel(index) => drops.merge(self.fq_codels.get(index).drops()),
+            _ => {}
+        }
+    }
+
+    /// All nodes, in the order of their ids. Its cost grows with their number times the depth of the tree.
+    pub fn tree(&self) -> Vec<NodeView> {
+        let count = self.nodes.len();
+        let mut sums = vec![0_u64; count];
+        for node in 0..count as u32 {
+            if let Some(sum) = sums.get_mut(self.nodes[node as usize].parent as usize) {
+                *sum += self.sharing_rate(node);
+            }
+        }
+        let sharing = |parent: u32| sums[parent as usize];
+        let mut views: Vec<Option<NodeView>> =
+            (0..count as u32).map(|node| self.view_alone(NodeId(node), &sharing)).collect();
+        for index in 0..count {
+            let Some(leaf) =
+                views[index].as_ref().filter(|view| view.drops.packets() > 0 && view.kind.is_leaf())
+            else {
+                continue;
+            };
+            let drops = leaf.drops.clone();
+            for above in self.path_up(NodeId(index as u32)).skip(1) {
+                if let Some(view) = &mut views[above.0 as usize] {
+                    view.drops.merge(&drops);
+                }
+            }
+        }
+        views.into_iter().flatten().collect()
+    }
+}

@@ -1,0 +1,71 @@
+//! What a link adds to a frame, so that rates are those of the wire.
+
+/// How many bytes of a link's time a packet takes, from its length.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LinkOverhead {
+    /// The packet's own length.
+    None,
+    /// Ethernet (IEEE 802.3): preamble 8, check sequence 4 and gap 12 around each frame, and no less than 84 in all.
+    #[default]
+    Ethernet,
+    /// ATM with AAL5 (ITU-T I.363.5): encapsulation and a trailer of 8 bytes, padded into cells of 48 that take 53 each.
+    Atm {
+        /// Bytes before each packet, those of RFC 2684 for instance.
+        encapsulation: u16,
+    },
+    /// Anything else.
+    Custom {
+        /// Bytes more per packet, or fewer.
+        bytes: i16,
+        /// No packet takes fewer bytes.
+        minimum: u16,
+    },
+}
+
+impl LinkOverhead {
+    /// Bytes that a packet of `length` bytes takes on the link; at least 1.
+    #[inline]
+    pub fn wire_length(self, length: u32) -> u32 {
+        match self {
+            Self::None => length.max(1),
+            Self::Ethernet => length.saturating_add(24).max(84),
+            Self::Atm { encapsulation } => {
+                let filled = u64::from(length) + u64::from(encapsulation) + 8;
+                u32::try_from(filled.div_ceil(48) * 53).unwrap_or(u32::MAX)
+            }
+            Self::Custom { bytes, minimum } => {
+                length.saturating_add_signed(bytes.into()).max(u32::from(minimum).max(1))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_minimum_ethernet_frame_takes_84_bytes() {
+        let wire = |length| LinkOverhead::Ethernet.wire_length(length);
+        assert_eq!((wire(14), wire(60), wire(61), wire(1514)), (84, 84, 85, 1538));
+    }
+
+    #[test]
+    fn an_atm_link_sends_whole_cells() {
+        let wire = |length| LinkOverhead::Atm { encapsulation: 0 }.wire_length(length);
+        assert_eq!((wire(0), wire(40), wire(41), wire(1500)), (53, 53, 106, 32 * 53));
+        assert_eq!(LinkOverhead::Atm { encapsulation: 8 }.wire_length(40), 106);
+    }
+
+    #[test]
+    fn nothing_is_free_and_nothing_overflows() {
+        let custom = LinkOverhead::Custom { bytes: -100, minimum: 0 };
+        assert_eq!((custom.wire_length(40), LinkOverhead::None.wire_length(0)), (1, 1));
+        assert_eq!(LinkOverhead::Custom { bytes: 4, minimum: 68 }.wire_length(60), 68);
+        for link in
+            [LinkOverhead::None, LinkOverhead::Ethernet, LinkOverhead::Atm { encapsulation: 9 }, custom]
+        {
+            assert!(link.wire_length(u32::MAX) > 1 << 31);
+        }
+    }
+}

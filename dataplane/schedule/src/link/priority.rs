@@ -1,0 +1,131 @@
+//! Strict priority: the child of the lowest level that has something to send goes first.
+
+use millrace_units::Instant;
+
+use super::discipline::Discipline;
+use crate::arena::NONE;
+
+/// Levels of a priority scheduler; 0 goes first.
+pub const PRIORITY_LEVELS: u32 = 65_536;
+
+/// Children by level, and which of them are backlogged: a bitmap over a bitmap over a word, so that the first one is
+/// found by three bit scans among 65,536.
+#[derive(Debug, Default)]
+pub(crate) struct Priority {
+    children: Vec<u32>,
+    backlogged: Vec<u64>,
+    groups: [u64; 16],
+    top: u64,
+    /// The lowest level with a child, backlogged or not.
+    lowest: usize,
+}
+
+impl Priority {
+    /// Puts a child at a level that must be free.
+    pub fn insert(&mut self, level: u32, child: u32) {
+        let length = self.children.len().max(level as usize + 1);
+        self.children.resize(length, NONE);
+        self.backlogged.resize(length.div_ceil(64), 0);
+        self.children[level as usize] = child;
+        if level as usize <= self.lowest || self.children[self.lowest] == NONE {
+            self.lowest = level as usize;
+        }
+    }
+
+    /// The child at that level.
+    pub fn at(&self, level: u32) -> Option<u32> {
+        self.children.get(level as usize).copied().filter(|child| *child != NONE)
+    }
+
+    /// The child of the lowest level.
+    pub fn first(&self) -> Option<u32> {
+        self.at(self.lowest as u32)
+    }
+
+    /// Takes a child away that isn't backlogged.
+    pub fn remove(&mut self, level: u32) {
+        self.children[level as usize] = NONE;
+        if level as usize == self.lowest {
+            self.lowest = self.children.iter().position(|child| *child != NONE).unwrap_or(0);
+        }
+    }
+}
+
+impl Discipline for Priority {
+    #[inline]
+    fn activate(&mut self, slot: u32, _length: u32, _now: Instant) {
+        let (word, group) = (slot as usize / 64, slot as usize / 4096);
+        self.backlogged[word] |= 1 << (slot % 64);
+        self.groups[group] |= 1 << (word % 64);
+        self.top |= 1 << group;
+    }
+
+    #[inline]
+    fn deactivate(&mut self, slot: u32, _now: Instant) {
+        let (word, group) = (slot as usize / 64, slot as usize / 4096);
+        self.backlogged[word] &= !(1 << (slot % 64));
+        if self.backlogged[word] == 0 {
+            self.groups[group] &= !(1 << (word % 64));
+            if self.groups[group] == 0 {
+                self.top &= !(1 << group);
+            }
+        }
+    }
+
+    #[inline]
+    fn choose(&mut self, _now: Instant) -> Option<u32> {
+        if self.top == 0 {
+            return None;
+        }
+        let group = self.top.trailing_zeros() as usize % 16;
+        let word = group * 64 + self.groups[group].trailing_zeros() as usize;
+        Some(word as u32 * 64 + self.backlogged[word].trailing_zeros())
+    }
+
+    #[inline]
+    fn served(&mut self, slot: u32, _bytes: u32, next: Option<u32>, now: Instant) {
+        if next.is_none() {
+            self.deactivate(slot, now);
+        }
+    }
+
+    #[inline]
+    fn next_ready(&mut self) -> Instant {
+        if self.top == 0 { Instant::FOREVER } else { Instant::ZERO }
+    }
+
+    #[inline]
+    fn child(&self, slot: u32) -> u32 {
+        self.children[slot as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn the_lowest_level_goes_first(steps in prop::collection::vec((0_u32..PRIORITY_LEVELS, any::<bool>()), 1..300)) {
+            let (mut priority, mut twin) = (Priority::default(), BTreeSet::new());
+            for (level, active) in steps {
+                if priority.at(level).is_none() {
+                    priority.insert(level, level + 1);
+                }
+                if active {
+                    priority.activate(level, 1, Instant::ZERO);
+                    twin.insert(level);
+                } else {
+                    priority.deactivate(level, Instant::ZERO);
+                    twin.remove(&level);
+                }
+                prop_assert_eq!(priority.choose(Instant::ZERO), twin.first().copied());
+                prop_assert_eq!(priority.next_ready() == Instant::ZERO, !twin.is_empty());
+                prop_assert_eq!(priority.child(level), level + 1);
+                prop_assert_eq!(priority.first(), (0..=PRIORITY_LEVELS).find_map(|level| priority.at(level)));
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What single flows are given: quanta, thresholds and rates of their own, with a queue that stays theirs.
+
+use millrace_units::Instant;
+
+use super::flow_queues::{FlowQueues, MOST_QUANTUM};
+use super::rate::Rate;
+use crate::queue::QueueSettings;
+use crate::queue_manager::QueueManager;
+use crate::{FlowNumber, Item};
+
+/// In a queue's quantum: the rest is the number of a reservation.
+const RESERVED: u32 = 1 << 31;
+
+#[derive(Clone, Copy, Debug)]
+struct Reservation {
+    queue: u32,
+    rate: Rate,
+}
+
+/// What the quanta of flows follow from. A queue's own number is 0 for the common quantum, a quantum, or the number of a
+/// reservation.
+#[derive(Debug, Default)]
+pub(super) struct Weights {
+    quantum: u32,
+    capacity: u64,
+    reserved: u64,
+    reservations: Vec<Reservation>,
+    /// Backlogged queues with the common quantum, and the quanta of those with one of their own.
+    common: u32,
+    own_quanta: u64,
+}
+
+impl Weights {
+    /// The common quantum, and the rate that reservations are parts of.
+    pub fn set(&mut self, quantum: u32, capacity: Rate) {
+        (self.quantum, self.capacity) = (quantum, capacity.0);
+    }
+
+    /// The quantum that a queue's number stands for.
+    #[inline]
+    pub fn in_force(&self, number: u32) -> u32 {
+        match number {
+            0 => self.quantum,
+            quantum if quantum & RESERVED == 0 => quantum,
+            _ => self.reserved_quantum(number),
+        }
+    }
+
+    /// r / (C - all reserved) of what those without a reservation get together in a round.
+    fn reserved_quantum(&self, number: u32) -> u32 {
+        let rate = self.rate(number).unwrap_or_default();
+        let open = u64::from(self.common) * u64::from(self.quantum) + self.own_quanta;
+        let (open, left) =
+            (open.max(self.quantum.into()), self.capacity.saturating_sub(self.reserved).max(1));
+        let quantum = u128::from(open) * u128::from(rate.0) / u128::from(left);
+        u32::try_from(quantum).unwrap_or(MOST_QUANTUM).clamp(1, MOST_QUANTUM)
+    }
+
+    /// The reserved rate that a queue's number stands for.
+    pub fn rate(&self, number: u32) -> Option<Rate> {
+        let index = (number & RESERVED != 0).then_some((number & !RESERVED) as usize)?;
+        self.reservations.get(index).map(|reservation| reservation.rate)
+    }
+
+    /// Counts a queue that becomes backlogged, or stops being so, among those without a reservation.
+    #[inline]
+    pub fn count(&mut self, number: u32, backlogged: bool) {
+        match number {
+            0 if backlogged => self.common += 1,
+            0 => self.common -= 1,
+            own if own & RESERVED == 0 && backlogged => self.own_quanta += u64::from(own),
+            own if own & RESERVED == 0 => self.own_quanta -= u64::from(own),
+            _ => {}
+        }
+    }
+}
+
+impl FlowQueues {
+    /// Gives a flow's queue a quantum of its own in bytes, 1 to 2^30, or the common one by 0; and a threshold, or none of
+    /// its own. A queue with a quantum of its own is never given to another flow.
+    pub fn set_flow<T: Item>(
+        &mut self,
+        queues: &mut QueueManager<T>,
+        flow: FlowNumber,
+        quantum: u32,
+        settings: &QueueSettings,
+        now: Instant,
+    ) -> bool {
+        self.release(queues, flow);
+        let Some(queue) = self.table.get(flow).or_else(|| self.own_queue(queues, flow, now)) else {
+            return false;
+        };
+        queues.set(queue, settings);
+        self.set_quantum(queues, queue, quantum);
+        true
+    }
+
+    fn set_quantum<T: Item>(&mut self, queues: &mut QueueManager<T>, queue: u32, quantum: u32) {
+        let entry = queues.queue_mut(queue);
+        let (before, backlogged) = (std::mem::replace(&mut entry.quantum, quantum), !entry.list.is_empty());
+        if backlogged {
+            self.weights.count(before, false);
+            self.weights.count(quantum, true);
+        }
+    }
+
+    /// Sum of the reserved rates, without that of `flow`.
+    pub fn reserved_by_others<T: Item>(&self, queues: &QueueManager<T>, flow: FlowNumber) -> Rate {
+        let own = self.reservation(queues, flow).map_or(0, |index| self.weights.reservations[index].rate.0);
+        Rate(self.weights.reserved - own)
+    }
+
+    fn reservation<T: Item>(&self, queues: &QueueManager<T>, flow: FlowNumber) -> Option<usize> {
+        let quantum = queues.queue(self.table.get(flow)?).quantum;
+        (quantum & RESERVED != 0).then_some((quantum & !RESERVED) as usize)
+    }
+
+    /// Reserves a rate for a flow, in place of an earlier one; the sum must stay below the capacity. Returns whether
+    /// there was a queue for it.
+    pub fn reserve<T: Item>(
+        &mut self,
+        queues: &mut QueueManager<T>,
+        flow: FlowNumber,
+        rate: Rate,
+        now: Instant,
+    ) -> bool {
+        self.release(queues, flow);
+        let Some(queue) = self.table.get(flow).or_else(|| self.own_queue(queues, flow, now)) else {
+            return false;
+        };
+        self.set_quantum(queues, queue, RESERVED | self.weights.reservations.len() as u32);
+        self.weights.reservations.push(Reservation { queue, rate });
+        self.weights.reserved += rate.0;
+        true
+    }
+
+    /// Ends a flow's reservation; it goes on as best effort.
+    pub fn release<T: Item>(&mut self, queues: &mut QueueManager<T>, flow: FlowNumber) -> bool {
+        let Some(index) = self.reservation(queues, flow) else { return false };
+        let gone = self.weights.reservations.swap_remove(index);
+        self.weights.reserved -= gone.rate.0;
+        self.set_quantum(queues, gone.queue, 0);
+        if let Some(moved) = self.weights.reservations.get(index) {
+            queues.queue_mut(moved.queue).quantum = RESERVED | index as u32;
+        }
+        true
+    }
+
+    /// Sum of the reserved rates.
+    pub fn reserved(&self) -> Rate {
+        Rate(self.weights.reserved)
+    }
+}

@@ -1,0 +1,93 @@
+//! Token bucket: lets its child send at a rate, and in bursts of so many bytes at most.
+//!
+//! In every interval of length t at most burst + rate * t bytes go through, counted as on the wire (with the one packet
+//! that CoDel behind it may put in another's place). A packet longer than the burst goes when the bucket is full, and
+//! leaves a debt.
+
+use millrace_units::Instant;
+
+use super::discipline::Discipline;
+use super::rate::{Credit, Rate};
+use crate::arena::NONE;
+
+/// A bucket with its one child.
+#[derive(Debug)]
+pub(crate) struct TokenBucket {
+    credit: Credit,
+    burst: u32,
+    child: u32,
+    /// Bytes of the child's first packet, while it has one.
+    head: Option<u32>,
+}
+
+impl Default for TokenBucket {
+    fn default() -> Self {
+        Self::new(Rate(1), 1)
+    }
+}
+
+impl TokenBucket {
+    /// A full bucket of `burst` bytes.
+    pub fn new(rate: Rate, burst: u32) -> Self {
+        Self { credit: Credit::new(rate, burst), burst, child: NONE, head: None }
+    }
+
+    /// Rate, and burst in bytes.
+    pub fn settings(&self) -> (Rate, u32) {
+        (self.credit.rate(), self.burst)
+    }
+
+    /// Another rate and burst, from now on.
+    pub fn set(&mut self, rate: Rate, burst: u32, now: Instant) {
+        self.credit.set(rate, burst, now);
+        self.burst = burst;
+    }
+
+    /// Names the child, or none by [`NONE`].
+    pub fn set_child(&mut self, child: u32) {
+        self.child = child;
+    }
+
+    /// The child, if there is one.
+    pub fn only_child(&self) -> Option<u32> {
+        Some(self.child).filter(|child| *child != NONE)
+    }
+
+    /// Whether a packet of `length` bytes may go now; if not, notes that it waits.
+    #[inline]
+    pub fn allows(&mut self, length: u32, now: Instant) -> bool {
+        self.head = Some(length);
+        self.credit.covers(length, now)
+    }
+}
+
+impl Discipline for TokenBucket {
+    fn activate(&mut self, _slot: u32, length: u32, now: Instant) {
+        self.allows(length, now);
+    }
+
+    fn deactivate(&mut self, _slot: u32, _now: Instant) {
+        self.head = None;
+    }
+
+    #[inline]
+    fn choose(&mut self, now: Instant) -> Option<u32> {
+        self.credit.covers(self.head?, now).then_some(0)
+    }
+
+    #[inline]
+    fn served(&mut self, _slot: u32, bytes: u32, next: Option<u32>, now: Instant) {
+        self.credit.spend(bytes, now);
+        self.head = next;
+    }
+
+    #[inline]
+    fn next_ready(&mut self) -> Instant {
+        self.head.map_or(Instant::FOREVER, |length| self.credit.covers_at(length))
+    }
+
+    #[inline]
+    fn child(&self, _slot: u32) -> u32 {
+        self.child
+    }
+}

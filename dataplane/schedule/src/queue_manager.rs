@@ -1,0 +1,260 @@
+//! The queues of a port: up to 65,536 of them over one memory for packets (NPR, section 2.1).
+
+use millrace_units::Instant;
+
+use crate::arena::{Arena, Held, NONE};
+use crate::link::{AqmState, CodelQueue, RedVerdict};
+use crate::queue::{Cold, Queue, QueueSettings, QueueView};
+use crate::{DropCause, DropSink, FlowNumber, Item, LinkOverhead};
+
+/// The most queues that a port can have.
+pub const MOST_QUEUES: u32 = 65_536;
+
+/// How much a port may hold. No queue, and no FQ-CoDel, takes packets while it holds more than what is free beside it: one
+/// alone gets half of the memory, and none can take it all from the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BufferLimits {
+    /// Queues, 1 to 65,536; 8,192 by default. Each takes 64 bytes once it is used.
+    pub queues: u32,
+    /// Packets, 1 to 2^24; 65,536 by default. Each takes 32 bytes beside its own memory.
+    pub packets: u32,
+    /// Bytes of packets, at least 65,536; 128 MiB by default.
+    pub bytes: u32,
+}
+
+impl Default for BufferLimits {
+    fn default() -> Self {
+        Self { queues: 8192, packets: 65_536, bytes: 128 << 20 }
+    }
+}
+
+/// What became of a packet that arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Offer {
+    Refused,
+    /// It stays, and is the only one.
+    First,
+    /// It stays, behind others.
+    Taken,
+}
+
+/// Queues by number, and the packets in them.
+#[derive(Debug)]
+pub(crate) struct QueueManager<T> {
+    pub arena: Arena<T>,
+    queues: Vec<Queue>,
+    cold: Vec<Cold>,
+    free: Vec<u32>,
+    free_cold: Vec<u32>,
+    limit: u32,
+    /// What the link adds to each packet.
+    pub overhead: LinkOverhead,
+}
+
+impl<T: Item> QueueManager<T> {
+    pub fn new(limits: BufferLimits, overhead: LinkOverhead) -> Self {
+        Self {
+            arena: Arena::new(limits.packets, limits.bytes),
+            queues: Vec::with_capacity(limits.queues as usize),
+            cold: Vec::new(),
+            free: Vec::new(),
+            free_cold: Vec::new(),
+            limit: limits.queues,
+            overhead,
+        }
+    }
+
+    /// Bytes that a packet takes on the link.
+    #[inline]
+    pub fn wire_length(&self, length: u32) -> u32 {
+        self.overhead.wire_length(length)
+    }
+
+    /// Queues that can still be opened.
+    pub fn available(&self) -> u32 {
+        self.limit - self.queues.len() as u32 + self.free.len() as u32
+    }
+
+    /// A new queue, if there may be one more.
+    pub fn open(&mut self, settings: &QueueSettings) -> Option<u32> {
+        let queue = Queue::new(settings.threshold);
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.queues[index as usize] = queue;
+                index
+            }
+            None if (self.queues.len() as u32) < self.limit => {
+                self.queues.push(queue);
+                self.queues.len() as u32 - 1
+            }
+            None => return None,
+        };
+        self.set(index, settings);
+        Some(index)
+    }
+
+    /// Gives an empty queue back, with its counters.
+    pub fn close(&mut self, index: u32) {
+        let cold = std::mem::replace(&mut self.queues[index as usize].cold, NONE);
+        if let Some(part) = self.cold.get_mut(cold as usize) {
+            *part = Cold::default();
+            self.free_cold.push(cold);
+        }
+        self.free.push(index);
+    }
+
+    /// Changes a queue; packets in it stay. The state of active queue management begins anew if its settings change.
+    pub fn set(&mut self, index: u32, settings: &QueueSettings) {
+        self.queues[index as usize].threshold = settings.threshold;
+        let has_cold = self.queues[index as usize].cold != NONE;
+        if has_cold || settings.aqm != crate::link::Aqm::TailDrop {
+            let cold = self.cold_mut(index);
+            if cold.aqm.settings() != settings.aqm {
+                cold.aqm = AqmState::new(&settings.aqm);
+            }
+        }
+    }
+
+    #[inline]
+    pub fn queue(&self, index: u32) -> &Queue {
+        &self.queues[index as usize]
+    }
+
+    #[inline]
+    pub fn queue_mut(&mut self, index: u32) -> &mut Queue {
+        &mut self.queues[index as usize]
+    }
+
+    pub fn view(&self, index: u32) -> QueueView {
+        let queue = self.queue(index);
+        queue.view(self.cold.get(queue.cold as usize))
+    }
+
+    /// The cold part of a queue, made when it is first needed.
+    #[cold]
+    fn cold_mut(&mut self, index: u32) -> &mut Cold {
+        let queue = &mut self.queues[index as usize];
+        if queue.cold == NONE {
+            queue.cold = self.free_cold.pop().unwrap_or_else(|| {
+                self.cold.push(Cold::default());
+                self.cold.len() as u32 - 1
+            });
+        }
+        &mut self.cold[queue.cold as usize]
+    }
+
+    /// A packet arrives at a queue.
+    #[inline]
+    pub fn offer(
+        &mut self,
+        index: u32,
+        flow: FlowNumber,
+        mut item: T,
+        now: Instant,
+        sink: &mut impl DropSink<T>,
+    ) -> Offer {
+        let length = item.length();
+        let queue = &mut self.queues[index as usize];
+        if queue.list.bytes() > queue.threshold {
+            return self.refuse(index, item, DropCause::Threshold, sink);
+        }
+        if queue.cold != NONE {
+            let verdict = Self::arrival(&mut self.cold[queue.cold as usize], queue, &mut item, now);
+            if let Some(cause) = verdict {
+                return self.refuse(index, item, cause, sink);
+            }
+        }
+        if !self.arena.has_room(queue.list.load, length) {
+            return self.refuse(index, item, DropCause::BufferFull, sink);
+        }
+        let offer = if queue.list.is_empty() { Offer::First } else { Offer::Taken };
+        self.arena.push(&mut queue.list, Held { item, arrival: now, length, flow });
+        queue.entered(length);
+        offer
+    }
+
+    /// What active queue management says to an arriving packet.
+    fn arrival(cold: &mut Cold, queue: &Queue, item: &mut T, now: Instant) -> Option<DropCause> {
+        cold.max_packet = cold.max_packet.max(item.length());
+        let AqmState::Red(red) = &mut cold.aqm else { return None };
+        match red.arrival(queue.list.bytes(), now) {
+            RedVerdict::Pass => None,
+            RedVerdict::Mark if red.settings.ecn && item.mark_congestion() => None,
+            RedVerdict::Mark => Some(DropCause::Early),
+            RedVerdict::Drop(cause) => Some(cause),
+        }
+    }
+
+    #[cold]
+    fn refuse(&mut self, index: u32, item: T, cause: DropCause, sink: &mut impl DropSink<T>) -> Offer {
+        self.cold_mut(index).drops.add(cause, item.length());
+        sink.dropped(item, cause);
+        Offer::Refused
+    }
+
+    /// Takes the next packet of a queue to send it, and says whether there are more.
+    #[inline]
+    pub fn take(&mut self, index: u32, now: Instant, sink: &mut impl DropSink<T>) -> (Option<Held<T>>, bool) {
+        let queue = &mut self.queues[index as usize];
+        if queue.cold == NONE {
+            let held = self.arena.pop(&mut queue.list);
+            self.arena.prefetch(&queue.list);
+            return (held, !queue.list.is_empty());
+        }
+        let held = self.take_managed(index, now, sink);
+        (held, !self.queue(index).list.is_empty())
+    }
+
+    fn take_managed(&mut self, index: u32, now: Instant, sink: &mut impl DropSink<T>) -> Option<Held<T>> {
+        let queue = &mut self.queues[index as usize];
+        let Cold { aqm, drops, max_packet, lost_packets, lost_bytes, .. } =
+            &mut self.cold[queue.cold as usize];
+        let AqmState::Codel(settings, codel) = aqm else {
+            let held = self.arena.pop(&mut queue.list);
+            if let AqmState::Red(red) = aqm
+                && held.is_some()
+                && queue.list.is_empty()
+            {
+                red.emptied(now);
+            }
+            return held;
+        };
+        let mut queue = CodelQueue { arena: &mut self.arena, list: &mut queue.list, max_packet: *max_packet };
+        codel.dequeue(settings, &mut queue, now, |held| {
+            drops.add(DropCause::Sojourn, held.length);
+            *lost_packets += 1;
+            *lost_bytes += u64::from(held.length);
+            sink.dropped(held.item, DropCause::Sojourn);
+        })
+    }
+
+    /// Takes the next packet of a queue to put it elsewhere.
+    pub fn take_to_move(&mut self, index: u32) -> Option<Held<T>> {
+        let held = self.arena.pop(&mut self.queues[index as usize].list)?;
+        let cold = self.cold_mut(index);
+        cold.moved_packets += 1;
+        cold.moved_bytes += u64::from(held.length);
+        Some(held)
+    }
+
+    /// Puts a packet that was taken elsewhere at the end of a queue, whatever its threshold says.
+    pub fn put(&mut self, index: u32, held: Held<T>) {
+        let (length, queue) = (held.length, &mut self.queues[index as usize]);
+        if let Some(cold) = self.cold.get_mut(queue.cold as usize) {
+            cold.max_packet = cold.max_packet.max(length);
+        }
+        self.arena.push(&mut queue.list, held);
+        queue.entered(length);
+    }
+
+    /// Asks for a queue's line and nothing else.
+    #[inline]
+    pub fn prefetch(&self, index: u32) {
+        millrace_memory::prefetch_slice_element(&self.queues, index as usize);
+    }
+
+    /// Bytes that all queues take, without the packets in them.
+    pub fn memory(&self) -> usize {
+        self.queues.len() * size_of::<Queue>() + self.cold.len() * size_of::<Cold>()
+    }
+}

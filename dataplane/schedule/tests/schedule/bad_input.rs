@@ -1,0 +1,222 @@
+//! What makes no sense is refused, with the arithmetic.
+
+use crate::support::*;
+
+fn tree() -> Port {
+    let mut port = port(Some(10_000_000));
+    add(&mut port, 0, None, Share::Only, NodeKind::Priority);
+    add(&mut port, 1, 0, Share::Level(0), NodeKind::DeficitRoundRobin);
+    add(&mut port, 2, 1, Share::Quantum(1500), fifo());
+    add(&mut port, 3, 0, Share::Level(1), NodeKind::TokenBucket { rate: Rate(4_000_000), burst: 3000 });
+    add(&mut port, 4, 3, Share::Only, NodeKind::Hfsc);
+    port
+}
+
+fn refused(port: &mut Port, node: u32, parent: u32, share: Share, kind: NodeKind) -> String {
+    let before = port.tree();
+    let error = port.add(NodeId(node), Some(NodeId(parent)), share, &kind, at(0)).unwrap_err();
+    assert_eq!(port.tree(), before, "a refused change changed something");
+    error.to_string()
+}
+
+fn rate(bits: u64) -> Curve {
+    Curve::linear(Rate(bits))
+}
+
+#[test]
+fn ids_and_places_must_make_sense() {
+    let mut port = tree();
+    for (node, parent, share, part) in [
+        (2, 1, Share::Quantum(1), "node 2: there is one already"),
+        (9, 77, Share::Quantum(1), "node 9: its parent 77 is unknown; add 77 first"),
+        (9, 2, Share::Quantum(1), "its parent 2 is a fifo, which has no children"),
+        (9, 1, Share::Level(1), "a deficit-round-robin, needs a quantum"),
+        (9, 1, Share::Quantum(0), "the quantum is 0; it goes from 1 to 1073741824"),
+        (9, 0, Share::Level(1), "level 1 of 0 is taken by node 3"),
+        (9, 0, Share::Level(65_536), "the level is 65536; it goes from 0 to 65535"),
+        (9, 3, Share::Only, "token bucket 3 has the child 4"),
+        (MOST_NODES, 0, Share::Level(5), "ids go from 0 to 131071"),
+    ] {
+        let error = refused(&mut port, node, parent, share, fifo());
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn cycles_and_towers_are_refused() {
+    let mut port = tree();
+    let error = port.move_to(NodeId(0), Some(NodeId(1)), Share::Quantum(1), at(0)).unwrap_err().to_string();
+    assert!(error.contains("below 1 it would be its own ancestor: 1 < 0"), "{error}");
+    let error = port.move_to(NodeId(1), Some(NodeId(1)), Share::Quantum(1), at(0)).unwrap_err().to_string();
+    assert!(error.contains("own ancestor"), "{error}");
+    let mut parent = 1;
+    for node in 10..10 + MOST_DEPTH as u32 - 2 {
+        add(&mut port, node, parent, Share::Quantum(1), NodeKind::DeficitRoundRobin);
+        parent = node;
+    }
+    let error = refused(&mut port, 50, parent, Share::Quantum(1), fifo());
+    assert!(error.contains("17 levels in all, but a packet passes at most 16"), "{error}");
+}
+
+#[test]
+fn settings_are_checked_by_themselves() {
+    let mut port = tree();
+    let red = |change: fn(&mut RedSettings)| {
+        let mut settings = RedSettings::default();
+        change(&mut settings);
+        NodeKind::Fifo(QueueSettings { threshold: 1, aqm: Aqm::Red(settings) })
+    };
+    let codel = CodelSettings { target: 5, interval: 5, ecn: true };
+    for (kind, part) in [
+        (red(|red| red.minimum = red.maximum), "minimum 90000 >= maximum 90000"),
+        (red(|red| red.probability = f64::NAN), "probability NaN"),
+        (red(|red| red.weight = 0.0), "weight 0"),
+        (red(|red| red.mean_packet = 0), "mean packet"),
+        (
+            NodeKind::Fifo(QueueSettings { threshold: 1, aqm: Aqm::Codel(codel) }),
+            "target 5 ns, interval 5 ns",
+        ),
+        (NodeKind::FqCodel(FqCodelSettings { quantum: 255, ..Default::default() }), "the quantum is 255"),
+        (NodeKind::FqCodel(FqCodelSettings { flows: 0, ..Default::default() }), "flows is 0"),
+        (NodeKind::FlowQueues(FlowQueuesSettings { quantum: 0, ..Default::default() }), "the quantum is 0"),
+        (NodeKind::TokenBucket { rate: Rate(0), burst: 1 }, "the rate is 0"),
+        (NodeKind::TokenBucket { rate: Rate(1), burst: 0 }, "the burst is 0"),
+    ] {
+        let error = refused(&mut port, 9, 0, Share::Level(7), kind);
+        assert!(error.contains(part), "{error}");
+    }
+    let error = port.set(NodeId(2), &NodeKind::Priority, at(0)).unwrap_err().to_string();
+    assert!(error.contains("node 2 is a fifo and can't become a priority"), "{error}");
+    assert!(
+        LinkScheduler::<Frame>::new(
+            LinkRate { rate: Some(Rate(0)), slack: 0 },
+            LinkOverhead::None,
+            BufferLimits::default()
+        )
+        .is_err()
+    );
+    for limits in [
+        BufferLimits { queues: 0, ..Default::default() },
+        BufferLimits { queues: 65_537, ..Default::default() },
+        BufferLimits { packets: 0, ..Default::default() },
+        BufferLimits { bytes: 1, ..Default::default() },
+    ] {
+        assert!(Port::new(LinkRate::default(), LinkOverhead::None, limits).is_err());
+    }
+}
+
+#[test]
+fn curves_above_what_there_is_are_refused_with_the_sum() {
+    let mut port = tree();
+    let curves = |real_time, link_sharing| {
+        Share::Curves(Curves { real_time: Some(real_time), link_sharing, upper_limit: None })
+    };
+    let error = refused(&mut port, 9, 4, curves(rate(5_000_000), None), fifo());
+    assert!(
+        error.contains("real-time curve has a slope of 5.00 Mb/s, but H-FSC here is served with 4.00 Mb/s")
+    );
+    add(&mut port, 5, 4, curves(rate(3_000_000), None), fifo());
+    let error = refused(&mut port, 9, 4, curves(rate(1_500_000), None), fifo());
+    assert!(error.contains("4.50 Mb/s in the long run") && error.contains("4.00 Mb/s"), "{error}");
+    // 3 Mb/s and a burst of 2 Mb/s for 10 ms: 6,250 bytes where 5,000 can be sent.
+    let burst = Curve { first: Rate(2_000_000), duration: 10_000_000, then: Rate(500_000) };
+    let error = refused(&mut port, 9, 4, curves(burst, None), fifo());
+    assert!(error.contains("promise 6250 bytes in the first 10000000 ns"), "{error}");
+    assert!(error.contains("gives 5000 bytes in that time"), "{error}");
+    let flat = Curve { first: Rate(0), duration: 10_000_000, then: Rate(1_000_000) };
+    add(&mut port, 6, 4, curves(flat, None), fifo());
+    // What was promised bounds the bucket from below, and so the link.
+    let smaller = NodeKind::TokenBucket { rate: Rate(3_999_999), burst: 3000 };
+    let error = port.set(NodeId(3), &smaller, at(0)).unwrap_err().to_string();
+    assert!(error.contains("4.00 Mb/s in the long run"), "{error}");
+    let link = LinkRate { rate: Some(Rate(3_999_999)), slack: 0 };
+    assert!(port.set_link(link, at(0)).is_err());
+    assert_eq!(port.link().rate, Some(Rate(10_000_000)));
+}
+
+#[test]
+fn inner_classes_and_limits_are_checked() {
+    let mut port = tree();
+    let all =
+        |real_time, link_sharing, upper_limit| Share::Curves(Curves { real_time, link_sharing, upper_limit });
+    let one = Some(rate(1_000_000));
+    for (share, kind, part) in [
+        (all(one, one, None), NodeKind::Hfsc, "an inner class has no real-time curve"),
+        (all(None, None, None), NodeKind::Hfsc, "an inner class needs a link-sharing curve"),
+        (all(None, None, None), fifo(), "needs a real-time or a link-sharing curve"),
+        (all(one, None, one), fifo(), "an upper limit bounds link sharing"),
+        (
+            all(None, Some(Curve { first: Rate(5), duration: 9, then: Rate(0) }), None),
+            fifo(),
+            "link-sharing curve is 0",
+        ),
+        (all(Some(rate(2_000_000)), one, one), fifo(), "but its own upper limit gives"),
+    ] {
+        let error = refused(&mut port, 9, 4, share, kind);
+        assert!(error.contains(part), "{error}");
+    }
+    add(&mut port, 5, 4, all(None, one, one), NodeKind::Hfsc);
+    add(&mut port, 6, 5, all(Some(rate(600_000)), None, None), fifo());
+    let error = refused(&mut port, 9, 5, all(Some(rate(600_000)), None, None), fifo());
+    assert!(
+        error.contains("1.20 Mb/s in the long run") && error.contains("the upper limit of node 5"),
+        "{error}"
+    );
+}
+
+#[test]
+fn packets_move_only_to_leaves_that_stay() {
+    let mut port = tree();
+    put(&mut port, 2, frame(0, 0, 100), 0);
+    for (to, part) in [(77, "doesn't exist"), (3, "name a leaf"), (2, "it goes as well")] {
+        let error =
+            port.remove(NodeId(1), Leftover::MoveTo(NodeId(to)), at(0), &mut never).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+    assert_eq!(port.view(NodeId(0)).unwrap().held_packets, 1);
+    assert!(port.remove(NodeId(99), Leftover::Drop, at(0), &mut never).is_err());
+}
+
+#[test]
+fn a_packet_for_no_leaf_is_dropped_and_counted() {
+    let mut port = tree();
+    let mut causes = Vec::new();
+    for node in [1, 77] {
+        assert!(!port.enqueue(
+            NodeId(node),
+            FlowNumber(0),
+            frame(0, 0, 100),
+            at(0),
+            &mut |_: Frame, cause| { causes.push(cause) }
+        ));
+    }
+    assert_eq!(causes, [DropCause::NoQueue; 2]);
+    assert_eq!((port.lost().packets(), port.lost().bytes()), (2, 200));
+}
+
+#[test]
+fn a_port_holds_no_more_than_it_may_and_no_queue_all_of_it() {
+    let limits = BufferLimits { packets: 9, bytes: 65_536, ..Default::default() };
+    let mut port: Port = LinkScheduler::new(LinkRate::default(), LinkOverhead::None, limits).unwrap();
+    add(&mut port, 0, None, Share::Only, NodeKind::Priority);
+    for node in 1..4 {
+        add(&mut port, node, 0, Share::Level(node), fifo());
+    }
+    let mut causes = Vec::new();
+    let mut offer = |port: &mut Port, node, length| {
+        let mut sink = |_: Frame, cause| causes.push(cause);
+        port.enqueue(NodeId(node), FlowNumber(0), frame(0, 0, length), at(0), &mut sink)
+    };
+    // 40,000 bytes are more than the 25,536 beside them; another queue may have these.
+    assert!(offer(&mut port, 1, 40_000) && !offer(&mut port, 1, 100));
+    assert!(!offer(&mut port, 2, 25_537) && offer(&mut port, 2, 25_536));
+    assert!(port.dequeue(at(0), &mut never).is_some());
+    // One packet is held; five more of one queue leave three places, of which each queue may have some.
+    for _ in 0..4 {
+        assert!(offer(&mut port, 1, 100));
+    }
+    assert!(!offer(&mut port, 1, 100));
+    assert!(offer(&mut port, 3, 100) && offer(&mut port, 3, 100) && !offer(&mut port, 3, 100));
+    assert_eq!(causes, [DropCause::BufferFull; 4]);
+    assert_eq!((port.held_packets(), port.peak_packets()), (7, 7));
+}

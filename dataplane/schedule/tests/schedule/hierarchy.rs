@@ -1,0 +1,204 @@
+//! Trees as they are built, changed and shown.
+
+use crate::support::*;
+
+#[test]
+fn drr_inside_an_hfsc_leaf_behind_a_token_bucket() {
+    let now = Instant::ZERO;
+    let mut port = port(Some(100_000_000));
+    let id = NodeId;
+    port.add(id(0), None, Share::Only, &NodeKind::TokenBucket { rate: Rate(10_000_000), burst: 3000 }, now)
+        .unwrap();
+    port.add(id(1), Some(id(0)), Share::Only, &NodeKind::Hfsc, now).unwrap();
+    let sharing = |rate| Share::Curves(Curves::sharing(Rate(rate)));
+    port.add(id(2), Some(id(1)), sharing(6_000_000), &NodeKind::FlowQueues(Default::default()), now).unwrap();
+    port.add(id(3), Some(id(1)), sharing(4_000_000), &NodeKind::Fifo(Default::default()), now).unwrap();
+    let mut number = 0;
+    let mut sent = [0_u64; 4];
+    let mut waiting = [0; 4];
+    let mut clock = Instant::ZERO;
+    while clock < Instant::from_millis(1000) {
+        for (node, flow) in [(2, 0), (2, 1), (3, 2)] {
+            if waiting[flow as usize] < 20 {
+                number += 1;
+                waiting[flow as usize] += 1;
+                let frame = frame(flow, number, 1000);
+                assert!(port.enqueue(id(node), FlowNumber(flow), frame, clock, &mut never));
+            }
+        }
+        while let Some(frame) = port.dequeue(clock, &mut never) {
+            sent[frame.flow as usize] += u64::from(frame.length);
+            waiting[frame.flow as usize] -= 1;
+        }
+        let next = port.next_ready();
+        assert!(next > clock, "{next} {clock}");
+        clock = next;
+    }
+    // 10 Mb/s for a second, and the burst: 3:3:4.
+    let total: u64 = sent.iter().sum();
+    assert!((1_249_000..=1_254_000).contains(&total), "{total}");
+    for (flow, share) in [(0, 0.3), (1, 0.3), (2, 0.4)] {
+        let got = sent[flow] as f64 / total as f64;
+        assert!((got - share).abs() < 0.005, "{flow}: {got}");
+    }
+    let view = port.view(id(0)).unwrap();
+    assert_eq!(view.sent_bytes, total);
+    assert_eq!(view.promised, Some(Rate(100_000_000)));
+    assert_eq!(port.view(id(1)).unwrap().promised, Some(Rate(10_000_000)));
+    assert_eq!(port.view(id(2)).unwrap().promised, Some(Rate(6_000_000)));
+}
+
+fn threshold(bytes: u32) -> NodeKind {
+    NodeKind::Fifo(QueueSettings { threshold: bytes, aqm: Aqm::TailDrop })
+}
+
+/// Offered = sent + moved + held + dropped, in packets.
+fn assert_conserved(view: &QueueView) {
+    let held = u64::from(view.held_packets);
+    assert_eq!(view.offered_packets, view.sent_packets + view.moved_packets + held + view.drops.packets());
+}
+
+#[test]
+fn counters_before_and_behind_a_queue_agree() {
+    let mut port = port(None);
+    add(&mut port, 0, None, Share::Only, NodeKind::Priority);
+    add(&mut port, 1, 0, Share::Level(0), threshold(2999));
+    add(&mut port, 2, 0, Share::Level(1), fifo());
+    let mut dropped = 0;
+    for number in 0..5 {
+        port.enqueue(
+            NodeId(1),
+            FlowNumber(0),
+            frame(0, number, 1000),
+            at(0),
+            &mut |_: Frame, _: DropCause| dropped += 1,
+        );
+    }
+    assert!(port.dequeue(at(0), &mut never).is_some());
+    let view = port.queue(NodeId(1)).unwrap();
+    assert_eq!((view.offered_packets, view.sent_packets, view.held_packets, dropped), (5, 1, 2, 2));
+    assert_eq!((view.offered_bytes, view.peak_packets, view.peak_bytes), (5000, 3, 3000));
+    assert_conserved(&view);
+    assert_eq!(port.move_packets(NodeId(1), NodeId(2), at(0)).unwrap(), 2);
+    let (from, to) = (port.queue(NodeId(1)).unwrap(), port.queue(NodeId(2)).unwrap());
+    assert_eq!((from.moved_packets, from.held_packets, to.offered_packets, to.held_packets), (2, 0, 2, 2));
+    assert_conserved(&from);
+    assert_conserved(&to);
+    let root = port.view(NodeId(0)).unwrap();
+    assert_eq!((root.sent_packets, root.held_packets, root.drops.packets()), (1, 2, 2));
+    assert_eq!(port.tree()[0], root);
+}
+
+#[test]
+fn thresholds_and_levels_change_while_packets_wait() {
+    let mut port = port(None);
+    add(&mut port, 0, None, Share::Only, NodeKind::Priority);
+    add(&mut port, 1, 0, Share::Level(5), threshold(1000));
+    add(&mut port, 2, 0, Share::Level(6), fifo());
+    put(&mut port, 1, frame(1, 1, 1001), 0);
+    put(&mut port, 2, frame(2, 2, 100), 0);
+    assert!(!port.enqueue(
+        NodeId(1),
+        FlowNumber(1),
+        frame(1, 3, 10),
+        at(0),
+        &mut |_: Frame, _: DropCause| {}
+    ));
+    port.set(NodeId(1), &threshold(2000), at(0)).unwrap();
+    put(&mut port, 1, frame(1, 4, 10), 0);
+    port.set_share(NodeId(1), Share::Level(7), at(0)).unwrap();
+    let order: Vec<u32> =
+        std::iter::from_fn(|| port.dequeue(at(0), &mut never)).map(|frame| frame.number).collect();
+    assert_eq!(order, [2, 1, 4]);
+}
+
+/// A whole tree is built apart and takes the place of the old one; what waited there is sent in its order.
+#[test]
+fn a_tree_is_replaced_under_load() {
+    let mut port = port(None);
+    add(&mut port, 0, None, Share::Only, fifo());
+    for number in 0..10 {
+        put(&mut port, 0, frame(number % 3, number, 500), 0);
+    }
+    add(&mut port, 10, None, Share::Only, NodeKind::Hfsc);
+    let sharing = Share::Curves(Curves::sharing(Rate(1_000_000)));
+    add(&mut port, 11, 10, sharing, NodeKind::FlowQueues(Default::default()));
+    assert_eq!(port.root(), Some(NodeId(0)));
+    port.set_root(NodeId(10)).unwrap();
+    assert!(port.dequeue(at(0), &mut never).is_none());
+    assert_eq!(port.remove(NodeId(0), Leftover::MoveTo(NodeId(11)), at(0), &mut never).unwrap(), 10);
+    assert_eq!((port.root(), port.held_packets()), (Some(NodeId(10)), 10));
+    assert_eq!(port.flows(NodeId(11), 0, 2).unwrap().len(), 2);
+    let mut last = [None; 3];
+    for _ in 0..10 {
+        let gone = port.dequeue(at(0), &mut never).unwrap();
+        let before = last[gone.flow as usize].replace(gone.number);
+        assert!(before < Some(gone.number));
+    }
+    assert_eq!(port.next_ready(), Instant::FOREVER);
+    assert!(port.set_root(NodeId(11)).is_err());
+}
+
+#[test]
+fn a_removed_class_hands_its_packets_back() {
+    let mut port = port(None);
+    add(&mut port, 0, None, Share::Only, NodeKind::DeficitRoundRobin);
+    add(&mut port, 1, 0, Share::Quantum(1500), NodeKind::FqCodel(Default::default()));
+    add(&mut port, 2, 0, Share::Quantum(1500), fifo());
+    for number in 0..6 {
+        put(&mut port, 1 + number % 2, frame(number, number, 500), 0);
+    }
+    let mut back = Vec::new();
+    let mut sink = |frame: Frame, cause| {
+        assert_eq!(cause, DropCause::Removed);
+        back.push(frame.number);
+    };
+    assert_eq!(port.remove(NodeId(1), Leftover::Drop, at(0), &mut sink).unwrap(), 3);
+    back.sort_unstable();
+    assert_eq!(back, [0, 2, 4]);
+    assert_eq!((port.held_packets(), port.lost().get(DropCause::Removed)), (3, 3));
+    assert_eq!(port.view(NodeId(1)), None);
+    assert_eq!(port.view(NodeId(0)).unwrap().held_bytes, 1500);
+}
+
+#[test]
+fn idle_queues_are_taken_back_when_asked() {
+    let mut port = port(None);
+    add(
+        &mut port,
+        0,
+        None,
+        Share::Only,
+        NodeKind::FlowQueues(FlowQueuesSettings { idle: 2_000_000, ..Default::default() }),
+    );
+    for flow in 0..10 {
+        put(&mut port, 0, frame(flow, flow, 100), 0);
+    }
+    while port.dequeue(at(0), &mut never).is_some() {}
+    port.take_back_idle_queues(at(1_000_000), 100);
+    assert_eq!(port.view(NodeId(0)).unwrap().queues, 11);
+    for _ in 0..10 {
+        port.take_back_idle_queues(at(10_000_000), 100);
+    }
+    assert_eq!(port.view(NodeId(0)).unwrap().queues, 1);
+    put(&mut port, 0, frame(3, 11, 100), 10_000_000);
+    assert_eq!(port.dequeue(at(10_000_000), &mut never).unwrap().number, 11);
+}
+
+#[test]
+fn overhead_counts_in_rates_but_not_in_queues() {
+    let link = LinkRate { rate: Some(Rate(8_000_000)), slack: 0 };
+    let mut port: Port =
+        LinkScheduler::new(link, LinkOverhead::Atm { encapsulation: 0 }, BufferLimits::default()).unwrap();
+    add(&mut port, 0, None, Share::Only, fifo());
+    put(&mut port, 0, frame(0, 0, 1000), 0);
+    put(&mut port, 0, frame(0, 1, 1000), 0);
+    assert_eq!(port.held_bytes(), 2000);
+    assert!(port.dequeue(at(0), &mut never).is_some());
+    // 21 cells of 53 bytes at a byte per microsecond.
+    assert_eq!(port.next_ready(), at(1_113_000));
+    port.set_overhead(LinkOverhead::None);
+    assert!(port.dequeue(at(1_113_000), &mut never).is_some());
+    put(&mut port, 0, frame(0, 2, 1000), 1_113_000);
+    assert_eq!(port.next_ready(), at(2_113_000));
+}

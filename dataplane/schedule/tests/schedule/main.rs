@@ -1,0 +1,10 @@
+//! Whole ports under a virtual clock, beside slow twins and against the bounds that the papers prove.
+
+mod active_queues;
+mod bad_input;
+mod fair_queues;
+mod hfsc;
+mod hierarchy;
+mod random_trees;
+mod support;
+mod token_bucket;

@@ -1,0 +1,216 @@
+//! Settings, messages and saved state as plugins that are part of the router read them.
+//!
+//! Settings were checked against the plugin's schema before they come, if it has one; the arguments of messages were not.
+
+use std::ops::RangeInclusive;
+
+use millrace_units::PortId;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use crate::{Message, PluginError, merged};
+
+/// Settings of an instance, or arguments of a message, as a plugin reads them.
+#[derive(Clone, Copy, Debug)]
+pub struct SettingsReader<'a> {
+    plugin: &'static str,
+    given: &'a Map<String, Value>,
+}
+
+impl<'a> SettingsReader<'a> {
+    /// What was given to a plugin of that name.
+    pub fn new(plugin: &'static str, given: &'a Map<String, Value>) -> Self {
+        Self { plugin, given }
+    }
+
+    /// Makes sure that something is given, and nothing but `known`: for arguments that change settings.
+    ///
+    /// # Errors
+    /// [`PluginError::Setting`] for what is unknown, or when nothing is given.
+    pub fn check_changes(&self, known: &[&str]) -> Result<(), PluginError> {
+        PluginError::unless_known(self.plugin, self.given, known)?;
+        if self.given.is_empty() {
+            let problem = format!("nothing to set; give {}", one_of(known));
+            return Err(PluginError::setting(self.plugin, "set", problem));
+        }
+        Ok(())
+    }
+
+    /// A whole number in a range, if it is given.
+    ///
+    /// # Errors
+    /// [`PluginError::Setting`] for anything else.
+    pub fn number(&self, setting: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, PluginError> {
+        let (least, most) = (range.start(), range.end());
+        let problem = |value: &Value| format!("{value} is no whole number of {least} to {most}");
+        self.read(setting, |value| value.as_u64().filter(|number| range.contains(number)), problem)
+    }
+
+    /// What one of some names stands for, if it is given.
+    ///
+    /// # Errors
+    /// [`PluginError::Setting`] for anything else.
+    pub fn choice<T: Copy>(&self, setting: &str, names: &[(&str, T)]) -> Result<Option<T>, PluginError> {
+        let known: Vec<_> = names.iter().map(|(name, _)| *name).collect();
+        let problem = |value: &Value| format!("{value} is not known; give {}", one_of(&known));
+        let find = |value: &Value| names.iter().find(|(name, _)| value.as_str() == Some(name));
+        self.read(setting, |value| find(value).map(|(_, choice)| *choice), problem)
+    }
+
+    /// A port, if it is given: in the schema its `format` is `port`, so that it comes as its number.
+    ///
+    /// # Errors
+    /// [`PluginError::Setting`] for anything else.
+    pub fn port(&self, setting: &str) -> Result<Option<PortId>, PluginError> {
+        let problem =
+            |value: &Value| format!("{value} is no port; give the name of one, as in {setting}=wan");
+        self.read(setting, |value| value.as_u64()?.try_into().ok().map(PortId), problem)
+    }
+
+    fn read<T>(
+        &self,
+        setting: &str,
+        read: impl FnOnce(&Value) -> Option<T>,
+        problem: impl FnOnce(&Value) -> String,
+    ) -> Result<Option<T>, PluginError> {
+        let Some(value) = self.given.get(setting) else { return Ok(None) };
+        read(value).map(Some).ok_or_else(|| PluginError::setting(self.plugin, setting, problem(value)))
+    }
+}
+
+fn one_of(names: &[&str]) -> String {
+    match names {
+        [others @ .., last] if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        names => names.join(", "),
+    }
+}
+
+/// The name of one of several choices; empty when it has none.
+pub fn name_of<T: PartialEq>(choice: &T, names: &[(&'static str, T)]) -> &'static str {
+    names.iter().find(|(_, known)| known == choice).map_or("", |(name, _)| name)
+}
+
+/// The JSON Schema of settings with these properties, and no others; of them those that `required` names must be given.
+pub fn settings_of(properties: Value, required: &[&str]) -> Map<String, Value> {
+    let schema = json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    });
+    schema.as_object().cloned().unwrap_or_default()
+}
+
+impl Message {
+    /// Refuses a message that is none of `known`, and one with arguments whose name is none of `with_arguments`.
+    ///
+    /// # Errors
+    /// [`PluginError::UnknownMessage`] or [`PluginError::Setting`].
+    pub fn check(
+        &self,
+        plugin: &'static str,
+        known: &[(&'static str, &'static str)],
+        with_arguments: &[&str],
+    ) -> Result<(), PluginError> {
+        if !known.iter().any(|(name, _)| *name == self.name) {
+            return Err(PluginError::unknown_message(plugin, &self.name, known));
+        }
+        if with_arguments.contains(&self.name.as_str()) {
+            return Ok(());
+        }
+        PluginError::unless_known(plugin, &self.arguments, &[])
+    }
+}
+
+/// The one answer out of those of several workers: [`merged`], but for what stands under the keys `same`, which is the same at
+/// all workers.
+pub fn merged_but(replies: Vec<Value>, same: &[&str]) -> Value {
+    let first = replies.first().cloned();
+    let mut sum = replies.into_iter().reduce(merged).unwrap_or(Value::Null);
+    if let (Value::Object(sum), Some(Value::Object(mut first))) = (&mut sum, first) {
+        sum.extend(same.iter().filter_map(|key| first.remove_entry(*key)));
+    }
+    sum
+}
+
+/// What an instance saved as JSON, by one whose state is of version `own`.
+///
+/// # Errors
+/// [`PluginError::Refused`] for state of another version, or of another form.
+pub fn restored<T: DeserializeOwned>(state: &[u8], version: u32, own: u32) -> Result<T, PluginError> {
+    if version != own {
+        let text =
+            format!("it can't restore what was saved, of version {version}: its own is of version {own}");
+        return Err(PluginError::Refused(text));
+    }
+    serde_json::from_slice(state).map_err(|error| {
+        PluginError::Refused(format!("it can't restore what was saved, of version {own}: {error}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(value: Value) -> Map<String, Value> {
+        value.as_object().cloned().unwrap_or_default()
+    }
+
+    const NAMES: [(&str, u8); 3] = [("a", 1), ("b", 2), ("c", 3)];
+
+    #[test]
+    fn settings_are_read_or_refused() {
+        let given = object(json!({ "n": 5, "c": "b", "p": 3 }));
+        let reader = SettingsReader::new("p", &given);
+        assert_eq!(reader.number("n", 1..=5), Ok(Some(5)));
+        assert_eq!(reader.number("m", 1..=5), Ok(None));
+        assert_eq!(reader.choice("c", &NAMES), Ok(Some(2)));
+        assert_eq!(reader.port("p"), Ok(Some(PortId(3))));
+        let wrong = |result: Result<(), PluginError>| result.map_err(|error| error.to_string()).unwrap_err();
+        let problem = wrong(reader.number("n", 0..=4).map(drop));
+        assert_eq!(problem, "plugin p: n: 5 is no whole number of 0 to 4");
+        assert_eq!(
+            wrong(reader.choice("n", &NAMES).map(drop)),
+            "plugin p: n: 5 is not known; give a, b or c"
+        );
+        let problem = "plugin p: c: \"b\" is no port; give the name of one, as in c=wan";
+        assert_eq!(wrong(reader.port("c").map(drop)), problem);
+        assert_eq!(reader.check_changes(&["n", "c", "p"]), Ok(()));
+        assert!(wrong(reader.check_changes(&["n", "p"])).contains("there is no such setting; give n, p"));
+        let nothing = Map::new();
+        let nothing = SettingsReader::new("p", &nothing);
+        assert_eq!(wrong(nothing.check_changes(&["n"])), "plugin p: set: nothing to set; give n");
+        assert_eq!((name_of(&3, &NAMES), name_of(&4, &NAMES)), ("c", ""));
+    }
+
+    #[test]
+    fn messages_are_known_and_take_what_they_take() {
+        let known = [("read", "counts"), ("set", "n=1")];
+        let check = |name: &str, arguments: Value| {
+            let message = Message { name: name.to_owned(), arguments: object(arguments) };
+            message.check("p", &known, &["set"])
+        };
+        assert_eq!(check("read", json!({})), Ok(()));
+        assert_eq!(check("set", json!({ "n": 1 })), Ok(()));
+        assert!(matches!(check("read", json!({ "n": 1 })), Err(PluginError::Setting { .. })));
+        assert!(matches!(check("reset", json!({ "n": 1 })), Err(PluginError::UnknownMessage { .. })));
+    }
+
+    #[test]
+    fn what_is_the_same_everywhere_is_not_added_up() {
+        let replies = vec![json!({ "packets": 1, "rate": 5 }), json!({ "packets": 2, "rate": 5 })];
+        assert_eq!(merged_but(replies, &["rate", "port"]), json!({ "packets": 3, "rate": 5 }));
+        assert_eq!(merged_but(Vec::new(), &["rate"]), Value::Null);
+    }
+
+    #[test]
+    fn only_state_of_the_own_version_and_form_is_restored() {
+        assert_eq!(restored(b"[1, 2]", 3, 3), Ok([1, 2]));
+        let refused = |state, version| restored::<[u64; 2]>(state, version, 3).unwrap_err().to_string();
+        let text = "it can't restore what was saved, of version 2: its own is of version 3";
+        assert_eq!(refused(&b"[1, 2]"[..], 2), text);
+        for state in [&b"[1, 2, 3]"[..], b"[1", b""] {
+            assert!(refused(state, 3).starts_with("it can't restore what was saved, of version 3: "));
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Schedulers on live traffic: rates that are kept, queues that filters name, and changes under load.
+
+use std::time::{Duration, Instant};
+
+use millrace_testkit::{Background, Flow, Ground, Line, Millrace};
+
+use crate::support::{iperf3_server, router, to};
+
+/// A link of 8 Mb/s to the second host, voice before everything else.
+fn shaped(line: &Line) -> Millrace {
+    let router = router(line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    router.ask(&["scheduler", "add", "r2", "top", "--kind", "priority"]);
+    router.ask(&["scheduler", "add", "r2", "voice", "--kind", "fifo", "--under", "top", "level=0"]);
+    router.ask(&["scheduler", "add", "r2", "rest", "--kind", "fq-codel", "--under", "top", "level=1"]);
+    router.ask(&["scheduler", "set", "r2", "rate=8mbit", "default=rest"]);
+    router
+}
+
+fn node(router: &Millrace, name: &str) -> serde_json::Value {
+    let shown = router.json(&["scheduler", "show", "r2"]);
+    let nodes = shown["nodes"].as_array().unwrap();
+    nodes.iter().find(|node| node["name"] == name).unwrap_or_else(|| panic!("{name}: {shown}")).clone()
+}
+
+/// Bits that the second host's link has carried to it, with preambles, check sequences and gaps, and when: asked again until
+/// the answer is of one millisecond.
+fn arrived(line: &Line) -> (f64, Instant) {
+    for _ in 0..1000 {
+        let (counters, at, took) = line.h2.within(|| {
+            let at = Instant::now();
+            (std::fs::read_to_string("/proc/thread-self/net/dev").unwrap(), at, at.elapsed())
+        });
+        if took < Duration::from_millis(1) {
+            let device = counters.lines().find_map(|line| line.trim().strip_prefix("eth0:")).unwrap();
+            let [bytes, packets] = [0, 1]
+                .map(|column| device.split_ascii_whitespace().nth(column).unwrap().parse::<f64>().unwrap());
+            return ((bytes + 24.0 * packets) * 8.0, at);
+        }
+    }
+    panic!("counters can't be read within a millisecond");
+}
+
+#[test]
+fn a_rate_is_kept_and_voice_passes_a_full_queue() {
+    let Some(_ground) = Ground::enter(&["ping", "iperf3"]) else { return };
+    let line = Line::new();
+    let router = shaped(&line);
+    router.ask(&["filter", "add", "proto udp dport 9000", "--action", "queue voice"]);
+    let _server = iperf3_server(&line, &line.h2);
+    // 50 packets a second, 64 kb/s with all headers, beside a TCP that takes all that it can get.
+    let voice = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 50, 118);
+    let log = line.file("iperf3-client.log");
+    let mut client = Background::start(&line.h1, "iperf3", &["-c", "10.2.0.2", "-t", "6"], log);
+    voice.go_on(Duration::from_secs(2));
+    let before = arrived(&line);
+    voice.go_on(Duration::from_secs(3));
+    let after = arrived(&line);
+    let rate = (after.0 - before.0) / (after.1 - before.1).as_secs_f64();
+    // Never more than the rate; TCP itself may leave a part of it unused, above all where the machine has other work.
+    assert!((7.0e6..8.08e6).contains(&rate), "{rate}");
+    assert!(client.wait(Duration::from_secs(20)).is_some_and(|status| status.success()), "{}", client.log());
+    let voice = voice.finish();
+    assert_eq!((voice.lost(), voice.reordered), (0, 0), "{voice:?}");
+    assert!(node(&router, "voice")["sent_packets"].as_u64().unwrap() >= voice.received);
+    assert!(node(&router, "rest")["sent_bytes"].as_u64().unwrap() > 3_000_000);
+    assert_eq!(node(&router, "voice")["held_packets"], 0);
+    router.assert_conservation();
+}
+
+#[test]
+fn a_tree_changes_under_load_without_a_loss() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let router = shaped(&line);
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 500, 200);
+    flow.wait_for_arrival();
+    router.ask(&["filter", "add", "proto udp dport 9001", "--action", "queue voice"]);
+    flow.go_on(Duration::from_millis(200));
+    router.ask(&["scheduler", "set", "r2", "--node", "voice", "threshold=65536", "manage=codel"]);
+    router.ask(&["scheduler", "set", "r2", "rate=20mbit"]);
+    flow.go_on(Duration::from_millis(200));
+    // What waits in the queue goes on in another; then the port sends as ever.
+    router.ask(&["scheduler", "remove", "r2", "voice", "--to", "rest"]);
+    flow.go_on(Duration::from_millis(200));
+    router.ask(&["scheduler", "add", "r2", "voice", "--kind", "fifo", "--under", "top", "level=0"]);
+    flow.go_on(Duration::from_millis(200));
+    let report = flow.finish();
+    assert_eq!((report.lost(), report.duplicated), (0, 0), "{report:?}");
+    router.ask(&["scheduler", "remove", "r2", "top"]);
+    assert_eq!(router.json(&["scheduler", "show"]).as_array().map(Vec::len), Some(0));
+    line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
+    router.assert_conservation();
+}
+
+#[test]
+fn what_can_not_be_promised_is_refused_with_its_reason() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let router = shaped(&line);
+    let refused = |arguments: &[&str], texts: &[&str]| {
+        let all: Vec<&str> = ["scheduler"].iter().chain(arguments).copied().collect();
+        router.try_ask(&all).assert_refused(1, texts);
+    };
+    refused(&["add", "r9", "x", "--kind", "fifo"], &["r9", "did you mean"]);
+    refused(&["add", "r2", "x", "--kind", "fifoo", "--under", "top", "level=2"], &["fifoo"]);
+    refused(&["add", "r2", "x", "--kind", "fifo", "--under", "tpo", "level=2"], &["did you mean \"top\""]);
+    refused(&["add", "r2", "x", "--kind", "fifo", "--under", "top"], &["\"x\"", "needs a level"]);
+    refused(&["add", "r2", "x", "--kind", "fifo"], &["\"x\"", "\"top\" is the root already"]);
+    refused(&["add", "r2", "x", "--kind", "fifo", "--under", "top", "level=0"], &["voice", "0"]);
+    refused(&["add", "r2", "x", "--kind", "fifo", "--under", "voice"], &["\"voice\"", "no children"]);
+    refused(&["add", "r2", "voice", "--kind", "fifo", "--under", "top", "level=3"], &["voice", "already"]);
+    refused(&["add", "r2", "x", "--kind", "fifo", "--under", "top", "level=3", "burst=9"], &["burst"]);
+    refused(&["set", "r2", "rate=fast"], &["fast", "is no rate"]);
+    refused(&["set", "r2", "--node", "voice", "manage=red", "minimum=9", "maximum=9"], &["minimum"]);
+    refused(&["remove", "r2", "voice", "--to", "top"], &["top", "leaf"]);
+    router
+        .try_ask(&["filter", "add", "dport 9", "--action", "queue voic"])
+        .assert_refused(1, &["did you mean \"voice\""]);
+    // Promises of real time above the link.
+    refused(&["set", "r1", "rate=1mbit"], &["r1", "has no scheduler"]);
+    router.ask(&["scheduler", "add", "r1", "all", "--kind", "hfsc"]);
+    router.ask(&["scheduler", "set", "r1", "rate=1mbit"]);
+    let curve = "real-time=2mbit";
+    refused(&["add", "r1", "x", "--kind", "fifo", "--under", "all", curve], &["2", "1"]);
+    assert_eq!(router.json(&["scheduler", "show", "r1"])["nodes"].as_array().map(Vec::len), Some(1));
+}
