@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::RcvBufForce;
+
 use crate::namespace::Namespace;
 
 /// Shortest payload: the number, and when it was sent.
@@ -15,6 +18,11 @@ const HEADER: usize = 16;
 const AFTER: Duration = Duration::from_millis(500);
 /// Most packets of a flow, whatever happens to the test that started it.
 const MOST: u64 = 2_000_000;
+/// How many packets are sent at once after a pause of the sender: far less than the 256 that a veth device holds, which
+/// would drop the others before anything that is tested sees them.
+const BURST: u32 = 32;
+/// Bytes that wait for the receiver while others have its processor.
+const WAITING: usize = 16 << 20;
 
 /// A flow that goes on until [`finish`](Flow::finish), or until this is dropped.
 #[derive(Debug)]
@@ -61,7 +69,8 @@ impl FlowReport {
 }
 
 impl Flow {
-    /// Sends `rate` packets per second of `payload` bytes (16 or more) from one host to `to` at another.
+    /// Sends `rate` packets per second of `payload` bytes (16 or more) from one host to `to` at another, fewer where the
+    /// machine is busy.
     ///
     /// # Panics
     /// When the sockets can't be had.
@@ -69,6 +78,7 @@ impl Flow {
         let any: IpAddr =
             if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let receiver = at.within(|| UdpSocket::bind(to)).unwrap_or_else(|error| panic!("{to}: {error}"));
+        setsockopt(&receiver, RcvBufForce, &WAITING).expect("a large buffer, as root may have");
         let sender = from.within(|| UdpSocket::bind((any, 0))).expect("a UDP socket");
         sender.connect(to).unwrap_or_else(|error| panic!("{to}: {error}"));
         let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
@@ -143,12 +153,11 @@ fn send(
 ) -> u64 {
     let mut bytes = vec![0x5a; payload];
     let mut number = 0_u64;
+    let mut due = start;
     while !stop.load(Ordering::Relaxed) && number < MOST {
-        let due = start + interval * u32::try_from(number).unwrap_or(u32::MAX);
-        let early = due.saturating_duration_since(Instant::now());
-        if early > Duration::ZERO {
-            std::thread::sleep(early);
-        }
+        let now = Instant::now();
+        std::thread::sleep(due.saturating_duration_since(now));
+        due = due.max(now.checked_sub(interval * BURST).unwrap_or(now)) + interval;
         let now = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         bytes[..8].copy_from_slice(&number.to_be_bytes());
         bytes[8..HEADER].copy_from_slice(&now.to_be_bytes());
