@@ -4,14 +4,12 @@ use millrace_packet::{FlowKey, Packet, Pool};
 use millrace_pipeline::{flow_hash, parse};
 use std::collections::HashMap;
 
+use millrace_plugin::Terms;
 use millrace_plugin_abi::{Fault, FlowStates, Instance, Packets, Progress, Verdict};
 use millrace_units::{Instant, PortId};
 use millrace_wire::ethernet::{self, Frame};
 use millrace_wire::vlan;
 
-/// Slices after which a call is aborted: 10 ms of running or more, which is what the router allows. The clock would not do, as
-/// this process may have to wait for the processor.
-const MOST_SLICES: u32 = 200;
 /// Any: with one worker a flow's hash chooses nothing.
 const SEED: u64 = 0;
 
@@ -119,10 +117,13 @@ impl Call {
         flows: &mut Flows,
         now: Instant,
     ) -> (u32, Option<Fault>) {
+        // As in a router whose binding says nothing else. The clock would not do, as this process may have to wait for the
+        // processor.
+        let most = Terms::default().slices(self.packets.len());
         let mut slices = 1;
         while instance.resume(&mut self.lend(flows), now) == Progress::Suspended {
             slices += 1;
-            if slices > MOST_SLICES {
+            if slices > most {
                 instance.abort();
                 self.verdicts.fill(Verdict::Fault);
                 break;

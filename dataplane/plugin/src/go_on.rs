@@ -98,7 +98,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         let reply = match self.instances.get_mut(backlog.instance) {
             None => None,
             Some(hosted) => {
-                let (states, terms) = ((&mut self.states, Part::default()), Terms::default());
+                let (states, terms) = ((&mut self.states, Part::default()), Terms::OF_ERRANDS);
                 let outcome = slice(hosted, &mut backlog.call, &mut [], states, &terms, now, &mut self.news);
                 if outcome == Outcome::Suspended {
                     return false;
