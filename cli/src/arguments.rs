@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use plugin::{PluginAction, PluginArguments, PluginTest};
-pub use scheduler::{Scheduler, SchedulerAction};
+pub use scheduler::{Queue, QueueAction, Scheduler, SchedulerAction};
 pub use traffic::{Filter, FilterAction, Flow, FlowAction, FlowOrder, Route, RouteAction};
 
 /// Where clients find the daemon unless told otherwise.
@@ -83,6 +83,8 @@ pub enum Command {
         after_help = "Example:\n  millrace scheduler add wan shared --kind fq-codel\n  millrace scheduler set wan rate=10mbit\n  millrace scheduler show"
     )]
     Scheduler(Scheduler),
+    /// Show queues of ports and of flows, and change them.
+    Queue(Queue),
     /// List, show and forget the flows that the router knows.
     #[command(after_help = "Example:\n  millrace flow list --by rate --limit 10")]
     Flow(Flow),

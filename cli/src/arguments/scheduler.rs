@@ -1,4 +1,4 @@
-//! Arguments of the command `scheduler`.
+//! Arguments of the commands `scheduler` and `queue`.
 
 use clap::{Args, Subcommand};
 
@@ -62,5 +62,42 @@ pub enum SchedulerAction {
     Show {
         /// Only that port's.
         port: Option<String>,
+    },
+}
+
+/// Arguments of `queue`.
+#[derive(Debug, Args)]
+pub struct Queue {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: QueueAction,
+}
+
+/// What `queue` can do.
+#[derive(Debug, Subcommand)]
+pub enum QueueAction {
+    /// Show what waits in each queue, what arrived and what was sent; of one queue also those of flows in it.
+    #[command(after_help = "Example:\n  millrace queue show\n  millrace queue show wan flows --json")]
+    Show {
+        /// Only that port's.
+        port: Option<String>,
+        /// Only that one, with the queues of flows in it.
+        queue: Option<String>,
+    },
+    /// Change settings of a queue, or of the queue of one flow in it. A setting without a value is taken away.
+    #[command(
+        after_help = "Of a flow: quantum (bytes in each round), threshold (bytes), or rate, which is reserved for it.\n\nExample:\n  millrace queue set wan voice threshold=65536\n  millrace queue set wan flows --flow 'src 10.0.0.2 dst 10.1.0.2 proto udp sport 4000 dport 5060 in lan' rate=64kbit"
+    )]
+    Set {
+        /// The port.
+        port: String,
+        /// The queue: a leaf of the port's scheduler.
+        queue: String,
+        /// A packet of the flow, as `flow list` and `queue show` write it; without it what is said is of the whole queue.
+        #[arg(long, value_name = "PACKET")]
+        flow: Option<String>,
+        /// Settings.
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        settings: Vec<String>,
     },
 }

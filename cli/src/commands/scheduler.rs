@@ -1,11 +1,11 @@
-//! The command `scheduler`.
+//! The commands `scheduler` and `queue`.
 
 use hyper::Method;
 use millrace_units::BitRate;
 use serde_json::{Map, Value, json};
 
 use super::remote::{changes, done, pairs, segment};
-use crate::arguments::SchedulerAction;
+use crate::arguments::{QueueAction, SchedulerAction};
 use crate::client::Client;
 use crate::output::{Column, Failure, plain, rows, table};
 
@@ -18,6 +18,33 @@ const COLUMNS: &[Column] = &[
     ("delivered", "delivered"),
     ("packets", "sent_packets"),
     ("waiting", "held_packets"),
+    ("peak bytes", "peak_bytes"),
+    ("drops", "dropped"),
+];
+
+const QUEUES: &[Column] = &[
+    ("port", "port"),
+    ("queue", "name"),
+    ("id", "id"),
+    ("kind", "kind"),
+    ("settings", "said"),
+    ("sent", "sent_packets"),
+    ("sent bytes", "sent_bytes"),
+    ("waiting", "held_packets"),
+    ("bytes", "held_bytes"),
+    ("peak bytes", "peak_bytes"),
+    ("drops", "dropped"),
+];
+
+const FLOWS: &[Column] = &[
+    ("flow", "flow"),
+    ("quantum", "quantum"),
+    ("threshold", "threshold"),
+    ("rate", "reserved"),
+    ("arrived", "offered_packets"),
+    ("sent", "sent_packets"),
+    ("waiting", "held_packets"),
+    ("bytes", "held_bytes"),
     ("peak bytes", "peak_bytes"),
     ("drops", "dropped"),
 ];
@@ -63,6 +90,66 @@ pub fn scheduler(client: &Client, action: &SchedulerAction, json: bool) -> Resul
     Ok(())
 }
 
+/// Shows queues and changes them.
+pub fn queue(client: &Client, action: &QueueAction, json: bool) -> Result<(), Failure> {
+    match action {
+        QueueAction::Show { port: Some(port), queue: Some(queue) } => {
+            let value = client.get(&queue_path(port, queue))?;
+            show_queues(std::slice::from_ref(&value), &value, json);
+        }
+        QueueAction::Show { port, .. } => {
+            let mut value = client.get("/queues")?;
+            if let (Some(port), Value::Array(queues)) = (port, &mut value) {
+                // Tells of a port that there is not.
+                client.get(&format!("/ports/{}", segment(port)))?;
+                queues.retain(|queue| queue["port"] == port.as_str());
+            }
+            show_queues(rows(&value), &value, json);
+        }
+        QueueAction::Set { port, queue, flow, settings } => {
+            let mut body = written(changes(settings)?);
+            let what = match flow {
+                None => format!("queue {queue} of {port}"),
+                Some(flow) => {
+                    body.insert("flow".to_owned(), json!(flow));
+                    format!("the queue of {flow} in {queue} of {port}")
+                }
+            };
+            let value = client.send(Method::PATCH, &queue_path(port, queue), Some(&Value::Object(body)))?;
+            done(&value, &format!("{what} changed: {}", settings.join(" ")), json);
+        }
+    }
+    Ok(())
+}
+
+fn queue_path(port: &str, queue: &str) -> String {
+    format!("/queues/{}/{}", segment(port), segment(queue))
+}
+
+/// Queues, and those of flows in them, as tables; or `whole` as it is.
+fn show_queues(queues: &[Value], whole: &Value, json: bool) {
+    if json {
+        println!("{whole:#}");
+        return;
+    }
+    if queues.is_empty() {
+        println!("there is no queue: a port has some when it has a scheduler (`scheduler add`)");
+        return;
+    }
+    let line = |queue: &Value| {
+        let mut line = queue.clone();
+        line["said"] = json!(pairs_of(&queue["settings"]));
+        line["dropped"] = json!(pairs_of(&queue["drops"]));
+        line["reserved"] = json!(rate(&queue["rate"]));
+        line
+    };
+    print!("{}", table(&queues.iter().map(line).collect::<Vec<_>>(), QUEUES));
+    let flows: Vec<Value> = queues.iter().flat_map(|queue| rows(&queue["flows"])).map(line).collect();
+    if !flows.is_empty() {
+        print!("\n{}", table(&flows, FLOWS));
+    }
+}
+
 fn path(port: &str, node: Option<&str>) -> String {
     match node {
         Some(node) => format!("/schedulers/{}/{}", segment(port), segment(node)),
@@ -102,13 +189,15 @@ fn line(node: &Value, nodes: &[Value]) -> Value {
     line["shown"] = json!(format!("{}{}", "  ".repeat(depth(node, nodes)), plain(&node["name"])));
     line["promised"] = json!(rate(&node["promised"]));
     line["delivered"] = json!(rate(&node["delivered"]));
-    let pairs = |object: &Value| {
-        let object = object.as_object().into_iter().flatten();
-        object.map(|(key, value)| format!("{key}={}", plain(value))).collect::<Vec<_>>().join(" ")
-    };
-    line["said"] = json!(pairs(&node["settings"]));
-    line["dropped"] = json!(pairs(&node["drops"]));
+    line["said"] = json!(pairs_of(&node["settings"]));
+    line["dropped"] = json!(pairs_of(&node["drops"]));
     line
+}
+
+/// An object as `key=value` texts.
+fn pairs_of(object: &Value) -> String {
+    let object = object.as_object().into_iter().flatten();
+    object.map(|(key, value)| format!("{key}={}", plain(value))).collect::<Vec<_>>().join(" ")
 }
 
 fn depth(node: &Value, nodes: &[Value]) -> usize {

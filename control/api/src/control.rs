@@ -4,7 +4,8 @@ use std::future::Future;
 
 use millrace_controller::view::{
     BindingView, DropView, FlowsView, GateCheckView, GateExplanationView, GateView, InstanceView, LookupView,
-    NeighbourView, PluginView, PortView, RouteView, SchedulerView, StatusView, SummaryView, UpgradeView,
+    NeighbourView, PluginView, PortView, QueueView, RouteView, SchedulerView, StatusView, SummaryView,
+    UpgradeView,
 };
 use millrace_controller::{
     Capture, CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, Router,
@@ -50,6 +51,15 @@ pub trait Control: Clone + Send + Sync + 'static {
     ) -> Controlled<SchedulerView>;
     fn remove_scheduler_node(&self, port: &str, name: &str, to: Option<&str>) -> Controlled<()>;
     fn set_scheduler(&self, port: &str, changes: &Map<String, Value>) -> Controlled<SchedulerView>;
+    fn queues(&self) -> Controlled<Vec<QueueView>>;
+    fn queue(&self, port: &str, queue: &str) -> impl Future<Output = Controlled<QueueView>> + Send;
+    fn set_queue(
+        &self,
+        port: &str,
+        queue: &str,
+        flow: Option<&str>,
+        changes: &Map<String, Value>,
+    ) -> Controlled<()>;
     fn create_instance(
         &self,
         plugin: &str,
@@ -169,6 +179,24 @@ impl Control for Router {
 
     fn set_scheduler(&self, port: &str, changes: &Map<String, Value>) -> Controlled<SchedulerView> {
         Router::set_scheduler(self, port, changes)
+    }
+
+    fn queues(&self) -> Controlled<Vec<QueueView>> {
+        Router::queues(self)
+    }
+
+    async fn queue(&self, port: &str, queue: &str) -> Controlled<QueueView> {
+        Router::queue(self, port, queue).await
+    }
+
+    fn set_queue(
+        &self,
+        port: &str,
+        queue: &str,
+        flow: Option<&str>,
+        changes: &Map<String, Value>,
+    ) -> Controlled<()> {
+        Router::set_queue(self, port, queue, flow, changes)
     }
 
     fn create_instance(

@@ -99,6 +99,16 @@ pub(crate) const RESOURCES: &[Resource] = &[
         &["PATCH", "DELETE"],
         "PATCH changes settings of a node; DELETE {to} removes it, and moves what waits there to another leaf",
     ),
+    (
+        "/queues",
+        &["GET"],
+        "the queues of ports with a scheduler: what waits, and what came before and behind",
+    ),
+    (
+        "/queues/{port}/{queue}",
+        &["GET", "PATCH"],
+        "one, with the queues of flows in it; PATCH {…} changes its settings, PATCH {flow, quantum, threshold, rate} those of a flow",
+    ),
     ("/lookup", &["POST"], "POST {packet} says what would happen to such a packet"),
     ("/counters", &["DELETE"], "DELETE sets them to zero"),
     ("/capture", &["GET"], "frames as pcapng; ?port=&filter=&snap=&count="),
@@ -158,6 +168,8 @@ fn without_arguments<C: Control>() -> axum::Router<Served<C>> {
         .route("/filters/check", get(check_filters::<C>))
         .route("/filters/{id}", get(find_filter::<C>).delete(remove_filter::<C>))
         .route("/drops", read(C::drops))
+        .route("/queues", read(C::queues))
+        .route("/queues/{port}/{queue}", get(schedulers::queue::<C>).patch(schedulers::set_queue::<C>))
         .route("/schedulers", read(C::schedulers))
         .route(
             "/schedulers/{port}",

@@ -1,4 +1,4 @@
-//! The resources of schedulers: what each method does.
+//! The resources of schedulers and queues: what each method does.
 
 use axum::Json;
 use axum::extract::State;
@@ -55,4 +55,30 @@ pub(crate) async fn remove_node<C: Control>(
 ) -> Result<impl IntoResponse, Problem> {
     served.control.remove_scheduler_node(&port, &node, old.to.as_deref())?;
     Ok(Json(json!({"port": port, "node": node, "to": old.to})))
+}
+
+/// A queue, with those of flows in it.
+pub(crate) async fn queue<C: Control>(
+    State(served): State<Served<C>>,
+    Names([port, queue]): Names,
+) -> Result<impl IntoResponse, Problem> {
+    Ok(Json(served.control.queue(&port, &queue).await?))
+}
+
+/// Changes of a queue, or of a flow's.
+#[derive(Deserialize)]
+pub(crate) struct QueueChanges {
+    flow: Option<String>,
+    #[serde(flatten)]
+    changes: Map<String, Value>,
+}
+
+/// Changes a queue.
+pub(crate) async fn set_queue<C: Control>(
+    State(served): State<Served<C>>,
+    Names([port, queue]): Names,
+    Body(QueueChanges { flow, changes }): Body<QueueChanges>,
+) -> Result<impl IntoResponse, Problem> {
+    served.control.set_queue(&port, &queue, flow.as_deref(), &changes)?;
+    Ok(Json(json!({"port": port, "queue": queue, "flow": flow, "changes": changes})))
 }

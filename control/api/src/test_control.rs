@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use millrace_controller::view::{
     BindingView, DropView, FlowStatesView, FlowTableView, FlowsView, GateCheckView, GateExplanationView,
-    GateView, InstanceView, LookupView, MemoryView, NeighbourView, PluginView, PortView, RouteView,
-    SchedulerView, StatusView, SummaryView, TurnsView, UpgradeView,
+    GateView, InstanceView, LookupView, MemoryView, NeighbourView, PluginView, PortView, QueueView,
+    RouteView, SchedulerView, StatusView, SummaryView, TurnsView, UpgradeView,
 };
 use millrace_controller::{
     CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, SchedulerNode,
@@ -183,6 +183,18 @@ impl Control for TestControl {
 
     fn drops(&self) -> Controlled<Vec<DropView>> {
         Ok(Vec::new())
+    }
+
+    fn queues(&self) -> Controlled<Vec<QueueView>> {
+        Ok(Vec::new())
+    }
+
+    async fn queue(&self, port: &str, _: &str) -> Controlled<QueueView> {
+        Err(ControlError::unknown("port", port, []))
+    }
+
+    fn set_queue(&self, port: &str, _: &str, _: Option<&str>, _: &Map<String, Value>) -> Controlled<()> {
+        Err(ControlError::unknown("port", port, []))
     }
 
     fn schedulers(&self) -> Controlled<Vec<SchedulerView>> {

@@ -86,7 +86,7 @@ impl Router {
     }
 
     /// Goes through the tables of all workers, part by part; `take` gets the number of the worker too.
-    async fn scan(
+    pub(crate) async fn scan(
         &self,
         command: fn(FlowScan, ReplyTo<FlowPage>) -> Command,
         filter: CompiledFilter,
@@ -183,7 +183,7 @@ fn view((flow, rate): Measured, model: &Model) -> FlowView {
 }
 
 /// The filter that only this flow's packets match.
-fn selector(key: &FlowKey, model: &Model) -> String {
+pub(crate) fn selector(key: &FlowKey, model: &Model) -> String {
     let protocol = Protocol(key.protocol);
     let mut text = format!("src {} dst {} proto {protocol}", key.source(), key.destination());
     if protocol.has_ports() {
@@ -213,6 +213,7 @@ mod tests {
             probation: false,
             bindings: Vec::new(),
             route: String::new(),
+            hash: 0,
         }
     }
 

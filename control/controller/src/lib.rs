@@ -17,6 +17,7 @@ mod node_settings;
 pub mod offline;
 mod plan;
 mod plugin_requests;
+mod queues;
 pub mod replay;
 mod request;
 mod route_changes;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use millrace_config::{Bits, Scheduler, SchedulerNode};
 use millrace_pipeline::{Command, ScheduleChange, ScheduleReport};
 use millrace_schedule::{
-    BufferLimits, Item, LinkOverhead, LinkRate, LinkScheduler, NodeId, NodeView, Rate, ScheduleError,
+    BufferLimits, Item, LinkOverhead, LinkRate, LinkScheduler, NodeId, NodeKind, NodeView, Rate,
+    ScheduleError,
 };
 use millrace_units::{Instant, PortId, QueueId};
 use serde_json::{Map, Value};
@@ -14,6 +15,7 @@ use crate::ControlError;
 use crate::node_settings::{kind, share};
 use crate::router::{Inner, Router};
 use crate::view::{SchedulerNodeView, SchedulerView};
+use crate::worker_handle::WorkerHandle;
 
 /// How long a worker may be late, in nanoseconds: the link makes up for it at once.
 const LATENESS: u64 = 200_000;
@@ -98,6 +100,15 @@ impl Schedulers {
             Some(number) => Ok(number),
             None => Err(ControlError::unknown("queue", name, leaves().map(|node| node.name.as_str()))),
         }
+    }
+
+    /// The number of a leaf of a port, and what it does.
+    pub fn leaf(&self, port: PortId, name: &str, queue: &str) -> Result<(QueueId, NodeKind), ControlError> {
+        let none = Scheduler::default();
+        let scheduler = unless_empty(self.ports.get(&port).unwrap_or(&none), name)?;
+        let node = find(scheduler, leaf(scheduler, queue)?)?;
+        let above = self.above(scheduler, node)?.map(|above| above.kind);
+        Ok((self.known(queue).unwrap_or_default(), kind(node, above)?))
     }
 
     /// The changes that make one scheduler of another; what waits in nodes that are gone goes `to` a leaf.
@@ -295,10 +306,15 @@ fn changed<T: serde::Serialize + serde::de::DeserializeOwned>(
 impl Inner {
     /// Has the worker that has a port's device change the port's scheduler.
     pub fn schedule(&mut self, port: PortId, changes: Vec<ScheduleChange>) -> Result<(), ControlError> {
-        let Some(plan) = self.model.ports.iter().find(|plan| plan.id == port) else { return Ok(()) };
-        let owner = self.workers.owner(plan.settings.device);
-        let changed = owner.ask(|reply| Command::Schedule(port, changes, reply))?;
+        let changed = self.owner_of(port)?.ask(|reply| Command::Schedule(port, changes, reply))?;
         changed.map_err(|error| self.model.schedulers.refusal(error))
+    }
+
+    /// The worker that has a port's device.
+    pub fn owner_of(&mut self, port: PortId) -> Result<&mut WorkerHandle, ControlError> {
+        let plan = self.model.ports.iter().find(|plan| plan.id == port);
+        let plan = plan.ok_or_else(|| ControlError::System("the port is not there".into()))?;
+        Ok(self.workers.owner(plan.settings.device))
     }
 
     /// Changes the scheduler of a port as it is planned, and then where the packets are. If that can't be, nothing has

@@ -5,7 +5,11 @@ use std::collections::BTreeMap;
 use millrace_plugin::Inherited;
 use millrace_plugin_abi::Plugin;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
+
+mod schedulers;
+
+pub use schedulers::{FlowQueueView, QueueView, SchedulerNodeView, SchedulerView};
 
 /// A port and its counters.
 #[derive(Clone, Debug, Serialize)]
@@ -208,56 +212,6 @@ pub struct GateView {
     pub moved: Option<String>,
     /// What is bound there.
     pub bindings: Vec<BindingView>,
-}
-
-/// The scheduler of a port.
-#[derive(Clone, Debug, Serialize)]
-pub struct SchedulerView {
-    /// The port.
-    pub port: String,
-    /// Bits in a second that it sends at most; none if it sends as fast as it can.
-    pub rate: Option<u64>,
-    /// What its link adds to each packet.
-    pub overhead: millrace_config::Overhead,
-    /// The queue of packets that nothing else is said of.
-    pub default: Option<String>,
-    /// Packets that wait.
-    pub held: u32,
-    /// Its nodes, each behind the one above it.
-    pub nodes: Vec<SchedulerNodeView>,
-}
-
-/// A node of a scheduler.
-#[derive(Clone, Debug, Serialize)]
-pub struct SchedulerNodeView {
-    /// Its name.
-    pub name: String,
-    /// The number by which plugins name it as a queue.
-    pub id: u16,
-    /// What it does.
-    pub kind: &'static str,
-    /// The node above.
-    pub under: Option<String>,
-    /// Its settings.
-    pub settings: Map<String, Value>,
-    /// Bits in a second that it gets when all others send as much as they can, as far as that is bounded.
-    pub promised: Option<u64>,
-    /// Bits in a second that it sent since it was last asked for.
-    pub delivered: u64,
-    /// Packets sent.
-    pub sent_packets: u64,
-    /// Their bytes.
-    pub sent_bytes: u64,
-    /// Packets that wait at or below it.
-    pub held_packets: u32,
-    /// Their bytes.
-    pub held_bytes: u32,
-    /// The most bytes that ever waited.
-    pub peak_bytes: u32,
-    /// Queues in use.
-    pub queues: u32,
-    /// Packets dropped at or below it, by cause.
-    pub drops: BTreeMap<&'static str, u64>,
 }
 
 /// What was dropped.

@@ -13,14 +13,14 @@ use millrace_plugin::{BindingId, Failure, PluginChange, ShadowReport, Succession
 use millrace_plugin_abi::{Instance, LogLevel, Message, Reply};
 use millrace_port::{Port, PortError};
 use millrace_schedule::ScheduleError;
-use millrace_units::{GateId, InstanceId, NextHopIndex, PortId};
+use millrace_units::{GateId, InstanceId, NextHopIndex, PortId, QueueId};
 use millrace_wire::mac_addr::MacAddr;
 
 use crate::capture::CaptureSink;
 use crate::explain::Explanation;
 use crate::gate_table::{Published, WorkerTable};
 use crate::host_path::HostPath;
-use crate::port_scheduler::ScheduleChange;
+use crate::port_scheduler::{FlowQueueReport, ScheduleChange};
 use crate::ports::{DeviceId, PortSettings};
 use crate::snapshot::Snapshot;
 
@@ -68,6 +68,8 @@ pub enum Command {
     Shadow(InstanceId, Box<dyn Instance>, u64, ReplyTo<Option<ShadowReport>>),
     /// Changes the scheduler of a port, one change after the other until one is refused, if this worker has its device.
     Schedule(PortId, Vec<ScheduleChange>, ReplyTo<Result<(), ScheduleError>>),
+    /// Asks for the queues of flows of a leaf of a port, a bounded part of them, from one on.
+    ShowQueues(PortId, QueueId, usize, ReplyTo<Result<Vec<FlowQueueReport>, ScheduleError>>),
     /// Ends such a trial; what came of it is the answer to its beginning.
     EndShadow(InstanceId),
     /// Starts a capture.
@@ -133,6 +135,8 @@ pub struct FlowReport {
     pub bindings: Vec<BindingId>,
     /// Where it goes, in words with names of ports.
     pub route: String,
+    /// The hash by which queues know it.
+    pub hash: u32,
 }
 
 /// A packet of which control asks what would become of it.
@@ -231,6 +235,7 @@ impl fmt::Debug for Command {
             Self::Shadow(..) => "Shadow",
             Self::EndShadow(..) => "EndShadow",
             Self::Schedule(..) => "Schedule",
+            Self::ShowQueues(..) => "ShowQueues",
             Self::StartCapture(..) => "StartCapture",
             Self::StopCapture(..) => "StopCapture",
             Self::Explain(..) => "Explain",

@@ -6,6 +6,7 @@ use millrace_units::{Instant, NextHopIndex, PortId};
 
 use crate::command::{FlowPage, FlowReport, FlowScan};
 use crate::filter_route::FilterRoute;
+use crate::parse::flow_hash;
 use crate::route::NO_ROUTE;
 use crate::router::Router;
 use crate::snapshot::FlowCounts;
@@ -57,6 +58,7 @@ impl Router {
             probation: record.is_on_probation(),
             bindings: self.gates.plugins().stages(record.answer.path).map(|stage| stage.binding).collect(),
             route: self.route_in_words(record.answer.next_hop),
+            hash: flow_hash(&flows.key(index), self.seed),
         }
     }
 

@@ -46,7 +46,7 @@ pub use handover::Handover;
 pub use host_path::{HostPath, NoHost};
 pub use options::Options;
 pub use parse::{Parsed, flow_hash, parse};
-pub use port_scheduler::{PortScheduler, ScheduleChange, ScheduleReport};
+pub use port_scheduler::{FlowQueueReport, FlowTreatment, PortScheduler, ScheduleChange, ScheduleReport};
 pub use ports::{DeviceId, PortCount, PortSettings, QUEUE_LIMIT, ReversePath, Stack};
 pub use router::Router;
 pub use snapshot::{Created, FlowCounts, Snapshot, Totals};

@@ -2,12 +2,14 @@
 
 use std::fmt;
 
-use millrace_packet::{DropReason, FRAME_SIZE, Packet};
+use millrace_packet::{DropReason, FRAME_SIZE, FlowKey, Packet};
 use millrace_schedule::{
     BufferLimits, DropCause, FlowNumber, Leftover, LinkOverhead, LinkRate, LinkScheduler, NodeId, NodeKind,
-    NodeView, ScheduleError, Share,
+    NodeView, QueueSettings, QueueView, Rate, ScheduleError, Share,
 };
 use millrace_units::{Instant, QueueId};
+
+use crate::parse::flow_hash;
 
 /// A change of a port's scheduler. Nodes are known by the numbers of their queues, from 1 on; packets for queue 0 go to the
 /// default leaf.
@@ -44,6 +46,30 @@ pub enum ScheduleChange {
     },
     /// The leaf for packets that nothing else is said of.
     Default(QueueId),
+    /// How a leaf with a queue for each flow treats one of them.
+    Flow(QueueId, FlowKey, FlowTreatment),
+}
+
+/// How a flow is treated that has a queue of its own.
+#[derive(Clone, PartialEq, Debug)]
+pub enum FlowTreatment {
+    /// By a quantum of its own, in bytes of each round (0: that of all others), with a queue of its own settings.
+    BestEffort(u32, QueueSettings),
+    /// It gets this rate however many others there are.
+    Reserved(Rate),
+    /// Like all others again.
+    Common,
+}
+
+/// The queue of a flow.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FlowQueueReport {
+    /// The hash of its six-tuple, by which the leaf knows it.
+    pub hash: u32,
+    /// The rate that is reserved for it.
+    pub reserved: Option<Rate>,
+    /// What waits, and what came before.
+    pub queue: QueueView,
 }
 
 /// A port's scheduler at one moment.
@@ -68,6 +94,8 @@ pub struct PortScheduler {
     default: QueueId,
     /// For each number, whether that node is a leaf of this port.
     leaves: Vec<bool>,
+    /// What flows are hashed with.
+    seed: u64,
 }
 
 impl fmt::Debug for PortScheduler {
@@ -81,16 +109,17 @@ impl fmt::Debug for PortScheduler {
 
 impl PortScheduler {
     /// A scheduler without nodes, of a port that sends as fast as it can. It may hold so many frames of packet memory.
+    /// `seed` is that of the hashes of packets.
     ///
     /// # Errors
     /// None: its limits are in range.
-    pub fn new(frames: u32) -> Result<Self, ScheduleError> {
+    pub fn new(frames: u32, seed: u64) -> Result<Self, ScheduleError> {
         let usual = BufferLimits::default();
         let packets = frames.clamp(64, usual.packets);
         let bytes = packets.saturating_mul(FRAME_SIZE as u32).min(usual.bytes);
         let limits = BufferLimits { packets, bytes, ..usual };
         let tree = LinkScheduler::new(LinkRate::default(), LinkOverhead::default(), limits)?;
-        Ok(Self { tree, default: QueueId(0), leaves: Vec::new() })
+        Ok(Self { tree, default: QueueId(0), leaves: Vec::new(), seed })
     }
 
     /// Makes a change.
@@ -129,8 +158,38 @@ impl PortScheduler {
                 }
                 self.default = *node;
             }
+            ScheduleChange::Flow(node, key, treatment) => {
+                let flow = FlowNumber(flow_hash(key, self.seed));
+                match treatment {
+                    FlowTreatment::BestEffort(quantum, queue) => {
+                        self.tree.set_flow(id(*node), flow, *quantum, queue, now)?;
+                    }
+                    FlowTreatment::Reserved(rate) => self.tree.reserve_flow(id(*node), flow, *rate, now)?,
+                    FlowTreatment::Common => {
+                        self.tree.release_flow(id(*node), flow)?;
+                    }
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Up to `most` queues of flows of a leaf, from the `first` on: an order that holds while no flow comes or goes.
+    ///
+    /// # Errors
+    /// [`ScheduleError`] when the leaf has no queue for each flow.
+    pub(crate) fn flow_queues(
+        &self,
+        leaf: QueueId,
+        first: usize,
+        most: usize,
+    ) -> Result<Vec<FlowQueueReport>, ScheduleError> {
+        let flows = self.tree.flows(id(leaf), first, most)?;
+        let report = |(flow, queue): (FlowNumber, QueueView)| {
+            let reserved = self.tree.flow(id(leaf), flow)?.and_then(|(_, rate)| rate);
+            Ok(FlowQueueReport { hash: flow.0, reserved, queue })
+        };
+        flows.into_iter().map(report).collect()
     }
 
     fn add_leaf(&mut self, node: QueueId) {
@@ -217,17 +276,15 @@ fn reason(cause: DropCause) -> DropReason {
 
 #[cfg(test)]
 mod tests {
-    use millrace_packet::Pool;
-    use millrace_schedule::Rate;
-
     use super::*;
+    use millrace_packet::Pool;
 
     fn add(node: u16, parent: Option<u16>, share: Share, kind: NodeKind) -> ScheduleChange {
         ScheduleChange::Add { node: QueueId(node), parent: parent.map(QueueId), share, kind }
     }
 
     fn scheduler(changes: &[ScheduleChange]) -> PortScheduler {
-        let mut scheduler = PortScheduler::new(1024).unwrap();
+        let mut scheduler = PortScheduler::new(1024, 0).unwrap();
         for change in changes {
             scheduler.change(change, Instant::ZERO, &mut Vec::new()).unwrap();
         }

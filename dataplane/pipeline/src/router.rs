@@ -42,6 +42,8 @@ const NEIGHBOURS: usize = 65_536;
 const ETHER_TYPES: usize = 64;
 /// Rounds in which packets that the router made are followed at once; what they lead to then waits for the next turn.
 const ROUNDS: usize = 4;
+/// Queues of flows that are shown between two batches.
+const QUEUES_AT_ONCE: usize = 256;
 
 /// Everything between the devices.
 pub struct Router {
@@ -374,6 +376,12 @@ impl Router {
                 let changed = changes.iter().try_for_each(|change| self.schedule(port, change, now));
                 let _ = reply.try_send(changed);
             }
+            Command::ShowQueues(port, leaf, first, reply) => {
+                let scheduler = self.ports.get(port).and_then(|entry| entry.scheduler.as_ref());
+                let queues =
+                    scheduler.map_or(Ok(Vec::new()), |own| own.flow_queues(leaf, first, QUEUES_AT_ONCE));
+                let _ = reply.try_send(queues);
+            }
             Command::EndShadow(id) => self.gates.plugins_mut().end_shadow(id),
             Command::StartCapture(sink) => self.captures.push(*sink),
             Command::StopCapture(id) => self.captures.retain(|capture| capture.id != id),
@@ -475,7 +483,7 @@ impl Router {
         let Some(entry) = self.ports.get_mut(port) else { return Ok(()) };
         let scheduler = match &mut entry.scheduler {
             Some(scheduler) => scheduler,
-            none => none.insert(Box::new(PortScheduler::new(frames)?)),
+            none => none.insert(Box::new(PortScheduler::new(frames, self.seed)?)),
         };
         let changed = scheduler.change(change, now, &mut self.queue_drops);
         self.drop_queued();

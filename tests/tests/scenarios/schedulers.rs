@@ -125,3 +125,106 @@ fn what_can_not_be_promised_is_refused_with_its_reason() {
     refused(&["add", "r1", "x", "--kind", "fifo", "--under", "all", curve], &["2", "1"]);
     assert_eq!(router.json(&["scheduler", "show", "r1"])["nodes"].as_array().map(Vec::len), Some(1));
 }
+
+/// The queue of the flow to that UDP port of the second host, in the leaf `flows`.
+fn flow_queue(router: &Millrace, port: u16) -> serde_json::Value {
+    let shown = router.json(&["queue", "show", "r2", "flows"]);
+    let ends = format!("dport {port} in r1");
+    let found = shown["flows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|flow| flow["flow"].as_str().is_some_and(|selector| selector.ends_with(&ends)));
+    found.unwrap_or_else(|| panic!("no queue of a flow to {port}: {shown}")).clone()
+}
+
+/// A link of 8 Mb/s to the second host with a queue for each flow, and two flows that each want more than that.
+fn two_greedy_flows(line: &Line) -> (Millrace, Flow, Flow) {
+    let router = router(line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    router.ask(&[
+        "scheduler",
+        "add",
+        "r2",
+        "flows",
+        "--kind",
+        "flow-queues",
+        "rate=8mbit",
+        "threshold=60000",
+    ]);
+    router.ask(&["scheduler", "set", "r2", "rate=8mbit"]);
+    let [reserved, other] = ["10.2.0.2:9000", "10.2.0.2:9001"].map(|address| {
+        let flow = Flow::start(&line.h1, &line.h2, to(address), 1250, 958);
+        flow.wait_for_arrival();
+        flow
+    });
+    (router, reserved, other)
+}
+
+#[test]
+fn a_flow_with_a_reservation_gets_that_and_no_more_whatever_it_sends() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let (router, reserved, other) = two_greedy_flows(&line);
+    let selector = flow_queue(&router, 9000)["flow"].as_str().unwrap().to_owned();
+    let share = |time: u64| {
+        let sent = || [9000, 9001].map(|port| flow_queue(&router, port)["sent_bytes"].as_f64().unwrap());
+        let before = sent();
+        reserved.go_on(Duration::from_millis(time));
+        let after = sent();
+        let [first, second] = [0, 1].map(|flow| after[flow] - before[flow]);
+        first / (first + second)
+    };
+    // Alike, they share alike.
+    let alike = share(1500);
+    assert!((0.48..0.52).contains(&alike), "{alike}");
+    // An eighth of the link is reserved for one: it gets that, though it wants ten times as much; the other gets the rest.
+    router.ask(&["queue", "set", "r2", "flows", "--flow", &selector, "rate=1mbit"]);
+    assert_eq!(flow_queue(&router, 9000)["rate"], 1_000_000);
+    std::thread::sleep(Duration::from_millis(300));
+    let eighth = share(3000);
+    assert!((0.125 * 0.96..0.125 * 1.04).contains(&eighth), "{eighth}");
+    // With a quantum of its own it gets more than the other, and then it is like the other again.
+    router.ask(&["queue", "set", "r2", "flows", "--flow", &selector, "quantum=4614"]);
+    std::thread::sleep(Duration::from_millis(300));
+    let three_quarters = share(1500);
+    assert!((0.73..0.77).contains(&three_quarters), "{three_quarters}");
+    router.ask(&["queue", "set", "r2", "flows", "--flow", &selector, "quantum="]);
+    std::thread::sleep(Duration::from_millis(300));
+    let alike = share(1500);
+    assert!((0.48..0.52).contains(&alike), "{alike}");
+    // What was offered is what was sent, waits or was dropped.
+    let [reserved, other] = [reserved, other].map(Flow::finish);
+    assert!(reserved.lost() > 0 && other.lost() > 0 && reserved.reordered + other.reordered == 0);
+    router.assert_conservation();
+}
+
+#[test]
+fn queues_are_shown_and_changed() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let (router, first, second) = two_greedy_flows(&line);
+    let table = router.ask(&["queue", "show", "r2", "flows"]);
+    assert!(table.contains("dport 9000 in r1") && table.contains("flow-queues"), "{table}");
+    let all = router.json(&["queue", "show"]);
+    assert_eq!((&all[0]["name"], &all[0]["port"]), (&"flows".into(), &"r2".into()));
+    router.ask(&["queue", "set", "r2", "flows", "threshold=30000"]);
+    assert_eq!(router.json(&["queue", "show", "r2"])[0]["settings"]["threshold"], 30_000);
+    let flow = flow_queue(&router, 9001)["flow"].as_str().unwrap().to_owned();
+    router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "threshold=9000"]);
+    assert_eq!(flow_queue(&router, 9001)["threshold"], 9000);
+    let refused = |arguments: &[&str], texts: &[&str]| {
+        let all: Vec<&str> = ["queue"].iter().chain(arguments).copied().collect();
+        router.try_ask(&all).assert_refused(1, texts);
+    };
+    refused(&["show", "r9"], &["r9"]);
+    refused(&["show", "r2", "flow"], &["did you mean \"flows\""]);
+    refused(&["set", "r2", "flows", "queues=9"], &["queues", "remove it"]);
+    refused(&["set", "r2", "flows", "--flow", &flow, "rate=9mbit"], &["\"flows\"", "9", "8"]);
+    refused(&["set", "r2", "flows", "--flow", &flow, "rate=1mbit", "quantum=1"], &["either a rate"]);
+    refused(&["set", "r2", "flows", "--flow", "proto udp", "rate=1mbit"], &["src ADDRESS"]);
+    refused(&["set", "r2", "flows", "--flow", &flow, "weight=2"], &["weight", "quantum"]);
+    assert_eq!(flow_queue(&router, 9001)["threshold"], 9000);
+    drop((first, second));
+    router.assert_conservation();
+}

@@ -101,7 +101,7 @@ impl<T: Item> LinkScheduler<T> {
         };
         let kind = match entry.kind {
             Kind::Fifo(_) => "fifo",
-            Kind::FlowQueues(_) => "deficit-round-robin per flow",
+            Kind::FlowQueues(_) => "flow-queues",
             Kind::FqCodel(_) => "fq-codel",
             _ => "",
         };

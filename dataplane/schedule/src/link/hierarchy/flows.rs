@@ -13,7 +13,7 @@ impl<T: Item> LinkScheduler<T> {
         match self.known(node)?.kind {
             Kind::FlowQueues(index) => Ok(index),
             _ => {
-                let text = "it has no queue per flow; `deficit-round-robin per flow` has".to_owned();
+                let text = "it has no queue for each flow; flow-queues has".to_owned();
                 Err(ScheduleError::Settings { node, text })
             }
         }

@@ -49,7 +49,7 @@ impl NodeKind {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Fifo(_) => "fifo",
-            Self::FlowQueues(_) => "deficit-round-robin per flow",
+            Self::FlowQueues(_) => "flow-queues",
             Self::FqCodel(_) => "fq-codel",
             Self::Priority => "priority",
             Self::DeficitRoundRobin => "deficit-round-robin",

@@ -1,0 +1,199 @@
+//! Queues of ports: what waits in each, before and behind it; the queues of single flows, and how these are treated.
+
+use std::collections::HashMap;
+
+use millrace_classify::Filter;
+use millrace_config::Bits;
+use millrace_pipeline::{Command, FlowQueueReport, FlowReport, FlowTreatment, ScheduleChange};
+use millrace_schedule::{NodeKind, Rate};
+use millrace_units::{PortId, QueueId};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::ControlError;
+use crate::flows::selector;
+use crate::lookup::parse_packet;
+use crate::router::Router;
+use crate::view::{FlowQueueView, QueueView, SchedulerNodeView};
+
+/// Settings of a flow's queue.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct FlowSettings {
+    /// Bytes in each round.
+    quantum: Option<u32>,
+    /// Bytes above which what arrives is dropped.
+    threshold: Option<u32>,
+    /// What is reserved for it.
+    rate: Option<Bits>,
+}
+
+impl FlowSettings {
+    fn parse(changes: &Map<String, Value>) -> Result<Self, ControlError> {
+        serde_json::from_value(Value::Object(changes.clone())).map_err(|error| {
+            ControlError::Invalid(format!(
+                "queue of a flow: {error}; it has a quantum, a threshold and a rate"
+            ))
+        })
+    }
+
+    /// How the flow is treated, in a leaf of this kind.
+    fn treatment(self, leaf: &NodeKind) -> Result<FlowTreatment, ControlError> {
+        let NodeKind::FlowQueues(common) = leaf else {
+            return Err(ControlError::Invalid("only flow-queues have a queue for each flow".into()));
+        };
+        match (self.rate, self.quantum, self.threshold) {
+            (Some(Bits(bits)), None, None) => Ok(FlowTreatment::Reserved(Rate(bits))),
+            (Some(_), ..) => Err(ControlError::Invalid(
+                "a flow with a rate gets the quantum that follows from it: give either a rate, or quantum and threshold"
+                    .into(),
+            )),
+            (None, None, None) => Ok(FlowTreatment::Common),
+            (None, quantum, threshold) => {
+                let mut queue = common.queue;
+                queue.threshold = threshold.unwrap_or(queue.threshold);
+                Ok(FlowTreatment::BestEffort(quantum.unwrap_or(0), queue))
+            }
+        }
+    }
+}
+
+impl Router {
+    /// The queues of all ports with a scheduler: its leaves.
+    ///
+    /// # Errors
+    /// When the data plane does not answer.
+    pub fn queues(&self) -> Result<Vec<QueueView>, ControlError> {
+        let leaves = |scheduler: crate::view::SchedulerView| {
+            let leaf = |node: &SchedulerNodeView| millrace_config::SchedulerKind::is_leaf_name(node.kind);
+            let port = scheduler.port;
+            let nodes = scheduler.nodes.into_iter().filter(leaf);
+            nodes.map(move |node| QueueView { port: port.clone(), flows: Vec::new(), node })
+        };
+        Ok(self.schedulers()?.into_iter().flat_map(leaves).collect())
+    }
+
+    /// A queue of a port, with those of flows in it, if it has such.
+    ///
+    /// # Errors
+    /// No such port or queue; when the data plane does not answer.
+    pub async fn queue(&self, port: &str, queue: &str) -> Result<QueueView, ControlError> {
+        self.lock().model.port(port)?;
+        let of_port: Vec<QueueView> = self.queues()?.into_iter().filter(|view| view.port == port).collect();
+        let known = of_port.iter().map(|view| view.node.name.clone()).collect::<Vec<_>>();
+        let found = of_port.into_iter().find(|view| view.node.name == queue);
+        let mut view =
+            found.ok_or_else(|| ControlError::unknown("queue", queue, known.iter().map(String::as_str)))?;
+        if view.node.kind == millrace_config::SchedulerKind::FlowQueues.name() {
+            view.flows = self.flow_queues(port, view.node.id).await?;
+        }
+        Ok(view)
+    }
+
+    async fn flow_queues(&self, port: &str, leaf: u16) -> Result<Vec<FlowQueueView>, ControlError> {
+        let id = self.lock().model.port(port)?.id;
+        let mut reports = Vec::new();
+        loop {
+            let more = self.lock().flow_queue_reports(id, QueueId(leaf), reports.len())?;
+            if more.is_empty() {
+                break;
+            }
+            reports.extend(more);
+            tokio::task::yield_now().await;
+        }
+        let mut keys = HashMap::new();
+        let filter = self.lock().model.compile(&Filter::any())?;
+        let note = |_, flow: FlowReport| {
+            keys.insert(flow.hash, flow.key);
+        };
+        self.scan(Command::ScanFlows, filter, note).await?;
+        let inner = self.lock();
+        let view = |FlowQueueReport { hash, reserved, queue }: FlowQueueReport| FlowQueueView {
+            flow: keys.get(&hash).map(|key| selector(key, &inner.model)),
+            quantum: queue.quantum,
+            threshold: queue.threshold,
+            rate: reserved.map(|rate| rate.0),
+            offered_packets: queue.offered_packets,
+            sent_packets: queue.sent_packets,
+            sent_bytes: queue.sent_bytes,
+            held_packets: queue.held_packets,
+            held_bytes: queue.held_bytes,
+            peak_bytes: queue.peak_bytes,
+            drops: queue.drops.iter().map(|(cause, packets)| (cause.name(), packets)).collect(),
+        };
+        Ok(reports.into_iter().map(view).collect())
+    }
+
+    /// Changes settings of a queue of a port, or of the queue of one flow in it: `flow` describes a packet of it.
+    ///
+    /// # Errors
+    /// No such port or queue, settings that can't be; nothing has changed then.
+    pub fn set_queue(
+        &self,
+        port: &str,
+        queue: &str,
+        flow: Option<&str>,
+        changes: &Map<String, Value>,
+    ) -> Result<(), ControlError> {
+        let Some(flow) = flow else { return self.set_scheduler_node(port, queue, changes).map(drop) };
+        let mut inner = self.lock();
+        let id = inner.model.port(port)?.id;
+        let (leaf, kind) = inner.model.schedulers.leaf(id, port, queue)?;
+        let key = parse_packet(flow, &inner.model)?.key;
+        // A rate that is taken away leaves the flow like all others; a quantum, too, but with a queue of the leaf's settings.
+        let mut settings = FlowSettings::parse(changes)?;
+        if changes.contains_key("quantum") || changes.contains_key("threshold") {
+            settings.quantum = settings.quantum.or(Some(0));
+        }
+        let treatment = settings.treatment(&kind)?;
+        inner.schedule(id, vec![ScheduleChange::Flow(leaf, key, treatment)])
+    }
+}
+
+impl crate::router::Inner {
+    fn flow_queue_reports(
+        &mut self,
+        port: PortId,
+        leaf: QueueId,
+        first: usize,
+    ) -> Result<Vec<FlowQueueReport>, ControlError> {
+        let reports = self.owner_of(port)?.ask(|reply| Command::ShowQueues(port, leaf, first, reply))?;
+        reports.map_err(|error| self.model.schedulers.refusal(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_schedule::FlowQueuesSettings;
+    use serde_json::json;
+
+    use super::*;
+
+    fn treatment(changes: Value) -> Result<FlowTreatment, ControlError> {
+        let leaf = NodeKind::FlowQueues(FlowQueuesSettings::default());
+        FlowSettings::parse(changes.as_object().unwrap())?.treatment(&leaf)
+    }
+
+    #[test]
+    fn a_flow_has_a_rate_or_a_quantum() {
+        assert_eq!(treatment(json!({"rate": "1mbit"})), Ok(FlowTreatment::Reserved(Rate(1_000_000))));
+        assert_eq!(treatment(json!({"rate": null})), Ok(FlowTreatment::Common));
+        let Ok(FlowTreatment::BestEffort(3000, queue)) =
+            treatment(json!({"quantum": 3000, "threshold": 5000}))
+        else {
+            panic!("no treatment")
+        };
+        assert_eq!(queue.threshold, 5000);
+        for (wrong, why) in [
+            (json!({"rate": "1mbit", "quantum": 1}), "either a rate"),
+            (json!({"rate": "fast"}), "is no rate"),
+            (json!({"weight": 3}), "weight"),
+        ] {
+            let refused = treatment(wrong).unwrap_err().to_string();
+            assert!(refused.contains(why), "{refused}");
+        }
+        let fifo = NodeKind::Fifo(Default::default());
+        let refused = FlowSettings { quantum: Some(1), threshold: None, rate: None }.treatment(&fifo);
+        assert!(refused.unwrap_err().to_string().contains("only flow-queues"));
+    }
+}

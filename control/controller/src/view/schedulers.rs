@@ -1,0 +1,95 @@
+//! What is shown of schedulers and queues.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// The scheduler of a port.
+#[derive(Clone, Debug, Serialize)]
+pub struct SchedulerView {
+    /// The port.
+    pub port: String,
+    /// Bits in a second that it sends at most; none if it sends as fast as it can.
+    pub rate: Option<u64>,
+    /// What its link adds to each packet.
+    pub overhead: millrace_config::Overhead,
+    /// The queue of packets that nothing else is said of.
+    pub default: Option<String>,
+    /// Packets that wait.
+    pub held: u32,
+    /// Its nodes, each behind the one above it.
+    pub nodes: Vec<SchedulerNodeView>,
+}
+
+/// A node of a scheduler.
+#[derive(Clone, Debug, Serialize)]
+pub struct SchedulerNodeView {
+    /// Its name.
+    pub name: String,
+    /// The number by which plugins name it as a queue.
+    pub id: u16,
+    /// What it does.
+    pub kind: &'static str,
+    /// The node above.
+    pub under: Option<String>,
+    /// Its settings.
+    pub settings: Map<String, Value>,
+    /// Bits in a second that it gets when all others send as much as they can, as far as that is bounded.
+    pub promised: Option<u64>,
+    /// Bits in a second that it sent since it was last asked for.
+    pub delivered: u64,
+    /// Packets sent.
+    pub sent_packets: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Packets that wait at or below it.
+    pub held_packets: u32,
+    /// Their bytes.
+    pub held_bytes: u32,
+    /// The most bytes that ever waited.
+    pub peak_bytes: u32,
+    /// Queues in use.
+    pub queues: u32,
+    /// Packets dropped at or below it, by cause.
+    pub drops: BTreeMap<&'static str, u64>,
+}
+
+/// A queue of a port: a leaf of its scheduler.
+#[derive(Clone, Debug, Serialize)]
+pub struct QueueView {
+    /// The port.
+    pub port: String,
+    /// The leaf.
+    #[serde(flatten)]
+    pub node: SchedulerNodeView,
+    /// The queues of flows in it; only where one queue was asked for.
+    pub flows: Vec<FlowQueueView>,
+}
+
+/// The queue of a flow.
+#[derive(Clone, Debug, Serialize)]
+pub struct FlowQueueView {
+    /// The filter that only the flow's packets match; none when the router knows it no longer, or does not yet.
+    pub flow: Option<String>,
+    /// Bytes in each round.
+    pub quantum: u32,
+    /// Bytes above which what arrives is dropped.
+    pub threshold: u32,
+    /// Bits in a second that are reserved for it.
+    pub rate: Option<u64>,
+    /// Packets that arrived.
+    pub offered_packets: u64,
+    /// Packets that were sent.
+    pub sent_packets: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Packets that wait.
+    pub held_packets: u32,
+    /// Their bytes.
+    pub held_bytes: u32,
+    /// The most bytes that ever waited.
+    pub peak_bytes: u32,
+    /// Packets that were dropped, by cause.
+    pub drops: BTreeMap<&'static str, u64>,
+}
