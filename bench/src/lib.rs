@@ -10,6 +10,7 @@ mod flow_table;
 mod frame;
 mod gates;
 mod interrupt;
+mod iperf3;
 mod load;
 mod measurement;
 mod memory;
@@ -21,6 +22,7 @@ mod process;
 mod route;
 mod router;
 mod schedule;
+mod shaping;
 mod statistics;
 mod takeover;
 mod veth;
@@ -47,7 +49,7 @@ pub struct Options<'a> {
     pub progress: &'a mut dyn FnMut(&str),
 }
 
-const BENCHES: [Bench; 13] = [
+const BENCHES: [Bench; 14] = [
     Bench {
         name: "veth",
         summary: "packets per second on veth beside DPDK's testpmd and the kernel; TCP; delay and processor use when idle",
@@ -78,6 +80,10 @@ const BENCHES: [Bench; 13] = [
         summary: "lookups and updates of a million IPv4 and 200,000 IPv6 routes, beside DPDK's",
     },
     Bench { name: "schedule", summary: "queues and link schedulers alone, beside a ring" },
+    Bench {
+        name: "shaping",
+        summary: "rates and shares on veth beside the kernel's HTB and TBF; voice through a full link",
+    },
     Bench {
         name: "takeover",
         summary: "how long a flow is interrupted when the router is killed, and when it is started again",
@@ -114,7 +120,7 @@ pub fn run(name: &str, options: &mut Options<'_>) -> Result<Vec<Measurement>, Be
 }
 
 fn run_one(name: &'static str, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
-    if matches!(name, "veth" | "takeover") && !nix::unistd::geteuid().is_root() {
+    if matches!(name, "shaping" | "takeover" | "veth") && !nix::unistd::geteuid().is_root() {
         return Err(BenchError::NotRoot { name });
     }
     match name {
@@ -129,6 +135,7 @@ fn run_one(name: &'static str, options: &mut Options<'_>) -> Result<Vec<Measurem
         "plugin-load" => plugin_load::run(options),
         "route" => route::run(options),
         "schedule" => schedule::run(options),
+        "shaping" => shaping::run(options),
         "takeover" => takeover::run(options),
         _ => veth::run(options),
     }

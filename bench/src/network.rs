@@ -80,6 +80,15 @@ impl Namespace {
             .ok_or_else(|| BenchError::measurement(device, "no such device in /proc/net/dev"))
     }
 
+    /// Bytes and packets that a device has received.
+    pub fn carried(&self, device: &str) -> Result<(u64, u64), BenchError> {
+        let table = self.read("/proc/thread-self/net/dev")?;
+        let column = |number| column(&table, device, number);
+        column(0)
+            .zip(column(1))
+            .ok_or_else(|| BenchError::measurement(device, "no such device in /proc/net/dev"))
+    }
+
     /// How many packets the kernel has forwarded.
     pub fn forwarded(&self) -> Result<u64, BenchError> {
         let table = self.read("/proc/thread-self/net/snmp")?;
@@ -116,8 +125,12 @@ impl Drop for Namespace {
 }
 
 fn received(table: &str, device: &str) -> Option<u64> {
+    column(table, device, 1)
+}
+
+fn column(table: &str, device: &str, number: usize) -> Option<u64> {
     let line = table.lines().find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'))?;
-    line.split_ascii_whitespace().nth(1)?.parse().ok()
+    line.split_ascii_whitespace().nth(number)?.parse().ok()
 }
 
 fn forwarded(table: &str) -> Option<u64> {

@@ -12,7 +12,7 @@ use nix::unistd::pipe2;
 use crate::BenchError;
 use crate::interrupt::wait_until;
 use crate::network::Network;
-use crate::process::{Processor, Running, command};
+use crate::process::{Processor, Running, command, run};
 
 /// How long it may take until it forwards. With 100,000 routes it has something to do.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -21,7 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub(crate) struct Router {
     running: Running,
-    _socket: SocketFile,
+    socket: SocketFile,
+    binary: PathBuf,
 }
 
 impl Router {
@@ -36,7 +37,7 @@ impl Router {
             .args(["run", "--port", "r1", "--port", "r2", "--driver", "af_xdp", "--socket"])
             .arg(&socket.0);
         command.args(["--ready-fd", &announce.as_raw_fd().to_string()]);
-        let mut router = Self { running: Running::start(&mut command)?, _socket: socket };
+        let mut router = Self { running: Running::start(&mut command)?, socket, binary: binary.to_owned() };
         drop(announce);
         router.wait(ready)?;
         Ok(router)
@@ -54,6 +55,14 @@ impl Router {
             }
         })?;
         if forwards { Ok(()) } else { Err(self.running.failure(&format!("not ready after {PATIENCE:?}"))) }
+    }
+
+    /// Asks it something by the command line; what that prints.
+    pub fn tell(&self, arguments: &[&str]) -> Result<String, BenchError> {
+        let (socket, binary) = (self.socket.0.to_string_lossy(), self.binary.to_string_lossy());
+        let mut all = vec!["--socket", &*socket];
+        all.extend(arguments);
+        run(&binary, &all)
     }
 
     /// Its process id.

@@ -1,9 +1,8 @@
 //! A router between two ports in memory, with routes and a neighbour, and the packets that go through it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -14,14 +13,15 @@ use millrace_pipeline::{
     Command, DeviceId, GateTables, NeighbourChange, NeighbourKnowledge, NoHost, Options, PortSettings,
     ReversePath, RouteChange, Snapshot, Stack, Tags, Worker, WorkerLink,
 };
-use millrace_plugin::{BindingId, PluginChange, PluginControlUnit, Succession, Successor, Terms};
-use millrace_plugin_abi::{Message, Plugin};
+use millrace_plugin::{BindingId, PluginChange, PluginControlUnit, Terms};
 use millrace_port::Port;
 use millrace_port::memory::Generator;
 use millrace_testkit::classbench;
-use millrace_units::{InstanceId, Instant, PortId};
+use millrace_units::{Instant, PortId};
 use millrace_wire::MacAddr;
 use rtrb::{Producer, PushError};
+
+mod asked;
 
 use super::case::{Case, Family};
 use crate::BenchError;
@@ -259,49 +259,6 @@ impl Pipeline {
         self.sent
     }
 
-    /// Adds an instance of a plugin, bound to what a filter matches.
-    pub fn add_instance(
-        &mut self,
-        plugin: Arc<dyn Plugin>,
-        name: &str,
-        gate: &str,
-        filter: &str,
-    ) -> Result<InstanceId, BenchError> {
-        let filter: Filter = filter.parse().map_err(failed)?;
-        let (kind, compiled) = (plugin.name(), filter.compile(|_| None).map_err(failed)?);
-        self.unit.add_plugin(plugin).map_err(failed)?;
-        let (id, created) = self.unit.create_instance(kind, name, serde_json::Map::new()).map_err(failed)?;
-        let terms = Terms::default();
-        let (_, bound) =
-            self.unit.register_instance(name, gate, filter, compiled, 0, terms).map_err(failed)?;
-        let told = self.tables.publish(vec![created, bound]);
-        self.tell(Command::Plugins(told));
-        Ok(id)
-    }
-
-    /// Has the next round begin with a succession, whose end is told.
-    pub fn begin_succession(&mut self, id: InstanceId, successor: Successor) -> Receiver<Option<Succession>> {
-        let (reply, answer) = sync_channel(1);
-        // Not taken up here: its cost is to be seen.
-        let _ = self.link.commands.push(Command::Succeed(id, successor, reply));
-        answer
-    }
-
-    /// What an instance answers to a message without arguments.
-    pub fn control(&mut self, id: InstanceId, message: &str) -> Result<serde_json::Value, BenchError> {
-        let message = Message { name: message.to_owned(), arguments: serde_json::Map::new() };
-        let (reply, answer) = sync_channel(1);
-        let _ = self.link.commands.push(Command::Control(id, message, reply));
-        for _ in 0..1000 {
-            self.sent += self.worker.turn(self.now).received as u64;
-            if let Ok(answer) = answer.try_recv() {
-                let reply = answer.ok_or_else(|| BenchError::measurement("plugins", "no such instance"))?;
-                return reply.map_err(failed);
-            }
-        }
-        Err(BenchError::measurement("plugins", "an instance does not answer"))
-    }
-
     /// Sends packets through the router for a time, while `change` changes routes on another thread; returns the
     /// nanoseconds per packet and what `change` does.
     pub fn forward_beside<T: Send>(
@@ -330,16 +287,6 @@ impl Pipeline {
         self.sent += packets;
         let changed = changed.map_err(|_| BenchError::measurement("routes", "the thread died"))?;
         Ok((each, changed))
-    }
-
-    /// Adds a filter at a gate, for the gate's instance. The next packet meets it.
-    pub fn add_filter(&mut self, filter: &str) -> Result<(), BenchError> {
-        let filter: Filter = filter.parse().map_err(failed)?;
-        let (_, change) = bind(&mut self.unit, COUNTING, &filter, 0)?;
-        let told = self.tables.publish(vec![change]);
-        // Not taken up here: its cost is to be seen.
-        let _ = self.link.commands.push(Command::Plugins(told));
-        Ok(())
     }
 
     /// All counters.

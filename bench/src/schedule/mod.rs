@@ -5,6 +5,8 @@
 //! for the same queue, in another order, so that all queues stay backlogged. Each figure is the median of 501 short rounds, less
 //! what the loop takes by itself; the peer is a ring of the standard library in the same loop.
 
+mod forwarding;
+
 use std::hint::black_box;
 use std::time::Instant as Clock;
 
@@ -319,5 +321,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     let bytes = |case: &str, bytes| Measurement::of(case, bytes, "bytes").promising(Bound::AtMost, MEMORY);
     run.results.push(bytes("memory of an empty queue of a flow", flow));
     run.results.push(bytes("memory of an empty queue with a node", node));
+    let forwarding = forwarding::measure(run.options)?;
+    run.results.extend(forwarding);
     Ok(run.results)
 }

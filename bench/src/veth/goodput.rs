@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::interrupt::{pause, wait_until};
-use crate::network::{Network, RECEIVER};
-use crate::process::{Running, command, is_installed};
+use crate::network::Network;
+use crate::process::is_installed;
 use crate::router::Router;
 use crate::statistics::{extremes, median};
-use crate::{BenchError, Measurement, Options};
+use crate::{BenchError, Measurement, Options, iperf3};
 
 /// Pairs of runs, one through the router and one through the kernel.
 const PAIRS: usize = 3;
@@ -39,20 +38,9 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
 
 /// One transfer from `g` to `s`; what the receiver got, in Gbit/s.
 fn transfer(network: &Network) -> Result<f64, BenchError> {
-    let mut server = command(&network.s, "iperf3", None)?;
-    let mut server = Running::start(server.args(["--server", "--one-off"]))?;
-    let listening = wait_until(Duration::from_secs(5), || match server.ended()? {
-        Some(status) => Err(server.failure(&status.to_string())),
-        None => Ok(server.output().contains("listening")),
-    })?;
-    if !listening {
-        // Some versions keep what they print until they end.
-        pause(Duration::from_millis(300))?;
-    }
-    let mut client = command(&network.g, "iperf3", None)?;
-    let seconds = SECONDS.to_string();
-    client.args(["--client", &RECEIVER.to_string(), "--time", &seconds, "--omit", "1", "--json"]);
-    let report = Running::start(&mut client)?.finish(Duration::from_secs(SECONDS + 10))?;
+    let _server = iperf3::server(network)?;
+    let client = iperf3::client(network, SECONDS, &["--omit", "1"])?;
+    let report = client.finish(Duration::from_secs(SECONDS + 10))?;
     received_rate(&report).ok_or_else(|| BenchError::measurement("iperf3", "no rate in its report"))
 }
 

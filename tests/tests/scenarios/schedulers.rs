@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use millrace_testkit::{Background, Flow, Ground, Line, Millrace};
+use millrace_testkit::{Background, Flow, Ground, Line, Millrace, eventually};
 
 use crate::support::{iperf3_server, router, to};
 
@@ -226,5 +226,73 @@ fn queues_are_shown_and_changed() {
     refused(&["set", "r2", "flows", "--flow", &flow, "weight=2"], &["weight", "quantum"]);
     assert_eq!(flow_queue(&router, 9001)["threshold"], 9000);
     drop((first, second));
+    router.assert_conservation();
+}
+
+#[test]
+fn a_full_queue_drops_its_own_and_no_other_port_waits_for_it() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let router = router(&line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    router.ask(&["scheduler", "add", "r2", "all", "--kind", "fifo", "threshold=20000"]);
+    router.ask(&["scheduler", "set", "r2", "rate=1mbit"]);
+    // Twice what the link takes, and a flow the other way.
+    let full = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 200);
+    let other = Flow::start(&line.h2, &line.h1, to("10.1.0.2:9000"), 1000, 200);
+    full.go_on(Duration::from_millis(1500));
+    let [full, other] = [full, other].map(Flow::finish);
+    assert_eq!((other.lost(), other.reordered), (0, 0), "{other:?}");
+    assert!(full.lost() > full.sent / 4 && full.reordered == 0, "{full:?}");
+    // What did not come is what the queue dropped, to the packet.
+    assert_eq!(
+        (router.drops("queue_full"), node(&router, "all")["held_packets"].as_u64()),
+        (full.lost(), Some(0))
+    );
+    router.assert_conservation();
+}
+
+#[test]
+fn a_slow_port_and_a_plugin_that_holds_leave_packet_memory_to_others() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let config = "[router]\nframes = 8192\n[[port]]\nname = \"r1\"\ndevice = \"r1\"\n\
+                  [[port]]\nname = \"r2\"\ndevice = \"r2\"\n";
+    let config = line.write("small.toml", config).display().to_string();
+    let router = Millrace::start(&line.r, &format!("--config {config}"));
+    line.h1.run("ping -c 1 10.2.0.2");
+    let unharmed = |what: &str| {
+        let other = Flow::start(&line.h2, &line.h1, to("10.1.0.2:9000"), 500, 200);
+        other.go_on(Duration::from_millis(1500));
+        let other = other.finish();
+        assert_eq!((other.lost(), other.reordered), (0, 0), "beside {what}: {other:?}");
+    };
+    let recovered = |what: &str| {
+        let flow = crate::support::flow_for(&line, 1000, Duration::from_millis(500));
+        assert_eq!((flow.lost(), flow.reordered), (0, 0), "after {what}: {flow:?}");
+    };
+    // A queue that would take far more than there is.
+    router.ask(&["scheduler", "add", "r2", "all", "--kind", "fifo", "threshold=100000000"]);
+    router.ask(&["scheduler", "set", "r2", "rate=64kbit"]);
+    let flood = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 4000, 200);
+    eventually("the queue is full", Duration::from_secs(10), || {
+        (router.drops("queue_full") > 0).then_some(())
+    });
+    unharmed("a slow port");
+    drop(flood);
+    router.ask(&["scheduler", "remove", "r2", "all"]);
+    recovered("a slow port");
+    router.assert_conservation();
+    // An instance that keeps each packet for longer than memory lasts.
+    router.ask(&["instance", "create", "delay", "late", "ms=5000"]);
+    router.ask(&["bind", "late", "--gate", "process", "--filter", "proto udp dport 9001"]);
+    let flood = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 4000, 200);
+    let dropped = || router.json(&["show", "drops"]).as_array().map_or(0, Vec::len);
+    let before = dropped();
+    eventually("no more is held", Duration::from_secs(10), || (dropped() > before).then_some(()));
+    unharmed("an instance that holds packets");
+    drop(flood);
+    router.ask(&["unbind", "late", "--gate", "process", "--filter", "proto udp dport 9001"]);
+    recovered("an instance that holds packets");
     router.assert_conservation();
 }

@@ -1,0 +1,30 @@
+//! The program iperf3: a server at the second host, a client at the first.
+
+use std::time::Duration;
+
+use crate::BenchError;
+use crate::interrupt::{pause, wait_until};
+use crate::network::{Network, RECEIVER};
+use crate::process::{Running, command};
+
+/// A server for one transfer, which listens when this returns.
+pub(crate) fn server(network: &Network) -> Result<Running, BenchError> {
+    let mut server = command(&network.s, "iperf3", None)?;
+    let mut server = Running::start(server.args(["--server", "--one-off", "--forceflush"]))?;
+    let listening = wait_until(Duration::from_secs(5), || match server.ended()? {
+        Some(status) => Err(server.failure(&status.to_string())),
+        None => Ok(server.output().contains("listening")),
+    })?;
+    if !listening {
+        // Some versions keep what they print until they end.
+        pause(Duration::from_millis(300))?;
+    }
+    Ok(server)
+}
+
+/// A client that sends for so many seconds, and then reports as JSON.
+pub(crate) fn client(network: &Network, seconds: u64, more: &[&str]) -> Result<Running, BenchError> {
+    let mut client = command(&network.g, "iperf3", None)?;
+    client.args(["--client", &RECEIVER.to_string(), "--time", &seconds.to_string(), "--json"]);
+    Running::start(client.args(more))
+}

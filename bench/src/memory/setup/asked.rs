@@ -1,0 +1,78 @@
+//! What a router in memory is asked to change between packets.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+
+use millrace_classify::Filter;
+use millrace_pipeline::{Command, ScheduleChange};
+use millrace_plugin::{Succession, Successor, Terms};
+use millrace_plugin_abi::{Message, Plugin};
+use millrace_schedule::{NodeKind, Share};
+use millrace_units::{InstanceId, QueueId};
+
+use super::{COUNTING, OUT, Pipeline, bind, failed};
+use crate::BenchError;
+
+impl Pipeline {
+    /// Gives the port that packets leave by a scheduler of one leaf.
+    pub fn schedule(&mut self, kind: NodeKind) -> Result<(), BenchError> {
+        let (reply, answer) = sync_channel(1);
+        let leaf = ScheduleChange::Add { node: QueueId(1), parent: None, share: Share::Only, kind };
+        self.tell(Command::Schedule(OUT.1, vec![leaf], reply));
+        let made = answer.try_recv().map_err(failed)?;
+        made.map_err(failed)
+    }
+
+    /// Adds an instance of a plugin, bound to what a filter matches.
+    pub fn add_instance(
+        &mut self,
+        plugin: Arc<dyn Plugin>,
+        name: &str,
+        gate: &str,
+        filter: &str,
+    ) -> Result<InstanceId, BenchError> {
+        let filter: Filter = filter.parse().map_err(failed)?;
+        let (kind, compiled) = (plugin.name(), filter.compile(|_| None).map_err(failed)?);
+        self.unit.add_plugin(plugin).map_err(failed)?;
+        let (id, created) = self.unit.create_instance(kind, name, serde_json::Map::new()).map_err(failed)?;
+        let terms = Terms::default();
+        let (_, bound) =
+            self.unit.register_instance(name, gate, filter, compiled, 0, terms).map_err(failed)?;
+        let told = self.tables.publish(vec![created, bound]);
+        self.tell(Command::Plugins(told));
+        Ok(id)
+    }
+
+    /// Has the next round begin with a succession, whose end is told.
+    pub fn begin_succession(&mut self, id: InstanceId, successor: Successor) -> Receiver<Option<Succession>> {
+        let (reply, answer) = sync_channel(1);
+        // Not taken up here: its cost is to be seen.
+        let _ = self.link.commands.push(Command::Succeed(id, successor, reply));
+        answer
+    }
+
+    /// What an instance answers to a message without arguments.
+    pub fn control(&mut self, id: InstanceId, message: &str) -> Result<serde_json::Value, BenchError> {
+        let message = Message { name: message.to_owned(), arguments: serde_json::Map::new() };
+        let (reply, answer) = sync_channel(1);
+        let _ = self.link.commands.push(Command::Control(id, message, reply));
+        for _ in 0..1000 {
+            self.sent += self.worker.turn(self.now).received as u64;
+            if let Ok(answer) = answer.try_recv() {
+                let reply = answer.ok_or_else(|| BenchError::measurement("plugins", "no such instance"))?;
+                return reply.map_err(failed);
+            }
+        }
+        Err(BenchError::measurement("plugins", "an instance does not answer"))
+    }
+
+    /// Adds a filter at a gate, for the gate's instance. The next packet meets it.
+    pub fn add_filter(&mut self, filter: &str) -> Result<(), BenchError> {
+        let filter: Filter = filter.parse().map_err(failed)?;
+        let (_, change) = bind(&mut self.unit, COUNTING, &filter, 0)?;
+        let told = self.tables.publish(vec![change]);
+        // Not taken up here: its cost is to be seen.
+        let _ = self.link.commands.push(Command::Plugins(told));
+        Ok(())
+    }
+}

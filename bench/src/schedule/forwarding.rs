@@ -1,0 +1,58 @@
+//! What a queue for each flow adds to a packet's way through the router.
+
+use std::time::Instant as Clock;
+
+use millrace_schedule::{FlowQueuesSettings, NodeKind, QueueSettings};
+
+use crate::interrupt::check;
+use crate::memory::case::{Case, Family};
+use crate::memory::setup::Pipeline;
+use crate::statistics::median;
+use crate::{BenchError, Bound, Measurement, Options};
+
+/// Packets of a round, and rounds of each router in turns.
+const PACKETS: u64 = 51_200;
+const ROUNDS: usize = 41;
+const FLOWS: u32 = 1000;
+/// Promised: nanoseconds beyond the same with FIFO.
+const LIMIT: f64 = 25.0;
+
+pub(super) fn measure(options: &mut Options<'_>) -> Result<[Measurement; 3], BenchError> {
+    let case = Case { family: Family::V4, flows: FLOWS };
+    let fifo = NodeKind::Fifo(QueueSettings::default());
+    let by_flow = NodeKind::FlowQueues(FlowQueuesSettings::default());
+    let mut pipelines = [Pipeline::new(case)?, Pipeline::new(case)?, Pipeline::new(case)?];
+    for (pipeline, kind) in pipelines.iter_mut().skip(1).zip([fifo, by_flow]) {
+        pipeline.schedule(kind)?;
+    }
+    let mut times: [Vec<f64>; 3] = Default::default();
+    for round in 0..=ROUNDS {
+        check()?;
+        for (pipeline, times) in pipelines.iter_mut().zip(&mut times) {
+            let start = Clock::now();
+            let packets = pipeline.forward(PACKETS);
+            // The first round fills tables and caches.
+            if round > 0 {
+                times.push(start.elapsed().as_nanos() as f64 / packets as f64);
+            }
+        }
+    }
+    for pipeline in &mut pipelines {
+        pipeline.check(case)?;
+    }
+    let beyond = |times: &[f64], other: &[f64]| {
+        median(&times.iter().zip(other).map(|(time, other)| time - other).collect::<Vec<_>>())
+    };
+    let [none, fifo, by_flow] = &times;
+    let (queueing, more) = (beyond(fifo, none), beyond(by_flow, fifo));
+    (options.progress)(&format!(
+        "forwarding: {:.0} ns, a scheduler with FIFO {queueing:+.1} ns, a queue for each flow {more:+.1} ns",
+        median(none)
+    ));
+    Ok([
+        Measurement::of("forwarding without a scheduler", median(none), "ns/packet"),
+        Measurement::of("forwarding with FIFO, beyond that without a scheduler", queueing, "ns/packet"),
+        Measurement::of("forwarding with a queue for each of 1,000 flows, beyond FIFO", more, "ns/packet")
+            .promising(Bound::AtMost, LIMIT),
+    ])
+}
