@@ -394,6 +394,7 @@ fn settings(name: &str, device: DeviceId, mac: [u8; 6], family: Family, subnet: 
         forwards4: true,
         forwards6: true,
         reverse_path: ReversePath::Off,
+        input_weight: 256,
         addresses: IpNet::new(own, length).into_iter().collect(),
     }
 }

@@ -171,8 +171,35 @@ pub struct Port {
     /// Whether the way back to a packet's source must lead by the port that it came in by. Default `off`.
     #[serde(default)]
     pub reverse_path: ReversePath,
+    /// Packets that are taken from the port in a round, at most, 1 to 256: where not all that comes can be taken, ports are served
+    /// in these proportions. Default 256.
+    #[serde(default)]
+    #[schemars(with = "u16")]
+    pub input_weight: InputWeight,
     /// In which order and at which rates it sends. Default: at once, first in first out.
     pub scheduler: Option<Scheduler>,
+}
+
+/// How many packets are taken from a port in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "u64")]
+pub struct InputWeight(pub u16);
+
+impl Default for InputWeight {
+    fn default() -> Self {
+        Self(256)
+    }
+}
+
+impl TryFrom<u64> for InputWeight {
+    type Error = String;
+
+    fn try_from(weight: u64) -> Result<Self, String> {
+        match u16::try_from(weight) {
+            Ok(weight @ 1..=256) => Ok(Self(weight)),
+            _ => Err(format!("{weight} is no weight of a port's input: give 1 to 256 packets")),
+        }
+    }
 }
 
 /// Whether the way back to a packet's source is looked at (RFC 3704).

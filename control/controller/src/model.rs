@@ -310,6 +310,7 @@ fn settings(port: &millrace_config::Port, device: DeviceId, tags: Tags) -> PortS
         up: true,
         forwards4: true,
         forwards6: true,
+        input_weight: port.input_weight.0,
         reverse_path: match port.reverse_path {
             millrace_config::ReversePath::Off => ReversePath::Off,
             millrace_config::ReversePath::Strict => ReversePath::Strict,

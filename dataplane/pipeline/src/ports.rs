@@ -50,6 +50,9 @@ pub struct PortSettings {
     pub forwards6: bool,
     /// Whether a packet's source must be reached by the port.
     pub reverse_path: ReversePath,
+    /// Packets that the worker takes from the device in a round, at most, 1 to 256: where it can't take all that comes, its
+    /// devices are served in these proportions. Of the ports of one device the largest counts.
+    pub input_weight: u16,
     /// Its addresses with the prefix of their subnet.
     pub addresses: Vec<IpNet>,
 }
@@ -179,6 +182,8 @@ fn is_link_local(address: IpAddr) -> bool {
 pub struct PortTable {
     entries: Vec<Option<PortEntry>>,
     by_device: Vec<Vec<(Tags, PortId)>>,
+    /// Packets that are taken from each device in a round.
+    weights: Vec<u16>,
     /// Drops of packets that belong to no port: the router's own, and frames whose tags no port has.
     pub unassigned: DropCounts,
 }
@@ -206,11 +211,19 @@ impl PortTable {
     fn index_devices(&mut self) {
         let devices =
             self.iter().map(|(_, entry)| usize::from(entry.settings.device.0) + 1).max().unwrap_or(0);
-        let mut by_device = vec![Vec::new(); devices];
-        for (id, entry) in self.iter() {
-            by_device[usize::from(entry.settings.device.0)].push((entry.settings.tags, id));
+        let (mut by_device, mut weights) = (vec![Vec::new(); devices], vec![0; devices]);
+        for (id, PortEntry { settings, .. }) in self.iter() {
+            let device = usize::from(settings.device.0);
+            by_device[device].push((settings.tags, id));
+            weights[device] = settings.input_weight.max(weights[device]);
         }
-        self.by_device = by_device;
+        (self.by_device, self.weights) = (by_device, weights);
+    }
+
+    /// Packets that are taken from a device in a round, at most.
+    #[inline]
+    pub fn input_weight(&self, device: DeviceId) -> usize {
+        self.weights.get(usize::from(device.0)).map_or(BATCH_SIZE, |weight| usize::from(*weight))
     }
 
     /// The port that has frames of `device` with these tags.
@@ -274,6 +287,7 @@ mod tests {
             forwards4: true,
             forwards6: true,
             reverse_path: ReversePath::Off,
+            input_weight: 256,
             addresses: vec!["10.1.0.1/24".parse().unwrap(), "10.2.0.1/24".parse().unwrap()],
         }
     }

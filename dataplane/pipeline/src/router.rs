@@ -341,6 +341,12 @@ impl Router {
         self.own.resolver.next_event().into_iter().chain(others).min()
     }
 
+    /// Packets that are taken from a device in a round, at most.
+    #[inline]
+    pub(crate) fn input_weight(&self, device: DeviceId) -> usize {
+        self.ports.input_weight(device)
+    }
+
     /// Carries out a command that needs no device.
     pub(crate) fn carry_out(&mut self, command: Command, now: Instant) {
         // Who asked may have gone: an answer that nobody takes is lost, and that is all right.

@@ -11,6 +11,7 @@ pub const BATCH_SIZE: usize = 256;
 #[derive(Debug)]
 pub struct Batch {
     packets: Vec<Packet>,
+    limit: usize,
 }
 
 impl Default for Batch {
@@ -22,19 +23,24 @@ impl Default for Batch {
 impl Batch {
     /// An empty batch.
     pub fn new() -> Self {
-        Self { packets: Vec::with_capacity(BATCH_SIZE) }
+        Self { packets: Vec::with_capacity(BATCH_SIZE), limit: BATCH_SIZE }
+    }
+
+    /// Takes so many packets at most from now on, [`BATCH_SIZE`] at the most; those in it stay.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit.min(BATCH_SIZE);
     }
 
     /// How many more packets it takes.
     #[inline]
     pub fn room(&self) -> usize {
-        BATCH_SIZE - self.packets.len()
+        self.limit.saturating_sub(self.packets.len())
     }
 
     /// Adds a packet at the end; gives it back when the batch is full.
     #[inline]
     pub fn push(&mut self, packet: Packet) -> Result<(), Packet> {
-        if self.packets.len() == BATCH_SIZE {
+        if self.packets.len() >= self.limit {
             return Err(packet);
         }
         self.packets.push(packet);
@@ -98,5 +104,18 @@ mod tests {
         assert!(batch.push(pool.allocate().unwrap()).is_err());
         batch.clear();
         assert_eq!(pool.in_use(), 0);
+    }
+
+    #[test]
+    fn a_batch_takes_as_many_as_it_is_told_to() {
+        let pool = Pool::new(8).unwrap();
+        let mut batch = Batch::new();
+        batch.set_limit(2);
+        (0..2).for_each(|_| batch.push(pool.allocate().unwrap()).unwrap());
+        assert!(batch.room() == 0 && batch.push(pool.allocate().unwrap()).is_err());
+        batch.set_limit(1);
+        assert_eq!((batch.len(), batch.room()), (2, 0));
+        batch.set_limit(1000);
+        assert_eq!(batch.room(), BATCH_SIZE - 2);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use millrace_classify::{FlowAnswer, FlowTable, FlowTableConfig};
 use millrace_packet::{DropReason, FlowKey};
-use millrace_tests::{Frame, Ipv4Frame, Scenario};
+use millrace_tests::{Frame, Ipv4Frame, Scenario, station};
 use millrace_units::{Instant, PortId};
 
 /// Flows that were there before.
@@ -173,4 +173,22 @@ fn fault_22_flows_that_collide_in_one_router_do_not_in_another() {
     }
     let counts = table.counts();
     assert_eq!((table.len() as usize, counts.recycled, counts.recycled_on_probation), (FLOWS, 0, 0));
+}
+
+#[test]
+fn ports_are_served_by_their_weights_while_more_comes_than_can_be_taken() {
+    let weighed = millrace_tests::STANDARD
+        .replacen("kind = \"memory\"", "kind = \"memory\"\ninput-weight = 32", 1)
+        .replace("name = \"c\"\nkind = \"memory\"", "name = \"c\"\nkind = \"memory\"\ninput-weight = 96");
+    let mut router = Scenario::new(&weighed);
+    for (port, source, mac) in [("a", 1, 0x0a), ("c", 3, 0x0c)] {
+        let frame = Ipv4Frame::udp().to(station(mac)).src(&format!("10.{source}.0.2")).bytes();
+        (0..960).for_each(|_| router.router.inject(port, &frame));
+    }
+    router.router.run();
+    let sources: Vec<u8> = router.take("b").iter().map(|frame| frame.bytes[27]).collect();
+    assert_eq!(sources.len(), 1920);
+    // Three of four while both wait; then the rest of the other.
+    let of_first = |part: &[u8]| part.iter().filter(|source| **source == 1).count();
+    assert_eq!((of_first(&sources[..1280]), of_first(&sources[1280..])), (320, 640));
 }

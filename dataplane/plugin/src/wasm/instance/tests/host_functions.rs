@@ -1,0 +1,135 @@
+//! What plugins call: packets beyond the window, lines for the log, packets and requests; what is not theirs to call.
+
+use super::*;
+
+#[test]
+fn packets_are_read_and_written_behind_the_window() {
+    let body = format!(
+        r#"(import "millrace" "packet_read" (func $read (param i32 i32 i32 i32) (result i32)))
+        (import "millrace" "packet_write" (func $write (param i32 i32 i32 i32) (result i32)))
+        (global $number (mut i32) (i32.const 0))
+        {}"#,
+        // What stands at 100 is written to 98 of the packet and, for the window was changed before, to its first byte.
+        for_each(
+            "(global.set $number (i32.load16_u offset=30 (local.get $at)))
+             (i32.store8 (local.get $window) (i32.const 0xaa))
+             (i32.store8 offset=1 (local.get $window)
+               (call $read (global.get $number) (i32.const 100) (i32.const 64) (i32.const 50)))
+             (drop (call $write (global.get $number) (i32.const 98) (i32.const 64) (i32.const 2)))
+             (drop (call $write (global.get $number) (i32.const 2) (i32.const 64) (i32.const 1)))
+             (i32.store8 offset=3 (local.get $window) (i32.load8_u offset=2 (local.get $window)))
+             (i32.store8 offset=4 (local.get $window)
+               (call $write (global.get $number) (i32.const 119) (i32.const 64) (i32.const 9)))
+             (i32.store8 offset=5 (local.get $window)
+               (call $read (i32.const 999) (i32.const 0) (i32.const 64) (i32.const 9)))"
+        )
+    );
+    let keys = r#", "window": 16, "capabilities": ["packet-read", "packet-write"]"#;
+    let mut instance = begin_with(keys, &body, Default::default()).unwrap();
+    let content: Vec<u8> = (0..120).collect();
+    // The second batch of a call has its own numbers.
+    let batch = Batch::of(&vec![content.clone(); 66]).processed(&mut instance);
+    assert_eq!(instance.fault(), None);
+    let mut expected = content;
+    expected[..6].copy_from_slice(&[0xaa, 20, 100, 100, 1, 0]);
+    expected[98..100].copy_from_slice(&[100, 101]);
+    expected[119] = 100;
+    for (index, packet) in batch.contents().into_iter().enumerate() {
+        assert_eq!(packet, expected, "packet {index}");
+    }
+}
+
+#[test]
+fn addresses_outside_of_memory_are_a_fault() {
+    let body = format!(
+        r#"(import "millrace" "packet_read" (func $read (param i32 i32 i32 i32) (result i32)))
+        {}"#,
+        at_once("(drop (call $read (i32.const 0) (i32.const 0) (i32.const -4) (i32.const 8)))")
+    );
+    let mut instance = begin_with(r#", "capabilities": ["packet-read"]"#, &body, Default::default()).unwrap();
+    Batch::equal(1, 60).processed(&mut instance);
+    assert_eq!(instance.fault().unwrap().kind, FaultKind::OutOfBounds);
+}
+
+#[test]
+fn packets_grow_and_shrink_at_the_front() {
+    let body = |bytes: i32| {
+        format!(
+            r#"(import "millrace" "packet_resize" (func $resize (param i32 i32) (result i32)))
+            {}"#,
+            for_each(&format!(
+                "(i32.store8 (local.get $window) (i32.const 0xaa))
+                 (if (i32.eqz (call $resize (i32.const 0) (i32.const {bytes})))
+                   (then (i32.store8 offset=1 (local.get $window) (i32.load8_u offset=16 (local.get $at)))))"
+            ))
+        )
+    };
+    let resized = |bytes: i32| {
+        let keys = r#", "window": 16, "capabilities": ["packet-resize", "packet-write"]"#;
+        let mut instance = begin_with(keys, &body(bytes), Default::default()).unwrap();
+        Batch::of(&[(0..20).collect()]).processed(&mut instance).contents().remove(0)
+    };
+    let whole: Vec<u8> = (0..20).collect();
+    assert_eq!(resized(3), [&[0, 16, 0, 0xaa], &whole[1..]].concat());
+    assert_eq!(resized(-2), [&[2, 16], &whole[4..]].concat());
+    assert_eq!(resized(-15), [&[15, 5], &whole[17..]].concat());
+    let refused = [&[0xaa], &whole[1..]].concat();
+    assert_eq!(
+        [resized(257), resized(-21), resized(i32::MIN), resized(i32::MAX)],
+        [(); 4].map(|()| refused.clone())
+    );
+}
+
+#[test]
+fn lines_packets_and_requests_are_given() {
+    let body = format!(
+        r#"(import "millrace" "log" (func $log (param i32 i32 i32)))
+        (import "millrace" "packet_make" (func $make (param i32 i32 i32) (result i32)))
+        (import "millrace" "request" (func $request (param i32 i32) (result i32)))
+        (data (i32.const 16) "abc{{}}")
+        {}"#,
+        for_each(
+            "(call $log (i32.const 1) (i32.const 16) (i32.const 3))
+             (i32.store8 (local.get $window) (call $make (i32.const 16) (i32.const 2) (i32.const 4)))
+             (i32.store8 offset=1 (local.get $window) (call $request (i32.const 19) (i32.const 2)))
+             (i32.store8 offset=2 (local.get $window) (call $make (i32.const 16) (i32.const 2) (i32.const 70000)))
+             (i32.store8 offset=3 (local.get $window) (call $make (i32.const 16) (i32.const 9001) (i32.const 4)))"
+        )
+    );
+    let keys = r#", "capabilities": ["log", "packet-make", "request", "packet-write"]"#;
+    let mut instance = begin_with(keys, &body, Default::default()).unwrap();
+    assert!(instance.has_output() && !begin("").has_output());
+    let batch = Batch::equal(12, 60).processed(&mut instance);
+    assert_eq!(batch.packets[0].data()[..4], [0, 0, 1, 1]);
+    let given: Vec<_> = std::iter::from_fn(|| instance.take_output()).collect();
+    let log = Output::Log(LogLevel::Warning, "abc".to_owned());
+    assert_eq!(
+        given[..3],
+        [log, Output::Packet(b"ab".to_vec(), PortId(4)), Output::Request("{}".to_owned())]
+    );
+    assert_eq!((given.len(), instance.counts().lines_suppressed), (34, 2));
+    // More than 64 are refused.
+    let batch = Batch::equal(40, 60).processed(&mut instance);
+    assert_eq!((batch.packets[0].data()[0], batch.packets[39].data()[0]), (0, 1));
+    assert_eq!(std::iter::from_fn(|| instance.take_output()).count(), 64);
+}
+
+#[test]
+fn functions_of_other_capabilities_are_not_linked() {
+    use super::super::super::inspect::ModuleError;
+    let body = r#"(import "millrace" "packet_read" (func (param i32 i32 i32 i32) (result i32)))"#;
+    let refused = SANDBOX.compile(&module(body)).unwrap_err();
+    assert_eq!(refused, ModuleError::NotGranted { function: "packet_read", capability: "packet-read" });
+}
+
+#[test]
+fn a_plugin_waits_without_its_clock() {
+    // No tick comes in time.
+    let settings = SandboxSettings { tick: Duration::from_secs(1), slice: 1000, ..Default::default() };
+    let sandbox = Sandbox::new(settings).unwrap();
+    let plugin = sandbox.compile(&module(&verdict(verdict::DROP))).unwrap();
+    let mut instance = WasmInstance::new(&plugin, InstanceSettings::default()).unwrap();
+    for _ in 0..100 {
+        assert_eq!(Batch::equal(2, 60).processed(&mut instance).verdicts, [Verdict::Drop(0); 2]);
+    }
+}

@@ -1,0 +1,186 @@
+//! Calls that take long: stopped, gone on with, given up; calls on the worker's stack; code that becomes better.
+
+use super::*;
+
+#[test]
+fn a_loop_without_end_is_suspended_while_others_run() {
+    let mut endless = begin(&format!("{COUNTER}{}", at_once(FOREVER)));
+    let before = endless.counts().suspensions;
+    let mut other = begin(&verdict(verdict::DROP));
+    let mut batch = Batch::equal(2, 60);
+    assert_eq!(endless.process(&mut batch.packets(), Instant::ZERO), Progress::Suspended);
+    assert!(endless.is_suspended());
+    for _ in 0..5 {
+        assert_eq!(Batch::equal(1, 60).processed(&mut other).verdicts, [Verdict::Drop(0)]);
+        assert_eq!(endless.resume(&mut batch.packets(), Instant::ZERO), Progress::Suspended);
+    }
+    assert_eq!(endless.counts().suspensions - before, 6);
+    // What it is asked meanwhile has to wait.
+    assert!(endless.save().unwrap_err().to_string().contains("in the middle of a call"));
+    endless.abort();
+    assert_eq!((endless.fault().unwrap().kind, endless.is_suspended()), (FaultKind::Overrun, false));
+    endless.restart().unwrap();
+}
+
+#[test]
+fn a_call_that_was_resumed_gives_its_verdicts() {
+    let mut instance = begin(&slow(100_000_000));
+    let mut batch = Batch::equal(3, 60);
+    let mut progress = instance.process(&mut batch.packets(), Instant::ZERO);
+    let mut resumed = 0;
+    while progress == Progress::Suspended {
+        assert_eq!(batch.verdicts, [Verdict::Pass; 3]);
+        progress = instance.resume(&mut batch.packets(), Instant::ZERO);
+        resumed += 1;
+    }
+    assert!(resumed > 0);
+    assert_eq!(batch.verdicts, [Verdict::Drop(0); 3]);
+    assert_eq!(Batch::equal(1, 60).processed(&mut begin(&slow(1))).verdicts, [Verdict::Drop(0)]);
+}
+
+#[test]
+fn a_suspended_call_that_is_not_resumed_is_given_up() {
+    let mut instance = begin(&at_once(FOREVER));
+    let mut batch = Batch::equal(1, 60);
+    assert_eq!(instance.process(&mut batch.packets(), Instant::ZERO), Progress::Suspended);
+    assert_eq!(Batch::equal(1, 60).processed(&mut instance).verdicts, [Verdict::Fault]);
+    assert_eq!(instance.counts().faults.of(FaultKind::Overrun), 1);
+}
+
+#[test]
+fn a_suspended_instance_can_be_dropped() {
+    let mut instance = begin(&at_once(FOREVER));
+    let mut batch = Batch::equal(1, 60);
+    assert_eq!(instance.process(&mut batch.packets(), Instant::ZERO), Progress::Suspended);
+    drop(instance);
+}
+
+#[test]
+fn an_instance_goes_on_in_another_thread() {
+    let mut instance = begin(&verdict(verdict::CONSUME));
+    let count = std::thread::spawn(move || Batch::equal(2, 60).processed(&mut instance).verdicts);
+    assert_eq!(count.join().unwrap(), [Verdict::Consume; 2]);
+}
+
+/// A loop of so many rounds in a call whose first packet begins with 0xff, and nothing in others.
+fn slow_when_told(rounds: u32) -> String {
+    for_each(&format!(
+        "(if (i32.eq (i32.load8_u (local.get $window)) (i32.const 0xff))
+           (then (local.set $left (i32.const {rounds}))
+             (loop $again (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+             (local.set $left (i32.const 1))))"
+    ))
+}
+
+/// An instance that was short 2,000 times, which is not stopped any more if the machine didn't make it late itself.
+fn after_short_calls(body: &str) -> WasmInstance {
+    let mut instance = begin(body);
+    for _ in 0..2000 {
+        Batch::equal(1, 60).processed(&mut instance);
+    }
+    instance
+}
+
+/// What becomes of a packet that begins with 0xff, once that isn't stopped and gone on with.
+fn told_after_short_calls(body: &str) -> (WasmInstance, Vec<Verdict>) {
+    let told = |_| {
+        let mut instance = after_short_calls(body);
+        let mut batch = Batch::of(&[vec![0xff; 60]]);
+        let progress = instance.process(&mut batch.packets(), Instant::ZERO);
+        (progress == Progress::Done).then_some((instance, batch.verdicts))
+    };
+    (0..50).find_map(told).expect("it is always stopped")
+}
+
+#[test]
+fn a_function_that_was_always_short_is_not_stopped_when_it_is_a_little_late() {
+    let (instance, verdicts) = told_after_short_calls(&slow_when_told(400_000));
+    assert_eq!((instance.fault(), verdicts), (None, vec![Verdict::Pass]));
+}
+
+#[test]
+fn a_function_that_was_always_short_and_then_loops_is_ended() {
+    let (mut instance, verdicts) = told_after_short_calls(&slow_when_told(u32::MAX));
+    assert_eq!(verdicts, [Verdict::Fault]);
+    assert_eq!(instance.fault().map(|fault| fault.kind), Some(FaultKind::Overrun));
+    // In its next life it has to show it again.
+    instance.restart().unwrap();
+    let mut batch = Batch::of(&[vec![0xff; 60]]);
+    assert_eq!(instance.process(&mut batch.packets(), Instant::ZERO), Progress::Suspended);
+}
+
+#[test]
+fn what_may_not_write_to_packets_changes_only_what_it_sees() {
+    let body = for_each("(i32.store8 (local.get $window) (i32.const 0xee))");
+    let mut instance = begin_with(r#", "capabilities": []"#, &body, Default::default()).unwrap();
+    let batch = Batch::equal(2, 60).processed(&mut instance);
+    assert_eq!(batch.packets[1].data()[0], 0x11);
+}
+
+#[test]
+fn a_call_that_is_stopped_before_it_begins_is_not_done() {
+    // The shortest slices there are: almost every poll is stopped somewhere, often before the plugin is reached.
+    let settings = SandboxSettings { tick: Duration::from_nanos(1), slice: 1, ..Default::default() };
+    let sandbox = Sandbox::new(settings).unwrap();
+    let plugin = sandbox.compile(&module(&slow(2_000))).unwrap();
+    // With such slices even a beginning may need more than it is given.
+    let mut tries = (0..100).filter_map(|_| WasmInstance::new(&plugin, InstanceSettings::default()).ok());
+    let mut instance = tries.next().unwrap();
+    for _ in 0..2_000 {
+        assert_eq!(Batch::equal(2, 60).processed(&mut instance).verdicts, [Verdict::Drop(0); 2]);
+    }
+}
+
+#[test]
+fn a_message_is_suspended_and_answered_later() {
+    let slow = r#"(import "millrace" "reply" (func $reply (param i32 i32)))
+        (data (i32.const 16) "7")
+        (func (export "millrace_control") (param i32 i32 i32 i32) (result i32) (local $left i32)
+          (local.set $left (i32.const 100000000))
+          (loop $on (br_if $on (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+          (call $reply (i32.const 16) (i32.const 1)) i32.const 0)"#;
+    let mut instance = begin_with(r#", "messages": {"on": "x"}"#, slow, Default::default()).unwrap();
+    assert_eq!(instance.begin_control(&message("on", json!({}))), None);
+    let mut none = Batch::equal(0, 0);
+    while instance.resume(&mut none.packets(), Instant::ZERO) == Progress::Suspended {}
+    assert_eq!(instance.take_reply(), Some(Ok(json!(7))));
+    assert_eq!(instance.take_reply(), None);
+    assert_eq!(instance.begin_control(&message("on", json!({}))), None);
+    instance.abort();
+    assert!(instance.take_reply().unwrap().unwrap_err().to_string().contains("it is dead"));
+}
+
+#[test]
+fn baseline_code_is_suspended_and_goes_on() {
+    let mut instance = begin_baseline(&slow(20_000_000));
+    let batch = Batch::equal(4, 60).processed(&mut instance);
+    assert_eq!(batch.verdicts, [Verdict::Drop(0); 4]);
+    assert!(instance.counts().suspensions > 0);
+    let mut forever = begin_baseline(&at_once(FOREVER));
+    let mut batch = Batch::equal(1, 60);
+    assert_eq!(forever.process(&mut batch.packets(), Instant::ZERO), Progress::Suspended);
+    forever.abort();
+    assert_eq!(forever.fault().map(|fault| fault.kind), Some(FaultKind::Overrun));
+}
+
+#[test]
+fn traps_of_baseline_code_are_faults() {
+    let mut instance = begin_baseline(&at_once("unreachable"));
+    let _ = Batch::equal(1, 60).processed(&mut instance);
+    assert_eq!(instance.fault().map(|fault| fault.kind), Some(FaultKind::Unreachable));
+}
+
+#[test]
+fn better_code_is_taken_when_an_instance_begins_anew() {
+    let mut instance = begin_baseline(&verdict(verdict::DROP));
+    let wasm = module(&verdict(verdict::DROP));
+    recompiled(instance.plugin(), &wasm, Tier::Optimised);
+    assert_eq!(instance.plugin().current().tier(), Tier::Optimised);
+    for _ in 0..2 {
+        let batch = Batch::equal(2, 60).processed(&mut instance);
+        assert_eq!(batch.verdicts, [Verdict::Drop(0); 2]);
+        instance.restart().unwrap();
+    }
+    recompiled(instance.plugin(), &wasm, Tier::Baseline);
+    assert_eq!(instance.plugin().current().tier(), Tier::Optimised);
+}
