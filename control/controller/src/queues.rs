@@ -49,11 +49,7 @@ impl FlowSettings {
                     .into(),
             )),
             (None, None, None) => Ok(FlowTreatment::Common),
-            (None, quantum, threshold) => {
-                let mut queue = common.queue;
-                queue.threshold = threshold.unwrap_or(queue.threshold);
-                Ok(FlowTreatment::BestEffort(quantum.unwrap_or(0), queue))
-            }
+            (None, quantum, threshold) => Ok(FlowTreatment::BestEffort(quantum, threshold, *common)),
         }
     }
 }
@@ -138,12 +134,20 @@ impl Router {
         let Some(flow) = flow else { return self.set_scheduler_node(port, queue, changes).map(drop) };
         let mut inner = self.lock();
         let id = inner.model.port(port)?.id;
-        let (leaf, kind) = inner.model.schedulers.leaf(id, port, queue)?;
+        let (leaf, kind, node) = inner.model.schedulers.leaf(id, port, queue)?;
         let key = parse_packet(flow, &inner.model)?.key;
-        // A rate that is taken away leaves the flow like all others; a quantum, too, but with a queue of the leaf's settings.
         let mut settings = FlowSettings::parse(changes)?;
-        if changes.contains_key("quantum") || changes.contains_key("threshold") {
-            settings.quantum = settings.quantum.or(Some(0));
+        if settings.rate.is_some() && node.rate.is_none() {
+            return Err(ControlError::Invalid(format!(
+                "queue {queue:?} has no rate of which a part could be reserved: say what it is served with, \
+                 `queue set {port} {queue} rate=RATE`"
+            )));
+        }
+        // What is taken away is as that of all others.
+        if let NodeKind::FlowQueues(common) = &kind {
+            let gone = |key: &str| changes.get(key).is_some_and(Value::is_null);
+            settings.quantum = settings.quantum.or(gone("quantum").then_some(0));
+            settings.threshold = settings.threshold.or(gone("threshold").then_some(common.queue.threshold));
         }
         let treatment = settings.treatment(&kind)?;
         inner.schedule(id, vec![ScheduleChange::Flow(leaf, key, treatment)])
@@ -178,12 +182,8 @@ mod tests {
     fn a_flow_has_a_rate_or_a_quantum() {
         assert_eq!(treatment(json!({"rate": "1mbit"})), Ok(FlowTreatment::Reserved(Rate(1_000_000))));
         assert_eq!(treatment(json!({"rate": null})), Ok(FlowTreatment::Common));
-        let Ok(FlowTreatment::BestEffort(3000, queue)) =
-            treatment(json!({"quantum": 3000, "threshold": 5000}))
-        else {
-            panic!("no treatment")
-        };
-        assert_eq!(queue.threshold, 5000);
+        let both = treatment(json!({"quantum": 3000, "threshold": 5000}));
+        assert!(matches!(both, Ok(FlowTreatment::BestEffort(Some(3000), Some(5000), _))), "{both:?}");
         for (wrong, why) in [
             (json!({"rate": "1mbit", "quantum": 1}), "either a rate"),
             (json!({"rate": "fast"}), "is no rate"),

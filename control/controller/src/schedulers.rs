@@ -102,13 +102,18 @@ impl Schedulers {
         }
     }
 
-    /// The number of a leaf of a port, and what it does.
-    pub fn leaf(&self, port: PortId, name: &str, queue: &str) -> Result<(QueueId, NodeKind), ControlError> {
+    /// The number of a leaf of a port, what it does, and what was said of it.
+    pub fn leaf(
+        &self,
+        port: PortId,
+        name: &str,
+        queue: &str,
+    ) -> Result<(QueueId, NodeKind, SchedulerNode), ControlError> {
         let none = Scheduler::default();
         let scheduler = unless_empty(self.ports.get(&port).unwrap_or(&none), name)?;
         let node = find(scheduler, leaf(scheduler, queue)?)?;
         let above = self.above(scheduler, node)?.map(|above| above.kind);
-        Ok((self.known(queue).unwrap_or_default(), kind(node, above)?))
+        Ok((self.known(queue).unwrap_or_default(), kind(node, above)?, node.clone()))
     }
 
     /// The changes that make one scheduler of another; what waits in nodes that are gone goes `to` a leaf.

@@ -4,8 +4,8 @@ use std::fmt;
 
 use millrace_packet::{DropReason, FRAME_SIZE, FlowKey, Packet};
 use millrace_schedule::{
-    BufferLimits, DropCause, FlowNumber, Leftover, LinkOverhead, LinkRate, LinkScheduler, NodeId, NodeKind,
-    NodeView, QueueSettings, QueueView, Rate, ScheduleError, Share,
+    BufferLimits, DropCause, FlowNumber, FlowQueuesSettings, Leftover, LinkOverhead, LinkRate, LinkScheduler,
+    NodeId, NodeKind, NodeView, QueueSettings, QueueView, Rate, ScheduleError, Share,
 };
 use millrace_units::{Instant, QueueId};
 
@@ -53,8 +53,9 @@ pub enum ScheduleChange {
 /// How a flow is treated that has a queue of its own.
 #[derive(Clone, PartialEq, Debug)]
 pub enum FlowTreatment {
-    /// By a quantum of its own, in bytes of each round (0: that of all others), with a queue of its own settings.
-    BestEffort(u32, QueueSettings),
+    /// By a quantum of its own, in bytes of each round (0: that of all others), and with a threshold of its own. What is not
+    /// said stays as it is; a reservation ends with a quantum. The settings are those of all others, of the same leaf.
+    BestEffort(Option<u32>, Option<u32>, FlowQueuesSettings),
     /// It gets this rate however many others there are.
     Reserved(Rate),
     /// Like all others again.
@@ -161,8 +162,8 @@ impl PortScheduler {
             ScheduleChange::Flow(node, key, treatment) => {
                 let flow = FlowNumber(flow_hash(key, self.seed));
                 match treatment {
-                    FlowTreatment::BestEffort(quantum, queue) => {
-                        self.tree.set_flow(id(*node), flow, *quantum, queue, now)?;
+                    FlowTreatment::BestEffort(quantum, threshold, common) => {
+                        self.set_flow((id(*node), flow), (*quantum, *threshold), common, now)?;
                     }
                     FlowTreatment::Reserved(rate) => self.tree.reserve_flow(id(*node), flow, *rate, now)?,
                     FlowTreatment::Common => {
@@ -172,6 +173,25 @@ impl PortScheduler {
             }
         }
         Ok(())
+    }
+
+    /// Gives a flow a quantum or a threshold, and leaves what is not said as it is.
+    fn set_flow(
+        &mut self,
+        (leaf, flow): (NodeId, FlowNumber),
+        (quantum, threshold): (Option<u32>, Option<u32>),
+        common: &FlowQueuesSettings,
+        now: Instant,
+    ) -> Result<(), ScheduleError> {
+        let (own, reserved) = self.tree.flow(leaf, flow)?.unzip();
+        let known = own.as_ref().map_or((0, common.queue.threshold), |own| {
+            (if own.quantum == common.quantum { 0 } else { own.quantum }, own.threshold)
+        });
+        let queue = QueueSettings { threshold: threshold.unwrap_or(known.1), ..common.queue };
+        let keeps = reserved.flatten().filter(|_| quantum.is_none());
+        let own_quantum = if keeps.is_some() { 0 } else { quantum.unwrap_or(known.0) };
+        self.tree.set_flow(leaf, flow, own_quantum, &queue, now)?;
+        keeps.map_or(Ok(()), |rate| self.tree.reserve_flow(leaf, flow, rate, now))
     }
 
     /// Up to `most` queues of flows of a leaf, from the `first` on: an order that holds while no flow comes or goes.
@@ -335,6 +355,32 @@ mod tests {
         assert_eq!(scheduler.next_ready(), Some(Instant::from_nanos(100_000)));
         assert!(scheduler.dequeue(Instant::from_nanos(100_000), &mut drops).is_some());
         assert_eq!(scheduler.next_ready(), None);
+    }
+
+    #[test]
+    fn what_fq_codel_drops_for_one_that_is_refused_is_counted() {
+        let pool = Pool::new(256).unwrap();
+        let mut scheduler = PortScheduler::new(64, 0).unwrap();
+        let mut drops = Vec::new();
+        for change in [
+            add(1, None, Share::Only, NodeKind::Priority),
+            add(2, Some(1), Share::Level(0), NodeKind::Fifo(Default::default())),
+            add(3, Some(1), Share::Level(1), NodeKind::FqCodel(Default::default())),
+        ] {
+            scheduler.change(&change, Instant::ZERO, &mut drops).unwrap();
+        }
+        // Many flows of a packet each, then another queue: none of them may hold more than is free beside it.
+        for number in 0..100 {
+            let mut packet = packet(&pool, if number < 60 { 3 } else { 2 });
+            packet.hash = u32::wrapping_mul(number, 0x9e37_79b9);
+            scheduler.enqueue(packet, Instant::ZERO, &mut drops);
+        }
+        (0..10).for_each(|_| scheduler.enqueue(packet(&pool, 3), Instant::ZERO, &mut drops));
+        let report = scheduler.report();
+        let of_leaves: u32 = report.nodes[1..].iter().map(|node| node.held_packets).sum();
+        assert_eq!((of_leaves, report.nodes[0].held_packets), (report.held, report.held));
+        assert_eq!(report.held as usize + drops.len(), 110);
+        assert_eq!(pool.in_use(), 110);
     }
 
     #[test]

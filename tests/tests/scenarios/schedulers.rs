@@ -213,6 +213,13 @@ fn queues_are_shown_and_changed() {
     let flow = flow_queue(&router, 9001)["flow"].as_str().unwrap().to_owned();
     router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "threshold=9000"]);
     assert_eq!(flow_queue(&router, 9001)["threshold"], 9000);
+    // A threshold leaves a reservation as it is, and the other way round.
+    router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "rate=1mbit"]);
+    router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "threshold=9001"]);
+    let both = flow_queue(&router, 9001);
+    assert_eq!((&both["rate"], &both["threshold"]), (&1_000_000.into(), &9001.into()), "{both}");
+    router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "rate="]);
+    router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "threshold=9000"]);
     let refused = |arguments: &[&str], texts: &[&str]| {
         let all: Vec<&str> = ["queue"].iter().chain(arguments).copied().collect();
         router.try_ask(&all).assert_refused(1, texts);
@@ -224,7 +231,10 @@ fn queues_are_shown_and_changed() {
     refused(&["set", "r2", "flows", "--flow", &flow, "rate=1mbit", "quantum=1"], &["either a rate"]);
     refused(&["set", "r2", "flows", "--flow", "proto udp", "rate=1mbit"], &["src ADDRESS"]);
     refused(&["set", "r2", "flows", "--flow", &flow, "weight=2"], &["weight", "quantum"]);
-    assert_eq!(flow_queue(&router, 9001)["threshold"], 9000);
+    let kept = flow_queue(&router, 9001);
+    assert_eq!((&kept["threshold"], &kept["rate"]), (&9000.into(), &serde_json::Value::Null), "{kept}");
+    router.ask(&["queue", "set", "r2", "flows", "rate="]);
+    refused(&["set", "r2", "flows", "--flow", &flow, "rate=1mbit"], &["\"flows\" has no rate", "rate=RATE"]);
     drop((first, second));
     router.assert_conservation();
 }

@@ -26,10 +26,16 @@ impl Aqm {
     }
 }
 
+/// Nanoseconds of the longest interval.
+const LONGEST_INTERVAL: u64 = 3_600_000_000_000;
+
 pub(crate) fn codel_objection(settings: &CodelSettings) -> Option<String> {
     let CodelSettings { target, interval, .. } = settings;
-    (*target == 0 || target >= interval).then(|| {
-        format!("codel: target {target} ns, interval {interval} ns: the target must be above 0 and below the interval")
+    (*target == 0 || target >= interval || *interval > LONGEST_INTERVAL).then(|| {
+        format!(
+            "codel: target {target} ns, interval {interval} ns: the target must be above 0 and below the interval, the \
+             interval an hour at most"
+        )
     })
 }
 

@@ -32,9 +32,9 @@ fn ids_and_places_must_make_sense() {
         (9, 2, Share::Quantum(1), "its parent 2 is a fifo, which has no children"),
         (9, 1, Share::Level(1), "a deficit-round-robin, needs a quantum"),
         (9, 1, Share::Quantum(0), "the quantum is 0; it goes from 1 to 1073741824"),
-        (9, 0, Share::Level(1), "level 1 of 0 is taken by node 3"),
+        (9, 0, Share::Level(1), "level 1 of node 0 is taken by node 3"),
         (9, 0, Share::Level(65_536), "the level is 65536; it goes from 0 to 65535"),
-        (9, 3, Share::Only, "token bucket 3 has the child 4"),
+        (9, 3, Share::Only, "node 3, a token-bucket, has the child 4"),
         (MOST_NODES, 0, Share::Level(5), "ids go from 0 to 131071"),
     ] {
         let error = refused(&mut port, node, parent, share, fifo());

@@ -58,15 +58,20 @@ impl<T: Item> LinkScheduler<T> {
     ) -> bool {
         let (before, length) = (self.queues.arena.load, item.length());
         let Kind::FqCodel(index) = self.nodes[node.0 as usize].kind else { return false };
-        if !self.fq_codels.get_mut(index).enqueue(&mut self.queues, flow, item, now, sink) {
-            return false;
+        let stays = self.fq_codels.get_mut(index).enqueue(&mut self.queues, flow, item, now, sink);
+        let mut came = Load::NOTHING;
+        if stays {
+            came = Load::of_packet(length);
+            self.nodes[node.0 as usize].totals.entered(came);
+            self.count_above(node.0, length);
         }
-        let came = Load::of_packet(length);
-        self.nodes[node.0 as usize].totals.entered(came);
-        self.count_above(node.0, length);
+        // Others may have been dropped also for one that did not stay.
         let dropped = before.plus(came).minus(self.queues.arena.load);
         if dropped != Load::NOTHING {
             self.count_lost(node.0, dropped);
+        }
+        if !stays {
+            return false;
         }
         if !self.nodes[node.0 as usize].ready && self.held_by(node.0) != Load::NOTHING {
             self.rouse(node.0, now);

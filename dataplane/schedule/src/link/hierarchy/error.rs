@@ -62,7 +62,9 @@ pub enum ScheduleError {
         needed: &'static str,
     },
     /// Two children of a priority scheduler at one level.
-    #[error("node {node}: level {level} of {parent} is taken by node {other}; levels go from 0 to 65535")]
+    #[error(
+        "node {node}: level {level} of node {parent} is taken by node {other}; levels go from 0 to 65535"
+    )]
     Level {
         /// The node to add or change.
         node: NodeId,
@@ -75,7 +77,7 @@ pub enum ScheduleError {
     },
     /// A second child below a token bucket.
     #[error(
-        "node {node}: token bucket {parent} has the child {other}; a scheduler between them can have several"
+        "node {node}: node {parent}, a token-bucket, has the child {other}; a scheduler between them can have several"
     )]
     OnlyChild {
         /// The node to add or move.
@@ -170,7 +172,7 @@ pub enum ScheduleError {
         most: u32,
     },
     /// Packets were to be moved to where they can't be.
-    #[error("node {node}: packets can't move to {to}: {why}")]
+    #[error("node {node}: packets can't move to node {to}: {why}")]
     MoveTarget {
         /// Whose packets.
         node: NodeId,
