@@ -1,6 +1,8 @@
 //! Random and malformed frames, by the hundred thousand.
 
-use millrace_testkit::{Ground, Line, Millrace, Namespace, RawSocket};
+use std::time::Duration;
+
+use millrace_testkit::{Ground, Line, Millrace, Namespace, RawSocket, eventually};
 use millrace_tests::{Frame, Ipv4Frame, Ipv6Frame, Random};
 use millrace_wire::MacAddr;
 
@@ -64,6 +66,12 @@ fn assert_survives(line: &Line, router: &mut Millrace, count: usize) {
     let received = router.row("ports", "name", "r1")["rx_packets"].as_u64().unwrap();
     let ring_full = router.drops("receive_ring_full");
     assert!(received + ring_full >= sent as u64 * 9 / 10, "{received} received of {sent}");
+    // Right behind such a storm hosts may have to find their neighbours anew, which takes them some seconds.
+    for (host, other) in [(&line.h1, "10.2.0.2"), (&line.h2, "fd00:1::2"), (&line.h1, "fd00:2::2")] {
+        eventually("hosts find each other again", Duration::from_secs(20), || {
+            host.succeeds(&format!("ping -c 1 -W 1 {other}")).then_some(())
+        });
+    }
     assert_hosts_talk(line);
     router.assert_conservation();
 }
