@@ -28,6 +28,7 @@ const QUEUES: &[Column] = &[
     ("id", "id"),
     ("kind", "kind"),
     ("settings", "said"),
+    ("arrived", "offered_packets"),
     ("sent", "sent_packets"),
     ("sent bytes", "sent_bytes"),
     ("waiting", "held_packets"),

@@ -265,11 +265,6 @@ impl SchedulerKind {
         matches!(self, Self::Fifo | Self::FlowQueues | Self::FqCodel)
     }
 
-    /// Whether a kind of that name holds packets itself.
-    pub fn is_leaf_name(name: &str) -> bool {
-        Self::ALL.iter().any(|(own, kind)| *own == name && kind.is_leaf())
-    }
-
     /// Its name.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)

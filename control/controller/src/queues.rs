@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use millrace_classify::Filter;
-use millrace_config::Bits;
+use millrace_config::{Bits, SchedulerKind};
 use millrace_pipeline::{Command, FlowQueueReport, FlowReport, FlowTreatment, ScheduleChange};
 use millrace_schedule::{NodeKind, Rate};
 use millrace_units::{PortId, QueueId};
@@ -13,8 +13,8 @@ use serde_json::{Map, Value};
 use crate::ControlError;
 use crate::flows::selector;
 use crate::lookup::parse_packet;
-use crate::router::Router;
-use crate::view::{FlowQueueView, QueueView, SchedulerNodeView};
+use crate::router::{Inner, Router};
+use crate::view::{FlowQueueView, QueueView, SchedulerNodeView, SchedulerView};
 
 /// Settings of a flow's queue.
 #[derive(Deserialize)]
@@ -60,11 +60,20 @@ impl Router {
     /// # Errors
     /// When the data plane does not answer.
     pub fn queues(&self) -> Result<Vec<QueueView>, ControlError> {
-        let leaves = |scheduler: crate::view::SchedulerView| {
-            let leaf = |node: &SchedulerNodeView| millrace_config::SchedulerKind::is_leaf_name(node.kind);
+        let leaves = |scheduler: SchedulerView| {
+            let leaf = |node: &SchedulerNodeView| {
+                node.kind.parse::<SchedulerKind>().is_ok_and(SchedulerKind::is_leaf)
+            };
             let port = scheduler.port;
             let nodes = scheduler.nodes.into_iter().filter(leaf);
-            nodes.map(move |node| QueueView { port: port.clone(), flows: Vec::new(), node })
+            nodes.map(move |node| QueueView {
+                port: port.clone(),
+                offered_packets: node.sent_packets
+                    + u64::from(node.held_packets)
+                    + node.drops.values().sum::<u64>(),
+                flows: Vec::new(),
+                node,
+            })
         };
         Ok(self.schedulers()?.into_iter().flat_map(leaves).collect())
     }
@@ -80,7 +89,7 @@ impl Router {
         let found = of_port.into_iter().find(|view| view.node.name == queue);
         let mut view =
             found.ok_or_else(|| ControlError::unknown("queue", queue, known.iter().map(String::as_str)))?;
-        if view.node.kind == millrace_config::SchedulerKind::FlowQueues.name() {
+        if view.node.kind == SchedulerKind::FlowQueues.name() {
             view.flows = self.flow_queues(port, view.node.id).await?;
         }
         Ok(view)
@@ -154,7 +163,7 @@ impl Router {
     }
 }
 
-impl crate::router::Inner {
+impl Inner {
     fn flow_queue_reports(
         &mut self,
         port: PortId,

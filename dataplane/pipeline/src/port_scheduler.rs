@@ -7,9 +7,13 @@ use millrace_schedule::{
     BufferLimits, DropCause, FlowNumber, FlowQueuesSettings, Leftover, LinkOverhead, LinkRate, LinkScheduler,
     NodeId, NodeKind, NodeView, QueueSettings, QueueView, Rate, ScheduleError, Share,
 };
-use millrace_units::{Instant, QueueId};
+use millrace_units::{Instant, PortId, QueueId};
 
 use crate::parse::flow_hash;
+use crate::router::Router;
+
+/// Queues of flows that are shown between two batches.
+const QUEUES_AT_ONCE: usize = 256;
 
 /// A change of a port's scheduler. Nodes are known by the numbers of their queues, from 1 on; packets for queue 0 go to the
 /// default leaf.
@@ -272,6 +276,41 @@ impl PortScheduler {
     pub(crate) fn report(&self) -> ScheduleReport {
         let (link, default, held) = (self.tree.link(), self.default, self.tree.held_packets());
         ScheduleReport { link, default, held, nodes: self.tree.tree() }
+    }
+}
+
+impl Router {
+    /// Changes the scheduler of a port, until a change is refused; the first node makes one. Nothing changes at a worker that
+    /// does not have the port's device.
+    pub(crate) fn schedule(
+        &mut self,
+        port: PortId,
+        changes: &[ScheduleChange],
+        now: Instant,
+    ) -> Result<(), ScheduleError> {
+        // Half of the packet memory is left to what waits elsewhere.
+        let frames = self.pool.capacity() / 2 / self.ports.iter().count().max(1) as u32;
+        let is_ours = self.ports.get(port).is_some_and(|entry| self.has(entry.settings.device));
+        let Some(entry) = self.ports.get_mut(port).filter(|_| is_ours) else { return Ok(()) };
+        let scheduler = match &mut entry.scheduler {
+            Some(scheduler) => scheduler,
+            none => none.insert(Box::new(PortScheduler::new(frames, self.seed)?)),
+        };
+        let mut changes = changes.iter();
+        let changed = changes.try_for_each(|change| scheduler.change(change, now, &mut self.queue_drops));
+        self.drop_queued();
+        changed
+    }
+
+    /// A bounded part of the queues of flows of a leaf, from the `first` on; none where this worker has no such port.
+    pub(crate) fn flow_queues(
+        &self,
+        port: PortId,
+        leaf: QueueId,
+        first: usize,
+    ) -> Result<Vec<FlowQueueReport>, ScheduleError> {
+        let scheduler = self.ports.get(port).and_then(|entry| entry.scheduler.as_ref());
+        scheduler.map_or(Ok(Vec::new()), |own| own.flow_queues(leaf, first, QUEUES_AT_ONCE))
     }
 }
 

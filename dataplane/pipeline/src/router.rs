@@ -12,7 +12,6 @@ use millrace_forward::{
 use millrace_packet::{Batch, DropReason, Packet, Pool};
 use millrace_plugin::{PluginChange, Released};
 use millrace_plugin_abi::Position;
-use millrace_schedule::ScheduleError;
 use millrace_units::{Instant, PortId};
 use millrace_wire::EtherType;
 
@@ -29,7 +28,7 @@ use crate::handover::Handover;
 use crate::options::Options;
 use crate::own_stack::{Outgoing, OwnStack};
 use crate::parse::{Parsed, ROUTER, flow_hash, parse, parse_copy};
-use crate::port_scheduler::{PortScheduler, QueueDrops, ScheduleChange};
+use crate::port_scheduler::QueueDrops;
 use crate::ports::{DeviceId, PortCount, PortSettings, PortTable};
 use crate::receive::receive;
 use crate::route::{admit, look_up};
@@ -42,8 +41,6 @@ const NEIGHBOURS: usize = 65_536;
 const ETHER_TYPES: usize = 64;
 /// Rounds in which packets that the router made are followed at once; what they lead to then waits for the next turn.
 const ROUNDS: usize = 4;
-/// Queues of flows that are shown between two batches.
-const QUEUES_AT_ONCE: usize = 256;
 
 /// Everything between the devices.
 pub struct Router {
@@ -341,12 +338,6 @@ impl Router {
         self.own.resolver.next_event().into_iter().chain(others).min()
     }
 
-    /// Packets that are taken from a device in a round, at most.
-    #[inline]
-    pub(crate) fn input_weight(&self, device: DeviceId) -> usize {
-        self.ports.input_weight(device)
-    }
-
     /// Carries out a command that needs no device.
     pub(crate) fn carry_out(&mut self, command: Command, now: Instant) {
         // Who asked may have gone: an answer that nobody takes is lost, and that is all right.
@@ -378,15 +369,9 @@ impl Router {
                 let reported = Box::new(move |report| drop(reply.try_send(report)));
                 self.gates.plugins_mut().shadow(id, instance, packets, self.pool.clone(), reported);
             }
-            Command::Schedule(port, changes, reply) => {
-                let changed = changes.iter().try_for_each(|change| self.schedule(port, change, now));
-                let _ = reply.try_send(changed);
-            }
+            Command::Schedule(port, changes, reply) => _ = reply.try_send(self.schedule(port, &changes, now)),
             Command::ShowQueues(port, leaf, first, reply) => {
-                let scheduler = self.ports.get(port).and_then(|entry| entry.scheduler.as_ref());
-                let queues =
-                    scheduler.map_or(Ok(Vec::new()), |own| own.flow_queues(leaf, first, QUEUES_AT_ONCE));
-                let _ = reply.try_send(queues);
+                _ = reply.try_send(self.flow_queues(port, leaf, first));
             }
             Command::EndShadow(id) => self.gates.plugins_mut().end_shadow(id),
             Command::StartCapture(sink) => self.captures.push(*sink),
@@ -476,24 +461,6 @@ impl Router {
             self.with_own(now, |own, context| own.announce(key, context));
         }
         self.follow_up(now);
-    }
-
-    /// Changes the scheduler of a port; the first node makes one.
-    fn schedule(&mut self, port: PortId, change: &ScheduleChange, now: Instant) -> Result<(), ScheduleError> {
-        // Half of the packet memory is left to what waits elsewhere.
-        let frames = self.pool.capacity() / 2 / self.ports.iter().count().max(1) as u32;
-        let Some(device) = self.ports.get(port).map(|entry| entry.settings.device) else { return Ok(()) };
-        if !self.has(device) {
-            return Ok(());
-        }
-        let Some(entry) = self.ports.get_mut(port) else { return Ok(()) };
-        let scheduler = match &mut entry.scheduler {
-            Some(scheduler) => scheduler,
-            none => none.insert(Box::new(PortScheduler::new(frames, self.seed)?)),
-        };
-        let changed = scheduler.change(change, now, &mut self.queue_drops);
-        self.drop_queued();
-        changed
     }
 
     fn remove_port(&mut self, id: PortId) {

@@ -182,7 +182,7 @@ impl Worker {
         let mut received = 0;
         for (index, device) in self.devices.iter_mut().enumerate() {
             let Some(device) = device else { continue };
-            self.work.packets.set_limit(self.router.input_weight(DeviceId(index as u16)));
+            self.work.packets.set_limit(self.router.ports.input_weight(DeviceId(index as u16)));
             device.receive(&self.pool, now, &mut self.work.packets);
             self.work.packets.set_limit(BATCH_SIZE);
             if !self.work.packets.is_empty() {

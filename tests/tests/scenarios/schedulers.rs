@@ -208,6 +208,13 @@ fn queues_are_shown_and_changed() {
     assert!(table.contains("dport 9000 in r1") && table.contains("flow-queues"), "{table}");
     let all = router.json(&["queue", "show"]);
     assert_eq!((&all[0]["name"], &all[0]["port"]), (&"flows".into(), &"r2".into()));
+    // What came is what was sent, waits or was dropped, of the whole queue and of the flows in it.
+    let shown = router.json(&["queue", "show", "r2", "flows"]);
+    let arrived = |queue: &serde_json::Value| queue["offered_packets"].as_u64().unwrap();
+    // The flows are asked after the whole.
+    let of_flows: u64 = shown["flows"].as_array().unwrap().iter().map(arrived).sum();
+    let sent = shown["sent_packets"].as_u64().unwrap();
+    assert!(sent > 0 && sent < arrived(&shown) && arrived(&shown) <= of_flows, "{shown}");
     router.ask(&["queue", "set", "r2", "flows", "threshold=30000"]);
     assert_eq!(router.json(&["queue", "show", "r2"])[0]["settings"]["threshold"], 30_000);
     let flow = flow_queue(&router, 9001)["flow"].as_str().unwrap().to_owned();

@@ -63,6 +63,8 @@ pub struct QueueView {
     /// The leaf.
     #[serde(flatten)]
     pub node: SchedulerNodeView,
+    /// Packets that arrived: those that were sent, wait or were dropped.
+    pub offered_packets: u64,
     /// The queues of flows in it; only where one queue was asked for.
     pub flows: Vec<FlowQueueView>,
 }
