@@ -21,7 +21,20 @@ fn compile(program: &str, out: &Path) -> Result<(), String> {
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
     let source = format!("bpf/{program}.c");
     let mut command = Command::new(&clang);
-    command.args(["-target", target(), "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-c", &source, "-o"]);
+    // v3 has atomic additions that return what was there (Linux 5.12).
+    command.args([
+        "-target",
+        target(),
+        "-mcpu=v3",
+        "-O2",
+        "-g",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-c",
+        &source,
+        "-o",
+    ]);
     command.arg(out.join(format!("{program}.o")));
     for directory in system_headers() {
         command.arg("-idirafter").arg(directory);

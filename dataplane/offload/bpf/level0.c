@@ -4,6 +4,7 @@
  * millrace_tcx 6.6: so each is loaded only when it is used.
  */
 #include "classifier.h"
+#include "flow_cache.h"
 
 #define TCX_NEXT (-1)
 #define TCX_DROP 2
@@ -17,6 +18,7 @@
 struct counters {
 	__u64 seen, seen_bytes;
 	__u64 by_verdict[6];
+	__u64 forwarded, undeliverable;
 	__u64 fallback_passed, fallback_dropped, handed_back;
 };
 
@@ -89,13 +91,23 @@ static __always_inline void count_verdict(struct counters *count, enum verdict v
 	}
 }
 
-static __always_inline int receive_xdp(struct xdp_md *context, __u64 length)
+static __always_inline int count_forwarded(struct counters *count, int action)
+{
+	if (action == XDP_REDIRECT)
+		count->forwarded++;
+	else
+		count->undeliverable++;
+	return action;
+}
+
+static __always_inline int receive_xdp(struct xdp_md *context, __u64 length, void *to)
 {
 	struct frame frame = { (void *)(long)context->data, (void *)(long)context->data_end, 0 };
 	__u32 zero = 0, queue = context->rx_queue_index;
 	struct counters *count = bpf_map_lookup_elem(&counters, &zero);
 	struct config *port = bpf_map_lookup_elem(&config, &zero);
 	enum verdict verdict;
+	int action;
 
 	if (!count || !port || is_handed_back(count))
 		return XDP_PASS;
@@ -105,6 +117,11 @@ static __always_inline int receive_xdp(struct xdp_md *context, __u64 length)
 	if (verdict == USER_SPACE &&
 	    (!bpf_map_lookup_elem(&sockets, &queue) || !bpf_map_lookup_elem(&witness, &zero)))
 		return fall_back(count, port) ? XDP_PASS : XDP_DROP;
+	if (verdict == USER_SPACE) {
+		action = forward_here(context, length, to);
+		if (action != GO_UP)
+			return count_forwarded(count, action);
+	}
 	count_verdict(count, verdict);
 	if (verdict != USER_SPACE)
 		return XDP_PASS;
@@ -114,13 +131,13 @@ static __always_inline int receive_xdp(struct xdp_md *context, __u64 length)
 SEC("xdp")
 int millrace_xdp(struct xdp_md *context)
 {
-	return receive_xdp(context, linear_length(context));
+	return receive_xdp(context, linear_length(context), &devices);
 }
 
 SEC("xdp.frags")
 int millrace_xdp_sg(struct xdp_md *context)
 {
-	return receive_xdp(context, bpf_xdp_get_buff_len(context));
+	return receive_xdp(context, bpf_xdp_get_buff_len(context), &devices_sg);
 }
 
 SEC("classifier")

@@ -1,12 +1,16 @@
-//! The parts of bpf(2) that aya does not offer: links with their errors, tcx without links, and live test runs.
+//! The parts of bpf(2) that aya does not offer: links with their errors, tcx without links, live test runs, entries of maps by
+//! descriptor; and file systems that are mounted nowhere.
 //!
 //! Layouts are those of `union bpf_attr` in <linux/bpf.h>; the kernel takes a shorter one and reads the rest as zero.
 #![allow(unsafe_code)]
 
-use std::ffi::{c_long, c_uint};
+use std::ffi::{CStr, c_long, c_uint};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::null;
 
+const BPF_MAP_UPDATE_ELEM: c_uint = 2;
+const BPF_MAP_DELETE_ELEM: c_uint = 3;
 const BPF_PROG_ATTACH: c_uint = 8;
 const BPF_PROG_DETACH: c_uint = 9;
 const BPF_PROG_TEST_RUN: c_uint = 10;
@@ -15,6 +19,9 @@ const BPF_LINK_CREATE: c_uint = 28;
 const BPF_XDP: u32 = 37;
 const BPF_TCX_INGRESS: u32 = 46;
 const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
+const FSOPEN_CLOEXEC: c_uint = 1;
+const FSCONFIG_CMD_CREATE: c_uint = 6;
+const FSMOUNT_CLOEXEC: c_uint = 1;
 
 /// A hook on a device that a link can be made to.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +73,15 @@ struct ProgQuery {
 }
 
 #[repr(C)]
+struct MapElement {
+    map_fd: u32,
+    reserved: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+#[repr(C)]
 #[derive(Default)]
 struct TestRun {
     prog_fd: u32,
@@ -110,6 +126,51 @@ unsafe fn bpf<T>(command: c_uint, attributes: &mut T) -> io::Result<c_long> {
     let result =
         unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attributes), size_of::<T>()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Mounts a file system of this type nowhere: it is reached by the descriptor of its root, and ends with it.
+pub(crate) fn detached_mount(file_system: &CStr) -> io::Result<OwnedFd> {
+    let opened = |result: c_long| match result {
+        // SAFETY: the kernel has just opened this descriptor for us; a descriptor fits an int.
+        0.. => Ok(unsafe { OwnedFd::from_raw_fd(result as i32) }),
+        _ => Err(io::Error::last_os_error()),
+    };
+    // SAFETY: the name ends with a zero byte, as fsopen(2) wants.
+    let context = unsafe { libc::syscall(libc::SYS_fsopen, file_system.as_ptr(), FSOPEN_CLOEXEC) };
+    let context = opened(context)?;
+    let (number, create) = (context.as_raw_fd(), FSCONFIG_CMD_CREATE);
+    // SAFETY: this command of fsconfig(2) takes neither key nor value.
+    match unsafe { libc::syscall(libc::SYS_fsconfig, number, create, null::<u8>(), null::<u8>(), 0) } {
+        // SAFETY: fsmount(2) takes no address.
+        0 => opened(unsafe { libc::syscall(libc::SYS_fsmount, number, FSMOUNT_CLOEXEC, 0) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Puts an entry into the hash map `map`, whose keys and values have the sizes of `K` and `V`.
+pub(crate) fn update_key<K, V>(map: &OwnedFd, key: &K, value: &V) -> io::Result<()> {
+    let mut attributes = MapElement {
+        map_fd: fd_number(map.as_fd()),
+        reserved: 0,
+        key: std::ptr::from_ref(key) as u64,
+        value: std::ptr::from_ref(value) as u64,
+        flags: 0,
+    };
+    // SAFETY: key and value are read only, as long as the caller says that the map's are, and outlive the call.
+    unsafe { bpf(BPF_MAP_UPDATE_ELEM, &mut attributes).map(drop) }
+}
+
+/// Takes an entry out of such a map.
+pub(crate) fn delete_key<K>(map: &OwnedFd, key: &K) -> io::Result<()> {
+    let mut attributes = MapElement {
+        map_fd: fd_number(map.as_fd()),
+        reserved: 0,
+        key: std::ptr::from_ref(key) as u64,
+        value: 0,
+        flags: 0,
+    };
+    // SAFETY: the key is read only, as long as the map's keys are, and outlives the call.
+    unsafe { bpf(BPF_MAP_DELETE_ELEM, &mut attributes).map(drop) }
 }
 
 /// Attaches `program` by a link: closing the link, also by death, detaches it.
@@ -198,14 +259,30 @@ pub(crate) fn run_live(
 /// Runs `program` once on `data` without consequences and returns its verdict.
 #[cfg(test)]
 pub(crate) fn run_dry(program: BorrowedFd<'_>, data: &[u8]) -> io::Result<u32> {
+    run_dry_to(program, data, &mut []).map(|(verdict, _)| verdict)
+}
+
+/// The same; returns the frame as the program left it as well.
+#[cfg(test)]
+pub(crate) fn run_dry_through(program: BorrowedFd<'_>, data: &[u8]) -> io::Result<(u32, Vec<u8>)> {
+    let mut out = vec![0; data.len()];
+    let (verdict, length) = run_dry_to(program, data, &mut out)?;
+    out.truncate(length);
+    Ok((verdict, out))
+}
+
+#[cfg(test)]
+fn run_dry_to(program: BorrowedFd<'_>, data: &[u8], out: &mut [u8]) -> io::Result<(u32, usize)> {
     let mut attributes = TestRun {
         prog_fd: fd_number(program),
         data_size_in: u32::try_from(data.len()).unwrap(),
         data_in: data.as_ptr() as u64,
+        data_size_out: u32::try_from(out.len()).unwrap(),
+        data_out: if out.is_empty() { 0 } else { out.as_mut_ptr() as u64 },
         repeat: 1,
         ..TestRun::default()
     };
-    // SAFETY: `data` is read only, and outlives the call.
+    // SAFETY: `data` is read only, `out` has room for what is said; both outlive the call.
     unsafe { bpf(BPF_PROG_TEST_RUN, &mut attributes)? };
-    Ok(attributes.retval)
+    Ok((attributes.retval, attributes.data_size_out as usize))
 }

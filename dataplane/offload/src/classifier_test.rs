@@ -100,6 +100,8 @@ fn difference(after: &Level0Counters, before: &Level0Counters) -> Level0Counters
         local: after.local - before.local,
         multicast: after.multicast - before.multicast,
         vlan: after.vlan - before.vlan,
+        forwarded: after.forwarded - before.forwarded,
+        undeliverable: after.undeliverable - before.undeliverable,
         fallback_passed: after.fallback_passed - before.fallback_passed,
         fallback_dropped: after.fallback_dropped - before.fallback_dropped,
         handed_back: after.handed_back - before.handed_back,

@@ -19,6 +19,10 @@ pub struct Level0Counters {
     pub multicast: u64,
     /// Kept by the kernel: tagged with a VLAN that is no sub-interface of ours.
     pub vlan: u64,
+    /// Forwarded in the driver, by the flow cache.
+    pub forwarded: u64,
+    /// To be forwarded in the driver, but the device to leave by was gone: dropped.
+    pub undeliverable: u64,
     /// Meant for user space, but no socket was registered; the kernel forwarded instead (`OnDeath::Kernel`).
     pub fallback_passed: u64,
     /// Meant for user space, but no socket was registered; dropped (`OnDeath::Drop`).
@@ -29,12 +33,12 @@ pub struct Level0Counters {
 }
 
 /// `struct counters` of bpf/level0.c.
-pub(crate) type Words = [u64; 11];
+pub(crate) type Words = [u64; 13];
 
 impl Level0Counters {
     /// Adds up what each processor has counted.
     pub(crate) fn sum<'a>(processors: impl Iterator<Item = &'a Words>) -> Self {
-        let mut sum: Words = [0; 11];
+        let mut sum: Words = [0; 13];
         processors.for_each(|words| sum.iter_mut().zip(words).for_each(|(sum, word)| *sum += word));
         let [
             seen,
@@ -45,6 +49,8 @@ impl Level0Counters {
             local,
             multicast,
             vlan,
+            forwarded,
+            undeliverable,
             passed,
             dropped,
             back,
@@ -58,6 +64,8 @@ impl Level0Counters {
             local,
             multicast,
             vlan,
+            forwarded,
+            undeliverable,
             fallback_passed: passed,
             fallback_dropped: dropped,
             handed_back: back,

@@ -1,7 +1,7 @@
 //! Level 0: the programs that run in the kernel for each port, and their maps.
 //!
 //! A port's program decides for every frame whether the kernel keeps it (ARP, the router's own addresses, multicast,
-//! …) or Millrace forwards it in user space. [`PortPrograms`] loads and attaches that program, [`KernelHandback`]
+//! …), Millrace forwards it in user space, or the program itself does, by the [`FlowCache`]. [`PortPrograms`] loads and attaches that program, [`KernelHandback`]
 //! gives frames back to the kernel as if the port had just received them, [`FrameSource`] makes traffic at rates no
 //! socket reaches, and [`DeviceReport`] says what a device can do.
 #![deny(unsafe_code)]
@@ -15,6 +15,7 @@ mod classifier_twin;
 mod counters;
 mod error;
 mod ethtool;
+mod flow_cache;
 mod genetlink;
 mod injector;
 mod leftover;
@@ -32,6 +33,7 @@ mod vlan;
 
 pub use counters::Level0Counters;
 pub use error::{InjectError, OffloadError};
+pub use flow_cache::{CachedFlow, DriverSent, FlowCache, FlowCacheWriter, FlowSlot, FlowTotals, KEY_BYTES};
 pub use injector::{Flows, FrameSource, KernelHandback};
 pub use leftover::own_program_ids;
 pub use port_programs::{Attachment, Mode, OnDeath, PortPrograms};

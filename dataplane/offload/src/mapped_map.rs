@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use aya::Ebpf;
 use aya::maps::Map;
@@ -62,6 +63,22 @@ impl MappedMap {
         assert!(at + N <= self.length, "{N} bytes at {at} of a map of {}", self.length);
         // SAFETY: the range was just checked to lie inside the mapping; an array of bytes has no alignment.
         unsafe { self.start.as_ptr().cast::<u8>().add(at).cast::<[u8; N]>().read() }
+    }
+
+    /// The four bytes from `at` on, which programs read and write as well; what lies outside, or across, panics.
+    #[inline]
+    pub(crate) fn word32(&self, at: usize) -> &AtomicU32 {
+        assert!(at + 4 <= self.length && at.is_multiple_of(4), "a word at {at} of a map of {}", self.length);
+        // SAFETY: inside the mapping, which lives as long as `self` and begins at a page, so that the word is aligned.
+        unsafe { AtomicU32::from_ptr(self.start.as_ptr().cast::<u8>().add(at).cast()) }
+    }
+
+    /// The eight bytes from `at` on, likewise.
+    #[inline]
+    pub(crate) fn word64(&self, at: usize) -> &AtomicU64 {
+        assert!(at + 8 <= self.length && at.is_multiple_of(8), "a word at {at} of a map of {}", self.length);
+        // SAFETY: as above.
+        unsafe { AtomicU64::from_ptr(self.start.as_ptr().cast::<u8>().add(at).cast()) }
     }
 }
 

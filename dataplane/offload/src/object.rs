@@ -6,6 +6,7 @@ use aya::programs::{Program, ProgramError, SchedClassifier, SocketFilter, Xdp};
 use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
 
 use crate::OffloadError;
+use crate::flow_cache::Directory;
 
 static LEVEL0: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/level0.o"));
 static SOURCE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/source.o"));
@@ -13,20 +14,34 @@ static SOURCE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/so
 /// The kernel's names of our programs all begin so: it is how a later start knows what an earlier one left behind.
 pub(crate) const NAME_PREFIX: &str = "millrace_";
 
-/// Creates the maps of a port's programs; the programs themselves are loaded one by one.
+/// Creates the maps of a port's programs, with a flow cache of its own that nobody fills; the programs themselves are
+/// loaded one by one.
 pub(crate) fn level0() -> Result<Ebpf, OffloadError> {
-    open("level0", LEVEL0)
+    level0_in(&Directory::new()?, 1)
+}
+
+/// The same with the flow cache of `directory`, which is made for `flows` flows if it isn't there.
+pub(crate) fn level0_in(directory: &Directory, flows: u32) -> Result<Ebpf, OffloadError> {
+    open("level0", LEVEL0, |loader| {
+        loader.default_map_pin_directory(directory.path());
+        loader.map_max_entries("flows", flows).map_max_entries("cached_flows", flows);
+    })
 }
 
 /// Creates the maps of the traffic generator.
 pub(crate) fn source() -> Result<Ebpf, OffloadError> {
-    open("source", SOURCE)
+    open("source", SOURCE, |_| {})
 }
 
-fn open(name: &'static str, object: &[u8]) -> Result<Ebpf, OffloadError> {
+fn open(
+    name: &'static str,
+    object: &[u8],
+    configure: impl FnOnce(&mut EbpfLoader<'_>),
+) -> Result<Ebpf, OffloadError> {
     let mut loader = EbpfLoader::new();
     // Our programs need no kernel types; reading them would cost some 100 ms.
-    let loader = loader.btf(None).verifier_log_level(VerifierLogLevel::DEBUG);
+    loader.btf(None).verifier_log_level(VerifierLogLevel::DEBUG);
+    configure(&mut loader);
     loader.load(object).map_err(|error| OffloadError::Load { program: name, detail: chain(&error) })
 }
 

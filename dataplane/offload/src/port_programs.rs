@@ -9,6 +9,7 @@ use aya::maps::{Array, HashMap, Map, MapError, PerCpuArray, XskMap};
 
 use crate::attach::{self, GENERIC, Hold, NATIVE};
 use crate::counters::Words;
+use crate::flow_cache::{FlowCache, Place};
 use crate::leftover::Loaded;
 use crate::local_address::difference;
 use crate::rtnetlink::Device;
@@ -89,9 +90,33 @@ impl PortPrograms {
         frags: bool,
         on_death: OnDeath,
     ) -> Result<Self, OffloadError> {
+        Self::attach_xdp_with(object::level0()?, ifindex, mode, frags, on_death)
+    }
+
+    /// The same for a port that can have its flows forwarded in the driver: see [`Self::cache_flows`].
+    ///
+    /// # Errors
+    /// As [`Self::attach_xdp`].
+    pub fn attach_xdp_cached(
+        ifindex: u32,
+        mode: Mode,
+        frags: bool,
+        on_death: OnDeath,
+        cache: &FlowCache,
+    ) -> Result<Self, OffloadError> {
+        let object = object::level0_in(cache.directory(), cache.capacity())?;
+        Self::attach_xdp_with(object, ifindex, mode, frags, on_death)
+    }
+
+    fn attach_xdp_with(
+        mut object: Ebpf,
+        ifindex: u32,
+        mode: Mode,
+        frags: bool,
+        on_death: OnDeath,
+    ) -> Result<Self, OffloadError> {
         let device = attach::find_device(ifindex)?;
         let leftover = attach::xdp_leftover(&device)?;
-        let mut object = object::level0()?;
         if let Some((old, _)) = leftover.as_ref().filter(|_| on_death == OnDeath::Drop) {
             old.bequeath(&mut object);
         }
@@ -295,6 +320,17 @@ impl PortPrograms {
         Ok(())
     }
 
+    /// Says whether flows that come in are looked up in the flow cache that the programs were attached with, and
+    /// under which of the router's numbers they stand there. At first they are not.
+    ///
+    /// # Errors
+    /// [`OffloadError::Map`].
+    pub fn cache_flows(&mut self, port: u16, cached: bool) -> Result<(), OffloadError> {
+        let failed = |error: MapError| map_error("place", &error);
+        let mut map = Array::<_, Place>::try_from(map_mut(&mut self.object, "place")?).map_err(failed)?;
+        map.set(0, Place { port, cached: u16::from(cached) }, 0).map_err(failed)
+    }
+
     /// What the program has counted.
     ///
     /// # Errors
@@ -414,7 +450,7 @@ pub(crate) fn map_mut<'a>(object: &'a mut Ebpf, name: &'static str) -> Result<&'
     object.map_mut(name).ok_or_else(|| missing(name))
 }
 
-fn missing(map: &'static str) -> OffloadError {
+pub(crate) fn missing(map: &'static str) -> OffloadError {
     OffloadError::Map { map, detail: "it is not in the object file".to_owned() }
 }
 

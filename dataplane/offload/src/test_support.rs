@@ -25,6 +25,16 @@ pub(crate) fn can_load() -> bool {
     false
 }
 
+/// An AF_XDP socket that is bound to nothing: enough to stand in a map.
+pub(crate) fn xdp_socket() -> OwnedFd {
+    // SAFETY: socket(2) takes no address; the descriptor it returns is ours.
+    unsafe {
+        let fd = libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0);
+        assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+        std::os::fd::FromRawFd::from_raw_fd(fd)
+    }
+}
+
 /// A frame from 02:00:00:00:00:99.
 pub(crate) fn frame_to(mac: [u8; 6], ethertype: u16, payload: &[u8]) -> Vec<u8> {
     [&mac[..], &[2, 0, 0, 0, 0, 0x99], &ethertype.to_be_bytes(), payload].concat()

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/*
+ * The flow cache: plain flows that user space has classified are forwarded here, in the driver, until something
+ * changes. What is not understood here goes up, unchanged. The twin of the parsing and the rewriting in Rust is
+ * src/flow_cache/forward_twin.rs; a property test holds them together.
+ *
+ * One cache serves all ports of a router: its maps are pinned in a file system that nobody else sees, where the
+ * programs of each port find them (src/flow_cache/directory.rs).
+ */
+#ifndef MILLRACE_FLOW_CACHE_H
+#define MILLRACE_FLOW_CACHE_H
+
+#include "helpers.h"
+
+#define PIN_BY_NAME 1
+/* The real sizes are given when the maps are made: src/flow_cache/mod.rs. */
+#define FLOWS 1
+/* Ports, by their numbers in the router, that can have their flows here. */
+#define PORTS 256
+/* As many workers as a router can have. */
+#define WORKERS 64
+
+#define PROTOCOL_ICMP 1
+#define PROTOCOL_TCP 6
+#define PROTOCOL_UDP 17
+#define PROTOCOL_ICMPV6 58
+
+#define TCP_LENGTH 20
+#define UDP_LENGTH 8
+/* More than the reserved bit and "don't fragment" set: a fragment. */
+#define FRAGMENT 0x3fff
+/* The shortest Ethernet frame, without its check sequence: what is shorter is padded. */
+#define SHORTEST_FRAME 60
+
+#define GO_UP (-1)
+
+/* FlowKey of foundation/packet, byte by byte. */
+struct flow_key {
+	__u8 source[16], destination[16];
+	__u16 source_port, destination_port; /* native byte order */
+	__u8 protocol, family;
+	__u16 port;
+};
+
+/*
+ * What becomes of the packets of a flow: a cache line. User space writes generation last, and compares its own word
+ * first, so an entry is either whole or not used. src/flow_cache/layout.rs has the same.
+ */
+struct cached_flow {
+	__u64 generation; /* as long as it is that of its worker, all else is right */
+	__u64 packets, bytes;
+	__u32 last_up; /* the way's count when the flow's last packet went up */
+	__u32 floor; /* the way's count when the entry began to be used */
+	__u16 out; /* the port to leave by */
+	__u16 mtu;
+	__u16 worker;
+	__u8 link[2 * ETH_ALEN]; /* destination and source */
+	__u8 reserved[6];
+} __attribute__((aligned(64)));
+
+/*
+ * The way up from a port: packets that went, and how many of them the worker is done with: sent on, or dropped. A flow
+ * is forwarded here when none of its packets is still under way up there, so that none is overtaken.
+ */
+struct way {
+	__u32 up, done;
+	__u8 reserved[56];
+} __attribute__((aligned(64)));
+
+struct sent {
+	__u64 packets, bytes;
+};
+
+/* Which port this is in the router. */
+struct place {
+	__u16 port;
+	__u16 cached; /* whether its flows are looked up */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(pinning, PIN_BY_NAME);
+	__uint(max_entries, FLOWS);
+	__type(key, struct flow_key);
+	__type(value, __u32);
+} flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(pinning, PIN_BY_NAME);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, FLOWS);
+	__type(key, __u32);
+	__type(value, struct cached_flow);
+} cached_flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(pinning, PIN_BY_NAME);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, WORKERS);
+	__type(key, __u32);
+	__type(value, __u64);
+} generations SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(pinning, PIN_BY_NAME);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, PORTS);
+	__type(key, __u32);
+	__type(value, struct way);
+} ways SEC(".maps");
+
+/* Programs with frames of several buffers and those without can't share such a map. */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(pinning, PIN_BY_NAME);
+	__uint(max_entries, PORTS);
+	__type(key, __u32);
+	__type(value, __u32);
+} devices SEC(".maps"), devices_sg SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(pinning, PIN_BY_NAME);
+	__uint(max_entries, PORTS);
+	__type(key, __u32);
+	__type(value, struct sent);
+} sent SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct place);
+} place SEC(".maps");
+
+struct ipv4_header {
+	__u8 version_length, service;
+	__be16 total_length, identification, fragment;
+	__u8 ttl, protocol;
+	__u16 checksum;
+	__u8 source[4], destination[4];
+};
+
+struct ipv6_header {
+	__be32 version_class_label;
+	__be16 payload_length;
+	__u8 next_header, hop_limit;
+	__u8 source[16], destination[16];
+};
+
+struct transport_header {
+	__be16 source_port, destination_port;
+	__u16 udp_length, udp_checksum;
+	__u32 acknowledged;
+	__u16 flags, window, tcp_checksum, urgent;
+};
+
+/* A packet that could be forwarded here. */
+struct candidate {
+	struct flow_key key;
+	__u32 network_length;
+};
+
+static __always_inline __u32 add_words(__u32 sum, const void *from, const int count)
+{
+	const __u16 *words = from;
+	int i;
+
+#pragma clang loop unroll(full)
+	for (i = 0; i < count; i++)
+		sum += words[i];
+	return sum;
+}
+
+static __always_inline __u16 fold(__u32 sum)
+{
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (sum & 0xffff) + (sum >> 16);
+}
+
+/* Whether a frame of this length holds just such a packet, or is padded because it would be too short. */
+static __always_inline int fits(__u64 frame_length, __u32 network_length)
+{
+	__u64 wanted = ETH_HLEN + network_length;
+
+	return frame_length == wanted || (frame_length <= SHORTEST_FRAME && frame_length > wanted);
+}
+
+/*
+ * Reads the ports. A transport checksum that equals the folded pseudo header is one that the sender left to its card:
+ * user space completes it (dataplane/port/src/partial_checksum.rs).
+ */
+static __always_inline int read_transport(struct candidate *packet, const void *header, const void *end, __u32 length,
+					  __u32 pseudo)
+{
+	const struct transport_header *transport = header;
+	__u8 protocol = packet->key.protocol;
+	__u16 checksum;
+
+	if (protocol == PROTOCOL_ICMP || protocol == PROTOCOL_ICMPV6)
+		return 0;
+	if (protocol == PROTOCOL_TCP) {
+		if (length < TCP_LENGTH || header + TCP_LENGTH > end)
+			return GO_UP;
+		checksum = transport->tcp_checksum;
+	} else if (protocol == PROTOCOL_UDP) {
+		if (length < UDP_LENGTH || header + UDP_LENGTH > end)
+			return GO_UP;
+		checksum = transport->udp_checksum;
+	} else {
+		return GO_UP;
+	}
+	if (checksum == fold(pseudo + bpf_htons(protocol) + bpf_htons((__u16)length)))
+		return GO_UP;
+	packet->key.source_port = bpf_ntohs(transport->source_port);
+	packet->key.destination_port = bpf_ntohs(transport->destination_port);
+	return 0;
+}
+
+static __always_inline int read_ipv4(struct candidate *packet, const void *header, const void *end, __u64 length)
+{
+	const struct ipv4_header *ip = header;
+
+	if (header + sizeof(*ip) > end || ip->version_length != 0x45 || ip->fragment & bpf_htons(FRAGMENT) || ip->ttl <= 1)
+		return GO_UP;
+	packet->network_length = bpf_ntohs(ip->total_length);
+	if (packet->network_length < sizeof(*ip) || !fits(length, packet->network_length) ||
+	    fold(add_words(0, ip, sizeof(*ip) / 2)) != 0xffff)
+		return GO_UP;
+	__builtin_memcpy(packet->key.source, ip->source, sizeof(ip->source));
+	__builtin_memcpy(packet->key.destination, ip->destination, sizeof(ip->destination));
+	packet->key.family = 4;
+	packet->key.protocol = ip->protocol;
+	return read_transport(packet, header + sizeof(*ip), end, packet->network_length - sizeof(*ip),
+			      add_words(0, ip->source, 4));
+}
+
+static __always_inline int read_ipv6(struct candidate *packet, const void *header, const void *end, __u64 length)
+{
+	const struct ipv6_header *ip = header;
+	__u32 payload;
+
+	if (header + sizeof(*ip) > end || (ip->version_class_label & bpf_htonl(0xf0000000)) != bpf_htonl(0x60000000) ||
+	    ip->hop_limit <= 1)
+		return GO_UP;
+	payload = bpf_ntohs(ip->payload_length);
+	packet->network_length = payload + sizeof(*ip);
+	if (!payload || !fits(length, packet->network_length))
+		return GO_UP;
+	__builtin_memcpy(packet->key.source, ip->source, sizeof(ip->source));
+	__builtin_memcpy(packet->key.destination, ip->destination, sizeof(ip->destination));
+	packet->key.family = 6;
+	packet->key.protocol = ip->next_header;
+	return read_transport(packet, header + sizeof(*ip), end, payload, add_words(0, ip->source, 16));
+}
+
+/* TTL or hop limit, the checksum with it (RFC 1624), and the link header. */
+static __always_inline void rewrite(void *data, const struct cached_flow *flow, __u8 family)
+{
+	void *header = data + ETH_HLEN;
+
+	if (family == 4) {
+		struct ipv4_header *ip = header;
+		__u32 sum = ip->checksum + bpf_htons(0x0100);
+
+		ip->checksum = sum + (sum >= 0xffff);
+		ip->ttl--;
+	} else {
+		struct ipv6_header *ip = header;
+
+		ip->hop_limit--;
+	}
+	__builtin_memcpy(data, flow->link, sizeof(flow->link));
+}
+
+static __always_inline void count_sent(__u32 port, __u64 length)
+{
+	struct sent *count = bpf_map_lookup_elem(&sent, &port);
+
+	if (!count)
+		return;
+	count->packets++;
+	count->bytes += length;
+}
+
+/* Notes that a packet goes up, of this flow if it has one. */
+static __always_inline int go_up(struct way *way, struct cached_flow *flow)
+{
+	__u32 up = __sync_fetch_and_add(&way->up, 1) + 1;
+
+	if (flow)
+		flow->last_up = up;
+	return GO_UP;
+}
+
+/* Whether the worker is done with all packets of the flow that went up. Counts wrap. */
+static __always_inline int none_is_up(const struct way *way, const struct cached_flow *flow)
+{
+	__u32 done = *(volatile const __u32 *)&way->done;
+
+	return (__s32)(done - flow->last_up) >= 0 && (__s32)(done - flow->floor) >= 0;
+}
+
+static __always_inline int read_packet(struct candidate *packet, void *data, const void *end, __u64 length)
+{
+	const struct ethhdr *link = data;
+
+	if (data + ETH_HLEN > end)
+		return GO_UP;
+	if (link->h_proto == bpf_htons(ETH_P_IP))
+		return read_ipv4(packet, data + ETH_HLEN, end, length);
+	if (link->h_proto == bpf_htons(ETH_P_IPV6))
+		return read_ipv6(packet, data + ETH_HLEN, end, length);
+	return GO_UP;
+}
+
+/* A frame that classify() gave to user space: the action that forwards it here, or GO_UP. */
+static __always_inline int forward_here(struct xdp_md *context, __u64 length, void *to)
+{
+	void *data = (void *)(long)context->data, *end = (void *)(long)context->data_end;
+	struct candidate packet = {};
+	struct cached_flow *flow;
+	struct place *here;
+	struct way *way;
+	__u64 *generation;
+	__u32 zero = 0, port, worker, *slot;
+
+	here = bpf_map_lookup_elem(&place, &zero);
+	if (!here || !here->cached)
+		return GO_UP;
+	port = here->port;
+	way = bpf_map_lookup_elem(&ways, &port);
+	if (!way)
+		return GO_UP;
+	packet.key.port = port;
+	if (read_packet(&packet, data, end, length))
+		return go_up(way, 0);
+	slot = bpf_map_lookup_elem(&flows, &packet.key);
+	flow = slot ? bpf_map_lookup_elem(&cached_flows, slot) : 0;
+	if (!flow)
+		return go_up(way, 0);
+	worker = flow->worker;
+	generation = bpf_map_lookup_elem(&generations, &worker);
+	if (!generation || *(volatile __u64 *)generation != *(volatile __u64 *)&flow->generation ||
+	    packet.network_length > flow->mtu || !none_is_up(way, flow))
+		return go_up(way, flow);
+	rewrite(data, flow, packet.key.family);
+	flow->packets++;
+	flow->bytes += length;
+	port = flow->out;
+	count_sent(port, length);
+	return bpf_redirect_map(to, port, XDP_DROP);
+}
+
+#endif

@@ -1,0 +1,39 @@
+//! A file system for maps that nobody else sees: how the programs of several ports come to share maps.
+//!
+//! A loader finds a map of an earlier load by its pinned name. The usual place, /sys/fs/bpf, is not there in a network
+//! namespace of `ip netns exec`, and what is pinned there outlives the process. A BPF file system that is mounted
+//! nowhere is reached by the descriptor of its root, and ends with it.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+
+use crate::OffloadError;
+use crate::bpf_syscall::detached_mount;
+
+/// The root of such a file system.
+#[derive(Debug)]
+pub(crate) struct Directory(OwnedFd);
+
+impl Directory {
+    /// An empty one.
+    pub fn new() -> Result<Self, OffloadError> {
+        detached_mount(c"bpf").map(Self).map_err(|source| match source.raw_os_error() {
+            Some(libc::EPERM) => {
+                OffloadError::Permission { what: "making a file system for maps".to_owned(), source }
+            }
+            _ => OffloadError::Load { program: "level0", detail: no_directory(&source) },
+        })
+    }
+
+    /// Where it is found, by this process alone.
+    pub fn path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
+    }
+}
+
+fn no_directory(source: &io::Error) -> String {
+    format!(
+        "a BPF file system for its maps could not be made (Linux 5.2 with CONFIG_BPF_SYSCALL can): {source}"
+    )
+}

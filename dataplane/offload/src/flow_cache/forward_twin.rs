@@ -1,0 +1,111 @@
+//! The forwarding of bpf/flow_cache.h once more, slow and plain, to hold the programs against.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::{CachedFlow, KEY_BYTES};
+use crate::test_support::ones_complement;
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMP: [u8; 2] = [1, 58];
+
+/// What a frame is to the flow cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Read {
+    pub key: [u8; KEY_BYTES],
+    pub network_length: usize,
+}
+
+/// The flow of a frame that came in by `port`, if the cache may forward it: a whole packet without options, of a
+/// protocol that it knows, that has time to live and a finished checksum.
+pub(super) fn read(frame: &[u8], port: u16) -> Option<Read> {
+    let network = frame.get(14..)?;
+    let (addresses, protocol, transport_at, network_length) = match frame[12..14] {
+        [0x08, 0x00] => ipv4(network)?,
+        [0x86, 0xdd] => ipv6(network)?,
+        _ => return None,
+    };
+    let padded = frame.len() <= 60 && network.len() > network_length;
+    if network.len() != network_length && !padded {
+        return None;
+    }
+    let transport = &network[transport_at..network_length];
+    let ports = ports(&addresses, protocol, transport)?;
+    let mut key = [0; KEY_BYTES];
+    let half = addresses.len() / 2;
+    key[..half].copy_from_slice(&addresses[..half]);
+    key[16..16 + half].copy_from_slice(&addresses[half..]);
+    key[32..34].copy_from_slice(&ports.0.to_ne_bytes());
+    key[34..36].copy_from_slice(&ports.1.to_ne_bytes());
+    key[36] = protocol;
+    key[37] = if half == 4 { 4 } else { 6 };
+    key[38..40].copy_from_slice(&port.to_ne_bytes());
+    Some(Read { key, network_length })
+}
+
+type Network = (Vec<u8>, u8, usize, usize);
+
+fn ipv4(network: &[u8]) -> Option<Network> {
+    let header = network.get(..20)?;
+    let length = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    let fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff;
+    let plain = header[0] == 0x45 && length >= 20 && fragment == 0 && header[8] > 1;
+    let whole = plain && network.len() >= length && ones_complement(header) == 0xffff;
+    whole.then(|| (header[12..20].to_vec(), header[9], 20, length))
+}
+
+fn ipv6(network: &[u8]) -> Option<Network> {
+    let header = network.get(..40)?;
+    let payload = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    let plain = header[0] >> 4 == 6 && payload > 0 && header[7] > 1;
+    let whole = plain && network.len() >= 40 + payload;
+    whole.then(|| (header[8..40].to_vec(), header[6], 40, 40 + payload))
+}
+
+fn ports(addresses: &[u8], protocol: u8, transport: &[u8]) -> Option<(u16, u16)> {
+    let word = |at: usize| u16::from_be_bytes([transport[at], transport[at + 1]]);
+    if ICMP.contains(&protocol) {
+        return Some((0, 0));
+    }
+    let checksum = match protocol {
+        TCP if transport.len() >= 20 => word(16),
+        UDP if transport.len() >= 8 => word(6),
+        _ => return None,
+    };
+    let length = (transport.len() as u16).to_be_bytes();
+    let pseudo = ones_complement(&[addresses, &[0, protocol], &length].concat());
+    (checksum != pseudo).then(|| (word(0), word(2)))
+}
+
+/// The frame as it leaves.
+pub(super) fn forwarded(frame: &[u8], flow: &CachedFlow) -> Vec<u8> {
+    let mut frame = frame.to_vec();
+    frame[..6].copy_from_slice(&flow.destination);
+    frame[6..12].copy_from_slice(&flow.source);
+    if frame[12..14] == [0x86, 0xdd] {
+        frame[14 + 7] -= 1;
+    } else {
+        frame[14 + 8] -= 1;
+        frame[14 + 10..14 + 12].fill(0);
+        let checksum = !ones_complement(&frame[14..34]);
+        frame[24..26].copy_from_slice(&checksum.to_be_bytes());
+    }
+    frame
+}
+
+/// The key of a UDP flow by ports 4000 and 9, as the test packets have them.
+pub(super) fn udp_key(from: &str, to: &str, port: u16) -> [u8; KEY_BYTES] {
+    let addresses = match (from.parse::<Ipv4Addr>(), to.parse::<Ipv4Addr>()) {
+        (Ok(from), Ok(to)) => [from.octets(), to.octets()].concat(),
+        _ => [from, to].map(|text| text.parse::<Ipv6Addr>().unwrap().octets()).concat(),
+    };
+    let half = addresses.len() / 2;
+    let mut key = [0; KEY_BYTES];
+    key[..half].copy_from_slice(&addresses[..half]);
+    key[16..16 + half].copy_from_slice(&addresses[half..]);
+    key[32..34].copy_from_slice(&4000_u16.to_ne_bytes());
+    key[34..36].copy_from_slice(&9_u16.to_ne_bytes());
+    (key[36], key[37]) = (UDP, if half == 4 { 4 } else { 6 });
+    key[38..40].copy_from_slice(&port.to_ne_bytes());
+    key
+}

@@ -1,0 +1,70 @@
+//! What the maps of the flow cache hold, byte by byte, as bpf/flow_cache.h says.
+
+use std::mem::{offset_of, size_of};
+
+use aya::Pod;
+
+/// Ports, by their numbers in the router, that can have their flows in the cache.
+pub(crate) const PORTS: usize = 256;
+/// Workers that can fill it.
+pub(crate) const WORKERS: usize = 64;
+/// The length of a key: that of `FlowKey` of the room `packet`.
+pub const KEY_BYTES: usize = 40;
+
+/// `struct cached_flow`.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Entry {
+    pub generation: u64,
+    pub packets: u64,
+    pub bytes: u64,
+    pub last_up: u32,
+    pub floor: u32,
+    pub out: u16,
+    pub mtu: u16,
+    pub worker: u16,
+    pub link: [u8; 12],
+    pub reserved: [u8; 6],
+}
+
+/// `struct way`.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way {
+    pub up: u32,
+    pub done: u32,
+    pub reserved: [u8; 56],
+}
+
+/// `struct sent`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sent {
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+/// `struct place`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Place {
+    pub port: u16,
+    pub cached: u16,
+}
+
+#[expect(unsafe_code, reason = "a promise about types, in one place")]
+mod plain {
+    use super::{Place, Pod, Sent};
+
+    // SAFETY: two integers of the same size, without padding; any bytes are a value.
+    unsafe impl Pod for Sent {}
+    // SAFETY: as above.
+    unsafe impl Pod for Place {}
+}
+
+const _: () = {
+    assert!(size_of::<Entry>() == 64 && size_of::<Way>() == 64);
+    assert!(
+        offset_of!(Entry, last_up) == 24 && offset_of!(Entry, out) == 32 && offset_of!(Entry, link) == 38
+    );
+};

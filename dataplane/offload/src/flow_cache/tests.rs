@@ -1,0 +1,268 @@
+//! The programs with a flow cache, run dry in the kernel, against their twin; and through a veth.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use aya::Ebpf;
+use aya::maps::{Array, XskMap};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+
+use super::forward_twin::{forwarded, read, udp_key};
+use super::{CachedFlow, FlowCache, FlowCacheWriter, FlowSlot, FlowTotals, Place};
+use crate::port_programs::{read_counters, write_config};
+use crate::test_support::{can_load, frame_to, ipv4_packet, ipv6_packet, ones_complement, xdp_socket};
+use crate::{Level0Counters, bpf_syscall, object};
+
+const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const PORT: u16 = 3;
+const OUT: u16 = 7;
+const LOOPBACK: u32 = 1;
+const REDIRECT: u32 = 4;
+const FLOW: CachedFlow =
+    CachedFlow { out: OUT, mtu: 1500, destination: [2, 9, 9, 9, 9, 9], source: [2, 8, 8, 8, 8, 8] };
+
+/// A port's program with sockets, so that it forwards, and a cache.
+struct Bench {
+    cache: FlowCache,
+    writer: FlowCacheWriter,
+    object: Ebpf,
+    programs: [OwnedFd; 2],
+    _socket: OwnedFd,
+}
+
+impl Bench {
+    fn new(capacity: u32) -> Self {
+        let mut cache = FlowCache::new(capacity, 1).unwrap();
+        cache.set_device(OUT, Some(LOOPBACK)).unwrap();
+        let mut writer = cache.writer(0).unwrap();
+        writer.publish(1);
+        let mut object = object::level0_in(cache.directory(), capacity).unwrap();
+        let programs =
+            ["millrace_xdp", "millrace_xdp_sg"].map(|name| object::load(&mut object, name).unwrap());
+        write_config(&mut object, |config| *config = [2, 0, 0, 0, 0, 1, 1, 0]).unwrap();
+        let socket = xdp_socket();
+        for map in ["sockets", "witness"] {
+            let mut sockets = XskMap::try_from(object.map_mut(map).unwrap()).unwrap();
+            sockets.set(0, socket.as_raw_fd(), 0).unwrap();
+        }
+        let mut place = Array::<_, Place>::try_from(object.map_mut("place").unwrap()).unwrap();
+        place.set(0, Place { port: PORT, cached: 1 }, 0).unwrap();
+        Self { cache, writer, object, programs, _socket: socket }
+    }
+
+    fn insert(&mut self, from: &str, to: &str) -> FlowSlot {
+        self.writer.insert(&udp_key(from, to, PORT), &FLOW).unwrap()
+    }
+
+    /// An entry that is used, nothing being under way.
+    fn begin(&mut self, from: &str, to: &str) -> FlowSlot {
+        let slot = self.insert(from, to);
+        self.writer.set_done(PORT, self.writer.up(PORT));
+        self.writer.begin(slot, PORT, 1);
+        slot
+    }
+
+    fn counters(&self) -> Level0Counters {
+        read_counters(&self.object).unwrap()
+    }
+
+    /// What leaves, if the frame is forwarded here.
+    fn run(&self, program: usize, frame: &[u8]) -> Option<Vec<u8>> {
+        let before = self.counters();
+        let (verdict, out) = bpf_syscall::run_dry_through(self.programs[program].as_fd(), frame).unwrap();
+        let after = self.counters();
+        assert_eq!(after.seen - before.seen, 1);
+        let here = after.forwarded - before.forwarded;
+        assert_eq!(after.undeliverable, before.undeliverable);
+        assert!(here == 0 || verdict == REDIRECT, "verdict {verdict}");
+        (here == 1).then_some(out)
+    }
+
+    fn forwards(&self, frame: &[u8]) -> bool {
+        self.run(0, frame).is_some()
+    }
+}
+
+const V4: (&str, &str) = ("192.0.2.1", "198.51.100.1");
+const V6: (&str, &str) = ("2001:db8:9::1", "2001:db8:2::1");
+
+fn v4_frame() -> Vec<u8> {
+    frame_to(OWN, 0x0800, &ipv4_packet(V4.0, V4.1, 30))
+}
+
+fn v6_frame() -> Vec<u8> {
+    frame_to(OWN, 0x86dd, &ipv6_packet(V6.0, V6.1, 30))
+}
+
+#[test]
+fn a_cached_flow_leaves_as_its_twin_says_and_is_counted() {
+    if !can_load() {
+        return;
+    }
+    let mut bench = Bench::new(16);
+    for (frame, (from, to)) in [(v4_frame(), V4), (v6_frame(), V6)] {
+        assert!(!bench.forwards(&frame));
+        let slot = bench.begin(from, to);
+        for program in 0..2 {
+            assert_eq!(bench.run(program, &frame), Some(forwarded(&frame, &FLOW)));
+        }
+        let totals = FlowTotals { packets: 2, bytes: 2 * frame.len() as u64 };
+        assert_eq!(bench.writer.totals(slot), totals);
+        assert!(!bench.forwards(&[&frame[..35], &[frame[35] ^ 1], &frame[36..]].concat()), "another flow");
+    }
+    let sent = bench.cache.sent(OUT).unwrap();
+    assert_eq!(sent.packets, 4);
+    assert_eq!(bench.counters().forwarded, 4);
+}
+
+#[test]
+fn an_entry_is_used_in_its_generation_only() {
+    if !can_load() {
+        return;
+    }
+    let mut bench = Bench::new(16);
+    let slot = bench.begin(V4.0, V4.1);
+    assert!(bench.forwards(&v4_frame()));
+    bench.writer.publish(2);
+    assert!(!bench.forwards(&v4_frame()), "after a change");
+    let elsewhere = CachedFlow { destination: [2, 7, 7, 7, 7, 7], ..FLOW };
+    bench.writer.renew(slot, &elsewhere, 2);
+    assert!(!bench.forwards(&v4_frame()), "a packet is still up");
+    bench.writer.set_done(PORT, bench.writer.up(PORT));
+    assert_eq!(bench.run(0, &v4_frame()), Some(forwarded(&v4_frame(), &elsewhere)));
+    bench.writer.stop(slot);
+    assert!(!bench.forwards(&v4_frame()));
+}
+
+#[test]
+fn no_packet_overtakes_one_that_went_up() {
+    if !can_load() {
+        return;
+    }
+    let mut bench = Bench::new(16);
+    assert!(!bench.forwards(&v4_frame()));
+    let slot = bench.insert(V4.0, V4.1);
+    assert!(!bench.forwards(&v4_frame()), "not begun");
+    bench.writer.begin(slot, PORT, 1);
+    assert_eq!(bench.writer.up(PORT), 2);
+    for done in [0, 1] {
+        bench.writer.set_done(PORT, done);
+        assert!(!bench.forwards(&v4_frame()), "{done} of 2 done");
+    }
+    // The two above went up too.
+    bench.writer.set_done(PORT, 4);
+    assert!(bench.forwards(&v4_frame()));
+    assert!(!bench.forwards(&v6_frame()), "packets of others go up");
+    assert!(bench.forwards(&v4_frame()), "and don't hold up this one");
+    // Longer than may leave: it goes up, and those behind it follow.
+    let long = frame_to(OWN, 0x0800, &ipv4_packet(V4.0, V4.1, 1600));
+    assert!(!bench.forwards(&long) && !bench.forwards(&v4_frame()));
+    bench.writer.set_done(PORT, bench.writer.up(PORT));
+    assert!(bench.forwards(&v4_frame()));
+}
+
+#[test]
+fn slots_are_used_again_and_a_full_cache_takes_no_more() {
+    if !can_load() {
+        return;
+    }
+    let mut bench = Bench::new(2);
+    let first = bench.begin(V4.0, V4.1);
+    bench.begin(V6.0, V6.1);
+    let other = udp_key("192.0.2.2", V4.1, PORT);
+    assert_eq!((bench.writer.room(), bench.writer.insert(&other, &FLOW)), (0, None));
+    bench.writer.remove(&udp_key(V4.0, V4.1, PORT), first);
+    assert!(!bench.forwards(&v4_frame()) && bench.forwards(&v6_frame()));
+    let again = bench.writer.insert(&other, &FLOW).unwrap();
+    assert_eq!((again.index(), bench.writer.totals(again)), (first.index(), FlowTotals::default()));
+    bench.writer.publish(u64::MAX);
+    assert!(!bench.forwards(&v6_frame()));
+}
+
+/// Packets of the two flows, with a byte or a bit changed here and there, cut and padded.
+fn any_frame() -> impl Strategy<Value = Vec<u8>> {
+    let payload = prop_oneof![Just(4_usize), Just(18), 0..60_usize, Just(1480)];
+    let whole = (any::<bool>(), payload).prop_map(|(v6, payload)| match v6 {
+        true => frame_to(OWN, 0x86dd, &ipv6_packet(V6.0, V6.1, payload)),
+        false => frame_to(OWN, 0x0800, &ipv4_packet(V4.0, V4.1, payload)),
+    });
+    let change = prop_oneof![
+        3 => Just(Change::None),
+        3 => (12..60_usize, 0..8_u32).prop_map(|(at, bit)| Change::Bit(at, bit)),
+        2 => (20..60_usize, any::<u8>()).prop_map(|(at, to)| Change::Byte(at, to)),
+        1 => Just(Change::Partial),
+        1 => (1..30_usize).prop_map(Change::Pad),
+        1 => (15..70_usize).prop_map(Change::Cut),
+    ];
+    (whole, change, any::<bool>()).prop_map(|(mut frame, change, repair)| {
+        change.make(&mut frame);
+        // What was changed in an IPv4 header is looked at only where the checksum is right.
+        if repair && frame.len() >= 34 && frame[12..14] == [8, 0] {
+            frame[24..26].fill(0);
+            let sum = !ones_complement(&frame[14..34]);
+            frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        }
+        frame
+    })
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    None,
+    Bit(usize, u32),
+    Byte(usize, u8),
+    /// The checksum is left to the card.
+    Partial,
+    Pad(usize),
+    Cut(usize),
+}
+
+impl Change {
+    fn make(&self, frame: &mut Vec<u8>) {
+        match *self {
+            Self::None => {}
+            Self::Bit(at, bit) if at < frame.len() => frame[at] ^= 1 << bit,
+            Self::Byte(at, to) if at < frame.len() => frame[at] = to,
+            Self::Bit(..) | Self::Byte(..) => {}
+            Self::Partial => {
+                let (transport, addresses) = if frame[12] == 8 { (34, 26..34) } else { (54, 22..54) };
+                let length = ((frame.len() - transport) as u16).to_be_bytes();
+                let pseudo = ones_complement(&[&frame[addresses], &[0, 17], &length[..]].concat());
+                frame[transport + 6..transport + 8].copy_from_slice(&pseudo.to_be_bytes());
+            }
+            Self::Pad(more) => frame.extend(std::iter::repeat_n(0, more)),
+            Self::Cut(to) => frame.truncate(to),
+        }
+    }
+}
+
+#[test]
+fn programs_agree_with_their_twin_on_any_frame() {
+    if !can_load() {
+        return;
+    }
+    let mut bench = Bench::new(16);
+    bench.begin(V4.0, V4.1);
+    bench.begin(V6.0, V6.1);
+    let known = [udp_key(V4.0, V4.1, PORT), udp_key(V6.0, V6.1, PORT)];
+    let bench = std::cell::RefCell::new(bench);
+    let (forwarded_here, gone_up) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+    let mut runner =
+        TestRunner::new(ProptestConfig { cases: 6_000, failure_persistence: None, ..Default::default() });
+    let outcome = runner.run(&any_frame(), |frame| {
+        let mut bench = bench.borrow_mut();
+        let read = read(&frame, PORT);
+        let expected = read
+            .filter(|read| known.contains(&read.key) && read.network_length <= usize::from(FLOW.mtu))
+            .map(|_| forwarded(&frame, &FLOW));
+        let counter = if expected.is_some() { &forwarded_here } else { &gone_up };
+        counter.set(counter.get() + 1);
+        let found = bench.run(0, &frame);
+        prop_assert_eq!(found, expected);
+        let up = bench.writer.up(PORT);
+        bench.writer.set_done(PORT, up);
+        Ok(())
+    });
+    outcome.unwrap();
+    assert!(forwarded_here.get() > 500 && gone_up.get() > 500, "{forwarded_here:?} {gone_up:?}");
+}

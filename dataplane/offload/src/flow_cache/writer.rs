@@ -1,0 +1,197 @@
+//! A worker's part of the flow cache.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+
+use aya::Ebpf;
+
+use super::descriptor;
+use super::layout::{Entry, KEY_BYTES, PORTS, WORKERS, Way};
+use crate::OffloadError;
+use crate::bpf_syscall::{delete_key, update_key};
+use crate::mapped_map::MappedMap;
+
+/// The place of a flow in the cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowSlot(u32);
+
+impl FlowSlot {
+    /// Its number: below the number of flows that there is room for.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What the driver is to do with the packets of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CachedFlow {
+    /// The port to leave by.
+    pub out: u16,
+    /// The longest network packet that may leave there; longer ones go up.
+    pub mtu: u16,
+    /// The station to send to.
+    pub destination: [u8; 6],
+    /// The port's own address.
+    pub source: [u8; 6],
+}
+
+/// What the driver has forwarded of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FlowTotals {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes, link headers included.
+    pub bytes: u64,
+}
+
+/// A worker's part of the flow cache: its own flows, its own generation, and the ways of the ports whose packets it
+/// receives. Stores go to memory that it shares with the programs; only [`insert`](Self::insert) and
+/// [`remove`](Self::remove) are system calls.
+///
+/// Entries are used as long as they bear the generation that was [published](Self::publish) last.
+#[derive(Debug)]
+pub struct FlowCacheWriter {
+    keys: OwnedFd,
+    entries: MappedMap,
+    generations: MappedMap,
+    ways: MappedMap,
+    worker: u16,
+    /// Slots that are free: those that were given back, and those from `fresh` to `end` that were never used.
+    free: Vec<u32>,
+    fresh: u32,
+    end: u32,
+}
+
+const ENTRY: usize = size_of::<Entry>();
+const GENERATION: usize = std::mem::offset_of!(Entry, generation);
+const PACKETS: usize = std::mem::offset_of!(Entry, packets);
+const BYTES: usize = std::mem::offset_of!(Entry, bytes);
+const FLOOR: usize = std::mem::offset_of!(Entry, floor);
+const OUT: usize = std::mem::offset_of!(Entry, out);
+const MTU: usize = std::mem::offset_of!(Entry, mtu);
+const LINK: usize = std::mem::offset_of!(Entry, link);
+const DONE: usize = std::mem::offset_of!(Way, done);
+
+impl FlowCacheWriter {
+    pub(super) fn new(
+        object: &mut Ebpf,
+        capacity: u32,
+        (worker, workers): (u16, u16),
+    ) -> Result<Self, OffloadError> {
+        let entries = MappedMap::new(object, "cached_flows", capacity as usize, ENTRY)?;
+        let generations = MappedMap::new(object, "generations", WORKERS, 8)?;
+        let ways = MappedMap::new(object, "ways", PORTS, size_of::<Way>())?;
+        let part = |worker: u16| (u64::from(capacity) * u64::from(worker) / u64::from(workers)) as u32;
+        let (fresh, end) = (part(worker), part(worker + 1));
+        let keys = descriptor(object, "flows")?;
+        let mut writer = Self { keys, entries, generations, ways, worker, free: Vec::new(), fresh, end };
+        writer.publish(u64::MAX);
+        Ok(writer)
+    }
+
+    /// Flows that there is room for still.
+    pub fn room(&self) -> usize {
+        self.free.len() + (self.end - self.fresh) as usize
+    }
+
+    /// From now on only entries of this generation are used, which is neither 0 nor the largest number.
+    pub fn publish(&mut self, generation: u64) {
+        self.generations.word64(usize::from(self.worker) * 8).store(generation, Ordering::Release);
+    }
+
+    /// Gives a flow an entry, which is used from [`begin`](Self::begin) on; `None` when there is no room, or the
+    /// kernel refuses. `key` is a `FlowKey`, byte by byte.
+    pub fn insert(&mut self, key: &[u8; KEY_BYTES], flow: &CachedFlow) -> Option<FlowSlot> {
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None if self.fresh < self.end => {
+                self.fresh += 1;
+                self.fresh - 1
+            }
+            None => return None,
+        };
+        let at = slot as usize * ENTRY;
+        self.entries.write(at, &[0; ENTRY]);
+        self.entries.write(at + std::mem::offset_of!(Entry, worker), &self.worker.to_ne_bytes());
+        self.write(slot, flow);
+        match update_key(&self.keys, key, &slot) {
+            Ok(()) => Some(FlowSlot(slot)),
+            Err(_) => {
+                self.free.push(slot);
+                None
+            }
+        }
+    }
+
+    /// Lets the entry of a flow be used as soon as none of the packets that have gone up from `port` so far is under way
+    /// there. This must be some microseconds after it was inserted, so that no program still looks at a packet whose
+    /// flow it did not find.
+    pub fn begin(&mut self, slot: FlowSlot, port: u16, generation: u64) {
+        let floor = self.up(port);
+        self.entries.write(slot.index() * ENTRY + FLOOR, &floor.to_ne_bytes());
+        self.store_generation(slot, generation);
+    }
+
+    /// Changes the entry of a flow, whose generation is not the published one: from now on it is of this generation.
+    pub fn renew(&mut self, slot: FlowSlot, flow: &CachedFlow, generation: u64) {
+        self.write(slot.0, flow);
+        self.store_generation(slot, generation);
+    }
+
+    /// Ends the use of an entry.
+    pub fn stop(&mut self, slot: FlowSlot) {
+        self.store_generation(slot, 0);
+    }
+
+    /// Removes a flow.
+    pub fn remove(&mut self, key: &[u8; KEY_BYTES], slot: FlowSlot) {
+        self.stop(slot);
+        // It was inserted with this key; that it is gone is what is wanted.
+        let _ = delete_key(&self.keys, key);
+        self.free.push(slot.0);
+    }
+
+    /// What was forwarded of a flow since it was inserted.
+    pub fn totals(&self, slot: FlowSlot) -> FlowTotals {
+        let at = slot.index() * ENTRY;
+        FlowTotals {
+            packets: self.entries.word64(at + PACKETS).load(Ordering::Relaxed),
+            bytes: self.entries.word64(at + BYTES).load(Ordering::Relaxed),
+        }
+    }
+
+    /// Packets that went up from a port so far; counts wrap.
+    pub fn up(&self, port: u16) -> u32 {
+        way(port).map_or(0, |at| self.ways.word32(at).load(Ordering::Acquire))
+    }
+
+    /// Says that so many of the packets that went up from a port are sent on, or dropped.
+    pub fn set_done(&mut self, port: u16, done: u32) {
+        if let Some(at) = way(port) {
+            self.ways.word32(at + DONE).store(done, Ordering::Release);
+        }
+    }
+
+    fn write(&mut self, slot: u32, flow: &CachedFlow) {
+        let at = slot as usize * ENTRY;
+        self.entries.write(at + OUT, &flow.out.to_ne_bytes());
+        self.entries.write(at + MTU, &flow.mtu.to_ne_bytes());
+        self.entries.write(at + LINK, &flow.destination);
+        self.entries.write(at + LINK + flow.destination.len(), &flow.source);
+    }
+
+    fn store_generation(&mut self, slot: FlowSlot, generation: u64) {
+        self.entries.word64(slot.index() * ENTRY + GENERATION).store(generation, Ordering::Release);
+    }
+}
+
+impl Drop for FlowCacheWriter {
+    /// Nothing of this worker is forwarded in the driver any more.
+    fn drop(&mut self) {
+        self.publish(u64::MAX);
+    }
+}
+
+fn way(port: u16) -> Option<usize> {
+    (usize::from(port) < PORTS).then(|| usize::from(port) * size_of::<Way>())
+}
