@@ -113,6 +113,7 @@ impl Control for TestControl {
             memory: MemoryView { used: 0, frames: 1 },
             routes: 0,
             flows: FlowTableView::default(),
+            driver_flows: None,
             flow_states: FlowStatesView { flows: 0, bytes: 0, refused: 0 },
             turns: TurnsView { busy: 0, empty: 0 },
             sleeps: 0,

@@ -71,6 +71,9 @@ impl Checker<'_> {
         self.require((1024..=1 << 24).contains(&router.flows_max), None, || {
             format!("router.flows-max = {}: it takes 1024 to 16777216", router.flows_max)
         })?;
+        self.require(router.driver_flows <= 4_194_304, None, || {
+            format!("router.driver-flows = {}: it takes 0 to 4194304", router.driver_flows)
+        })?;
         self.require((1..=86_400).contains(&router.flow_idle), None, || {
             format!("router.flow-idle = {}: it takes 1 to 86400 seconds", router.flow_idle)
         })?;

@@ -80,6 +80,8 @@ pub struct Router {
     pub new_flows: u16,
     /// Seconds without a packet after which a flow is forgotten, 1 to 86,400. Default 30.
     pub flow_idle: u32,
+    /// Plain flows that the driver forwards by itself, at most; 0 to have all flows forwarded by the worker.
+    pub driver_flows: u32,
 }
 
 impl Default for Router {
@@ -102,6 +104,7 @@ impl Default for Router {
             flows_max: 1 << 20,
             new_flows: 128,
             flow_idle: 30,
+            driver_flows: 131_072,
         }
     }
 }

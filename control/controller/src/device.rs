@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use millrace_config::{Device as Driver, Impair as ImpairConfig, OnDeath, PortKind};
 use millrace_host::HostLink;
-use millrace_offload::{Attachment, Mode, OffloadError, PortPrograms, VlanStack, VlanTag};
+use millrace_offload::{Attachment, FlowCache, Mode, OffloadError, PortPrograms, VlanStack, VlanTag};
 use millrace_packet::Pool;
-use millrace_pipeline::{Command, DeviceId, Handover, OpenDevice, OpenedDevice, Tags};
+use millrace_pipeline::{Command, DeviceId, DriverPort, Handover, OpenDevice, OpenedDevice, Tags};
 use millrace_port::af_xdp::{self, ProgramMode};
 use millrace_port::pcap::{Pace, PcapngWriter};
 use millrace_port::{
@@ -29,6 +29,10 @@ pub(crate) struct KernelDevice {
     pub programs: PortPrograms,
     /// The AF_XDP sockets that the worker has for it.
     pub sockets: Vec<i32>,
+    /// Whether nothing is wrapped around the port.
+    pub bare: bool,
+    /// What the driver was last found to be able to do.
+    pub driver: Option<DriverPort>,
     claim: Claim,
 }
 
@@ -69,8 +73,10 @@ impl AttachedDevice {
         link: &HostLink,
         claim: Claim,
         options: KernelOptions,
+        cache: Option<&FlowCache>,
     ) -> Result<Self, ControlError> {
-        let xdp = |mode| attach_xdp(link, mode, options).map(|attached| Stage::Xdp(Box::new(attached)));
+        let xdp =
+            |mode| attach_xdp(link, mode, options, cache).map(|attached| Stage::Xdp(Box::new(attached)));
         let stage = match plan.config.driver {
             Driver::Auto => match xdp(Mode::Auto) {
                 Err(ControlError::System(problem)) => {
@@ -102,7 +108,9 @@ impl AttachedDevice {
             Stage::Packet(why) => open_packet(&plan, &link, options, workers, &why),
         }?;
         let device = plan.settings.device;
-        Ok((KernelDevice { ifindex: link.ifindex, device, programs, sockets, claim }, capabilities))
+        let bare = Wrapping::of(&plan)?.is_empty();
+        let ifindex = link.ifindex;
+        Ok((KernelDevice { ifindex, device, programs, sockets, bare, driver: None, claim }, capabilities))
     }
 }
 
@@ -139,11 +147,16 @@ fn attach_xdp(
     link: &HostLink,
     mode: Mode,
     options: KernelOptions,
+    cache: Option<&FlowCache>,
 ) -> Result<(PortPrograms, af_xdp::Options), ControlError> {
     let mac = MacAddr(link.mac.unwrap_or_default());
     let mtu = mtu_of(link);
     let mut settings = af_xdp::Options::new(link.name.clone(), link.ifindex, mac, mtu);
-    let attach = |frags| PortPrograms::attach_xdp(link.ifindex, mode, frags, on_death(options.on_death));
+    let (ifindex, on_death) = (link.ifindex, on_death(options.on_death));
+    let attach = |frags| match cache {
+        Some(cache) => PortPrograms::attach_xdp_cached(ifindex, mode, frags, on_death, cache),
+        None => PortPrograms::attach_xdp(ifindex, mode, frags, on_death),
+    };
     let attached = match attach(settings.scatter) {
         // The MTU of a veth's other end may be larger than the port's own.
         Err(OffloadError::MtuTooLarge { .. }) if !settings.scatter => {

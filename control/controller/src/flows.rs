@@ -176,6 +176,7 @@ fn view((flow, rate): Measured, model: &Model) -> FlowView {
         bit_rate: rate.map(|(_, bytes)| 8.0 * bytes),
         age: flow.age.as_secs_f64(),
         idle: flow.idle.as_secs_f64(),
+        level: if flow.in_driver { "driver" } else { "worker" },
         state: if flow.probation { "new" } else { "established" },
         bindings: bindings.map(binding).collect(),
         route: flow.route,

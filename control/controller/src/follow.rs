@@ -52,7 +52,11 @@ impl Router {
                     wake.clear();
                     self.hear()?;
                 }
-                _ = refresh.tick() => self.lock().refresh_neighbours()?,
+                _ = refresh.tick() => {
+                    let mut inner = self.lock();
+                    inner.refresh_driver_ports()?;
+                    inner.refresh_neighbours()?;
+                }
                 never = &mut serving => match never {},
             }
         }
@@ -247,12 +251,18 @@ impl Inner {
     ) -> Result<(), ControlError> {
         let on_death = self.on_death.get(&plan.id).copied().unwrap_or(millrace_config::OnDeath::Kernel);
         let options = KernelOptions { on_death, segment_mtu: mtu_of(link) };
-        let (mut device, capabilities) =
-            AttachedDevice::attach(plan, link, Claim::take(link.ifindex, &link.name)?, options)?
-                .open(&mut self.workers)?;
+        let (mut device, capabilities) = AttachedDevice::attach(
+            plan,
+            link,
+            Claim::take(link.ifindex, &link.name)?,
+            options,
+            self.flow_cache.as_ref(),
+        )?
+        .open(&mut self.workers)?;
         device.take_over(MacAddr(link.mac.unwrap_or_default()))?;
         self.capabilities.insert(plan.settings.device, capabilities);
         self.kernel.insert(plan.id, device);
+        self.refresh_driver_ports()?;
         self.set_host_path()?;
         self.set_witness()?;
         let Some(mirror) = &self.mirror else { return Ok(()) };

@@ -3,6 +3,7 @@
 mod capture;
 mod claim;
 mod device;
+mod driver_flows;
 mod error;
 mod feed;
 mod filter_check;

@@ -12,10 +12,12 @@ use std::time::Duration;
 use ipnet::IpNet;
 use millrace_classify::CompiledFilter;
 use millrace_config::Config;
-use millrace_pipeline::{Command, FlowCounts, GateTables, ReversePath, Snapshot};
+use millrace_pipeline::{
+    Command, DriverCache, DriverFlowCounts, DriverPort, FlowCounts, GateTables, ReversePath, Snapshot,
+};
 use millrace_plugin::{BindingId, PluginChange};
 use millrace_port::{Memory, MemoryHandle};
-use millrace_units::Instant;
+use millrace_units::{Instant, PortId};
 
 use crate::ControlError;
 use crate::feed::{own_routes, plugin_commands, start_commands};
@@ -98,6 +100,26 @@ impl OfflineRouter {
         let (memory, handle) = Memory::new(plan.settings.mac, u16::MAX);
         self.workers.add_device(plan.settings.device, Box::new(memory));
         self.ports.push((plan.clone(), handle));
+    }
+
+    /// Lets plain flows that come in by these ports go down into a driver; it can send by all of them.
+    pub fn set_driver(&mut self, cache: Box<dyn DriverCache>, ports: &[&str]) {
+        self.workers.tell_one(0, Command::SetDriverCache(cache));
+        for plan in self.model.ports.iter().filter(|plan| ports.contains(&plan.settings.name.as_str())) {
+            self.workers
+                .tell_one(0, Command::SetDriverPort(plan.id, DriverPort { receives: true, sends: true }));
+        }
+        self.run();
+    }
+
+    /// The number of a port, as flows are known by it.
+    pub fn port_id(&self, port: &str) -> Option<PortId> {
+        self.model.port(port).ok().map(|plan| plan.id)
+    }
+
+    /// The flows that the driver forwards.
+    pub fn driver_flows(&mut self) -> DriverFlowCounts {
+        self.snapshot().driver_flows
     }
 
     fn handle(&self, port: &str) -> Option<&MemoryHandle> {

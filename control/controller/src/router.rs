@@ -9,6 +9,7 @@ use millrace_classify::CompiledFilter;
 use millrace_compiler::{Compiler, CompilerSettings};
 use millrace_forward::Route;
 use millrace_host::{Actions, Mirror, OwnRoute};
+use millrace_offload::{DriverSent, FlowCache};
 use millrace_pipeline::thread::Wake;
 use millrace_pipeline::{Command, DeviceId, GateTables, Question, Snapshot};
 use millrace_plugin::PluginChange;
@@ -64,6 +65,8 @@ pub(crate) struct Inner {
     pub workers: Workers,
     pub threads: Vec<JoinHandle<()>>,
     pub kernel: HashMap<PortId, KernelDevice>,
+    /// Plain flows in the driver, where that is possible and wanted.
+    pub flow_cache: Option<FlowCache>,
     pub capabilities: HashMap<DeviceId, Capabilities>,
     pub mirror: Option<Mirror>,
     pub changes: Option<tokio::sync::mpsc::Receiver<Vec<millrace_host::HostChange>>>,
@@ -133,7 +136,9 @@ impl Inner {
             seen: counters.seen,
             seen_bytes: counters.seen_bytes,
             passed: counters.passed(),
-            dropped: counters.fallback_dropped,
+            dropped: counters.fallback_dropped + counters.undeliverable + counters.made_way,
+            forwarded: counters.forwarded,
+            sent: self.driver_sent(port),
         }
     }
 
@@ -147,7 +152,18 @@ impl Inner {
             seen_bytes: gone.seen_bytes + now.seen_bytes.saturating_sub(offset.seen_bytes),
             passed: gone.passed + now.passed.saturating_sub(offset.passed),
             dropped: gone.dropped + now.dropped.saturating_sub(offset.dropped),
+            forwarded: gone.forwarded + now.forwarded.saturating_sub(offset.forwarded),
+            sent: DriverSent {
+                packets: gone.sent.packets + now.sent.packets.saturating_sub(offset.sent.packets),
+                bytes: gone.sent.bytes + now.sent.bytes.saturating_sub(offset.sent.bytes),
+            },
         }
+    }
+
+    /// What left by a port in the driver.
+    fn driver_sent(&self, port: PortId) -> DriverSent {
+        let sent = self.flow_cache.as_ref().map(|cache| cache.sent(port.0));
+        sent.and_then(Result::ok).unwrap_or_default()
     }
 
     fn shares(&self) -> Vec<KernelShare> {
@@ -187,6 +203,7 @@ impl Router {
             routes: inner.route_table.len(),
             flows: show::flow_table(&snapshot.flows),
             flow_states: show::flow_states(snapshot.flow_states),
+            driver_flows: inner.flow_cache.is_some().then(|| show::driver_flows(snapshot.driver_flows)),
             turns: TurnsView { busy: snapshot.turns.0, empty: snapshot.turns.1 },
             sleeps: snapshot.sleeps,
             leftover_objects: Some(millrace_plugin::native::leftovers()).filter(|count| *count > 0),
@@ -535,13 +552,14 @@ fn port_view(inner: &mut Inner, plan: &crate::model::PortPlan, snapshot: &Snapsh
         true => (share.seen, share.seen_bytes),
         false => (count.rx_packets, count.rx_bytes),
     };
+    let (tx_packets, tx_bytes) = (count.tx_packets + share.sent.packets, count.tx_bytes + share.sent.bytes);
     let name = settings.name.clone();
     let mut rate = |what: &str, value: u64| inner.rates.read(&format!("{name} {what}"), value, snapshot.at);
     PortView {
         rx_rate: rate("rx", rx_packets),
-        tx_rate: rate("tx", count.tx_packets),
+        tx_rate: rate("tx", tx_packets),
         rx_bits: 8.0 * rate("rx bytes", rx_bytes),
-        tx_bits: 8.0 * rate("tx bytes", count.tx_bytes),
+        tx_bits: 8.0 * rate("tx bytes", tx_bytes),
         device: plan.config.device.clone(),
         driver,
         mode,
@@ -557,8 +575,9 @@ fn port_view(inner: &mut Inner, plan: &crate::model::PortPlan, snapshot: &Snapsh
         reverse_path: show::reverse_path(settings.reverse_path),
         rx_packets,
         rx_bytes,
-        tx_packets: count.tx_packets,
-        tx_bytes: count.tx_bytes,
+        tx_packets,
+        tx_bytes,
+        driver_packets: share.forwarded,
         to_host: count.to_host + share.passed,
         held,
         drops,

@@ -5,15 +5,16 @@ use std::collections::{BTreeMap, HashMap};
 use ipnet::IpNet;
 use millrace_forward::Route;
 use millrace_host::PROTOCOL_MILLRACE;
+use millrace_offload::DriverSent;
 use millrace_packet::{DropCounts, DropReason};
-use millrace_pipeline::{FlowCounts, GateTable, GateTables, ReversePath, Snapshot};
+use millrace_pipeline::{DriverFlowCounts, FlowCounts, GateTable, GateTables, ReversePath, Snapshot};
 use millrace_plugin::{Action, BindingCounts, BindingDescription, BindingId, FlowStateCounts, Way};
 
 use crate::model::{Bound, Model};
 use crate::route_changes::protocol;
 use crate::view::{
-    BindingView, DropView, FlowStatesView, FlowTableView, GateView, InstanceView, NextHopView, PluginView,
-    RouteView, SummaryView,
+    BindingView, DriverFlowsView, DropView, FlowStatesView, FlowTableView, GateView, InstanceView,
+    NextHopView, PluginView, RouteView, SummaryView,
 };
 
 /// What a level-0 program did with the frames of a device.
@@ -27,6 +28,10 @@ pub(crate) struct KernelShare {
     pub passed: u64,
     /// Frames that the program dropped.
     pub dropped: u64,
+    /// Frames that came in here and that the driver forwarded.
+    pub forwarded: u64,
+    /// Frames that the driver sent by this port.
+    pub sent: DriverSent,
 }
 
 /// Counts by the names of their reasons.
@@ -53,12 +58,14 @@ pub(crate) fn summary(snapshot: &Snapshot, kernel: &[KernelShare]) -> SummaryVie
     let totals = &snapshot.totals;
     let passed: u64 = kernel.iter().map(|share| share.passed).sum();
     let passed_drops: u64 = kernel.iter().map(|share| share.dropped).sum();
+    let forwarded: u64 = kernel.iter().map(|share| share.forwarded).sum();
     let devices = || snapshot.devices.iter().map(|(_, count)| count).chain([&snapshot.closed]);
     let received = devices().map(|count| count.received).sum::<u64>().wrapping_add(snapshot.carried)
         + passed
-        + passed_drops;
+        + passed_drops
+        + forwarded;
     let device_created: u64 = devices().map(|count| count.created).sum();
-    let transmitted: u64 = devices().map(|count| count.transmitted).sum();
+    let transmitted = devices().map(|count| count.transmitted).sum::<u64>() + forwarded;
     let device_held: u64 = devices().map(|count| count.held).sum();
     let created = totals.created.total() + device_created;
     let dropped_by = all_drops(snapshot);
@@ -241,6 +248,12 @@ pub(crate) fn flow_table(counts: &FlowCounts) -> FlowTableView {
 pub(crate) fn flow_states(counts: FlowStateCounts) -> FlowStatesView {
     let FlowStateCounts { flows, bytes, refused } = counts;
     FlowStatesView { flows, bytes, refused }
+}
+
+/// Flows in the driver.
+pub(crate) fn driver_flows(counts: DriverFlowCounts) -> DriverFlowsView {
+    let DriverFlowCounts { flows, room, inserted, renewed, idle, refused } = counts;
+    DriverFlowsView { flows, most: flows + room, inserted, renewed, idle, refused }
 }
 
 /// Whether the way back to a packet's source is looked at, in a word.

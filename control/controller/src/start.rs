@@ -25,6 +25,7 @@ use tokio::sync::Notify;
 use crate::ControlError;
 use crate::claim::Claim;
 use crate::device::{AttachedDevice, KernelOptions, mtu_of, open_own};
+use crate::driver_flows::make_cache;
 use crate::feed::{own_routes, start_commands};
 use crate::model::{Model, PortPlan};
 use crate::route_table::RouteTable;
@@ -76,6 +77,11 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
         workers,
         threads,
         kernel: HashMap::new(),
+        flow_cache: if has_kernel {
+            make_cache(config.router.driver_flows, config.router.workers.into())
+        } else {
+            None
+        },
         capabilities: HashMap::new(),
         mirror: None,
         changes: None,
@@ -145,7 +151,13 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
     let mut attached = Vec::new();
     for Claimed { plan, link, claim } in links {
         let on_death = inner.on_death.get(&plan.id).copied().unwrap_or(millrace_config::OnDeath::Kernel);
-        let device = AttachedDevice::attach(&plan, &link, claim, KernelOptions { on_death, segment_mtu })?;
+        let device = AttachedDevice::attach(
+            &plan,
+            &link,
+            claim,
+            KernelOptions { on_death, segment_mtu },
+            inner.flow_cache.as_ref(),
+        )?;
         attached.push((plan, device));
     }
     for (plan, device) in attached {
@@ -158,6 +170,7 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
     }
     inner.set_host_path()?;
     inner.set_witness()?;
+    inner.begin_driver_flows()?;
     for plan in inner.model.ports.clone() {
         if !plan.is_kernel() && plan.config.vlan.is_none() {
             let capabilities = open_own(&plan, &mut inner.workers)?;

@@ -44,6 +44,8 @@ pub struct PortView {
     pub tx_packets: u64,
     /// Their bytes.
     pub tx_bytes: u64,
+    /// Of the frames received, those that the driver forwarded by itself.
+    pub driver_packets: u64,
     /// Frames received per second since the last look.
     pub rx_rate: f64,
     /// Frames sent per second since the last look.
@@ -252,6 +254,8 @@ pub struct StatusView {
     pub flows: FlowTableView,
     /// What plugins keep for flows.
     pub flow_states: FlowStatesView,
+    /// Flows in the driver; nothing where the driver forwards none.
+    pub driver_flows: Option<DriverFlowsView>,
     /// Rounds of the workers.
     pub turns: TurnsView,
     /// How often the worker slept.
@@ -313,6 +317,23 @@ pub struct FlowTableView {
     pub expired: u64,
     /// Flows that were displaced by others.
     pub displaced: u64,
+}
+
+/// Flows that the driver forwards by itself.
+#[derive(Clone, Debug, Serialize)]
+pub struct DriverFlowsView {
+    /// Flows that the driver knows.
+    pub flows: u64,
+    /// Most that it can know.
+    pub most: u64,
+    /// Flows that it was told of.
+    pub inserted: u64,
+    /// Flows that it was told of again after a change.
+    pub renewed: u64,
+    /// Flows that were taken back because no packet came for a time.
+    pub idle: u64,
+    /// Flows that found no room.
+    pub refused: u64,
 }
 
 /// What the mirror of the kernel saw.
@@ -464,6 +485,8 @@ pub struct FlowView {
     pub age: f64,
     /// Seconds since its last packet.
     pub idle: f64,
+    /// `driver` where the driver forwards it by itself, else `worker`.
+    pub level: &'static str,
     /// `new` while it may be displaced by other new flows, then `established`.
     pub state: &'static str,
     /// What it is bound to, in the order of the journey.

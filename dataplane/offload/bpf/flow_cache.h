@@ -33,6 +33,8 @@
 #define SHORTEST_FRAME 60
 
 #define GO_UP (-1)
+/* Dropped, so that its flow can be forwarded here from now on. */
+#define MAKE_WAY (-2)
 
 /* FlowKey of foundation/packet, byte by byte. */
 struct flow_key {
@@ -64,7 +66,8 @@ struct cached_flow {
  */
 struct way {
 	__u32 up, done;
-	__u8 reserved[56];
+	__u32 overloaded; /* more comes than the worker bears */
+	__u8 reserved[52];
 } __attribute__((aligned(64)));
 
 struct sent {
@@ -345,8 +348,11 @@ static __always_inline int forward_here(struct xdp_md *context, __u64 length, vo
 	worker = flow->worker;
 	generation = bpf_map_lookup_elem(&generations, &worker);
 	if (!generation || *(volatile __u64 *)generation != *(volatile __u64 *)&flow->generation ||
-	    packet.network_length > flow->mtu || !none_is_up(way, flow))
+	    packet.network_length > flow->mtu)
 		return go_up(way, flow);
+	/* A flow that fills the way up would always have packets there, and some are lost there anyway. */
+	if (!none_is_up(way, flow))
+		return way->overloaded ? MAKE_WAY : go_up(way, flow);
 	rewrite(data, flow, packet.key.family);
 	flow->packets++;
 	flow->bytes += length;

@@ -18,7 +18,7 @@
 struct counters {
 	__u64 seen, seen_bytes;
 	__u64 by_verdict[6];
-	__u64 forwarded, undeliverable;
+	__u64 forwarded, undeliverable, made_way;
 	__u64 fallback_passed, fallback_dropped, handed_back;
 };
 
@@ -93,11 +93,11 @@ static __always_inline void count_verdict(struct counters *count, enum verdict v
 
 static __always_inline int count_forwarded(struct counters *count, int action)
 {
-	if (action == XDP_REDIRECT)
-		count->forwarded++;
-	else
-		count->undeliverable++;
-	return action;
+	switch (action) {
+	case XDP_REDIRECT: count->forwarded++; return action;
+	case MAKE_WAY: count->made_way++; return XDP_DROP;
+	default: count->undeliverable++; return XDP_DROP;
+	}
 }
 
 static __always_inline int receive_xdp(struct xdp_md *context, __u64 length, void *to)

@@ -102,6 +102,7 @@ fn difference(after: &Level0Counters, before: &Level0Counters) -> Level0Counters
         vlan: after.vlan - before.vlan,
         forwarded: after.forwarded - before.forwarded,
         undeliverable: after.undeliverable - before.undeliverable,
+        made_way: after.made_way - before.made_way,
         fallback_passed: after.fallback_passed - before.fallback_passed,
         fallback_dropped: after.fallback_dropped - before.fallback_dropped,
         handed_back: after.handed_back - before.handed_back,

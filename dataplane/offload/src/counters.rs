@@ -23,6 +23,8 @@ pub struct Level0Counters {
     pub forwarded: u64,
     /// To be forwarded in the driver, but the device to leave by was gone: dropped.
     pub undeliverable: u64,
+    /// Dropped so that a flow could move from an overloaded worker into the driver without a packet overtaking another.
+    pub made_way: u64,
     /// Meant for user space, but no socket was registered; the kernel forwarded instead (`OnDeath::Kernel`).
     pub fallback_passed: u64,
     /// Meant for user space, but no socket was registered; dropped (`OnDeath::Drop`).
@@ -33,12 +35,12 @@ pub struct Level0Counters {
 }
 
 /// `struct counters` of bpf/level0.c.
-pub(crate) type Words = [u64; 13];
+pub(crate) type Words = [u64; 14];
 
 impl Level0Counters {
     /// Adds up what each processor has counted.
     pub(crate) fn sum<'a>(processors: impl Iterator<Item = &'a Words>) -> Self {
-        let mut sum: Words = [0; 13];
+        let mut sum: Words = [0; 14];
         processors.for_each(|words| sum.iter_mut().zip(words).for_each(|(sum, word)| *sum += word));
         let [
             seen,
@@ -51,6 +53,7 @@ impl Level0Counters {
             vlan,
             forwarded,
             undeliverable,
+            made_way,
             passed,
             dropped,
             back,
@@ -66,6 +69,7 @@ impl Level0Counters {
             vlan,
             forwarded,
             undeliverable,
+            made_way,
             fallback_passed: passed,
             fallback_dropped: dropped,
             handed_back: back,

@@ -13,7 +13,7 @@ use crate::flow_cache::{FlowCache, Place};
 use crate::leftover::Loaded;
 use crate::local_address::difference;
 use crate::rtnetlink::Device;
-use crate::{Level0Counters, OffloadError, VlanStack, ethtool, object};
+use crate::{Level0Counters, OffloadError, VlanStack, ethtool, genetlink, object};
 
 const XDP_DROP: u8 = 1;
 const XDP_PASS: u8 = 2;
@@ -329,6 +329,12 @@ impl PortPrograms {
         let failed = |error: MapError| map_error("place", &error);
         let mut map = Array::<_, Place>::try_from(map_mut(&mut self.object, "place")?).map_err(failed)?;
         map.set(0, Place { port, cached: u16::from(cached) }, 0).map_err(failed)
+    }
+
+    /// Whether the device takes frames that a program redirects to it, as its driver says now. That of a veth does as
+    /// long as its other end has an XDP program or receive offload (GRO). False before Linux 6.3, where none says.
+    pub fn takes_redirects(&self) -> bool {
+        genetlink::xdp_features(self.ifindex).is_ok_and(|features| features.contains(&"ndo-xmit"))
     }
 
     /// What the program has counted.

@@ -102,6 +102,11 @@ impl Classifier {
         self.remembers = options.flows_max > 0;
     }
 
+    /// Whether flows are remembered at all.
+    pub fn remembers(&self) -> bool {
+        self.remembers
+    }
+
     /// When flows are to be looked after although no packet comes.
     pub fn next_upkeep(&self) -> Option<Instant> {
         self.upkeep.filter(|_| !self.flows.is_empty())

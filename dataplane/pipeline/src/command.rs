@@ -17,6 +17,7 @@ use millrace_units::{GateId, InstanceId, NextHopIndex, PortId, QueueId};
 use millrace_wire::mac_addr::MacAddr;
 
 use crate::capture::CaptureSink;
+use crate::driver_flows::{DriverCache, DriverPort};
 use crate::explain::Explanation;
 use crate::gate_table::{Published, WorkerTable};
 use crate::host_path::HostPath;
@@ -86,6 +87,10 @@ pub enum Command {
     Snapshot(ReplyTo<Snapshot>),
     /// Sets all counters to zero.
     ClearCounters,
+    /// Sets the flow cache that the driver forwards by. Not for one of several workers.
+    SetDriverCache(Box<dyn DriverCache>),
+    /// Says what the driver can do at a port.
+    SetDriverPort(PortId, DriverPort),
     /// Sets the way back to the kernel.
     SetHostPath(Box<dyn HostPath + Send>),
     /// Changes what holds for the whole router.
@@ -137,6 +142,8 @@ pub struct FlowReport {
     pub route: String,
     /// The hash by which queues know it.
     pub hash: u32,
+    /// Whether the driver forwards it.
+    pub in_driver: bool,
 }
 
 /// A packet of which control asks what would become of it.
@@ -243,6 +250,8 @@ impl fmt::Debug for Command {
             Self::FlushFlows(..) => "FlushFlows",
             Self::Snapshot(..) => "Snapshot",
             Self::ClearCounters => "ClearCounters",
+            Self::SetDriverCache(..) => "SetDriverCache",
+            Self::SetDriverPort(..) => "SetDriverPort",
             Self::SetHostPath(..) => "SetHostPath",
             Self::SetOptions(..) => "SetOptions",
             Self::Stop => "Stop",

@@ -303,6 +303,10 @@ impl Router {
 
     /// Notes what is known of a neighbour, and lets the packets that wait for it go.
     pub(crate) fn learn(&mut self, key: NeighbourKey, state: NeighbourState, now: Instant) {
+        let known = self.neighbours.get(key);
+        if matches!(known, Some(NeighbourState::Reachable(_))) && known != Some(state) {
+            self.neighbour_moved();
+        }
         // A full table keeps what it has; packets for the new neighbour then time out.
         if let Ok(Some(evicted)) = self.neighbours.upsert(key, state) {
             self.give_up(evicted, DropReason::NeighbourQueueFull);
@@ -341,7 +345,7 @@ impl Router {
                 }
                 Action::Forgotten { key } => {
                     self.tell_others(key, NeighbourKnowledge::Forgotten);
-                    self.neighbours.remove(key);
+                    self.forget_neighbour(key);
                     self.give_up(key, DropReason::NeighbourFailed);
                 }
                 Action::Conflict { key, mac, defend } => {

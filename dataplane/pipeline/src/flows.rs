@@ -59,6 +59,7 @@ impl Router {
             bindings: self.gates.plugins().stages(record.answer.path).map(|stage| stage.binding).collect(),
             route: self.route_in_words(record.answer.next_hop),
             hash: flow_hash(&flows.key(index), self.seed),
+            in_driver: self.driver.as_ref().is_some_and(|driver| driver.has(index, &flows.key(index))),
         }
     }
 

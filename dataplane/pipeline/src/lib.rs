@@ -8,6 +8,7 @@ mod capture;
 mod classify;
 mod command;
 mod dispose;
+mod driver_flows;
 mod explain;
 mod fib;
 mod filter_route;
@@ -40,6 +41,7 @@ pub use command::{
     Command, DeviceReport, Event, FlowPage, FlowReport, FlowScan, NeighbourChange, NeighbourKnowledge,
     OpenDevice, OpenedDevice, Question, ReplyTo, RouteChange,
 };
+pub use driver_flows::{DriverCache, DriverFlow, DriverFlowCounts, DriverPort, DriverTotals};
 pub use explain::{Explanation, Step};
 pub use gate_table::{GateTable, GateTables, Published, SharedTable, TableKind, WorkerTable};
 pub use handover::Handover;

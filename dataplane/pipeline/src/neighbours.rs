@@ -19,11 +19,9 @@ impl Router {
                 NeighbourKnowledge::Failed => {
                     self.learn(key, NeighbourState::Failed, now);
                     // The next packet asks the kernel anew.
-                    self.neighbours.remove(key);
+                    self.forget_neighbour(key);
                 }
-                NeighbourKnowledge::Forgotten => {
-                    self.neighbours.remove(key);
-                }
+                NeighbourKnowledge::Forgotten => self.forget_neighbour(key),
                 NeighbourKnowledge::Static(mac) => {
                     self.own.resolver.set_static(key, mac, &mut self.own.actions);
                 }
@@ -32,6 +30,13 @@ impl Router {
             }
         }
         self.follow_up(now);
+    }
+
+    /// Nothing is known of a neighbour any more.
+    pub(crate) fn forget_neighbour(&mut self, key: NeighbourKey) {
+        if let Some(NeighbourState::Reachable(_)) = self.neighbours.remove(key) {
+            self.neighbour_moved();
+        }
     }
 
     /// The neighbours in use that others than this worker's own stack look after; that asks for its own again.

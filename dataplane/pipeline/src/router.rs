@@ -18,6 +18,7 @@ use millrace_wire::EtherType;
 use crate::capture::{CaptureSink, Direction};
 use crate::classify::Classifier;
 use crate::command::{Command, Event, RouteChange};
+use crate::driver_flows::DriverFlows;
 use crate::explain::Tables;
 use crate::fib::Fib;
 use crate::filter_route::is_filter;
@@ -76,6 +77,8 @@ pub struct Router {
     /// What queues dropped, until it is counted.
     pub(crate) queue_drops: QueueDrops,
     pub(crate) identification: u16,
+    /// The flows that the driver forwards, where it can.
+    pub(crate) driver: Option<Box<DriverFlows>>,
     /// The ways to and from other workers, if there are any.
     pub(crate) handover: Option<Box<Handover>>,
     pub(crate) spare: Work,
@@ -115,6 +118,7 @@ impl Router {
             fragments: Vec::new(),
             queue_drops: Vec::new(),
             identification: seed as u16,
+            driver: None,
             handover: None,
             spare: Work::default(),
             released: Vec::new(),
@@ -214,6 +218,10 @@ impl Router {
             self.totals.consumed += copies.made - copies.kept;
             self.totals.created.copies += self.gates.replicate(work, &self.pool, &mut self.resumed);
             self.forward(work);
+            if (position, stage) == (Position::Early, 0) {
+                // Not for packets that waited: what is noted of flows is not theirs.
+                self.offer_to_driver(work, now);
+            }
         }
         self.run_gates(Position::Queue, from(Position::Queue), work, now);
         self.dispose(work, now);
@@ -319,6 +327,7 @@ impl Router {
             self.refuse(held.packet, IcmpError::HostUnreachable, DropReason::NeighbourFailed, now);
         }
         self.keep_flows(now, true);
+        self.keep_driver_flows(now);
         self.follow_up(now);
     }
 
@@ -333,8 +342,16 @@ impl Router {
         let plugins = self.gates.plugins().next_event(now);
         let again = (!self.again.is_empty()).then_some(now);
         let queues = self.ports.iter().filter_map(|(_, entry)| entry.scheduler.as_ref()?.next_ready());
-        let others =
-            self.hold.next_event().into_iter().chain(flows).chain(plugins).chain(again).chain(queues);
+        let driver = self.driver.as_ref().and_then(|driver| driver.next_event(now));
+        let others = self
+            .hold
+            .next_event()
+            .into_iter()
+            .chain(flows)
+            .chain(plugins)
+            .chain(again)
+            .chain(queues)
+            .chain(driver);
         self.own.resolver.next_event().into_iter().chain(others).min()
     }
 
@@ -342,6 +359,8 @@ impl Router {
     pub(crate) fn carry_out(&mut self, command: Command, now: Instant) {
         // Who asked may have gone: an answer that nobody takes is lost, and that is all right.
         match command {
+            Command::SetDriverCache(cache) => self.driver = Some(Box::new(DriverFlows::new(cache))),
+            Command::SetDriverPort(id, can) => self.set_driver_port(id, can),
             Command::SetPort(id, settings) => self.set_port(id, settings, now),
             Command::RemovePort(id) => self.remove_port(id),
             Command::SetRoutes(routes, reply) => {
@@ -565,6 +584,7 @@ impl Router {
             neighbours: neighbours.collect(),
             flows: self.flow_counts(),
             flow_states: self.gates.plugins().state_counts(),
+            driver_flows: self.driver.as_ref().map(|driver| driver.counts()).unwrap_or_default(),
             ..Snapshot::default()
         }
     }

@@ -13,6 +13,7 @@ use millrace_units::{InstanceId, Instant, PortId};
 use millrace_wire::mac_addr::MacAddr;
 
 use crate::classify::ClassifyCounts;
+use crate::driver_flows::DriverFlowCounts;
 use crate::port_scheduler::ScheduleReport;
 use crate::ports::{DeviceId, PortCount};
 
@@ -51,6 +52,8 @@ pub struct Snapshot {
     pub flows: FlowCounts,
     /// State that instances keep for flows.
     pub flow_states: FlowStateCounts,
+    /// Flows that the driver forwards.
+    pub driver_flows: DriverFlowCounts,
     /// Rounds of the worker that found packets, and that found none.
     pub turns: (u64, u64),
     /// How often the worker slept.

@@ -123,6 +123,7 @@ impl Worker {
         let received = self.receive_all(now) + self.take_over(now);
         self.router.run_timers(now);
         self.transmit_all(now);
+        self.router.settle_driver(&mut self.devices, now);
         self.hand_back();
         let parcels = self.router.handover.as_mut().map_or(0, |handover| handover.publish());
         let events = self.put_out_events();
@@ -250,9 +251,11 @@ impl Worker {
         while count < COMMANDS_PER_TURN
             && let Ok(command) = self.commands.pop()
         {
+            self.router.prepare_driver(&command);
             self.carry_out(command, now);
             count += 1;
         }
+        self.router.tell_driver();
         count
     }
 

@@ -9,7 +9,7 @@ use millrace_units::Instant;
 use millrace_wire::MacAddr;
 
 use crate::longest_frame::longest_frame;
-use crate::{Capabilities, Mode, Port, PortCounters};
+use crate::{Capabilities, Mode, Port, PortCounters, Progress};
 
 mod generator;
 
@@ -142,6 +142,12 @@ impl Port for Memory {
     }
 
     fn flush(&mut self, _pool: &Pool, _now: Instant) {}
+
+    fn progress(&mut self) -> Option<Progress> {
+        let wire = self.wire.borrow();
+        let read = wire.counters.received - wire.counters.held;
+        Some(Progress { read, drained: wire.arriving.is_empty(), unsent: 0 })
+    }
 
     fn counters(&mut self) -> PortCounters {
         self.wire.borrow().counters.clone()

@@ -42,10 +42,26 @@ pub trait Port {
         None
     }
 
+    /// How far the port is with what it was given; `None` where that is not known. Asks nobody: for every round.
+    fn progress(&mut self) -> Option<Progress> {
+        None
+    }
+
     /// Whether nothing will ever arrive any more: the end of a file.
     fn is_finished(&self) -> bool {
         false
     }
+}
+
+/// How far a port is with its frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// Frames read so far: those that were lost before are not among them.
+    pub read: u64,
+    /// Whether the last [`receive`](Port::receive) left nothing behind.
+    pub drained: bool,
+    /// Frames that the kernel or the device has not taken yet.
+    pub unsent: u32,
 }
 
 /// Counters of a port, frames and bytes of link-layer frames.

@@ -5,6 +5,7 @@
 
 mod arp;
 mod broadcast;
+mod driver_flows;
 mod ethernet;
 mod flow_table;
 mod forwarding;

@@ -139,6 +139,20 @@ impl FlowTable {
         }
     }
 
+    /// Notes that packets of a live record's flow were forwarded elsewhere, the last of them by `now`.
+    pub fn touch_many(&mut self, index: FlowIndex, packets: u64, bytes: u64, now: Instant) {
+        let slot = index.slot() as usize;
+        let sum = self.packets(index).wrapping_add(packets);
+        let record = &mut self.records[slot];
+        record.used = tick(now) << FLAG_BITS | record.used & FLAGS;
+        record.bytes = record.bytes.wrapping_add(bytes);
+        record.packets = sum as u32;
+        self.upkeep[slot].packets_high = (sum >> 32) as u32;
+        if sum >= 2 {
+            self.end_probation(index.slot());
+        }
+    }
+
     #[cold]
     #[inline(never)]
     fn touch_rarely(&mut self, slot: u32, carry: bool) {

@@ -72,6 +72,12 @@ impl FlowRecord {
         self.variant
     }
 
+    /// Packets of the flow so far, modulo 2^32.
+    #[inline]
+    pub fn packets_low(&self) -> u32 {
+        self.packets
+    }
+
     /// Bytes of the flow's packets so far.
     #[inline]
     pub fn bytes(&self) -> u64 {

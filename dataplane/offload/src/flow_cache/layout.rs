@@ -33,7 +33,8 @@ pub(crate) struct Entry {
 pub(crate) struct Way {
     pub up: u32,
     pub done: u32,
-    pub reserved: [u8; 56],
+    pub overloaded: u32,
+    pub reserved: [u8; 52],
 }
 
 /// `struct sent`.

@@ -162,6 +162,25 @@ fn no_packet_overtakes_one_that_went_up() {
 }
 
 #[test]
+fn a_flow_of_an_overloaded_worker_loses_packets_rather_than_their_order() {
+    if !can_load() {
+        return;
+    }
+    let mut bench = Bench::new(16);
+    let slot = bench.insert(V4.0, V4.1);
+    assert!(!bench.forwards(&v4_frame()));
+    bench.writer.begin(slot, PORT, 1);
+    bench.writer.set_overloaded(PORT, true);
+    let up = bench.writer.up(PORT);
+    assert!(!bench.forwards(&v4_frame()) && !bench.forwards(&v4_frame()));
+    assert_eq!((bench.counters().made_way, bench.writer.up(PORT)), (2, up), "nothing more went up");
+    bench.writer.set_done(PORT, up);
+    assert!(bench.forwards(&v4_frame()));
+    assert!(!bench.forwards(&v6_frame()), "who has no entry goes up");
+    assert_eq!(bench.counters().made_way, 2);
+}
+
+#[test]
 fn slots_are_used_again_and_a_full_cache_takes_no_more() {
     if !can_load() {
         return;

@@ -71,6 +71,7 @@ const OUT: usize = std::mem::offset_of!(Entry, out);
 const MTU: usize = std::mem::offset_of!(Entry, mtu);
 const LINK: usize = std::mem::offset_of!(Entry, link);
 const DONE: usize = std::mem::offset_of!(Way, done);
+const OVERLOADED: usize = std::mem::offset_of!(Way, overloaded);
 
 impl FlowCacheWriter {
     pub(super) fn new(
@@ -169,6 +170,14 @@ impl FlowCacheWriter {
     pub fn set_done(&mut self, port: u16, done: u32) {
         if let Some(at) = way(port) {
             self.ways.word32(at + DONE).store(done, Ordering::Release);
+        }
+    }
+
+    /// Says whether more packets go up from a port than are dealt with. As long as it is so a flow that has an entry,
+    /// and packets under way, loses what comes until those are done, and is then forwarded in the driver.
+    pub fn set_overloaded(&mut self, port: u16, overloaded: bool) {
+        if let Some(at) = way(port) {
+            self.ways.word32(at + OVERLOADED).store(overloaded.into(), Ordering::Release);
         }
     }
 

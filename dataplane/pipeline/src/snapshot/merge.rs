@@ -6,6 +6,7 @@ use millrace_plugin::{BindingCounts, FlowStateCounts};
 
 use super::{Created, FlowCounts, Snapshot, Totals};
 use crate::classify::ClassifyCounts;
+use crate::driver_flows::DriverFlowCounts;
 use crate::ports::PortCount;
 
 impl Snapshot {
@@ -35,6 +36,10 @@ impl Snapshot {
         self.memory = (self.memory.0 + other.memory.0, self.memory.1 + other.memory.1);
         add_flows(&mut self.flows, &other.flows);
         add_flow_states(&mut self.flow_states, other.flow_states);
+        if other.driver_flows != DriverFlowCounts::default() {
+            // One worker at most has any.
+            self.driver_flows = other.driver_flows;
+        }
         self.turns = (self.turns.0 + other.turns.0, self.turns.1 + other.turns.1);
         self.sleeps += other.sleeps;
     }

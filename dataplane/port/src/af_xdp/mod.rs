@@ -28,7 +28,7 @@ use millrace_wire::ethernet;
 pub use options::{Bind, BusyPoll, Options, ProgramMode, RingSizes};
 
 use crate::segment::{self, Segmented};
-use crate::{Capabilities, Mode, Port, PortCounters, PortError, partial_checksum, readiness};
+use crate::{Capabilities, Mode, Port, PortCounters, PortError, Progress, partial_checksum, readiness};
 use lent_frames::LentFrames;
 use receive::Receiver;
 use socket::Socket;
@@ -53,6 +53,8 @@ pub struct AfXdp {
     backlog: VecDeque<Packet>,
     /// Where the next batch begins, so that no queue starves another.
     first: usize,
+    /// Whether the last batch took all that there was.
+    drained: bool,
     read: u64,
     read_bytes: u64,
     created: u64,
@@ -99,6 +101,7 @@ impl AfXdp {
             lent,
             backlog: VecDeque::new(),
             first: 0,
+            drained: false,
             read: 0,
             read_bytes: 0,
             created: 0,
@@ -221,6 +224,7 @@ impl Port for AfXdp {
             queue = self.behind(queue);
         }
         self.first = self.behind(self.first);
+        self.drained = batch.room() > 0;
         if self.busy_poll && batch.len() == start {
             self.queues.iter().for_each(|(_, socket, _)| socket.kick_receive());
         }
@@ -245,6 +249,11 @@ impl Port for AfXdp {
 
     fn flush(&mut self, _pool: &Pool, _now: Instant) {
         self.transmitter.flush(&mut self.queues[0].1, &mut self.lent);
+    }
+
+    fn progress(&mut self) -> Option<Progress> {
+        let unsent = self.queues[0].1.transmit.waiting();
+        Some(Progress { read: self.read, drained: self.drained && self.backlog.is_empty(), unsent })
     }
 
     fn counters(&mut self) -> PortCounters {

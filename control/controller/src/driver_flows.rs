@@ -1,0 +1,141 @@
+//! Plain flows in the driver: the flow cache of level 0 given to the worker, and what each port's device can do.
+
+use millrace_offload::{Attachment, CachedFlow, FlowCache, FlowCacheWriter, FlowSlot, KEY_BYTES};
+use millrace_packet::{Family, FlowKey};
+use millrace_pipeline::{Command, DriverCache, DriverFlow, DriverPort, DriverTotals};
+use millrace_units::PortId;
+
+use crate::ControlError;
+use crate::router::Inner;
+
+/// The flow cache as a worker uses it.
+struct WorkerCache {
+    writer: FlowCacheWriter,
+    /// Slots by their numbers, as the writer knows them.
+    slots: Vec<Option<FlowSlot>>,
+}
+
+impl WorkerCache {
+    fn slot(&self, number: u32) -> Option<FlowSlot> {
+        *self.slots.get(number as usize)?
+    }
+}
+
+fn content(flow: &DriverFlow) -> CachedFlow {
+    CachedFlow { out: flow.out.0, mtu: flow.mtu, destination: flow.destination.0, source: flow.source.0 }
+}
+
+/// A flow's key as the programs make it of a packet: `struct flow_key`.
+fn bytes(key: &FlowKey) -> [u8; KEY_BYTES] {
+    let mut bytes = [0; KEY_BYTES];
+    bytes[..16].copy_from_slice(key.source_bytes());
+    bytes[16..32].copy_from_slice(key.destination_bytes());
+    bytes[32..34].copy_from_slice(&key.source_port.to_ne_bytes());
+    bytes[34..36].copy_from_slice(&key.destination_port.to_ne_bytes());
+    bytes[36] = key.protocol;
+    bytes[37] = match key.family() {
+        Family::V4 => 4,
+        Family::V6 => 6,
+    };
+    bytes[38..].copy_from_slice(&key.port.0.to_ne_bytes());
+    bytes
+}
+
+impl DriverCache for WorkerCache {
+    fn room(&self) -> usize {
+        self.writer.room()
+    }
+
+    fn publish(&mut self, generation: u64) {
+        self.writer.publish(generation);
+    }
+
+    fn insert(&mut self, key: &FlowKey, flow: &DriverFlow) -> Option<u32> {
+        let slot = self.writer.insert(&bytes(key), &content(flow))?;
+        if self.slots.len() <= slot.index() {
+            self.slots.resize(slot.index() + 1, None);
+        }
+        self.slots[slot.index()] = Some(slot);
+        Some(slot.index() as u32)
+    }
+
+    fn begin(&mut self, slot: u32, port: PortId, generation: u64) {
+        if let Some(slot) = self.slot(slot) {
+            self.writer.begin(slot, port.0, generation);
+        }
+    }
+
+    fn renew(&mut self, slot: u32, flow: &DriverFlow, generation: u64) {
+        if let Some(slot) = self.slot(slot) {
+            self.writer.renew(slot, &content(flow), generation);
+        }
+    }
+
+    fn remove(&mut self, key: &FlowKey, slot: u32) {
+        if let Some(slot) = self.slots.get_mut(slot as usize).and_then(Option::take) {
+            self.writer.remove(&bytes(key), slot);
+        }
+    }
+
+    fn totals(&self, slot: u32) -> DriverTotals {
+        let totals = self.slot(slot).map(|slot| self.writer.totals(slot)).unwrap_or_default();
+        DriverTotals { packets: totals.packets, bytes: totals.bytes }
+    }
+
+    fn up(&self, port: PortId) -> u32 {
+        self.writer.up(port.0)
+    }
+
+    fn set_done(&mut self, port: PortId, done: u32) {
+        self.writer.set_done(port.0, done);
+    }
+
+    fn set_overloaded(&mut self, port: PortId, overloaded: bool) {
+        self.writer.set_overloaded(port.0, overloaded);
+    }
+}
+
+/// The flow cache of a router of one worker with kernel ports, if it is to have one and the kernel makes it.
+pub(crate) fn make_cache(flows: u32, workers: usize) -> Option<FlowCache> {
+    if flows == 0 || workers > 1 {
+        return None;
+    }
+    match FlowCache::new(flows, workers) {
+        Ok(cache) => Some(cache),
+        Err(error) => {
+            tracing::info!("no flow is forwarded in the driver: {error}");
+            None
+        }
+    }
+}
+
+impl Inner {
+    /// Gives the worker the flow cache.
+    pub fn begin_driver_flows(&mut self) -> Result<(), ControlError> {
+        let Some(cache) = &mut self.flow_cache else { return Ok(()) };
+        let writer = cache.writer(0).map_err(|error| ControlError::system("map the flow cache", error))?;
+        let cache = WorkerCache { writer, slots: Vec::new() };
+        self.workers.get(0).tell(Command::SetDriverCache(Box::new(cache)))?;
+        self.refresh_driver_ports()
+    }
+
+    /// Tells the worker and the flow cache what the driver can do at each port, where that changed: the other end of a
+    /// veth may begin or cease to take what is redirected to it at any time.
+    pub fn refresh_driver_ports(&mut self) -> Result<(), ControlError> {
+        let Some(cache) = &mut self.flow_cache else { return Ok(()) };
+        for (port, device) in &mut self.kernel {
+            let native = device.bare && device.programs.mode() == Attachment::Native;
+            let can = DriverPort { receives: native, sends: native && device.programs.takes_redirects() };
+            if device.driver == Some(can) {
+                continue;
+            }
+            let set = cache
+                .set_device(port.0, can.sends.then_some(device.ifindex))
+                .and_then(|()| device.programs.cache_flows(port.0, can.receives));
+            set.map_err(|error| ControlError::system("set a port of the flow cache", error))?;
+            device.driver = Some(can);
+            self.workers.get(0).tell(Command::SetDriverPort(*port, can))?;
+        }
+        Ok(())
+    }
+}

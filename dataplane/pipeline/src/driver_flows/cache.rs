@@ -1,0 +1,57 @@
+//! The driver's flow cache, as the pipeline uses it. Who builds a router fills this in.
+
+use millrace_packet::FlowKey;
+use millrace_units::PortId;
+use millrace_wire::MacAddr;
+
+/// What the driver is to do with the packets of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DriverFlow {
+    /// The port to leave by.
+    pub out: PortId,
+    /// The longest network packet that may leave there; longer ones go up.
+    pub mtu: u16,
+    /// The station to send to.
+    pub destination: MacAddr,
+    /// The port's own address.
+    pub source: MacAddr,
+}
+
+/// What the driver has forwarded of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DriverTotals {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes, link headers included.
+    pub bytes: u64,
+}
+
+/// A worker's part of the flow cache that the programs of its ports read: for packets that come in by a port, the driver
+/// looks their flow up, and forwards them as its entry says, if that is of the published generation, begun, and no packet
+/// of the flow is still under way up to the worker. All others go up.
+///
+/// All but [`insert`](Self::insert) and [`remove`](Self::remove) are stores and loads.
+pub trait DriverCache: Send {
+    /// Flows that there is room for still.
+    fn room(&self) -> usize;
+    /// From now on only entries of this generation are used, which is neither 0 nor the largest number.
+    fn publish(&mut self, generation: u64);
+    /// Gives a flow an entry that is not used yet; its number, or `None` where there is no room for it.
+    fn insert(&mut self, key: &FlowKey, flow: &DriverFlow) -> Option<u32>;
+    /// Lets an entry be used, some microseconds after it was inserted, as soon as none of the packets that have gone up
+    /// from `port` until now is under way.
+    fn begin(&mut self, slot: u32, port: PortId, generation: u64);
+    /// Changes an entry whose generation is not the published one.
+    fn renew(&mut self, slot: u32, flow: &DriverFlow, generation: u64);
+    /// Removes a flow.
+    fn remove(&mut self, key: &FlowKey, slot: u32);
+    /// What was forwarded of a flow since it was inserted.
+    fn totals(&self, slot: u32) -> DriverTotals;
+    /// Packets that went up from a port so far, modulo 2^32.
+    fn up(&self, port: PortId) -> u32;
+    /// Says how many of these were sent on, or dropped.
+    fn set_done(&mut self, port: PortId, done: u32);
+    /// Says whether more go up from a port than are dealt with: then flows that have an entry rather lose packets, until
+    /// none is under way, than go on going up.
+    fn set_overloaded(&mut self, port: PortId, overloaded: bool);
+}

@@ -1,0 +1,421 @@
+//! Plain flows go down into the driver: flows whose packets need no instance, queue or copy, and leave by a port that the
+//! driver can send to.
+//!
+//! A flow is offered with its second packet, and with others, ever more rarely, as long as it has no place. From then on
+//! the driver forwards its packets ([`DriverCache`]); those that come up nevertheless, because something has changed or
+//! because they are exceptional, are treated here as ever, and renew the flow's entry.
+//!
+//! *Changes.* Entries bear the generation of the change log, with a count of what else changes their contents (neighbours,
+//! what numbers of routes mean, schedulers). The worker publishes it before it answers any later question of control, so
+//! when a change is reported as done no packet is treated by the old state.
+//!
+//! *Order.* An entry is used only while the worker is done with all packets of the flow that went up ([`Way`]).
+//!
+//! *Records.* The flow's record in the flow table stays, and is told what the driver has forwarded; when the record goes
+//! the entry goes.
+
+mod cache;
+mod way;
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+pub use cache::{DriverCache, DriverFlow, DriverTotals};
+use millrace_classify::FlowIndex;
+use millrace_forward::Route;
+use millrace_packet::{DropReason, Exceptions, FlowKey, Packet};
+use millrace_port::Port;
+use millrace_units::{Instant, PathId, PortId};
+use millrace_wire::MacAddr;
+
+use self::way::Way;
+use crate::command::Command;
+use crate::filter_route::is_filter;
+use crate::ports::PortEntry;
+use crate::router::Router;
+use crate::tags::Tags;
+use crate::work::{Fate, Work};
+
+/// In every generation of an entry.
+const IN_FORCE: u64 = 1 << 63;
+/// The generation of no entry.
+const SUSPENDED: u64 = 1;
+/// How long no program may still look at a packet whose flow it did not find.
+const SETTLING: Duration = Duration::from_micros(100);
+/// How often entries are looked at, and how many at a time.
+const ROUND: Duration = Duration::from_millis(250);
+const ENTRIES_PER_ROUND: usize = 16_384;
+/// An entry that forwards nothing for so long is given up.
+const IDLE: Duration = Duration::from_secs(15);
+/// The same when there is no room for others.
+const IDLE_WHEN_FULL: Duration = Duration::from_secs(1);
+
+/// What the driver can do at a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DriverPort {
+    /// Packets that come in by the port are looked up in the flow cache.
+    pub receives: bool,
+    /// Packets can be sent by the port in the driver.
+    pub sends: bool,
+}
+
+/// How flows are in the driver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DriverFlowCounts {
+    /// Flows that have an entry.
+    pub flows: u64,
+    /// Flows that there is room for still.
+    pub room: u64,
+    /// Entries made so far.
+    pub inserted: u64,
+    /// Entries that were renewed after a change.
+    pub renewed: u64,
+    /// Entries given up because they forwarded nothing for a time.
+    pub idle: u64,
+    /// Flows that found no room.
+    pub refused: u64,
+}
+
+/// A flow that has an entry in the driver.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    key: FlowKey,
+    flow: FlowIndex,
+    content: DriverFlow,
+    neighbour: IpAddr,
+    /// That in which it was right.
+    generation: u64,
+    /// Whether it has settled.
+    begun: bool,
+    told: DriverTotals,
+    last_used: Instant,
+}
+
+/// The flows that the driver forwards for a worker.
+pub(crate) struct DriverFlows {
+    cache: Box<dyn DriverCache>,
+    ports: Vec<DriverPort>,
+    ways: Vec<Way>,
+    /// Entries by their numbers in the cache.
+    entries: Vec<Option<Entry>>,
+    /// For each record of the flow table the number of its entry, plus 1; it may be another flow's by now.
+    by_flow: Vec<u32>,
+    /// Entries that are to be begun.
+    settling: Vec<(u32, Instant)>,
+    published: u64,
+    /// Changes that the change log does not know.
+    other_changes: u32,
+    next_round: Instant,
+    hand: usize,
+    counts: DriverFlowCounts,
+}
+
+impl std::fmt::Debug for DriverFlows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DriverFlows").field("counts", &self.counts).finish_non_exhaustive()
+    }
+}
+
+impl DriverFlows {
+    pub fn new(cache: Box<dyn DriverCache>) -> Self {
+        Self {
+            cache,
+            ports: Vec::new(),
+            ways: Vec::new(),
+            entries: Vec::new(),
+            by_flow: Vec::new(),
+            settling: Vec::new(),
+            published: SUSPENDED,
+            other_changes: 0,
+            next_round: Instant::ZERO,
+            hand: 0,
+            counts: DriverFlowCounts::default(),
+        }
+    }
+
+    /// Something changed that entries depend on and the change log does not know.
+    pub fn other_change(&mut self) {
+        self.other_changes = self.other_changes.wrapping_add(1);
+    }
+
+    pub fn set_port(&mut self, port: PortId, can: DriverPort) {
+        if self.ports.len() <= port.index() {
+            self.ports.resize(port.index() + 1, DriverPort::default());
+            self.ways.resize_with(port.index() + 1, Way::default);
+        }
+        self.ports[port.index()] = can;
+        self.other_change();
+    }
+
+    fn port(&self, port: PortId) -> DriverPort {
+        self.ports.get(port.index()).copied().unwrap_or_default()
+    }
+
+    /// The entry of a flow.
+    fn entry_of(&self, flow: FlowIndex, key: &FlowKey) -> Option<u32> {
+        let slot = self.by_flow.get(flow.slot() as usize)?.checked_sub(1)?;
+        let entry = self.entries.get(slot as usize)?.as_ref()?;
+        (entry.key == *key).then_some(slot)
+    }
+
+    /// Whether a flow has an entry.
+    pub fn has(&self, flow: FlowIndex, key: &FlowKey) -> bool {
+        self.entry_of(flow, key).is_some()
+    }
+
+    fn insert(&mut self, entry: Entry, now: Instant) {
+        let Some(slot) = self.cache.insert(&entry.key, &entry.content) else {
+            self.counts.refused += 1;
+            return;
+        };
+        let (place, flow) = (slot as usize, entry.flow.slot() as usize);
+        if self.entries.len() <= place {
+            self.entries.resize(place + 1, None);
+        }
+        if self.by_flow.len() <= flow {
+            self.by_flow.resize((flow + 1).next_power_of_two(), 0);
+        }
+        self.entries[place] = Some(entry);
+        self.by_flow[flow] = slot + 1;
+        self.settling.push((slot, now + SETTLING));
+        self.counts.inserted += 1;
+        self.counts.flows += 1;
+    }
+
+    fn remove(&mut self, slot: u32) {
+        if let Some(entry) = self.entries.get_mut(slot as usize).and_then(Option::take) {
+            self.cache.remove(&entry.key, slot);
+            self.settling.retain(|(settling, _)| *settling != slot);
+            self.counts.flows -= 1;
+        }
+    }
+
+    /// An entry is as the flow is to be treated now.
+    fn renew(&mut self, slot: u32, content: DriverFlow, neighbour: IpAddr) {
+        let generation = self.published;
+        let Some(entry) = self.entries.get_mut(slot as usize).and_then(Option::as_mut) else { return };
+        if entry.generation == generation || !entry.begun {
+            return;
+        }
+        (entry.content, entry.neighbour, entry.generation) = (content, neighbour, generation);
+        self.cache.renew(slot, &content, generation);
+        self.counts.renewed += 1;
+    }
+
+    fn publish(&mut self, generation: u64) {
+        if generation != self.published {
+            self.published = generation;
+            self.cache.publish(generation);
+        }
+    }
+
+    /// Begins what has settled. If something has changed meanwhile, the flow's next packet renews it.
+    fn begin(&mut self, now: Instant) {
+        let Self { settling, entries, cache, .. } = self;
+        settling.retain(|(slot, due)| {
+            let Some(entry) = entries.get_mut(*slot as usize).and_then(Option::as_mut) else { return false };
+            if *due > now {
+                return true;
+            }
+            entry.begun = true;
+            cache.begin(*slot, entry.key.port, entry.generation);
+            false
+        });
+    }
+
+    /// Says what the worker is done with of what came up from a port; all that it was given is sent.
+    fn settle(&mut self, port: PortId, device: &mut dyn Port, now: Instant) {
+        let Some(progress) = device.progress() else { return };
+        let up = self.cache.up(port);
+        let way = &mut self.ways[port.index()];
+        let losses = || device.counters().drops.get(DropReason::ReceiveRingFull);
+        let done = way.done(progress, up, now, losses);
+        self.cache.set_done(port, done);
+        self.cache.set_overloaded(port, way.is_overloaded());
+    }
+
+    pub fn next_event(&self, now: Instant) -> Option<Instant> {
+        let settled = (!self.settling.is_empty()).then(|| now + SETTLING);
+        let round = (self.counts.flows > 0).then_some(self.next_round);
+        settled.into_iter().chain(round).min()
+    }
+
+    pub fn counts(&self) -> DriverFlowCounts {
+        DriverFlowCounts { room: self.cache.room() as u64, ..self.counts }
+    }
+}
+
+impl Router {
+    /// Says what the driver can do at a port.
+    pub(crate) fn set_driver_port(&mut self, port: PortId, can: DriverPort) {
+        if let Some(driver) = &mut self.driver {
+            driver.set_port(port, can);
+        }
+    }
+
+    /// Before a command is carried out, which may be answered: what was changed so far is told to the driver, and
+    /// what it is about to change, if the change log will not know.
+    pub(crate) fn prepare_driver(&mut self, command: &Command) {
+        let Some(driver) = &mut self.driver else { return };
+        if matches!(
+            command,
+            Command::SetRoutes(..)
+                | Command::Schedule(..)
+                | Command::FlushFlows(..)
+                | Command::Succeed(..)
+                | Command::RemoveDevice(..)
+        ) {
+            driver.other_change();
+        }
+        self.tell_driver();
+    }
+
+    /// A neighbour is not where it was.
+    pub(crate) fn neighbour_moved(&mut self) {
+        if let Some(driver) = &mut self.driver {
+            driver.other_change();
+        }
+    }
+
+    /// Offers the driver the flows of a batch that was classified, and whose packets' ways are decided.
+    pub(crate) fn offer_to_driver(&mut self, work: &Work, now: Instant) {
+        let in_force = self.driver.as_ref().is_some_and(|driver| driver.published != SUSPENDED);
+        if !in_force || !self.classifier.remembers() {
+            return;
+        }
+        for (index, packet) in work.packets.iter().enumerate() {
+            if let Some(flow) = work.flows[index]
+                && packet.port != crate::parse::ROUTER
+            {
+                self.offer_one(packet, &work.keys[index], flow, offered(work, index), now);
+            }
+        }
+    }
+
+    fn offer_one(
+        &mut self,
+        packet: &Packet,
+        key: &FlowKey,
+        flow: FlowIndex,
+        plain: Option<MacAddr>,
+        now: Instant,
+    ) {
+        let Some(driver) = &mut self.driver else { return };
+        let slot = driver.entry_of(flow, key);
+        let record = self.classifier.flows.record(flow);
+        let packets = record.packets_low();
+        if slot.is_none() && (packets < 2 || !packets.is_power_of_two()) {
+            return;
+        }
+        let plain = plain.filter(|_| record.answer.varying_mask == 0 && record.variant() == 0);
+        let content = plain.and_then(|destination| {
+            let out = self.ports.get(packet.out_port).filter(|out| is_plain(out))?;
+            let arrival = self.ports.get(packet.port).filter(|port| port.settings.tags == Tags::NONE)?;
+            let can = driver.port(packet.port).receives && driver.port(packet.out_port).sends;
+            let leaves = can && packet.port != packet.out_port && arrival.settings.up;
+            let (mtu, source) = (out.settings.mtu, out.settings.mac);
+            leaves.then_some(DriverFlow { out: packet.out_port, mtu, destination, source })
+        });
+        let Some(content) = content else {
+            // Its entry is of an older generation, or packets of the flow are exceptional now and then.
+            return;
+        };
+        let Route::Forward(hops) = self.fib.route(packet.next_hop) else { return };
+        // While the port of the flow's own next hop is down it has another.
+        let own = Some(hops.select(packet.hash)).filter(|hop| hop.port == content.out);
+        let Some(hop) = own.or_else(|| hops.iter().find(|hop| hop.port == content.out)) else { return };
+        let neighbour = hop.neighbour(key.destination());
+        match slot {
+            Some(slot) => driver.renew(slot, content, neighbour),
+            None => {
+                let entry = Entry {
+                    key: *key,
+                    flow,
+                    content,
+                    neighbour,
+                    generation: driver.published,
+                    begun: false,
+                    told: DriverTotals::default(),
+                    last_used: now,
+                };
+                driver.insert(entry, now);
+            }
+        }
+    }
+
+    /// Tells the driver what changed, and how far the worker is: at the end of a turn, and between a change and the
+    /// next question.
+    pub(crate) fn tell_driver(&mut self) {
+        let tapped = self.is_tapped();
+        let Some(driver) = &mut self.driver else { return };
+        let changes = u64::from(driver.other_changes & 0x7fff_ffff) << 32;
+        let generation = IN_FORCE | changes | u64::from(self.classifier.changes.current());
+        driver.publish(if tapped { SUSPENDED } else { generation });
+    }
+
+    /// Lets flows go down whose packets are all dealt with. `devices`: the worker's, by their numbers.
+    pub(crate) fn settle_driver(&mut self, devices: &mut [Option<Box<dyn Port>>], now: Instant) {
+        let Some(driver) = &mut self.driver else { return };
+        let unsent = |port: &mut Box<dyn Port>| port.progress().is_some_and(|progress| progress.unsent > 0);
+        let waits = self.ports.iter().any(|(_, entry)| !entry.queue.is_empty());
+        if !waits && !devices.iter_mut().flatten().any(unsent) {
+            for (id, entry) in self.ports.iter() {
+                if !driver.port(id).receives {
+                    continue;
+                }
+                let device = devices.get_mut(usize::from(entry.settings.device.0)).and_then(Option::as_mut);
+                if let Some(device) = device {
+                    driver.settle(id, device.as_mut(), now);
+                }
+            }
+        }
+        driver.begin(now);
+    }
+
+    /// Tells the flow table what the driver has forwarded, and gives up entries that forward nothing.
+    pub(crate) fn keep_driver_flows(&mut self, now: Instant) {
+        let Some(driver) = &mut self.driver else { return };
+        if now < driver.next_round || driver.counts.flows == 0 {
+            return;
+        }
+        driver.next_round = now + ROUND;
+        let full = driver.cache.room() == 0;
+        let count = driver.entries.len().min(ENTRIES_PER_ROUND);
+        for _ in 0..count {
+            driver.hand = if driver.hand + 1 >= driver.entries.len() { 0 } else { driver.hand + 1 };
+            let slot = driver.hand as u32;
+            let Some(entry) = &mut driver.entries[slot as usize] else { continue };
+            let totals = driver.cache.totals(slot);
+            let flows = &mut self.classifier.flows;
+            let known = flows.record(entry.flow).is_live() && flows.key(entry.flow) == entry.key;
+            let packets = totals.packets.wrapping_sub(entry.told.packets);
+            if known && packets > 0 {
+                let bytes = totals.bytes.wrapping_sub(entry.told.bytes);
+                flows.touch_many(entry.flow, packets, bytes, now);
+                // Who looks up a neighbour says that it is used.
+                let _ = self.neighbours.lookup(entry.content.out, entry.neighbour);
+                (entry.told, entry.last_used) = (totals, now);
+            }
+            let patience = if full { IDLE_WHEN_FULL } else { IDLE };
+            if !known || now >= entry.last_used + patience {
+                driver.counts.idle += u64::from(known);
+                driver.remove(slot);
+            }
+        }
+    }
+}
+
+/// Where a packet of a batch is sent to, if nothing was done to it and it is sent on as it is.
+fn offered(work: &Work, index: usize) -> Option<MacAddr> {
+    let packet = &work.packets[index];
+    let plain = work.fates[index] == Fate::Forward
+        && work.paths[index] == PathId(0)
+        && packet.exceptions == Exceptions::NONE
+        && !is_filter(packet.next_hop);
+    plain.then(|| work.destinations[index])
+}
+
+/// Whether packets leave by a port as they are, in the order in which they come.
+fn is_plain(out: &PortEntry) -> bool {
+    out.settings.tags == Tags::NONE && out.scheduler.is_none() && out.settings.up
+}

@@ -1,0 +1,123 @@
+//! How many of the packets that went up from a port a worker is done with.
+//!
+//! The driver counts what it sends up, the port what it reads: the difference is under way, or was lost on the way. What
+//! was lost the port asks the kernel for now and then. A loss is counted as done only when all that went up before it
+//! has been read, or flows would be let down too early.
+
+use std::time::Duration;
+
+use millrace_port::Progress;
+use millrace_units::Instant;
+
+/// How often the kernel is asked for losses while there are any.
+const INQUIRY: Duration = Duration::from_millis(5);
+/// More frames than wait on the way up from a port.
+const RING: u64 = 8192;
+/// Losses in so many inquiries in a row are an overload; so many without one end it.
+const STREAK: u8 = 2;
+
+/// The way up from a port.
+#[derive(Debug, Default)]
+pub(super) struct Way {
+    /// Losses that lie behind all that has been read.
+    lost: u64,
+    /// Losses that were told, and how much had been read then.
+    told: Option<(u64, u64)>,
+    next_inquiry: Instant,
+    known_losses: u64,
+    lossy: u8,
+    lossless: u8,
+    overloaded: bool,
+}
+
+impl Way {
+    /// The packets that are done with, modulo 2^32, if all that was read is. `up`: those that went up; `losses` asks how
+    /// many frames were lost so far.
+    pub fn done(&mut self, progress: Progress, up: u32, now: Instant, losses: impl FnOnce() -> u64) -> u32 {
+        let done = |way: &Self| (progress.read + way.lost) as u32;
+        if done(self) == up && !self.overloaded {
+            return up;
+        }
+        if let Some((lost, read)) = self.told
+            && (progress.drained || progress.read.wrapping_sub(read) > RING)
+        {
+            (self.lost, self.told) = (lost, None);
+        }
+        if now >= self.next_inquiry {
+            self.next_inquiry = now + INQUIRY;
+            let lost = losses();
+            self.note_losses(lost);
+            if self.told.is_none() && lost > self.lost {
+                self.told = Some((lost, progress.read));
+            }
+        }
+        done(self)
+    }
+
+    fn note_losses(&mut self, lost: u64) {
+        let more = lost > self.known_losses;
+        self.known_losses = lost;
+        (self.lossy, self.lossless) =
+            if more { (self.lossy.saturating_add(1), 0) } else { (0, self.lossless.saturating_add(1)) };
+        if self.lossy >= STREAK {
+            self.overloaded = true;
+        } else if self.lossless >= STREAK {
+            self.overloaded = false;
+        }
+    }
+
+    /// Whether more packets go up than are read.
+    pub fn is_overloaded(&self) -> bool {
+        self.overloaded
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(millis)
+    }
+
+    fn read(read: u64, drained: bool) -> Progress {
+        Progress { read, drained, unsent: 0 }
+    }
+
+    #[test]
+    fn what_was_read_is_done() {
+        let mut way = Way::default();
+        let never = || unreachable!("nothing is missing");
+        assert_eq!(way.done(read(7, true), 7, at(10), never), 7);
+        let wrapped = u64::from(u32::MAX) + 3;
+        assert_eq!(way.done(read(wrapped, true), 2, at(10), never), 2);
+        assert_eq!(way.done(read(8, false), 11, at(10), || 0), 8, "three are under way");
+    }
+
+    #[test]
+    fn a_loss_is_done_when_what_went_up_before_it_is_read() {
+        let mut way = Way::default();
+        assert_eq!(way.done(read(10, false), 30, at(10), || 5), 10);
+        assert_eq!(way.done(read(20, false), 30, at(11), || unreachable!("asked a moment ago")), 20);
+        assert_eq!(way.done(read(25, true), 30, at(12), || unreachable!()), 30);
+        assert_eq!(way.done(read(100, false), 105, at(20), || unreachable!("nothing is missing")), 105);
+        assert_eq!(way.done(read(100, false), 20_105, at(30), || 10_000), 105);
+        assert_eq!(way.done(read(100 + RING, false), 20_105, at(31), || unreachable!()), 105 + RING as u32);
+        let beyond = 101 + RING;
+        assert_eq!(
+            way.done(read(beyond, false), 20_105, at(32), || unreachable!()),
+            (beyond + 10_000) as u32
+        );
+    }
+
+    #[test]
+    fn losses_again_and_again_are_an_overload() {
+        let mut way = Way::default();
+        let mut inquire = |millis, lost| {
+            let _ = way.done(read(0, false), u32::MAX, at(millis), || lost);
+            way.is_overloaded()
+        };
+        let seen = [(10, 1), (20, 1), (30, 2), (40, 3), (50, 3), (60, 3)].map(|(at, lost)| inquire(at, lost));
+        assert_eq!(seen, [false, false, false, true, true, false]);
+    }
+}

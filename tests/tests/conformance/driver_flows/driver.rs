@@ -1,0 +1,174 @@
+//! A driver as slow and plain as can be: what the programs of level 0 do with the flow cache, in memory.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, Mutex};
+
+use millrace_packet::FlowKey;
+use millrace_pipeline::{DriverCache, DriverFlow, DriverTotals};
+use millrace_tests::checksum;
+use millrace_units::PortId;
+
+#[derive(Debug, Default)]
+struct State {
+    generation: u64,
+    slots: HashMap<FlowKey, u32>,
+    entries: HashMap<u32, Entry>,
+    up: HashMap<u16, u32>,
+    done: HashMap<u16, u32>,
+    room: u32,
+    forwarded: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    flow: DriverFlow,
+    generation: u64,
+    last_up: u32,
+    floor: u32,
+    totals: DriverTotals,
+}
+
+/// The driver, and the flow cache that it shares with a worker.
+#[derive(Clone, Debug)]
+pub struct Driver(Arc<Mutex<State>>);
+
+impl Driver {
+    /// One that knows so many flows at most.
+    pub fn new(room: u32) -> Self {
+        Self(Arc::new(Mutex::new(State { room, ..State::default() })))
+    }
+
+    fn state<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+        look(&mut self.0.lock().unwrap())
+    }
+
+    /// A frame comes in by a port: where it leaves, and as what; nothing, if it goes up.
+    pub fn receive(&self, port: PortId, own: [u8; 6], frame: &[u8]) -> Option<(PortId, Vec<u8>)> {
+        self.state(|state| {
+            let (done, read) = (state.done.get(&port.0).copied().unwrap_or_default(), read(port, own, frame));
+            let up = state.up.entry(port.0).or_default();
+            let found = read.and_then(|(key, length)| Some((*state.slots.get(&key)?, length)));
+            let entry = found.and_then(|(slot, length)| Some((state.entries.get_mut(&slot)?, length)));
+            let Some((entry, length)) = entry else {
+                *up += 1;
+                return None;
+            };
+            let right = entry.generation == state.generation && length <= usize::from(entry.flow.mtu);
+            if !right || done < entry.last_up || done < entry.floor {
+                *up += 1;
+                entry.last_up = *up;
+                return None;
+            }
+            entry.totals.packets += 1;
+            entry.totals.bytes += frame.len() as u64;
+            state.forwarded += 1;
+            Some((entry.flow.out, rewritten(frame, &entry.flow)))
+        })
+    }
+
+    /// How many frames it has forwarded.
+    pub fn forwarded(&self) -> u64 {
+        self.state(|state| state.forwarded)
+    }
+}
+
+/// The flow and the length of a whole, plain packet.
+fn read(port: PortId, own: [u8; 6], frame: &[u8]) -> Option<(FlowKey, usize)> {
+    let network = frame.get(14..).filter(|_| frame[..6] == own)?;
+    let number = |at: usize| u16::from_be_bytes([network[at], network[at + 1]]);
+    let ports = |protocol: u8, at: usize| match protocol {
+        1 | 58 => Some((0, 0)),
+        6 if network.len() >= at + 20 => Some((number(at), number(at + 2))),
+        17 if network.len() >= at + 8 => Some((number(at), number(at + 2))),
+        _ => None,
+    };
+    match (&frame[12..14], network.len()) {
+        ([0x08, 0], 20..) => {
+            let address = |at: usize| Ipv4Addr::from(<[u8; 4]>::try_from(&network[at..at + 4]).unwrap());
+            let plain = network[0] == 0x45 && number(6) & 0x3fff == 0 && network[8] > 1;
+            let whole = plain && usize::from(number(2)) == network.len() && checksum(&network[..20]) == 0;
+            let ports = ports(network[9], 20).filter(|_| whole)?;
+            Some((FlowKey::v4(address(12), address(16), network[9], ports, port), network.len()))
+        }
+        ([0x86, 0xdd], 41..) => {
+            let address = |at: usize| Ipv6Addr::from(<[u8; 16]>::try_from(&network[at..at + 16]).unwrap());
+            let whole = network[7] > 1 && usize::from(number(4)) + 40 == network.len();
+            let ports = ports(network[6], 40).filter(|_| whole && network[0] >> 4 == 6)?;
+            Some((FlowKey::v6(address(8), address(24), network[6], ports, port), network.len()))
+        }
+        _ => None,
+    }
+}
+
+fn rewritten(frame: &[u8], flow: &DriverFlow) -> Vec<u8> {
+    let mut frame = frame.to_vec();
+    frame[..6].copy_from_slice(&flow.destination.0);
+    frame[6..12].copy_from_slice(&flow.source.0);
+    if frame[12] == 0x86 {
+        frame[21] -= 1;
+        return frame;
+    }
+    frame[22] -= 1;
+    frame[24..26].fill(0);
+    let sum = checksum(&frame[14..34]);
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    frame
+}
+
+impl DriverCache for Driver {
+    fn room(&self) -> usize {
+        self.state(|state| state.room as usize - state.entries.len())
+    }
+
+    fn publish(&mut self, generation: u64) {
+        self.state(|state| state.generation = generation);
+    }
+
+    fn insert(&mut self, key: &FlowKey, flow: &DriverFlow) -> Option<u32> {
+        self.state(|state| {
+            let slot = (0..state.room).find(|slot| !state.entries.contains_key(slot))?;
+            let totals = DriverTotals::default();
+            state.entries.insert(slot, Entry { flow: *flow, generation: 0, last_up: 0, floor: 0, totals });
+            assert!(state.slots.insert(*key, slot).is_none(), "{key} had an entry");
+            Some(slot)
+        })
+    }
+
+    fn begin(&mut self, slot: u32, port: PortId, generation: u64) {
+        self.state(|state| {
+            let entry = state.entries.get_mut(&slot).unwrap();
+            entry.floor = state.up.get(&port.0).copied().unwrap_or_default();
+            entry.generation = generation;
+        });
+    }
+
+    fn renew(&mut self, slot: u32, flow: &DriverFlow, generation: u64) {
+        self.state(|state| {
+            let entry = state.entries.get_mut(&slot).unwrap();
+            assert!(entry.generation != state.generation, "an entry in use was changed");
+            (entry.flow, entry.generation) = (*flow, generation);
+        });
+    }
+
+    fn remove(&mut self, key: &FlowKey, slot: u32) {
+        self.state(|state| {
+            assert_eq!(state.slots.remove(key), Some(slot));
+            state.entries.remove(&slot);
+        });
+    }
+
+    fn totals(&self, slot: u32) -> DriverTotals {
+        self.state(|state| state.entries[&slot].totals)
+    }
+
+    fn up(&self, port: PortId) -> u32 {
+        self.state(|state| state.up.get(&port.0).copied().unwrap_or_default())
+    }
+
+    fn set_done(&mut self, port: PortId, done: u32) {
+        self.state(|state| state.done.insert(port.0, done));
+    }
+
+    fn set_overloaded(&mut self, _port: PortId, _overloaded: bool) {}
+}

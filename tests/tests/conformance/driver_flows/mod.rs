@@ -1,0 +1,271 @@
+//! Flows in the driver: whatever changes, and whenever, the same leaves as without it, and in the order of each flow.
+
+mod driver;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use millrace_pipeline::ReversePath;
+use millrace_plugin::BindingId;
+use millrace_tests::{ArpFrame, Frame, Ipv4Frame, Ipv6Frame, NdFrame, Random, Scenario, station};
+use proptest::prelude::*;
+
+use driver::Driver;
+
+const PORTS: [&str; 3] = ["a", "b", "c"];
+const FILTERS: [&str; 6] = [
+    "match = \"proto udp dport 443\"\naction = \"drop\"",
+    "match = \"proto udp sport 1000-1003 in a\"\naction = \"port c via 10.3.0.2\"",
+    "match = \"dst 10.2.0.0/24\"\naction = \"copy-to c via 10.3.0.2\"",
+    "match = \"proto udp dport 53 dscp 4\"\naction = \"drop\"",
+    "match = \"src fd00:1::2/128 proto udp\"\naction = \"drop\"\npriority = 3",
+    "match = \"proto tcp flags syn/syn\"\naction = \"drop\"",
+];
+const ROUTES: [(&str, &str); 4] = [
+    ("10.2.0.0/25", "via = \"10.3.0.2\""),
+    ("10.2.0.2/32", "kind = \"blackhole\""),
+    ("fd00:2::/96", "via = \"fd00:3::2\""),
+    ("10.2.0.0/24", "via = [\"10.2.0.2\", \"10.3.0.2\"]"),
+];
+
+/// A router, with a driver below or without.
+struct Pair {
+    router: Scenario,
+    driver: Option<Driver>,
+    /// What left, by port, in order.
+    sent: BTreeMap<String, Vec<Vec<u8>>>,
+    filters: Vec<BindingId>,
+}
+
+impl Pair {
+    fn new(room: Option<u32>) -> Self {
+        let mut router =
+            Scenario::with_settings("icmp-rate = 1000000\nicmp-burst = 1000000\nredirects = false");
+        let driver = room.map(Driver::new);
+        if let Some(driver) = &driver {
+            router.router.set_driver(Box::new(driver.clone()), &PORTS);
+        }
+        Self { router, driver, sent: BTreeMap::new(), filters: Vec::new() }
+    }
+
+    fn receive(&mut self, port: &str, frame: &[u8]) {
+        let id = self.router.router.port_id(port).unwrap();
+        let own = [2, 0, 0, 0, 0, 0x0a + PORTS.iter().position(|own| *own == port).unwrap() as u8];
+        match self.driver.as_ref().and_then(|driver| driver.receive(id, own, frame)) {
+            Some((out, frame)) => {
+                let out = PORTS.iter().find(|name| self.router.router.port_id(name) == Some(out)).unwrap();
+                self.sent.entry((*out).to_owned()).or_default().push(frame);
+            }
+            None => self.router.router.inject(port, frame),
+        }
+    }
+
+    fn run(&mut self) {
+        self.router.router.run();
+        self.take();
+    }
+
+    fn take(&mut self) {
+        for port in PORTS {
+            self.sent.entry(port.to_owned()).or_default().extend(self.router.router.take(port));
+        }
+    }
+
+    fn advance(&mut self, millis: u64) {
+        self.router.advance(Duration::from_millis(millis));
+        self.take();
+    }
+
+    /// What left, by port and flow: source, destination and what stands behind them.
+    fn by_flow(&self) -> BTreeMap<(String, Vec<u8>), Vec<Vec<u8>>> {
+        let mut flows: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (port, frames) in &self.sent {
+            for frame in frames {
+                let mut frame = frame.clone();
+                let flow = match (&frame[12..14], frame.len()) {
+                    ([8, 0], 38..) => {
+                        if frame[23] == 1 && frame[34] != 8 {
+                            // The identification of errors, and what follows from it.
+                            frame[18..20].fill(0);
+                            frame[24..26].fill(0);
+                        }
+                        [&frame[23..24], &frame[26..38]].concat()
+                    }
+                    ([0x86, 0xdd], 58..) => [&frame[20..21], &frame[22..58]].concat(),
+                    _ => frame[12..14].to_vec(),
+                };
+                flows.entry((port.clone(), flow)).or_default().push(frame);
+            }
+        }
+        flows
+    }
+
+    fn change(&mut self, change: &Change) {
+        let router = &mut self.router.router;
+        match change {
+            Change::AddFilter(text) => {
+                let filter = toml::from_str(FILTERS[*text]).expect("a filter");
+                self.filters.extend(router.add_filter(&filter));
+            }
+            Change::RemoveFilter(which) if !self.filters.is_empty() => {
+                let id = self.filters.remove(which % self.filters.len());
+                router.remove_filter(id).expect("it was added");
+            }
+            Change::RemoveFilter(_) => {}
+            Change::AddRoute(which) => {
+                let (to, rest) = ROUTES[*which];
+                let route = toml::from_str(&format!("to = \"{to}\"\n{rest}")).expect("a route");
+                router.add_route(&route).expect("a right route");
+            }
+            Change::RemoveRoute(which) => drop(router.remove_route(ROUTES[*which].0.parse().unwrap())),
+            Change::Mtu(mtu) => router.set_mtu("b", *mtu),
+            Change::Up(port, up) => router.set_up(PORTS[*port], *up),
+            Change::ReversePath(mode) => router.set_reverse_path("a", *mode),
+            Change::Neighbour(last) => {
+                let reply = ArpFrame::reply("10.3.0.50", "10.3.0.1").to(station(0x0c));
+                let reply = reply.sender(station(*last)).bytes();
+                self.receive("c", &reply);
+                self.run();
+            }
+            Change::Wait(millis) => self.advance(*millis),
+        }
+        // As long as a change is under way it may hold or not.
+        self.run();
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    AddFilter(usize),
+    RemoveFilter(usize),
+    AddRoute(usize),
+    RemoveRoute(usize),
+    Mtu(u16),
+    Up(usize, bool),
+    ReversePath(ReversePath),
+    Neighbour(u8),
+    Wait(u64),
+}
+
+/// A change, and the packets after it: how many of them come before the router gets to look.
+type Step = (Change, Vec<(u64, usize)>);
+
+fn any_change() -> impl Strategy<Value = Change> {
+    let modes = prop::sample::select(vec![ReversePath::Off, ReversePath::Strict, ReversePath::Loose]);
+    prop_oneof![
+        3 => (0..FILTERS.len()).prop_map(Change::AddFilter),
+        3 => any::<usize>().prop_map(Change::RemoveFilter),
+        3 => (0..ROUTES.len()).prop_map(Change::AddRoute),
+        3 => (0..ROUTES.len()).prop_map(Change::RemoveRoute),
+        1 => prop::sample::select(vec![1500_u16, 1280, 9000]).prop_map(Change::Mtu),
+        2 => (1..3_usize, any::<bool>()).prop_map(|(port, up)| Change::Up(port, up)),
+        1 => modes.prop_map(Change::ReversePath),
+        2 => (0xd0..0xd3_u8).prop_map(Change::Neighbour),
+        2 => prop::sample::select(vec![1, 300, 5_000, 40_000]).prop_map(Change::Wait),
+    ]
+}
+
+fn any_steps() -> impl Strategy<Value = Vec<Step>> {
+    let bursts = prop::collection::vec((any::<u64>(), 1..12_usize), 1..12);
+    prop::collection::vec((any_change(), bursts), 1..12)
+}
+
+/// A packet of one of a few flows.
+fn frame(random: &mut Random, number: u32) -> (&'static str, Vec<u8>) {
+    let payload = [number.to_be_bytes().as_slice(), &[0; 36]].concat();
+    let (source, destination) = (1000 + random.below(6) as u16, *random.pick(&[53, 443]));
+    let v4 = || Ipv4Frame::udp().ports(source, destination).payload(&payload).id(number as u16);
+    let v6 = || Ipv6Frame::udp().ports(source, destination).payload(&payload);
+    match random.below(24) {
+        0 => ("a", v4().ttl(1).bytes()),
+        1 => ("a", v4().tos(16).bytes()),
+        2 => ("a", v4().options(&[1, 1, 1, 0]).bytes()),
+        3 => ("a", v4().length(1400).bytes()),
+        4 => ("a", v4().checksum_xor(1).bytes()),
+        5 => ("a", Ipv4Frame::tcp().ports(source, 80).flags(2).bytes()),
+        6 => ("a", Ipv4Frame::tcp().ports(source, 80).flags(16).id(number as u16).bytes()),
+        7 => ("a", NdFrame::solicitation("fd00:1::2", "fd00:1::1").source_link(station(0xa2)).bytes()),
+        8 | 9 => ("a", v4().dst("10.3.0.50").bytes()),
+        10 => ("a", Ipv4Frame::echo().payload(&payload).id(number as u16).bytes()),
+        11 => ("c", v4().src("10.3.0.2").dst("10.2.0.2").to(station(0x0c)).bytes()),
+        12..17 => ("a", v6().bytes()),
+        _ => ("a", v4().bytes()),
+    }
+}
+
+fn runs_alike(steps: &[Step], room: u32) -> u64 {
+    let (mut plain, mut with) = (Pair::new(None), Pair::new(Some(room)));
+    let mut number = 0;
+    for (change, bursts) in steps {
+        plain.change(change);
+        with.change(change);
+        for (seed, count) in bursts {
+            let mut random = Random::new(*seed);
+            for _ in 0..*count {
+                number += 1;
+                let (port, frame) = frame(&mut random, number);
+                plain.receive(port, &frame);
+                with.receive(port, &frame);
+            }
+            for pair in [&mut plain, &mut with] {
+                pair.run();
+                pair.advance(1);
+            }
+        }
+    }
+    for pair in [&mut plain, &mut with] {
+        pair.advance(30_000);
+    }
+    assert_eq!(with.by_flow(), plain.by_flow());
+    with.router.check_conservation();
+    with.driver.as_ref().map_or(0, Driver::forwarded)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn a_driver_below_changes_nothing_of_what_leaves(steps in any_steps(), room in prop::sample::select(vec![1_u32, 4, 64])) {
+        runs_alike(&steps, room);
+    }
+}
+
+#[test]
+fn what_is_plain_goes_down() {
+    let mut pair = Pair::new(Some(64));
+    for number in 0..1000_u32 {
+        pair.receive("a", &Ipv4Frame::udp().ports(7, 9).id(number as u16).bytes());
+        pair.receive("a", &Ipv6Frame::udp().ports(7, 9).bytes());
+        pair.run();
+        pair.advance(1);
+    }
+    let forwarded = pair.driver.as_ref().unwrap().forwarded();
+    assert!(forwarded >= 1980, "{forwarded} of 2000");
+    let counts = pair.router.router.driver_flows();
+    assert_eq!((counts.flows, counts.inserted, counts.room), (2, 2, 62));
+    // Both have been known to the flow table all the time, and go when they end.
+    assert_eq!(pair.router.router.flows().records, 2);
+    pair.advance(20_000);
+    assert_eq!((pair.router.router.driver_flows().flows, pair.router.router.driver_flows().idle), (0, 2));
+}
+
+#[test]
+fn a_bound_flow_stays_up_and_one_that_becomes_bound_comes_up() {
+    let mut pair = Pair::new(Some(64));
+    let send = |pair: &mut Pair, count: u32| {
+        for number in 0..count {
+            pair.receive("a", &Ipv4Frame::udp().ports(7, 443).id(number as u16).bytes());
+            pair.run();
+            pair.advance(1);
+        }
+        pair.driver.as_ref().unwrap().forwarded()
+    };
+    let before = send(&mut pair, 100);
+    assert!(before >= 98, "{before} of 100");
+    pair.change(&Change::AddFilter(0));
+    let sent = pair.sent["b"].len();
+    assert_eq!(send(&mut pair, 100), before, "none goes by the driver any more");
+    assert_eq!(pair.sent["b"].len(), sent, "all are dropped");
+    pair.change(&Change::RemoveFilter(0));
+    assert!(send(&mut pair, 100) >= before + 97);
+}
