@@ -24,8 +24,9 @@ pub use cache::{DriverCache, DriverFlow, DriverTotals};
 use millrace_classify::FlowIndex;
 use millrace_forward::Route;
 use millrace_packet::{DropReason, Exceptions, FlowKey, Packet};
+use millrace_plugin::EMPTY_PATH;
 use millrace_port::Port;
-use millrace_units::{Instant, PathId, PortId};
+use millrace_units::{Instant, PortId};
 use millrace_wire::MacAddr;
 
 use self::way::Way;
@@ -409,7 +410,7 @@ impl Router {
 fn offered(work: &Work, index: usize) -> Option<MacAddr> {
     let packet = &work.packets[index];
     let plain = work.fates[index] == Fate::Forward
-        && work.paths[index] == PathId(0)
+        && work.paths[index] == EMPTY_PATH
         && packet.exceptions == Exceptions::NONE
         && !is_filter(packet.next_hop);
     plain.then(|| work.destinations[index])
