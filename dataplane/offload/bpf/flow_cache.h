@@ -32,6 +32,10 @@
 /* The shortest Ethernet frame, without its check sequence: what is shorter is padded. */
 #define SHORTEST_FRAME 60
 
+/* A partial checksum is completed here over so many bytes at most, and so many at a time. */
+#define LONGEST_SUM 4096
+#define SUM_STEP 64
+
 #define GO_UP (-1)
 /* Dropped, so that its flow can be forwarded here from now on. */
 #define MAKE_WAY (-2)
@@ -165,6 +169,7 @@ struct transport_header {
 struct candidate {
 	struct flow_key key;
 	__u32 network_length;
+	int partial; /* whether the sender left the checksum to its card */
 };
 
 static __always_inline __u32 add_words(__u32 sum, const void *from, const int count)
@@ -193,8 +198,8 @@ static __always_inline int fits(__u64 frame_length, __u32 network_length)
 }
 
 /*
- * Reads the ports. A transport checksum that equals the folded pseudo header is one that the sender left to its card:
- * user space completes it (dataplane/port/src/partial_checksum.rs).
+ * Reads the ports. A transport checksum that equals the folded pseudo header is one that the sender left to its card
+ * (dataplane/port/src/partial_checksum.rs).
  */
 static __always_inline int read_transport(struct candidate *packet, const void *header, const void *end, __u32 length,
 					  __u32 pseudo)
@@ -217,7 +222,7 @@ static __always_inline int read_transport(struct candidate *packet, const void *
 		return GO_UP;
 	}
 	if (checksum == fold(pseudo + bpf_htons(protocol) + bpf_htons((__u16)length)))
-		return GO_UP;
+		packet->partial = 1;
 	packet->key.source_port = bpf_ntohs(transport->source_port);
 	packet->key.destination_port = bpf_ntohs(transport->destination_port);
 	return 0;
@@ -258,6 +263,85 @@ static __always_inline int read_ipv6(struct candidate *packet, const void *heade
 	packet->key.family = 6;
 	packet->key.protocol = ip->next_header;
 	return read_transport(packet, header + sizeof(*ip), end, payload, add_words(0, ip->source, 16));
+}
+
+/*
+ * What stands so far before the end of a packet, which is `length` bytes long from `start` on: `size` bytes, or nothing.
+ * The mask tells the verifier what is true anyway.
+ */
+static __always_inline const void *before_end(const void *start, const void *end, __u32 length, __u32 left, __u32 size)
+{
+	const void *from;
+	__u32 at = length - left;
+
+	asm volatile("" : "+r"(at));
+	from = start + (at & (LONGEST_SUM - 1));
+	return from + size > end ? 0 : from;
+}
+
+/*
+ * The sum of all from here to the end of the packet, unfolded; negative if that is too long. The loops run by what is
+ * left, of which the verifier knows only bounds: so it need not look at each length by itself.
+ */
+static __always_inline __s64 sum_to_end(const void *start, const void *end, __u32 length)
+{
+	__u32 left = length;
+	const void *from;
+	__s64 sum = 0;
+
+	if (length >= LONGEST_SUM)
+		return -1;
+	while (left >= SUM_STEP) {
+		from = before_end(start, end, length, left, SUM_STEP);
+		if (!from)
+			return -1;
+		sum = bpf_csum_diff(0, 0, from, SUM_STEP, sum);
+		left -= SUM_STEP;
+	}
+	while (left >= 4) {
+		from = before_end(start, end, length, left, 4);
+		if (!from)
+			return -1;
+		sum = bpf_csum_diff(0, 0, from, 4, sum);
+		left -= 4;
+	}
+	sum = (__u32)sum;
+	if (left >= 2) {
+		from = before_end(start, end, length, left, 2);
+		if (!from)
+			return -1;
+		sum += *(const __u16 *)from;
+		left -= 2;
+	}
+	if (left) {
+		from = before_end(start, end, length, left, 1);
+		if (!from)
+			return -1;
+		sum += bpf_htons((__u16)(*(const __u8 *)from << 8));
+	}
+	return sum;
+}
+
+/* Finishes a partial checksum; the field itself contributes the sum of the pseudo header. */
+static __always_inline int complete(const struct candidate *packet, void *data, const void *end)
+{
+	__u32 transport = packet->key.family == 4 ? ETH_HLEN + sizeof(struct ipv4_header) :
+						    ETH_HLEN + sizeof(struct ipv6_header);
+	__u32 field = packet->key.protocol == PROTOCOL_TCP ? 16 : 6;
+	__u16 *checksum = data + transport + field;
+	__s64 sum;
+
+	if ((void *)(checksum + 1) > end)
+		return -1;
+	sum = sum_to_end(data + transport, end, ETH_HLEN + packet->network_length - transport);
+	if (sum < 0)
+		return -1;
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + ((sum >> 16) & 0xffff) + (sum >> 32);
+	*checksum = ~fold(sum);
+	if (!*checksum && packet->key.protocol == PROTOCOL_UDP)
+		*checksum = 0xffff;
+	return 0;
 }
 
 /* TTL or hop limit, the checksum with it (RFC 1624), and the link header. */
@@ -353,6 +437,8 @@ static __always_inline int forward_here(struct xdp_md *context, __u64 length, vo
 	/* A flow that fills the way up would always have packets there, and some are lost there anyway. */
 	if (!none_is_up(way, flow))
 		return way->overloaded ? MAKE_WAY : go_up(way, flow);
+	if (packet.partial && complete(&packet, data, end))
+		return go_up(way, flow);
 	rewrite(data, flow, packet.key.family);
 	flow->packets++;
 	flow->bytes += length;

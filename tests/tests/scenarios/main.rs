@@ -8,6 +8,7 @@ mod bad_input;
 mod capture;
 mod commands;
 mod death;
+mod driver_flows;
 mod drivers;
 mod filters;
 mod garbage;

@@ -14,10 +14,12 @@ const ICMP: [u8; 2] = [1, 58];
 pub(super) struct Read {
     pub key: [u8; KEY_BYTES],
     pub network_length: usize,
+    /// Where a checksum stands that the sender left to its card.
+    pub partial: Option<usize>,
 }
 
 /// The flow of a frame that came in by `port`, if the cache may forward it: a whole packet without options, of a
-/// protocol that it knows, that has time to live and a finished checksum.
+/// protocol that it knows, that has time to live.
 pub(super) fn read(frame: &[u8], port: u16) -> Option<Read> {
     let network = frame.get(14..)?;
     let (addresses, protocol, transport_at, network_length) = match frame[12..14] {
@@ -30,7 +32,8 @@ pub(super) fn read(frame: &[u8], port: u16) -> Option<Read> {
         return None;
     }
     let transport = &network[transport_at..network_length];
-    let ports = ports(&addresses, protocol, transport)?;
+    let (ports, partial) = ports(&addresses, protocol, transport)?;
+    let partial = partial.map(|at| 14 + transport_at + at);
     let mut key = [0; KEY_BYTES];
     let half = addresses.len() / 2;
     key[..half].copy_from_slice(&addresses[..half]);
@@ -40,7 +43,7 @@ pub(super) fn read(frame: &[u8], port: u16) -> Option<Read> {
     key[36] = protocol;
     key[37] = if half == 4 { 4 } else { 6 };
     key[38..40].copy_from_slice(&port.to_ne_bytes());
-    Some(Read { key, network_length })
+    Some(Read { key, network_length, partial })
 }
 
 type Network = (Vec<u8>, u8, usize, usize);
@@ -62,24 +65,32 @@ fn ipv6(network: &[u8]) -> Option<Network> {
     whole.then(|| (header[8..40].to_vec(), header[6], 40, 40 + payload))
 }
 
-fn ports(addresses: &[u8], protocol: u8, transport: &[u8]) -> Option<(u16, u16)> {
+/// The ports, and where a partial checksum stands.
+fn ports(addresses: &[u8], protocol: u8, transport: &[u8]) -> Option<((u16, u16), Option<usize>)> {
     let word = |at: usize| u16::from_be_bytes([transport[at], transport[at + 1]]);
     if ICMP.contains(&protocol) {
-        return Some((0, 0));
+        return Some(((0, 0), None));
     }
-    let checksum = match protocol {
-        TCP if transport.len() >= 20 => word(16),
-        UDP if transport.len() >= 8 => word(6),
+    let field = match protocol {
+        TCP if transport.len() >= 20 => 16,
+        UDP if transport.len() >= 8 => 6,
         _ => return None,
     };
     let length = (transport.len() as u16).to_be_bytes();
     let pseudo = ones_complement(&[addresses, &[0, protocol], &length].concat());
-    (checksum != pseudo).then(|| (word(0), word(2)))
+    Some(((word(0), word(2)), (word(field) == pseudo).then_some(field)))
 }
 
 /// The frame as it leaves.
 pub(super) fn forwarded(frame: &[u8], flow: &CachedFlow) -> Vec<u8> {
-    let mut frame = frame.to_vec();
+    let (read, mut frame) = (read(frame, 0).expect("a plain packet"), frame.to_vec());
+    if let Some(at) = read.partial {
+        let transport = if frame[12] == 8 { 34 } else { 54 };
+        // The field has the pseudo header's sum.
+        let sum = !ones_complement(&frame[transport..14 + read.network_length]);
+        let sum = if sum == 0 && read.key[36] == UDP { 0xffff } else { sum };
+        frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    }
     frame[..6].copy_from_slice(&flow.destination);
     frame[6..12].copy_from_slice(&flow.source);
     if frame[12..14] == [0x86, 0xdd] {

@@ -1,0 +1,143 @@
+//! Plain flows that the driver forwards: nothing is lost, overtaken or treated by what held before a change.
+
+use std::time::Duration;
+
+use millrace_testkit::{Flow, Ground, Line, Millrace, transfer, wait_until};
+
+use crate::support::{router, to};
+
+/// A line whose hosts take what is redirected to them.
+fn line() -> Line {
+    let line = Line::new();
+    [&line.h1, &line.h2].iter().for_each(|host| drop(host.run("ethtool -K eth0 gro on")));
+    line
+}
+
+/// Packets that came in by a port and that the driver forwarded.
+fn by_driver(router: &Millrace, port: &str) -> u64 {
+    router.row("ports", "name", port)["driver_packets"].as_u64().expect("a count")
+}
+
+#[test]
+fn plain_flows_go_down_and_come_up_when_something_is_bound_to_them_without_loss_or_disorder() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = line();
+    let router = router(&line);
+    line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
+    router.ask(&["instance", "create", "statistics", "stats"]);
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 5000, 64);
+    flow.wait_for_arrival();
+    let down = wait_until(Duration::from_secs(3), || by_driver(&router, "r1") > 1000);
+    assert!(down.is_some(), "{:#}", router.json(&["show", "ports"]));
+    let shown = router.json(&["flow", "list", "proto udp dport 9000"]);
+    assert_eq!(shown["flows"][0]["level"], "driver", "{shown:#}");
+    for _ in 0..10 {
+        router.ask(&["bind", "stats", "--gate", "monitor", "--filter", "proto udp dport 9000"]);
+        // From here on every packet passes the instance.
+        let (before, counted) =
+            (by_driver(&router, "r1"), router.ask(&["control", "stats", "read", "--json"]));
+        flow.go_on(Duration::from_millis(150));
+        let now = router.ask(&["control", "stats", "read", "--json"]);
+        assert!(now != counted, "{now}");
+        let passed_by = by_driver(&router, "r1") - before;
+        assert_eq!(passed_by, 0, "packets of a bound flow were forwarded in the driver");
+        router.ask(&["unbind", "stats", "--gate", "monitor", "--filter", "proto udp dport 9000"]);
+        flow.go_on(Duration::from_millis(150));
+    }
+    let down = by_driver(&router, "r1");
+    let again = wait_until(Duration::from_secs(3), || by_driver(&router, "r1") > down + 500);
+    assert!(again.is_some(), "{:#}", router.json(&["show", "ports"]));
+    let report = flow.finish();
+    assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{report:?}");
+    // What the driver forwarded stands in the flow's record, a little later.
+    let told = wait_until(Duration::from_secs(3), || {
+        let flows = router.json(&["flow", "list", "proto udp dport 9000"]);
+        flows["flows"][0]["packets"].as_u64() == Some(report.sent)
+    });
+    assert!(told.is_some(), "{report:?} {:#}", router.json(&["flow", "list"]));
+    router.assert_conservation();
+}
+
+#[test]
+fn what_changes_holds_for_flows_in_the_driver_at_once() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = line();
+    let router = router(&line);
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 2000, 64);
+    flow.wait_for_arrival();
+    let down = || {
+        wait_until(Duration::from_secs(3), || {
+            let before = by_driver(&router, "r1");
+            std::thread::sleep(Duration::from_millis(100));
+            by_driver(&router, "r1") > before + 100
+        })
+    };
+    assert!(down().is_some(), "{:#}", router.json(&["show", "ports"]));
+    // A filter: when it is there, nothing more arrives.
+    let id = router.json(&["filter", "add", "proto udp dport 9000", "--action", "drop"])["id"].to_string();
+    let arrived = flow.received();
+    flow.go_on(Duration::from_millis(300));
+    // What was on its way to the receiver's program when the filter came may still arrive there.
+    assert!(flow.received() <= arrived + 64, "{} arrived behind the filter", flow.received() - arrived);
+    router.ask(&["filter", "remove", &id]);
+    assert!(down().is_some(), "{:#}", router.json(&["show", "ports"]));
+    // A capture sees all of it, and then it goes down again.
+    let before = by_driver(&router, "r1");
+    let captured = router.client().args(["capture", "r1", "-w", "/dev/null", "--count", "200"]).status();
+    assert!(captured.expect("a client").success());
+    assert!(by_driver(&router, "r1") - before < 2000, "the capture ended late");
+    assert!(down().is_some(), "{:#}", router.json(&["show", "ports"]));
+    // The station moves.
+    line.h2.ip("link set eth0 address 02:00:00:00:00:77");
+    line.h2.run("ping -c 1 -W 1 10.2.0.1");
+    let moved = flow.received();
+    let arrives = wait_until(Duration::from_secs(3), || flow.received() > moved + 500);
+    assert!(arrives.is_some(), "{:#}", router.json(&["show", "neighbours"]));
+    flow.finish();
+    router.assert_conservation();
+}
+
+#[test]
+fn a_station_that_no_longer_takes_redirected_frames_gets_them_from_the_worker() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = line();
+    let router = router(&line);
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
+    flow.wait_for_arrival();
+    let down = wait_until(Duration::from_secs(3), || by_driver(&router, "r1") > 100);
+    assert!(down.is_some(), "{:#}", router.json(&["show", "ports"]));
+    line.h2.run("ethtool -K eth0 gro off");
+    let seen = wait_until(Duration::from_secs(3), || {
+        let (before, arrived) = (by_driver(&router, "r1"), flow.received());
+        std::thread::sleep(Duration::from_millis(200));
+        by_driver(&router, "r1") == before && flow.received() > arrived + 100
+    });
+    assert!(seen.is_some(), "{:#}", router.json(&["show", "ports"]));
+    line.h2.run("ethtool -K eth0 gro on");
+    let again = by_driver(&router, "r1");
+    let back = wait_until(Duration::from_secs(4), || by_driver(&router, "r1") > again + 100);
+    assert!(back.is_some(), "{:#}", router.json(&["show", "status"]));
+    flow.finish();
+}
+
+#[test]
+fn hosts_with_offloads_are_served_and_a_dead_router_leaves_its_flows_to_the_kernel() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = line();
+    // Checksums are left to the card: the driver completes them.
+    let mut router = router(&line);
+    transfer(&line.h1, &line.h2, to("10.2.0.2:7000"), 8 << 20);
+    transfer(&line.h2, &line.h1, to("[fd00:1::2]:7000"), 8 << 20);
+    line.h1.run("ping -c 5 -i 0.05 10.2.0.2");
+    line.h1.run("ping -c 5 -i 0.05 fd00:2::2");
+    assert!(by_driver(&router, "r1") > 0, "{:#}", router.json(&["show", "ports"]));
+    router.assert_conservation();
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
+    let before = by_driver(&router, "r1");
+    let down = wait_until(Duration::from_secs(3), || by_driver(&router, "r1") > before + 100);
+    assert!(down.is_some(), "{:#}", router.json(&["show", "ports"]));
+    router.kill();
+    flow.go_on(Duration::from_millis(500));
+    let report = flow.finish();
+    assert!(report.longest_loss <= Duration::from_millis(50), "{report:?}");
+}
