@@ -1,0 +1,101 @@
+//! Plugins that are shared objects, in a router that forwards.
+
+use std::time::Duration;
+
+use millrace_testkit::{Flow, Ground, Line, Millrace};
+
+use crate::plugin_files::{COUNTER, COUNTER_KEYS, build_for, build_source, build_source_for, read};
+use crate::support::{router, to};
+
+/// Starts a router on both devices of the line that loads shared objects, with `more` under `[plugins]`.
+fn trusting(line: &Line, more: &str) -> Millrace {
+    let config = format!(
+        "[plugins]\nshared-objects = \"allow\"\n{more}\n\
+         [[port]]\nname = \"r1\"\ndevice = \"r1\"\n[[port]]\nname = \"r2\"\ndevice = \"r2\"\n"
+    );
+    let config = line.write("router.toml", &config);
+    Millrace::start(&line.r, &format!("--config {}", config.display()))
+}
+
+fn leftovers(router: &Millrace) -> u64 {
+    router.json(&["show", "status"])["leftover_objects"].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn a_shared_object_is_loaded_treats_traffic_and_is_unloaded() {
+    let Some(_ground) = Ground::enter(&["ping", "cc"]) else { return };
+    let line = Line::new();
+    let object = build_for(&line, "native", "hello", |source| source);
+    let object = object.to_str().unwrap();
+    let router = trusting(&line, "");
+    line.h1.run("ping -c 1 10.2.0.2");
+    let said = router.ask(&["plugin", "load", object]);
+    assert!(said.contains("hello 0.1.0 is loaded, unsigned; trusted: a shared object"), "{said}");
+    // What runs is a copy: nobody needs the file any more.
+    std::fs::write(object, "no object").unwrap();
+    router.ask(&["instance", "create", "hello", "i1", "longest=300"]);
+    router.ask(&["instance", "create", "hello", "i2"]);
+    router.ask(&["bind", "i1", "--gate", "monitor", "--filter", "proto udp dport 9000-9001"]);
+    let short = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
+    let long = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 500, 900);
+    short.go_on(Duration::from_millis(300));
+    short.wait_for_arrival();
+    let (short, long) = (short.finish(), long.finish());
+    assert_eq!((short.lost(), short.reordered, short.duplicated), (0, 0, 0), "{short:?}");
+    assert_eq!((long.received, read(&router, "i1", "dropped")), (0, long.sent));
+    assert_eq!(read(&router, "i1", "packets"), short.sent + long.sent);
+    assert_eq!(read(&router, "i2", "packets"), 0, "variables are those of one instance");
+    router.try_ask(&["plugin", "unload", "hello"]).assert_refused(1, &["hello", "i1"]);
+    let before = leftovers(&router);
+    router.ask(&["instance", "free", "i1"]);
+    router.ask(&["instance", "free", "i2"]);
+    router.ask(&["plugin", "unload", "hello"]);
+    assert_eq!(leftovers(&router), before + 2, "a copy for each instance stays");
+    // No reference is left: the flow is nobody's, and goes on.
+    let long = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 500, 900);
+    long.wait_for_arrival();
+    assert_eq!(long.finish().lost(), 0);
+    let log = router.log();
+    assert!(log.contains("plugin hello is trusted: a shared object, not contained"), "{log}");
+    router.assert_conservation();
+}
+
+#[test]
+fn shared_objects_are_refused_where_nothing_is_said_of_them() {
+    let Some(_ground) = Ground::enter(&["cc"]) else { return };
+    let line = Line::new();
+    let object = build_for(&line, "native", "hello", |source| source);
+    let router = router(&line);
+    let load = router.try_ask(&["plugin", "load", object.to_str().unwrap()]);
+    load.assert_refused(1, &["trusted with the whole router", "shared-objects = \"allow\""]);
+    assert_eq!(leftovers(&router), 0, "nothing of it was loaded");
+}
+
+#[test]
+fn a_shared_object_is_upgraded_and_rolled_back_under_load_without_a_loss() {
+    let Some(_ground) = Ground::enter(&["ping", "cc", "clang"]) else { return };
+    let line = Line::new();
+    let object = |version| build_source_for(&line, "native", ("counter", version), COUNTER_KEYS, COUNTER);
+    let [first, second] = ["1.0.0", "1.1.0"].map(object);
+    let contained = build_source(&line, "counter", "1.2.0", COUNTER_KEYS, COUNTER);
+    let router = trusting(&line, "");
+    line.h1.run("ping -c 1 10.2.0.2");
+    router.ask(&["plugin", "load", &first]);
+    router.ask(&["instance", "create", "counter", "i1"]);
+    router.ask(&["bind", "i1", "--gate", "monitor", "--filter", "proto udp dport 9000"]);
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 2000, 64);
+    for file in [&second, &first, &contained, &second] {
+        router.ask(&["plugin", "upgrade", "counter", file]);
+        flow.go_on(Duration::from_millis(50));
+    }
+    assert_eq!(router.row("plugins", "name", "counter")["version"], "1.1.0");
+    let before = leftovers(&router);
+    router.ask(&["plugin", "rollback", "counter"]);
+    assert_eq!(router.row("plugins", "name", "counter")["home"], "contained: a WebAssembly module");
+    assert_eq!(leftovers(&router), before + 1);
+    flow.wait_for_arrival();
+    let flow = flow.finish();
+    assert_eq!((flow.lost(), flow.reordered, flow.duplicated), (0, 0, 0), "{flow:?}");
+    assert_eq!(read(&router, "i1", "packets"), flow.received);
+    router.assert_conservation();
+}
