@@ -9,6 +9,7 @@
 mod bindings;
 mod description;
 mod error;
+mod quarantine;
 mod replacement;
 #[cfg(test)]
 mod tests;
@@ -53,6 +54,8 @@ struct NamedInstance {
     name: String,
     plugin: Arc<dyn Plugin>,
     settings: Map<String, Value>,
+    /// Why it is in quarantine from its creation on; no code of its plugin has run then.
+    held: Option<String>,
 }
 
 /// The control side: types of plugins, names, and what is bound where. `S` is a filter as written, `F` one in the form
@@ -114,10 +117,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     pub fn populate(&self) -> Result<Vec<PluginChange<F>>, Error> {
         let mut changes: Vec<_> = self.gates.iter().map(add_gate).collect();
         for (id, named) in &self.instances {
-            changes.push(PluginChange::AddInstance {
-                id: *id,
-                instance: self.make(&*named.plugin, &named.settings)?,
-            });
+            changes.extend(self.add_instance(*id, named)?);
         }
         changes.extend(self.bindings_by_age().map(|(id, bound)| bind(id, bound)));
         Ok(changes)
@@ -133,7 +133,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
             PluginChange::AddInstance { id, .. } => self.instances.get(id),
             _ => None,
         });
-        added.map(|named| self.make(&*named.plugin, &named.settings)).collect()
+        added.map(|named| self.make_named(named)).collect()
     }
 
     /// The one answer out of those that the workers' instances gave to a message.
@@ -195,6 +195,19 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         name: &str,
         settings: Map<String, Value>,
     ) -> Result<(InstanceId, PluginChange<F>), Error> {
+        let (id, named) = self.name_instance(plugin, name, settings)?;
+        let instance = self.make_named(&named)?;
+        self.instances.insert(id, named);
+        Ok((id, PluginChange::AddInstance { id, instance }))
+    }
+
+    /// A free id, and an instance of that name to be.
+    fn name_instance(
+        &self,
+        plugin: &str,
+        name: &str,
+        settings: Map<String, Value>,
+    ) -> Result<(InstanceId, NamedInstance), Error> {
         let plugin = self.plugin(plugin)?.plugin.clone();
         check_name("instance", name)?;
         if self.instance(name).is_ok() {
@@ -202,9 +215,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         }
         let id =
             InstanceId(free(self.instances.keys().map(|id| id.0.into()), MOST_INSTANCES, "instance")? as u16);
-        let instance = self.make(&*plugin, &settings)?;
-        self.instances.insert(id, NamedInstance { name: name.to_owned(), plugin, settings });
-        Ok((id, PluginChange::AddInstance { id, instance }))
+        Ok((id, NamedInstance { name: name.to_owned(), plugin, settings, held: None }))
     }
 
     /// An instance of a plugin, with settings as they were written.
