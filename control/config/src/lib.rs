@@ -20,6 +20,7 @@ pub use scheduler::{Bits, CurveText, Manage, Overhead, Scheduler, SchedulerKind,
 pub use schema::{
     Bind, Budget, Config, Device, Filter, Gate, GateTable, Impair, Instance, Neighbour, OnDeath, OnFault,
     Plugins, PollMode, Port, PortKind, ReversePath, Route, RouteKind, Router, SharedObjects, Unsigned,
+    Watchdog,
 };
 pub use values::{Named, Text, VlanIds};
 

@@ -17,6 +17,7 @@ mod node_settings;
 pub mod offline;
 mod plan;
 mod plugin_requests;
+mod quarantine;
 mod queues;
 pub mod replay;
 mod request;
@@ -29,6 +30,7 @@ mod show;
 mod start;
 mod upgrade;
 pub mod view;
+mod watchdog;
 mod worker_handle;
 mod workers;
 

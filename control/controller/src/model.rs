@@ -14,10 +14,11 @@ use millrace_forward::{MartianPolicy, NextHop, NextHops, Route};
 use millrace_pipeline::{
     DeviceId, NeighbourChange, NeighbourKnowledge, Options, PortSettings, ReversePath, Stack, TableKind, Tags,
 };
-use millrace_plugin::{PluginControlUnit, Terms};
-use millrace_repository::Repository;
+use millrace_plugin::{PluginChange, PluginControlUnit, Terms};
+use millrace_repository::{Memory, Repository};
 use millrace_units::{GateId, PortId};
 use millrace_wire::MacAddr;
+use serde_json::{Map, Value};
 
 use crate::ControlError;
 use crate::load::Admitted;
@@ -69,15 +70,20 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// Plans the router of a configuration.
+    /// Plans the router of a configuration, as if nothing had ever happened.
     pub fn new(config: &Config) -> Result<Self, ControlError> {
+        Self::remembering(config, Memory::open(None))
+    }
+
+    /// Plans the router of a configuration, with what is remembered of earlier times.
+    pub fn remembering(config: &Config, memory: Memory) -> Result<Self, ControlError> {
         let mut model = Self {
             ports: plan_ports(config)?,
             own_routes: OwnRoutes::default(),
             kernel_routes: Vec::new(),
             neighbours: Vec::new(),
             plugins: Plugins::new(),
-            repository: crate::load::repository(&config.plugins)?,
+            repository: crate::load::repository(&config.plugins, memory)?,
             shared_objects: config.plugins.shared_objects,
             schedulers: Schedulers::default(),
             gate_tables: Vec::new(),
@@ -193,6 +199,23 @@ impl Model {
             .map_err(|error| ControlError::Invalid(format!("route {:?}: {error}", route.to.written())))
     }
 
+    /// A new instance, in quarantine if it was there when the router was last ended.
+    pub fn create_instance(
+        &mut self,
+        plugin: &str,
+        name: &str,
+        settings: Map<String, Value>,
+    ) -> Result<Vec<PluginChange<CompiledFilter>>, ControlError> {
+        let Some(held) = self.repository.quarantine().find(name, plugin) else {
+            return Ok(vec![self.plugins.create_instance(plugin, name, settings)?.1]);
+        };
+        let why = held.why.clone();
+        let (_, changes) = self.plugins.create_quarantined(plugin, name, settings, why.clone())?;
+        let out = format!("`millrace instance release {name}` lets it out");
+        tracing::warn!(instance = name, plugin, "is in quarantine: {why}; {out}");
+        Ok(changes)
+    }
+
     fn add_plugins(&mut self, config: &Config) -> Result<(), ControlError> {
         self.plugins.add_plugin(Arc::new(millrace_plugin_delay::Delay))?;
         self.plugins.add_plugin(Arc::new(millrace_plugin_null::Null))?;
@@ -218,7 +241,7 @@ impl Model {
             self.gate_tables.push((self.plugins.gate(&gate.name)?.id, kind));
         }
         for instance in &config.instance {
-            self.plugins.create_instance(&instance.plugin, &instance.name, instance.settings.clone())?;
+            self.create_instance(&instance.plugin, &instance.name, instance.settings.clone())?;
         }
         for bind in &config.bind {
             let filter = bind.filter.value();

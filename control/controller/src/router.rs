@@ -33,6 +33,7 @@ use crate::view::{
     DropView, GateView, InstanceView, LookupView, MemoryView, MirrorView, NeighbourView, PluginView,
     PortView, RouteView, StatusView, SummaryView, TurnsView,
 };
+use crate::watchdog::{Names, Watchdog};
 use crate::workers::Workers;
 use crate::{Capture, CaptureRequest, ControlError, NewPlugin};
 
@@ -87,6 +88,10 @@ pub(crate) struct Inner {
     pub sandbox: SandboxSettings,
     /// What compiles them; made when the first is loaded.
     pub compiler: Option<Compiler>,
+    /// How instances are called, for the watchdog.
+    pub names: Names,
+    /// Watches whether calls of instances return.
+    pub watchdog: Option<Watchdog>,
 }
 
 impl Inner {
@@ -363,8 +368,9 @@ impl Router {
         settings: &Map<String, Value>,
     ) -> Result<InstanceView, ControlError> {
         let mut inner = self.lock();
-        let (_, change) = inner.model.plugins.create_instance(plugin, name, settings.clone())?;
-        inner.tell_plugins(vec![change])?;
+        let changes = inner.model.create_instance(plugin, name, settings.clone())?;
+        inner.tell_names();
+        inner.tell_plugins(changes)?;
         find_instance(&mut inner, name)
     }
 
@@ -376,8 +382,10 @@ impl Router {
         let mut inner = self.lock();
         inner.model.plugins.instance(name)?;
         let view = find_instance(&mut inner, name)?;
+        inner.forget_quarantine(name)?;
         let changes = inner.model.plugins.free_instance(name)?;
         inner.tell_plugins(changes)?;
+        inner.tell_names();
         Ok(view)
     }
 

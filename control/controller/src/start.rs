@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
+use std::path::PathBuf;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -18,8 +19,10 @@ use millrace_packet::Pool;
 use millrace_pipeline::thread::{self, IoMode, Wake};
 use millrace_pipeline::{Command, GateTables, Handover, NoHost, PortSettings, Stack, Worker, WorkerLink};
 use millrace_plugin::wasm::SandboxSettings;
+use millrace_repository::{Memory, usual_state_directory};
 use millrace_telemetry::Rate;
 use millrace_wire::MacAddr;
+use nix::unistd::{Pid, gettid};
 use tokio::sync::Notify;
 
 use crate::ControlError;
@@ -29,6 +32,7 @@ use crate::feed::{own_routes, start_commands};
 use crate::model::{Model, PortPlan};
 use crate::route_table::RouteTable;
 use crate::router::{Inner, Router, Shared};
+use crate::watchdog::{Names, Watch, Watchdog, WorkerThread};
 use crate::worker_handle::WorkerHandle;
 use crate::workers::Workers;
 
@@ -37,6 +41,9 @@ use crate::workers::Workers;
 pub struct StartOptions {
     /// Forward although Linux was told to do more than routing with these ports' packets.
     pub ignore_kernel_policy: bool,
+    /// Ends the process at once, without running anything more of it. It is called, by a thread of the router's, when a call of
+    /// an instance doesn't return; without it nobody watches for that.
+    pub end: Option<fn()>,
 }
 
 /// Starts a router. When this returns, it forwards.
@@ -44,7 +51,10 @@ pub struct StartOptions {
 /// # Errors
 /// What is wrong, in one sentence; whatever was begun is undone then.
 pub async fn start(config: Config, options: StartOptions) -> Result<Router, ControlError> {
-    let mut model = Model::new(&config)?;
+    let state = state_directory(&config);
+    let memory = Memory::open(state.as_deref());
+    memory.damages().for_each(|damage| tracing::error!("{damage}"));
+    let mut model = Model::remembering(&config, memory)?;
     let has_kernel = model.ports.iter().any(PortPlan::is_kernel);
     let mut mirrored = None;
     if has_kernel {
@@ -61,7 +71,7 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
     let control_wake =
         Wake::new().map_err(|error| ControlError::system("make an event descriptor", error))?;
     let route_table = RouteTable::new()?;
-    let (workers, threads) = start_workers(&config, &route_table, &control_wake)?;
+    let (workers, threads, watched) = start_workers(&config, &route_table, &control_wake)?;
     let mut inner = Inner {
         tables: GateTables::default(),
         route_table,
@@ -91,8 +101,22 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
         compiling: compiling(&config),
         sandbox: SandboxSettings { short_calls: config.plugins.short_calls, ..SandboxSettings::default() },
         compiler: None,
+        names: Names::default(),
+        watchdog: None,
     };
-    let result = bring_up(&mut inner, mirrored);
+    inner.tell_names();
+    let watch = |end| Watch {
+        workers: watched,
+        limit: config.plugins.watchdog.duration(),
+        names: inner.names.clone(),
+        state,
+        end,
+    };
+    let watch = options.end.map(watch).filter(|watch| !watch.limit.is_zero());
+    let result = watch.map(Watchdog::start).transpose().and_then(|watchdog| {
+        inner.watchdog = watchdog;
+        bring_up(&mut inner, mirrored)
+    });
     let (inner, stop, requested) = (Mutex::new(inner), Notify::new(), Notify::new());
     let router = Router(Arc::new(Shared { inner, stop, requested, control_wake }));
     match result {
@@ -356,7 +380,7 @@ fn start_workers(
     config: &Config,
     route_table: &RouteTable,
     control_wake: &Wake,
-) -> Result<(Workers, Vec<JoinHandle<()>>), ControlError> {
+) -> Result<(Workers, Vec<JoinHandle<()>>, Vec<WorkerThread>), ControlError> {
     let failed = |error| ControlError::system("make an event descriptor", error);
     let count = config.router.workers.max(1);
     let wakes: Vec<Wake> = (0..count).map(|_| Wake::new()).collect::<Result<_, _>>().map_err(failed)?;
@@ -369,12 +393,12 @@ fn start_workers(
     };
     // The same for all, so that they agree on whose a flow is, and which next hop it takes.
     let seed = std::hash::RandomState::new().build_hasher().finish();
-    let (mut workers, mut threads) = (Vec::new(), Vec::new());
+    let (mut workers, mut threads, mut watched) = (Vec::new(), Vec::new(), Vec::new());
     for (number, (wake, handover)) in wakes.into_iter().zip(ways).enumerate() {
         let prefixes = route_table.reader();
         let making = Making { frames: config.router.frames, prefixes, seed, handover };
         let started = start_worker(number, making, io_mode(config.router.mode), wake, control_wake.clone());
-        let (worker, thread) = match started {
+        let (worker, thread, seen) = match started {
             Ok(started) => started,
             Err(error) => {
                 stop(&mut Workers::new(workers), threads);
@@ -383,8 +407,9 @@ fn start_workers(
         };
         workers.push(worker);
         threads.push(thread);
+        watched.push(seen);
     }
-    Ok((Workers::new(workers), threads))
+    Ok((Workers::new(workers), threads, watched))
 }
 
 /// Ends workers that have nothing to do yet.
@@ -409,12 +434,12 @@ fn start_worker(
     mode: IoMode,
     wake: Wake,
     control: Wake,
-) -> Result<(WorkerHandle, JoinHandle<()>), ControlError> {
-    let (sender, receiver) = sync_channel::<Result<WorkerLink, ControlError>>(1);
+) -> Result<(WorkerHandle, JoinHandle<()>, WorkerThread), ControlError> {
+    let (sender, receiver) = sync_channel::<Result<(WorkerLink, Pid), ControlError>>(1);
     let worker_wake = wake.clone();
     let body = move || match make_worker(making) {
         Ok((mut worker, link)) => {
-            if sender.send(Ok(link)).is_ok() {
+            if sender.send(Ok((link, gettid()))).is_ok() {
                 thread::run(&mut worker, mode, &worker_wake, &control);
             }
         }
@@ -427,8 +452,9 @@ fn start_worker(
         .name(format!("worker-{number}"))
         .spawn(body)
         .map_err(|error| ControlError::system("start a worker's thread", error))?;
-    let link = receiver.recv().map_err(|error| ControlError::system("start a worker", error))??;
-    Ok((WorkerHandle::new(link, wake), thread))
+    let (link, number) = receiver.recv().map_err(|error| ControlError::system("start a worker", error))??;
+    let seen = WorkerThread { pulse: link.pulse.clone(), thread: number };
+    Ok((WorkerHandle::new(link, wake), thread, seen))
 }
 
 fn make_worker(making: Making) -> Result<(Worker, WorkerLink), ControlError> {
@@ -446,6 +472,15 @@ fn io_mode(mode: PollMode) -> IoMode {
         PollMode::Poll => IoMode::Poll,
         PollMode::Interrupt => IoMode::Interrupt,
         PollMode::Adaptive => IoMode::Adaptive,
+    }
+}
+
+/// Where it is remembered what has to outlive the router, as the configuration says.
+fn state_directory(config: &Config) -> Option<PathBuf> {
+    match &config.plugins.state {
+        Some(none) if none.as_os_str() == "none" => None,
+        Some(directory) => Some(directory.clone()),
+        None => usual_state_directory(),
     }
 }
 

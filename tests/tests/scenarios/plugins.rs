@@ -108,11 +108,13 @@ fn with_a_key_in_the_configuration_only_what_it_signed_is_loaded() {
     assert_eq!(made.code, Some(0), "{made:?}");
     let made: serde_json::Value = serde_json::from_str(&made.stdout).unwrap();
     let config = format!(
-        "[plugins]\nkeys = [{}]\n[[port]]\nname = \"r1\"\ndevice = \"r1\"\n[[port]]\nname = \"r2\"\ndevice = \"r2\"\n",
+        "[plugins]\nstate = \"{}\"\nkeys = [{}]\n[[port]]\nname = \"r1\"\ndevice = \"r1\"\n[[port]]\nname = \"r2\"\ndevice = \"r2\"\n",
+        line.file("state").display(),
         made["key"]
     );
     let config = line.write("router.toml", &config);
-    let router = Millrace::start(&line.r, &format!("--config {}", config.display()));
+    let start = || Millrace::start(&line.r, &format!("--config {}", config.display()));
+    let mut router = start();
     let [old, new] = &versions;
     router.try_ask(&["plugin", "load", new]).assert_refused(1, &["unsigned"]);
     for module in &versions {
@@ -129,6 +131,24 @@ fn with_a_key_in_the_configuration_only_what_it_signed_is_loaded() {
     router.ask(&["plugin", "load", old, "--allow-downgrade"]);
     let log = router.log();
     assert!(log.contains("plugin refused") && log.contains("plugin signed 0.2.0 loaded from"), "{log}");
+    // The next start knows it, too.
+    router.kill();
+    let mut router = start();
+    router.try_ask(&["plugin", "load", old]).assert_refused(1, &["0.1.0", "0.2.0", "--allow-downgrade"]);
+    router.ask(&["plugin", "load", new]);
+    // While what is remembered can't be read, nothing signed is loaded; a word begins it anew.
+    router.kill();
+    let versions = line.write("state/plugin-versions.json", "{\"form\":1,");
+    let router = start();
+    assert!(router.log().contains("plugin-versions.json can't be read"), "{}", router.log());
+    router
+        .try_ask(&["plugin", "load", new])
+        .assert_refused(1, &["plugin-versions.json", "--allow-downgrade"]);
+    router.ask(&["plugin", "load", new, "--allow-downgrade"]);
+    assert!(std::fs::read_to_string(&versions).unwrap().contains("0.2.0"));
+    assert!(versions.with_file_name("plugin-versions.json.damaged").exists());
+    router.ask(&["plugin", "unload", "signed"]);
+    router.try_ask(&["plugin", "load", old]).assert_refused(1, &["0.1.0", "0.2.0"]);
 }
 
 #[test]

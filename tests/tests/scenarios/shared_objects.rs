@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use millrace_testkit::{Flow, Ground, Line, Millrace};
+use nix::sys::signal::Signal;
 
 use crate::plugin_files::{COUNTER, COUNTER_KEYS, build_for, build_source, build_source_for, read};
 use crate::support::{router, to};
@@ -98,4 +99,99 @@ fn a_shared_object_is_upgraded_and_rolled_back_under_load_without_a_loss() {
     assert_eq!((flow.lost(), flow.reordered, flow.duplicated), (0, 0, 0), "{flow:?}");
     assert_eq!(read(&router, "i1", "packets"), flow.received);
     router.assert_conservation();
+}
+
+/// A counter whose calls for packets do something else first, for which it may include headers.
+fn counter_that(line: &Line, name: &str, version: &str, headers: &str, does: &str) -> String {
+    let source = COUNTER.replace("packets += call->count;", &format!("{does}\n    packets += call->count;"));
+    build_source_for(line, "native", (name, version), COUNTER_KEYS, &format!("{headers}\n{source}"))
+}
+
+#[test]
+fn a_call_that_never_returns_ends_the_router_and_the_next_start_keeps_the_instance_in_quarantine() {
+    let Some(_ground) = Ground::enter(&["ping", "cc"]) else { return };
+    for (headers, does) in
+        [("", "for (volatile int forever = 1; forever;);"), ("#include <unistd.h>", "for (;;) pause();")]
+    {
+        let line = Line::new();
+        let hangs = counter_that(&line, "hangs", "1.0.0", headers, does);
+        let right = build_source_for(&line, "native", ("hangs", "1.0.1"), COUNTER_KEYS, COUNTER);
+        let remembering = format!("watchdog = 400\nstate = \"{}\"", line.file("state").display());
+        let mut first = trusting(&line, &remembering);
+        line.h1.run("ping -c 1 10.2.0.2");
+        let set_up = |router: &Millrace, file: &str| {
+            router.ask(&["plugin", "load", file]);
+            let created = router.ask(&["instance", "create", "hangs", "h1"]);
+            let bind = ["bind", "h1", "--gate", "process", "--filter", "dport 9001", "--on-fault", "bypass"];
+            router.ask(&bind);
+            created
+        };
+        set_up(&first, &hangs);
+        let bystander = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
+        bystander.wait_for_arrival();
+        let victim = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 500, 64);
+        assert_eq!(first.wait_for_end().code(), Some(3));
+        // The kernel forwards, for both.
+        bystander.wait_for_arrival();
+        victim.wait_for_arrival();
+        let log = first.log();
+        let words = ["\"h1\"", "did not return within 400 ms: the router ends", "instance release h1"];
+        assert!(words.iter().all(|word| log.contains(word)), "{log}");
+        let second = trusting(&line, &remembering);
+        let created = set_up(&second, &hangs);
+        assert!(created.contains("in quarantine: a call of it did not return"), "{created}");
+        assert_eq!(second.row("instances", "name", "h1")["health"], "quarantined");
+        let held = second.row("quarantine", "instance", "h1");
+        assert_eq!((&held["plugin"], &held["is_here"]), (&"hangs".into(), &true.into()), "{held}");
+        // By its binding, the packets that it is not given go on.
+        victim.wait_for_arrival();
+        bystander.go_on(Duration::from_millis(500));
+        let report = bystander.finish();
+        // The time that the call may take, a look more, what is under way, and two changes of who forwards.
+        assert!(report.longest_loss <= Duration::from_millis(1500), "{report:?}");
+        // Another version doesn't let it out by itself.
+        second.ask(&["plugin", "upgrade", "hangs", &right]);
+        assert_eq!(second.row("instances", "name", "h1")["health"], "quarantined");
+        second.try_ask(&["control", "h1", "read"]).assert_refused(1, &["in quarantine"]);
+        second.ask(&["instance", "release", "h1"]);
+        assert_eq!(second.row("instances", "name", "h1")["health"], "well");
+        victim.wait_for_arrival();
+        assert!(read(&second, "h1", "packets") > 0);
+        second.try_ask(&["instance", "release", "h1"]).assert_refused(1, &["h1", "not in quarantine"]);
+        assert_eq!(second.json(&["show", "quarantine"]), serde_json::json!([]));
+        drop(victim);
+        second.assert_conservation();
+    }
+}
+
+#[test]
+fn a_slow_call_and_a_router_that_was_stopped_are_no_reason_to_end() {
+    let Some(_ground) = Ground::enter(&["ping", "cc"]) else { return };
+    let line = Line::new();
+    let slow = counter_that(
+        &line,
+        "slow",
+        "1.0.0",
+        "#include <time.h>",
+        "clock_t begin = clock();
+         while (clock() - begin < CLOCKS_PER_SEC / 10);",
+    );
+    let mut router = trusting(&line, "watchdog = 400");
+    line.h1.run("ping -c 1 10.2.0.2");
+    router.ask(&["plugin", "load", &slow]);
+    router.ask(&["instance", "create", "slow", "s"]);
+    router.ask(&["bind", "s", "--gate", "process", "--filter", "dport 9001"]);
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 20, 64);
+    // Its calls follow each other closely, so that a stop falls into one.
+    flow.go_on(Duration::from_secs(1));
+    for _ in 0..3 {
+        router.signal(Signal::SIGSTOP);
+        flow.go_on(Duration::from_millis(900));
+        router.signal(Signal::SIGCONT);
+        flow.go_on(Duration::from_millis(300));
+    }
+    flow.wait_for_arrival();
+    assert!(router.is_running(), "{}", router.log());
+    drop(flow);
+    assert!(read(&router, "s", "packets") > 10);
 }

@@ -144,14 +144,23 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         }
     }
 
+    /// Whether there is no plugin of a name yet.
+    ///
+    /// # Errors
+    /// [`Taken`](Error::Taken) when there is.
+    pub fn check_new(&self, name: &str) -> Result<(), Error> {
+        match self.plugin(name) {
+            Ok(_) => Err(Error::Taken { kind: "plugin", name: name.to_owned() }),
+            Err(_) => Ok(()),
+        }
+    }
+
     /// Makes a type of plugin known.
     ///
     /// # Errors
     /// [`Taken`](Error::Taken) when there is one of its name, [`Full`](Error::Full) after 65,536.
     pub fn add_plugin(&mut self, plugin: Arc<dyn Plugin>) -> Result<(), Error> {
-        if self.plugin(plugin.name()).is_ok() {
-            return Err(Error::Taken { kind: "plugin", name: plugin.name().to_owned() });
-        }
+        self.check_new(plugin.name())?;
         let number = u16::try_from(self.next_plugin)
             .map_err(|_| Error::Full { kind: "plugin", limit: MOST_INSTANCES })?;
         self.next_plugin += 1;
@@ -347,6 +356,11 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// The name of an instance; empty when there is none of that id.
     pub fn instance_name(&self, id: InstanceId) -> &str {
         self.instances.get(&id).map_or("", |named| &named.name)
+    }
+
+    /// All instances, with their names and those of their plugins.
+    pub fn instance_names(&self) -> impl Iterator<Item = (InstanceId, &str, &'static str)> {
+        self.instances.iter().map(|(id, named)| (*id, &*named.name, named.plugin.name()))
     }
 
     /// An action in words, without the ports that it names.
