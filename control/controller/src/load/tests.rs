@@ -180,6 +180,22 @@ fn versions_do_not_go_back_unless_that_is_said() {
 }
 
 #[test]
+fn what_cannot_be_remembered_is_not_loaded() {
+    let mut bench = Bench::new("forgets", "");
+    // Nobody gets a turn where the lock can't be opened.
+    let state = bench.folder.join("state");
+    fs::create_dir_all(state.join("lock")).unwrap();
+    let memory = Memory::open(Some(&state));
+    let key = fs::read_to_string(bench.key.with_extension("pub")).unwrap();
+    let config = format!("[plugins]\nkeys = [\"{}\"]\n", key.lines().last().unwrap());
+    bench.model = Model::remembering(&Config::parse(&config, "test").unwrap(), memory).unwrap();
+    let path = bench.write_signed("a.wasm", &module("a", "1.0.0", ""));
+    let refused = bench.load(&path).unwrap_err();
+    assert!(refused.contains("remember the plugin's version") && refused.contains("state/lock"), "{refused}");
+    assert!(bench.model.plugins.plugin_named("a").is_err());
+}
+
+#[test]
 fn a_file_that_is_swapped_after_it_was_read_changes_nothing() {
     let bench = Bench::new("swap", "");
     let admitted = bench.model.admitted();
