@@ -14,6 +14,7 @@ mod garbage;
 mod kernel;
 mod lab;
 mod links;
+mod monitors;
 mod own_ports;
 mod plugin_files;
 mod plugin_memory;
