@@ -29,8 +29,10 @@ pub struct Config {
     pub neighbour: Vec<Neighbour>,
     /// Gates beside the default ones.
     pub gate: Vec<Gate>,
-    /// Plugins that are files.
+    /// What holds for all plugins that are files.
     pub plugins: Plugins,
+    /// Plugins that are files, loaded at the start.
+    pub plugin: Vec<Plugin>,
     /// Plugin instances.
     pub instance: Vec<Instance>,
     /// Which flows which instance gets, at which gate.
@@ -379,7 +381,18 @@ pub enum GateTable {
     DagTreeBitmap,
 }
 
-/// Plugins that are files.
+/// A plugin that is a file, loaded at the start.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Plugin {
+    /// The file, by its whole path: a WebAssembly module or a shared object. Its signature, if it has one, stands beside it.
+    pub file: PathBuf,
+    /// Load it also when it is signed and older than one that was loaded before. Default `false`.
+    #[serde(default)]
+    pub allow_downgrade: bool,
+}
+
+/// What holds for all plugins that are files.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Plugins {

@@ -11,6 +11,7 @@ mod flows;
 mod follow;
 mod kernel_path;
 mod load;
+mod loader;
 mod lookup;
 mod model;
 mod node_settings;

@@ -20,10 +20,11 @@ use millrace_units::{GateId, PortId};
 use millrace_wire::MacAddr;
 use serde_json::{Map, Value};
 
-use crate::ControlError;
 use crate::load::Admitted;
+use crate::loader::Loader;
 use crate::routes::OwnRoutes;
 use crate::schedulers::Schedulers;
+use crate::{ControlError, NewPlugin};
 
 /// The control side's plugin control unit.
 pub(crate) type Plugins = PluginControlUnit<Filter, CompiledFilter>;
@@ -72,11 +73,11 @@ pub(crate) struct Model {
 impl Model {
     /// Plans the router of a configuration, as if nothing had ever happened.
     pub fn new(config: &Config) -> Result<Self, ControlError> {
-        Self::remembering(config, Memory::open(None))
+        Self::remembering(config, Memory::open(None), &Loader::new(config))
     }
 
-    /// Plans the router of a configuration, with what is remembered of earlier times.
-    pub fn remembering(config: &Config, memory: Memory) -> Result<Self, ControlError> {
+    /// Plans the router of a configuration, with what is remembered of earlier times, and with the plugins of its files.
+    pub fn remembering(config: &Config, memory: Memory, loader: &Loader) -> Result<Self, ControlError> {
         let mut model = Self {
             ports: plan_ports(config)?,
             own_routes: OwnRoutes::default(),
@@ -113,7 +114,7 @@ impl Model {
         }
         let port = |plan: &PortPlan| (plan.settings.name.clone(), plan.id.0);
         model.plugins.set_ports(model.ports.iter().map(port).collect());
-        model.add_plugins(config)?;
+        model.add_plugins(config, loader)?;
         Ok(model)
     }
 
@@ -199,6 +200,16 @@ impl Model {
             .map_err(|error| ControlError::Invalid(format!("route {:?}: {error}", route.to.written())))
     }
 
+    fn load_plugin(&mut self, plugin: &millrace_config::Plugin, loader: &Loader) -> Result<(), ControlError> {
+        let path = plugin.file.display().to_string();
+        let loaded = loader.load(&self.admitted(), &path)?;
+        let (name, version) = (loaded.plugin.name(), loaded.plugin.version());
+        let new = NewPlugin { path, allow_downgrade: plugin.allow_downgrade };
+        crate::load::enter(self, loaded, &new)?;
+        crate::load::log(&new.path, Ok((name, version)));
+        Ok(())
+    }
+
     /// A new instance, in quarantine if it was there when the router was last ended.
     pub fn create_instance(
         &mut self,
@@ -216,7 +227,7 @@ impl Model {
         Ok(changes)
     }
 
-    fn add_plugins(&mut self, config: &Config) -> Result<(), ControlError> {
+    fn add_plugins(&mut self, config: &Config, loader: &Loader) -> Result<(), ControlError> {
         self.plugins.add_plugin(Arc::new(millrace_plugin_delay::Delay))?;
         self.plugins.add_plugin(Arc::new(millrace_plugin_null::Null))?;
         self.plugins.add_plugin(Arc::new(millrace_plugin_statistics::Statistics))?;
@@ -226,6 +237,9 @@ impl Model {
         self.plugins.add_plugin(Arc::new(millrace_plugin_minimal_ip::MinimalIp))?;
         self.plugins.add_plugin(Arc::new(millrace_plugin_mirror::Mirror))?;
         self.plugins.add_plugin(Arc::new(millrace_plugin_sample::Sample))?;
+        for plugin in &config.plugin {
+            self.load_plugin(plugin, loader)?;
+        }
         for gate in &config.gate {
             if let Some(position) = &gate.position {
                 self.plugins.create_gate(&gate.name, *position.value(), None)?;

@@ -7,7 +7,6 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use millrace_compiler::CompilerSettings;
 use millrace_config::{Config, PollMode};
 use millrace_forward::FibReader;
 use millrace_host::policy::{self, Ours, PolicyFinding, PolicyKind};
@@ -18,7 +17,6 @@ use millrace_offload::own_program_ids;
 use millrace_packet::Pool;
 use millrace_pipeline::thread::{self, IoMode, Wake};
 use millrace_pipeline::{Command, GateTables, Handover, NoHost, PortSettings, Stack, Worker, WorkerLink};
-use millrace_plugin::wasm::SandboxSettings;
 use millrace_repository::{Memory, usual_state_directory};
 use millrace_telemetry::Rate;
 use millrace_wire::MacAddr;
@@ -29,6 +27,7 @@ use crate::ControlError;
 use crate::claim::Claim;
 use crate::device::{AttachedDevice, KernelOptions, mtu_of, open_own};
 use crate::feed::{own_routes, start_commands};
+use crate::loader::Loader;
 use crate::model::{Model, PortPlan};
 use crate::route_table::RouteTable;
 use crate::router::{Inner, Router, Shared};
@@ -54,7 +53,8 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
     let state = state_directory(&config);
     let memory = Memory::open(state.as_deref());
     memory.damages().for_each(|damage| tracing::error!("{damage}"));
-    let mut model = Model::remembering(&config, memory)?;
+    let loader = Loader::new(&config);
+    let mut model = Model::remembering(&config, memory, &loader)?;
     let has_kernel = model.ports.iter().any(PortPlan::is_kernel);
     let mut mirrored = None;
     if has_kernel {
@@ -71,7 +71,7 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
     let control_wake =
         Wake::new().map_err(|error| ControlError::system("make an event descriptor", error))?;
     let route_table = RouteTable::new()?;
-    let (workers, threads, watched) = start_workers(&config, &route_table, &control_wake)?;
+    let (workers, threads) = start_workers(&config, &route_table, &control_wake)?;
     let mut inner = Inner {
         tables: GateTables::default(),
         route_table,
@@ -98,15 +98,13 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
         share_gone: HashMap::new(),
         requests: VecDeque::new(),
         previous_plugins: HashMap::new(),
-        compiling: compiling(&config),
-        sandbox: SandboxSettings { short_calls: config.plugins.short_calls, ..SandboxSettings::default() },
-        compiler: None,
+        loader: loader.clone(),
         names: Names::default(),
         watchdog: None,
     };
     inner.tell_names();
     let watch = |end| Watch {
-        workers: watched,
+        workers: inner.workers.watched(),
         limit: config.plugins.watchdog.duration(),
         names: inner.names.clone(),
         state,
@@ -120,7 +118,10 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
     let (inner, stop, requested) = (Mutex::new(inner), Notify::new(), Notify::new());
     let router = Router(Arc::new(Shared { inner, stop, requested, control_wake }));
     match result {
-        Ok(()) => Ok(router),
+        Ok(()) => {
+            loader.serve(&router);
+            Ok(router)
+        }
         Err(error) => {
             // What could not be undone has nothing to add to why the start failed.
             let _ = router.shutdown().await;
@@ -380,7 +381,7 @@ fn start_workers(
     config: &Config,
     route_table: &RouteTable,
     control_wake: &Wake,
-) -> Result<(Workers, Vec<JoinHandle<()>>, Vec<WorkerThread>), ControlError> {
+) -> Result<(Workers, Vec<JoinHandle<()>>), ControlError> {
     let failed = |error| ControlError::system("make an event descriptor", error);
     let count = config.router.workers.max(1);
     let wakes: Vec<Wake> = (0..count).map(|_| Wake::new()).collect::<Result<_, _>>().map_err(failed)?;
@@ -393,12 +394,12 @@ fn start_workers(
     };
     // The same for all, so that they agree on whose a flow is, and which next hop it takes.
     let seed = std::hash::RandomState::new().build_hasher().finish();
-    let (mut workers, mut threads, mut watched) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut workers, mut threads) = (Vec::new(), Vec::new());
     for (number, (wake, handover)) in wakes.into_iter().zip(ways).enumerate() {
         let prefixes = route_table.reader();
         let making = Making { frames: config.router.frames, prefixes, seed, handover };
         let started = start_worker(number, making, io_mode(config.router.mode), wake, control_wake.clone());
-        let (worker, thread, seen) = match started {
+        let (worker, thread) = match started {
             Ok(started) => started,
             Err(error) => {
                 stop(&mut Workers::new(workers), threads);
@@ -407,9 +408,8 @@ fn start_workers(
         };
         workers.push(worker);
         threads.push(thread);
-        watched.push(seen);
     }
-    Ok((Workers::new(workers), threads, watched))
+    Ok((Workers::new(workers), threads))
 }
 
 /// Ends workers that have nothing to do yet.
@@ -434,7 +434,7 @@ fn start_worker(
     mode: IoMode,
     wake: Wake,
     control: Wake,
-) -> Result<(WorkerHandle, JoinHandle<()>, WorkerThread), ControlError> {
+) -> Result<(WorkerHandle, JoinHandle<()>), ControlError> {
     let (sender, receiver) = sync_channel::<Result<(WorkerLink, Pid), ControlError>>(1);
     let worker_wake = wake.clone();
     let body = move || match make_worker(making) {
@@ -454,7 +454,7 @@ fn start_worker(
         .map_err(|error| ControlError::system("start a worker's thread", error))?;
     let (link, number) = receiver.recv().map_err(|error| ControlError::system("start a worker", error))??;
     let seen = WorkerThread { pulse: link.pulse.clone(), thread: number };
-    Ok((WorkerHandle::new(link, wake), thread, seen))
+    Ok((WorkerHandle::new(link, wake, seen), thread))
 }
 
 fn make_worker(making: Making) -> Result<(Worker, WorkerLink), ControlError> {
@@ -482,14 +482,4 @@ fn state_directory(config: &Config) -> Option<PathBuf> {
         Some(directory) => Some(directory.clone()),
         None => usual_state_directory(),
     }
-}
-
-/// How plugins are compiled, as the configuration says.
-fn compiling(config: &Config) -> CompilerSettings {
-    let cache = match &config.plugins.cache {
-        Some(none) if none.as_os_str() == "none" => None,
-        Some(directory) => Some(directory.clone()),
-        None => CompilerSettings::default_cache(),
-    };
-    CompilerSettings { cache, ..CompilerSettings::default() }
 }

@@ -87,8 +87,10 @@ fn the_ack_monitor_counts_what_comes_again_and_names_the_worst_flow() {
     router.ask(&["bind", "acks", "--gate", "monitor", "--filter", "src 10.1.0.2 proto tcp dport 7001"]);
     let client = Client::new(&line);
     // Of one flow: a new one, four times the next, an old one, a new one, twice. Of another: each once.
-    [1000, 2000, 2000, 2000, 2000, 1500, 3000, 3000].map(|number| client.send(20_000, ACK, number));
-    [100, 200, 300].map(|number| client.send(20_001, ACK, number));
+    for number in [1000, 2000, 2000, 2000, 2000, 1500, 3000, 3000] {
+        client.send(20_000, ACK, number);
+    }
+    (1..4).for_each(|number| client.send(20_001, ACK, 100 * number));
     let counts = [("acks", 11), ("duplicates", 4), ("fast", 1), ("old", 1), ("flows", 2), ("ended", 0)];
     assert_counts(&router, "acks", &counts);
     router.ask(&["flow", "flush", "proto tcp dport 7001"]);

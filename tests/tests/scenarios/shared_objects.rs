@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millrace_testkit::{Flow, Ground, Line, Millrace};
+use millrace_testkit::{Flow, Ground, Line, Millrace, eventually, run_to_end};
 use nix::sys::signal::Signal;
 
 use crate::plugin_files::{COUNTER, COUNTER_KEYS, build_for, build_source, build_source_for, read};
@@ -116,17 +116,17 @@ fn a_call_that_never_returns_ends_the_router_and_the_next_start_keeps_the_instan
         let line = Line::new();
         let hangs = counter_that(&line, "hangs", "1.0.0", headers, does);
         let right = build_source_for(&line, "native", ("hangs", "1.0.1"), COUNTER_KEYS, COUNTER);
-        let remembering = format!("watchdog = 400\nstate = \"{}\"", line.file("state").display());
-        let mut first = trusting(&line, &remembering);
-        line.h1.run("ping -c 1 10.2.0.2");
-        let set_up = |router: &Millrace, file: &str| {
-            router.ask(&["plugin", "load", file]);
-            let created = router.ask(&["instance", "create", "hangs", "h1"]);
-            let bind = ["bind", "h1", "--gate", "process", "--filter", "dport 9001", "--on-fault", "bypass"];
-            router.ask(&bind);
-            created
+        let start = || {
+            let more = format!(
+                "watchdog = 400\nstate = \"{}\"\n[router]\non-death = \"kernel\"\n\
+                 [[plugin]]\nfile = \"{hangs}\"\n[[instance]]\nplugin = \"hangs\"\nname = \"h1\"\n[[bind]]\n\
+                 instance = \"h1\"\ngate = \"process\"\nfilter = \"dport 9001\"\non-fault = \"bypass\"",
+                line.file("state").display()
+            );
+            trusting(&line, &more)
         };
-        set_up(&first, &hangs);
+        let mut first = start();
+        line.h1.run("ping -c 1 10.2.0.2");
         let bystander = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
         bystander.wait_for_arrival();
         let victim = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 500, 64);
@@ -137,9 +137,9 @@ fn a_call_that_never_returns_ends_the_router_and_the_next_start_keeps_the_instan
         let log = first.log();
         let words = ["\"h1\"", "did not return within 400 ms: the router ends", "instance release h1"];
         assert!(words.iter().all(|word| log.contains(word)), "{log}");
-        let second = trusting(&line, &remembering);
-        let created = set_up(&second, &hangs);
-        assert!(created.contains("in quarantine: a call of it did not return"), "{created}");
+        let second = start();
+        let log = second.log();
+        assert!(log.contains("is in quarantine: a call of it did not return within 400 ms"), "{log}");
         assert_eq!(second.row("instances", "name", "h1")["health"], "quarantined");
         let held = second.row("quarantine", "instance", "h1");
         assert_eq!((&held["plugin"], &held["is_here"]), (&"hangs".into(), &true.into()), "{held}");
@@ -149,18 +149,92 @@ fn a_call_that_never_returns_ends_the_router_and_the_next_start_keeps_the_instan
         let report = bystander.finish();
         // The time that the call may take, a look more, what is under way, and two changes of who forwards.
         assert!(report.longest_loss <= Duration::from_millis(1500), "{report:?}");
-        // Another version doesn't let it out by itself.
+        // Another name does not let it out, nor does another version.
+        second.ask(&["instance", "rename", "h1", "h2"]);
+        assert_eq!(second.row("quarantine", "instance", "h2")["is_here"], true);
         second.ask(&["plugin", "upgrade", "hangs", &right]);
-        assert_eq!(second.row("instances", "name", "h1")["health"], "quarantined");
-        second.try_ask(&["control", "h1", "read"]).assert_refused(1, &["in quarantine"]);
-        second.ask(&["instance", "release", "h1"]);
-        assert_eq!(second.row("instances", "name", "h1")["health"], "well");
+        assert_eq!(second.row("instances", "name", "h2")["health"], "quarantined");
+        second.try_ask(&["control", "h2", "read"]).assert_refused(1, &["in quarantine"]);
+        second.ask(&["instance", "release", "h2"]);
+        assert_eq!(second.row("instances", "name", "h2")["health"], "well");
         victim.wait_for_arrival();
-        assert!(read(&second, "h1", "packets") > 0);
-        second.try_ask(&["instance", "release", "h1"]).assert_refused(1, &["h1", "not in quarantine"]);
+        assert!(read(&second, "h2", "packets") > 0);
+        second.try_ask(&["instance", "release", "h2"]).assert_refused(1, &["h2", "not in quarantine"]);
         assert_eq!(second.json(&["show", "quarantine"]), serde_json::json!([]));
         drop(victim);
         second.assert_conservation();
+    }
+}
+
+#[test]
+fn who_is_in_quarantine_is_there_for_commands_too_until_it_is_freed_or_let_out() {
+    let Some(_ground) = Ground::enter(&[]) else { return };
+    let line = Line::new();
+    let held = |instance: &str| {
+        format!(r#"{{"instance":"{instance}","plugin":"null","since":1700000000,"why":"it hung"}}"#)
+    };
+    std::fs::create_dir(line.file("state")).unwrap();
+    let text = format!(r#"{{"form":1,"entries":[{},{},{}]}}"#, held("a"), held("b"), held("c"));
+    let file = line.write("state/quarantine.json", &text);
+    let state = format!("state = \"{}\"", line.file("state").display());
+    let router = trusting(&line, &state);
+    let created = router.ask(&["instance", "create", "null", "a"]);
+    assert!(created.contains("created, in quarantine: it hung"), "{created}");
+    // An instance of another plugin is another one.
+    router.ask(&["instance", "create", "statistics", "b"]);
+    assert_eq!(router.row("instances", "name", "b")["health"], "well");
+    assert_eq!(router.row("quarantine", "instance", "c")["since"], "2023-11-14T22:13:20Z");
+    assert_eq!(router.row("quarantine", "instance", "c")["is_here"], false);
+    assert!(router.ask(&["instance", "release", "c"]).contains("can be created again"));
+    router.ask(&["instance", "free", "a"]);
+    assert!(!router.ask(&["instance", "create", "null", "a"]).contains("quarantine"));
+    router.try_ask(&["instance", "release", "d"]).assert_refused(1, &["no instance", "\"d\""]);
+    let text = std::fs::read_to_string(file).unwrap();
+    assert!(text.contains("\"b\"") && !text.contains("\"a\"") && !text.contains("\"c\""), "{text}");
+}
+
+#[test]
+fn plugins_of_the_configuration_are_there_from_the_start() {
+    let Some(_ground) = Ground::enter(&["ping", "clang", "cc"]) else { return };
+    let line = Line::new();
+    let module = build_source(&line, "first", "1.0.0", COUNTER_KEYS, COUNTER);
+    let object = build_source_for(&line, "native", ("second", "1.0.0"), COUNTER_KEYS, COUNTER);
+    let files = |first: &str, second: &str| {
+        format!(
+            "[router]\non-death = \"kernel\"\n[[plugin]]\nfile = \"{first}\"\n[[plugin]]\nfile = \"{second}\"\n\
+             [[instance]]\nplugin = \"first\"\nname = \"i1\"\n[[instance]]\nplugin = \"second\"\nname = \"i2\"\n\
+             [[bind]]\ninstance = \"i1\"\ngate = \"monitor\"\nfilter = \"proto udp\"\n\
+             [[bind]]\ninstance = \"i2\"\ngate = \"process\"\nfilter = \"proto udp\""
+        )
+    };
+    let router = trusting(&line, &files(&module, &object));
+    line.h1.run("ping -c 1 10.2.0.2");
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
+    flow.go_on(Duration::from_millis(500));
+    flow.wait_for_arrival();
+    let report = flow.finish();
+    assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{report:?}");
+    assert_eq!((read(&router, "i1", "packets"), read(&router, "i2", "packets")), (report.sent, report.sent));
+    let log = router.log();
+    // Better code of the module comes as if it had been loaded later on.
+    eventually("optimised code is there", Duration::from_secs(20), || {
+        let log = router.log();
+        let words = ["plugin first: optimised code is there", "plugin first: optimised code, "];
+        words.iter().any(|word| log.contains(word)).then_some(())
+    });
+    assert!(log.contains("plugin first 1.0.0 loaded from") && log.contains("second is trusted"), "{log}");
+    router.assert_conservation();
+    drop(router);
+    // One that can't be loaded keeps the router from starting, and the file is named; `check` says so, too.
+    let text = line.write("text.wasm", "no module").display().to_string();
+    for (first, words) in [(&*text, ["text.wasm", "module"]), ("first.wasm", ["first.wasm", "whole path"])] {
+        let config = format!("[plugins]\nshared-objects = \"allow\"\n{}", files(first, &object));
+        let config =
+            line.write("wrong.toml", &format!("{config}\n[[port]]\nname = \"r1\"\ndevice = \"r1\"\n"));
+        let path = config.to_str().unwrap();
+        for arguments in [&["check", path][..], &["run", "--config", path]] {
+            run_to_end(&line.r, arguments).assert_refused(1, &words);
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use millrace_plugin::wasm::{Sandbox, SandboxSettings};
 use millrace_repository::{Claims, SecretKey, generate, sign, sign_file};
 
 use super::*;
+use crate::loader::Loader;
 
 /// A module that does nothing. `salt` makes its bytes others.
 fn module(name: &str, version: &str, salt: &str) -> Vec<u8> {
@@ -188,7 +189,8 @@ fn what_cannot_be_remembered_is_not_loaded() {
     let memory = Memory::open(Some(&state));
     let key = fs::read_to_string(bench.key.with_extension("pub")).unwrap();
     let config = format!("[plugins]\nkeys = [\"{}\"]\n", key.lines().last().unwrap());
-    bench.model = Model::remembering(&Config::parse(&config, "test").unwrap(), memory).unwrap();
+    let config = Config::parse(&config, "test").unwrap();
+    bench.model = Model::remembering(&config, memory, &Loader::new(&config)).unwrap();
     let path = bench.write_signed("a.wasm", &module("a", "1.0.0", ""));
     let refused = bench.load(&path).unwrap_err();
     assert!(refused.contains("remember the plugin's version") && refused.contains("state/lock"), "{refused}");
