@@ -147,9 +147,10 @@ impl Router {
     pub fn rename_instance(&self, name: &str, to: &str) -> Result<InstanceView, ControlError> {
         let mut inner = self.lock();
         inner.model.plugins.rename_instance(name, to)?;
-        let renamed = inner.model.repository.quarantine_mut().rename(name, to);
-        renamed
-            .map_err(|error| ControlError::system("remember the new name of what is in quarantine", error))?;
+        if let Err(error) = inner.model.repository.quarantine_mut().rename(name, to) {
+            inner.model.plugins.rename_instance(to, name)?;
+            return Err(ControlError::system("remember the new name of what is in quarantine", error));
+        }
         inner.tell_names();
         find_instance(&mut inner, to)
     }

@@ -20,6 +20,7 @@ mod plugin_files;
 mod plugin_memory;
 mod plugins;
 mod policy;
+mod remembered;
 mod routing_daemon;
 mod schedulers;
 mod shared_objects;
