@@ -1,7 +1,9 @@
 //! Plugins that are shared objects, in a router that forwards.
 
+use std::path::Path;
 use std::time::Duration;
 
+use millrace_testkit::built::{Home, Options, built_plugin};
 use millrace_testkit::{Flow, Ground, Line, Millrace, eventually, run_to_end};
 use nix::sys::signal::Signal;
 
@@ -58,6 +60,34 @@ fn a_shared_object_is_loaded_treats_traffic_and_is_unloaded() {
     assert_eq!(long.finish().lost(), 0);
     let log = router.log();
     assert!(log.contains("plugin hello is trusted: a shared object, not contained"), "{log}");
+    router.assert_conservation();
+}
+
+#[test]
+fn a_shared_object_in_rust_counts_live_traffic() {
+    let Some(_ground) = Ground::enter(&["ping", "cargo"]) else { return };
+    let line = Line::new();
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/plugins/statistics-rs");
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plugins");
+    let result = Some(line.directory.path().to_owned());
+    let options = Options { target: Some(target), result, machine: None };
+    let Some(built) = built_plugin(&project, Home::Native, &options) else { return };
+    let router = trusting(&line, "");
+    line.h1.run("ping -c 1 10.2.0.2");
+    router.ask(&["plugin", "load", built.file.to_str().unwrap()]);
+    router.ask(&["instance", "create", "statistics-rs", "s"]);
+    router.ask(&["bind", "s", "--gate", "monitor", "--filter", "proto udp dport 9000"]);
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
+    flow.go_on(Duration::from_millis(300));
+    flow.wait_for_arrival();
+    let report = flow.finish();
+    assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{report:?}");
+    let read = router.json(&["control", "s", "read"]);
+    assert_eq!(read["protocols"]["17"]["packets"], report.sent, "{read}");
+    // Its refusals come through as they are, and nothing is there then.
+    router
+        .try_ask(&["instance", "create", "statistics-rs", "t", "by-protocol=3"])
+        .assert_refused(1, &["by-protocol"]);
     router.assert_conservation();
 }
 
