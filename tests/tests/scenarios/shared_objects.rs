@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use millrace_testkit::built::{Home, Options, built_plugin};
-use millrace_testkit::{Flow, Ground, Line, Millrace, eventually, run_to_end};
+use millrace_testkit::{Background, Flow, Ground, Line, Millrace, eventually, run_to_end};
 use nix::sys::signal::Signal;
 
 use crate::plugin_files::{COUNTER, COUNTER_KEYS, build_for, build_source, build_source_for, read};
@@ -269,7 +269,7 @@ fn plugins_of_the_configuration_are_there_from_the_start() {
 }
 
 #[test]
-fn a_slow_call_and_a_router_that_was_stopped_are_no_reason_to_end() {
+fn a_slow_call_a_router_that_was_stopped_and_a_busy_machine_are_no_reason_to_end() {
     let Some(_ground) = Ground::enter(&["ping", "cc"]) else { return };
     let line = Line::new();
     let slow = counter_that(
@@ -295,6 +295,13 @@ fn a_slow_call_and_a_router_that_was_stopped_are_no_reason_to_end() {
         flow.go_on(Duration::from_millis(300));
     }
     flow.wait_for_arrival();
+    // Where many want the processors, each call takes longer than it may, and yet it has not run for so long.
+    let busy = ["6", "sh", "-c", "while :; do :; done"];
+    let others: Vec<_> = (0..12)
+        .map(|number| Background::start(&line.h1, "timeout", &busy, line.file(&format!("busy{number}.log"))))
+        .collect();
+    flow.go_on(Duration::from_secs(5));
+    drop(others);
     assert!(router.is_running(), "{}", router.log());
     drop(flow);
     assert!(read(&router, "s", "packets") > 10);
