@@ -238,6 +238,8 @@ pub enum Noun {
     Gates,
     /// Plugins that instances can be made of.
     Plugins,
+    /// Instances that a call of theirs has ended the router for.
+    Quarantine,
     /// What became of all packets.
     Summary,
     /// What was dropped, and why.
@@ -256,6 +258,7 @@ impl Noun {
             Self::Instances => "/instances",
             Self::Gates => "/gates",
             Self::Plugins => "/plugins",
+            Self::Quarantine => "/quarantine",
             Self::Summary => "/summary",
             Self::Drops => "/drops",
             Self::Status => "/status",
@@ -303,6 +306,12 @@ pub enum InstanceAction {
         name: String,
         /// Its name from now on.
         to: String,
+    },
+    /// Let an instance out of quarantine: it begins anew, with its settings.
+    #[command(after_help = "Example:\n  millrace show quarantine\n  millrace instance release stats1")]
+    Release {
+        /// The instance's name.
+        name: String,
     },
     /// Free an instance; its bindings are removed first.
     #[command(visible_alias = "remove", after_help = "Example:\n  millrace instance free stats1")]

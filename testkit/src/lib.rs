@@ -16,6 +16,7 @@
 //! ended, by their number.
 
 mod background;
+pub mod built;
 pub mod classbench;
 mod flow;
 mod ground;

@@ -78,6 +78,8 @@ pub struct Millrace {
     log: PathBuf,
     /// What it keeps of compiled plugins.
     cache: PathBuf,
+    /// What it remembers, unless its configuration says where.
+    state: PathBuf,
 }
 
 impl Millrace {
@@ -131,14 +133,14 @@ impl Millrace {
         let errors = output.try_clone().expect("a second descriptor");
         let (ready, announce) = pipe2(OFlag::O_CLOEXEC).expect("a pipe");
         fcntl(&announce, FcntlArg::F_SETFD(FdFlag::empty())).expect("a pipe that outlives exec");
-        let cache = own_file("cache");
+        let (cache, state) = (own_file("cache"), own_file("state"));
         let mut command = namespace.command(&binary().display().to_string());
-        command.env("CACHE_DIRECTORY", &cache);
+        command.env("CACHE_DIRECTORY", &cache).env("STATE_DIRECTORY", &state);
         command.arg("--socket").arg(&socket).arg("run").args(arguments.split_ascii_whitespace());
         command.arg("--ready-fd").arg(announce.as_raw_fd().to_string());
         command.stdout(output).stderr(errors);
         let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        (Self { child, socket, log, cache }, File::from(ready))
+        (Self { child, socket, log, cache, state }, File::from(ready))
     }
 
     /// Its process number.
@@ -167,18 +169,31 @@ impl Millrace {
         let _ = self.child.wait();
     }
 
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        let _ = kill(Pid::from_raw(self.pid()), signal);
+    }
+
     /// Sends it a signal and waits until it has ended.
     ///
     /// # Panics
     /// When it has not within 6 s.
     pub fn end_by(&mut self, signal: Signal) -> ExitStatus {
-        let _ = kill(Pid::from_raw(self.pid()), signal);
+        self.signal(signal);
+        self.wait_for_end()
+    }
+
+    /// Waits until it has ended.
+    ///
+    /// # Panics
+    /// When it has not within 6 s.
+    pub fn wait_for_end(&mut self) -> ExitStatus {
         let mut status = None;
         wait_until(GRACE, || {
             status = self.child.try_wait().ok().flatten();
             status.is_some()
         });
-        status.unwrap_or_else(|| panic!("still there {GRACE:?} after {signal}:\n{}", self.log()))
+        status.unwrap_or_else(|| panic!("still there after {GRACE:?}:\n{}", self.log()))
     }
 
     /// `millrace --socket SOCKET`, to be completed by a command.
@@ -285,5 +300,6 @@ impl Drop for Millrace {
         let _ = std::fs::remove_file(&self.log);
         let _ = std::fs::remove_file(&self.socket);
         let _ = std::fs::remove_dir_all(&self.cache);
+        let _ = std::fs::remove_dir_all(&self.state);
     }
 }

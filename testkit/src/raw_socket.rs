@@ -6,8 +6,13 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::RcvBufForce;
 
 use crate::namespace::Namespace;
+
+/// Bytes of frames that wait to be read.
+const WAITING: usize = 16 << 20;
 
 /// A socket that sends and receives whole Ethernet frames at a device (`packet(7)`). Tags that the kernel has taken out
 /// of received frames are put back.
@@ -84,6 +89,8 @@ fn open(index: u32) -> io::Result<OwnedFd> {
     }
     // SAFETY: the descriptor was just opened and nobody else has it.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    // Frames wait for who reads them later.
+    setsockopt(&socket, RcvBufForce, &WAITING).map_err(io::Error::from)?;
     let on: libc::c_int = 1;
     // SAFETY: the option's value is an int that lives through the call.
     let set = unsafe {

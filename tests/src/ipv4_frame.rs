@@ -9,7 +9,7 @@ use crate::link::{Frame, Link, link_setters};
 #[derive(Clone, Debug)]
 enum Transport {
     Udp { ports: (u16, u16), checksum: Option<u16> },
-    Tcp { ports: (u16, u16), flags: u8, checksum: Option<u16> },
+    Tcp { ports: (u16, u16), flags: u8, acknowledged: u32, checksum: Option<u16> },
     Icmp { kind: u8, code: u8, rest: [u8; 4] },
     Raw,
 }
@@ -67,7 +67,11 @@ impl Ipv4Frame {
 
     /// TCP from port 1000 to port 2000, a segment with ACK.
     pub fn tcp() -> Self {
-        Self::new(6, Transport::Tcp { ports: (1000, 2000), flags: 0x10, checksum: None }, b"payload of tcp")
+        Self::new(
+            6,
+            Transport::Tcp { ports: (1000, 2000), flags: 0x10, acknowledged: 2, checksum: None },
+            b"payload of tcp",
+        )
     }
 
     /// An echo request.
@@ -180,6 +184,15 @@ impl Ipv4Frame {
         self
     }
 
+    /// Sets the acknowledgment number of TCP.
+    pub fn acknowledged(mut self, value: u32) -> Self {
+        match &mut self.transport {
+            Transport::Tcp { acknowledged, .. } => *acknowledged = value,
+            _ => panic!("only TCP acknowledges"),
+        }
+        self
+    }
+
     /// The packet in fragments of `size` bytes behind the header, a multiple of 8, the last one shorter.
     pub fn pieces(&self, size: u16) -> Vec<Self> {
         let bytes = self.transport_bytes();
@@ -269,10 +282,12 @@ impl Ipv4Frame {
                 bytes.extend([0, 0]);
                 self.finish(bytes, 6, *checksum)
             }
-            Transport::Tcp { ports, flags, checksum } => {
+            Transport::Tcp { ports, flags, acknowledged, checksum } => {
                 bytes.extend(ports.0.to_be_bytes());
                 bytes.extend(ports.1.to_be_bytes());
-                bytes.extend([0, 0, 0, 1, 0, 0, 0, 2, 0x50, *flags, 0x20, 0, 0, 0, 0, 0]);
+                bytes.extend([0, 0, 0, 1]);
+                bytes.extend(acknowledged.to_be_bytes());
+                bytes.extend([0x50, *flags, 0x20, 0, 0, 0, 0, 0]);
                 self.finish(bytes, 16, *checksum)
             }
             Transport::Icmp { kind, code, rest } => {

@@ -78,6 +78,13 @@ fn columns(noun: Noun) -> &'static [Column] {
             ("positions", "positions"),
             ("summary", "summary"),
         ],
+        Noun::Quarantine => &[
+            ("instance", "instance"),
+            ("plugin", "plugin"),
+            ("since", "since"),
+            ("here", "is_here"),
+            ("why", "why"),
+        ],
         Noun::Drops => &[
             ("packets", "packets"),
             ("per second", "rate"),
@@ -113,7 +120,14 @@ pub fn instance(client: &Client, action: &InstanceAction, json: bool) -> Result<
         InstanceAction::Create { plugin, name, settings } => {
             let body = json!({"plugin": plugin, "name": name, "settings": pairs(settings)?});
             let value = client.send(Method::POST, "/instances", Some(&body))?;
-            done(&value, &format!("instance {name} of {plugin} created"), json);
+            let line = match value["health"].as_str() {
+                Some("quarantined") => {
+                    let why = plain(&value["last_fault"]);
+                    format!("instance {name} of {plugin} created, in quarantine: {why}")
+                }
+                _ => format!("instance {name} of {plugin} created"),
+            };
+            done(&value, &line, json);
         }
         InstanceAction::Set { name, settings } => {
             let body = json!({"settings": changes(settings)?});
@@ -124,6 +138,12 @@ pub fn instance(client: &Client, action: &InstanceAction, json: bool) -> Result<
             let body = json!({"name": to});
             let value = client.send(Method::PATCH, &format!("/instances/{}", segment(name)), Some(&body))?;
             done(&value, &format!("instance {name} is {to} now"), json);
+        }
+        InstanceAction::Release { name } => {
+            let path = format!("/instances/{}/release", segment(name));
+            let value = client.send(Method::POST, &path, None)?;
+            let then = if value["is_here"] == true { "begins anew" } else { "can be created again" };
+            done(&value, &format!("instance {name} is out of quarantine, and {then}"), json);
         }
         InstanceAction::Free { name } => {
             let value = client.send(Method::DELETE, &format!("/instances/{}", segment(name)), None)?;

@@ -37,7 +37,7 @@ pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
     }
     log::start()?;
     let ignore_kernel_policy = arguments.ignore_kernel_policy || config.router.ignore_kernel_policy;
-    let options = StartOptions { ignore_kernel_policy };
+    let options = StartOptions { ignore_kernel_policy, end: Some(end_at_once) };
     runtime.block_on(daemon(config, options, socket, ready))
 }
 
@@ -49,6 +49,15 @@ async fn dry_run(config: &Config, json: bool) -> Result<(), Failure> {
         print!("{plan}");
     }
     Ok(())
+}
+
+/// The exit code of a router that was ended because a call of an instance did not return.
+const HUNG: i32 = 3;
+
+/// Ends the process without another step of it: what runs at an orderly end may be what hangs.
+fn end_at_once() {
+    // SAFETY: it ends the process, and runs nothing of it.
+    unsafe { libc::_exit(HUNG) }
 }
 
 /// The configuration that the arguments describe.

@@ -54,6 +54,8 @@ pub(crate) const RESOURCES: &[Resource] = &[
         &["GET", "PATCH", "DELETE"],
         "one; PATCH {settings} changes some, PATCH {name} gives it another name",
     ),
+    ("/instances/{name}/release", &["POST"], "POST lets it out of quarantine"),
+    ("/quarantine", &["GET"], "instances that a call of theirs has ended the router for"),
     ("/instances/{name}/control", &["POST"], "POST {message, arguments} sends the instance a message"),
     ("/gates", &["GET", "POST"], "gates and what is bound there; POST {name, position} creates one"),
     (
@@ -157,6 +159,8 @@ fn without_arguments<C: Control>() -> axum::Router<Served<C>> {
                 .patch(change_instance::<C>)
                 .delete(free_instance::<C>),
         )
+        .route("/instances/{name}/release", post(release_instance::<C>))
+        .route("/quarantine", read(C::quarantine))
         .route("/instances/{name}/control", post(control::<C>))
         .route("/gates", read(C::gates).post(create_gate::<C>))
         .route(
@@ -278,6 +282,13 @@ async fn free_instance<C: Control>(
     Name(name): Name,
 ) -> Answer<impl Serialize> {
     Ok(Json(served.control.free_instance(&name)?))
+}
+
+async fn release_instance<C: Control>(
+    State(served): State<Served<C>>,
+    Name(name): Name,
+) -> Answer<impl Serialize> {
+    Ok(Json(served.control.release_instance(&name)?))
 }
 
 #[derive(Deserialize)]

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use millrace_controller::view::{
     BindingView, DropView, FlowStatesView, FlowTableView, FlowsView, GateCheckView, GateExplanationView,
-    GateView, InstanceView, LookupView, MemoryView, NeighbourView, PluginView, PortView, QueueView,
-    RouteView, SchedulerView, StatusView, SummaryView, TurnsView, UpgradeView,
+    GateView, HeldView, InstanceView, LookupView, MemoryView, NeighbourView, PluginView, PortView, QueueView,
+    ReleaseView, RouteView, SchedulerView, StatusView, SummaryView, TurnsView, UpgradeView,
 };
 use millrace_controller::{
     CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, SchedulerNode,
@@ -264,6 +264,15 @@ impl Control for TestControl {
     fn free_instance(&self, name: &str) -> Controlled<InstanceView> {
         let index = self.instance(name)?;
         Ok(self.lock().remove(index))
+    }
+
+    fn release_instance(&self, name: &str) -> Controlled<ReleaseView> {
+        self.instance(name)?;
+        Ok(ReleaseView { instance: name.to_owned(), is_here: true })
+    }
+
+    fn quarantine(&self) -> Controlled<Vec<HeldView>> {
+        Ok(Vec::new())
     }
 
     fn create_gate(&self, name: &str, position: &str) -> Controlled<GateView> {

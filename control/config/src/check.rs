@@ -24,6 +24,11 @@ pub(crate) fn check(config: &Config, text: &str, origin: &str) -> Checked {
     checker.unique("port", config.port.iter().map(|port| &port.name))?;
     checker.unique("instance", config.instance.iter().map(|instance| &instance.name))?;
     checker.unique("gate", config.gate.iter().map(|gate| &gate.name))?;
+    config.plugin.iter().try_for_each(|plugin| {
+        checker.require(plugin.file.is_absolute(), None, || {
+            format!("plugin {}: give the whole path of the file, from / on", plugin.file.display())
+        })
+    })?;
     config.port.iter().try_for_each(|port| checker.port(port))?;
     checker.routes(config)?;
     let ports = || config.port.iter().map(|port| &*port.name);

@@ -19,7 +19,8 @@ pub use nearest::nearest;
 pub use scheduler::{Bits, CurveText, Manage, Overhead, Scheduler, SchedulerKind, SchedulerNode};
 pub use schema::{
     Bind, Budget, Config, Device, Filter, Gate, GateTable, Impair, Instance, Neighbour, OnDeath, OnFault,
-    Plugins, PollMode, Port, PortKind, ReversePath, Route, RouteKind, Router, SharedObjects, Unsigned,
+    Plugin, Plugins, PollMode, Port, PortKind, ReversePath, Route, RouteKind, Router, SharedObjects,
+    Unsigned, Watchdog,
 };
 pub use values::{Named, Text, VlanIds};
 

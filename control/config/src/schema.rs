@@ -29,8 +29,10 @@ pub struct Config {
     pub neighbour: Vec<Neighbour>,
     /// Gates beside the default ones.
     pub gate: Vec<Gate>,
-    /// Plugins that are files.
+    /// What holds for all plugins that are files.
     pub plugins: Plugins,
+    /// Plugins that are files, loaded at the start.
+    pub plugin: Vec<Plugin>,
     /// Plugin instances.
     pub instance: Vec<Instance>,
     /// Which flows which instance gets, at which gate.
@@ -382,7 +384,18 @@ pub enum GateTable {
     DagTreeBitmap,
 }
 
-/// Plugins that are files.
+/// A plugin that is a file, loaded at the start.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Plugin {
+    /// The file, by its whole path: a WebAssembly module or a shared object. Its signature, if it has one, stands beside it.
+    pub file: PathBuf,
+    /// Load it also when it is signed and older than one that was loaded before. Default `false`.
+    #[serde(default)]
+    pub allow_downgrade: bool,
+}
+
+/// What holds for all plugins that are files.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Plugins {
@@ -400,12 +413,50 @@ pub struct Plugins {
     /// Calls in a row that have to end within their slice before a function of a contained plugin is called on the worker's
     /// stack, on which it can't be stopped and gone on with. 0: never. Default 1024.
     pub short_calls: u32,
+    /// The directory in which the router remembers what has to outlive it: versions of plugins, and instances in quarantine; or
+    /// `none`. Default: `/var/lib/millrace` for root, else `millrace` in the user's state.
+    pub state: Option<PathBuf>,
+    /// Milliseconds that a call of an instance may run or sleep on a worker before the router is ended for it. 0: nobody
+    /// watches. Default 1000.
+    #[schemars(with = "u32")]
+    pub watchdog: Watchdog,
 }
 
 impl Default for Plugins {
     fn default() -> Self {
-        let (keys, unsigned, cache, shared_objects) = Default::default();
-        Self { keys, unsigned, cache, shared_objects, short_calls: 1024 }
+        let (keys, unsigned, cache, shared_objects, state, watchdog) = Default::default();
+        Self { keys, unsigned, cache, shared_objects, short_calls: 1024, state, watchdog }
+    }
+}
+
+/// How long a call of an instance may take before the router is ended for it: 100 to 60,000 milliseconds, or 0 for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "u64")]
+pub struct Watchdog(u32);
+
+impl Default for Watchdog {
+    fn default() -> Self {
+        Self(1000)
+    }
+}
+
+impl Watchdog {
+    /// The same as a duration; zero: for ever.
+    pub fn duration(self) -> Duration {
+        Duration::from_millis(self.0.into())
+    }
+}
+
+impl TryFrom<u64> for Watchdog {
+    type Error = String;
+
+    fn try_from(milliseconds: u64) -> Result<Self, String> {
+        match u32::try_from(milliseconds) {
+            Ok(time @ (0 | 100..=60_000)) => Ok(Self(time)),
+            _ => Err(format!(
+                "{milliseconds} is no time for the watchdog: give 100 to 60000 milliseconds, or 0"
+            )),
+        }
     }
 }
 

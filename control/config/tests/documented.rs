@@ -7,7 +7,7 @@ use millrace_config::Config;
 use serde_json::{Map, Value};
 
 /// The tables of the file: the heading in the document, and the name in the schema.
-const TABLES: [(&str, &str); 12] = [
+const TABLES: [(&str, &str); 13] = [
     ("[router]", "Router"),
     ("[[port]]", "Port"),
     ("[port.scheduler]", "Scheduler"),
@@ -17,6 +17,7 @@ const TABLES: [(&str, &str); 12] = [
     ("[[neighbour]]", "Neighbour"),
     ("[[gate]]", "Gate"),
     ("[plugins]", "Plugins"),
+    ("[[plugin]]", "Plugin"),
     ("[[instance]]", "Instance"),
     ("[[bind]]", "Bind"),
     ("[[filter]]", "Filter"),

@@ -11,7 +11,9 @@ use millrace_config::SharedObjects;
 use millrace_plugin::native::{NativePlugin, is_object};
 use millrace_plugin::wasm::{LoadedPlugin, MOST_MODULE, WasmPlugin};
 use millrace_plugin_abi::Plugin;
-use millrace_repository::{Admission, MOST_SIGNATURE, Origin, Repository, Trust, Unsigned, signature_path};
+use millrace_repository::{
+    Admission, MOST_SIGNATURE, Memory, Origin, Remembered, Repository, Trust, Unsigned, signature_path,
+};
 
 use crate::model::Model;
 use crate::{ControlError, NewPlugin};
@@ -20,8 +22,11 @@ use crate::{ControlError, NewPlugin};
 const REFUSED: &str = "it is a shared object, which is trusted with the whole router, and the configuration doesn't allow them: \
     say `shared-objects = \"allow\"` under [plugins], or build it with `--home wasm`";
 
-/// What the configuration trusts, before anything was loaded.
-pub(crate) fn repository(config: &millrace_config::Plugins) -> Result<Repository, ControlError> {
+/// What the configuration trusts, and what is remembered, before anything was loaded.
+pub(crate) fn repository(
+    config: &millrace_config::Plugins,
+    memory: Memory,
+) -> Result<Repository, ControlError> {
     let invalid =
         |error: millrace_repository::RepositoryError| ControlError::Invalid(format!("plugins.keys: {error}"));
     let keys = config.keys.iter().map(|key| key.parse()).collect::<Result<_, _>>().map_err(invalid)?;
@@ -29,7 +34,7 @@ pub(crate) fn repository(config: &millrace_config::Plugins) -> Result<Repository
         millrace_config::Unsigned::Allow => Unsigned::Allow,
         millrace_config::Unsigned::Refuse => Unsigned::Refuse,
     });
-    Ok(Repository::new(Trust::new(keys, unsigned)))
+    Ok(Repository::new(Trust::new(keys, unsigned), memory))
 }
 
 /// The bytes of a plugin's file and of its signature's, which are looked at from here on, not the files.
@@ -86,6 +91,17 @@ pub(crate) fn admit(model: &Model, loaded: &Loaded, new: &NewPlugin) -> Result<A
     admitted.map_err(|problem| ControlError::Invalid(format!("plugin {}: {problem}", new.path)))
 }
 
+/// Has the disk remember the version of a plugin, before it counts as loaded.
+pub(crate) fn remember(model: &mut Model, admission: &Admission) -> Result<Remembered, ControlError> {
+    let remembered = model.repository.remember(admission);
+    remembered.map_err(|error| {
+        ControlError::system(
+            "remember the plugin's version, so that no older one takes its place later",
+            error,
+        )
+    })
+}
+
 /// Makes a plugin known that was loaded. Returns its name.
 pub(crate) fn enter(
     model: &mut Model,
@@ -94,6 +110,8 @@ pub(crate) fn enter(
 ) -> Result<&'static str, ControlError> {
     let admission = admit(model, &loaded, new)?;
     let name = loaded.plugin.name();
+    model.plugins.check_new(name)?;
+    let _ = remember(model, &admission)?;
     model.plugins.add_plugin(loaded.plugin)?;
     tracing::info!("plugin {name} is {}", loaded.origin);
     model.repository.loaded(admission);

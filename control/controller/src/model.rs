@@ -14,15 +14,17 @@ use millrace_forward::{MartianPolicy, NextHop, NextHops, Route};
 use millrace_pipeline::{
     DeviceId, NeighbourChange, NeighbourKnowledge, Options, PortSettings, ReversePath, Stack, TableKind, Tags,
 };
-use millrace_plugin::{PluginControlUnit, Terms};
-use millrace_repository::Repository;
+use millrace_plugin::{PluginChange, PluginControlUnit, Terms};
+use millrace_repository::{Memory, Repository};
 use millrace_units::{GateId, PortId};
 use millrace_wire::MacAddr;
+use serde_json::{Map, Value};
 
-use crate::ControlError;
 use crate::load::Admitted;
+use crate::loader::Loader;
 use crate::routes::OwnRoutes;
 use crate::schedulers::Schedulers;
+use crate::{ControlError, NewPlugin};
 
 /// The control side's plugin control unit.
 pub(crate) type Plugins = PluginControlUnit<Filter, CompiledFilter>;
@@ -69,15 +71,20 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// Plans the router of a configuration.
+    /// Plans the router of a configuration, as if nothing had ever happened.
     pub fn new(config: &Config) -> Result<Self, ControlError> {
+        Self::remembering(config, Memory::open(None), &Loader::new(config))
+    }
+
+    /// Plans the router of a configuration, with what is remembered of earlier times, and with the plugins of its files.
+    pub fn remembering(config: &Config, memory: Memory, loader: &Loader) -> Result<Self, ControlError> {
         let mut model = Self {
             ports: plan_ports(config)?,
             own_routes: OwnRoutes::default(),
             kernel_routes: Vec::new(),
             neighbours: Vec::new(),
             plugins: Plugins::new(),
-            repository: crate::load::repository(&config.plugins)?,
+            repository: crate::load::repository(&config.plugins, memory)?,
             shared_objects: config.plugins.shared_objects,
             schedulers: Schedulers::default(),
             gate_tables: Vec::new(),
@@ -107,7 +114,7 @@ impl Model {
         }
         let port = |plan: &PortPlan| (plan.settings.name.clone(), plan.id.0);
         model.plugins.set_ports(model.ports.iter().map(port).collect());
-        model.add_plugins(config)?;
+        model.add_plugins(config, loader)?;
         Ok(model)
     }
 
@@ -193,7 +200,34 @@ impl Model {
             .map_err(|error| ControlError::Invalid(format!("route {:?}: {error}", route.to.written())))
     }
 
-    fn add_plugins(&mut self, config: &Config) -> Result<(), ControlError> {
+    fn load_plugin(&mut self, plugin: &millrace_config::Plugin, loader: &Loader) -> Result<(), ControlError> {
+        let path = plugin.file.display().to_string();
+        let loaded = loader.load(&self.admitted(), &path)?;
+        let (name, version) = (loaded.plugin.name(), loaded.plugin.version());
+        let new = NewPlugin { path, allow_downgrade: plugin.allow_downgrade };
+        crate::load::enter(self, loaded, &new)?;
+        crate::load::log(&new.path, Ok((name, version)));
+        Ok(())
+    }
+
+    /// A new instance, in quarantine if it was there when the router was last ended.
+    pub fn create_instance(
+        &mut self,
+        plugin: &str,
+        name: &str,
+        settings: Map<String, Value>,
+    ) -> Result<Vec<PluginChange<CompiledFilter>>, ControlError> {
+        let Some(held) = self.repository.quarantine().find(name, plugin) else {
+            return Ok(vec![self.plugins.create_instance(plugin, name, settings)?.1]);
+        };
+        let why = held.why.clone();
+        let (_, changes) = self.plugins.create_quarantined(plugin, name, settings, why.clone())?;
+        let out = format!("`millrace instance release {name}` lets it out");
+        tracing::warn!(instance = name, plugin, "is in quarantine: {why}; {out}");
+        Ok(changes)
+    }
+
+    fn add_plugins(&mut self, config: &Config, loader: &Loader) -> Result<(), ControlError> {
         self.plugins.add_plugin(Arc::new(millrace_plugin_delay::Delay))?;
         self.plugins.add_plugin(Arc::new(millrace_plugin_null::Null))?;
         self.plugins.add_plugin(Arc::new(millrace_plugin_statistics::Statistics))?;
@@ -203,6 +237,9 @@ impl Model {
         self.plugins.add_plugin(Arc::new(millrace_plugin_minimal_ip::MinimalIp))?;
         self.plugins.add_plugin(Arc::new(millrace_plugin_mirror::Mirror))?;
         self.plugins.add_plugin(Arc::new(millrace_plugin_sample::Sample))?;
+        for plugin in &config.plugin {
+            self.load_plugin(plugin, loader)?;
+        }
         for gate in &config.gate {
             if let Some(position) = &gate.position {
                 self.plugins.create_gate(&gate.name, *position.value(), None)?;
@@ -218,7 +255,7 @@ impl Model {
             self.gate_tables.push((self.plugins.gate(&gate.name)?.id, kind));
         }
         for instance in &config.instance {
-            self.plugins.create_instance(&instance.plugin, &instance.name, instance.settings.clone())?;
+            self.create_instance(&instance.plugin, &instance.name, instance.settings.clone())?;
         }
         for bind in &config.bind {
             let filter = bind.filter.value();

@@ -6,14 +6,12 @@ use std::thread::JoinHandle;
 
 use ipnet::IpNet;
 use millrace_classify::CompiledFilter;
-use millrace_compiler::{Compiler, CompilerSettings};
 use millrace_forward::Route;
 use millrace_host::{Actions, Mirror, OwnRoute};
 use millrace_offload::{DriverSent, FlowCache};
 use millrace_pipeline::thread::Wake;
 use millrace_pipeline::{Command, DeviceId, GateTables, Question, Snapshot};
 use millrace_plugin::PluginChange;
-use millrace_plugin::wasm::{Sandbox, SandboxSettings, WasmPlugin};
 use millrace_plugin_abi::{Message, Plugin, Position, Reply};
 use millrace_port::Capabilities;
 use millrace_telemetry::Rate;
@@ -24,6 +22,7 @@ use tokio::sync::Notify;
 use crate::device::KernelDevice;
 use crate::feed::plugin_commands;
 use crate::load::Loaded;
+use crate::loader::Loader;
 use crate::lookup::{self, parse_packet};
 use crate::model::Model;
 use crate::route_changes::kernel_view;
@@ -34,6 +33,7 @@ use crate::view::{
     DropView, GateView, InstanceView, LookupView, MemoryView, MirrorView, NeighbourView, PluginView,
     PortView, RouteView, StatusView, SummaryView, TurnsView,
 };
+use crate::watchdog::{Names, Watchdog};
 use crate::workers::Workers;
 use crate::{Capture, CaptureRequest, ControlError, NewPlugin};
 
@@ -84,26 +84,15 @@ pub(crate) struct Inner {
     pub requests: VecDeque<(String, String)>,
     /// The versions of plugins that were there before they were upgraded.
     pub previous_plugins: HashMap<&'static str, Arc<dyn Plugin>>,
-    /// How plugins that are files are compiled.
-    pub compiling: CompilerSettings,
-    /// How contained plugins run.
-    pub sandbox: SandboxSettings,
-    /// What compiles them; made when the first is loaded.
-    pub compiler: Option<Compiler>,
+    /// What loads plugins that are files.
+    pub loader: Loader,
+    /// How instances are called, for the watchdog.
+    pub names: Names,
+    /// Watches whether calls of instances return.
+    pub watchdog: Option<Watchdog>,
 }
 
 impl Inner {
-    /// What compiles plugins that are files.
-    fn compiler(&mut self) -> Result<Compiler, ControlError> {
-        if let Some(compiler) = &self.compiler {
-            return Ok(compiler.clone());
-        }
-        let made = Sandbox::new(self.sandbox);
-        let sandbox = made.map_err(|error| ControlError::system("make the sandbox of plugins", error))?;
-        let compiler = Compiler::new(sandbox, self.compiling.clone());
-        Ok(self.compiler.insert(compiler).clone())
-    }
-
     pub fn by_device(&self) -> PortsByDevice {
         self.kernel.iter().map(|(port, device)| (device.ifindex, *port)).collect()
     }
@@ -347,12 +336,12 @@ impl Router {
 
     /// The plugin of a file, checked against its signature and compiled.
     pub(crate) async fn read_plugin(&self, path: &str) -> Result<Loaded, ControlError> {
-        let (file, compiler) = (path.to_owned(), self.lock().compiler()?);
-        let admitted = self.lock().model.admitted();
-        let router = self.clone();
-        let upgraded = move |code: &WasmPlugin, result| router.code_upgraded(code, result);
-        let load = move || crate::load::load(&compiler, &admitted, &file, upgraded);
-        let loaded = tokio::task::spawn_blocking(load).await;
+        let file = path.to_owned();
+        let (loader, admitted) = {
+            let inner = self.lock();
+            (inner.loader.clone(), inner.model.admitted())
+        };
+        let loaded = tokio::task::spawn_blocking(move || loader.load(&admitted, &file)).await;
         loaded.map_err(|error| ControlError::system("load the plugin", error))?
     }
 
@@ -380,8 +369,9 @@ impl Router {
         settings: &Map<String, Value>,
     ) -> Result<InstanceView, ControlError> {
         let mut inner = self.lock();
-        let (_, change) = inner.model.plugins.create_instance(plugin, name, settings.clone())?;
-        inner.tell_plugins(vec![change])?;
+        let changes = inner.model.create_instance(plugin, name, settings.clone())?;
+        inner.tell_names();
+        inner.tell_plugins(changes)?;
         find_instance(&mut inner, name)
     }
 
@@ -393,8 +383,10 @@ impl Router {
         let mut inner = self.lock();
         inner.model.plugins.instance(name)?;
         let view = find_instance(&mut inner, name)?;
+        inner.forget_quarantine(name)?;
         let changes = inner.model.plugins.free_instance(name)?;
         inner.tell_plugins(changes)?;
+        inner.tell_names();
         Ok(view)
     }
 

@@ -2,11 +2,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
+use std::path::PathBuf;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use millrace_compiler::CompilerSettings;
 use millrace_config::{Config, PollMode};
 use millrace_forward::FibReader;
 use millrace_host::policy::{self, Ours, PolicyFinding, PolicyKind};
@@ -17,9 +17,10 @@ use millrace_offload::own_program_ids;
 use millrace_packet::Pool;
 use millrace_pipeline::thread::{self, IoMode, Wake};
 use millrace_pipeline::{Command, GateTables, Handover, NoHost, PortSettings, Stack, Worker, WorkerLink};
-use millrace_plugin::wasm::SandboxSettings;
+use millrace_repository::{Memory, usual_state_directory};
 use millrace_telemetry::Rate;
 use millrace_wire::MacAddr;
+use nix::unistd::{Pid, gettid};
 use tokio::sync::Notify;
 
 use crate::ControlError;
@@ -27,9 +28,11 @@ use crate::claim::Claim;
 use crate::device::{AttachedDevice, KernelOptions, mtu_of, open_own};
 use crate::driver_flows::make_cache;
 use crate::feed::{own_routes, start_commands};
+use crate::loader::Loader;
 use crate::model::{Model, PortPlan};
 use crate::route_table::RouteTable;
 use crate::router::{Inner, Router, Shared};
+use crate::watchdog::{Names, Watch, Watchdog, WorkerThread};
 use crate::worker_handle::WorkerHandle;
 use crate::workers::Workers;
 
@@ -38,6 +41,9 @@ use crate::workers::Workers;
 pub struct StartOptions {
     /// Forward although Linux was told to do more than routing with these ports' packets.
     pub ignore_kernel_policy: bool,
+    /// Ends the process at once, without running anything more of it. It is called, by a thread of the router's, when a call of
+    /// an instance doesn't return; without it nobody watches for that.
+    pub end: Option<fn()>,
 }
 
 /// Starts a router. When this returns, it forwards.
@@ -45,7 +51,11 @@ pub struct StartOptions {
 /// # Errors
 /// What is wrong, in one sentence; whatever was begun is undone then.
 pub async fn start(config: Config, options: StartOptions) -> Result<Router, ControlError> {
-    let mut model = Model::new(&config)?;
+    let state = state_directory(&config);
+    let memory = Memory::open(state.as_deref());
+    memory.damages().for_each(|damage| tracing::error!("{damage}"));
+    let loader = Loader::new(&config);
+    let mut model = Model::remembering(&config, memory, &loader)?;
     let has_kernel = model.ports.iter().any(PortPlan::is_kernel);
     let mut mirrored = None;
     if has_kernel {
@@ -94,15 +104,30 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
         share_gone: HashMap::new(),
         requests: VecDeque::new(),
         previous_plugins: HashMap::new(),
-        compiling: compiling(&config),
-        sandbox: SandboxSettings { short_calls: config.plugins.short_calls, ..SandboxSettings::default() },
-        compiler: None,
+        loader: loader.clone(),
+        names: Names::default(),
+        watchdog: None,
     };
-    let result = bring_up(&mut inner, mirrored);
+    inner.tell_names();
+    let watch = |end| Watch {
+        workers: inner.workers.watched(),
+        limit: config.plugins.watchdog.duration(),
+        names: inner.names.clone(),
+        state,
+        end,
+    };
+    let watch = options.end.map(watch).filter(|watch| !watch.limit.is_zero());
+    let result = watch.map(Watchdog::start).transpose().and_then(|watchdog| {
+        inner.watchdog = watchdog;
+        bring_up(&mut inner, mirrored)
+    });
     let (inner, stop, requested) = (Mutex::new(inner), Notify::new(), Notify::new());
     let router = Router(Arc::new(Shared { inner, stop, requested, control_wake }));
     match result {
-        Ok(()) => Ok(router),
+        Ok(()) => {
+            loader.serve(&router);
+            Ok(router)
+        }
         Err(error) => {
             // What could not be undone has nothing to add to why the start failed.
             let _ = router.shutdown().await;
@@ -423,11 +448,11 @@ fn start_worker(
     wake: Wake,
     control: Wake,
 ) -> Result<(WorkerHandle, JoinHandle<()>), ControlError> {
-    let (sender, receiver) = sync_channel::<Result<WorkerLink, ControlError>>(1);
+    let (sender, receiver) = sync_channel::<Result<(WorkerLink, Pid), ControlError>>(1);
     let worker_wake = wake.clone();
     let body = move || match make_worker(making) {
         Ok((mut worker, link)) => {
-            if sender.send(Ok(link)).is_ok() {
+            if sender.send(Ok((link, gettid()))).is_ok() {
                 thread::run(&mut worker, mode, &worker_wake, &control);
             }
         }
@@ -440,8 +465,9 @@ fn start_worker(
         .name(format!("worker-{number}"))
         .spawn(body)
         .map_err(|error| ControlError::system("start a worker's thread", error))?;
-    let link = receiver.recv().map_err(|error| ControlError::system("start a worker", error))??;
-    Ok((WorkerHandle::new(link, wake), thread))
+    let (link, number) = receiver.recv().map_err(|error| ControlError::system("start a worker", error))??;
+    let seen = WorkerThread { pulse: link.pulse.clone(), thread: number };
+    Ok((WorkerHandle::new(link, wake, seen), thread))
 }
 
 fn make_worker(making: Making) -> Result<(Worker, WorkerLink), ControlError> {
@@ -462,12 +488,11 @@ fn io_mode(mode: PollMode) -> IoMode {
     }
 }
 
-/// How plugins are compiled, as the configuration says.
-fn compiling(config: &Config) -> CompilerSettings {
-    let cache = match &config.plugins.cache {
+/// Where it is remembered what has to outlive the router, as the configuration says.
+fn state_directory(config: &Config) -> Option<PathBuf> {
+    match &config.plugins.state {
         Some(none) if none.as_os_str() == "none" => None,
         Some(directory) => Some(directory.clone()),
-        None => CompilerSettings::default_cache(),
-    };
-    CompilerSettings { cache, ..CompilerSettings::default() }
+        None => usual_state_directory(),
+    }
 }

@@ -12,7 +12,7 @@ use millrace_units::InstanceId;
 use serde_json::{Map, Value};
 
 use crate::ControlError;
-use crate::load::admit;
+use crate::load::{admit, remember};
 use crate::request::{NewPlugin, Upgrade};
 use crate::router::{Inner, Router, find_instance};
 use crate::view::{InstanceView, ShadowView, UpgradeView};
@@ -65,7 +65,14 @@ impl Router {
         }
         let inheritance = if upgrade.without_state { Inheritance::Renounced } else { Inheritance::Required };
         let mut inner = self.lock();
-        let mut view = inner.replace(&plugin, inheritance)?;
+        let remembered = remember(&mut inner.model, &admission)?;
+        let replaced = inner.replace(&plugin, inheritance);
+        if replaced.is_err()
+            && let Err(error) = inner.model.repository.take_back(remembered)
+        {
+            tracing::error!("a version that was not loaded counts as loaded: {error}");
+        }
+        let mut view = replaced?;
         inner.model.repository.loaded(admission);
         view.shadow = shadow;
         Ok(view)
@@ -140,6 +147,11 @@ impl Router {
     pub fn rename_instance(&self, name: &str, to: &str) -> Result<InstanceView, ControlError> {
         let mut inner = self.lock();
         inner.model.plugins.rename_instance(name, to)?;
+        if let Err(error) = inner.model.repository.quarantine_mut().rename(name, to) {
+            inner.model.plugins.rename_instance(to, name)?;
+            return Err(ControlError::system("remember the new name of what is in quarantine", error));
+        }
+        inner.tell_names();
         find_instance(&mut inner, to)
     }
 
@@ -209,7 +221,7 @@ impl Inner {
 
     /// Puts instances in the places of others, at all workers or at none. `versions` are those of what both save. Returns what
     /// became of what each old one knew, worker by worker.
-    fn succeed_all(
+    pub fn succeed_all(
         &mut self,
         successors: Vec<Successors>,
         inheritance: Inheritance,

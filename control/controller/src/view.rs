@@ -171,6 +171,30 @@ pub struct InstanceView {
     pub bindings: Vec<BindingView>,
 }
 
+/// An instance in quarantine, because a call of it has ended the router.
+#[derive(Clone, Debug, Serialize)]
+pub struct HeldView {
+    /// Its name.
+    pub instance: String,
+    /// Its plugin.
+    pub plugin: String,
+    /// When it happened: date and time, UTC.
+    pub since: String,
+    /// What happened.
+    pub why: String,
+    /// Whether this router has an instance of that name.
+    pub is_here: bool,
+}
+
+/// An instance that was let out of quarantine.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReleaseView {
+    /// Its name.
+    pub instance: String,
+    /// Whether this router has it, so that it runs now.
+    pub is_here: bool,
+}
+
 /// A binding of an instance, or of another action, to flows.
 #[derive(Clone, Debug, Serialize)]
 pub struct BindingView {

@@ -7,6 +7,7 @@ use millrace_pipeline::thread::Wake;
 use millrace_pipeline::{Command, Event, ReplyTo, WorkerLink};
 
 use crate::ControlError;
+use crate::watchdog::WorkerThread;
 
 /// How long a worker may take to answer. It answers between two batches, so within microseconds unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -16,11 +17,17 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct WorkerHandle {
     link: WorkerLink,
     wake: Wake,
+    seen: WorkerThread,
 }
 
 impl WorkerHandle {
-    pub fn new(link: WorkerLink, wake: Wake) -> Self {
-        Self { link, wake }
+    pub fn new(link: WorkerLink, wake: Wake, seen: WorkerThread) -> Self {
+        Self { link, wake, seen }
+    }
+
+    /// The worker's thread, for who watches it.
+    pub fn watched(&self) -> WorkerThread {
+        self.seen.clone()
     }
 
     /// Tells the worker something. Waits while its ring of commands is full.

@@ -5,6 +5,7 @@ use millrace_pipeline::{Command, DeviceId, Event, Handover, NeighbourChange, Rep
 
 use crate::ControlError;
 use crate::route_table::TellRoutes;
+use crate::watchdog::WorkerThread;
 use crate::worker_handle::WorkerHandle;
 
 /// The workers of a router, one or more.
@@ -21,6 +22,11 @@ impl Workers {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// The threads of all, for who watches them.
+    pub fn watched(&self) -> Vec<WorkerThread> {
+        self.0.iter().map(WorkerHandle::watched).collect()
     }
 
     /// The worker of that number.

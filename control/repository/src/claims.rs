@@ -6,7 +6,8 @@ use std::str::FromStr;
 use millrace_plugin::Manifest;
 
 /// A version, `major.minor.patch`; they are ordered as numbers.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct Version([u32; 3]);
 
 impl FromStr for Version {
@@ -17,6 +18,20 @@ impl FromStr for Version {
         let number = |part: &str| part.parse().map_err(|_| wrong());
         let parts = text.split('.').map(number).collect::<Result<Vec<u32>, _>>()?;
         parts.try_into().map(Self).map_err(|_| wrong())
+    }
+}
+
+impl From<Version> for String {
+    fn from(version: Version) -> Self {
+        version.to_string()
+    }
+}
+
+impl TryFrom<String> for Version {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
     }
 }
 

@@ -44,6 +44,19 @@ pub enum Untrusted {
         /// The highest one so far.
         highest: Version,
     },
+    /// What was loaded before is not known.
+    #[error(
+        "whether version {version} of {name} is older than what was loaded before isn't known: {damage}: say --allow-downgrade to \
+         load it, and to begin that file anew"
+    )]
+    Forgotten {
+        /// The plugin's name.
+        name: String,
+        /// Its version.
+        version: Version,
+        /// What is wrong with the file.
+        damage: String,
+    },
     /// The manifest's version has no order.
     #[error("its version: {0}")]
     Version(String),

@@ -1,21 +1,21 @@
-//! What was loaded since the router started: whose it is, and how far each plugin's version has come.
+//! What is loaded: whose it is, and how far each plugin's version has come.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::{Origin, Trust, Untrusted, Version};
+use crate::{KeyId, Memory, NotebookError, Origin, Quarantine, Trust, Untrusted, Version};
 
 /// What a router remembers of the plugins that it loaded.
 #[derive(Clone, Debug)]
 pub struct Repository {
     trust: Arc<Trust>,
-    highest: BTreeMap<String, Version>,
+    memory: Memory,
     origins: BTreeMap<String, Origin>,
     /// Those of the versions that were there before.
     previous: BTreeMap<String, Origin>,
 }
 
-/// A plugin that may be loaded: what [`Repository::admit`] returns for [`Repository::loaded`].
+/// A plugin that may be loaded: what [`Repository::admit`] returns for [`Repository::remember`] and [`Repository::loaded`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub struct Admission {
@@ -24,15 +24,15 @@ pub struct Admission {
     origin: Origin,
 }
 
+/// What [`Repository::remember`] has changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[must_use]
+pub struct Remembered(Option<(String, KeyId, Option<Version>)>);
+
 impl Repository {
-    /// One that nothing was loaded from yet.
-    pub fn new(trust: Trust) -> Self {
-        Self {
-            trust: Arc::new(trust),
-            highest: BTreeMap::new(),
-            origins: BTreeMap::new(),
-            previous: BTreeMap::new(),
-        }
+    /// One that nothing was loaded from yet, with what is remembered of earlier times.
+    pub fn new(trust: Trust, memory: Memory) -> Self {
+        Self { trust: Arc::new(trust), memory, origins: BTreeMap::new(), previous: BTreeMap::new() }
     }
 
     /// What is trusted, for other threads too.
@@ -40,11 +40,13 @@ impl Repository {
         self.trust.clone()
     }
 
-    /// Whether a version may be loaded after those that were: a signed one that is lower than the highest signed one of its
-    /// name is refused, so that nobody brings back an old mistake with an old signature.
+    /// Whether a version may be loaded after those that were: a signed one that is lower than the highest one of its name, with
+    /// its key's signature or with that of another key that counts, is refused, so that nobody brings back an old mistake
+    /// with an old signature.
     ///
     /// # Errors
-    /// [`Untrusted::Older`], unless `allow_downgrade`; [`Untrusted::Version`] for a version that is none.
+    /// [`Untrusted::Older`] and [`Untrusted::Forgotten`], unless `allow_downgrade`; [`Untrusted::Version`] for a version that
+    /// is none.
     pub fn admit(
         &self,
         name: &str,
@@ -53,22 +55,62 @@ impl Repository {
         allow_downgrade: bool,
     ) -> Result<Admission, Untrusted> {
         let version: Version = version.parse().map_err(Untrusted::Version)?;
-        let highest = self.highest.get(name).copied().filter(|highest| *highest > version);
-        match (highest, origin) {
-            (Some(highest), Origin::Signed(_)) if !allow_downgrade => {
+        let admission = Admission { name: name.to_owned(), version, origin };
+        let Origin::Signed(key) = origin else { return Ok(admission) };
+        if allow_downgrade {
+            return Ok(admission);
+        }
+        let versions = &self.memory.versions;
+        if let Some(damage) = versions.damage() {
+            let damage = damage.to_owned();
+            return Err(Untrusted::Forgotten { name: name.to_owned(), version, damage });
+        }
+        match versions.highest(name, |other| other == key || self.trust.has(other)) {
+            Some(highest) if highest > version => {
                 Err(Untrusted::Older { name: name.to_owned(), version, highest })
             }
-            _ => Ok(Admission { name: name.to_owned(), version, origin }),
+            _ => Ok(admission),
         }
     }
 
-    /// Notes that a plugin was loaded. What nobody signed does not count as a version: anybody can choose its number.
-    pub fn loaded(&mut self, admission: Admission) {
+    /// Remembers the version of a plugin that is to be loaded, before it is. What nobody signed does not count as a version:
+    /// anybody can choose its number.
+    ///
+    /// # Errors
+    /// When that is not on the disk.
+    pub fn remember(&mut self, admission: &Admission) -> Result<Remembered, NotebookError> {
         let Admission { name, version, origin } = admission;
-        if matches!(origin, Origin::Signed(_)) {
-            let highest = self.highest.entry(name.clone()).or_insert(version);
-            *highest = version.max(*highest);
+        let Origin::Signed(key) = *origin else { return Ok(Remembered(None)) };
+        let before = self.memory.versions.of(name, key);
+        if before.is_some_and(|before| before >= *version) && self.memory.versions.damage().is_none() {
+            return Ok(Remembered(None));
         }
+        self.memory.versions.raise(name, key, *version)?;
+        Ok(Remembered(Some((name.clone(), key, before))))
+    }
+
+    /// Forgets what was remembered of a version that could not be loaded.
+    ///
+    /// # Errors
+    /// When it is still on the disk.
+    pub fn take_back(&mut self, remembered: Remembered) -> Result<(), NotebookError> {
+        let Some((name, key, before)) = remembered.0 else { return Ok(()) };
+        self.memory.versions.set(&name, key, before)
+    }
+
+    /// Instances that may not come back by themselves.
+    pub fn quarantine(&self) -> &Quarantine {
+        &self.memory.quarantine
+    }
+
+    /// The same, to be changed.
+    pub fn quarantine_mut(&mut self) -> &mut Quarantine {
+        &mut self.memory.quarantine
+    }
+
+    /// Notes that a plugin was loaded.
+    pub fn loaded(&mut self, admission: Admission) {
+        let Admission { name, origin, .. } = admission;
         if let Some(before) = self.origins.insert(name.clone(), origin) {
             self.previous.insert(name, before);
         }
@@ -97,6 +139,7 @@ impl Repository {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_folder::Folder;
     use crate::{KeyId, SecretKey};
 
     fn key() -> KeyId {
@@ -105,10 +148,11 @@ mod tests {
 
     #[test]
     fn signed_versions_do_not_go_back() {
-        let mut repository = Repository::new(Trust::new(vec![], None));
+        let mut repository = Repository::new(Trust::new(vec![], None), Memory::open(None));
         let origin = Origin::Signed(key());
         let load = |repository: &mut Repository, version: &str, allow| {
             let admission = repository.admit("a", version, origin, allow)?;
+            let _ = repository.remember(&admission).unwrap();
             repository.loaded(admission);
             repository.unloaded("a");
             Ok::<_, Untrusted>(())
@@ -124,8 +168,52 @@ mod tests {
     }
 
     #[test]
+    fn versions_do_not_go_back_after_a_restart_either() {
+        let folder = Folder::new("versions");
+        let (first, second) = (SecretKey::generate().unwrap(), SecretKey::generate().unwrap());
+        let start = |keys: &[&SecretKey]| {
+            let keys = keys.iter().map(|key| key.public().unwrap()).collect();
+            Repository::new(Trust::new(keys, None), Memory::open(Some(&folder.0)))
+        };
+        let (of_first, of_second) = (Origin::Signed(first.id()), Origin::Signed(second.id()));
+        let mut repository = start(&[&first, &second]);
+        let admission = repository.admit("a", "2.0.0", of_first, false).unwrap();
+        let _ = repository.remember(&admission).unwrap();
+        // What could not be loaded after all was never there.
+        let later = repository.admit("a", "3.0.0", of_first, false).unwrap();
+        let remembered = repository.remember(&later).unwrap();
+        repository.take_back(remembered).unwrap();
+        let repository = start(&[&first, &second]);
+        let refused = repository.admit("a", "1.0.0", of_first, false).unwrap_err().to_string();
+        assert!(refused.contains("older than 2.0.0"), "{refused}");
+        assert!(repository.admit("a", "2.0.0", of_first, false).is_ok());
+        // The other key counts as well, so an old signature of its owner is of no use; without the first key it has its own say.
+        assert!(repository.admit("a", "1.0.0", of_second, false).is_err());
+        assert!(start(&[&second]).admit("a", "1.0.0", of_second, false).is_ok());
+        assert!(repository.admit("b", "1.0.0", of_first, false).is_ok());
+    }
+
+    #[test]
+    fn without_a_memory_that_can_be_read_nothing_signed_is_loaded_unless_that_is_said() {
+        let folder = Folder::new("versions-damage");
+        let start = || Repository::new(Trust::new(vec![], None), Memory::open(Some(&folder.0)));
+        std::fs::write(folder.0.join("plugin-versions.json"), "{\"form\":1,").unwrap();
+        let mut repository = start();
+        let origin = Origin::Signed(key());
+        let refused = repository.admit("a", "1.0.0", origin, false).unwrap_err().to_string();
+        for word in ["plugin-versions.json", "--allow-downgrade"] {
+            assert!(refused.contains(word), "{refused}");
+        }
+        assert!(repository.admit("a", "1.0.0", Origin::Unsigned, false).is_ok());
+        let admission = repository.admit("a", "1.0.0", origin, true).unwrap();
+        let _ = repository.remember(&admission).unwrap();
+        assert!(start().admit("a", "0.9.0", origin, false).is_err());
+        assert!(start().admit("a", "1.0.0", origin, false).is_ok());
+    }
+
+    #[test]
     fn unsigned_versions_do_not_count() {
-        let mut repository = Repository::new(Trust::new(vec![], None));
+        let mut repository = Repository::new(Trust::new(vec![], None), Memory::open(None));
         repository.loaded(repository.admit("a", "9.0.0", Origin::Unsigned, false).unwrap());
         assert_eq!(repository.origin("a"), Some(Origin::Unsigned));
         let signed = Origin::Signed(key());

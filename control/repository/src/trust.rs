@@ -68,6 +68,11 @@ impl Trust {
         }
     }
 
+    /// Whether a key's signatures count.
+    pub fn has(&self, key: KeyId) -> bool {
+        self.keys.iter().any(|known| known.id() == key)
+    }
+
     fn check_signature(&self, module: &[u8], signature: &Signature) -> Result<Checked, Untrusted> {
         let mut named = self.keys.iter().filter(|key| key.id() == signature.key).peekable();
         if named.peek().is_none() {

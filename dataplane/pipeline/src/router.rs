@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use millrace_classify::FlowTableError;
@@ -10,7 +11,7 @@ use millrace_forward::{
     RateLimit,
 };
 use millrace_packet::{Batch, DropReason, Packet, Pool};
-use millrace_plugin::{PluginChange, Released};
+use millrace_plugin::{PluginChange, Pulse, Released};
 use millrace_plugin_abi::Position;
 use millrace_units::{Instant, PortId};
 use millrace_wire::EtherType;
@@ -432,6 +433,11 @@ impl Router {
         }
     }
 
+    /// Whose code the worker runs.
+    pub(crate) fn pulse(&self) -> Arc<Pulse> {
+        self.gates.plugins().pulse()
+    }
+
     /// Has flows classified anew where instances that took others' places want that.
     pub(crate) fn after_succession(&mut self) {
         if self.gates.plugins_mut().take_reclassify() {
@@ -445,7 +451,9 @@ impl Router {
                 PluginChange::Bind { filter, .. } | PluginChange::Unbind { filter, .. } => {
                     self.classifier.changes.filter_changed(filter.filter);
                 }
-                PluginChange::AddInstance { .. } | PluginChange::RemoveInstance { .. } => {}
+                PluginChange::AddInstance { .. }
+                | PluginChange::Quarantine { .. }
+                | PluginChange::RemoveInstance { .. } => {}
                 PluginChange::AddGate { .. } | PluginChange::RemoveGate { .. } => {}
             }
             self.gates.apply(change);

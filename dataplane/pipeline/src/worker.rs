@@ -5,11 +5,13 @@
 //! [`crate::thread`] runs it under the real one.
 
 use std::os::fd::RawFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_classify::FlowTableError;
 use millrace_forward::FibReader;
 use millrace_packet::{BATCH_SIZE, Batch, DropReason, Pool};
+use millrace_plugin::Pulse;
 use millrace_port::{Port, PortCounters};
 use millrace_units::Instant;
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -42,6 +44,8 @@ pub struct WorkerLink {
     pub commands: Producer<Command>,
     /// What the worker says by itself.
     pub events: Consumer<Event>,
+    /// Whose code the worker runs, for who watches it.
+    pub pulse: Arc<Pulse>,
 }
 
 /// What a round did.
@@ -114,7 +118,8 @@ impl Worker {
             idle_turns: 0,
             sleeps: 0,
         };
-        Ok((worker, WorkerLink { commands: command_producer, events: event_consumer }))
+        let pulse = worker.router.pulse();
+        Ok((worker, WorkerLink { commands: command_producer, events: event_consumer, pulse }))
     }
 
     /// One round at `now`.

@@ -30,6 +30,13 @@ pub enum PluginChange<F> {
         /// The instance.
         instance: Box<dyn Instance>,
     },
+    /// The instance is in quarantine from now on, for something that it did before it was here.
+    Quarantine {
+        /// Its id.
+        id: InstanceId,
+        /// What that was.
+        why: String,
+    },
     /// The instance goes; its bindings went before.
     RemoveInstance {
         /// Its id.
@@ -68,6 +75,7 @@ impl<F> PluginChange<F> {
             Self::AddGate { gate, position, order } => PluginChange::AddGate { gate, position, order },
             Self::RemoveGate { gate } => PluginChange::RemoveGate { gate },
             Self::AddInstance { id, instance } => PluginChange::AddInstance { id, instance },
+            Self::Quarantine { id, why } => PluginChange::Quarantine { id, why },
             Self::RemoveInstance { id } => PluginChange::RemoveInstance { id },
             Self::Bind { binding, gate, filter, priority, action, terms } => {
                 let filter = convert(gate, filter);
@@ -90,6 +98,7 @@ impl<F: Clone> PluginChange<F> {
             }
             Self::RemoveGate { gate } => Self::RemoveGate { gate: *gate },
             Self::AddInstance { id, .. } => Self::AddInstance { id: *id, instance: instances.next()? },
+            Self::Quarantine { id, why } => Self::Quarantine { id: *id, why: why.clone() },
             Self::RemoveInstance { id } => Self::RemoveInstance { id: *id },
             Self::Bind { binding, gate, filter, priority, action, terms } => Self::Bind {
                 binding: *binding,
@@ -114,6 +123,7 @@ impl<F: fmt::Debug> fmt::Debug for PluginChange<F> {
             }
             Self::RemoveGate { gate } => write!(f, "remove gate {gate}"),
             Self::AddInstance { id, .. } => write!(f, "add instance {id}"),
+            Self::Quarantine { id, why } => write!(f, "instance {id} is in quarantine: {why}"),
             Self::RemoveInstance { id } => write!(f, "remove instance {id}"),
             Self::Bind { binding, gate, filter, priority, action, .. } => {
                 write!(f, "bind {binding}: {action:?} at gate {gate} for {filter:?}, priority {priority}")

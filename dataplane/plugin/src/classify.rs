@@ -137,7 +137,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             {
                 let part = stage.part.range();
                 let kept = states.block(state).and_then(|block| block.get(part)).unwrap_or_default();
-                if hosted.instance.flow_ended(flow, kept) == Progress::Suspended {
+                if hosted.call(|instance| instance.flow_ended(flow, kept)) == Progress::Suspended {
                     waiting.suspend_errand(key, Errand::Own);
                 }
                 hosted.take_outputs(news);

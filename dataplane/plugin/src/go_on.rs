@@ -39,7 +39,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             let Some(hosted) = instances.get_mut(*key) else { return false };
             let is_due = hosted.instance.next_call().is_some_and(|next| next <= now);
             if is_due && !waiting.is_busy(*key) && hosted.is_well(now, news) {
-                match hosted.instance.periodic(now) {
+                match hosted.call(|instance| instance.periodic(now)) {
                     Progress::Suspended => waiting.suspend_errand(*key, Errand::Own),
                     Progress::Done => _ = hosted.has_failed(now, news),
                 }
@@ -79,7 +79,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 answer(None);
                 continue;
             };
-            match hosted.instance.begin_control(&message) {
+            match hosted.call(|instance| instance.begin_control(&message)) {
                 Some(reply) => {
                     hosted.has_failed(now, &mut self.news);
                     answer(Some(reply));
@@ -216,8 +216,8 @@ fn slice(
         packets = packets.with_states(states, &call.numbers, part.offset.into(), part.bytes.into());
     }
     let progress = match call.slices {
-        0 => hosted.instance.process(&mut packets, now),
-        _ => hosted.instance.resume(&mut packets, now),
+        0 => hosted.call(|instance| instance.process(&mut packets, now)),
+        _ => hosted.call(|instance| instance.resume(&mut packets, now)),
     };
     call.slices += 1;
     match progress {

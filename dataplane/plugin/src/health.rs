@@ -60,6 +60,11 @@ impl Record {
         };
     }
 
+    /// Puts it into quarantine, whatever it did since it is here.
+    pub fn quarantine(&mut self) {
+        self.health = Health::Quarantined;
+    }
+
     /// Whether the pause is over; it is then well again, and has to be restarted.
     pub fn is_due(&mut self, now: Instant) -> bool {
         let due = matches!(self.health, Health::Pausing(until) if until <= now);

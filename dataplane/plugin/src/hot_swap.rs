@@ -92,7 +92,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         let inherited = match inheritance {
             Inheritance::Renounced => Ok(Inherited::Nothing),
             _ if !well => Ok(Inherited::Lost(format!("it is {}", hosted.record.health.name()))),
-            _ => inherit(&mut *hosted.instance, &mut *instance, version, inheritance),
+            _ => hosted.call(|old| inherit(old, &mut *instance, version, inheritance)),
         };
         if inherited.is_err() {
             told(Some(Succession { instance, inherited }));

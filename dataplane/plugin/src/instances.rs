@@ -1,11 +1,13 @@
 //! The instances of a worker, and how they are.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use millrace_plugin_abi::{Fault, Instance, Output, Verdict};
 use millrace_units::{InstanceId, Instant};
 
 use crate::health::{Health, Record};
+use crate::pulse::Pulse;
 use crate::shadow::Shadow;
 use crate::slab::{Key, Slab};
 
@@ -70,12 +72,23 @@ pub(crate) struct Hosted {
     pub has_output: bool,
     /// The one that is tried out beside it.
     pub shadow: Option<Box<Shadow>>,
+    /// Where the worker says whose code it runs.
+    pub pulse: Arc<Pulse>,
 }
 
 /// The reasons that there may be.
 pub(crate) const REASONS: usize = Verdict::MOST_REASON as usize + 1;
 
 impl Hosted {
+    /// Runs code of the instance, and says so meanwhile: what may not return is called in this way.
+    #[inline]
+    pub fn call<R>(&mut self, what: impl FnOnce(&mut dyn Instance) -> R) -> R {
+        self.pulse.begin(self.id);
+        let result = what(&mut *self.instance);
+        self.pulse.end();
+        result
+    }
+
     /// Whether it can be called; one whose pause is over is restarted.
     #[inline]
     pub fn is_well(&mut self, now: Instant, news: &mut News) -> bool {
@@ -87,7 +100,7 @@ impl Hosted {
         if !self.record.is_due(now) {
             return false;
         }
-        match self.instance.restart() {
+        match self.call(|instance| instance.restart()) {
             Ok(()) => true,
             Err(error) => {
                 self.fail(Fault { kind: "restart", text: error.to_string() }, now, news);
@@ -104,6 +117,12 @@ impl Hosted {
         if news.failures.len() < MOST_FAILURES {
             news.failures.push(Failure { instance: self.id, fault, health: self.record.health });
         }
+    }
+
+    /// Puts it into quarantine for something that happened before it was here.
+    pub fn quarantine(&mut self, why: String) {
+        self.record.quarantine();
+        self.last_fault = why;
     }
 
     /// When it wants to be called next, and can be: not before its pause is over, and never in quarantine.
@@ -155,7 +174,10 @@ impl Hosted {
 
 /// The instances of a worker, by their ids.
 #[derive(Default)]
-pub(crate) struct Instances(Slab<Hosted>);
+pub(crate) struct Instances {
+    slab: Slab<Hosted>,
+    pulse: Arc<Pulse>,
+}
 
 impl Instances {
     /// Adds an instance, and returns the one that had its id.
@@ -170,34 +192,40 @@ impl Instances {
             suspensions: 0,
             drops: Box::new([0; REASONS]),
             shadow: None,
+            pulse: self.pulse.clone(),
         };
-        self.0.put(id.0.into(), hosted).map(|hosted| hosted.instance)
+        self.slab.put(id.0.into(), hosted).map(|hosted| hosted.instance)
     }
 
     pub fn remove(&mut self, id: InstanceId) -> Option<Box<dyn Instance>> {
-        self.0.take(id.0.into()).map(|hosted| hosted.instance)
+        self.slab.take(id.0.into()).map(|hosted| hosted.instance)
+    }
+
+    /// Where the worker says whose code it runs.
+    pub fn pulse(&self) -> Arc<Pulse> {
+        self.pulse.clone()
     }
 
     /// The key by which paths refer to an instance: it dies with the instance, even when the id is given anew.
     pub fn key(&self, id: InstanceId) -> Option<Key> {
-        self.0.key(id.0.into())
+        self.slab.key(id.0.into())
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Hosted> {
-        self.0.iter().map(|(_, hosted)| hosted)
+        self.slab.iter().map(|(_, hosted)| hosted)
     }
 
     /// Gives an instance another key.
     pub fn renew(&mut self, key: Key) -> Option<Key> {
-        self.0.renew(key)
+        self.slab.renew(key)
     }
 
     pub fn get(&self, key: Key) -> Option<&Hosted> {
-        self.0.get(key)
+        self.slab.get(key)
     }
 
     #[inline]
     pub fn get_mut(&mut self, key: Key) -> Option<&mut Hosted> {
-        self.0.get_mut(key)
+        self.slab.get_mut(key)
     }
 }

@@ -26,6 +26,8 @@ mod manifest;
 pub mod native;
 mod path;
 mod plugin_control_unit;
+mod pulse;
+mod quarantined;
 mod raw_packet;
 mod run;
 mod settings;
@@ -50,6 +52,7 @@ pub use plugin_control_unit::{
     BindingDescription, Bound, GateDescription, InstanceDescription, PluginCode, PluginControlError,
     PluginControlUnit, PluginDescription, Successors,
 };
+pub use pulse::{Calling, Pulse};
 pub use run::{Direction, Group};
 pub use shadow::{Reported, ShadowReport};
 pub use terms::{OnFault, Terms};

@@ -336,7 +336,7 @@ fn call(
     if part.bytes > 0 {
         packets = packets.with_states(states, group.states, part.offset.into(), part.bytes.into());
     }
-    let outcome = match hosted.instance.process(&mut packets, now) {
+    let outcome = match hosted.call(|instance| instance.process(&mut packets, now)) {
         Progress::Suspended => return Outcome::Suspended,
         Progress::Done if packets.is_untouched() => {
             hosted.take_outputs(news);
@@ -348,10 +348,13 @@ fn call(
             Outcome::Decided
         }
     };
-    if let Some(shadow) = &mut hosted.shadow
-        && !shadow.compare(group.packets, group.members, group.verdicts, now)
-    {
-        hosted.shadow = None;
+    if let Some(shadow) = &mut hosted.shadow {
+        hosted.pulse.begin(hosted.id);
+        let goes_on = shadow.compare(group.packets, group.members, group.verdicts, now);
+        hosted.pulse.end();
+        if !goes_on {
+            hosted.shadow = None;
+        }
     }
     outcome
 }

@@ -1,6 +1,7 @@
 //! The worker's side: its gates, instances and bindings, and the way of packets through them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use millrace_packet::BATCH_SIZE;
 use millrace_plugin_abi::{Message, Position, Verdict};
@@ -10,6 +11,7 @@ use crate::flow_state::{FlowStateBlocks, FlowStateCounts};
 use crate::health::Health;
 use crate::instances::{Failure, Given, Hosted, Instances, News};
 use crate::path::{Paths, Refusal, Stage, Step};
+use crate::pulse::Pulse;
 use crate::slab::{Key, Slab};
 use crate::waiting::{Answer, Asked, Errand, WaitingRoom};
 use crate::{Action, BindingCounts, BindingId, BindingTable, GateOrder, PluginChange, Remains, Terms};
@@ -203,6 +205,11 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 self.timed.extend(self.instances.key(id).filter(|_| has_timers));
                 return old.map_or(Remains::Nothing, Remains::Instance);
             }
+            PluginChange::Quarantine { id, why } => {
+                if let Some(hosted) = self.instances.key(id).and_then(|key| self.instances.get_mut(key)) {
+                    hosted.quarantine(why);
+                }
+            }
             PluginChange::RemoveInstance { id } => {
                 return self.instances.remove(id).map_or(Remains::Nothing, Remains::Instance);
             }
@@ -286,13 +293,18 @@ impl<T: BindingTable> WorkerPlugins<T> {
         if waiting.is_busy(key) {
             return waiting.ask(key, Asked::Message(message.clone(), answer));
         }
-        match hosted.instance.begin_control(message) {
+        match hosted.call(|instance| instance.begin_control(message)) {
             Some(reply) => {
                 hosted.has_failed(now, news);
                 answer(Some(reply));
             }
             None => waiting.suspend_errand(key, Errand::Control(answer)),
         }
+    }
+
+    /// Where the worker says whose code it runs.
+    pub fn pulse(&self) -> Arc<Pulse> {
+        self.instances.pulse()
     }
 
     /// What the instances did so far, and how they are.

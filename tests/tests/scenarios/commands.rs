@@ -163,9 +163,18 @@ fn lookup_clear_and_every_noun_of_show_answer() {
     let line = Line::new();
     let router = router(&line);
     line.h1.run("ping -c 1 10.2.0.2");
-    for noun in
-        ["ports", "routes", "neighbours", "instances", "gates", "plugins", "summary", "drops", "status"]
-    {
+    for noun in [
+        "ports",
+        "routes",
+        "neighbours",
+        "instances",
+        "gates",
+        "plugins",
+        "quarantine",
+        "summary",
+        "drops",
+        "status",
+    ] {
         router.json(&["show", noun]);
         router.ask(&["show", noun]);
     }

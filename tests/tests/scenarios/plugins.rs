@@ -1,32 +1,13 @@
 //! Plugins on live traffic: from an empty folder to packets, and what one that misbehaves can't do.
 
-use std::fs;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use millrace_testkit::{Flow, Ground, Line, Millrace, eventually, run_to_end};
 
+use crate::plugin_files::{COUNTER, COUNTER_KEYS, build, build_source, read};
 use crate::support::{router, to};
 
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Writes and builds a plugin, as its author does; `change` changes its source.
-fn build(line: &Line, name: &str, change: impl FnOnce(String) -> String) -> PathBuf {
-    let folder = line.write("here", "").with_file_name(name);
-    let path = folder.display().to_string();
-    let new = run_to_end(&line.r, &["plugin", "new", name, "--lang", "c", "--dir", &path]);
-    assert_eq!(new.code, Some(0), "{new:?}");
-    let source = folder.join("plugin.c");
-    let text = change(fs::read_to_string(&source).unwrap());
-    fs::write(&source, text).unwrap();
-    let built = run_to_end(&line.r, &["plugin", "build", &path]);
-    assert_eq!(built.code, Some(0), "{built:?}");
-    folder.join(format!("{name}.wasm"))
-}
-
-fn read(router: &Millrace, instance: &str, key: &str) -> u64 {
-    router.json(&["control", instance, "read"])[key].as_u64().unwrap()
-}
 
 #[test]
 fn a_new_plugin_is_built_loaded_and_sees_live_traffic() {
@@ -127,11 +108,13 @@ fn with_a_key_in_the_configuration_only_what_it_signed_is_loaded() {
     assert_eq!(made.code, Some(0), "{made:?}");
     let made: serde_json::Value = serde_json::from_str(&made.stdout).unwrap();
     let config = format!(
-        "[plugins]\nkeys = [{}]\n[[port]]\nname = \"r1\"\ndevice = \"r1\"\n[[port]]\nname = \"r2\"\ndevice = \"r2\"\n",
+        "[plugins]\nstate = \"{}\"\nkeys = [{}]\n[[port]]\nname = \"r1\"\ndevice = \"r1\"\n[[port]]\nname = \"r2\"\ndevice = \"r2\"\n",
+        line.file("state").display(),
         made["key"]
     );
     let config = line.write("router.toml", &config);
-    let router = Millrace::start(&line.r, &format!("--config {}", config.display()));
+    let start = || Millrace::start(&line.r, &format!("--config {}", config.display()));
+    let mut router = start();
     let [old, new] = &versions;
     router.try_ask(&["plugin", "load", new]).assert_refused(1, &["unsigned"]);
     for module in &versions {
@@ -148,6 +131,24 @@ fn with_a_key_in_the_configuration_only_what_it_signed_is_loaded() {
     router.ask(&["plugin", "load", old, "--allow-downgrade"]);
     let log = router.log();
     assert!(log.contains("plugin refused") && log.contains("plugin signed 0.2.0 loaded from"), "{log}");
+    // The next start knows it, too.
+    router.kill();
+    let mut router = start();
+    router.try_ask(&["plugin", "load", old]).assert_refused(1, &["0.1.0", "0.2.0", "--allow-downgrade"]);
+    router.ask(&["plugin", "load", new]);
+    // While what is remembered can't be read, nothing signed is loaded; a word begins it anew.
+    router.kill();
+    let versions = line.write("state/plugin-versions.json", "{\"form\":1,");
+    let router = start();
+    assert!(router.log().contains("plugin-versions.json can't be read"), "{}", router.log());
+    router
+        .try_ask(&["plugin", "load", new])
+        .assert_refused(1, &["plugin-versions.json", "--allow-downgrade"]);
+    router.ask(&["plugin", "load", new, "--allow-downgrade"]);
+    assert!(std::fs::read_to_string(&versions).unwrap().contains("0.2.0"));
+    assert!(versions.with_file_name("plugin-versions.json.damaged").exists());
+    router.ask(&["plugin", "unload", "signed"]);
+    router.try_ask(&["plugin", "load", old]).assert_refused(1, &["0.1.0", "0.2.0"]);
 }
 
 #[test]
@@ -167,67 +168,19 @@ fn packets_are_delayed_as_long_as_they_are_told_to() {
     router.assert_conservation();
 }
 
-/// Builds a plugin of a C source, with what a manifest needs beside name and version.
-fn build_source(line: &Line, name: &str, version: &str, keys: &str, source: &str) -> String {
-    let folder = format!("{name}-{}", version.replace('.', "-"));
-    let whole = format!(
-        "#include \"millrace.h\"\n\
-         MILLRACE_PLUGIN(\"{{\\\"abi\\\":1,\\\"name\\\":\\\"{name}\\\",\\\"version\\\":\\\"{version}\\\",\"\n\
-         \"\\\"summary\\\":\\\"A test.\\\",{}}}\");\n\
-         {source}",
-        keys.replace('"', "\\\"")
-    );
-    build(line, &folder, |_| whole).display().to_string()
-}
-
-/// Counts packets, answers `read`, and hands its count over.
-const COUNTER: &str = r#"
-static uint64_t packets;
-
-int32_t millrace_init(const uint8_t *settings, size_t bytes) {
-    (void)settings, (void)bytes;
-    return 0;
-}
-
-void millrace_packets(struct millrace_call *call) {
-    packets += call->count;
-}
-
-int32_t millrace_control(const char *name, size_t name_bytes, const uint8_t *arguments, size_t bytes) {
-    (void)name, (void)name_bytes, (void)arguments, (void)bytes;
-    char memory[128];
-    struct millrace_text text = {memory, sizeof memory, 0, false};
-    millrace_add(&text, "{\"packets\":");
-    millrace_add_number(&text, packets);
-    millrace_add(&text, "}");
-    return millrace_reply_text(&text);
-}
-
-int32_t millrace_save(void) { return millrace_reply(&packets, sizeof packets); }
-
-int32_t millrace_restore(const uint8_t *state, size_t bytes, uint32_t version) {
-    (void)version;
-    if (bytes != sizeof packets)
-        return millrace_fail("that is no count");
-    memcpy(&packets, state, bytes);
-    return 0;
-}
-"#;
-
 #[test]
 fn a_plugin_is_upgraded_and_rolled_back_under_load_without_a_loss() {
     let Some(_ground) = Ground::enter(&["ping", "clang"]) else { return };
     let line = Line::new();
-    let keys = r#""positions":["early","late"],"messages":{"read":"the counter"}"#;
     let [first, second] =
-        ["1.0.0", "1.1.0"].map(|version| build_source(&line, "counter", version, keys, COUNTER));
+        ["1.0.0", "1.1.0"].map(|version| build_source(&line, "counter", version, COUNTER_KEYS, COUNTER));
     let refuses = COUNTER.replace("if (bytes != sizeof packets)", "if (bytes)");
-    let refuses = build_source(&line, "counter", "1.2.0", keys, &refuses);
+    let refuses = build_source(&line, "counter", "1.2.0", COUNTER_KEYS, &refuses);
     let drops = COUNTER.replace(
         "packets += call->count;",
         "for (uint32_t index = 0; index < call->count; index++) millrace_drop(millrace_packet(call, index), 3);",
     );
-    let drops = build_source(&line, "counter", "1.3.0", keys, &drops);
+    let drops = build_source(&line, "counter", "1.3.0", COUNTER_KEYS, &drops);
     let router = router(&line);
     line.h1.run("ping -c 1 10.2.0.2");
     router.ask(&["plugin", "load", &first]);
@@ -264,8 +217,7 @@ fn what_an_instance_fails_at_goes_on_where_its_binding_says_so() {
     let Some(_ground) = Ground::enter(&["ping", "clang"]) else { return };
     let line = Line::new();
     let traps = COUNTER.replace("packets += call->count;", "__builtin_trap();");
-    let keys = r#""positions":["early","late"],"messages":{"read":"the counter"}"#;
-    let traps = build_source(&line, "traps", "1.0.0", keys, &traps);
+    let traps = build_source(&line, "traps", "1.0.0", COUNTER_KEYS, &traps);
     let router = router(&line);
     line.h1.run("ping -c 1 10.2.0.2");
     router.ask(&["plugin", "load", &traps]);

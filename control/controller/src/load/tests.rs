@@ -6,6 +6,7 @@ use millrace_plugin::wasm::{Sandbox, SandboxSettings};
 use millrace_repository::{Claims, SecretKey, generate, sign, sign_file};
 
 use super::*;
+use crate::loader::Loader;
 
 /// A module that does nothing. `salt` makes its bytes others.
 fn module(name: &str, version: &str, salt: &str) -> Vec<u8> {
@@ -177,6 +178,23 @@ fn versions_do_not_go_back_unless_that_is_said() {
     bench.unload("a");
     assert!(bench.load(&old).is_err());
     assert_eq!(bench.load(&new), Ok("a"));
+}
+
+#[test]
+fn what_cannot_be_remembered_is_not_loaded() {
+    let mut bench = Bench::new("forgets", "");
+    // Nobody gets a turn where the lock can't be opened.
+    let state = bench.folder.join("state");
+    fs::create_dir_all(state.join("lock")).unwrap();
+    let memory = Memory::open(Some(&state));
+    let key = fs::read_to_string(bench.key.with_extension("pub")).unwrap();
+    let config = format!("[plugins]\nkeys = [\"{}\"]\n", key.lines().last().unwrap());
+    let config = Config::parse(&config, "test").unwrap();
+    bench.model = Model::remembering(&config, memory, &Loader::new(&config)).unwrap();
+    let path = bench.write_signed("a.wasm", &module("a", "1.0.0", ""));
+    let refused = bench.load(&path).unwrap_err();
+    assert!(refused.contains("remember the plugin's version") && refused.contains("state/lock"), "{refused}");
+    assert!(bench.model.plugins.plugin_named("a").is_err());
 }
 
 #[test]

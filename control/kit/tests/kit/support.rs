@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::{env, fs};
 
-use millrace_kit::{Built, Home, KitError, Options, Progress, build_with};
+use millrace_kit::{Built, Home, Options};
 use millrace_plugin_abi::binary::{RawCall, RawFlowEnd, RawPacket};
 use millrace_sdk::host::RawHost;
 use millrace_sdk::testing::{describe, frame_of_ports};
+use millrace_testkit::built::built_plugin;
 
 /// A folder of a test, outside the clone, that vanishes with it.
 pub struct Folder(pub PathBuf);
@@ -48,24 +49,7 @@ pub fn repository() -> PathBuf {
 /// Builds; `None`, and a word why, when this machine has no compiler for it. With CI=true that is a failure.
 pub fn build(project: &Path, home: Home, result: &Path) -> Option<Built> {
     let options = Options { target: Some(target()), result: Some(result.to_owned()), machine: None };
-    let mut show = |progress: Progress<'_>| match progress {
-        Progress::Step(text) => println!("{text}"),
-        Progress::Output(line) => println!("    {line}"),
-    };
-    match build_with(project, home, &options, &mut show) {
-        Ok(built) => {
-            println!("{}: {} bytes", built.file.display(), built.bytes);
-            Some(built)
-        }
-        Err(error @ KitError::Missing { .. }) if env::var("CI").is_ok_and(|ci| ci == "true") => {
-            panic!("{error}")
-        }
-        Err(error @ KitError::Missing { .. }) => {
-            println!("skipped: {error}");
-            None
-        }
-        Err(error) => panic!("{}: {error}", project.display()),
-    }
+    built_plugin(project, home, &options)
 }
 
 /// What a WebAssembly module says of itself.

@@ -9,6 +9,7 @@
 mod bindings;
 mod description;
 mod error;
+mod quarantine;
 mod replacement;
 #[cfg(test)]
 mod tests;
@@ -53,6 +54,8 @@ struct NamedInstance {
     name: String,
     plugin: Arc<dyn Plugin>,
     settings: Map<String, Value>,
+    /// Why it is in quarantine from its creation on; no code of its plugin has run then.
+    held: Option<String>,
 }
 
 /// The control side: types of plugins, names, and what is bound where. `S` is a filter as written, `F` one in the form
@@ -114,10 +117,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     pub fn populate(&self) -> Result<Vec<PluginChange<F>>, Error> {
         let mut changes: Vec<_> = self.gates.iter().map(add_gate).collect();
         for (id, named) in &self.instances {
-            changes.push(PluginChange::AddInstance {
-                id: *id,
-                instance: self.make(&*named.plugin, &named.settings)?,
-            });
+            changes.extend(self.add_instance(*id, named)?);
         }
         changes.extend(self.bindings_by_age().map(|(id, bound)| bind(id, bound)));
         Ok(changes)
@@ -133,7 +133,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
             PluginChange::AddInstance { id, .. } => self.instances.get(id),
             _ => None,
         });
-        added.map(|named| self.make(&*named.plugin, &named.settings)).collect()
+        added.map(|named| self.make_named(named)).collect()
     }
 
     /// The one answer out of those that the workers' instances gave to a message.
@@ -144,14 +144,23 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         }
     }
 
+    /// Whether there is no plugin of a name yet.
+    ///
+    /// # Errors
+    /// [`Taken`](Error::Taken) when there is.
+    pub fn check_new(&self, name: &str) -> Result<(), Error> {
+        match self.plugin(name) {
+            Ok(_) => Err(Error::Taken { kind: "plugin", name: name.to_owned() }),
+            Err(_) => Ok(()),
+        }
+    }
+
     /// Makes a type of plugin known.
     ///
     /// # Errors
     /// [`Taken`](Error::Taken) when there is one of its name, [`Full`](Error::Full) after 65,536.
     pub fn add_plugin(&mut self, plugin: Arc<dyn Plugin>) -> Result<(), Error> {
-        if self.plugin(plugin.name()).is_ok() {
-            return Err(Error::Taken { kind: "plugin", name: plugin.name().to_owned() });
-        }
+        self.check_new(plugin.name())?;
         let number = u16::try_from(self.next_plugin)
             .map_err(|_| Error::Full { kind: "plugin", limit: MOST_INSTANCES })?;
         self.next_plugin += 1;
@@ -195,6 +204,19 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         name: &str,
         settings: Map<String, Value>,
     ) -> Result<(InstanceId, PluginChange<F>), Error> {
+        let (id, named) = self.name_instance(plugin, name, settings)?;
+        let instance = self.make_named(&named)?;
+        self.instances.insert(id, named);
+        Ok((id, PluginChange::AddInstance { id, instance }))
+    }
+
+    /// A free id, and an instance of that name to be.
+    fn name_instance(
+        &self,
+        plugin: &str,
+        name: &str,
+        settings: Map<String, Value>,
+    ) -> Result<(InstanceId, NamedInstance), Error> {
         let plugin = self.plugin(plugin)?.plugin.clone();
         check_name("instance", name)?;
         if self.instance(name).is_ok() {
@@ -202,9 +224,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         }
         let id =
             InstanceId(free(self.instances.keys().map(|id| id.0.into()), MOST_INSTANCES, "instance")? as u16);
-        let instance = self.make(&*plugin, &settings)?;
-        self.instances.insert(id, NamedInstance { name: name.to_owned(), plugin, settings });
-        Ok((id, PluginChange::AddInstance { id, instance }))
+        Ok((id, NamedInstance { name: name.to_owned(), plugin, settings, held: None }))
     }
 
     /// An instance of a plugin, with settings as they were written.
@@ -336,6 +356,11 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// The name of an instance; empty when there is none of that id.
     pub fn instance_name(&self, id: InstanceId) -> &str {
         self.instances.get(&id).map_or("", |named| &named.name)
+    }
+
+    /// All instances, with their names and those of their plugins.
+    pub fn instance_names(&self) -> impl Iterator<Item = (InstanceId, &str, &'static str)> {
+        self.instances.iter().map(|(id, named)| (*id, &*named.name, named.plugin.name()))
     }
 
     /// An action in words, without the ports that it names.

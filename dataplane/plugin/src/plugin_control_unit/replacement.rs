@@ -9,7 +9,7 @@ use millrace_units::InstanceId;
 use serde_json::{Map, Value};
 
 use super::bindings::stands_at;
-use super::{Error, PluginControlUnit, check_name};
+use super::{Error, NamedInstance, PluginControlUnit, check_name, prepare};
 use crate::Action;
 
 /// Instances of another version of a plugin, made to take the place of one.
@@ -24,7 +24,7 @@ pub struct Successors {
 
 impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// The instances of a plugin, with an instance of another version of it for each of so many workers: what it takes to
-    /// put that in its place.
+    /// put that in its place. Those that are in quarantine from their creation on stay there, and are left out.
     ///
     /// # Errors
     /// [`Unknown`](Error::Unknown) where there is no plugin of its name, [`Position`](Error::Position) when it can't stand
@@ -32,7 +32,8 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     pub fn successors(&self, plugin: &dyn Plugin, workers: usize) -> Result<Vec<Successors>, Error> {
         self.plugin(plugin.name())?;
         let mut successors = Vec::new();
-        for (id, named) in self.instances.iter().filter(|(_, named)| named.plugin.name() == plugin.name()) {
+        let concerned = |named: &NamedInstance| named.plugin.name() == plugin.name() && named.held.is_none();
+        for (id, named) in self.instances.iter().filter(|(_, named)| concerned(named)) {
             let here = self.bindings.values().filter(|bound| bound.action == Action::Instance(*id));
             for gate in here.filter_map(|bound| self.gates.iter().find(|gate| gate.id == bound.gate)) {
                 stands_at(gate, plugin.positions(), || {
@@ -47,7 +48,8 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     }
 
     /// An instance with other settings for each of so many workers: what it takes to put them in the place of one.
-    /// `settings` are those that change; `null` takes one away. Returns the settings that it will have.
+    /// `settings` are those that change; `null` takes one away. Returns the settings that it will have. For one that is in
+    /// quarantine from its creation on there is no instance: only its settings change.
     ///
     /// # Errors
     /// [`Unknown`](Error::Unknown), and what its plugin says against the settings.
@@ -68,6 +70,8 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
                 value => drop(whole.insert(setting.clone(), value.clone())),
             }
         }
+        prepare(&*named.plugin, &whole, self)?;
+        let workers = if named.held.is_some() { 0 } else { workers };
         let made = (0..workers).map(|_| self.make(&*named.plugin, &whole));
         let instances = made.collect::<Result<_, _>>()?;
         Ok((Successors { id, name: instance.to_owned(), instances }, whole))

@@ -246,3 +246,30 @@ fn what_was_tried_on_a_clone_leaves_the_original() {
     trial.free_instance("a").unwrap();
     assert!(unit.instance("a").is_ok() && trial.instance("a").is_err());
 }
+
+#[test]
+fn an_instance_in_quarantine_runs_nothing_of_its_plugin_until_it_is_let_out() {
+    let mut unit = unit();
+    let settings = json!({"a": 1}).as_object().cloned().unwrap();
+    // Its plugin refuses this setting; it isn't asked.
+    let (id, changes) =
+        unit.create_quarantined("quiet", "q1", settings.clone(), "it hung".to_owned()).unwrap();
+    let words: Vec<_> = changes.iter().map(|change| format!("{change:?}")).collect();
+    assert_eq!(words, [format!("add instance {id}"), format!("instance {id} is in quarantine: it hung")]);
+    bind_80(&mut unit, "q1", "monitor").unwrap();
+    assert!(unit.is_held(id));
+    assert_eq!(unit.further_instances(&changes).unwrap().len(), 1);
+    assert_eq!(unit.populate().unwrap().len(), Gate::defaults().len() + 3);
+    assert!(unit.successors(&QuietPlugin, 2).unwrap().is_empty(), "an upgrade doesn't let it out");
+    assert!(unit.create_quarantined("quiet", "q1", settings, String::new()).is_err(), "the name is taken");
+    // It is let out with settings that its plugin takes.
+    assert!(unit.afresh("q1", 2).is_err());
+    let less = json!({"a": null}).as_object().cloned().unwrap();
+    let (successors, settings) = unit.with_settings("q1", &less, 2).unwrap();
+    assert!(successors.instances.is_empty());
+    unit.note_settings(id, settings);
+    assert_eq!(unit.afresh("q1", 2).unwrap().instances.len(), 2);
+    unit.note_release(id);
+    assert!(!unit.is_held(id));
+    assert_eq!(unit.populate().unwrap().len(), Gate::defaults().len() + 2);
+}

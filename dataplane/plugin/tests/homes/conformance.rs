@@ -4,11 +4,12 @@ use std::sync::LazyLock;
 
 use millrace_packet::Pool;
 use millrace_plugin_abi::{Instance, Instant, Plugin};
+use millrace_testkit::built::Home;
 use proptest::prelude::*;
 use serde_json::{Map, json};
 
-use crate::rule::Rule;
-use crate::support::{Bench, STATELESS, Sent, contained, message, module, native, object, source};
+use crate::rule::{Rule, RuleIn};
+use crate::support::{Bench, STATELESS, Sent, contained, from_rust, message, module, native, object, source};
 
 /// What happens to an instance.
 #[derive(Clone, Debug)]
@@ -40,16 +41,22 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-type Plugins = Vec<(&'static str, Box<dyn Plugin>)>;
+type Plugins = Vec<(&'static str, RuleIn, Box<dyn Plugin>)>;
 
-/// The rule in the homes for which there are compilers here.
+/// The rule in the homes for which there are compilers here, and what it was written in.
 static PLUGINS: LazyLock<Plugins> = LazyLock::new(|| {
     let mut plugins: Plugins = Vec::new();
     if let Some(module) = module(&source("rule.c")) {
-        plugins.push(("module", Box::new(contained(&module))));
+        plugins.push(("module from C", RuleIn::C, Box::new(contained(&module))));
     }
     if let Some(object) = object(&source("rule.c"), &[]) {
-        plugins.push(("shared object", Box::new(native(&object))));
+        plugins.push(("shared object from C", RuleIn::C, Box::new(native(&object))));
+    }
+    if let Some(module) = from_rust(Home::Wasm) {
+        plugins.push(("module from Rust", RuleIn::Rust, Box::new(contained(&module))));
+    }
+    if let Some(object) = from_rust(Home::Native) {
+        plugins.push(("shared object from Rust", RuleIn::Rust, Box::new(native(&object))));
     }
     plugins
 });
@@ -81,12 +88,13 @@ fn happen(
 
 fn compare(events: &[Event]) {
     let pool = Pool::new(1024).unwrap();
-    for (home, plugin) in PLUGINS.iter() {
-        let mut built_in = Bench::new(Box::new(Rule::default()));
+    for (home, language, plugin) in PLUGINS.iter() {
+        let twin = || Box::new(Rule::like(*language));
+        let mut built_in = Bench::new(twin());
         let mut other = Bench::of(&**plugin);
         for (round, event) in events.iter().enumerate() {
             let now = Instant::from_millis(1 + 400 * round as u64);
-            let expected = happen(&mut built_in, &pool, event, now, || Box::new(Rule::default()));
+            let expected = happen(&mut built_in, &pool, event, now, || twin());
             let came = happen(&mut other, &pool, event, now, || plugin.create(&Map::new()).unwrap());
             assert_eq!(came, expected, "{home}: {event:?}");
         }

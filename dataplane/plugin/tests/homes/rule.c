@@ -82,7 +82,7 @@ void millrace_packets(struct millrace_call *call) {
         if (packet->destination_port == own.port)
             millrace_drop(packet, 3);
         else if (packet->destination_port == 666)
-            packet->verdict = 77;
+            packet->verdict = 255;
         else if (packet->destination_port == 667)
             packet->tag = 40;
         else if (of_flow && *of_flow % 4 == 0)

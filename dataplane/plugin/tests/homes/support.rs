@@ -12,6 +12,7 @@ use millrace_plugin::wasm::{LoadedPlugin, Sandbox, SandboxSettings};
 use millrace_plugin_abi::{
     Fault, FlowEnd, FlowStates, Instance, Instant, Message, Output, Packets, Plugin, Progress, Verdict,
 };
+use millrace_testkit::built::{Home, Options, built_plugin};
 use millrace_units::PortId;
 use serde_json::{Map, Value};
 
@@ -64,6 +65,16 @@ pub fn object_of(text: &str) -> Option<Vec<u8>> {
 pub fn module(source: &Path) -> Option<Vec<u8>> {
     let flags = ["--target=wasm32", "-nostdlib", "-ffreestanding", "-Wl,--no-entry", "-Wl,--strip-all"];
     compile("clang", &flags, source)
+}
+
+/// The rule from Rust, built with the kit for a home.
+pub fn from_rust(home: Home) -> Option<Vec<u8>> {
+    // Beside what other tests build, so that Rust's library is compiled once for all of them.
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plugins");
+    std::fs::create_dir_all(&target).unwrap();
+    let options = Options { result: Some(target.clone()), target: Some(target), machine: None };
+    let built = built_plugin(&source("rule-rs"), home, &options)?;
+    Some(std::fs::read(built.file).unwrap())
 }
 
 /// The plugin of a shared object.

@@ -113,3 +113,78 @@ fn a_worker_does_not_wake_for_an_instance_that_cannot_be_called() {
     assert_eq!(worker.reports().next().unwrap().1.health, Health::Quarantined);
     assert_eq!(worker.next_event(at(60_000)), None);
 }
+
+#[test]
+fn an_instance_that_is_in_quarantine_from_the_beginning_is_let_out_by_its_successor() {
+    let mut worker = worker();
+    let quiet = Box::new(Timed { wrong: false, calls: 0 });
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: quiet });
+    change(&mut worker, PluginChange::Quarantine { id: InstanceId(0), why: "it hung".into() });
+    bind(&mut worker, 0, 0, 80, 0);
+    let (path, pool) = (path_of(&mut worker, 80), Pool::new(64).unwrap());
+    let (_, report) = worker.reports().next().unwrap();
+    assert_eq!((report.health, &*report.last_fault), (Health::Quarantined, "it hung"));
+    assert_eq!(worker.next_event(at(0)), None);
+    send_and_keep(&mut worker, &pool, path, &[10], at(0));
+    assert_eq!(worker.counts(BindingId(0)).unwrap().drops, 1);
+    succeed(&mut worker, successor(Timed { wrong: false, calls: 0 }, Inheritance::Renounced, true));
+    send_and_keep(&mut worker, &pool, path, &[10], at(0));
+    assert_eq!(worker.counts(BindingId(0)).unwrap().drops, 1);
+    assert_eq!(worker.reports().next().unwrap().1.health, Health::Well);
+}
+
+/// Looks at what the worker says of itself while it is called.
+struct Watches(std::sync::Arc<crate::Pulse>, std::sync::mpsc::Sender<Option<InstanceId>>);
+
+impl Watches {
+    fn look(&self) {
+        self.1.send(self.0.calling().map(|calling| calling.instance)).unwrap();
+    }
+}
+
+impl Instance for Watches {
+    fn process(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        self.look();
+        Progress::Done
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        self.look();
+        Ok(json!(null))
+    }
+
+    fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
+        self.look();
+        Ok(None)
+    }
+
+    fn periodic(&mut self, _now: Instant) -> Progress {
+        self.look();
+        Progress::Done
+    }
+
+    fn next_call(&self) -> Option<Instant> {
+        Some(at(0))
+    }
+
+    fn has_timers(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_worker_says_whose_code_it_runs() {
+    let mut worker = worker();
+    let (sender, seen) = std::sync::mpsc::channel();
+    let pulse = worker.pulse();
+    let watches = Box::new(Watches(pulse.clone(), sender));
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: watches });
+    bind(&mut worker, 0, 0, 80, 0);
+    let path = path_of(&mut worker, 80);
+    send(&mut worker, path, Position::Early, &[10]);
+    ask(&mut worker, 0, &Message { name: "read".into(), arguments: serde_json::Map::new() }, at(0));
+    released(&mut worker, at(1));
+    succeed(&mut worker, successor(Touchy, Inheritance::Tried, true));
+    assert_eq!(seen.try_iter().collect::<Vec<_>>(), [Some(InstanceId(0)); 4]);
+    assert_eq!(pulse.calling(), None);
+}

@@ -1,0 +1,105 @@
+//! What loads plugins that are files, before there is a router and while there is one.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use millrace_compiler::{CompileError, Compiler, CompilerSettings};
+use millrace_config::Config;
+use millrace_plugin::wasm::{Sandbox, SandboxSettings, WasmPlugin};
+
+use crate::ControlError;
+use crate::load::{Admitted, Loaded};
+use crate::router::{Router, Shared};
+
+/// Loads plugins as a configuration says. Clones share what they have made.
+#[derive(Clone, Debug)]
+pub(crate) struct Loader(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    /// How plugins that are files are compiled.
+    compiling: CompilerSettings,
+    /// How contained plugins run.
+    sandbox: SandboxSettings,
+    /// What compiles them; made when the first is loaded.
+    compiler: Option<Compiler>,
+    /// Better code that came before there was a router.
+    early: Vec<Better>,
+    /// The router that takes it.
+    router: Option<Weak<Shared>>,
+}
+
+/// A plugin whose better code is there, or will not be.
+#[derive(Debug)]
+struct Better {
+    plugin: WasmPlugin,
+    result: Result<(), CompileError>,
+}
+
+impl Loader {
+    /// One that has loaded nothing yet.
+    pub fn new(config: &Config) -> Self {
+        let plugins = &config.plugins;
+        let cache = match &plugins.cache {
+            Some(none) if none.as_os_str() == "none" => None,
+            Some(directory) => Some(directory.clone()),
+            None => CompilerSettings::default_cache(),
+        };
+        Self(Arc::new(Mutex::new(State {
+            compiling: CompilerSettings { cache, ..CompilerSettings::default() },
+            sandbox: SandboxSettings { short_calls: plugins.short_calls, ..SandboxSettings::default() },
+            compiler: None,
+            early: Vec::new(),
+            router: None,
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What compiles plugins.
+    fn compiler(&self) -> Result<Compiler, ControlError> {
+        let mut state = self.lock();
+        if let Some(compiler) = &state.compiler {
+            return Ok(compiler.clone());
+        }
+        let made = Sandbox::new(state.sandbox);
+        let sandbox = made.map_err(|error| ControlError::system("make the sandbox of plugins", error))?;
+        let compiler = Compiler::new(sandbox, state.compiling.clone());
+        Ok(state.compiler.insert(compiler).clone())
+    }
+
+    /// The plugin of a file, checked against its signature and compiled. This takes its time.
+    ///
+    /// # Errors
+    /// A file that can't be read, that the configuration does not admit, or that is no plugin for this router.
+    pub fn load(&self, admitted: &Admitted, path: &str) -> Result<Loaded, ControlError> {
+        let (compiler, state) = (self.compiler()?, Arc::downgrade(&self.0));
+        let upgraded = move |plugin: &WasmPlugin, result| {
+            if let Some(state) = state.upgrade() {
+                Self(state).tell(Better { plugin: plugin.clone(), result });
+            }
+        };
+        crate::load::load(&compiler, admitted, path, upgraded)
+    }
+
+    /// Gives better code to the router, now or when there is one.
+    fn tell(&self, better: Better) {
+        let mut state = self.lock();
+        let Some(router) = &state.router else { return state.early.push(better) };
+        let router = router.upgrade();
+        drop(state);
+        if let Some(router) = router {
+            Router(router).code_upgraded(&better.plugin, better.result);
+        }
+    }
+
+    /// Has a router take the better code that came so far, and that is to come.
+    pub fn serve(&self, router: &Router) {
+        let mut state = self.lock();
+        state.router = Some(Arc::downgrade(&router.0));
+        let early = std::mem::take(&mut state.early);
+        drop(state);
+        early.into_iter().for_each(|better| router.code_upgraded(&better.plugin, better.result));
+    }
+}

@@ -1,0 +1,69 @@
+//! Where the router remembers things, and all that it remembers of plugins.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::geteuid;
+
+use crate::Quarantine;
+use crate::versions::Versions;
+
+/// What the router remembers of plugins from one start to the next.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    pub(crate) versions: Versions,
+    /// Instances that may not come back by themselves.
+    pub quarantine: Quarantine,
+}
+
+impl Memory {
+    /// What stands in a directory, which need not be there yet; without one, nothing, and nothing is kept.
+    pub fn open(directory: Option<&Path>) -> Self {
+        Self { versions: Versions::open(directory), quarantine: Quarantine::open(directory) }
+    }
+
+    /// The files that could not be read, and why: a sentence for each.
+    pub fn damages(&self) -> impl Iterator<Item = &str> {
+        [self.versions.damage(), self.quarantine.damage()].into_iter().flatten()
+    }
+}
+
+/// The directory in which the router remembers things if nothing is said: the first of STATE_DIRECTORY, which systemd sets;
+/// `/var/lib/millrace` for root; else `millrace` in the user's state. `None` for a user who has no place.
+pub fn usual_state_directory() -> Option<PathBuf> {
+    usual(geteuid().is_root(), |name| std::env::var_os(name))
+}
+
+fn usual(is_root: bool, variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let absolute = |path: PathBuf| path.is_absolute().then_some(path);
+    let given = variable("STATE_DIRECTORY");
+    if let Some(given) = given.and_then(|list| std::env::split_paths(&list).next().and_then(absolute)) {
+        return Some(given);
+    }
+    if is_root {
+        return Some("/var/lib/millrace".into());
+    }
+    let place = |name| variable(name).map(PathBuf::from).and_then(absolute);
+    let state = place("XDG_STATE_HOME").or_else(|| Some(place("HOME")?.join(".local/state")))?;
+    Some(state.join("millrace"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_place_is_the_services_the_systems_or_the_users() {
+        let at = |is_root, known: &[(&str, &str)]| {
+            let value = |name: &str| known.iter().find(|(known, _)| *known == name);
+            usual(is_root, |name| value(name).map(|(_, value)| value.into()))
+        };
+        let (path, home) = (|path: &str| Some(PathBuf::from(path)), ("HOME", "/home/a"));
+        assert_eq!(at(true, &[home]), path("/var/lib/millrace"));
+        assert_eq!(at(true, &[("STATE_DIRECTORY", "/run/a:/run/b")]), path("/run/a"));
+        assert_eq!(at(true, &[("STATE_DIRECTORY", "a")]), path("/var/lib/millrace"));
+        assert_eq!(at(false, &[home]), path("/home/a/.local/state/millrace"));
+        assert_eq!(at(false, &[home, ("XDG_STATE_HOME", "/s")]), path("/s/millrace"));
+        assert_eq!(at(false, &[]), None);
+    }
+}

@@ -1,0 +1,210 @@
+//! Small files in which the router remembers something from one start to the next.
+//!
+//! A file is never written in place: what is new is written beside it, brought to the disk, and put in its place in one step, and
+//! then the directory is brought to the disk. So after a crash or a power cut it is the old one or the new one. Routers that share a
+//! directory take turns by a lock.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg};
+use nix::unistd::geteuid;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// The form of the files; another one is not read.
+const FORM: u32 = 1;
+/// Longest file that is read, in bytes.
+const MOST: u64 = 1 << 20;
+/// The file whose lock says whose turn it is.
+const LOCK: &str = "lock";
+
+/// Why something could not be remembered.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {error}", path.display())]
+pub struct NotebookError {
+    /// The file or directory.
+    pub path: PathBuf,
+    /// Why.
+    pub error: io::Error,
+}
+
+impl NotebookError {
+    fn of(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |error| Self { path, error }
+    }
+}
+
+/// What a file holds.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content<T> {
+    form: u32,
+    entries: Vec<T>,
+}
+
+/// A list of entries in a file of a directory; without a directory, in memory alone.
+#[derive(Clone, Debug)]
+pub(crate) struct Notebook<T> {
+    directory: Option<PathBuf>,
+    file: &'static str,
+    entries: Vec<T>,
+    damage: Option<String>,
+}
+
+impl<T: Serialize + DeserializeOwned + Clone> Notebook<T> {
+    /// Reads a file. One that is missing is empty; one that can't be read is [damaged](Self::damage).
+    pub fn open(directory: Option<&Path>, file: &'static str) -> Self {
+        let directory = directory.map(Path::to_owned);
+        let (entries, damage) = match directory.as_ref().map(|directory| read(&directory.join(file))) {
+            None => (Vec::new(), None),
+            Some(Ok(entries)) => (entries, None),
+            Some(Err(damage)) => (Vec::new(), Some(damage)),
+        };
+        Self { directory, file, entries, damage }
+    }
+
+    /// What stands there, as far as this router knows.
+    pub fn entries(&self) -> &[T] {
+        &self.entries
+    }
+
+    /// Why the file could not be read, with its path.
+    pub fn damage(&self) -> Option<&str> {
+        self.damage.as_deref()
+    }
+
+    /// Whether anything outlives the router.
+    pub fn is_kept(&self) -> bool {
+        self.directory.is_some()
+    }
+
+    /// Changes the entries as they are in the file now. A damaged file is put aside, with `.damaged` behind its name, and begun
+    /// anew. When this returns, the change is on the disk.
+    ///
+    /// # Errors
+    /// When it is not; nothing has changed then.
+    pub fn change(&mut self, change: impl FnOnce(&mut Vec<T>)) -> Result<(), NotebookError> {
+        let Some(directory) = &self.directory else {
+            change(&mut self.entries);
+            return Ok(());
+        };
+        let path = directory.join(self.file);
+        let _turn = take_turn(directory)?;
+        let mut entries = match read(&path) {
+            Ok(entries) => entries,
+            Err(_) => {
+                let aside = directory.join(format!("{}.damaged", self.file));
+                fs::rename(&path, &aside).map_err(NotebookError::of(&path))?;
+                Vec::new()
+            }
+        };
+        change(&mut entries);
+        let content = Content { form: FORM, entries };
+        let text = serde_json::to_vec(&content).map_err(|error| NotebookError::of(&path)(error.into()))?;
+        write(directory, &path, &text).map_err(NotebookError::of(&path))?;
+        (self.entries, self.damage) = (content.entries, None);
+        Ok(())
+    }
+}
+
+/// The lock of a directory, which is made if it isn't there. It ends when it is dropped.
+fn take_turn(directory: &Path) -> Result<Flock<File>, NotebookError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(NotebookError::of(directory))?;
+    let path = directory.join(LOCK);
+    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
+    let file = file.map_err(NotebookError::of(&path))?;
+    Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| NotebookError::of(&path)(error.into()))
+}
+
+/// The entries of a file; the error is a sentence that names it.
+fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, String> {
+    let wrong = |problem: String| format!("{} can't be read: {problem}", path.display());
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(wrong(error.to_string())),
+    };
+    let known = file.metadata().map_err(|error| wrong(error.to_string()))?;
+    if known.uid() != geteuid().as_raw() || known.mode() & 0o022 != 0 {
+        return Err(wrong("others may write it".to_owned()));
+    }
+    let mut text = Vec::new();
+    file.take(MOST + 1).read_to_end(&mut text).map_err(|error| wrong(error.to_string()))?;
+    if text.len() as u64 > MOST {
+        return Err(wrong(format!("it is longer than {MOST} bytes")));
+    }
+    let content: Content<T> = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+    match content.form {
+        FORM => Ok(content.entries),
+        other => Err(wrong(format!("its form is {other}, and this router knows {FORM}"))),
+    }
+}
+
+/// Puts a file with this text in the place of one, and all of it on the disk.
+fn write(directory: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(text)?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_folder::Folder;
+
+    fn open(folder: &Folder) -> Notebook<u32> {
+        Notebook::open(Some(&folder.0), "list.json")
+    }
+
+    #[test]
+    fn what_is_written_is_there_at_the_next_start() {
+        let folder = Folder::new("notebook");
+        let mut book = open(&folder);
+        assert!(book.entries().is_empty() && book.damage().is_none() && book.is_kept());
+        book.change(|list| list.push(3)).unwrap();
+        assert_eq!(open(&folder).entries(), [3]);
+        // Another router has written meanwhile: both entries stay.
+        open(&folder).change(|list| list.push(4)).unwrap();
+        book.change(|list| list.push(5)).unwrap();
+        assert_eq!(book.entries(), [3, 4, 5]);
+        assert_eq!(open(&folder).entries(), [3, 4, 5]);
+        let mut in_memory = Notebook::<u32>::open(None, "list.json");
+        in_memory.change(|list| list.push(1)).unwrap();
+        assert_eq!((in_memory.entries(), in_memory.is_kept()), (&[1][..], false));
+    }
+
+    #[test]
+    fn a_damaged_file_is_told_and_put_aside_by_the_next_change() {
+        let folder = Folder::new("notebook-damage");
+        let path = folder.0.join("list.json");
+        for text in ["", "{", "[]", r#"{"form":1,"entries":["x"]}"#, r#"{"form":2,"entries":[]}"#] {
+            fs::write(&path, text).unwrap();
+            let mut book = open(&folder);
+            let damage = book.damage().unwrap();
+            assert!(damage.contains("list.json can't be read"), "{damage}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), text, "looking changes nothing");
+            book.change(|list| list.push(7)).unwrap();
+            assert_eq!((book.entries(), book.damage()), (&[7][..], None));
+            assert_eq!(fs::read_to_string(folder.0.join("list.json.damaged")).unwrap(), text);
+        }
+        fs::write(&path, vec![b' '; MOST as usize + 1]).unwrap();
+        assert!(open(&folder).damage().unwrap().contains("longer than"));
+    }
+
+    #[test]
+    fn what_cannot_be_written_has_changed_nothing() {
+        let folder = Folder::new("notebook-full");
+        fs::write(folder.0.join("file"), "").unwrap();
+        let mut book = Notebook::<u32>::open(Some(&folder.0.join("file/below")), "list.json");
+        let error = book.change(|list| list.push(1)).unwrap_err().to_string();
+        assert!(error.contains("file/below"), "{error}");
+        assert!(book.entries().is_empty());
+    }
+}

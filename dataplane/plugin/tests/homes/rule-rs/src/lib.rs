@@ -1,0 +1,158 @@
+//! The rule of `rule.c`, written with the kit for Rust: the same for a module and a shared object.
+#![cfg_attr(target_family = "wasm", no_std)]
+
+extern crate alloc;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use millrace_sdk::{
+    FlowEnd, Packet, Packets, Plain as _, Plugin, Refusal, Verdict, host, json, log, millrace_plugin, plain,
+};
+
+plain! {
+    /// An instance, as `own` in `rule.c`.
+    struct Rule {
+        port: u64,
+        packets: u64,
+        firsts: u64,
+        beyond: u64,
+        ended: u64,
+        kept: u64,
+        ticks: u64,
+    }
+}
+
+impl Rule {
+    fn set(&mut self, json: &[u8]) -> Result<(), Refusal> {
+        if let Some(port) = json::Object::new(json)?.get("port") {
+            let port = port.integer().and_then(|port| u16::try_from(port).ok());
+            self.port = port.ok_or("port: give 0 to 65535")?.into();
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, packet: &mut Packet<'_>, now: u64) {
+        self.packets += 1;
+        self.firsts += u64::from(packet.is_first());
+        if packet.is_copy() {
+            self.firsts += 1000;
+        }
+        let of_flow = packet.flow_state::<u64>().map(|count| count + 1);
+        if let Some(count) = &of_flow {
+            packet.set_flow_state(count);
+        }
+        let mut byte = [0];
+        if packet.read(200, &mut byte) == 1 {
+            self.beyond += u64::from(byte[0]);
+        }
+        match packet.destination_port() {
+            port if u64::from(port) == self.port => packet.drop_for(3),
+            666 => packet.set(Verdict::Fault),
+            // The kit takes the lowest five bits.
+            667 => packet.set_tag(40),
+            _ if of_flow.is_some_and(|count| count % 4 == 0) => packet.set(Verdict::Consume),
+            _ => self.decide(packet, now),
+        }
+    }
+
+    fn decide(&mut self, packet: &mut Packet<'_>, now: u64) {
+        if let Some(first) = packet.window_mut().first_mut() {
+            *first = first.wrapping_add(1);
+        }
+        packet.set_tag((self.packets % 32) as u8);
+        match packet.destination_port() {
+            7 => {
+                if packet.resize(4) {
+                    let window = packet.window().len() as u8;
+                    packet.window_mut()[3] = window;
+                    packet.write(0, &[1, 2, 3]);
+                }
+            }
+            8 => _ = packet.resize(-2),
+            9 => _ = host::packet_make(packet.window(), 2),
+            10 => packet.set(Verdict::Port(5)),
+            11 => packet.set(Verdict::Hold(now + 1000)),
+            12 => packet.set(Verdict::Ports(6)),
+            13 => packet.set(Verdict::Instance(1)),
+            14 => packet.set(Verdict::Classify),
+            _ => {}
+        }
+    }
+}
+
+impl Plugin for Rule {
+    fn init(settings: &[u8]) -> Result<Self, Refusal> {
+        let mut rule = Self::default();
+        rule.set(settings)?;
+        Ok(rule)
+    }
+
+    fn packets(&mut self, packets: &mut Packets<'_>, now: u64) {
+        packets.for_each(|mut packet| self.handle(&mut packet, now));
+    }
+
+    fn control(&mut self, message: &str, arguments: &[u8]) -> Result<String, Refusal> {
+        if message == "set" {
+            log!(Warning, "the port changes");
+            host::timer(1000);
+            self.set(arguments)?;
+            return Ok(String::new());
+        }
+        let mut json = json::Writer::new();
+        json.begin_object();
+        let values = [
+            ("port", self.port),
+            ("packets", self.packets),
+            ("firsts", self.firsts),
+            ("beyond", self.beyond),
+            ("ended", self.ended),
+            ("kept", self.kept),
+            ("ticks", self.ticks),
+        ];
+        for (name, value) in values {
+            json.key(name).number(value);
+        }
+        json.end_object();
+        Ok(json.text())
+    }
+
+    fn periodic(&mut self, now: u64) {
+        self.ticks += now;
+    }
+
+    fn flow_ended(&mut self, flow: &FlowEnd<'_>) {
+        self.ended += flow.count().0 + u64::from(flow.ports().1);
+        self.kept += flow.state::<u64>().unwrap_or_default();
+    }
+
+    fn save(&mut self) -> Result<Vec<u8>, Refusal> {
+        let mut state = alloc::vec![0; Self::BYTES];
+        self.write(&mut state);
+        Ok(state)
+    }
+
+    fn restore(&mut self, state: &[u8], version: u32) -> Result<(), Refusal> {
+        let saved = Self::read(state).filter(|_| version == 2 && state.len() == Self::BYTES);
+        *self = saved.ok_or("this is no state of version 2")?;
+        Ok(())
+    }
+}
+
+millrace_plugin! {
+    Rule,
+    name: "rule",
+    summary: "Does a little of everything.",
+    positions: ["early"],
+    capabilities: ["log", "packet-read", "packet-write", "packet-resize", "packet-make", "timer"],
+    messages: {
+        "read": "the counters",
+        "set": "port=PORT: packets to it are dropped",
+    },
+    settings: r#"{"type": "object", "properties": {"port": {"type": "integer"}}}"#,
+    window: 64,
+    flow_state: 8,
+    state_version: 2,
+    period: 500,
+    flow_ends: true,
+}

@@ -1,0 +1,32 @@
+//! Plugins that tests build with the kit.
+
+use std::path::Path;
+
+pub use millrace_kit::{Built, Home, Options};
+use millrace_kit::{KitError, Progress, build_with};
+
+/// Builds the project of a plugin for a home; `None`, and a word why, when this machine has no compiler for it. With `CI=true`
+/// that is a failure.
+///
+/// # Panics
+/// When the compiler refuses the project.
+pub fn built_plugin(project: &Path, home: Home, options: &Options) -> Option<Built> {
+    let mut show = |progress: Progress<'_>| match progress {
+        Progress::Step(text) => println!("{text}"),
+        Progress::Output(line) => println!("    {line}"),
+    };
+    match build_with(project, home, options, &mut show) {
+        Ok(built) => {
+            println!("{}: {} bytes", built.file.display(), built.bytes);
+            Some(built)
+        }
+        Err(error @ KitError::Missing { .. }) if std::env::var("CI").is_ok_and(|ci| ci == "true") => {
+            panic!("{error}")
+        }
+        Err(error @ KitError::Missing { .. }) => {
+            println!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{}: {error}", project.display()),
+    }
+}

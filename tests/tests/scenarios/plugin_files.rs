@@ -1,0 +1,91 @@
+//! Plugins that tests write and build, as their authors do.
+
+use std::fs;
+use std::path::PathBuf;
+
+use millrace_testkit::{Line, Millrace, run_to_end};
+
+/// Writes and builds a plugin; `change` changes its source. Returns the module.
+pub fn build(line: &Line, name: &str, change: impl FnOnce(String) -> String) -> PathBuf {
+    build_for(line, "wasm", name, change)
+}
+
+/// As [`build`], for a home: `wasm` or `native`.
+pub fn build_for(line: &Line, home: &str, name: &str, change: impl FnOnce(String) -> String) -> PathBuf {
+    let folder = line.file(name);
+    let path = folder.display().to_string();
+    let new = run_to_end(&line.r, &["plugin", "new", name, "--lang", "c", "--dir", &path]);
+    assert_eq!(new.code, Some(0), "{new:?}");
+    let source = folder.join("plugin.c");
+    let text = change(fs::read_to_string(&source).unwrap());
+    fs::write(&source, text).unwrap();
+    let built = run_to_end(&line.r, &["plugin", "build", &path, "--home", home]);
+    assert_eq!(built.code, Some(0), "{built:?}");
+    folder.join(format!("{name}.{}", if home == "wasm" { "wasm" } else { "so" }))
+}
+
+/// Builds a plugin of a C source, with what a manifest needs beside name and version.
+pub fn build_source(line: &Line, name: &str, version: &str, keys: &str, source: &str) -> String {
+    build_source_for(line, "wasm", (name, version), keys, source)
+}
+
+/// As [`build_source`], for a home: `wasm` or `native`.
+pub fn build_source_for(
+    line: &Line,
+    home: &str,
+    (name, version): (&str, &str),
+    keys: &str,
+    source: &str,
+) -> String {
+    let folder = format!("{name}-{}", version.replace('.', "-"));
+    let whole = format!(
+        "#include \"millrace.h\"\n\
+         MILLRACE_PLUGIN(\"{{\\\"abi\\\":1,\\\"name\\\":\\\"{name}\\\",\\\"version\\\":\\\"{version}\\\",\"\n\
+         \"\\\"summary\\\":\\\"A test.\\\",{}}}\");\n\
+         {source}",
+        keys.replace('"', "\\\"")
+    );
+    build_for(line, home, &folder, |_| whole).display().to_string()
+}
+
+/// What a manifest of [`COUNTER`] needs beside name and version.
+pub const COUNTER_KEYS: &str = r#""positions":["early","late"],"messages":{"read":"the counter"}"#;
+
+/// A number of an instance's answer to `read`.
+pub fn read(router: &Millrace, instance: &str, key: &str) -> u64 {
+    router.json(&["control", instance, "read"])[key].as_u64().unwrap()
+}
+
+/// Counts packets, answers `read`, and hands its count over.
+pub const COUNTER: &str = r#"
+static uint64_t packets;
+
+int32_t millrace_init(const uint8_t *settings, size_t bytes) {
+    (void)settings, (void)bytes;
+    return 0;
+}
+
+void millrace_packets(struct millrace_call *call) {
+    packets += call->count;
+}
+
+int32_t millrace_control(const char *name, size_t name_bytes, const uint8_t *arguments, size_t bytes) {
+    (void)name, (void)name_bytes, (void)arguments, (void)bytes;
+    char memory[128];
+    struct millrace_text text = {memory, sizeof memory, 0, false};
+    millrace_add(&text, "{\"packets\":");
+    millrace_add_number(&text, packets);
+    millrace_add(&text, "}");
+    return millrace_reply_text(&text);
+}
+
+int32_t millrace_save(void) { return millrace_reply(&packets, sizeof packets); }
+
+int32_t millrace_restore(const uint8_t *state, size_t bytes, uint32_t version) {
+    (void)version;
+    if (bytes != sizeof packets)
+        return millrace_fail("that is no count");
+    memcpy(&packets, state, bytes);
+    return 0;
+}
+"#;
