@@ -95,7 +95,8 @@ fn host_node(host: &HostTable) -> Node {
         devices: Vec::new(),
         routes: Vec::new(),
         offloads: host.offloads,
-        gro: host.gro,
+        // A router forwards in the driver only to who takes what is redirected to it.
+        gro: Some(host.gro.unwrap_or(host.offloads)),
         router: None,
     }
 }

@@ -17,7 +17,7 @@
 //! in the namespace `demo-h1`. What was made is recorded under `/run/millrace/lab`, so that another process can list it,
 //! run commands in it and remove it. A lab that fails to come up leaves nothing behind.
 //!
-//! Needs root, and the programs `ip`, `nsenter` and, where a file speaks of offloads, `ethtool`.
+//! Needs root, and the programs `ip`, `nsenter` and `ethtool`.
 
 mod build;
 mod check;

@@ -9,7 +9,7 @@
 //! addresses = ["10.1.0.2/24"]          # of its only link; with several links, say them on the links
 //! gateway = "10.1.0.1"                 # and gateway6
 //! offloads = true                      # false: checksum and segmentation offloads are turned off
-//! gro = false                          # generic receive offload; left as the kernel has it when not said
+//! gro = false                          # generic receive offload; on for hosts when neither this nor offloads is said
 //!
 //! [[router]]
 //! name = "r"

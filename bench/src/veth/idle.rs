@@ -25,6 +25,28 @@ const IDLE: Duration = Duration::from_secs(6);
 const PROCESSOR_LIMIT: f64 = 1.0;
 
 pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    // Hosts with receive offload take what is redirected to them, so the driver forwards.
+    set_receive_offload(network, "on")?;
+    let driver = round_trips_and_use(network, options, "in the driver");
+    set_receive_offload(network, "off")?;
+    let [slow, fast, idle] = driver?;
+    let [by_worker, ..] = round_trips_and_use(network, options, "by the worker")?;
+    let slow = slow.promising_ratio(Bound::AtMost, ROUND_TRIP_LIMIT);
+    Ok(vec![slow, fast, idle.promising(Bound::AtMost, PROCESSOR_LIMIT), by_worker])
+}
+
+fn set_receive_offload(network: &Network, state: &str) -> Result<(), BenchError> {
+    for (host, device) in [(&network.g, "g0"), (&network.s, "s0")] {
+        host.shell(&format!("ethtool -K {device} gro {state}"))?;
+    }
+    Ok(())
+}
+
+fn round_trips_and_use(
+    network: &Network,
+    options: &mut Options<'_>,
+    level: &str,
+) -> Result<[Measurement; 3], BenchError> {
     let (mut ours, mut kernel, mut used) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()], 0.0);
     for series in 0..SERIES {
         ping_all(network, &mut kernel)?;
@@ -38,16 +60,14 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
         router.stop()?;
     }
     let round_trip = |index: usize, interval: &str, options: &mut Options<'_>| {
-        let ((least, most), case) = (extremes(&ours[index]), format!("ping -i {interval}, adaptive"));
+        let ((least, most), case) =
+            (extremes(&ours[index]), format!("ping -i {interval}, adaptive, {level}"));
         (options.progress)(&format!("{case}: {least:.3} to {most:.3} ms"));
         Measurement::of(format!("{case}, median"), median(&ours[index]), "ms")
             .beside("kernel", median(&kernel[index]))
     };
-    let slow = round_trip(0, SLOW.0, options).promising_ratio(Bound::AtMost, ROUND_TRIP_LIMIT);
-    let fast = round_trip(1, FAST.0, options);
-    let idle =
-        Measurement::of("processor use when idle", used, "%").promising(Bound::AtMost, PROCESSOR_LIMIT);
-    Ok(vec![slow, fast, idle])
+    let (slow, fast) = (round_trip(0, SLOW.0, options), round_trip(1, FAST.0, options));
+    Ok([slow, fast, Measurement::of("processor use when idle", used, "%")])
 }
 
 fn ping_all(network: &Network, times: &mut [Vec<f64>; 2]) -> Result<(), BenchError> {

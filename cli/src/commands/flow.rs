@@ -62,7 +62,13 @@ fn list(value: &Value, by: FlowOrder, json: bool) {
     if matches!(by, FlowOrder::Rate) {
         columns.extend([("packets/s", "packet_rate"), ("bits/s", "bit_rate")]);
     }
-    columns.extend([("idle s", "idle"), ("state", "state"), ("route", "route"), ("bindings", "bindings")]);
+    columns.extend([
+        ("idle s", "idle"),
+        ("state", "state"),
+        ("level", "level"),
+        ("route", "route"),
+        ("bindings", "bindings"),
+    ]);
     let flows = rows(&value["flows"]);
     print!("{}", table(flows, &columns));
     let more = value["found"].as_u64().unwrap_or(0).saturating_sub(flows.len() as u64);

@@ -49,6 +49,7 @@ fn columns(noun: Noun) -> &'static [Column] {
             ("tx/s", "tx_rate"),
             ("rx b/s", "rx_bits"),
             ("tx b/s", "tx_bits"),
+            ("by driver", "driver_packets"),
             ("to host", "to_host"),
             ("drops", "drops"),
         ],

@@ -214,6 +214,7 @@ mod tests {
             probation: false,
             bindings: Vec::new(),
             route: String::new(),
+            in_driver: false,
             hash: 0,
         }
     }

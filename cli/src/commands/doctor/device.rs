@@ -202,6 +202,15 @@ fn faster(report: &DeviceReport, choice: Option<&Choice>) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if mode == Some("native") && !report.xdp_features.is_empty() && !report.xdp_features.contains(&"ndo-xmit")
+    {
+        advice.push(match report.driver.as_str() {
+            "veth" => "receive offload at the other end (ethtool -K DEVICE gro on): plain flows would be sent there by the \
+                       driver, without the worker"
+                .to_owned(),
+            _ => "a driver that takes redirected frames (ndo-xmit): it would send plain flows without the worker".to_owned(),
+        });
+    }
     if report.driver == "veth" {
         advice.push(
             "a real card instead of the virtual pair: a veth copies each frame, on the sender's processor"
