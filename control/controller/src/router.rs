@@ -22,6 +22,7 @@ use tokio::sync::Notify;
 
 use crate::device::KernelDevice;
 use crate::feed::plugin_commands;
+use crate::host_output::HostOutput;
 use crate::load::Loaded;
 use crate::lookup::{self, parse_packet};
 use crate::model::Model;
@@ -64,6 +65,8 @@ pub(crate) struct Inner {
     pub workers: Workers,
     pub threads: Vec<JoinHandle<()>>,
     pub kernel: HashMap<PortId, KernelDevice>,
+    /// Where the kernel's own packets are caught, by the port that they are for.
+    pub hosts: HashMap<PortId, HostOutput>,
     pub capabilities: HashMap<DeviceId, Capabilities>,
     pub mirror: Option<Mirror>,
     pub changes: Option<tokio::sync::mpsc::Receiver<Vec<millrace_host::HostChange>>>,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use millrace_config::{Bits, Scheduler, SchedulerNode};
-use millrace_pipeline::{Command, ScheduleChange, ScheduleReport};
+use millrace_pipeline::{Command, ScheduleChange, ScheduleReport, Snapshot};
 use millrace_schedule::{
     BufferLimits, Item, LinkOverhead, LinkRate, LinkScheduler, NodeId, NodeKind, NodeView, Rate,
     ScheduleError,
@@ -57,6 +57,11 @@ impl Schedulers {
         planned.ports.insert(port, scheduler.clone());
         *self = planned;
         Ok(())
+    }
+
+    /// The scheduler of a port.
+    pub fn of(&self, port: PortId) -> Option<&Scheduler> {
+        self.ports.get(&port)
     }
 
     /// What makes ports have their schedulers that have none.
@@ -344,6 +349,7 @@ impl Inner {
         // The names of new nodes are told in what is refused.
         let old = std::mem::replace(&mut self.model.schedulers, planned);
         self.schedule(id, changes).inspect_err(|_| self.model.schedulers = old)?;
+        self.set_host_outputs()?;
         Ok(id)
     }
 
@@ -353,10 +359,11 @@ impl Inner {
         let Some(report) = report else {
             return Err(ControlError::System("the scheduler is not there".into()));
         };
-        Ok(self.view_of(port, report, snapshot.at))
+        Ok(self.view_of(port, report, &snapshot))
     }
 
-    fn view_of(&mut self, port: PortId, report: &ScheduleReport, at: Instant) -> SchedulerView {
+    fn view_of(&mut self, port: PortId, report: &ScheduleReport, snapshot: &Snapshot) -> SchedulerView {
+        let (at, host) = (snapshot.at, self.host_view(port, snapshot));
         let schedulers = &self.model.schedulers;
         let name = self.model.port_name(port).to_owned();
         let settings = schedulers.ports.get(&port);
@@ -387,6 +394,7 @@ impl Inner {
             rate: settings.and_then(|settings| settings.rate).map(|Bits(bits)| bits),
             overhead: settings.map(|settings| settings.overhead).unwrap_or_default(),
             default: Some(schedulers.name(report.default).to_owned()).filter(|_| report.default.0 > 0),
+            host,
             held: report.held,
             nodes: report.nodes.iter().map(node).collect(),
             port: name,
@@ -411,7 +419,7 @@ impl Router {
         let snapshot = inner.snapshot()?;
         let planned = |port: &PortId| inner.model.schedulers.ports.contains_key(port);
         let there: Vec<_> = snapshot.schedulers.iter().filter(|(port, _)| planned(port)).collect();
-        Ok(there.into_iter().map(|(port, report)| inner.view_of(*port, report, snapshot.at)).collect())
+        Ok(there.into_iter().map(|(port, report)| inner.view_of(*port, report, &snapshot)).collect())
     }
 
     /// Adds a node to the scheduler of a port; the first one makes it. When this returns, the next packet meets it.

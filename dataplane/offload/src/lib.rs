@@ -3,7 +3,7 @@
 //! A port's program decides for every frame whether the kernel keeps it (ARP, the router's own addresses, multicast,
 //! …) or Millrace forwards it in user space. [`PortPrograms`] loads and attaches that program, [`KernelHandback`]
 //! gives frames back to the kernel as if the port had just received them, [`FrameSource`] makes traffic at rates no
-//! socket reaches, and [`DeviceReport`] says what a device can do.
+//! socket reaches, [`HostCatch`] catches what the kernel itself sends, and [`DeviceReport`] says what a device can do.
 #![deny(unsafe_code)]
 
 mod attach;
@@ -16,6 +16,9 @@ mod counters;
 mod error;
 mod ethtool;
 mod genetlink;
+mod host_output;
+#[cfg(test)]
+mod host_output_test;
 mod injector;
 mod leftover;
 mod local_address;
@@ -32,6 +35,7 @@ mod vlan;
 
 pub use counters::Level0Counters;
 pub use error::{InjectError, OffloadError};
+pub use host_output::HostCatch;
 pub use injector::{Flows, FrameSource, KernelHandback};
 pub use leftover::own_program_ids;
 pub use port_programs::{Attachment, Mode, OnDeath, PortPrograms};

@@ -17,6 +17,7 @@ mod gate_table;
 mod gates;
 mod go_on;
 mod handover;
+mod host_output;
 mod host_path;
 mod neighbours;
 mod options;
@@ -43,6 +44,7 @@ pub use command::{
 pub use explain::{Explanation, Step};
 pub use gate_table::{GateTable, GateTables, Published, SharedTable, TableKind, WorkerTable};
 pub use handover::Handover;
+pub use host_output::{HostFilters, HostSettings};
 pub use host_path::{HostPath, NoHost};
 pub use options::Options;
 pub use parse::{Parsed, flow_hash, parse};

@@ -11,6 +11,7 @@ mod death;
 mod drivers;
 mod filters;
 mod garbage;
+mod host_output;
 mod kernel;
 mod lab;
 mod links;
