@@ -178,7 +178,10 @@ fn show(scheduler: &Value, json: bool) {
     let rate = rate(&scheduler["rate"]);
     let rate = if rate == "-" { "as fast as it can".to_owned() } else { format!("at {rate}") };
     let [port, overhead, default] = ["port", "overhead", "default"].map(|key| plain(&scheduler[key]));
-    println!("port {port} sends {rate}, overhead {overhead}; other packets wait in {default}");
+    let [queues, most] = ["queues", "most_queues"].map(|key| plain(&scheduler[key]));
+    println!(
+        "port {port} sends {rate}, overhead {overhead}; other packets wait in {default}; {queues} of {most} queues in use"
+    );
     if let Some(host) = host(&scheduler["host"]) {
         println!("{host}");
     }

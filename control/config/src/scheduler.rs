@@ -20,6 +20,8 @@ pub struct Scheduler {
     pub overhead: Overhead,
     /// The leaf for packets that nothing else is said of. Default: the first one.
     pub default: Option<String>,
+    /// Queues that the port has at most, those of flows included, 1 to 65,536. Default 8,192.
+    pub queues: Option<u32>,
     /// What becomes of packets that the kernel itself sends by the port's device. Default `queue`.
     pub host: HostOutput,
     /// Packets that are taken of these in a round, at most, 1 to 256, like `input-weight` of a port. Default 256.

@@ -139,6 +139,9 @@ impl Schedulers {
         if before.node.is_empty() || link(before) != link(after) {
             changes.push(link(after));
         }
+        if most_queues(before) != most_queues(after) {
+            changes.push(ScheduleChange::Queues(most_queues(after)));
+        }
         for node in &after.node {
             match find(before, &node.name) {
                 Ok(own) if own == node => {}
@@ -220,6 +223,7 @@ impl Schedulers {
                     whole_link = link;
                     Ok(())
                 }
+                ScheduleChange::Queues(most) => tree.set_most_queues(most, Instant::ZERO),
                 ScheduleChange::Add { node, parent, share, kind } => {
                     let id = |node: QueueId| NodeId(node.0.into());
                     tree.add(id(node), parent.map(id), share, &kind, Instant::ZERO)
@@ -281,6 +285,11 @@ fn find<'s>(scheduler: &'s Scheduler, name: &str) -> Result<&'s SchedulerNode, C
     found.ok_or_else(|| {
         ControlError::unknown("node", name, scheduler.node.iter().map(|node| node.name.as_str()))
     })
+}
+
+/// Queues that a port has at most.
+fn most_queues(scheduler: &Scheduler) -> u32 {
+    scheduler.queues.unwrap_or(BufferLimits::default().queues)
 }
 
 /// How fast a port sends, and what its link adds.
@@ -396,6 +405,8 @@ impl Inner {
             default: Some(schedulers.name(report.default).to_owned()).filter(|_| report.default.0 > 0),
             host,
             held: report.held,
+            queues: report.queues.0,
+            most_queues: report.queues.1,
             nodes: report.nodes.iter().map(node).collect(),
             port: name,
         }
@@ -478,9 +489,12 @@ impl Router {
     ) -> Result<(), ControlError> {
         let removed = self.lock().change_scheduler(port, to, |scheduler| {
             find(unless_empty(scheduler, port)?, name)?;
-            let gone = below(scheduler, name);
+            let (before, gone) = (scheduler.clone(), below(scheduler, name));
             scheduler.node.retain(|node| !gone.contains(&node.name));
-            scheduler.default = scheduler.default.take().filter(|default| !gone.contains(default));
+            // What waited in the default leaf, and goes on in another, must not be overtaken by what comes.
+            if default_leaf(&before)?.is_some_and(|default| gone.iter().any(|name| name == default)) {
+                scheduler.default = to.map(str::to_owned);
+            }
             Ok(())
         });
         removed.map(drop)

@@ -122,7 +122,7 @@ impl Router {
     }
 
     /// Takes a batch of frames that the kernel sends by `port` to the port's queues. Every packet has left `work` when this
-    /// returns. What can't be read (ARP among it) waits where packets wait of which nothing is said.
+    /// returns. What can't be read waits where packets wait of which nothing is said.
     pub(crate) fn take_host_output(
         &mut self,
         port: PortId,

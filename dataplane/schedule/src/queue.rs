@@ -89,6 +89,7 @@ impl Queue {
             peak_bytes: self.peak_bytes,
             quantum: self.quantum,
             threshold: self.threshold,
+            has_own_threshold: cold.has_own_threshold,
             aqm: cold.aqm.settings(),
             drops: cold.drops.clone(),
         }
@@ -108,6 +109,8 @@ pub(crate) struct Cold {
     /// Packets that came in and were moved to another queue, and their bytes.
     pub moved_packets: u64,
     pub moved_bytes: u64,
+    /// Whether the queue has a threshold that is not that of all others.
+    pub has_own_threshold: bool,
 }
 
 /// A queue as its user sees it. Always: offered = sent + moved + held + dropped.
@@ -135,6 +138,8 @@ pub struct QueueView {
     pub quantum: u32,
     /// Discard threshold in bytes.
     pub threshold: u32,
+    /// Whether that is a flow's own.
+    pub has_own_threshold: bool,
     /// Active queue management.
     pub aqm: Aqm,
     /// Drops by cause.

@@ -202,3 +202,25 @@ fn the_kernel_sends_itself_again_when_the_router_is_killed_or_its_device_comes_b
     });
     second.assert_conservation();
 }
+
+#[test]
+fn a_full_queue_does_not_keep_the_kernel_from_finding_neighbours() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let router = router(&line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    router.ask(&["scheduler", "add", "r2", "all", "--kind", "fifo", "threshold=20000"]);
+    router.ask(&["scheduler", "set", "r2", "rate=200kbit"]);
+    let flood = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 2000, 958);
+    flood.go_on(Duration::from_millis(500));
+    for address in ["10.2.0.2", "fd00:2::2"] {
+        let family = if address.contains(':') { "-6" } else { "-4" };
+        line.r.run(&format!("ip {family} neigh flush dev r2"));
+        // Asked for by a packet of the kernel's own, which the full queue may well drop.
+        line.r.try_run(&format!("ping -c 1 -W 1 {address}"));
+        let known = line.r.run(&format!("ip {family} neigh show {address} dev r2"));
+        assert!(known.contains("lladdr"), "{address}: {known}");
+    }
+    drop(flood);
+    router.assert_conservation();
+}

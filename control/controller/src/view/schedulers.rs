@@ -20,6 +20,10 @@ pub struct SchedulerView {
     pub host: Option<HostOutputView>,
     /// Packets that wait.
     pub held: u32,
+    /// Queues in use, those of flows included.
+    pub queues: u32,
+    /// Queues that there may be.
+    pub most_queues: u32,
     /// Its nodes, each behind the one above it.
     pub nodes: Vec<SchedulerNodeView>,
 }

@@ -300,5 +300,8 @@ fn a_class_that_comes_late_shares_at_once_also_beside_one_that_ran_ahead() {
     let sent = run(&mut port, &arrivals, 22 * second);
     let [first, others, late] = [1, 2, 3].map(|flow| bytes(&sent, flow, 20 * second, 22 * second) * 4);
     assert!(first.abs_diff(8_000_000) <= 40_000, "{first}");
-    assert!(late.abs_diff(2_000_000) <= 40_000 && others.abs_diff(2_000_000) <= 40_000, "{late} beside {others}");
+    assert!(
+        late.abs_diff(2_000_000) <= 40_000 && others.abs_diff(2_000_000) <= 40_000,
+        "{late} beside {others}"
+    );
 }

@@ -162,30 +162,6 @@ fn a_removed_class_hands_its_packets_back() {
 }
 
 #[test]
-fn idle_queues_are_taken_back_when_asked() {
-    let mut port = port(None);
-    add(
-        &mut port,
-        0,
-        None,
-        Share::Only,
-        NodeKind::FlowQueues(FlowQueuesSettings { idle: 2_000_000, ..Default::default() }),
-    );
-    for flow in 0..10 {
-        put(&mut port, 0, frame(flow, flow, 100), 0);
-    }
-    while port.dequeue(at(0), &mut never).is_some() {}
-    port.take_back_idle_queues(at(1_000_000), 100);
-    assert_eq!(port.view(NodeId(0)).unwrap().queues, 11);
-    for _ in 0..10 {
-        port.take_back_idle_queues(at(10_000_000), 100);
-    }
-    assert_eq!(port.view(NodeId(0)).unwrap().queues, 1);
-    put(&mut port, 0, frame(3, 11, 100), 10_000_000);
-    assert_eq!(port.dequeue(at(10_000_000), &mut never).unwrap().number, 11);
-}
-
-#[test]
 fn overhead_counts_in_rates_but_not_in_queues() {
     let link = LinkRate { rate: Some(Rate(8_000_000)), slack: 0 };
     let mut port: Port =

@@ -8,6 +8,9 @@ use crate::arena::Load;
 use crate::link::discipline::PacketScheduler;
 use crate::{DropCause, DropSink, FlowNumber, Item};
 
+/// Queues of each leaf that are looked at, when one is wanted and none is left.
+const SWEEP: usize = 64;
+
 impl<T: Item> LinkScheduler<T> {
     /// A packet of a flow arrives for a leaf. What is dropped, this packet or others, goes to `sink`; returns whether this
     /// one stays. FIFO takes no notice of the flow but keeps it with the packet.
@@ -31,7 +34,12 @@ impl<T: Item> LinkScheduler<T> {
                 self.count_above(node.0, length);
             }
             Kind::FlowQueues(index) => {
-                if !self.flow_queues.get_mut(index).enqueue(queues, flow, item, now, sink) {
+                let stays = self.flow_queues.get_mut(index).enqueue(queues, flow, item, now, sink);
+                if self.queues.is_short {
+                    // Queues that others don't need any more are there for the next packet that wants one.
+                    self.take_back_idle_queues(now, SWEEP);
+                }
+                if !stays {
                     return false;
                 }
                 self.nodes[node.0 as usize].totals.entered(Load::of_packet(length));
