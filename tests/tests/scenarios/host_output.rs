@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millrace_testkit::{Flow, Ground, Line, Millrace, eventually, transfer};
+use millrace_testkit::{Flow, Ground, Line, Millrace, eventually, run_to_end, transfer};
 use serde_json::Value;
 
 use crate::support::{iperf3, iperf3_server, router, to};
@@ -52,6 +52,8 @@ fn it_is_caught_while_the_port_has_a_scheduler() {
             .ask(&["scheduler", "show", "r2"])
             .contains("what the kernel itself sends waits here too (queue)")
     );
+    let doctor = run_to_end(&line.r, &["doctor", "r2"]).stdout;
+    assert!(doctor.contains("host output    works") && !doctor.contains("tcx egress programs"), "{doctor}");
     // What is forwarded is none of it.
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 500, 64);
     flow.go_on(Duration::from_millis(500));

@@ -167,7 +167,7 @@ impl Hfsc {
         let inner = &mut self.inners[self.classes[parent as usize].inner as usize];
         inner.offset = inner.offset.max(virtual_time);
         match before {
-            Sharing::Idle => return,
+            Sharing::Idle => {}
             Sharing::Fit => inner.fit.remove(&mut self.sharing_places, index),
             Sharing::Limited => inner.limited.remove(&mut self.sharing_places, index),
         }
