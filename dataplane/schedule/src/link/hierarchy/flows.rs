@@ -147,6 +147,8 @@ impl<T: Item> LinkScheduler<T> {
 
     /// Takes back queues of flows that have been idle for as long as their node says, looking at up to `most` queues of
     /// each node.
+    #[cold]
+    #[inline(never)]
     pub(super) fn take_back_idle_queues(&mut self, now: Instant, most: usize) {
         self.queues.is_short = false;
         for index in 0..self.nodes.len() {

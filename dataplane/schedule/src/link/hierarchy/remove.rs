@@ -103,7 +103,7 @@ impl<T: Item> LinkScheduler<T> {
         if !matches!(kind, Kind::Fifo(_)) {
             self.nodes[to.0 as usize].totals.entered(Load::of_packet(length));
         }
-        self.count_above(to.0, length);
+        self.count_above(self.nodes[to.0 as usize].parent, length);
         if !self.nodes[to.0 as usize].ready {
             self.rouse(to.0, now);
         }
