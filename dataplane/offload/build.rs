@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-const PROGRAMS: [&str; 2] = ["level0", "source"];
+const PROGRAMS: [&str; 3] = ["level0", "source", "host_output"];
 
 fn main() {
     println!("cargo::rerun-if-changed=bpf");

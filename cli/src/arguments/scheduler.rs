@@ -32,9 +32,10 @@ pub enum SchedulerAction {
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
-    /// Change the rate, overhead or default queue of a port, or settings of a node. A setting without a value is taken away.
+    /// Change rate, overhead, default, queues, host or host-weight of a port, or settings of a node. A setting without a value is taken
+    /// away.
     #[command(
-        after_help = "Example:\n  millrace scheduler set wan rate=20mbit default=rest\n  millrace scheduler set wan --node voice threshold=65536"
+        after_help = "What the kernel itself sends by the port: host=queue (it waits like the rest, the default), host=filter (it passes\nall gates before), host=direct (it passes by).\n\nExample:\n  millrace scheduler set wan rate=20mbit default=rest\n  millrace scheduler set wan --node voice threshold=65536"
     )]
     Set {
         /// The port.

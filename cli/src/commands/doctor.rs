@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use millrace_host::policy::{self, Ours, PolicyKind};
 use millrace_host::{HostLink, HostState, Mirror, MirrorOptions, forwarding_advice};
-use millrace_offload::DeviceReport;
+use millrace_offload::{DeviceReport, own_program_ids};
 use serde::Serialize;
 
 use crate::arguments::Doctor;
@@ -64,7 +64,7 @@ fn unknown(state: &HostState, name: &str) -> Failure {
 fn look_at(state: &HostState, link: &HostLink, system: &SystemView) -> DeviceView {
     let probe = DeviceReport::of(&link.name).map_err(|error| error.to_string());
     let mut view = DeviceView::new(link, probe.as_ref().map_err(String::as_str), system.has_af_xdp());
-    view.policy = match policy::inspect(&[link.ifindex], &Ours::default()) {
+    view.policy = match policy::inspect(&[link.ifindex], &Ours { programs: own_program_ids() }) {
         // Switches have a list of their own, with what would turn them on.
         Ok(findings) => {
             let others = findings.iter().filter(|finding| finding.kind != PolicyKind::Forwarding);

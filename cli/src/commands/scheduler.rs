@@ -178,10 +178,31 @@ fn show(scheduler: &Value, json: bool) {
     let rate = rate(&scheduler["rate"]);
     let rate = if rate == "-" { "as fast as it can".to_owned() } else { format!("at {rate}") };
     let [port, overhead, default] = ["port", "overhead", "default"].map(|key| plain(&scheduler[key]));
-    println!("port {port} sends {rate}, overhead {overhead}; other packets wait in {default}");
+    let [queues, most] = ["queues", "most_queues"].map(|key| plain(&scheduler[key]));
+    println!(
+        "port {port} sends {rate}, overhead {overhead}; other packets wait in {default}; {queues} of {most} queues in use"
+    );
+    if let Some(host) = host(&scheduler["host"]) {
+        println!("{host}");
+    }
     let nodes = rows(&scheduler["nodes"]);
     let lines: Vec<Value> = nodes.iter().map(|node| line(node, nodes)).collect();
     print!("{}", table(&lines, COLUMNS));
+}
+
+/// What becomes of what the kernel itself sends by the port.
+fn host(host: &Value) -> Option<String> {
+    let setting = host["setting"].as_str()?;
+    Some(match (host["caught"].as_bool(), host["why"].as_str()) {
+        (Some(true), _) => {
+            let [packets, bytes, lost] = ["packets", "bytes", "lost"].map(|key| plain(&host[key]));
+            format!(
+                "what the kernel itself sends waits here too ({setting}): {packets} packets, {bytes} bytes, {lost} lost"
+            )
+        }
+        (_, Some(why)) => format!("what the kernel itself sends passes by: {why}"),
+        _ => format!("what the kernel itself sends passes by ({setting})"),
+    })
 }
 
 /// A node as a line, further in the further down it is.

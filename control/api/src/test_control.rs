@@ -125,6 +125,7 @@ impl Control for TestControl {
     fn summary(&self) -> Controlled<SummaryView> {
         Ok(SummaryView {
             received: 1,
+            received_from_host: 0,
             created: 0,
             transmitted: 1,
             to_host: 0,

@@ -16,10 +16,10 @@ mod values;
 pub use action::{FilterAction, WayOut};
 pub use error::{ConfigError, Place};
 pub use nearest::nearest;
-pub use scheduler::{Bits, CurveText, Manage, Overhead, Scheduler, SchedulerKind, SchedulerNode};
+pub use scheduler::{Bits, CurveText, HostOutput, Manage, Overhead, Scheduler, SchedulerKind, SchedulerNode};
 pub use schema::{
-    Bind, Budget, Config, Device, Filter, Gate, GateTable, Impair, Instance, Neighbour, OnDeath, OnFault,
-    Plugin, Plugins, PollMode, Port, PortKind, ReversePath, Route, RouteKind, Router, SharedObjects,
+    Bind, Budget, Config, Device, Filter, Gate, GateTable, Impair, InputWeight, Instance, Neighbour, OnDeath,
+    OnFault, Plugin, Plugins, PollMode, Port, PortKind, ReversePath, Route, RouteKind, Router, SharedObjects,
     Unsigned, Watchdog,
 };
 pub use values::{Named, Text, VlanIds};

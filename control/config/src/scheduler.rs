@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::nearest;
+use crate::schema::InputWeight;
 
 /// The scheduler of a port: how fast it sends, and the tree that says what comes next.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -19,8 +20,39 @@ pub struct Scheduler {
     pub overhead: Overhead,
     /// The leaf for packets that nothing else is said of. Default: the first one.
     pub default: Option<String>,
+    /// Queues that the port has at most, those of flows included, 1 to 65,536. Default 8,192.
+    pub queues: Option<u32>,
+    /// What becomes of packets that the kernel itself sends by the port's device. Default `queue`.
+    pub host: HostOutput,
+    /// Packets that are taken of these in a round, at most, 1 to 256, like `input-weight` of a port. Default 256.
+    #[schemars(with = "u16")]
+    pub host_weight: InputWeight,
     /// The nodes, each behind the one above it.
     pub node: Vec<SchedulerNode>,
+}
+
+/// What becomes of packets that the kernel itself sends by a port that has a scheduler.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum HostOutput {
+    /// They wait in the port's queues; filters at gates of the position `queue` say in which.
+    #[default]
+    Queue,
+    /// The same, but they pass the filters of all gates before: what drops there drops them.
+    Filter,
+    /// The kernel sends them at once, beside the scheduler.
+    Direct,
+}
+
+impl HostOutput {
+    /// Its name in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Filter => "filter",
+            Self::Direct => "direct",
+        }
+    }
 }
 
 /// What a link adds to each packet.

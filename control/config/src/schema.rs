@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use millrace_plugin_abi::Position;
 use millrace_wire::MacAddr;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::action::FilterAction;
@@ -186,7 +186,7 @@ pub struct Port {
 }
 
 /// How many packets are taken from a port in a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u64")]
 pub struct InputWeight(pub u16);
 

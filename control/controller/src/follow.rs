@@ -109,6 +109,8 @@ impl Inner {
                 result = outcome;
             }
         };
+        // The kernel sends its own again, and then it forwards.
+        self.hosts.clear();
         let devices: Vec<KernelDevice> = self.kernel.drain().map(|(_, device)| device).collect();
         let mut claims = Vec::new();
         for device in devices {
@@ -228,7 +230,7 @@ impl Inner {
                 self.share_offset.remove(&plan.id);
                 self.kernel.remove(&plan.id);
                 // The other ports must not take the end of this one's sockets for the end of the router.
-                if let Err(error) = self.set_witness() {
+                if let Err(error) = self.set_witness().and_then(|()| self.set_host_outputs()) {
                     tracing::error!("{error}");
                 }
                 let device = plan.settings.device;
@@ -265,6 +267,7 @@ impl Inner {
         self.refresh_driver_ports()?;
         self.set_host_path()?;
         self.set_witness()?;
+        self.set_host_outputs()?;
         let Some(mirror) = &self.mirror else { return Ok(()) };
         let everything = mirror.state().snapshot();
         self.apply(everything)

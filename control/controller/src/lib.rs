@@ -10,6 +10,7 @@ mod filter_check;
 mod filters;
 mod flows;
 mod follow;
+mod host_output;
 mod kernel_path;
 mod load;
 mod loader;

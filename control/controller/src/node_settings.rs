@@ -53,7 +53,7 @@ pub(crate) fn kind(node: &SchedulerNode, above: Option<SchedulerKind>) -> Result
                 queues: node.queues.unwrap_or(usual.queues),
                 quantum: own_quantum(node, above).unwrap_or(usual.quantum),
                 queue: queue(node),
-                capacity: node.rate.map_or(usual.capacity, |Bits(bits)| Rate(bits)),
+                capacity: node.rate.map(|Bits(bits)| Rate(bits)),
                 ..usual
             })
         }

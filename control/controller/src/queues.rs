@@ -20,12 +20,19 @@ use crate::view::{FlowQueueView, QueueView, SchedulerNodeView, SchedulerView};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct FlowSettings {
-    /// Bytes in each round.
-    quantum: Option<u32>,
-    /// Bytes above which what arrives is dropped.
-    threshold: Option<u32>,
+    /// Bytes in each round; `null` for those of all others.
+    #[serde(default, deserialize_with = "said")]
+    quantum: Option<Option<u32>>,
+    /// Bytes above which what arrives is dropped; `null` for those of all others.
+    #[serde(default, deserialize_with = "said")]
+    threshold: Option<Option<u32>>,
     /// What is reserved for it.
     rate: Option<Bits>,
+}
+
+/// A value that is there, be it `null`.
+fn said<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u32>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
 }
 
 impl FlowSettings {
@@ -39,9 +46,9 @@ impl FlowSettings {
 
     /// How the flow is treated, in a leaf of this kind.
     fn treatment(self, leaf: &NodeKind) -> Result<FlowTreatment, ControlError> {
-        let NodeKind::FlowQueues(common) = leaf else {
+        if !matches!(leaf, NodeKind::FlowQueues(_)) {
             return Err(ControlError::Invalid("only flow-queues have a queue for each flow".into()));
-        };
+        }
         match (self.rate, self.quantum, self.threshold) {
             (Some(Bits(bits)), None, None) => Ok(FlowTreatment::Reserved(Rate(bits))),
             (Some(_), ..) => Err(ControlError::Invalid(
@@ -49,7 +56,10 @@ impl FlowSettings {
                     .into(),
             )),
             (None, None, None) => Ok(FlowTreatment::Common),
-            (None, quantum, threshold) => Ok(FlowTreatment::BestEffort(quantum, threshold, *common)),
+            (None, quantum, threshold) => {
+                let quantum = quantum.map(|own| own.unwrap_or(0));
+                Ok(FlowTreatment::BestEffort(quantum, threshold))
+            }
         }
     }
 }
@@ -145,18 +155,12 @@ impl Router {
         let id = inner.model.port(port)?.id;
         let (leaf, kind, node) = inner.model.schedulers.leaf(id, port, queue)?;
         let key = parse_packet(flow, &inner.model)?.key;
-        let mut settings = FlowSettings::parse(changes)?;
+        let settings = FlowSettings::parse(changes)?;
         if settings.rate.is_some() && node.rate.is_none() {
             return Err(ControlError::Invalid(format!(
                 "queue {queue:?} has no rate of which a part could be reserved: say what it is served with, \
                  `queue set {port} {queue} rate=RATE`"
             )));
-        }
-        // What is taken away is as that of all others.
-        if let NodeKind::FlowQueues(common) = &kind {
-            let gone = |key: &str| changes.get(key).is_some_and(Value::is_null);
-            settings.quantum = settings.quantum.or(gone("quantum").then_some(0));
-            settings.threshold = settings.threshold.or(gone("threshold").then_some(common.queue.threshold));
         }
         let treatment = settings.treatment(&kind)?;
         inner.schedule(id, vec![ScheduleChange::Flow(leaf, key, treatment)])
@@ -192,7 +196,9 @@ mod tests {
         assert_eq!(treatment(json!({"rate": "1mbit"})), Ok(FlowTreatment::Reserved(Rate(1_000_000))));
         assert_eq!(treatment(json!({"rate": null})), Ok(FlowTreatment::Common));
         let both = treatment(json!({"quantum": 3000, "threshold": 5000}));
-        assert!(matches!(both, Ok(FlowTreatment::BestEffort(Some(3000), Some(5000), _))), "{both:?}");
+        assert_eq!(both, Ok(FlowTreatment::BestEffort(Some(3000), Some(Some(5000)))));
+        let taken_away = treatment(json!({"quantum": null, "threshold": null}));
+        assert_eq!(taken_away, Ok(FlowTreatment::BestEffort(Some(0), Some(None))));
         for (wrong, why) in [
             (json!({"rate": "1mbit", "quantum": 1}), "either a rate"),
             (json!({"rate": "fast"}), "is no rate"),
@@ -202,7 +208,7 @@ mod tests {
             assert!(refused.contains(why), "{refused}");
         }
         let fifo = NodeKind::Fifo(Default::default());
-        let refused = FlowSettings { quantum: Some(1), threshold: None, rate: None }.treatment(&fifo);
+        let refused = FlowSettings { quantum: Some(Some(1)), threshold: None, rate: None }.treatment(&fifo);
         assert!(refused.unwrap_err().to_string().contains("only flow-queues"));
     }
 }

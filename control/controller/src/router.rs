@@ -21,6 +21,7 @@ use tokio::sync::Notify;
 
 use crate::device::KernelDevice;
 use crate::feed::plugin_commands;
+use crate::host_output::HostOutput;
 use crate::load::Loaded;
 use crate::loader::Loader;
 use crate::lookup::{self, parse_packet};
@@ -67,6 +68,8 @@ pub(crate) struct Inner {
     pub kernel: HashMap<PortId, KernelDevice>,
     /// Plain flows in the driver, where that is possible and wanted.
     pub flow_cache: Option<FlowCache>,
+    /// Where the kernel's own packets are caught, by the port that they are for.
+    pub hosts: HashMap<PortId, HostOutput>,
     pub capabilities: HashMap<DeviceId, Capabilities>,
     pub mirror: Option<Mirror>,
     pub changes: Option<tokio::sync::mpsc::Receiver<Vec<millrace_host::HostChange>>>,

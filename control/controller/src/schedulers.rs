@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use millrace_config::{Bits, Scheduler, SchedulerNode};
-use millrace_pipeline::{Command, ScheduleChange, ScheduleReport};
+use millrace_pipeline::{Command, ScheduleChange, ScheduleReport, Snapshot};
 use millrace_schedule::{
     BufferLimits, Item, LinkOverhead, LinkRate, LinkScheduler, NodeId, NodeKind, NodeView, Rate,
     ScheduleError,
@@ -57,6 +57,11 @@ impl Schedulers {
         planned.ports.insert(port, scheduler.clone());
         *self = planned;
         Ok(())
+    }
+
+    /// The scheduler of a port.
+    pub fn of(&self, port: PortId) -> Option<&Scheduler> {
+        self.ports.get(&port)
     }
 
     /// What makes ports have their schedulers that have none.
@@ -133,6 +138,9 @@ impl Schedulers {
         }
         if before.node.is_empty() || link(before) != link(after) {
             changes.push(link(after));
+        }
+        if most_queues(before) != most_queues(after) {
+            changes.push(ScheduleChange::Queues(most_queues(after)));
         }
         for node in &after.node {
             match find(before, &node.name) {
@@ -215,6 +223,7 @@ impl Schedulers {
                     whole_link = link;
                     Ok(())
                 }
+                ScheduleChange::Queues(most) => tree.set_most_queues(most, Instant::ZERO),
                 ScheduleChange::Add { node, parent, share, kind } => {
                     let id = |node: QueueId| NodeId(node.0.into());
                     tree.add(id(node), parent.map(id), share, &kind, Instant::ZERO)
@@ -276,6 +285,11 @@ fn find<'s>(scheduler: &'s Scheduler, name: &str) -> Result<&'s SchedulerNode, C
     found.ok_or_else(|| {
         ControlError::unknown("node", name, scheduler.node.iter().map(|node| node.name.as_str()))
     })
+}
+
+/// Queues that a port has at most.
+fn most_queues(scheduler: &Scheduler) -> u32 {
+    scheduler.queues.unwrap_or(BufferLimits::default().queues)
 }
 
 /// How fast a port sends, and what its link adds.
@@ -344,6 +358,7 @@ impl Inner {
         // The names of new nodes are told in what is refused.
         let old = std::mem::replace(&mut self.model.schedulers, planned);
         self.schedule(id, changes).inspect_err(|_| self.model.schedulers = old)?;
+        self.set_host_outputs()?;
         Ok(id)
     }
 
@@ -353,10 +368,11 @@ impl Inner {
         let Some(report) = report else {
             return Err(ControlError::System("the scheduler is not there".into()));
         };
-        Ok(self.view_of(port, report, snapshot.at))
+        Ok(self.view_of(port, report, &snapshot))
     }
 
-    fn view_of(&mut self, port: PortId, report: &ScheduleReport, at: Instant) -> SchedulerView {
+    fn view_of(&mut self, port: PortId, report: &ScheduleReport, snapshot: &Snapshot) -> SchedulerView {
+        let (at, host) = (snapshot.at, self.host_view(port, snapshot));
         let schedulers = &self.model.schedulers;
         let name = self.model.port_name(port).to_owned();
         let settings = schedulers.ports.get(&port);
@@ -387,7 +403,10 @@ impl Inner {
             rate: settings.and_then(|settings| settings.rate).map(|Bits(bits)| bits),
             overhead: settings.map(|settings| settings.overhead).unwrap_or_default(),
             default: Some(schedulers.name(report.default).to_owned()).filter(|_| report.default.0 > 0),
+            host,
             held: report.held,
+            queues: report.queues.0,
+            most_queues: report.queues.1,
             nodes: report.nodes.iter().map(node).collect(),
             port: name,
         }
@@ -411,7 +430,7 @@ impl Router {
         let snapshot = inner.snapshot()?;
         let planned = |port: &PortId| inner.model.schedulers.ports.contains_key(port);
         let there: Vec<_> = snapshot.schedulers.iter().filter(|(port, _)| planned(port)).collect();
-        Ok(there.into_iter().map(|(port, report)| inner.view_of(*port, report, snapshot.at)).collect())
+        Ok(there.into_iter().map(|(port, report)| inner.view_of(*port, report, &snapshot)).collect())
     }
 
     /// Adds a node to the scheduler of a port; the first one makes it. When this returns, the next packet meets it.
@@ -470,9 +489,12 @@ impl Router {
     ) -> Result<(), ControlError> {
         let removed = self.lock().change_scheduler(port, to, |scheduler| {
             find(unless_empty(scheduler, port)?, name)?;
-            let gone = below(scheduler, name);
+            let (before, gone) = (scheduler.clone(), below(scheduler, name));
             scheduler.node.retain(|node| !gone.contains(&node.name));
-            scheduler.default = scheduler.default.take().filter(|default| !gone.contains(default));
+            // What waited in the default leaf, and goes on in another, must not be overtaken by what comes.
+            if default_leaf(&before)?.is_some_and(|default| gone.iter().any(|name| name == default)) {
+                scheduler.default = to.map(str::to_owned);
+            }
             Ok(())
         });
         removed.map(drop)

@@ -44,7 +44,8 @@ fn all_drops(snapshot: &Snapshot) -> DropCounts {
     let mut all = snapshot.unassigned.clone();
     let pipeline = snapshot.ports.iter().map(|(_, count)| &count.drops);
     let devices = snapshot.devices.iter().map(|(_, count)| &count.drops);
-    for counts in pipeline.chain(devices).chain([&snapshot.closed.drops]) {
+    let hosts = snapshot.hosts.iter().map(|(_, count)| &count.drops);
+    for counts in pipeline.chain(devices).chain(hosts).chain([&snapshot.closed.drops]) {
         counts.iter().for_each(|(reason, count)| all.add(reason, count));
     }
     all
@@ -59,7 +60,8 @@ pub(crate) fn summary(snapshot: &Snapshot, kernel: &[KernelShare]) -> SummaryVie
     let passed: u64 = kernel.iter().map(|share| share.passed).sum();
     let passed_drops: u64 = kernel.iter().map(|share| share.dropped).sum();
     let forwarded: u64 = kernel.iter().map(|share| share.forwarded).sum();
-    let devices = || snapshot.devices.iter().map(|(_, count)| count).chain([&snapshot.closed]);
+    let hosts = || snapshot.hosts.iter().map(|(_, count)| count);
+    let devices = || snapshot.devices.iter().map(|(_, count)| count).chain(hosts()).chain([&snapshot.closed]);
     let received = devices().map(|count| count.received).sum::<u64>().wrapping_add(snapshot.carried)
         + passed
         + passed_drops
@@ -75,6 +77,7 @@ pub(crate) fn summary(snapshot: &Snapshot, kernel: &[KernelShare]) -> SummaryVie
     let out = transmitted + to_host + consumed + dropped + held;
     SummaryView {
         received,
+        received_from_host: totals.from_host,
         created,
         transmitted,
         to_host,
@@ -104,6 +107,7 @@ pub(crate) fn drops(snapshot: &Snapshot, model: &Model) -> Vec<DropView> {
     };
     note("-", &snapshot.unassigned);
     snapshot.ports.iter().for_each(|(id, count)| note(model.port_name(*id), &count.drops));
+    snapshot.hosts.iter().for_each(|(id, count)| note(model.port_name(*id), &count.drops));
     for (device, count) in &snapshot.devices {
         let name = model.ports.iter().find(|plan| plan.settings.device == *device);
         note(name.map_or("-", |plan| &plan.settings.name), &count.drops);

@@ -92,6 +92,7 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
         } else {
             None
         },
+        hosts: HashMap::new(),
         capabilities: HashMap::new(),
         mirror: None,
         changes: None,
@@ -229,7 +230,7 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
     for (port, device) in &mut inner.kernel {
         device.take_over(own.get(port).copied().unwrap_or(MacAddr::ZERO))?;
     }
-    Ok(())
+    inner.set_host_outputs()
 }
 
 /// Gives the kernel the configured routes by its devices: it has them when the router dies, and the mirror brings them

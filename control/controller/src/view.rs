@@ -9,7 +9,7 @@ use serde_json::Value;
 
 mod schedulers;
 
-pub use schedulers::{FlowQueueView, QueueView, SchedulerNodeView, SchedulerView};
+pub use schedulers::{FlowQueueView, HostOutputView, QueueView, SchedulerNodeView, SchedulerView};
 
 /// A port and its counters.
 #[derive(Clone, Debug, Serialize)]
@@ -67,6 +67,8 @@ pub struct PortView {
 pub struct SummaryView {
     /// Packets received, those that the kernel kept at a port included.
     pub received: u64,
+    /// Of these, packets that the kernel itself sent by ports that have a scheduler.
+    pub received_from_host: u64,
     /// Packets that the router made.
     pub created: u64,
     /// Packets sent.

@@ -166,7 +166,7 @@ pub(crate) fn tcx_error(device: &Device, ifindex: u32, error: io::Error) -> Offl
         }
         Some(libc::EINVAL | libc::EOPNOTSUPP) => {
             let detail = format!("tcx needs Linux 6.6 ({error})");
-            OffloadError::NotSupported { device: name, what: "tcx ingress", detail }
+            OffloadError::NotSupported { device: name, what: "tcx", detail }
         }
         _ => OffloadError::Kernel { device: name, call: "attaching tcx", source: error },
     }

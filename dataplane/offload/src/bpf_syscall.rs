@@ -18,6 +18,7 @@ const BPF_PROG_QUERY: c_uint = 16;
 const BPF_LINK_CREATE: c_uint = 28;
 const BPF_XDP: u32 = 37;
 const BPF_TCX_INGRESS: u32 = 46;
+const BPF_TCX_EGRESS: u32 = 47;
 const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
 const FSOPEN_CLOEXEC: c_uint = 1;
 const FSCONFIG_CMD_CREATE: c_uint = 6;
@@ -30,6 +31,8 @@ pub(crate) enum Hook {
     Xdp { flags: u32 },
     /// tcx ingress, after the programs that are there.
     TcxIngress,
+    /// tcx egress, after the programs that are there.
+    TcxEgress,
 }
 
 #[repr(C)]
@@ -178,6 +181,7 @@ pub(crate) fn create_link(program: BorrowedFd<'_>, ifindex: u32, hook: Hook) -> 
     let (attach_type, flags) = match hook {
         Hook::Xdp { flags } => (BPF_XDP, flags),
         Hook::TcxIngress => (BPF_TCX_INGRESS, 0),
+        Hook::TcxEgress => (BPF_TCX_EGRESS, 0),
     };
     let mut attributes = LinkCreate {
         prog_fd: fd_number(program),
@@ -190,6 +194,17 @@ pub(crate) fn create_link(program: BorrowedFd<'_>, ifindex: u32, hook: Hook) -> 
     let fd = unsafe { bpf(BPF_LINK_CREATE, &mut attributes)? };
     // SAFETY: the kernel has just opened this descriptor for us; a descriptor fits an int.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// The same descriptor under a number of `least` or more.
+pub(crate) fn renumber(fd: &OwnedFd, least: i32) -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointers.
+    let number = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) };
+    if number < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just opened this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 /// Attaches `program` to tcx ingress without a link: it stays until it is detached.

@@ -3,7 +3,7 @@
 //! A port's program decides for every frame whether the kernel keeps it (ARP, the router's own addresses, multicast,
 //! …), Millrace forwards it in user space, or the program itself does, by the [`FlowCache`]. [`PortPrograms`] loads and attaches that program, [`KernelHandback`]
 //! gives frames back to the kernel as if the port had just received them, [`FrameSource`] makes traffic at rates no
-//! socket reaches, and [`DeviceReport`] says what a device can do.
+//! socket reaches, [`HostCatch`] catches what the kernel itself sends, and [`DeviceReport`] says what a device can do.
 #![deny(unsafe_code)]
 
 mod attach;
@@ -17,6 +17,9 @@ mod error;
 mod ethtool;
 mod flow_cache;
 mod genetlink;
+mod host_output;
+#[cfg(test)]
+mod host_output_test;
 mod injector;
 mod leftover;
 mod local_address;
@@ -34,6 +37,7 @@ mod vlan;
 pub use counters::Level0Counters;
 pub use error::{InjectError, OffloadError};
 pub use flow_cache::{CachedFlow, DriverSent, FlowCache, FlowCacheWriter, FlowSlot, FlowTotals, KEY_BYTES};
+pub use host_output::HostCatch;
 pub use injector::{Flows, FrameSource, KernelHandback};
 pub use leftover::own_program_ids;
 pub use port_programs::{Attachment, Mode, OnDeath, PortPrograms};

@@ -9,6 +9,7 @@ use crate::OffloadError;
 use crate::flow_cache::Directory;
 
 static LEVEL0: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/level0.o"));
+static HOST_OUTPUT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/host_output.o"));
 static SOURCE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/source.o"));
 
 /// The kernel's names of our programs all begin so: it is how a later start knows what an earlier one left behind.
@@ -31,6 +32,11 @@ pub(crate) fn level0_in(directory: &Directory, flows: u32) -> Result<Ebpf, Offlo
 /// Creates the maps of the traffic generator.
 pub(crate) fn source() -> Result<Ebpf, OffloadError> {
     open("source", SOURCE, |_| {})
+}
+
+/// Creates the maps of the program that catches what the kernel itself sends.
+pub(crate) fn host_output() -> Result<Ebpf, OffloadError> {
+    open("host_output", HOST_OUTPUT, |_| {})
 }
 
 fn open(

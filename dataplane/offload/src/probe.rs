@@ -54,6 +54,8 @@ pub struct DeviceReport {
     pub native_xdp: Support,
     /// Whether tcx ingress attaches.
     pub tcx: Support,
+    /// Whether tcx egress attaches: with it, schedulers send what the kernel itself sends.
+    pub tcx_egress: Support,
     /// The XDP program that is attached now.
     pub attached: Option<AttachedProgram>,
 }
@@ -78,7 +80,8 @@ impl DeviceReport {
             tx_queues,
             xdp_features: genetlink::xdp_features(ifindex).unwrap_or_default(),
             native_xdp: try_native(ifindex, &device),
-            tcx: try_tcx(ifindex, &device),
+            tcx: try_tcx(ifindex, &device, harmless("millrace_tcx"), Hook::TcxIngress),
+            tcx_egress: try_tcx(ifindex, &device, catching_nothing(), Hook::TcxEgress),
             attached: device.xdp.map(|(id, mode)| AttachedProgram {
                 id,
                 name: Loaded::find(id).map(|program| program.name()).unwrap_or_default(),
@@ -96,6 +99,13 @@ fn harmless(program: &'static str) -> Result<(Ebpf, OwnedFd), OffloadError> {
     Ok((object, program))
 }
 
+/// A program that knows no device to redirect to, and lets the kernel send.
+fn catching_nothing() -> Result<(Ebpf, OwnedFd), OffloadError> {
+    let mut object = object::host_output()?;
+    let program = object::load(&mut object, "millrace_host")?;
+    Ok((object, program))
+}
+
 fn try_native(ifindex: u32, device: &Device) -> Support {
     if device.xdp.is_some() {
         return Support::Unknown("a program is attached, and was left alone".to_owned());
@@ -110,12 +120,17 @@ fn try_native(ifindex: u32, device: &Device) -> Support {
     }
 }
 
-fn try_tcx(ifindex: u32, device: &Device) -> Support {
-    let (_maps, program) = match harmless("millrace_tcx") {
+fn try_tcx(
+    ifindex: u32,
+    device: &Device,
+    loaded: Result<(Ebpf, OwnedFd), OffloadError>,
+    hook: Hook,
+) -> Support {
+    let (_maps, program) = match loaded {
         Ok(loaded) => loaded,
         Err(error) => return Support::Unknown(error.to_string()),
     };
-    match create_link(program.as_fd(), ifindex, Hook::TcxIngress) {
+    match create_link(program.as_fd(), ifindex, hook) {
         Ok(link) => {
             drop(link);
             Support::Yes
@@ -155,8 +170,8 @@ mod tests {
         let report = wire.near(|| DeviceReport::of("port").unwrap());
         assert_eq!((report.driver.as_str(), report.mtu, report.rx_queues), ("veth", 1500, 1));
         assert_eq!(
-            (&report.native_xdp, &report.tcx, &report.attached),
-            (&Support::Yes, &Support::Yes, &None)
+            (&report.native_xdp, &report.tcx, &report.tcx_egress, &report.attached),
+            (&Support::Yes, &Support::Yes, &Support::Yes, &None)
         );
         assert!(report.xdp_features.contains(&"redirect"), "{:?}", report.xdp_features);
         assert!(!wire.show().contains("xdp"), "{}", wire.show());

@@ -20,6 +20,7 @@ use crate::capture::CaptureSink;
 use crate::driver_flows::{DriverCache, DriverPort};
 use crate::explain::Explanation;
 use crate::gate_table::{Published, WorkerTable};
+use crate::host_output::HostSettings;
 use crate::host_path::HostPath;
 use crate::port_scheduler::{FlowQueueReport, ScheduleChange};
 use crate::ports::{DeviceId, PortSettings};
@@ -39,12 +40,25 @@ pub struct OpenedDevice {
     pub sockets: Vec<(u32, i32)>,
 }
 
+impl OpenedDevice {
+    /// What is said of it to control.
+    pub(crate) fn report(&self) -> DeviceReport {
+        DeviceReport { capabilities: self.port.capabilities().clone(), sockets: self.sockets.clone() }
+    }
+}
+
 /// A change, or a question, that a worker takes up between two batches.
 pub enum Command {
     /// Opens a device under this id.
     AddDevice(DeviceId, OpenDevice, ReplyTo<Result<DeviceReport, PortError>>),
     /// Closes a device; packets that wait for it are dropped.
     RemoveDevice(DeviceId, ReplyTo<()>),
+    /// Opens a device where what the kernel itself sends by a port is caught.
+    AddHostOutput(PortId, HostSettings, OpenDevice, ReplyTo<Result<DeviceReport, PortError>>),
+    /// Changes how that is taken.
+    SetHostOutput(PortId, HostSettings),
+    /// Closes that device, once all that waits there is taken.
+    RemoveHostOutput(PortId, ReplyTo<()>),
     /// Adds a port or changes its settings.
     SetPort(PortId, PortSettings),
     /// Removes a port; packets that wait for it are dropped.
@@ -229,6 +243,9 @@ impl fmt::Debug for Command {
         f.write_str(match self {
             Self::AddDevice(..) => "AddDevice",
             Self::RemoveDevice(..) => "RemoveDevice",
+            Self::AddHostOutput(..) => "AddHostOutput",
+            Self::SetHostOutput(..) => "SetHostOutput",
+            Self::RemoveHostOutput(..) => "RemoveHostOutput",
             Self::SetPort(..) => "SetPort",
             Self::RemovePort(..) => "RemovePort",
             Self::SetRoutes(..) => "SetRoutes",

@@ -32,6 +32,8 @@ impl Router {
         let Work { packets, keys, states, fates, destinations, .. } = work;
         for (index, packet) in packets.drain().enumerate() {
             match fates[index] {
+                Fate::Forward if packet.is_framed => self.queue_frame(packet, now),
+                Fate::Queue => self.queue_frame(packet, now),
                 Fate::Forward => self.send(packet, &keys[index], destinations[index], now),
                 Fate::Drop(reason) => self.drop_packet(packet, reason),
                 Fate::Refuse(error, reason) => self.refuse(packet, error, reason, now),
@@ -89,9 +91,14 @@ impl Router {
             return self.drop_packet(packet, DropReason::PortDown);
         };
         let header = link_header(&out.settings, destination, ether_type);
-        if !header.apply(&mut packet) {
-            return self.drop_packet(packet, DropReason::NoMemory);
+        match header.apply(&mut packet) {
+            true => self.queue_frame(packet, now),
+            false => self.drop_packet(packet, DropReason::NoMemory),
         }
+    }
+
+    /// Puts a finished frame into the queue of its `out_port`.
+    fn queue_frame(&mut self, packet: Packet, now: Instant) {
         if self.is_tapped() {
             self.tap(&packet, packet.out_port, Direction::Outbound, now);
         }

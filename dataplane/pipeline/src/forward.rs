@@ -7,10 +7,11 @@ use millrace_forward::{
     check_options4, decrement_hop_limit, decrement_ttl, leaves_scope6,
 };
 use millrace_packet::{DropReason, Exceptions, Family, FlowKey, Packet};
+use millrace_units::NextHopIndex;
 use millrace_wire::MacAddr;
 
 use crate::fib::Fib;
-use crate::filter_route::{FilterRoute, FilterRoutes};
+use crate::filter_route::{FilterRoute, FilterRoutes, is_copy};
 use crate::parse::ROUTER;
 use crate::ports::PortTable;
 use crate::route::NO_ROUTE;
@@ -42,6 +43,13 @@ impl Forwarder<'_> {
     /// by noted, and its TTL decremented, when this returns.
     #[inline]
     pub fn decide(&mut self, packet: &mut Packet, key: &FlowKey) -> Decision {
+        if packet.is_framed {
+            if !is_copy(packet.next_hop) {
+                return Decision::end(self.framed(packet.next_hop));
+            }
+            // What a filter sends elsewhere gets the link header of that port.
+            packet.is_framed = false;
+        }
         if packet.port != ROUTER
             && let Some(arrival) = self.ports.get(packet.port)
             && !arrival.forwards(key.family())
@@ -77,6 +85,14 @@ impl Forwarder<'_> {
             return Decision::end(fate);
         }
         self.send_by(packet, key, hop)
+    }
+
+    /// What becomes of a packet that leaves as the frame that it is: no filter sends it by another port.
+    fn framed(&self, next_hop: NextHopIndex) -> Fate {
+        match self.filter_routes.route(next_hop) {
+            Some(FilterRoute::Drop | FilterRoute::Reject) => Fate::Drop(DropReason::Filter),
+            _ => Fate::Forward,
+        }
     }
 
     /// The next hop of a flow; while the port of that is down, another one whose port is up, if the route has one.

@@ -18,6 +18,7 @@ mod gate_table;
 mod gates;
 mod go_on;
 mod handover;
+mod host_output;
 mod host_path;
 mod neighbours;
 mod options;
@@ -45,6 +46,7 @@ pub use driver_flows::{DriverCache, DriverFlow, DriverFlowCounts, DriverPort, Dr
 pub use explain::{Explanation, Step};
 pub use gate_table::{GateTable, GateTables, Published, SharedTable, TableKind, WorkerTable};
 pub use handover::Handover;
+pub use host_output::{HostFilters, HostSettings};
 pub use host_path::{HostPath, NoHost};
 pub use options::Options;
 pub use parse::{Parsed, flow_hash, parse};

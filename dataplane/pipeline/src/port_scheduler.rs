@@ -4,8 +4,8 @@ use std::fmt;
 
 use millrace_packet::{DropReason, FRAME_SIZE, FlowKey, Packet};
 use millrace_schedule::{
-    BufferLimits, DropCause, FlowNumber, FlowQueuesSettings, Leftover, LinkOverhead, LinkRate, LinkScheduler,
-    NodeId, NodeKind, NodeView, QueueSettings, QueueView, Rate, ScheduleError, Share,
+    BufferLimits, DropCause, FlowNumber, Leftover, LinkOverhead, LinkRate, LinkScheduler, NodeId, NodeKind,
+    NodeView, QueueView, Rate, ScheduleError, Share,
 };
 use millrace_units::{Instant, PortId, QueueId};
 
@@ -21,6 +21,8 @@ const QUEUES_AT_ONCE: usize = 256;
 pub enum ScheduleChange {
     /// The port sends at another rate, over a link that adds something else.
     Link(LinkRate, LinkOverhead),
+    /// The port has so many queues at most.
+    Queues(u32),
     /// A new node. The first leaf is the default until another is named.
     Add {
         /// Its number.
@@ -57,9 +59,9 @@ pub enum ScheduleChange {
 /// How a flow is treated that has a queue of its own.
 #[derive(Clone, PartialEq, Debug)]
 pub enum FlowTreatment {
-    /// By a quantum of its own, in bytes of each round (0: that of all others), and with a threshold of its own. What is not
-    /// said stays as it is; a reservation ends with a quantum. The settings are those of all others, of the same leaf.
-    BestEffort(Option<u32>, Option<u32>, FlowQueuesSettings),
+    /// By a quantum of its own, in bytes of each round (0: that of all others), and with a threshold of its own (`Some(None)`:
+    /// that of all others). What is not said stays as it is; a reservation ends with a quantum.
+    BestEffort(Option<u32>, Option<Option<u32>>),
     /// It gets this rate however many others there are.
     Reserved(Rate),
     /// Like all others again.
@@ -86,6 +88,8 @@ pub struct ScheduleReport {
     pub default: QueueId,
     /// Packets that wait.
     pub held: u32,
+    /// Queues in use, and all that the port has.
+    pub queues: (u32, u32),
     /// Its nodes, each behind the one above it.
     pub nodes: Vec<NodeView>,
 }
@@ -97,8 +101,9 @@ pub(crate) type QueueDrops = Vec<(Packet, DropReason)>;
 pub struct PortScheduler {
     tree: LinkScheduler<Packet>,
     default: QueueId,
-    /// For each number, whether that node is a leaf of this port.
-    leaves: Vec<bool>,
+    /// For each number the leaf where packets for it wait: that node itself, or the one that got its packets when it was
+    /// removed. 0 where nothing is known.
+    leaves: Vec<QueueId>,
     /// What flows are hashed with.
     seed: u64,
 }
@@ -142,6 +147,7 @@ impl PortScheduler {
                 self.tree.set_link(*link, now)?;
                 self.tree.set_overhead(*overhead);
             }
+            ScheduleChange::Queues(most) => self.tree.set_most_queues(*most, now)?,
             ScheduleChange::Add { node, parent, share, kind } => {
                 self.tree.add(id(*node), parent.map(id), *share, kind, now)?;
                 if kind.is_leaf() {
@@ -155,7 +161,7 @@ impl PortScheduler {
             ScheduleChange::Remove { node, to } => {
                 let leftover = to.map_or(Leftover::Drop, |to| Leftover::MoveTo(id(to)));
                 self.tree.remove(id(*node), leftover, now, &mut sink(drops))?;
-                self.forget_leaves();
+                self.forget_leaves(*to);
             }
             ScheduleChange::Default(node) => {
                 if !self.is_leaf(*node) {
@@ -166,8 +172,8 @@ impl PortScheduler {
             ScheduleChange::Flow(node, key, treatment) => {
                 let flow = FlowNumber(flow_hash(key, self.seed));
                 match treatment {
-                    FlowTreatment::BestEffort(quantum, threshold, common) => {
-                        self.set_flow((id(*node), flow), (*quantum, *threshold), common, now)?;
+                    FlowTreatment::BestEffort(quantum, threshold) => {
+                        self.tree.set_flow(id(*node), flow, *quantum, *threshold, now)?;
                     }
                     FlowTreatment::Reserved(rate) => self.tree.reserve_flow(id(*node), flow, *rate, now)?,
                     FlowTreatment::Common => {
@@ -177,25 +183,6 @@ impl PortScheduler {
             }
         }
         Ok(())
-    }
-
-    /// Gives a flow a quantum or a threshold, and leaves what is not said as it is.
-    fn set_flow(
-        &mut self,
-        (leaf, flow): (NodeId, FlowNumber),
-        (quantum, threshold): (Option<u32>, Option<u32>),
-        common: &FlowQueuesSettings,
-        now: Instant,
-    ) -> Result<(), ScheduleError> {
-        let (own, reserved) = self.tree.flow(leaf, flow)?.unzip();
-        let known = own.as_ref().map_or((0, common.queue.threshold), |own| {
-            (if own.quantum == common.quantum { 0 } else { own.quantum }, own.threshold)
-        });
-        let queue = QueueSettings { threshold: threshold.unwrap_or(known.1), ..common.queue };
-        let keeps = reserved.flatten().filter(|_| quantum.is_none());
-        let own_quantum = if keeps.is_some() { 0 } else { quantum.unwrap_or(known.0) };
-        self.tree.set_flow(leaf, flow, own_quantum, &queue, now)?;
-        keeps.map_or(Ok(()), |rate| self.tree.reserve_flow(leaf, flow, rate, now))
     }
 
     /// Up to `most` queues of flows of a leaf, from the `first` on: an order that holds while no flow comes or goes.
@@ -218,27 +205,38 @@ impl PortScheduler {
 
     fn add_leaf(&mut self, node: QueueId) {
         let index = node.index();
-        self.leaves.resize(self.leaves.len().max(index + 1), false);
-        self.leaves[index] = true;
+        self.leaves.resize(self.leaves.len().max(index + 1), QueueId(0));
+        self.leaves[index] = node;
         if self.default == QueueId(0) {
             self.default = node;
         }
     }
 
-    /// Takes leaves out that are gone.
-    fn forget_leaves(&mut self) {
-        for (index, leaf) in self.leaves.iter_mut().enumerate().filter(|(_, leaf)| **leaf) {
-            *leaf = self.tree.contains(NodeId(index as u32));
+    /// Forgets leaves that are gone; what is sent there goes `to` another from now on, behind what was moved there.
+    fn forget_leaves(&mut self, to: Option<QueueId>) {
+        for leaf in self.leaves.iter_mut().filter(|leaf| **leaf != QueueId(0)) {
+            if !self.tree.contains(id(*leaf)) {
+                *leaf = to.unwrap_or_default();
+            }
         }
         if !self.is_leaf(self.default) {
-            let first = self.leaves.iter().position(|leaf| *leaf).unwrap_or(0);
-            self.default = QueueId(first as u16);
+            let mut own = (1..self.leaves.len()).map(|index| QueueId(index as u16));
+            let first = own.find(|node| self.leaves[node.index()] == *node).unwrap_or_default();
+            self.default = to.unwrap_or(first);
         }
     }
 
-    #[inline]
     fn is_leaf(&self, node: QueueId) -> bool {
-        self.leaves.get(node.index()).copied().unwrap_or(false)
+        node != QueueId(0) && self.leaves.get(node.index()) == Some(&node)
+    }
+
+    /// The leaf where packets for a queue wait.
+    #[inline]
+    fn leaf_for(&self, queue: QueueId) -> QueueId {
+        match self.leaves.get(queue.index()) {
+            Some(leaf) if *leaf != QueueId(0) => *leaf,
+            _ => self.default,
+        }
     }
 
     /// Whether there is a leaf at all.
@@ -249,7 +247,7 @@ impl PortScheduler {
     /// A packet arrives for the queue that it names, or the default one.
     #[inline]
     pub(crate) fn enqueue(&mut self, packet: Packet, now: Instant, drops: &mut QueueDrops) {
-        let leaf = if self.is_leaf(packet.queue) { packet.queue } else { self.default };
+        let leaf = self.leaf_for(packet.queue);
         let flow = FlowNumber(packet.hash);
         self.tree.enqueue(id(leaf), flow, packet, now, &mut sink(drops));
     }
@@ -275,7 +273,7 @@ impl PortScheduler {
 
     pub(crate) fn report(&self) -> ScheduleReport {
         let (link, default, held) = (self.tree.link(), self.default, self.tree.held_packets());
-        ScheduleReport { link, default, held, nodes: self.tree.tree() }
+        ScheduleReport { link, default, held, queues: self.tree.queue_counts(), nodes: self.tree.tree() }
     }
 }
 
@@ -374,6 +372,49 @@ mod tests {
             .collect();
         // Queue 2 comes first; what names none of the leaves is in the first one, with queue 3.
         assert_eq!((order, drops.len()), (vec![2, 0, 3, 1, 900], 0));
+    }
+
+    #[test]
+    fn what_is_sent_to_a_removed_leaf_waits_behind_what_was_moved_until_the_leaf_is_there_again() {
+        let pool = Pool::new(64).unwrap();
+        let fifo = || NodeKind::Fifo(Default::default());
+        let leaf = |node: u16| add(node, Some(1), Share::Level(node.into()), fifo());
+        let mut scheduler =
+            scheduler(&[add(1, None, Share::Only, NodeKind::Priority), leaf(2), leaf(3), leaf(4)]);
+        let mut drops = Vec::new();
+        // Packets are told apart by their hash. The default leaf, 2, goes before the others.
+        let mut number = 0;
+        let mut send = |scheduler: &mut PortScheduler, queue: u16| {
+            number += 1;
+            let mut packet = packet(&pool, queue);
+            packet.hash = number;
+            scheduler.enqueue(packet, Instant::ZERO, &mut Vec::new());
+        };
+        let remove =
+            |node: u16, to: Option<u16>| ScheduleChange::Remove { node: QueueId(node), to: to.map(QueueId) };
+        send(&mut scheduler, 4);
+        scheduler.change(&remove(4, Some(3)), Instant::ZERO, &mut drops).unwrap();
+        send(&mut scheduler, 4);
+        // Where it went goes as well, to a third leaf.
+        scheduler.change(&leaf(5), Instant::ZERO, &mut drops).unwrap();
+        scheduler.change(&remove(3, Some(5)), Instant::ZERO, &mut drops).unwrap();
+        send(&mut scheduler, 4);
+        send(&mut scheduler, 0);
+        let next = || scheduler.dequeue(Instant::ZERO, &mut Vec::new()).map(|packet| packet.hash);
+        assert_eq!(std::iter::from_fn(next).collect::<Vec<u32>>(), [4, 1, 2, 3]);
+        // The leaf is there again; of one whose packets were dropped nothing is known.
+        scheduler.change(&leaf(4), Instant::ZERO, &mut drops).unwrap();
+        scheduler.change(&remove(5, None), Instant::ZERO, &mut drops).unwrap();
+        for queue in [4, 3, 5] {
+            send(&mut scheduler, queue);
+        }
+        let report = scheduler.report();
+        let held =
+            |node: u32| report.nodes.iter().find(|view| view.node.0 == node).map(|view| view.held_packets);
+        assert_eq!((held(2), held(4), report.default), (Some(2), Some(1), QueueId(2)));
+        // When the default leaf goes to another, that one is it.
+        scheduler.change(&remove(2, Some(4)), Instant::ZERO, &mut drops).unwrap();
+        assert_eq!(scheduler.report().default, QueueId(4));
     }
 
     #[test]

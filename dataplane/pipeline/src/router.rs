@@ -426,6 +426,9 @@ impl Router {
             }
             Command::AddDevice(..)
             | Command::RemoveDevice(..)
+            | Command::AddHostOutput(..)
+            | Command::SetHostOutput(..)
+            | Command::RemoveHostOutput(..)
             | Command::Snapshot(_)
             | Command::ClearCounters
             | Command::SetHostPath(_)

@@ -30,6 +30,8 @@ pub struct Snapshot {
     pub schedulers: Vec<(PortId, ScheduleReport)>,
     /// Counters of each device.
     pub devices: Vec<(DeviceId, PortCounters)>,
+    /// What the kernel itself sent by ports that have a scheduler, where that is caught.
+    pub hosts: Vec<(PortId, PortCounters)>,
     /// Counters of devices that were closed since the counters were cleared.
     pub closed: PortCounters,
     /// Packets that were inside when the counters were cleared.
@@ -82,6 +84,8 @@ pub struct FlowCounts {
 pub struct Totals {
     /// Packets that the pipeline took from devices.
     pub received: u64,
+    /// Of these, packets that the kernel itself sent by ports that have a scheduler.
+    pub from_host: u64,
     /// Packets that the router made, by reason.
     pub created: Created,
     /// Packets given to devices.

@@ -32,6 +32,8 @@ pub enum Fate {
     Again,
     /// It leaves by the route that is noted on it: a copy that a plugin sends.
     Resume,
+    /// It goes to the queue of its `out_port` as the frame that it is.
+    Queue,
     /// Another worker has it.
     HandedOver,
 }

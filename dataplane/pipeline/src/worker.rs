@@ -16,8 +16,9 @@ use millrace_port::{Port, PortCounters};
 use millrace_units::Instant;
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use crate::command::{Command, DeviceReport, Event};
+use crate::command::{Command, Event};
 use crate::handover::Handover;
+use crate::host_output::HostOutputs;
 use crate::host_path::HostPath;
 use crate::ports::DeviceId;
 use crate::router::Router;
@@ -70,6 +71,7 @@ pub struct Worker {
     pool: Pool,
     router: Router,
     devices: Vec<Option<Box<dyn Port>>>,
+    hosts: HostOutputs,
     work: Work,
     outgoing: Batch,
     commands: Consumer<Command>,
@@ -105,6 +107,7 @@ impl Worker {
             router: Router::new(pool.clone(), prefixes, seed)?,
             pool,
             devices: Vec::new(),
+            hosts: HostOutputs::default(),
             work: Work::default(),
             outgoing: Batch::new(),
             commands,
@@ -176,7 +179,8 @@ impl Worker {
 
     /// Descriptors that become readable when a device has packets.
     pub fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
-        self.devices.iter().flatten().filter_map(|device| device.descriptor())
+        let devices = self.devices.iter().flatten().filter_map(|device| device.descriptor());
+        devices.chain(self.hosts.descriptors())
     }
 
     /// Whether some device has to be asked for packets again and again, because it has no descriptor.
@@ -196,7 +200,7 @@ impl Worker {
                 self.router.process(DeviceId(index as u16), &mut self.work, now);
             }
         }
-        received
+        received + self.hosts.receive(&mut self.router, &mut self.work, now)
     }
 
     fn transmit_all(&mut self, now: Instant) {
@@ -269,13 +273,23 @@ impl Worker {
         match command {
             Command::AddDevice(id, open, reply) => {
                 let _ = reply.try_send(open(&self.pool).map(|opened| {
-                    let report = DeviceReport {
-                        capabilities: opened.port.capabilities().clone(),
-                        sockets: opened.sockets,
-                    };
+                    let report = opened.report();
                     self.add_device(id, opened.port);
                     report
                 }));
+            }
+            Command::AddHostOutput(port, settings, open, reply) => {
+                let _ = reply.try_send(open(&self.pool).map(|opened| {
+                    let report = opened.report();
+                    self.hosts.add(port, settings, opened.port);
+                    report
+                }));
+            }
+            Command::SetHostOutput(port, settings) => self.hosts.set(port, settings),
+            Command::RemoveHostOutput(port, reply) => {
+                let counted = self.hosts.remove(port, &mut self.router, &mut self.work, now);
+                self.closed.add(&counted);
+                let _ = reply.try_send(());
             }
             Command::RemoveDevice(id, reply) => {
                 self.close_device(id);
@@ -337,6 +351,7 @@ impl Worker {
         let counted =
             devices.filter_map(|(index, device)| Some((DeviceId(index as u16), device.as_mut()?.counters())));
         self.cleared = counted.collect();
+        self.hosts.clear_counters();
         let inside = self.cleared.iter().map(|(_, count)| count.held).sum();
         self.carried = before.wrapping_add(inside);
     }
@@ -349,6 +364,7 @@ impl Worker {
                 snapshot.devices.push((id, since_cleared(&self.cleared, id, device.counters())));
             }
         }
+        snapshot.hosts = self.hosts.counters();
         snapshot.closed = self.closed.clone();
         snapshot.carried = self.carried;
         snapshot.memory = (self.pool.in_use(), self.pool.capacity());
@@ -359,7 +375,11 @@ impl Worker {
 }
 
 /// What a device has counted since the counters were cleared; what it holds, it holds.
-fn since_cleared(cleared: &[(DeviceId, PortCounters)], id: DeviceId, mut now: PortCounters) -> PortCounters {
+pub(crate) fn since_cleared<K: PartialEq>(
+    cleared: &[(K, PortCounters)],
+    id: K,
+    mut now: PortCounters,
+) -> PortCounters {
     if let Some((_, before)) = cleared.iter().find(|(own, _)| *own == id) {
         now.subtract(before);
     }

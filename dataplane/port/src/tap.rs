@@ -14,6 +14,10 @@ use crate::{Capabilities, Mode, Port, PortCounters, PortError};
 
 /// Longest name of a network device, in bytes.
 const LONGEST_NAME: usize = 15;
+/// The largest MTU that a TAP device takes.
+const LARGEST_MTU: u16 = 65_521;
+/// Frames that wait at a device for the output of another one.
+const CATCHER_QUEUE: u32 = 4096;
 /// Most frames of a packet that are handed to the kernel without a copy.
 const MOST_SLICES: usize = 64;
 
@@ -36,6 +40,8 @@ pub struct Tap {
     lost_before: u64,
     /// What it had lost since, when it was last asked; it can't be asked once the device is deleted.
     lost: u64,
+    /// What has this source is the kernel's own talk on the device, and not taken.
+    passed_over: Option<MacAddr>,
     counters: PortCounters,
     capabilities: Capabilities,
 }
@@ -49,9 +55,33 @@ impl Tap {
     /// device, or the kernel refuses something else.
     pub fn open(name: &str, mtu: u16) -> Result<Self, PortError> {
         check_name(name)?;
+        let device = DeviceBuilder::new().name(name).layer(Layer::L2).mtu(mtu).build_sync();
+        Self::with_device(name, mtu, device)
+    }
+
+    /// Makes a TAP device for what the kernel sends by another device and a program redirects here, whatever its length;
+    /// the kernel cuts super-frames and completes checksums on the way. What the kernel sends by the TAP device of its own
+    /// accord (neighbour discovery) is passed over: nobody is behind it. Nothing is sent by it.
+    ///
+    /// # Errors
+    /// As of [`Self::open`].
+    pub fn open_catcher(name: &str) -> Result<Self, PortError> {
+        check_name(name)?;
+        let builder = DeviceBuilder::new().name(name).layer(Layer::L2).mtu(LARGEST_MTU).enable(false);
+        let device = builder.tx_queue_len(CATCHER_QUEUE).build_sync();
+        let mut catcher = Self::with_device(name, LARGEST_MTU, device)?;
+        // Without IPv6 the kernel has nothing to say there; where that can't be switched off, it is passed over.
+        let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
         let failed = |call| move |source| open_error(name, call, source);
-        let builder = DeviceBuilder::new().name(name).layer(Layer::L2).mtu(mtu);
-        let device = builder.build_sync().map_err(failed("making the TAP device"))?;
+        catcher.device.enabled(true).map_err(failed("setting the TAP device up"))?;
+        let own = catcher.device.mac_address().map_err(failed("ioctl(SIOCGIFHWADDR)"))?;
+        catcher.passed_over = Some(MacAddr(own));
+        Ok(catcher)
+    }
+
+    fn with_device(name: &str, mtu: u16, device: io::Result<SyncDevice>) -> Result<Self, PortError> {
+        let failed = |call| move |source| open_error(name, call, source);
+        let device = device.map_err(failed("making the TAP device"))?;
         device.set_nonblocking(true).map_err(failed("fcntl(O_NONBLOCK)"))?;
         let ifindex = device.if_index().map_err(failed("if_nametoindex"))?;
         let kernel_mac = device.mac_address().map_err(failed("ioctl(SIOCGIFHWADDR)"))?;
@@ -61,6 +91,7 @@ impl Tap {
             device,
             lost_before: lost_by_kernel(name).unwrap_or(0),
             lost: 0,
+            passed_over: None,
             name: name.to_owned(),
             buffer: vec![0; longest_frame(mtu) + 1].into(),
             counters: PortCounters::default(),
@@ -70,6 +101,12 @@ impl Tap {
 
     /// Takes the first `length` bytes of the buffer as a frame that arrived.
     fn arrived(&mut self, pool: &Pool, length: usize, batch: &mut Batch) {
+        const SOURCE: std::ops::Range<usize> = 6..12;
+        if let Some(own) = self.passed_over
+            && self.buffer[..length].get(SOURCE) == Some(&own.0[..])
+        {
+            return;
+        }
         self.counters.received += 1;
         self.counters.received_bytes += length as u64;
         if length == self.buffer.len() {

@@ -108,7 +108,6 @@ pub(crate) struct Arena<T> {
     slots: Vec<Slot<T>>,
     free: u32,
     pub load: Load,
-    pub peak_packets: u32,
     limit_bytes: u32,
     limit_packets: u32,
 }
@@ -117,14 +116,7 @@ impl<T> Arena<T> {
     /// Memory for `packets` packets; it is taken from the system as it is first used.
     pub fn new(packets: u32, bytes: u32) -> Self {
         let slots = Vec::with_capacity(packets as usize);
-        Self {
-            slots,
-            free: NONE,
-            load: Load::NOTHING,
-            peak_packets: 0,
-            limit_bytes: bytes,
-            limit_packets: packets,
-        }
+        Self { slots, free: NONE, load: Load::NOTHING, limit_bytes: bytes, limit_packets: packets }
     }
 
     /// Whether a packet of `length` bytes can be taken for a queue that holds `queue`: a queue may hold no more than is
@@ -149,11 +141,7 @@ impl<T> Arena<T> {
     pub fn push(&mut self, list: &mut List, held: Held<T>) {
         let Held { item, arrival, length, flow } = held;
         let load = Load::of_packet(length);
-        let all = self.load.plus(load);
-        self.load = all;
-        if all.packets() > self.peak_packets {
-            self.peak_packets = all.packets();
-        }
+        self.load = self.load.plus(load);
         list.load = list.load.plus(load);
         let slot = Slot { item: Some(item), arrival, length, flow, next: NONE };
         let mut index = self.free;

@@ -33,7 +33,6 @@ pub(crate) struct Queue {
     /// Its [`Cold`] part, or [`NONE`].
     pub cold: u32,
     peak_bytes: u32,
-    peak_packets: u32,
     /// Packets that came in, and their bytes: all that were not refused.
     pub entered_packets: u64,
     pub entered_bytes: u64,
@@ -52,7 +51,6 @@ impl Queue {
             flow: 0,
             cold: NONE,
             peak_bytes: 0,
-            peak_packets: 0,
             entered_packets: 0,
             entered_bytes: 0,
         }
@@ -63,13 +61,7 @@ impl Queue {
     pub fn entered(&mut self, length: u32) {
         self.entered_packets += 1;
         self.entered_bytes += u64::from(length);
-        let load = self.list.load;
-        if load.packets() > self.peak_packets {
-            self.peak_packets = load.packets();
-        }
-        if load.bytes() > self.peak_bytes {
-            self.peak_bytes = load.bytes();
-        }
+        self.peak_bytes = self.peak_bytes.max(self.list.bytes());
     }
 
     pub fn view(&self, cold: Option<&Cold>) -> QueueView {
@@ -85,10 +77,10 @@ impl Queue {
             moved_packets: cold.moved_packets,
             held_packets: self.list.packets(),
             held_bytes: self.list.bytes(),
-            peak_packets: self.peak_packets,
             peak_bytes: self.peak_bytes,
             quantum: self.quantum,
             threshold: self.threshold,
+            has_own_threshold: cold.has_own_threshold,
             aqm: cold.aqm.settings(),
             drops: cold.drops.clone(),
         }
@@ -108,6 +100,8 @@ pub(crate) struct Cold {
     /// Packets that came in and were moved to another queue, and their bytes.
     pub moved_packets: u64,
     pub moved_bytes: u64,
+    /// Whether the queue has a threshold that is not that of all others.
+    pub has_own_threshold: bool,
 }
 
 /// A queue as its user sees it. Always: offered = sent + moved + held + dropped.
@@ -127,14 +121,14 @@ pub struct QueueView {
     pub held_packets: u32,
     /// Their bytes.
     pub held_bytes: u32,
-    /// The most packets that ever waited.
-    pub peak_packets: u32,
     /// The most bytes that ever waited.
     pub peak_bytes: u32,
     /// Bytes per round, where a round robin serves the queue; 0 elsewhere.
     pub quantum: u32,
     /// Discard threshold in bytes.
     pub threshold: u32,
+    /// Whether that is a flow's own.
+    pub has_own_threshold: bool,
     /// Active queue management.
     pub aqm: Aqm,
     /// Drops by cause.

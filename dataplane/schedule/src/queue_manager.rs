@@ -2,7 +2,7 @@
 
 use millrace_units::Instant;
 
-use crate::arena::{Arena, Held, NONE};
+use crate::arena::{Arena, Held, Load, NONE};
 use crate::link::{AqmState, CodelQueue, RedVerdict};
 use crate::queue::{Cold, Queue, QueueSettings, QueueView};
 use crate::{DropCause, DropSink, FlowNumber, Item, LinkOverhead};
@@ -47,6 +47,8 @@ pub(crate) struct QueueManager<T> {
     free: Vec<u32>,
     free_cold: Vec<u32>,
     limit: u32,
+    /// Whether a queue was wanted since, and none was left.
+    pub is_short: bool,
     /// What the link adds to each packet.
     pub overhead: LinkOverhead,
 }
@@ -60,6 +62,7 @@ impl<T: Item> QueueManager<T> {
             free: Vec::new(),
             free_cold: Vec::new(),
             limit: limits.queues,
+            is_short: false,
             overhead,
         }
     }
@@ -70,24 +73,38 @@ impl<T: Item> QueueManager<T> {
         self.overhead.wire_length(length)
     }
 
+    /// Queues that are open.
+    pub fn in_use(&self) -> u32 {
+        self.queues.len() as u32 - self.free.len() as u32
+    }
+
     /// Queues that can still be opened.
     pub fn available(&self) -> u32 {
-        self.limit - self.queues.len() as u32 + self.free.len() as u32
+        self.limit.saturating_sub(self.in_use())
+    }
+
+    /// Another number of queues at most; those that are open stay.
+    pub fn set_limit(&mut self, limit: u32) {
+        self.queues.reserve((limit as usize).saturating_sub(self.queues.len()));
+        self.limit = limit;
     }
 
     /// A new queue, if there may be one more.
     pub fn open(&mut self, settings: &QueueSettings) -> Option<u32> {
+        if self.available() == 0 {
+            self.is_short = true;
+            return None;
+        }
         let queue = Queue::new(settings.threshold);
         let index = match self.free.pop() {
             Some(index) => {
                 self.queues[index as usize] = queue;
                 index
             }
-            None if (self.queues.len() as u32) < self.limit => {
+            None => {
                 self.queues.push(queue);
                 self.queues.len() as u32 - 1
             }
-            None => return None,
         };
         self.set(index, settings);
         Some(index)
@@ -113,6 +130,27 @@ impl<T: Item> QueueManager<T> {
                 cold.aqm = AqmState::new(&settings.aqm);
             }
         }
+    }
+
+    /// The same, but a threshold of its own stays.
+    pub fn set_common(&mut self, index: u32, settings: &QueueSettings) {
+        let own = self.own_threshold(index);
+        self.set(index, &QueueSettings { threshold: own.unwrap_or(settings.threshold), ..*settings });
+    }
+
+    /// Gives a queue a threshold of its own, or that of `common` again.
+    pub fn set_own_threshold(&mut self, index: u32, own: Option<u32>, common: u32) {
+        self.queues[index as usize].threshold = own.unwrap_or(common);
+        if own.is_some() || self.own_threshold(index).is_some() {
+            self.cold_mut(index).has_own_threshold = own.is_some();
+        }
+    }
+
+    /// A queue's threshold, if it is its own.
+    pub fn own_threshold(&self, index: u32) -> Option<u32> {
+        let queue = self.queue(index);
+        let is_own = self.cold.get(queue.cold as usize).is_some_and(|cold| cold.has_own_threshold);
+        is_own.then_some(queue.threshold)
     }
 
     #[inline]
@@ -245,6 +283,27 @@ impl<T: Item> QueueManager<T> {
         }
         self.arena.push(&mut queue.list, held);
         queue.entered(length);
+    }
+
+    /// Moves the packets of a flow from one queue to another, which is empty; all keep their order. Returns how many there
+    /// were.
+    pub fn separate(&mut self, from: u32, to: u32, flow: FlowNumber) -> u32 {
+        let mut all = std::mem::take(&mut self.queues[from as usize].list);
+        let mut moved = Load::NOTHING;
+        while let Some(held) = self.arena.pop(&mut all) {
+            if held.flow != flow {
+                self.arena.push(&mut self.queues[from as usize].list, held);
+                continue;
+            }
+            moved = moved.plus(Load::of_packet(held.length));
+            self.put(to, held);
+        }
+        if moved != Load::NOTHING {
+            let cold = self.cold_mut(from);
+            cold.moved_packets += u64::from(moved.packets());
+            cold.moved_bytes += u64::from(moved.bytes());
+        }
+        moved.packets()
     }
 
     /// Asks for a queue's line and nothing else.

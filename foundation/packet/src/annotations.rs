@@ -19,6 +19,8 @@ pub struct Annotations {
     pub exceptions: Exceptions,
     /// How often it was sent back to classification.
     pub passes: u8,
+    /// Whether it leaves by its `out_port` as the frame that it is, link header and all: the kernel made it.
+    pub is_framed: bool,
     /// Flow hash; equal for all packets of a flow.
     pub hash: u32,
     /// Next-hop group, once forwarding has chosen it.
@@ -34,6 +36,7 @@ impl Annotations {
         tag: 0,
         exceptions: Exceptions::NONE,
         passes: 0,
+        is_framed: false,
         hash: 0,
         next_hop: NextHopIndex(u32::MAX),
     };

@@ -12,6 +12,7 @@ mod driver_flows;
 mod drivers;
 mod filters;
 mod garbage;
+mod host_output;
 mod kernel;
 mod lab;
 mod links;

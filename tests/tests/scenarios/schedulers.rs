@@ -204,6 +204,16 @@ fn queues_are_shown_and_changed() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
     let (router, first, second) = two_greedy_flows(&line);
+    // A port has 8,192 queues unless it is given others.
+    let shown = router.json(&["scheduler", "show", "r2"]);
+    assert_eq!((&shown["most_queues"], shown["queues"].as_u64() >= Some(3)), (&8192.into(), true), "{shown}");
+    let many = ["scheduler", "set", "r2", "queues=65537"];
+    router.try_ask(&many).assert_refused(1, &["65537", "1 to 65536"]);
+    router
+        .try_ask(&["scheduler", "set", "r2", "queues=4000"])
+        .assert_refused(1, &["\"flows\"", "4096", "4000"]);
+    router.ask(&["scheduler", "set", "r2", "queues=65536"]);
+    assert_eq!(router.json(&["scheduler", "show", "r2"])["most_queues"], 65_536);
     let table = router.ask(&["queue", "show", "r2", "flows"]);
     assert!(table.contains("dport 9000 in r1") && table.contains("flow-queues"), "{table}");
     let all = router.json(&["queue", "show"]);
@@ -240,6 +250,16 @@ fn queues_are_shown_and_changed() {
     refused(&["set", "r2", "flows", "--flow", &flow, "weight=2"], &["weight", "quantum"]);
     let kept = flow_queue(&router, 9001);
     assert_eq!((&kept["threshold"], &kept["rate"]), (&9000.into(), &serde_json::Value::Null), "{kept}");
+    // What is said of all queues leaves what was said of one, and reservations keep what they are parts of.
+    router.ask(&["scheduler", "set", "r2", "--node", "flows", "threshold=25000"]);
+    assert_eq!(flow_queue(&router, 9001)["threshold"], 9000);
+    assert_eq!(flow_queue(&router, 9000)["threshold"], 25_000);
+    router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "rate=1mbit"]);
+    refused(
+        &["set", "r2", "flows", "rate="],
+        &["\"flows\"", "1.00 Mb/s that is reserved for 1 of its flows"],
+    );
+    router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "rate="]);
     router.ask(&["queue", "set", "r2", "flows", "rate="]);
     refused(&["set", "r2", "flows", "--flow", &flow, "rate=1mbit"], &["\"flows\" has no rate", "rate=RATE"]);
     drop((first, second));
@@ -253,7 +273,8 @@ fn a_full_queue_drops_its_own_and_no_other_port_waits_for_it() {
     let router = router(&line);
     line.h1.run("ping -c 1 10.2.0.2");
     router.ask(&["scheduler", "add", "r2", "all", "--kind", "fifo", "threshold=20000"]);
-    router.ask(&["scheduler", "set", "r2", "rate=1mbit"]);
+    // The kernel's own packets would be counted among those that are dropped.
+    router.ask(&["scheduler", "set", "r2", "rate=1mbit", "host=direct"]);
     // Twice what the link takes, and a flow the other way.
     let full = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 200);
     let other = Flow::start(&line.h2, &line.h1, to("10.1.0.2:9000"), 1000, 200);

@@ -26,6 +26,8 @@ pub struct DeviceView {
     xdp_features: Vec<&'static str>,
     native_xdp: Ability,
     tcx: Ability,
+    /// Whether a scheduler can have what the kernel itself sends by the device.
+    host_output: Ability,
     /// The XDP program that is attached now.
     attached: Option<String>,
     /// What `run` would choose; none if the device can't be a port.
@@ -83,6 +85,7 @@ impl DeviceView {
             xdp_features: Vec::new(),
             native_xdp: unprobed(""),
             tcx: unprobed(""),
+            host_output: unprobed(""),
             attached: None,
             choice: None,
             problems,
@@ -95,6 +98,7 @@ impl DeviceView {
             Err(why) => {
                 view.native_xdp = unprobed(why);
                 view.tcx = unprobed(why);
+                view.host_output = unprobed(why);
             }
         }
         view.tried = TRIED.contains(&view.driver.as_str());
@@ -109,6 +113,7 @@ impl DeviceView {
         self.xdp_features.clone_from(&report.xdp_features);
         self.native_xdp = (&report.native_xdp).into();
         self.tcx = (&report.tcx).into();
+        self.host_output = (&report.tcx_egress).into();
         self.attached = report.attached.as_ref().map(|program| {
             let place = if program.native { "in the driver" } else { "generic" };
             format!("{} (id {}, {place})", program.name, program.id)
@@ -244,6 +249,7 @@ impl fmt::Display for DeviceView {
             writeln!(f, "    announces      {}", self.xdp_features.join(", "))?;
         }
         writeln!(f, "    tcx            {}", self.tcx)?;
+        writeln!(f, "    host output    {}", self.host_output)?;
         let tried = if self.tried {
             "by us: the tests run on it"
         } else {
@@ -313,6 +319,7 @@ mod tests {
             xdp_features: features.to_vec(),
             native_xdp,
             tcx: Support::Yes,
+            tcx_egress: Support::Yes,
             attached: None,
         }
     }

@@ -16,10 +16,35 @@ pub struct SchedulerView {
     pub overhead: millrace_config::Overhead,
     /// The queue of packets that nothing else is said of.
     pub default: Option<String>,
+    /// What the kernel itself sends by the port; none at ports without a kernel device.
+    pub host: Option<HostOutputView>,
     /// Packets that wait.
     pub held: u32,
+    /// Queues in use, those of flows included.
+    pub queues: u32,
+    /// Queues that there may be.
+    pub most_queues: u32,
     /// Its nodes, each behind the one above it.
     pub nodes: Vec<SchedulerNodeView>,
+}
+
+/// What the kernel itself sends by a port that has a scheduler.
+#[derive(Clone, Debug, Serialize)]
+pub struct HostOutputView {
+    /// What becomes of it: `queue`, `filter` or `direct`.
+    pub setting: &'static str,
+    /// Packets that are taken in a round, at most.
+    pub weight: u16,
+    /// Whether it is caught, and waits in the queues.
+    pub caught: bool,
+    /// Why it is not, although it should be.
+    pub why: Option<String>,
+    /// Packets that were caught.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets of these that were lost before they were read, or for which there was no memory.
+    pub lost: u64,
 }
 
 /// A node of a scheduler.

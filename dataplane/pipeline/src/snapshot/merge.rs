@@ -18,6 +18,7 @@ impl Snapshot {
         self.schedulers.extend(other.schedulers);
         self.schedulers.sort_by_key(|(port, _)| *port);
         merge_by_key(&mut self.devices, other.devices, |sum, more| sum.add(&more));
+        merge_by_key(&mut self.hosts, other.hosts, |sum, more| sum.add(&more));
         merge_by_key(&mut self.bindings, other.bindings, add_binding);
         merge_by_key(&mut self.instances, other.instances, |sum, more| sum.add(more));
         self.closed.add(&other.closed);
@@ -87,9 +88,11 @@ fn add_flow_states(sum: &mut FlowStateCounts, more: FlowStateCounts) {
 }
 
 fn add_totals(sum: &mut Totals, more: &Totals) {
-    let Totals { received, created, transmitted, to_host, consumed, dropped, held, handed, taken } = more;
+    let Totals { received, from_host, created, transmitted, to_host, consumed, dropped, held, handed, taken } =
+        more;
     let Created { errors, fragments, copies, own, plugins } = created;
     sum.received = sum.received.wrapping_add(*received);
+    sum.from_host += from_host;
     sum.created.errors += errors;
     sum.created.fragments += fragments;
     sum.created.copies += copies;

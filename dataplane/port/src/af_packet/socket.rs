@@ -38,8 +38,10 @@ pub(super) fn open_receiver(options: &Options) -> Result<(OwnedFd, ReceiveRing),
 pub(super) fn open_sender(options: &Options) -> Result<OwnedFd, PortError> {
     let explain = |call| move |error| explain(options, call, error);
     let fd = create().map_err(explain("socket(AF_PACKET)"))?;
-    // Both make it faster and may be refused: by a device without, or without CAP_NET_ADMIN.
-    let _ = socket_option::set(fd.as_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1i32);
+    // Past the queueing disciplines, and with them past tcx egress: what is sent must not be caught there as the host's own.
+    socket_option::set(fd.as_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1i32)
+        .map_err(explain("PACKET_QDISC_BYPASS"))?;
+    // A larger buffer may be refused, without CAP_NET_ADMIN.
     let _ = socket_option::set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER);
     bind(fd.as_fd(), options.ifindex, 0).map_err(explain("bind"))?;
     Ok(fd)

@@ -238,3 +238,25 @@ fn the_address_follows_from_the_name_and_is_local_unicast() {
     assert_ne!(mac, mac_of("lan", mac));
     assert!(mac.is_unicast() && mac.0[0] & 2 != 0);
 }
+
+#[test]
+fn a_catcher_takes_what_others_sent_and_not_what_the_kernel_says_there_itself() {
+    in_namespace(|pool| {
+        let mut catcher = Tap::open_catcher("mr0").unwrap();
+        ip("address add 10.77.0.1/24 dev mr0");
+        let socket = UdpSocket::bind("10.77.0.1:4000").unwrap();
+        // An ARP request for the destination: the kernel's own.
+        socket.send_to(b"hello", "10.77.0.2:9").unwrap();
+        assert_eq!(wait_for(&mut catcher, &pool, |_| true), None);
+        assert_eq!(catcher.counters().received, 0);
+        // What bears another source was another device's, as long as it may be.
+        let mac = kernel_mac(&catcher);
+        ip("link set mr0 address 02:00:00:00:00:77 mtu 9000");
+        ip("neighbour replace 10.77.0.2 lladdr 02:00:00:00:00:99 dev mr0");
+        socket.send_to(&[7; 8000], "10.77.0.2:9").unwrap();
+        let frame = wait_for(&mut catcher, &pool, is_udp).expect("the datagram");
+        assert_eq!((frame.len(), &frame[..6]), (14 + 28 + 8000, &[2, 0, 0, 0, 0, 0x99][..]));
+        assert_eq!(udp_checksum_residue(&frame), 0);
+        assert_ne!(frame[6..12], mac.0);
+    });
+}

@@ -31,10 +31,10 @@ pub(crate) trait PacketScheduler<T> {
     fn head_length(&mut self, queues: &mut QueueManager<T>) -> Option<u32>;
 
     /// Takes a packet out to put it elsewhere; the order inside each flow is kept.
-    fn take_to_move(&mut self, queues: &mut QueueManager<T>) -> Option<Held<T>>;
+    fn take_to_move(&mut self, queues: &mut QueueManager<T>, now: Instant) -> Option<Held<T>>;
 
-    /// Puts a packet in that was taken elsewhere. Nothing is dropped.
-    fn put(&mut self, queues: &mut QueueManager<T>, held: Held<T>);
+    /// Puts a packet in that was taken elsewhere, and may have come long before `now`. Nothing is dropped.
+    fn put(&mut self, queues: &mut QueueManager<T>, held: Held<T>, now: Instant);
 }
 
 /// A scheduler that chooses among children, by their slots. It sees those children only that may send now; lengths are

@@ -31,21 +31,21 @@ pub struct FlowQueuesSettings {
     pub queue: QueueSettings,
     /// Nanoseconds after which an empty queue may be given to another flow.
     pub idle: u64,
-    /// What the node is served with. Reserved rates are parts of it.
-    pub capacity: Rate,
+    /// What the node is served with. Reserved rates are parts of it: without it nothing can be reserved.
+    pub capacity: Option<Rate>,
     /// Varies the table of flows.
     pub seed: u64,
 }
 
 impl Default for FlowQueuesSettings {
-    /// 4,096 queues, 1,538 bytes per round, one second, a capacity of 1 Gb/s.
+    /// 4,096 queues, 1,538 bytes per round, one second, no capacity.
     fn default() -> Self {
         Self {
             queues: 4096,
             quantum: 1538,
             queue: QueueSettings::default(),
             idle: 1_000_000_000,
-            capacity: Rate::from_megabits(1000),
+            capacity: None,
             seed: 0,
         }
     }
@@ -117,7 +117,7 @@ impl FlowQueues {
     /// Other settings; the number of places in the table of flows stays.
     pub fn set(&mut self, settings: FlowQueuesSettings) {
         self.settings = settings;
-        self.weights.set(settings.quantum, settings.capacity);
+        self.weights.set(settings.quantum, settings.capacity.unwrap_or_default());
     }
 
     /// Gives all queues back; they must be empty.
@@ -150,7 +150,7 @@ impl FlowQueues {
         self.own_queue(queues, flow, now).unwrap_or(self.shared)
     }
 
-    pub(super) fn own_queue<T: Item>(
+    fn own_queue<T: Item>(
         &mut self,
         queues: &mut QueueManager<T>,
         flow: FlowNumber,
@@ -171,6 +171,26 @@ impl FlowQueues {
         Some(queue)
     }
 
+    /// The queue of a flow, one of its own: given now if it has none, with what it has in the shared one.
+    pub(super) fn own_queue_with_packets<T: Item>(
+        &mut self,
+        queues: &mut QueueManager<T>,
+        flow: FlowNumber,
+        now: Instant,
+    ) -> Option<u32> {
+        if let Some(queue) = self.table.get(flow) {
+            return Some(queue);
+        }
+        let queue = self.own_queue(queues, flow, now)?;
+        if queues.separate(self.shared, queue, flow) > 0 {
+            self.join(queues, queue);
+            if queues.queue(self.shared).list.is_empty() {
+                self.taken(queues, self.shared, 0, false, now);
+            }
+        }
+        Some(queue)
+    }
+
     /// Looks at up to `most` queues and takes back those that have been empty for long enough.
     pub fn reclaim<T: Item>(&mut self, queues: &mut QueueManager<T>, now: Instant, most: usize) {
         for _ in 0..most.min(self.owned.len()) {
@@ -183,6 +203,8 @@ impl FlowQueues {
                 self.table.remove(FlowNumber(queue.flow));
                 queues.close(index);
                 self.owned.swap_remove(self.hand);
+                // The last has its place, and is looked at next.
+                self.hand = self.hand.checked_sub(1).unwrap_or(self.owned.len().saturating_sub(1));
             }
         }
     }
@@ -315,18 +337,18 @@ impl<T: Item> PacketScheduler<T> for FlowQueues {
         queues.arena.head_length(&queues.queue(index).list)
     }
 
-    fn take_to_move(&mut self, queues: &mut QueueManager<T>) -> Option<Held<T>> {
+    fn take_to_move(&mut self, queues: &mut QueueManager<T>, now: Instant) -> Option<Held<T>> {
         let (round, mut turn) = self.turn(queues);
         let index = round.choose(&mut turn)?;
         let held = queues.take_to_move(index)?;
         let sent = queues.wire_length(held.length);
         let more = !queues.queue(index).list.is_empty();
-        self.taken(queues, index, sent, more, held.arrival);
+        self.taken(queues, index, sent, more, now);
         Some(held)
     }
 
-    fn put(&mut self, queues: &mut QueueManager<T>, held: Held<T>) {
-        let index = self.queue_for(queues, held.flow, held.arrival);
+    fn put(&mut self, queues: &mut QueueManager<T>, held: Held<T>, now: Instant) {
+        let index = self.queue_for(queues, held.flow, now);
         queues.put(index, held);
         if queues.queue(index).list.packets() == 1 {
             self.join(queues, index);

@@ -200,7 +200,13 @@ impl FqCodel {
         arrived: u32,
         sink: &mut impl DropSink<T>,
     ) {
-        self.fattest = self.find_fattest(arrived as usize);
+        for _ in 0..self.flows.len().div_ceil(LOOKED_AT) {
+            self.fattest = self.find_fattest(arrived as usize);
+            if self.flows[self.fattest].list.packets() > 1 {
+                break;
+            }
+            // A sparse flow pays only where no other stands anywhere.
+        }
         let flow = &mut self.flows[self.fattest];
         for _ in 0..flow.list.packets().div_ceil(2).min(DROP_BATCH) {
             let Some(held) = queues.arena.pop(&mut flow.list) else { return };
@@ -325,7 +331,7 @@ impl<T: Item> PacketScheduler<T> for FqCodel {
         queues.arena.head_length(&self.flows[index as usize].list)
     }
 
-    fn take_to_move(&mut self, queues: &mut QueueManager<T>) -> Option<Held<T>> {
+    fn take_to_move(&mut self, queues: &mut QueueManager<T>, _now: Instant) -> Option<Held<T>> {
         let (_, index) = self.choose()?;
         let flow = &mut self.flows[index as usize];
         let held = queues.arena.pop(&mut flow.list)?;
@@ -334,7 +340,7 @@ impl<T: Item> PacketScheduler<T> for FqCodel {
         Some(held)
     }
 
-    fn put(&mut self, queues: &mut QueueManager<T>, held: Held<T>) {
+    fn put(&mut self, queues: &mut QueueManager<T>, held: Held<T>, _now: Instant) {
         self.insert(queues, held);
     }
 }

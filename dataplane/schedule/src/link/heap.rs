@@ -126,13 +126,6 @@ impl Heap {
             member.key = member.key.saturating_sub(by);
         }
     }
-
-    /// All keys more by `by`.
-    pub fn raise(&mut self, by: u64) {
-        for member in &mut self.members {
-            member.key = member.key.saturating_add(by);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use millrace_units::Instant;
 
 use super::flow_queues::{FlowQueues, MOST_QUANTUM};
 use super::rate::Rate;
-use crate::queue::QueueSettings;
 use crate::queue_manager::QueueManager;
 use crate::{FlowNumber, Item};
 
@@ -76,22 +75,25 @@ impl Weights {
 }
 
 impl FlowQueues {
-    /// Gives a flow's queue a quantum of its own in bytes, 1 to 2^30, or the common one by 0; and a threshold, or none of
-    /// its own. A queue with a quantum of its own is never given to another flow.
+    /// Gives a flow's queue a quantum of its own in bytes, 1 to 2^30, or the common one by 0, which ends a reservation; and a
+    /// threshold of its own, or the common one by `Some(None)`. What is not said stays. A queue with a quantum of its own is
+    /// never given to another flow. Returns whether there was a queue for it.
     pub fn set_flow<T: Item>(
         &mut self,
         queues: &mut QueueManager<T>,
         flow: FlowNumber,
-        quantum: u32,
-        settings: &QueueSettings,
+        quantum: Option<u32>,
+        threshold: Option<Option<u32>>,
         now: Instant,
     ) -> bool {
-        self.release(queues, flow);
-        let Some(queue) = self.table.get(flow).or_else(|| self.own_queue(queues, flow, now)) else {
-            return false;
-        };
-        queues.set(queue, settings);
-        self.set_quantum(queues, queue, quantum);
+        let Some(queue) = self.own_queue_with_packets(queues, flow, now) else { return false };
+        if let Some(threshold) = threshold {
+            queues.set_own_threshold(queue, threshold, self.settings.queue.threshold);
+        }
+        if let Some(quantum) = quantum {
+            self.release(queues, flow);
+            self.set_quantum(queues, queue, quantum);
+        }
         true
     }
 
@@ -125,7 +127,7 @@ impl FlowQueues {
         now: Instant,
     ) -> bool {
         self.release(queues, flow);
-        let Some(queue) = self.table.get(flow).or_else(|| self.own_queue(queues, flow, now)) else {
+        let Some(queue) = self.own_queue_with_packets(queues, flow, now) else {
             return false;
         };
         self.set_quantum(queues, queue, RESERVED | self.weights.reservations.len() as u32);
@@ -144,6 +146,11 @@ impl FlowQueues {
             queues.queue_mut(moved.queue).quantum = RESERVED | index as u32;
         }
         true
+    }
+
+    /// How many flows have a reservation.
+    pub fn reservations(&self) -> usize {
+        self.weights.reservations.len()
     }
 
     /// Sum of the reserved rates.

@@ -342,3 +342,30 @@ fn a_sparse_flow_passes_by_twenty_bulk_flows() {
     // One packet that is on its way, and the buckets that it may share: some milliseconds, not the 480 of the queue.
     assert!(worst < 10_000_000, "{worst} ns");
 }
+
+#[test]
+fn a_fat_flow_anywhere_makes_room_when_memory_ends() {
+    // More flows than are looked at for the fattest at once, and memory for 64 packets: a leaf gets half of it, which one flow fills.
+    let limits = BufferLimits { packets: 64, ..BufferLimits::default() };
+    for fat in 0..40 {
+        let mut port = LinkScheduler::new(LinkRate::default(), LinkOverhead::None, limits).unwrap();
+        let settings = FqCodelSettings { flows: 8192, ..Default::default() };
+        add(&mut port, 0, None, Share::Only, NodeKind::FqCodel(settings));
+        let mut dropped = 0;
+        let mut count = |frame: Frame, _: DropCause| {
+            assert_eq!(frame.flow, fat);
+            dropped += 1;
+        };
+        for number in 0..32 {
+            port.enqueue(NodeId(0), FlowNumber(fat), frame(fat, number, 100), at(0), &mut count);
+        }
+        // Whichever part of the flows is looked at first, a packet of another flow stays.
+        for other in 1000..1020 {
+            assert!(
+                port.enqueue(NodeId(0), FlowNumber(other), frame(other, 0, 100), at(0), &mut count),
+                "{fat} {other}"
+            );
+        }
+        assert!(dropped > 0);
+    }
+}

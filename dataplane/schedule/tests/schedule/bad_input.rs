@@ -218,5 +218,37 @@ fn a_port_holds_no_more_than_it_may_and_no_queue_all_of_it() {
     assert!(!offer(&mut port, 1, 100));
     assert!(offer(&mut port, 3, 100) && offer(&mut port, 3, 100) && !offer(&mut port, 3, 100));
     assert_eq!(causes, [DropCause::BufferFull; 4]);
-    assert_eq!((port.held_packets(), port.peak_packets()), (7, 7));
+    assert_eq!(port.held_packets(), 7);
+}
+
+#[test]
+fn guarantees_of_hierarchies_that_stand_apart_under_a_priority_are_held_against_the_link_together() {
+    let mut port = port(Some(10_000_000));
+    add(&mut port, 0, None, Share::Only, NodeKind::Priority);
+    for (node, level) in [(1, 0), (2, 1)] {
+        add(&mut port, node, 0, Share::Level(level), NodeKind::Hfsc);
+    }
+    // One of them behind a token bucket and a round robin, where they draw on the same link.
+    add(&mut port, 3, 0, Share::Level(2), NodeKind::TokenBucket { rate: Rate(9_000_000), burst: 3000 });
+    add(&mut port, 4, 3, Share::Only, NodeKind::DeficitRoundRobin);
+    add(&mut port, 5, 4, Share::Quantum(1500), NodeKind::Hfsc);
+    let guaranteed = |bits| Share::Curves(Curves { real_time: Some(rate(bits)), ..Curves::default() });
+    add(&mut port, 11, 1, guaranteed(6_000_000), fifo());
+    let error = refused(&mut port, 12, 2, guaranteed(5_000_000), fifo());
+    assert!(
+        error.contains("(11.00 Mb/s in the long run)")
+            && error.contains("the link")
+            && error.contains("10.00 Mb/s"),
+        "{error}"
+    );
+    add(&mut port, 12, 2, guaranteed(3_000_000), fifo());
+    let error = refused(&mut port, 13, 5, guaranteed(2_000_000), fifo());
+    assert!(error.contains("11.00 Mb/s"), "{error}");
+    add(&mut port, 13, 5, guaranteed(1_000_000), fifo());
+    // A slower link, and other curves, are held against all of them as well.
+    let slower = LinkRate { rate: Some(Rate(9_900_000)), slack: 0 };
+    assert!(port.set_link(slower, at(0)).unwrap_err().to_string().contains("10.00 Mb/s in the long run"));
+    assert!(port.set_share(NodeId(11), guaranteed(6_100_000), at(0)).is_err());
+    port.set_share(NodeId(11), guaranteed(5_000_000), at(0)).unwrap();
+    port.set_link(slower, at(0)).unwrap();
 }

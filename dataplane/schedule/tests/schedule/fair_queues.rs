@@ -111,7 +111,7 @@ proptest! {
         for (flow, quantum) in quanta.into_iter().enumerate() {
             let flow = flow as u32;
             add(&mut children, flow, 100, Share::Quantum(quantum), fifo());
-            flows.set_flow(NodeId(0), FlowNumber(flow), quantum, &QueueSettings::default(), at(0)).unwrap();
+            flows.set_flow(NodeId(0), FlowNumber(flow), Some(quantum), None, at(0)).unwrap();
             twin.quanta.insert(flow, quantum.into());
         }
         for (number, (flow, length, take)) in steps.into_iter().enumerate() {
@@ -186,7 +186,7 @@ fn reserved_flows_get_their_rate_however_many_others_there_are() {
     for others in [1, 5, 50] {
         let mut port = port(None);
         let settings =
-            FlowQueuesSettings { capacity: Rate(100_000_000), quantum: 1500, ..Default::default() };
+            FlowQueuesSettings { capacity: Some(Rate(100_000_000)), quantum: 1500, ..Default::default() };
         add(&mut port, 0, None, Share::Only, NodeKind::FlowQueues(settings));
         let reserve =
             |port: &mut Port, flow, rate| port.reserve_flow(NodeId(0), FlowNumber(flow), Rate(rate), at(0));

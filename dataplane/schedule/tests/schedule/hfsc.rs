@@ -280,3 +280,28 @@ fn assert_service_curve(arrivals: &[Arrival], sent: &[Sent], flow: u32, curve: &
         );
     }
 }
+
+/// What a class gets by its real-time curve moves its virtual time as well: one that is guaranteed far more than its share
+/// runs ahead of all others, and must not take those along that come later.
+#[test]
+fn a_class_that_comes_late_shares_at_once_also_beside_one_that_ran_ahead() {
+    let mut port = port(Some(12_000_000));
+    add(&mut port, 0, None, Share::Only, NodeKind::Hfsc);
+    let [guaranteed, shared] = [Rate(8_000_000), Rate(64_000)].map(|rate| Some(Curve::linear(rate)));
+    add(&mut port, 1, 0, leaf(guaranteed, shared), fifo());
+    add(&mut port, 2, 0, sharing(2_000_000), fifo());
+    add(&mut port, 3, 0, sharing(2_000_000), fifo());
+    let second = 1000 * MS;
+    let arrivals = merged(vec![
+        steady(1, 1, 1000, MS, 0, 22 * second),
+        steady(2, 2, 1000, MS, 0, 22 * second),
+        steady(3, 3, 1000, MS, 20 * second, 22 * second),
+    ]);
+    let sent = run(&mut port, &arrivals, 22 * second);
+    let [first, others, late] = [1, 2, 3].map(|flow| bytes(&sent, flow, 20 * second, 22 * second) * 4);
+    assert!(first.abs_diff(8_000_000) <= 40_000, "{first}");
+    assert!(
+        late.abs_diff(2_000_000) <= 40_000 && others.abs_diff(2_000_000) <= 40_000,
+        "{late} beside {others}"
+    );
+}

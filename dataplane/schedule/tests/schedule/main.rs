@@ -3,6 +3,7 @@
 mod active_queues;
 mod bad_input;
 mod fair_queues;
+mod flow_leaves;
 mod hfsc;
 mod hierarchy;
 mod random_trees;

@@ -139,8 +139,6 @@ pub(crate) struct Inner {
     pub fit: Heap,
     /// Those at their upper limit, by when they may send again.
     pub limited: Heap,
-    /// All, the greatest virtual time first.
-    pub greatest: Heap,
     /// Active children.
     pub active: u32,
     /// Children at all.

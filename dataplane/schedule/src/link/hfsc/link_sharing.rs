@@ -1,5 +1,10 @@
 //! The link-sharing criterion: from the root down, the active child with the least virtual time (section IV.C of the
 //! paper), as long as it is within its upper limit.
+//!
+//! A class that becomes active begins at the least virtual time of its siblings, as in start-time fair queueing (Goyal, Vin
+//! and Cheng, 1996), where that keeps siblings together to within a packet of each. The paper takes the mean of the least and
+//! the greatest; but virtual time counts what the real-time criterion sends as well, so a class that is guaranteed far more
+//! than its share runs ahead of all others by any time, and by the mean would take newcomers along.
 
 use super::Hfsc;
 use super::class::{Class, Inner, ROOT, Sharing};
@@ -31,20 +36,16 @@ impl Hfsc {
     /// Gives a class that becomes active its virtual time, and puts it among its siblings.
     fn enter(&mut self, index: u32, now: u64) {
         let parent = self.classes[index as usize].parent;
-        let parent_class = &self.classes[parent as usize];
-        let (period, inner) = (parent_class.period, &mut self.inners[parent_class.inner as usize]);
-        let class_period = self.classes[index as usize].parent_period;
-        let own = self.classes[index as usize].virtual_time;
-        let virtual_time = match inner.greatest.first() {
-            // The mean of least and greatest keeps siblings together however many there are.
-            Some((key, _)) => {
-                let mean = inner.least / 2 + !key / 2;
-                if class_period == period { own.max(mean) } else { mean }
-            }
-            None => {
-                inner.least = inner.offset;
-                inner.offset
-            }
+        let Class { period, inner, .. } = self.classes[parent as usize];
+        self.admit(inner, now);
+        let inner = &mut self.inners[inner as usize];
+        let class = &self.classes[index as usize];
+        let virtual_time = if inner.active > 0 {
+            let least = inner.fit.first().map_or(inner.least, |(least, _)| least.max(inner.least));
+            if class.parent_period == period { class.virtual_time.max(least) } else { least }
+        } else {
+            inner.least = inner.offset;
+            inner.offset
         };
         // A parent that becomes active now begins its next period.
         let coming = if inner.active == 0 { period.wrapping_add(1) } else { period };
@@ -61,8 +62,6 @@ impl Hfsc {
             limit.running.cut(&curve, now, class.total);
             limit.from = limit.running.time_of(&curve, class.total);
         }
-        let inner = &mut self.inners[self.classes[parent as usize].inner as usize];
-        inner.greatest.push(&mut self.greatest_places, !virtual_time, index);
         self.place(index, now);
     }
 
@@ -132,7 +131,6 @@ impl Hfsc {
                 if ended {
                     self.leave(index);
                 } else {
-                    self.greatest_moves(index);
                     self.place(index, now);
                 }
             }
@@ -161,13 +159,6 @@ impl Hfsc {
         }
     }
 
-    #[inline]
-    fn greatest_moves(&mut self, index: u32) {
-        let Class { parent, virtual_time, .. } = self.classes[index as usize];
-        let inner = &mut self.inners[self.classes[parent as usize].inner as usize];
-        inner.greatest.update(&mut self.greatest_places, !virtual_time, index);
-    }
-
     /// A class goes idle.
     fn leave(&mut self, index: u32) {
         let class = &mut self.classes[index as usize];
@@ -176,11 +167,10 @@ impl Hfsc {
         let inner = &mut self.inners[self.classes[parent as usize].inner as usize];
         inner.offset = inner.offset.max(virtual_time);
         match before {
-            Sharing::Idle => return,
+            Sharing::Idle => {}
             Sharing::Fit => inner.fit.remove(&mut self.sharing_places, index),
             Sharing::Limited => inner.limited.remove(&mut self.sharing_places, index),
         }
-        inner.greatest.remove(&mut self.greatest_places, index);
     }
 
     /// The leaf that link sharing chooses, if one is within its limits.
@@ -224,7 +214,6 @@ impl Hfsc {
         inner.least = 0;
         inner.offset = inner.offset.saturating_sub(by);
         inner.fit.lower(by);
-        inner.greatest.raise(by);
         for class in self.classes.iter_mut().filter(|class| class.parent == parent) {
             class.virtual_time = class.virtual_time.saturating_sub(by);
             class.adjustment = 0;

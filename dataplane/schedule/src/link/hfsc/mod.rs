@@ -41,7 +41,6 @@ pub(crate) struct Hfsc {
     eligible: Heap,
     demand_places: Vec<u32>,
     sharing_places: Vec<u32>,
-    greatest_places: Vec<u32>,
     criterion: Criterion,
 }
 
@@ -64,7 +63,7 @@ impl Hfsc {
             }
             None => {
                 self.classes.push(class);
-                for places in [&mut self.demand_places, &mut self.sharing_places, &mut self.greatest_places] {
+                for places in [&mut self.demand_places, &mut self.sharing_places] {
                     places.push(NONE);
                 }
                 self.classes.len() as u32 - 1
@@ -91,7 +90,7 @@ impl Hfsc {
         let inner = &mut self.inners[class.inner as usize];
         inner.children += 1;
         let children = inner.children as usize;
-        for heap in [&mut inner.fit, &mut inner.limited, &mut inner.greatest] {
+        for heap in [&mut inner.fit, &mut inner.limited] {
             heap.reserve(children);
         }
     }

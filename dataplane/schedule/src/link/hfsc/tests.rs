@@ -104,18 +104,15 @@ impl Naive {
         let mut class = leaf;
         while class != 0 && self.curves[class].link_sharing.is_some() && !self.active[class] {
             let parent = self.parents[class];
-            let siblings: Vec<u64> = self.busy(parent).map(|sibling| self.times[sibling]).collect();
-            let fresh = siblings.is_empty();
-            self.times[class] = match siblings.iter().max() {
-                Some(greatest) => {
-                    let mean = self.least[parent] / 2 + greatest / 2;
-                    let same = self.parent_periods[class] == self.periods[parent];
-                    if same { mean.max(self.times[class]) } else { mean }
-                }
-                None => {
-                    self.least[parent] = self.offsets[parent];
-                    self.offsets[parent]
-                }
+            let fresh = self.busy(parent).next().is_none();
+            self.times[class] = if fresh {
+                self.least[parent] = self.offsets[parent];
+                self.offsets[parent]
+            } else {
+                let fit = self.busy(parent).filter(|sibling| self.fit(*sibling) <= now);
+                let least = fit.map(|sibling| self.times[sibling]).min().unwrap_or(0).max(self.least[parent]);
+                let same = self.parent_periods[class] == self.periods[parent];
+                if same { least.max(self.times[class]) } else { least }
             };
             self.parent_periods[class] = self.periods[parent] + u32::from(fresh);
             self.periods[class] += 1;

@@ -3,6 +3,7 @@
 
 use millrace_units::Instant;
 
+use super::flows::leaf_fits;
 use super::node::{Kind, Node};
 use super::parameters::check_kind;
 use super::{LinkRate, LinkScheduler, MOST_DEPTH, MOST_NODES, NodeId, NodeKind, ScheduleError, Share};
@@ -72,6 +73,12 @@ impl<T: Item> LinkScheduler<T> {
         }
         if !kind.is_leaf() && self.timer_places.len() <= node.0 as usize {
             self.timer_places.resize(node.0 as usize + 1, NONE);
+        }
+        if let NodeKind::FlowQueues(settings) = kind {
+            leaf_fits(node, settings.queues, self.limits.queues)?;
+        }
+        if kind.needs_queue() {
+            self.make_room_for_queue(now);
         }
         let built = if inner_class { Kind::Vacant } else { self.build(node, kind)? };
         self.nodes[node.0 as usize] = Node { kind: built, ..Node::VACANT };

@@ -200,6 +200,51 @@ impl<T: Item> LinkScheduler<T> {
             }
             self.check_link(node, hierarchy)?;
         }
+        let priorities =
+            self.nodes.iter().enumerate().filter(|(_, node)| matches!(node.kind, Kind::Priority(_)));
+        for (index, _) in priorities {
+            self.check_priority(node, index as u32)?;
+        }
+        Ok(())
+    }
+
+    /// All guarantees below a priority scheduler stay below what it is served with: its children are each served with all
+    /// of that, but not at once.
+    fn check_priority(&self, node: NodeId, priority: u32) -> Result<(), ScheduleError> {
+        let Some(available) = self.available(priority) else { return Ok(()) };
+        let mut curves = Vec::new();
+        self.collect_real_time(priority, &mut curves);
+        let name = match self.nodes[priority as usize].parent {
+            NONE => format!("the link, all of which node {priority} has,"),
+            _ => format!("what node {priority} is served with"),
+        };
+        check_sum(node, curves, Curve::linear(available), name)
+    }
+
+    /// The real-time curves of all hierarchies below a node that draw on what the node is served with.
+    fn collect_real_time(&self, node: u32, curves: &mut Vec<Curve>) {
+        match self.nodes[node as usize].kind {
+            Kind::Hfsc { hierarchy, .. } => {
+                let classes = self.hierarchies.get(hierarchy).classes();
+                curves.extend(classes.filter_map(|(_, class)| class.real_time));
+            }
+            Kind::Priority(_) | Kind::RoundRobin(_) | Kind::TokenBucket(_) => {
+                self.children(NodeId(node)).for_each(|child| self.collect_real_time(child.0, curves));
+            }
+            _ => {}
+        }
+    }
+
+    /// The same for those priority schedulers that are above a hierarchy.
+    fn check_priorities_above(&self, node: NodeId, root: u32) -> Result<(), ScheduleError> {
+        for above in self.path_up(NodeId(root)).skip(1) {
+            match self.nodes[above.0 as usize].kind {
+                Kind::Priority(_) => self.check_priority(node, above.0)?,
+                // What such a class gives is guaranteed by its own curve.
+                Kind::Hfsc { .. } => return Ok(()),
+                _ => {}
+            }
+        }
         Ok(())
     }
 
@@ -221,7 +266,8 @@ impl<T: Item> LinkScheduler<T> {
             self.check_limit(node, hierarchy, above)?;
             above = classes.parent(above);
         }
-        self.check_link(node, hierarchy)
+        self.check_link(node, hierarchy)?;
+        self.check_priorities_above(node, classes.child(HIERARCHY_ROOT))
     }
 
     /// Guarantees below a class stay below its upper limit, if it has one.

@@ -2,11 +2,14 @@
 
 use millrace_units::Instant;
 
-use super::node::Kind;
+use super::node::{Kind, Node};
 use super::{LinkScheduler, NodeId};
 use crate::arena::Load;
 use crate::link::discipline::PacketScheduler;
 use crate::{DropCause, DropSink, FlowNumber, Item};
+
+/// Queues of each leaf that are looked at, when one is wanted and none is left.
+const SWEEP: usize = 64;
 
 impl<T: Item> LinkScheduler<T> {
     /// A packet of a flow arrives for a leaf. What is dropped, this packet or others, goes to `sink`; returns whether this
@@ -20,7 +23,9 @@ impl<T: Item> LinkScheduler<T> {
         now: Instant,
         sink: &mut impl DropSink<T>,
     ) -> bool {
-        let kind = self.nodes.get(node.0 as usize).map_or(Kind::Vacant, |node| node.kind);
+        let Some(&Node { kind, ready, parent, .. }) = self.nodes.get(node.0 as usize) else {
+            return self.refuse(item, sink);
+        };
         let length = item.length();
         let queues = &mut self.queues;
         match kind {
@@ -28,19 +33,23 @@ impl<T: Item> LinkScheduler<T> {
                 if !fifo.enqueue(queues, flow, item, now, sink) {
                     return false;
                 }
-                self.count_above(node.0, length);
             }
             Kind::FlowQueues(index) => {
-                if !self.flow_queues.get_mut(index).enqueue(queues, flow, item, now, sink) {
+                let stays = self.flow_queues.get_mut(index).enqueue(queues, flow, item, now, sink);
+                if self.queues.is_short {
+                    // Queues that others don't need any more are there for the next packet that wants one.
+                    self.take_back_idle_queues(now, SWEEP);
+                }
+                if !stays {
                     return false;
                 }
                 self.nodes[node.0 as usize].totals.entered(Load::of_packet(length));
-                self.count_above(node.0, length);
             }
             Kind::FqCodel(_) => return self.enqueue_fq_codel(node, flow, item, now, sink),
             _ => return self.refuse(item, sink),
         }
-        if !self.nodes[node.0 as usize].ready {
+        self.count_above(parent, length);
+        if !ready {
             self.rouse(node.0, now);
         }
         true
@@ -63,7 +72,7 @@ impl<T: Item> LinkScheduler<T> {
         if stays {
             came = Load::of_packet(length);
             self.nodes[node.0 as usize].totals.entered(came);
-            self.count_above(node.0, length);
+            self.count_above(self.nodes[node.0 as usize].parent, length);
         }
         // Others may have been dropped also for one that did not stay.
         let dropped = before.plus(came).minus(self.queues.arena.load);
@@ -96,10 +105,9 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Counts a packet that came in at all nodes above.
+    /// Counts a packet that came in at a parent and all nodes above.
     #[inline]
-    pub(super) fn count_above(&mut self, node: u32, length: u32) {
-        let mut parent = self.nodes[node as usize].parent;
+    pub(super) fn count_above(&mut self, mut parent: u32, length: u32) {
         while let Some(node) = self.nodes.get_mut(parent as usize) {
             node.totals.entered(Load::of_packet(length));
             parent = node.parent;

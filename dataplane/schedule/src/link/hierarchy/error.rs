@@ -163,13 +163,49 @@ pub enum ScheduleError {
         /// What there is.
         capacity: Rate,
     },
-    /// All queues of the port, or of the scheduler, are in use.
-    #[error("node {node}: no queue is left; the port has {most}, a limit that is set when it is made")]
+    /// All queues of the port are in use.
+    #[error(
+        "node {node}: no queue is left: all {most} of the port hold packets, are reserved or were in use a moment ago; \
+         its scheduler's `queues` goes up to {most_of_all}", most_of_all = crate::MOST_QUEUES
+    )]
     NoQueue {
         /// The node.
         node: NodeId,
         /// Queues of the port.
         most: u32,
+    },
+    /// All queues of a leaf are in use.
+    #[error(
+        "node {node}: no queue is left: all {most} for flows hold packets, are reserved or were in use a moment ago"
+    )]
+    LeafFull {
+        /// The leaf.
+        node: NodeId,
+        /// Its queues.
+        most: u32,
+    },
+    /// A leaf would have more queues than the port.
+    #[error(
+        "node {node}: {queues} queues for flows and one for all others are more than the {most} of the port; its \
+         scheduler's `queues` goes up to {most_of_all}", most_of_all = crate::MOST_QUEUES
+    )]
+    LeafQueues {
+        /// The leaf.
+        node: NodeId,
+        /// What was asked for.
+        queues: u32,
+        /// Queues of the port.
+        most: u32,
+    },
+    /// Fewer queues than are in use.
+    #[error(
+        "port: {most} queues are fewer than the {used} that hold packets, are reserved or were in use a moment ago"
+    )]
+    QueuesInUse {
+        /// What was asked for.
+        most: u32,
+        /// Queues in use.
+        used: u32,
     },
     /// Packets were to be moved to where they can't be.
     #[error("node {node}: packets can't move to node {to}: {why}")]

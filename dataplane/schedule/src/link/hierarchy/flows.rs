@@ -3,10 +3,10 @@
 use millrace_units::Instant;
 
 use super::node::Kind;
-use super::parameters::check_queue;
-use super::{LinkScheduler, NodeId, ScheduleError};
+use super::{LinkScheduler, NodeId, ScheduleError, in_range};
 use crate::link::flow_queues::{FlowQueuesSettings, MOST_QUANTUM};
-use crate::{FlowNumber, Item, QueueSettings, QueueView, Rate};
+use crate::queue_manager::MOST_QUEUES;
+use crate::{FlowNumber, Item, QueueView, Rate};
 
 impl<T: Item> LinkScheduler<T> {
     fn flow_leaf(&self, node: NodeId) -> Result<u32, ScheduleError> {
@@ -19,8 +19,8 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Gives a flow a queue with a quantum of its own, in bytes on the wire per round up to 2^30, and its own threshold.
-    /// With quantum 0 it has the common quantum again. Ends a reservation of that flow.
+    /// Gives a flow a queue with a quantum of its own, in bytes on the wire per round up to 2^30, or the common one by 0, which
+    /// ends a reservation; and a threshold of its own, or the common one by `Some(None)`. What is not said stays.
     ///
     /// # Errors
     /// [`ScheduleError`] when the node has no flows, the quantum is out of range or no queue is left.
@@ -28,22 +28,27 @@ impl<T: Item> LinkScheduler<T> {
         &mut self,
         node: NodeId,
         flow: FlowNumber,
-        quantum: u32,
-        settings: &QueueSettings,
+        quantum: Option<u32>,
+        threshold: Option<Option<u32>>,
         now: Instant,
     ) -> Result<(), ScheduleError> {
         let index = self.flow_leaf(node)?;
-        check_queue(node, settings)?;
-        if quantum > MOST_QUANTUM {
+        if let Some(quantum) = quantum.filter(|quantum| *quantum > MOST_QUANTUM) {
             let (what, value, most) = ("the quantum", quantum.into(), MOST_QUANTUM.into());
             return Err(ScheduleError::Range { node, what, value, least: 0, most });
         }
-        let done = self.flow_queues.get_mut(index).set_flow(&mut self.queues, flow, quantum, settings, now);
-        self.queue_found(node, done)
+        self.make_room_for_queue(now);
+        let done = self.flow_queues.get_mut(index).set_flow(&mut self.queues, flow, quantum, threshold, now);
+        self.queue_found(node, index, done)
     }
 
-    fn queue_found(&self, node: NodeId, done: bool) -> Result<(), ScheduleError> {
-        if done { Ok(()) } else { Err(ScheduleError::NoQueue { node, most: self.limits.queues }) }
+    fn queue_found(&self, node: NodeId, leaf: u32, done: bool) -> Result<(), ScheduleError> {
+        let most = self.flow_queues.get(leaf).settings.queues;
+        match (done, self.queues.available()) {
+            (true, _) => Ok(()),
+            (false, 0) => Err(ScheduleError::NoQueue { node, most: self.limits.queues }),
+            (false, _) => Err(ScheduleError::LeafFull { node, most }),
+        }
     }
 
     /// Reserves a rate for a flow. The weights of all reserved flows follow at once; those of best effort stay
@@ -64,13 +69,20 @@ impl<T: Item> LinkScheduler<T> {
             return Err(ScheduleError::Range { node, what: "the rate", value: 0, least: 1, most: u64::MAX });
         }
         let leaf = self.flow_queues.get_mut(index);
-        let (others, capacity) = (leaf.reserved_by_others(&self.queues, flow), leaf.settings.capacity);
+        let others = leaf.reserved_by_others(&self.queues, flow);
+        let Some(capacity) = leaf.settings.capacity else {
+            let text =
+                "it has no rate of which a part could be reserved: say what it is served with".to_owned();
+            return Err(ScheduleError::Settings { node, text });
+        };
         let sum = Rate(others.0.saturating_add(rate.0));
         if sum >= capacity {
             return Err(ScheduleError::Reservations { node, flow, others, wanted: rate, sum, capacity });
         }
+        self.make_room_for_queue(now);
+        let leaf = self.flow_queues.get_mut(index);
         let done = leaf.reserve(&mut self.queues, flow, rate, now);
-        self.queue_found(node, done)
+        self.queue_found(node, index, done)
     }
 
     /// Ends a flow's reservation: it goes on as best effort. Returns whether it had one.
@@ -126,20 +138,54 @@ impl<T: Item> LinkScheduler<T> {
         Ok(own.map(view).collect())
     }
 
-    /// Takes back queues of flows that have been idle for as long as their node says, looking at up to `most` queues of
-    /// each node. It is done by itself where a node wants a queue and has none left; this makes room for others.
-    pub fn take_back_idle_queues(&mut self, now: Instant, most: usize) {
-        let leaves: Vec<u32> = self
-            .nodes
-            .iter()
-            .filter_map(|node| match node.kind {
-                Kind::FlowQueues(index) => Some(index),
-                _ => None,
-            })
-            .collect();
-        for index in leaves {
-            self.flow_queues.get_mut(index).reclaim(&mut self.queues, now, most);
+    /// Takes back all idle queues, if none is left.
+    pub(super) fn make_room_for_queue(&mut self, now: Instant) {
+        if self.queues.available() == 0 {
+            self.take_back_idle_queues(now, usize::MAX);
         }
+    }
+
+    /// Takes back queues of flows that have been idle for as long as their node says, looking at up to `most` queues of
+    /// each node.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn take_back_idle_queues(&mut self, now: Instant, most: usize) {
+        self.queues.is_short = false;
+        for index in 0..self.nodes.len() {
+            if let Kind::FlowQueues(leaf) = self.nodes[index].kind {
+                self.flow_queues.get_mut(leaf).reclaim(&mut self.queues, now, most);
+            }
+        }
+    }
+
+    /// Another number of queues that the port has at most.
+    ///
+    /// # Errors
+    /// [`ScheduleError`] when it is out of range, or fewer than are in use or than a leaf may have; nothing has changed then.
+    pub fn set_most_queues(&mut self, most: u32, now: Instant) -> Result<(), ScheduleError> {
+        in_range("queues", most.into(), 1, MOST_QUEUES.into())?;
+        let leaves = self.nodes.iter().enumerate().filter_map(|(index, node)| match node.kind {
+            Kind::FlowQueues(leaf) => {
+                Some((NodeId(index as u32), self.flow_queues.get(leaf).settings.queues))
+            }
+            _ => None,
+        });
+        for (node, queues) in leaves {
+            leaf_fits(node, queues, most)?;
+        }
+        self.take_back_idle_queues(now, usize::MAX);
+        let used = self.queues.in_use();
+        if used > most {
+            return Err(ScheduleError::QueuesInUse { most, used });
+        }
+        self.limits.queues = most;
+        self.queues.set_limit(most);
+        Ok(())
+    }
+
+    /// Queues of the port that are in use, and all of them.
+    pub fn queue_counts(&self) -> (u32, u32) {
+        (self.queues.in_use(), self.limits.queues)
     }
 
     /// Other settings of a leaf with a queue per flow. The number of flows' places, and so of queues, can't grow beyond
@@ -156,17 +202,26 @@ impl<T: Item> LinkScheduler<T> {
             let (what, value, most) = ("queues", settings.queues.into(), before.queues.into());
             return Err(ScheduleError::Range { node, what, value, least: 1, most });
         }
-        if settings.capacity <= reserved {
-            let text =
-                format!("capacity {} must stay above the {reserved} that is reserved", settings.capacity);
+        if reserved > Rate(0) && settings.capacity.is_none_or(|capacity| capacity <= reserved) {
+            let rate =
+                settings.capacity.map_or("no rate".to_owned(), |capacity| format!("a rate of {capacity}"));
+            let flows = leaf.reservations();
+            let text = format!(
+                "{rate} is not more than the {reserved} that is reserved for {flows} of its flows: end reservations first"
+            );
             return Err(ScheduleError::Settings { node, text });
         }
         leaf.set(FlowQueuesSettings { seed: before.seed, ..*settings });
         if settings.queue != before.queue {
             for queue in leaf.queues() {
-                self.queues.set(queue, &settings.queue);
+                self.queues.set_common(queue, &settings.queue);
             }
         }
         Ok(())
     }
+}
+
+/// Whether a leaf may have so many queues for flows, and one for all others, of those of the port.
+pub(super) fn leaf_fits(node: NodeId, queues: u32, most: u32) -> Result<(), ScheduleError> {
+    if queues < most { Ok(()) } else { Err(ScheduleError::LeafQueues { node, queues, most }) }
 }

@@ -181,11 +181,6 @@ impl<T: Item> LinkScheduler<T> {
         self.queues.arena.load.bytes()
     }
 
-    /// The most packets that were ever held.
-    pub fn peak_packets(&self) -> u32 {
-        self.queues.arena.peak_packets
-    }
-
     /// Packets for nodes that don't exist, and those that were dropped with their class.
     pub fn lost(&self) -> &DropCounts {
         &self.lost

@@ -62,6 +62,11 @@ impl NodeKind {
     pub const fn is_leaf(&self) -> bool {
         matches!(self, Self::Fifo(_) | Self::FlowQueues(_) | Self::FqCodel(_))
     }
+
+    /// Whether it takes a queue of the port when it is made.
+    pub(super) const fn needs_queue(&self) -> bool {
+        matches!(self, Self::Fifo(_) | Self::FlowQueues(_))
+    }
 }
 
 /// What the parent of a node needs to know of it.

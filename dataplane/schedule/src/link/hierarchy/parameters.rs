@@ -24,7 +24,7 @@ pub(super) fn check_kind(node: NodeId, kind: &NodeKind) -> Result<(), ScheduleEr
         NodeKind::FlowQueues(settings) => {
             range("queues", settings.queues.into(), 1, u64::from(MOST_QUEUES) - 1)?;
             range("the quantum", settings.quantum.into(), 1, MOST_QUANTUM.into())?;
-            range("the capacity", settings.capacity.0, 1, u64::MAX)?;
+            range("the capacity", settings.capacity.map_or(1, |capacity| capacity.0), 1, u64::MAX)?;
             check_queue(node, &settings.queue)
         }
         NodeKind::FqCodel(settings) => {

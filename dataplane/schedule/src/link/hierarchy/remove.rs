@@ -77,7 +77,7 @@ impl<T: Item> LinkScheduler<T> {
         let mut count = 0;
         loop {
             let queues = &mut self.queues;
-            let Some(held) = with_leaf!(self, kind, leaf => leaf.take_to_move(queues), else None) else {
+            let Some(held) = with_leaf!(self, kind, leaf => leaf.take_to_move(queues, now), else None) else {
                 break;
             };
             count += 1;
@@ -99,11 +99,11 @@ impl<T: Item> LinkScheduler<T> {
     /// Puts a packet that was taken elsewhere into a leaf.
     fn put(&mut self, to: NodeId, held: Held<T>, now: Instant) {
         let (length, kind, queues) = (held.length, self.nodes[to.0 as usize].kind, &mut self.queues);
-        with_leaf!(self, kind, leaf => leaf.put(queues, held), else ());
+        with_leaf!(self, kind, leaf => leaf.put(queues, held, now), else ());
         if !matches!(kind, Kind::Fifo(_)) {
             self.nodes[to.0 as usize].totals.entered(Load::of_packet(length));
         }
-        self.count_above(to.0, length);
+        self.count_above(self.nodes[to.0 as usize].parent, length);
         if !self.nodes[to.0 as usize].ready {
             self.rouse(to.0, now);
         }

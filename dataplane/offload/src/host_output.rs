@@ -1,0 +1,54 @@
+//! Catching what the kernel itself sends by a device, so that the router's scheduler sends it.
+//!
+//! A tcx egress program redirects it to a TAP device that the router reads. What the router sends itself is not caught:
+//! AF_XDP in copy mode, and AF_PACKET with `PACKET_QDISC_BYPASS`, send past that hook.
+
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+
+use aya::Ebpf;
+use aya::maps::{Array, MapError};
+
+use crate::attach::{find_device, tcx_error};
+use crate::bpf_syscall::{Hook, create_link, renumber};
+use crate::port_programs::map_mut;
+use crate::{OffloadError, object};
+
+/// The attached program. Dropping detaches it, and so does the death of the process.
+#[derive(Debug)]
+pub struct HostCatch {
+    ifindex: u32,
+    _link: OwnedFd,
+}
+
+impl HostCatch {
+    /// Redirects what the kernel sends by the device `ifindex` to the TAP device `catcher`, both of the calling thread's
+    /// network namespace. While there is no such TAP device, the kernel sends itself. Needs Linux 6.6.
+    ///
+    /// `above` are descriptors of this process that are to be closed after the program is detached, when the process is
+    /// killed: Linux closes the highest first.
+    ///
+    /// # Errors
+    /// See [`OffloadError`].
+    pub fn attach(ifindex: u32, catcher: u32, above: &[RawFd]) -> Result<Self, OffloadError> {
+        let device = find_device(ifindex)?;
+        let mut object = object::host_output()?;
+        let program = object::load(&mut object, "millrace_host")?;
+        write_catcher(&mut object, catcher)?;
+        let least = above.iter().max().map_or(0, |highest| highest + 1);
+        let link = create_link(program.as_fd(), ifindex, Hook::TcxEgress)
+            .and_then(|link| renumber(&link, least))
+            .map_err(|error| tcx_error(&device, ifindex, error))?;
+        Ok(Self { ifindex, _link: link })
+    }
+
+    /// The device's index.
+    pub fn ifindex(&self) -> u32 {
+        self.ifindex
+    }
+}
+
+fn write_catcher(object: &mut Ebpf, catcher: u32) -> Result<(), OffloadError> {
+    let refused = |error: MapError| OffloadError::Map { map: "catcher", detail: object::chain(&error) };
+    let map = map_mut(object, "catcher")?;
+    Array::<_, u32>::try_from(map).and_then(|mut map| map.set(0, catcher, 0)).map_err(refused)
+}

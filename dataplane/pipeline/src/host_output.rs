@@ -1,0 +1,164 @@
+//! What the kernel itself sends by a port that has a scheduler: it is caught, and put into the port's queues like the rest.
+
+use std::os::fd::RawFd;
+
+use millrace_packet::{BATCH_SIZE, Packet, Pool};
+use millrace_plugin_abi::Position;
+use millrace_port::{Port, PortCounters};
+use millrace_units::{Instant, PortId};
+use millrace_wire::EtherType;
+use millrace_wire::ethernet::{self, Frame};
+use millrace_wire::vlan;
+
+use crate::parse::ROUTER;
+use crate::router::Router;
+use crate::work::{Fate, Work};
+use crate::worker::since_cleared;
+
+/// Which filters the kernel's own packets meet on their way to the queues of a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum HostFilters {
+    /// Those at gates of the position `queue`, which say where a packet waits.
+    #[default]
+    Queue,
+    /// Those at all gates. No filter changes the port that a packet leaves by.
+    All,
+}
+
+/// How what the kernel sends by a port is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HostSettings {
+    /// Which filters it meets.
+    pub filters: HostFilters,
+    /// Packets that are taken in a round, at most, 1 to 256: like `input-weight` of ports.
+    pub weight: u16,
+}
+
+/// Where the kernel's packets for a port come from.
+pub(crate) struct HostOutput {
+    port: PortId,
+    settings: HostSettings,
+    device: Box<dyn Port>,
+}
+
+/// All of a worker's.
+#[derive(Default)]
+pub(crate) struct HostOutputs {
+    all: Vec<HostOutput>,
+    /// What they had counted when the counters were cleared.
+    cleared: Vec<(PortId, PortCounters)>,
+}
+
+impl HostOutputs {
+    /// Takes what the kernel sends by `port` from a device, in the place of what was there.
+    pub fn add(&mut self, port: PortId, settings: HostSettings, device: Box<dyn Port>) {
+        self.all.push(HostOutput { port, settings, device });
+    }
+
+    /// Changes how it is taken.
+    pub fn set(&mut self, port: PortId, settings: HostSettings) {
+        self.all.iter_mut().filter(|own| own.port == port).for_each(|own| own.settings = settings);
+    }
+
+    /// Takes the last of it, and closes the device. Returns what that had counted.
+    pub fn remove(
+        &mut self,
+        port: PortId,
+        router: &mut Router,
+        work: &mut Work,
+        now: Instant,
+    ) -> PortCounters {
+        let mut counted = PortCounters::default();
+        while let Some(index) = self.all.iter().position(|own| own.port == port) {
+            let mut gone = self.all.swap_remove(index);
+            gone.settings.weight = BATCH_SIZE as u16;
+            while gone.receive(router, work, now) > 0 {}
+            counted.add(&since_cleared(&self.cleared, port, gone.device.counters()));
+        }
+        self.cleared.retain(|(own, _)| *own != port);
+        counted
+    }
+
+    /// A batch of each. Returns how many packets there were.
+    pub fn receive(&mut self, router: &mut Router, work: &mut Work, now: Instant) -> usize {
+        self.all.iter_mut().map(|own| own.receive(router, work, now)).sum()
+    }
+
+    /// Descriptors that become readable when the kernel sends.
+    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
+        self.all.iter().filter_map(|own| own.device.descriptor())
+    }
+
+    /// What was taken since the counters were cleared.
+    pub fn counters(&mut self) -> Vec<(PortId, PortCounters)> {
+        let cleared = &self.cleared;
+        let count =
+            |own: &mut HostOutput| (own.port, since_cleared(cleared, own.port, own.device.counters()));
+        self.all.iter_mut().map(count).collect()
+    }
+
+    /// Counts from zero again.
+    pub fn clear_counters(&mut self) {
+        self.cleared = self.all.iter_mut().map(|own| (own.port, own.device.counters())).collect();
+    }
+}
+
+impl HostOutput {
+    fn receive(&mut self, router: &mut Router, work: &mut Work, now: Instant) -> usize {
+        work.packets.set_limit(self.settings.weight.into());
+        self.device.receive(router.pool(), now, &mut work.packets);
+        work.packets.set_limit(BATCH_SIZE);
+        let received = work.packets.len();
+        if received > 0 {
+            router.take_host_output(self.port, self.settings.filters, work, now);
+        }
+        received
+    }
+}
+
+impl Router {
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Takes a batch of frames that the kernel sends by `port` to the port's queues. Every packet has left `work` when this
+    /// returns. What can't be read waits where packets wait of which nothing is said.
+    pub(crate) fn take_host_output(
+        &mut self,
+        port: PortId,
+        filters: HostFilters,
+        work: &mut Work,
+        now: Instant,
+    ) {
+        self.totals.received += work.packets.len() as u64;
+        self.totals.from_host += work.packets.len() as u64;
+        work.begin();
+        for index in 0..work.packets.len() {
+            let packet = &mut work.packets[index];
+            (packet.port, packet.out_port, packet.is_framed) = (ROUTER, port, true);
+            match ether_type(packet) {
+                Some(ether_type) => self.read(work, index, ether_type, now),
+                None => work.fates[index] = Fate::Queue,
+            }
+            if !work.fates[index].is_open() {
+                work.fates[index] = Fate::Queue;
+            }
+        }
+        self.classify(work, now);
+        let from = match filters {
+            HostFilters::Queue => Position::Queue,
+            HostFilters::All => Position::Early,
+        };
+        self.travel_from(work, from, 0, now);
+        self.follow_up(now);
+        self.keep_flows(now, false);
+    }
+}
+
+/// Notes where the network header of a frame is, and says what it is.
+fn ether_type(packet: &mut Packet) -> Option<EtherType> {
+    let frame = Frame::new_checked(packet.data()).ok()?;
+    let stack = vlan::Stack::parse(frame.ether_type(), frame.payload()).ok()?;
+    packet.set_network(ethernet::HEADER_LEN + stack.len);
+    Some(stack.ether_type)
+}
