@@ -94,6 +94,22 @@ struct millrace_flow_end {
     uint64_t state;
 };
 
+/* What waits before a packet. Bytes are with link headers. */
+struct millrace_waiting {
+    uint16_t size;
+    uint16_t of;               /* what packets and bytes are of: MILLRACE_UNKNOWN, MILLRACE_OF_LEAF, MILLRACE_OF_FLOW */
+    uint16_t port;             /* that the packet leaves by */
+    uint16_t queue;            /* the leaf of that port's scheduler, as MILLRACE_TO_QUEUE takes it; 0 where it has none */
+    uint32_t packets;          /* that wait there */
+    uint32_t instance_packets; /* of all flows that wait for the instance to end the call that goes on */
+    uint64_t bytes;            /* of packets */
+    uint64_t instance_bytes;   /* of instance_packets */
+};
+
+/* Values of millrace_waiting.of: the packet's way is not known yet, or leads to no queue that the worker has; the packets of
+ * all flows in the leaf; those of the packet's flow. */
+enum { MILLRACE_UNKNOWN = 0, MILLRACE_OF_LEAF = 1, MILLRACE_OF_FLOW = 2 };
+
 /* Bits of millrace_packet.flags. */
 enum { MILLRACE_MORE = 1, MILLRACE_COPY = 2, MILLRACE_FIRST = 4 };
 
@@ -133,6 +149,10 @@ _Static_assert(offsetof(struct millrace_packet, until) == 56, "layout of millrac
 _Static_assert(sizeof(struct millrace_flow_end) == 72, "layout of millrace_flow_end");
 _Static_assert(offsetof(struct millrace_flow_end, source) == 16, "layout of millrace_flow_end");
 _Static_assert(offsetof(struct millrace_flow_end, packets) == 48, "layout of millrace_flow_end");
+
+_Static_assert(sizeof(struct millrace_waiting) == 32, "layout of millrace_waiting");
+_Static_assert(offsetof(struct millrace_waiting, packets) == 8, "layout of millrace_waiting");
+_Static_assert(offsetof(struct millrace_waiting, bytes) == 16, "layout of millrace_waiting");
 
 #ifdef __wasm__
 #define MILLRACE_EXPORT(name) __attribute__((export_name(#name)))
@@ -182,7 +202,7 @@ MILLRACE_IMPORT(packet_write)
 uint32_t millrace_raw_packet_write(uint32_t packet, uint32_t offset, const void *from, size_t bytes);
 MILLRACE_IMPORT(packet_resize) int32_t millrace_raw_packet_resize(uint32_t packet, int32_t bytes);
 MILLRACE_IMPORT(packet_make) int32_t millrace_raw_packet_make(const void *bytes, size_t length, uint32_t port);
-MILLRACE_IMPORT(flow_backlog) uint32_t millrace_raw_flow_backlog(uint32_t flow);
+MILLRACE_IMPORT(flow_backlog) uint32_t millrace_raw_flow_backlog(uint32_t packet, void *to, size_t bytes);
 MILLRACE_IMPORT(timer) void millrace_raw_timer(uint64_t nanoseconds);
 MILLRACE_IMPORT(request) int32_t millrace_raw_request(const char *json, size_t bytes);
 #define MILLRACE_CALL(name, absent, ...) millrace_raw_##name(__VA_ARGS__)
@@ -201,19 +221,23 @@ struct millrace_host {
     uint32_t (*packet_write)(uint32_t packet, uint32_t offset, const void *from, size_t bytes);
     int32_t (*packet_resize)(uint32_t packet, int32_t bytes);
     int32_t (*packet_make)(const void *bytes, size_t length, uint32_t port);
-    uint32_t (*flow_backlog)(uint32_t flow);
+    uint32_t (*flow_backlog)(uint32_t packet, void *to, size_t bytes);
     void (*timer)(uint64_t nanoseconds);
     int32_t (*request)(const char *json, size_t bytes);
 };
 _Static_assert(sizeof(struct millrace_host) == 8 + 10 * sizeof(void *), "layout of millrace_host");
 
+/* Whether the router's table goes as far as a function, and has it: an older router's is shorter. */
+#define MILLRACE_HAS(name)                                                                                            \
+    (millrace_table && millrace_table->size >= offsetof(struct millrace_host, name) + sizeof(void *) && millrace_table->name)
+
 /* What the router gave; MILLRACE_PLUGIN makes it. */
 extern const struct millrace_host *millrace_table __attribute__((visibility("hidden")));
 #define MILLRACE_CALL(name, absent, ...) \
-    (millrace_table && millrace_table->name ? millrace_table->name(__VA_ARGS__) : (absent))
+    (MILLRACE_HAS(name) ? millrace_table->name(__VA_ARGS__) : (absent))
 #define MILLRACE_TELL(name, ...)                        \
     do {                                                \
-        if (millrace_table && millrace_table->name)     \
+        if (MILLRACE_HAS(name))                         \
             millrace_table->name(__VA_ARGS__);          \
     } while (0)
 
@@ -266,8 +290,11 @@ static inline bool millrace_make(const void *bytes, size_t length, uint16_t port
     return MILLRACE_CALL(packet_make, 1, bytes, length, port) == 0;
 }
 
-/* Packets of the flow that wait to be sent. Capability flow-backlog. */
-static inline uint32_t millrace_backlog(uint32_t flow) { return MILLRACE_CALL(flow_backlog, 0, flow); }
+/* What waits before a packet, in the queue that it goes to as things stand, and for this instance. Returns whether it was
+ * told. Capability flow-backlog. */
+static inline bool millrace_backlog(const struct millrace_packet *packet, struct millrace_waiting *waiting) {
+    return MILLRACE_CALL(flow_backlog, 0, packet->number, waiting, sizeof *waiting) >= sizeof *waiting;
+}
 
 /* millrace_periodic is called once, so many nanoseconds from now. Capability timer. */
 static inline void millrace_timer(uint64_t nanoseconds) { MILLRACE_TELL(timer, nanoseconds); }
@@ -506,7 +533,7 @@ MILLRACE_EXPORT(millrace_attach) void millrace_attach(const struct millrace_host
     const struct millrace_host *millrace_table;                                \
     const char *millrace_manifest(void) { return manifest; }                   \
     void millrace_attach(const struct millrace_host *table) {                  \
-        millrace_table = table && table->size >= sizeof *table ? table : NULL; \
+        millrace_table = table;                                                \
     }
 
 #endif

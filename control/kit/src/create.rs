@@ -16,6 +16,7 @@ macro_rules! sdk {
     };
 }
 const RUST_SDK: &[(&str, &str)] = sdk![
+    "backlog.rs",
     "exceptions.rs",
     "glue.rs",
     "host.rs",

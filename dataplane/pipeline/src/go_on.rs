@@ -21,7 +21,7 @@ impl Router {
     /// Gives plugins time whose calls were suspended, and lets packets go on that wait no longer.
     pub(crate) fn go_on(&mut self, now: Instant) {
         let mut released = std::mem::take(&mut self.released);
-        self.gates.plugins_mut().go_on(now, &mut released);
+        self.gates.go_on(&self.fib, &self.ports, &mut released, now);
         self.after_succession();
         let mut work = std::mem::take(&mut self.spare);
         let mut waiting = released.drain(..).peekable();
@@ -145,8 +145,8 @@ impl Router {
         let Released { waiting, direction, end } = released;
         let Waiting { mut packet, key, destination, place, state, .. } = waiting;
         if let Some(direction) = direction {
-            let Self { gates, fib, pool, resumed, .. } = self;
-            let mut outlet = Outlet { fib, pool, made: resumed, copies: 0 };
+            let Self { gates, fib, ports, pool, resumed, .. } = self;
+            let mut outlet = Outlet { fib, ports, pool, made: resumed, copies: 0 };
             gates.direct(&mut packet, direction, place.position, &mut outlet);
             self.totals.created.copies += outlet.copies;
         }

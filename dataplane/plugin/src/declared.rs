@@ -10,9 +10,6 @@ use crate::Manifest;
 use crate::fault::{Fault, FaultKind};
 use crate::settings::schema_problem;
 
-/// Functions of the router that need more than the call: nobody stands behind them yet.
-const MISSING: [&str; 1] = ["flow-backlog"];
-
 /// What a plugin says of itself, kept as long as [`Plugin`](millrace_plugin_abi::Plugin) wants it.
 #[derive(Debug)]
 pub(crate) struct Declared {
@@ -28,9 +25,6 @@ impl Declared {
     /// # Errors
     /// What the manifest asks for and this router does not give.
     pub fn new(manifest: &Manifest) -> Result<Self, String> {
-        if let Some(missing) = MISSING.iter().find(|name| manifest.has_capability(name)) {
-            return Err(format!("it wants the capability {missing:?}, which this router does not give yet"));
-        }
         if let Some(problem) = manifest.settings.as_ref().and_then(schema_problem) {
             return Err(problem);
         }

@@ -12,12 +12,12 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::time::Duration;
 
-use millrace_plugin_abi::binary::{MOST_PACKETS, RawFlowEnd};
+use millrace_plugin_abi::binary::{MOST_PACKETS, RawBacklog, RawFlowEnd};
 use millrace_plugin_abi::{Fault, Instant, LogLevel, Output, Packets, Verdict};
 use millrace_units::PortId;
 
 use crate::fault::{FaultCounts, FaultKind};
-use crate::raw_packet::{Written, WrongVerdict, verdict_of};
+use crate::raw_packet::{Written, WrongVerdict, raw_backlog, verdict_of};
 
 /// Ends of flows that wait for a plugin that is busy, at most.
 const MOST_ENDS: usize = 1024;
@@ -138,6 +138,15 @@ impl Exchange {
         let result = look(self, unsafe { lent.as_mut() });
         self.packets = Some(lent);
         Some(result)
+    }
+
+    /// What waits before the packet of a number; `None` when the plugin doesn't have it.
+    pub fn backlog(&mut self, number: u32) -> Option<RawBacklog> {
+        self.call.place(number)?;
+        let look = |_: &mut Self, packets: &mut Packets<'_>| {
+            ((number as usize) < packets.len()).then(|| raw_backlog(&packets.backlog(number as usize)))
+        };
+        self.with_packets(look).flatten()
     }
 
     /// Puts the end of a flow where the plugin will find it. When it has not taken the last 1,024, this one is lost.

@@ -158,6 +158,38 @@ pub struct RawFlowEnd {
     pub state: u64,
 }
 
+/// What waits before a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
+pub struct RawBacklog {
+    /// Bytes of this structure that were written.
+    pub size: u16,
+    /// One of [`backlog`]: what `packets` and `bytes` are of.
+    pub of: u16,
+    /// The port that the packet leaves by.
+    pub port: u16,
+    /// The leaf of that port's scheduler, as [`verdict::QUEUE`] names it; 0 where the port has none.
+    pub queue: u16,
+    /// Packets that wait there.
+    pub packets: u32,
+    /// Packets of all flows that wait for the instance to end the call that goes on.
+    pub instance_packets: u32,
+    /// Bytes of `packets`, link headers included.
+    pub bytes: u64,
+    /// Bytes of `instance_packets`, link headers included.
+    pub instance_bytes: u64,
+}
+
+/// Values of [`RawBacklog::of`].
+pub mod backlog {
+    /// The packet's way is not known yet, or leads to no queue that the worker has: nothing is known.
+    pub const UNKNOWN: u16 = 0;
+    /// What is counted are the packets of all flows in the leaf.
+    pub const LEAF: u16 = 1;
+    /// What is counted are the packets of the packet's flow.
+    pub const FLOW: u16 = 2;
+}
+
 /// Names of what plugins export. Those behind [`REQUIRED`](export::REQUIRED) may be missing.
 pub mod export {
     /// The memory of a WebAssembly module.
@@ -206,7 +238,7 @@ pub const HOST_FUNCTIONS: [(&str, Option<&str>); 10] = [
     ("packet_resize", Some("packet-resize")),
     // (bytes, length, port) -> 0, or 1 when there is no packet memory: a packet of the plugin's own, from the network header on
     ("packet_make", Some("packet-make")),
-    // (flow) -> packets that wait in its queue
+    // (packet, to, bytes) -> bytes of a `RawBacklog` that were written, 0 when it has no such packet
     ("flow_backlog", Some("flow-backlog")),
     // (nanoseconds): `periodic` is called then, once
     ("timer", Some("timer")),
@@ -234,5 +266,11 @@ mod tests {
         ];
         assert_eq!(offsets, [8, 24, 32, 40, 48, 56]);
         assert_eq!(offset_of!(RawFlowEnd, source), 16);
+        let offsets = [
+            offset_of!(RawBacklog, packets),
+            offset_of!(RawBacklog, bytes),
+            offset_of!(RawBacklog, instance_bytes),
+        ];
+        assert_eq!((offsets, size_of::<RawBacklog>()), ([8, 16, 24], 32));
     }
 }

@@ -10,6 +10,8 @@
 pub mod binary;
 
 #[cfg(feature = "host")]
+mod backlog;
+#[cfg(feature = "host")]
 mod error;
 #[cfg(feature = "host")]
 mod gate;
@@ -24,6 +26,7 @@ mod reading;
 
 #[cfg(feature = "host")]
 pub use {
+    backlog::{Backlog, Backlogs, Known, NoQueues, QueueBacklog},
     error::PluginError,
     gate::{DEFAULT_GATES, Position},
     instance::{Fault, FlowEnd, Home, Instance, Message, Plugin, Progress, Reply, merged},

@@ -3,6 +3,8 @@
 
 use alloc::string::String;
 
+use millrace_plugin_abi::binary::RawBacklog;
+
 /// How important a line of the log is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
@@ -50,12 +52,6 @@ pub fn packet_make(bytes: &[u8], port: u16) -> bool {
     raw::packet_make(bytes.as_ptr(), bytes.len(), port.into()) == 0
 }
 
-/// Packets of the flow that wait to be sent. Capability `flow-backlog`.
-#[must_use]
-pub fn flow_backlog(flow: u32) -> u32 {
-    raw::flow_backlog(flow)
-}
-
 pub(crate) fn packet_read(packet: u16, offset: u32, to: &mut [u8]) -> usize {
     (raw::packet_read(packet.into(), offset, to.as_mut_ptr(), to.len()) as usize).min(to.len())
 }
@@ -66,6 +62,12 @@ pub(crate) fn packet_write(packet: u16, offset: u32, from: &[u8]) -> usize {
 
 pub(crate) fn packet_resize(packet: u16, bytes: i32) -> bool {
     raw::packet_resize(packet.into(), bytes) == 0
+}
+
+pub(crate) fn flow_backlog(packet: u16) -> Option<RawBacklog> {
+    let mut backlog = RawBacklog::default();
+    let written = raw::flow_backlog(packet.into(), &raw mut backlog, size_of::<RawBacklog>());
+    (written > 0).then_some(backlog)
 }
 
 pub(crate) fn fail(text: &str) {
@@ -93,7 +95,7 @@ mod raw {
         pub safe fn packet_write(packet: u32, offset: u32, from: *const u8, bytes: usize) -> u32;
         pub safe fn packet_resize(packet: u32, bytes: i32) -> i32;
         pub safe fn packet_make(bytes: *const u8, length: usize, port: u32) -> i32;
-        pub safe fn flow_backlog(flow: u32) -> u32;
+        pub safe fn flow_backlog(packet: u32, to: *mut super::RawBacklog, bytes: usize) -> u32;
         pub safe fn timer(nanoseconds: u64);
         pub safe fn request(json: *const u8, bytes: usize) -> i32;
     }
@@ -120,8 +122,8 @@ pub struct RawHost {
     pub packet_resize: Option<extern "C" fn(u32, i32) -> i32>,
     /// A packet of the plugin's own.
     pub packet_make: Option<extern "C" fn(*const u8, usize, u32) -> i32>,
-    /// Packets of a flow that wait.
-    pub flow_backlog: Option<extern "C" fn(u32) -> u32>,
+    /// What waits before a packet.
+    pub flow_backlog: Option<extern "C" fn(u32, *mut RawBacklog, usize) -> u32>,
     /// When `periodic` is called.
     pub timer: Option<extern "C" fn(u64)>,
     /// A change that control makes.
@@ -134,7 +136,7 @@ pub(crate) mod raw {
     use core::ptr;
     use core::sync::atomic::{AtomicPtr, Ordering};
 
-    use super::RawHost;
+    use super::{RawBacklog, RawHost};
 
     static TABLE: AtomicPtr<RawHost> = AtomicPtr::new(ptr::null_mut());
 
@@ -143,17 +145,23 @@ pub(crate) mod raw {
         TABLE.store(table.cast_mut(), Ordering::Release);
     }
 
-    /// The table, unless it has not come yet or is smaller than the first version of the interface.
-    fn table() -> Option<&'static RawHost> {
-        // SAFETY: `attach` was given a table that stays.
-        let table = unsafe { TABLE.load(Ordering::Acquire).as_ref() }?;
-        (table.size >= size_of::<RawHost>() as u64).then_some(table)
+    /// What stands in the table at an offset, unless the table has not come yet or is one of an older router, and ends before.
+    fn entry<F: Copy>(offset: usize) -> Option<F> {
+        let table = TABLE.load(Ordering::Acquire);
+        // SAFETY: `attach` was given a table that stays and begins with its size.
+        if table.is_null() || unsafe { (*table).size } < (offset + size_of::<F>()) as u64 {
+            return None;
+        }
+        // SAFETY: so far the table goes, and `functions` names the type of what stands there.
+        Some(unsafe { table.cast::<u8>().add(offset).cast::<F>().read() })
     }
 
     macro_rules! functions {
         ($($name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty = $absent:expr)?;)*) => {$(
             pub fn $name($($argument: $kind),*) $(-> $result)? {
-                match table().and_then(|table| table.$name) {
+                let function: Option<Option<extern "C" fn($($kind),*) $(-> $result)?>> =
+                    entry(core::mem::offset_of!(RawHost, $name));
+                match function.flatten() {
                     Some(function) => function($($argument),*),
                     None => { $($absent)? }
                 }
@@ -168,7 +176,7 @@ pub(crate) mod raw {
         packet_write(packet: u32, offset: u32, from: *const u8, bytes: usize) -> u32 = 0;
         packet_resize(packet: u32, bytes: i32) -> i32 = 1;
         packet_make(bytes: *const u8, length: usize, port: u32) -> i32 = 1;
-        flow_backlog(flow: u32) -> u32 = 0;
+        flow_backlog(packet: u32, to: *mut RawBacklog, bytes: usize) -> u32 = 0;
         timer(nanoseconds: u64);
         request(json: *const u8, bytes: usize) -> i32 = 1;
     }

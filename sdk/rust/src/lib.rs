@@ -37,6 +37,7 @@ extern crate alloc;
 #[cfg(not(target_family = "wasm"))]
 extern crate std;
 
+mod backlog;
 pub mod exceptions;
 #[doc(hidden)]
 pub mod glue;
@@ -53,6 +54,7 @@ mod runtime;
 #[cfg(not(target_family = "wasm"))]
 pub mod testing;
 
+pub use backlog::{Backlog, QueueBacklog};
 pub use host::Level;
 pub use millrace_plugin_abi::binary;
 pub use packet::{Packet, Verdict};

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use millrace_sdk::testing::{Fate, Router, frame_of_ports};
 use millrace_sdk::{
-    Declared, FlowEnd, Packet, Packets, Plugin, Refusal, Verdict, host, json, log, millrace_plugin, plain,
+    Declared, FlowEnd, Packet, Packets, Plugin, QueueBacklog, Refusal, Verdict, host, json, log,
+    millrace_plugin, plain,
 };
 
 plain! {
@@ -45,7 +46,7 @@ impl Plugin for Obedient {
     fn periodic(&mut self, now: u64) {
         log!(Information, "it is {now}");
         host::timer(5);
-        assert!(host::request("{}") && host::packet_make(b"E", 3) && host::flow_backlog(1) == 0);
+        assert!(host::request("{}") && host::packet_make(b"E", 3));
     }
 
     fn flow_ended(&mut self, flow: &FlowEnd<'_>) {
@@ -80,6 +81,10 @@ fn obey(mut packet: Packet<'_>, now: u64) {
             let offset = packet.len() as u32 - 1;
             assert!(packet.has_more() && packet.read(offset, &mut last) == 1);
             assert_eq!((packet.write(offset, &[last[0] + 1]), packet.write(offset + 1, b"x")), (1, 0));
+        }
+        Some(b'b') => {
+            let queue = packet.backlog().and_then(|backlog| backlog.queue);
+            packet.drop_for(queue.map_or(31, |queue| queue.packets as u8));
         }
         Some(b'!') => panic!("a packet that can't be borne"),
         _ => {}
@@ -163,6 +168,15 @@ fn what_is_written_arrives_in_and_behind_the_window() {
     let fate = one(&mut router, &long);
     assert_eq!(fate.frame.last(), Some(&2));
     assert_eq!(one(&mut router, b"r").frame, [b"tick".as_slice(), &frame(b"r")].concat());
+}
+
+#[test]
+fn what_waits_before_a_packet_is_told() {
+    let mut router = router();
+    assert_eq!(one(&mut router, b"b").verdict, Verdict::Drop(31));
+    let queue = QueueBacklog { port: 1, queue: 2, of_flow: true, packets: 7, bytes: 700 };
+    router.backlog.queue = Some(queue);
+    assert_eq!(one(&mut router, b"b").verdict, Verdict::Drop(7));
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod kernel;
 mod lab;
 mod links;
 mod own_ports;
+mod plugin_functions;
 mod plugins;
 mod policy;
 mod routing_daemon;

@@ -24,7 +24,7 @@ fn build(line: &Line, name: &str, change: impl FnOnce(String) -> String) -> Path
     folder.join(format!("{name}.wasm"))
 }
 
-fn read(router: &Millrace, instance: &str, key: &str) -> u64 {
+pub fn read(router: &Millrace, instance: &str, key: &str) -> u64 {
     router.json(&["control", instance, "read"])[key].as_u64().unwrap()
 }
 
@@ -168,7 +168,7 @@ fn packets_are_delayed_as_long_as_they_are_told_to() {
 }
 
 /// Builds a plugin of a C source, with what a manifest needs beside name and version.
-fn build_source(line: &Line, name: &str, version: &str, keys: &str, source: &str) -> String {
+pub fn build_source(line: &Line, name: &str, version: &str, keys: &str, source: &str) -> String {
     let folder = format!("{name}-{}", version.replace('.', "-"));
     let whole = format!(
         "#include \"millrace.h\"\n\
@@ -181,7 +181,7 @@ fn build_source(line: &Line, name: &str, version: &str, keys: &str, source: &str
 }
 
 /// Counts packets, answers `read`, and hands its count over.
-const COUNTER: &str = r#"
+pub const COUNTER: &str = r#"
 static uint64_t packets;
 
 int32_t millrace_init(const uint8_t *settings, size_t bytes) {

@@ -9,7 +9,7 @@ use std::ptr::{self, NonNull};
 
 use millrace_packet::Packet;
 use millrace_plugin_abi::Packets;
-use millrace_plugin_abi::binary::HOST_FUNCTIONS;
+use millrace_plugin_abi::binary::{HOST_FUNCTIONS, RawBacklog};
 
 use super::object::Object;
 use super::staging::Area;
@@ -30,7 +30,7 @@ pub(super) struct Host {
     packet_write: extern "C" fn(u32, u32, *const u8, usize) -> u32,
     packet_resize: extern "C" fn(u32, i32) -> i32,
     packet_make: extern "C" fn(*const u8, usize, u32) -> i32,
-    flow_backlog: extern "C" fn(u32) -> u32,
+    flow_backlog: extern "C" fn(u32, *mut u8, usize) -> u32,
     timer: extern "C" fn(u64),
     request: extern "C" fn(*const u8, usize) -> i32,
 }
@@ -232,9 +232,14 @@ extern "C" fn packet_make(bytes: *const u8, length: usize, port: u32) -> i32 {
     acting("packet_make", 1, |current| i32::from(!current.with(|exchange| exchange.make(content, port))))
 }
 
-extern "C" fn flow_backlog(_flow: u32) -> u32 {
-    // A plugin that asks for the capability is not loaded yet.
-    acting("flow_backlog", 0, |_| 0)
+extern "C" fn flow_backlog(number: u32, to: *mut u8, bytes: usize) -> u32 {
+    acting("flow_backlog", 0, |current| {
+        let Some(backlog) = current.with(|exchange| exchange.backlog(number)) else { return 0 };
+        let room = if to.is_null() { 0 } else { bytes.min(size_of::<RawBacklog>()) };
+        // SAFETY: the plugin has so many bytes there, which need not be aligned.
+        unsafe { ptr::copy_nonoverlapping((&raw const backlog).cast(), to, room) };
+        room as u32
+    })
 }
 
 extern "C" fn timer(nanoseconds: u64) {

@@ -5,6 +5,7 @@
 use millrace_plugin_abi::binary::IMPORTS;
 use wasmtime::{Caller, Linker, Memory, ResourceLimiter, Result, Trap};
 
+use super::layout::{BACKLOG, backlog_bytes};
 use super::staging::Area;
 use crate::exchange::{Exchange, Shared};
 use crate::{Manifest, raw_packet};
@@ -78,6 +79,7 @@ pub(super) fn link(linker: &mut Linker<Data>, manifest: &Manifest) -> Result<()>
             "packet-write" => linker.func_wrap(IMPORTS, "packet_write", packet_write)?,
             "packet-resize" => linker.func_wrap(IMPORTS, "packet_resize", packet_resize)?,
             "packet-make" => linker.func_wrap(IMPORTS, "packet_make", packet_make)?,
+            "flow-backlog" => linker.func_wrap(IMPORTS, "flow_backlog", flow_backlog)?,
             "timer" => linker.func_wrap(IMPORTS, "timer", timer)?,
             "request" => linker.func_wrap(IMPORTS, "request", request)?,
             _ => linker,
@@ -149,6 +151,15 @@ fn packet_make(mut caller: Caller<'_, Data>, address: u32, bytes: u32, port: u32
     let (memory, data) = parts(&mut caller)?;
     let content = slice(memory, address, bytes)?;
     Ok(u32::from(!data.shared.with(|exchange| exchange.make(content, port))))
+}
+
+fn flow_backlog(mut caller: Caller<'_, Data>, number: u32, to: u32, bytes: u32) -> Result<u32> {
+    let (memory, data) = parts(&mut caller)?;
+    let Some(backlog) = data.shared.with(|exchange| exchange.backlog(number)) else { return Ok(0) };
+    let room = bytes.min(BACKLOG as u32);
+    let into = slice_mut(memory, to, room)?;
+    into.copy_from_slice(&backlog_bytes(&backlog)[..into.len()]);
+    Ok(room)
 }
 
 fn timer(mut caller: Caller<'_, Data>, nanoseconds: u64) -> Result<()> {

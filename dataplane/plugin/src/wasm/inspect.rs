@@ -127,8 +127,7 @@ impl Signature {
             "log" => signature(&[I32, I32, I32], None),
             "packet_read" | "packet_write" => signature(&[I32, I32, I32, I32], Some(I32)),
             "packet_resize" | "request" => signature(&[I32, I32], Some(I32)),
-            "packet_make" => signature(&[I32, I32, I32], Some(I32)),
-            "flow_backlog" => signature(&[I32], Some(I32)),
+            "packet_make" | "flow_backlog" => signature(&[I32, I32, I32], Some(I32)),
             "timer" => signature(&[I64], None),
             _ => return None,
         })

@@ -103,6 +103,7 @@ fn one_rule_does_the_same_in_all_homes() {
         Event::Packets(all_ports.collect()),
         Event::Set(80),
         Event::Packets((0..100).map(|_| sent(0, 15, 90)).collect()),
+        Event::Packets((0..20).map(|index| sent(index % 5, 15, 61 + usize::from(index))).collect()),
         Event::Read,
         Event::Periodic,
         Event::FlowEnds(sent(0, 15, 0), 100),

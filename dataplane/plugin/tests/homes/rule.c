@@ -5,14 +5,14 @@
 
 MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"rule\",\"version\":\"0.1.0\",\"summary\":\"Does a little of everything.\","
                 "\"positions\":[\"early\"],"
-                "\"capabilities\":[\"log\",\"packet-read\",\"packet-write\",\"packet-resize\",\"packet-make\",\"timer\"],"
+                "\"capabilities\":[\"log\",\"packet-read\",\"packet-write\",\"packet-resize\",\"packet-make\",\"timer\",\"flow-backlog\"],"
                 "\"messages\":{\"read\":\"the counters\",\"set\":\"port=PORT: packets to it are dropped\"},"
                 "\"settings\":{\"type\":\"object\",\"properties\":{\"port\":{\"type\":\"integer\"}}},"
                 "\"window\":64,\"flow-state\":8,\"state-version\":2,\"period\":500}");
 
 /* An instance. */
 static struct {
-    uint64_t port, packets, firsts, beyond, ended, kept, ticks;
+    uint64_t port, packets, firsts, beyond, ended, kept, ticks, waited;
 } own;
 
 static int32_t set(const void *json, size_t bytes) {
@@ -23,6 +23,15 @@ static int32_t set(const void *json, size_t bytes) {
 }
 
 int32_t millrace_init(const uint8_t *settings, size_t bytes) { return set(settings, bytes); }
+
+/* A sum in which each part of what is told has a share of its own. */
+static uint64_t waiting_before(const struct millrace_packet *packet) {
+    struct millrace_waiting waiting;
+    if (!millrace_backlog(packet, &waiting))
+        return 1000000;
+    return waiting.of + 3 * waiting.port + 5 * waiting.queue + 7 * waiting.packets + 11 * waiting.bytes
+           + 13 * waiting.instance_packets + 17 * waiting.instance_bytes;
+}
 
 static void decide(struct millrace_packet *packet, uint64_t now) {
     uint8_t *window = millrace_at(packet->window);
@@ -62,6 +71,9 @@ static void decide(struct millrace_packet *packet, uint64_t now) {
         break;
     case 14:
         packet->verdict = MILLRACE_CLASSIFY;
+        break;
+    case 15:
+        own.waited += waiting_before(packet);
         break;
     }
 }
@@ -115,6 +127,7 @@ int32_t millrace_control(const char *name, size_t name_bytes, const uint8_t *arg
     add(&text, "ended", own.ended);
     add(&text, "kept", own.kept);
     add(&text, "ticks", own.ticks);
+    add(&text, "waited", own.waited);
     millrace_add(&text, "}");
     return millrace_reply_text(&text);
 }

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use millrace_plugin_abi::{
-    Fault, FlowEnd, Instance, Instant, LogLevel, Message, Output, Packet, Packets, PluginError, Progress,
-    Reply, Verdict,
+    Backlog, Fault, FlowEnd, Instance, Instant, LogLevel, Message, Output, Packet, Packets, PluginError,
+    Progress, Reply, Verdict,
 };
 use millrace_units::{InstanceId, PortId};
 use serde_json::json;
@@ -16,7 +16,7 @@ const WINDOW: usize = 64;
 #[derive(Debug, Default)]
 pub struct Rule {
     /// As `own` in `rule.c`, in its order.
-    own: [u64; 7],
+    own: [u64; 8],
     outputs: VecDeque<Output>,
     fault: Option<Fault>,
     now: Instant,
@@ -31,7 +31,8 @@ const BEYOND: usize = 3;
 const ENDED: usize = 4;
 const KEPT: usize = 5;
 const TICKS: usize = 6;
-const NAMES: [&str; 7] = ["port", "packets", "firsts", "beyond", "ended", "kept", "ticks"];
+const WAITED: usize = 7;
+const NAMES: [&str; 8] = ["port", "packets", "firsts", "beyond", "ended", "kept", "ticks", "waited"];
 
 impl Rule {
     fn set(&mut self, message: &Message) {
@@ -74,6 +75,16 @@ impl Rule {
     }
 }
 
+/// As `waiting_before` in `rule.c`.
+fn sum(known: &Backlog) -> u64 {
+    let of_queue = known.queue.map_or(0, |queue| {
+        let places =
+            1 + u64::from(queue.of_flow) + 3 * u64::from(queue.port.0) + 5 * u64::from(queue.queue.0);
+        places + 7 * u64::from(queue.packets) + 11 * queue.bytes
+    });
+    of_queue + 13 * u64::from(known.instance_packets) + 17 * known.instance_bytes
+}
+
 impl Instance for Rule {
     fn process(&mut self, packets: &mut Packets<'_>, now: Instant) -> Progress {
         self.now = now;
@@ -87,6 +98,7 @@ impl Instance for Rule {
                 state.copy_from_slice(&count.to_ne_bytes());
                 count
             });
+            let backlog = packets.backlog(place);
             let (key, packet) = packets.get_mut(place);
             let mut byte = [0];
             packet.read(200, &mut byte);
@@ -97,7 +109,10 @@ impl Instance for Rule {
                 666 => self.wrong("there is no verdict 77"),
                 667 => self.wrong("tag 40: it is 0 to 31"),
                 _ if of_flow.is_some_and(|count| count % 4 == 0) => Verdict::Consume,
-                _ => self.decide(port, packet),
+                _ => {
+                    self.own[WAITED] += if port == 15 { sum(&backlog) } else { 0 };
+                    self.decide(port, packet)
+                }
             };
             packets.set_verdict(place, verdict);
         }

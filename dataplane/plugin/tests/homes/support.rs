@@ -10,9 +10,10 @@ use millrace_packet::{FlowKey, Packet, Pool};
 use millrace_plugin::native::NativePlugin;
 use millrace_plugin::wasm::{LoadedPlugin, Sandbox, SandboxSettings};
 use millrace_plugin_abi::{
-    Fault, FlowEnd, FlowStates, Instance, Instant, Message, Output, Packets, Plugin, Progress, Verdict,
+    Backlogs, Fault, FlowEnd, FlowStates, Instance, Instant, Known, Message, Output, Packets, Plugin,
+    Progress, QueueBacklog, Verdict,
 };
-use millrace_units::PortId;
+use millrace_units::{PortId, QueueId};
 use serde_json::{Map, Value};
 
 static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| Sandbox::new(SandboxSettings::default()).unwrap());
@@ -99,6 +100,24 @@ impl FlowStates for Blocks {
     }
 }
 
+/// Says of each packet's queue what its bytes come to; of every fifth it knows nothing.
+struct Queues;
+
+impl Backlogs for Queues {
+    fn of(&self, packet: &Packet) -> Option<QueueBacklog> {
+        let length = packet.len() as u32;
+        let queue = QueueId(length as u16 % 7);
+        let (of_flow, bytes) = (length.is_multiple_of(2), u64::from(length) << 33);
+        (!length.is_multiple_of(5)).then_some(QueueBacklog {
+            port: packet.port,
+            queue,
+            of_flow,
+            packets: length,
+            bytes,
+        })
+    }
+}
+
 /// An instance, and the states of the flows that it met.
 pub struct Bench {
     pub instance: Box<dyn Instance>,
@@ -157,7 +176,8 @@ impl Bench {
         let mut first = true;
         loop {
             let call = Packets::new(&mut packets, &keys, &members, &mut verdicts);
-            let mut call = call.as_copies(sent.len().is_multiple_of(3));
+            let known = Known { queues: &Queues, waiting: (sent.len() as u32, 1 << 33) };
+            let mut call = call.with_known(known).as_copies(sent.len().is_multiple_of(3));
             if bytes > 0 {
                 call = call.with_states(&mut self.blocks, &numbers, OFFSET, bytes);
             }

@@ -24,7 +24,7 @@ use std::vec::Vec;
 use millrace_plugin_abi::binary::{MOST_PACKETS, NO_OFFSET, RawCall, RawFlowEnd, RawPacket, packet_flags};
 
 use crate::glue::{self, Slot};
-use crate::{Declared, Refusal, Verdict};
+use crate::{Backlog, Declared, Refusal, Verdict};
 
 pub use frame::{Description, FlowName, describe, frame_of_ports, mend_checksums};
 pub use pcap::{PcapError, frames_of_pcap};
@@ -61,6 +61,8 @@ pub struct Router<P: Declared> {
     pub tag: u8,
     /// Whether frames are copies.
     pub copies: bool,
+    /// What waits in the queue that frames go to, and for the instance.
+    pub backlog: Backlog,
 }
 
 impl<P: Declared> Router<P> {
@@ -70,8 +72,9 @@ impl<P: Declared> Router<P> {
     /// What the plugin says of them.
     pub fn new(settings: &str) -> Result<Self, Refusal> {
         record::attach();
-        let router =
-            Self { slot: Slot::new(), flows: BTreeMap::new(), now: 0, port: 0, tag: 0, copies: false };
+        let (slot, flows) = (Slot::new(), BTreeMap::new());
+        let backlog = Backlog { queue: None, instance_packets: 0, instance_bytes: 0 };
+        let router = Self { slot, flows, now: 0, port: 0, tag: 0, copies: false, backlog };
         // SAFETY: a text has as many bytes as it says, and the slot is used here alone.
         let code = unsafe { glue::init(&router.slot, settings.as_ptr(), settings.len()) };
         record::answer(code).map(|_| router)
@@ -160,6 +163,7 @@ impl<P: Declared> Router<P> {
             packets.push(packet);
         }
         record::hold(frames);
+        record::set_backlog(self.backlog.raw());
         self.call(&mut packets);
         finish(&packets, &windows, P::CAPABILITIES.contains(&"packet-write"))
     }

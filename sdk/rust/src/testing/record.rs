@@ -5,6 +5,8 @@ use std::string::String;
 use std::vec::Vec;
 use std::{slice, thread_local};
 
+use millrace_plugin_abi::binary::RawBacklog;
+
 use crate::host::{self, RawHost};
 use crate::{Level, Refusal};
 
@@ -27,6 +29,7 @@ struct Calls {
     failure: Option<String>,
     reply: Option<Vec<u8>>,
     frames: Vec<(Vec<u8>, bool)>,
+    backlog: RawBacklog,
 }
 
 thread_local! {
@@ -67,6 +70,11 @@ pub(super) fn answer(code: i32) -> Result<Vec<u8>, Refusal> {
 /// What was recorded so far.
 pub(super) fn take() -> Record {
     with(|calls| core::mem::take(&mut calls.record))
+}
+
+/// What is said to wait before packets from now on.
+pub(super) fn set_backlog(backlog: RawBacklog) {
+    with(|calls| calls.backlog = backlog);
 }
 
 /// The frames of a call.
@@ -153,8 +161,15 @@ extern "C" fn packet_make(bytes: *const u8, length: usize, port: u32) -> i32 {
     0
 }
 
-extern "C" fn flow_backlog(_flow: u32) -> u32 {
-    0
+extern "C" fn flow_backlog(packet: u32, to: *mut RawBacklog, bytes: usize) -> u32 {
+    with(|calls| {
+        if calls.frames.get(packet as usize).is_none() || bytes < size_of::<RawBacklog>() {
+            return 0;
+        }
+        // SAFETY: only this crate's `host` calls it, with room for one.
+        unsafe { *to = calls.backlog };
+        size_of::<RawBacklog>() as u32
+    })
 }
 
 extern "C" fn timer(nanoseconds: u64) {

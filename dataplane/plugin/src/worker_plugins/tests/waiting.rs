@@ -26,6 +26,51 @@ fn packets_wait_for_a_call_that_goes_on_and_keep_their_order() {
     assert_eq!(pool.in_use(), 0);
 }
 
+/// Notes what waits for it whenever it is given time; each call takes three slices.
+#[derive(Default)]
+struct Watchful(u32, Vec<(u32, u64)>);
+
+impl Instance for Watchful {
+    fn process(&mut self, packets: &mut Packets<'_>, now: Instant) -> Progress {
+        self.0 = 3;
+        self.resume(packets, now)
+    }
+
+    fn resume(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        let known = packets.backlog(0);
+        assert_eq!(known.queue, None);
+        self.1.push((known.instance_packets, known.instance_bytes));
+        self.0 -= 1;
+        if self.0 == 0 { Progress::Done } else { Progress::Suspended }
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(json!(self.1))
+    }
+}
+
+#[test]
+fn an_instance_sees_what_waits_behind_its_call() {
+    let mut worker = worker();
+    change(
+        &mut worker,
+        PluginChange::AddInstance { id: InstanceId(0), instance: Box::<Watchful>::default() },
+    );
+    bind(&mut worker, 0, 0, 80, 0);
+    let path = path_of(&mut worker, 80);
+    let pool = Pool::new(64).unwrap();
+    send_and_keep(&mut worker, &pool, path, &[10, 11], at(0));
+    send_and_keep(&mut worker, &pool, path, &[12, 13, 14], at(0));
+    for _ in 0..6 {
+        released(&mut worker, at(0));
+    }
+    assert!(worker.is_idle());
+    let seen =
+        ask(&mut worker, 0, &Message { name: "read".into(), arguments: serde_json::Map::new() }, at(0));
+    // Packets have 60 bytes. Those of the second call no longer wait once it has begun.
+    assert_eq!(seen, Some(Ok(json!([[0, 0], [3, 180], [3, 180], [0, 0], [0, 0], [0, 0]]))));
+}
+
 #[test]
 fn a_call_without_an_end_is_given_up_and_the_instance_pauses() {
     let (mut worker, path) = with_slow(u32::MAX);
