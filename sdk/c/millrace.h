@@ -204,6 +204,7 @@ MILLRACE_IMPORT(packet_resize) int32_t millrace_raw_packet_resize(uint32_t packe
 MILLRACE_IMPORT(packet_make) int32_t millrace_raw_packet_make(const void *bytes, size_t length, uint32_t port);
 MILLRACE_IMPORT(flow_backlog) uint32_t millrace_raw_flow_backlog(uint32_t packet, void *to, size_t bytes);
 MILLRACE_IMPORT(timer) void millrace_raw_timer(uint64_t nanoseconds);
+MILLRACE_IMPORT(service_state) void *millrace_raw_service_state(void);
 MILLRACE_IMPORT(request) int32_t millrace_raw_request(const char *json, size_t bytes);
 #define MILLRACE_CALL(name, absent, ...) millrace_raw_##name(__VA_ARGS__)
 #define MILLRACE_TELL(name, ...) millrace_raw_##name(__VA_ARGS__)
@@ -224,8 +225,9 @@ struct millrace_host {
     uint32_t (*flow_backlog)(uint32_t packet, void *to, size_t bytes);
     void (*timer)(uint64_t nanoseconds);
     int32_t (*request)(const char *json, size_t bytes);
+    void *(*service_state)(void);
 };
-_Static_assert(sizeof(struct millrace_host) == 8 + 10 * sizeof(void *), "layout of millrace_host");
+_Static_assert(sizeof(struct millrace_host) == 8 + 11 * sizeof(void *), "layout of millrace_host");
 
 /* Whether the router's table goes as far as a function, and has it: an older router's is shorter. */
 #define MILLRACE_HAS(name)                                                                                            \
@@ -295,6 +297,11 @@ static inline bool millrace_make(const void *bytes, size_t length, uint16_t port
 static inline bool millrace_backlog(const struct millrace_packet *packet, struct millrace_waiting *waiting) {
     return MILLRACE_CALL(flow_backlog, 0, packet->number, waiting, sizeof *waiting) >= sizeof *waiting;
 }
+
+/* Where the state stands that is common to all flows of the instance, as long as the manifest's service-state says; NULL where
+ * it says nothing. Zeros at first; the router keeps it when the plugin begins anew after a fault, and for the version that
+ * takes its place. It stands there as long as the plugin runs. */
+static inline void *millrace_service(void) { return MILLRACE_CALL(service_state, NULL); }
 
 /* millrace_periodic is called once, so many nanoseconds from now. Capability timer. */
 static inline void millrace_timer(uint64_t nanoseconds) { MILLRACE_TELL(timer, nanoseconds); }

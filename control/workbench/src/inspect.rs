@@ -35,6 +35,8 @@ pub struct Inspection {
     pub window: u16,
     /// Bytes of state for each flow.
     pub flow_state: u16,
+    /// Bytes of state that is common to all flows.
+    pub service_state: u16,
     /// `per-worker` or `single`.
     pub state: &'static str,
     /// The version of what it saves.
@@ -91,6 +93,7 @@ pub fn inspect(module: &Module) -> Result<Inspection, WorkbenchError> {
         settings: manifest.settings.clone(),
         window: manifest.window,
         flow_state: manifest.flow_state,
+        service_state: manifest.service_state,
         state: match manifest.state {
             StateSharing::PerWorker => "per-worker",
             StateSharing::Single => "single",
@@ -164,9 +167,9 @@ mod tests {
         assert_eq!(inspection.capabilities, ["packet-read"]);
         assert!(inspection.exports.contains(&"millrace_packets".to_owned()));
         assert_eq!((inspection.sha256.len(), inspection.refused), (64, None));
-        let wanting = Written::new(&module(r#", "flow-state": 8"#, ""));
+        let wanting = Written::new(&module(r#", "flow-state": 8, "service-state": 24"#, ""));
         let inspection = inspect(&Module::read(wanting.path()).unwrap()).unwrap();
-        assert_eq!(inspection.flow_state, 8);
+        assert_eq!((inspection.flow_state, inspection.service_state), (8, 24));
     }
 
     #[test]

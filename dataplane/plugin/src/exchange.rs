@@ -16,8 +16,10 @@ use millrace_plugin_abi::binary::{MOST_PACKETS, RawBacklog, RawFlowEnd};
 use millrace_plugin_abi::{Fault, Instant, LogLevel, Output, Packets, Verdict};
 use millrace_units::PortId;
 
+use crate::Manifest;
 use crate::fault::{FaultCounts, FaultKind};
 use crate::raw_packet::{Written, WrongVerdict, raw_backlog, verdict_of};
+use crate::service_state::ServiceState;
 
 /// Ends of flows that wait for a plugin that is busy, at most.
 const MOST_ENDS: usize = 1024;
@@ -117,6 +119,8 @@ pub(crate) struct Exchange {
     pub untold: Option<WrongVerdict>,
     /// A function that was called without its capability, until the router was told.
     not_granted: Option<&'static str>,
+    /// State that is common to all flows. It outlives the plugin.
+    pub service: ServiceState,
     /// How often memory was refused.
     pub memory_refused: u64,
     /// What the plugin gave, and the router has not taken yet.
@@ -304,7 +308,8 @@ pub(crate) struct Shared(Rc<RefCell<Exchange>>);
 unsafe impl Send for Shared {}
 
 impl Shared {
-    pub fn new() -> Self {
+    /// The exchange of an instance of a plugin with this manifest.
+    pub fn new(manifest: &Manifest) -> Self {
         Self(Rc::new(RefCell::new(Exchange {
             packets: None,
             call: Call::default(),
@@ -325,6 +330,7 @@ impl Shared {
             wrong: None,
             untold: None,
             not_granted: None,
+            service: ServiceState::new(manifest.service_state),
             memory_refused: 0,
             outputs: VecDeque::new(),
             log: LogLimit::default(),
@@ -366,7 +372,9 @@ mod tests {
     use super::*;
 
     fn shared() -> Shared {
-        Shared::new()
+        let manifest =
+            br#"{"abi": 1, "name": "a", "version": "1.0.0", "summary": "x", "positions": ["late"]}"#;
+        Shared::new(&Manifest::parse(manifest).unwrap())
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod path;
 mod plugin_control_unit;
 mod raw_packet;
 mod run;
+mod service_state;
 mod settings;
 mod shadow;
 mod slab;
@@ -44,7 +45,10 @@ pub use gate::{Gate, GateOrder};
 pub use health::Health;
 pub use hot_swap::{Inheritance, Inherited, Successed, Succession, Successor};
 pub use instances::{Failure, Given};
-pub use manifest::{Cost, MOST_FLOW_STATE, MOST_MANIFEST, MOST_NAME, Manifest, ManifestError, StateSharing};
+pub use manifest::{
+    Cost, MOST_FLOW_STATE, MOST_MANIFEST, MOST_NAME, MOST_SERVICE_STATE, Manifest, ManifestError,
+    StateSharing,
+};
 pub use path::{EMPTY_PATH, Refusal};
 pub use plugin_control_unit::{
     BindingDescription, Bound, GateDescription, InstanceDescription, PluginCode, PluginControlError,

@@ -15,11 +15,13 @@ use serde_json::{Map, Value};
 pub const MOST_MANIFEST: usize = 64 * 1024;
 /// Bytes of a flow's state, at most.
 pub const MOST_FLOW_STATE: u16 = 256;
+/// Bytes of the state that is common to all flows, at most.
+pub const MOST_SERVICE_STATE: u16 = 4096;
 /// Characters of a plugin's name, at most.
 pub const MOST_NAME: usize = 64;
 
 /// Every key that a manifest may have.
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "abi",
     "name",
     "version",
@@ -30,6 +32,7 @@ const KEYS: [&str; 14] = [
     "settings",
     "window",
     "flow-state",
+    "service-state",
     "state",
     "state-version",
     "period",
@@ -113,6 +116,8 @@ pub struct Manifest {
     pub window: u16,
     /// Bytes of state for each flow, up to [`MOST_FLOW_STATE`].
     pub flow_state: u16,
+    /// Bytes of state that is common to all flows, up to [`MOST_SERVICE_STATE`].
+    pub service_state: u16,
     /// How instances on several workers share state.
     pub state: StateSharing,
     /// The version of what it saves.
@@ -149,6 +154,7 @@ impl Manifest {
             settings: optional(&keys, "settings")?,
             window: optional(&keys, "window")?.unwrap_or(DEFAULT_WINDOW),
             flow_state: optional(&keys, "flow-state")?.unwrap_or_default(),
+            service_state: optional(&keys, "service-state")?.unwrap_or_default(),
             state: optional(&keys, "state")?.unwrap_or_default(),
             state_version: optional(&keys, "state-version")?.unwrap_or_default(),
             period: optional::<u32>(&keys, "period")?.map(|millis| Duration::from_millis(millis.into())),
@@ -181,6 +187,9 @@ impl Manifest {
         check("window", self.window <= MOST_WINDOW, || format!("{} is over {MOST_WINDOW}", self.window))?;
         check("flow-state", self.flow_state <= MOST_FLOW_STATE, || {
             format!("{} is over {MOST_FLOW_STATE}", self.flow_state)
+        })?;
+        check("service-state", self.service_state <= MOST_SERVICE_STATE, || {
+            format!("{} is over {MOST_SERVICE_STATE}", self.service_state)
         })?;
         let period = self.period.is_none_or(|period| !period.is_zero());
         check("period", period, || "give 1 millisecond or more".to_owned())?;
@@ -304,7 +313,7 @@ mod tests {
     fn everything_that_is_given_is_read() {
         let text = json!({ "abi": 1, "name": "a", "version": "0.0.1", "summary": "x", "positions": ["early", "copy"],
             "capabilities": ["packet-read", "log"], "messages": { "read": "counts" }, "settings": { "type": "object" },
-            "window": 1536, "flow-state": 256, "state": "single", "state-version": 3, "period": 20,
+            "window": 1536, "flow-state": 256, "service-state": 4096, "state": "single", "state-version": 3, "period": 20,
             "cost": { "packet": 50, "byte": 0.5 } });
         let manifest = Manifest::parse(text.to_string().as_bytes()).unwrap();
         assert_eq!(manifest.positions, [Position::Early, Position::Copy]);

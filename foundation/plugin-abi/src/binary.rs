@@ -223,7 +223,7 @@ pub mod export {
 }
 
 /// What a plugin may call, each with the capability that its manifest must name; those without one are always there.
-pub const HOST_FUNCTIONS: [(&str, Option<&str>); 10] = [
+pub const HOST_FUNCTIONS: [(&str, Option<&str>); 11] = [
     // (text, bytes): why `init`, `control`, `save` or `restore` fails.
     ("fail", None),
     // (bytes, length): the answer, as JSON; or the state that is saved, in whatever form.
@@ -244,6 +244,8 @@ pub const HOST_FUNCTIONS: [(&str, Option<&str>); 10] = [
     ("timer", Some("timer")),
     // (JSON, bytes) -> 0 when it was accepted: a change of filters, routes, queues or instances, made by control later
     ("request", Some("request")),
+    // () -> where the state that is common to all flows stands, 0 when the manifest declares none
+    ("service_state", None),
 ];
 
 #[cfg(test)]

@@ -236,6 +236,17 @@ pub trait Instance: Send {
         0
     }
 
+    /// What stands in the memory that it keeps for all its flows together, and that the router keeps for it when it begins anew or
+    /// another instance takes its place: as many bytes as its plugin declares, as they were after the last call that was
+    /// completed. Empty where it keeps none.
+    fn service_state(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Takes over what another instance kept there, which is as long. It sees that before it is asked to
+    /// [`restore`](Self::restore) anything.
+    fn adopt_service_state(&mut self, _state: &[u8]) {}
+
     /// Hands over what it knows, to be taken over by the instance of another version of its plugin; `None` when it knows
     /// nothing, or has no way to say it.
     ///

@@ -70,6 +70,11 @@ pub(crate) fn flow_backlog(packet: u16) -> Option<RawBacklog> {
     (written > 0).then_some(backlog)
 }
 
+/// Where the state that is common to all flows stands, with as many bytes as the manifest says; null where it says nothing.
+pub(crate) fn service_state() -> *mut u8 {
+    raw::service_state()
+}
+
 pub(crate) fn fail(text: &str) {
     raw::fail(text.as_ptr(), text.len());
 }
@@ -97,6 +102,7 @@ mod raw {
         pub safe fn packet_make(bytes: *const u8, length: usize, port: u32) -> i32;
         pub safe fn flow_backlog(packet: u32, to: *mut super::RawBacklog, bytes: usize) -> u32;
         pub safe fn timer(nanoseconds: u64);
+        pub safe fn service_state() -> *mut u8;
         pub safe fn request(json: *const u8, bytes: usize) -> i32;
     }
 }
@@ -128,6 +134,8 @@ pub struct RawHost {
     pub timer: Option<extern "C" fn(u64)>,
     /// A change that control makes.
     pub request: Option<extern "C" fn(*const u8, usize) -> i32>,
+    /// Where the state that is common to all flows stands.
+    pub service_state: Option<extern "C" fn() -> *mut u8>,
 }
 
 /// The functions as a shared object has them: in a table, or not at all.
@@ -179,5 +187,6 @@ pub(crate) mod raw {
         flow_backlog(packet: u32, to: *mut RawBacklog, bytes: usize) -> u32 = 0;
         timer(nanoseconds: u64);
         request(json: *const u8, bytes: usize) -> i32 = 1;
+        service_state() -> *mut u8 = ptr::null_mut();
     }
 }

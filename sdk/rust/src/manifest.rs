@@ -16,6 +16,7 @@
 ///     settings: r#"{"type": "object", "properties": {"rate": {"type": "integer"}}, "additionalProperties": false}"#,
 ///     window: 64,            // bytes of each packet that it sees
 ///     flow_state: 16,        // bytes of state for each flow
+///     service_state: 64,     // bytes of state that is common to all flows
 ///     state: "single",       // or "per-worker"
 ///     state_version: 2,      // then `save` and `restore` are called
 ///     period: 1000,          // milliseconds between two calls of `periodic`
@@ -35,6 +36,7 @@ macro_rules! millrace_plugin {
         $(, settings: $settings:literal)?
         $(, window: $window:literal)?
         $(, flow_state: $flow_state:literal)?
+        $(, service_state: $service_state:literal)?
         $(, state: $state:literal)?
         $(, state_version: $state_version:literal)?
         $(, period: $period:literal)?
@@ -55,6 +57,7 @@ macro_rules! millrace_plugin {
                 $(, ",\"settings\":", $settings)?
                 $(, ",\"window\":", $window)?
                 $(, ",\"flow-state\":", $flow_state)?
+                $(, ",\"service-state\":", $service_state)?
                 $(, ",\"state\":", stringify!($state))?
                 $(, ",\"state-version\":", $state_version)?
                 $(, ",\"period\":", $period)?
@@ -62,6 +65,7 @@ macro_rules! millrace_plugin {
                 "}"
             );
             const FLOW_STATE: u16 = $crate::manifest::given!(0 $(, $flow_state)?);
+            const SERVICE_STATE: u16 = $crate::manifest::given!(0 $(, $service_state)?);
             const WINDOW: u16 = $crate::manifest::given!($crate::binary::DEFAULT_WINDOW $(, $window)?);
             const CAPABILITIES: &'static [&'static str] = &[$($capability $(, $capabilities)*)?];
         }
@@ -83,6 +87,8 @@ macro_rules! millrace_plugin {
             assert!(is_json(<$plugin>::MANIFEST), "texts: write them without raw strings and \\x or \\u escapes");
             assert!(<$plugin>::WINDOW <= $crate::binary::MOST_WINDOW, "window: 1536 bytes at most");
             assert!(<$plugin>::FLOW_STATE <= 256, "flow_state: 256 bytes at most");
+
+            assert!(<$plugin>::SERVICE_STATE <= 4096, "service_state: 4096 bytes at most");
 
             static SLOT: $crate::glue::Slot<$plugin> = $crate::glue::Slot::new();
             $crate::__millrace_export!(always $plugin);

@@ -37,6 +37,11 @@ impl Plugin for Obedient {
                 .get("what")
                 .and_then(|what| what.string())
                 .unwrap_or_default()),
+            "restart" => {
+                let common: Seen = Self::service_state().unwrap();
+                assert!(Self::set_service_state(&Seen { packets: common.packets + 1, ..common }));
+                Ok(common.packets.to_string())
+            }
             "panic" => panic!("as was asked for"),
             "ended" => Ok(format!("{:?}", self.ended)),
             other => Err(Refusal::unknown_message(other)),
@@ -106,6 +111,7 @@ millrace_plugin! {
     settings: r#"{"type": "object", "properties": {"mood": {"type": "string"}}}"#,
     window: 64,
     flow_state: 12,
+    service_state: 12,
     state: "single",
     state_version: 3,
     period: 1000,
@@ -168,6 +174,16 @@ fn what_is_written_arrives_in_and_behind_the_window() {
     let fate = one(&mut router, &long);
     assert_eq!(fate.frame.last(), Some(&2));
     assert_eq!(one(&mut router, b"r").frame, [b"tick".as_slice(), &frame(b"r")].concat());
+}
+
+#[test]
+fn what_is_common_to_all_flows_is_kept_over_a_restart_and_is_one_routers() {
+    let (mut router, mut other) = (router(), Router::<Obedient>::new("{}").unwrap());
+    assert_eq!(router.control("restart", "{}").unwrap(), "0");
+    assert_eq!(router.control("restart", "{}").unwrap(), "1");
+    assert_eq!(other.control("restart", "{}").unwrap(), "0");
+    router.restart("{}").unwrap();
+    assert_eq!(router.control("restart", "{}").unwrap(), "2");
 }
 
 #[test]

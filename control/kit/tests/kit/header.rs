@@ -125,6 +125,7 @@ fn the_kit_for_rust_has_the_table_of_the_interface() {
         ("flow_backlog", offset_of!(RawHost, flow_backlog)),
         ("timer", offset_of!(RawHost, timer)),
         ("request", offset_of!(RawHost, request)),
+        ("service_state", offset_of!(RawHost, service_state)),
     ];
     for (index, (name, _)) in HOST_FUNCTIONS.iter().enumerate() {
         assert_eq!(fields[index], (*name, 8 * (index + 1)));

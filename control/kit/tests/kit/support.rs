@@ -169,6 +169,7 @@ static HOST: RawHost = RawHost {
     flow_backlog: None,
     timer: None,
     request: None,
+    service_state: None,
 };
 
 /// A shared object. Its file is loaded once, for its variables are those of one instance.

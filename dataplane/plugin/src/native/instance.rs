@@ -49,7 +49,7 @@ impl NativeInstance {
         let mut instance = Self {
             plugin: plugin.clone(),
             object: None,
-            shared: Shared::new(),
+            shared: Shared::new(plugin.manifest()),
             area: Box::new(Area::new(plugin.manifest())),
             granted: Granted::by(plugin.manifest()),
             settings,
@@ -164,6 +164,14 @@ impl Instance for NativeInstance {
 
     fn flow_state(&self) -> usize {
         self.plugin.manifest().flow_state.into()
+    }
+
+    fn service_state(&self) -> Vec<u8> {
+        self.shared.with(|exchange| exchange.service.to_vec())
+    }
+
+    fn adopt_service_state(&mut self, state: &[u8]) {
+        self.shared.with(|exchange| exchange.service.adopt(state));
     }
 
     fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {

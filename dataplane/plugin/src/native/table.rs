@@ -33,6 +33,7 @@ pub(super) struct Host {
     flow_backlog: extern "C" fn(u32, *mut u8, usize) -> u32,
     timer: extern "C" fn(u64),
     request: extern "C" fn(*const u8, usize) -> i32,
+    service_state: extern "C" fn() -> *mut u8,
 }
 
 /// The table.
@@ -48,6 +49,7 @@ pub(super) static HOST: Host = Host {
     flow_backlog,
     timer,
     request,
+    service_state,
 };
 
 /// Which functions of the router a plugin may call: a bit for each, by its place in [`HOST_FUNCTIONS`].
@@ -252,6 +254,11 @@ extern "C" fn request(json: *const u8, bytes: usize) -> i32 {
     acting("request", 1, |current| i32::from(!current.with(|exchange| exchange.request(json))))
 }
 
+extern "C" fn service_state() -> *mut u8 {
+    let address = |current: Current| current.with(|exchange| exchange.service.address());
+    acting("service_state", ptr::null_mut(), address)
+}
+
 #[cfg(test)]
 mod tests {
     use std::mem::offset_of;
@@ -271,6 +278,7 @@ mod tests {
             offset_of!(Host, flow_backlog),
             offset_of!(Host, timer),
             offset_of!(Host, request),
+            offset_of!(Host, service_state),
         ];
         let names = [
             "fail",
@@ -283,6 +291,7 @@ mod tests {
             "flow_backlog",
             "timer",
             "request",
+            "service_state",
         ];
         for (place, (name, _)) in HOST_FUNCTIONS.iter().enumerate() {
             assert_eq!((offsets[place], names[place]), (8 * (place + 1), *name));

@@ -19,6 +19,8 @@ pub(super) struct Data {
     /// The plugin's memory, and where calls stand in it. `None` while it is not known yet.
     pub memory: Option<Memory>,
     pub area: Option<Area>,
+    /// Where the state that is common to all flows stands; 0 where there is none.
+    pub service: u32,
     /// Whether the plugin runs on the worker's stack: it can't be stopped and gone on with.
     pub on_worker: bool,
     /// Slices, or ticks after the first one, by which the call is late.
@@ -72,6 +74,7 @@ fn slice_mut(memory: &mut [u8], address: u32, bytes: u32) -> Result<&mut [u8], T
 pub(super) fn link(linker: &mut Linker<Data>, manifest: &Manifest) -> Result<()> {
     linker.func_wrap(IMPORTS, "fail", fail)?;
     linker.func_wrap(IMPORTS, "reply", reply)?;
+    linker.func_wrap(IMPORTS, "service_state", service_state)?;
     for capability in &manifest.capabilities {
         match *capability {
             "log" => linker.func_wrap(IMPORTS, "log", log)?,
@@ -166,6 +169,10 @@ fn timer(mut caller: Caller<'_, Data>, nanoseconds: u64) -> Result<()> {
     let (_, data) = parts(&mut caller)?;
     data.shared.with(|exchange| exchange.set_timer(nanoseconds));
     Ok(())
+}
+
+fn service_state(caller: Caller<'_, Data>) -> u32 {
+    caller.data().service
 }
 
 fn request(mut caller: Caller<'_, Data>, address: u32, bytes: u32) -> Result<u32> {

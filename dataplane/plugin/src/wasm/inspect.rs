@@ -129,6 +129,7 @@ impl Signature {
             "packet_resize" | "request" => signature(&[I32, I32], Some(I32)),
             "packet_make" | "flow_backlog" => signature(&[I32, I32, I32], Some(I32)),
             "timer" => signature(&[I64], None),
+            "service_state" => signature(&[], Some(I32)),
             _ => return None,
         })
     }

@@ -95,7 +95,7 @@ impl WasmInstance {
         let mut instance = Self {
             plugin: plugin.clone(),
             life: None,
-            shared: Shared::new(),
+            shared: Shared::new(plugin.manifest()),
             settings,
             most_memory,
             fault: None,
@@ -350,6 +350,14 @@ impl Instance for WasmInstance {
 
     fn flow_state(&self) -> usize {
         self.plugin.manifest().flow_state.into()
+    }
+
+    fn service_state(&self) -> Vec<u8> {
+        self.shared.with(|exchange| exchange.service.to_vec())
+    }
+
+    fn adopt_service_state(&mut self, state: &[u8]) {
+        self.shared.with(|exchange| exchange.service.adopt(state));
     }
 
     fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {

@@ -19,6 +19,7 @@ enum Event {
     Read,
     Periodic,
     Replace,
+    Restart,
 }
 
 fn sent() -> impl Strategy<Value = Sent> {
@@ -37,6 +38,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Read),
         1 => Just(Event::Periodic),
         1 => Just(Event::Replace),
+        1 => Just(Event::Restart),
     ]
 }
 
@@ -74,6 +76,7 @@ fn happen(
             bench.periodic(now);
             String::new()
         }
+        Event::Restart => format!("{:?}", bench.instance.restart()),
         Event::Replace => format!("{:?}", bench.replace(new(), 2)),
     };
     format!("{came} {:?} {:?}", bench.outputs(), bench.instance.next_call())
@@ -109,6 +112,8 @@ fn one_rule_does_the_same_in_all_homes() {
         Event::FlowEnds(sent(0, 15, 0), 100),
         Event::FlowEnds(sent(STATELESS, 15, 0), 1),
         Event::Replace,
+        Event::Read,
+        Event::Restart,
         Event::Packets((0..100).map(|index| sent(index % 5, 80 + index % 2, 90)).collect()),
         Event::Read,
     ];

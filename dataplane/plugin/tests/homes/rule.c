@@ -8,7 +8,7 @@ MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"rule\",\"version\":\"0.1.0\",\"summary\":
                 "\"capabilities\":[\"log\",\"packet-read\",\"packet-write\",\"packet-resize\",\"packet-make\",\"timer\",\"flow-backlog\"],"
                 "\"messages\":{\"read\":\"the counters\",\"set\":\"port=PORT: packets to it are dropped\"},"
                 "\"settings\":{\"type\":\"object\",\"properties\":{\"port\":{\"type\":\"integer\"}}},"
-                "\"window\":64,\"flow-state\":8,\"state-version\":2,\"period\":500}");
+                "\"window\":64,\"flow-state\":8,\"service-state\":20,\"state-version\":2,\"period\":500}");
 
 /* An instance. */
 static struct {
@@ -22,7 +22,10 @@ static int32_t set(const void *json, size_t bytes) {
     return 0;
 }
 
-int32_t millrace_init(const uint8_t *settings, size_t bytes) { return set(settings, bytes); }
+int32_t millrace_init(const uint8_t *settings, size_t bytes) {
+    ++((uint32_t *)millrace_service())[4];
+    return set(settings, bytes);
+}
 
 /* A sum in which each part of what is told has a share of its own. */
 static uint64_t waiting_before(const struct millrace_packet *packet) {
@@ -79,6 +82,8 @@ static void decide(struct millrace_packet *packet, uint64_t now) {
 }
 
 void millrace_packets(struct millrace_call *call) {
+    uint64_t *common = millrace_service();
+    common[0] += call->count;
     for (uint32_t index = 0; index < call->count; index++) {
         struct millrace_packet *packet = millrace_packet(call, index);
         uint64_t *of_flow = millrace_at(packet->state);
@@ -112,7 +117,7 @@ static void add(struct millrace_text *text, const char *name, uint64_t value) {
 }
 
 int32_t millrace_control(const char *name, size_t name_bytes, const uint8_t *arguments, size_t bytes) {
-    char memory[256];
+    char memory[512];
     struct millrace_text text = {memory, sizeof memory, 0, false};
     if (name_bytes == 3 && memcmp(name, "set", 3) == 0) {
         millrace_log(MILLRACE_WARNING, "the port changes");
@@ -128,6 +133,8 @@ int32_t millrace_control(const char *name, size_t name_bytes, const uint8_t *arg
     add(&text, "kept", own.kept);
     add(&text, "ticks", own.ticks);
     add(&text, "waited", own.waited);
+    add(&text, "common", ((const uint64_t *)millrace_service())[0]);
+    add(&text, "begun", ((const uint32_t *)millrace_service())[4]);
     millrace_add(&text, "}");
     return millrace_reply_text(&text);
 }

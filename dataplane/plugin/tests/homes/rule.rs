@@ -13,10 +13,12 @@ use serde_json::json;
 /// Bytes that the others see of a packet without asking.
 const WINDOW: usize = 64;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Rule {
     /// As `own` in `rule.c`, in its order.
     own: [u64; 8],
+    /// What is common to all flows: packets, a number that is not used, how often it began.
+    service: [u8; 20],
     outputs: VecDeque<Output>,
     fault: Option<Fault>,
     now: Instant,
@@ -34,7 +36,27 @@ const TICKS: usize = 6;
 const WAITED: usize = 7;
 const NAMES: [&str; 8] = ["port", "packets", "firsts", "beyond", "ended", "kept", "ticks", "waited"];
 
+impl Default for Rule {
+    fn default() -> Self {
+        let mut rule = Self {
+            own: [0; 8],
+            service: [0; 20],
+            outputs: VecDeque::new(),
+            fault: None,
+            now: Instant::ZERO,
+            timer: None,
+            last_periodic: None,
+        };
+        rule.service[16] = 1;
+        rule
+    }
+}
+
 impl Rule {
+    fn common(&self) -> u64 {
+        u64::from_le_bytes(*self.service.first_chunk().unwrap())
+    }
+
     fn set(&mut self, message: &Message) {
         if let Some(port) = message.arguments.get("port") {
             self.own[PORT] = port.as_u64().unwrap();
@@ -88,6 +110,8 @@ fn sum(known: &Backlog) -> u64 {
 impl Instance for Rule {
     fn process(&mut self, packets: &mut Packets<'_>, now: Instant) -> Progress {
         self.now = now;
+        let common = self.common() + packets.len() as u64;
+        self.service[..8].copy_from_slice(&common.to_le_bytes());
         for place in 0..packets.len() {
             self.own[PACKETS] += 1;
             let known = packets.flow_number(place) != 0;
@@ -128,6 +152,7 @@ impl Instance for Rule {
             "read" => Ok(NAMES
                 .iter()
                 .zip(self.own)
+                .chain([(&"common", self.common()), (&"begun", self.service[16].into())])
                 .map(|(name, value)| ((*name).to_owned(), json!(value)))
                 .collect()),
             "set" => {
@@ -158,6 +183,21 @@ impl Instance for Rule {
 
     fn flow_state(&self) -> usize {
         8
+    }
+
+    fn restart(&mut self) -> Result<(), PluginError> {
+        let (mut service, outputs) = (self.service, std::mem::take(&mut self.outputs));
+        service[16] += 1;
+        *self = Self { service, outputs, ..Self::default() };
+        Ok(())
+    }
+
+    fn service_state(&self) -> Vec<u8> {
+        self.service.to_vec()
+    }
+
+    fn adopt_service_state(&mut self, state: &[u8]) {
+        self.service.copy_from_slice(state);
     }
 
     fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {

@@ -228,6 +228,7 @@ impl Bench {
     /// Goes on with another instance, which takes over what this one knows. Returns what was handed over.
     pub fn replace(&mut self, mut successor: Box<dyn Instance>, version: u32) -> Vec<u8> {
         let state = self.instance.save().unwrap().unwrap();
+        successor.adopt_service_state(&self.instance.service_state());
         successor.restore(&state, version).unwrap();
         self.instance = successor;
         state

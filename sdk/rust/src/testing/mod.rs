@@ -53,6 +53,7 @@ struct Flow {
 pub struct Router<P: Declared> {
     slot: Slot<P>,
     flows: BTreeMap<FlowName, Flow>,
+    service: Box<[u64]>,
     /// The clock, in nanoseconds. A test sets it.
     pub now: u64,
     /// The port that frames come in by.
@@ -71,13 +72,29 @@ impl<P: Declared> Router<P> {
     /// # Errors
     /// What the plugin says of them.
     pub fn new(settings: &str) -> Result<Self, Refusal> {
-        record::attach();
+        let service = vec![0; usize::from(P::SERVICE_STATE).div_ceil(8)].into_boxed_slice();
         let (slot, flows) = (Slot::new(), BTreeMap::new());
         let backlog = Backlog { queue: None, instance_packets: 0, instance_bytes: 0 };
-        let router = Self { slot, flows, now: 0, port: 0, tag: 0, copies: false, backlog };
+        let mut router = Self { slot, flows, service, now: 0, port: 0, tag: 0, copies: false, backlog };
+        router.restart(settings)?;
+        Ok(router)
+    }
+
+    /// Has it begin anew, as after a fault: what it knew is gone but for the state that the router keeps.
+    ///
+    /// # Errors
+    /// What the plugin says of the settings.
+    pub fn restart(&mut self, settings: &str) -> Result<(), Refusal> {
+        self.enter();
         // SAFETY: a text has as many bytes as it says, and the slot is used here alone.
-        let code = unsafe { glue::init(&router.slot, settings.as_ptr(), settings.len()) };
-        record::answer(code).map(|_| router)
+        let code = unsafe { glue::init(&self.slot, settings.as_ptr(), settings.len()) };
+        record::answer(code).map(|_| ())
+    }
+
+    /// Has what the plugin calls mean this router.
+    fn enter(&mut self) {
+        record::attach();
+        record::set_service(&mut self.service);
     }
 
     /// Gives it frames, in batches of 64 at most, and says what became of them.
@@ -98,6 +115,7 @@ impl<P: Declared> Router<P> {
     /// # Errors
     /// What the plugin answers.
     pub fn control(&mut self, message: &str, arguments: &str) -> Result<String, Refusal> {
+        self.enter();
         let (message, arguments) = (raw(message.as_bytes()), raw(arguments.as_bytes()));
         // SAFETY: as in `new`.
         let code = unsafe { glue::control(&self.slot, message, arguments) };
@@ -106,12 +124,14 @@ impl<P: Declared> Router<P> {
 
     /// Calls `periodic` at the time that it is.
     pub fn periodic(&mut self) {
+        self.enter();
         // SAFETY: as in `new`.
         unsafe { glue::periodic(&self.slot, self.now) }
     }
 
     /// Ends all flows, in the order of their names, and tells the plugin.
     pub fn end_flows(&mut self) {
+        self.enter();
         for (name, flow) in std::mem::take(&mut self.flows) {
             let state = if P::FLOW_STATE == 0 { 0 } else { flow.state.as_ptr() as usize as u64 };
             let end = RawFlowEnd {
@@ -132,6 +152,7 @@ impl<P: Declared> Router<P> {
     /// # Errors
     /// What the plugin answers.
     pub fn save(&mut self) -> Result<Vec<u8>, Refusal> {
+        self.enter();
         // SAFETY: as in `new`.
         record::answer(unsafe { glue::save(&self.slot) })
     }
@@ -141,6 +162,7 @@ impl<P: Declared> Router<P> {
     /// # Errors
     /// What the plugin answers.
     pub fn restore(&mut self, state: &[u8], version: u32) -> Result<(), Refusal> {
+        self.enter();
         // SAFETY: as in `new`.
         record::answer(unsafe { glue::restore(&self.slot, raw(state), version) }).map(|_| ())
     }
@@ -162,6 +184,7 @@ impl<P: Declared> Router<P> {
             windows.push(window);
             packets.push(packet);
         }
+        self.enter();
         record::hold(frames);
         record::set_backlog(self.backlog.raw());
         self.call(&mut packets);

@@ -30,6 +30,7 @@ struct Calls {
     reply: Option<Vec<u8>>,
     frames: Vec<(Vec<u8>, bool)>,
     backlog: RawBacklog,
+    service: Option<core::ptr::NonNull<u64>>,
 }
 
 thread_local! {
@@ -54,6 +55,7 @@ pub(super) fn attach() {
         flow_backlog: Some(flow_backlog),
         timer: Some(timer),
         request: Some(request),
+        service_state: Some(service_state),
     };
     host::raw::attach(&raw const TABLE);
 }
@@ -75,6 +77,16 @@ pub(super) fn take() -> Record {
 /// What is said to wait before packets from now on.
 pub(super) fn set_backlog(backlog: RawBacklog) {
     with(|calls| calls.backlog = backlog);
+}
+
+/// Where the state of the instance stands that is called next.
+pub(super) fn set_service(state: &mut [u64]) {
+    let first = core::ptr::NonNull::new(state.as_mut_ptr()).filter(|_| !state.is_empty());
+    with(|calls| calls.service = first);
+}
+
+extern "C" fn service_state() -> *mut u8 {
+    with(|calls| calls.service.map_or(core::ptr::null_mut(), |first| first.as_ptr().cast()))
 }
 
 /// The frames of a call.
