@@ -205,6 +205,11 @@ MILLRACE_IMPORT(packet_make) int32_t millrace_raw_packet_make(const void *bytes,
 MILLRACE_IMPORT(flow_backlog) uint32_t millrace_raw_flow_backlog(uint32_t packet, void *to, size_t bytes);
 MILLRACE_IMPORT(timer) void millrace_raw_timer(uint64_t nanoseconds);
 MILLRACE_IMPORT(service_state) void *millrace_raw_service_state(void);
+MILLRACE_IMPORT(map_get)
+int32_t millrace_raw_map_get(uint32_t map, const void *key, size_t bytes, void *to, size_t room);
+MILLRACE_IMPORT(map_set)
+int32_t millrace_raw_map_set(uint32_t map, const void *key, size_t bytes, const void *from, size_t length);
+MILLRACE_IMPORT(map_remove) int32_t millrace_raw_map_remove(uint32_t map, const void *key, size_t bytes);
 MILLRACE_IMPORT(request) int32_t millrace_raw_request(const char *json, size_t bytes);
 #define MILLRACE_CALL(name, absent, ...) millrace_raw_##name(__VA_ARGS__)
 #define MILLRACE_TELL(name, ...) millrace_raw_##name(__VA_ARGS__)
@@ -226,8 +231,11 @@ struct millrace_host {
     void (*timer)(uint64_t nanoseconds);
     int32_t (*request)(const char *json, size_t bytes);
     void *(*service_state)(void);
+    int32_t (*map_get)(uint32_t map, const void *key, size_t bytes, void *to, size_t room);
+    int32_t (*map_set)(uint32_t map, const void *key, size_t bytes, const void *from, size_t length);
+    int32_t (*map_remove)(uint32_t map, const void *key, size_t bytes);
 };
-_Static_assert(sizeof(struct millrace_host) == 8 + 11 * sizeof(void *), "layout of millrace_host");
+_Static_assert(sizeof(struct millrace_host) == 8 + 14 * sizeof(void *), "layout of millrace_host");
 
 /* Whether the router's table goes as far as a function, and has it: an older router's is shorter. */
 #define MILLRACE_HAS(name)                                                                                            \
@@ -302,6 +310,26 @@ static inline bool millrace_backlog(const struct millrace_packet *packet, struct
  * it says nothing. Zeros at first; the router keeps it when the plugin begins anew after a fault, and for the version that
  * takes its place. It stands there as long as the plugin runs. */
 static inline void *millrace_service(void) { return MILLRACE_CALL(service_state, NULL); }
+
+/* What functions for maps answer: it is done; there is no such key; there is no room for another key; there is no map of that
+ * number, or its keys or values have another size, or it is another instance's to write, or the plugin is still beginning. */
+enum { MILLRACE_DONE = 0, MILLRACE_ABSENT = 1, MILLRACE_FULL = 2, MILLRACE_REFUSED = 3 };
+
+/* The value of a key, in the copy of this worker or else in another's. A map's number is its place among the manifest's maps, or
+ * what the plugin got for a setting whose format is "map". Capability map-read. */
+static inline int32_t millrace_map_get(uint32_t map, const void *key, size_t bytes, void *to, size_t room) {
+    return MILLRACE_CALL(map_get, MILLRACE_REFUSED, map, key, bytes, to, room);
+}
+
+/* Sets the value of a key of an own map. Capability map-write. */
+static inline int32_t millrace_map_set(uint32_t map, const void *key, size_t bytes, const void *from, size_t length) {
+    return MILLRACE_CALL(map_set, MILLRACE_REFUSED, map, key, bytes, from, length);
+}
+
+/* Takes a key out of an own map. Capability map-write. */
+static inline int32_t millrace_map_remove(uint32_t map, const void *key, size_t bytes) {
+    return MILLRACE_CALL(map_remove, MILLRACE_REFUSED, map, key, bytes);
+}
 
 /* millrace_periodic is called once, so many nanoseconds from now. Capability timer. */
 static inline void millrace_timer(uint64_t nanoseconds) { MILLRACE_TELL(timer, nanoseconds); }

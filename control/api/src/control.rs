@@ -4,8 +4,8 @@ use std::future::Future;
 
 use millrace_controller::view::{
     BindingView, DropView, FlowsView, GateCheckView, GateExplanationView, GateView, InstanceView, LookupView,
-    NeighbourView, PluginView, PortView, QueueView, RouteView, SchedulerView, StatusView, SummaryView,
-    UpgradeView,
+    MapView, NeighbourView, PluginView, PortView, QueueView, RouteView, SchedulerView, StatusView,
+    SummaryView, UpgradeView,
 };
 use millrace_controller::{
     Capture, CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, Router,
@@ -69,6 +69,8 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn set_instance(&self, name: &str, settings: &Map<String, Value>) -> Controlled<InstanceView>;
     fn rename_instance(&self, name: &str, to: &str) -> Controlled<InstanceView>;
     fn free_instance(&self, name: &str) -> Controlled<InstanceView>;
+    fn instance_maps(&self, instance: &str) -> Controlled<Vec<MapView>>;
+    fn instance_map(&self, instance: &str, map: &str) -> Controlled<MapView>;
     fn create_gate(&self, name: &str, position: &str) -> Controlled<GateView>;
     fn set_gate_table(&self, name: &str, table: &str) -> Controlled<GateView>;
     fn remove_gate(&self, name: &str) -> Controlled<GateView>;
@@ -218,6 +220,14 @@ impl Control for Router {
 
     fn free_instance(&self, name: &str) -> Controlled<InstanceView> {
         Router::free_instance(self, name)
+    }
+
+    fn instance_maps(&self, instance: &str) -> Controlled<Vec<MapView>> {
+        Router::instance_maps(self, instance)
+    }
+
+    fn instance_map(&self, instance: &str, map: &str) -> Controlled<MapView> {
+        Router::instance_map(self, instance, map)
     }
 
     fn create_gate(&self, name: &str, position: &str) -> Controlled<GateView> {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use millrace_controller::view::{
     BindingView, DropView, FlowStatesView, FlowTableView, FlowsView, GateCheckView, GateExplanationView,
-    GateView, InstanceView, LookupView, MemoryView, NeighbourView, PluginView, PortView, QueueView,
+    GateView, InstanceView, LookupView, MapView, MemoryView, NeighbourView, PluginView, PortView, QueueView,
     RouteView, SchedulerView, StatusView, SummaryView, TurnsView, UpgradeView,
 };
 use millrace_controller::{
@@ -251,6 +251,15 @@ impl Control for TestControl {
         let instance = &mut self.lock()[index];
         instance.settings = Value::Object(settings.clone());
         Ok(instance.clone())
+    }
+
+    fn instance_maps(&self, instance: &str) -> Controlled<Vec<MapView>> {
+        self.instance(instance).map(|_| Vec::new())
+    }
+
+    fn instance_map(&self, instance: &str, map: &str) -> Controlled<MapView> {
+        self.instance(instance)?;
+        Err(ControlError::unknown("map", map, []))
     }
 
     fn rename_instance(&self, name: &str, to: &str) -> Controlled<InstanceView> {

@@ -12,6 +12,7 @@ mod follow;
 mod kernel_path;
 mod load;
 mod lookup;
+mod maps;
 mod model;
 mod node_settings;
 pub mod offline;

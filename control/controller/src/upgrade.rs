@@ -104,9 +104,12 @@ impl Router {
         let Ok(successors) = inner.model.plugins.successors(&*plugin, workers) else { return };
         let version = plugin.state_version();
         for one in successors {
+            let (id, maps) = (one.id, one.maps.clone());
             if let Err(problem) = inner.succeed_all(vec![one], Inheritance::Indispensable, (version, version))
             {
                 tracing::info!("plugin {name}: {problem}; it gets the {tier} code when it begins anew");
+            } else {
+                inner.model.plugins.note_maps(id, maps);
             }
         }
     }
@@ -125,11 +128,12 @@ impl Router {
         let version = inner.model.plugins.plugin_of(name)?.state_version();
         let workers = inner.workers.len();
         let (successors, settings) = inner.model.plugins.with_settings(name, settings, workers)?;
-        let id = successors.id;
+        let (id, maps) = (successors.id, successors.maps.clone());
         inner
             .succeed_all(vec![successors], Inheritance::Tried, (version, version))
             .map_err(ControlError::Conflict)?;
         inner.model.plugins.note_settings(id, settings);
+        inner.model.plugins.note_maps(id, maps);
         find_instance(&mut inner, name)
     }
 
@@ -195,6 +199,7 @@ impl Inner {
         let successors = self.model.plugins.successors(&**plugin, self.workers.len())?;
         let mut view = UpgradeView::new(&*old, &**plugin);
         view.instances = successors.iter().map(|successors| successors.name.clone()).collect();
+        let maps: Vec<_> = successors.iter().map(|one| (one.id, one.maps.clone())).collect();
         let versions = (old.state_version(), plugin.state_version());
         for (name, inherited) in self.succeed_all(successors, inheritance, versions).map_err(|problem| {
             let (name, version) = (plugin.name(), old.version());
@@ -202,6 +207,7 @@ impl Inner {
         })? {
             view.add(&name, &inherited);
         }
+        maps.into_iter().for_each(|(id, maps)| self.model.plugins.note_maps(id, maps));
         let old = self.model.plugins.replace_plugin(plugin.clone())?;
         self.previous_plugins.insert(plugin.name(), old);
         Ok(view)
@@ -216,7 +222,7 @@ impl Inner {
         (version, own_version): (u32, u32),
     ) -> Result<Vec<(String, Vec<Inherited>)>, String> {
         let (mut replaced, mut all) = (Vec::new(), Vec::new());
-        for Successors { id, name, instances } in successors {
+        for Successors { id, name, instances, .. } in successors {
             let mut of_workers = Vec::new();
             for (worker, instance) in instances.into_iter().enumerate() {
                 let same_version = version == own_version;

@@ -7,8 +7,10 @@ use millrace_plugin_abi::Plugin;
 use serde::Serialize;
 use serde_json::Value;
 
+mod maps;
 mod schedulers;
 
+pub use maps::{MapEntryView, MapView};
 pub use schedulers::{FlowQueueView, QueueView, SchedulerNodeView, SchedulerView};
 
 /// A port and its counters.

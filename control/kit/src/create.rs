@@ -23,6 +23,7 @@ const RUST_SDK: &[(&str, &str)] = sdk![
     "json.rs",
     "lib.rs",
     "manifest.rs",
+    "map.rs",
     "packet.rs",
     "packets.rs",
     "plain.rs",

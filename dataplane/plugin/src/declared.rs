@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::Manifest;
 use crate::fault::{Fault, FaultKind};
-use crate::settings::schema_problem;
+use crate::settings::{names_maps, schema_problem};
 
 /// What a plugin says of itself, kept as long as [`Plugin`](millrace_plugin_abi::Plugin) wants it.
 #[derive(Debug)]
@@ -27,6 +27,11 @@ impl Declared {
     pub fn new(manifest: &Manifest) -> Result<Self, String> {
         if let Some(problem) = manifest.settings.as_ref().and_then(schema_problem) {
             return Err(problem);
+        }
+        if manifest.settings.as_ref().is_some_and(names_maps) && !manifest.has_capability("map-read") {
+            return Err(
+                "it has a setting of the format \"map\", and not the capability \"map-read\"".to_owned()
+            );
         }
         let (version, summary) = (interned(&manifest.version), interned(&manifest.summary));
         let messages =

@@ -18,6 +18,7 @@ use millrace_units::PortId;
 
 use crate::Manifest;
 use crate::fault::{FaultCounts, FaultKind};
+use crate::maps::Maps;
 use crate::raw_packet::{Written, WrongVerdict, raw_backlog, verdict_of};
 use crate::service_state::ServiceState;
 
@@ -121,6 +122,8 @@ pub(crate) struct Exchange {
     not_granted: Option<&'static str>,
     /// State that is common to all flows. It outlives the plugin.
     pub service: ServiceState,
+    /// Maps of this and other instances.
+    pub maps: Maps,
     /// How often memory was refused.
     pub memory_refused: u64,
     /// What the plugin gave, and the router has not taken yet.
@@ -290,6 +293,7 @@ impl Exchange {
         self.ends.clear();
         (self.periodic, self.timer, self.job, self.outcome) = (None, None, None, None);
         (self.idle, self.answering, self.reply, self.failure) = (false, false, None, None);
+        self.maps.has_begun = false;
     }
 }
 
@@ -331,6 +335,7 @@ impl Shared {
             untold: None,
             not_granted: None,
             service: ServiceState::new(manifest.service_state),
+            maps: Maps::default(),
             memory_refused: 0,
             outputs: VecDeque::new(),
             log: LogLimit::default(),

@@ -23,6 +23,7 @@ mod health;
 mod hot_swap;
 mod instances;
 mod manifest;
+mod maps;
 pub mod native;
 mod path;
 mod plugin_control_unit;
@@ -51,8 +52,8 @@ pub use manifest::{
 };
 pub use path::{EMPTY_PATH, Refusal};
 pub use plugin_control_unit::{
-    BindingDescription, Bound, GateDescription, InstanceDescription, PluginCode, PluginControlError,
-    PluginControlUnit, PluginDescription, Successors,
+    BindingDescription, Bound, GateDescription, HeldMaps, InstanceDescription, PluginCode,
+    PluginControlError, PluginControlUnit, PluginDescription, Successors,
 };
 pub use run::{Direction, Group};
 pub use shadow::{Reported, ShadowReport};

@@ -5,8 +5,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use millrace_plugin_abi::Position;
 use millrace_plugin_abi::binary::{ABI_VERSION, DEFAULT_WINDOW, HOST_FUNCTIONS, MOST_WINDOW};
+use millrace_plugin_abi::{
+    MOST_MAP_ENTRIES, MOST_MAP_KEY, MOST_MAP_MEMORY, MOST_MAP_VALUE, MOST_MAPS, MapShape, Position,
+};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -21,7 +23,7 @@ pub const MOST_SERVICE_STATE: u16 = 4096;
 pub const MOST_NAME: usize = 64;
 
 /// Every key that a manifest may have.
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "abi",
     "name",
     "version",
@@ -33,6 +35,7 @@ const KEYS: [&str; 15] = [
     "window",
     "flow-state",
     "service-state",
+    "maps",
     "state",
     "state-version",
     "period",
@@ -118,6 +121,8 @@ pub struct Manifest {
     pub flow_state: u16,
     /// Bytes of state that is common to all flows, up to [`MOST_SERVICE_STATE`].
     pub service_state: u16,
+    /// The maps that its instances have and write, up to [`MOST_MAPS`].
+    pub maps: Vec<MapShape>,
     /// How instances on several workers share state.
     pub state: StateSharing,
     /// The version of what it saves.
@@ -155,6 +160,11 @@ impl Manifest {
             window: optional(&keys, "window")?.unwrap_or(DEFAULT_WINDOW),
             flow_state: optional(&keys, "flow-state")?.unwrap_or_default(),
             service_state: optional(&keys, "service-state")?.unwrap_or_default(),
+            maps: optional::<Vec<WrittenMap>>(&keys, "maps")?
+                .into_iter()
+                .flatten()
+                .map(MapShape::from)
+                .collect(),
             state: optional(&keys, "state")?.unwrap_or_default(),
             state_version: optional(&keys, "state-version")?.unwrap_or_default(),
             period: optional::<u32>(&keys, "period")?.map(|millis| Duration::from_millis(millis.into())),
@@ -191,12 +201,58 @@ impl Manifest {
         check("service-state", self.service_state <= MOST_SERVICE_STATE, || {
             format!("{} is over {MOST_SERVICE_STATE}", self.service_state)
         })?;
+        check("maps", self.maps.len() <= MOST_MAPS, || format!("{} are over {MOST_MAPS}", self.maps.len()))?;
+        let writes = self.maps.is_empty() || self.has_capability("map-write");
+        check("maps", writes, || "who has maps needs the capability \"map-write\"".to_owned())?;
+        for (place, map) in self.maps.iter().enumerate() {
+            let is_new = self.maps[..place].iter().all(|other| other.name != map.name);
+            check("maps", is_new, || format!("{:?} stands there twice", shortened(&map.name)))?;
+            if let Some(problem) = map_problem(map) {
+                return Err(ManifestError::Value { key: "maps", problem });
+            }
+        }
         let period = self.period.is_none_or(|period| !period.is_zero());
         check("period", period, || "give 1 millisecond or more".to_owned())?;
         let sane = |cycles: f64| cycles.is_finite() && cycles >= 0.0;
         let cost = self.cost.is_none_or(|cost| sane(cost.packet) && sane(cost.byte));
         check("cost", cost, || "cycles are 0 or more".to_owned())
     }
+}
+
+/// A map as a manifest has it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenMap {
+    name: String,
+    key: u16,
+    value: u16,
+    entries: u32,
+}
+
+impl From<WrittenMap> for MapShape {
+    fn from(WrittenMap { name, key, value, entries }: WrittenMap) -> Self {
+        Self { name, key, value, entries }
+    }
+}
+
+/// What is wrong with a map; `None` when nothing is.
+fn map_problem(map: &MapShape) -> Option<String> {
+    let name = shortened(&map.name);
+    if !is_name(&map.name) {
+        return Some(format!("{name:?} is not 1 to {MOST_NAME} letters, digits, '-', '_' or '.'"));
+    }
+    for (what, number, most) in [
+        ("key", map.key.into(), MOST_MAP_KEY.into()),
+        ("value", map.value.into(), MOST_MAP_VALUE.into()),
+        ("entries", map.entries, MOST_MAP_ENTRIES),
+    ] {
+        if !(1..=most).contains(&number) {
+            return Some(format!("{name:?} has {what} {number}: it is 1 to {most}"));
+        }
+    }
+    let memory = map.memory();
+    (memory > MOST_MAP_MEMORY)
+        .then(|| format!("{name:?} would take {memory} bytes at each worker: at most {MOST_MAP_MEMORY}"))
 }
 
 fn check(key: &'static str, holds: bool, problem: impl FnOnce() -> String) -> Result<(), ManifestError> {
@@ -379,6 +435,32 @@ mod tests {
                 "{value}: {error}"
             );
         }
+    }
+
+    #[test]
+    fn maps_have_names_of_their_own_and_bounds() {
+        let maps = |maps: Value| {
+            let mut manifest = smallest();
+            manifest["capabilities"] = json!(["map-write"]);
+            manifest["maps"] = maps;
+            Manifest::parse(manifest.to_string().as_bytes()).map_err(|error| error.to_string())
+        };
+        let map = |key: u32, value: u32, entries: u32| json!({ "name": "m", "key": key, "value": value, "entries": entries });
+        assert_eq!(maps(json!([map(4, 8, 100)])).unwrap().maps[0].entries, 100);
+        for (wrong, words) in [
+            (json!([map(0, 8, 1)]), "key 0: it is 1 to 64"),
+            (json!([map(4, 257, 1)]), "value 257"),
+            (json!([map(4, 8, 0)]), "entries 0"),
+            (json!([map(64, 256, 65_536)]), "bytes at each worker"),
+            (json!([map(4, 8, 1), map(4, 8, 1)]), "twice"),
+            (json!([{ "name": "a/b", "key": 1, "value": 1, "entries": 1 }]), "letters, digits"),
+            (json!([{ "name": "a", "key": 1, "value": 1, "entries": 1, "size": 1 }]), "size"),
+            (Value::from(vec![map(4, 8, 1); 9]), "9 are over 8"),
+        ] {
+            let error = maps(wrong.clone()).unwrap_err();
+            assert!(error.contains(words), "{wrong}: {error}");
+        }
+        assert!(refusal("maps", json!([map(4, 8, 1)])).contains("map-write"));
     }
 
     #[test]

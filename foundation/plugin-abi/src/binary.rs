@@ -223,7 +223,7 @@ pub mod export {
 }
 
 /// What a plugin may call, each with the capability that its manifest must name; those without one are always there.
-pub const HOST_FUNCTIONS: [(&str, Option<&str>); 11] = [
+pub const HOST_FUNCTIONS: [(&str, Option<&str>); 14] = [
     // (text, bytes): why `init`, `control`, `save` or `restore` fails.
     ("fail", None),
     // (bytes, length): the answer, as JSON; or the state that is saved, in whatever form.
@@ -246,7 +246,26 @@ pub const HOST_FUNCTIONS: [(&str, Option<&str>); 11] = [
     ("request", Some("request")),
     // () -> where the state that is common to all flows stands, 0 when the manifest declares none
     ("service_state", None),
+    // (map, key, bytes, to, bytes) -> one of `map_answer`
+    ("map_get", Some("map-read")),
+    // (map, key, bytes, from, bytes) -> one of `map_answer`
+    ("map_set", Some("map-write")),
+    // (map, key, bytes) -> one of `map_answer`
+    ("map_remove", Some("map-write")),
 ];
+
+/// What functions for maps answer.
+pub mod map_answer {
+    /// It is done.
+    pub const DONE: i32 = 0;
+    /// There is no such key.
+    pub const ABSENT: i32 = 1;
+    /// There is no room for another key.
+    pub const FULL: i32 = 2;
+    /// There is no map of that number, or its keys or values have another size, or it is another instance's to write; or the
+    /// plugin is still beginning.
+    pub const REFUSED: i32 = 3;
+}
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 use millrace_units::Instant;
 use serde_json::{Map, Value};
 
-use crate::{FlowKey, Output, Packets, PluginError, Position};
+use crate::{FlowKey, MapHandle, MapShape, Output, Packets, PluginError, Position};
 
 /// A control message: a name and its arguments.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,6 +66,11 @@ pub trait Plugin: Send + Sync {
     /// setting whose `format` is `port` or `instance` names one, and comes as its number.
     fn settings_schema(&self) -> Option<&Map<String, Value>> {
         None
+    }
+
+    /// The maps that its instances have and write, by their numbers.
+    fn maps(&self) -> &[MapShape] {
+        &[]
     }
 
     /// A new instance with `settings` (empty for the defaults).
@@ -246,6 +251,10 @@ pub trait Instance: Send {
     /// Takes over what another instance kept there, which is as long. It sees that before it is asked to
     /// [`restore`](Self::restore) anything.
     fn adopt_service_state(&mut self, _state: &[u8]) {}
+
+    /// Gives it its maps: those that its plugin declares, and behind them those of other instances that its settings name, by the
+    /// numbers that it got for them. It has none before, and so none while it begins.
+    fn attach_maps(&mut self, _maps: Vec<MapHandle>) {}
 
     /// Hands over what it knows, to be taken over by the instance of another version of its plugin; `None` when it knows
     /// nothing, or has no way to say it.

@@ -23,6 +23,8 @@ mod output;
 mod packets;
 #[cfg(feature = "host")]
 mod reading;
+#[cfg(feature = "host")]
+mod shared_map;
 
 #[cfg(feature = "host")]
 pub use {
@@ -35,4 +37,8 @@ pub use {
     output::{LogLevel, Output},
     packets::{FlowStates, Packets, Verdict},
     reading::{SettingsReader, merged_but, name_of, restored, settings_of},
+    shared_map::{
+        MOST_MAP_ENTRIES, MOST_MAP_KEY, MOST_MAP_MEMORY, MOST_MAP_VALUE, MOST_MAPS, MapCounts, MapHandle,
+        MapProblem, MapShape, SharedMap,
+    },
 };

@@ -75,6 +75,18 @@ pub(crate) fn service_state() -> *mut u8 {
     raw::service_state()
 }
 
+pub(crate) fn map_get(map: u32, key: &[u8], value: &mut [u8]) -> i32 {
+    raw::map_get(map, key.as_ptr(), key.len(), value.as_mut_ptr(), value.len())
+}
+
+pub(crate) fn map_set(map: u32, key: &[u8], value: &[u8]) -> i32 {
+    raw::map_set(map, key.as_ptr(), key.len(), value.as_ptr(), value.len())
+}
+
+pub(crate) fn map_remove(map: u32, key: &[u8]) -> i32 {
+    raw::map_remove(map, key.as_ptr(), key.len())
+}
+
 pub(crate) fn fail(text: &str) {
     raw::fail(text.as_ptr(), text.len());
 }
@@ -103,6 +115,9 @@ mod raw {
         pub safe fn flow_backlog(packet: u32, to: *mut super::RawBacklog, bytes: usize) -> u32;
         pub safe fn timer(nanoseconds: u64);
         pub safe fn service_state() -> *mut u8;
+        pub safe fn map_get(map: u32, key: *const u8, bytes: usize, to: *mut u8, room: usize) -> i32;
+        pub safe fn map_set(map: u32, key: *const u8, bytes: usize, from: *const u8, length: usize) -> i32;
+        pub safe fn map_remove(map: u32, key: *const u8, bytes: usize) -> i32;
         pub safe fn request(json: *const u8, bytes: usize) -> i32;
     }
 }
@@ -136,6 +151,12 @@ pub struct RawHost {
     pub request: Option<extern "C" fn(*const u8, usize) -> i32>,
     /// Where the state that is common to all flows stands.
     pub service_state: Option<extern "C" fn() -> *mut u8>,
+    /// The value of a key.
+    pub map_get: Option<extern "C" fn(u32, *const u8, usize, *mut u8, usize) -> i32>,
+    /// Sets the value of a key.
+    pub map_set: Option<extern "C" fn(u32, *const u8, usize, *const u8, usize) -> i32>,
+    /// Takes a key out.
+    pub map_remove: Option<extern "C" fn(u32, *const u8, usize) -> i32>,
 }
 
 /// The functions as a shared object has them: in a table, or not at all.
@@ -188,5 +209,8 @@ pub(crate) mod raw {
         timer(nanoseconds: u64);
         request(json: *const u8, bytes: usize) -> i32 = 1;
         service_state() -> *mut u8 = ptr::null_mut();
+        map_get(map: u32, key: *const u8, bytes: usize, to: *mut u8, room: usize) -> i32 = 3;
+        map_set(map: u32, key: *const u8, bytes: usize, from: *const u8, length: usize) -> i32 = 3;
+        map_remove(map: u32, key: *const u8, bytes: usize) -> i32 = 3;
     }
 }

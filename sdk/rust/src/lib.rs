@@ -45,6 +45,7 @@ pub mod host;
 pub mod json;
 #[doc(hidden)]
 pub mod manifest;
+mod map;
 mod packet;
 mod packets;
 mod plain;
@@ -56,6 +57,7 @@ pub mod testing;
 
 pub use backlog::{Backlog, QueueBacklog};
 pub use host::Level;
+pub use map::{MapError, SharedMap};
 pub use millrace_plugin_abi::binary;
 pub use packet::{Packet, Verdict};
 pub use packets::Packets;

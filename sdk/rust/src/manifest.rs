@@ -17,6 +17,7 @@
 ///     window: 64,            // bytes of each packet that it sees
 ///     flow_state: 16,        // bytes of state for each flow
 ///     service_state: 64,     // bytes of state that is common to all flows
+///     maps: [{ name: "seen", key: 4, value: 8, entries: 1000 }],  // maps that it writes, with capability map-write
 ///     state: "single",       // or "per-worker"
 ///     state_version: 2,      // then `save` and `restore` are called
 ///     period: 1000,          // milliseconds between two calls of `periodic`
@@ -37,6 +38,7 @@ macro_rules! millrace_plugin {
         $(, window: $window:literal)?
         $(, flow_state: $flow_state:literal)?
         $(, service_state: $service_state:literal)?
+        $(, maps: [$({ name: $map:literal, key: $key:literal, value: $value:literal, entries: $entries:literal $(,)? }),+ $(,)?])?
         $(, state: $state:literal)?
         $(, state_version: $state_version:literal)?
         $(, period: $period:literal)?
@@ -58,6 +60,7 @@ macro_rules! millrace_plugin {
                 $(, ",\"window\":", $window)?
                 $(, ",\"flow-state\":", $flow_state)?
                 $(, ",\"service-state\":", $service_state)?
+                $(, ",\"maps\":[", $crate::manifest::objects!($($map, $key, $value, $entries;)+), "]")?
                 $(, ",\"state\":", stringify!($state))?
                 $(, ",\"state-version\":", $state_version)?
                 $(, ",\"period\":", $period)?
@@ -66,6 +69,7 @@ macro_rules! millrace_plugin {
             );
             const FLOW_STATE: u16 = $crate::manifest::given!(0 $(, $flow_state)?);
             const SERVICE_STATE: u16 = $crate::manifest::given!(0 $(, $service_state)?);
+            const MAPS: &'static [(&'static str, usize, usize, usize)] = &[$($(($map, $key, $value, $entries)),+)?];
             const WINDOW: u16 = $crate::manifest::given!($crate::binary::DEFAULT_WINDOW $(, $window)?);
             const CAPABILITIES: &'static [&'static str] = &[$($capability $(, $capabilities)*)?];
         }
@@ -89,6 +93,13 @@ macro_rules! millrace_plugin {
             assert!(<$plugin>::FLOW_STATE <= 256, "flow_state: 256 bytes at most");
 
             assert!(<$plugin>::SERVICE_STATE <= 4096, "service_state: 4096 bytes at most");
+
+            $($(
+                assert!(is_name($map), "maps: give names of 1 to 64 letters, digits, '-', '_' and '.'");
+                assert!($key >= 1 && $key <= 64, "maps: keys have 1 to 64 bytes");
+                assert!($value >= 1 && $value <= 256, "maps: values have 1 to 256 bytes");
+                assert!($entries >= 1 && $entries <= 65_536, "maps: 1 to 65536 entries");
+            )+)?
 
             static SLOT: $crate::glue::Slot<$plugin> = $crate::glue::Slot::new();
             $crate::__millrace_export!(always $plugin);
@@ -207,6 +218,20 @@ macro_rules! __millrace_given {
 }
 #[doc(hidden)]
 pub use crate::__millrace_given as given;
+
+/// Maps as a manifest has them.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! __millrace_objects {
+    ($map:expr, $key:expr, $value:expr, $entries:expr; $($rest:tt)+) => {
+        concat!($crate::__millrace_objects!($map, $key, $value, $entries;), ",", $crate::__millrace_objects!($($rest)+))
+    };
+    ($map:expr, $key:expr, $value:expr, $entries:expr;) => {
+        concat!("{\"name\":", stringify!($map), ",\"key\":", $key, ",\"value\":", $value, ",\"entries\":", $entries, "}")
+    };
+}
+#[doc(hidden)]
+pub use crate::__millrace_objects as objects;
 
 /// Where a plugin can be bound.
 pub const POSITIONS: [&str; 5] = ["early", "route", "late", "queue", "copy"];

@@ -60,6 +60,8 @@ pub trait Declared: Plugin {
     const FLOW_STATE: u16;
     /// Bytes of state that is common to all flows.
     const SERVICE_STATE: u16;
+    /// Maps that it writes: names, bytes of keys and of values, entries.
+    const MAPS: &'static [(&'static str, usize, usize, usize)];
     /// Bytes of a packet that it sees.
     const WINDOW: u16;
     /// What it may call.

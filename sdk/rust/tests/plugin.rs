@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use millrace_sdk::testing::{Fate, Router, frame_of_ports};
+use millrace_sdk::testing::{Fate, Router, TestMap, frame_of_ports};
 use millrace_sdk::{
-    Declared, FlowEnd, Packet, Packets, Plugin, QueueBacklog, Refusal, Verdict, host, json, log,
+    Declared, FlowEnd, Packet, Packets, Plugin, QueueBacklog, Refusal, SharedMap, Verdict, host, json, log,
     millrace_plugin, plain,
 };
 
@@ -37,6 +37,22 @@ impl Plugin for Obedient {
                 .get("what")
                 .and_then(|what| what.string())
                 .unwrap_or_default()),
+            "map" => {
+                let (one, two, other) = (SharedMap(0), SharedMap(1), SharedMap(2));
+                let before = one.get::<u32, u16>(&7);
+                let set = [
+                    one.set(&7_u32, &8_u16),
+                    one.set(&8_u32, &8_u16),
+                    one.set(&7_u32, &8_u32),
+                    other.set(&1_u8, &1_u8),
+                ];
+                let removed = (two.remove(&1_u8), two.set(&1_u8, &2_u8), two.remove(&1_u8));
+                Ok(format!(
+                    "{before:?} {set:?} {removed:?} {:?} {:?}",
+                    one.get::<u32, u16>(&7),
+                    other.get::<u8, u8>(&5)
+                ))
+            }
             "restart" => {
                 let common: Seen = Self::service_state().unwrap();
                 assert!(Self::set_service_state(&Seen { packets: common.packets + 1, ..common }));
@@ -106,12 +122,13 @@ millrace_plugin! {
     name: "obedient",
     summary: "Does what a \"packet\" says: ü.",
     positions: ["early", "copy"],
-    capabilities: ["log", "packet-read", "packet-write", "packet-resize", "packet-make", "flow-backlog", "timer", "request"],
+    capabilities: ["log", "packet-read", "packet-write", "packet-resize", "packet-make", "flow-backlog", "timer", "request", "map-read", "map-write"],
     messages: { "say": "what: is repeated", "panic": "fails", "ended": "flows" },
     settings: r#"{"type": "object", "properties": {"mood": {"type": "string"}}}"#,
     window: 64,
     flow_state: 12,
     service_state: 12,
+    maps: [{ name: "one", key: 4, value: 2, entries: 1 }, { name: "two", key: 1, value: 1, entries: 9 }],
     state: "single",
     state_version: 3,
     period: 1000,
@@ -174,6 +191,21 @@ fn what_is_written_arrives_in_and_behind_the_window() {
     let fate = one(&mut router, &long);
     assert_eq!(fate.frame.last(), Some(&2));
     assert_eq!(one(&mut router, b"r").frame, [b"tick".as_slice(), &frame(b"r")].concat());
+}
+
+#[test]
+fn maps_are_written_and_read() {
+    let mut router = router();
+    let content = [(vec![5], vec![6])].into_iter().collect();
+    router.maps.push(TestMap { key: 1, value: 1, entries: 1, writes: false, content });
+    let answer = router.control("map", "{}").unwrap();
+    let expected =
+        "None [Ok(()), Err(Full), Err(Refused), Err(Refused)] (false, Ok(()), true) Some(8) Some(6)";
+    assert_eq!(answer, expected);
+    assert_eq!(router.maps[0].content[&vec![7, 0, 0, 0]], [8, 0]);
+    let manifest: serde_json::Value = serde_json::from_str(Obedient::MANIFEST).unwrap();
+    assert_eq!(manifest["maps"][1], serde_json::json!({"name": "two", "key": 1, "value": 1, "entries": 9}));
+    assert_eq!((&manifest["maps"][0]["entries"], &manifest["service-state"]), (&1.into(), &12.into()));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::support::{Folder, repository};
 use millrace_plugin_abi::binary::{
     ABI_VERSION, HOST_FUNCTIONS, MOST_PACKETS, NO_OFFSET, RawBacklog, RawCall, RawFlowEnd, RawPacket,
-    backlog, packet_flags, verdict,
+    backlog, map_answer, packet_flags, verdict,
 };
 use millrace_sdk::exceptions;
 use millrace_sdk::host::RawHost;
@@ -42,7 +42,7 @@ fn layouts() -> String {
 }
 
 fn numbers() -> String {
-    let numbers: [(&str, u64); 25] = [
+    let numbers: [(&str, u64); 29] = [
         ("ABI_VERSION", ABI_VERSION.into()),
         ("MOST_PACKETS", MOST_PACKETS as u64),
         ("NO_OFFSET", NO_OFFSET.into()),
@@ -63,6 +63,10 @@ fn numbers() -> String {
         ("CLASSIFY", verdict::CLASSIFY.into()),
         ("HOLD", verdict::HOLD.into()),
         ("UNKNOWN", backlog::UNKNOWN.into()),
+        ("DONE", map_answer::DONE as u64),
+        ("ABSENT", map_answer::ABSENT as u64),
+        ("FULL", map_answer::FULL as u64),
+        ("REFUSED", map_answer::REFUSED as u64),
         ("OF_LEAF", backlog::LEAF.into()),
         ("OF_FLOW", backlog::FLOW.into()),
         ("ERROR", millrace_sdk::Level::Error as u64),
@@ -126,6 +130,9 @@ fn the_kit_for_rust_has_the_table_of_the_interface() {
         ("timer", offset_of!(RawHost, timer)),
         ("request", offset_of!(RawHost, request)),
         ("service_state", offset_of!(RawHost, service_state)),
+        ("map_get", offset_of!(RawHost, map_get)),
+        ("map_set", offset_of!(RawHost, map_set)),
+        ("map_remove", offset_of!(RawHost, map_remove)),
     ];
     for (index, (name, _)) in HOST_FUNCTIONS.iter().enumerate() {
         assert_eq!(fields[index], (*name, 8 * (index + 1)));

@@ -170,6 +170,9 @@ static HOST: RawHost = RawHost {
     timer: None,
     request: None,
     service_state: None,
+    map_get: None,
+    map_set: None,
+    map_remove: None,
 };
 
 /// A shared object. Its file is loaded once, for its variables are those of one instance.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use millrace_plugin_abi::{
-    FlowEnd, Instance, Instant, Message, Output, Packets, PluginError, Progress, Reply,
+    FlowEnd, Instance, Instant, MapHandle, Message, Output, Packets, PluginError, Progress, Reply,
 };
 use serde_json::{Map, Value};
 
@@ -77,6 +77,7 @@ impl NativeInstance {
         let settings = std::mem::take(&mut self.settings);
         let begun = self.ask(|object| Some(object.init(&settings)), String::new);
         self.settings = settings;
+        self.shared.with(|exchange| exchange.maps.has_begun = true);
         begun.map(drop).map_err(|problem| {
             self.object = None;
             self.shared.with(|exchange| exchange.faults.count(FaultKind::Init));
@@ -172,6 +173,10 @@ impl Instance for NativeInstance {
 
     fn adopt_service_state(&mut self, state: &[u8]) {
         self.shared.with(|exchange| exchange.service.adopt(state));
+    }
+
+    fn attach_maps(&mut self, maps: Vec<MapHandle>) {
+        self.shared.with(|exchange| exchange.maps.attach(maps));
     }
 
     fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {

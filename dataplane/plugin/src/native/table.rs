@@ -8,12 +8,13 @@ use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
 use millrace_packet::Packet;
-use millrace_plugin_abi::Packets;
-use millrace_plugin_abi::binary::{HOST_FUNCTIONS, RawBacklog};
+use millrace_plugin_abi::binary::{HOST_FUNCTIONS, RawBacklog, map_answer};
+use millrace_plugin_abi::{MOST_MAP_VALUE, Packets};
 
 use super::object::Object;
 use super::staging::Area;
 use crate::exchange::{Exchange, Shared};
+use crate::maps::Key;
 use crate::{Manifest, raw_packet};
 
 /// Bytes of packets that are carried over at a time.
@@ -34,6 +35,9 @@ pub(super) struct Host {
     timer: extern "C" fn(u64),
     request: extern "C" fn(*const u8, usize) -> i32,
     service_state: extern "C" fn() -> *mut u8,
+    map_get: extern "C" fn(u32, *const u8, usize, *mut u8, usize) -> i32,
+    map_set: extern "C" fn(u32, *const u8, usize, *const u8, usize) -> i32,
+    map_remove: extern "C" fn(u32, *const u8, usize) -> i32,
 }
 
 /// The table.
@@ -50,6 +54,9 @@ pub(super) static HOST: Host = Host {
     timer,
     request,
     service_state,
+    map_get,
+    map_set,
+    map_remove,
 };
 
 /// Which functions of the router a plugin may call: a bit for each, by its place in [`HOST_FUNCTIONS`].
@@ -259,6 +266,37 @@ extern "C" fn service_state() -> *mut u8 {
     acting("service_state", ptr::null_mut(), address)
 }
 
+extern "C" fn map_get(map: u32, key: *const u8, bytes: usize, to: *mut u8, room: usize) -> i32 {
+    acting("map_get", map_answer::REFUSED, |current| {
+        let mut value = [0; MOST_MAP_VALUE as usize];
+        let Some(value) = value.get_mut(..room).filter(|_| !to.is_null()) else { return map_answer::REFUSED };
+        // SAFETY: as in `fail`.
+        let key = Key::of(unsafe { slice(key, bytes) });
+        let answer = current.with(|exchange| exchange.maps.get(map, key, value));
+        if answer == map_answer::DONE {
+            // SAFETY: the plugin has so much room there; nothing refers to it.
+            unsafe { ptr::copy_nonoverlapping(value.as_ptr(), to, room) };
+        }
+        answer
+    })
+}
+
+extern "C" fn map_set(map: u32, key: *const u8, bytes: usize, from: *const u8, length: usize) -> i32 {
+    // SAFETY: as in `fail`.
+    let (key, value) = unsafe { (Key::of(slice(key, bytes)), slice(from, length)) };
+    acting("map_set", map_answer::REFUSED, |current| {
+        current.with(|exchange| exchange.maps.set(map, key, value))
+    })
+}
+
+extern "C" fn map_remove(map: u32, key: *const u8, bytes: usize) -> i32 {
+    // SAFETY: as in `fail`.
+    let key = Key::of(unsafe { slice(key, bytes) });
+    acting("map_remove", map_answer::REFUSED, |current| {
+        current.with(|exchange| exchange.maps.remove(map, key))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::mem::offset_of;
@@ -279,6 +317,9 @@ mod tests {
             offset_of!(Host, timer),
             offset_of!(Host, request),
             offset_of!(Host, service_state),
+            offset_of!(Host, map_get),
+            offset_of!(Host, map_set),
+            offset_of!(Host, map_remove),
         ];
         let names = [
             "fail",
@@ -292,6 +333,9 @@ mod tests {
             "timer",
             "request",
             "service_state",
+            "map_get",
+            "map_set",
+            "map_remove",
         ];
         for (place, (name, _)) in HOST_FUNCTIONS.iter().enumerate() {
             assert_eq!((offsets[place], names[place]), (8 * (place + 1), *name));

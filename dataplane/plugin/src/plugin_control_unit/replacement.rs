@@ -4,12 +4,12 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use millrace_plugin_abi::{Instance, Plugin};
+use millrace_plugin_abi::{Instance, Plugin, SharedMap};
 use millrace_units::InstanceId;
 use serde_json::{Map, Value};
 
 use super::bindings::stands_at;
-use super::{Error, PluginControlUnit, check_name};
+use super::{Error, PluginControlUnit, check_name, in_use};
 use crate::Action;
 
 /// Instances of another version of a plugin, made to take the place of one.
@@ -20,6 +20,15 @@ pub struct Successors {
     pub name: String,
     /// One for each worker.
     pub instances: Vec<Box<dyn Instance>>,
+    /// The maps that they write and read, to be noted when they have taken the place.
+    pub maps: HeldMaps,
+}
+
+/// The maps that an instance writes, and those of others that it reads.
+#[derive(Clone, Debug, Default)]
+pub struct HeldMaps {
+    own: Vec<Arc<SharedMap>>,
+    reads: Vec<Arc<SharedMap>>,
 }
 
 impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
@@ -39,11 +48,36 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
                     format!("plugin {} {}", plugin.name(), plugin.version())
                 })?;
             }
-            let instances =
-                (0..workers).map(|_| self.make(plugin, &named.settings)).collect::<Result<_, _>>()?;
-            successors.push(Successors { id: *id, name: named.name.clone(), instances });
+            let own = self.maps_under(named, plugin)?;
+            successors.push(self.succeeding(*id, &named.name, plugin, &named.settings, own, workers)?);
         }
         Ok(successors)
+    }
+
+    /// What takes the place of an instance at each of so many workers.
+    fn succeeding(
+        &self,
+        id: InstanceId,
+        name: &str,
+        plugin: &dyn Plugin,
+        settings: &Map<String, Value>,
+        own: Vec<Arc<SharedMap>>,
+        workers: usize,
+    ) -> Result<Successors, Error> {
+        let (mut instances, mut reads) = (Vec::new(), Vec::new());
+        for worker in 0..workers {
+            let made = self.make(plugin, settings, &own, worker)?;
+            instances.push(made.instance);
+            reads = made.reads;
+        }
+        Ok(Successors { id, name: name.to_owned(), instances, maps: HeldMaps { own, reads } })
+    }
+
+    /// Notes the maps of an instance whose successors have taken its place.
+    pub fn note_maps(&mut self, id: InstanceId, maps: HeldMaps) {
+        if let Some(named) = self.instances.get_mut(&id) {
+            (named.maps, named.reads) = (maps.own, maps.reads);
+        }
     }
 
     /// An instance with other settings for each of so many workers: what it takes to put them in the place of one.
@@ -68,9 +102,9 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
                 value => drop(whole.insert(setting.clone(), value.clone())),
             }
         }
-        let made = (0..workers).map(|_| self.make(&*named.plugin, &whole));
-        let instances = made.collect::<Result<_, _>>()?;
-        Ok((Successors { id, name: instance.to_owned(), instances }, whole))
+        let own = named.maps.clone();
+        let successors = self.succeeding(id, instance, &*named.plugin, &whole, own, workers)?;
+        Ok((successors, whole))
     }
 
     /// Notes the settings that an instance has from now on.
@@ -95,9 +129,11 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// Gives an instance another name.
     ///
     /// # Errors
-    /// [`Unknown`](Error::Unknown), [`Taken`](Error::Taken) or [`Name`](Error::Name).
+    /// [`Unknown`](Error::Unknown), [`Taken`](Error::Taken) or [`Name`](Error::Name); [`InUse`](Error::InUse) while settings of
+    /// another instance name its maps.
     pub fn rename_instance(&mut self, name: &str, to: &str) -> Result<(), Error> {
         let id = self.instance(name)?;
+        in_use("instance", name, &self.readers(name, self.maps(name)?))?;
         check_name("instance", to)?;
         if name != to && self.instance(to).is_ok() {
             return Err(Error::Taken { kind: "instance", name: to.to_owned() });

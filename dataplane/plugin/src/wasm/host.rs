@@ -8,6 +8,7 @@ use wasmtime::{Caller, Linker, Memory, ResourceLimiter, Result, Trap};
 use super::layout::{BACKLOG, backlog_bytes};
 use super::staging::Area;
 use crate::exchange::{Exchange, Shared};
+use crate::maps::Key;
 use crate::{Manifest, raw_packet};
 
 /// Entries of a table, at most.
@@ -84,6 +85,10 @@ pub(super) fn link(linker: &mut Linker<Data>, manifest: &Manifest) -> Result<()>
             "packet-make" => linker.func_wrap(IMPORTS, "packet_make", packet_make)?,
             "flow-backlog" => linker.func_wrap(IMPORTS, "flow_backlog", flow_backlog)?,
             "timer" => linker.func_wrap(IMPORTS, "timer", timer)?,
+            "map-read" => linker.func_wrap(IMPORTS, "map_get", map_get)?,
+            "map-write" => {
+                linker.func_wrap(IMPORTS, "map_set", map_set)?.func_wrap(IMPORTS, "map_remove", map_remove)?
+            }
             "request" => linker.func_wrap(IMPORTS, "request", request)?,
             _ => linker,
         };
@@ -173,6 +178,33 @@ fn timer(mut caller: Caller<'_, Data>, nanoseconds: u64) -> Result<()> {
 
 fn service_state(caller: Caller<'_, Data>) -> u32 {
     caller.data().service
+}
+
+fn map_get(mut caller: Caller<'_, Data>, map: u32, key: u32, bytes: u32, to: u32, room: u32) -> Result<i32> {
+    let (memory, data) = parts(&mut caller)?;
+    let key = Key::of(slice(memory, key, bytes)?);
+    let value = slice_mut(memory, to, room)?;
+    Ok(data.shared.with(|exchange| exchange.maps.get(map, key, value)))
+}
+
+fn map_set(
+    mut caller: Caller<'_, Data>,
+    map: u32,
+    key: u32,
+    bytes: u32,
+    from: u32,
+    length: u32,
+) -> Result<i32> {
+    let (memory, data) = parts(&mut caller)?;
+    let key = Key::of(slice(memory, key, bytes)?);
+    let value = slice(memory, from, length)?;
+    Ok(data.shared.with(|exchange| exchange.maps.set(map, key, value)))
+}
+
+fn map_remove(mut caller: Caller<'_, Data>, map: u32, key: u32, bytes: u32) -> Result<i32> {
+    let (memory, data) = parts(&mut caller)?;
+    let key = Key::of(slice(memory, key, bytes)?);
+    Ok(data.shared.with(|exchange| exchange.maps.remove(map, key)))
 }
 
 fn request(mut caller: Caller<'_, Data>, address: u32, bytes: u32) -> Result<u32> {

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use millrace_plugin_abi::binary::export;
 use millrace_plugin_abi::{
-    FlowEnd, Instance, Instant, Message, Output, Packets, PluginError, Progress, Reply,
+    FlowEnd, Instance, Instant, MapHandle, Message, Output, Packets, PluginError, Progress, Reply,
 };
 use serde_json::{Map, Value};
 
@@ -358,6 +358,10 @@ impl Instance for WasmInstance {
 
     fn adopt_service_state(&mut self, state: &[u8]) {
         self.shared.with(|exchange| exchange.service.adopt(state));
+    }
+
+    fn attach_maps(&mut self, maps: Vec<MapHandle>) {
+        self.shared.with(|exchange| exchange.maps.attach(maps));
     }
 
     fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {

@@ -175,6 +175,7 @@ impl Life {
         life.keep_service()?;
         let area = life.area(plugin.manifest()).await?;
         life.store.data_mut().area = Some(area);
+        life.exchange(|exchange| exchange.maps.has_begun = true);
         Ok((life, area))
     }
 

@@ -1,6 +1,6 @@
 //! A WebAssembly plugin as a type of plugin, of which instances are created like of any other.
 
-use millrace_plugin_abi::{Home, Instance, Plugin, PluginError, Position};
+use millrace_plugin_abi::{Home, Instance, MapShape, Plugin, PluginError, Position};
 use serde_json::{Map, Value};
 
 use super::{InstanceSettings, Tier, WasmInstance, WasmPlugin};
@@ -65,6 +65,10 @@ impl Plugin for LoadedPlugin {
 
     fn state_version(&self) -> u32 {
         self.plugin.manifest().state_version
+    }
+
+    fn maps(&self) -> &[MapShape] {
+        &self.plugin.manifest().maps
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {

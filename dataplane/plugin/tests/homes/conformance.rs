@@ -79,7 +79,7 @@ fn happen(
         Event::Restart => format!("{:?}", bench.instance.restart()),
         Event::Replace => format!("{:?}", bench.replace(new(), 2)),
     };
-    format!("{came} {:?} {:?}", bench.outputs(), bench.instance.next_call())
+    format!("{came} {:?} {:?} {:?}", bench.outputs(), bench.instance.next_call(), bench.noted())
 }
 
 fn compare(events: &[Event]) {

@@ -5,14 +5,14 @@
 
 MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"rule\",\"version\":\"0.1.0\",\"summary\":\"Does a little of everything.\","
                 "\"positions\":[\"early\"],"
-                "\"capabilities\":[\"log\",\"packet-read\",\"packet-write\",\"packet-resize\",\"packet-make\",\"timer\",\"flow-backlog\"],"
+                "\"capabilities\":[\"log\",\"packet-read\",\"packet-write\",\"packet-resize\",\"packet-make\",\"timer\",\"flow-backlog\",\"map-read\",\"map-write\"],"
                 "\"messages\":{\"read\":\"the counters\",\"set\":\"port=PORT: packets to it are dropped\"},"
                 "\"settings\":{\"type\":\"object\",\"properties\":{\"port\":{\"type\":\"integer\"}}},"
-                "\"window\":64,\"flow-state\":8,\"service-state\":20,\"state-version\":2,\"period\":500}");
+                "\"window\":64,\"flow-state\":8,\"service-state\":20,\"maps\":[{\"name\":\"ports\",\"key\":2,\"value\":12,\"entries\":6}],\"state-version\":2,\"period\":500}");
 
 /* An instance. */
 static struct {
-    uint64_t port, packets, firsts, beyond, ended, kept, ticks, waited;
+    uint64_t port, packets, firsts, beyond, ended, kept, ticks, waited, noted;
 } own;
 
 static int32_t set(const void *json, size_t bytes) {
@@ -22,7 +22,26 @@ static int32_t set(const void *json, size_t bytes) {
     return 0;
 }
 
+/* Counts packets of a port in the map, takes every fifth count out again, and says what came of it, also of what it may not do. */
+static uint64_t note(uint16_t port) {
+    struct {
+        uint32_t count, length, calls;
+    } seen = {0, 0, 0};
+    uint64_t came = 1 + (uint64_t)millrace_map_get(0, &port, sizeof port, &seen, sizeof seen);
+    seen.count++;
+    seen.calls += port;
+    came = came * 4 + (uint64_t)millrace_map_set(0, &port, sizeof port, &seen, sizeof seen);
+    if (seen.count % 5 == 0)
+        came = came * 4 + (uint64_t)millrace_map_remove(0, &port, sizeof port);
+    came = came * 4 + (uint64_t)millrace_map_set(0, &port, 1, &seen, sizeof seen);
+    came = came * 4 + (uint64_t)millrace_map_set(1, &port, sizeof port, &seen, sizeof seen);
+    came = came * 4 + (uint64_t)millrace_map_get(1, &port, sizeof port, &seen, sizeof seen);
+    return came + seen.count;
+}
+
 int32_t millrace_init(const uint8_t *settings, size_t bytes) {
+    /* There are no maps yet. */
+    own.noted = note(1);
     ++((uint32_t *)millrace_service())[4];
     return set(settings, bytes);
 }
@@ -89,6 +108,7 @@ void millrace_packets(struct millrace_call *call) {
         uint64_t *of_flow = millrace_at(packet->state);
         uint8_t byte;
         own.packets++;
+        own.noted += note(packet->destination_port);
         own.firsts += (packet->flags & MILLRACE_FIRST) != 0;
         if (packet->flags & MILLRACE_COPY)
             own.firsts += 1000;
@@ -133,6 +153,7 @@ int32_t millrace_control(const char *name, size_t name_bytes, const uint8_t *arg
     add(&text, "kept", own.kept);
     add(&text, "ticks", own.ticks);
     add(&text, "waited", own.waited);
+    add(&text, "noted", own.noted);
     add(&text, "common", ((const uint64_t *)millrace_service())[0]);
     add(&text, "begun", ((const uint32_t *)millrace_service())[4]);
     millrace_add(&text, "}");

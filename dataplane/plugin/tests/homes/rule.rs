@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use millrace_plugin_abi::{
-    Backlog, Fault, FlowEnd, Instance, Instant, LogLevel, Message, Output, Packet, Packets, PluginError,
-    Progress, Reply, Verdict,
+    Backlog, Fault, FlowEnd, Instance, Instant, LogLevel, MapHandle, MapProblem, Message, Output, Packet,
+    Packets, PluginError, Progress, Reply, Verdict,
 };
 use millrace_units::{InstanceId, PortId};
 use serde_json::json;
@@ -16,9 +16,10 @@ const WINDOW: usize = 64;
 #[derive(Debug)]
 pub struct Rule {
     /// As `own` in `rule.c`, in its order.
-    own: [u64; 8],
+    own: [u64; 9],
     /// What is common to all flows: packets, a number that is not used, how often it began.
     service: [u8; 20],
+    maps: Vec<MapHandle>,
     outputs: VecDeque<Output>,
     fault: Option<Fault>,
     now: Instant,
@@ -34,13 +35,15 @@ const ENDED: usize = 4;
 const KEPT: usize = 5;
 const TICKS: usize = 6;
 const WAITED: usize = 7;
-const NAMES: [&str; 8] = ["port", "packets", "firsts", "beyond", "ended", "kept", "ticks", "waited"];
+const NOTED: usize = 8;
+const NAMES: [&str; 9] = ["port", "packets", "firsts", "beyond", "ended", "kept", "ticks", "waited", "noted"];
 
 impl Default for Rule {
     fn default() -> Self {
         let mut rule = Self {
-            own: [0; 8],
+            own: [0; 9],
             service: [0; 20],
+            maps: Vec::new(),
             outputs: VecDeque::new(),
             fault: None,
             now: Instant::ZERO,
@@ -48,11 +51,36 @@ impl Default for Rule {
             last_periodic: None,
         };
         rule.service[16] = 1;
+        rule.own[NOTED] = rule.note(1);
         rule
     }
 }
 
 impl Rule {
+    /// As `note` in `rule.c`.
+    fn note(&mut self, port: u16) -> u64 {
+        let number = |result: Option<Result<(), MapProblem>>| match result {
+            Some(Ok(())) => 0,
+            Some(Err(MapProblem::Absent)) => 1,
+            Some(Err(MapProblem::Full)) => 2,
+            Some(Err(MapProblem::Refused)) | None => 3,
+        };
+        let (key, mut seen) = (port.to_le_bytes(), [0; 12]);
+        let mut came = 1 + number(self.maps.first().map(|map| map.get(&key, &mut seen)));
+        let at = |seen: &[u8; 12], at: usize| u32::from_le_bytes(*seen[at..].first_chunk().unwrap());
+        let (count, calls) = (at(&seen, 0) + 1, at(&seen, 8) + u32::from(port));
+        seen[..4].copy_from_slice(&count.to_le_bytes());
+        seen[8..].copy_from_slice(&calls.to_le_bytes());
+        came = came * 4 + number(self.maps.first_mut().map(|map| map.set(&key, &seen)));
+        if count % 5 == 0 {
+            came = came * 4 + number(self.maps.first_mut().map(|map| map.remove(&key)));
+        }
+        came = came * 4 + number(self.maps.first_mut().map(|map| map.set(&key[..1], &seen)));
+        came = came * 4 + number(self.maps.get_mut(1).map(|map| map.set(&key, &seen)));
+        came = came * 4 + number(self.maps.get(1).map(|map| map.get(&key, &mut seen)));
+        came + u64::from(at(&seen, 0))
+    }
+
     fn common(&self) -> u64 {
         u64::from_le_bytes(*self.service.first_chunk().unwrap())
     }
@@ -114,6 +142,8 @@ impl Instance for Rule {
         self.service[..8].copy_from_slice(&common.to_le_bytes());
         for place in 0..packets.len() {
             self.own[PACKETS] += 1;
+            let port = packets.get_mut(place).0.destination_port;
+            self.own[NOTED] += self.note(port);
             let known = packets.flow_number(place) != 0;
             self.own[FIRSTS] += u64::from(known && packets.is_first(place));
             self.own[FIRSTS] += if packets.are_copies() { 1000 } else { 0 };
@@ -188,7 +218,7 @@ impl Instance for Rule {
     fn restart(&mut self) -> Result<(), PluginError> {
         let (mut service, outputs) = (self.service, std::mem::take(&mut self.outputs));
         service[16] += 1;
-        *self = Self { service, outputs, ..Self::default() };
+        *self = Self { service, outputs, maps: std::mem::take(&mut self.maps), ..Self::default() };
         Ok(())
     }
 
@@ -198,6 +228,10 @@ impl Instance for Rule {
 
     fn adopt_service_state(&mut self, state: &[u8]) {
         self.service.copy_from_slice(state);
+    }
+
+    fn attach_maps(&mut self, maps: Vec<MapHandle>) {
+        self.maps = maps;
     }
 
     fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {

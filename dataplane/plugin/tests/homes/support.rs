@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use millrace_packet::{FlowKey, Packet, Pool};
 use millrace_plugin::native::NativePlugin;
 use millrace_plugin::wasm::{LoadedPlugin, Sandbox, SandboxSettings};
 use millrace_plugin_abi::{
-    Backlogs, Fault, FlowEnd, FlowStates, Instance, Instant, Known, Message, Output, Packets, Plugin,
-    Progress, QueueBacklog, Verdict,
+    Backlogs, Fault, FlowEnd, FlowStates, Instance, Instant, Known, MapHandle, MapShape, Message, Output,
+    Packets, Plugin, Progress, QueueBacklog, SharedMap, Verdict,
 };
 use millrace_units::{PortId, QueueId};
 use serde_json::{Map, Value};
@@ -123,6 +123,7 @@ pub struct Bench {
     pub instance: Box<dyn Instance>,
     numbers: HashMap<FlowKey, u32>,
     blocks: Blocks,
+    maps: [Arc<SharedMap>; 2],
 }
 
 /// The tag and the bytes of a packet that is left.
@@ -146,8 +147,25 @@ fn key(sent: &Sent) -> FlowKey {
 }
 
 impl Bench {
-    pub fn new(instance: Box<dyn Instance>) -> Self {
-        Self { instance, numbers: HashMap::new(), blocks: Blocks::default() }
+    pub fn new(mut instance: Box<dyn Instance>) -> Self {
+        let shape = |name: &str| MapShape { name: name.to_owned(), key: 2, value: 12, entries: 6 };
+        let maps = [SharedMap::new(shape("ports"), 2), SharedMap::new(shape("others"), 1)];
+        let mut other = maps[1].handle(0, true);
+        (7..11_u16).for_each(|port| other.set(&port.to_le_bytes(), &[port as u8; 12]).unwrap());
+        instance.attach_maps(Self::handles(&maps));
+        Self { instance, numbers: HashMap::new(), blocks: Blocks::default(), maps }
+    }
+
+    /// The map that the instance writes, and one that it reads.
+    fn handles(maps: &[Arc<SharedMap>; 2]) -> Vec<MapHandle> {
+        vec![maps[0].handle(1, true), maps[1].handle(0, false)]
+    }
+
+    /// What stands in the map that the instance writes.
+    pub fn noted(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut noted = self.maps[0].entries(1, usize::MAX);
+        noted.sort();
+        noted
     }
 
     pub fn of(plugin: &dyn Plugin) -> Self {
@@ -228,6 +246,7 @@ impl Bench {
     /// Goes on with another instance, which takes over what this one knows. Returns what was handed over.
     pub fn replace(&mut self, mut successor: Box<dyn Instance>, version: u32) -> Vec<u8> {
         let state = self.instance.save().unwrap().unwrap();
+        successor.attach_maps(Self::handles(&self.maps));
         successor.adopt_service_state(&self.instance.service_state());
         successor.restore(&state, version).unwrap();
         self.instance = successor;

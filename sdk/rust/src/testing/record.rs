@@ -1,11 +1,12 @@
 //! The functions of the router in tests: each thread has its own record of what was called.
 
 use core::cell::RefCell;
+use std::collections::BTreeMap;
 use std::string::String;
 use std::vec::Vec;
 use std::{slice, thread_local};
 
-use millrace_plugin_abi::binary::RawBacklog;
+use millrace_plugin_abi::binary::{RawBacklog, map_answer};
 
 use crate::host::{self, RawHost};
 use crate::{Level, Refusal};
@@ -23,6 +24,21 @@ pub struct Record {
     pub timers: Vec<u64>,
 }
 
+/// A map that a plugin writes, or reads.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TestMap {
+    /// Bytes of each key.
+    pub key: usize,
+    /// Bytes of each value.
+    pub value: usize,
+    /// Entries at most.
+    pub entries: usize,
+    /// Whether the plugin may write it: it is its own.
+    pub writes: bool,
+    /// What stands there.
+    pub content: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
 #[derive(Default)]
 struct Calls {
     record: Record,
@@ -31,6 +47,7 @@ struct Calls {
     frames: Vec<(Vec<u8>, bool)>,
     backlog: RawBacklog,
     service: Option<core::ptr::NonNull<u64>>,
+    maps: Vec<TestMap>,
 }
 
 thread_local! {
@@ -56,6 +73,9 @@ pub(super) fn attach() {
         timer: Some(timer),
         request: Some(request),
         service_state: Some(service_state),
+        map_get: Some(map_get),
+        map_set: Some(map_set),
+        map_remove: Some(map_remove),
     };
     host::raw::attach(&raw const TABLE);
 }
@@ -87,6 +107,46 @@ pub(super) fn set_service(state: &mut [u64]) {
 
 extern "C" fn service_state() -> *mut u8 {
     with(|calls| calls.service.map_or(core::ptr::null_mut(), |first| first.as_ptr().cast()))
+}
+
+/// Lends maps for a call, or takes them back: what there was is returned.
+pub(super) fn lend_maps(maps: Vec<TestMap>) -> Vec<TestMap> {
+    with(|calls| core::mem::replace(&mut calls.maps, maps))
+}
+
+extern "C" fn map_get(map: u32, key: *const u8, bytes: usize, to: *mut u8, room: usize) -> i32 {
+    with(|calls| {
+        let Some(map) = calls.maps.get(map as usize).filter(|map| (map.key, map.value) == (bytes, room))
+        else {
+            return map_answer::REFUSED;
+        };
+        let Some(value) = map.content.get(&copy(key, bytes)) else { return map_answer::ABSENT };
+        // SAFETY: only this crate's `host` calls it, with slices.
+        unsafe { core::ptr::copy_nonoverlapping(value.as_ptr(), to, room) };
+        map_answer::DONE
+    })
+}
+
+extern "C" fn map_set(map: u32, key: *const u8, bytes: usize, from: *const u8, length: usize) -> i32 {
+    let (key, value) = (copy(key, bytes), copy(from, length));
+    with(|calls| {
+        let fits = |map: &&mut TestMap| (map.key, map.value, map.writes) == (bytes, length, true);
+        let Some(map) = calls.maps.get_mut(map as usize).filter(fits) else { return map_answer::REFUSED };
+        if map.content.len() == map.entries && !map.content.contains_key(&key) {
+            return map_answer::FULL;
+        }
+        map.content.insert(key, value);
+        map_answer::DONE
+    })
+}
+
+extern "C" fn map_remove(map: u32, key: *const u8, bytes: usize) -> i32 {
+    let key = copy(key, bytes);
+    with(|calls| {
+        let fits = |map: &&mut TestMap| (map.key, map.writes) == (bytes, true);
+        let Some(map) = calls.maps.get_mut(map as usize).filter(fits) else { return map_answer::REFUSED };
+        map.content.remove(&key).map_or(map_answer::ABSENT, |_| map_answer::DONE)
+    })
 }
 
 /// The frames of a call.
