@@ -18,7 +18,7 @@ impl Router {
     /// No such instance.
     pub fn instance_maps(&self, instance: &str) -> Result<Vec<MapView>, ControlError> {
         let inner = self.lock();
-        Ok(inner.model.plugins.maps(instance)?.iter().map(|map| summary(map)).collect())
+        Ok(inner.model.plugins.maps(instance)?.iter().map(summary).collect())
     }
 
     /// A map of an instance, with up to 4,096 of its entries, in the order of their keys at each worker.

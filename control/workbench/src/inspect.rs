@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use millrace_plugin::native::is_object;
 use millrace_plugin::{Manifest, StateSharing};
-use millrace_plugin_abi::Home;
+use millrace_plugin_abi::{Home, MapShape};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
@@ -37,6 +37,8 @@ pub struct Inspection {
     pub flow_state: u16,
     /// Bytes of state that is common to all flows.
     pub service_state: u16,
+    /// The maps that its instances write.
+    pub maps: Vec<MapStatement>,
     /// `per-worker` or `single`.
     pub state: &'static str,
     /// The version of what it saves.
@@ -68,6 +70,28 @@ pub struct CostStatement {
     pub byte: f64,
 }
 
+/// A map that a plugin declares.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct MapStatement {
+    /// Its name.
+    pub name: String,
+    /// Bytes of each key.
+    pub key: u16,
+    /// Bytes of each value.
+    pub value: u16,
+    /// Entries at most, at each worker.
+    pub entries: u32,
+    /// Bytes of memory that it takes at each worker.
+    pub memory: usize,
+}
+
+impl MapStatement {
+    fn of(shape: &MapShape) -> Self {
+        let (key, value, entries) = (shape.key, shape.value, shape.entries);
+        Self { name: shape.name.clone(), key, value, entries, memory: shape.memory() }
+    }
+}
+
 /// Reads a plugin, and compiles it, so that what is wrong with its code is known. A shared object is loaded, so its constructors
 /// run.
 ///
@@ -94,6 +118,7 @@ pub fn inspect(module: &Module) -> Result<Inspection, WorkbenchError> {
         window: manifest.window,
         flow_state: manifest.flow_state,
         service_state: manifest.service_state,
+        maps: manifest.maps.iter().map(MapStatement::of).collect(),
         state: match manifest.state {
             StateSharing::PerWorker => "per-worker",
             StateSharing::Single => "single",

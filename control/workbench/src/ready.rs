@@ -5,10 +5,13 @@ use millrace_pipeline::{flow_hash, parse};
 use std::collections::HashMap;
 
 use millrace_plugin::Terms;
-use millrace_plugin_abi::{Fault, FlowStates, Instance, Packets, Progress, Verdict};
+use millrace_plugin_abi::{
+    Fault, FlowStates, Instance, Packets, Plugin, PluginError, Progress, SharedMap, Verdict,
+};
 use millrace_units::{Instant, PortId};
 use millrace_wire::ethernet::{self, Frame};
 use millrace_wire::vlan;
+use serde_json::{Map, Value};
 
 /// Any: with one worker a flow's hash chooses nothing.
 const SEED: u64 = 0;
@@ -35,6 +38,20 @@ impl Ready {
         packet.hash = flow_hash(&parsed.key, SEED);
         Ok(Self { packet, key: parsed.key })
     }
+}
+
+/// An instance that has the maps that its plugin declares, as with one worker.
+///
+/// # Errors
+/// What the plugin says against the settings.
+pub(crate) fn instance_of(
+    plugin: &dyn Plugin,
+    settings: &Map<String, Value>,
+) -> Result<Box<dyn Instance>, PluginError> {
+    let mut instance = plugin.create(settings)?;
+    let maps = plugin.maps().iter().map(|shape| SharedMap::new(shape.clone(), 1).handle(0, true));
+    instance.attach_maps(maps.collect());
+    Ok(instance)
 }
 
 /// The state that an instance keeps for flows: a block for each, of which the first 8 bytes say whether it was seen.
