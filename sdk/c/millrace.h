@@ -11,7 +11,8 @@
  *
  * MILLRACE_PLUGIN stands once in a plugin, also in one of several files: it makes the manifest, the version of the
  * interface, and the memory in which the router passes something. The plugin exports millrace_init and millrace_packets,
- * and of millrace_control, millrace_periodic, millrace_flow_ended, millrace_save and millrace_restore those that it wants.
+ * and of millrace_control, millrace_periodic, millrace_flow_ended, millrace_message, millrace_save and millrace_restore those
+ * that it wants.
  * docs/plugin-abi.md says when each is called.
  *
  * Build by hand, where `millrace plugin build` is not at hand:
@@ -167,6 +168,7 @@ MILLRACE_EXPORT(millrace_control)
 int32_t millrace_control(const char *name, size_t name_bytes, const uint8_t *arguments, size_t bytes);
 MILLRACE_EXPORT(millrace_periodic) void millrace_periodic(uint64_t now);
 MILLRACE_EXPORT(millrace_flow_ended) void millrace_flow_ended(const struct millrace_flow_end *flow);
+MILLRACE_EXPORT(millrace_message) void millrace_message(const uint8_t *bytes, size_t length);
 MILLRACE_EXPORT(millrace_save) int32_t millrace_save(void);
 MILLRACE_EXPORT(millrace_restore) int32_t millrace_restore(const uint8_t *state, size_t bytes, uint32_t version);
 
@@ -209,6 +211,7 @@ MILLRACE_IMPORT(map_get)
 int32_t millrace_raw_map_get(uint32_t map, const void *key, size_t bytes, void *to, size_t room);
 MILLRACE_IMPORT(map_set)
 int32_t millrace_raw_map_set(uint32_t map, const void *key, size_t bytes, const void *from, size_t length);
+MILLRACE_IMPORT(send) int32_t millrace_raw_send(const void *bytes, size_t length);
 MILLRACE_IMPORT(map_remove) int32_t millrace_raw_map_remove(uint32_t map, const void *key, size_t bytes);
 MILLRACE_IMPORT(request) int32_t millrace_raw_request(const char *json, size_t bytes);
 #define MILLRACE_CALL(name, absent, ...) millrace_raw_##name(__VA_ARGS__)
@@ -234,8 +237,9 @@ struct millrace_host {
     int32_t (*map_get)(uint32_t map, const void *key, size_t bytes, void *to, size_t room);
     int32_t (*map_set)(uint32_t map, const void *key, size_t bytes, const void *from, size_t length);
     int32_t (*map_remove)(uint32_t map, const void *key, size_t bytes);
+    int32_t (*send)(const void *bytes, size_t length);
 };
-_Static_assert(sizeof(struct millrace_host) == 8 + 14 * sizeof(void *), "layout of millrace_host");
+_Static_assert(sizeof(struct millrace_host) == 8 + 15 * sizeof(void *), "layout of millrace_host");
 
 /* Whether the router's table goes as far as a function, and has it: an older router's is shorter. */
 #define MILLRACE_HAS(name)                                                                                            \
@@ -329,6 +333,16 @@ static inline int32_t millrace_map_set(uint32_t map, const void *key, size_t byt
 /* Takes a key out of an own map. Capability map-write. */
 static inline int32_t millrace_map_remove(uint32_t map, const void *key, size_t bytes) {
     return MILLRACE_CALL(map_remove, MILLRACE_REFUSED, map, key, bytes);
+}
+
+/* A message of up to 16 KiB to the other half of the plugin, which gets it by millrace_message. Returns whether it was taken; it may
+ * still be lost on its way, where too many wait. Capability message. */
+static inline bool millrace_send(const void *bytes, size_t length) { return MILLRACE_CALL(send, 1, bytes, length) == 0; }
+
+/* Sends a packet to the other half, from its link header on: up to 2,048 bytes of it. Capabilities message and packet-read. */
+static inline bool millrace_punt(const struct millrace_packet *packet) {
+    uint8_t bytes[2048];
+    return millrace_send(bytes, millrace_read(packet, 0, bytes, sizeof bytes));
 }
 
 /* millrace_periodic is called once, so many nanoseconds from now. Capability timer. */

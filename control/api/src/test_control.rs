@@ -239,6 +239,7 @@ impl Control for TestControl {
             last_fault: None,
             suspensions: 0,
             drops: Default::default(),
+            slow_half: None,
             number: 0,
             bindings: Vec::new(),
         };

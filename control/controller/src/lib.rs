@@ -9,6 +9,7 @@ mod filter_check;
 mod filters;
 mod flows;
 mod follow;
+mod host_level;
 mod kernel_path;
 mod load;
 mod lookup;

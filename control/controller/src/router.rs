@@ -22,6 +22,7 @@ use tokio::sync::Notify;
 
 use crate::device::KernelDevice;
 use crate::feed::plugin_commands;
+use crate::host_level::HostLevel;
 use crate::load::Loaded;
 use crate::lookup::{self, parse_packet};
 use crate::model::Model;
@@ -79,6 +80,8 @@ pub(crate) struct Inner {
     pub share_gone: HashMap<PortId, KernelShare>,
     /// What instances of plugins want changed, with their names.
     pub requests: VecDeque<(String, String)>,
+    /// Slow halves of plugins.
+    pub host_level: HostLevel,
     /// The versions of plugins that were there before they were upgraded.
     pub previous_plugins: HashMap<&'static str, Arc<dyn Plugin>>,
     /// How plugins that are files are compiled.
@@ -295,7 +298,8 @@ impl Router {
     pub fn instances(&self) -> Result<Vec<InstanceView>, ControlError> {
         let mut inner = self.lock();
         let snapshot = inner.snapshot()?;
-        Ok(show::instances(&snapshot, &inner.model))
+        let slow = inner.host_level.report()?;
+        Ok(show::instances(&snapshot, &inner.model, &slow))
     }
 
     /// All gates.
@@ -363,7 +367,10 @@ impl Router {
         settings: &Map<String, Value>,
     ) -> Result<InstanceView, ControlError> {
         let mut inner = self.lock();
-        let (_, change) = inner.model.plugins.create_instance(plugin, name, settings.clone())?;
+        let known = inner.model.plugins.plugin_named(plugin)?;
+        let slow = inner.model.plugins.slow_half(&*known, settings)?;
+        let (id, change) = inner.model.plugins.create_instance(plugin, name, settings.clone())?;
+        inner.host_level.put(id, slow, (0, true))?;
         inner.tell_plugins(vec![change])?;
         find_instance(&mut inner, name)
     }
@@ -376,7 +383,9 @@ impl Router {
         let mut inner = self.lock();
         inner.model.plugins.instance(name)?;
         let view = find_instance(&mut inner, name)?;
+        let id = inner.model.plugins.instance(name)?;
         let changes = inner.model.plugins.free_instance(name)?;
+        inner.host_level.remove(id)?;
         inner.tell_plugins(changes)?;
         Ok(view)
     }
@@ -488,7 +497,7 @@ impl Router {
 
 pub(crate) fn find_instance(inner: &mut Inner, name: &str) -> Result<InstanceView, ControlError> {
     let snapshot = inner.snapshot()?;
-    let instances = show::instances(&snapshot, &inner.model);
+    let instances = show::instances(&snapshot, &inner.model, &inner.host_level.report()?);
     instances
         .into_iter()
         .find(|instance| instance.name == name)

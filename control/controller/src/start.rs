@@ -26,6 +26,7 @@ use crate::ControlError;
 use crate::claim::Claim;
 use crate::device::{AttachedDevice, KernelOptions, mtu_of, open_own};
 use crate::feed::{own_routes, start_commands};
+use crate::host_level::HostLevel;
 use crate::model::{Model, PortPlan};
 use crate::route_table::RouteTable;
 use crate::router::{Inner, Router, Shared};
@@ -87,6 +88,7 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
         share_offset: HashMap::new(),
         share_gone: HashMap::new(),
         requests: VecDeque::new(),
+        host_level: HostLevel::new(control_wake.clone()),
         previous_plugins: HashMap::new(),
         compiling: compiling(&config),
         sandbox: SandboxSettings { short_calls: config.plugins.short_calls, ..SandboxSettings::default() },

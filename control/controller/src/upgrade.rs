@@ -129,11 +129,16 @@ impl Router {
         let workers = inner.workers.len();
         let (successors, settings) = inner.model.plugins.with_settings(name, settings, workers)?;
         let (id, maps) = (successors.id, successors.maps.clone());
+        let plugin = inner.model.plugins.plugin_of(name)?;
+        let slow = inner.model.plugins.slow_half(&*plugin, &settings)?;
         inner
             .succeed_all(vec![successors], Inheritance::Tried, (version, version))
             .map_err(ControlError::Conflict)?;
         inner.model.plugins.note_settings(id, settings);
         inner.model.plugins.note_maps(id, maps);
+        if slow.is_some() {
+            inner.host_level.put(id, slow, handed_on(&*plugin, &*plugin))?;
+        }
         find_instance(&mut inner, name)
     }
 
@@ -180,6 +185,12 @@ impl Router {
     }
 }
 
+/// The version of what the slow half of a plugin saves, and whether it is that of its successor.
+fn handed_on(old: &dyn Plugin, new: &dyn Plugin) -> (u32, bool) {
+    let version = |plugin: &dyn Plugin| plugin.slow_half().map(Plugin::state_version);
+    (version(old).unwrap_or(0), version(old) == version(new))
+}
+
 fn add(mut sum: ShadowView, report: ShadowReport) -> ShadowView {
     sum.packets += report.packets;
     sum.different += report.different;
@@ -197,6 +208,7 @@ impl Inner {
     ) -> Result<UpgradeView, ControlError> {
         let old = self.model.plugins.plugin_named(plugin.name())?;
         let successors = self.model.plugins.successors(&**plugin, self.workers.len())?;
+        let slow_halves = self.model.plugins.slow_halves(&**plugin)?;
         let mut view = UpgradeView::new(&*old, &**plugin);
         view.instances = successors.iter().map(|successors| successors.name.clone()).collect();
         let maps: Vec<_> = successors.iter().map(|one| (one.id, one.maps.clone())).collect();
@@ -208,6 +220,9 @@ impl Inner {
             view.add(&name, &inherited);
         }
         maps.into_iter().for_each(|(id, maps)| self.model.plugins.note_maps(id, maps));
+        for (id, slow) in slow_halves {
+            self.host_level.put(id, slow, handed_on(&*old, &**plugin))?;
+        }
         let old = self.model.plugins.replace_plugin(plugin.clone())?;
         self.previous_plugins.insert(plugin.name(), old);
         Ok(view)

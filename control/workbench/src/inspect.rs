@@ -39,6 +39,8 @@ pub struct Inspection {
     pub service_state: u16,
     /// The maps that its instances write.
     pub maps: Vec<MapStatement>,
+    /// The file of its slow half; nothing when it has none.
+    pub slow_half: Option<String>,
     /// `per-worker` or `single`.
     pub state: &'static str,
     /// The version of what it saves.
@@ -119,6 +121,7 @@ pub fn inspect(module: &Module) -> Result<Inspection, WorkbenchError> {
         flow_state: manifest.flow_state,
         service_state: manifest.service_state,
         maps: manifest.maps.iter().map(MapStatement::of).collect(),
+        slow_half: manifest.slow_half.clone(),
         state: match manifest.state {
             StateSharing::PerWorker => "per-worker",
             StateSharing::Single => "single",

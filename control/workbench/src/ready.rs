@@ -176,8 +176,13 @@ pub(crate) mod test_modules {
             r#"(func (export "millrace_init") (param i32 i32) (result i32) i32.const 0)"#,
         );
         let packets = unless("millrace_packets", r#"(func (export "millrace_packets") (param i32))"#);
+        // Imports stand before everything else.
+        let (imports, body): (Vec<_>, Vec<_>) =
+            body.lines().partition(|line| line.trim_start().starts_with("(import"));
+        let (imports, body) = (imports.join("\n"), body.join("\n"));
         let text = format!(
             r#"(module (@custom "millrace.manifest" "{manifest}")
+            {imports}
             (memory (export "memory") 4)
             (func (export "millrace_abi") (result i32) i32.const 1)
             (global $reserved (mut i32) (i32.const 1024))

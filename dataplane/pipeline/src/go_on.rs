@@ -67,16 +67,24 @@ impl Router {
         while let Some(Given { instance, output }) = self.gates.plugins_mut().take_given() {
             match output {
                 Output::Packet(bytes, port) => self.begin_made(&bytes, port),
-                Output::Log(level, line) => self.tell(Event::InstanceSays(instance, level, line)),
-                Output::Request(json) => self.tell(Event::InstanceRequests(instance, json)),
+                Output::Log(level, line) => _ = self.tell(Event::InstanceSays(instance, level, line)),
+                Output::Message(bytes) => {
+                    if !self.tell(Event::InstanceSends(instance, bytes)) {
+                        self.gates.plugins_mut().count_messages(instance, |messages| messages.unsent += 1);
+                    }
+                }
+                Output::Request(json) => _ = self.tell(Event::InstanceRequests(instance, json)),
             }
         }
     }
 
-    fn tell(&mut self, event: Event) {
-        if self.events.len() < EVENT_LIMIT {
+    /// Tells control something; whether there was room.
+    fn tell(&mut self, event: Event) -> bool {
+        let room = self.events.len() < EVENT_LIMIT;
+        if room {
             self.events.push_back(event);
         }
+        room
     }
 
     /// A packet that an instance made, from the network header on, as if it came in by a port.

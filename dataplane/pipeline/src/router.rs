@@ -360,6 +360,7 @@ impl Router {
                 let answer = Box::new(move |answer| drop(reply.try_send(answer)));
                 self.gates.plugins_mut().control(instance, &message, now, answer);
             }
+            Command::Message(instance, bytes) => self.gates.plugins_mut().message(instance, bytes, now),
             Command::Succeed(instance, successor, reply) => {
                 let told = Box::new(move |end| drop(reply.try_send(end)));
                 self.gates.plugins_mut().succeed(instance, successor, now, told);

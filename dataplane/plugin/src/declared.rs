@@ -115,7 +115,7 @@ pub(crate) fn has_timers(manifest: &Manifest) -> bool {
 
 /// Whether one with this manifest ever gives anything beside verdicts.
 pub(crate) fn has_output(manifest: &Manifest) -> bool {
-    ["log", "packet-make", "request"].iter().any(|capability| manifest.has_capability(capability))
+    ["log", "packet-make", "request", "message"].iter().any(|capability| manifest.has_capability(capability))
 }
 
 #[cfg(test)]

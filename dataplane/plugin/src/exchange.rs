@@ -33,6 +33,8 @@ const SECOND: u64 = 1_000_000_000;
 const MOST_TEXT: usize = 1024;
 /// Bytes of a packet that a plugin makes, at most.
 const MOST_MADE: usize = 9000;
+/// Bytes of a message to the other half, at most.
+const MOST_MESSAGE: usize = 16 << 10;
 /// Bytes of a request, at most.
 const MOST_REQUEST: usize = 64 << 10;
 
@@ -65,6 +67,8 @@ impl Call {
 pub(crate) enum Job {
     /// A control message; arguments as JSON.
     Control { name: String, arguments: Vec<u8> },
+    /// To hear a message of its other half.
+    Message(Vec<u8>),
     /// To hand its state over.
     Save,
     /// To take over state that was saved under a version.
@@ -238,6 +242,11 @@ impl Exchange {
     pub fn request(&mut self, json: &[u8]) -> bool {
         let Ok(json) = std::str::from_utf8(json) else { return false };
         json.len() <= MOST_REQUEST && self.give(Output::Request(json.to_owned()))
+    }
+
+    /// Takes a message to the other half; `false` when there is no room, or it is too long.
+    pub fn send(&mut self, message: &[u8]) -> bool {
+        message.len() <= MOST_MESSAGE && self.give(Output::Message(message.to_vec()))
     }
 
     /// The verdict of what a plugin wrote. One that makes no sense is counted, and kept to be told.

@@ -76,6 +76,13 @@ impl<T: BindingTable> WorkerPlugins<T> {
         while let Some(asked) = backlog.asked.pop_front() {
             let (message, answer) = match asked {
                 Asked::Message(message, answer) => (message, answer),
+                Asked::Tell(bytes) => {
+                    self.tell_from(backlog, &bytes, now);
+                    if backlog.call.is_under_way() {
+                        return false;
+                    }
+                    continue;
+                }
                 Asked::Succeed(successor, told) => {
                     backlog.instance = self.succeed_now(backlog.instance, successor, now, told);
                     continue;
@@ -99,13 +106,27 @@ impl<T: BindingTable> WorkerPlugins<T> {
         backlog.begin_call()
     }
 
+    /// Hands an instance a message that waited; its call may go on afterwards.
+    fn tell_from(&mut self, backlog: &mut Backlog, bytes: &[u8], now: Instant) {
+        let Some(hosted) = self.instances.get_mut(backlog.instance) else { return };
+        if !hosted.is_well(now, &mut self.news) {
+            hosted.messages.lost += 1;
+            return;
+        }
+        hosted.messages.heard += 1;
+        match hosted.instance.message(bytes) {
+            Progress::Suspended => (backlog.call.errand, backlog.call.slices) = (Errand::Own, 1),
+            Progress::Done => _ = hosted.has_failed(now, &mut self.news),
+        }
+    }
+
     /// Gives an instance time that is busy with something that is no packets; whether it is done.
     fn go_on_with_errand(&mut self, backlog: &mut Backlog, now: Instant) -> bool {
         let reply = match self.instances.get_mut(backlog.instance) {
             None => None,
             Some(hosted) => {
                 let known = Known { queues: &NoQueues, waiting: (0, 0) };
-                let (states, terms) = ((&mut self.states, Part::default(), known), Terms::OF_ERRANDS);
+                let (states, terms) = ((&mut self.states, Part::default(), known), self.errands);
                 let outcome = slice(hosted, &mut backlog.call, &mut [], states, &terms, now, &mut self.news);
                 if outcome == Outcome::Suspended {
                     return false;

@@ -69,7 +69,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
     pub fn succeed(&mut self, id: InstanceId, successor: Successor, now: Instant, told: Successed) {
         let Some(key) = self.instances.key(id) else { return told(None) };
         if self.waiting.is_busy(key) {
-            return self.waiting.ask(key, Asked::Succeed(successor, told));
+            self.waiting.ask(key, Asked::Succeed(successor, told));
+            return;
         }
         self.succeed_now(key, successor, now, told);
     }

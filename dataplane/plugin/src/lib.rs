@@ -19,6 +19,7 @@ mod fault;
 mod flow_state;
 mod gate;
 mod go_on;
+mod halves;
 mod health;
 mod hot_swap;
 mod instances;
@@ -43,6 +44,7 @@ pub use change::{PluginChange, Remains};
 pub use classify::Classified;
 pub use flow_state::{FlowStateCounts, StateRef};
 pub use gate::{Gate, GateOrder};
+pub use halves::Halves;
 pub use health::Health;
 pub use hot_swap::{Inheritance, Inherited, Successed, Succession, Successor};
 pub use instances::{Failure, Given};
@@ -53,13 +55,13 @@ pub use manifest::{
 pub use path::{EMPTY_PATH, Refusal};
 pub use plugin_control_unit::{
     BindingDescription, Bound, GateDescription, HeldMaps, InstanceDescription, PluginCode,
-    PluginControlError, PluginControlUnit, PluginDescription, Successors,
+    PluginControlError, PluginControlUnit, PluginDescription, SlowHalf, Successors,
 };
 pub use run::{Direction, Group};
 pub use shadow::{Reported, ShadowReport};
 pub use terms::{OnFault, Terms};
 pub use waiting::{Answer, End, Kept, Place, Released, Taken, Ticket, Waiting};
-pub use worker_plugins::{InstanceReport, StageOfPath, WorkerGate, WorkerPlugins};
+pub use worker_plugins::{InstanceReport, MessageCounts, StageOfPath, WorkerGate, WorkerPlugins};
 
 /// The manifest of a plugin that is a file, a WebAssembly module or a shared object, as its first bytes say. A shared object is
 /// loaded for that: its constructors run.

@@ -23,7 +23,7 @@ pub const MOST_SERVICE_STATE: u16 = 4096;
 pub const MOST_NAME: usize = 64;
 
 /// Every key that a manifest may have.
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "abi",
     "name",
     "version",
@@ -36,6 +36,7 @@ const KEYS: [&str; 16] = [
     "flow-state",
     "service-state",
     "maps",
+    "slow-half",
     "state",
     "state-version",
     "period",
@@ -123,6 +124,8 @@ pub struct Manifest {
     pub service_state: u16,
     /// The maps that its instances have and write, up to [`MOST_MAPS`].
     pub maps: Vec<MapShape>,
+    /// The file of the module that is its slow half, in the folder of its own.
+    pub slow_half: Option<String>,
     /// How instances on several workers share state.
     pub state: StateSharing,
     /// The version of what it saves.
@@ -165,6 +168,7 @@ impl Manifest {
                 .flatten()
                 .map(MapShape::from)
                 .collect(),
+            slow_half: optional(&keys, "slow-half")?,
             state: optional(&keys, "state")?.unwrap_or_default(),
             state_version: optional(&keys, "state-version")?.unwrap_or_default(),
             period: optional::<u32>(&keys, "period")?.map(|millis| Duration::from_millis(millis.into())),
@@ -200,6 +204,9 @@ impl Manifest {
         })?;
         check("service-state", self.service_state <= MOST_SERVICE_STATE, || {
             format!("{} is over {MOST_SERVICE_STATE}", self.service_state)
+        })?;
+        check("slow-half", self.slow_half.as_deref().is_none_or(is_name), || {
+            "give the name of a file in the plugin's own folder: letters, digits, '-', '_' and '.'".to_owned()
         })?;
         check("maps", self.maps.len() <= MOST_MAPS, || format!("{} are over {MOST_MAPS}", self.maps.len()))?;
         let writes = self.maps.is_empty() || self.has_capability("map-write");

@@ -147,6 +147,8 @@ pub(crate) enum Errand {
 pub(crate) enum Asked {
     /// An answer to a message.
     Message(Message, Answer),
+    /// That it hears a message of its other half.
+    Tell(Vec<u8>),
     /// Its place, for another one.
     Succeed(Successor, Successed),
 }
@@ -158,6 +160,7 @@ impl Asked {
                 let text = format!("message {:?} is refused: {problem}", message.name);
                 answer(Some(Err(PluginError::Refused(text))));
             }
+            Self::Tell(_) => {}
             Self::Succeed(Successor { instance, .. }, told) => {
                 told(Some(Succession { instance, inherited: Err(problem) }));
             }
@@ -393,12 +396,19 @@ impl WaitingRoom {
         }
     }
 
-    /// Lets control wait for an instance that is busy.
-    pub fn ask(&mut self, instance: Key, asked: Asked) {
+    /// Lets control wait for an instance that is busy; whether there was room.
+    pub fn ask(&mut self, instance: Key, asked: Asked) -> bool {
         match self.backlog(instance) {
-            Some(backlog) if backlog.asked.len() < MOST_ASKED => backlog.asked.push_back(asked),
-            _ => asked
-                .refuse(format!("the instance is busy, and {MOST_ASKED} messages wait already; ask again")),
+            Some(backlog) if backlog.asked.len() < MOST_ASKED => {
+                backlog.asked.push_back(asked);
+                true
+            }
+            _ => {
+                asked.refuse(format!(
+                    "the instance is busy, and {MOST_ASKED} messages wait already; ask again"
+                ));
+                false
+            }
         }
     }
 

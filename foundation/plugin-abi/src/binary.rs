@@ -216,14 +216,17 @@ pub mod export {
     /// `(state: address, bytes: usize, version: u32) -> i32`: takes over state that was saved under a version of the state.
     pub const RESTORE: &str = "millrace_restore";
 
+    /// `(bytes: address, length: usize)`: a message of the other half of the plugin.
+    pub const MESSAGE: &str = "millrace_message";
+
     /// What every plugin exports.
     pub const REQUIRED: [&str; 5] = [ABI, RESERVE, RELEASE, INIT, PACKETS];
     /// What it may export.
-    pub const OPTIONAL: [&str; 5] = [CONTROL, PERIODIC, FLOW_ENDED, SAVE, RESTORE];
+    pub const OPTIONAL: [&str; 6] = [CONTROL, PERIODIC, FLOW_ENDED, SAVE, RESTORE, MESSAGE];
 }
 
 /// What a plugin may call, each with the capability that its manifest must name; those without one are always there.
-pub const HOST_FUNCTIONS: [(&str, Option<&str>); 14] = [
+pub const HOST_FUNCTIONS: [(&str, Option<&str>); 15] = [
     // (text, bytes): why `init`, `control`, `save` or `restore` fails.
     ("fail", None),
     // (bytes, length): the answer, as JSON; or the state that is saved, in whatever form.
@@ -252,6 +255,8 @@ pub const HOST_FUNCTIONS: [(&str, Option<&str>); 14] = [
     ("map_set", Some("map-write")),
     // (map, key, bytes) -> one of `map_answer`
     ("map_remove", Some("map-write")),
+    // (bytes, length) -> 0 when it was taken: a message to the other half of the plugin
+    ("send", Some("message")),
 ];
 
 /// What functions for maps answer.

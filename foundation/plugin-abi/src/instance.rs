@@ -73,6 +73,12 @@ pub trait Plugin: Send + Sync {
         &[]
     }
 
+    /// The plugin of its slow half: an instance of it runs on the host level for each instance of this one, and exchanges
+    /// messages with those at the workers.
+    fn slow_half(&self) -> Option<&dyn Plugin> {
+        None
+    }
+
     /// A new instance with `settings` (empty for the defaults).
     ///
     /// # Errors
@@ -221,6 +227,11 @@ pub trait Instance: Send {
     /// Does what it does from time to time. When its time is up, the router goes on by [`resume`](Self::resume), with no
     /// packets.
     fn periodic(&mut self, _now: Instant) -> Progress {
+        Progress::Done
+    }
+
+    /// Gets a message of the other half of its plugin. [`Progress::Suspended`] as of [`periodic`](Self::periodic).
+    fn message(&mut self, _bytes: &[u8]) -> Progress {
         Progress::Done
     }
 

@@ -45,6 +45,13 @@ pub fn request(json: &str) -> bool {
     raw::request(json.as_ptr(), json.len()) == 0
 }
 
+/// A message of up to 16 KiB to the other half of the plugin. Returns whether it was taken; it may still be lost on its way, where
+/// too many wait. Capability `message`.
+#[must_use]
+pub fn send(message: &[u8]) -> bool {
+    raw::send(message.as_ptr(), message.len()) == 0
+}
+
 /// A packet of the plugin's own, from the network header on, forwarded as if it came in by the port. Returns whether there
 /// was packet memory. Capability `packet-make`.
 #[must_use]
@@ -118,6 +125,7 @@ mod raw {
         pub safe fn map_get(map: u32, key: *const u8, bytes: usize, to: *mut u8, room: usize) -> i32;
         pub safe fn map_set(map: u32, key: *const u8, bytes: usize, from: *const u8, length: usize) -> i32;
         pub safe fn map_remove(map: u32, key: *const u8, bytes: usize) -> i32;
+        pub safe fn send(bytes: *const u8, length: usize) -> i32;
         pub safe fn request(json: *const u8, bytes: usize) -> i32;
     }
 }
@@ -157,6 +165,8 @@ pub struct RawHost {
     pub map_set: Option<extern "C" fn(u32, *const u8, usize, *const u8, usize) -> i32>,
     /// Takes a key out.
     pub map_remove: Option<extern "C" fn(u32, *const u8, usize) -> i32>,
+    /// A message to the other half.
+    pub send: Option<extern "C" fn(*const u8, usize) -> i32>,
 }
 
 /// The functions as a shared object has them: in a table, or not at all.
@@ -212,5 +222,6 @@ pub(crate) mod raw {
         map_get(map: u32, key: *const u8, bytes: usize, to: *mut u8, room: usize) -> i32 = 3;
         map_set(map: u32, key: *const u8, bytes: usize, from: *const u8, length: usize) -> i32 = 3;
         map_remove(map: u32, key: *const u8, bytes: usize) -> i32 = 3;
+        send(bytes: *const u8, length: usize) -> i32 = 1;
     }
 }

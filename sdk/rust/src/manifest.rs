@@ -18,11 +18,13 @@
 ///     flow_state: 16,        // bytes of state for each flow
 ///     service_state: 64,     // bytes of state that is common to all flows
 ///     maps: [{ name: "seen", key: 4, value: 8, entries: 1000 }],  // maps that it writes, with capability map-write
+///     slow_half: "shaper-slow.wasm",  // the module of its slow half, in the same folder
 ///     state: "single",       // or "per-worker"
 ///     state_version: 2,      // then `save` and `restore` are called
 ///     period: 1000,          // milliseconds between two calls of `periodic`
 ///     cost: { packet: 50, byte: 0 },
 ///     flow_ends: true,       // then `flow_ended` is called
+///     hears: true,           // then `message` is called, with messages of the other half
 /// }
 /// ```
 #[macro_export]
@@ -39,11 +41,13 @@ macro_rules! millrace_plugin {
         $(, flow_state: $flow_state:literal)?
         $(, service_state: $service_state:literal)?
         $(, maps: [$({ name: $map:literal, key: $key:literal, value: $value:literal, entries: $entries:literal $(,)? }),+ $(,)?])?
+        $(, slow_half: $slow_half:literal)?
         $(, state: $state:literal)?
         $(, state_version: $state_version:literal)?
         $(, period: $period:literal)?
         $(, cost: { packet: $per_packet:literal, byte: $per_byte:literal $(,)? })?
         $(, flow_ends: $flow_ends:tt)?
+        $(, hears: $hears:tt)?
         $(,)?
     ) => {
         impl $crate::Declared for $plugin {
@@ -61,6 +65,7 @@ macro_rules! millrace_plugin {
                 $(, ",\"flow-state\":", $flow_state)?
                 $(, ",\"service-state\":", $service_state)?
                 $(, ",\"maps\":[", $crate::manifest::objects!($($map, $key, $value, $entries;)+), "]")?
+                $(, ",\"slow-half\":", stringify!($slow_half))?
                 $(, ",\"state\":", stringify!($state))?
                 $(, ",\"state-version\":", $state_version)?
                 $(, ",\"period\":", $period)?
@@ -105,6 +110,7 @@ macro_rules! millrace_plugin {
             $crate::__millrace_export!(always $plugin);
             $($crate::__millrace_export!(control $plugin, $message);)?
             $($crate::__millrace_export!(flow_ended $plugin, $flow_ends);)?
+            $($crate::__millrace_export!(message $plugin, $hears);)?
             $($crate::__millrace_export!(save $plugin, $state_version);)?
         };
     };
@@ -190,6 +196,14 @@ macro_rules! __millrace_export {
         }
     };
     (flow_ended $plugin:ty, false) => {};
+    (message $plugin:ty, true) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn millrace_message(bytes: *const u8, length: usize) {
+            // SAFETY: the router's call, by the rules of the interface.
+            unsafe { $crate::glue::message(&SLOT, (bytes, length)) }
+        }
+    };
+    (message $plugin:ty, false) => {};
     (save $plugin:ty, $version:literal) => {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn millrace_save() -> i32 {

@@ -307,6 +307,15 @@ impl<'a> Packet<'a> {
         host::flow_backlog(self.raw.number).map(Backlog::of)
     }
 
+    /// Sends it to the other half of the plugin, from its link header on: up to 2,048 bytes. Returns whether it was taken.
+    /// Capabilities `message` and `packet-read`.
+    #[must_use]
+    pub fn punt(&self) -> bool {
+        let mut bytes = [0; 2048];
+        let length = self.read(0, &mut bytes);
+        host::send(&bytes[..length])
+    }
+
     /// Makes room of so many bytes at the front; negative: cuts them. Returns whether it could be done. The window is as
     /// before, and no longer the packet's: [`read`](Self::read) what it has now. Capability `packet-resize`.
     pub fn resize(&mut self, bytes: i32) -> bool {

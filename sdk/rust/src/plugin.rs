@@ -32,6 +32,9 @@ pub trait Plugin: Sized + Send + 'static {
     /// Does what is done from time to time: every `period` of the manifest, and when a [`timer`](crate::host::timer) is due.
     fn periodic(&mut self, _now: u64) {}
 
+    /// Gets a message of the other half of the plugin. Only called with `hears: true` in the manifest.
+    fn message(&mut self, _message: &[u8]) {}
+
     /// A flow has ended. Only called with `flow_ends: true` in the manifest.
     fn flow_ended(&mut self, _flow: &FlowEnd<'_>) {}
 

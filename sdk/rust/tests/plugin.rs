@@ -70,6 +70,10 @@ impl Plugin for Obedient {
         assert!(host::request("{}") && host::packet_make(b"E", 3));
     }
 
+    fn message(&mut self, message: &[u8]) {
+        assert!(host::send(&[message, b"!"].concat()));
+    }
+
     fn flow_ended(&mut self, flow: &FlowEnd<'_>) {
         let seen: Seen = flow.state().unwrap_or_default();
         self.ended.push((seen.packets, flow.count().1));
@@ -122,18 +126,20 @@ millrace_plugin! {
     name: "obedient",
     summary: "Does what a \"packet\" says: ü.",
     positions: ["early", "copy"],
-    capabilities: ["log", "packet-read", "packet-write", "packet-resize", "packet-make", "flow-backlog", "timer", "request", "map-read", "map-write"],
+    capabilities: ["log", "packet-read", "packet-write", "packet-resize", "packet-make", "flow-backlog", "timer", "request", "map-read", "map-write", "message"],
     messages: { "say": "what: is repeated", "panic": "fails", "ended": "flows" },
     settings: r#"{"type": "object", "properties": {"mood": {"type": "string"}}}"#,
     window: 64,
     flow_state: 12,
     service_state: 12,
     maps: [{ name: "one", key: 4, value: 2, entries: 1 }, { name: "two", key: 1, value: 1, entries: 9 }],
+    slow_half: "slow.wasm",
     state: "single",
     state_version: 3,
     period: 1000,
     cost: { packet: 50, byte: 0.5 },
     flow_ends: true,
+    hears: true,
 }
 
 fn frame(payload: &[u8]) -> Vec<u8> {
@@ -191,6 +197,15 @@ fn what_is_written_arrives_in_and_behind_the_window() {
     let fate = one(&mut router, &long);
     assert_eq!(fate.frame.last(), Some(&2));
     assert_eq!(one(&mut router, b"r").frame, [b"tick".as_slice(), &frame(b"r")].concat());
+}
+
+#[test]
+fn messages_go_to_and_fro() {
+    let mut router = router();
+    router.message(b"well");
+    assert_eq!(router.record().sent, [b"well!"]);
+    let manifest: serde_json::Value = serde_json::from_str(Obedient::MANIFEST).unwrap();
+    assert_eq!(manifest["slow-half"], "slow.wasm");
 }
 
 #[test]

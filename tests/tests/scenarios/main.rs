@@ -16,6 +16,7 @@ mod lab;
 mod links;
 mod own_ports;
 mod plugin_functions;
+mod plugin_halves;
 mod plugins;
 mod policy;
 mod routing_daemon;

@@ -11,7 +11,7 @@ use crate::support::{router, to};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Writes and builds a plugin, as its author does; `change` changes its source.
-fn build(line: &Line, name: &str, change: impl FnOnce(String) -> String) -> PathBuf {
+pub fn build(line: &Line, name: &str, change: impl FnOnce(String) -> String) -> PathBuf {
     let folder = line.write("here", "").with_file_name(name);
     let path = folder.display().to_string();
     let new = run_to_end(&line.r, &["plugin", "new", name, "--lang", "c", "--dir", &path]);

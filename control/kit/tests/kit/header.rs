@@ -133,6 +133,7 @@ fn the_kit_for_rust_has_the_table_of_the_interface() {
         ("map_get", offset_of!(RawHost, map_get)),
         ("map_set", offset_of!(RawHost, map_set)),
         ("map_remove", offset_of!(RawHost, map_remove)),
+        ("send", offset_of!(RawHost, send)),
     ];
     for (index, (name, _)) in HOST_FUNCTIONS.iter().enumerate() {
         assert_eq!(fields[index], (*name, 8 * (index + 1)));

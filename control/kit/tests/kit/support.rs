@@ -173,6 +173,7 @@ static HOST: RawHost = RawHost {
     map_get: None,
     map_set: None,
     map_remove: None,
+    send: None,
 };
 
 /// A shared object. Its file is loaded once, for its variables are those of one instance.

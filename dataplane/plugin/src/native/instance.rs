@@ -155,6 +155,14 @@ impl Instance for NativeInstance {
         Progress::Done
     }
 
+    fn message(&mut self, bytes: &[u8]) -> Progress {
+        let Self { object, shared, area, granted, .. } = self;
+        if let Some(object) = object {
+            during(shared, area, *granted, || object.message(bytes));
+        }
+        Progress::Done
+    }
+
     fn take_output(&mut self) -> Option<Output> {
         self.shared.with(Exchange::take_output)
     }

@@ -38,6 +38,7 @@ pub(super) struct Host {
     map_get: extern "C" fn(u32, *const u8, usize, *mut u8, usize) -> i32,
     map_set: extern "C" fn(u32, *const u8, usize, *const u8, usize) -> i32,
     map_remove: extern "C" fn(u32, *const u8, usize) -> i32,
+    send: extern "C" fn(*const u8, usize) -> i32,
 }
 
 /// The table.
@@ -57,6 +58,7 @@ pub(super) static HOST: Host = Host {
     map_get,
     map_set,
     map_remove,
+    send,
 };
 
 /// Which functions of the router a plugin may call: a bit for each, by its place in [`HOST_FUNCTIONS`].
@@ -297,6 +299,12 @@ extern "C" fn map_remove(map: u32, key: *const u8, bytes: usize) -> i32 {
     })
 }
 
+extern "C" fn send(bytes: *const u8, length: usize) -> i32 {
+    // SAFETY: as in `fail`.
+    let message = unsafe { slice(bytes, length) };
+    acting("send", 1, |current| i32::from(!current.with(|exchange| exchange.send(message))))
+}
+
 #[cfg(test)]
 mod tests {
     use std::mem::offset_of;
@@ -320,6 +328,7 @@ mod tests {
             offset_of!(Host, map_get),
             offset_of!(Host, map_set),
             offset_of!(Host, map_remove),
+            offset_of!(Host, send),
         ];
         let names = [
             "fail",
@@ -336,6 +345,7 @@ mod tests {
             "map_get",
             "map_set",
             "map_remove",
+            "send",
         ];
         for (place, (name, _)) in HOST_FUNCTIONS.iter().enumerate() {
             assert_eq!((offsets[place], names[place]), (8 * (place + 1), *name));

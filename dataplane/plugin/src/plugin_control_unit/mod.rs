@@ -31,7 +31,7 @@ pub use description::{
     BindingDescription, GateDescription, InstanceDescription, PluginCode, PluginDescription,
 };
 pub use error::PluginControlError;
-pub use replacement::{HeldMaps, Successors};
+pub use replacement::{HeldMaps, SlowHalf, Successors};
 
 use PluginControlError as Error;
 use bindings::{bind, unbind};

@@ -24,6 +24,9 @@ pub struct Successors {
     pub maps: HeldMaps,
 }
 
+/// An instance, and the one of its slow half, if its plugin has one.
+pub type SlowHalf = (InstanceId, Option<Box<dyn Instance>>);
+
 /// The maps that an instance writes, and those of others that it reads.
 #[derive(Clone, Debug, Default)]
 pub struct HeldMaps {
@@ -71,6 +74,28 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
             reads = made.reads;
         }
         Ok(Successors { id, name: name.to_owned(), instances, maps: HeldMaps { own, reads } })
+    }
+
+    /// An instance of the slow half of a plugin, with settings as they were written; `None` where it has none.
+    ///
+    /// # Errors
+    /// What it says against the settings.
+    pub fn slow_half(
+        &self,
+        plugin: &dyn Plugin,
+        settings: &Map<String, Value>,
+    ) -> Result<Option<Box<dyn Instance>>, Error> {
+        let Some(slow) = plugin.slow_half() else { return Ok(None) };
+        Ok(Some(self.make(slow, settings, &[], 0)?.instance))
+    }
+
+    /// The same for all instances of the plugin of that name.
+    ///
+    /// # Errors
+    /// What it says against their settings.
+    pub fn slow_halves(&self, plugin: &dyn Plugin) -> Result<Vec<SlowHalf>, Error> {
+        let named = self.instances.iter().filter(|(_, named)| named.plugin.name() == plugin.name());
+        named.map(|(id, named)| Ok((*id, self.slow_half(plugin, &named.settings)?))).collect()
     }
 
     /// Notes the maps of an instance whose successors have taken its place.

@@ -89,6 +89,7 @@ pub(super) fn link(linker: &mut Linker<Data>, manifest: &Manifest) -> Result<()>
             "map-write" => {
                 linker.func_wrap(IMPORTS, "map_set", map_set)?.func_wrap(IMPORTS, "map_remove", map_remove)?
             }
+            "message" => linker.func_wrap(IMPORTS, "send", send)?,
             "request" => linker.func_wrap(IMPORTS, "request", request)?,
             _ => linker,
         };
@@ -205,6 +206,12 @@ fn map_remove(mut caller: Caller<'_, Data>, map: u32, key: u32, bytes: u32) -> R
     let (memory, data) = parts(&mut caller)?;
     let key = Key::of(slice(memory, key, bytes)?);
     Ok(data.shared.with(|exchange| exchange.maps.remove(map, key)))
+}
+
+fn send(mut caller: Caller<'_, Data>, address: u32, bytes: u32) -> Result<u32> {
+    let (memory, data) = parts(&mut caller)?;
+    let message = slice(memory, address, bytes)?;
+    Ok(u32::from(!data.shared.with(|exchange| exchange.send(message))))
 }
 
 fn request(mut caller: Caller<'_, Data>, address: u32, bytes: u32) -> Result<u32> {

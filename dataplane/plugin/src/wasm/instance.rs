@@ -340,6 +340,15 @@ impl Instance for WasmInstance {
         self.go_on(None)
     }
 
+    fn message(&mut self, bytes: &[u8]) -> Progress {
+        if self.life.is_none() {
+            return Progress::Done;
+        }
+        let job = Job::Message(bytes.to_vec());
+        self.shared.with(|exchange| (exchange.job, exchange.outcome) = (Some(job), None));
+        self.go_on(None)
+    }
+
     fn take_output(&mut self) -> Option<Output> {
         self.shared.with(Exchange::take_output)
     }

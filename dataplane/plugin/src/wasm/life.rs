@@ -56,6 +56,7 @@ struct Exports {
     flow_ended: Option<Entry<u32>>,
     save: Option<TypedFunc<(), i32>>,
     restore: Option<TypedFunc<(u32, u32, u32), i32>>,
+    message: Option<TypedFunc<(u32, u32), ()>>,
 }
 
 impl Exports {
@@ -80,6 +81,7 @@ impl Exports {
                 .map(|function| Entry::new(function, export::FLOW_ENDED, short_calls)),
             save: optional(instance, store, export::SAVE)?,
             restore: optional(instance, store, export::RESTORE)?,
+            message: optional(instance, store, export::MESSAGE)?,
         })
     }
 }
@@ -323,6 +325,7 @@ impl Life {
     async fn carry_out(&mut self, job: Job) -> Result<Result<Vec<u8>, String>, Fault> {
         match job {
             Job::Control { name, arguments } => self.control(&name, &arguments).await,
+            Job::Message(bytes) => self.message(&bytes).await,
             Job::Save => self.save().await,
             Job::Restore { state, version } => self.restore(&state, version).await,
         }
@@ -343,6 +346,18 @@ impl Life {
         let answer = self.exchange(|exchange| exchange.answer(result));
         self.release(message).await?;
         Ok(answer)
+    }
+
+    async fn message(&mut self, bytes: &[u8]) -> Result<Result<Vec<u8>, String>, Fault> {
+        let Some(function) = self.exports.message.clone() else { return Ok(Ok(Vec::new())) };
+        let message = match self.pass(&[bytes]).await? {
+            Ok(message) => message,
+            Err(problem) => return Ok(Err(problem)),
+        };
+        let parameters = (message.address, bytes.len() as u32);
+        function.call_async(&mut self.store, parameters).await.map_err(at(export::MESSAGE))?;
+        self.release(message).await?;
+        Ok(Ok(Vec::new()))
     }
 
     async fn save(&mut self) -> Result<Result<Vec<u8>, String>, Fault> {

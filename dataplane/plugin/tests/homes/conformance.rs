@@ -20,6 +20,7 @@ enum Event {
     Periodic,
     Replace,
     Restart,
+    Message(Vec<u8>),
 }
 
 fn sent() -> impl Strategy<Value = Sent> {
@@ -39,6 +40,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Periodic),
         1 => Just(Event::Replace),
         1 => Just(Event::Restart),
+        1 => prop_oneof![0..300_usize, 32_000..33_000_usize].prop_map(|length| Event::Message(vec![length as u8; length])),
     ]
 }
 
@@ -74,6 +76,10 @@ fn happen(
         Event::Read => format!("{:?}", bench.instance.control(&message("read", json!({})))),
         Event::Periodic => {
             bench.periodic(now);
+            String::new()
+        }
+        Event::Message(bytes) => {
+            bench.tell(bytes);
             String::new()
         }
         Event::Restart => format!("{:?}", bench.instance.restart()),
@@ -114,6 +120,9 @@ fn one_rule_does_the_same_in_all_homes() {
         Event::Replace,
         Event::Read,
         Event::Restart,
+        Event::Message(vec![7; 11]),
+        Event::Message(vec![7; 32_770]),
+        Event::Read,
         Event::Packets((0..100).map(|index| sent(index % 5, 80 + index % 2, 90)).collect()),
         Event::Read,
     ];

@@ -5,7 +5,7 @@
 
 MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"rule\",\"version\":\"0.1.0\",\"summary\":\"Does a little of everything.\","
                 "\"positions\":[\"early\"],"
-                "\"capabilities\":[\"log\",\"packet-read\",\"packet-write\",\"packet-resize\",\"packet-make\",\"timer\",\"flow-backlog\",\"map-read\",\"map-write\"],"
+                "\"capabilities\":[\"log\",\"packet-read\",\"packet-write\",\"packet-resize\",\"packet-make\",\"timer\",\"flow-backlog\",\"map-read\",\"map-write\",\"message\"],"
                 "\"messages\":{\"read\":\"the counters\",\"set\":\"port=PORT: packets to it are dropped\"},"
                 "\"settings\":{\"type\":\"object\",\"properties\":{\"port\":{\"type\":\"integer\"}}},"
                 "\"window\":64,\"flow-state\":8,\"service-state\":20,\"maps\":[{\"name\":\"ports\",\"key\":2,\"value\":12,\"entries\":6}],\"state-version\":2,\"period\":500}");
@@ -158,6 +158,12 @@ int32_t millrace_control(const char *name, size_t name_bytes, const uint8_t *arg
     add(&text, "begun", ((const uint32_t *)millrace_service())[4]);
     millrace_add(&text, "}");
     return millrace_reply_text(&text);
+}
+
+void millrace_message(const uint8_t *bytes, size_t length) {
+    own.ticks += length;
+    if (!millrace_send(bytes, length / 2))
+        own.ticks += 1000000;
 }
 
 void millrace_periodic(uint64_t now) { own.ticks += now; }

@@ -235,6 +235,14 @@ impl Bench {
         self.instance.flow_ended(&flow, &state.unwrap_or_default());
     }
 
+    /// Hands it a message of its other half, however many slices that takes.
+    pub fn tell(&mut self, bytes: &[u8]) {
+        let mut progress = self.instance.message(bytes);
+        while progress == Progress::Suspended {
+            progress = self.instance.resume(&mut Packets::new(&mut [], &[], &[], &mut []), Instant::ZERO);
+        }
+    }
+
     /// Has the instance do what it does from time to time, however many slices that takes.
     pub fn periodic(&mut self, now: Instant) {
         let mut progress = self.instance.periodic(now);

@@ -140,6 +140,12 @@ impl<P: Declared> Router<P> {
         record::answer(code).map(|reply| String::from_utf8_lossy(&reply).into_owned())
     }
 
+    /// Hands it a message of its other half.
+    pub fn message(&mut self, message: &[u8]) {
+        // SAFETY: as in `new`.
+        self.enter(|router| unsafe { glue::message(&router.slot, raw(message)) });
+    }
+
     /// Calls `periodic` at the time that it is.
     pub fn periodic(&mut self) {
         // SAFETY: as in `new`.

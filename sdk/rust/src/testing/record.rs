@@ -20,6 +20,8 @@ pub struct Record {
     pub made: Vec<(Vec<u8>, u16)>,
     /// Changes that it asked for, as JSON.
     pub requests: Vec<String>,
+    /// Messages to the other half.
+    pub sent: Vec<Vec<u8>>,
     /// Nanoseconds that timers were set to.
     pub timers: Vec<u64>,
 }
@@ -76,6 +78,7 @@ pub(super) fn attach() {
         map_get: Some(map_get),
         map_set: Some(map_set),
         map_remove: Some(map_remove),
+        send: Some(send),
     };
     host::raw::attach(&raw const TABLE);
 }
@@ -246,6 +249,11 @@ extern "C" fn flow_backlog(packet: u32, to: *mut RawBacklog, bytes: usize) -> u3
 
 extern "C" fn timer(nanoseconds: u64) {
     with(|calls| calls.record.timers.push(nanoseconds));
+}
+
+extern "C" fn send(bytes: *const u8, length: usize) -> i32 {
+    with(|calls| calls.record.sent.push(copy(bytes, length)));
+    0
 }
 
 extern "C" fn request(json: *const u8, bytes: usize) -> i32 {
