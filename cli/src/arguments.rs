@@ -322,6 +322,16 @@ pub enum InstanceAction {
     /// List instances.
     #[command(after_help = "Example:\n  millrace instance list")]
     List,
+    /// List the maps that an instance writes for others to read, or show what stands in one.
+    #[command(
+        after_help = "Examples:\n  millrace instance map guard\n  millrace instance map guard blocked --json"
+    )]
+    Map {
+        /// The instance's name.
+        name: String,
+        /// The map's name; without it, all are listed.
+        map: Option<String>,
+    },
 }
 
 /// Arguments of `gate`.

@@ -11,7 +11,8 @@
  *
  * MILLRACE_PLUGIN stands once in a plugin, also in one of several files: it makes the manifest, the version of the
  * interface, and the memory in which the router passes something. The plugin exports millrace_init and millrace_packets,
- * and of millrace_control, millrace_periodic, millrace_flow_ended, millrace_save and millrace_restore those that it wants.
+ * and of millrace_control, millrace_periodic, millrace_flow_ended, millrace_message, millrace_save and millrace_restore those
+ * that it wants.
  * docs/plugin-abi.md says when each is called.
  *
  * Build by hand, where `millrace plugin build` is not at hand:
@@ -94,6 +95,22 @@ struct millrace_flow_end {
     uint64_t state;
 };
 
+/* What waits before a packet. Bytes are with link headers. */
+struct millrace_waiting {
+    uint16_t size;
+    uint16_t of;               /* what packets and bytes are of: MILLRACE_UNKNOWN, MILLRACE_OF_LEAF, MILLRACE_OF_FLOW */
+    uint16_t port;             /* that the packet leaves by */
+    uint16_t queue;            /* the leaf of that port's scheduler, as MILLRACE_TO_QUEUE takes it; 0 where it has none */
+    uint32_t packets;          /* that wait there */
+    uint32_t instance_packets; /* of all flows that wait for the instance to end the call that goes on */
+    uint64_t bytes;            /* of packets */
+    uint64_t instance_bytes;   /* of instance_packets */
+};
+
+/* Values of millrace_waiting.of: the packet's way is not known yet, or leads to no queue that the worker has; the packets of
+ * all flows in the leaf; those of the packet's flow. */
+enum { MILLRACE_UNKNOWN = 0, MILLRACE_OF_LEAF = 1, MILLRACE_OF_FLOW = 2 };
+
 /* Bits of millrace_packet.flags. */
 enum { MILLRACE_MORE = 1, MILLRACE_COPY = 2, MILLRACE_FIRST = 4 };
 
@@ -134,6 +151,10 @@ _Static_assert(sizeof(struct millrace_flow_end) == 72, "layout of millrace_flow_
 _Static_assert(offsetof(struct millrace_flow_end, source) == 16, "layout of millrace_flow_end");
 _Static_assert(offsetof(struct millrace_flow_end, packets) == 48, "layout of millrace_flow_end");
 
+_Static_assert(sizeof(struct millrace_waiting) == 32, "layout of millrace_waiting");
+_Static_assert(offsetof(struct millrace_waiting, packets) == 8, "layout of millrace_waiting");
+_Static_assert(offsetof(struct millrace_waiting, bytes) == 16, "layout of millrace_waiting");
+
 #ifdef __wasm__
 #define MILLRACE_EXPORT(name) __attribute__((export_name(#name)))
 #else
@@ -147,6 +168,7 @@ MILLRACE_EXPORT(millrace_control)
 int32_t millrace_control(const char *name, size_t name_bytes, const uint8_t *arguments, size_t bytes);
 MILLRACE_EXPORT(millrace_periodic) void millrace_periodic(uint64_t now);
 MILLRACE_EXPORT(millrace_flow_ended) void millrace_flow_ended(const struct millrace_flow_end *flow);
+MILLRACE_EXPORT(millrace_message) void millrace_message(const uint8_t *bytes, size_t length);
 MILLRACE_EXPORT(millrace_save) int32_t millrace_save(void);
 MILLRACE_EXPORT(millrace_restore) int32_t millrace_restore(const uint8_t *state, size_t bytes, uint32_t version);
 
@@ -182,8 +204,15 @@ MILLRACE_IMPORT(packet_write)
 uint32_t millrace_raw_packet_write(uint32_t packet, uint32_t offset, const void *from, size_t bytes);
 MILLRACE_IMPORT(packet_resize) int32_t millrace_raw_packet_resize(uint32_t packet, int32_t bytes);
 MILLRACE_IMPORT(packet_make) int32_t millrace_raw_packet_make(const void *bytes, size_t length, uint32_t port);
-MILLRACE_IMPORT(flow_backlog) uint32_t millrace_raw_flow_backlog(uint32_t flow);
+MILLRACE_IMPORT(flow_backlog) uint32_t millrace_raw_flow_backlog(uint32_t packet, void *to, size_t bytes);
 MILLRACE_IMPORT(timer) void millrace_raw_timer(uint64_t nanoseconds);
+MILLRACE_IMPORT(service_state) void *millrace_raw_service_state(void);
+MILLRACE_IMPORT(map_get)
+int32_t millrace_raw_map_get(uint32_t map, const void *key, size_t bytes, void *to, size_t room);
+MILLRACE_IMPORT(map_set)
+int32_t millrace_raw_map_set(uint32_t map, const void *key, size_t bytes, const void *from, size_t length);
+MILLRACE_IMPORT(send) int32_t millrace_raw_send(const void *bytes, size_t length);
+MILLRACE_IMPORT(map_remove) int32_t millrace_raw_map_remove(uint32_t map, const void *key, size_t bytes);
 MILLRACE_IMPORT(request) int32_t millrace_raw_request(const char *json, size_t bytes);
 #define MILLRACE_CALL(name, absent, ...) millrace_raw_##name(__VA_ARGS__)
 #define MILLRACE_TELL(name, ...) millrace_raw_##name(__VA_ARGS__)
@@ -201,19 +230,28 @@ struct millrace_host {
     uint32_t (*packet_write)(uint32_t packet, uint32_t offset, const void *from, size_t bytes);
     int32_t (*packet_resize)(uint32_t packet, int32_t bytes);
     int32_t (*packet_make)(const void *bytes, size_t length, uint32_t port);
-    uint32_t (*flow_backlog)(uint32_t flow);
+    uint32_t (*flow_backlog)(uint32_t packet, void *to, size_t bytes);
     void (*timer)(uint64_t nanoseconds);
     int32_t (*request)(const char *json, size_t bytes);
+    void *(*service_state)(void);
+    int32_t (*map_get)(uint32_t map, const void *key, size_t bytes, void *to, size_t room);
+    int32_t (*map_set)(uint32_t map, const void *key, size_t bytes, const void *from, size_t length);
+    int32_t (*map_remove)(uint32_t map, const void *key, size_t bytes);
+    int32_t (*send)(const void *bytes, size_t length);
 };
-_Static_assert(sizeof(struct millrace_host) == 8 + 10 * sizeof(void *), "layout of millrace_host");
+_Static_assert(sizeof(struct millrace_host) == 8 + 15 * sizeof(void *), "layout of millrace_host");
+
+/* Whether the router's table goes as far as a function, and has it: an older router's is shorter. */
+#define MILLRACE_HAS(name)                                                                                            \
+    (millrace_table && millrace_table->size >= offsetof(struct millrace_host, name) + sizeof(void *) && millrace_table->name)
 
 /* What the router gave; MILLRACE_PLUGIN makes it. */
 extern const struct millrace_host *millrace_table __attribute__((visibility("hidden")));
 #define MILLRACE_CALL(name, absent, ...) \
-    (millrace_table && millrace_table->name ? millrace_table->name(__VA_ARGS__) : (absent))
+    (MILLRACE_HAS(name) ? millrace_table->name(__VA_ARGS__) : (absent))
 #define MILLRACE_TELL(name, ...)                        \
     do {                                                \
-        if (millrace_table && millrace_table->name)     \
+        if (MILLRACE_HAS(name))                         \
             millrace_table->name(__VA_ARGS__);          \
     } while (0)
 
@@ -266,8 +304,46 @@ static inline bool millrace_make(const void *bytes, size_t length, uint16_t port
     return MILLRACE_CALL(packet_make, 1, bytes, length, port) == 0;
 }
 
-/* Packets of the flow that wait to be sent. Capability flow-backlog. */
-static inline uint32_t millrace_backlog(uint32_t flow) { return MILLRACE_CALL(flow_backlog, 0, flow); }
+/* What waits before a packet, in the queue that it goes to as things stand, and for this instance. Returns whether it was
+ * told. Capability flow-backlog. */
+static inline bool millrace_backlog(const struct millrace_packet *packet, struct millrace_waiting *waiting) {
+    return MILLRACE_CALL(flow_backlog, 0, packet->number, waiting, sizeof *waiting) >= sizeof *waiting;
+}
+
+/* Where the state stands that is common to all flows of the instance, as long as the manifest's service-state says; NULL where
+ * it says nothing. Zeros at first; the router keeps it when the plugin begins anew after a fault, and for the version that
+ * takes its place. It stands there as long as the plugin runs. */
+static inline void *millrace_service(void) { return MILLRACE_CALL(service_state, NULL); }
+
+/* What functions for maps answer: it is done; there is no such key; there is no room for another key; there is no map of that
+ * number, or its keys or values have another size, or it is another instance's to write, or the plugin is still beginning. */
+enum { MILLRACE_DONE = 0, MILLRACE_ABSENT = 1, MILLRACE_FULL = 2, MILLRACE_REFUSED = 3 };
+
+/* The value of a key, in the copy of this worker or else in another's. A map's number is its place among the manifest's maps, or
+ * what the plugin got for a setting whose format is "map". Capability map-read. */
+static inline int32_t millrace_map_get(uint32_t map, const void *key, size_t bytes, void *to, size_t room) {
+    return MILLRACE_CALL(map_get, MILLRACE_REFUSED, map, key, bytes, to, room);
+}
+
+/* Sets the value of a key of an own map. Capability map-write. */
+static inline int32_t millrace_map_set(uint32_t map, const void *key, size_t bytes, const void *from, size_t length) {
+    return MILLRACE_CALL(map_set, MILLRACE_REFUSED, map, key, bytes, from, length);
+}
+
+/* Takes a key out of an own map. Capability map-write. */
+static inline int32_t millrace_map_remove(uint32_t map, const void *key, size_t bytes) {
+    return MILLRACE_CALL(map_remove, MILLRACE_REFUSED, map, key, bytes);
+}
+
+/* A message of up to 16 KiB to the other half of the plugin, which gets it by millrace_message. Returns whether it was taken; it may
+ * still be lost on its way, where too many wait. Capability message. */
+static inline bool millrace_send(const void *bytes, size_t length) { return MILLRACE_CALL(send, 1, bytes, length) == 0; }
+
+/* Sends a packet to the other half, from its link header on: up to 2,048 bytes of it. Capabilities message and packet-read. */
+static inline bool millrace_punt(const struct millrace_packet *packet) {
+    uint8_t bytes[2048];
+    return millrace_send(bytes, millrace_read(packet, 0, bytes, sizeof bytes));
+}
 
 /* millrace_periodic is called once, so many nanoseconds from now. Capability timer. */
 static inline void millrace_timer(uint64_t nanoseconds) { MILLRACE_TELL(timer, nanoseconds); }
@@ -506,7 +582,7 @@ MILLRACE_EXPORT(millrace_attach) void millrace_attach(const struct millrace_host
     const struct millrace_host *millrace_table;                                \
     const char *millrace_manifest(void) { return manifest; }                   \
     void millrace_attach(const struct millrace_host *table) {                  \
-        millrace_table = table && table->size >= sizeof *table ? table : NULL; \
+        millrace_table = table;                                                \
     }
 
 #endif

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::arguments::{Bind, Control, GateAction, InstanceAction, Lookup, Noun, Unbind};
 use crate::client::Client;
-use crate::output::{Column, Failure, lines, plain, table};
+use crate::output::{Column, Failure, lines, plain, rows, table};
 
 /// Shows a noun.
 pub fn show(client: &Client, noun: Noun, json: bool) -> Result<(), Failure> {
@@ -151,6 +151,31 @@ pub fn instance(client: &Client, action: &InstanceAction, json: bool) -> Result<
             done(&value, &format!("instance {name} freed"), json);
         }
         InstanceAction::List => show(client, Noun::Instances, json)?,
+        InstanceAction::Map { name, map: None } => {
+            let maps = client.send(Method::GET, &format!("/instances/{}/maps", segment(name)), None)?;
+            let columns = [
+                ("map", "name"),
+                ("key bytes", "key"),
+                ("value bytes", "value"),
+                ("entries", "entries"),
+                ("at most, each worker", "most"),
+                ("refused", "refused"),
+            ];
+            print(&maps, &columns, json);
+        }
+        InstanceAction::Map { name, map: Some(map) } => {
+            let path = format!("/instances/{}/maps/{}", segment(name), segment(map));
+            let shown = client.send(Method::GET, &path, None)?;
+            if json {
+                println!("{shown:#}");
+            } else {
+                let columns = [("worker", "worker"), ("key", "key"), ("value", "value")];
+                print!("{}", table(rows(&shown["content"]), &columns));
+                if shown["more"] == true {
+                    println!("and more: {} in all", shown["entries"]);
+                }
+            }
+        }
     }
     Ok(())
 }

@@ -4,8 +4,8 @@ use std::future::Future;
 
 use millrace_controller::view::{
     BindingView, DropView, FlowsView, GateCheckView, GateExplanationView, GateView, HeldView, InstanceView,
-    LookupView, NeighbourView, PluginView, PortView, QueueView, ReleaseView, RouteView, SchedulerView,
-    StatusView, SummaryView, UpgradeView,
+    LookupView, MapView, NeighbourView, PluginView, PortView, QueueView, ReleaseView, RouteView,
+    SchedulerView, StatusView, SummaryView, UpgradeView,
 };
 use millrace_controller::{
     Capture, CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, Router,
@@ -71,6 +71,8 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn free_instance(&self, name: &str) -> Controlled<InstanceView>;
     fn release_instance(&self, name: &str) -> Controlled<ReleaseView>;
     fn quarantine(&self) -> Controlled<Vec<HeldView>>;
+    fn instance_maps(&self, instance: &str) -> Controlled<Vec<MapView>>;
+    fn instance_map(&self, instance: &str, map: &str) -> Controlled<MapView>;
     fn create_gate(&self, name: &str, position: &str) -> Controlled<GateView>;
     fn set_gate_table(&self, name: &str, table: &str) -> Controlled<GateView>;
     fn remove_gate(&self, name: &str) -> Controlled<GateView>;
@@ -228,6 +230,14 @@ impl Control for Router {
 
     fn quarantine(&self) -> Controlled<Vec<HeldView>> {
         Router::quarantine(self)
+    }
+
+    fn instance_maps(&self, instance: &str) -> Controlled<Vec<MapView>> {
+        Router::instance_maps(self, instance)
+    }
+
+    fn instance_map(&self, instance: &str, map: &str) -> Controlled<MapView> {
+        Router::instance_map(self, instance, map)
     }
 
     fn create_gate(&self, name: &str, position: &str) -> Controlled<GateView> {

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::capture;
 use crate::control::{Control, Controlled};
-use crate::extract::{Arguments, Body, Name};
+use crate::extract::{Arguments, Body, Name, Names};
 use crate::problem::Problem;
 use crate::schedulers;
 use crate::server::Served;
@@ -56,6 +56,8 @@ pub(crate) const RESOURCES: &[Resource] = &[
     ),
     ("/instances/{name}/release", &["POST"], "POST lets it out of quarantine"),
     ("/quarantine", &["GET"], "instances that a call of theirs has ended the router for"),
+    ("/instances/{name}/maps", &["GET"], "the maps that the instance writes"),
+    ("/instances/{name}/maps/{map}", &["GET"], "one of them, with up to 4,096 of its entries"),
     ("/instances/{name}/control", &["POST"], "POST {message, arguments} sends the instance a message"),
     ("/gates", &["GET", "POST"], "gates and what is bound there; POST {name, position} creates one"),
     (
@@ -161,6 +163,8 @@ fn without_arguments<C: Control>() -> axum::Router<Served<C>> {
         )
         .route("/instances/{name}/release", post(release_instance::<C>))
         .route("/quarantine", read(C::quarantine))
+        .route("/instances/{name}/maps", get(instance_maps::<C>))
+        .route("/instances/{name}/maps/{map}", get(instance_map::<C>))
         .route("/instances/{name}/control", post(control::<C>))
         .route("/gates", read(C::gates).post(create_gate::<C>))
         .route(
@@ -289,6 +293,20 @@ async fn release_instance<C: Control>(
     Name(name): Name,
 ) -> Answer<impl Serialize> {
     Ok(Json(served.control.release_instance(&name)?))
+}
+
+async fn instance_maps<C: Control>(
+    State(served): State<Served<C>>,
+    Name(name): Name,
+) -> Answer<impl Serialize> {
+    Ok(Json(served.control.instance_maps(&name)?))
+}
+
+async fn instance_map<C: Control>(
+    State(served): State<Served<C>>,
+    Names([instance, map]): Names,
+) -> Answer<impl Serialize> {
+    Ok(Json(served.control.instance_map(&instance, &map)?))
 }
 
 #[derive(Deserialize)]

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use millrace_controller::view::{
     BindingView, DropView, FlowStatesView, FlowTableView, FlowsView, GateCheckView, GateExplanationView,
-    GateView, HeldView, InstanceView, LookupView, MemoryView, NeighbourView, PluginView, PortView, QueueView,
-    ReleaseView, RouteView, SchedulerView, StatusView, SummaryView, TurnsView, UpgradeView,
+    GateView, HeldView, InstanceView, LookupView, MapView, MemoryView, NeighbourView, PluginView, PortView,
+    QueueView, ReleaseView, RouteView, SchedulerView, StatusView, SummaryView, TurnsView, UpgradeView,
 };
 use millrace_controller::{
     CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, SchedulerNode,
@@ -241,6 +241,7 @@ impl Control for TestControl {
             last_fault: None,
             suspensions: 0,
             drops: Default::default(),
+            slow_half: None,
             number: 0,
             bindings: Vec::new(),
         };
@@ -253,6 +254,15 @@ impl Control for TestControl {
         let instance = &mut self.lock()[index];
         instance.settings = Value::Object(settings.clone());
         Ok(instance.clone())
+    }
+
+    fn instance_maps(&self, instance: &str) -> Controlled<Vec<MapView>> {
+        self.instance(instance).map(|_| Vec::new())
+    }
+
+    fn instance_map(&self, instance: &str, map: &str) -> Controlled<MapView> {
+        self.instance(instance)?;
+        Err(ControlError::unknown("map", map, []))
     }
 
     fn rename_instance(&self, name: &str, to: &str) -> Controlled<InstanceView> {

@@ -31,8 +31,9 @@ pub(crate) fn plugin_commands(
     changes: Vec<PluginChange<CompiledFilter>>,
     workers: usize,
 ) -> Result<Vec<Command>, ControlError> {
-    let further: Vec<_> =
-        (1..workers).map(|_| plugins.further_instances(&changes)).collect::<Result<_, _>>()?;
+    let further: Vec<_> = (0..workers - 1)
+        .map(|worker| plugins.further_instances(&changes, worker))
+        .collect::<Result<_, _>>()?;
     let changes = tables.publish(changes);
     let mut commands = Vec::new();
     for instances in further {

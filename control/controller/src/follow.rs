@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use millrace_host::{HostChange, HostNeighbour, NeighbourState, local_addresses};
 use millrace_pipeline::{Command, DeviceId, Event, NeighbourChange, NeighbourKnowledge};
-use millrace_plugin::Failure;
-use millrace_plugin_abi::LogLevel;
-use millrace_units::PortId;
+use millrace_plugin::{Failure, Given};
+use millrace_plugin_abi::{LogLevel, Output};
+use millrace_units::{InstanceId, PortId};
 use millrace_wire::MacAddr;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -15,6 +15,7 @@ use tokio::io::unix::AsyncFd;
 use crate::ControlError;
 use crate::claim::Claim;
 use crate::device::{AttachedDevice, KernelDevice, KernelOptions, mtu_of, vlan_stack};
+use crate::host_level::HostSays;
 use crate::router::{Inner, Router};
 use crate::routes::from_kernel;
 use crate::start::complete;
@@ -99,6 +100,16 @@ async fn next_batch(changes: &mut Option<crate::start::Changes>) -> Vec<HostChan
         *changes = None;
     }
     std::future::pending().await
+}
+
+/// Writes a line of an instance into the log.
+fn say(instance: &str, level: LogLevel, line: &str) {
+    match level {
+        LogLevel::Error => tracing::error!(instance, "{line}"),
+        LogLevel::Warning => tracing::warn!(instance, "{line}"),
+        LogLevel::Information => tracing::info!(instance, "{line}"),
+        LogLevel::Debug => tracing::debug!(instance, "{line}"),
+    }
 }
 
 impl Inner {
@@ -305,20 +316,10 @@ impl Inner {
                     tracing::warn!(port = %name, %address, %mac, "another station uses this router's address");
                 }
                 Event::InstanceSays(instance, level, line) => {
-                    let instance = self.model.plugins.instance_name(instance);
-                    match level {
-                        LogLevel::Error => tracing::error!(instance, "{line}"),
-                        LogLevel::Warning => tracing::warn!(instance, "{line}"),
-                        LogLevel::Information => tracing::info!(instance, "{line}"),
-                        LogLevel::Debug => tracing::debug!(instance, "{line}"),
-                    }
+                    say(self.model.plugins.instance_name(instance), level, &line);
                 }
-                Event::InstanceRequests(instance, json) => {
-                    if self.requests.len() < MOST_REQUESTS {
-                        let instance = self.model.plugins.instance_name(instance).to_owned();
-                        self.requests.push_back((instance, json));
-                    }
-                }
+                Event::InstanceRequests(instance, json) => self.note_request(instance, json),
+                Event::InstanceSends(instance, bytes) => self.host_level.message(instance, bytes),
                 Event::InstanceFailed(Failure { instance, fault, health }) => {
                     let name = self.model.plugins.instance_name(instance);
                     let health = health.name();
@@ -326,7 +327,45 @@ impl Inner {
                 }
             }
         }
+        self.hear_slow_halves()
+    }
+
+    /// Does what slow halves of plugins ask for, and takes their messages to the fast ones.
+    fn hear_slow_halves(&mut self) -> Result<(), ControlError> {
+        for says in self.host_level.take_said() {
+            match says {
+                HostSays::Given(Given { instance, output }) => match output {
+                    Output::Log(level, line) => {
+                        say(self.model.plugins.instance_name(instance), level, &line);
+                    }
+                    Output::Request(json) => self.note_request(instance, json),
+                    Output::Message(bytes) => {
+                        self.workers.tell(|| Command::Message(instance, bytes.clone()))?;
+                    }
+                    // A slow half is not given the capability.
+                    Output::Packet(..) => {}
+                },
+                HostSays::Failed(Failure { instance, fault, health }) => {
+                    let name = self.model.plugins.instance_name(instance);
+                    let health = health.name();
+                    tracing::warn!(
+                        instance = name,
+                        kind = fault.kind,
+                        health,
+                        "its slow half failed: {}",
+                        fault.text
+                    );
+                }
+            }
+        }
         Ok(())
+    }
+
+    fn note_request(&mut self, instance: InstanceId, json: String) {
+        if self.requests.len() < MOST_REQUESTS {
+            let instance = self.model.plugins.instance_name(instance).to_owned();
+            self.requests.push_back((instance, json));
+        }
     }
 
     fn resolve(&mut self, port: PortId, address: std::net::IpAddr) -> Result<(), ControlError> {

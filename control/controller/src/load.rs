@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use millrace_compiler::{CompileError, Compiler};
 use millrace_config::SharedObjects;
+use millrace_plugin::Halves;
 use millrace_plugin::native::{NativePlugin, is_object};
 use millrace_plugin::wasm::{LoadedPlugin, MOST_MODULE, WasmPlugin};
 use millrace_plugin_abi::Plugin;
@@ -47,6 +48,8 @@ struct PluginFile {
 pub(crate) struct Loaded {
     pub plugin: Arc<dyn Plugin>,
     pub origin: Origin,
+    /// The file of its slow half, beside its own.
+    pub slow_half: Option<String>,
 }
 
 /// What is loaded, by the configuration.
@@ -66,11 +69,43 @@ pub(crate) fn load(
     path: &str,
     upgraded: impl FnOnce(&WasmPlugin, Result<(), CompileError>) + Send + 'static,
 ) -> Result<Loaded, ControlError> {
-    load_by(admitted, path, |module| {
+    let loaded = load_by(admitted, path, |module| {
         let loaded = compiler.load(module, upgraded).map_err(|error| error.to_string())?;
         tracing::info!("plugin {}: {} code, {}", loaded.plugin.name(), loaded.plugin.tier(), loaded.source);
         Ok(loaded.plugin)
-    })
+    })?;
+    let Some(name) = loaded.slow_half.clone() else { return Ok(loaded) };
+    let slow = slow_half(admitted, &Path::new(path).with_file_name(&name), |module| {
+        // Instances that begin later have the better code.
+        let loaded = compiler.load(module, |_, _| ()).map_err(|error| error.to_string())?;
+        Ok(loaded.plugin)
+    });
+    let refused = |problem| ControlError::Invalid(format!("plugin {path}: its slow half {name}: {problem}"));
+    let plugin = Arc::new(Halves::new(loaded.plugin, Arc::new(slow.map_err(refused)?)));
+    Ok(Loaded { plugin, ..loaded })
+}
+
+/// Bytes of memory of an instance on the host level.
+const SLOW_MEMORY: usize = 64 << 20;
+
+/// Reads and checks the slow half of a plugin, which is contained and calls only what makes sense there.
+fn slow_half(
+    admitted: &Admitted,
+    path: &Path,
+    compile: impl FnOnce(&[u8]) -> Result<WasmPlugin, String>,
+) -> Result<LoadedPlugin, String> {
+    let file = PluginFile::read(path)?;
+    let checked = admitted.trust.check(&file.module, file.signature.as_deref());
+    let checked = checked.map_err(|problem| problem.to_string())?;
+    if is_object(&file.module) {
+        return Err("it is a shared object: a slow half is a WebAssembly module".to_owned());
+    }
+    let compiled = compile(&file.module)?;
+    checked.fits(compiled.manifest()).map_err(|problem| problem.to_string())?;
+    match Halves::problem(compiled.manifest()) {
+        Some(problem) => Err(problem),
+        None => Ok(LoadedPlugin::new(compiled)?.with_memory(SLOW_MEMORY)),
+    }
 }
 
 /// Reads and checks the plugin of a file, and has it compiled by `compile` if it is a module.
@@ -80,13 +115,13 @@ fn load_by(
     compile: impl FnOnce(&[u8]) -> Result<WasmPlugin, String>,
 ) -> Result<Loaded, ControlError> {
     let refused = |problem: String| ControlError::Invalid(format!("plugin {path}: {problem}"));
-    let file = PluginFile::read(path).map_err(refused)?;
+    let file = PluginFile::read(Path::new(path)).map_err(refused)?;
     file.load(admitted, compile).map_err(refused)
 }
 
 /// Whether a plugin that was loaded may be made known: its version must not go back.
 pub(crate) fn admit(model: &Model, loaded: &Loaded, new: &NewPlugin) -> Result<Admission, ControlError> {
-    let Loaded { plugin, origin } = loaded;
+    let Loaded { plugin, origin, .. } = loaded;
     let admitted = model.repository.admit(plugin.name(), plugin.version(), *origin, new.allow_downgrade);
     admitted.map_err(|problem| ControlError::Invalid(format!("plugin {}: {problem}", new.path)))
 }
@@ -129,9 +164,9 @@ pub(crate) fn log(path: &str, loaded: Result<(&str, &str), &ControlError>) {
 }
 
 impl PluginFile {
-    fn read(path: &str) -> Result<Self, String> {
-        let module = read(Path::new(path), MOST_MODULE).map_err(|error| error.to_string())?;
-        let beside = signature_path(Path::new(path));
+    fn read(path: &Path) -> Result<Self, String> {
+        let module = read(path, MOST_MODULE).map_err(|error| error.to_string())?;
+        let beside = signature_path(path);
         let signature = match read(&beside, MOST_SIGNATURE) {
             Ok(signature) => Some(signature),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -155,11 +190,13 @@ impl PluginFile {
             let plugin = NativePlugin::new(&self.module).map_err(|error| error.to_string())?;
             let origin = checked.fits(plugin.manifest()).map_err(|problem| problem.to_string())?;
             tracing::warn!("plugin {} is {}", plugin.name(), plugin.home().text());
-            return Ok(Loaded { plugin: Arc::new(plugin), origin });
+            let slow_half = plugin.manifest().slow_half.clone();
+            return Ok(Loaded { plugin: Arc::new(plugin), origin, slow_half });
         }
         let compiled = compile(&self.module)?;
         let origin = checked.fits(compiled.manifest()).map_err(|problem| problem.to_string())?;
-        Ok(Loaded { plugin: Arc::new(LoadedPlugin::new(compiled)?), origin })
+        let slow_half = compiled.manifest().slow_half.clone();
+        Ok(Loaded { plugin: Arc::new(LoadedPlugin::new(compiled)?), origin, slow_half })
     }
 }
 

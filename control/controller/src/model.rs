@@ -112,6 +112,7 @@ impl Model {
             let state = NeighbourKnowledge::Static(*neighbour.mac.value());
             model.neighbours.push(NeighbourChange { port: port.id, address: neighbour.address, state });
         }
+        model.plugins.set_workers(config.router.workers);
         let port = |plan: &PortPlan| (plan.settings.name.clone(), plan.id.0);
         model.plugins.set_ports(model.ports.iter().map(port).collect());
         model.add_plugins(config, loader)?;

@@ -47,11 +47,15 @@ impl Router {
         let workers = inner.workers.len();
         let version = inner.model.plugins.plugin_of(name)?.state_version();
         let successors = inner.model.plugins.afresh(name, workers)?;
+        let slow = inner.model.plugins.slow_half_of(name)?;
+        let maps = successors.maps.clone();
         inner.forget_quarantine(name)?;
         inner
             .succeed_all(vec![successors], Inheritance::Renounced, (version, version))
             .map_err(ControlError::Conflict)?;
+        inner.model.plugins.note_maps(id, maps);
         inner.model.plugins.note_release(id);
+        inner.host_level.put(id, slow, (version, false))?;
         tracing::info!(instance = name, "is let out of quarantine");
         Ok(ReleaseView { instance: name.to_owned(), is_here: true })
     }

@@ -12,7 +12,7 @@ use millrace_offload::{DriverSent, FlowCache};
 use millrace_pipeline::thread::Wake;
 use millrace_pipeline::{Command, DeviceId, GateTables, Question, Snapshot};
 use millrace_plugin::PluginChange;
-use millrace_plugin_abi::{Message, Plugin, Position, Reply};
+use millrace_plugin_abi::{Instance, Message, Plugin, Position, Reply};
 use millrace_port::Capabilities;
 use millrace_telemetry::Rate;
 use millrace_units::{Instant, PortId};
@@ -21,6 +21,7 @@ use tokio::sync::Notify;
 
 use crate::device::KernelDevice;
 use crate::feed::plugin_commands;
+use crate::host_level::HostLevel;
 use crate::host_output::HostOutput;
 use crate::load::Loaded;
 use crate::loader::Loader;
@@ -85,6 +86,8 @@ pub(crate) struct Inner {
     pub share_gone: HashMap<PortId, KernelShare>,
     /// What instances of plugins want changed, with their names.
     pub requests: VecDeque<(String, String)>,
+    /// Slow halves of plugins.
+    pub host_level: HostLevel,
     /// The versions of plugins that were there before they were upgraded.
     pub previous_plugins: HashMap<&'static str, Arc<dyn Plugin>>,
     /// What loads plugins that are files.
@@ -96,6 +99,31 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
+    /// The slow half of an instance that is to be created; none, if that will be in quarantine.
+    fn slow_half_to_be(
+        &self,
+        plugin: &str,
+        name: &str,
+        settings: &Map<String, Value>,
+    ) -> Result<Option<Box<dyn Instance>>, ControlError> {
+        if self.model.repository.quarantine().find(name, plugin).is_some() {
+            return Ok(None);
+        }
+        let known = self.model.plugins.plugin_named(plugin)?;
+        Ok(self.model.plugins.slow_half(&*known, settings)?)
+    }
+
+    /// Begins the slow halves of the instances there are.
+    pub fn begin_slow_halves(&mut self) -> Result<(), ControlError> {
+        let Self { model, host_level, .. } = self;
+        for (id, name) in model.plugins.running() {
+            if let Some(slow) = model.plugins.slow_half_of(name)? {
+                host_level.put(id, Some(slow), (0, true))?;
+            }
+        }
+        Ok(())
+    }
+
     pub fn by_device(&self) -> PortsByDevice {
         self.kernel.iter().map(|(port, device)| (device.ifindex, *port)).collect()
     }
@@ -304,7 +332,8 @@ impl Router {
     pub fn instances(&self) -> Result<Vec<InstanceView>, ControlError> {
         let mut inner = self.lock();
         let snapshot = inner.snapshot()?;
-        Ok(show::instances(&snapshot, &inner.model))
+        let slow = inner.host_level.report()?;
+        Ok(show::instances(&snapshot, &inner.model, &slow))
     }
 
     /// All gates.
@@ -372,7 +401,10 @@ impl Router {
         settings: &Map<String, Value>,
     ) -> Result<InstanceView, ControlError> {
         let mut inner = self.lock();
+        let slow = inner.slow_half_to_be(plugin, name, settings)?;
         let changes = inner.model.create_instance(plugin, name, settings.clone())?;
+        let id = inner.model.plugins.instance(name)?;
+        inner.host_level.put(id, slow, (0, true))?;
         inner.tell_names();
         inner.tell_plugins(changes)?;
         find_instance(&mut inner, name)
@@ -384,10 +416,11 @@ impl Router {
     /// No such instance.
     pub fn free_instance(&self, name: &str) -> Result<InstanceView, ControlError> {
         let mut inner = self.lock();
-        inner.model.plugins.instance(name)?;
+        let id = inner.model.plugins.instance(name)?;
         let view = find_instance(&mut inner, name)?;
         inner.forget_quarantine(name)?;
         let changes = inner.model.plugins.free_instance(name)?;
+        inner.host_level.remove(id)?;
         inner.tell_plugins(changes)?;
         inner.tell_names();
         Ok(view)
@@ -500,7 +533,7 @@ impl Router {
 
 pub(crate) fn find_instance(inner: &mut Inner, name: &str) -> Result<InstanceView, ControlError> {
     let snapshot = inner.snapshot()?;
-    let instances = show::instances(&snapshot, &inner.model);
+    let instances = show::instances(&snapshot, &inner.model, &inner.host_level.report()?);
     instances
         .into_iter()
         .find(|instance| instance.name == name)

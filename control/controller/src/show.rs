@@ -8,14 +8,18 @@ use millrace_host::PROTOCOL_MILLRACE;
 use millrace_offload::DriverSent;
 use millrace_packet::{DropCounts, DropReason};
 use millrace_pipeline::{DriverFlowCounts, FlowCounts, GateTable, GateTables, ReversePath, Snapshot};
-use millrace_plugin::{Action, BindingCounts, BindingDescription, BindingId, FlowStateCounts, Way};
+use millrace_plugin::{
+    Action, BindingCounts, BindingDescription, BindingId, FlowStateCounts, InstanceReport, MessageCounts, Way,
+};
 
+use crate::host_level::SlowReports;
 use crate::model::{Bound, Model};
 use crate::route_changes::protocol;
 use crate::view::{
     BindingView, DriverFlowsView, DropView, FlowStatesView, FlowTableView, GateView, InstanceView,
     NextHopView, PluginView, RouteView, SummaryView,
 };
+use crate::view::{MessagesView, SlowHalfView};
 
 /// What a level-0 program did with the frames of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -270,13 +274,15 @@ pub(crate) fn reverse_path(mode: ReversePath) -> &'static str {
 }
 
 /// All instances.
-pub(crate) fn instances(snapshot: &Snapshot, model: &Model) -> Vec<InstanceView> {
+pub(crate) fn instances(snapshot: &Snapshot, model: &Model, slow: &SlowReports) -> Vec<InstanceView> {
     let counts = Counts::from(snapshot);
     let view = |instance: millrace_plugin::InstanceDescription| {
         let id = model.plugins.instance(&instance.name).ok();
         let report = snapshot.instances.iter().find(|(known, _)| Some(*known) == id);
         let report = report.map(|(_, report)| report.clone()).unwrap_or_default();
+        let slow_half = id.and_then(|id| slow_half(&instance.name, slow.get(&id)?, &report, model));
         InstanceView {
+            slow_half,
             name: instance.name,
             plugin: instance.plugin,
             settings: instance.settings.into(),
@@ -290,6 +296,32 @@ pub(crate) fn instances(snapshot: &Snapshot, model: &Model) -> Vec<InstanceView>
         }
     };
     model.plugins.instances().into_iter().map(view).collect()
+}
+
+/// The slow half of an instance, by what both did.
+fn slow_half(
+    name: &str,
+    slow: &InstanceReport,
+    fast: &InstanceReport,
+    model: &Model,
+) -> Option<SlowHalfView> {
+    let plugin = model.plugins.plugin_of(name).ok()?;
+    let (half, slow) = (plugin.slow_half()?, slow.clone());
+    let flow = |from: MessageCounts, to: MessageCounts| MessagesView {
+        sent: from.sent,
+        heard: to.heard,
+        lost: from.unsent + to.lost,
+    };
+    Some(SlowHalfView {
+        plugin: half.name(),
+        version: half.version(),
+        health: slow.health.name(),
+        up: flow(fast.messages, slow.messages),
+        down: flow(slow.messages, fast.messages),
+        faults: slow.faults,
+        last_fault: Some(slow.last_fault).filter(|text| !text.is_empty()),
+        suspensions: slow.suspensions,
+    })
 }
 
 /// All plugins.

@@ -28,6 +28,7 @@ use crate::claim::Claim;
 use crate::device::{AttachedDevice, KernelOptions, mtu_of, open_own};
 use crate::driver_flows::make_cache;
 use crate::feed::{own_routes, start_commands};
+use crate::host_level::HostLevel;
 use crate::loader::Loader;
 use crate::model::{Model, PortPlan};
 use crate::route_table::RouteTable;
@@ -104,6 +105,7 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
         share_offset: HashMap::new(),
         share_gone: HashMap::new(),
         requests: VecDeque::new(),
+        host_level: HostLevel::new(control_wake.clone()),
         previous_plugins: HashMap::new(),
         loader: loader.clone(),
         names: Names::default(),
@@ -212,6 +214,7 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
     for commands in start_commands(&inner.model, &mut inner.tables, inner.workers.len())? {
         inner.workers.tell_each(commands)?;
     }
+    inner.begin_slow_halves()?;
     for (port, changes) in inner.model.schedulers.begin()? {
         inner.schedule(port, changes)?;
     }

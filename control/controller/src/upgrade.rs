@@ -111,9 +111,12 @@ impl Router {
         let Ok(successors) = inner.model.plugins.successors(&*plugin, workers) else { return };
         let version = plugin.state_version();
         for one in successors {
+            let (id, maps) = (one.id, one.maps.clone());
             if let Err(problem) = inner.succeed_all(vec![one], Inheritance::Indispensable, (version, version))
             {
                 tracing::info!("plugin {name}: {problem}; it gets the {tier} code when it begins anew");
+            } else {
+                inner.model.plugins.note_maps(id, maps);
             }
         }
     }
@@ -132,11 +135,20 @@ impl Router {
         let version = inner.model.plugins.plugin_of(name)?.state_version();
         let workers = inner.workers.len();
         let (successors, settings) = inner.model.plugins.with_settings(name, settings, workers)?;
-        let id = successors.id;
+        let (id, maps) = (successors.id, successors.maps.clone());
+        let plugin = inner.model.plugins.plugin_of(name)?;
+        let slow = match inner.model.plugins.is_held(id) {
+            true => None,
+            false => inner.model.plugins.slow_half(&*plugin, &settings)?,
+        };
         inner
             .succeed_all(vec![successors], Inheritance::Tried, (version, version))
             .map_err(ControlError::Conflict)?;
         inner.model.plugins.note_settings(id, settings);
+        inner.model.plugins.note_maps(id, maps);
+        if slow.is_some() {
+            inner.host_level.put(id, slow, handed_on(&*plugin, &*plugin))?;
+        }
         find_instance(&mut inner, name)
     }
 
@@ -188,6 +200,12 @@ impl Router {
     }
 }
 
+/// The version of what the slow half of a plugin saves, and whether it is that of its successor.
+fn handed_on(old: &dyn Plugin, new: &dyn Plugin) -> (u32, bool) {
+    let version = |plugin: &dyn Plugin| plugin.slow_half().map(Plugin::state_version);
+    (version(old).unwrap_or(0), version(old) == version(new))
+}
+
 fn add(mut sum: ShadowView, report: ShadowReport) -> ShadowView {
     sum.packets += report.packets;
     sum.different += report.different;
@@ -205,14 +223,20 @@ impl Inner {
     ) -> Result<UpgradeView, ControlError> {
         let old = self.model.plugins.plugin_named(plugin.name())?;
         let successors = self.model.plugins.successors(&**plugin, self.workers.len())?;
+        let slow_halves = self.model.plugins.slow_halves(&**plugin)?;
         let mut view = UpgradeView::new(&*old, &**plugin);
         view.instances = successors.iter().map(|successors| successors.name.clone()).collect();
+        let maps: Vec<_> = successors.iter().map(|one| (one.id, one.maps.clone())).collect();
         let versions = (old.state_version(), plugin.state_version());
         for (name, inherited) in self.succeed_all(successors, inheritance, versions).map_err(|problem| {
             let (name, version) = (plugin.name(), old.version());
             ControlError::Conflict(format!("plugin {name}: {problem}; version {version} goes on"))
         })? {
             view.add(&name, &inherited);
+        }
+        maps.into_iter().for_each(|(id, maps)| self.model.plugins.note_maps(id, maps));
+        for (id, slow) in slow_halves {
+            self.host_level.put(id, slow, handed_on(&*old, &**plugin))?;
         }
         let old = self.model.plugins.replace_plugin(plugin.clone())?;
         self.previous_plugins.insert(plugin.name(), old);
@@ -228,7 +252,7 @@ impl Inner {
         (version, own_version): (u32, u32),
     ) -> Result<Vec<(String, Vec<Inherited>)>, String> {
         let (mut replaced, mut all) = (Vec::new(), Vec::new());
-        for Successors { id, name, instances } in successors {
+        for Successors { id, name, instances, .. } in successors {
             let mut of_workers = Vec::new();
             for (worker, instance) in instances.into_iter().enumerate() {
                 let same_version = version == own_version;

@@ -7,8 +7,12 @@ use millrace_plugin_abi::Plugin;
 use serde::Serialize;
 use serde_json::Value;
 
+mod halves;
+mod maps;
 mod schedulers;
 
+pub use halves::{MessagesView, SlowHalfView};
+pub use maps::{MapEntryView, MapView};
 pub use schedulers::{FlowQueueView, HostOutputView, QueueView, SchedulerNodeView, SchedulerView};
 
 /// A port and its counters.
@@ -169,6 +173,8 @@ pub struct InstanceView {
     pub suspensions: u64,
     /// Packets that it dropped, by its own reasons.
     pub drops: BTreeMap<u8, u64>,
+    /// Its slow half; nothing where its plugin has none.
+    pub slow_half: Option<SlowHalfView>,
     /// Where it is bound.
     pub bindings: Vec<BindingView>,
 }

@@ -16,12 +16,14 @@ macro_rules! sdk {
     };
 }
 const RUST_SDK: &[(&str, &str)] = sdk![
+    "backlog.rs",
     "exceptions.rs",
     "glue.rs",
     "host.rs",
     "json.rs",
     "lib.rs",
     "manifest.rs",
+    "map.rs",
     "packet.rs",
     "packets.rs",
     "plain.rs",

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::frames::sized;
 use crate::inspect::Outline;
-use crate::ready::{Call, Flows, Ready};
+use crate::ready::{Call, Flows, Ready, instance_of};
 use crate::tsc::cycles;
 use crate::{Module, WorkbenchError};
 
@@ -83,9 +83,9 @@ pub fn measure(module: &Module, settings: &Map<String, Value>) -> Result<Costs, 
     let plugin = module.load(&compiled)?;
     let code = compiled.code().unwrap_or(module.bytes().len());
     let begin = Clock::now();
-    let mut instance = plugin.create(settings)?;
+    let mut instance = instance_of(&*plugin, settings)?;
     let create = milliseconds(begin.elapsed());
-    let resident = resident(|| plugin.create(settings))?;
+    let resident = resident(|| instance_of(&*plugin, settings))?;
     let pool = Pool::new(1024).map_err(|error| WorkbenchError::Memory(error.to_string()))?;
     let batches = BATCHES.map(|packets| batch(&mut *instance, &pool, packets));
     Ok(Costs {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use millrace_plugin::native::is_object;
 use millrace_plugin::{Manifest, StateSharing};
-use millrace_plugin_abi::Home;
+use millrace_plugin_abi::{Home, MapShape};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
@@ -35,6 +35,12 @@ pub struct Inspection {
     pub window: u16,
     /// Bytes of state for each flow.
     pub flow_state: u16,
+    /// Bytes of state that is common to all flows.
+    pub service_state: u16,
+    /// The maps that its instances write.
+    pub maps: Vec<MapStatement>,
+    /// The file of its slow half; nothing when it has none.
+    pub slow_half: Option<String>,
     /// `per-worker` or `single`.
     pub state: &'static str,
     /// The version of what it saves.
@@ -66,6 +72,28 @@ pub struct CostStatement {
     pub byte: f64,
 }
 
+/// A map that a plugin declares.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct MapStatement {
+    /// Its name.
+    pub name: String,
+    /// Bytes of each key.
+    pub key: u16,
+    /// Bytes of each value.
+    pub value: u16,
+    /// Entries at most, at each worker.
+    pub entries: u32,
+    /// Bytes of memory that it takes at each worker.
+    pub memory: usize,
+}
+
+impl MapStatement {
+    fn of(shape: &MapShape) -> Self {
+        let (key, value, entries) = (shape.key, shape.value, shape.entries);
+        Self { name: shape.name.clone(), key, value, entries, memory: shape.memory() }
+    }
+}
+
 /// Reads a plugin, and compiles it, so that what is wrong with its code is known. A shared object is loaded, so its constructors
 /// run.
 ///
@@ -91,6 +119,9 @@ pub fn inspect(module: &Module) -> Result<Inspection, WorkbenchError> {
         settings: manifest.settings.clone(),
         window: manifest.window,
         flow_state: manifest.flow_state,
+        service_state: manifest.service_state,
+        maps: manifest.maps.iter().map(MapStatement::of).collect(),
+        slow_half: manifest.slow_half.clone(),
         state: match manifest.state {
             StateSharing::PerWorker => "per-worker",
             StateSharing::Single => "single",
@@ -164,9 +195,9 @@ mod tests {
         assert_eq!(inspection.capabilities, ["packet-read"]);
         assert!(inspection.exports.contains(&"millrace_packets".to_owned()));
         assert_eq!((inspection.sha256.len(), inspection.refused), (64, None));
-        let wanting = Written::new(&module(r#", "flow-state": 8"#, ""));
+        let wanting = Written::new(&module(r#", "flow-state": 8, "service-state": 24"#, ""));
         let inspection = inspect(&Module::read(wanting.path()).unwrap()).unwrap();
-        assert_eq!(inspection.flow_state, 8);
+        assert_eq!((inspection.flow_state, inspection.service_state), (8, 24));
     }
 
     #[test]

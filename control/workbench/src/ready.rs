@@ -5,10 +5,13 @@ use millrace_pipeline::{flow_hash, parse};
 use std::collections::HashMap;
 
 use millrace_plugin::Terms;
-use millrace_plugin_abi::{Fault, FlowStates, Instance, Packets, Progress, Verdict};
+use millrace_plugin_abi::{
+    Fault, FlowStates, Instance, Packets, Plugin, PluginError, Progress, SharedMap, Verdict,
+};
 use millrace_units::{Instant, PortId};
 use millrace_wire::ethernet::{self, Frame};
 use millrace_wire::vlan;
+use serde_json::{Map, Value};
 
 /// Any: with one worker a flow's hash chooses nothing.
 const SEED: u64 = 0;
@@ -35,6 +38,20 @@ impl Ready {
         packet.hash = flow_hash(&parsed.key, SEED);
         Ok(Self { packet, key: parsed.key })
     }
+}
+
+/// An instance that has the maps that its plugin declares, as with one worker.
+///
+/// # Errors
+/// What the plugin says against the settings.
+pub(crate) fn instance_of(
+    plugin: &dyn Plugin,
+    settings: &Map<String, Value>,
+) -> Result<Box<dyn Instance>, PluginError> {
+    let mut instance = plugin.create(settings)?;
+    let maps = plugin.maps().iter().map(|shape| SharedMap::new(shape.clone(), 1).handle(0, true));
+    instance.attach_maps(maps.collect());
+    Ok(instance)
 }
 
 /// The state that an instance keeps for flows: a block for each, of which the first 8 bytes say whether it was seen.
@@ -159,8 +176,13 @@ pub(crate) mod test_modules {
             r#"(func (export "millrace_init") (param i32 i32) (result i32) i32.const 0)"#,
         );
         let packets = unless("millrace_packets", r#"(func (export "millrace_packets") (param i32))"#);
+        // Imports stand before everything else.
+        let (imports, body): (Vec<_>, Vec<_>) =
+            body.lines().partition(|line| line.trim_start().starts_with("(import"));
+        let (imports, body) = (imports.join("\n"), body.join("\n"));
         let text = format!(
             r#"(module (@custom "millrace.manifest" "{manifest}")
+            {imports}
             (memory (export "memory") 4)
             (func (export "millrace_abi") (result i32) i32.const 1)
             (global $reserved (mut i32) (i32.const 1024))

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::changes::{Change, changes};
 use crate::frames::{Frame, built_in};
-use crate::ready::{Call, Flows, Ready};
+use crate::ready::{Call, Flows, Ready, instance_of};
 use crate::{Module, WorkbenchError};
 
 /// Packets in a call, at most: as many as the router hands over at a time.
@@ -120,7 +120,7 @@ pub fn try_out(module: &Module, options: &TrialOptions<'_>) -> Result<Trial, Wor
     let plugin = module.load(&module.compile()?)?;
     let (frames, truncated) = frames(options.input)?;
     let pool = Pool::new(POOL).map_err(|error| WorkbenchError::Memory(error.to_string()))?;
-    let instance = plugin.create(&options.settings)?;
+    let instance = instance_of(&*plugin, &options.settings)?;
     let mut bench = Bench {
         flows: Flows::new(&*instance),
         instance,
@@ -375,6 +375,18 @@ mod tests {
         assert_eq!(bytes(&first), bytes(&second));
         let broken = TrialOptions { input: Some(Path::new("/dev/null")), ..options() };
         assert!(matches!(tried(&module("", ""), &broken), Err(WorkbenchError::Capture(_))));
+    }
+
+    #[test]
+    fn a_plugin_has_its_maps() {
+        let keys =
+            r#", "capabilities": ["map-write"], "maps": [{"name": "m", "key": 4, "value": 8, "entries": 1}]"#;
+        let body = r#"(import "millrace" "map_set" (func $set (param i32 i32 i32 i32 i32) (result i32)))
+            (func (export "millrace_packets") (param i32)
+              (if (call $set (i32.const 0) (i32.const 64) (i32.const 4) (i32.const 64) (i32.const 8)) (then unreachable)))"#;
+        assert!(tried(&module(keys, body), &options()).unwrap().faults.is_empty());
+        let other = body.replace("i32.const 8", "i32.const 9");
+        assert!(!tried(&module(keys, &other), &options()).unwrap().faults.is_empty());
     }
 
     #[test]

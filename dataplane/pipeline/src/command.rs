@@ -77,6 +77,8 @@ pub enum Command {
     SetTable(GateId, WorkerTable),
     /// Sends a control message to an instance.
     Control(InstanceId, Message, ReplyTo<Option<Reply>>),
+    /// Hands an instance a message of the other half of its plugin.
+    Message(InstanceId, Vec<u8>),
     /// Puts another instance in the place of one.
     Succeed(InstanceId, Successor, ReplyTo<Option<Succession>>),
     /// Tries an instance out on copies of so many packets of one.
@@ -234,6 +236,8 @@ pub enum Event {
     InstanceSays(InstanceId, LogLevel, String),
     /// An instance of a plugin wants something changed.
     InstanceRequests(InstanceId, String),
+    /// An instance of a plugin has a message for the other half of it.
+    InstanceSends(InstanceId, Vec<u8>),
     /// An instance of a plugin failed.
     InstanceFailed(Failure),
 }
@@ -255,6 +259,7 @@ impl fmt::Debug for Command {
             Self::Plugins(..) => "Plugins",
             Self::SetTable(..) => "SetTable",
             Self::Control(..) => "Control",
+            Self::Message(..) => "Message",
             Self::Succeed(..) => "Succeed",
             Self::Shadow(..) => "Shadow",
             Self::EndShadow(..) => "EndShadow",

@@ -396,6 +396,7 @@ impl Router {
             }
             let (before, sent_before) = (entry.queue.len() as u64, entry.count.tx_packets);
             send(entry.settings.device, &mut entry.count, &mut entry.queue);
+            entry.queue_bytes = entry.queue.iter().map(|packet| packet.len() as u64).sum();
             let gone = before - entry.queue.len() as u64;
             let sent = entry.count.tx_packets - sent_before;
             self.totals.transmitted += sent;

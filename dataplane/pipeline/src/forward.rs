@@ -68,7 +68,7 @@ impl Forwarder<'_> {
         }
         let hop = match self.filter_routes.route(packet.next_hop) {
             None => match self.fib.route(packet.next_hop) {
-                Route::Forward(hops) => self.alive(hops, packet.hash),
+                Route::Forward(hops) => alive(hops, packet.hash, self.ports),
                 other => return Decision::end(self.stays(packet, other)),
             },
             Some(FilterRoute::Forward(hops)) => *hops.select(0),
@@ -93,17 +93,6 @@ impl Forwarder<'_> {
             Some(FilterRoute::Drop | FilterRoute::Reject) => Fate::Drop(DropReason::Filter),
             _ => Fate::Forward,
         }
-    }
-
-    /// The next hop of a flow; while the port of that is down, another one whose port is up, if the route has one.
-    #[inline]
-    fn alive(&self, hops: &NextHops, hash: u32) -> NextHop {
-        let chosen = *hops.select(hash);
-        let is_up = |hop: &NextHop| self.ports.get(hop.port).is_some_and(|entry| entry.settings.up);
-        if hops.len() == 1 || is_up(&chosen) {
-            return chosen;
-        }
-        hops.select_among(hash, is_up).copied().unwrap_or(chosen)
     }
 
     fn stays(&self, packet: &Packet, route: &Route) -> Fate {
@@ -154,6 +143,17 @@ impl Forwarder<'_> {
             Resolution::Incomplete | Resolution::Unknown => Decision::end(Fate::Hold(neighbour)),
         }
     }
+}
+
+/// The next hop of a flow; while the port of that is down, another one whose port is up, if the route has one.
+#[inline]
+pub(crate) fn alive(hops: &NextHops, hash: u32, ports: &PortTable) -> NextHop {
+    let chosen = *hops.select(hash);
+    let is_up = |hop: &NextHop| ports.get(hop.port).is_some_and(|entry| entry.settings.up);
+    if hops.len() == 1 || is_up(&chosen) {
+        return chosen;
+    }
+    hops.select_among(hash, is_up).copied().unwrap_or(chosen)
 }
 
 /// What keeps an exceptional packet from being forwarded, if anything does.

@@ -4,8 +4,8 @@ use millrace_classify::Candidate;
 use millrace_forward::{IcmpError, Route};
 use millrace_packet::{BATCH_SIZE, Batch, DropReason, FlowKey, Packet, Pool};
 use millrace_plugin::{
-    Action, Classified, Direction, EMPTY_PATH, End, Group, Kept, Place, PluginChange, Refusal, Taken, Way,
-    WorkerPlugins,
+    Action, Classified, Direction, EMPTY_PATH, End, Group, Kept, Place, PluginChange, Refusal, Released,
+    Taken, Way, WorkerPlugins,
 };
 use millrace_plugin_abi::{Position, Verdict};
 use millrace_units::{Instant, NextHopIndex, PathId, PortId};
@@ -13,6 +13,8 @@ use millrace_units::{Instant, NextHopIndex, PathId, PortId};
 use crate::fib::Fib;
 use crate::filter_route::{FilterRoutes, is_copy, is_filter};
 use crate::gate_table::{Published, WorkerTable};
+use crate::ports::PortTable;
+use crate::queue_backlog::Queues;
 use crate::route::NO_ROUTE;
 use crate::work::{Fate, Work};
 
@@ -169,6 +171,7 @@ impl Gates {
         outlet: &mut Outlet<'_>,
         now: Instant,
     ) {
+        let queues = &Queues { ports: outlet.ports, fib: outlet.fib, routes: &self.routes };
         for (path, members) in &mut self.groups {
             if !self.plugins.has_stages(*path, position) {
                 continue;
@@ -176,7 +179,7 @@ impl Gates {
             members.retain(|member| work.fates[usize::from(*member)].is_open());
             let Work { packets, keys, states, verdicts, fates, .. } = work;
             let (taken, directed) = (&mut self.taken, &mut self.directed);
-            let mut group = Group { packets, keys, states, verdicts, members, taken, directed };
+            let mut group = Group { packets, keys, states, verdicts, members, taken, directed, queues };
             let place = Place { path: *path, position, stage: from };
             let refused = self.plugins.run(place, &mut group, now);
             for (member, why) in taken.drain(..) {
@@ -192,6 +195,12 @@ impl Gates {
         if !self.directed.is_empty() {
             self.direct_all(position, work, outlet);
         }
+    }
+
+    /// Gives instances time, and takes the packets that wait for none any longer.
+    pub fn go_on(&mut self, fib: &Fib, ports: &PortTable, released: &mut Vec<Released>, now: Instant) {
+        let queues = Queues { ports, fib, routes: &self.routes };
+        self.plugins.go_on(now, &queues, released);
     }
 
     /// Sends those packets where instances want them whose journey has not ended since.
@@ -330,6 +339,8 @@ pub struct CopyCounts {
 pub struct Outlet<'a> {
     /// Routes, for gateways.
     pub fib: &'a Fib,
+    /// Ports, for what waits at them.
+    pub ports: &'a PortTable,
     /// Memory for copies.
     pub pool: &'a Pool,
     /// Copies with the route that they are to take.
@@ -375,7 +386,8 @@ impl Copies {
         self.verdicts.resize(self.packets.len(), Verdict::Pass);
         let Self { packets, keys, states, verdicts, members, taken, directed, whys } = self;
         let place = Place { path, position: Position::Copy, stage: 0 };
-        let mut group = Group { packets, keys, states, verdicts, members, taken, directed };
+        let queues = &Queues { ports: outlet.ports, fib: outlet.fib, routes: &gates.routes };
+        let mut group = Group { packets, keys, states, verdicts, members, taken, directed, queues };
         gates.plugins.run(place, &mut group, now);
         for (member, direction) in directed.drain(..) {
             gates.direct(&mut packets[usize::from(member)], direction, place.position, outlet);

@@ -21,7 +21,7 @@ impl Router {
     /// Gives plugins time whose calls were suspended, and lets packets go on that wait no longer.
     pub(crate) fn go_on(&mut self, now: Instant) {
         let mut released = std::mem::take(&mut self.released);
-        self.gates.plugins_mut().go_on(now, &mut released);
+        self.gates.go_on(&self.fib, &self.ports, &mut released, now);
         self.after_succession();
         let mut work = std::mem::take(&mut self.spare);
         let mut waiting = released.drain(..).peekable();
@@ -67,16 +67,24 @@ impl Router {
         while let Some(Given { instance, output }) = self.gates.plugins_mut().take_given() {
             match output {
                 Output::Packet(bytes, port) => self.begin_made(&bytes, port),
-                Output::Log(level, line) => self.tell(Event::InstanceSays(instance, level, line)),
-                Output::Request(json) => self.tell(Event::InstanceRequests(instance, json)),
+                Output::Log(level, line) => _ = self.tell(Event::InstanceSays(instance, level, line)),
+                Output::Message(bytes) => {
+                    if !self.tell(Event::InstanceSends(instance, bytes)) {
+                        self.gates.plugins_mut().count_messages(instance, |messages| messages.unsent += 1);
+                    }
+                }
+                Output::Request(json) => _ = self.tell(Event::InstanceRequests(instance, json)),
             }
         }
     }
 
-    fn tell(&mut self, event: Event) {
-        if self.events.len() < EVENT_LIMIT {
+    /// Tells control something; whether there was room.
+    fn tell(&mut self, event: Event) -> bool {
+        let room = self.events.len() < EVENT_LIMIT;
+        if room {
             self.events.push_back(event);
         }
+        room
     }
 
     /// A packet that an instance made, from the network header on, as if it came in by a port.
@@ -145,8 +153,8 @@ impl Router {
         let Released { waiting, direction, end } = released;
         let Waiting { mut packet, key, destination, place, state, .. } = waiting;
         if let Some(direction) = direction {
-            let Self { gates, fib, pool, resumed, .. } = self;
-            let mut outlet = Outlet { fib, pool, made: resumed, copies: 0 };
+            let Self { gates, fib, ports, pool, resumed, .. } = self;
+            let mut outlet = Outlet { fib, ports, pool, made: resumed, copies: 0 };
             gates.direct(&mut packet, direction, place.position, &mut outlet);
             self.totals.created.copies += outlet.copies;
         }

@@ -26,6 +26,7 @@ mod own_stack;
 mod parse;
 mod port_scheduler;
 mod ports;
+mod queue_backlog;
 mod receive;
 mod route;
 mod router;

@@ -4,8 +4,8 @@ use std::fmt;
 
 use millrace_packet::{DropReason, FRAME_SIZE, FlowKey, Packet};
 use millrace_schedule::{
-    BufferLimits, DropCause, FlowNumber, Leftover, LinkOverhead, LinkRate, LinkScheduler, NodeId, NodeKind,
-    NodeView, QueueView, Rate, ScheduleError, Share,
+    BufferLimits, DropCause, FlowNumber, LeafBacklog, Leftover, LinkOverhead, LinkRate, LinkScheduler,
+    NodeId, NodeKind, NodeView, QueueView, Rate, ScheduleError, Share,
 };
 use millrace_units::{Instant, PortId, QueueId};
 
@@ -250,6 +250,12 @@ impl PortScheduler {
         let leaf = self.leaf_for(packet.queue);
         let flow = FlowNumber(packet.hash);
         self.tree.enqueue(id(leaf), flow, packet, now, &mut sink(drops));
+    }
+
+    /// The leaf that a packet would go to, and what waits there before it.
+    pub(crate) fn backlog(&self, packet: &Packet) -> Option<(QueueId, LeafBacklog)> {
+        let leaf = if self.is_leaf(packet.queue) { packet.queue } else { self.default };
+        Some((leaf, self.tree.backlog(id(leaf), FlowNumber(packet.hash))?))
     }
 
     /// The packet to send now, if any.

@@ -95,6 +95,10 @@ pub struct PortEntry {
     pub count: PortCount,
     /// Packets that go to the device next, first in first out.
     pub queue: VecDeque<Packet>,
+    /// Bytes of these packets.
+    pub queue_bytes: u64,
+    /// Whether the worker has the port's device, and with it what waits at the port.
+    pub is_here: bool,
     /// What packets wait in before, and who chooses among them; without it, all go at once.
     pub scheduler: Option<Box<PortScheduler>>,
 }
@@ -108,6 +112,8 @@ impl PortEntry {
             settings,
             count: PortCount::default(),
             queue: VecDeque::with_capacity(QUEUE_LIMIT),
+            queue_bytes: 0,
+            is_here: true,
             scheduler: None,
         }
     }
@@ -123,7 +129,10 @@ impl PortEntry {
         match &mut self.scheduler {
             Some(scheduler) if scheduler.takes_packets() => scheduler.enqueue(packet, now, drops),
             _ if self.queue.len() >= QUEUE_LIMIT => drops.push((packet, DropReason::QueueFull)),
-            _ => self.queue.push_back(packet),
+            _ => {
+                self.queue_bytes += packet.len() as u64;
+                self.queue.push_back(packet);
+            }
         }
     }
 
@@ -134,6 +143,7 @@ impl PortEntry {
         while self.queue.len() < BATCH_SIZE
             && let Some(packet) = scheduler.dequeue(now, drops)
         {
+            self.queue_bytes += packet.len() as u64;
             self.queue.push_back(packet);
         }
     }

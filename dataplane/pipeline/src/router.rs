@@ -212,8 +212,8 @@ impl Router {
             }
         }
         if position <= Position::Late {
-            let Self { gates, copies, fib, pool, resumed, .. } = self;
-            let mut outlet = Outlet { fib, pool, made: resumed, copies: 0 };
+            let Self { gates, copies, fib, ports, pool, resumed, .. } = self;
+            let mut outlet = Outlet { fib, ports, pool, made: resumed, copies: 0 };
             let copies = gates.run_copies(work, copies, &mut outlet, now);
             self.totals.created.copies += outlet.copies + copies.made;
             self.totals.consumed += copies.made - copies.kept;
@@ -230,8 +230,8 @@ impl Router {
 
     /// Runs the instances at a position over the batch that was grouped last, from the stage of that number on.
     pub(crate) fn run_gates(&mut self, position: Position, stage: u16, work: &mut Work, now: Instant) {
-        let Self { gates, fib, pool, resumed, .. } = self;
-        let mut outlet = Outlet { fib, pool, made: resumed, copies: 0 };
+        let Self { gates, fib, ports, pool, resumed, .. } = self;
+        let mut outlet = Outlet { fib, ports, pool, made: resumed, copies: 0 };
         gates.run(position, stage, work, &mut outlet, now);
         self.totals.created.copies += outlet.copies;
     }
@@ -380,6 +380,7 @@ impl Router {
                 let answer = Box::new(move |answer| drop(reply.try_send(answer)));
                 self.gates.plugins_mut().control(instance, &message, now, answer);
             }
+            Command::Message(instance, bytes) => self.gates.plugins_mut().message(instance, bytes, now),
             Command::Succeed(instance, successor, reply) => {
                 let told = Box::new(move |end| drop(reply.try_send(end)));
                 self.gates.plugins_mut().succeed(instance, successor, now, told);
@@ -470,10 +471,13 @@ impl Router {
         // Of a port without a kernel, the worker that has its device is the stack.
         let elsewhere =
             matches!(settings.stack, crate::ports::Stack::Kernel { .. }) || !self.has(settings.device);
-        let up = settings.up;
+        let (up, is_here) = (settings.up, self.has(settings.device));
         let addresses = settings.addresses.clone();
         self.gates.plugins_mut().set_port(id, true);
         self.ports.set(id, settings);
+        if let Some(entry) = self.ports.get_mut(id) {
+            entry.is_here = is_here;
+        }
         if elsewhere {
             return;
         }

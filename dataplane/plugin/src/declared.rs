@@ -8,10 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::Manifest;
 use crate::fault::{Fault, FaultKind};
-use crate::settings::schema_problem;
-
-/// Functions of the router that need more than the call: nobody stands behind them yet.
-const MISSING: [&str; 1] = ["flow-backlog"];
+use crate::settings::{names_maps, schema_problem};
 
 /// What a plugin says of itself, kept as long as [`Plugin`](millrace_plugin_abi::Plugin) wants it.
 #[derive(Debug)]
@@ -28,11 +25,13 @@ impl Declared {
     /// # Errors
     /// What the manifest asks for and this router does not give.
     pub fn new(manifest: &Manifest) -> Result<Self, String> {
-        if let Some(missing) = MISSING.iter().find(|name| manifest.has_capability(name)) {
-            return Err(format!("it wants the capability {missing:?}, which this router does not give yet"));
-        }
         if let Some(problem) = manifest.settings.as_ref().and_then(schema_problem) {
             return Err(problem);
+        }
+        if manifest.settings.as_ref().is_some_and(names_maps) && !manifest.has_capability("map-read") {
+            return Err(
+                "it has a setting of the format \"map\", and not the capability \"map-read\"".to_owned()
+            );
         }
         let (version, summary) = (interned(&manifest.version), interned(&manifest.summary));
         let messages =
@@ -116,7 +115,7 @@ pub(crate) fn has_timers(manifest: &Manifest) -> bool {
 
 /// Whether one with this manifest ever gives anything beside verdicts.
 pub(crate) fn has_output(manifest: &Manifest) -> bool {
-    ["log", "packet-make", "request"].iter().any(|capability| manifest.has_capability(capability))
+    ["log", "packet-make", "request", "message"].iter().any(|capability| manifest.has_capability(capability))
 }
 
 #[cfg(test)]

@@ -12,12 +12,15 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::time::Duration;
 
-use millrace_plugin_abi::binary::{MOST_PACKETS, RawFlowEnd};
+use millrace_plugin_abi::binary::{MOST_PACKETS, RawBacklog, RawFlowEnd};
 use millrace_plugin_abi::{Fault, Instant, LogLevel, Output, Packets, Verdict};
 use millrace_units::PortId;
 
+use crate::Manifest;
 use crate::fault::{FaultCounts, FaultKind};
-use crate::raw_packet::{Written, WrongVerdict, verdict_of};
+use crate::maps::Maps;
+use crate::raw_packet::{Written, WrongVerdict, raw_backlog, verdict_of};
+use crate::service_state::ServiceState;
 
 /// Ends of flows that wait for a plugin that is busy, at most.
 const MOST_ENDS: usize = 1024;
@@ -30,6 +33,8 @@ const SECOND: u64 = 1_000_000_000;
 const MOST_TEXT: usize = 1024;
 /// Bytes of a packet that a plugin makes, at most.
 const MOST_MADE: usize = 9000;
+/// Bytes of a message to the other half, at most.
+const MOST_MESSAGE: usize = 16 << 10;
 /// Bytes of a request, at most.
 const MOST_REQUEST: usize = 64 << 10;
 
@@ -62,6 +67,8 @@ impl Call {
 pub(crate) enum Job {
     /// A control message; arguments as JSON.
     Control { name: String, arguments: Vec<u8> },
+    /// To hear a message of its other half.
+    Message(Vec<u8>),
     /// To hand its state over.
     Save,
     /// To take over state that was saved under a version.
@@ -117,6 +124,10 @@ pub(crate) struct Exchange {
     pub untold: Option<WrongVerdict>,
     /// A function that was called without its capability, until the router was told.
     not_granted: Option<&'static str>,
+    /// State that is common to all flows. It outlives the plugin.
+    pub service: ServiceState,
+    /// Maps of this and other instances.
+    pub maps: Maps,
     /// How often memory was refused.
     pub memory_refused: u64,
     /// What the plugin gave, and the router has not taken yet.
@@ -138,6 +149,15 @@ impl Exchange {
         let result = look(self, unsafe { lent.as_mut() });
         self.packets = Some(lent);
         Some(result)
+    }
+
+    /// What waits before the packet of a number; `None` when the plugin doesn't have it.
+    pub fn backlog(&mut self, number: u32) -> Option<RawBacklog> {
+        self.call.place(number)?;
+        let look = |_: &mut Self, packets: &mut Packets<'_>| {
+            ((number as usize) < packets.len()).then(|| raw_backlog(&packets.backlog(number as usize)))
+        };
+        self.with_packets(look).flatten()
     }
 
     /// Puts the end of a flow where the plugin will find it. When it has not taken the last 1,024, this one is lost.
@@ -224,6 +244,11 @@ impl Exchange {
         json.len() <= MOST_REQUEST && self.give(Output::Request(json.to_owned()))
     }
 
+    /// Takes a message to the other half; `false` when there is no room, or it is too long.
+    pub fn send(&mut self, message: &[u8]) -> bool {
+        message.len() <= MOST_MESSAGE && self.give(Output::Message(message.to_vec()))
+    }
+
     /// The verdict of what a plugin wrote. One that makes no sense is counted, and kept to be told.
     #[inline]
     pub fn judge(&mut self, written: Written) -> Result<Verdict, WrongVerdict> {
@@ -277,6 +302,7 @@ impl Exchange {
         self.ends.clear();
         (self.periodic, self.timer, self.job, self.outcome) = (None, None, None, None);
         (self.idle, self.answering, self.reply, self.failure) = (false, false, None, None);
+        self.maps.has_begun = false;
     }
 }
 
@@ -295,7 +321,8 @@ pub(crate) struct Shared(Rc<RefCell<Exchange>>);
 unsafe impl Send for Shared {}
 
 impl Shared {
-    pub fn new() -> Self {
+    /// The exchange of an instance of a plugin with this manifest.
+    pub fn new(manifest: &Manifest) -> Self {
         Self(Rc::new(RefCell::new(Exchange {
             packets: None,
             call: Call::default(),
@@ -316,6 +343,8 @@ impl Shared {
             wrong: None,
             untold: None,
             not_granted: None,
+            service: ServiceState::new(manifest.service_state),
+            maps: Maps::default(),
             memory_refused: 0,
             outputs: VecDeque::new(),
             log: LogLimit::default(),
@@ -357,7 +386,9 @@ mod tests {
     use super::*;
 
     fn shared() -> Shared {
-        Shared::new()
+        let manifest =
+            br#"{"abi": 1, "name": "a", "version": "1.0.0", "summary": "x", "positions": ["late"]}"#;
+        Shared::new(&Manifest::parse(manifest).unwrap())
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Packets that wait, and calls that go on.
 
 use millrace_packet::{BATCH_SIZE, DropReason};
-use millrace_plugin_abi::{Fault, Packets, Position, Progress, Verdict};
+use millrace_plugin_abi::{Backlogs, Fault, Known, NoQueues, Packets, Position, Progress, Verdict};
 use millrace_units::Instant;
 
 use crate::fault::FaultKind;
@@ -18,14 +18,14 @@ const CALLS: usize = 16;
 
 impl<T: BindingTable> WorkerPlugins<T> {
     /// Gives suspended calls time, does what instances do from time to time, and puts packets that wait no longer into
-    /// `released`.
-    pub fn go_on(&mut self, now: Instant, released: &mut Vec<Released>) {
+    /// `released`. `queues` knows what waits in queues.
+    pub fn go_on(&mut self, now: Instant, queues: &dyn Backlogs, released: &mut Vec<Released>) {
         while let Some(waiting) = self.waiting.due(now) {
             released.push(Released::on(waiting));
         }
         let mut number = 0;
         while let Some(mut backlog) = self.waiting.take_backlog(number) {
-            if self.go_on_with(&mut backlog, now, released) {
+            if self.go_on_with(&mut backlog, now, queues, released) {
                 self.waiting.put_backlog(number, backlog);
                 number += 1;
             }
@@ -49,14 +49,20 @@ impl<T: BindingTable> WorkerPlugins<T> {
     }
 
     /// Whether anything is left.
-    fn go_on_with(&mut self, backlog: &mut Backlog, now: Instant, released: &mut Vec<Released>) -> bool {
+    fn go_on_with(
+        &mut self,
+        backlog: &mut Backlog,
+        now: Instant,
+        queues: &dyn Backlogs,
+        released: &mut Vec<Released>,
+    ) -> bool {
         for _ in 0..CALLS {
             if !backlog.call.is_under_way() && !self.begin(backlog, now) {
                 return backlog.call.is_under_way();
             }
             let is_done = match backlog.call.place {
                 None => self.go_on_with_errand(backlog, now),
-                Some(place) => self.go_on_with_packets(place, backlog, now, released),
+                Some(place) => self.go_on_with_packets(place, backlog, (now, queues), released),
             };
             if !is_done {
                 return true;
@@ -70,6 +76,13 @@ impl<T: BindingTable> WorkerPlugins<T> {
         while let Some(asked) = backlog.asked.pop_front() {
             let (message, answer) = match asked {
                 Asked::Message(message, answer) => (message, answer),
+                Asked::Tell(bytes) => {
+                    self.tell_from(backlog, &bytes, now);
+                    if backlog.call.is_under_way() {
+                        return false;
+                    }
+                    continue;
+                }
                 Asked::Succeed(successor, told) => {
                     backlog.instance = self.succeed_now(backlog.instance, successor, now, told);
                     continue;
@@ -93,12 +106,27 @@ impl<T: BindingTable> WorkerPlugins<T> {
         backlog.begin_call()
     }
 
+    /// Hands an instance a message that waited; its call may go on afterwards.
+    fn tell_from(&mut self, backlog: &mut Backlog, bytes: &[u8], now: Instant) {
+        let Some(hosted) = self.instances.get_mut(backlog.instance) else { return };
+        if !hosted.is_well(now, &mut self.news) {
+            hosted.messages.lost += 1;
+            return;
+        }
+        hosted.messages.heard += 1;
+        match hosted.instance.message(bytes) {
+            Progress::Suspended => (backlog.call.errand, backlog.call.slices) = (Errand::Own, 1),
+            Progress::Done => _ = hosted.has_failed(now, &mut self.news),
+        }
+    }
+
     /// Gives an instance time that is busy with something that is no packets; whether it is done.
     fn go_on_with_errand(&mut self, backlog: &mut Backlog, now: Instant) -> bool {
         let reply = match self.instances.get_mut(backlog.instance) {
             None => None,
             Some(hosted) => {
-                let (states, terms) = ((&mut self.states, Part::default()), Terms::OF_ERRANDS);
+                let known = Known { queues: &NoQueues, waiting: (0, 0) };
+                let (states, terms) = ((&mut self.states, Part::default(), known), self.errands);
                 let outcome = slice(hosted, &mut backlog.call, &mut [], states, &terms, now, &mut self.news);
                 if outcome == Outcome::Suspended {
                     return false;
@@ -118,7 +146,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         &mut self,
         place: Place,
         backlog: &mut Backlog,
-        now: Instant,
+        (now, queues): (Instant, &dyn Backlogs),
         released: &mut Vec<Released>,
     ) -> bool {
         let Self { paths, bindings, instances, waiting, states, news, ports, spare, verdicts, .. } = self;
@@ -136,7 +164,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
             Some(binding) => (&mut binding.counts, binding.terms),
             None => (&mut nobody, Terms::default()),
         };
-        let outcome = slice(hosted, call, verdicts, (states, part), &terms, now, news);
+        let known = Known { queues, waiting: behind.load() };
+        let outcome = slice(hosted, call, verdicts, (states, part, known), &terms, now, news);
         if outcome == Outcome::Suspended {
             return false;
         }
@@ -151,7 +180,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             if let Decision::PassOn(target) = decision {
                 waiting.passed_on += 1;
                 if target == *instance {
-                    behind.push_back(waiting);
+                    behind.push(waiting);
                 } else if let Err(waiting) = desk.waiting.wait_for(target, waiting) {
                     counts.drops += 1;
                     let end = Some(End::Drop(DropReason::PluginBusy));
@@ -199,7 +228,7 @@ fn slice(
     hosted: &mut Hosted,
     call: &mut Call,
     verdicts: &mut [Verdict],
-    (states, part): (&mut FlowStateBlocks, Part),
+    (states, part, known): (&mut FlowStateBlocks, Part, Known<'_>),
     terms: &Terms,
     now: Instant,
     news: &mut News,
@@ -211,7 +240,8 @@ fn slice(
     let members = &members[..call.packets.len().min(BATCH_SIZE)];
     call.find_states(states);
     let copies = call.place.is_some_and(|place| place.position == Position::Copy);
-    let mut packets = Packets::new(&mut call.packets, &call.keys, members, verdicts).as_copies(copies);
+    let packets = Packets::new(&mut call.packets, &call.keys, members, verdicts);
+    let mut packets = packets.with_known(known).as_copies(copies);
     if part.bytes > 0 {
         packets = packets.with_states(states, &call.numbers, part.offset.into(), part.bytes.into());
     }

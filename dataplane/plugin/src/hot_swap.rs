@@ -23,7 +23,8 @@ pub struct Successor {
     pub inheritance: Inheritance,
     /// The version of what the other one saves.
     pub version: u32,
-    /// Whether that is the version of its own, too: then it goes on with the state of flows as it is.
+    /// Whether that is the version of its own, too: then it goes on with the state of flows as it is, and takes over that which
+    /// is common to all flows.
     pub same_version: bool,
 }
 
@@ -68,7 +69,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
     pub fn succeed(&mut self, id: InstanceId, successor: Successor, now: Instant, told: Successed) {
         let Some(key) = self.instances.key(id) else { return told(None) };
         if self.waiting.is_busy(key) {
-            return self.waiting.ask(key, Asked::Succeed(successor, told));
+            self.waiting.ask(key, Asked::Succeed(successor, told));
+            return;
         }
         self.succeed_now(key, successor, now, told);
     }
@@ -89,6 +91,12 @@ impl<T: BindingTable> WorkerPlugins<T> {
         // One whose pause is over is restarted before it is asked.
         hosted.is_well(now, &mut self.news);
         let well = hosted.record.health == Health::Well;
+        if same_version && inheritance != Inheritance::Renounced {
+            let common = hosted.instance.service_state();
+            if common.len() == instance.service_state().len() {
+                instance.adopt_service_state(&common);
+            }
+        }
         let inherited = match inheritance {
             Inheritance::Renounced => Ok(Inherited::Nothing),
             _ if !well => Ok(Inherited::Lost(format!("it is {}", hosted.record.health.name()))),

@@ -10,6 +10,7 @@ use crate::health::{Health, Record};
 use crate::pulse::Pulse;
 use crate::shadow::Shadow;
 use crate::slab::{Key, Slab};
+use crate::worker_plugins::MessageCounts;
 
 /// Failures that wait to be told; more are counted, and not told one by one.
 const MOST_FAILURES: usize = 64;
@@ -68,6 +69,8 @@ pub(crate) struct Hosted {
     pub suspensions: u64,
     /// Packets that it dropped, by its own reasons.
     pub drops: Box<[u64; REASONS]>,
+    /// Messages between the halves of its plugin.
+    pub messages: MessageCounts,
     /// Whether it ever gives something beside verdicts.
     pub has_output: bool,
     /// The one that is tried out beside it.
@@ -155,6 +158,7 @@ impl Hosted {
 
     fn take_all_outputs(&mut self, news: &mut News) {
         while let Some(output) = self.instance.take_output() {
+            self.messages.sent += u64::from(matches!(output, Output::Message(_)));
             news.given.push_back(Given { instance: self.id, output });
         }
     }
@@ -191,6 +195,7 @@ impl Instances {
             last_fault: String::new(),
             suspensions: 0,
             drops: Box::new([0; REASONS]),
+            messages: MessageCounts::default(),
             shadow: None,
             pulse: self.pulse.clone(),
         };

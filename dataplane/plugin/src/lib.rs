@@ -19,10 +19,12 @@ mod fault;
 mod flow_state;
 mod gate;
 mod go_on;
+mod halves;
 mod health;
 mod hot_swap;
 mod instances;
 mod manifest;
+mod maps;
 pub mod native;
 mod path;
 mod plugin_control_unit;
@@ -30,6 +32,7 @@ mod pulse;
 mod quarantined;
 mod raw_packet;
 mod run;
+mod service_state;
 mod settings;
 mod shadow;
 mod slab;
@@ -43,21 +46,25 @@ pub use change::{PluginChange, Remains};
 pub use classify::Classified;
 pub use flow_state::{FlowStateCounts, StateRef};
 pub use gate::{Gate, GateOrder};
+pub use halves::Halves;
 pub use health::Health;
 pub use hot_swap::{Inheritance, Inherited, Successed, Succession, Successor};
 pub use instances::{Failure, Given};
-pub use manifest::{Cost, MOST_FLOW_STATE, MOST_MANIFEST, MOST_NAME, Manifest, ManifestError, StateSharing};
+pub use manifest::{
+    Cost, MOST_FLOW_STATE, MOST_MANIFEST, MOST_NAME, MOST_SERVICE_STATE, Manifest, ManifestError,
+    StateSharing,
+};
 pub use path::{EMPTY_PATH, Refusal};
 pub use plugin_control_unit::{
-    BindingDescription, Bound, GateDescription, InstanceDescription, PluginCode, PluginControlError,
-    PluginControlUnit, PluginDescription, Successors,
+    BindingDescription, Bound, GateDescription, HeldMaps, InstanceDescription, PluginCode,
+    PluginControlError, PluginControlUnit, PluginDescription, SlowHalf, Successors,
 };
 pub use pulse::{Calling, Pulse};
 pub use run::{Direction, Group};
 pub use shadow::{Reported, ShadowReport};
 pub use terms::{OnFault, Terms};
 pub use waiting::{Answer, End, Kept, Place, Released, Taken, Ticket, Waiting};
-pub use worker_plugins::{InstanceReport, StageOfPath, WorkerGate, WorkerPlugins};
+pub use worker_plugins::{InstanceReport, MessageCounts, StageOfPath, WorkerGate, WorkerPlugins};
 
 /// The manifest of a plugin that is a file, a WebAssembly module or a shared object, as its first bytes say. A shared object is
 /// loaded for that: its constructors run.

@@ -5,8 +5,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use millrace_plugin_abi::Position;
 use millrace_plugin_abi::binary::{ABI_VERSION, DEFAULT_WINDOW, HOST_FUNCTIONS, MOST_WINDOW};
+use millrace_plugin_abi::{
+    MOST_MAP_ENTRIES, MOST_MAP_KEY, MOST_MAP_MEMORY, MOST_MAP_VALUE, MOST_MAPS, MapShape, Position,
+};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -15,11 +17,13 @@ use serde_json::{Map, Value};
 pub const MOST_MANIFEST: usize = 64 * 1024;
 /// Bytes of a flow's state, at most.
 pub const MOST_FLOW_STATE: u16 = 256;
+/// Bytes of the state that is common to all flows, at most.
+pub const MOST_SERVICE_STATE: u16 = 4096;
 /// Characters of a plugin's name, at most.
 pub const MOST_NAME: usize = 64;
 
 /// Every key that a manifest may have.
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 17] = [
     "abi",
     "name",
     "version",
@@ -30,6 +34,9 @@ const KEYS: [&str; 14] = [
     "settings",
     "window",
     "flow-state",
+    "service-state",
+    "maps",
+    "slow-half",
     "state",
     "state-version",
     "period",
@@ -113,6 +120,12 @@ pub struct Manifest {
     pub window: u16,
     /// Bytes of state for each flow, up to [`MOST_FLOW_STATE`].
     pub flow_state: u16,
+    /// Bytes of state that is common to all flows, up to [`MOST_SERVICE_STATE`].
+    pub service_state: u16,
+    /// The maps that its instances have and write, up to [`MOST_MAPS`].
+    pub maps: Vec<MapShape>,
+    /// The file of the module that is its slow half, in the folder of its own.
+    pub slow_half: Option<String>,
     /// How instances on several workers share state.
     pub state: StateSharing,
     /// The version of what it saves.
@@ -149,6 +162,13 @@ impl Manifest {
             settings: optional(&keys, "settings")?,
             window: optional(&keys, "window")?.unwrap_or(DEFAULT_WINDOW),
             flow_state: optional(&keys, "flow-state")?.unwrap_or_default(),
+            service_state: optional(&keys, "service-state")?.unwrap_or_default(),
+            maps: optional::<Vec<WrittenMap>>(&keys, "maps")?
+                .into_iter()
+                .flatten()
+                .map(MapShape::from)
+                .collect(),
+            slow_half: optional(&keys, "slow-half")?,
             state: optional(&keys, "state")?.unwrap_or_default(),
             state_version: optional(&keys, "state-version")?.unwrap_or_default(),
             period: optional::<u32>(&keys, "period")?.map(|millis| Duration::from_millis(millis.into())),
@@ -182,12 +202,64 @@ impl Manifest {
         check("flow-state", self.flow_state <= MOST_FLOW_STATE, || {
             format!("{} is over {MOST_FLOW_STATE}", self.flow_state)
         })?;
+        check("service-state", self.service_state <= MOST_SERVICE_STATE, || {
+            format!("{} is over {MOST_SERVICE_STATE}", self.service_state)
+        })?;
+        check("slow-half", self.slow_half.as_deref().is_none_or(is_name), || {
+            "give the name of a file in the plugin's own folder: letters, digits, '-', '_' and '.'".to_owned()
+        })?;
+        check("maps", self.maps.len() <= MOST_MAPS, || format!("{} are over {MOST_MAPS}", self.maps.len()))?;
+        let writes = self.maps.is_empty() || self.has_capability("map-write");
+        check("maps", writes, || "who has maps needs the capability \"map-write\"".to_owned())?;
+        for (place, map) in self.maps.iter().enumerate() {
+            let is_new = self.maps[..place].iter().all(|other| other.name != map.name);
+            check("maps", is_new, || format!("{:?} stands there twice", shortened(&map.name)))?;
+            if let Some(problem) = map_problem(map) {
+                return Err(ManifestError::Value { key: "maps", problem });
+            }
+        }
         let period = self.period.is_none_or(|period| !period.is_zero());
         check("period", period, || "give 1 millisecond or more".to_owned())?;
         let sane = |cycles: f64| cycles.is_finite() && cycles >= 0.0;
         let cost = self.cost.is_none_or(|cost| sane(cost.packet) && sane(cost.byte));
         check("cost", cost, || "cycles are 0 or more".to_owned())
     }
+}
+
+/// A map as a manifest has it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenMap {
+    name: String,
+    key: u16,
+    value: u16,
+    entries: u32,
+}
+
+impl From<WrittenMap> for MapShape {
+    fn from(WrittenMap { name, key, value, entries }: WrittenMap) -> Self {
+        Self { name, key, value, entries }
+    }
+}
+
+/// What is wrong with a map; `None` when nothing is.
+fn map_problem(map: &MapShape) -> Option<String> {
+    let name = shortened(&map.name);
+    if !is_name(&map.name) {
+        return Some(format!("{name:?} is not 1 to {MOST_NAME} letters, digits, '-', '_' or '.'"));
+    }
+    for (what, number, most) in [
+        ("key", map.key.into(), MOST_MAP_KEY.into()),
+        ("value", map.value.into(), MOST_MAP_VALUE.into()),
+        ("entries", map.entries, MOST_MAP_ENTRIES),
+    ] {
+        if !(1..=most).contains(&number) {
+            return Some(format!("{name:?} has {what} {number}: it is 1 to {most}"));
+        }
+    }
+    let memory = map.memory();
+    (memory > MOST_MAP_MEMORY)
+        .then(|| format!("{name:?} would take {memory} bytes at each worker: at most {MOST_MAP_MEMORY}"))
 }
 
 fn check(key: &'static str, holds: bool, problem: impl FnOnce() -> String) -> Result<(), ManifestError> {
@@ -304,7 +376,7 @@ mod tests {
     fn everything_that_is_given_is_read() {
         let text = json!({ "abi": 1, "name": "a", "version": "0.0.1", "summary": "x", "positions": ["early", "copy"],
             "capabilities": ["packet-read", "log"], "messages": { "read": "counts" }, "settings": { "type": "object" },
-            "window": 1536, "flow-state": 256, "state": "single", "state-version": 3, "period": 20,
+            "window": 1536, "flow-state": 256, "service-state": 4096, "state": "single", "state-version": 3, "period": 20,
             "cost": { "packet": 50, "byte": 0.5 } });
         let manifest = Manifest::parse(text.to_string().as_bytes()).unwrap();
         assert_eq!(manifest.positions, [Position::Early, Position::Copy]);
@@ -370,6 +442,32 @@ mod tests {
                 "{value}: {error}"
             );
         }
+    }
+
+    #[test]
+    fn maps_have_names_of_their_own_and_bounds() {
+        let maps = |maps: Value| {
+            let mut manifest = smallest();
+            manifest["capabilities"] = json!(["map-write"]);
+            manifest["maps"] = maps;
+            Manifest::parse(manifest.to_string().as_bytes()).map_err(|error| error.to_string())
+        };
+        let map = |key: u32, value: u32, entries: u32| json!({ "name": "m", "key": key, "value": value, "entries": entries });
+        assert_eq!(maps(json!([map(4, 8, 100)])).unwrap().maps[0].entries, 100);
+        for (wrong, words) in [
+            (json!([map(0, 8, 1)]), "key 0: it is 1 to 64"),
+            (json!([map(4, 257, 1)]), "value 257"),
+            (json!([map(4, 8, 0)]), "entries 0"),
+            (json!([map(64, 256, 65_536)]), "bytes at each worker"),
+            (json!([map(4, 8, 1), map(4, 8, 1)]), "twice"),
+            (json!([{ "name": "a/b", "key": 1, "value": 1, "entries": 1 }]), "letters, digits"),
+            (json!([{ "name": "a", "key": 1, "value": 1, "entries": 1, "size": 1 }]), "size"),
+            (Value::from(vec![map(4, 8, 1); 9]), "9 are over 8"),
+        ] {
+            let error = maps(wrong.clone()).unwrap_err();
+            assert!(error.contains(words), "{wrong}: {error}");
+        }
+        assert!(refusal("maps", json!([map(4, 8, 1)])).contains("map-write"));
     }
 
     #[test]

@@ -3,8 +3,10 @@
 use std::fmt;
 
 use millrace_packet::{Exceptions, FlowKey, Packet};
-use millrace_plugin_abi::binary::{NO_OFFSET, RawFlowEnd, RawPacket, packet_flags, verdict};
-use millrace_plugin_abi::{Family, FlowEnd, Instant, Packets, Verdict};
+use millrace_plugin_abi::binary::{
+    NO_OFFSET, RawBacklog, RawFlowEnd, RawPacket, backlog, packet_flags, verdict,
+};
+use millrace_plugin_abi::{Backlog, Family, FlowEnd, Instant, Packets, Verdict};
 use millrace_units::{InstanceId, PortId, QueueId};
 
 /// The tag has five bits, and so has a reason to drop.
@@ -129,6 +131,25 @@ pub(crate) fn raw_flow_end(flow: &FlowEnd) -> RawFlowEnd {
         packets: flow.packets,
         bytes: flow.bytes,
         ..RawFlowEnd::default()
+    }
+}
+
+/// What waits before a packet, as plugins see it.
+pub(crate) fn raw_backlog(known: &Backlog) -> RawBacklog {
+    let own = RawBacklog {
+        size: size_of::<RawBacklog>() as u16,
+        instance_packets: known.instance_packets,
+        instance_bytes: known.instance_bytes,
+        ..RawBacklog::default()
+    };
+    let Some(queue) = known.queue else { return own };
+    RawBacklog {
+        of: if queue.of_flow { backlog::FLOW } else { backlog::LEAF },
+        port: queue.port.0,
+        queue: queue.queue.0,
+        packets: queue.packets,
+        bytes: queue.bytes,
+        ..own
     }
 }
 

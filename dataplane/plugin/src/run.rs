@@ -1,7 +1,9 @@
 //! The way of a batch's packets through the instances of their path.
 
+use std::fmt;
+
 use millrace_packet::{DropReason, FlowKey, Packet};
-use millrace_plugin_abi::{Fault, Packets, Position, Progress, Verdict};
+use millrace_plugin_abi::{Backlogs, Fault, Known, Packets, Position, Progress, Verdict};
 use millrace_units::{Instant, PathId, PortId, QueueId};
 
 use crate::fault::FaultKind;
@@ -26,7 +28,6 @@ pub enum Direction {
 }
 
 /// Packets of a batch that are on the same path.
-#[derive(Debug)]
 pub struct Group<'a> {
     /// The packets of the batch.
     pub packets: &'a mut [Packet],
@@ -42,6 +43,14 @@ pub struct Group<'a> {
     pub taken: &'a mut Vec<(u16, Taken)>,
     /// Those that go on and were sent somewhere are added here; what was said last counts.
     pub directed: &'a mut Vec<(u16, Direction)>,
+    /// Who knows what waits in queues.
+    pub queues: &'a dyn Backlogs,
+}
+
+impl fmt::Debug for Group<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group").field("members", &self.members).finish_non_exhaustive()
+    }
 }
 
 /// What was decided of a packet.
@@ -331,7 +340,10 @@ fn call(
     if let Some(shadow) = &mut hosted.shadow {
         shadow.watch(group.packets, group.keys, group.members);
     }
+    // Who waits for an instance has found it busy, and then it isn't called from here.
+    let known = Known { queues: group.queues, waiting: (0, 0) };
     let mut packets = Packets::new(group.packets, group.keys, group.members, group.verdicts)
+        .with_known(known)
         .as_copies(position == Position::Copy);
     if part.bytes > 0 {
         packets = packets.with_states(states, group.states, part.offset.into(), part.bytes.into());

@@ -1,6 +1,8 @@
 //! Settings of instances against the schema of their plugin, and the names in them.
 
-use millrace_plugin_abi::{Plugin, PluginError};
+use std::sync::Arc;
+
+use millrace_plugin_abi::{Plugin, PluginError, SharedMap};
 use serde_json::{Map, Value};
 
 use crate::PluginControlError;
@@ -9,6 +11,17 @@ use crate::PluginControlError;
 const PORT: &str = "port";
 /// The format of a setting that names an instance.
 const INSTANCE: &str = "instance";
+
+/// The format of a setting that names a map of an instance, as `INSTANCE/MAP`.
+const MAP: &str = "map";
+
+/// Settings as a plugin gets them, and what they name beside.
+#[derive(Debug, Default)]
+pub(crate) struct Prepared {
+    pub settings: Map<String, Value>,
+    /// Maps of other instances: their numbers begin behind those of the plugin's own.
+    pub maps: Vec<Arc<SharedMap>>,
+}
 
 /// Who knows the numbers of what settings name.
 pub(crate) trait Numbers {
@@ -23,6 +36,20 @@ pub(crate) trait Numbers {
     /// # Errors
     /// [`PluginControlError::Unknown`].
     fn instance(&self, name: &str) -> Result<u16, PluginControlError>;
+
+    /// A map of an instance.
+    ///
+    /// # Errors
+    /// [`PluginControlError::Unknown`].
+    fn map(&self, name: &str) -> Result<Arc<SharedMap>, PluginControlError>;
+}
+
+/// Whether a schema has settings that name maps.
+pub(crate) fn names_maps(schema: &Map<String, Value>) -> bool {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    properties.is_some_and(|properties| {
+        properties.values().any(|property| property.get("format").and_then(Value::as_str) == Some(MAP))
+    })
 }
 
 /// Why a schema can't be used; `None` when it can.
@@ -31,7 +58,7 @@ pub(crate) fn schema_problem(schema: &Map<String, Value>) -> Option<String> {
     jsonschema::validator_for(&schema).err().map(|error| format!("its schema of settings is none: {error}"))
 }
 
-/// Settings as the plugin gets them: those that its schema allows, with numbers for names of ports and instances.
+/// Settings as the plugin gets them: those that its schema allows, with numbers for names of ports, instances and maps.
 ///
 /// # Errors
 /// [`PluginError::Setting`] for the first that is unknown, of the wrong type or out of range, or names nothing.
@@ -39,8 +66,10 @@ pub(crate) fn prepare(
     plugin: &dyn Plugin,
     settings: &Map<String, Value>,
     numbers: &impl Numbers,
-) -> Result<Map<String, Value>, PluginError> {
-    let Some(schema) = plugin.settings_schema() else { return Ok(settings.clone()) };
+) -> Result<Prepared, PluginError> {
+    let Some(schema) = plugin.settings_schema() else {
+        return Ok(Prepared { settings: settings.clone(), maps: Vec::new() });
+    };
     let refused = |setting: &str, problem: String| PluginError::setting(plugin.name(), setting, problem);
     let validator = jsonschema::validator_for(&Value::Object(schema.clone()))
         .map_err(|error| refused("settings", format!("the plugin's schema is none: {error}")))?;
@@ -51,17 +80,21 @@ pub(crate) fn prepare(
         let problem = format!("{error}{}", known(schema, setting));
         return Err(refused(if setting.is_empty() { "settings" } else { setting }, problem));
     }
-    let mut prepared = settings.clone();
+    let (mut prepared, mut maps) = (settings.clone(), Vec::new());
     for (setting, value) in &mut prepared {
         let Some(name) = value.as_str() else { continue };
         let number = match format_of(schema, setting) {
             Some(PORT) => numbers.port(name),
             Some(INSTANCE) => numbers.instance(name),
+            Some(MAP) => numbers.map(name).map(|map| {
+                maps.push(map);
+                (plugin.maps().len() + maps.len() - 1) as u16
+            }),
             _ => continue,
         };
         *value = number.map_err(|error| refused(setting, error.to_string()))?.into();
     }
-    Ok(prepared)
+    Ok(Prepared { settings: prepared, maps })
 }
 
 fn format_of<'a>(schema: &'a Map<String, Value>, setting: &str) -> Option<&'a str> {
@@ -100,6 +133,10 @@ mod tests {
 
         fn instance(&self, name: &str) -> Result<u16, PluginControlError> {
             Err(PluginControlError::unknown("instance", name, std::iter::empty()))
+        }
+
+        fn map(&self, name: &str) -> Result<Arc<SharedMap>, PluginControlError> {
+            Err(PluginControlError::unknown("map", name, std::iter::empty()))
         }
     }
 
@@ -143,7 +180,9 @@ mod tests {
         }});
         let plugin = Described(schema.as_object().cloned().unwrap());
         let settings = settings.as_object().cloned().unwrap();
-        prepare(&plugin, &settings, &TwoPorts).map(Value::Object).map_err(|error| error.to_string())
+        prepare(&plugin, &settings, &TwoPorts)
+            .map(|prepared| Value::Object(prepared.settings))
+            .map_err(|error| error.to_string())
     }
 
     #[test]

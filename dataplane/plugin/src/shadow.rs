@@ -45,7 +45,9 @@ impl Drop for Shadow {
 }
 
 impl Shadow {
-    pub fn new(instance: Box<dyn Instance>, packets: u64, pool: Pool, reported: Reported) -> Self {
+    pub fn new(mut instance: Box<dyn Instance>, packets: u64, pool: Pool, reported: Reported) -> Self {
+        // Maps are for the one that counts.
+        instance.attach_maps(Vec::new());
         let (report, reported) = (ShadowReport::default(), Some(reported));
         Self { instance, left: packets, report, reported, pool, copies: Vec::new(), keys: Vec::new() }
     }

@@ -147,6 +147,8 @@ pub(crate) enum Errand {
 pub(crate) enum Asked {
     /// An answer to a message.
     Message(Message, Answer),
+    /// That it hears a message of its other half.
+    Tell(Vec<u8>),
     /// Its place, for another one.
     Succeed(Successor, Successed),
 }
@@ -158,6 +160,7 @@ impl Asked {
                 let text = format!("message {:?} is refused: {problem}", message.name);
                 answer(Some(Err(PluginError::Refused(text))));
             }
+            Self::Tell(_) => {}
             Self::Succeed(Successor { instance, .. }, told) => {
                 told(Some(Succession { instance, inherited: Err(problem) }));
             }
@@ -217,26 +220,51 @@ impl Call {
     }
 }
 
+/// Packets behind a call of an instance.
+#[derive(Default)]
+pub(crate) struct Behind {
+    packets: VecDeque<Waiting>,
+    bytes: u64,
+}
+
+impl Behind {
+    /// How many there are, and their bytes.
+    pub fn load(&self) -> (u32, u64) {
+        (self.packets.len() as u32, self.bytes)
+    }
+
+    pub fn push(&mut self, waiting: Waiting) {
+        self.bytes += waiting.packet.len() as u64;
+        self.packets.push_back(waiting);
+    }
+
+    fn pop_if(&mut self, is_it: impl FnMut(&mut Waiting) -> bool) -> Option<Waiting> {
+        let waiting = self.packets.pop_front_if(is_it)?;
+        self.bytes -= waiting.packet.len() as u64;
+        Some(waiting)
+    }
+}
+
 /// What waits for one instance.
 pub(crate) struct Backlog {
     pub instance: Key,
     pub call: Call,
-    pub behind: VecDeque<Waiting>,
+    pub behind: Behind,
     /// Control messages, which come first.
     pub asked: VecDeque<Asked>,
 }
 
 impl Backlog {
     fn new(instance: Key, call: Call) -> Self {
-        Self { instance, call, behind: VecDeque::new(), asked: VecDeque::new() }
+        Self { instance, call, behind: Behind::default(), asked: VecDeque::new() }
     }
 
     /// Makes a call of packets that waited and are at one place; whether there were any.
     pub fn begin_call(&mut self) -> bool {
         let alike = |waiting: &Waiting| (waiting.place, waiting.passed_on);
-        let Some(first) = self.behind.front().map(alike) else { return false };
+        let Some(first) = self.behind.packets.front().map(alike) else { return false };
         while self.call.packets.len() < MOST_IN_CALL
-            && let Some(waiting) = self.behind.pop_front_if(|waiting| alike(waiting) == first)
+            && let Some(waiting) = self.behind.pop_if(|waiting| alike(waiting) == first)
         {
             self.call.push(waiting);
         }
@@ -360,20 +388,27 @@ impl WaitingRoom {
             self.backlogs.push(Backlog::new(instance, Call::default()));
         }
         match self.backlog(instance) {
-            Some(backlog) if backlog.behind.len() < MOST_BEHIND => {
-                backlog.behind.push_back(waiting);
+            Some(backlog) if backlog.behind.packets.len() < MOST_BEHIND => {
+                backlog.behind.push(waiting);
                 Ok(())
             }
             _ => Err(waiting),
         }
     }
 
-    /// Lets control wait for an instance that is busy.
-    pub fn ask(&mut self, instance: Key, asked: Asked) {
+    /// Lets control wait for an instance that is busy; whether there was room.
+    pub fn ask(&mut self, instance: Key, asked: Asked) -> bool {
         match self.backlog(instance) {
-            Some(backlog) if backlog.asked.len() < MOST_ASKED => backlog.asked.push_back(asked),
-            _ => asked
-                .refuse(format!("the instance is busy, and {MOST_ASKED} messages wait already; ask again")),
+            Some(backlog) if backlog.asked.len() < MOST_ASKED => {
+                backlog.asked.push_back(asked);
+                true
+            }
+            _ => {
+                asked.refuse(format!(
+                    "the instance is busy, and {MOST_ASKED} messages wait already; ask again"
+                ));
+                false
+            }
         }
     }
 
@@ -413,7 +448,7 @@ impl WaitingRoom {
 
     /// How many packets wait.
     pub fn len(&self) -> usize {
-        let backlog = |backlog: &Backlog| backlog.call.packets.len() + backlog.behind.len();
+        let backlog = |backlog: &Backlog| backlog.call.packets.len() + backlog.behind.packets.len();
         self.held.len() + self.backlogs.iter().map(backlog).sum::<usize>()
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_packet::BATCH_SIZE;
-use millrace_plugin_abi::{Message, Position, Verdict};
+use millrace_plugin_abi::{Message, Position, Progress, Verdict};
 use millrace_units::{GateId, InstanceId, Instant, PathId, PortId};
 
 use crate::flow_state::{FlowStateBlocks, FlowStateCounts};
@@ -94,6 +94,21 @@ pub struct InstanceReport {
     pub suspensions: u64,
     /// Packets that it dropped, by its own reasons.
     pub drops: BTreeMap<u8, u64>,
+    /// Messages between the halves of its plugin.
+    pub messages: MessageCounts,
+}
+
+/// Messages that an instance exchanged with the other half of its plugin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MessageCounts {
+    /// Those that it heard.
+    pub heard: u64,
+    /// Those for it that were lost: it was pausing, or too many waited.
+    pub lost: u64,
+    /// Those that it sent.
+    pub sent: u64,
+    /// Of these, those that were lost on the way, as too many waited.
+    pub unsent: u64,
 }
 
 impl InstanceReport {
@@ -105,6 +120,7 @@ impl InstanceReport {
             last_fault: hosted.last_fault.clone(),
             suspensions: hosted.suspensions,
             drops: drops.collect(),
+            messages: hosted.messages,
         }
     }
 
@@ -118,6 +134,10 @@ impl InstanceReport {
             self.last_fault = other.last_fault;
         }
         self.suspensions += other.suspensions;
+        self.messages.heard += other.messages.heard;
+        self.messages.lost += other.messages.lost;
+        self.messages.sent += other.messages.sent;
+        self.messages.unsent += other.messages.unsent;
         for (reason, count) in other.drops {
             *self.drops.entry(reason).or_default() += count;
         }
@@ -151,6 +171,8 @@ pub struct WorkerPlugins<T> {
     pub(crate) news: News,
     /// Lists of members, kept for their memory.
     pub(crate) spare: Vec<Vec<u16>>,
+    /// How long instances may take for what is no packets.
+    pub(crate) errands: Terms,
 }
 
 impl<T> std::fmt::Debug for WorkerPlugins<T> {
@@ -188,6 +210,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             ports: Vec::new(),
             news: News::default(),
             spare: Vec::new(),
+            errands: Terms::OF_ERRANDS,
         }
     }
 
@@ -291,7 +314,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
             return answer(None);
         };
         if waiting.is_busy(key) {
-            return waiting.ask(key, Asked::Message(message.clone(), answer));
+            waiting.ask(key, Asked::Message(message.clone(), answer));
+            return;
         }
         match hosted.call(|instance| instance.begin_control(message)) {
             Some(reply) => {
@@ -305,6 +329,48 @@ impl<T: BindingTable> WorkerPlugins<T> {
     /// Where the worker says whose code it runs.
     pub fn pulse(&self) -> Arc<Pulse> {
         self.instances.pulse()
+    }
+
+    /// Hands an instance a message of the other half of its plugin, now or when it has ended what it is at. What comes to
+    /// one that pauses, or for which too many wait, is lost and counted.
+    pub fn message(&mut self, instance: InstanceId, bytes: Vec<u8>, now: Instant) {
+        let Some(key) = self.instances.key(instance) else { return };
+        let taken = match self.waiting.is_busy(key) {
+            true => self.waiting.ask(key, Asked::Tell(bytes)),
+            false => self.tell(key, &bytes, now),
+        };
+        if !taken {
+            self.count_messages(instance, |messages| messages.lost += 1);
+        }
+    }
+
+    /// Hands a message to an instance that isn't busy; whether it took it.
+    pub(crate) fn tell(&mut self, key: Key, bytes: &[u8], now: Instant) -> bool {
+        let Self { instances, waiting, news, .. } = self;
+        let Some(hosted) = instances.get_mut(key) else { return false };
+        if !hosted.is_well(now, news) {
+            return false;
+        }
+        hosted.messages.heard += 1;
+        match hosted.instance.message(bytes) {
+            Progress::Suspended => waiting.suspend_errand(key, Errand::Own),
+            Progress::Done => _ = hosted.has_failed(now, news),
+        }
+        true
+    }
+
+    /// Counts messages of an instance.
+    pub fn count_messages(&mut self, instance: InstanceId, count: impl FnOnce(&mut MessageCounts)) {
+        if let Some(hosted) = self.instances.key(instance).and_then(|key| self.instances.get_mut(key)) {
+            count(&mut hosted.messages);
+        }
+    }
+
+    /// How long instances may take for what is no packets; 10 ms unless it is said otherwise.
+    #[must_use]
+    pub fn with_errands(mut self, terms: Terms) -> Self {
+        self.errands = terms;
+        self
     }
 
     /// What the instances did so far, and how they are.

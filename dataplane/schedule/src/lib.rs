@@ -57,9 +57,9 @@ mod random;
 pub use drop_cause::{DropCause, DropCounts, DropSink};
 pub use item::{FlowNumber, Item};
 pub use link::{
-    Aqm, CodelSettings, Curve, Curves, FlowQueuesSettings, FqCodelSettings, Leftover, LinkOverhead, LinkRate,
-    LinkScheduler, MOST_DEPTH, MOST_NODES, NodeId, NodeKind, NodeView, PRIORITY_LEVELS, Rate, RedSettings,
-    ScheduleError, Share,
+    Aqm, CodelSettings, Curve, Curves, FlowQueuesSettings, FqCodelSettings, LeafBacklog, Leftover,
+    LinkOverhead, LinkRate, LinkScheduler, MOST_DEPTH, MOST_NODES, NodeId, NodeKind, NodeView,
+    PRIORITY_LEVELS, Rate, RedSettings, ScheduleError, Share,
 };
 pub use queue::{QueueSettings, QueueView};
 pub use queue_manager::{BufferLimits, MOST_QUEUES};

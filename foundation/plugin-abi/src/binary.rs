@@ -158,6 +158,38 @@ pub struct RawFlowEnd {
     pub state: u64,
 }
 
+/// What waits before a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
+pub struct RawBacklog {
+    /// Bytes of this structure that were written.
+    pub size: u16,
+    /// One of [`backlog`]: what `packets` and `bytes` are of.
+    pub of: u16,
+    /// The port that the packet leaves by.
+    pub port: u16,
+    /// The leaf of that port's scheduler, as [`verdict::QUEUE`] names it; 0 where the port has none.
+    pub queue: u16,
+    /// Packets that wait there.
+    pub packets: u32,
+    /// Packets of all flows that wait for the instance to end the call that goes on.
+    pub instance_packets: u32,
+    /// Bytes of `packets`, link headers included.
+    pub bytes: u64,
+    /// Bytes of `instance_packets`, link headers included.
+    pub instance_bytes: u64,
+}
+
+/// Values of [`RawBacklog::of`].
+pub mod backlog {
+    /// The packet's way is not known yet, or leads to no queue that the worker has: nothing is known.
+    pub const UNKNOWN: u16 = 0;
+    /// What is counted are the packets of all flows in the leaf.
+    pub const LEAF: u16 = 1;
+    /// What is counted are the packets of the packet's flow.
+    pub const FLOW: u16 = 2;
+}
+
 /// Names of what plugins export. Those behind [`REQUIRED`](export::REQUIRED) may be missing.
 pub mod export {
     /// The memory of a WebAssembly module.
@@ -184,14 +216,17 @@ pub mod export {
     /// `(state: address, bytes: usize, version: u32) -> i32`: takes over state that was saved under a version of the state.
     pub const RESTORE: &str = "millrace_restore";
 
+    /// `(bytes: address, length: usize)`: a message of the other half of the plugin.
+    pub const MESSAGE: &str = "millrace_message";
+
     /// What every plugin exports.
     pub const REQUIRED: [&str; 5] = [ABI, RESERVE, RELEASE, INIT, PACKETS];
     /// What it may export.
-    pub const OPTIONAL: [&str; 5] = [CONTROL, PERIODIC, FLOW_ENDED, SAVE, RESTORE];
+    pub const OPTIONAL: [&str; 6] = [CONTROL, PERIODIC, FLOW_ENDED, SAVE, RESTORE, MESSAGE];
 }
 
 /// What a plugin may call, each with the capability that its manifest must name; those without one are always there.
-pub const HOST_FUNCTIONS: [(&str, Option<&str>); 10] = [
+pub const HOST_FUNCTIONS: [(&str, Option<&str>); 15] = [
     // (text, bytes): why `init`, `control`, `save` or `restore` fails.
     ("fail", None),
     // (bytes, length): the answer, as JSON; or the state that is saved, in whatever form.
@@ -206,13 +241,36 @@ pub const HOST_FUNCTIONS: [(&str, Option<&str>); 10] = [
     ("packet_resize", Some("packet-resize")),
     // (bytes, length, port) -> 0, or 1 when there is no packet memory: a packet of the plugin's own, from the network header on
     ("packet_make", Some("packet-make")),
-    // (flow) -> packets that wait in its queue
+    // (packet, to, bytes) -> bytes of a `RawBacklog` that were written, 0 when it has no such packet
     ("flow_backlog", Some("flow-backlog")),
     // (nanoseconds): `periodic` is called then, once
     ("timer", Some("timer")),
     // (JSON, bytes) -> 0 when it was accepted: a change of filters, routes, queues or instances, made by control later
     ("request", Some("request")),
+    // () -> where the state that is common to all flows stands, 0 when the manifest declares none
+    ("service_state", None),
+    // (map, key, bytes, to, bytes) -> one of `map_answer`
+    ("map_get", Some("map-read")),
+    // (map, key, bytes, from, bytes) -> one of `map_answer`
+    ("map_set", Some("map-write")),
+    // (map, key, bytes) -> one of `map_answer`
+    ("map_remove", Some("map-write")),
+    // (bytes, length) -> 0 when it was taken: a message to the other half of the plugin
+    ("send", Some("message")),
 ];
+
+/// What functions for maps answer.
+pub mod map_answer {
+    /// It is done.
+    pub const DONE: i32 = 0;
+    /// There is no such key.
+    pub const ABSENT: i32 = 1;
+    /// There is no room for another key.
+    pub const FULL: i32 = 2;
+    /// There is no map of that number, or its keys or values have another size, or it is another instance's to write; or the
+    /// plugin is still beginning.
+    pub const REFUSED: i32 = 3;
+}
 
 #[cfg(test)]
 mod tests {
@@ -234,5 +292,11 @@ mod tests {
         ];
         assert_eq!(offsets, [8, 24, 32, 40, 48, 56]);
         assert_eq!(offset_of!(RawFlowEnd, source), 16);
+        let offsets = [
+            offset_of!(RawBacklog, packets),
+            offset_of!(RawBacklog, bytes),
+            offset_of!(RawBacklog, instance_bytes),
+        ];
+        assert_eq!((offsets, size_of::<RawBacklog>()), ([8, 16, 24], 32));
     }
 }

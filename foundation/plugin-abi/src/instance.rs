@@ -3,7 +3,7 @@
 use millrace_units::Instant;
 use serde_json::{Map, Value};
 
-use crate::{FlowKey, Output, Packets, PluginError, Position};
+use crate::{FlowKey, MapHandle, MapShape, Output, Packets, PluginError, Position};
 
 /// A control message: a name and its arguments.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,6 +65,17 @@ pub trait Plugin: Send + Sync {
     /// The JSON Schema of the settings, where there is one: they are checked against it before an instance is made, and a
     /// setting whose `format` is `port` or `instance` names one, and comes as its number.
     fn settings_schema(&self) -> Option<&Map<String, Value>> {
+        None
+    }
+
+    /// The maps that its instances have and write, by their numbers.
+    fn maps(&self) -> &[MapShape] {
+        &[]
+    }
+
+    /// The plugin of its slow half: an instance of it runs on the host level for each instance of this one, and exchanges
+    /// messages with those at the workers.
+    fn slow_half(&self) -> Option<&dyn Plugin> {
         None
     }
 
@@ -219,6 +230,11 @@ pub trait Instance: Send {
         Progress::Done
     }
 
+    /// Gets a message of the other half of its plugin. [`Progress::Suspended`] as of [`periodic`](Self::periodic).
+    fn message(&mut self, _bytes: &[u8]) -> Progress {
+        Progress::Done
+    }
+
     /// What it gives beside verdicts, the oldest first; `None` when there is nothing more. Asked after each call, if
     /// [`has_output`](Self::has_output).
     fn take_output(&mut self) -> Option<Output> {
@@ -235,6 +251,21 @@ pub trait Instance: Send {
     fn flow_state(&self) -> usize {
         0
     }
+
+    /// What stands in the memory that it keeps for all its flows together, and that the router keeps for it when it begins anew or
+    /// another instance takes its place: as many bytes as its plugin declares, as they were after the last call that was
+    /// completed. Empty where it keeps none.
+    fn service_state(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Takes over what another instance kept there, which is as long. It sees that before it is asked to
+    /// [`restore`](Self::restore) anything.
+    fn adopt_service_state(&mut self, _state: &[u8]) {}
+
+    /// Gives it its maps: those that its plugin declares, and behind them those of other instances that its settings name, by the
+    /// numbers that it got for them. It has none before, and so none while it begins.
+    fn attach_maps(&mut self, _maps: Vec<MapHandle>) {}
 
     /// Hands over what it knows, to be taken over by the instance of another version of its plugin; `None` when it knows
     /// nothing, or has no way to say it.

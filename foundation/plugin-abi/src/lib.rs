@@ -10,6 +10,8 @@
 pub mod binary;
 
 #[cfg(feature = "host")]
+mod backlog;
+#[cfg(feature = "host")]
 mod error;
 #[cfg(feature = "host")]
 mod gate;
@@ -21,9 +23,12 @@ mod output;
 mod packets;
 #[cfg(feature = "host")]
 mod reading;
+#[cfg(feature = "host")]
+mod shared_map;
 
 #[cfg(feature = "host")]
 pub use {
+    backlog::{Backlog, Backlogs, Known, NoQueues, QueueBacklog},
     error::PluginError,
     gate::{DEFAULT_GATES, Position},
     instance::{Fault, FlowEnd, Home, Instance, Message, Plugin, Progress, Reply, merged},
@@ -32,4 +37,8 @@ pub use {
     output::{LogLevel, Output},
     packets::{FlowStates, Packets, Verdict},
     reading::{SettingsReader, merged_but, name_of, restored, settings_of},
+    shared_map::{
+        MOST_MAP_ENTRIES, MOST_MAP_KEY, MOST_MAP_MEMORY, MOST_MAP_VALUE, MOST_MAPS, MapCounts, MapHandle,
+        MapProblem, MapShape, SharedMap,
+    },
 };

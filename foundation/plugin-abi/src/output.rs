@@ -9,6 +9,8 @@ pub enum Output {
     Log(LogLevel, String),
     /// A packet, from the network header on, to be forwarded as if it came in by the port.
     Packet(Vec<u8>, PortId),
+    /// A message to the other half of its plugin.
+    Message(Vec<u8>),
     /// A change that it wants: JSON. Control makes it later.
     Request(String),
 }

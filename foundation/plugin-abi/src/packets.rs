@@ -5,6 +5,8 @@ use std::fmt;
 use millrace_packet::{FlowKey, Packet};
 use millrace_units::{InstanceId, Instant, PortId, QueueId};
 
+use crate::{Backlog, Known};
+
 /// What becomes of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Verdict {
@@ -72,6 +74,7 @@ pub struct Packets<'a> {
     members: &'a [u16],
     verdicts: &'a mut [Verdict],
     states: Option<States<'a>>,
+    known: Option<Known<'a>>,
     copies: bool,
     untouched: bool,
 }
@@ -88,7 +91,7 @@ impl<'a> Packets<'a> {
         members: &'a [u16],
         verdicts: &'a mut [Verdict],
     ) -> Self {
-        Self { packets, keys, members, verdicts, states: None, copies: false, untouched: true }
+        Self { packets, keys, members, verdicts, states: None, known: None, copies: false, untouched: true }
     }
 
     /// The same packets with the state of their flows: `numbers` of blocks go by the indices of the packets, and the
@@ -103,6 +106,13 @@ impl<'a> Packets<'a> {
         bytes: usize,
     ) -> Self {
         self.states = Some(States { of_all, numbers, offset, bytes });
+        self
+    }
+
+    /// The same packets, of whose backlogs something is known.
+    #[must_use]
+    pub fn with_known(mut self, known: Known<'a>) -> Self {
+        self.known = Some(known);
         self
     }
 
@@ -144,6 +154,18 @@ impl<'a> Packets<'a> {
     pub fn flow_number(&self, place: usize) -> u32 {
         let Some(states) = &self.states else { return 0 };
         states.numbers.get(usize::from(self.members[place])).copied().unwrap_or(0)
+    }
+
+    /// What waits before the packet at a place below [`len`](Self::len).
+    ///
+    /// # Panics
+    /// When there is no such place.
+    pub fn backlog(&self, place: usize) -> Backlog {
+        let packet = &self.packets[usize::from(self.members[place])];
+        let Some(Known { queues, waiting: (instance_packets, instance_bytes) }) = self.known else {
+            return Backlog::default();
+        };
+        Backlog { queue: queues.of(packet), instance_packets, instance_bytes }
     }
 
     /// How many packets there are.

@@ -185,6 +185,17 @@ pub unsafe fn periodic<P: Plugin>(slot: &Slot<P>, now: u64) {
 }
 
 /// # Safety
+/// As [`init`].
+pub unsafe fn message<P: Plugin>(slot: &Slot<P>, message: (*const u8, usize)) {
+    // SAFETY: the caller's promise.
+    let (slot, message) = unsafe { (slot.get(), bytes(message)) };
+    answer(with(slot, |plugin| {
+        plugin.message(message);
+        Ok(())
+    }));
+}
+
+/// # Safety
 /// As [`init`]; the flow and its state stand where they say.
 pub unsafe fn flow_ended<P: Declared>(slot: &Slot<P>, flow: *const RawFlowEnd) {
     // SAFETY: the caller's promise.

@@ -3,6 +3,8 @@
 
 use alloc::string::String;
 
+use millrace_plugin_abi::binary::RawBacklog;
+
 /// How important a line of the log is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
@@ -43,17 +45,18 @@ pub fn request(json: &str) -> bool {
     raw::request(json.as_ptr(), json.len()) == 0
 }
 
+/// A message of up to 16 KiB to the other half of the plugin. Returns whether it was taken; it may still be lost on its way, where
+/// too many wait. Capability `message`.
+#[must_use]
+pub fn send(message: &[u8]) -> bool {
+    raw::send(message.as_ptr(), message.len()) == 0
+}
+
 /// A packet of the plugin's own, from the network header on, forwarded as if it came in by the port. Returns whether there
 /// was packet memory. Capability `packet-make`.
 #[must_use]
 pub fn packet_make(bytes: &[u8], port: u16) -> bool {
     raw::packet_make(bytes.as_ptr(), bytes.len(), port.into()) == 0
-}
-
-/// Packets of the flow that wait to be sent. Capability `flow-backlog`.
-#[must_use]
-pub fn flow_backlog(flow: u32) -> u32 {
-    raw::flow_backlog(flow)
 }
 
 pub(crate) fn packet_read(packet: u16, offset: u32, to: &mut [u8]) -> usize {
@@ -66,6 +69,29 @@ pub(crate) fn packet_write(packet: u16, offset: u32, from: &[u8]) -> usize {
 
 pub(crate) fn packet_resize(packet: u16, bytes: i32) -> bool {
     raw::packet_resize(packet.into(), bytes) == 0
+}
+
+pub(crate) fn flow_backlog(packet: u16) -> Option<RawBacklog> {
+    let mut backlog = RawBacklog::default();
+    let written = raw::flow_backlog(packet.into(), &raw mut backlog, size_of::<RawBacklog>());
+    (written > 0).then_some(backlog)
+}
+
+/// Where the state that is common to all flows stands, with as many bytes as the manifest says; null where it says nothing.
+pub(crate) fn service_state() -> *mut u8 {
+    raw::service_state()
+}
+
+pub(crate) fn map_get(map: u32, key: &[u8], value: &mut [u8]) -> i32 {
+    raw::map_get(map, key.as_ptr(), key.len(), value.as_mut_ptr(), value.len())
+}
+
+pub(crate) fn map_set(map: u32, key: &[u8], value: &[u8]) -> i32 {
+    raw::map_set(map, key.as_ptr(), key.len(), value.as_ptr(), value.len())
+}
+
+pub(crate) fn map_remove(map: u32, key: &[u8]) -> i32 {
+    raw::map_remove(map, key.as_ptr(), key.len())
 }
 
 pub(crate) fn fail(text: &str) {
@@ -93,8 +119,13 @@ mod raw {
         pub safe fn packet_write(packet: u32, offset: u32, from: *const u8, bytes: usize) -> u32;
         pub safe fn packet_resize(packet: u32, bytes: i32) -> i32;
         pub safe fn packet_make(bytes: *const u8, length: usize, port: u32) -> i32;
-        pub safe fn flow_backlog(flow: u32) -> u32;
+        pub safe fn flow_backlog(packet: u32, to: *mut super::RawBacklog, bytes: usize) -> u32;
         pub safe fn timer(nanoseconds: u64);
+        pub safe fn service_state() -> *mut u8;
+        pub safe fn map_get(map: u32, key: *const u8, bytes: usize, to: *mut u8, room: usize) -> i32;
+        pub safe fn map_set(map: u32, key: *const u8, bytes: usize, from: *const u8, length: usize) -> i32;
+        pub safe fn map_remove(map: u32, key: *const u8, bytes: usize) -> i32;
+        pub safe fn send(bytes: *const u8, length: usize) -> i32;
         pub safe fn request(json: *const u8, bytes: usize) -> i32;
     }
 }
@@ -120,12 +151,22 @@ pub struct RawHost {
     pub packet_resize: Option<extern "C" fn(u32, i32) -> i32>,
     /// A packet of the plugin's own.
     pub packet_make: Option<extern "C" fn(*const u8, usize, u32) -> i32>,
-    /// Packets of a flow that wait.
-    pub flow_backlog: Option<extern "C" fn(u32) -> u32>,
+    /// What waits before a packet.
+    pub flow_backlog: Option<extern "C" fn(u32, *mut RawBacklog, usize) -> u32>,
     /// When `periodic` is called.
     pub timer: Option<extern "C" fn(u64)>,
     /// A change that control makes.
     pub request: Option<extern "C" fn(*const u8, usize) -> i32>,
+    /// Where the state that is common to all flows stands.
+    pub service_state: Option<extern "C" fn() -> *mut u8>,
+    /// The value of a key.
+    pub map_get: Option<extern "C" fn(u32, *const u8, usize, *mut u8, usize) -> i32>,
+    /// Sets the value of a key.
+    pub map_set: Option<extern "C" fn(u32, *const u8, usize, *const u8, usize) -> i32>,
+    /// Takes a key out.
+    pub map_remove: Option<extern "C" fn(u32, *const u8, usize) -> i32>,
+    /// A message to the other half.
+    pub send: Option<extern "C" fn(*const u8, usize) -> i32>,
 }
 
 /// The functions as a shared object has them: in a table, or not at all.
@@ -134,7 +175,7 @@ pub(crate) mod raw {
     use core::ptr;
     use core::sync::atomic::{AtomicPtr, Ordering};
 
-    use super::RawHost;
+    use super::{RawBacklog, RawHost};
 
     static TABLE: AtomicPtr<RawHost> = AtomicPtr::new(ptr::null_mut());
 
@@ -143,17 +184,23 @@ pub(crate) mod raw {
         TABLE.store(table.cast_mut(), Ordering::Release);
     }
 
-    /// The table, unless it has not come yet or is smaller than the first version of the interface.
-    fn table() -> Option<&'static RawHost> {
-        // SAFETY: `attach` was given a table that stays.
-        let table = unsafe { TABLE.load(Ordering::Acquire).as_ref() }?;
-        (table.size >= size_of::<RawHost>() as u64).then_some(table)
+    /// What stands in the table at an offset, unless the table has not come yet or is one of an older router, and ends before.
+    fn entry<F: Copy>(offset: usize) -> Option<F> {
+        let table = TABLE.load(Ordering::Acquire);
+        // SAFETY: `attach` was given a table that stays and begins with its size.
+        if table.is_null() || unsafe { (*table).size } < (offset + size_of::<F>()) as u64 {
+            return None;
+        }
+        // SAFETY: so far the table goes, and `functions` names the type of what stands there.
+        Some(unsafe { table.cast::<u8>().add(offset).cast::<F>().read() })
     }
 
     macro_rules! functions {
         ($($name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty = $absent:expr)?;)*) => {$(
             pub fn $name($($argument: $kind),*) $(-> $result)? {
-                match table().and_then(|table| table.$name) {
+                let function: Option<Option<extern "C" fn($($kind),*) $(-> $result)?>> =
+                    entry(core::mem::offset_of!(RawHost, $name));
+                match function.flatten() {
                     Some(function) => function($($argument),*),
                     None => { $($absent)? }
                 }
@@ -168,8 +215,13 @@ pub(crate) mod raw {
         packet_write(packet: u32, offset: u32, from: *const u8, bytes: usize) -> u32 = 0;
         packet_resize(packet: u32, bytes: i32) -> i32 = 1;
         packet_make(bytes: *const u8, length: usize, port: u32) -> i32 = 1;
-        flow_backlog(flow: u32) -> u32 = 0;
+        flow_backlog(packet: u32, to: *mut RawBacklog, bytes: usize) -> u32 = 0;
         timer(nanoseconds: u64);
         request(json: *const u8, bytes: usize) -> i32 = 1;
+        service_state() -> *mut u8 = ptr::null_mut();
+        map_get(map: u32, key: *const u8, bytes: usize, to: *mut u8, room: usize) -> i32 = 3;
+        map_set(map: u32, key: *const u8, bytes: usize, from: *const u8, length: usize) -> i32 = 3;
+        map_remove(map: u32, key: *const u8, bytes: usize) -> i32 = 3;
+        send(bytes: *const u8, length: usize) -> i32 = 1;
     }
 }

@@ -37,6 +37,7 @@ extern crate alloc;
 #[cfg(not(target_family = "wasm"))]
 extern crate std;
 
+mod backlog;
 pub mod exceptions;
 #[doc(hidden)]
 pub mod glue;
@@ -44,6 +45,7 @@ pub mod host;
 pub mod json;
 #[doc(hidden)]
 pub mod manifest;
+mod map;
 mod packet;
 mod packets;
 mod plain;
@@ -53,7 +55,9 @@ mod runtime;
 #[cfg(not(target_family = "wasm"))]
 pub mod testing;
 
+pub use backlog::{Backlog, QueueBacklog};
 pub use host::Level;
+pub use map::{MapError, SharedMap};
 pub use millrace_plugin_abi::binary;
 pub use packet::{Packet, Verdict};
 pub use packets::Packets;

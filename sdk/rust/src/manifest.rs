@@ -16,11 +16,15 @@
 ///     settings: r#"{"type": "object", "properties": {"rate": {"type": "integer"}}, "additionalProperties": false}"#,
 ///     window: 64,            // bytes of each packet that it sees
 ///     flow_state: 16,        // bytes of state for each flow
+///     service_state: 64,     // bytes of state that is common to all flows
+///     maps: [{ name: "seen", key: 4, value: 8, entries: 1000 }],  // maps that it writes, with capability map-write
+///     slow_half: "shaper-slow.wasm",  // the module of its slow half, in the same folder
 ///     state: "single",       // or "per-worker"
 ///     state_version: 2,      // then `save` and `restore` are called
 ///     period: 1000,          // milliseconds between two calls of `periodic`
 ///     cost: { packet: 50, byte: 0 },
 ///     flow_ends: true,       // then `flow_ended` is called
+///     hears: true,           // then `message` is called, with messages of the other half
 /// }
 /// ```
 #[macro_export]
@@ -35,11 +39,15 @@ macro_rules! millrace_plugin {
         $(, settings: $settings:literal)?
         $(, window: $window:literal)?
         $(, flow_state: $flow_state:literal)?
+        $(, service_state: $service_state:literal)?
+        $(, maps: [$({ name: $map:literal, key: $key:literal, value: $value:literal, entries: $entries:literal $(,)? }),+ $(,)?])?
+        $(, slow_half: $slow_half:literal)?
         $(, state: $state:literal)?
         $(, state_version: $state_version:literal)?
         $(, period: $period:literal)?
         $(, cost: { packet: $per_packet:literal, byte: $per_byte:literal $(,)? })?
         $(, flow_ends: $flow_ends:tt)?
+        $(, hears: $hears:tt)?
         $(,)?
     ) => {
         impl $crate::Declared for $plugin {
@@ -55,6 +63,9 @@ macro_rules! millrace_plugin {
                 $(, ",\"settings\":", $settings)?
                 $(, ",\"window\":", $window)?
                 $(, ",\"flow-state\":", $flow_state)?
+                $(, ",\"service-state\":", $service_state)?
+                $(, ",\"maps\":[", $crate::manifest::objects!($($map, $key, $value, $entries;)+), "]")?
+                $(, ",\"slow-half\":", stringify!($slow_half))?
                 $(, ",\"state\":", stringify!($state))?
                 $(, ",\"state-version\":", $state_version)?
                 $(, ",\"period\":", $period)?
@@ -62,6 +73,8 @@ macro_rules! millrace_plugin {
                 "}"
             );
             const FLOW_STATE: u16 = $crate::manifest::given!(0 $(, $flow_state)?);
+            const SERVICE_STATE: u16 = $crate::manifest::given!(0 $(, $service_state)?);
+            const MAPS: &'static [(&'static str, usize, usize, usize)] = &[$($(($map, $key, $value, $entries)),+)?];
             const WINDOW: u16 = $crate::manifest::given!($crate::binary::DEFAULT_WINDOW $(, $window)?);
             const CAPABILITIES: &'static [&'static str] = &[$($capability $(, $capabilities)*)?];
         }
@@ -84,10 +97,20 @@ macro_rules! millrace_plugin {
             assert!(<$plugin>::WINDOW <= $crate::binary::MOST_WINDOW, "window: 1536 bytes at most");
             assert!(<$plugin>::FLOW_STATE <= 256, "flow_state: 256 bytes at most");
 
+            assert!(<$plugin>::SERVICE_STATE <= 4096, "service_state: 4096 bytes at most");
+
+            $($(
+                assert!(is_name($map), "maps: give names of 1 to 64 letters, digits, '-', '_' and '.'");
+                assert!($key >= 1 && $key <= 64, "maps: keys have 1 to 64 bytes");
+                assert!($value >= 1 && $value <= 256, "maps: values have 1 to 256 bytes");
+                assert!($entries >= 1 && $entries <= 65_536, "maps: 1 to 65536 entries");
+            )+)?
+
             static SLOT: $crate::glue::Slot<$plugin> = $crate::glue::Slot::new();
             $crate::__millrace_export!(always $plugin);
             $($crate::__millrace_export!(control $plugin, $message);)?
             $($crate::__millrace_export!(flow_ended $plugin, $flow_ends);)?
+            $($crate::__millrace_export!(message $plugin, $hears);)?
             $($crate::__millrace_export!(save $plugin, $state_version);)?
         };
     };
@@ -173,6 +196,14 @@ macro_rules! __millrace_export {
         }
     };
     (flow_ended $plugin:ty, false) => {};
+    (message $plugin:ty, true) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn millrace_message(bytes: *const u8, length: usize) {
+            // SAFETY: the router's call, by the rules of the interface.
+            unsafe { $crate::glue::message(&SLOT, (bytes, length)) }
+        }
+    };
+    (message $plugin:ty, false) => {};
     (save $plugin:ty, $version:literal) => {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn millrace_save() -> i32 {
@@ -201,6 +232,20 @@ macro_rules! __millrace_given {
 }
 #[doc(hidden)]
 pub use crate::__millrace_given as given;
+
+/// Maps as a manifest has them.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! __millrace_objects {
+    ($map:expr, $key:expr, $value:expr, $entries:expr; $($rest:tt)+) => {
+        concat!($crate::__millrace_objects!($map, $key, $value, $entries;), ",", $crate::__millrace_objects!($($rest)+))
+    };
+    ($map:expr, $key:expr, $value:expr, $entries:expr;) => {
+        concat!("{\"name\":", stringify!($map), ",\"key\":", $key, ",\"value\":", $value, ",\"entries\":", $entries, "}")
+    };
+}
+#[doc(hidden)]
+pub use crate::__millrace_objects as objects;
 
 /// Where a plugin can be bound.
 pub const POSITIONS: [&str; 5] = ["early", "route", "late", "queue", "copy"];

@@ -7,7 +7,7 @@ use core::slice;
 
 use millrace_plugin_abi::binary::{NO_OFFSET, RawPacket, packet_flags, verdict};
 
-use crate::{Plain, host};
+use crate::{Backlog, Plain, host};
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -299,6 +299,21 @@ impl<'a> Packet<'a> {
     /// Writes bytes behind the window. Returns how many there was room for. Capability `packet-write`.
     pub fn write(&mut self, offset: u32, from: &[u8]) -> usize {
         host::packet_write(self.raw.number, offset, from)
+    }
+
+    /// What waits before it: in the queue that it goes to, and for this instance. `None` without the capability `flow-backlog`.
+    #[must_use]
+    pub fn backlog(&self) -> Option<Backlog> {
+        host::flow_backlog(self.raw.number).map(Backlog::of)
+    }
+
+    /// Sends it to the other half of the plugin, from its link header on: up to 2,048 bytes. Returns whether it was taken.
+    /// Capabilities `message` and `packet-read`.
+    #[must_use]
+    pub fn punt(&self) -> bool {
+        let mut bytes = [0; 2048];
+        let length = self.read(0, &mut bytes);
+        host::send(&bytes[..length])
     }
 
     /// Makes room of so many bytes at the front; negative: cuts them. Returns whether it could be done. The window is as

@@ -8,7 +8,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use millrace_plugin_abi::binary::RawFlowEnd;
 
-use crate::{Packets, Plain};
+use crate::{Packets, Plain, host};
 
 /// One configured copy of a plugin. Times are nanoseconds of a clock that never goes back.
 pub trait Plugin: Sized + Send + 'static {
@@ -31,6 +31,9 @@ pub trait Plugin: Sized + Send + 'static {
 
     /// Does what is done from time to time: every `period` of the manifest, and when a [`timer`](crate::host::timer) is due.
     fn periodic(&mut self, _now: u64) {}
+
+    /// Gets a message of the other half of the plugin. Only called with `hears: true` in the manifest.
+    fn message(&mut self, _message: &[u8]) {}
 
     /// A flow has ended. Only called with `flow_ends: true` in the manifest.
     fn flow_ended(&mut self, _flow: &FlowEnd<'_>) {}
@@ -58,10 +61,36 @@ pub trait Declared: Plugin {
     const MANIFEST: &'static str;
     /// Bytes of state for each flow.
     const FLOW_STATE: u16;
+    /// Bytes of state that is common to all flows.
+    const SERVICE_STATE: u16;
+    /// Maps that it writes: names, bytes of keys and of values, entries.
+    const MAPS: &'static [(&'static str, usize, usize, usize)];
     /// Bytes of a packet that it sees.
     const WINDOW: u16;
     /// What it may call.
     const CAPABILITIES: &'static [&'static str];
+
+    /// The state that is common to all flows of the instance, as a value; `None` where the manifest's `service_state` is less
+    /// than that takes. Zeros at first. The router keeps it when the plugin begins anew after a fault, and for the version that
+    /// takes its place.
+    #[must_use]
+    fn service_state<T: Plain>() -> Option<T> {
+        let state = host::service_state();
+        if state.is_null() {
+            return None;
+        }
+        // SAFETY: the router keeps as many bytes there as the manifest says, for this instance alone, and nobody writes to
+        // them during a call but this kit, which keeps no reference.
+        T::read(unsafe { core::slice::from_raw_parts(state, Self::SERVICE_STATE.into()) })
+    }
+
+    /// Sets the state that is common to all flows of the instance. Returns whether there was room.
+    fn set_service_state<T: Plain>(state: &T) -> bool {
+        let place = host::service_state();
+        // SAFETY: as in `service_state`.
+        !place.is_null()
+            && state.write(unsafe { core::slice::from_raw_parts_mut(place, Self::SERVICE_STATE.into()) })
+    }
 }
 
 /// Why a plugin refuses. People read it: it says what is wrong, and what would be right.

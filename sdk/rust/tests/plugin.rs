@@ -2,9 +2,10 @@
 
 use std::net::IpAddr;
 
-use millrace_sdk::testing::{Fate, Router, frame_of_ports};
+use millrace_sdk::testing::{Fate, Router, TestMap, frame_of_ports};
 use millrace_sdk::{
-    Declared, FlowEnd, Packet, Packets, Plugin, Refusal, Verdict, host, json, log, millrace_plugin, plain,
+    Declared, FlowEnd, Packet, Packets, Plugin, QueueBacklog, Refusal, SharedMap, Verdict, host, json, log,
+    millrace_plugin, plain,
 };
 
 plain! {
@@ -36,6 +37,27 @@ impl Plugin for Obedient {
                 .get("what")
                 .and_then(|what| what.string())
                 .unwrap_or_default()),
+            "map" => {
+                let (one, two, other) = (SharedMap(0), SharedMap(1), SharedMap(2));
+                let before = one.get::<u32, u16>(&7);
+                let set = [
+                    one.set(&7_u32, &8_u16),
+                    one.set(&8_u32, &8_u16),
+                    one.set(&7_u32, &8_u32),
+                    other.set(&1_u8, &1_u8),
+                ];
+                let removed = (two.remove(&1_u8), two.set(&1_u8, &2_u8), two.remove(&1_u8));
+                Ok(format!(
+                    "{before:?} {set:?} {removed:?} {:?} {:?}",
+                    one.get::<u32, u16>(&7),
+                    other.get::<u8, u8>(&5)
+                ))
+            }
+            "restart" => {
+                let common: Seen = Self::service_state().unwrap();
+                assert!(Self::set_service_state(&Seen { packets: common.packets + 1, ..common }));
+                Ok(common.packets.to_string())
+            }
             "panic" => panic!("as was asked for"),
             "ended" => Ok(format!("{:?}", self.ended)),
             other => Err(Refusal::unknown_message(other)),
@@ -45,7 +67,11 @@ impl Plugin for Obedient {
     fn periodic(&mut self, now: u64) {
         log!(Information, "it is {now}");
         host::timer(5);
-        assert!(host::request("{}") && host::packet_make(b"E", 3) && host::flow_backlog(1) == 0);
+        assert!(host::request("{}") && host::packet_make(b"E", 3));
+    }
+
+    fn message(&mut self, message: &[u8]) {
+        assert!(host::send(&[message, b"!"].concat()));
     }
 
     fn flow_ended(&mut self, flow: &FlowEnd<'_>) {
@@ -81,6 +107,10 @@ fn obey(mut packet: Packet<'_>, now: u64) {
             assert!(packet.has_more() && packet.read(offset, &mut last) == 1);
             assert_eq!((packet.write(offset, &[last[0] + 1]), packet.write(offset + 1, b"x")), (1, 0));
         }
+        Some(b'b') => {
+            let queue = packet.backlog().and_then(|backlog| backlog.queue);
+            packet.drop_for(queue.map_or(31, |queue| queue.packets as u8));
+        }
         Some(b'!') => panic!("a packet that can't be borne"),
         _ => {}
     }
@@ -96,16 +126,20 @@ millrace_plugin! {
     name: "obedient",
     summary: "Does what a \"packet\" says: ü.",
     positions: ["early", "copy"],
-    capabilities: ["log", "packet-read", "packet-write", "packet-resize", "packet-make", "flow-backlog", "timer", "request"],
+    capabilities: ["log", "packet-read", "packet-write", "packet-resize", "packet-make", "flow-backlog", "timer", "request", "map-read", "map-write", "message"],
     messages: { "say": "what: is repeated", "panic": "fails", "ended": "flows" },
     settings: r#"{"type": "object", "properties": {"mood": {"type": "string"}}}"#,
     window: 64,
     flow_state: 12,
+    service_state: 12,
+    maps: [{ name: "one", key: 4, value: 2, entries: 1 }, { name: "two", key: 1, value: 1, entries: 9 }],
+    slow_half: "slow.wasm",
     state: "single",
     state_version: 3,
     period: 1000,
     cost: { packet: 50, byte: 0.5 },
     flow_ends: true,
+    hears: true,
 }
 
 fn frame(payload: &[u8]) -> Vec<u8> {
@@ -163,6 +197,49 @@ fn what_is_written_arrives_in_and_behind_the_window() {
     let fate = one(&mut router, &long);
     assert_eq!(fate.frame.last(), Some(&2));
     assert_eq!(one(&mut router, b"r").frame, [b"tick".as_slice(), &frame(b"r")].concat());
+}
+
+#[test]
+fn messages_go_to_and_fro() {
+    let mut router = router();
+    router.message(b"well");
+    assert_eq!(router.record().sent, [b"well!"]);
+    let manifest: serde_json::Value = serde_json::from_str(Obedient::MANIFEST).unwrap();
+    assert_eq!(manifest["slow-half"], "slow.wasm");
+}
+
+#[test]
+fn maps_are_written_and_read() {
+    let mut router = router();
+    let content = [(vec![5], vec![6])].into_iter().collect();
+    router.maps.push(TestMap { key: 1, value: 1, entries: 1, writes: false, content });
+    let answer = router.control("map", "{}").unwrap();
+    let expected =
+        "None [Ok(()), Err(Full), Err(Refused), Err(Refused)] (false, Ok(()), true) Some(8) Some(6)";
+    assert_eq!(answer, expected);
+    assert_eq!(router.maps[0].content[&vec![7, 0, 0, 0]], [8, 0]);
+    let manifest: serde_json::Value = serde_json::from_str(Obedient::MANIFEST).unwrap();
+    assert_eq!(manifest["maps"][1], serde_json::json!({"name": "two", "key": 1, "value": 1, "entries": 9}));
+    assert_eq!((&manifest["maps"][0]["entries"], &manifest["service-state"]), (&1.into(), &12.into()));
+}
+
+#[test]
+fn what_is_common_to_all_flows_is_kept_over_a_restart_and_is_one_routers() {
+    let (mut router, mut other) = (router(), Router::<Obedient>::new("{}").unwrap());
+    assert_eq!(router.control("restart", "{}").unwrap(), "0");
+    assert_eq!(router.control("restart", "{}").unwrap(), "1");
+    assert_eq!(other.control("restart", "{}").unwrap(), "0");
+    router.restart("{}").unwrap();
+    assert_eq!(router.control("restart", "{}").unwrap(), "2");
+}
+
+#[test]
+fn what_waits_before_a_packet_is_told() {
+    let mut router = router();
+    assert_eq!(one(&mut router, b"b").verdict, Verdict::Drop(31));
+    let queue = QueueBacklog { port: 1, queue: 2, of_flow: true, packets: 7, bytes: 700 };
+    router.backlog.queue = Some(queue);
+    assert_eq!(one(&mut router, b"b").verdict, Verdict::Drop(7));
 }
 
 #[test]

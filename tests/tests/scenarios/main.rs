@@ -19,6 +19,8 @@ mod links;
 mod monitors;
 mod own_ports;
 mod plugin_files;
+mod plugin_functions;
+mod plugin_halves;
 mod plugin_memory;
 mod plugins;
 mod policy;

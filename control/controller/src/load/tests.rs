@@ -202,12 +202,12 @@ fn a_file_that_is_swapped_after_it_was_read_changes_nothing() {
     let bench = Bench::new("swap", "");
     let admitted = bench.model.admitted();
     let path = bench.write_signed("a.wasm", &module("a", "1.0.0", "good"));
-    let file = PluginFile::read(&path).unwrap();
+    let file = PluginFile::read(Path::new(&path)).unwrap();
     bench.write_signed("a.wasm", &module("evil", "1.0.0", "bad"));
     let loaded = file.load(&admitted, |module| bench.compile(module)).ok().unwrap();
     assert_eq!(loaded.plugin.name(), "a");
     // Swapped between the two files, they don't fit each other.
-    let mut mixed = PluginFile::read(&path).unwrap();
+    let mut mixed = PluginFile::read(Path::new(&path)).unwrap();
     mixed.module = file.module;
     let mixed = mixed.load(&admitted, |module| bench.compile(module));
     assert!(mixed.err().unwrap().contains("does not fit"));
@@ -216,7 +216,7 @@ fn a_file_that_is_swapped_after_it_was_read_changes_nothing() {
 #[test]
 fn only_regular_files_of_a_bounded_size_are_read() {
     let bench = Bench::new("kinds", "");
-    let refused = |path: &str| PluginFile::read(path).err().unwrap();
+    let refused = |path: &str| PluginFile::read(Path::new(path)).err().unwrap();
     let folder = bench.folder.display().to_string();
     assert!(refused(&folder).contains("no regular file"));
     assert!(refused("/dev/zero").contains("no regular file"));

@@ -98,6 +98,7 @@ impl OfflineWorkers {
             Event::AddressConflict(..)
             | Event::InstanceFailed(_)
             | Event::InstanceSays(..)
+            | Event::InstanceSends(..)
             | Event::InstanceRequests(..) => false,
         }
     }

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use crate::support::{Folder, repository};
 use millrace_plugin_abi::binary::{
-    ABI_VERSION, HOST_FUNCTIONS, MOST_PACKETS, NO_OFFSET, RawCall, RawFlowEnd, RawPacket, packet_flags,
-    verdict,
+    ABI_VERSION, HOST_FUNCTIONS, MOST_PACKETS, NO_OFFSET, RawBacklog, RawCall, RawFlowEnd, RawPacket,
+    backlog, map_answer, packet_flags, verdict,
 };
 use millrace_sdk::exceptions;
 use millrace_sdk::host::RawHost;
@@ -37,11 +37,12 @@ fn layouts() -> String {
         protocol tag exceptions port number state flow source_port destination_port verdict reason target reserved until);
     layout!(text, RawFlowEnd, "millrace_flow_end": size family protocol source_port destination_port port reserved flow
         source destination packets bytes state);
+    layout!(text, RawBacklog, "millrace_waiting": size of port queue packets instance_packets bytes instance_bytes);
     text
 }
 
 fn numbers() -> String {
-    let numbers: [(&str, u64); 22] = [
+    let numbers: [(&str, u64); 29] = [
         ("ABI_VERSION", ABI_VERSION.into()),
         ("MOST_PACKETS", MOST_PACKETS as u64),
         ("NO_OFFSET", NO_OFFSET.into()),
@@ -61,6 +62,13 @@ fn numbers() -> String {
         ("TO_INSTANCE", verdict::INSTANCE.into()),
         ("CLASSIFY", verdict::CLASSIFY.into()),
         ("HOLD", verdict::HOLD.into()),
+        ("UNKNOWN", backlog::UNKNOWN.into()),
+        ("DONE", map_answer::DONE as u64),
+        ("ABSENT", map_answer::ABSENT as u64),
+        ("FULL", map_answer::FULL as u64),
+        ("REFUSED", map_answer::REFUSED as u64),
+        ("OF_LEAF", backlog::LEAF.into()),
+        ("OF_FLOW", backlog::FLOW.into()),
         ("ERROR", millrace_sdk::Level::Error as u64),
         ("INFORMATION", millrace_sdk::Level::Information as u64),
         ("DEBUG", millrace_sdk::Level::Debug as u64),
@@ -121,6 +129,11 @@ fn the_kit_for_rust_has_the_table_of_the_interface() {
         ("flow_backlog", offset_of!(RawHost, flow_backlog)),
         ("timer", offset_of!(RawHost, timer)),
         ("request", offset_of!(RawHost, request)),
+        ("service_state", offset_of!(RawHost, service_state)),
+        ("map_get", offset_of!(RawHost, map_get)),
+        ("map_set", offset_of!(RawHost, map_set)),
+        ("map_remove", offset_of!(RawHost, map_remove)),
+        ("send", offset_of!(RawHost, send)),
     ];
     for (index, (name, _)) in HOST_FUNCTIONS.iter().enumerate() {
         assert_eq!(fields[index], (*name, 8 * (index + 1)));

@@ -153,6 +153,11 @@ static HOST: RawHost = RawHost {
     flow_backlog: None,
     timer: None,
     request: None,
+    service_state: None,
+    map_get: None,
+    map_set: None,
+    map_remove: None,
+    send: None,
 };
 
 /// A shared object. Its file is loaded once, for its variables are those of one instance.

@@ -32,6 +32,7 @@ use millrace_wire::MacAddr;
 use self::way::Way;
 use crate::command::Command;
 use crate::filter_route::is_filter;
+use crate::forward::alive;
 use crate::ports::PortEntry;
 use crate::router::Router;
 use crate::tags::Tags;
@@ -322,10 +323,7 @@ impl Router {
             return;
         };
         let Route::Forward(hops) = self.fib.route(packet.next_hop) else { return };
-        // While the port of the flow's own next hop is down it has another.
-        let own = Some(hops.select(packet.hash)).filter(|hop| hop.port == content.out);
-        let Some(hop) = own.or_else(|| hops.iter().find(|hop| hop.port == content.out)) else { return };
-        let neighbour = hop.neighbour(key.destination());
+        let neighbour = alive(hops, packet.hash, &self.ports).neighbour(key.destination());
         match slot {
             Some(slot) => driver.renew(slot, content, neighbour),
             None => {

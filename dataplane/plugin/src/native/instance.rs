@@ -3,7 +3,7 @@
 use std::fmt;
 
 use millrace_plugin_abi::{
-    FlowEnd, Instance, Instant, Message, Output, Packets, PluginError, Progress, Reply,
+    FlowEnd, Instance, Instant, MapHandle, Message, Output, Packets, PluginError, Progress, Reply,
 };
 use serde_json::{Map, Value};
 
@@ -49,7 +49,7 @@ impl NativeInstance {
         let mut instance = Self {
             plugin: plugin.clone(),
             object: None,
-            shared: Shared::new(),
+            shared: Shared::new(plugin.manifest()),
             area: Box::new(Area::new(plugin.manifest())),
             granted: Granted::by(plugin.manifest()),
             settings,
@@ -77,6 +77,7 @@ impl NativeInstance {
         let settings = std::mem::take(&mut self.settings);
         let begun = self.ask(|object| Some(object.init(&settings)), String::new);
         self.settings = settings;
+        self.shared.with(|exchange| exchange.maps.has_begun = true);
         begun.map(drop).map_err(|problem| {
             self.object = None;
             self.shared.with(|exchange| exchange.faults.count(FaultKind::Init));
@@ -154,6 +155,14 @@ impl Instance for NativeInstance {
         Progress::Done
     }
 
+    fn message(&mut self, bytes: &[u8]) -> Progress {
+        let Self { object, shared, area, granted, .. } = self;
+        if let Some(object) = object {
+            during(shared, area, *granted, || object.message(bytes));
+        }
+        Progress::Done
+    }
+
     fn take_output(&mut self) -> Option<Output> {
         self.shared.with(Exchange::take_output)
     }
@@ -164,6 +173,18 @@ impl Instance for NativeInstance {
 
     fn flow_state(&self) -> usize {
         self.plugin.manifest().flow_state.into()
+    }
+
+    fn service_state(&self) -> Vec<u8> {
+        self.shared.with(|exchange| exchange.service.to_vec())
+    }
+
+    fn adopt_service_state(&mut self, state: &[u8]) {
+        self.shared.with(|exchange| exchange.service.adopt(state));
+    }
+
+    fn attach_maps(&mut self, maps: Vec<MapHandle>) {
+        self.shared.with(|exchange| exchange.maps.attach(maps));
     }
 
     fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {

@@ -44,6 +44,7 @@ pub(super) struct Object {
     flow_ended: Option<unsafe extern "C" fn(*const RawFlowEnd)>,
     save: Option<unsafe extern "C" fn() -> i32>,
     restore: Option<unsafe extern "C" fn(*const u8, usize, u32) -> i32>,
+    message: Option<unsafe extern "C" fn(*const u8, usize)>,
 }
 
 impl Drop for Object {
@@ -70,6 +71,7 @@ impl Object {
             flow_ended: library.function(export::FLOW_ENDED),
             save: library.function(export::SAVE),
             restore: library.function(export::RESTORE),
+            message: library.function(export::MESSAGE),
         };
         // SAFETY: the type of the interface; the table stays.
         unsafe { attach(&HOST) };
@@ -118,6 +120,14 @@ impl Object {
         if let Some(periodic) = self.periodic {
             // SAFETY: the type of the interface.
             unsafe { periodic(now) };
+        }
+    }
+
+    /// Hands it a message of its other half.
+    pub fn message(&self, bytes: &[u8]) {
+        if let Some(message) = self.message {
+            // SAFETY: the type of the interface; there are as many bytes.
+            unsafe { message(bytes.as_ptr(), bytes.len()) };
         }
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_plugin_abi::binary::ABI_VERSION;
-use millrace_plugin_abi::{Home, Instance, Plugin, PluginError, Position};
+use millrace_plugin_abi::{Home, Instance, MapShape, Plugin, PluginError, Position};
 use serde_json::{Map, Value};
 
 use super::elf::{MAGIC, ObjectError, check};
@@ -106,6 +106,10 @@ impl Plugin for NativePlugin {
 
     fn state_version(&self) -> u32 {
         self.0.manifest.state_version
+    }
+
+    fn maps(&self) -> &[MapShape] {
+        &self.0.manifest.maps
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {

@@ -8,12 +8,13 @@ use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
 use millrace_packet::Packet;
-use millrace_plugin_abi::Packets;
-use millrace_plugin_abi::binary::HOST_FUNCTIONS;
+use millrace_plugin_abi::binary::{HOST_FUNCTIONS, RawBacklog, map_answer};
+use millrace_plugin_abi::{MOST_MAP_VALUE, Packets};
 
 use super::object::Object;
 use super::staging::Area;
 use crate::exchange::{Exchange, Shared};
+use crate::maps::Key;
 use crate::{Manifest, raw_packet};
 
 /// Bytes of packets that are carried over at a time.
@@ -30,9 +31,14 @@ pub(super) struct Host {
     packet_write: extern "C" fn(u32, u32, *const u8, usize) -> u32,
     packet_resize: extern "C" fn(u32, i32) -> i32,
     packet_make: extern "C" fn(*const u8, usize, u32) -> i32,
-    flow_backlog: extern "C" fn(u32) -> u32,
+    flow_backlog: extern "C" fn(u32, *mut u8, usize) -> u32,
     timer: extern "C" fn(u64),
     request: extern "C" fn(*const u8, usize) -> i32,
+    service_state: extern "C" fn() -> *mut u8,
+    map_get: extern "C" fn(u32, *const u8, usize, *mut u8, usize) -> i32,
+    map_set: extern "C" fn(u32, *const u8, usize, *const u8, usize) -> i32,
+    map_remove: extern "C" fn(u32, *const u8, usize) -> i32,
+    send: extern "C" fn(*const u8, usize) -> i32,
 }
 
 /// The table.
@@ -48,6 +54,11 @@ pub(super) static HOST: Host = Host {
     flow_backlog,
     timer,
     request,
+    service_state,
+    map_get,
+    map_set,
+    map_remove,
+    send,
 };
 
 /// Which functions of the router a plugin may call: a bit for each, by its place in [`HOST_FUNCTIONS`].
@@ -232,9 +243,14 @@ extern "C" fn packet_make(bytes: *const u8, length: usize, port: u32) -> i32 {
     acting("packet_make", 1, |current| i32::from(!current.with(|exchange| exchange.make(content, port))))
 }
 
-extern "C" fn flow_backlog(_flow: u32) -> u32 {
-    // A plugin that asks for the capability is not loaded yet.
-    acting("flow_backlog", 0, |_| 0)
+extern "C" fn flow_backlog(number: u32, to: *mut u8, bytes: usize) -> u32 {
+    acting("flow_backlog", 0, |current| {
+        let Some(backlog) = current.with(|exchange| exchange.backlog(number)) else { return 0 };
+        let room = if to.is_null() { 0 } else { bytes.min(size_of::<RawBacklog>()) };
+        // SAFETY: the plugin has so many bytes there, which need not be aligned.
+        unsafe { ptr::copy_nonoverlapping((&raw const backlog).cast(), to, room) };
+        room as u32
+    })
 }
 
 extern "C" fn timer(nanoseconds: u64) {
@@ -245,6 +261,48 @@ extern "C" fn request(json: *const u8, bytes: usize) -> i32 {
     // SAFETY: as in `fail`.
     let json = unsafe { slice(json, bytes) };
     acting("request", 1, |current| i32::from(!current.with(|exchange| exchange.request(json))))
+}
+
+extern "C" fn service_state() -> *mut u8 {
+    let address = |current: Current| current.with(|exchange| exchange.service.address());
+    acting("service_state", ptr::null_mut(), address)
+}
+
+extern "C" fn map_get(map: u32, key: *const u8, bytes: usize, to: *mut u8, room: usize) -> i32 {
+    acting("map_get", map_answer::REFUSED, |current| {
+        let mut value = [0; MOST_MAP_VALUE as usize];
+        let Some(value) = value.get_mut(..room).filter(|_| !to.is_null()) else { return map_answer::REFUSED };
+        // SAFETY: as in `fail`.
+        let key = Key::of(unsafe { slice(key, bytes) });
+        let answer = current.with(|exchange| exchange.maps.get(map, key, value));
+        if answer == map_answer::DONE {
+            // SAFETY: the plugin has so much room there; nothing refers to it.
+            unsafe { ptr::copy_nonoverlapping(value.as_ptr(), to, room) };
+        }
+        answer
+    })
+}
+
+extern "C" fn map_set(map: u32, key: *const u8, bytes: usize, from: *const u8, length: usize) -> i32 {
+    // SAFETY: as in `fail`.
+    let (key, value) = unsafe { (Key::of(slice(key, bytes)), slice(from, length)) };
+    acting("map_set", map_answer::REFUSED, |current| {
+        current.with(|exchange| exchange.maps.set(map, key, value))
+    })
+}
+
+extern "C" fn map_remove(map: u32, key: *const u8, bytes: usize) -> i32 {
+    // SAFETY: as in `fail`.
+    let key = Key::of(unsafe { slice(key, bytes) });
+    acting("map_remove", map_answer::REFUSED, |current| {
+        current.with(|exchange| exchange.maps.remove(map, key))
+    })
+}
+
+extern "C" fn send(bytes: *const u8, length: usize) -> i32 {
+    // SAFETY: as in `fail`.
+    let message = unsafe { slice(bytes, length) };
+    acting("send", 1, |current| i32::from(!current.with(|exchange| exchange.send(message))))
 }
 
 #[cfg(test)]
@@ -266,6 +324,11 @@ mod tests {
             offset_of!(Host, flow_backlog),
             offset_of!(Host, timer),
             offset_of!(Host, request),
+            offset_of!(Host, service_state),
+            offset_of!(Host, map_get),
+            offset_of!(Host, map_set),
+            offset_of!(Host, map_remove),
+            offset_of!(Host, send),
         ];
         let names = [
             "fail",
@@ -278,6 +341,11 @@ mod tests {
             "flow_backlog",
             "timer",
             "request",
+            "service_state",
+            "map_get",
+            "map_set",
+            "map_remove",
+            "send",
         ];
         for (place, (name, _)) in HOST_FUNCTIONS.iter().enumerate() {
             assert_eq!((offsets[place], names[place]), (8 * (place + 1), *name));

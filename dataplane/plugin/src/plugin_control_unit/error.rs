@@ -17,6 +17,12 @@ pub enum PluginControlError {
         /// What might have been meant.
         hint: String,
     },
+    /// What should name a map names none.
+    #[error("{name:?} names no map: give INSTANCE/MAP")]
+    NoMapName {
+        /// What was given.
+        name: String,
+    },
     /// The name is in use.
     #[error("there is {kind} {name:?} already: take another name")]
     Taken {

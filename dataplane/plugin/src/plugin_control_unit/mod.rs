@@ -9,6 +9,7 @@
 mod bindings;
 mod description;
 mod error;
+mod maps;
 mod quarantine;
 mod replacement;
 #[cfg(test)]
@@ -19,11 +20,11 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use millrace_plugin_abi::{Instance, Message, Plugin, PluginError, Position};
+use millrace_plugin_abi::{Instance, Message, Plugin, PluginError, Position, SharedMap};
 use millrace_units::{GateId, InstanceId};
 use serde_json::{Map, Value};
 
-use crate::settings::{Numbers, prepare};
+use crate::settings::Numbers;
 use crate::{Action, BindingId, Gate, GateOrder, PluginChange};
 
 pub use bindings::Bound;
@@ -31,10 +32,11 @@ pub use description::{
     BindingDescription, GateDescription, InstanceDescription, PluginCode, PluginDescription,
 };
 pub use error::PluginControlError;
-pub use replacement::Successors;
+pub use replacement::{HeldMaps, SlowHalf, Successors};
 
 use PluginControlError as Error;
 use bindings::{bind, unbind};
+use maps::Made;
 
 /// Ids of gates are bytes.
 const MOST_GATES: usize = 256;
@@ -56,6 +58,10 @@ struct NamedInstance {
     settings: Map<String, Value>,
     /// Why it is in quarantine from its creation on; no code of its plugin has run then.
     held: Option<String>,
+    /// Its maps.
+    maps: Vec<Arc<SharedMap>>,
+    /// Maps of others that its settings name.
+    reads: Vec<Arc<SharedMap>>,
 }
 
 /// The control side: types of plugins, names, and what is bound where. `S` is a filter as written, `F` one in the form
@@ -74,6 +80,8 @@ pub struct PluginControlUnit<S, F> {
     next_age: u64,
     /// Numbers of ports by name.
     ports: BTreeMap<String, u16>,
+    /// How many workers there are.
+    workers: usize,
 }
 
 impl<S, F> fmt::Debug for PluginControlUnit<S, F> {
@@ -106,10 +114,11 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
             free_bindings: Vec::new(),
             next_age: 0,
             ports: BTreeMap::new(),
+            workers: 1,
         }
     }
 
-    /// The changes that bring a new worker to what is known here: gates, instances made anew from their settings, and
+    /// The changes that bring the last worker to what is known here: gates, instances made anew from their settings, and
     /// bindings, oldest first.
     ///
     /// # Errors
@@ -117,23 +126,27 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     pub fn populate(&self) -> Result<Vec<PluginChange<F>>, Error> {
         let mut changes: Vec<_> = self.gates.iter().map(add_gate).collect();
         for (id, named) in &self.instances {
-            changes.extend(self.add_instance(*id, named)?);
+            changes.extend(self.add_instance(*id, named, self.workers - 1)?);
         }
         changes.extend(self.bindings_by_age().map(|(id, bound)| bind(id, bound)));
         Ok(changes)
     }
 
-    /// For a further worker, an instance for each that `changes` add, made anew from its settings: what
+    /// For another worker than the last, an instance for each that `changes` add, made anew from its settings: what
     /// [`PluginChange::again`] wants.
     ///
     /// # Errors
     /// What a plugin says against the settings.
-    pub fn further_instances<G>(&self, changes: &[PluginChange<G>]) -> Result<Vec<Box<dyn Instance>>, Error> {
+    pub fn further_instances<G>(
+        &self,
+        changes: &[PluginChange<G>],
+        worker: usize,
+    ) -> Result<Vec<Box<dyn Instance>>, Error> {
         let added = changes.iter().filter_map(|change| match change {
             PluginChange::AddInstance { id, .. } => self.instances.get(id),
             _ => None,
         });
-        added.map(|named| self.make_named(named)).collect()
+        added.map(|named| Ok(self.make_named(named, worker)?.instance)).collect()
     }
 
     /// The one answer out of those that the workers' instances gave to a message.
@@ -193,7 +206,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(self.plugin(name)?.plugin.clone())
     }
 
-    /// A new instance, bound to nothing.
+    /// A new instance, bound to nothing, for the last worker.
     ///
     /// # Errors
     /// [`Unknown`](Error::Unknown) for the plugin, [`Taken`](Error::Taken) or [`Name`](Error::Name) for the name,
@@ -204,8 +217,9 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         name: &str,
         settings: Map<String, Value>,
     ) -> Result<(InstanceId, PluginChange<F>), Error> {
-        let (id, named) = self.name_instance(plugin, name, settings)?;
-        let instance = self.make_named(&named)?;
+        let (id, mut named) = self.name_instance(plugin, name, settings)?;
+        let Made { instance, reads } = self.make_named(&named, self.workers - 1)?;
+        named.reads = reads;
         self.instances.insert(id, named);
         Ok((id, PluginChange::AddInstance { id, instance }))
     }
@@ -224,12 +238,9 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         }
         let id =
             InstanceId(free(self.instances.keys().map(|id| id.0.into()), MOST_INSTANCES, "instance")? as u16);
-        Ok((id, NamedInstance { name: name.to_owned(), plugin, settings, held: None }))
-    }
-
-    /// An instance of a plugin, with settings as they were written.
-    fn make(&self, plugin: &dyn Plugin, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, Error> {
-        Ok(plugin.create(&prepare(plugin, settings, self)?)?)
+        let maps = self.new_maps(&*plugin);
+        let name = name.to_owned();
+        Ok((id, NamedInstance { name, plugin, settings, held: None, maps, reads: Vec::new() }))
     }
 
     /// Says which ports there are: settings may name them.
@@ -240,9 +251,10 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// Removes an instance, and before it all of its bindings.
     ///
     /// # Errors
-    /// [`Unknown`](Error::Unknown).
+    /// [`Unknown`](Error::Unknown), or [`InUse`](Error::InUse) while another instance reads its maps.
     pub fn free_instance(&mut self, name: &str) -> Result<Vec<PluginChange<F>>, Error> {
         let id = self.instance(name)?;
+        in_use("instance", name, &self.readers(name, self.maps(name)?))?;
         let mut changes = Vec::new();
         self.bindings.retain(|binding, bound| {
             let goes = bound.action == Action::Instance(id);
@@ -402,6 +414,13 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> Numbers for PluginControlUni
 
     fn instance(&self, name: &str) -> Result<u16, Error> {
         PluginControlUnit::instance(self, name).map(|id| id.0)
+    }
+
+    fn map(&self, name: &str) -> Result<Arc<SharedMap>, Error> {
+        match name.split_once('/') {
+            Some((instance, map)) => self.map_named(instance, map),
+            None => Err(Error::NoMapName { name: name.to_owned() }),
+        }
     }
 }
 

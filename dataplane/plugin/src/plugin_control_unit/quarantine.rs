@@ -3,13 +3,14 @@
 use std::fmt;
 use std::hash::Hash;
 
-use millrace_plugin_abi::Instance;
 use millrace_units::InstanceId;
 use serde_json::{Map, Value};
 
-use super::{Error, NamedInstance, PluginControlUnit, Successors, prepare};
+use super::maps::Made;
+use super::{Error, NamedInstance, PluginControlUnit, Successors};
 use crate::PluginChange;
 use crate::quarantined::Quarantined;
+use crate::settings::prepare;
 
 impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// A new instance, bound to nothing, which is in quarantine, and why. It can be bound like any other, and its bindings say
@@ -25,9 +26,9 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         why: String,
     ) -> Result<(InstanceId, Vec<PluginChange<F>>), Error> {
         let (id, mut named) = self.name_instance(plugin, name, settings)?;
-        prepare(&*named.plugin, &named.settings, self)?;
+        named.reads = prepare(&*named.plugin, &named.settings, self)?.maps;
         named.held = Some(why);
-        let changes = self.add_instance(id, &named)?;
+        let changes = self.add_instance(id, &named, self.workers - 1)?;
         self.instances.insert(id, named);
         Ok((id, changes))
     }
@@ -43,12 +44,8 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// [`Unknown`](Error::Unknown), and what its plugin says against the settings.
     pub fn afresh(&self, instance: &str, workers: usize) -> Result<Successors, Error> {
         let id = self.instance(instance)?;
-        let made = self
-            .instances
-            .get(&id)
-            .into_iter()
-            .flat_map(|named| (0..workers).map(|_| self.make(&*named.plugin, &named.settings)));
-        Ok(Successors { id, name: instance.to_owned(), instances: made.collect::<Result<_, _>>()? })
+        let named = self.named(id, instance)?;
+        self.succeeding(id, instance, &*named.plugin, &named.settings, named.maps.clone(), workers)
     }
 
     /// Notes that an instance is in quarantine no longer.
@@ -58,22 +55,26 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         }
     }
 
-    /// The changes that bring an instance to a worker.
+    /// The changes that bring an instance to the worker of that number.
     pub(super) fn add_instance(
         &self,
         id: InstanceId,
         named: &NamedInstance,
+        worker: usize,
     ) -> Result<Vec<PluginChange<F>>, Error> {
-        let added = PluginChange::AddInstance { id, instance: self.make_named(named)? };
+        let added = PluginChange::AddInstance { id, instance: self.make_named(named, worker)?.instance };
         let held = named.held.clone().map(|why| PluginChange::Quarantine { id, why });
         Ok([Some(added), held].into_iter().flatten().collect())
     }
 
     /// What stands on a worker for an instance.
-    pub(super) fn make_named(&self, named: &NamedInstance) -> Result<Box<dyn Instance>, Error> {
+    pub(super) fn make_named(&self, named: &NamedInstance, worker: usize) -> Result<Made, Error> {
         match &named.held {
-            None => self.make(&*named.plugin, &named.settings),
-            Some(why) => Ok(Box::new(Quarantined { plugin: named.plugin.name(), why: why.clone() })),
+            None => self.make(&*named.plugin, &named.settings, &named.maps, worker),
+            Some(why) => {
+                let instance = Box::new(Quarantined { plugin: named.plugin.name(), why: why.clone() });
+                Ok(Made { instance, reads: named.reads.clone() })
+            }
         }
     }
 }

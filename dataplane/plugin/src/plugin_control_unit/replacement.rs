@@ -4,13 +4,14 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use millrace_plugin_abi::{Instance, Plugin};
+use millrace_plugin_abi::{Instance, Plugin, SharedMap};
 use millrace_units::InstanceId;
 use serde_json::{Map, Value};
 
 use super::bindings::stands_at;
-use super::{Error, NamedInstance, PluginControlUnit, check_name, prepare};
+use super::{Error, NamedInstance, PluginControlUnit, check_name, in_use};
 use crate::Action;
+use crate::settings::prepare;
 
 /// Instances of another version of a plugin, made to take the place of one.
 pub struct Successors {
@@ -20,6 +21,18 @@ pub struct Successors {
     pub name: String,
     /// One for each worker.
     pub instances: Vec<Box<dyn Instance>>,
+    /// The maps that they write and read, to be noted when they have taken the place.
+    pub maps: HeldMaps,
+}
+
+/// An instance, and the one of its slow half, if its plugin has one.
+pub type SlowHalf = (InstanceId, Option<Box<dyn Instance>>);
+
+/// The maps that an instance writes, and those of others that it reads.
+#[derive(Clone, Debug, Default)]
+pub struct HeldMaps {
+    own: Vec<Arc<SharedMap>>,
+    reads: Vec<Arc<SharedMap>>,
 }
 
 impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
@@ -40,11 +53,74 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
                     format!("plugin {} {}", plugin.name(), plugin.version())
                 })?;
             }
-            let instances =
-                (0..workers).map(|_| self.make(plugin, &named.settings)).collect::<Result<_, _>>()?;
-            successors.push(Successors { id: *id, name: named.name.clone(), instances });
+            let own = self.maps_under(named, plugin)?;
+            successors.push(self.succeeding(*id, &named.name, plugin, &named.settings, own, workers)?);
         }
         Ok(successors)
+    }
+
+    /// What takes the place of an instance at each of so many workers.
+    pub(super) fn succeeding(
+        &self,
+        id: InstanceId,
+        name: &str,
+        plugin: &dyn Plugin,
+        settings: &Map<String, Value>,
+        own: Vec<Arc<SharedMap>>,
+        workers: usize,
+    ) -> Result<Successors, Error> {
+        let (mut instances, mut reads) = (Vec::new(), Vec::new());
+        for worker in 0..workers {
+            let made = self.make(plugin, settings, &own, worker)?;
+            instances.push(made.instance);
+            reads = made.reads;
+        }
+        Ok(Successors { id, name: name.to_owned(), instances, maps: HeldMaps { own, reads } })
+    }
+
+    /// An instance of the slow half of a plugin, with settings as they were written; `None` where it has none.
+    ///
+    /// # Errors
+    /// What it says against the settings.
+    pub fn slow_half(
+        &self,
+        plugin: &dyn Plugin,
+        settings: &Map<String, Value>,
+    ) -> Result<Option<Box<dyn Instance>>, Error> {
+        let Some(slow) = plugin.slow_half() else { return Ok(None) };
+        Ok(Some(self.make(slow, settings, &[], 0)?.instance))
+    }
+
+    /// The same for all instances of the plugin of that name that aren't in quarantine from their creation on.
+    ///
+    /// # Errors
+    /// What it says against their settings.
+    pub fn slow_halves(&self, plugin: &dyn Plugin) -> Result<Vec<SlowHalf>, Error> {
+        let concerned = |named: &NamedInstance| named.plugin.name() == plugin.name() && named.held.is_none();
+        let named = self.instances.iter().filter(|(_, named)| concerned(named));
+        named.map(|(id, named)| Ok((*id, self.slow_half(plugin, &named.settings)?))).collect()
+    }
+
+    /// The same for an instance there is, quarantine or not.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown), and what it says against the settings.
+    pub fn slow_half_of(&self, instance: &str) -> Result<Option<Box<dyn Instance>>, Error> {
+        let named = self.named(self.instance(instance)?, instance)?;
+        self.slow_half(&*named.plugin, &named.settings)
+    }
+
+    /// The names of all instances that aren't in quarantine from their creation on.
+    pub fn running(&self) -> impl Iterator<Item = (InstanceId, &str)> {
+        let running = self.instances.iter().filter(|(_, named)| named.held.is_none());
+        running.map(|(id, named)| (*id, named.name.as_str()))
+    }
+
+    /// Notes the maps of an instance whose successors have taken its place.
+    pub fn note_maps(&mut self, id: InstanceId, maps: HeldMaps) {
+        if let Some(named) = self.instances.get_mut(&id) {
+            (named.maps, named.reads) = (maps.own, maps.reads);
+        }
     }
 
     /// An instance with other settings for each of so many workers: what it takes to put them in the place of one.
@@ -60,9 +136,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         workers: usize,
     ) -> Result<(Successors, Map<String, Value>), Error> {
         let id = self.instance(instance)?;
-        let Some(named) = self.instances.get(&id) else {
-            return Err(Error::unknown("instance", instance, std::iter::empty()));
-        };
+        let named = self.named(id, instance)?;
         let mut whole = named.settings.clone();
         for (setting, value) in settings {
             match value {
@@ -70,11 +144,12 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
                 value => drop(whole.insert(setting.clone(), value.clone())),
             }
         }
-        prepare(&*named.plugin, &whole, self)?;
+        let reads = prepare(&*named.plugin, &whole, self)?.maps;
         let workers = if named.held.is_some() { 0 } else { workers };
-        let made = (0..workers).map(|_| self.make(&*named.plugin, &whole));
-        let instances = made.collect::<Result<_, _>>()?;
-        Ok((Successors { id, name: instance.to_owned(), instances }, whole))
+        let own = named.maps.clone();
+        let mut successors = self.succeeding(id, instance, &*named.plugin, &whole, own, workers)?;
+        successors.maps.reads = reads;
+        Ok((successors, whole))
     }
 
     /// Notes the settings that an instance has from now on.
@@ -90,18 +165,22 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// [`Unknown`](Error::Unknown).
     pub fn plugin_of(&self, instance: &str) -> Result<Arc<dyn Plugin>, Error> {
         let id = self.instance(instance)?;
-        let named = self.instances.get(&id);
-        named
-            .map(|named| named.plugin.clone())
-            .ok_or_else(|| Error::unknown("instance", instance, std::iter::empty()))
+        Ok(self.named(id, instance)?.plugin.clone())
+    }
+
+    /// What is known of an instance.
+    pub(super) fn named(&self, id: InstanceId, name: &str) -> Result<&NamedInstance, Error> {
+        self.instances.get(&id).ok_or_else(|| Error::unknown("instance", name, std::iter::empty()))
     }
 
     /// Gives an instance another name.
     ///
     /// # Errors
-    /// [`Unknown`](Error::Unknown), [`Taken`](Error::Taken) or [`Name`](Error::Name).
+    /// [`Unknown`](Error::Unknown), [`Taken`](Error::Taken) or [`Name`](Error::Name); [`InUse`](Error::InUse) while settings of
+    /// another instance name its maps.
     pub fn rename_instance(&mut self, name: &str, to: &str) -> Result<(), Error> {
         let id = self.instance(name)?;
+        in_use("instance", name, &self.readers(name, self.maps(name)?))?;
         check_name("instance", to)?;
         if name != to && self.instance(to).is_ok() {
             return Err(Error::Taken { kind: "instance", name: to.to_owned() });

@@ -9,6 +9,8 @@ use serde_json::json;
 use super::*;
 use crate::{BindingTable, EMPTY_PATH, Remains, Terms, WorkerPlugins};
 
+mod maps;
+
 struct Quiet;
 
 impl Instance for Quiet {

@@ -5,8 +5,10 @@
 use millrace_plugin_abi::binary::IMPORTS;
 use wasmtime::{Caller, Linker, Memory, ResourceLimiter, Result, Trap};
 
+use super::layout::{BACKLOG, backlog_bytes};
 use super::staging::Area;
 use crate::exchange::{Exchange, Shared};
+use crate::maps::Key;
 use crate::{Manifest, raw_packet};
 
 /// Entries of a table, at most.
@@ -18,6 +20,8 @@ pub(super) struct Data {
     /// The plugin's memory, and where calls stand in it. `None` while it is not known yet.
     pub memory: Option<Memory>,
     pub area: Option<Area>,
+    /// Where the state that is common to all flows stands; 0 where there is none.
+    pub service: u32,
     /// Whether the plugin runs on the worker's stack: it can't be stopped and gone on with.
     pub on_worker: bool,
     /// Slices, or ticks after the first one, by which the call is late.
@@ -71,6 +75,7 @@ fn slice_mut(memory: &mut [u8], address: u32, bytes: u32) -> Result<&mut [u8], T
 pub(super) fn link(linker: &mut Linker<Data>, manifest: &Manifest) -> Result<()> {
     linker.func_wrap(IMPORTS, "fail", fail)?;
     linker.func_wrap(IMPORTS, "reply", reply)?;
+    linker.func_wrap(IMPORTS, "service_state", service_state)?;
     for capability in &manifest.capabilities {
         match *capability {
             "log" => linker.func_wrap(IMPORTS, "log", log)?,
@@ -78,7 +83,13 @@ pub(super) fn link(linker: &mut Linker<Data>, manifest: &Manifest) -> Result<()>
             "packet-write" => linker.func_wrap(IMPORTS, "packet_write", packet_write)?,
             "packet-resize" => linker.func_wrap(IMPORTS, "packet_resize", packet_resize)?,
             "packet-make" => linker.func_wrap(IMPORTS, "packet_make", packet_make)?,
+            "flow-backlog" => linker.func_wrap(IMPORTS, "flow_backlog", flow_backlog)?,
             "timer" => linker.func_wrap(IMPORTS, "timer", timer)?,
+            "map-read" => linker.func_wrap(IMPORTS, "map_get", map_get)?,
+            "map-write" => {
+                linker.func_wrap(IMPORTS, "map_set", map_set)?.func_wrap(IMPORTS, "map_remove", map_remove)?
+            }
+            "message" => linker.func_wrap(IMPORTS, "send", send)?,
             "request" => linker.func_wrap(IMPORTS, "request", request)?,
             _ => linker,
         };
@@ -151,10 +162,56 @@ fn packet_make(mut caller: Caller<'_, Data>, address: u32, bytes: u32, port: u32
     Ok(u32::from(!data.shared.with(|exchange| exchange.make(content, port))))
 }
 
+fn flow_backlog(mut caller: Caller<'_, Data>, number: u32, to: u32, bytes: u32) -> Result<u32> {
+    let (memory, data) = parts(&mut caller)?;
+    let Some(backlog) = data.shared.with(|exchange| exchange.backlog(number)) else { return Ok(0) };
+    let room = bytes.min(BACKLOG as u32);
+    let into = slice_mut(memory, to, room)?;
+    into.copy_from_slice(&backlog_bytes(&backlog)[..into.len()]);
+    Ok(room)
+}
+
 fn timer(mut caller: Caller<'_, Data>, nanoseconds: u64) -> Result<()> {
     let (_, data) = parts(&mut caller)?;
     data.shared.with(|exchange| exchange.set_timer(nanoseconds));
     Ok(())
+}
+
+fn service_state(caller: Caller<'_, Data>) -> u32 {
+    caller.data().service
+}
+
+fn map_get(mut caller: Caller<'_, Data>, map: u32, key: u32, bytes: u32, to: u32, room: u32) -> Result<i32> {
+    let (memory, data) = parts(&mut caller)?;
+    let key = Key::of(slice(memory, key, bytes)?);
+    let value = slice_mut(memory, to, room)?;
+    Ok(data.shared.with(|exchange| exchange.maps.get(map, key, value)))
+}
+
+fn map_set(
+    mut caller: Caller<'_, Data>,
+    map: u32,
+    key: u32,
+    bytes: u32,
+    from: u32,
+    length: u32,
+) -> Result<i32> {
+    let (memory, data) = parts(&mut caller)?;
+    let key = Key::of(slice(memory, key, bytes)?);
+    let value = slice(memory, from, length)?;
+    Ok(data.shared.with(|exchange| exchange.maps.set(map, key, value)))
+}
+
+fn map_remove(mut caller: Caller<'_, Data>, map: u32, key: u32, bytes: u32) -> Result<i32> {
+    let (memory, data) = parts(&mut caller)?;
+    let key = Key::of(slice(memory, key, bytes)?);
+    Ok(data.shared.with(|exchange| exchange.maps.remove(map, key)))
+}
+
+fn send(mut caller: Caller<'_, Data>, address: u32, bytes: u32) -> Result<u32> {
+    let (memory, data) = parts(&mut caller)?;
+    let message = slice(memory, address, bytes)?;
+    Ok(u32::from(!data.shared.with(|exchange| exchange.send(message))))
 }
 
 fn request(mut caller: Caller<'_, Data>, address: u32, bytes: u32) -> Result<u32> {

@@ -110,7 +110,7 @@ impl Signature {
         Some(match name {
             export::ABI | export::SAVE => signature(&[], Some(I32)),
             export::RESERVE => signature(&[I32], Some(I32)),
-            export::RELEASE => signature(&[I32, I32], None),
+            export::RELEASE | export::MESSAGE => signature(&[I32, I32], None),
             export::INIT => signature(&[I32, I32], Some(I32)),
             export::PACKETS | export::FLOW_ENDED => signature(&[I32], None),
             export::CONTROL => signature(&[I32, I32, I32, I32], Some(I32)),
@@ -126,10 +126,12 @@ impl Signature {
             "fail" | "reply" => signature(&[I32, I32], None),
             "log" => signature(&[I32, I32, I32], None),
             "packet_read" | "packet_write" => signature(&[I32, I32, I32, I32], Some(I32)),
-            "packet_resize" | "request" => signature(&[I32, I32], Some(I32)),
-            "packet_make" => signature(&[I32, I32, I32], Some(I32)),
-            "flow_backlog" => signature(&[I32], Some(I32)),
+            "packet_resize" | "request" | "send" => signature(&[I32, I32], Some(I32)),
+            "packet_make" | "flow_backlog" => signature(&[I32, I32, I32], Some(I32)),
             "timer" => signature(&[I64], None),
+            "map_get" | "map_set" => signature(&[I32, I32, I32, I32, I32], Some(I32)),
+            "map_remove" => signature(&[I32, I32, I32], Some(I32)),
+            "service_state" => signature(&[], Some(I32)),
             _ => return None,
         })
     }

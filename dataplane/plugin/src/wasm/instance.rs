@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use millrace_plugin_abi::binary::export;
 use millrace_plugin_abi::{
-    FlowEnd, Instance, Instant, Message, Output, Packets, PluginError, Progress, Reply,
+    FlowEnd, Instance, Instant, MapHandle, Message, Output, Packets, PluginError, Progress, Reply,
 };
 use serde_json::{Map, Value};
 
@@ -95,7 +95,7 @@ impl WasmInstance {
         let mut instance = Self {
             plugin: plugin.clone(),
             life: None,
-            shared: Shared::new(),
+            shared: Shared::new(plugin.manifest()),
             settings,
             most_memory,
             fault: None,
@@ -340,6 +340,15 @@ impl Instance for WasmInstance {
         self.go_on(None)
     }
 
+    fn message(&mut self, bytes: &[u8]) -> Progress {
+        if self.life.is_none() {
+            return Progress::Done;
+        }
+        let job = Job::Message(bytes.to_vec());
+        self.shared.with(|exchange| (exchange.job, exchange.outcome) = (Some(job), None));
+        self.go_on(None)
+    }
+
     fn take_output(&mut self) -> Option<Output> {
         self.shared.with(Exchange::take_output)
     }
@@ -350,6 +359,18 @@ impl Instance for WasmInstance {
 
     fn flow_state(&self) -> usize {
         self.plugin.manifest().flow_state.into()
+    }
+
+    fn service_state(&self) -> Vec<u8> {
+        self.shared.with(|exchange| exchange.service.to_vec())
+    }
+
+    fn adopt_service_state(&mut self, state: &[u8]) {
+        self.shared.with(|exchange| exchange.service.adopt(state));
+    }
+
+    fn attach_maps(&mut self, maps: Vec<MapHandle>) {
+        self.shared.with(|exchange| exchange.maps.attach(maps));
     }
 
     fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {

@@ -2,12 +2,13 @@
 
 use std::mem::{offset_of, size_of};
 
-use millrace_plugin_abi::binary::{RawCall, RawFlowEnd, RawPacket};
+use millrace_plugin_abi::binary::{RawBacklog, RawCall, RawFlowEnd, RawPacket};
 
 use crate::raw_packet::Written;
 
 pub(super) const CALL: usize = size_of::<RawCall>();
 pub(super) const PACKET: usize = size_of::<RawPacket>();
+pub(super) const BACKLOG: usize = size_of::<RawBacklog>();
 pub(super) const FLOW_END: usize = size_of::<RawFlowEnd>();
 
 /// Puts fields of a structure where they stand in it.
@@ -77,6 +78,12 @@ pub(super) fn flow_end_bytes(flow: &RawFlowEnd) -> [u8; FLOW_END] {
     bytes
 }
 
+pub(super) fn backlog_bytes(backlog: &RawBacklog) -> [u8; BACKLOG] {
+    let mut bytes = [0; BACKLOG];
+    put!(bytes, backlog as RawBacklog: size of port queue packets instance_packets bytes instance_bytes);
+    bytes
+}
+
 impl Written {
     /// Read from a description; `None` when the bytes are too few.
     #[inline]
@@ -136,6 +143,25 @@ mod tests {
             Some(Written { tag: 11, verdict: 19, reason: 20, target: 0x1515, until: 0x1717_1717_1717_1717 })
         );
         assert_eq!(Written::read(&bytes[1..]), None);
+    }
+
+    #[test]
+    fn a_backlog_has_every_field_at_its_place() {
+        let backlog = RawBacklog {
+            size: 0x0101,
+            of: 0x0202,
+            port: 0x0303,
+            queue: 0x0404,
+            packets: 0x0505_0505,
+            instance_packets: 0x0606_0606,
+            bytes: 0x0707_0707_0707_0707,
+            instance_bytes: 0x0808_0808_0808_0808,
+        };
+        let expected: Vec<u8> = (1_u8..)
+            .zip([2, 2, 2, 2, 4, 4, 8, 8])
+            .flat_map(|(value, width)| std::iter::repeat_n(value, width))
+            .collect();
+        assert_eq!(backlog_bytes(&backlog).to_vec(), expected);
     }
 
     #[test]

@@ -19,6 +19,7 @@ use super::staging::{Area, Step};
 use crate::Manifest;
 use crate::exchange::{Exchange, Job, Shared};
 use crate::fault::{Fault, FaultKind};
+use crate::service_state::ServiceState;
 
 /// Runs an instance of `plugin` with `settings`, JSON, until it fails.
 pub(super) async fn run(plugin: WasmPlugin, shared: Shared, settings: Vec<u8>, most_memory: usize) -> Fault {
@@ -55,6 +56,7 @@ struct Exports {
     flow_ended: Option<Entry<u32>>,
     save: Option<TypedFunc<(), i32>>,
     restore: Option<TypedFunc<(u32, u32, u32), i32>>,
+    message: Option<TypedFunc<(u32, u32), ()>>,
 }
 
 impl Exports {
@@ -79,6 +81,7 @@ impl Exports {
                 .map(|function| Entry::new(function, export::FLOW_ENDED, short_calls)),
             save: optional(instance, store, export::SAVE)?,
             restore: optional(instance, store, export::RESTORE)?,
+            message: optional(instance, store, export::MESSAGE)?,
         })
     }
 }
@@ -153,7 +156,8 @@ impl Life {
         most_memory: usize,
     ) -> Result<(Self, Area), Fault> {
         let sandbox = plugin.sandbox();
-        let data = Data { shared, memory: None, area: None, most_memory, on_worker: false, late: 0 };
+        let data =
+            Data { shared, memory: None, area: None, service: 0, most_memory, on_worker: false, late: 0 };
         let mut store = Store::new(plugin.engine(), data);
         store.limiter(|data| data);
         let slice = sandbox.slice();
@@ -168,9 +172,12 @@ impl Life {
             return Err(Fault::new(FaultKind::Init, text));
         }
         let mut life = Self { plugin: plugin.clone(), store, exports };
+        life.place_service().await?;
         life.init(settings).await?;
+        life.keep_service()?;
         let area = life.area(plugin.manifest()).await?;
         life.store.data_mut().area = Some(area);
+        life.exchange(|exchange| exchange.maps.has_begun = true);
         Ok((life, area))
     }
 
@@ -185,6 +192,59 @@ impl Life {
         let answer = self.exchange(|exchange| exchange.answer(result));
         self.release(message).await?;
         answer.map(drop).map_err(refused)
+    }
+
+    /// Has the plugin give a place to the state that is common to all flows, where it declares some.
+    async fn place_service(&mut self) -> Result<(), Fault> {
+        let bytes = self.exchange(|exchange| {
+            exchange.service.is_news = true;
+            exchange.service.len()
+        });
+        if bytes == 0 {
+            return Ok(());
+        }
+        let address = self.reserve(bytes).await?;
+        if address == 0 || !address.is_multiple_of(8) {
+            let problem = "it has no memory, aligned to 8 bytes, for the state that is common to all flows";
+            return Err(Fault::new(FaultKind::Init, problem.to_owned()));
+        }
+        self.store.data_mut().service = address;
+        self.show_service()
+    }
+
+    /// Where the state that is common to all flows stands in memory, with what is kept of it.
+    fn with_service(&mut self, copy: impl FnOnce(&mut [u8], &mut ServiceState)) -> Result<(), Fault> {
+        let (memory, data) = self.exports.memory.data_and_store_mut(&mut self.store);
+        let start = data.service as usize;
+        data.shared.with(|exchange| {
+            let Some(place) = memory.get_mut(start..start + exchange.service.len()) else {
+                let text = "millrace_reserve returned what is outside of its memory".to_owned();
+                return Err(Fault::new(FaultKind::OutOfBounds, text));
+            };
+            copy(place, &mut exchange.service);
+            Ok(())
+        })
+    }
+
+    /// Shows the plugin what is kept, where it has not seen that.
+    #[inline]
+    fn show_service(&mut self) -> Result<(), Fault> {
+        if self.store.data().service == 0 || !self.exchange(|exchange| exchange.service.is_news) {
+            return Ok(());
+        }
+        self.with_service(|place, service| {
+            service.read(place);
+            service.is_news = false;
+        })
+    }
+
+    /// Keeps what the plugin left there.
+    #[inline]
+    fn keep_service(&mut self) -> Result<(), Fault> {
+        if self.store.data().service == 0 {
+            return Ok(());
+        }
+        self.with_service(|place, service| service.write(place))
     }
 
     async fn area(&mut self, manifest: &Manifest) -> Result<Area, Fault> {
@@ -214,7 +274,9 @@ impl Life {
                     if self.is_late() {
                         pause().await;
                     }
+                    self.show_service()?;
                     self.take(step).await?;
+                    self.keep_service()?;
                 }
             }
         }
@@ -263,6 +325,7 @@ impl Life {
     async fn carry_out(&mut self, job: Job) -> Result<Result<Vec<u8>, String>, Fault> {
         match job {
             Job::Control { name, arguments } => self.control(&name, &arguments).await,
+            Job::Message(bytes) => self.message(&bytes).await,
             Job::Save => self.save().await,
             Job::Restore { state, version } => self.restore(&state, version).await,
         }
@@ -283,6 +346,18 @@ impl Life {
         let answer = self.exchange(|exchange| exchange.answer(result));
         self.release(message).await?;
         Ok(answer)
+    }
+
+    async fn message(&mut self, bytes: &[u8]) -> Result<Result<Vec<u8>, String>, Fault> {
+        let Some(function) = self.exports.message.clone() else { return Ok(Ok(Vec::new())) };
+        let message = match self.pass(&[bytes]).await? {
+            Ok(message) => message,
+            Err(problem) => return Ok(Err(problem)),
+        };
+        let parameters = (message.address, bytes.len() as u32);
+        function.call_async(&mut self.store, parameters).await.map_err(at(export::MESSAGE))?;
+        self.release(message).await?;
+        Ok(Ok(Vec::new()))
     }
 
     async fn save(&mut self) -> Result<Result<Vec<u8>, String>, Fault> {

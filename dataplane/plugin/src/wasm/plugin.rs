@@ -1,9 +1,9 @@
 //! A WebAssembly plugin as a type of plugin, of which instances are created like of any other.
 
-use millrace_plugin_abi::{Home, Instance, Plugin, PluginError, Position};
+use millrace_plugin_abi::{Home, Instance, MapShape, Plugin, PluginError, Position};
 use serde_json::{Map, Value};
 
-use super::{InstanceSettings, Tier, WasmInstance, WasmPlugin};
+use super::{DEFAULT_MEMORY, InstanceSettings, Tier, WasmInstance, WasmPlugin};
 use crate::declared::Declared;
 
 /// A plugin that was loaded.
@@ -11,6 +11,7 @@ use crate::declared::Declared;
 pub struct LoadedPlugin {
     plugin: WasmPlugin,
     declared: Declared,
+    most_memory: usize,
 }
 
 impl LoadedPlugin {
@@ -20,7 +21,13 @@ impl LoadedPlugin {
     /// What its manifest asks for and this router does not give.
     pub fn new(plugin: WasmPlugin) -> Result<Self, String> {
         let declared = Declared::new(plugin.manifest())?;
-        Ok(Self { plugin, declared })
+        Ok(Self { plugin, declared, most_memory: DEFAULT_MEMORY })
+    }
+
+    /// The same plugin, whose instances may have so many bytes of memory.
+    #[must_use]
+    pub fn with_memory(self, most_memory: usize) -> Self {
+        Self { most_memory, ..self }
     }
 
     /// The plugin's code, by a handle through which better code can be given to it.
@@ -67,8 +74,12 @@ impl Plugin for LoadedPlugin {
         self.plugin.manifest().state_version
     }
 
+    fn maps(&self) -> &[MapShape] {
+        &self.plugin.manifest().maps
+    }
+
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
-        let settings = InstanceSettings { settings: settings.clone(), ..InstanceSettings::default() };
+        let settings = InstanceSettings { settings: settings.clone(), most_memory: self.most_memory };
         let instance = WasmInstance::new(&self.plugin, settings);
         let refused = |fault: super::Fault| PluginError::setting(self.name(), fault.kind.name(), fault.text);
         Ok(Box::new(instance.map_err(refused)?))

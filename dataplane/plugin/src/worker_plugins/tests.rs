@@ -11,7 +11,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use millrace_packet::{DropReason, FlowKey, Packet, Pool};
-use millrace_plugin_abi::{Fault, FlowEnd, Instance, Packets, PluginError, Progress, Reply};
+use millrace_plugin_abi::{Fault, FlowEnd, Instance, NoQueues, Packets, PluginError, Progress, Reply};
 
 use crate::path::EMPTY_PATH;
 use crate::{
@@ -148,6 +148,7 @@ impl Sent {
             members: &mut sent.members,
             taken: &mut sent.taken,
             directed: &mut sent.directed,
+            queues: &NoQueues,
         };
         worker.run(Place { path, position, stage: 0 }, &mut group, now);
         assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Pass));
@@ -248,7 +249,7 @@ fn send_and_keep(
 /// Source ports of packets that go on, with how they end.
 fn released(worker: &mut WorkerPlugins<ByPort>, now: Instant) -> Vec<(u16, Option<End>)> {
     let mut released = Vec::new();
-    worker.go_on(now, &mut released);
+    worker.go_on(now, &NoQueues, &mut released);
     released.into_iter().map(|one| (one.waiting.key.source_port, one.end)).collect()
 }
 

@@ -20,6 +20,8 @@ enum Event {
     Read,
     Periodic,
     Replace,
+    Restart,
+    Message(Vec<u8>),
 }
 
 fn sent() -> impl Strategy<Value = Sent> {
@@ -38,6 +40,8 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Read),
         1 => Just(Event::Periodic),
         1 => Just(Event::Replace),
+        1 => Just(Event::Restart),
+        1 => prop_oneof![0..300_usize, 32_000..33_000_usize].prop_map(|length| Event::Message(vec![length as u8; length])),
     ]
 }
 
@@ -81,9 +85,14 @@ fn happen(
             bench.periodic(now);
             String::new()
         }
+        Event::Message(bytes) => {
+            bench.tell(bytes);
+            String::new()
+        }
+        Event::Restart => format!("{:?}", bench.instance.restart()),
         Event::Replace => format!("{:?}", bench.replace(new(), 2)),
     };
-    format!("{came} {:?} {:?}", bench.outputs(), bench.instance.next_call())
+    format!("{came} {:?} {:?} {:?}", bench.outputs(), bench.instance.next_call(), bench.noted())
 }
 
 fn compare(events: &[Event]) {
@@ -111,11 +120,17 @@ fn one_rule_does_the_same_in_all_homes() {
         Event::Packets(all_ports.collect()),
         Event::Set(80),
         Event::Packets((0..100).map(|_| sent(0, 15, 90)).collect()),
+        Event::Packets((0..20).map(|index| sent(index % 5, 15, 61 + usize::from(index))).collect()),
         Event::Read,
         Event::Periodic,
         Event::FlowEnds(sent(0, 15, 0), 100),
         Event::FlowEnds(sent(STATELESS, 15, 0), 1),
         Event::Replace,
+        Event::Read,
+        Event::Restart,
+        Event::Message(vec![7; 11]),
+        Event::Message(vec![7; 32_770]),
+        Event::Read,
         Event::Packets((0..100).map(|index| sent(index % 5, 80 + index % 2, 90)).collect()),
         Event::Read,
     ];

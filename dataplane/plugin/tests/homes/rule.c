@@ -5,14 +5,14 @@
 
 MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"rule\",\"version\":\"0.1.0\",\"summary\":\"Does a little of everything.\","
                 "\"positions\":[\"early\"],"
-                "\"capabilities\":[\"log\",\"packet-read\",\"packet-write\",\"packet-resize\",\"packet-make\",\"timer\"],"
+                "\"capabilities\":[\"log\",\"packet-read\",\"packet-write\",\"packet-resize\",\"packet-make\",\"timer\",\"flow-backlog\",\"map-read\",\"map-write\",\"message\"],"
                 "\"messages\":{\"read\":\"the counters\",\"set\":\"port=PORT: packets to it are dropped\"},"
                 "\"settings\":{\"type\":\"object\",\"properties\":{\"port\":{\"type\":\"integer\"}}},"
-                "\"window\":64,\"flow-state\":8,\"state-version\":2,\"period\":500}");
+                "\"window\":64,\"flow-state\":8,\"service-state\":20,\"maps\":[{\"name\":\"ports\",\"key\":2,\"value\":12,\"entries\":6}],\"state-version\":2,\"period\":500}");
 
 /* An instance. */
 static struct {
-    uint64_t port, packets, firsts, beyond, ended, kept, ticks;
+    uint64_t port, packets, firsts, beyond, ended, kept, ticks, waited, noted;
 } own;
 
 static int32_t set(const void *json, size_t bytes) {
@@ -22,7 +22,38 @@ static int32_t set(const void *json, size_t bytes) {
     return 0;
 }
 
-int32_t millrace_init(const uint8_t *settings, size_t bytes) { return set(settings, bytes); }
+/* Counts packets of a port in the map, takes every fifth count out again, and says what came of it, also of what it may not do. */
+static uint64_t note(uint16_t port) {
+    struct {
+        uint32_t count, length, calls;
+    } seen = {0, 0, 0};
+    uint64_t came = 1 + (uint64_t)millrace_map_get(0, &port, sizeof port, &seen, sizeof seen);
+    seen.count++;
+    seen.calls += port;
+    came = came * 4 + (uint64_t)millrace_map_set(0, &port, sizeof port, &seen, sizeof seen);
+    if (seen.count % 5 == 0)
+        came = came * 4 + (uint64_t)millrace_map_remove(0, &port, sizeof port);
+    came = came * 4 + (uint64_t)millrace_map_set(0, &port, 1, &seen, sizeof seen);
+    came = came * 4 + (uint64_t)millrace_map_set(1, &port, sizeof port, &seen, sizeof seen);
+    came = came * 4 + (uint64_t)millrace_map_get(1, &port, sizeof port, &seen, sizeof seen);
+    return came + seen.count;
+}
+
+int32_t millrace_init(const uint8_t *settings, size_t bytes) {
+    /* There are no maps yet. */
+    own.noted = note(1);
+    ++((uint32_t *)millrace_service())[4];
+    return set(settings, bytes);
+}
+
+/* A sum in which each part of what is told has a share of its own. */
+static uint64_t waiting_before(const struct millrace_packet *packet) {
+    struct millrace_waiting waiting;
+    if (!millrace_backlog(packet, &waiting))
+        return 1000000;
+    return waiting.of + 3 * waiting.port + 5 * waiting.queue + 7 * waiting.packets + 11 * waiting.bytes
+           + 13 * waiting.instance_packets + 17 * waiting.instance_bytes;
+}
 
 static void decide(struct millrace_packet *packet, uint64_t now) {
     uint8_t *window = millrace_at(packet->window);
@@ -63,15 +94,21 @@ static void decide(struct millrace_packet *packet, uint64_t now) {
     case 14:
         packet->verdict = MILLRACE_CLASSIFY;
         break;
+    case 15:
+        own.waited += waiting_before(packet);
+        break;
     }
 }
 
 void millrace_packets(struct millrace_call *call) {
+    uint64_t *common = millrace_service();
+    common[0] += call->count;
     for (uint32_t index = 0; index < call->count; index++) {
         struct millrace_packet *packet = millrace_packet(call, index);
         uint64_t *of_flow = millrace_at(packet->state);
         uint8_t byte;
         own.packets++;
+        own.noted += note(packet->destination_port);
         own.firsts += (packet->flags & MILLRACE_FIRST) != 0;
         if (packet->flags & MILLRACE_COPY)
             own.firsts += 1000;
@@ -100,7 +137,7 @@ static void add(struct millrace_text *text, const char *name, uint64_t value) {
 }
 
 int32_t millrace_control(const char *name, size_t name_bytes, const uint8_t *arguments, size_t bytes) {
-    char memory[256];
+    char memory[512];
     struct millrace_text text = {memory, sizeof memory, 0, false};
     if (name_bytes == 3 && memcmp(name, "set", 3) == 0) {
         millrace_log(MILLRACE_WARNING, "the port changes");
@@ -115,8 +152,18 @@ int32_t millrace_control(const char *name, size_t name_bytes, const uint8_t *arg
     add(&text, "ended", own.ended);
     add(&text, "kept", own.kept);
     add(&text, "ticks", own.ticks);
+    add(&text, "waited", own.waited);
+    add(&text, "noted", own.noted);
+    add(&text, "common", ((const uint64_t *)millrace_service())[0]);
+    add(&text, "begun", ((const uint32_t *)millrace_service())[4]);
     millrace_add(&text, "}");
     return millrace_reply_text(&text);
+}
+
+void millrace_message(const uint8_t *bytes, size_t length) {
+    own.ticks += length;
+    if (!millrace_send(bytes, length / 2))
+        own.ticks += 1000000;
 }
 
 void millrace_periodic(uint64_t now) { own.ticks += now; }

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use millrace_plugin_abi::{
-    Fault, FlowEnd, Instance, Instant, LogLevel, Message, Output, Packet, Packets, PluginError, Progress,
-    Reply, Verdict,
+    Backlog, Fault, FlowEnd, Instance, Instant, LogLevel, MapHandle, MapProblem, Message, Output, Packet,
+    Packets, PluginError, Progress, Reply, Verdict,
 };
 use millrace_units::{InstanceId, PortId};
 use serde_json::json;
@@ -23,11 +23,14 @@ pub enum RuleIn {
     Rust,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Rule {
     language: RuleIn,
     /// As `own` in `rule.c`, in its order.
-    own: [u64; 7],
+    own: [u64; 9],
+    /// What is common to all flows: packets, a number that is not used, how often it began.
+    service: [u8; 20],
+    maps: Vec<MapHandle>,
     outputs: VecDeque<Output>,
     fault: Option<Fault>,
     now: Instant,
@@ -42,12 +45,60 @@ const BEYOND: usize = 3;
 const ENDED: usize = 4;
 const KEPT: usize = 5;
 const TICKS: usize = 6;
-const NAMES: [&str; 7] = ["port", "packets", "firsts", "beyond", "ended", "kept", "ticks"];
+const WAITED: usize = 7;
+const NOTED: usize = 8;
+const NAMES: [&str; 9] = ["port", "packets", "firsts", "beyond", "ended", "kept", "ticks", "waited", "noted"];
+
+impl Default for Rule {
+    fn default() -> Self {
+        let mut rule = Self {
+            own: [0; 9],
+            service: [0; 20],
+            maps: Vec::new(),
+            outputs: VecDeque::new(),
+            fault: None,
+            now: Instant::ZERO,
+            timer: None,
+            last_periodic: None,
+        };
+        rule.service[16] = 1;
+        rule.own[NOTED] = rule.note(1);
+        rule
+    }
+}
 
 impl Rule {
     /// The rule as it is in a language.
     pub fn like(language: RuleIn) -> Self {
         Self { language, ..Self::default() }
+    }
+
+    /// As `note` in `rule.c`.
+    fn note(&mut self, port: u16) -> u64 {
+        let number = |result: Option<Result<(), MapProblem>>| match result {
+            Some(Ok(())) => 0,
+            Some(Err(MapProblem::Absent)) => 1,
+            Some(Err(MapProblem::Full)) => 2,
+            Some(Err(MapProblem::Refused)) | None => 3,
+        };
+        let (key, mut seen) = (port.to_le_bytes(), [0; 12]);
+        let mut came = 1 + number(self.maps.first().map(|map| map.get(&key, &mut seen)));
+        let at = |seen: &[u8; 12], at: usize| u32::from_le_bytes(*seen[at..].first_chunk().unwrap());
+        let (count, calls) = (at(&seen, 0) + 1, at(&seen, 8) + u32::from(port));
+        seen[..4].copy_from_slice(&count.to_le_bytes());
+        seen[8..].copy_from_slice(&calls.to_le_bytes());
+        came = came * 4 + number(self.maps.first_mut().map(|map| map.set(&key, &seen)));
+        if count % 5 == 0 {
+            came = came * 4 + number(self.maps.first_mut().map(|map| map.remove(&key)));
+        }
+        came = came * 4 + number(self.maps.first_mut().map(|map| map.set(&key[..1], &seen)));
+        came = came * 4 + number(self.maps.get_mut(1).map(|map| map.set(&key, &seen)));
+        came = came * 4 + number(self.maps.get(1).map(|map| map.get(&key, &mut seen)));
+        came + u64::from(at(&seen, 0))
+    }
+
+    fn common(&self) -> u64 {
+        u64::from_le_bytes(*self.service.first_chunk().unwrap())
     }
 
     fn set(&mut self, message: &Message) {
@@ -90,11 +141,25 @@ impl Rule {
     }
 }
 
+/// As `waiting_before` in `rule.c`.
+fn sum(known: &Backlog) -> u64 {
+    let of_queue = known.queue.map_or(0, |queue| {
+        let places =
+            1 + u64::from(queue.of_flow) + 3 * u64::from(queue.port.0) + 5 * u64::from(queue.queue.0);
+        places + 7 * u64::from(queue.packets) + 11 * queue.bytes
+    });
+    of_queue + 13 * u64::from(known.instance_packets) + 17 * known.instance_bytes
+}
+
 impl Instance for Rule {
     fn process(&mut self, packets: &mut Packets<'_>, now: Instant) -> Progress {
         self.now = now;
+        let common = self.common() + packets.len() as u64;
+        self.service[..8].copy_from_slice(&common.to_le_bytes());
         for place in 0..packets.len() {
             self.own[PACKETS] += 1;
+            let port = packets.get_mut(place).0.destination_port;
+            self.own[NOTED] += self.note(port);
             let known = packets.flow_number(place) != 0;
             self.own[FIRSTS] += u64::from(known && packets.is_first(place));
             self.own[FIRSTS] += if packets.are_copies() { 1000 } else { 0 };
@@ -103,6 +168,7 @@ impl Instance for Rule {
                 state.copy_from_slice(&count.to_ne_bytes());
                 count
             });
+            let backlog = packets.backlog(place);
             let (key, packet) = packets.get_mut(place);
             let mut byte = [0];
             packet.read(200, &mut byte);
@@ -117,7 +183,10 @@ impl Instance for Rule {
                 }
                 667 => self.wrong("tag 40: it is 0 to 31"),
                 _ if of_flow.is_some_and(|count| count % 4 == 0) => Verdict::Consume,
-                _ => self.decide(port, packet),
+                _ => {
+                    self.own[WAITED] += if port == 15 { sum(&backlog) } else { 0 };
+                    self.decide(port, packet)
+                }
             };
             packets.set_verdict(place, verdict);
         }
@@ -133,6 +202,7 @@ impl Instance for Rule {
             "read" => Ok(NAMES
                 .iter()
                 .zip(self.own)
+                .chain([(&"common", self.common()), (&"begun", self.service[16].into())])
                 .map(|(name, value)| ((*name).to_owned(), json!(value)))
                 .collect()),
             "set" => {
@@ -157,12 +227,42 @@ impl Instance for Rule {
         Progress::Done
     }
 
+    fn message(&mut self, bytes: &[u8]) -> Progress {
+        self.own[TICKS] += bytes.len() as u64;
+        let answer = &bytes[..bytes.len() / 2];
+        if self.outputs.len() < 64 && answer.len() <= 16 << 10 {
+            self.outputs.push_back(Output::Message(answer.to_vec()));
+        } else {
+            self.own[TICKS] += 1_000_000;
+        }
+        Progress::Done
+    }
+
     fn take_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
     fn flow_state(&self) -> usize {
         8
+    }
+
+    fn restart(&mut self) -> Result<(), PluginError> {
+        let (mut service, outputs) = (self.service, std::mem::take(&mut self.outputs));
+        service[16] += 1;
+        *self = Self { service, outputs, maps: std::mem::take(&mut self.maps), ..Self::default() };
+        Ok(())
+    }
+
+    fn service_state(&self) -> Vec<u8> {
+        self.service.to_vec()
+    }
+
+    fn adopt_service_state(&mut self, state: &[u8]) {
+        self.service.copy_from_slice(state);
+    }
+
+    fn attach_maps(&mut self, maps: Vec<MapHandle>) {
+        self.maps = maps;
     }
 
     fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {

@@ -3,17 +3,18 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use millrace_packet::{FlowKey, Packet, Pool};
 use millrace_plugin::native::NativePlugin;
 use millrace_plugin::wasm::{LoadedPlugin, Sandbox, SandboxSettings};
 use millrace_plugin_abi::{
-    Fault, FlowEnd, FlowStates, Instance, Instant, Message, Output, Packets, Plugin, Progress, Verdict,
+    Backlogs, Fault, FlowEnd, FlowStates, Instance, Instant, Known, MapHandle, MapShape, Message, Output,
+    Packets, Plugin, Progress, QueueBacklog, SharedMap, Verdict,
 };
 use millrace_testkit::built::{Home, Options, built_plugin};
-use millrace_units::PortId;
+use millrace_units::{PortId, QueueId};
 use serde_json::{Map, Value};
 
 static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| Sandbox::new(SandboxSettings::default()).unwrap());
@@ -110,11 +111,30 @@ impl FlowStates for Blocks {
     }
 }
 
+/// Says of each packet's queue what its bytes come to; of every fifth it knows nothing.
+struct Queues;
+
+impl Backlogs for Queues {
+    fn of(&self, packet: &Packet) -> Option<QueueBacklog> {
+        let length = packet.len() as u32;
+        let queue = QueueId(length as u16 % 7);
+        let (of_flow, bytes) = (length.is_multiple_of(2), u64::from(length) << 33);
+        (!length.is_multiple_of(5)).then_some(QueueBacklog {
+            port: packet.port,
+            queue,
+            of_flow,
+            packets: length,
+            bytes,
+        })
+    }
+}
+
 /// An instance, and the states of the flows that it met.
 pub struct Bench {
     pub instance: Box<dyn Instance>,
     numbers: HashMap<FlowKey, u32>,
     blocks: Blocks,
+    maps: [Arc<SharedMap>; 2],
 }
 
 /// The tag and the bytes of a packet that is left.
@@ -138,8 +158,25 @@ fn key(sent: &Sent) -> FlowKey {
 }
 
 impl Bench {
-    pub fn new(instance: Box<dyn Instance>) -> Self {
-        Self { instance, numbers: HashMap::new(), blocks: Blocks::default() }
+    pub fn new(mut instance: Box<dyn Instance>) -> Self {
+        let shape = |name: &str| MapShape { name: name.to_owned(), key: 2, value: 12, entries: 6 };
+        let maps = [SharedMap::new(shape("ports"), 2), SharedMap::new(shape("others"), 1)];
+        let mut other = maps[1].handle(0, true);
+        (7..11_u16).for_each(|port| other.set(&port.to_le_bytes(), &[port as u8; 12]).unwrap());
+        instance.attach_maps(Self::handles(&maps));
+        Self { instance, numbers: HashMap::new(), blocks: Blocks::default(), maps }
+    }
+
+    /// The map that the instance writes, and one that it reads.
+    fn handles(maps: &[Arc<SharedMap>; 2]) -> Vec<MapHandle> {
+        vec![maps[0].handle(1, true), maps[1].handle(0, false)]
+    }
+
+    /// What stands in the map that the instance writes.
+    pub fn noted(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut noted = self.maps[0].entries(1, usize::MAX);
+        noted.sort();
+        noted
     }
 
     pub fn of(plugin: &dyn Plugin) -> Self {
@@ -168,7 +205,8 @@ impl Bench {
         let mut first = true;
         loop {
             let call = Packets::new(&mut packets, &keys, &members, &mut verdicts);
-            let mut call = call.as_copies(sent.len().is_multiple_of(3));
+            let known = Known { queues: &Queues, waiting: (sent.len() as u32, 1 << 33) };
+            let mut call = call.with_known(known).as_copies(sent.len().is_multiple_of(3));
             if bytes > 0 {
                 call = call.with_states(&mut self.blocks, &numbers, OFFSET, bytes);
             }
@@ -208,6 +246,14 @@ impl Bench {
         self.instance.flow_ended(&flow, &state.unwrap_or_default());
     }
 
+    /// Hands it a message of its other half, however many slices that takes.
+    pub fn tell(&mut self, bytes: &[u8]) {
+        let mut progress = self.instance.message(bytes);
+        while progress == Progress::Suspended {
+            progress = self.instance.resume(&mut Packets::new(&mut [], &[], &[], &mut []), Instant::ZERO);
+        }
+    }
+
     /// Has the instance do what it does from time to time, however many slices that takes.
     pub fn periodic(&mut self, now: Instant) {
         let mut progress = self.instance.periodic(now);
@@ -219,6 +265,8 @@ impl Bench {
     /// Goes on with another instance, which takes over what this one knows. Returns what was handed over.
     pub fn replace(&mut self, mut successor: Box<dyn Instance>, version: u32) -> Vec<u8> {
         let state = self.instance.save().unwrap().unwrap();
+        successor.attach_maps(Self::handles(&self.maps));
+        successor.adopt_service_state(&self.instance.service_state());
         successor.restore(&state, version).unwrap();
         self.instance = successor;
         state

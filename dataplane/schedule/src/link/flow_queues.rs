@@ -14,7 +14,7 @@ use super::discipline::PacketScheduler;
 use super::rate::Rate;
 use super::reservation::Weights;
 use super::round::{Entries, Place, Round};
-use crate::arena::Held;
+use crate::arena::{Held, Load};
 use crate::flow_table::FlowTable;
 use crate::queue::{Queue, QueueSettings};
 use crate::queue_manager::{Offer, QueueManager};
@@ -139,6 +139,16 @@ impl FlowQueues {
         match self.table.get(flow) {
             Some(queue) => queue,
             None => self.give_queue(queues, flow, now),
+        }
+    }
+
+    /// What waits where a packet of a flow would wait that came now, and whether only that flow's packets do.
+    pub fn load_before<T: Item>(&self, queues: &QueueManager<T>, flow: FlowNumber) -> (bool, Load) {
+        let queue = self.table.get(flow);
+        let shared = queues.queue(self.shared).list.load;
+        match queue {
+            Some(queue) => (true, queues.queue(queue).list.load),
+            None => (shared == Load::NOTHING, shared),
         }
     }
 

@@ -154,6 +154,11 @@ impl FqCodel {
         (((hash >> 32) * self.flows.len() as u64) >> 32) as u32
     }
 
+    /// What waits in a flow.
+    pub fn load_before(&self, flow: FlowNumber) -> Load {
+        self.flows.get(self.bucket(flow) as usize).map_or(Load::NOTHING, |flow| flow.list.load)
+    }
+
     /// Asks for a flow's line.
     #[inline]
     pub fn prefetch(&self, flow: FlowNumber) {

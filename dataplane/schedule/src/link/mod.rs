@@ -24,8 +24,8 @@ pub use flow_queues::FlowQueuesSettings;
 pub use fq_codel::FqCodelSettings;
 pub use hfsc::{Curve, Curves};
 pub use hierarchy::{
-    Leftover, LinkRate, LinkScheduler, MOST_DEPTH, MOST_NODES, NodeId, NodeKind, NodeView, ScheduleError,
-    Share,
+    LeafBacklog, Leftover, LinkRate, LinkScheduler, MOST_DEPTH, MOST_NODES, NodeId, NodeKind, NodeView,
+    ScheduleError, Share,
 };
 pub use overhead::LinkOverhead;
 pub use priority::PRIORITY_LEVELS;

@@ -24,11 +24,11 @@ use std::vec::Vec;
 use millrace_plugin_abi::binary::{MOST_PACKETS, NO_OFFSET, RawCall, RawFlowEnd, RawPacket, packet_flags};
 
 use crate::glue::{self, Slot};
-use crate::{Declared, Refusal, Verdict};
+use crate::{Backlog, Declared, Refusal, Verdict};
 
 pub use frame::{Description, FlowName, describe, frame_of_ports, mend_checksums};
 pub use pcap::{PcapError, frames_of_pcap};
-pub use record::Record;
+pub use record::{Record, TestMap};
 
 /// What became of a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,6 +53,7 @@ struct Flow {
 pub struct Router<P: Declared> {
     slot: Slot<P>,
     flows: BTreeMap<FlowName, Flow>,
+    service: Box<[u64]>,
     /// The clock, in nanoseconds. A test sets it.
     pub now: u64,
     /// The port that frames come in by.
@@ -61,6 +62,10 @@ pub struct Router<P: Declared> {
     pub tag: u8,
     /// Whether frames are copies.
     pub copies: bool,
+    /// Its maps, and behind them those of others that its settings name: a test adds these.
+    pub maps: Vec<TestMap>,
+    /// What waits in the queue that frames go to, and for the instance.
+    pub backlog: Backlog,
 }
 
 impl<P: Declared> Router<P> {
@@ -69,12 +74,46 @@ impl<P: Declared> Router<P> {
     /// # Errors
     /// What the plugin says of them.
     pub fn new(settings: &str) -> Result<Self, Refusal> {
-        record::attach();
-        let router =
-            Self { slot: Slot::new(), flows: BTreeMap::new(), now: 0, port: 0, tag: 0, copies: false };
+        let service = vec![0; usize::from(P::SERVICE_STATE).div_ceil(8)].into_boxed_slice();
+        let (slot, flows) = (Slot::new(), BTreeMap::new());
+        let map = |(_, key, value, entries): &(&str, usize, usize, usize)| TestMap {
+            key: *key,
+            value: *value,
+            entries: *entries,
+            writes: true,
+            content: BTreeMap::new(),
+        };
+        let maps = P::MAPS.iter().map(map).collect();
+        let backlog = Backlog { queue: None, instance_packets: 0, instance_bytes: 0 };
+        let mut router = Self { slot, flows, service, now: 0, port: 0, tag: 0, copies: false, maps, backlog };
+        router.restart(settings)?;
+        Ok(router)
+    }
+
+    /// Has it begin anew, as after a fault: what it knew is gone but for the state that the router keeps.
+    ///
+    /// # Errors
+    /// What the plugin says of the settings.
+    pub fn restart(&mut self, settings: &str) -> Result<(), Refusal> {
+        // Maps are there when it has begun.
+        let maps = std::mem::take(&mut self.maps);
         // SAFETY: a text has as many bytes as it says, and the slot is used here alone.
-        let code = unsafe { glue::init(&router.slot, settings.as_ptr(), settings.len()) };
-        record::answer(code).map(|_| router)
+        let begin =
+            |router: &mut Self| unsafe { glue::init(&router.slot, settings.as_ptr(), settings.len()) };
+        let code = self.enter(begin);
+        self.maps = maps;
+        record::answer(code).map(|_| ())
+    }
+
+    /// Has what the plugin calls mean this router as long as `call` goes on.
+    fn enter<R>(&mut self, call: impl FnOnce(&mut Self) -> R) -> R {
+        record::attach();
+        record::set_service(&mut self.service);
+        let maps = std::mem::take(&mut self.maps);
+        let before = record::lend_maps(maps);
+        let result = call(self);
+        self.maps = record::lend_maps(before);
+        result
     }
 
     /// Gives it frames, in batches of 64 at most, and says what became of them.
@@ -97,14 +136,20 @@ impl<P: Declared> Router<P> {
     pub fn control(&mut self, message: &str, arguments: &str) -> Result<String, Refusal> {
         let (message, arguments) = (raw(message.as_bytes()), raw(arguments.as_bytes()));
         // SAFETY: as in `new`.
-        let code = unsafe { glue::control(&self.slot, message, arguments) };
+        let code = self.enter(|router| unsafe { glue::control(&router.slot, message, arguments) });
         record::answer(code).map(|reply| String::from_utf8_lossy(&reply).into_owned())
+    }
+
+    /// Hands it a message of its other half.
+    pub fn message(&mut self, message: &[u8]) {
+        // SAFETY: as in `new`.
+        self.enter(|router| unsafe { glue::message(&router.slot, raw(message)) });
     }
 
     /// Calls `periodic` at the time that it is.
     pub fn periodic(&mut self) {
         // SAFETY: as in `new`.
-        unsafe { glue::periodic(&self.slot, self.now) }
+        self.enter(|router| unsafe { glue::periodic(&router.slot, router.now) });
     }
 
     /// Ends all flows, in the order of their names, and tells the plugin.
@@ -120,7 +165,7 @@ impl<P: Declared> Router<P> {
                 ..name.end()
             };
             // SAFETY: the state lives in `flow` until the call is over.
-            unsafe { glue::flow_ended(&self.slot, &raw const end) }
+            self.enter(|router| unsafe { glue::flow_ended(&router.slot, &raw const end) });
         }
     }
 
@@ -130,7 +175,8 @@ impl<P: Declared> Router<P> {
     /// What the plugin answers.
     pub fn save(&mut self) -> Result<Vec<u8>, Refusal> {
         // SAFETY: as in `new`.
-        record::answer(unsafe { glue::save(&self.slot) })
+        let code = self.enter(|router| unsafe { glue::save(&router.slot) });
+        record::answer(code)
     }
 
     /// Hands it state that was saved.
@@ -139,7 +185,8 @@ impl<P: Declared> Router<P> {
     /// What the plugin answers.
     pub fn restore(&mut self, state: &[u8], version: u32) -> Result<(), Refusal> {
         // SAFETY: as in `new`.
-        record::answer(unsafe { glue::restore(&self.slot, raw(state), version) }).map(|_| ())
+        let code = self.enter(|router| unsafe { glue::restore(&router.slot, raw(state), version) });
+        record::answer(code).map(|_| ())
     }
 
     /// What it called since it was last asked, in this thread.
@@ -160,7 +207,8 @@ impl<P: Declared> Router<P> {
             packets.push(packet);
         }
         record::hold(frames);
-        self.call(&mut packets);
+        record::set_backlog(self.backlog.raw());
+        self.enter(|router| router.call(&mut packets));
         finish(&packets, &windows, P::CAPABILITIES.contains(&"packet-write"))
     }
 

@@ -1,9 +1,12 @@
 //! The functions of the router in tests: each thread has its own record of what was called.
 
 use core::cell::RefCell;
+use std::collections::BTreeMap;
 use std::string::String;
 use std::vec::Vec;
 use std::{slice, thread_local};
+
+use millrace_plugin_abi::binary::{RawBacklog, map_answer};
 
 use crate::host::{self, RawHost};
 use crate::{Level, Refusal};
@@ -17,8 +20,25 @@ pub struct Record {
     pub made: Vec<(Vec<u8>, u16)>,
     /// Changes that it asked for, as JSON.
     pub requests: Vec<String>,
+    /// Messages to the other half.
+    pub sent: Vec<Vec<u8>>,
     /// Nanoseconds that timers were set to.
     pub timers: Vec<u64>,
+}
+
+/// A map that a plugin writes, or reads.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TestMap {
+    /// Bytes of each key.
+    pub key: usize,
+    /// Bytes of each value.
+    pub value: usize,
+    /// Entries at most.
+    pub entries: usize,
+    /// Whether the plugin may write it: it is its own.
+    pub writes: bool,
+    /// What stands there.
+    pub content: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 #[derive(Default)]
@@ -27,6 +47,9 @@ struct Calls {
     failure: Option<String>,
     reply: Option<Vec<u8>>,
     frames: Vec<(Vec<u8>, bool)>,
+    backlog: RawBacklog,
+    service: Option<core::ptr::NonNull<u64>>,
+    maps: Vec<TestMap>,
 }
 
 thread_local! {
@@ -51,6 +74,11 @@ pub(super) fn attach() {
         flow_backlog: Some(flow_backlog),
         timer: Some(timer),
         request: Some(request),
+        service_state: Some(service_state),
+        map_get: Some(map_get),
+        map_set: Some(map_set),
+        map_remove: Some(map_remove),
+        send: Some(send),
     };
     host::raw::attach(&raw const TABLE);
 }
@@ -67,6 +95,61 @@ pub(super) fn answer(code: i32) -> Result<Vec<u8>, Refusal> {
 /// What was recorded so far.
 pub(super) fn take() -> Record {
     with(|calls| core::mem::take(&mut calls.record))
+}
+
+/// What is said to wait before packets from now on.
+pub(super) fn set_backlog(backlog: RawBacklog) {
+    with(|calls| calls.backlog = backlog);
+}
+
+/// Where the state of the instance stands that is called next.
+pub(super) fn set_service(state: &mut [u64]) {
+    let first = core::ptr::NonNull::new(state.as_mut_ptr()).filter(|_| !state.is_empty());
+    with(|calls| calls.service = first);
+}
+
+extern "C" fn service_state() -> *mut u8 {
+    with(|calls| calls.service.map_or(core::ptr::null_mut(), |first| first.as_ptr().cast()))
+}
+
+/// Lends maps for a call, or takes them back: what there was is returned.
+pub(super) fn lend_maps(maps: Vec<TestMap>) -> Vec<TestMap> {
+    with(|calls| core::mem::replace(&mut calls.maps, maps))
+}
+
+extern "C" fn map_get(map: u32, key: *const u8, bytes: usize, to: *mut u8, room: usize) -> i32 {
+    with(|calls| {
+        let Some(map) = calls.maps.get(map as usize).filter(|map| (map.key, map.value) == (bytes, room))
+        else {
+            return map_answer::REFUSED;
+        };
+        let Some(value) = map.content.get(&copy(key, bytes)) else { return map_answer::ABSENT };
+        // SAFETY: only this crate's `host` calls it, with slices.
+        unsafe { core::ptr::copy_nonoverlapping(value.as_ptr(), to, room) };
+        map_answer::DONE
+    })
+}
+
+extern "C" fn map_set(map: u32, key: *const u8, bytes: usize, from: *const u8, length: usize) -> i32 {
+    let (key, value) = (copy(key, bytes), copy(from, length));
+    with(|calls| {
+        let fits = |map: &&mut TestMap| (map.key, map.value, map.writes) == (bytes, length, true);
+        let Some(map) = calls.maps.get_mut(map as usize).filter(fits) else { return map_answer::REFUSED };
+        if map.content.len() == map.entries && !map.content.contains_key(&key) {
+            return map_answer::FULL;
+        }
+        map.content.insert(key, value);
+        map_answer::DONE
+    })
+}
+
+extern "C" fn map_remove(map: u32, key: *const u8, bytes: usize) -> i32 {
+    let key = copy(key, bytes);
+    with(|calls| {
+        let fits = |map: &&mut TestMap| (map.key, map.writes) == (bytes, true);
+        let Some(map) = calls.maps.get_mut(map as usize).filter(fits) else { return map_answer::REFUSED };
+        map.content.remove(&key).map_or(map_answer::ABSENT, |_| map_answer::DONE)
+    })
 }
 
 /// The frames of a call.
@@ -153,12 +236,24 @@ extern "C" fn packet_make(bytes: *const u8, length: usize, port: u32) -> i32 {
     0
 }
 
-extern "C" fn flow_backlog(_flow: u32) -> u32 {
-    0
+extern "C" fn flow_backlog(packet: u32, to: *mut RawBacklog, bytes: usize) -> u32 {
+    with(|calls| {
+        if calls.frames.get(packet as usize).is_none() || bytes < size_of::<RawBacklog>() {
+            return 0;
+        }
+        // SAFETY: only this crate's `host` calls it, with room for one.
+        unsafe { *to = calls.backlog };
+        size_of::<RawBacklog>() as u32
+    })
 }
 
 extern "C" fn timer(nanoseconds: u64) {
     with(|calls| calls.record.timers.push(nanoseconds));
+}
+
+extern "C" fn send(bytes: *const u8, length: usize) -> i32 {
+    with(|calls| calls.record.sent.push(copy(bytes, length)));
+    0
 }
 
 extern "C" fn request(json: *const u8, bytes: usize) -> i32 {

@@ -149,6 +149,7 @@ fn the_state_of_a_flow_goes_with_it_from_path_to_path() {
             members: &mut (0..packets as u16).collect(),
             taken: &mut Vec::new(),
             directed: &mut Vec::new(),
+            queues: &NoQueues,
         };
         worker.run(Place { path, position: Position::Early, stage: 0 }, &mut group, at(0));
     };

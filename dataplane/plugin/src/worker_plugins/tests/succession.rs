@@ -7,12 +7,15 @@ struct Keeper {
     count: u8,
     takes: u32,
     flow_state: usize,
+    /// Packets of this one and of those before it.
+    common: Vec<u8>,
 }
 
 impl Instance for Keeper {
     fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
         packets.for_each(|_, _| {
             self.count += 1;
+            self.common.iter_mut().for_each(|common| *common += 1);
             Verdict::Pass
         });
         Progress::Done
@@ -20,6 +23,14 @@ impl Instance for Keeper {
 
     fn flow_state(&self) -> usize {
         self.flow_state
+    }
+
+    fn service_state(&self) -> Vec<u8> {
+        self.common.clone()
+    }
+
+    fn adopt_service_state(&mut self, state: &[u8]) {
+        self.common = state.to_vec();
     }
 
     fn hears_flow_ends(&self) -> bool {
@@ -63,7 +74,7 @@ pub(super) fn succeed(
 
 fn with_keeper() -> (WorkerPlugins<ByPort>, PathId) {
     let mut worker = worker();
-    let keeper = Box::new(Keeper { count: 0, takes: 0, flow_state: 0 });
+    let keeper = Box::new(Keeper { count: 0, takes: 0, flow_state: 0, common: vec![0] });
     change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: keeper });
     bind(&mut worker, 0, 0, 80, 0);
     let path = path_of(&mut worker, 80);
@@ -74,7 +85,7 @@ fn with_keeper() -> (WorkerPlugins<ByPort>, PathId) {
 #[test]
 fn a_successor_takes_over_what_the_old_one_knows() {
     let (mut worker, path) = with_keeper();
-    let keeper = |takes| Keeper { count: 100, takes, flow_state: 0 };
+    let keeper = |takes| Keeper { count: 100, takes, flow_state: 0, common: vec![0] };
     let told = succeed(&mut worker, successor(keeper(1), Inheritance::Required, true));
     assert_eq!(told.try_recv().unwrap().unwrap().inherited, Ok(Inherited::Bytes(1)));
     send(&mut worker, path, Position::Early, &[1]);
@@ -96,12 +107,40 @@ fn a_successor_takes_over_what_the_old_one_knows() {
 }
 
 #[test]
+fn what_is_common_to_all_flows_is_handed_on_within_a_version() {
+    for (inheritance, same_version, expected) in [
+        (Inheritance::Required, true, 3),
+        (Inheritance::Tried, true, 3),
+        (Inheritance::Required, false, 0),
+        (Inheritance::Renounced, true, 0),
+    ] {
+        let (mut worker, path) = with_keeper();
+        let keeper = Keeper { count: 0, takes: 1, flow_state: 0, common: vec![0] };
+        let told = succeed(&mut worker, successor(keeper, inheritance, same_version));
+        let old = told.try_recv().unwrap().unwrap();
+        assert_eq!((old.inherited.is_ok(), old.instance.service_state()), (true, vec![3]));
+        send(&mut worker, path, Position::Early, &[1]);
+        let none = Keeper { count: 0, takes: 1, flow_state: 0, common: vec![] };
+        let told = succeed(&mut worker, successor(none, inheritance, same_version));
+        let common = told.try_recv().unwrap().unwrap().instance.service_state();
+        assert_eq!(common, [expected + 1], "{inheritance:?} {same_version}");
+        // One that declares none, or another size, gets nothing.
+        let told = succeed(&mut worker, successor(keeper_of_two(), inheritance, same_version));
+        assert_eq!(told.try_recv().unwrap().unwrap().instance.service_state(), [] as [u8; 0]);
+    }
+}
+
+fn keeper_of_two() -> Keeper {
+    Keeper { count: 0, takes: 1, flow_state: 0, common: vec![0; 2] }
+}
+
+#[test]
 fn a_successor_waits_for_the_end_of_a_call() {
     let (mut worker, path) = with_slow(2);
     let pool = Pool::new(64).unwrap();
     send_and_keep(&mut worker, &pool, path, &[10], at(0));
     send_and_keep(&mut worker, &pool, path, &[11], at(0));
-    let keeper = Keeper { count: 5, takes: 1, flow_state: 0 };
+    let keeper = Keeper { count: 5, takes: 1, flow_state: 0, common: vec![0] };
     let told = succeed(&mut worker, successor(keeper, Inheritance::Tried, true));
     assert!(told.try_recv().is_err());
     let released: Vec<_> = (0..3).flat_map(|_| released(&mut worker, at(0))).collect();
@@ -117,7 +156,7 @@ fn an_instance_that_failed_is_replaced_without_what_it_knew() {
     let (mut worker, path) = with_slow(0);
     let pool = Pool::new(64).unwrap();
     send_and_keep(&mut worker, &pool, path, &[9], at(0));
-    let keeper = Keeper { count: 5, takes: 1, flow_state: 0 };
+    let keeper = Keeper { count: 5, takes: 1, flow_state: 0, common: vec![0] };
     let told = succeed(&mut worker, successor(keeper, Inheritance::Required, true));
     assert_eq!(told.try_recv().unwrap().unwrap().inherited, Ok(Inherited::Lost("it is pausing".into())));
     assert_eq!(worker.reports().next().unwrap().1.health, Health::Well);
@@ -131,7 +170,7 @@ fn another_kind_of_state_for_flows_begins_anew() {
     for (flow_state, same_version, anew) in
         [(8, true, true), (8, true, false), (8, false, true), (0, true, true)]
     {
-        let keeper = Keeper { count: 0, takes: 1, flow_state };
+        let keeper = Keeper { count: 0, takes: 1, flow_state, common: vec![] };
         let told = succeed(&mut worker, successor(keeper, Inheritance::Required, same_version));
         assert!(told.try_recv().unwrap().unwrap().inherited.is_ok());
         assert_eq!(worker.take_reclassify(), anew, "{flow_state} {same_version}");

@@ -26,6 +26,95 @@ fn packets_wait_for_a_call_that_goes_on_and_keep_their_order() {
     assert_eq!(pool.in_use(), 0);
 }
 
+/// Notes what waits for it whenever it is given time; each call takes three slices.
+#[derive(Default)]
+struct Watchful(u32, Vec<(u32, u64)>);
+
+impl Instance for Watchful {
+    fn process(&mut self, packets: &mut Packets<'_>, now: Instant) -> Progress {
+        self.0 = 3;
+        self.resume(packets, now)
+    }
+
+    fn resume(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        let known = packets.backlog(0);
+        assert_eq!(known.queue, None);
+        self.1.push((known.instance_packets, known.instance_bytes));
+        self.0 -= 1;
+        if self.0 == 0 { Progress::Done } else { Progress::Suspended }
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(json!(self.1))
+    }
+}
+
+#[test]
+fn an_instance_sees_what_waits_behind_its_call() {
+    let mut worker = worker();
+    change(
+        &mut worker,
+        PluginChange::AddInstance { id: InstanceId(0), instance: Box::<Watchful>::default() },
+    );
+    bind(&mut worker, 0, 0, 80, 0);
+    let path = path_of(&mut worker, 80);
+    let pool = Pool::new(64).unwrap();
+    send_and_keep(&mut worker, &pool, path, &[10, 11], at(0));
+    send_and_keep(&mut worker, &pool, path, &[12, 13, 14], at(0));
+    for _ in 0..6 {
+        released(&mut worker, at(0));
+    }
+    assert!(worker.is_idle());
+    let seen =
+        ask(&mut worker, 0, &Message { name: "read".into(), arguments: serde_json::Map::new() }, at(0));
+    // Packets have 60 bytes. Those of the second call no longer wait once it has begun.
+    assert_eq!(seen, Some(Ok(json!([[0, 0], [3, 180], [3, 180], [0, 0], [0, 0], [0, 0]]))));
+}
+
+/// Hears messages, each in two slices, and says them when it is asked.
+#[derive(Default)]
+struct Hearing(bool, Vec<Vec<u8>>);
+
+impl Instance for Hearing {
+    fn process(&mut self, _: &mut Packets<'_>, _: Instant) -> Progress {
+        Progress::Done
+    }
+
+    fn resume(&mut self, _: &mut Packets<'_>, _: Instant) -> Progress {
+        self.0 = false;
+        Progress::Done
+    }
+
+    fn message(&mut self, bytes: &[u8]) -> Progress {
+        assert!(!std::mem::replace(&mut self.0, true));
+        self.1.push(bytes.to_vec());
+        Progress::Suspended
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(json!(self.1))
+    }
+}
+
+#[test]
+fn messages_of_the_other_half_wait_their_turn_up_to_a_limit() {
+    let mut worker = worker();
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: Box::<Hearing>::default() });
+    worker.message(InstanceId(9), vec![1], at(0));
+    for number in 0..70 {
+        worker.message(InstanceId(0), vec![number], at(0));
+    }
+    let counts = |worker: &WorkerPlugins<ByPort>| worker.reports().next().unwrap().1.messages;
+    assert_eq!((counts(&worker).heard, counts(&worker).lost), (1, 5));
+    while !worker.is_idle() {
+        released(&mut worker, at(0));
+    }
+    assert_eq!((counts(&worker).heard, counts(&worker).lost), (65, 5));
+    let read = Message { name: "read".into(), arguments: serde_json::Map::new() };
+    let expected: Vec<_> = (0..65).map(|number| vec![number]).collect();
+    assert_eq!(ask(&mut worker, 0, &read, at(0)), Some(Ok(json!(expected))));
+}
+
 #[test]
 fn a_call_without_an_end_is_given_up_and_the_instance_pauses() {
     let (mut worker, path) = with_slow(u32::MAX);

@@ -6,6 +6,7 @@
 //! in a heap of timers. To send is to go from the root along the choices to a leaf, and to tell each node on the
 //! way back what was sent and what comes next.
 
+mod backlog;
 mod change;
 mod check;
 mod dequeue;
@@ -20,6 +21,7 @@ mod remove;
 mod share;
 mod view;
 
+pub use backlog::LeafBacklog;
 pub use error::ScheduleError;
 pub use node::{NodeId, NodeKind, Share};
 pub use remove::Leftover;

@@ -133,3 +133,37 @@ fn a_plugin_waits_without_its_clock() {
         assert_eq!(Batch::equal(2, 60).processed(&mut instance).verdicts, [Verdict::Drop(0); 2]);
     }
 }
+
+#[test]
+fn what_is_common_to_all_flows_outlives_a_trap_and_goes_to_a_successor() {
+    // It counts its calls; with 3 packets in a call it spoils the count and traps.
+    let body = format!(
+        r#"(import "millrace" "service_state" (func $common (result i32)))
+        {}"#,
+        at_once(
+            "(i64.store (call $common) (i64.add (i64.load (call $common)) (i64.const 1)))
+             (if (i32.eq (i32.load offset=4 (local.get $call)) (i32.const 3))
+               (then (i64.store (call $common) (i64.const -1)) (unreachable)))"
+        )
+    );
+    let begin = || begin_with(r#", "service-state": 12"#, &body, Default::default()).unwrap();
+    let count = |instance: &WasmInstance| instance.service_state()[0];
+    let mut instance = begin();
+    assert_eq!(instance.service_state(), [0; 12]);
+    for packets in [1, 2, 3] {
+        Batch::equal(packets, 60).processed(&mut instance);
+    }
+    assert_eq!(instance.fault().unwrap().kind, FaultKind::Unreachable);
+    // What the call that failed has written is not kept.
+    assert_eq!(count(&instance), 2);
+    instance.restart().unwrap();
+    Batch::equal(1, 60).processed(&mut instance);
+    assert_eq!(count(&instance), 3);
+    let mut successor = begin();
+    Batch::equal(1, 60).processed(&mut successor);
+    successor.adopt_service_state(&[1; 11]);
+    assert_eq!(count(&successor), 1);
+    successor.adopt_service_state(&instance.service_state());
+    Batch::equal(1, 60).processed(&mut successor);
+    assert_eq!((count(&successor), count(&instance)), (4, 3));
+}

@@ -1,0 +1,360 @@
+//! The host level: slow halves of plugins, on a thread that is no worker.
+//!
+//! An instance there is called as at a worker, stopped after each slice and gone on with in turn, so that none keeps the others
+//! from running; it may take a second for a message. The thread begins with the first of them.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use millrace_pipeline::thread::{Wake, now};
+use millrace_plugin::{
+    BindingId, BindingTable, Failure, Given, Inheritance, InstanceReport, PluginChange, Remains, Successor,
+    Terms, WorkerPlugins,
+};
+use millrace_plugin_abi::{Instance, NoQueues, Output};
+use millrace_units::InstanceId;
+
+use crate::ControlError;
+
+/// Messages and other things that may wait for the thread, or for control.
+const MOST_WAITING: usize = 1024;
+/// What is taken up before instances get time again.
+const AT_ONCE: usize = 64;
+/// How long the thread may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a slow half may take for a message, or for what it does from time to time.
+const CALL: Duration = Duration::from_secs(1);
+
+/// What slow halves did, by the ids of the instances whose halves they are.
+pub(crate) type SlowReports = BTreeMap<InstanceId, InstanceReport>;
+
+/// What control says to the thread.
+enum HostCommand {
+    /// An instance takes the place of the one of that id, and what it knows, or begins.
+    Put(InstanceId, Successor),
+    /// The instance goes.
+    Remove(InstanceId),
+    /// A message of the fast half.
+    Message(InstanceId, Vec<u8>),
+    /// What became of them all?
+    Report(SyncSender<SlowReports>),
+}
+
+/// What slow halves say.
+pub(crate) enum HostSays {
+    /// One gave something.
+    Given(Given),
+    /// One failed.
+    Failed(Failure),
+}
+
+/// What control has not heard yet.
+struct Said {
+    waiting: Mutex<VecDeque<HostSays>>,
+    wake: Wake,
+}
+
+impl Said {
+    /// Puts something where control hears it; whether there was room.
+    fn say(&self, says: HostSays) -> bool {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = waiting.len() < MOST_WAITING;
+        if room {
+            waiting.push_back(says);
+        }
+        drop(waiting);
+        self.wake.signal();
+        room
+    }
+}
+
+struct Running {
+    commands: SyncSender<HostCommand>,
+    thread: JoinHandle<()>,
+}
+
+/// Control's handle on the host level.
+pub(crate) struct HostLevel {
+    said: Arc<Said>,
+    running: Option<Running>,
+    /// Messages that found no room.
+    lost: HashMap<InstanceId, u64>,
+}
+
+impl Drop for HostLevel {
+    fn drop(&mut self) {
+        if let Some(Running { commands, thread }) = self.running.take() {
+            drop(commands);
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl HostLevel {
+    /// Nothing there yet. `wake` is signalled when control has something to hear.
+    pub fn new(wake: Wake) -> Self {
+        let said = Arc::new(Said { waiting: Mutex::default(), wake });
+        Self { said, running: None, lost: HashMap::new() }
+    }
+
+    /// Puts the slow half of an instance in the place of the one that it had, which hands over what it knows if it can.
+    /// `version` is that of what the old one saves, and `same` whether it is the new one's. Without a slow half there is none
+    /// from then on.
+    pub fn put(
+        &mut self,
+        id: InstanceId,
+        slow: Option<Box<dyn Instance>>,
+        (version, same): (u32, bool),
+    ) -> Result<(), ControlError> {
+        let Some(instance) = slow else { return self.remove(id) };
+        let successor = Successor { instance, inheritance: Inheritance::Tried, version, same_version: same };
+        self.start()?.commands.send(HostCommand::Put(id, successor)).map_err(|_| gone())
+    }
+
+    /// Ends the slow half of an instance, if it has one.
+    pub fn remove(&mut self, id: InstanceId) -> Result<(), ControlError> {
+        self.lost.remove(&id);
+        match &self.running {
+            Some(running) => running.commands.send(HostCommand::Remove(id)).map_err(|_| gone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Hands a message to the slow half of an instance. One that finds no room is lost, and counted.
+    pub fn message(&mut self, id: InstanceId, bytes: Vec<u8>) {
+        let sent =
+            self.running.as_ref().map(|running| running.commands.try_send(HostCommand::Message(id, bytes)));
+        if !matches!(sent, Some(Ok(()))) {
+            debug_assert!(!matches!(sent, Some(Err(TrySendError::Disconnected(_)))));
+            *self.lost.entry(id).or_default() += 1;
+        }
+    }
+
+    /// What slow halves did so far. Messages for which there was no room count as lost.
+    pub fn report(&self) -> Result<SlowReports, ControlError> {
+        let Some(running) = &self.running else { return Ok(SlowReports::new()) };
+        let (reply, answer) = sync_channel(1);
+        running.commands.send(HostCommand::Report(reply)).map_err(|_| gone())?;
+        let mut reports = answer.recv_timeout(PATIENCE).map_err(|_| gone())?;
+        for (id, report) in &mut reports {
+            report.messages.lost += self.lost.get(id).copied().unwrap_or(0);
+        }
+        Ok(reports)
+    }
+
+    /// What slow halves said since this was last asked; what they say meanwhile waits for the next time.
+    pub fn take_said(&self) -> VecDeque<HostSays> {
+        std::mem::take(&mut *self.said.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn start(&mut self) -> Result<&Running, ControlError> {
+        if self.running.is_none() {
+            let (commands, received) = sync_channel(MOST_WAITING);
+            let said = self.said.clone();
+            let thread = std::thread::Builder::new()
+                .name("host-level".to_owned())
+                .spawn(move || run(&received, &said))
+                .map_err(|error| ControlError::system("start the thread of the host level", error))?;
+            self.running = Some(Running { commands, thread });
+        }
+        self.running.as_ref().ok_or_else(gone)
+    }
+}
+
+fn gone() -> ControlError {
+    ControlError::System("the host level does not answer".to_owned())
+}
+
+/// The thread, until control lets go of it.
+fn run(commands: &Receiver<HostCommand>, said: &Said) {
+    let mut plugins = WorkerPlugins::<NoTable>::new().with_errands(Terms { call: CALL, ..Terms::OF_ERRANDS });
+    loop {
+        match wait(&plugins, commands) {
+            Ok(Some(command)) => carry_out(&mut plugins, command),
+            Ok(None) => {}
+            Err(()) => return,
+        }
+        for command in commands.try_iter().take(AT_ONCE) {
+            carry_out(&mut plugins, command);
+        }
+        // Nobody meets packets here, so none are let go.
+        plugins.go_on(now(), &NoQueues, &mut Vec::new());
+        while let Some(given) = plugins.take_given() {
+            let (id, is_message) = (given.instance, matches!(given.output, Output::Message(_)));
+            if !said.say(HostSays::Given(given)) && is_message {
+                plugins.count_messages(id, |messages| messages.unsent += 1);
+            }
+        }
+        while let Some(failure) = plugins.take_failure() {
+            said.say(HostSays::Failed(failure));
+        }
+    }
+}
+
+/// Waits until there is something to do: the next command, if that is it.
+fn wait(
+    plugins: &WorkerPlugins<NoTable>,
+    commands: &Receiver<HostCommand>,
+) -> Result<Option<HostCommand>, ()> {
+    let time = now();
+    let Some(next) = plugins.next_event(time) else { return commands.recv().map(Some).map_err(drop) };
+    match commands.recv_timeout(Duration::from_nanos(next.as_nanos().saturating_sub(time.as_nanos()))) {
+        Ok(command) => Ok(Some(command)),
+        Err(RecvTimeoutError::Timeout) => Ok(None),
+        Err(RecvTimeoutError::Disconnected) => Err(()),
+    }
+}
+
+fn carry_out(plugins: &mut WorkerPlugins<NoTable>, command: HostCommand) {
+    match command {
+        HostCommand::Put(id, successor) if plugins.reports().any(|(known, _)| known == id) => {
+            plugins.succeed(id, successor, now(), Box::new(drop));
+        }
+        HostCommand::Put(id, Successor { instance, .. }) => {
+            drop(plugins.apply(PluginChange::AddInstance { id, instance }));
+        }
+        HostCommand::Remove(id) => match plugins.apply(PluginChange::RemoveInstance { id }) {
+            Remains::Instance(instance) => drop(instance),
+            Remains::Nothing | Remains::Table(_) => {}
+        },
+        HostCommand::Message(id, bytes) => plugins.message(id, bytes, now()),
+        HostCommand::Report(reply) => _ = reply.try_send(plugins.reports().collect()),
+    }
+}
+
+/// There are no packets to be told apart.
+#[derive(Default)]
+struct NoTable;
+
+impl BindingTable for NoTable {
+    type Filter = ();
+    type Candidate = ();
+
+    fn insert(&mut self, (): (), _: i32, _: BindingId) {}
+
+    fn remove(&mut self, (): (), _: BindingId) {}
+
+    fn lookup(&self, (): &()) -> Option<BindingId> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant as Clock;
+
+    use millrace_plugin_abi::{Fault, Instant, LogLevel, Message, Packets, PluginError, Progress, Reply};
+
+    use super::*;
+
+    /// Sends every message back with a number before it; fails at empty ones.
+    struct Echo {
+        number: u8,
+        outputs: VecDeque<Output>,
+        failed: bool,
+    }
+
+    impl Instance for Echo {
+        fn process(&mut self, _: &mut Packets<'_>, _: Instant) -> Progress {
+            Progress::Done
+        }
+
+        fn control(&mut self, _: &Message) -> Reply {
+            Ok(serde_json::Value::Null)
+        }
+
+        fn message(&mut self, bytes: &[u8]) -> Progress {
+            self.failed = bytes.is_empty();
+            self.outputs.push_back(Output::Message([&[self.number], bytes].concat()));
+            self.outputs.push_back(Output::Log(LogLevel::Debug, "heard".into()));
+            Progress::Done
+        }
+
+        fn has_output(&self) -> bool {
+            true
+        }
+
+        fn take_output(&mut self) -> Option<Output> {
+            self.outputs.pop_front()
+        }
+
+        fn take_fault(&mut self) -> Option<Fault> {
+            std::mem::take(&mut self.failed).then(|| Fault { kind: "empty", text: "nothing".into() })
+        }
+
+        fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
+            Ok(Some(vec![self.number]))
+        }
+
+        fn restore(&mut self, state: &[u8], _: u32) -> Result<(), PluginError> {
+            self.number += state[0];
+            Ok(())
+        }
+    }
+
+    fn echo(number: u8) -> Option<Box<dyn Instance>> {
+        Some(Box::new(Echo { number, outputs: VecDeque::new(), failed: false }))
+    }
+
+    /// Messages and failures that came, when there are so many.
+    fn heard(level: &HostLevel, most: usize) -> (Vec<(u16, Vec<u8>)>, usize) {
+        let (mut messages, mut failures, end) = (Vec::new(), 0, Clock::now() + PATIENCE);
+        while messages.len() + failures < most && Clock::now() < end {
+            for says in level.take_said() {
+                match says {
+                    HostSays::Given(Given { instance, output: Output::Message(bytes) }) => {
+                        messages.push((instance.0, bytes));
+                    }
+                    HostSays::Given(_) => {}
+                    HostSays::Failed(failure) => {
+                        assert_eq!(failure.fault.kind, "empty");
+                        failures += 1;
+                    }
+                }
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        (messages, failures)
+    }
+
+    #[test]
+    fn messages_are_answered_and_successors_take_over() {
+        let mut level = HostLevel::new(Wake::new().unwrap());
+        assert!(level.report().unwrap().is_empty());
+        let (one, two) = (InstanceId(1), InstanceId(2));
+        level.put(one, echo(10), (0, true)).unwrap();
+        level.put(two, echo(20), (0, true)).unwrap();
+        level.message(one, vec![1]);
+        level.message(two, vec![2]);
+        assert_eq!(heard(&level, 2), (vec![(1, vec![10, 1]), (2, vec![20, 2])], 0));
+        level.put(one, echo(5), (0, true)).unwrap();
+        level.message(one, vec![3]);
+        assert_eq!(heard(&level, 1), (vec![(1, vec![15, 3])], 0));
+        level.put(two, None, (0, true)).unwrap();
+        level.message(two, vec![4]);
+        let report = level.report().unwrap();
+        assert_eq!(report.keys().collect::<Vec<_>>(), [&one]);
+        assert_eq!((report[&one].messages.heard, report[&one].messages.sent), (2, 2));
+    }
+
+    #[test]
+    fn a_failure_is_told_and_what_comes_meanwhile_is_lost_and_counted() {
+        let mut level = HostLevel::new(Wake::new().unwrap());
+        let id = InstanceId(7);
+        level.message(id, vec![0]);
+        level.put(id, echo(0), (0, true)).unwrap();
+        level.message(id, vec![]);
+        level.message(id, vec![1]);
+        let (messages, failures) = heard(&level, 2);
+        assert_eq!((&messages[0], failures), (&(7, vec![0]), 1));
+        let report = &level.report().unwrap()[&id];
+        assert_eq!(report.faults["empty"], 1);
+        // One before it was there; the last while it pauses, unless this thread had to wait so long.
+        let messages = report.messages;
+        assert!(messages.lost >= 1 && messages.heard + messages.lost == 3, "{messages:?}");
+    }
+}

@@ -1,0 +1,92 @@
+//! A plugin of two halves: a fast one at the workers, and a slow one on the host level.
+
+use std::sync::Arc;
+
+use millrace_plugin_abi::{Home, Instance, MapShape, Message, Plugin, PluginError, Position};
+use serde_json::{Map, Value};
+
+use crate::Manifest;
+
+/// What a slow half may call: it meets no packets.
+const CAPABILITIES: [&str; 4] = ["log", "timer", "request", "message"];
+
+/// Both halves. To everybody it is the fast one, which has a slow half.
+pub struct Halves {
+    fast: Arc<dyn Plugin>,
+    slow: Arc<dyn Plugin>,
+}
+
+impl std::fmt::Debug for Halves {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Halves").field("fast", &self.fast.name()).field("slow", &self.slow.name()).finish()
+    }
+}
+
+impl Halves {
+    /// A plugin and its slow half.
+    pub fn new(fast: Arc<dyn Plugin>, slow: Arc<dyn Plugin>) -> Self {
+        Self { fast, slow }
+    }
+
+    /// Why a module can't be a slow half; `None` when it can.
+    pub fn problem(slow: &Manifest) -> Option<String> {
+        if slow.slow_half.is_some() {
+            return Some("it has a slow half itself".to_owned());
+        }
+        let strange = slow.capabilities.iter().find(|name| !CAPABILITIES.contains(name))?;
+        Some(format!(
+            "it wants the capability {strange:?}: on the host level there are {}",
+            CAPABILITIES.join(", ")
+        ))
+    }
+}
+
+impl Plugin for Halves {
+    fn name(&self) -> &'static str {
+        self.fast.name()
+    }
+
+    fn home(&self) -> Home {
+        self.fast.home()
+    }
+
+    fn version(&self) -> &'static str {
+        self.fast.version()
+    }
+
+    fn summary(&self) -> &'static str {
+        self.fast.summary()
+    }
+
+    fn positions(&self) -> &[Position] {
+        self.fast.positions()
+    }
+
+    fn messages(&self) -> &[(&'static str, &'static str)] {
+        self.fast.messages()
+    }
+
+    fn settings_schema(&self) -> Option<&Map<String, Value>> {
+        self.fast.settings_schema()
+    }
+
+    fn maps(&self) -> &[MapShape] {
+        self.fast.maps()
+    }
+
+    fn slow_half(&self) -> Option<&dyn Plugin> {
+        Some(&*self.slow)
+    }
+
+    fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
+        self.fast.create(settings)
+    }
+
+    fn state_version(&self) -> u32 {
+        self.fast.state_version()
+    }
+
+    fn merge(&self, message: &Message, replies: Vec<Value>) -> Value {
+        self.fast.merge(message, replies)
+    }
+}

@@ -1,0 +1,160 @@
+//! Maps are made with instances, go over to their successors, and stay while anybody reads them.
+
+use std::sync::Mutex;
+
+use millrace_plugin_abi::{MapHandle, MapProblem, MapShape};
+
+use super::*;
+
+type Attached = Arc<Mutex<Vec<Vec<MapHandle>>>>;
+
+/// Gives what is attached to its instances to the test.
+struct Mapped {
+    maps: Vec<MapShape>,
+    attached: Attached,
+    schema: Map<String, Value>,
+}
+
+struct Instanced(Attached);
+
+impl Instance for Instanced {
+    fn process(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        Progress::Done
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(Value::Null)
+    }
+
+    fn attach_maps(&mut self, maps: Vec<MapHandle>) {
+        self.0.lock().unwrap().push(maps);
+    }
+}
+
+impl Plugin for Mapped {
+    fn name(&self) -> &'static str {
+        "mapped"
+    }
+
+    fn version(&self) -> &'static str {
+        "1.0.0"
+    }
+
+    fn summary(&self) -> &'static str {
+        "Has maps."
+    }
+
+    fn positions(&self) -> &'static [Position] {
+        &[Position::Early]
+    }
+
+    fn messages(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
+    fn settings_schema(&self) -> Option<&Map<String, Value>> {
+        Some(&self.schema)
+    }
+
+    fn maps(&self) -> &[MapShape] {
+        &self.maps
+    }
+
+    fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
+        // The number of another's map stands behind those of its own.
+        assert!(settings.get("list").is_none_or(|list| *list == self.maps.len()), "{settings:?}");
+        Ok(Box::new(Instanced(self.attached.clone())))
+    }
+}
+
+fn shape(name: &str, entries: u32) -> MapShape {
+    MapShape { name: name.into(), key: 1, value: 1, entries }
+}
+
+fn mapped(maps: Vec<MapShape>, attached: &Attached) -> Arc<Mapped> {
+    let schema = json!({ "properties": { "list": { "type": "string", "format": "map" } } });
+    Arc::new(Mapped { maps, attached: attached.clone(), schema: schema.as_object().cloned().unwrap() })
+}
+
+fn settings(list: &str) -> Map<String, Value> {
+    json!({ "list": list }).as_object().cloned().unwrap()
+}
+
+fn said(error: Error) -> String {
+    error.to_string()
+}
+
+/// A writer and its reader, at two workers, and what was attached to each.
+fn with_reader() -> (Unit, Attached) {
+    let attached = Attached::default();
+    let mut unit = Unit::new();
+    unit.set_workers(2);
+    unit.add_plugin(mapped(vec![shape("a", 4), shape("b", 4)], &attached)).unwrap();
+    for (name, settings) in [("w", Map::new()), ("r", settings("w/b"))] {
+        let (_, change) = unit.create_instance("mapped", name, settings).unwrap();
+        drop(unit.further_instances(&[change], 0).unwrap());
+    }
+    (unit, attached)
+}
+
+#[test]
+fn each_worker_writes_its_own_copy_and_reads_all() {
+    let (_unit, attached) = with_reader();
+    let mut attached = attached.lock().unwrap();
+    let [last_writer, first_writer, last_reader, first_reader] = &mut attached[..] else { panic!() };
+    assert_eq!((last_writer.len(), last_reader.len()), (2, 3));
+    last_writer[1].set(&[1], &[10]).unwrap();
+    first_writer[1].set(&[1], &[20]).unwrap();
+    first_writer[1].set(&[2], &[30]).unwrap();
+    let read = |reader: &MapHandle, key: u8| {
+        let mut value = [0];
+        reader.get(&[key], &mut value).map(|()| value[0])
+    };
+    assert_eq!((read(&last_reader[2], 1), read(&first_reader[2], 1)), (Ok(10), Ok(20)));
+    assert_eq!((read(&last_reader[2], 2), read(&last_reader[2], 3)), (Ok(30), Err(MapProblem::Absent)));
+    assert_eq!(last_reader[2].set(&[1], &[1]), Err(MapProblem::Refused));
+}
+
+#[test]
+fn what_is_read_stays() {
+    let (mut unit, _) = with_reader();
+    let refused = said(unit.free_instance("w").unwrap_err());
+    assert!(
+        refused.contains("\"w\"") && refused.contains("instance \"r\", which reads its maps"),
+        "{refused}"
+    );
+    assert!(unit.rename_instance("w", "v").is_err());
+    unit.free_instance("r").unwrap();
+    unit.rename_instance("w", "v").unwrap();
+    unit.free_instance("v").unwrap();
+}
+
+#[test]
+fn what_names_no_map_is_refused() {
+    let (mut unit, _) = with_reader();
+    let mut refused = |list: &str| said(unit.create_instance("mapped", "x", settings(list)).unwrap_err());
+    assert!(refused("w").contains("\"w\" names no map: give INSTANCE/MAP"));
+    assert!(refused("v/b").contains("no instance \"v\""));
+    assert!(refused("w/c").contains("no map \"c\": did you mean"));
+}
+
+#[test]
+fn a_version_that_declares_a_map_alike_goes_on_with_it() {
+    let (mut unit, attached) = with_reader();
+    let before = unit.map_named("w", "b").unwrap();
+    // Without what is read, or with another shape of it, it is none that could take the place.
+    for maps in [vec![shape("a", 4)], vec![shape("b", 5)]] {
+        let refused = unit.successors(&*mapped(maps, &attached), 2).err().map(said).unwrap();
+        assert!(refused.contains("map \"b\"") && refused.contains("\"r\""), "{refused}");
+    }
+    let next = mapped(vec![shape("c", 1), shape("b", 4)], &attached);
+    // The reader has no map of its own that others read.
+    for successors in unit.successors(&*next, 2).unwrap() {
+        assert_eq!(successors.instances.len(), 2);
+        unit.note_maps(successors.id, successors.maps);
+    }
+    unit.replace_plugin(next).unwrap();
+    assert!(Arc::ptr_eq(&unit.map_named("w", "b").unwrap(), &before));
+    assert_eq!(unit.map_named("w", "c").unwrap().counts().len(), 2);
+    assert!(unit.map_named("w", "a").is_err());
+}

@@ -1,0 +1,108 @@
+//! What waits before a packet that would come to a leaf now.
+
+use super::node::Kind;
+use super::{LinkScheduler, NodeId};
+use crate::{FlowNumber, Item};
+
+/// Packets that would be before one that comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LeafBacklog {
+    /// Whether only those of its flow are counted, or of those that share its queue by their hash; if not, all of the leaf.
+    pub of_flow: bool,
+    /// Packets.
+    pub packets: u32,
+    /// Their bytes.
+    pub bytes: u32,
+}
+
+impl<T: Item> LinkScheduler<T> {
+    /// What waits where a packet of a flow would wait that came to a leaf now; `None` where that is no leaf.
+    #[must_use]
+    pub fn backlog(&self, leaf: NodeId, flow: FlowNumber) -> Option<LeafBacklog> {
+        let (of_flow, load) = match self.node(leaf)?.kind {
+            Kind::Fifo(fifo) => (false, self.queues.queue(fifo.0).list.load),
+            Kind::FlowQueues(index) => self.flow_queues.get(index).load_before(&self.queues, flow),
+            Kind::FqCodel(index) => (true, self.fq_codels.get(index).load_before(flow)),
+            _ => return None,
+        };
+        Some(LeafBacklog { of_flow, packets: load.packets(), bytes: load.bytes() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_units::Instant;
+    use proptest::prelude::*;
+
+    use super::super::{LinkRate, NodeKind, Share};
+    use super::*;
+    use crate::{BufferLimits, FlowQueuesSettings, FqCodelSettings, LinkOverhead};
+
+    /// A packet: its flow, its bytes.
+    #[derive(Clone, Copy, Debug)]
+    struct Frame(u32, u32);
+
+    impl Item for Frame {
+        fn length(&self) -> u32 {
+            self.1
+        }
+
+        fn mark_congestion(&mut self) -> bool {
+            false
+        }
+    }
+
+    fn port(kind: &NodeKind) -> LinkScheduler<Frame> {
+        let mut port =
+            LinkScheduler::new(LinkRate::default(), LinkOverhead::None, BufferLimits::default()).unwrap();
+        port.add(NodeId(1), None, Share::Only, kind, Instant::ZERO).unwrap();
+        port
+    }
+
+    proptest! {
+        /// Each kind of leaf says what a list of what came and did not leave says.
+        #[test]
+        fn backlogs_are_those_of_a_list(steps in prop::collection::vec((0..6u32, 60..1500u32), 1..200), kind in 0..3u8) {
+            let kind = match kind {
+                0 => NodeKind::Fifo(Default::default()),
+                1 => NodeKind::FlowQueues(FlowQueuesSettings::default()),
+                _ => NodeKind::FqCodel(FqCodelSettings { flows: 65_536, ..Default::default() }),
+            };
+            let of_flow = !matches!(kind, NodeKind::Fifo(_));
+            let (mut port, mut list) = (port(&kind), Vec::<Frame>::new());
+            let mut never = |_: Frame, cause| panic!("{cause}");
+            for (flow, length) in steps {
+                if flow == 5 {
+                    let left = port.dequeue(Instant::ZERO, &mut never);
+                    let place = left.and_then(|left| list.iter().position(|one| (one.0, one.1) == (left.0, left.1)));
+                    prop_assert_eq!(place.is_some(), left.is_some());
+                    place.map(|place| list.remove(place));
+                } else {
+                    port.enqueue(NodeId(1), FlowNumber(flow), Frame(flow, length), Instant::ZERO, &mut never);
+                    list.push(Frame(flow, length));
+                }
+                for flow in 0..5 {
+                    let before = || list.iter().filter(|one| !of_flow || one.0 == flow);
+                    let (packets, bytes) = (before().count() as u32, before().map(|one| one.1).sum());
+                    let expected = LeafBacklog { of_flow, packets, bytes };
+                    prop_assert_eq!(port.backlog(NodeId(1), FlowNumber(flow)), Some(expected));
+                }
+            }
+            prop_assert_eq!(port.backlog(NodeId(2), FlowNumber(0)), None);
+        }
+    }
+
+    #[test]
+    fn a_flow_without_a_queue_of_its_own_waits_behind_all_that_share_one() {
+        let mut port = port(&NodeKind::FlowQueues(FlowQueuesSettings { queues: 1, ..Default::default() }));
+        let mut never = |_: Frame, cause| panic!("{cause}");
+        for flow in [1, 2, 3, 3] {
+            port.enqueue(NodeId(1), FlowNumber(flow), Frame(flow, 100), Instant::ZERO, &mut never);
+        }
+        let backlog = |flow| port.backlog(NodeId(1), FlowNumber(flow)).unwrap();
+        assert_eq!(backlog(1), LeafBacklog { of_flow: true, packets: 1, bytes: 100 });
+        for flow in [2, 3, 4] {
+            assert_eq!(backlog(flow), LeafBacklog { of_flow: false, packets: 3, bytes: 300 });
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Plugins of two halves on live traffic: packets go up, answers come down, and a slow half that fails harms nobody.
+
+use std::fs;
+use std::time::Duration;
+
+use millrace_testkit::{Flow, Ground, Line, Millrace, eventually};
+use serde_json::Value;
+
+use crate::plugin_files::build;
+use crate::support::{router, to};
+
+const FAST: &str = include_str!("../../../examples/plugins/gatekeeper-c/gatekeeper.c");
+const SLOW: &str = include_str!("../../../examples/plugins/gatekeeper-slow-c/gatekeeper_slow.c");
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Builds both halves into one folder; the name of the fast one's file.
+fn halves(line: &Line, name: &str, slow: &str) -> String {
+    let fast = build(line, name, |_| FAST.to_owned());
+    let built = build(line, &format!("{name}-slow"), |_| slow.to_owned());
+    fs::copy(built, fast.with_file_name("gatekeeper-slow.wasm")).unwrap();
+    fast.display().to_string()
+}
+
+fn slow_half(router: &Millrace) -> Value {
+    router.row("instances", "name", "g")["slow_half"].clone()
+}
+
+#[test]
+fn a_fast_half_asks_its_slow_one_and_does_what_it_says() {
+    let Some(_ground) = Ground::enter(&["ping", "clang"]) else { return };
+    let line = Line::new();
+    let module = halves(&line, "gatekeeper", SLOW);
+    let router = router(&line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    router.ask(&["plugin", "load", &module]);
+    router.ask(&["instance", "create", "gatekeeper", "g"]);
+    router.ask(&["bind", "g", "--gate", "firewall", "--filter", "proto udp dport 9000-9009"]);
+    assert_eq!(
+        (&slow_half(&router)["plugin"], &slow_half(&router)["health"]),
+        (&"gatekeeper-slow".into(), &"well".into())
+    );
+    let bystander = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9100"), 1000, 64);
+    let allowed = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 500, 64);
+    allowed.wait_for_arrival();
+    let allowed = allowed.finish();
+    assert!(allowed.received > 0 && allowed.lost() > 0, "{allowed:?}");
+    let again = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 500, 64);
+    again.wait_for_arrival();
+    let again = again.finish();
+    assert_eq!((again.lost(), again.reordered), (0, 0), "{again:?}");
+    let denied = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9007"), 500, 64);
+    eventually("a filter is added", PATIENCE, || {
+        router.json(&["filter", "list"]).to_string().contains("dport 9007").then_some(())
+    });
+    assert_eq!(denied.finish().received, 0);
+    let slow = slow_half(&router);
+    assert_eq!(
+        (&slow["up"]["sent"], &slow["up"]["heard"], &slow["up"]["lost"]),
+        (&2.into(), &2.into(), &0.into()),
+        "{slow}"
+    );
+    assert_eq!((&slow["down"]["sent"], &slow["down"]["heard"]), (&2.into(), &2.into()), "{slow}");
+    // It took longer than a slice.
+    assert!(slow["suspensions"].as_u64().unwrap() > 0, "{slow}");
+    let map = router.json(&["instance", "map", "g", "ports"]);
+    assert_eq!(map["entries"], 2, "{map}");
+    let bystander = bystander.finish();
+    let missed = router.drops("receive_ring_full");
+    assert!(bystander.lost() <= missed, "{bystander:?} {missed}");
+    assert_eq!((bystander.reordered, bystander.duplicated), (0, 0), "{bystander:?}");
+    router.ask(&["instance", "free", "g"]);
+    router.ask(&["plugin", "unload", "gatekeeper"]);
+    router.assert_conservation();
+}
+
+#[test]
+fn a_slow_half_that_loops_or_traps_is_contained_and_can_be_replaced() {
+    let Some(_ground) = Ground::enter(&["ping", "clang"]) else { return };
+    let line = Line::new();
+    let loop_text = "for (volatile uint32_t round = 0; round < 10000000; round++)\n        ;";
+    let loops = halves(
+        &line,
+        "loops",
+        &SLOW.replace(loop_text, "for (volatile int forever = 1; forever;)\n        ;"),
+    );
+    let traps = halves(&line, "traps", &SLOW.replace(loop_text, "__builtin_trap();"));
+    let works = halves(&line, "works", SLOW);
+    let strange = halves(&line, "strange", &SLOW.replace("\\\"log\\\"", "\\\"log\\\",\\\"packet-make\\\""));
+    let router = router(&line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    router
+        .try_ask(&["plugin", "load", &strange])
+        .assert_refused(1, &["gatekeeper-slow.wasm", "packet-make", "log, timer"]);
+    router.ask(&["plugin", "load", &loops]);
+    router.ask(&["instance", "create", "gatekeeper", "g"]);
+    router.ask(&["bind", "g", "--gate", "firewall", "--filter", "proto udp dport 9000-9009"]);
+    let bystander = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9100"), 1000, 64);
+    for (kind, file, port) in [("overrun", None, 9001), ("unreachable", Some(&traps), 9002)] {
+        if let Some(file) = file {
+            router.ask(&["plugin", "upgrade", "gatekeeper", file]);
+        }
+        let victim = Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 200, 64);
+        eventually("the slow half fails", PATIENCE, || {
+            (slow_half(&router)["faults"][kind].as_u64() >= Some(1)).then_some(())
+        });
+        assert_eq!(victim.finish().received, 0);
+    }
+    assert_eq!(router.row("instances", "name", "g")["health"], "well");
+    assert!(router.log().contains("its slow half failed"));
+    // One that works takes its place, and is asked about ports that nobody has asked about before.
+    router.ask(&["plugin", "upgrade", "gatekeeper", &works]);
+    let allowed = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9003"), 500, 64);
+    allowed.wait_for_arrival();
+    drop(allowed);
+    assert_eq!(slow_half(&router)["health"], "well");
+    let bystander = bystander.finish();
+    let missed = router.drops("receive_ring_full");
+    assert!(bystander.lost() <= missed, "{bystander:?} {missed}");
+    router.assert_conservation();
+}
