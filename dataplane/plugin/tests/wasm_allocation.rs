@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use millrace_packet::{FlowKey, Pool};
 use millrace_plugin::wasm::{InstanceSettings, Sandbox, SandboxSettings, WasmInstance};
-use millrace_plugin_abi::{Instance, Instant, Packets, Progress, Verdict};
+use millrace_plugin_abi::{Instance, Instant, Packets, Progress, SharedMap, Verdict};
 use millrace_units::PortId;
 
 struct Counting;
@@ -31,10 +31,14 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Drops packets to port 53, after it has read eight bytes of each by a function of the router.
+/// Drops packets to port 53, after it has read eight bytes of each, and used what waits, a map and the state of all flows.
 const PLUGIN: &str = r#"(module
-  (@custom "millrace.manifest" "{\"abi\": 1, \"name\": \"dns\", \"version\": \"1.0.0\", \"summary\": \"Drops DNS.\", \"positions\": [\"late\"], \"capabilities\": [\"packet-read\"]}")
+  (@custom "millrace.manifest" "{\"abi\": 1, \"name\": \"dns\", \"version\": \"1.0.0\", \"summary\": \"Drops DNS.\", \"positions\": [\"late\"], \"capabilities\": [\"packet-read\", \"flow-backlog\", \"map-read\", \"map-write\"], \"service-state\": 64, \"maps\": [{\"name\": \"m\", \"key\": 4, \"value\": 8, \"entries\": 9}]}")
   (import "millrace" "packet_read" (func $read (param i32 i32 i32 i32) (result i32)))
+  (import "millrace" "flow_backlog" (func $backlog (param i32 i32 i32) (result i32)))
+  (import "millrace" "service_state" (func $common (result i32)))
+  (import "millrace" "map_get" (func $get (param i32 i32 i32 i32 i32) (result i32)))
+  (import "millrace" "map_set" (func $set (param i32 i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)
   (func (export "millrace_abi") (result i32) i32.const 1)
   (global $reserved (mut i32) (i32.const 1024))
@@ -49,6 +53,11 @@ const PLUGIN: &str = r#"(module
     (local.set $left (i32.load offset=4 (local.get $call)))
     (loop $next
       (drop (call $read (i32.load16_u offset=30 (local.get $at)) (i32.const 0) (i32.const 64) (i32.const 8)))
+      (drop (call $backlog (i32.load16_u offset=30 (local.get $at)) (i32.const 128) (i32.const 32)))
+      (i64.store (call $common) (i64.add (i64.load (call $common)) (i64.const 1)))
+      (if (i32.or (call $set (i32.const 0) (i32.const 64) (i32.const 4) (i32.const 64) (i32.const 8))
+                  (call $get (i32.const 0) (i32.const 64) (i32.const 4) (i32.const 96) (i32.const 8)))
+        (then unreachable))
       (i32.store8 offset=48 (local.get $at) (i32.eq (i32.load16_u offset=46 (local.get $at)) (i32.const 53)))
       (local.set $at (i32.add (local.get $at) (i32.const 64)))
       (br_if $next (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))))"#;
@@ -58,6 +67,9 @@ fn short_calls_allocate_nothing() {
     let sandbox = Sandbox::new(SandboxSettings { short_calls: 16, ..SandboxSettings::default() }).unwrap();
     let plugin = sandbox.compile(&wat::parse_str(PLUGIN).unwrap()).unwrap();
     let mut instance = WasmInstance::new(&plugin, InstanceSettings::default()).unwrap();
+    let maps = instance.plugin().manifest().maps.iter().map(|shape| SharedMap::new(shape.clone(), 2));
+    let maps = maps.map(|map| map.handle(0, true)).collect();
+    instance.attach_maps(maps);
     let pool = Pool::new(128).unwrap();
     let mut batch: Vec<_> = (0..5).map(|_| pool.packet_from(&[1; 90]).unwrap()).collect();
     let key = |index: u16| {

@@ -28,9 +28,15 @@ fn slow_half(router: &Millrace) -> Value {
 #[test]
 fn a_fast_half_asks_its_slow_one_and_does_what_it_says() {
     let Some(_ground) = Ground::enter(&["ping", "clang"]) else { return };
+    for workers in [1, 2] {
+        ask_and_do(workers);
+    }
+}
+
+fn ask_and_do(workers: u64) {
     let line = Line::new();
     let module = halves(&line, "gatekeeper", SLOW);
-    let router = router(&line);
+    let router = Millrace::start(&line.r, &format!("--port r1 --port r2 --workers {workers}"));
     line.h1.run("ping -c 1 10.2.0.2");
     router.ask(&["plugin", "load", &module]);
     router.ask(&["instance", "create", "gatekeeper", "g"]);
@@ -59,11 +65,11 @@ fn a_fast_half_asks_its_slow_one_and_does_what_it_says() {
         (&2.into(), &2.into(), &0.into()),
         "{slow}"
     );
-    assert_eq!((&slow["down"]["sent"], &slow["down"]["heard"]), (&2.into(), &2.into()), "{slow}");
-    // It took longer than a slice.
+    assert_eq!((&slow["down"]["sent"], &slow["down"]["heard"]), (&2.into(), &(2 * workers).into()), "{slow}");
+    // Each worker's instance hears the answers. The slow half took longer than a slice.
     assert!(slow["suspensions"].as_u64().unwrap() > 0, "{slow}");
     let map = router.json(&["instance", "map", "g", "ports"]);
-    assert_eq!(map["entries"], 2, "{map}");
+    assert_eq!(map["entries"], 2 * workers, "{map}");
     let bystander = bystander.finish();
     let missed = router.drops("receive_ring_full");
     assert!(bystander.lost() <= missed, "{bystander:?} {missed}");

@@ -260,7 +260,7 @@ fn an_instance_in_quarantine_runs_nothing_of_its_plugin_until_it_is_let_out() {
     assert_eq!(words, [format!("add instance {id}"), format!("instance {id} is in quarantine: it hung")]);
     bind_80(&mut unit, "q1", "monitor").unwrap();
     assert!(unit.is_held(id));
-    assert_eq!(unit.further_instances(&changes).unwrap().len(), 1);
+    assert_eq!(unit.further_instances(&changes, 0).unwrap().len(), 1);
     assert_eq!(unit.populate().unwrap().len(), Gate::defaults().len() + 3);
     assert!(unit.successors(&QuietPlugin, 2).unwrap().is_empty(), "an upgrade doesn't let it out");
     assert!(unit.create_quarantined("quiet", "q1", settings, String::new()).is_err(), "the name is taken");

@@ -52,6 +52,7 @@ const NAMES: [&str; 9] = ["port", "packets", "firsts", "beyond", "ended", "kept"
 impl Default for Rule {
     fn default() -> Self {
         let mut rule = Self {
+            language: RuleIn::default(),
             own: [0; 9],
             service: [0; 20],
             maps: Vec::new(),
