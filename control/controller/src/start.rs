@@ -89,7 +89,7 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
         threads,
         kernel: HashMap::new(),
         flow_cache: if has_kernel {
-            make_cache(config.router.driver_flows, config.router.workers.into())
+            make_cache(config.router.driver_flows, config.router.workers)
         } else {
             None
         },

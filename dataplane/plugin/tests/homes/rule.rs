@@ -250,7 +250,7 @@ impl Instance for Rule {
     fn restart(&mut self) -> Result<(), PluginError> {
         let (mut service, outputs) = (self.service, std::mem::take(&mut self.outputs));
         service[16] += 1;
-        *self = Self { service, outputs, maps: std::mem::take(&mut self.maps), ..Self::default() };
+        *self = Self { service, outputs, maps: std::mem::take(&mut self.maps), ..Self::like(self.language) };
         Ok(())
     }
 

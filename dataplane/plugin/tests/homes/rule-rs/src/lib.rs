@@ -7,7 +7,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use millrace_sdk::{
-    FlowEnd, Packet, Packets, Plain as _, Plugin, Refusal, Verdict, host, json, log, millrace_plugin, plain,
+    Declared as _, FlowEnd, MapError, Packet, Packets, Plain as _, Plugin, Refusal, SharedMap, Verdict, host,
+    json, log, millrace_plugin, plain,
 };
 
 plain! {
@@ -20,10 +21,74 @@ plain! {
         ended: u64,
         kept: u64,
         ticks: u64,
+        waited: u64,
+        noted: u64,
     }
 }
 
+plain! {
+    /// What is common to all flows: packets, a number that is not used, how often it began.
+    struct Service {
+        packets: u64,
+        unused: u64,
+        begun: u32,
+    }
+}
+
+plain! {
+    /// A value of the map.
+    struct Seen {
+        count: u32,
+        length: u32,
+        calls: u32,
+    }
+}
+
+/// As `note` in `rule.c`.
+fn note(port: u16) -> u64 {
+    let (own, other) = (SharedMap(0), SharedMap(1));
+    let number = |result: Result<(), MapError>| match result {
+        Ok(()) => 0,
+        Err(MapError::Full) => 2,
+        Err(MapError::Refused) => 3,
+    };
+    let known = own.get::<u16, Seen>(&port);
+    let mut seen = known.unwrap_or_default();
+    seen.count += 1;
+    seen.calls += u32::from(port);
+    let set = own.set(&port, &seen);
+    // The kit doesn't tell a key that isn't there from a refusal. Setting is only refused as long as there are no maps.
+    let there = |there: bool| match (there, set) {
+        (true, _) => 0,
+        (false, Err(MapError::Refused)) => 3,
+        (false, _) => 1,
+    };
+    let mut came = (1 + there(known.is_some())) * 4 + number(set);
+    if seen.count % 5 == 0 {
+        came = came * 4 + there(own.remove(&port));
+    }
+    came = came * 4 + number(own.set(&(port as u8), &seen));
+    came = came * 4 + number(other.set(&port, &seen));
+    let others = other.get::<u16, Seen>(&port);
+    came = came * 4 + there(others.is_some());
+    came + u64::from(others.unwrap_or(seen).count)
+}
+
+/// As `waiting_before` in `rule.c`.
+fn waiting_before(packet: &Packet<'_>) -> u64 {
+    let Some(waiting) = packet.backlog() else { return 1_000_000 };
+    let of_queue = waiting.queue.map_or(0, |queue| {
+        let places = 1 + u64::from(queue.of_flow) + 3 * u64::from(queue.port) + 5 * u64::from(queue.queue);
+        places + 7 * u64::from(queue.packets) + 11 * queue.bytes
+    });
+    of_queue + 13 * u64::from(waiting.instance_packets) + 17 * waiting.instance_bytes
+}
+
 impl Rule {
+    fn service() -> Service {
+        Self::service_state().unwrap_or_default()
+    }
+
     fn set(&mut self, json: &[u8]) -> Result<(), Refusal> {
         if let Some(port) = json::Object::new(json)?.get("port") {
             let port = port.integer().and_then(|port| u16::try_from(port).ok());
@@ -34,6 +99,7 @@ impl Rule {
 
     fn handle(&mut self, packet: &mut Packet<'_>, now: u64) {
         self.packets += 1;
+        self.noted += note(packet.destination_port());
         self.firsts += u64::from(packet.is_first());
         if packet.is_copy() {
             self.firsts += 1000;
@@ -76,6 +142,7 @@ impl Rule {
             12 => packet.set(Verdict::Ports(6)),
             13 => packet.set(Verdict::Instance(1)),
             14 => packet.set(Verdict::Classify),
+            15 => self.waited += waiting_before(packet),
             _ => {}
         }
     }
@@ -83,12 +150,17 @@ impl Rule {
 
 impl Plugin for Rule {
     fn init(settings: &[u8]) -> Result<Self, Refusal> {
-        let mut rule = Self::default();
+        // There are no maps yet.
+        let mut rule = Self { noted: note(1), ..Self::default() };
+        let service = Self::service();
+        Self::set_service_state(&Service { begun: service.begun + 1, ..service });
         rule.set(settings)?;
         Ok(rule)
     }
 
     fn packets(&mut self, packets: &mut Packets<'_>, now: u64) {
+        let service = Self::service();
+        Self::set_service_state(&Service { packets: service.packets + packets.len() as u64, ..service });
         packets.for_each(|mut packet| self.handle(&mut packet, now));
     }
 
@@ -101,6 +173,7 @@ impl Plugin for Rule {
         }
         let mut json = json::Writer::new();
         json.begin_object();
+        let service = Self::service();
         let values = [
             ("port", self.port),
             ("packets", self.packets),
@@ -109,6 +182,10 @@ impl Plugin for Rule {
             ("ended", self.ended),
             ("kept", self.kept),
             ("ticks", self.ticks),
+            ("waited", self.waited),
+            ("noted", self.noted),
+            ("common", service.packets),
+            ("begun", service.begun.into()),
         ];
         for (name, value) in values {
             json.key(name).number(value);
@@ -119,6 +196,13 @@ impl Plugin for Rule {
 
     fn periodic(&mut self, now: u64) {
         self.ticks += now;
+    }
+
+    fn message(&mut self, message: &[u8]) {
+        self.ticks += message.len() as u64;
+        if !host::send(&message[..message.len() / 2]) {
+            self.ticks += 1_000_000;
+        }
     }
 
     fn flow_ended(&mut self, flow: &FlowEnd<'_>) {
@@ -144,7 +228,10 @@ millrace_plugin! {
     name: "rule",
     summary: "Does a little of everything.",
     positions: ["early"],
-    capabilities: ["log", "packet-read", "packet-write", "packet-resize", "packet-make", "timer"],
+    capabilities: [
+        "log", "packet-read", "packet-write", "packet-resize", "packet-make", "timer", "flow-backlog", "map-read",
+        "map-write", "message",
+    ],
     messages: {
         "read": "the counters",
         "set": "port=PORT: packets to it are dropped",
@@ -152,7 +239,10 @@ millrace_plugin! {
     settings: r#"{"type": "object", "properties": {"port": {"type": "integer"}}}"#,
     window: 64,
     flow_state: 8,
+    service_state: 20,
+    maps: [{ name: "ports", key: 2, value: 12, entries: 6 }],
     state_version: 2,
     period: 500,
     flow_ends: true,
+    hears: true,
 }
