@@ -4,7 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-const PROGRAMS: [&str; 3] = ["level0", "source", "host_output"];
+/// Object files, each with its source, and what is defined for it.
+const PROGRAMS: [(&str, &str, &[&str]); 4] = [
+    ("level0", "level0", &[]),
+    ("level0_alone", "level0", &["-DALONE"]),
+    ("source", "source", &[]),
+    ("host_output", "host_output", &[]),
+];
 
 fn main() {
     println!("cargo::rerun-if-changed=bpf");
@@ -17,9 +23,9 @@ fn main() {
     }
 }
 
-fn compile(program: &str, out: &Path) -> Result<(), String> {
+fn compile((object, source, defined): (&str, &str, &[&str]), out: &Path) -> Result<(), String> {
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
-    let source = format!("bpf/{program}.c");
+    let source = format!("bpf/{source}.c");
     let mut command = Command::new(&clang);
     // v3 has atomic additions that return what was there (Linux 5.12).
     command.args([
@@ -35,7 +41,7 @@ fn compile(program: &str, out: &Path) -> Result<(), String> {
         &source,
         "-o",
     ]);
-    command.arg(out.join(format!("{program}.o")));
+    command.arg(out.join(format!("{object}.o"))).args(defined);
     for directory in system_headers() {
         command.arg("-idirafter").arg(directory);
     }

@@ -29,8 +29,8 @@ pub(crate) struct KernelDevice {
     pub programs: PortPrograms,
     /// The AF_XDP sockets that the worker has for it.
     pub sockets: Vec<i32>,
-    /// Whether nothing is wrapped around the port.
-    pub bare: bool,
+    /// Whether its program looks flows up in the flow cache, and counts what goes up.
+    pub counts_way: bool,
     /// What the driver was last found to be able to do.
     pub driver: Option<DriverPort>,
     claim: Claim,
@@ -42,6 +42,8 @@ pub(crate) struct KernelOptions {
     pub on_death: OnDeath,
     /// Super-frames are cut so that they fit every port.
     pub segment_mtu: u16,
+    /// Whether there is a flow cache.
+    pub caches_flows: bool,
 }
 
 /// A kernel device whose programs are attached, and whose sockets are still to be opened.
@@ -64,6 +66,22 @@ enum Stage {
     Xdp(Box<(PortPrograms, af_xdp::Options)>),
     /// AF_PACKET, for this reason.
     Packet(String),
+}
+
+impl Stage {
+    /// Has the program look flows up, where that is possible: whether it does.
+    fn look_up_flows(&mut self, plan: &PortPlan) -> Result<bool, ControlError> {
+        let Self::Xdp(attached) = self else { return Ok(false) };
+        let programs = &mut attached.0;
+        let can = programs.mode() == Attachment::Native
+            && programs.queues() == 1
+            && Wrapping::of(plan)?.is_empty()
+            && FlowCache::knows(plan.id.0);
+        if can {
+            programs.cache_flows(plan.id.0, true).map_err(|error| offload_error(&error))?;
+        }
+        Ok(can)
+    }
 }
 
 impl AttachedDevice {
@@ -93,7 +111,9 @@ impl AttachedDevice {
 
     /// Opens the sockets.
     pub fn open(self, workers: &mut Workers) -> Result<(KernelDevice, Capabilities), ControlError> {
-        let Self { plan, link, claim, options, stage } = self;
+        let Self { plan, link, claim, options, mut stage } = self;
+        // Before anything goes up by a socket, so that all of it is counted.
+        let looks_up = options.caches_flows && stage.look_up_flows(&plan)?;
         let (programs, capabilities, sockets) = match stage {
             Stage::Xdp(attached) => match open_xdp(&plan, *attached, workers) {
                 Err(ControlError::System(problem)) if plan.config.driver == Driver::Auto => open_packet(
@@ -108,9 +128,12 @@ impl AttachedDevice {
             Stage::Packet(why) => open_packet(&plan, &link, options, workers, &why),
         }?;
         let device = plan.settings.device;
-        let bare = Wrapping::of(&plan)?.is_empty();
-        let ifindex = link.ifindex;
-        Ok((KernelDevice { ifindex, device, programs, sockets, bare, driver: None, claim }, capabilities))
+        // What goes up by several queues is counted by none of them.
+        let (ifindex, counts_way) = (link.ifindex, looks_up && sockets.len() == 1);
+        Ok((
+            KernelDevice { ifindex, device, programs, sockets, counts_way, driver: None, claim },
+            capabilities,
+        ))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Plain flows in the driver: the flow cache of level 0 given to the worker, and what each port's device can do.
 
-use millrace_offload::{Attachment, CachedFlow, FlowCache, FlowCacheWriter, FlowSlot, KEY_BYTES};
+use millrace_offload::{CachedFlow, FlowCache, FlowCacheWriter, FlowSlot, KEY_BYTES};
 use millrace_packet::{Family, FlowKey};
 use millrace_pipeline::{Command, DriverCache, DriverFlow, DriverPort, DriverTotals};
 use millrace_units::PortId;
@@ -124,18 +124,31 @@ impl Inner {
     pub fn refresh_driver_ports(&mut self) -> Result<(), ControlError> {
         let Some(cache) = &mut self.flow_cache else { return Ok(()) };
         for (port, device) in &mut self.kernel {
-            let native = device.bare && device.programs.mode() == Attachment::Native;
-            let can = DriverPort { receives: native, sends: native && device.programs.takes_redirects() };
+            let (takes, takes_long) = device.programs.takes_redirects();
+            let can = DriverPort { receives: device.counts_way, sends: device.counts_way && takes };
             if device.driver == Some(can) {
                 continue;
             }
-            let set = cache
-                .set_device(port.0, can.sends.then_some(device.ifindex))
-                .and_then(|()| device.programs.cache_flows(port.0, can.receives));
-            set.map_err(|error| ControlError::system("set a port of the flow cache", error))?;
+            // A device may go between the question and the answer: then its port can do nothing, until it is back.
+            let set = cache.set_device(port.0, can.sends.then_some(device.ifindex), takes_long);
+            let can = match set {
+                Ok(()) => can,
+                Err(error) => {
+                    tracing::warn!("no flow leaves in the driver by port {}: {error}", port.0);
+                    DriverPort { sends: false, ..can }
+                }
+            };
             device.driver = Some(can);
             self.workers.get(0).tell(Command::SetDriverPort(*port, can))?;
         }
         Ok(())
+    }
+
+    /// The device of a port is gone: nothing goes there in the driver.
+    pub fn forget_driver_port(&mut self, port: PortId) -> Result<(), ControlError> {
+        let Some(cache) = &mut self.flow_cache else { return Ok(()) };
+        let unset = cache.set_device(port.0, None, false);
+        unset.map_err(|error| ControlError::system("forget a port of the flow cache", error))?;
+        self.workers.get(0).tell(Command::SetDriverPort(port, DriverPort::default()))
     }
 }

@@ -18,6 +18,7 @@ use crate::device::{AttachedDevice, KernelDevice, KernelOptions, mtu_of, vlan_st
 use crate::host_level::HostSays;
 use crate::router::{Inner, Router};
 use crate::routes::from_kernel;
+use crate::show::KernelShare;
 use crate::start::complete;
 
 /// Requests of plugins that may wait.
@@ -238,8 +239,13 @@ impl Inner {
             if self.kernel.contains_key(&plan.id) {
                 tracing::warn!(port = %plan.settings.name, "device is gone");
                 self.share_gone.insert(plan.id, self.share(plan.id));
-                self.share_offset.remove(&plan.id);
+                // What the driver has sent goes on being counted from where it is.
+                let sent = self.share_now(plan.id).sent;
+                self.share_offset.insert(plan.id, KernelShare { sent, ..KernelShare::default() });
                 self.kernel.remove(&plan.id);
+                if let Err(error) = self.forget_driver_port(plan.id) {
+                    tracing::error!("{error}");
+                }
                 // The other ports must not take the end of this one's sockets for the end of the router.
                 if let Err(error) = self.set_witness().and_then(|()| self.set_host_outputs()) {
                     tracing::error!("{error}");
@@ -263,7 +269,8 @@ impl Inner {
         link: &millrace_host::HostLink,
     ) -> Result<(), ControlError> {
         let on_death = self.on_death.get(&plan.id).copied().unwrap_or(millrace_config::OnDeath::Kernel);
-        let options = KernelOptions { on_death, segment_mtu: mtu_of(link) };
+        let options =
+            KernelOptions { on_death, segment_mtu: mtu_of(link), caches_flows: self.flow_cache.is_some() };
         let (mut device, capabilities) = AttachedDevice::attach(
             plan,
             link,

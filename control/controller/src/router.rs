@@ -150,7 +150,9 @@ impl Inner {
 
     /// What the level-0 program of a port did since it was loaded.
     pub fn share_now(&self, port: PortId) -> KernelShare {
-        let Some(device) = self.kernel.get(&port) else { return KernelShare::default() };
+        let Some(device) = self.kernel.get(&port) else {
+            return KernelShare { sent: self.driver_sent(port), ..KernelShare::default() };
+        };
         let counters = device.programs.counters().unwrap_or_default();
         KernelShare {
             seen: counters.seen,
@@ -509,7 +511,7 @@ impl Router {
         let mut inner = self.lock();
         inner.workers.tell(|| Command::ClearCounters)?;
         let offsets: HashMap<PortId, KernelShare> =
-            inner.kernel.keys().map(|port| (*port, inner.share_now(*port))).collect();
+            inner.model.ports.iter().map(|plan| (plan.id, inner.share_now(plan.id))).collect();
         inner.share_offset = offsets;
         inner.share_gone.clear();
         inner.rates = Rate::default();

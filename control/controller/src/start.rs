@@ -183,7 +183,7 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
             &plan,
             &link,
             claim,
-            KernelOptions { on_death, segment_mtu },
+            KernelOptions { on_death, segment_mtu, caches_flows: inner.flow_cache.is_some() },
             inner.flow_cache.as_ref(),
         )?;
         attached.push((plan, device));

@@ -12,7 +12,12 @@
 
 #include "helpers.h"
 
-#define PIN_BY_NAME 1
+/* Programs that share nothing need no such file system. */
+#ifdef ALONE
+#define PINNING 0
+#else
+#define PINNING 1
+#endif
 /* The real sizes are given when the maps are made: src/flow_cache/mod.rs. */
 #define FLOWS 1
 /* Ports, by their numbers in the router, that can have their flows here. */
@@ -86,7 +91,7 @@ struct place {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(pinning, PIN_BY_NAME);
+	__uint(pinning, PINNING);
 	__uint(max_entries, FLOWS);
 	__type(key, struct flow_key);
 	__type(value, __u32);
@@ -94,7 +99,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(pinning, PIN_BY_NAME);
+	__uint(pinning, PINNING);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, FLOWS);
 	__type(key, __u32);
@@ -103,7 +108,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(pinning, PIN_BY_NAME);
+	__uint(pinning, PINNING);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, WORKERS);
 	__type(key, __u32);
@@ -112,7 +117,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(pinning, PIN_BY_NAME);
+	__uint(pinning, PINNING);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, PORTS);
 	__type(key, __u32);
@@ -122,7 +127,7 @@ struct {
 /* Programs with frames of several buffers and those without can't share such a map. */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
-	__uint(pinning, PIN_BY_NAME);
+	__uint(pinning, PINNING);
 	__uint(max_entries, PORTS);
 	__type(key, __u32);
 	__type(value, __u32);
@@ -130,7 +135,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(pinning, PIN_BY_NAME);
+	__uint(pinning, PINNING);
 	__uint(max_entries, PORTS);
 	__type(key, __u32);
 	__type(value, struct sent);
@@ -437,14 +442,16 @@ static __always_inline int forward_here(struct xdp_md *context, __u64 length, vo
 	/* A flow that fills the way up would always have packets there, and some are lost there anyway. */
 	if (!none_is_up(way, flow))
 		return way->overloaded ? MAKE_WAY : go_up(way, flow);
-	if (packet.partial && complete(&packet, data, end))
+	port = flow->out;
+	if (!bpf_map_lookup_elem(to, &port) || (packet.partial && complete(&packet, data, end)))
 		return go_up(way, flow);
 	rewrite(data, flow, packet.key.family);
+	if (bpf_redirect_map(to, port, XDP_DROP) != XDP_REDIRECT)
+		return XDP_DROP;
 	flow->packets++;
 	flow->bytes += length;
-	port = flow->out;
 	count_sent(port, length);
-	return bpf_redirect_map(to, port, XDP_DROP);
+	return XDP_REDIRECT;
 }
 
 #endif

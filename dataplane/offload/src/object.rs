@@ -9,6 +9,7 @@ use crate::OffloadError;
 use crate::flow_cache::Directory;
 
 static LEVEL0: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/level0.o"));
+static LEVEL0_ALONE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/level0_alone.o"));
 static HOST_OUTPUT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/host_output.o"));
 static SOURCE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/source.o"));
 
@@ -18,7 +19,7 @@ pub(crate) const NAME_PREFIX: &str = "millrace_";
 /// Creates the maps of a port's programs, with a flow cache of its own that nobody fills; the programs themselves are
 /// loaded one by one.
 pub(crate) fn level0() -> Result<Ebpf, OffloadError> {
-    level0_in(&Directory::new()?, 1)
+    open("level0", LEVEL0_ALONE, |_| {})
 }
 
 /// The same with the flow cache of `directory`, which is made for `flows` flows if it isn't there.

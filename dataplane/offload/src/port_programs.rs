@@ -333,8 +333,11 @@ impl PortPrograms {
 
     /// Whether the device takes frames that a program redirects to it, as its driver says now. That of a veth does as
     /// long as its other end has an XDP program or receive offload (GRO). False before Linux 6.3, where none says.
-    pub fn takes_redirects(&self) -> bool {
-        genetlink::xdp_features(self.ifindex).is_ok_and(|features| features.contains(&"ndo-xmit"))
+    ///
+    /// The second word says whether it takes frames of several buffers, too.
+    pub fn takes_redirects(&self) -> (bool, bool) {
+        let features = genetlink::xdp_features(self.ifindex).unwrap_or_default();
+        (features.contains(&"ndo-xmit"), features.contains(&"ndo-xmit-sg"))
     }
 
     /// What the program has counted.

@@ -316,6 +316,7 @@ impl Worker {
             self.devices.resize_with(index + 1, || None);
         }
         self.devices[index] = Some(port);
+        self.router.begin_ways(id);
     }
 
     /// Tells the devices how long a packet may be, and what the pieces of a super-frame must fit: every port.

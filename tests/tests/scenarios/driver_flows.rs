@@ -141,3 +141,37 @@ fn hosts_with_offloads_are_served_and_a_dead_router_leaves_its_flows_to_the_kern
     let report = flow.finish();
     assert!(report.longest_loss <= Duration::from_millis(50), "{report:?}");
 }
+
+#[test]
+fn flows_go_down_again_when_their_device_is_back_and_are_counted_once() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = line();
+    let router = router(&line);
+    let down = |port: &str| {
+        let before = by_driver(&router, port);
+        let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 2000, 64);
+        let went = wait_until(Duration::from_secs(5), || by_driver(&router, port) > before + 500);
+        assert!(went.is_some(), "{:#}\n{}", router.json(&["show", "ports"]), router.log());
+        flow.finish();
+    };
+    down("r1");
+    router.assert_conservation();
+    // The counters of what went up are those of the port, not of the device.
+    line.r.ip("link delete r1");
+    line.connect(&line.h1, "eth0", 1, 1500);
+    line.h1.run("ethtool -K eth0 gro on");
+    line.h1.ip("route add default via 10.1.0.1");
+    let back = wait_until(Duration::from_secs(5), || line.h1.succeeds("ping -c 1 -W 0.5 10.2.0.2"));
+    assert!(back.is_some(), "{:#}\n{}", router.json(&["show", "ports"]), router.log());
+    down("r1");
+    router.assert_conservation();
+    let row = |port: &str, key: &str| router.row("ports", "name", port)[key].as_u64().expect("a count");
+    assert!(row("r2", "tx_packets") <= row("r1", "rx_packets"), "{:#}", router.json(&["show", "ports"]));
+    // A port that is down does not keep the flows of others up.
+    let third = millrace_testkit::Namespace::new("h3");
+    line.connect(&third, "eth0", 3, 1500);
+    line.h2.ip("link set eth0 down");
+    line.h2.ip("link set eth0 up\nroute replace default via 10.2.0.1");
+    down("r1");
+    router.assert_conservation();
+}

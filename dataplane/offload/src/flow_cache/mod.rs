@@ -79,18 +79,23 @@ impl FlowCache {
         FlowCacheWriter::new(&mut self.object, self.capacity, (worker, self.workers))
     }
 
-    /// Says by which device, of the calling thread's namespace, packets for a port are sent; `None` for none. Ports
-    /// from number 256 on have no place, which is no error.
+    /// Whether a port of that number has a place in the cache.
+    pub fn knows(port: u16) -> bool {
+        usize::from(port) < PORTS
+    }
+
+    /// Says by which device, of the calling thread's namespace, packets for a port are sent; `None` for none. `long`:
+    /// whether the device takes frames of several buffers. Ports from number 256 on have no place, which is no error.
     ///
     /// # Errors
     /// [`OffloadError::Map`] when the device is gone, or can't be sent to.
-    pub fn set_device(&mut self, port: u16, ifindex: Option<u32>) -> Result<(), OffloadError> {
+    pub fn set_device(&mut self, port: u16, ifindex: Option<u32>, long: bool) -> Result<(), OffloadError> {
         if usize::from(port) >= PORTS {
             return Ok(());
         }
         let port = u32::from(port);
         for map in ["devices", "devices_sg"] {
-            let Some(ifindex) = ifindex else {
+            let Some(ifindex) = ifindex.filter(|_| long || map == "devices") else {
                 // The kernel itself removes a device that goes.
                 let _ = delete_key(&descriptor(&mut self.object, map)?, &port);
                 continue;

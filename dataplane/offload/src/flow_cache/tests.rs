@@ -33,7 +33,7 @@ struct Bench {
 impl Bench {
     fn new(capacity: u32) -> Self {
         let mut cache = FlowCache::new(capacity, 1).unwrap();
-        cache.set_device(OUT, Some(LOOPBACK)).unwrap();
+        cache.set_device(OUT, Some(LOOPBACK), true).unwrap();
         let mut writer = cache.writer(0).unwrap();
         writer.publish(1);
         let mut object = object::level0_in(cache.directory(), capacity).unwrap();
@@ -178,6 +178,22 @@ fn a_flow_of_an_overloaded_worker_loses_packets_rather_than_their_order() {
     assert!(bench.forwards(&v4_frame()));
     assert!(!bench.forwards(&v6_frame()), "who has no entry goes up");
     assert_eq!(bench.counters().made_way, 2);
+}
+
+#[test]
+fn where_there_is_no_device_to_leave_by_packets_go_up() {
+    if !can_load() {
+        return;
+    }
+    let mut bench = Bench::new(16);
+    let slot = bench.begin(V4.0, V4.1);
+    bench.cache.set_device(OUT, Some(LOOPBACK), false).unwrap();
+    assert!(bench.run(0, &v4_frame()).is_some() && bench.run(1, &v4_frame()).is_none());
+    bench.cache.set_device(OUT, None, false).unwrap();
+    assert!(!bench.forwards(&v4_frame()));
+    assert_eq!((bench.writer.totals(slot).packets, bench.cache.sent(OUT).unwrap().packets), (1, 1));
+    let key = udp_key(V4.0, V4.1, PORT);
+    assert_eq!(bench.writer.insert(&key, &FLOW), None, "the flow has an entry");
 }
 
 #[test]

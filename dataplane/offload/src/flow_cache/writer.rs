@@ -8,7 +8,7 @@ use aya::Ebpf;
 use super::descriptor;
 use super::layout::{Entry, KEY_BYTES, PORTS, WORKERS, Way};
 use crate::OffloadError;
-use crate::bpf_syscall::{delete_key, update_key};
+use crate::bpf_syscall::{delete_key, insert_key};
 use crate::mapped_map::MappedMap;
 
 /// The place of a flow in the cache.
@@ -100,8 +100,8 @@ impl FlowCacheWriter {
         self.generations.word64(usize::from(self.worker) * 8).store(generation, Ordering::Release);
     }
 
-    /// Gives a flow an entry, which is used from [`begin`](Self::begin) on; `None` when there is no room, or the
-    /// kernel refuses. `key` is a `FlowKey`, byte by byte.
+    /// Gives a flow an entry, which is used from [`begin`](Self::begin) on; `None` when there is no room, the
+    /// flow has one already, or the kernel refuses. `key` is a `FlowKey`, byte by byte.
     pub fn insert(&mut self, key: &[u8; KEY_BYTES], flow: &CachedFlow) -> Option<FlowSlot> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -115,7 +115,7 @@ impl FlowCacheWriter {
         self.entries.write(at, &[0; ENTRY]);
         self.entries.write(at + std::mem::offset_of!(Entry, worker), &self.worker.to_ne_bytes());
         self.write(slot, flow);
-        match update_key(&self.keys, key, &slot) {
+        match insert_key(&self.keys, key, &slot) {
             Ok(()) => Some(FlowSlot(slot)),
             Err(_) => {
                 self.free.push(slot);

@@ -33,7 +33,7 @@ use self::way::Way;
 use crate::command::Command;
 use crate::filter_route::is_filter;
 use crate::forward::alive;
-use crate::ports::PortEntry;
+use crate::ports::{DeviceId, PortEntry};
 use crate::router::Router;
 use crate::tags::Tags;
 use crate::work::{Fate, Work};
@@ -44,9 +44,13 @@ const IN_FORCE: u64 = 1 << 63;
 const SUSPENDED: u64 = 1;
 /// How long no program may still look at a packet whose flow it did not find.
 const SETTLING: Duration = Duration::from_micros(100);
-/// How often entries are looked at, and how many at a time.
+/// How often all entries are looked at, and how many in a turn.
 const ROUND: Duration = Duration::from_millis(250);
-const ENTRIES_PER_ROUND: usize = 16_384;
+const ENTRIES_PER_TURN: usize = 128;
+/// Entries that are made in a turn.
+const INSERTS_PER_TURN: usize = 32;
+/// A flow that has no entry is offered with each of so many packets, and with the first 2, 4, 8, ….
+const OFFER: u32 = 256;
 /// An entry that forwards nothing for so long is given up.
 const IDLE: Duration = Duration::from_secs(15);
 /// The same when there is no room for others.
@@ -104,6 +108,8 @@ pub(crate) struct DriverFlows {
     by_flow: Vec<u32>,
     /// Entries that are to be begun.
     settling: Vec<(u32, Instant)>,
+    /// Entries that may still be made in this turn.
+    inserts: usize,
     published: u64,
     /// Changes that the change log does not know.
     other_changes: u32,
@@ -127,6 +133,7 @@ impl DriverFlows {
             entries: Vec::new(),
             by_flow: Vec::new(),
             settling: Vec::new(),
+            inserts: INSERTS_PER_TURN,
             published: SUSPENDED,
             other_changes: 0,
             next_round: Instant::ZERO,
@@ -166,6 +173,10 @@ impl DriverFlows {
     }
 
     fn insert(&mut self, entry: Entry, now: Instant) {
+        if self.inserts == 0 {
+            return;
+        }
+        self.inserts -= 1;
         let Some(slot) = self.cache.insert(&entry.key, &entry.content) else {
             self.counts.refused += 1;
             return;
@@ -193,13 +204,14 @@ impl DriverFlows {
     }
 
     /// An entry is as the flow is to be treated now.
-    fn renew(&mut self, slot: u32, content: DriverFlow, neighbour: IpAddr) {
+    fn renew(&mut self, slot: u32, content: DriverFlow, neighbour: IpAddr, now: Instant) {
         let generation = self.published;
         let Some(entry) = self.entries.get_mut(slot as usize).and_then(Option::as_mut) else { return };
         if entry.generation == generation || !entry.begun {
             return;
         }
         (entry.content, entry.neighbour, entry.generation) = (content, neighbour, generation);
+        entry.last_used = now;
         self.cache.renew(slot, &content, generation);
         self.counts.renewed += 1;
     }
@@ -231,9 +243,17 @@ impl DriverFlows {
         let up = self.cache.up(port);
         let way = &mut self.ways[port.index()];
         let losses = || device.counters().drops.get(DropReason::ReceiveRingFull);
-        let done = way.done(progress, up, now, losses);
+        let (done, overloaded) = (way.done(progress, up, now, losses), way.is_overloaded());
         self.cache.set_done(port, done);
-        self.cache.set_overloaded(port, way.is_overloaded());
+        self.cache.set_overloaded(port, overloaded);
+    }
+
+    /// The device of a port was opened: what went up before is nobody's any more.
+    fn begin_way(&mut self, port: PortId) {
+        let base = self.cache.up(port);
+        if let Some(way) = self.ways.get_mut(port.index()) {
+            *way = Way::from(base);
+        }
     }
 
     pub fn next_event(&self, now: Instant) -> Option<Instant> {
@@ -306,7 +326,9 @@ impl Router {
         let slot = driver.entry_of(flow, key);
         let record = self.classifier.flows.record(flow);
         let packets = record.packets_low();
-        if slot.is_none() && (packets < 2 || !packets.is_power_of_two()) {
+        let is_time = packets >= 2 && (packets.is_power_of_two() || packets.is_multiple_of(OFFER));
+        // A record that was recycled within the batch is another flow's by now.
+        if slot.is_none() && (!is_time || self.classifier.flows.key(flow) != *key) {
             return;
         }
         let plain = plain.filter(|_| record.answer.varying_mask == 0 && record.variant() == 0);
@@ -325,7 +347,7 @@ impl Router {
         let Route::Forward(hops) = self.fib.route(packet.next_hop) else { return };
         let neighbour = alive(hops, packet.hash, &self.ports).neighbour(key.destination());
         match slot {
-            Some(slot) => driver.renew(slot, content, neighbour),
+            Some(slot) => driver.renew(slot, content, neighbour, now),
             None => {
                 let entry = Entry {
                     key: *key,
@@ -342,8 +364,14 @@ impl Router {
         }
     }
 
-    /// Tells the driver what changed, and how far the worker is: at the end of a turn, and between a change and the
-    /// next question.
+    /// The device of some ports was opened.
+    pub(crate) fn begin_ways(&mut self, device: DeviceId) {
+        let Some(driver) = &mut self.driver else { return };
+        let ports = self.ports.iter().filter(|(_, entry)| entry.settings.device == device);
+        ports.for_each(|(id, _)| driver.begin_way(id));
+    }
+
+    /// Tells the driver what changed: at the end of a turn, and between a change and the next question.
     pub(crate) fn tell_driver(&mut self) {
         let tapped = self.is_tapped();
         let Some(driver) = &mut self.driver else { return };
@@ -354,14 +382,19 @@ impl Router {
 
     /// Lets flows go down whose packets are all dealt with. `devices`: the worker's, by their numbers.
     pub(crate) fn settle_driver(&mut self, devices: &mut [Option<Box<dyn Port>>], now: Instant) {
+        self.tell_driver();
         let Some(driver) = &mut self.driver else { return };
-        let unsent = |port: &mut Box<dyn Port>| port.progress().is_some_and(|progress| progress.unsent > 0);
-        let waits = self.ports.iter().any(|(_, entry)| !entry.queue.is_empty());
-        if !waits && !devices.iter_mut().flatten().any(unsent) {
-            for (id, entry) in self.ports.iter() {
-                if !driver.port(id).receives {
-                    continue;
-                }
+        driver.inserts = INSERTS_PER_TURN;
+        // What waits at a port that is down isn't sent, nor does anything plain go there.
+        let waits = self.ports.iter().filter(|(_, entry)| entry.settings.up).any(|(_, entry)| {
+            let device = devices.get_mut(usize::from(entry.settings.device.0)).and_then(Option::as_mut);
+            let progress = device.and_then(|device| device.progress());
+            !entry.queue.is_empty() || progress.is_some_and(|progress| progress.unsent > 0)
+        });
+        for (id, entry) in self.ports.iter() {
+            if driver.port(id).receives && waits {
+                driver.cache.set_overloaded(id, false);
+            } else if driver.port(id).receives {
                 let device = devices.get_mut(usize::from(entry.settings.device.0)).and_then(Option::as_mut);
                 if let Some(device) = device {
                     driver.settle(id, device.as_mut(), now);
@@ -377,12 +410,15 @@ impl Router {
         if now < driver.next_round || driver.counts.flows == 0 {
             return;
         }
-        driver.next_round = now + ROUND;
-        let full = driver.cache.room() == 0;
-        let count = driver.entries.len().min(ENTRIES_PER_ROUND);
-        for _ in 0..count {
-            driver.hand = if driver.hand + 1 >= driver.entries.len() { 0 } else { driver.hand + 1 };
-            let slot = driver.hand as u32;
+        let (full, suspended) = (driver.cache.room() == 0, driver.published == SUSPENDED);
+        let end = driver.entries.len().min(driver.hand + ENTRIES_PER_TURN);
+        let part = driver.hand..end;
+        driver.hand = if end < driver.entries.len() { end } else { 0 };
+        if driver.hand == 0 {
+            driver.next_round = now + ROUND;
+        }
+        for place in part {
+            let slot = place as u32;
             let Some(entry) = &mut driver.entries[slot as usize] else { continue };
             let totals = driver.cache.totals(slot);
             let flows = &mut self.classifier.flows;
@@ -396,7 +432,7 @@ impl Router {
                 (entry.told, entry.last_used) = (totals, now);
             }
             let patience = if full { IDLE_WHEN_FULL } else { IDLE };
-            if !known || now >= entry.last_used + patience {
+            if !known || (now >= entry.last_used + patience && !suspended) {
                 driver.counts.idle += u64::from(known);
                 driver.remove(slot);
             }

@@ -19,44 +19,50 @@ const STREAK: u8 = 2;
 /// The way up from a port.
 #[derive(Debug, Default)]
 pub(super) struct Way {
+    /// What had gone up before the port was opened.
+    base: u32,
     /// Losses that lie behind all that has been read.
     lost: u64,
-    /// Losses that were told, and how much had been read then.
+    /// Losses that were told, as many as the port counts, and how much had been read then; they are among `lost` later.
     told: Option<(u64, u64)>,
+    /// Losses that the port counts and that are among `lost`.
+    counted: u64,
     next_inquiry: Instant,
-    known_losses: u64,
+    /// What had gone up, been read and been lost at the inquiry before.
+    seen: (u32, u64, u64),
     lossy: u8,
     lossless: u8,
     overloaded: bool,
 }
 
 impl Way {
+    /// The way of a port that was opened when so many packets had gone up.
+    pub fn from(base: u32) -> Self {
+        Self { base, ..Self::default() }
+    }
+
     /// The packets that are done with, modulo 2^32, if all that was read is. `up`: those that went up; `losses` asks how
     /// many frames were lost so far.
     pub fn done(&mut self, progress: Progress, up: u32, now: Instant, losses: impl FnOnce() -> u64) -> u32 {
-        let done = |way: &Self| (progress.read + way.lost) as u32;
+        let done = |way: &Self| way.base.wrapping_add((progress.read + way.lost) as u32);
         if done(self) == up && !self.overloaded {
             return up;
         }
-        if let Some((lost, read)) = self.told
+        if let Some((losses, read)) = self.told
             && (progress.drained || progress.read.wrapping_sub(read) > RING)
         {
-            (self.lost, self.told) = (lost, None);
+            self.lost += losses - self.counted;
+            (self.counted, self.told) = (losses, None);
         }
         if now >= self.next_inquiry {
             self.next_inquiry = now + INQUIRY;
-            let lost = losses();
-            self.note_losses(lost);
-            if self.told.is_none() && lost > self.lost {
-                self.told = Some((lost, progress.read));
-            }
+            self.inquire(progress, (up, done(self)), losses());
         }
         done(self)
     }
 
-    fn note_losses(&mut self, lost: u64) {
-        let more = lost > self.known_losses;
-        self.known_losses = lost;
+    fn inquire(&mut self, progress: Progress, (up, done): (u32, u32), losses: u64) {
+        let more = losses > self.seen.2;
         (self.lossy, self.lossless) =
             if more { (self.lossy.saturating_add(1), 0) } else { (0, self.lossless.saturating_add(1)) };
         if self.lossy >= STREAK {
@@ -64,6 +70,15 @@ impl Way {
         } else if self.lossless >= STREAK {
             self.overloaded = false;
         }
+        if self.told.is_none() && losses > self.counted {
+            self.told = Some((losses, progress.read));
+        }
+        let now = (up, progress.read, losses);
+        // What is missing although nothing moves was lost where nobody counts.
+        if progress.drained && self.told.is_none() && self.seen == now {
+            self.lost += u64::from(up.wrapping_sub(done));
+        }
+        self.seen = now;
     }
 
     /// Whether more packets go up than are read.
@@ -103,11 +118,16 @@ mod tests {
         assert_eq!(way.done(read(100, false), 105, at(20), || unreachable!("nothing is missing")), 105);
         assert_eq!(way.done(read(100, false), 20_105, at(30), || 10_000), 105);
         assert_eq!(way.done(read(100 + RING, false), 20_105, at(31), || unreachable!()), 105 + RING as u32);
-        let beyond = 101 + RING;
-        assert_eq!(
-            way.done(read(beyond, false), 20_105, at(32), || unreachable!()),
-            (beyond + 10_000) as u32
-        );
+        let all = (101 + RING + 10_000) as u32;
+        assert_eq!(way.done(read(101 + RING, false), 20_105, at(32), || unreachable!()), all);
+    }
+
+    #[test]
+    fn what_nobody_counts_is_given_up_when_nothing_moves() {
+        let mut way = Way::from(100);
+        let mut done = |millis, up| way.done(read(7, true), up, at(millis), || 0);
+        assert_eq!([done(10, 110), done(12, 110), done(20, 110)], [107, 107, 110]);
+        assert_eq!([done(30, 111), done(32, 111)], [110, 110], "it moves");
     }
 
     #[test]

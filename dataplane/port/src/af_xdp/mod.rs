@@ -252,8 +252,9 @@ impl Port for AfXdp {
     }
 
     fn progress(&mut self) -> Option<Progress> {
-        let unsent = self.queues[0].1.transmit.waiting();
-        Some(Progress { read: self.read, drained: self.drained && self.backlog.is_empty(), unsent })
+        let backlog = u32::try_from(self.backlog.len()).unwrap_or(u32::MAX);
+        let unsent = self.queues[0].1.transmit.waiting().saturating_add(backlog);
+        Some(Progress { read: self.read, drained: self.drained && backlog == 0, unsent })
     }
 
     fn counters(&mut self) -> PortCounters {

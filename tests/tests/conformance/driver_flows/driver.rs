@@ -128,9 +128,12 @@ impl DriverCache for Driver {
     fn insert(&mut self, key: &FlowKey, flow: &DriverFlow) -> Option<u32> {
         self.state(|state| {
             let slot = (0..state.room).find(|slot| !state.entries.contains_key(slot))?;
+            if state.slots.contains_key(key) {
+                return None;
+            }
             let totals = DriverTotals::default();
             state.entries.insert(slot, Entry { flow: *flow, generation: 0, last_up: 0, floor: 0, totals });
-            assert!(state.slots.insert(*key, slot).is_none(), "{key} had an entry");
+            state.slots.insert(*key, slot);
             Some(slot)
         })
     }
