@@ -21,8 +21,8 @@ pub(crate) struct MappedMap {
     length: usize,
 }
 
-// SAFETY: the memory belongs to this value alone on our side; the kernel's programs write to it only while a run that
-// was started through the owner goes on.
+// SAFETY: the memory belongs to this value alone on our side. The kernel's programs read and write it meanwhile; what they and
+// we both look at is either a word that is loaded and stored as one, or not looked at by them until such a word says so.
 unsafe impl Send for MappedMap {}
 
 impl MappedMap {
