@@ -80,8 +80,8 @@ fn keeps_to_the_rate(arguments: &str) {
     let _server = iperf3_server(&line, &line.h2);
     let report = iperf3(&line.r, "-c 10.2.0.2 -t 4 -O 1");
     let rate = report["end"]["sum_received"]["bits_per_second"].as_f64().unwrap();
-    // Of 1,538 bytes on the wire 1,448 are payload.
-    assert!((8.0e6..9.6e6).contains(&rate), "{rate}");
+    // Of 1,538 bytes on the wire 1,448 are payload; what waited when iperf3 began to count comes on top.
+    assert!((8.0e6..1.0e7).contains(&rate), "{rate}");
     router.assert_conservation();
 }
 

@@ -124,6 +124,8 @@ fn an_impaired_port_loses_what_it_was_told_to_and_says_so() {
                   [[port]]\nname = \"b\"\ndevice = \"r2\"\nimpair = { loss = 0.1, seed = 7 }\n";
     let config = line.write("impair.toml", config).display().to_string();
     let router = Millrace::start(&line.r, &format!("--config {config}"));
+    // Or packets are lost while they wait for the neighbour.
+    line.h1.succeeds("ping -c 5 -i 0.2 -W 1 10.2.0.2");
     let report = crate::support::flow_for(&line, 2000, Duration::from_secs(1));
     let part = report.lost() as f64 / report.sent as f64;
     // 2,000 packets: a tenth is 200, with a standard deviation of 13.
