@@ -97,6 +97,18 @@ fn columns(noun: Noun) -> &'static [Column] {
     }
 }
 
+/// Prints the metrics.
+pub fn metrics(client: &Client, json: bool) -> Result<(), Failure> {
+    if json {
+        return Err(Failure::usage("metrics are text that programs read: leave out --json"));
+    }
+    client.stream("/metrics", |bytes| match std::io::Write::write_all(&mut std::io::stdout(), bytes) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::new(format!("can't print the metrics: {error}"))),
+    })
+}
+
 /// Prints JSON, a table, or an object line by line.
 pub fn print(value: &Value, columns: &[Column], json: bool) {
     match value {

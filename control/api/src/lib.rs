@@ -20,6 +20,7 @@
 //! | `/filters/check`, `/filters/explain?packet=` | GET |
 //! | `/flows?filter=&order=&limit=` | GET, DELETE (`filter` alone) |
 //! | `/lookup` | POST `{packet}` |
+//! | `/metrics` | GET: OpenMetrics text |
 //! | `/counters` | DELETE |
 //! | `/capture?port=&filter=&snap=&count=` | GET: pcapng until `count` frames or the client's end |
 //!
@@ -32,6 +33,7 @@ mod error;
 mod extract;
 mod frames;
 mod listener;
+mod metrics;
 mod problem;
 mod resources;
 mod schedulers;

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::capture;
 use crate::control::{Control, Controlled};
 use crate::extract::{Arguments, Body, Name, Names};
+use crate::metrics;
 use crate::problem::Problem;
 use crate::schedulers;
 use crate::server::Served;
@@ -114,6 +115,7 @@ pub(crate) const RESOURCES: &[Resource] = &[
         "one, with the queues of flows in it; PATCH {…} changes its settings, PATCH {flow, quantum, threshold, rate} those of a flow",
     ),
     ("/lookup", &["POST"], "POST {packet} says what would happen to such a packet"),
+    ("/metrics", &["GET"], "counters and gauges for Prometheus, as OpenMetrics text"),
     ("/counters", &["DELETE"], "DELETE sets them to zero"),
     ("/capture", &["GET"], "frames as pcapng; ?port=&filter=&snap=&count="),
 ];
@@ -190,6 +192,7 @@ fn without_arguments<C: Control>() -> axum::Router<Served<C>> {
             patch(schedulers::set_node::<C>).delete(schedulers::remove_node::<C>),
         )
         .route("/lookup", post(lookup::<C>))
+        .route("/metrics", get(metrics::metrics::<C>))
         .route("/counters", delete(clear::<C>))
 }
 

@@ -110,6 +110,7 @@ impl Control for TestControl {
             uptime: 0.5,
             mode: "adaptive",
             workers: 1,
+            worker_cpu: vec![0.25],
             memory: MemoryView { used: 0, frames: 1 },
             routes: 0,
             flows: FlowTableView::default(),

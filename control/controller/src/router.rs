@@ -221,6 +221,7 @@ impl Router {
             uptime: snapshot.at.since(inner.started).as_secs_f64(),
             mode: inner.mode,
             workers: inner.workers.len(),
+            worker_cpu: inner.workers.cpu_times(),
             memory: MemoryView { used: snapshot.memory.0, frames: snapshot.memory.1 },
             routes: inner.route_table.len(),
             flows: show::flow_table(&snapshot.flows),

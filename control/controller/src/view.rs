@@ -278,6 +278,8 @@ pub struct StatusView {
     pub mode: &'static str,
     /// Threads that forward.
     pub workers: usize,
+    /// Seconds that each of them has run on a processor.
+    pub worker_cpu: Vec<f64>,
     /// Packet memory.
     pub memory: MemoryView,
     /// Routes in the forwarding table.

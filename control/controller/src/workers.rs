@@ -29,6 +29,12 @@ impl Workers {
         self.0.iter().map(WorkerHandle::watched).collect()
     }
 
+    /// Seconds that the thread of each has run on a processor.
+    pub fn cpu_times(&self) -> Vec<f64> {
+        let seconds = |thread: WorkerThread| thread.cpu_time().unwrap_or_default().as_secs_f64();
+        self.watched().into_iter().map(seconds).collect()
+    }
+
     /// The worker of that number.
     pub fn get(&mut self, worker: usize) -> &mut WorkerHandle {
         &mut self.0[worker]
