@@ -409,6 +409,7 @@ impl Router {
                     neighbours: &self.neighbours,
                     gates: &self.gates,
                     route_priority: self.options.route_priority,
+                    martians: self.options.martians,
                     seed: self.seed,
                 };
                 let _ = reply.try_send(tables.explain(&question));
@@ -537,6 +538,7 @@ impl Router {
             ..Totals::default()
         };
         self.ether_types.clear();
+        self.gates.plugins_mut().clear_counts();
         self.ports.unassigned = millrace_packet::DropCounts::default();
         self.ports.iter_mut().for_each(|(_, entry)| entry.count = PortCount::default());
     }

@@ -238,6 +238,10 @@ impl Instances {
         self.slab.iter().map(|(_, hosted)| hosted)
     }
 
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Hosted> {
+        self.slab.iter_mut()
+    }
+
     /// Gives an instance another key.
     pub fn renew(&mut self, key: Key) -> Option<Key> {
         self.slab.renew(key)

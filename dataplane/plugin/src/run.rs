@@ -13,7 +13,7 @@ use crate::path::{Part, Refusal, Step};
 use crate::slab::Key;
 use crate::waiting::{End, Kept, LONGEST_HOLD, Place, Taken, Ticket, WaitingRoom};
 use crate::worker_plugins::{Binding, WorkerPlugins};
-use crate::{BindingTable, OnFault};
+use crate::{Action, BindingTable, OnFault};
 
 /// How often in a row a packet may be sent from instance to instance.
 pub(crate) const MOST_PASSED_ON: u8 = 8;
@@ -137,6 +137,10 @@ impl<T: BindingTable> WorkerPlugins<T> {
                     for member in &*group.members {
                         group.packets[usize::from(*member)].queue = queue;
                     }
+                }
+                // What a filter at the position of the route refuses is dropped where that route is taken.
+                Step::Count if matches!(binding.action, Action::Drop | Action::Reject) => {
+                    binding.counts.drops += group.members.len() as u64;
                 }
                 Step::Count => {}
             }
