@@ -202,13 +202,17 @@ fn a_plugin_is_upgraded_and_rolled_back_under_load_without_a_loss() {
         .assert_refused(1, &["that is no count", "1.1.0 goes on"]);
     router
         .try_ask(&["plugin", "upgrade", "counter", &drops, "--shadow", "100"])
-        .assert_refused(1, &["100 of 100 packets", "Drop(3)", "accept-differences"]);
+        .assert_refused(1, &["100 of 100 packets", "dropped for reason 3", "accept-differences"]);
     let same = router.json(&["plugin", "upgrade", "counter", &first, "--shadow", "100"]);
     assert_eq!((&same["shadow"]["packets"], &same["shadow"]["different"]), (&100.into(), &0.into()));
     flow.wait_for_arrival();
     let flow = flow.finish();
     assert_eq!((flow.lost(), flow.reordered, flow.duplicated), (0, 0, 0), "{flow:?}");
     assert_eq!(read(&router, "i1", "packets"), flow.received);
+    // A trial without packets proves nothing.
+    router
+        .try_ask(&["plugin", "upgrade", "counter", &first, "--shadow", "100"])
+        .assert_refused(1, &["fewer than 100 packets", "old version goes on"]);
     router.assert_conservation();
 }
 

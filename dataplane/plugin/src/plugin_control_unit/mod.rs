@@ -251,10 +251,13 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// Removes an instance, and before it all of its bindings.
     ///
     /// # Errors
-    /// [`Unknown`](Error::Unknown), or [`InUse`](Error::InUse) while another instance reads its maps.
+    /// [`Unknown`](Error::Unknown), or [`InUse`](Error::InUse) while another instance reads its maps or names it in its
+    /// settings.
     pub fn free_instance(&mut self, name: &str) -> Result<Vec<PluginChange<F>>, Error> {
         let id = self.instance(name)?;
-        in_use("instance", name, &self.readers(name, self.maps(name)?))?;
+        let mut users = self.readers(name, self.maps(name)?);
+        users.extend(self.named_by(name));
+        in_use("instance", name, &users)?;
         let mut changes = Vec::new();
         self.bindings.retain(|binding, bound| {
             let goes = bound.action == Action::Instance(id);
@@ -268,6 +271,17 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         self.instances.remove(&id);
         changes.push(PluginChange::RemoveInstance { id });
         Ok(changes)
+    }
+
+    /// Instances that name another one in their settings.
+    fn named_by(&self, name: &str) -> Vec<String> {
+        let others = self.instances.values().filter(|named| named.name != name);
+        let naming = others.filter_map(|named| {
+            let schema = named.plugin.settings_schema()?;
+            let setting = names_instance(schema, &named.settings, name)?;
+            Some(format!("instance {:?}, whose setting {setting:?} names it", named.name))
+        });
+        naming.collect()
     }
 
     /// The instance that a control message goes to, once its plugin is known to have such a message.
