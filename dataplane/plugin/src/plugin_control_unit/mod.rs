@@ -24,7 +24,7 @@ use millrace_plugin_abi::{Instance, Message, Plugin, PluginError, Position, Shar
 use millrace_units::{GateId, InstanceId};
 use serde_json::{Map, Value};
 
-use crate::settings::Numbers;
+use crate::settings::{Numbers, names_instance};
 use crate::{Action, BindingId, Gate, GateOrder, PluginChange};
 
 pub use bindings::Bound;
@@ -255,9 +255,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// settings.
     pub fn free_instance(&mut self, name: &str) -> Result<Vec<PluginChange<F>>, Error> {
         let id = self.instance(name)?;
-        let mut users = self.readers(name, self.maps(name)?);
-        users.extend(self.named_by(name));
-        in_use("instance", name, &users)?;
+        in_use("instance", name, &self.users(name)?)?;
         let mut changes = Vec::new();
         self.bindings.retain(|binding, bound| {
             let goes = bound.action == Action::Instance(id);
@@ -273,15 +271,16 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(changes)
     }
 
-    /// Instances that name another one in their settings.
-    fn named_by(&self, name: &str) -> Vec<String> {
+    /// Instances that know another one by its name: they read its maps, or their settings name it.
+    fn users(&self, name: &str) -> Result<Vec<String>, Error> {
+        let mut users = self.readers(name, self.maps(name)?);
         let others = self.instances.values().filter(|named| named.name != name);
-        let naming = others.filter_map(|named| {
+        users.extend(others.filter_map(|named| {
             let schema = named.plugin.settings_schema()?;
             let setting = names_instance(schema, &named.settings, name)?;
             Some(format!("instance {:?}, whose setting {setting:?} names it", named.name))
-        });
-        naming.collect()
+        }));
+        Ok(users)
     }
 
     /// The instance that a control message goes to, once its plugin is known to have such a message.
