@@ -435,7 +435,7 @@ pub struct Bind {
     /// What becomes of packets that the instance fails at, and while it pauses after that.
     #[arg(long, value_parser = ["drop", "bypass"], default_value = "drop")]
     pub on_fault: String,
-    /// Microseconds that a call may take in all before it counts as a fault, 1 to 1000000. Default 10000.
+    /// Microseconds that a call may take in all before it counts as a fault, 1 to 1000000. Default 1000.
     #[arg(long)]
     pub budget: Option<u32>,
     /// The same for each packet of a call, if that is less. A call always has 50.

@@ -70,7 +70,13 @@ fn columns(noun: Noun) -> &'static [Column] {
             ("bindings", "bindings"),
         ],
         Noun::Gates => {
-            &[("gate", "name"), ("position", "position"), ("table", "table"), ("bindings", "bindings")]
+            &[
+                ("gate", "name"),
+                ("position", "position"),
+                ("table", "table"),
+                ("why another", "moved"),
+                ("bindings", "bindings"),
+            ]
         }
         Noun::Plugins => &[
             ("plugin", "name"),
@@ -203,7 +209,11 @@ pub fn gate(client: &Client, action: &GateAction, json: bool) -> Result<(), Fail
         GateAction::Set { name, table } => {
             let body = json!({"table": table});
             let value = client.send(Method::PATCH, &format!("/gates/{}", segment(name)), Some(&body))?;
-            done(&value, &format!("gate {name} searches its filters by {}", plain(&value["table"])), json);
+            let line = match value["moved"].as_str() {
+                Some(why) => format!("gate {name}: {why}"),
+                None => format!("gate {name} searches its filters by {}", plain(&value["table"])),
+            };
+            done(&value, &line, json);
         }
         GateAction::Remove { name } => {
             let value = client.send(Method::DELETE, &format!("/gates/{}", segment(name)), None)?;

@@ -163,7 +163,7 @@ fn view((flow, rate): Measured, model: &Model) -> FlowView {
         format!("gate {gate}: {} by {filter:?}", show::action(&bound.action, model))
     };
     FlowView {
-        flow: selector(key, model),
+        flow: variant(&flow, model),
         source: key.source().to_string(),
         destination: key.destination().to_string(),
         protocol: Protocol(key.protocol).to_string(),
@@ -181,6 +181,13 @@ fn view((flow, rate): Measured, model: &Model) -> FlowView {
         bindings: bindings.map(binding).collect(),
         route: flow.route,
     }
+}
+
+/// The filter that only the packets of this record match: its flow's, and of these the ones that filters treat alike.
+fn variant(flow: &FlowReport, model: &Model) -> String {
+    let kind = Filter::of_varying(flow.varying, flow.varying_mask);
+    let selector = selector(&flow.key, model);
+    if kind.is_any() { selector } else { format!("{selector} {kind}") }
 }
 
 /// The filter that only this flow's packets match.
@@ -207,6 +214,7 @@ mod tests {
         FlowReport {
             key,
             varying: 0,
+            varying_mask: 0,
             packets,
             bytes: 1000 - packets,
             age: Duration::from_secs(2),

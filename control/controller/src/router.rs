@@ -453,6 +453,7 @@ impl Router {
         if let Some(table) = inner.tables.set_kind(id, kind) {
             inner.workers.tell(|| Command::SetTable(id, table.clone()))?;
             inner.barrier()?;
+            inner.say_moved(id, false);
         }
         find_gate(&mut inner, name)
     }

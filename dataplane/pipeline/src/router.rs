@@ -318,11 +318,16 @@ impl Router {
         }
     }
 
-    /// Does what has fallen due: neighbours are asked again, packets have waited too long.
-    pub fn run_timers(&mut self, now: Instant) {
+    /// Lets what plugins have kept go on, where it is due.
+    pub fn run_plugins(&mut self, now: Instant) {
         if !self.gates.plugins().is_idle() {
             self.go_on(now);
         }
+    }
+
+    /// Does what has fallen due: neighbours are asked again, packets have waited too long.
+    pub fn run_timers(&mut self, now: Instant) {
+        self.run_plugins(now);
         self.own.resolver.poll(now, &mut self.own.actions);
         while let Some(held) = self.hold.expire(now) {
             self.refuse(held.packet, IcmpError::HostUnreachable, DropReason::NeighbourFailed, now);
@@ -404,6 +409,7 @@ impl Router {
                     neighbours: &self.neighbours,
                     gates: &self.gates,
                     route_priority: self.options.route_priority,
+                    martians: self.options.martians,
                     seed: self.seed,
                 };
                 let _ = reply.try_send(tables.explain(&question));
@@ -462,6 +468,7 @@ impl Router {
             }
             self.gates.apply(change);
         }
+        self.gates.plugins_mut().let_go_of_orphans();
     }
 
     fn set_port(&mut self, id: PortId, settings: PortSettings, now: Instant) {
@@ -531,6 +538,7 @@ impl Router {
             ..Totals::default()
         };
         self.ether_types.clear();
+        self.gates.plugins_mut().clear_counts();
         self.ports.unassigned = millrace_packet::DropCounts::default();
         self.ports.iter_mut().for_each(|(_, entry)| entry.count = PortCount::default());
     }

@@ -265,6 +265,10 @@ impl Worker {
             count += 1;
         }
         self.router.tell_driver();
+        if count > 0 {
+            // What was held for something that is gone goes before packets that need not wait for it any more.
+            self.router.run_plugins(now);
+        }
         count
     }
 

@@ -230,7 +230,8 @@ impl Exchange {
     pub fn make(&mut self, content: &[u8], port: u32) -> bool {
         let Ok(port) = u16::try_from(port) else { return false };
         let fits = !content.is_empty() && content.len() <= MOST_MADE;
-        fits && self.give(Output::Packet(content.to_vec(), PortId(port)))
+        let passes = self.with_packets(|_, packets| packets.passes()).unwrap_or(0);
+        fits && self.give(Output::Packet { bytes: content.to_vec(), port: PortId(port), passes })
     }
 
     /// Has `millrace_periodic` be called so many nanoseconds after the call that goes on.

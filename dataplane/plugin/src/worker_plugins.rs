@@ -413,6 +413,12 @@ impl<T: BindingTable> WorkerPlugins<T> {
         self.bindings.iter().map(|(slot, binding)| (BindingId(slot), binding.counts))
     }
 
+    /// Counts from zero what goes through bindings, and what instances drop.
+    pub fn clear_counts(&mut self) {
+        self.bindings.iter_mut().for_each(|binding| binding.counts = BindingCounts::default());
+        self.instances.iter_mut().for_each(|hosted| hosted.drops.fill(0));
+    }
+
     /// The gates, in the order in which packets meet them.
     pub fn gates(&self) -> &[WorkerGate<T>] {
         &self.gates

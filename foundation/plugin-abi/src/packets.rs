@@ -168,6 +168,12 @@ impl<'a> Packets<'a> {
         Backlog { queue: queues.of(packet), instance_packets, instance_bytes }
     }
 
+    /// How often those of them were sent back to classification, or made by plugins, of which that is the most.
+    pub fn passes(&self) -> u8 {
+        let passes = |member: &u16| self.packets[usize::from(*member)].passes;
+        self.members.iter().map(passes).max().unwrap_or(0)
+    }
+
     /// How many packets there are.
     #[inline]
     pub fn len(&self) -> usize {

@@ -24,7 +24,7 @@ use millrace_plugin_abi::{Instance, Message, Plugin, PluginError, Position, Shar
 use millrace_units::{GateId, InstanceId};
 use serde_json::{Map, Value};
 
-use crate::settings::Numbers;
+use crate::settings::{Numbers, names_instance};
 use crate::{Action, BindingId, Gate, GateOrder, PluginChange};
 
 pub use bindings::Bound;
@@ -251,10 +251,11 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// Removes an instance, and before it all of its bindings.
     ///
     /// # Errors
-    /// [`Unknown`](Error::Unknown), or [`InUse`](Error::InUse) while another instance reads its maps.
+    /// [`Unknown`](Error::Unknown), or [`InUse`](Error::InUse) while another instance reads its maps or names it in its
+    /// settings.
     pub fn free_instance(&mut self, name: &str) -> Result<Vec<PluginChange<F>>, Error> {
         let id = self.instance(name)?;
-        in_use("instance", name, &self.readers(name, self.maps(name)?))?;
+        in_use("instance", name, &self.users(name)?)?;
         let mut changes = Vec::new();
         self.bindings.retain(|binding, bound| {
             let goes = bound.action == Action::Instance(id);
@@ -268,6 +269,18 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         self.instances.remove(&id);
         changes.push(PluginChange::RemoveInstance { id });
         Ok(changes)
+    }
+
+    /// Instances that know another one by its name: they read its maps, or their settings name it.
+    fn users(&self, name: &str) -> Result<Vec<String>, Error> {
+        let mut users = self.readers(name, self.maps(name)?);
+        let others = self.instances.values().filter(|named| named.name != name);
+        users.extend(others.filter_map(|named| {
+            let schema = named.plugin.settings_schema()?;
+            let setting = names_instance(schema, &named.settings, name)?;
+            Some(format!("instance {:?}, whose setting {setting:?} names it", named.name))
+        }));
+        Ok(users)
     }
 
     /// The instance that a control message goes to, once its plugin is known to have such a message.

@@ -180,7 +180,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// another instance name its maps.
     pub fn rename_instance(&mut self, name: &str, to: &str) -> Result<(), Error> {
         let id = self.instance(name)?;
-        in_use("instance", name, &self.readers(name, self.maps(name)?))?;
+        in_use("instance", name, &self.users(name)?)?;
         check_name("instance", to)?;
         if name != to && self.instance(to).is_ok() {
             return Err(Error::Taken { kind: "instance", name: to.to_owned() });

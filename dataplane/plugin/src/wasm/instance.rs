@@ -169,7 +169,7 @@ impl WasmInstance {
 
     fn why_dead(&self) -> String {
         match &self.fault {
-            Some(fault) => format!("it is dead: {fault}"),
+            Some(fault) => format!("it failed, and begins anew after a pause: {fault}"),
             None => "it gave no answer".to_owned(),
         }
     }
