@@ -69,15 +69,13 @@ fn columns(noun: Noun) -> &'static [Column] {
             ("last fault", "last_fault"),
             ("bindings", "bindings"),
         ],
-        Noun::Gates => {
-            &[
-                ("gate", "name"),
-                ("position", "position"),
-                ("table", "table"),
-                ("why another", "moved"),
-                ("bindings", "bindings"),
-            ]
-        }
+        Noun::Gates => &[
+            ("gate", "name"),
+            ("position", "position"),
+            ("table", "table"),
+            ("why another", "moved"),
+            ("bindings", "bindings"),
+        ],
         Noun::Plugins => &[
             ("plugin", "name"),
             ("version", "version"),

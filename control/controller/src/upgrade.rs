@@ -189,7 +189,9 @@ impl Router {
             (tried, workers)
         };
         if reports.is_empty() {
-            return Err(refused("it has no instance to try the new version beside: leave out the trial".into()));
+            return Err(refused(
+                "it has no instance to try the new version beside: leave out the trial".into(),
+            ));
         }
         let end = Instant::now() + TRIAL;
         // Instance by instance, at each worker; a worker that gets none of its packets never reports.
@@ -211,7 +213,9 @@ impl Router {
         inner.barrier()?;
         gather(&reports, &mut all);
         if !inner.tried_beside(name).is_ok_and(|now| now.is(&tried)) {
-            return Err(refused("it was changed while the new version was tried beside it: try again".into()));
+            return Err(refused(
+                "it was changed while the new version was tried beside it: try again".into(),
+            ));
         }
         let has_seen = enough(&all);
         let view = all.into_iter().flatten().fold(ShadowView::default(), add);

@@ -38,9 +38,12 @@ impl<T: BindingTable> WorkerPlugins<T> {
     fn restart_paused(&mut self, now: Instant) {
         let paused = std::mem::take(&mut self.news.paused);
         for id in paused {
-            let Some(hosted) = self.instances.key(id).and_then(|key| self.instances.get_mut(key)) else { continue };
+            let Some(hosted) = self.instances.key(id).and_then(|key| self.instances.get_mut(key)) else {
+                continue;
+            };
             // One that fails again in this is put on the list anew.
-            if !hosted.is_well(now, &mut self.news) && hosted.is_pausing() && !self.news.paused.contains(&id) {
+            if !hosted.is_well(now, &mut self.news) && hosted.is_pausing() && !self.news.paused.contains(&id)
+            {
                 self.news.paused.push(id);
             }
         }

@@ -213,9 +213,7 @@ impl Desk<'_> {
                     self.send_on(*member, target, &mut onward);
                     return false;
                 }
-                Decision::Hold(until) => {
-                    Taken::Keep(self.waiting.hold(visit.instance, until, visit.place))
-                }
+                Decision::Hold(until) => Taken::Keep(self.waiting.hold(visit.instance, until, visit.place)),
                 Decision::End(end) => {
                     binding.counts.end(Some(end));
                     Taken::End(end)

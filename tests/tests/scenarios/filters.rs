@@ -375,7 +375,17 @@ fn filters_that_match_nothing_are_refused_and_counters_say_what_was_dropped_unti
     let add = ["filter", "add", "dst 239.1.1.0/24", "--action", "ports r1,r2"];
     router.try_ask(&add).assert_refused(1, &["239.1.1.0/24", "groups are not forwarded"]);
     for action in ["drop", "reject"] {
-        router.ask(&["filter", "add", "proto icmp", "--gate", "route", "--action", action, "--priority", "9"]);
+        router.ask(&[
+            "filter",
+            "add",
+            "proto icmp",
+            "--gate",
+            "route",
+            "--action",
+            action,
+            "--priority",
+            "9",
+        ]);
         let counts = || {
             let filters = router.json(&["filter", "list"]);
             let filter = &filters[0];

@@ -52,10 +52,8 @@ impl Dscp {
                 Some(name) if !text.starts_with(|first: char| first.is_ascii_digit()) => {
                     format!("did you mean {name}?")
                 }
-                _ => {
-                    "write a number from 0 to 63 or a name: cs0 to cs7, af11 to af43, ef, voice-admit, le"
-                        .to_owned()
-                }
+                _ => "write a number from 0 to 63 or a name: cs0 to cs7, af11 to af43, ef, voice-admit, le"
+                    .to_owned(),
             };
             Refusal::new(format!("{text:?} is no DSCP"), help)
         })

@@ -8,14 +8,20 @@ fn with_holders(until: &[Instant]) -> (WorkerPlugins<ByPort>, Vec<PathId>) {
     for (number, until) in (0..).zip(until) {
         let instance = Box::new(Says(Verdict::Hold(*until)));
         change(&mut worker, PluginChange::AddInstance { id: InstanceId(number), instance });
-        bind(&mut worker, number.into(), number, 80 + number, 0);
+        bind(&mut worker, number.into(), 0, 80 + number, number);
     }
     let paths = (0..until.len() as u16).map(|number| path_of(&mut worker, 80 + number)).collect();
     (worker, paths)
 }
 
 /// Sends packets one by one of which `most` are to wait; returns how many found no room.
-fn refused(worker: &mut WorkerPlugins<ByPort>, pool: &Pool, path: PathId, packets: u16, most: usize) -> usize {
+fn refused(
+    worker: &mut WorkerPlugins<ByPort>,
+    pool: &Pool,
+    path: PathId,
+    packets: u16,
+    most: usize,
+) -> usize {
     let mut refused = 0;
     for source in 0..packets {
         let sent = Sent::along(worker, pool, (path, Position::Early), &[source], at(0));
