@@ -362,22 +362,58 @@ impl Shared {
         look(&mut self.0.borrow_mut())
     }
 
-    /// Lets the plugin's functions reach `packets` while `poll` runs.
+    /// Lets the plugin's functions reach `packets` while `call` runs.
     #[inline]
-    pub fn lend<R>(&self, packets: &mut Packets<'_>, poll: impl FnOnce() -> R) -> R {
-        self.0.borrow_mut().packets = Some(NonNull::from(packets).cast());
-        let _loan = Loan(self);
-        poll()
+    pub fn lend<R>(&self, packets: &mut Packets<'_>, call: impl FnOnce() -> R) -> R {
+        self.give_time(Some(packets), 0, call).0
+    }
+
+    /// Gives the plugin time, by `poll`, at the clock's tick `since`, and lets its functions reach `packets` meanwhile. Whether
+    /// it has nothing more to do afterwards.
+    #[inline]
+    pub fn give_time<R>(
+        &self,
+        packets: Option<&mut Packets<'_>>,
+        since: u64,
+        poll: impl FnOnce() -> R,
+    ) -> (R, bool) {
+        self.with(|exchange| {
+            // What it said last no longer counts: it may be stopped before it asks what is next.
+            (exchange.idle, exchange.since) = (false, since);
+            exchange.packets = packets.map(|packets| NonNull::from(packets).cast());
+        });
+        let loan = Loan(self);
+        let result = poll();
+        (result, loan.end())
     }
 }
 
 /// Takes packets back, even when the poll panics.
 struct Loan<'a>(&'a Shared);
 
-impl Drop for Loan<'_> {
+impl Loan<'_> {
+    /// Takes them back, and says whether the plugin has nothing more to do.
     #[inline]
+    fn end(self) -> bool {
+        let idle = self.0.take_back();
+        std::mem::forget(self);
+        idle
+    }
+}
+
+impl Drop for Loan<'_> {
     fn drop(&mut self) {
-        self.0.0.borrow_mut().packets = None;
+        self.0.take_back();
+    }
+}
+
+impl Shared {
+    #[inline]
+    fn take_back(&self) -> bool {
+        self.with(|exchange| {
+            exchange.packets = None;
+            exchange.idle
+        })
     }
 }
 
@@ -398,7 +434,7 @@ mod tests {
         assert_eq!(count(), None);
         let (mut none, mut verdicts) = ([], []);
         let mut packets = Packets::new(&mut none, &[], &[], &mut verdicts);
-        assert_eq!(shared.lend(&mut packets, count), Some(0));
+        assert_eq!(shared.give_time(Some(&mut packets), 7, count), (Some(0), false));
         assert_eq!(count(), None);
     }
 

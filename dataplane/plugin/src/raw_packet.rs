@@ -29,6 +29,12 @@ impl Written {
         let RawPacket { tag, verdict, reason, target, until, .. } = *packet;
         Self { tag, verdict, reason, target, until }
     }
+
+    /// Whether the packet goes on as it would by itself.
+    #[inline]
+    pub fn passes(&self) -> bool {
+        self.verdict == verdict::PASS && self.tag <= MOST_TAG
+    }
 }
 
 /// What a plugin wrote that makes no sense.

@@ -1,6 +1,7 @@
 //! The packets of a call, and what the instance decides for each.
 
 use std::fmt;
+use std::ops::Range;
 
 use millrace_packet::{FlowKey, Packet};
 use millrace_units::{InstanceId, Instant, PortId, QueueId};
@@ -189,6 +190,26 @@ impl<'a> Packets<'a> {
         self.untouched = false;
         let index = usize::from(self.members[place]);
         (&self.keys[index], &mut self.packets[index])
+    }
+
+    /// Calls `look` with the flow key and the packet at each of these places, and keeps the verdict that it returns; without one
+    /// the packet's stays as it is.
+    ///
+    /// # Panics
+    /// When there is no such place.
+    #[inline]
+    pub fn look_at(
+        &mut self,
+        places: Range<usize>,
+        mut look: impl FnMut(&FlowKey, &mut Packet) -> Option<Verdict>,
+    ) {
+        self.untouched = false;
+        for member in &self.members[places] {
+            let index = usize::from(*member);
+            if let Some(verdict) = look(&self.keys[index], &mut self.packets[index]) {
+                self.verdicts[index] = verdict;
+            }
+        }
     }
 
     /// Says what becomes of the packet at a place below [`len`](Self::len).
