@@ -95,8 +95,6 @@ pub(crate) struct Exchange {
     packets: Option<NonNull<Packets<'static>>>,
     /// How far the packets of the call have come.
     pub call: Call,
-    /// Bytes in the windows of the packets that the plugin has.
-    pub lengths: [u16; MOST_PACKETS],
     /// Numbers of the flows of the packets that the plugin has, where it keeps state for flows.
     pub flows: [u32; MOST_PACKETS],
     ends: VecDeque<EndedFlow>,
@@ -326,7 +324,6 @@ impl Shared {
         Self(Rc::new(RefCell::new(Exchange {
             packets: None,
             call: Call::default(),
-            lengths: [0; MOST_PACKETS],
             flows: [0; MOST_PACKETS],
             ends: VecDeque::with_capacity(MOST_ENDS),
             ends_lost: 0,

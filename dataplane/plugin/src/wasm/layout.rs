@@ -2,9 +2,9 @@
 
 use std::mem::{offset_of, size_of};
 
-use millrace_plugin_abi::binary::{RawBacklog, RawCall, RawFlowEnd, RawPacket, packet_flags};
+use millrace_plugin_abi::binary::{RawBacklog, RawCall, RawFlowEnd, RawPacket, packet_flags, verdict};
 
-use crate::raw_packet::Written;
+use crate::raw_packet::{MOST_TAG, Written};
 
 pub(super) const CALL: usize = size_of::<RawCall>();
 pub(super) const PACKET: usize = size_of::<RawPacket>();
@@ -93,6 +93,18 @@ pub(super) fn backlog_bytes(backlog: &RawBacklog) -> [u8; BACKLOG] {
     let mut bytes = [0; BACKLOG];
     put!(bytes, backlog as RawBacklog: size of port queue packets instance_packets bytes instance_bytes);
     bytes
+}
+
+/// The tag that stands in a description.
+#[inline]
+pub(super) fn tag(description: &[u8; PACKET]) -> u8 {
+    description[offset_of!(RawPacket, tag)]
+}
+
+/// Whether a description says that the packet goes on as it would by itself.
+#[inline]
+pub(super) fn passes(description: &[u8; PACKET]) -> bool {
+    description[offset_of!(RawPacket, verdict)] == verdict::PASS && tag(description) <= MOST_TAG
 }
 
 impl Written {

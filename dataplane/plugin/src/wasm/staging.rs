@@ -8,7 +8,7 @@ use millrace_plugin_abi::binary::{MOST_PACKETS, RawCall, RawPacket, packet_flags
 use millrace_plugin_abi::{Instant, Packets, Verdict};
 use wasmtime::Trap;
 
-use super::layout::{CALL, FLOW_END, PACKET, call_bytes, flow_end_bytes, put_flow, put_packet};
+use super::layout::{CALL, FLOW_END, PACKET, call_bytes, flow_end_bytes, passes, put_flow, put_packet, tag};
 use crate::Manifest;
 use crate::exchange::{Call, EndedFlow, Exchange};
 use crate::raw_packet::{Written, describe, goes_on, transport_offset};
@@ -145,16 +145,14 @@ impl Exchange {
     }
 
     /// Describes the next packets to the plugin; `false` when there are none.
-    #[inline]
+    #[inline(never)]
     fn stage(&mut self, packets: &mut Packets<'_>, region: &mut [u8], area: &Area) -> bool {
         let Call { settled, now, .. } = self.call;
         let count = packets.len().saturating_sub(settled).min(MOST_PACKETS);
         let copies = if packets.are_copies() { packet_flags::COPY } else { 0 };
         let Some((descriptions, mut windows)) = parts(region) else { return false };
-        let mut slots = descriptions.iter_mut().zip(&mut self.lengths);
         let (mut place, mut address) = (settled, area.address(area.window(0)));
-        packets.look_at(settled..settled + count, |key, packet| {
-            let (slot, length) = slots.next()?;
+        packets.look_at(settled..settled + count, descriptions.iter_mut(), |key, packet, description| {
             let (window, rest) = std::mem::take(&mut windows).split_at_mut_checked(area.stride)?;
             let data = packet.data();
             let shown = data.len().min(area.window);
@@ -162,8 +160,7 @@ impl Exchange {
             let mut described = describe(place, key, packet, shown);
             described.window = address;
             described.flags |= copies;
-            put_packet(&described, slot);
-            *length = shown as u16;
+            put_packet(&described, description);
             (place, address, windows) = (place + 1, address + area.stride as u64, rest);
             None
         });
@@ -227,7 +224,7 @@ impl Exchange {
     }
 
     /// Takes verdicts and windows of the packets that the plugin has.
-    #[inline]
+    #[inline(never)]
     fn collect(&mut self, packets: &mut Packets<'_>, region: &mut [u8], area: &Area) {
         let Call { settled, under_way, .. } = self.call;
         let count = under_way.min(packets.len().saturating_sub(settled));
@@ -235,18 +232,15 @@ impl Exchange {
             (0..count).for_each(|index| self.collect_state(index, settled + index, packets, region, area));
         }
         let Some((descriptions, windows)) = parts(region) else { return };
-        let (mut windows, lengths) = (&*windows, self.lengths);
-        let mut slots = descriptions.iter().zip(&lengths);
-        packets.look_at(settled..settled + count, |_, packet| {
-            let (slot, length) = slots.next()?;
+        let mut windows = &*windows;
+        packets.look_at(settled..settled + count, descriptions.iter(), |_, packet, description| {
             let (window, rest) = windows.split_at_checked(area.stride)?;
             windows = rest;
-            let written = Written::read(slot);
             // That it passes is said already.
-            let verdict = if written.passes() { None } else { Some(self.collect_verdict(written)) };
+            let verdict = (!passes(description)).then(|| self.collect_verdict(description));
             if verdict.is_none_or(goes_on) {
-                packet.tag = written.tag;
-                area.write_window(packet, &window[..usize::from(*length)]);
+                packet.tag = tag(description);
+                area.write_window(packet, window);
             }
             verdict
         });
@@ -256,8 +250,8 @@ impl Exchange {
 
     /// The verdict of a packet that doesn't just pass.
     #[cold]
-    fn collect_verdict(&mut self, written: Written) -> Verdict {
-        self.judge(written).unwrap_or(Verdict::Fault)
+    fn collect_verdict(&mut self, description: &[u8; PACKET]) -> Verdict {
+        self.judge(Written::read(description)).unwrap_or(Verdict::Fault)
     }
 
     /// Does something with the packet of a number, after what the plugin wrote into its window has been written to it:
@@ -277,10 +271,9 @@ impl Exchange {
                 return Ok(None);
             }
             let (_, packet) = packets.get_mut(place);
-            let length = usize::from(exchange.lengths[index]);
-            area.write_window(packet, &area.of(memory)?[area.window(index)..][..length]);
+            area.write_window(packet, &area.of(memory)?[area.window(index)..]);
             let result = look(packet, memory);
-            exchange.lengths[index] = area.show(index, packet, area.of(memory)?);
+            area.show(index, packet, area.of(memory)?);
             Ok(Some(result))
         });
         looked.unwrap_or(Ok(None))
@@ -289,8 +282,8 @@ impl Exchange {
 
 impl Area {
     /// Writes the beginning of a packet into its window again, and the offsets that may have changed into its
-    /// description. Returns how many bytes the window has now.
-    fn show(&self, index: usize, packet: &Packet, region: &mut [u8]) -> u16 {
+    /// description.
+    fn show(&self, index: usize, packet: &Packet, region: &mut [u8]) {
         let data = packet.data();
         let length = data.len().min(self.window);
         let at = self.window(index);
@@ -298,18 +291,22 @@ impl Area {
             region[at..at + length].copy_from_slice(&data[..length]);
         }
         self.show_offsets(index, packet, length, region);
-        length as u16
     }
 
-    /// Writes a window to its packet, where the plugin may change packets.
+    /// Writes a window to its packet, where the plugin may change packets: as many bytes as it shows of the packet as it is now.
+    /// Whatever changes the length of a packet during a call shows it anew.
     #[inline]
     fn write_window(&self, packet: &mut Packet, window: &[u8]) {
         if !self.writes {
             return;
         }
         let data = packet.data_mut();
-        let length = window.len().min(data.len());
-        copy(&mut data[..length], &window[..length]);
+        let length = data.len().min(self.window);
+        // Most packets are as they were, and one that isn't written needn't leave the cache again: frames of a batch are where
+        // they are in its way.
+        if length != 128 || data.first_chunk::<128>() != window.first_chunk() {
+            copy(&mut data[..length], &window[..length]);
+        }
     }
 
     fn show_offsets(&self, index: usize, packet: &Packet, window: usize, region: &mut [u8]) {
