@@ -463,6 +463,9 @@ pub struct Control {
     pub instance: String,
     /// The message; `show plugins` lists those that a plugin understands.
     pub message: String,
+    /// Send it to the slow half of the instance.
+    #[arg(long)]
+    pub slow: bool,
     /// Arguments of the message.
     #[arg(value_name = "KEY=VALUE")]
     pub arguments: Vec<String>,

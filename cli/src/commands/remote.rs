@@ -250,7 +250,10 @@ pub fn unbind(client: &Client, unbind: &Unbind, json: bool) -> Result<(), Failur
 
 /// Sends a control message and prints the reply.
 pub fn control(client: &Client, control: &Control, json: bool) -> Result<(), Failure> {
-    let body = json!({"message": control.message, "arguments": pairs(&control.arguments)?});
+    let mut body = json!({"message": control.message, "arguments": pairs(&control.arguments)?});
+    if control.slow {
+        body["slow"] = true.into();
+    }
     let path = format!("/instances/{}/control", segment(&control.instance));
     let value = client.send(Method::POST, &path, Some(&body))?;
     print(&value, &[], json);

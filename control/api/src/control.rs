@@ -88,6 +88,12 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn flows(&self, query: &FlowQuery) -> impl Future<Output = Controlled<FlowsView>> + Send;
     fn flush_flows(&self, filter: Option<&str>) -> impl Future<Output = Controlled<u64>> + Send;
     fn control(&self, instance: &str, message: &str, arguments: &Map<String, Value>) -> Controlled<Value>;
+    fn control_slow_half(
+        &self,
+        instance: &str,
+        message: &str,
+        arguments: &Map<String, Value>,
+    ) -> impl Future<Output = Controlled<Value>> + Send;
     fn lookup(&self, packet: &str) -> Controlled<LookupView>;
     fn clear_counters(&self) -> Controlled<()>;
     fn capture(&self, request: &CaptureRequest) -> Controlled<Self::Recording>;
@@ -298,6 +304,15 @@ impl Control for Router {
 
     fn control(&self, instance: &str, message: &str, arguments: &Map<String, Value>) -> Controlled<Value> {
         Router::control(self, instance, message, arguments)
+    }
+
+    async fn control_slow_half(
+        &self,
+        instance: &str,
+        message: &str,
+        arguments: &Map<String, Value>,
+    ) -> Controlled<Value> {
+        Router::control_slow_half(self, instance, message, arguments).await
     }
 
     fn lookup(&self, packet: &str) -> Controlled<LookupView> {

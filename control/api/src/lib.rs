@@ -11,7 +11,7 @@
 //! | `/routes/lookup?address=` | GET |
 //! | `/instances` | GET, POST `{plugin, name, settings}` |
 //! | `/instances/{name}` | GET, DELETE |
-//! | `/instances/{name}/control` | POST `{message, arguments}` |
+//! | `/instances/{name}/control` | POST `{message, arguments, slow}` |
 //! | `/gates` | GET, POST `{name, position}` |
 //! | `/gates/{name}` | GET, DELETE |
 //! | `/bindings` | GET, POST `{instance, gate, filter, priority}`, DELETE `{instance, gate, filter}` |

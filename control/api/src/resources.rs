@@ -59,7 +59,11 @@ pub(crate) const RESOURCES: &[Resource] = &[
     ("/quarantine", &["GET"], "instances that a call of theirs has ended the router for"),
     ("/instances/{name}/maps", &["GET"], "the maps that the instance writes"),
     ("/instances/{name}/maps/{map}", &["GET"], "one of them, with up to 4,096 of its entries"),
-    ("/instances/{name}/control", &["POST"], "POST {message, arguments} sends the instance a message"),
+    (
+        "/instances/{name}/control",
+        &["POST"],
+        "POST {message, arguments, slow} sends the instance a message, or its slow half",
+    ),
     ("/gates", &["GET", "POST"], "gates and what is bound there; POST {name, position} creates one"),
     (
         "/gates/{name}",
@@ -318,6 +322,9 @@ struct Message {
     message: String,
     #[serde(default)]
     arguments: Map<String, Value>,
+    /// Whether it is for the slow half.
+    #[serde(default)]
+    slow: bool,
 }
 
 async fn control<C: Control>(
@@ -325,7 +332,11 @@ async fn control<C: Control>(
     Name(name): Name,
     Body(message): Body<Message>,
 ) -> Answer<Value> {
-    Ok(Json(served.control.control(&name, &message.message, &message.arguments)?))
+    let Message { message, arguments, slow } = message;
+    Ok(Json(match slow {
+        true => served.control.control_slow_half(&name, &message, &arguments).await?,
+        false => served.control.control(&name, &message, &arguments)?,
+    }))
 }
 
 #[derive(Deserialize)]

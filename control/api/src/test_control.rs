@@ -387,6 +387,16 @@ impl Control for TestControl {
         Ok(json!({"message": message, "arguments": arguments}))
     }
 
+    async fn control_slow_half(
+        &self,
+        instance: &str,
+        message: &str,
+        arguments: &Map<String, Value>,
+    ) -> Controlled<Value> {
+        self.instance(instance)?;
+        Ok(json!({"slow": message, "arguments": arguments}))
+    }
+
     fn lookup(&self, packet: &str) -> Controlled<LookupView> {
         Ok(LookupView { steps: Vec::new(), verdict: packet.into() })
     }

@@ -2,6 +2,7 @@
 
 mod capture;
 mod claim;
+mod crash;
 mod device;
 mod driver_flows;
 mod error;

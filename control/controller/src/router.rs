@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 
 use crate::device::KernelDevice;
 use crate::feed::plugin_commands;
-use crate::host_level::HostLevel;
+use crate::host_level::{HostLevel, PATIENCE};
 use crate::host_output::HostOutput;
 use crate::load::Loaded;
 use crate::loader::Loader;
@@ -492,6 +492,30 @@ impl Router {
             .collect::<Result<_, _>>()
             .map_err(|error| ControlError::Invalid(error.to_string()))?;
         Ok(inner.model.plugins.merge_replies(id, &message, replies))
+    }
+
+    /// Sends the slow half of an instance a control message and returns its reply, which may take a second, and longer while other
+    /// slow halves have their turn.
+    ///
+    /// # Errors
+    /// No such instance or message, no slow half, or it refuses or doesn't answer within five seconds.
+    pub async fn control_slow_half(
+        &self,
+        instance: &str,
+        message: &str,
+        arguments: &Map<String, Value>,
+    ) -> Result<Value, ControlError> {
+        let message = Message { name: message.to_owned(), arguments: arguments.clone() };
+        let reply = {
+            let inner = self.lock();
+            let id = inner.model.plugins.address_slow_half(instance, &message)?;
+            inner.host_level.control(id, message)?
+        };
+        let reply = tokio::time::timeout(PATIENCE, reply).await;
+        let silent =
+            || ControlError::System(format!("the slow half of instance {instance:?} does not answer"));
+        let reply = reply.ok().and_then(Result::ok).flatten().ok_or_else(silent)?;
+        reply.map_err(|error| ControlError::Invalid(error.to_string()))
     }
 
     /// Says what would happen to a packet, written as a filter without wildcards.

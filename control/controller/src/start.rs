@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -17,7 +17,7 @@ use millrace_offload::own_program_ids;
 use millrace_packet::Pool;
 use millrace_pipeline::thread::{self, IoMode, Wake};
 use millrace_pipeline::{Command, GateTables, Handover, NoHost, PortSettings, Stack, Worker, WorkerLink};
-use millrace_repository::{Memory, usual_state_directory};
+use millrace_repository::{Held, Memory, usual_state_directory};
 use millrace_telemetry::Rate;
 use millrace_wire::MacAddr;
 use nix::unistd::{Pid, gettid};
@@ -53,7 +53,10 @@ pub struct StartOptions {
 /// What is wrong, in one sentence; whatever was begun is undone then.
 pub async fn start(config: Config, options: StartOptions) -> Result<Router, ControlError> {
     let state = state_directory(&config);
-    let memory = Memory::open(state.as_deref());
+    let mut memory = Memory::open(state.as_deref());
+    if options.end.is_some() {
+        remember_crashes(&mut memory, state.as_deref())?;
+    }
     memory.damages().for_each(|damage| tracing::error!("{damage}"));
     let loader = Loader::new(&config);
     let mut model = Model::remembering(&config, memory, &loader)?;
@@ -137,6 +140,24 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
             Err(error)
         }
     }
+}
+
+/// Puts instances into quarantine whose calls have crashed, and has those of this router be known to the next start.
+fn remember_crashes(memory: &mut Memory, state: Option<&Path>) -> Result<(), ControlError> {
+    if let Some(directory) = state {
+        match memory.quarantine.take_crashes(directory) {
+            Ok(found) => {
+                for Held { instance, plugin, .. } in &found.held {
+                    tracing::error!(instance, plugin, "a call crashed when the router last ran");
+                }
+                if found.unreadable > 0 {
+                    tracing::warn!("{} lines about crashes can't be read", found.unreadable);
+                }
+            }
+            Err(problem) => tracing::error!("what is known of crashes does not count: {problem}"),
+        }
+    }
+    crate::crash::watch(state)
 }
 
 /// Checks a configuration as far as it can be without the machine it is for.

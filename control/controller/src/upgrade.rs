@@ -13,7 +13,7 @@ use millrace_units::InstanceId;
 use serde_json::{Map, Value};
 
 use crate::ControlError;
-use crate::load::{admit, remember};
+use crate::load::{admit, note_loaded, remember, take_back};
 use crate::request::{NewPlugin, Upgrade};
 use crate::router::{Inner, Router, find_instance};
 use crate::view::{InstanceView, ShadowView, UpgradeView};
@@ -68,13 +68,14 @@ impl Router {
         let mut inner = self.lock();
         let remembered = remember(&mut inner.model, &admission)?;
         let replaced = inner.replace(&plugin, inheritance);
-        if replaced.is_err()
-            && let Err(error) = inner.model.repository.take_back(remembered)
-        {
-            tracing::error!("a version that was not loaded counts as loaded: {error}");
-        }
-        let mut view = replaced?;
-        inner.model.repository.loaded(admission);
+        let mut view = match replaced {
+            Ok(view) => view,
+            Err(error) => {
+                take_back(&mut inner.model, remembered);
+                return Err(error);
+            }
+        };
+        note_loaded(&mut inner.model, admission);
         view.shadow = shadow;
         Ok(view)
     }
@@ -303,6 +304,8 @@ impl Inner {
         }
         let old = self.model.plugins.replace_plugin(plugin.clone())?;
         self.previous_plugins.insert(plugin.name(), old);
+        // It may be a shared object now, or no longer.
+        self.tell_names();
         Ok(view)
     }
 

@@ -143,7 +143,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             return;
         }
         hosted.messages.heard += 1;
-        match hosted.instance.message(bytes) {
+        match hosted.call(|instance| instance.message(bytes)) {
             Progress::Suspended => (backlog.call.errand, backlog.call.slices) = (Errand::Own, 1),
             Progress::Done => _ = hosted.has_failed(now, &mut self.news),
         }

@@ -352,7 +352,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             return false;
         }
         hosted.messages.heard += 1;
-        match hosted.instance.message(bytes) {
+        match hosted.call(|instance| instance.message(bytes)) {
             Progress::Suspended => waiting.suspend_errand(key, Errand::Own),
             Progress::Done => _ = hosted.has_failed(now, news),
         }

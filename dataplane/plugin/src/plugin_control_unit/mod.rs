@@ -290,11 +290,8 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     pub fn address(&self, instance: &str, message: &Message) -> Result<InstanceId, Error> {
         let id = self.instance(instance)?;
         let Some(named) = self.instances.get(&id) else { return Ok(id) };
-        let known = named.plugin.messages();
-        if known.iter().any(|(name, _)| *name == message.name) {
-            return Ok(id);
-        }
-        Err(PluginError::unknown_message(named.plugin.name(), &message.name, known).into())
+        understood(&*named.plugin, message)?;
+        Ok(id)
     }
 
     /// A new gate at a position: behind the last one there, or where `order` says.
@@ -446,6 +443,15 @@ fn in_use(kind: &'static str, name: &str, users: &[String]) -> Result<(), Error>
         return Ok(());
     }
     Err(Error::InUse { kind, name: name.to_owned(), users: users.join(", ") })
+}
+
+/// Whether a plugin has a control message.
+fn understood(plugin: &dyn Plugin, message: &Message) -> Result<(), Error> {
+    let known = plugin.messages();
+    if known.iter().any(|(name, _)| *name == message.name) {
+        return Ok(());
+    }
+    Err(PluginError::unknown_message(plugin.name(), &message.name, known).into())
 }
 
 fn check_name(kind: &'static str, name: &str) -> Result<(), Error> {
