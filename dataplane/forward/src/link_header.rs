@@ -38,12 +38,24 @@ impl LinkHeader {
         &self.bytes[..self.len.into()]
     }
 
+    /// Its length in bytes.
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "a link header has bytes")]
+    pub fn len(&self) -> usize {
+        self.len.into()
+    }
+
     /// Replaces what stands before the packet's network header by this header. The bytes from the network header on
     /// stay as they are (FW-05). Returns `false`, with nothing changed, when the frame has no room in front.
     #[inline]
     #[must_use]
     pub fn apply(&self, packet: &mut Packet) -> bool {
         let (old, new) = (packet.network_offset(), self.as_bytes());
+        if old == ETHERNET_LEN && new.len() == ETHERNET_LEN {
+            // The usual case, without a copy of variable length.
+            packet.data_mut()[..ETHERNET_LEN].copy_from_slice(&self.bytes[..ETHERNET_LEN]);
+            return true;
+        }
         if packet.headroom() + old < new.len() {
             return false;
         }
