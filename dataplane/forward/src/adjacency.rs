@@ -46,21 +46,28 @@ impl Adjacency {
 
     /// Takes one hop off a packet of the family that it [`takes`](Self::takes), whose hops have not run out and whose network
     /// header is sane, and puts the link header before it. Notes that the neighbour is in use.
-    #[inline]
+    #[inline(always)]
     pub fn rewrite(&mut self, packet: &mut Packet) {
         self.used = true;
-        // There is room, and hops that have run out were seen before.
+        // There is room.
         let _ = self.header.apply(packet);
         let network = packet.data_mut().get_mut(self.header.len()..).unwrap_or_default();
+        // Hops that have run out were seen before.
         let _ = match self.family {
-            Family::V4 => network
-                .first_chunk_mut::<{ ipv4::HEADER_LEN }>()
-                .is_some_and(|header| ipv4::Packet::new_unchecked(header).decrement_ttl()),
-            Family::V6 => network
-                .first_chunk_mut::<{ ipv6::HEADER_LEN }>()
-                .is_some_and(|header| ipv6::Packet::new_unchecked(header).decrement_hop_limit()),
+            Family::V4 => network.first_chunk_mut().is_some_and(decrement_ttl),
+            Family::V6 => network.first_chunk_mut().is_some_and(decrement_hop_limit),
         };
     }
+}
+
+#[inline(always)]
+fn decrement_ttl(header: &mut [u8; ipv4::HEADER_LEN]) -> bool {
+    ipv4::Packet::new_unchecked(header).decrement_ttl()
+}
+
+#[inline(always)]
+fn decrement_hop_limit(header: &mut [u8; ipv6::HEADER_LEN]) -> bool {
+    ipv6::Packet::new_unchecked(header).decrement_hop_limit()
 }
 
 /// The adjacencies in use, by number.

@@ -197,7 +197,11 @@ impl Router {
         self.classifier.begin_batch(count, own, self.options.new_flows);
         let flows = &mut self.classifier.flows;
         flows.find_batch(&work.keys[..count], &work.hashes[..count], &mut work.flows[..count]);
-        self.look_ahead(work, self.classifier.budget, |index| work.flows[index].is_none());
+        if work.flows[..count].contains(&None) {
+            self.look_ahead(work, self.classifier.budget, |index| work.flows[index].is_none());
+        } else {
+            self.classifier.ahead.clear();
+        }
         let mut left = false;
         for index in 0..count {
             if express(self, work, index) {
@@ -215,8 +219,8 @@ impl Router {
 
     /// Looks up the answers for so many open packets at most, of those that are `wanted`.
     fn look_ahead(&mut self, work: &Work, most: usize, wanted: impl Fn(usize) -> bool) {
-        let open = (0..work.packets.len()).filter(|index| work.fates[*index].is_open());
         self.classifier.ahead.clear();
+        let open = (0..work.packets.len()).filter(|index| work.fates[*index].is_open());
         for index in open.filter(|index| wanted(*index)).take(most) {
             let candidate = self.candidate(work, index);
             self.classifier.ahead.ask(index, candidate);

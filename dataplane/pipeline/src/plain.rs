@@ -2,12 +2,12 @@
 //! without extension headers, no fragment, TCP or UDP, hops left, in one piece.
 //!
 //! Of a frame that is anything else, or that any check of the two stages would object to, nothing is said and nothing is
-//! noted: [`receive`](crate::receive) and [`parse`](crate::parse) say what it is. What is said of a plain frame is what
+//! noted on it: [`receive`](crate::receive) and [`parse`](crate::parse) say what it is. What is said of a plain frame is what
 //! they would have said.
 
 use millrace_packet::{Exceptions, FlowKey, Packet};
 use millrace_units::PortId;
-use millrace_wire::checksum;
+use millrace_wire::{EtherType, checksum};
 
 use crate::parse::flow_hash;
 use crate::ports::{DeviceId, PortTable};
@@ -18,18 +18,16 @@ const LINK: usize = 14;
 const TAGGED: usize = LINK + 4;
 /// The shortest plain frame: IPv4 and UDP without a tag.
 const SHORTEST: usize = LINK + 20 + 8;
+/// EtherTypes as they come.
+const IPV4: u16 = EtherType::IPV4.0.to_be();
+const IPV6: u16 = EtherType::IPV6.0.to_be();
+const VLAN: u16 = EtherType::VLAN.0.to_be();
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 /// The six bytes of an address in a word that was read from the frame.
 const ADDRESS: u64 = 0xffff_ffff_ffff;
 /// No address in a frame is this.
 const NOBODY: u64 = u64::MAX;
-
-/// What was read of a plain frame.
-pub(crate) struct Plain {
-    pub key: FlowKey,
-    pub varying: Varying,
-}
 
 /// The port that the last plain frame of a batch came in by: that of the next one, as a rule.
 pub(crate) struct Arrivals {
@@ -74,17 +72,33 @@ impl Arrivals {
         }
     }
 
-    /// Reads a frame if it is plain, and notes on it what the stages note.
+    /// Reads a frame if it is plain, and notes on it what the stages note; whether it is. Its key is put where it belongs at
+    /// once: it is too large to be handed around.
     #[inline(always)]
-    pub fn read(&mut self, ports: &mut PortTable, packet: &mut Packet, seed: u64) -> Option<Plain> {
+    pub fn read(
+        &mut self,
+        ports: &mut PortTable,
+        packet: &mut Packet,
+        seed: u64,
+        (key, varying): (&mut FlowKey, &mut Varying),
+    ) -> bool {
+        self.look(ports, packet, seed, key, varying).is_some()
+    }
+
+    #[inline(always)]
+    fn look(
+        &mut self,
+        ports: &mut PortTable,
+        packet: &mut Packet,
+        seed: u64,
+        key: &mut FlowKey,
+        varying: &mut Varying,
+    ) -> Option<()> {
         let data = packet.data();
         let start = data.first_chunk::<SHORTEST>()?;
-        let tag = match [start[12], start[13]] {
-            [0x08, 0x00] | [0x86, 0xdd] => 0,
-            [0x81, 0x00] => u16::from_be_bytes([start[14], start[15]]) & 0xfff,
-            _ => return None,
-        };
-        let is_tagged = start[12] == 0x81;
+        let outer = half(start, 12);
+        let is_tagged = outer == VLAN;
+        let tag = if is_tagged { u16::from_be(half(start, 14)) & 0xfff } else { 0 };
         if is_tagged && tag == 0 {
             return None;
         }
@@ -97,14 +111,20 @@ impl Arrivals {
             return None;
         }
         let length = data.len();
-        let network = if is_tagged { TAGGED } else { LINK };
+        let (network, ether_type) = if is_tagged { (TAGGED, half(start, 16)) } else { (LINK, outer) };
         if length > self.mtu + network {
             return None;
         }
         let bytes = &data[network..];
-        let (plain, header_len, total_len) = match if is_tagged { start[17] } else { start[13] } {
-            0x00 if !is_tagged || start[16] == 0x08 => (self.v4(bytes)?, 20, be16(bytes, 2)),
-            0xdd if !is_tagged || start[16] == 0x86 => (self.v6(bytes)?, 40, 40 + be16(bytes, 4)),
+        let (is_v4, header_len) = match ether_type {
+            IPV4 => (true, 20),
+            IPV6 => (false, 40),
+            _ => return None,
+        };
+        let (total_len, dscp) = if is_v4 { self.v4(bytes, key)? } else { self.v6(bytes, key)? };
+        let tcp_flags = match key.protocol {
+            UDP if total_len >= header_len + 8 => None,
+            TCP if total_len >= header_len + 20 => bytes.get(header_len + 13).copied(),
             _ => return None,
         };
         packet.truncate(network + total_len);
@@ -112,66 +132,65 @@ impl Arrivals {
         packet.set_transport(network + header_len);
         packet.port = self.port;
         packet.exceptions = Exceptions::NONE;
-        packet.hash = flow_hash(&plain.key, seed);
+        packet.hash = flow_hash(key, seed);
         self.packets += 1;
         self.bytes += length as u64;
-        Some(plain)
+        *varying = Varying { tcp_flags, dscp };
+        Some(())
     }
 
+    /// Puts down the key of an IPv4 packet; its length and its DSCP.
     #[inline(always)]
-    fn v4(&self, bytes: &[u8]) -> Option<Plain> {
+    fn v4(&self, bytes: &[u8], key: &mut FlowKey) -> Option<(usize, u8)> {
         let header = bytes.first_chunk::<28>()?;
-        let total_len = be16(header, 2);
-        let (protocol, fragment) = (header[9], be16(header, 6) & 0x3fff);
         let [ip @ .., _, _, _, _, _, _, _, _] = header;
-        let is_sane = header[0] == 0x45
-            && header[8] > 1
-            && fragment == 0
+        // The lowest byte of each is the first one.
+        let (first, second, ports) = (word(header, 0), word(header, 8), word(header, 20));
+        let total_len = usize::from(((first >> 16) as u16).swap_bytes());
+        let is_sane = first & 0xff == 0x45
+            && first >> 48 & 0xff3f == 0
+            && second & 0xff > 1
             && total_len <= bytes.len()
-            && checksum::sum(ip).is_valid();
-        let tcp_flags = transport(bytes, protocol, 20, total_len).filter(|_| is_sane)?;
-        let address = |at: usize| [header[at], header[at + 1], header[at + 2], header[at + 3]].into();
-        let ports = (be16(header, 20) as u16, be16(header, 22) as u16);
-        let key = FlowKey::v4(address(12), address(16), protocol, ports, self.port);
-        Some(Plain { key, varying: Varying { tcp_flags, dscp: header[1] >> 2 } })
+            && checksum::is_valid_header(ip);
+        if !is_sane {
+            return None;
+        }
+        let address = |word: u64| (word as u32).to_le_bytes().into();
+        let (source, destination) = (address(second >> 32), address(word(header, 16)));
+        let ports = ((ports as u16).swap_bytes(), ((ports >> 16) as u16).swap_bytes());
+        *key = FlowKey::v4(source, destination, (second >> 8) as u8, ports, self.port);
+        Some((total_len, (first >> 10) as u8 & 0x3f))
     }
 
+    /// Puts down the key of an IPv6 packet; its length and its DSCP.
     #[inline(always)]
-    fn v6(&self, bytes: &[u8]) -> Option<Plain> {
+    fn v6(&self, bytes: &[u8], key: &mut FlowKey) -> Option<(usize, u8)> {
         let header = bytes.first_chunk::<48>()?;
-        let total_len = 40 + be16(header, 4);
-        let is_sane = header[0] >> 4 == 6 && header[7] > 1 && total_len <= bytes.len();
-        let tcp_flags = transport(bytes, header[6], 40, total_len).filter(|_| is_sane)?;
-        let address = |at: usize| {
-            let mut address = [0; 16];
-            address.copy_from_slice(&header[at..at + 16]);
-            address.into()
-        };
-        let ports = (be16(header, 40) as u16, be16(header, 42) as u16);
-        let key = FlowKey::v6(address(8), address(24), header[6], ports, self.port);
+        let (first, ports) = (word(header, 0), word(header, 40));
+        let total_len = 40 + usize::from(((first >> 32) as u16).swap_bytes());
+        let (next_header, hop_limit) = ((first >> 48) as u8, first >> 56);
+        if first & 0xf0 != 0x60 || hop_limit <= 1 || total_len > bytes.len() {
+            return None;
+        }
+        let address =
+            |at| (u128::from(word(header, at)) | u128::from(word(header, at + 8)) << 64).to_le_bytes().into();
+        let ports = ((ports as u16).swap_bytes(), ((ports >> 16) as u16).swap_bytes());
         let dscp = (header[0] & 0xf) << 2 | header[1] >> 6;
-        Some(Plain { key, varying: Varying { tcp_flags, dscp } })
+        *key = FlowKey::v6(address(8), address(24), next_header, ports, self.port);
+        Some((total_len, dscp))
     }
 }
 
-/// The flags of TCP, none of UDP; `None` for other protocols, and for a transport header that is cut.
+/// The eight bytes at a place that is a constant.
 #[inline(always)]
-fn transport(bytes: &[u8], protocol: u8, header_len: usize, total_len: usize) -> Option<Option<u8>> {
-    match protocol {
-        UDP if total_len >= header_len + 8 => Some(None),
-        TCP if total_len >= header_len + 20 => bytes.get(header_len + 13).copied().map(Some),
-        _ => None,
-    }
-}
-
-#[inline(always)]
-fn word(bytes: &[u8; SHORTEST], at: usize) -> u64 {
+fn word<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(&bytes[at..at + 8]);
     u64::from_le_bytes(word)
 }
 
+/// The two bytes at a place that is a constant, as they come.
 #[inline(always)]
-fn be16(bytes: &[u8], at: usize) -> usize {
-    usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]))
+fn half<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
+    u16::from_ne_bytes([bytes[at], bytes[at + 1]])
 }

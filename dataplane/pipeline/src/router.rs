@@ -149,9 +149,9 @@ impl Router {
                 ahead.prefetch();
             }
             let packet = &mut work.packets[index];
-            if !tapped && let Some(plain) = arrivals.read(&mut self.ports, packet, self.seed) {
-                work.hashes[index] = self.classifier.flows.hash(&plain.key);
-                (work.keys[index], work.varying[index]) = (plain.key, plain.varying);
+            let notes = (&mut work.keys[index], &mut work.varying[index]);
+            if !tapped && arrivals.read(&mut self.ports, packet, self.seed, notes) {
+                work.hashes[index] = self.classifier.flows.hash(&work.keys[index]);
                 continue;
             }
             let link = receive(&mut self.ports, device, packet);

@@ -8,12 +8,17 @@ use millrace_plugin::BindingId;
 use millrace_tests::{ArpFrame, Frame, Ipv4Frame, Ipv6Frame, NdFrame, Random, STANDARD, Scenario, station};
 use proptest::prelude::*;
 
-/// What the standard router has besides: sub-interfaces, one of them with two tags, and what filters can name.
+/// What the standard router has besides: a sub-interface, and an instance.
 const MORE: &str = r#"
 [[port]]
+name = "t"
+device = "trunk"
+
+[[port]]
 name = "v"
-device = "b"
+device = "trunk"
 vlan = 10
+mac = "02:00:00:00:00:0d"
 address = ["10.4.0.1/24", "fd00:4::1/64"]
 
 [[neighbour]]
@@ -31,7 +36,7 @@ name = "free"
 "#;
 const SETTINGS: &str = "icmp-rate = 1000000\nicmp-burst = 1000000\n";
 /// The ports with devices.
-const DEVICES: [&str; 3] = ["a", "b", "c"];
+const DEVICES: [&str; 4] = ["a", "b", "c", "t"];
 const PORTS: [&str; 4] = ["a", "b", "c", "v"];
 
 const FILTERS: [&str; 7] = [
@@ -103,7 +108,7 @@ fn frame(random: &mut Random, number: u32) -> (&'static str, Vec<u8>) {
         13 => ("c", v4().src("10.3.0.2").to(station(0x0c)).bytes()),
         14 => ("a", v4().tag(0x8100, 0).bytes()),
         15..18 => ("a", v4().dst("10.8.1.1").bytes()),
-        18 => ("b", v4().src("10.4.0.2").dst("10.1.0.2").to(station(0x0b)).tag(0x8100, 10).bytes()),
+        18 => ("t", v4().src("10.4.0.2").dst("10.1.0.2").to(station(0x0d)).tag(0x8100, 10).bytes()),
         19 => ("b", v4().src("10.2.0.2").dst("10.1.0.2").to(station(0x0b)).pad(60).bytes()),
         20 => ("a", v4().pad(90).bytes()),
         21 => ("a", v6().hop_limit(1).bytes()),
