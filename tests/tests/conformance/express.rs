@@ -126,12 +126,15 @@ fn frame(random: &mut Random, number: u32) -> (&'static str, Vec<u8>) {
     }
 }
 
+/// Frames by the port that they left by, in order.
+type Sent = Vec<(&'static str, Vec<Vec<u8>>)>;
+
 /// A router, and what makes all its packets take the general way, if they do.
 struct Way {
     router: Scenario,
     captures: Vec<CaptureSource>,
     filters: Vec<BindingId>,
-    sent: Vec<(&'static str, Vec<Vec<u8>>)>,
+    sent: Sent,
 }
 
 impl Way {
@@ -180,7 +183,7 @@ impl Way {
     }
 
     /// Everything that there is to see of the router: what was sent since the last time, and all counters.
-    fn take_seen(&mut self) -> (Vec<(&'static str, Vec<Vec<u8>>)>, String) {
+    fn take_seen(&mut self) -> (Sent, String) {
         let router = &mut self.router.router;
         let counts = format!("{:?}\n{:?}\n{:?}", router.summary(), router.counts(), router.flows());
         (std::mem::take(&mut self.sent), counts)
