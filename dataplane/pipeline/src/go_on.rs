@@ -1,5 +1,6 @@
 //! Packets that plugins have kept: they go on where they were, or end there.
 
+use millrace_forward::NO_ADJACENCY;
 use millrace_packet::{DropReason, FlowKey, Packet};
 use millrace_plugin::{End, Given, Kept, Place, Released, Ticket, Waiting};
 use millrace_plugin_abi::{Output, Position};
@@ -166,6 +167,7 @@ impl Router {
         }
         work.keys[index] = key;
         work.paths[index] = place.path;
+        work.adjacencies[index] = NO_ADJACENCY;
         work.states[index] = self.gates.plugins().find_state(state);
         work.destinations[index] = MacAddr(destination);
         work.fates[index] = match end {

@@ -136,6 +136,22 @@ impl PortEntry {
         }
     }
 
+    /// Puts packets where they wait to be sent, in order.
+    #[inline]
+    pub(crate) fn enqueue_all(
+        &mut self,
+        packets: impl ExactSizeIterator<Item = Packet>,
+        now: Instant,
+        drops: &mut QueueDrops,
+    ) {
+        if self.scheduler.is_some() || self.queue.len() + packets.len() > QUEUE_LIMIT {
+            return packets.for_each(|packet| self.enqueue(packet, now, drops));
+        }
+        let before = self.queue.len();
+        self.queue.extend(packets);
+        self.queue_bytes += self.queue.range(before..).map(|packet| packet.len() as u64).sum::<u64>();
+    }
+
     /// Takes what its scheduler sends now, a batch at most.
     #[inline]
     pub(crate) fn release(&mut self, now: Instant, drops: &mut QueueDrops) {

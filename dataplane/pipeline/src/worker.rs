@@ -205,25 +205,15 @@ impl Worker {
 
     fn transmit_all(&mut self, now: Instant) {
         let (devices, outgoing) = (&mut self.devices, &mut self.outgoing);
-        self.router.for_each_queue(now, |device, count, queue| {
+        self.router.for_each_queue(now, |device, queue| {
             let Some(port) = devices.get_mut(usize::from(device.0)).and_then(Option::as_mut) else {
-                for packet in queue.drain(..) {
-                    count.drops.add(DropReason::PortDown, 1);
-                    drop(packet);
-                }
-                return;
+                return false;
             };
-            while !queue.is_empty() {
-                let batch = queue.len().min(BATCH_SIZE);
-                for packet in queue.drain(..batch) {
-                    count.tx_packets += 1;
-                    count.tx_bytes += packet.len() as u64;
-                    // The batch was empty and takes as many as were drained.
-                    let _ = outgoing.push(packet);
-                }
+            while outgoing.take_from(queue) > 0 {
                 port.transmit(&self.pool, now, outgoing);
                 outgoing.clear();
             }
+            true
         });
         for device in self.devices.iter_mut().flatten() {
             device.flush(&self.pool, now);

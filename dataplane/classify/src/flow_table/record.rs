@@ -41,8 +41,8 @@ zeroable! {
         pub varying_mask: u32,
         /// Their values, under that mask.
         pub varying_value: u32,
-        /// The queue that its packets wait in.
-        pub queue: u32,
+        /// A number that the pipeline keeps with its answer, of how its packets leave; 0 for none.
+        pub adjacency: u32,
         /// Who pays for its packets.
         pub principal: u32,
     }

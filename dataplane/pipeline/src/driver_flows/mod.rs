@@ -294,6 +294,7 @@ impl Router {
 
     /// A neighbour is not where it was.
     pub(crate) fn neighbour_moved(&mut self) {
+        self.forget_adjacencies();
         if let Some(driver) = &mut self.driver {
             driver.other_change();
         }
@@ -443,11 +444,16 @@ impl Router {
 /// Where a packet of a batch is sent to, if nothing was done to it and it is sent on as it is.
 fn offered(work: &Work, index: usize) -> Option<MacAddr> {
     let packet = &work.packets[index];
-    let plain = work.fates[index] == Fate::Forward
-        && work.paths[index] == EMPTY_PATH
+    let destination = match work.fates[index] {
+        Fate::Forward => work.destinations[index],
+        // By the express way: its link header is there.
+        Fate::Queue => MacAddr(*packet.data().first_chunk()?),
+        _ => return None,
+    };
+    let plain = work.paths[index] == EMPTY_PATH
         && packet.exceptions == Exceptions::NONE
         && !is_filter(packet.next_hop);
-    plain.then(|| work.destinations[index])
+    plain.then_some(destination)
 }
 
 /// Whether packets leave by a port as they are, in the order in which they come.

@@ -118,7 +118,7 @@ pub fn answer(number: u32) -> FlowAnswer {
         generation: number / 2,
         varying_mask: number / 3,
         varying_value: number / 4,
-        queue: number / 5,
+        adjacency: number / 5,
         principal: number / 6,
     }
 }
