@@ -140,12 +140,11 @@ impl PortEntry {
     #[inline]
     pub(crate) fn release(&mut self, now: Instant, drops: &mut QueueDrops) {
         let Some(scheduler) = &mut self.scheduler else { return };
-        while self.queue.len() < BATCH_SIZE
-            && let Some(packet) = scheduler.dequeue(now, drops)
-        {
-            self.queue_bytes += packet.len() as u64;
-            self.queue.push_back(packet);
-        }
+        let (queue, bytes) = (&mut self.queue, &mut self.queue_bytes);
+        scheduler.release(BATCH_SIZE.saturating_sub(queue.len()), now, drops, |packet| {
+            *bytes += packet.len() as u64;
+            queue.push_back(packet);
+        });
     }
 
     /// Whether packets of the family that come in here may be forwarded.
