@@ -341,6 +341,11 @@ impl Router {
         changed
     }
 
+    /// Whether packets wait at a port for nothing but room at its device.
+    pub(crate) fn is_sending(&self) -> bool {
+        self.ports.iter().any(|(_, entry)| !entry.queue.is_empty())
+    }
+
     /// A bounded part of the queues of flows of a leaf, from the `first` on; none where this worker has no such port.
     pub(crate) fn flow_queues(
         &self,
