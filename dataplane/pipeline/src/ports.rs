@@ -313,6 +313,20 @@ mod tests {
     }
 
     #[test]
+    fn what_finds_the_queue_of_a_port_without_a_scheduler_full_is_dropped_and_counted() {
+        let mut table = PortTable::default();
+        table.set(PortId(0), settings(0, Tags::NONE));
+        let entry = table.get_mut(PortId(0)).unwrap();
+        let pool = millrace_packet::Pool::new(QUEUE_LIMIT as u32 + 8).unwrap();
+        let mut drops = QueueDrops::new();
+        for _ in 0..QUEUE_LIMIT + 3 {
+            entry.enqueue(pool.packet_from(&[0; 60]).unwrap(), Instant::ZERO, &mut drops);
+        }
+        assert_eq!((entry.held(), entry.queue_bytes), (QUEUE_LIMIT, 60 * QUEUE_LIMIT as u64));
+        assert_eq!(drops.iter().map(|(_, why)| *why).collect::<Vec<_>>(), [DropReason::QueueFull; 3]);
+    }
+
+    #[test]
     fn a_port_shows_the_address_of_the_peers_subnet() {
         let mut table = PortTable::default();
         table.set(PortId(0), settings(0, Tags::NONE));

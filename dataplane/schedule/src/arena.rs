@@ -195,7 +195,7 @@ impl<T> Arena<T> {
         let packets = (self.limit_packets - others.packets()).div_ceil(2);
         let free = self.limit_bytes - others.bytes();
         let bytes = threshold.min(free / 2);
-        while let Some((item, length, flow)) = arrivals.next() {
+        for (item, length, flow) in arrivals.by_ref() {
             let has_room = load.packets() < packets && load.bytes() <= bytes && length <= free - load.bytes();
             let Some(slot) = self.slots.get_mut(index as usize).filter(|_| has_room) else {
                 refused = Some((item, length, flow));

@@ -6,7 +6,7 @@ use millrace_units::Instant;
 use super::node::{Kind, Node};
 use super::{LinkScheduler, NodeId};
 use crate::arena::{Load, NONE};
-use crate::link::discipline::Discipline;
+use crate::link::discipline::{Discipline, PacketScheduler};
 use crate::link::fifo::Fifo;
 use crate::queue_manager::Offer;
 use crate::{DropSink, FlowNumber, Item};
@@ -130,6 +130,7 @@ impl<T: Item> LinkScheduler<T> {
             count = match root.kind {
                 Kind::Fifo(fifo) => self.send_queue(fifo, most, now, &mut out),
                 Kind::FlowQueues(index) => self.send_flows(index, most, now, sink, &mut out),
+                Kind::FqCodel(index) => self.send_fq_codel(index, most, now, sink, &mut out),
                 Kind::Priority(index) => self.send_levels(index, most, now, &mut out),
                 _ => 0,
             };
@@ -187,6 +188,37 @@ impl<T: Item> LinkScheduler<T> {
         let leaf = self.flow_queues.get_mut(index);
         let sent = leaf.dequeue_batch(&mut self.queues, most, now, sink, out);
         let more = leaf.has_packets();
+        self.settle_batch(before, sent, more)
+    }
+
+    /// Of FQ-CoDel alone, at a link without a rate.
+    #[inline]
+    fn send_fq_codel(
+        &mut self,
+        index: u32,
+        most: usize,
+        now: Instant,
+        sink: &mut impl DropSink<T>,
+        out: &mut impl FnMut(T),
+    ) -> usize {
+        if self.pace.is_some() {
+            return 0;
+        }
+        let (before, mut sent) = (self.queues.arena.load, Load::NOTHING);
+        let leaf = self.fq_codels.get_mut(index);
+        while (sent.packets() as usize) < most
+            && let (Some(held), _) = leaf.dequeue(&mut self.queues, now, sink)
+        {
+            sent = sent.plus(Load::of_packet(held.length));
+            out(held.item);
+        }
+        let more = leaf.has_packets();
+        self.settle_batch(before, sent, more)
+    }
+
+    /// A leaf alone sent packets; `before` is what the port held then.
+    #[inline]
+    fn settle_batch(&mut self, before: Load, sent: Load, more: bool) -> usize {
         let root = &mut self.nodes[self.root as usize];
         root.totals.left(before.minus(self.queues.arena.load));
         root.totals.sent_all(sent);
