@@ -23,7 +23,7 @@ use crate::host_path::HostPath;
 use crate::ports::DeviceId;
 use crate::router::Router;
 use crate::snapshot::Snapshot;
-use crate::transmit::transmit;
+use crate::transmit::{most_waiting, transmit};
 use crate::work::Work;
 
 /// Commands that may wait for a worker.
@@ -206,6 +206,7 @@ impl Worker {
 
     fn transmit_all(&mut self, now: Instant) {
         let (devices, outgoing) = (&mut self.devices, &mut self.outgoing);
+        let most = most_waiting(&self.pool, self.router.ports.iter().count());
         self.router.for_each_queue(now, |device, count, queue| {
             let Some(port) = devices.get_mut(usize::from(device.0)).and_then(Option::as_mut) else {
                 for packet in queue.drain(..) {
@@ -214,7 +215,7 @@ impl Worker {
                 }
                 return;
             };
-            transmit(port.as_mut(), (&self.pool, now), queue, count, outgoing);
+            transmit(port.as_mut(), (&self.pool, now), (queue, most), count, outgoing);
         });
         for device in self.devices.iter_mut().flatten() {
             device.flush(&self.pool, now);

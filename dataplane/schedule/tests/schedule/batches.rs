@@ -70,7 +70,8 @@ proptest! {
         let (mut now, mut number, mut batch) = (0, 0, Vec::new());
         for (pause, arrivals, to_one, most) in steps {
             now += pause;
-            let (mut left, mut lost): ([Vec<Frame>; 2], [Vec<(u32, DropCause)>; 2]) = Default::default();
+            let mut left: [Vec<Frame>; 2] = Default::default();
+            let mut lost: [Vec<(u32, DropCause)>; 2] = Default::default();
             let one = arrivals.first().map_or(0, |first| first.0);
             for (leaf, flow, length) in arrivals {
                 let leaf = NodeId(leaves[if to_one { one } else { leaf } % leaves.len()]);
