@@ -129,10 +129,9 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Asks for the memory that [`enqueue`](Self::enqueue) will touch first: to be called for a whole batch of packets
-    /// before any of them.
+    /// Asks for the memory that [`enqueue`](Self::enqueue) will touch first: for a whole batch of packets before any of them.
     #[inline]
-    pub fn prefetch(&self, node: NodeId, flow: FlowNumber) {
+    pub(super) fn prefetch(&self, node: NodeId, flow: FlowNumber) {
         match self.nodes.get(node.0 as usize).map(|node| node.kind) {
             Some(Kind::Fifo(fifo)) => self.queues.prefetch(fifo.0),
             Some(Kind::FlowQueues(index)) => self.flow_queues.get(index).prefetch(flow),
@@ -143,7 +142,7 @@ impl<T: Item> LinkScheduler<T> {
 
     /// The second step of [`prefetch`](Self::prefetch), when what that asked for has come.
     #[inline]
-    pub fn prefetch_queue(&self, node: NodeId, flow: FlowNumber) {
+    pub(super) fn prefetch_queue(&self, node: NodeId, flow: FlowNumber) {
         if let Some(Kind::FlowQueues(index)) = self.nodes.get(node.0 as usize).map(|node| node.kind) {
             self.flow_queues.get(index).prefetch_queue(&self.queues, flow);
         }
