@@ -23,6 +23,7 @@ use crate::parse::ROUTER;
 use crate::ports::{DeviceId, PortEntry, PortSettings, Stack};
 use crate::route::NO_ROUTE;
 use crate::router::Router;
+use crate::transmit::Amount;
 use crate::work::{Fate, Work};
 
 /// Neighbour requests that control may have waiting.
@@ -411,28 +412,34 @@ impl Router {
         self.frames = frames;
     }
 
-    /// Calls `send` with what each port sends now; it takes all, or says that the device is gone.
+    /// Calls `send` with what each port sends now. What it leaves there stays held; it says how much of the rest it dropped for
+    /// want of room, or `None` when the device is gone, and all is lost.
     pub(crate) fn for_each_queue(
         &mut self,
         now: Instant,
-        mut send: impl FnMut(DeviceId, &mut VecDeque<Packet>) -> bool,
+        mut send: impl FnMut(DeviceId, &mut VecDeque<Packet>) -> Option<Amount>,
     ) {
         for (_, entry) in self.ports.iter_mut() {
             entry.release(now, &mut self.queue_drops);
             if entry.queue.is_empty() {
                 continue;
             }
-            let packets = entry.queue.len() as u64;
-            if send(entry.settings.device, &mut entry.queue) {
-                entry.count.tx_packets += packets;
-                entry.count.tx_bytes += entry.queue_bytes;
-                self.totals.transmitted += packets;
-            } else {
-                entry.count.drops.add(DropReason::PortDown, packets);
-                self.totals.dropped += packets;
-            }
-            entry.queue.clear();
-            entry.queue_bytes = 0;
+            let before = Amount { packets: entry.queue.len() as u64, bytes: entry.queue_bytes };
+            let (beyond, reason) = match send(entry.settings.device, &mut entry.queue) {
+                Some(beyond) => (beyond, DropReason::QueueFull),
+                None => {
+                    entry.queue.clear();
+                    (before, DropReason::PortDown)
+                }
+            };
+            let left = Amount::of(entry.queue.iter());
+            let sent = before.packets - left.packets - beyond.packets;
+            entry.count.tx_packets += sent;
+            entry.count.tx_bytes += before.bytes - left.bytes - beyond.bytes;
+            entry.count.drops.add(reason, beyond.packets);
+            entry.queue_bytes = left.bytes;
+            self.totals.transmitted += sent;
+            self.totals.dropped += beyond.packets;
         }
         if !self.queue_drops.is_empty() {
             self.drop_queued();

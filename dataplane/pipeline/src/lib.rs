@@ -36,6 +36,7 @@ mod snapshot;
 mod steer;
 mod tags;
 pub mod thread;
+mod transmit;
 mod work;
 mod worker;
 

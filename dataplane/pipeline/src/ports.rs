@@ -156,12 +156,11 @@ impl PortEntry {
     #[inline]
     pub(crate) fn release(&mut self, now: Instant, drops: &mut QueueDrops) {
         let Some(scheduler) = &mut self.scheduler else { return };
-        while self.queue.len() < BATCH_SIZE
-            && let Some(packet) = scheduler.dequeue(now, drops)
-        {
-            self.queue_bytes += packet.len() as u64;
-            self.queue.push_back(packet);
-        }
+        let (queue, bytes) = (&mut self.queue, &mut self.queue_bytes);
+        scheduler.release(BATCH_SIZE.saturating_sub(queue.len()), now, drops, |packet| {
+            *bytes += packet.len() as u64;
+            queue.push_back(packet);
+        });
     }
 
     /// Whether packets of the family that come in here may be forwarded.
@@ -327,6 +326,20 @@ mod tests {
         assert_eq!(table.by_tags(DeviceId(0), Tags::single(11)), None);
         table.remove(PortId(4));
         assert_eq!(table.by_tags(DeviceId(0), Tags::single(10)), None);
+    }
+
+    #[test]
+    fn what_finds_the_queue_of_a_port_without_a_scheduler_full_is_dropped_and_counted() {
+        let mut table = PortTable::default();
+        table.set(PortId(0), settings(0, Tags::NONE));
+        let entry = table.get_mut(PortId(0)).unwrap();
+        let pool = millrace_packet::Pool::new(QUEUE_LIMIT as u32 + 8).unwrap();
+        let mut drops = QueueDrops::new();
+        for _ in 0..QUEUE_LIMIT + 3 {
+            entry.enqueue(pool.packet_from(&[0; 60]).unwrap(), Instant::ZERO, &mut drops);
+        }
+        assert_eq!((entry.held(), entry.queue_bytes), (QUEUE_LIMIT, 60 * QUEUE_LIMIT as u64));
+        assert_eq!(drops.iter().map(|(_, why)| *why).collect::<Vec<_>>(), [DropReason::QueueFull; 3]);
     }
 
     #[test]

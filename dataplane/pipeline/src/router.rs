@@ -385,7 +385,9 @@ impl Router {
         let flows = self.classifier.next_upkeep();
         let plugins = self.gates.plugins().next_event(now);
         let again = (!self.again.is_empty()).then_some(now);
-        let queues = self.ports.iter().filter_map(|(_, entry)| entry.scheduler.as_ref()?.next_ready());
+        // A port whose device is full sends nothing, whatever its scheduler says.
+        let ports = self.ports.iter().filter(|(_, entry)| entry.queue.is_empty());
+        let queues = ports.filter_map(|(_, entry)| entry.scheduler.as_ref()?.next_ready());
         let driver = self.driver.as_ref().and_then(|driver| driver.next_event(now));
         let others = self
             .hold

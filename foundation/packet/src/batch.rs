@@ -48,10 +48,10 @@ impl Batch {
         Ok(())
     }
 
-    /// Adds the first packets of a queue, as many as there are and there is room for; returns how many.
+    /// Adds the first packets of a queue, `most` at most, as many as there are and there is room for; returns how many.
     #[inline]
-    pub fn take_from(&mut self, queue: &mut VecDeque<Packet>) -> usize {
-        let count = self.room().min(queue.len());
+    pub fn take_from(&mut self, queue: &mut VecDeque<Packet>, most: usize) -> usize {
+        let count = self.room().min(queue.len()).min(most);
         self.packets.extend(queue.drain(..count));
         count
     }
@@ -121,7 +121,7 @@ mod tests {
         let mut queue: VecDeque<_> = [b"a", b"b", b"c"].map(|byte| pool.packet_from(byte).unwrap()).into();
         let mut batch = Batch::new();
         batch.set_limit(2);
-        assert_eq!((batch.take_from(&mut queue), batch.take_from(&mut queue)), (2, 0));
+        assert_eq!((batch.take_from(&mut queue, 9), batch.take_from(&mut queue, 9)), (2, 0));
         assert_eq!((batch[0].data(), batch[1].data(), queue[0].data()), (&b"a"[..], &b"b"[..], &b"c"[..]));
     }
 
