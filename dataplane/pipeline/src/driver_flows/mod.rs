@@ -50,7 +50,7 @@ const ENTRIES_PER_TURN: usize = 128;
 /// Entries that are made in a turn.
 const INSERTS_PER_TURN: usize = 32;
 /// A flow that has no entry is offered with each of so many packets, and with the first 2, 4, 8, ….
-const OFFER: u32 = 256;
+const OFFER: u64 = 256;
 /// An entry that forwards nothing for so long is given up.
 const IDLE: Duration = Duration::from_secs(15);
 /// The same when there is no room for others.
@@ -325,7 +325,7 @@ impl Router {
         let Some(driver) = &mut self.driver else { return };
         let slot = driver.entry_of(flow, key);
         let record = self.classifier.flows.record(flow);
-        let packets = record.packets_low();
+        let packets = record.packets();
         let is_time = packets >= 2 && (packets.is_power_of_two() || packets.is_multiple_of(OFFER));
         // A record that was recycled within the batch is another flow's by now.
         if slot.is_none() && (!is_time || self.classifier.flows.key(flow) != *key) {
