@@ -405,6 +405,7 @@ impl Router {
                     gates: &self.gates,
                     route_priority: self.options.route_priority,
                     seed: self.seed,
+                    worker: self.handover.as_ref().map(|handover| (handover.me(), handover.workers())),
                 };
                 let _ = reply.try_send(tables.explain(&question));
             }
