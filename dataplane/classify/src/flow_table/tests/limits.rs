@@ -179,7 +179,8 @@ fn reserved_and_stateful_records_are_never_recycled() {
 #[test]
 fn a_flood_of_flows_with_state_displaces_itself_and_no_other_state() {
     let mut table = table(256, 256);
-    for flow in 0..200 {
+    // Fewer places are left than new flows would have as their share.
+    for flow in 0..240 {
         let index = establish(&mut table, flow, Instant::ZERO);
         table.set_state(index, 1 + flow);
     }
@@ -188,9 +189,9 @@ fn a_flood_of_flows_with_state_displaces_itself_and_no_other_state() {
         table.set_state(index, flow);
         read_all(&mut table);
     }
-    assert!((0..200).all(|flow| find(&table, flow).is_some_and(|index| table.state(index) == 1 + flow)));
+    assert!((0..240).all(|flow| find(&table, flow).is_some_and(|index| table.state(index) == 1 + flow)));
     let counts = table.counts();
-    assert_eq!((table.on_probation(), counts.recycled, counts.refused_protected), (56, 0, 0));
+    assert_eq!((table.on_probation(), counts.recycled, counts.refused_protected), (16, 0, 0));
 }
 
 #[test]
