@@ -184,5 +184,5 @@ fn a_lookup_asks_the_worker_that_has_the_flow() {
     let packet = |port: u16| format!("src 10.1.0.2 dst 10.2.0.2 proto udp sport 7 dport {port} in r1");
     let owners: BTreeSet<u64> = (1..65).map(|port| owner(&packet(port))).collect();
     assert_eq!(owners, BTreeSet::from([0, 1]));
-    flows.into_iter().for_each(|flow| drop(flow.finish()));
+    flows.into_iter().for_each(|flow| assert_eq!(flow.finish().duplicated, 0));
 }
