@@ -40,7 +40,7 @@ Example:
     Remove {
         /// Their ids, as `filter list` shows them.
         #[arg(required = true, value_name = "ID")]
-        ids: Vec<u32>,
+        ids: Vec<u64>,
     },
     /// List filters, and bindings of instances, with their counters.
     #[command(after_help = "Example:\n  millrace filter list\n  millrace filter list --gate route --json")]

@@ -79,7 +79,7 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn bind(&self, new: &NewBinding) -> Controlled<BindingView>;
     fn unbind(&self, instance: &str, gate: &str, filter: &str) -> Controlled<BindingView>;
     fn add_filter(&self, new: &NewFilter) -> Controlled<BindingView>;
-    fn remove_filters(&self, ids: &[u32]) -> Controlled<Vec<BindingView>>;
+    fn remove_filters(&self, ids: &[u64]) -> Controlled<Vec<BindingView>>;
     fn explain_filters(&self, packet: &str) -> Controlled<Vec<GateExplanationView>>;
     fn check_filters(&self) -> impl Future<Output = Controlled<Vec<GateCheckView>>> + Send;
     fn add_route(&self, new: &NewRoute) -> impl Future<Output = Controlled<RouteView>> + Send;
@@ -270,7 +270,7 @@ impl Control for Router {
         Router::add_filter(self, new)
     }
 
-    fn remove_filters(&self, ids: &[u32]) -> Controlled<Vec<BindingView>> {
+    fn remove_filters(&self, ids: &[u64]) -> Controlled<Vec<BindingView>> {
         Router::remove_filters(self, ids)
     }
 

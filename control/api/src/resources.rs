@@ -434,7 +434,7 @@ async fn add_filter<C: Control>(
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OldFilters {
-    ids: Vec<u32>,
+    ids: Vec<u64>,
 }
 
 async fn remove_filters<C: Control>(
@@ -459,7 +459,7 @@ async fn find_filter<C: Control>(State(served): State<Served<C>>, Name(id): Name
 }
 
 /// The id in a path.
-fn number(id: &str) -> Result<u32, Problem> {
+fn number(id: &str) -> Result<u64, Problem> {
     id.parse().map_err(|_| Problem::bad_request(format!("{id:?} is no id: ids are numbers")))
 }
 

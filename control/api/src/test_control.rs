@@ -328,7 +328,7 @@ impl Control for TestControl {
         }
         let mut bindings = self.bindings.lock().unwrap();
         let binding = BindingView {
-            id: bindings.len() as u32,
+            id: bindings.len() as u64,
             action: new.action.clone(),
             instance: None,
             ..binding("", new.gate.as_deref().unwrap_or("route"), &new.filter, new.priority)
@@ -337,7 +337,7 @@ impl Control for TestControl {
         Ok(binding)
     }
 
-    fn remove_filters(&self, ids: &[u32]) -> Controlled<Vec<BindingView>> {
+    fn remove_filters(&self, ids: &[u64]) -> Controlled<Vec<BindingView>> {
         let mut bindings = self.bindings.lock().unwrap();
         let (gone, left): (Vec<_>, Vec<_>) = bindings.iter().cloned().partition(|one| ids.contains(&one.id));
         if gone.len() < ids.len() {

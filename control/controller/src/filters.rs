@@ -1,5 +1,6 @@
 //! Filters with their actions: added, removed, explained.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -113,12 +114,9 @@ impl Inner {
     fn unbind(&mut self, ids: &[BindingId]) -> Result<Vec<BindingView>, ControlError> {
         let counts = (&self.snapshot()?).into();
         let view = |id: &BindingId| {
-            let bound = self.model.plugins.binding(*id).ok_or_else(|| {
-                ControlError::NotFound(format!("no filter has the id {id}: `filter list` shows all"))
-            })?;
-            Ok(show::binding(*id, bound, &counts, &self.model))
+            self.model.plugins.binding(*id).map(|bound| show::binding(*id, bound, &counts, &self.model))
         };
-        let views = ids.iter().map(view).collect::<Result<_, ControlError>>()?;
+        let views = ids.iter().filter_map(view).collect();
         let plugins = &mut self.model.plugins;
         let changes = ids.iter().map(|id| plugins.remove_binding(*id)).collect::<Result<_, _>>()?;
         self.tell_plugins(changes)?;
@@ -190,15 +188,21 @@ impl Router {
         inner.bound(bound)
     }
 
-    /// Removes bindings by their ids: all of them, before the next packet.
+    /// Removes bindings by their numbers: all of them, before the next packet.
     ///
     /// # Errors
     /// When one is not there; nothing has changed then.
-    pub fn remove_filters(&self, ids: &[u32]) -> Result<Vec<BindingView>, ControlError> {
-        let mut ids: Vec<BindingId> = ids.iter().copied().map(BindingId).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        self.lock().unbind(&ids)
+    pub fn remove_filters(&self, numbers: &[u64]) -> Result<Vec<BindingView>, ControlError> {
+        let mut inner = self.lock();
+        let plugins = &inner.model.plugins;
+        let numbered = |number: &u64| {
+            plugins.binding_numbered(*number).ok_or_else(|| {
+                ControlError::NotFound(format!("no filter has the id {number}: `filter list` shows all"))
+            })
+        };
+        let numbers = BTreeSet::from_iter(numbers);
+        let ids = numbers.into_iter().map(numbered).collect::<Result<Vec<_>, _>>()?;
+        inner.unbind(&ids)
     }
 
     /// Says at each gate with filters which of them a packet is treated by, and why not by the others.
@@ -277,7 +281,7 @@ impl Model {
             };
             let bound = self.plugins.binding(id);
             views.push(CandidateView {
-                id: id.0,
+                id: bound.map_or(0, |bound| bound.number),
                 action: bound.map_or_else(String::new, |bound| show::action(&bound.action, self)),
                 filter: bound.map_or_else(String::new, |bound| bound.filter.to_string()),
                 priority: explained.entry.priority,

@@ -350,7 +350,8 @@ impl OfflineRouter {
     /// When the packet is not one.
     pub fn lookup(&mut self, packet: &str) -> Result<LookupView, ControlError> {
         let question = parse_packet(packet, &self.model)?;
-        let explanation = self.workers.ask_one(0, |reply| Command::Explain(question, reply));
+        let worker = self.workers.owner_of_flow(&question.key);
+        let explanation = self.workers.ask_one(worker, |reply| Command::Explain(question, reply));
         Ok(lookup::view(explanation.unwrap_or_default(), &self.model, &self.route_table))
     }
 }

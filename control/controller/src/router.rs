@@ -525,7 +525,8 @@ impl Router {
     pub fn lookup(&self, packet: &str) -> Result<LookupView, ControlError> {
         let mut inner = self.lock();
         let question: Question = parse_packet(packet, &inner.model)?;
-        let explanation = inner.workers.get(0).ask(|reply| Command::Explain(question, reply))?;
+        let explanation =
+            inner.workers.owner_of_flow(&question.key).ask(|reply| Command::Explain(question, reply))?;
         Ok(lookup::view(explanation, &inner.model, &inner.route_table))
     }
 

@@ -440,14 +440,14 @@ fn start_workers(
         let (worker, thread) = match started {
             Ok(started) => started,
             Err(error) => {
-                stop(&mut Workers::new(workers), threads);
+                stop(&mut Workers::new(workers, seed), threads);
                 return Err(error);
             }
         };
         workers.push(worker);
         threads.push(thread);
     }
-    Ok((Workers::new(workers), threads))
+    Ok((Workers::new(workers, seed), threads))
 }
 
 /// Ends workers that have nothing to do yet.

@@ -447,7 +447,6 @@ impl Router {
             generation: self.classifier.changes.current(),
             varying_mask: treatment.varying_mask,
             varying_value: candidate.varying() & treatment.varying_mask,
-            ..FlowAnswer::default()
         })
     }
 

@@ -47,6 +47,8 @@ pub(crate) struct Tables<'a> {
     pub route_priority: i32,
     pub martians: MartianPolicy,
     pub seed: u64,
+    /// The number of the worker that is asked, and how many there are, if several.
+    pub worker: Option<(usize, usize)>,
 }
 
 impl Explanation {
@@ -69,6 +71,9 @@ impl Tables<'_> {
             "parse",
             format!("{} to {}, protocol {}, from port {from}", key.source(), key.destination(), key.protocol),
         );
+        if let Some((worker, workers)) = self.worker {
+            explanation.step("worker", format!("the flow is worker {worker}'s, of {workers}"));
+        }
         if let Some(verdict) = self.martian(question) {
             return explanation.end(verdict);
         }

@@ -454,6 +454,7 @@ impl Router {
                     route_priority: self.options.route_priority,
                     martians: self.options.martians,
                     seed: self.seed,
+                    worker: self.handover.as_ref().map(|handover| (handover.me(), handover.workers())),
                 };
                 let _ = reply.try_send(tables.explain(&question));
             }

@@ -155,6 +155,8 @@ pub struct WorkerPlugins<T> {
     pub(crate) found: Vec<Stage>,
     /// The same.
     pub(crate) winners: Vec<Option<BindingId>>,
+    /// The same.
+    pub(crate) positions: Vec<Position>,
     pub(crate) waiting: WaitingRoom,
     /// Room for the verdicts of calls that go on.
     pub(crate) verdicts: Vec<Verdict>,
@@ -201,6 +203,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             paths: Paths::default(),
             found: Vec::new(),
             winners: Vec::new(),
+            positions: Vec::new(),
             waiting: WaitingRoom::default(),
             verdicts: vec![Verdict::Pass; BATCH_SIZE],
             states: FlowStateBlocks::default(),

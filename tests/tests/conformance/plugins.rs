@@ -118,3 +118,50 @@ fn what_an_instance_holds_goes_on_in_order_when_it_is_unbound() {
     assert_eq!(router.router.summary().held, 0);
     router.check_conservation();
 }
+
+/// What `ack-monitor` has counted.
+fn acknowledgments(router: &mut Scenario, counter: &str) -> u64 {
+    let message = Message { name: "read".into(), arguments: serde_json::Map::new() };
+    router.router.control("acks", &message).unwrap()[counter].as_u64().unwrap()
+}
+
+/// An acknowledgment of one of many flows, the same each time.
+fn acknowledgment(flow: u16) -> Ipv4Frame {
+    Ipv4Frame::tcp().ports(1000 + flow, 80).payload(&[]).flags(0x10).acknowledged(1)
+}
+
+#[test]
+fn flows_that_a_plugin_keeps_state_for_are_not_displaced_by_new_ones() {
+    let mut router = Scenario::new(&format!(
+        "[router]\nflows-max = 1024\n{STANDARD}\n\
+         [[instance]]\nplugin = \"ack-monitor\"\nname = \"acks\"\n\
+         [[bind]]\ninstance = \"acks\"\ngate = \"monitor\"\nfilter = \"proto tcp\"\n"
+    ));
+    let mut forwarded = 0;
+    let mut send = |router: &mut Scenario, frame: Ipv4Frame| {
+        router.send("a", &frame);
+        forwarded += router.take("b").len() as u64;
+    };
+    let known = 900;
+    for _ in 0..2 {
+        (0..known).for_each(|flow| send(&mut router, acknowledgment(flow)));
+    }
+    // More new flows than the table has room for, of one packet each and of several, with state and without.
+    for port in 0..3000 {
+        let strange = Ipv4Frame::udp().ports(10_000 + port, 9);
+        let repeats = if port % 2 == 0 { 1 } else { 3 };
+        (0..repeats).for_each(|_| send(&mut router, strange.clone()));
+        send(&mut router, acknowledgment(10_000 + port));
+    }
+    assert_eq!(
+        (acknowledgments(&mut router, "duplicates"), acknowledgments(&mut router, "fast")),
+        (known.into(), 0)
+    );
+    // The third duplicate is one only for who has not forgotten those before.
+    for _ in 0..2 {
+        (0..known).for_each(|flow| send(&mut router, acknowledgment(flow)));
+    }
+    assert_eq!(acknowledgments(&mut router, "fast"), u64::from(known));
+    assert_eq!(forwarded, 4 * u64::from(known) + 3000 + 6000, "new flows pass, remembered or not");
+    router.check_conservation();
+}

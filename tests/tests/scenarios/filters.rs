@@ -267,6 +267,26 @@ fn wrong_filters_are_refused_whole() {
 }
 
 #[test]
+fn the_id_of_a_removed_filter_is_no_other_filters() {
+    let Some(_ground) = Ground::enter(&[]) else { return };
+    let line = Line::new();
+    let router = router(&line);
+    let (old, other) =
+        (add(&router, "proto udp dport 9", "drop", &[]), add(&router, "proto udp dport 10", "drop", &[]));
+    router.ask(&["filter", "remove", &old]);
+    let new = add(&router, "proto udp dport 11", "drop", &[]);
+    assert!(new != old && new != other, "{old}, {other}, {new}");
+    // Who still has the old listing removes nothing that it doesn't show, and all or none.
+    router.try_ask(&["filter", "remove", &other, &old]).assert_refused(1, &[&old, "filter list"]);
+    assert_eq!(
+        (&listed(&router, &new)["filter"], router.json(&["filter", "list"]).as_array().map(Vec::len)),
+        (&"proto udp dport 11".into(), Some(2))
+    );
+    router.ask(&["filter", "remove", &other, &new, &new]);
+    assert_eq!(router.json(&["filter", "list"]).as_array().map(Vec::len), Some(0));
+}
+
+#[test]
 fn flows_are_listed_by_what_they_carry_and_forgotten() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();

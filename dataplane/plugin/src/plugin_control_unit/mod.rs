@@ -77,7 +77,9 @@ pub struct PluginControlUnit<S, F> {
     /// The same bindings, by what no two of them share.
     by_filter: HashMap<(GateId, Action, S), BindingId>,
     free_bindings: Vec<BindingId>,
-    next_age: u64,
+    /// The same bindings, by their numbers.
+    by_number: HashMap<u64, BindingId>,
+    next_number: u64,
     /// Numbers of ports by name.
     ports: BTreeMap<String, u16>,
     /// How many workers there are.
@@ -112,7 +114,8 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
             bindings: BTreeMap::new(),
             by_filter: HashMap::new(),
             free_bindings: Vec::new(),
-            next_age: 0,
+            by_number: HashMap::new(),
+            next_number: 0,
             ports: BTreeMap::new(),
             workers: 1,
         }
@@ -262,6 +265,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
             if goes {
                 changes.push(unbind(*binding, bound));
                 self.free_bindings.push(*binding);
+                self.by_number.remove(&bound.number);
             }
             !goes
         });
@@ -408,10 +412,15 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         self.bindings.get(&id)
     }
 
+    /// The binding of a number, if it wasn't removed.
+    pub fn binding_numbered(&self, number: u64) -> Option<BindingId> {
+        self.by_number.get(&number).copied()
+    }
+
     /// Ids are used again, so that their order says nothing of age.
     fn bindings_by_age(&self) -> impl Iterator<Item = (BindingId, &Bound<S, F>)> {
         let mut bindings: Vec<_> = self.bindings.iter().map(|(id, bound)| (*id, bound)).collect();
-        bindings.sort_by_key(|(_, bound)| bound.age);
+        bindings.sort_by_key(|(_, bound)| bound.number);
         bindings.into_iter()
     }
 }
