@@ -157,7 +157,7 @@ fn shells_and_man_know_every_command() {
     for shell in ["bash", "zsh", "fish"] {
         let output = millrace(&["completions", shell]);
         let text = String::from_utf8(output.stdout).unwrap();
-        assert!(text.contains("scheduler") && text.contains("--socket"), "{shell}");
+        assert!(text.contains("scheduler") && text.contains("socket"), "{shell}");
     }
     let directory = std::env::temp_dir().join(format!("millrace-cli-{}-man", std::process::id()));
     assert_eq!(code(&millrace(&["manual", directory.to_str().unwrap()])), 0);
