@@ -27,11 +27,13 @@
 #![forbid(unsafe_code)]
 
 mod capture;
+mod configuration;
 mod control;
 mod error;
 mod extract;
 mod frames;
 mod listener;
+mod peer;
 mod problem;
 mod resources;
 mod schedulers;

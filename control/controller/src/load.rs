@@ -150,6 +150,9 @@ pub(crate) fn enter(
     model.plugins.add_plugin(loaded.plugin)?;
     tracing::info!("plugin {name} is {}", loaded.origin);
     model.repository.loaded(admission);
+    let file =
+        millrace_config::Plugin { file: new.path.clone().into(), allow_downgrade: new.allow_downgrade };
+    model.files.push((name, file));
     Ok(name)
 }
 

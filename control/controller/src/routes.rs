@@ -68,6 +68,16 @@ impl OwnRoutes {
         }
     }
 
+    /// Forgets what followed from ports' addresses. Returns what that was.
+    pub fn take_connected(&mut self) -> BTreeMap<IpNet, Route> {
+        std::mem::take(&mut self.connected)
+    }
+
+    /// What follows from ports' addresses.
+    pub fn connected(&self) -> &BTreeMap<IpNet, Route> {
+        &self.connected
+    }
+
     /// Adds a route that people want.
     pub fn add(&mut self, prefix: IpNet, route: Route) {
         self.added.insert(prefix, route);
@@ -96,13 +106,15 @@ impl OwnRoutes {
 
     /// The port whose subnet `address` is in.
     pub fn port_towards(&self, address: IpAddr) -> Option<PortId> {
-        let connected = self.connected.iter().chain(&self.added).filter_map(|(net, route)| match route {
-            Route::Forward(hops) if net.contains(&address) => {
-                hops.iter().find(|hop| hop.gateway.is_none()).map(|hop| (net.prefix_len(), hop.port))
-            }
-            _ => None,
-        });
-        connected.max_by_key(|(length, _)| *length).map(|(_, port)| port)
+        let longest = IpNet::from(address).max_prefix_len();
+        (0..=longest).rev().find_map(|length| {
+            let net = IpNet::new(address, length).ok()?.trunc();
+            let routes = [self.added.get(&net), self.connected.get(&net)];
+            routes.into_iter().flatten().find_map(|route| match route {
+                Route::Forward(hops) => hops.iter().find(|hop| hop.gateway.is_none()).map(|hop| hop.port),
+                _ => None,
+            })
+        })
     }
 }
 

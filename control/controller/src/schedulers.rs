@@ -59,6 +59,15 @@ impl Schedulers {
         Ok(())
     }
 
+    /// The leaf of a port that takes what waits in nodes that go away, when one scheduler makes place for another: one that is
+    /// in both.
+    pub fn heir(before: &Scheduler, after: &Scheduler) -> Option<String> {
+        let leaves = after.node.iter().filter(|node| node.kind.is_leaf());
+        let preferred = default_leaf(after).ok().flatten().map(str::to_owned);
+        let mut names = preferred.into_iter().chain(leaves.map(|node| node.name.clone()));
+        names.find(|name| is_kept(before, after, name))
+    }
+
     /// The scheduler of a port.
     pub fn of(&self, port: PortId) -> Option<&Scheduler> {
         self.ports.get(&port)
@@ -129,7 +138,8 @@ impl Schedulers {
         to: Option<QueueId>,
     ) -> Result<Vec<ScheduleChange>, ControlError> {
         let mut changes = Vec::new();
-        let is_left = |name: &str| find(after, name).is_ok();
+        // One that stands elsewhere, or is of another kind, is another one, with all below it.
+        let is_left = |name: &str| is_kept(before, after, name);
         for gone in before.node.iter().filter(|node| !is_left(&node.name)) {
             // What is below it goes with it.
             if gone.under.as_deref().is_none_or(is_left) {
@@ -144,9 +154,9 @@ impl Schedulers {
         }
         for node in &after.node {
             match find(before, &node.name) {
-                Ok(own) if own == node => {}
-                Ok(own) => changes.push(self.setting(after, own, node)?),
-                Err(_) => changes.push(self.addition(after, node)?),
+                Ok(own) if is_left(&node.name) && own == node => {}
+                Ok(own) if is_left(&node.name) => changes.push(self.setting(after, own, node)?),
+                _ => changes.push(self.addition(after, node)?),
             }
         }
         if let Some(default) = default_leaf(after)? {
@@ -287,6 +297,14 @@ fn find<'s>(scheduler: &'s Scheduler, name: &str) -> Result<&'s SchedulerNode, C
     })
 }
 
+/// Whether a node is there before and after, at the same place and of the same kind.
+fn is_kept(before: &Scheduler, after: &Scheduler, name: &str) -> bool {
+    let (Ok(was), Ok(is)) = (find(before, name), find(after, name)) else { return false };
+    was.kind == is.kind
+        && was.under == is.under
+        && was.under.as_deref().is_none_or(|above| is_kept(before, after, above))
+}
+
 /// Queues that a port has at most.
 fn most_queues(scheduler: &Scheduler) -> u32 {
     scheduler.queues.unwrap_or(BufferLimits::default().queues)
@@ -338,7 +356,7 @@ impl Inner {
 
     /// Changes the scheduler of a port as it is planned, and then where the packets are. If that can't be, nothing has
     /// changed. What waits in nodes that go away goes `to` a leaf.
-    fn change_scheduler(
+    pub fn change_scheduler(
         &mut self,
         port: &str,
         to: Option<&str>,

@@ -74,6 +74,9 @@ impl Router {
         }
         let mut view = replaced?;
         inner.model.repository.loaded(admission);
+        for (_, file) in inner.model.files.iter_mut().filter(|(known, _)| *known == name) {
+            file.file = new.path.clone().into();
+        }
         view.shadow = shadow;
         Ok(view)
     }

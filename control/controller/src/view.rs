@@ -7,10 +7,12 @@ use millrace_plugin_abi::Plugin;
 use serde::Serialize;
 use serde_json::Value;
 
+mod configuration;
 mod halves;
 mod maps;
 mod schedulers;
 
+pub use configuration::{AppliedView, ConfigurationView, DifferenceView, RevisionTextView};
 pub use halves::{MessagesView, SlowHalfView};
 pub use maps::{MapEntryView, MapView};
 pub use schedulers::{FlowQueueView, HostOutputView, QueueView, SchedulerNodeView, SchedulerView};
