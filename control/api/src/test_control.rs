@@ -118,7 +118,7 @@ impl Control for TestControl {
             flows: FlowTableView::default(),
             driver_flows: None,
             flow_states: FlowStatesView { flows: 0, bytes: 0, refused: 0 },
-            turns: TurnsView { busy: 0, empty: 0 },
+            turns: TurnsView { busy: 0, empty: 0, longest_change: 0 },
             sleeps: 0,
             leftover_objects: None,
             mirror: None,

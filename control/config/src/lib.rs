@@ -23,7 +23,9 @@ pub use change::{Change, Together};
 pub use difference::Difference;
 pub use error::{ConfigError, Place};
 pub use nearest::nearest;
-pub use scheduler::{Bits, CurveText, HostOutput, Manage, Overhead, Scheduler, SchedulerKind, SchedulerNode};
+pub use scheduler::{
+    Bits, CurveText, FlowQueue, HostOutput, Manage, Overhead, Scheduler, SchedulerKind, SchedulerNode,
+};
 pub use schema::{
     Bind, Boot, Budget, Config, Device, Filter, Gate, GateTable, Impair, InputWeight, Instance, Neighbour,
     OnDeath, OnFault, Plugin, Plugins, PollMode, Port, PortKind, ReversePath, Route, RouteKind, Router,

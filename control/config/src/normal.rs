@@ -1,6 +1,7 @@
 //! One form for all configurations that mean the same.
 
 use crate::action::FilterAction;
+use crate::scheduler::Scheduler;
 use crate::schema::{Bind, Budget, Config, Filter, Gate, GateTable, OnFault, Port, Router};
 use crate::values::{Named, Text};
 
@@ -33,7 +34,21 @@ impl Port {
     fn normalized(mut self) -> Self {
         self.address = self.address.iter().map(|net| Text::of(*net.value())).collect();
         self.mac = self.mac.map(|mac| Text::of(*mac.value()));
-        self.scheduler = self.scheduler.filter(|scheduler| !scheduler.node.is_empty());
+        self.scheduler =
+            self.scheduler.filter(|scheduler| !scheduler.node.is_empty()).map(Scheduler::normalized);
+        self
+    }
+}
+
+impl Scheduler {
+    fn normalized(mut self) -> Self {
+        for own in &mut self.flow {
+            // One that can't be read is refused where the names of ports are known.
+            if let Ok(flow) = own.flow.parse::<millrace_classify::Filter>() {
+                own.flow = flow.to_string();
+            }
+        }
+        self.flow.sort_by(|a, b| (&a.queue, &a.flow).cmp(&(&b.queue, &b.flow)));
         self
     }
 }

@@ -209,7 +209,9 @@ fn merge(table: &mut Table, from: &Map<String, Value>, to: &Map<String, Value>) 
     for (key, value) in to.iter().filter(|(key, value)| from.get(*key) != Some(value)) {
         match (from.get(key), value, table.get_mut(key)) {
             (Some(Value::Object(from)), Value::Object(to), Some(Item::Table(own))) => merge(own, from, to)?,
-            (Some(Value::Array(from)), Value::Array(to), Some(Item::ArrayOfTables(own))) => {
+            (Some(Value::Array(from)), Value::Array(to), Some(Item::ArrayOfTables(own)))
+                if from.iter().chain(to).all(|one| one.get("name").is_some()) =>
+            {
                 merge_list(own, from, to)?;
             }
             _ => set(table, key, Some(value))?,

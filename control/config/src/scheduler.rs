@@ -29,6 +29,29 @@ pub struct Scheduler {
     pub host_weight: InputWeight,
     /// The nodes, each behind the one above it.
     pub node: Vec<SchedulerNode>,
+    /// Flows whose queues are treated in a way of their own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub flow: Vec<FlowQueue>,
+}
+
+/// How the queue of one flow is treated, in a leaf that has a queue for each: by a rate, or by quantum and threshold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct FlowQueue {
+    /// The leaf.
+    pub queue: String,
+    /// A packet of the flow, as a filter without wildcards.
+    pub flow: String,
+    /// What is reserved for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub rate: Option<Bits>,
+    /// Bytes in each round. Default: those of all others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quantum: Option<u32>,
+    /// Bytes above which what arrives is dropped. Default: those of all others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<u32>,
 }
 
 /// What becomes of packets that the kernel itself sends by a port that has a scheduler.

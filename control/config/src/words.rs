@@ -5,7 +5,7 @@ use std::fmt::Display;
 use serde_json::Value;
 
 use crate::change::object;
-use crate::scheduler::{Scheduler, SchedulerNode};
+use crate::scheduler::{FlowQueue, Scheduler, SchedulerNode};
 use crate::schema::{Bind, Filter, Gate, Neighbour, OnFault, Plugin, Route, RouteKind};
 
 /// A word as a shell reads it.
@@ -134,12 +134,30 @@ pub(crate) fn scheduler(port: &str, from: Option<&Scheduler>, to: Option<&Schedu
             }
         }
     }
-    let own = |scheduler: &Scheduler| Scheduler { node: Vec::new(), ..scheduler.clone() };
+    let own = |scheduler: &Scheduler| Scheduler { node: Vec::new(), flow: Vec::new(), ..scheduler.clone() };
     let settings = crate::change::changed(&own(from), &own(to));
     if !to.node.is_empty() && !settings.is_empty() {
         let settings: String =
             settings.iter().map(|(key, value)| format!(" {}", setting(key, value))).collect();
         commands.push(format!("scheduler set {port}{settings}"));
+    }
+    commands.extend(flows(port, from, to));
+    commands
+}
+
+/// What makes the flows of one scheduler of those of another.
+fn flows(port: &str, from: &Scheduler, to: &Scheduler) -> Vec<String> {
+    let is = |one: &FlowQueue, other: &FlowQueue| (&one.queue, &one.flow) == (&other.queue, &other.flow);
+    let command = |own: &FlowQueue, settings: String| {
+        format!("queue set {port} {} --flow {}{settings}", own.queue, quoted(&own.flow))
+    };
+    let gone = from.flow.iter().filter(|own| !to.flow.iter().any(|other| is(own, other)));
+    let mut commands: Vec<String> = gone.map(|own| command(own, " rate=".to_owned())).collect();
+    for own in to.flow.iter().filter(|own| !from.flow.contains(own)) {
+        let mut settings = object(own);
+        settings.retain(|key, _| key != "queue" && key != "flow");
+        let settings = settings.iter().map(|(key, value)| format!(" {}", setting(key, value)));
+        commands.push(command(own, settings.collect()));
     }
     commands
 }

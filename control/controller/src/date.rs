@@ -14,19 +14,6 @@ pub fn utc(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", time / 3600, time / 60 % 60, time % 60)
 }
 
-impl Inner {
-    /// Has the next start know nothing of an instance's quarantine; whether it did.
-    pub fn forget_quarantine(&mut self, name: &str) -> Result<bool, ControlError> {
-        let released = self.model.repository.quarantine_mut().release(name);
-        released.map_err(|error| ControlError::system("let the instance out of quarantine", error))
-    }
-
-    /// Says to who watches the workers how instances are called now.
-    pub fn tell_names(&self) {
-        self.names.set(self.model.plugins.instance_names());
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -110,6 +110,10 @@ impl Model {
                 model.schedulers.plan(*id, &settings.name, scheduler)?;
             }
         }
+        for PortPlan { config, settings, .. } in &model.ports {
+            let flows = config.scheduler.as_ref().map_or(&[][..], |scheduler| &scheduler.flow);
+            model.flow_changes(&settings.name, &[], flows)?;
+        }
         config.route.iter().try_for_each(|route| model.add_route(route).map(|_| ()))?;
         for neighbour in &config.neighbour {
             model.known_for_good(neighbour)?;

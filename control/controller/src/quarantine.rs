@@ -61,3 +61,16 @@ impl Router {
         Ok(ReleaseView { instance: name.to_owned(), is_here: true })
     }
 }
+
+impl Inner {
+    /// Has the next start know nothing of an instance's quarantine; whether it did.
+    pub fn forget_quarantine(&mut self, name: &str) -> Result<bool, ControlError> {
+        let released = self.model.repository.quarantine_mut().release(name);
+        released.map_err(|error| ControlError::system("let the instance out of quarantine", error))
+    }
+
+    /// Says to who watches the workers how instances are called now.
+    pub fn tell_names(&self) {
+        self.names.set(self.model.plugins.instance_names());
+    }
+}

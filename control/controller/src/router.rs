@@ -250,7 +250,11 @@ impl Router {
             flows: show::flow_table(&snapshot.flows),
             flow_states: show::flow_states(snapshot.flow_states),
             driver_flows: inner.flow_cache.is_some().then(|| show::driver_flows(snapshot.driver_flows)),
-            turns: TurnsView { busy: snapshot.turns.0, empty: snapshot.turns.1 },
+            turns: TurnsView {
+                busy: snapshot.turns.0,
+                empty: snapshot.turns.1,
+                longest_change: snapshot.longest_change.as_micros() as u64,
+            },
             sleeps: snapshot.sleeps,
             leftover_objects: Some(millrace_plugin::native::leftovers()).filter(|count| *count > 0),
             mirror,

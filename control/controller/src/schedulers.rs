@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_config::{Bits, Scheduler, SchedulerNode};
+use millrace_config::{Bits, FlowQueue, Scheduler, SchedulerNode};
 use millrace_pipeline::{Command, ScheduleChange, ScheduleReport, Snapshot};
 use millrace_schedule::{
     BufferLimits, Item, LinkOverhead, LinkRate, LinkScheduler, NodeId, NodeKind, NodeView, Rate,
@@ -66,6 +66,13 @@ impl Schedulers {
         let preferred = default_leaf(after).ok().flatten().map(str::to_owned);
         let mut names = preferred.into_iter().chain(leaves.map(|node| node.name.clone()));
         names.find(|name| is_kept(before, after, name))
+    }
+
+    /// Notes how the queue of a flow is treated from now on; like all others, if nothing is said.
+    pub fn note_flow(&mut self, port: PortId, queue: &str, flow: &str, treated: Option<FlowQueue>) {
+        let Some(scheduler) = self.ports.get_mut(&port) else { return };
+        scheduler.flow.retain(|own| own.queue != queue || own.flow != flow);
+        scheduler.flow.extend(treated);
     }
 
     /// The scheduler of a port.
@@ -372,9 +379,13 @@ impl Inner {
             false => planned.plan(id, port, &after)?,
         }
         let to = to.map(|to| leaf(&after, to)).transpose()?.and_then(|to| planned.known(to));
-        let changes = planned.changes(&before, &after, to)?;
+        let mut changes = planned.changes(&before, &after, to)?;
         // The names of new nodes are told in what is refused.
         let old = std::mem::replace(&mut self.model.schedulers, planned);
+        let mut flows_before = before.flow.clone();
+        flows_before.retain(|flow| is_kept(&before, &after, &flow.queue));
+        let flows = self.model.flow_changes(port, &flows_before, &after.flow);
+        changes.extend(flows.inspect_err(|_| self.model.schedulers = old.clone())?);
         self.schedule(id, changes).inspect_err(|_| self.model.schedulers = old)?;
         self.set_host_outputs()?;
         Ok(id)
@@ -509,6 +520,7 @@ impl Router {
             find(unless_empty(scheduler, port)?, name)?;
             let (before, gone) = (scheduler.clone(), below(scheduler, name));
             scheduler.node.retain(|node| !gone.contains(&node.name));
+            scheduler.flow.retain(|flow| !gone.contains(&flow.queue));
             // What waited in the default leaf, and goes on in another, must not be overtaken by what comes.
             if default_leaf(&before)?.is_some_and(|default| gone.iter().any(|name| name == default)) {
                 scheduler.default = to.map(str::to_owned);
@@ -529,6 +541,9 @@ impl Router {
     ) -> Result<SchedulerView, ControlError> {
         if changes.contains_key("node") {
             return Err(ControlError::Invalid("nodes are added, set and removed one by one".into()));
+        }
+        if changes.contains_key("flow") {
+            return Err(ControlError::Invalid("flows are set one by one, by `queue set`".into()));
         }
         let mut inner = self.lock();
         let id = inner.change_scheduler(port, None, |scheduler| {

@@ -328,6 +328,8 @@ pub struct TurnsView {
     pub busy: u64,
     /// Those that found none.
     pub empty: u64,
+    /// Microseconds of the longest one in which a worker was told of a change, or asked: packets waited for it as long.
+    pub longest_change: u64,
 }
 
 /// The flow table.
