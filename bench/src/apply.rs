@@ -42,7 +42,8 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     let small = folder.write("small.toml", &base(&folder.0))?;
     let large = folder.write("large.toml", &large(&folder.0))?;
     let router = Router::start(&options.binary, &folder, &small)?;
-    let (mut checks, mut applies, mut again, mut back, mut pauses) = Default::default();
+    let (mut checks, mut applies, mut again) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut back, mut pauses) = (Vec::new(), Vec::<f64>::new());
     for _ in 0..REPETITIONS {
         check()?;
         let checked =

@@ -111,7 +111,7 @@ impl Model {
             }
         }
         for PortPlan { config, settings, .. } in &model.ports {
-            let flows = config.scheduler.as_ref().map_or(&[][..], |scheduler| &scheduler.flow);
+            let flows = config.scheduler.as_ref().map_or(&[][..], |scheduler| &scheduler.flow[..]);
             model.flow_changes(&settings.name, &[], flows)?;
         }
         config.route.iter().try_for_each(|route| model.add_route(route).map(|_| ()))?;
