@@ -189,7 +189,7 @@ fn single_commands_are_differences_and_a_revision_takes_them_back() {
         assert_eq!(
             difference.changes,
             [
-                "queue set wan flows --flow 'src 10.0.0.2/32 dst 10.1.0.2/32 proto udp sport 4 dport 5 in lan' rate=",
+                "queue set wan flows --flow 'src 10.0.0.2 dst 10.1.0.2 proto udp sport 4 dport 5 in lan' rate=",
                 "filter remove 'dport 22' --action reject"
             ]
         );
