@@ -225,9 +225,21 @@ pub(crate) fn changed<T: serde::Serialize>(from: &T, to: &T) -> Map<String, Valu
 
 /// A table as an object of JSON.
 pub(crate) fn object<T: serde::Serialize>(table: &T) -> Map<String, Value> {
-    match serde_json::to_value(table) {
+    match serde_json::to_value(table).map(without_nulls) {
         Ok(Value::Object(object)) => object,
         _ => Map::new(),
+    }
+}
+
+/// A value without what is not there.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(object) => {
+            let there = object.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(there.map(|(key, value)| (key, without_nulls(value))).collect())
+        }
+        Value::Array(list) => Value::Array(list.into_iter().map(without_nulls).collect()),
+        other => other,
     }
 }
 

@@ -337,6 +337,22 @@ via = "10.2.0.254"
     }
 
     #[test]
+    fn what_a_port_gets_is_written_at_the_port() {
+        let tree = "kind = \"memory\"\naddress = [\"10.2.0.1/24\"]\nreverse-path = \"loose\"\nscheduler = { node = [{ name = \"q\", \
+                    kind = \"flow-queues\", rate = \"1mbit\" }], flow = [{ queue = \"q\", rate = \"64kbit\", \
+                    flow = \"src 10.0.0.2 dst 10.1.0.2 proto udp sport 4 dport 5\" }] }";
+        let runs = FILE.replace("kind = \"memory\"\naddress = [\"10.2.0.1/24\"]", tree);
+        assert!(runs.contains("flow-queues"));
+        let saved = parsed(&runs).save_into(FILE, "test.toml").unwrap();
+        let difference = parsed(&runs).normalized().difference(&parsed(&saved).normalized());
+        assert!(difference.is_empty(), "{difference:?}: {saved}");
+        assert!(saved.contains("# no mail") || saved.contains("# from inside"), "{saved}");
+        // And away again.
+        let back = parsed(FILE).save_into(&saved, "test.toml").unwrap();
+        assert!(parsed(FILE).normalized().difference(&parsed(&back).normalized()).is_empty(), "{back}");
+    }
+
+    #[test]
     fn a_text_that_nobody_wrote_reads_back() {
         let runs = parsed(FILE);
         let text = runs.to_text().unwrap();

@@ -7,24 +7,30 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::nearest;
-use crate::schema::InputWeight;
+use crate::schema::{InputWeight, is_default};
 
 /// The scheduler of a port: how fast it sends, and the tree that says what comes next.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Scheduler {
     /// How fast the port sends, on the wire: `"10mbit"`. Default: as fast as it can.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub rate: Option<Bits>,
     /// What the link adds to each packet. Default `ethernet`.
+    #[serde(skip_serializing_if = "is_default")]
     pub overhead: Overhead,
     /// The leaf for packets that nothing else is said of. Default: the first one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
     /// Queues that the port has at most, those of flows included, 1 to 65,536. Default 8,192.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub queues: Option<u32>,
     /// What becomes of packets that the kernel itself sends by the port's device. Default `queue`.
+    #[serde(skip_serializing_if = "is_default")]
     pub host: HostOutput,
     /// Packets that are taken of these in a round, at most, 1 to 256, like `input-weight` of a port. Default 256.
+    #[serde(skip_serializing_if = "is_default")]
     #[schemars(with = "u16")]
     pub host_weight: InputWeight,
     /// The nodes, each behind the one above it.

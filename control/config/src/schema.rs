@@ -341,7 +341,7 @@ fn one_alone<S: serde::Serializer>(addresses: &[IpAddr], serializer: S) -> Resul
 }
 
 /// Whether a value is the one that holds if nothing is said.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
