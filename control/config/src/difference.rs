@@ -115,7 +115,7 @@ impl Config {
         changes.extend(moved.map(|(from, to)| set_gate(from, to)));
         for instance in &to.instance {
             let is = |other: &&Instance| other.name == instance.name;
-            if instances.new.iter().any(|new| is(new)) || anew.instances.iter().any(|(_, to)| is(to)) {
+            if instances.new.iter().any(&is) || anew.instances.iter().any(|(_, to)| is(to)) {
                 changes.push(Change::AddInstance(instance.clone()));
             } else if let Some((from, to)) = instances.changed.iter().find(|(_, to)| is(to)) {
                 changes.push(Change::SetInstance { from: (*from).clone(), to: (*to).clone() });

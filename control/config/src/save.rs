@@ -188,13 +188,13 @@ fn written(entry: &impl Serialize) -> Result<Table, toml::ser::Error> {
         }
     }
     unplace(&mut table);
-    table.decor_mut().set_prefix("\n");
     Ok(table)
 }
 
 /// Forgets where in a text a table stood.
 fn unplace(table: &mut Table) {
     table.set_position(None);
+    table.decor_mut().set_prefix("\n");
     for (_, item) in table.iter_mut() {
         match item {
             Item::Table(table) => unplace(table),
