@@ -127,6 +127,14 @@ pub enum Command {
         after_help = "Example:\n  millrace capture lan --filter 'proto tcp dport 80' -w - | tshark -r -\n\ntcpdump can't see packets that the router takes before the kernel does; this can."
     )]
     Capture(Capture),
+    /// Watch a running router: ports, queues, flows and plugins, drawn anew every second.
+    #[command(
+        after_help = "Example:\n  millrace top\n  millrace top --interval 5\n\nKeys: q ends it, space holds it."
+    )]
+    Top(Top),
+    /// Print counters and gauges for Prometheus, as OpenMetrics text.
+    #[command(after_help = "Example:\n  millrace metrics | grep dropped")]
+    Metrics,
     /// Set all counters to zero.
     #[command(after_help = "Example:\n  millrace clear")]
     Clear,
@@ -141,9 +149,46 @@ pub enum Command {
     /// Measure, beside a peer where there is one. Without a name: list what can be measured.
     #[command(after_help = "Example:\n  millrace bench\n  millrace bench memory --json")]
     Bench(Bench),
+    /// Print the completions of commands for a shell.
+    #[command(
+        after_help = "Example:\n  millrace completions bash > /etc/bash_completion.d/millrace\n  millrace completions fish > ~/.config/fish/completions/millrace.fish"
+    )]
+    Completions(Completions),
+    /// Write the manual pages of all commands.
+    #[command(
+        after_help = "Example:\n  millrace manual /usr/local/share/man/man1\n  man millrace-scheduler-add"
+    )]
+    Manual(Manual),
     /// Compile a plugin: the router starts itself so.
     #[command(hide = true)]
     CompilePlugin(CompilePlugin),
+}
+
+/// Arguments of `top`.
+#[derive(Debug, Args)]
+pub struct Top {
+    /// Seconds between two looks, 0.5 to 60.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = top_interval)]
+    pub interval: f64,
+}
+
+fn top_interval(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.5..=60.0).contains(seconds));
+    seconds.ok_or_else(|| "seconds from 0.5 to 60 are right".to_owned())
+}
+
+/// Arguments of `completions`.
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// The shell.
+    pub shell: clap_complete::Shell,
+}
+
+/// Arguments of `manual`.
+#[derive(Debug, Args)]
+pub struct Manual {
+    /// The directory that they are written to; it is made where it is missing.
+    pub directory: PathBuf,
 }
 
 /// Arguments of `compile-plugin`.
@@ -445,6 +490,9 @@ pub struct Control {
     pub instance: String,
     /// The message; `show plugins` lists those that a plugin understands.
     pub message: String,
+    /// Send it to the slow half of the instance.
+    #[arg(long)]
+    pub slow: bool,
     /// Arguments of the message.
     #[arg(value_name = "KEY=VALUE")]
     pub arguments: Vec<String>,

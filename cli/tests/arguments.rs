@@ -90,6 +90,10 @@ const COMMANDS: &[&[&str]] = &[
     &["flow", "show"],
     &["flow", "flush"],
     &["control"],
+    &["top"],
+    &["metrics"],
+    &["completions"],
+    &["manual"],
     &["lookup"],
     &["capture"],
     &["clear"],
@@ -142,6 +146,11 @@ fn wrong_usage_is_exit_code_2() {
         &["capture", "lan"],
         &["lab", "exec", "l", "h1"],
         &["bench", "vet"],
+        &["top", "--interval", "0.1"],
+        &["top"],
+        &["metrics", "--json"],
+        &["completions", "cmd"],
+        &["manual"],
         &["check"],
     ];
     for case in cases {
@@ -149,6 +158,23 @@ fn wrong_usage_is_exit_code_2() {
         assert_eq!(code(&output), 2, "{case:?}: {}", error(&output));
         assert!(!output.stderr.is_empty(), "{case:?} says why");
     }
+}
+
+#[test]
+fn shells_and_man_know_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = millrace(&["completions", shell]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("scheduler") && text.contains("--socket"), "{shell}");
+    }
+    let directory = std::env::temp_dir().join(format!("millrace-cli-{}-man", std::process::id()));
+    assert_eq!(code(&millrace(&["manual", directory.to_str().unwrap()])), 0);
+    for command in COMMANDS {
+        let page = directory.join(format!("millrace-{}.1", command.join("-")));
+        let text = fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
+        assert!(text.contains("Example:"), "{command:?}");
+    }
+    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]

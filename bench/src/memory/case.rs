@@ -18,12 +18,6 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// All that are measured.
-    pub fn all() -> impl Iterator<Item = Self> {
-        let flows = |family| [1, 1000, 100_000].into_iter().map(move |flows| Self { family, flows });
-        [Family::V4, Family::V6].into_iter().flat_map(flows)
-    }
-
     /// A word that [`FromStr`] reads.
     pub fn word(self) -> String {
         format!("{}-{}", if self.family == Family::V4 { "ipv4" } else { "ipv6" }, self.flows)
@@ -57,7 +51,10 @@ mod tests {
 
     #[test]
     fn each_case_is_read_from_its_word() {
-        assert!(Case::all().all(|case| case.word().parse() == Ok(case)));
+        for family in [Family::V4, Family::V6] {
+            let case = Case { family, flows: 1000 };
+            assert_eq!(case.word().parse(), Ok(case));
+        }
         assert_eq!("ipv5-1".parse::<Case>(), Err(()));
     }
 }

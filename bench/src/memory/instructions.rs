@@ -69,18 +69,21 @@ fn collected(output: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::setup::GatesSetup;
+    use super::super::case::Family;
+    use super::super::setup::{GatesSetup, QueueSetup};
     use super::*;
 
     #[test]
     fn a_name_is_understood() {
-        for case in Case::all() {
+        for family in [Family::V4, Family::V6] {
+            let case = Case { family, flows: 1000 };
             for what in [What::Source, What::Pipeline] {
-                let setup = Setup { gates: GatesSetup::Filters(7), flow_packets: 3, ..Setup::default() };
+                let (gates, queue) = (GatesSetup::Filters(7), QueueSetup::PerFlow);
+                let setup = Setup { gates, queue, flow_packets: 3, ..Setup::default() };
                 assert_eq!(parse(&name(what, case, setup)), Some((what, case, setup, PACKETS)));
             }
         }
-        assert_eq!(parse("memory/source/ipv4-1/x/none-1-0"), None);
+        assert_eq!(parse("memory/source/ipv4-1/x/none-1-0-1-fifo"), None);
         assert_eq!(parse("memory"), None);
     }
 

@@ -16,6 +16,7 @@ use millrace_pipeline::{
 use millrace_plugin::{BindingId, PluginChange, PluginControlUnit, Terms};
 use millrace_port::Port;
 use millrace_port::memory::Generator;
+use millrace_schedule::{FlowQueuesSettings, NodeKind};
 use millrace_testkit::classbench;
 use millrace_units::{Instant, PortId};
 use millrace_wire::MacAddr;
@@ -36,7 +37,7 @@ const NEXT_HOP_MAC: [u8; 6] = [2, 0, 0, 0, 1, 2];
 const MTU: u16 = 1500;
 /// Frames of packet memory.
 const FRAMES: u32 = 4096;
-/// Routes in the table, of 24 bits (IPv6: 64): all over one next hop, and flows go to all of them.
+/// Routes in the table unless it is said otherwise.
 const ROUTES: u32 = 1000;
 /// Parts of the route table that may wait to be used again before the worker is asked whether it has gone on.
 const WAITING: usize = 1024;
@@ -56,6 +57,19 @@ pub(crate) struct Setup {
     pub established: u32,
     /// New flows that are classified in a batch when much comes.
     pub new_flows: u16,
+    /// Routes in the table, of 24 bits (IPv6: 64): all over one next hop, and flows go to all of them.
+    pub routes: u32,
+    /// Where packets wait before they leave.
+    pub queue: QueueSetup,
+}
+
+/// The queue of the port that packets leave by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum QueueSetup {
+    /// That of the port: first in, first out.
+    Fifo,
+    /// A scheduler with a queue for each flow, by deficit round robin.
+    PerFlow,
 }
 
 /// The gates of a router.
@@ -82,12 +96,15 @@ impl Default for Setup {
             flows_max: 1 << 20,
             established: 0,
             new_flows: u16::MAX,
+            routes: ROUTES,
+            queue: QueueSetup::Fifo,
         }
     }
 }
 
 impl Setup {
-    /// A word that [`of_word`](Self::of_word) reads: gates, packets of a flow and most flows. Floods have none.
+    /// A word that [`of_word`](Self::of_word) reads: gates, packets of a flow, most flows, routes and queue. Floods have
+    /// none.
     pub fn word(self) -> String {
         let gates = match self.gates {
             GatesSetup::None => "none".to_owned(),
@@ -95,7 +112,8 @@ impl Setup {
             GatesSetup::Null => "null".to_owned(),
             GatesSetup::Filters(count) => count.to_string(),
         };
-        format!("{gates}-{}-{}", self.flow_packets, self.flows_max)
+        let queue = if self.queue == QueueSetup::Fifo { "fifo" } else { "perflow" };
+        format!("{gates}-{}-{}-{}-{queue}", self.flow_packets, self.flows_max, self.routes)
     }
 
     /// The setup of a word.
@@ -108,7 +126,14 @@ impl Setup {
             count => GatesSetup::Filters(count.parse().ok()?),
         };
         let (flow_packets, flows_max) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-        words.next().is_none().then_some(Self { gates, flow_packets, flows_max, ..Self::default() })
+        let routes = words.next()?.parse().ok()?;
+        let queue = match words.next()? {
+            "fifo" => QueueSetup::Fifo,
+            "perflow" => QueueSetup::PerFlow,
+            _ => return None,
+        };
+        let setup = Self { gates, flow_packets, flows_max, routes, queue, ..Self::default() };
+        words.next().is_none().then_some(setup)
     }
 }
 
@@ -120,10 +145,6 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    pub fn new(case: Case) -> Result<Self, BenchError> {
-        Self::with(case, Setup::default())
-    }
-
     pub fn with(case: Case, setup: Setup) -> Result<Self, BenchError> {
         Ok(Self { generator: generator(case, setup), pool: pool()?, batch: Batch::new() })
     }
@@ -194,10 +215,13 @@ impl Pipeline {
             ..Options::default()
         }));
         pipeline.tell(Command::Plugins(changes));
-        pipeline.set_routes(routes(case.family))?;
+        pipeline.set_routes(routes(case.family, setup.routes))?;
         let state = NeighbourKnowledge::Known(MacAddr(NEXT_HOP_MAC));
         let next_hop = NeighbourChange { port: OUT.1, address: gateway(case.family), state };
         pipeline.tell(Command::SetNeighbours(vec![next_hop]));
+        if setup.queue == QueueSetup::PerFlow {
+            pipeline.schedule(NodeKind::FlowQueues(FlowQueuesSettings::default()))?;
+        }
         pipeline.worker.add_device(OUT.0, output);
         // Last, so that no packet comes before the router is ready.
         pipeline.worker.add_device(IN.0, input);
@@ -410,17 +434,17 @@ fn next_hop(family: Family) -> NextHops {
     NextHops::single(NextHop::new(OUT.1, Some(gateway(family))))
 }
 
-fn routes(family: Family) -> Vec<(IpNet, Option<Route>)> {
+fn routes(family: Family, count: u32) -> Vec<(IpNet, Option<Route>)> {
     let next_hop = next_hop(family);
     let length = if family == Family::V4 { 24 } else { 64 };
-    let networks = (0..ROUTES).filter_map(|route| IpNet::new(destination(family, route, 0), length).ok());
+    let networks = (0..count).filter_map(|route| IpNet::new(destination(family, route, 0), length).ok());
     networks.map(|network| (network, Some(Route::Forward(next_hop.clone())))).collect()
 }
 
 /// Host `host` of the network of a route.
 fn destination(family: Family, route: u32, host: u32) -> IpAddr {
     match family {
-        Family::V4 => Ipv4Addr::from((20 << 24) | (route << 8) | (host % 256)).into(),
+        Family::V4 => Ipv4Addr::from((32 << 24) + (route << 8) + host % 256).into(),
         Family::V6 => {
             Ipv6Addr::from((0xfd14_u128 << 112) | (u128::from(route) << 64) | u128::from(host)).into()
         }
@@ -507,11 +531,16 @@ fn changes(unit: &Unit) -> Result<Vec<PluginChange<CompiledFilter>>, BenchError>
 
 /// A packet of a flow from a network.
 pub(crate) fn frame(family: Family, net: u8, flow: u32) -> Vec<u8> {
+    frame_by(family, net, flow, ROUTES)
+}
+
+/// The same with so many routes.
+fn frame_by(family: Family, net: u8, flow: u32, routes: u32) -> Vec<u8> {
     let frame = UdpFrame {
         source_mac: HOST_MAC,
         destination_mac: IN_MAC,
         source: source(family, net, flow),
-        destination: destination(family, flow % ROUTES, flow / ROUTES + 1),
+        destination: destination(family, flow % routes, flow / routes + 1),
         source_port: 1024 + (flow % 50_000) as u16,
         destination_port: 9,
     };
@@ -520,7 +549,7 @@ pub(crate) fn frame(family: Family, net: u8, flow: u32) -> Vec<u8> {
 
 /// Gives packets of each flow in turn, the flows in an order without a pattern.
 fn generator(case: Case, setup: Setup) -> Generator {
-    let frame = |net, flow| frame(case.family, net, flow);
+    let frame = |net, flow| frame_by(case.family, net, flow, setup.routes);
     let mut frames: Vec<Vec<u8>> = (0..case.flows).map(|flow| frame(30, flow)).collect();
     shuffle(&mut frames);
     if setup.flow_packets > 1 {
@@ -566,7 +595,7 @@ mod tests {
     fn the_check_notices_packets_that_do_not_come_out() {
         let case = Case { family: Family::V4, flows: 1 };
         let mut pipeline = Pipeline::new(case).unwrap();
-        let gone = routes(case.family).into_iter().map(|(network, _)| (network, None)).collect();
+        let gone = routes(case.family, ROUTES).into_iter().map(|(network, _)| (network, None)).collect();
         pipeline.set_routes(gone).unwrap();
         pipeline.callgrind_measured(1000);
         let error = pipeline.check(case).unwrap_err();

@@ -40,7 +40,7 @@ Example:
     Remove {
         /// Their ids, as `filter list` shows them.
         #[arg(required = true, value_name = "ID")]
-        ids: Vec<u32>,
+        ids: Vec<u64>,
     },
     /// List filters, and bindings of instances, with their counters.
     #[command(after_help = "Example:\n  millrace filter list\n  millrace filter list --gate route --json")]
@@ -57,7 +57,7 @@ Example:
         /// The packet, written as a filter without wildcards for source and destination.
         packet: String,
     },
-    /// Name the filters that never win, and those of which it is hard to see which wins; fail where there are some.
+    /// Name the filters that never win, as one other comes before each, and those of which it is hard to see which wins; fail where there are some.
     #[command(after_help = "Example:\n  millrace filter check")]
     Check,
 }

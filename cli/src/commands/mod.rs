@@ -8,12 +8,14 @@ mod doctor;
 mod filter;
 mod flow;
 mod lab;
+mod manual;
 mod plugin;
 mod remote;
 mod replay;
 mod route;
 mod run;
 mod scheduler;
+mod top;
 mod workbench;
 
 use std::process::ExitCode;
@@ -56,6 +58,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Scheduler(scheduler) => scheduler::scheduler(&remote()?, &scheduler.action, json)?,
         Command::Control(control) => remote::control(&remote()?, &control, json)?,
         Command::Lookup(lookup) => remote::lookup(&remote()?, &lookup, json)?,
+        Command::Top(top) => top::top(remote()?, &top, json)?,
+        Command::Metrics => remote::metrics(&remote()?, json)?,
+        Command::Completions(completions) => manual::completions(completions.shell),
+        Command::Manual(manual) => manual::manual(&manual.directory)?,
         Command::Clear => remote::clear(&remote()?, json)?,
         Command::Capture(capture) => capture::capture(&remote()?, &capture)?,
     }

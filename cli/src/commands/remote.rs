@@ -69,9 +69,13 @@ fn columns(noun: Noun) -> &'static [Column] {
             ("last fault", "last_fault"),
             ("bindings", "bindings"),
         ],
-        Noun::Gates => {
-            &[("gate", "name"), ("position", "position"), ("table", "table"), ("bindings", "bindings")]
-        }
+        Noun::Gates => &[
+            ("gate", "name"),
+            ("position", "position"),
+            ("table", "table"),
+            ("why another", "moved"),
+            ("bindings", "bindings"),
+        ],
         Noun::Plugins => &[
             ("plugin", "name"),
             ("version", "version"),
@@ -95,6 +99,18 @@ fn columns(noun: Noun) -> &'static [Column] {
         ],
         Noun::Summary | Noun::Status => &[],
     }
+}
+
+/// Prints the metrics.
+pub fn metrics(client: &Client, json: bool) -> Result<(), Failure> {
+    if json {
+        return Err(Failure::usage("metrics are text that programs read: leave out --json"));
+    }
+    client.stream("/metrics", |bytes| match std::io::Write::write_all(&mut std::io::stdout(), bytes) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::new(format!("can't print the metrics: {error}"))),
+    })
 }
 
 /// Prints JSON, a table, or an object line by line.
@@ -191,7 +207,11 @@ pub fn gate(client: &Client, action: &GateAction, json: bool) -> Result<(), Fail
         GateAction::Set { name, table } => {
             let body = json!({"table": table});
             let value = client.send(Method::PATCH, &format!("/gates/{}", segment(name)), Some(&body))?;
-            done(&value, &format!("gate {name} searches its filters by {}", plain(&value["table"])), json);
+            let line = match value["moved"].as_str() {
+                Some(why) => format!("gate {name}: {why}"),
+                None => format!("gate {name} searches its filters by {}", plain(&value["table"])),
+            };
+            done(&value, &line, json);
         }
         GateAction::Remove { name } => {
             let value = client.send(Method::DELETE, &format!("/gates/{}", segment(name)), None)?;
@@ -230,7 +250,10 @@ pub fn unbind(client: &Client, unbind: &Unbind, json: bool) -> Result<(), Failur
 
 /// Sends a control message and prints the reply.
 pub fn control(client: &Client, control: &Control, json: bool) -> Result<(), Failure> {
-    let body = json!({"message": control.message, "arguments": pairs(&control.arguments)?});
+    let mut body = json!({"message": control.message, "arguments": pairs(&control.arguments)?});
+    if control.slow {
+        body["slow"] = true.into();
+    }
     let path = format!("/instances/{}/control", segment(&control.instance));
     let value = client.send(Method::POST, &path, Some(&body))?;
     print(&value, &[], json);

@@ -80,7 +80,7 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn bind(&self, new: &NewBinding) -> Controlled<BindingView>;
     fn unbind(&self, instance: &str, gate: &str, filter: &str) -> Controlled<BindingView>;
     fn add_filter(&self, new: &NewFilter) -> Controlled<BindingView>;
-    fn remove_filters(&self, ids: &[u32]) -> Controlled<Vec<BindingView>>;
+    fn remove_filters(&self, ids: &[u64]) -> Controlled<Vec<BindingView>>;
     fn explain_filters(&self, packet: &str) -> Controlled<Vec<GateExplanationView>>;
     fn check_filters(&self) -> impl Future<Output = Controlled<Vec<GateCheckView>>> + Send;
     fn add_route(&self, new: &NewRoute) -> impl Future<Output = Controlled<RouteView>> + Send;
@@ -89,6 +89,12 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn flows(&self, query: &FlowQuery) -> impl Future<Output = Controlled<FlowsView>> + Send;
     fn flush_flows(&self, filter: Option<&str>) -> impl Future<Output = Controlled<u64>> + Send;
     fn control(&self, instance: &str, message: &str, arguments: &Map<String, Value>) -> Controlled<Value>;
+    fn control_slow_half(
+        &self,
+        instance: &str,
+        message: &str,
+        arguments: &Map<String, Value>,
+    ) -> impl Future<Output = Controlled<Value>> + Send;
     fn lookup(&self, packet: &str) -> Controlled<LookupView>;
     fn configuration(&self) -> Controlled<ConfigurationView>;
     fn apply(&self, order: Apply, who: Who) -> impl Future<Output = Controlled<AppliedView>> + Send;
@@ -302,7 +308,7 @@ impl Control for Router {
         Router::add_filter(self, new)
     }
 
-    fn remove_filters(&self, ids: &[u32]) -> Controlled<Vec<BindingView>> {
+    fn remove_filters(&self, ids: &[u64]) -> Controlled<Vec<BindingView>> {
         Router::settled(self)?;
         Router::remove_filters(self, ids)
     }
@@ -339,6 +345,15 @@ impl Control for Router {
 
     fn control(&self, instance: &str, message: &str, arguments: &Map<String, Value>) -> Controlled<Value> {
         Router::control(self, instance, message, arguments)
+    }
+
+    async fn control_slow_half(
+        &self,
+        instance: &str,
+        message: &str,
+        arguments: &Map<String, Value>,
+    ) -> Controlled<Value> {
+        Router::control_slow_half(self, instance, message, arguments).await
     }
 
     fn lookup(&self, packet: &str) -> Controlled<LookupView> {

@@ -11,7 +11,7 @@
 //! | `/routes/lookup?address=` | GET |
 //! | `/instances` | GET, POST `{plugin, name, settings}` |
 //! | `/instances/{name}` | GET, DELETE |
-//! | `/instances/{name}/control` | POST `{message, arguments}` |
+//! | `/instances/{name}/control` | POST `{message, arguments, slow}` |
 //! | `/gates` | GET, POST `{name, position}` |
 //! | `/gates/{name}` | GET, DELETE |
 //! | `/bindings` | GET, POST `{instance, gate, filter, priority}`, DELETE `{instance, gate, filter}` |
@@ -20,6 +20,7 @@
 //! | `/filters/check`, `/filters/explain?packet=` | GET |
 //! | `/flows?filter=&order=&limit=` | GET, DELETE (`filter` alone) |
 //! | `/lookup` | POST `{packet}` |
+//! | `/metrics` | GET: OpenMetrics text |
 //! | `/counters` | DELETE |
 //! | `/capture?port=&filter=&snap=&count=` | GET: pcapng until `count` frames or the client's end |
 //!
@@ -33,6 +34,7 @@ mod error;
 mod extract;
 mod frames;
 mod listener;
+mod metrics;
 mod peer;
 mod problem;
 mod resources;

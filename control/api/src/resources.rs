@@ -14,6 +14,7 @@ use crate::capture;
 use crate::configuration;
 use crate::control::{Control, Controlled};
 use crate::extract::{Arguments, Body, Name, Names};
+use crate::metrics;
 use crate::problem::Problem;
 use crate::schedulers;
 use crate::server::Served;
@@ -59,7 +60,11 @@ pub(crate) const RESOURCES: &[Resource] = &[
     ("/quarantine", &["GET"], "instances that a call of theirs has ended the router for"),
     ("/instances/{name}/maps", &["GET"], "the maps that the instance writes"),
     ("/instances/{name}/maps/{map}", &["GET"], "one of them, with up to 4,096 of its entries"),
-    ("/instances/{name}/control", &["POST"], "POST {message, arguments} sends the instance a message"),
+    (
+        "/instances/{name}/control",
+        &["POST"],
+        "POST {message, arguments, slow} sends the instance a message, or its slow half",
+    ),
     ("/gates", &["GET", "POST"], "gates and what is bound there; POST {name, position} creates one"),
     (
         "/gates/{name}",
@@ -80,7 +85,7 @@ pub(crate) const RESOURCES: &[Resource] = &[
     (
         "/filters/check",
         &["GET"],
-        "at each gate, filters that never win, and those of which it is hard to see which wins",
+        "at each gate, filters that never win since another one always does, and those of which it is hard to see which wins",
     ),
     (
         "/filters/explain",
@@ -138,6 +143,7 @@ pub(crate) const RESOURCES: &[Resource] = &[
     ),
     ("/revisions", &["GET"], "configurations that were applied: when, by whom, why; the newest first"),
     ("/revisions/{number}", &["GET"], "one, with its text"),
+    ("/metrics", &["GET"], "counters and gauges for Prometheus, as OpenMetrics text"),
     ("/counters", &["DELETE"], "DELETE sets them to zero"),
     ("/capture", &["GET"], "frames as pcapng; ?port=&filter=&snap=&count="),
 ];
@@ -221,6 +227,7 @@ fn without_arguments<C: Control>() -> axum::Router<Served<C>> {
         .route("/configuration/rollback", post(configuration::roll_back::<C>))
         .route("/revisions", read(C::revisions))
         .route("/revisions/{number}", get(configuration::revision::<C>))
+        .route("/metrics", get(metrics::metrics::<C>))
         .route("/counters", delete(clear::<C>))
 }
 
@@ -351,6 +358,9 @@ struct Message {
     message: String,
     #[serde(default)]
     arguments: Map<String, Value>,
+    /// Whether it is for the slow half.
+    #[serde(default)]
+    slow: bool,
 }
 
 async fn control<C: Control>(
@@ -358,7 +368,11 @@ async fn control<C: Control>(
     Name(name): Name,
     Body(message): Body<Message>,
 ) -> Answer<Value> {
-    Ok(Json(served.control.control(&name, &message.message, &message.arguments)?))
+    let Message { message, arguments, slow } = message;
+    Ok(Json(match slow {
+        true => served.control.control_slow_half(&name, &message, &arguments).await?,
+        false => served.control.control(&name, &message, &arguments)?,
+    }))
 }
 
 #[derive(Deserialize)]
@@ -456,7 +470,7 @@ async fn add_filter<C: Control>(
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OldFilters {
-    ids: Vec<u32>,
+    ids: Vec<u64>,
 }
 
 async fn remove_filters<C: Control>(
@@ -481,7 +495,7 @@ async fn find_filter<C: Control>(State(served): State<Served<C>>, Name(id): Name
 }
 
 /// The id in a path.
-fn number(id: &str) -> Result<u32, Problem> {
+fn number(id: &str) -> Result<u64, Problem> {
     id.parse().map_err(|_| Problem::bad_request(format!("{id:?} is no id: ids are numbers")))
 }
 

@@ -113,6 +113,7 @@ impl Control for TestControl {
             uptime: 0.5,
             mode: "adaptive",
             workers: 1,
+            worker_cpu: vec![0.25],
             memory: MemoryView { used: 0, frames: 1 },
             routes: 0,
             flows: FlowTableView::default(),
@@ -375,7 +376,7 @@ impl Control for TestControl {
         }
         let mut bindings = self.bindings.lock().unwrap();
         let binding = BindingView {
-            id: bindings.len() as u32,
+            id: bindings.len() as u64,
             action: new.action.clone(),
             instance: None,
             ..binding("", new.gate.as_deref().unwrap_or("route"), &new.filter, new.priority)
@@ -384,7 +385,7 @@ impl Control for TestControl {
         Ok(binding)
     }
 
-    fn remove_filters(&self, ids: &[u32]) -> Controlled<Vec<BindingView>> {
+    fn remove_filters(&self, ids: &[u64]) -> Controlled<Vec<BindingView>> {
         let mut bindings = self.bindings.lock().unwrap();
         let (gone, left): (Vec<_>, Vec<_>) = bindings.iter().cloned().partition(|one| ids.contains(&one.id));
         if gone.len() < ids.len() {
@@ -432,6 +433,16 @@ impl Control for TestControl {
     fn control(&self, instance: &str, message: &str, arguments: &Map<String, Value>) -> Controlled<Value> {
         self.instance(instance)?;
         Ok(json!({"message": message, "arguments": arguments}))
+    }
+
+    async fn control_slow_half(
+        &self,
+        instance: &str,
+        message: &str,
+        arguments: &Map<String, Value>,
+    ) -> Controlled<Value> {
+        self.instance(instance)?;
+        Ok(json!({"slow": message, "arguments": arguments}))
     }
 
     fn lookup(&self, packet: &str) -> Controlled<LookupView> {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use millrace_plugin::Manifest;
 use millrace_plugin::wasm::{ModuleError, Sandbox, Tier, WasmPlugin, inspect};
 
 use crate::cache::{Cache, Key};
@@ -80,6 +81,12 @@ pub struct Loaded {
     pub source: Source,
 }
 
+/// A module, and the manifest that was found in it.
+struct Inspected<'a> {
+    wasm: &'a [u8],
+    manifest: Manifest,
+}
+
 /// Compiles plugins, and keeps what was compiled. Clones are the same one.
 #[derive(Clone, Debug)]
 pub struct Compiler(Arc<Inner>);
@@ -117,11 +124,11 @@ impl Compiler {
         wasm: &[u8],
         upgraded: impl FnOnce(&WasmPlugin, Result<(), CompileError>) + Send + 'static,
     ) -> Result<Loaded, CompileError> {
-        inspect(wasm)?;
-        let kept = [Tier::Optimised, Tier::Baseline].into_iter().find_map(|tier| self.kept(wasm, tier));
+        let module = Inspected { wasm, manifest: inspect(wasm)? };
+        let kept = [Tier::Optimised, Tier::Baseline].into_iter().find_map(|tier| self.kept(&module, tier));
         let loaded = match kept {
             Some(plugin) => Loaded { plugin, source: Source::Cache },
-            None => Loaded { plugin: self.compiled(wasm)?, source: Source::Compiled },
+            None => Loaded { plugin: self.compiled(&module)?, source: Source::Compiled },
         };
         if loaded.plugin.tier() == Tier::Baseline {
             self.upgrade_beside(&loaded.plugin, wasm.to_vec(), upgraded);
@@ -130,33 +137,33 @@ impl Compiler {
     }
 
     /// The plugin with code of a tier from the cache. An entry that is not what was put there is told in the log, and not used.
-    fn kept(&self, wasm: &[u8], tier: Tier) -> Option<WasmPlugin> {
+    fn kept(&self, module: &Inspected<'_>, tier: Tier) -> Option<WasmPlugin> {
         let cache = self.0.cache.as_ref()?;
-        let key = Key::new(&self.0.sandbox, wasm, tier).ok()?;
+        let key = Key::new(&self.0.sandbox, module.wasm, tier).ok()?;
         let anew = |problem: String| tracing::warn!("a plugin is compiled again: {problem}");
         let code = cache.get(key).map_err(anew).ok()??;
-        self.take(wasm, &code, tier).map_err(|error| anew(error.to_string())).ok()
+        self.take(module, &code, tier).map_err(|error| anew(error.to_string())).ok()
     }
 
     /// The plugin with code that is made now.
-    fn compiled(&self, wasm: &[u8]) -> Result<WasmPlugin, CompileError> {
+    fn compiled(&self, module: &Inspected<'_>) -> Result<WasmPlugin, CompileError> {
         if self.0.sandbox.has(Tier::Baseline) {
-            match self.make(wasm, Tier::Baseline) {
-                Ok(code) => return Ok(self.take(wasm, &code, Tier::Baseline)?),
+            match self.make(module.wasm, Tier::Baseline) {
+                Ok(code) => return Ok(self.take(module, &code, Tier::Baseline)?),
                 // There is code that only the other one knows, and some that neither takes: it says so.
                 Err(CompileError::Module(_) | CompileError::Failed { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
-        let code = self.make(wasm, Tier::Optimised)?;
-        Ok(self.take(wasm, &code, Tier::Optimised)?)
+        let code = self.make(module.wasm, Tier::Optimised)?;
+        Ok(self.take(module, &code, Tier::Optimised)?)
     }
 
     #[allow(unsafe_code)]
-    fn take(&self, wasm: &[u8], code: &[u8], tier: Tier) -> Result<WasmPlugin, ModuleError> {
+    fn take(&self, module: &Inspected<'_>, code: &[u8], tier: Tier) -> Result<WasmPlugin, ModuleError> {
         // SAFETY: the code comes from our own program, confined, that was given these bytes; or it bears a tag over itself and
         // them that only who knows the cache's secret can make, which is us.
-        unsafe { self.0.sandbox.load(wasm, code, tier) }
+        unsafe { self.0.sandbox.load_inspected(module.manifest.clone(), code, tier) }
     }
 
     /// Has code made, and keeps it.

@@ -101,5 +101,5 @@ fn is_below_routes(entry: &Entry<BindingId>, model: &Model) -> bool {
 fn named(id: BindingId, model: &Model) -> Option<NamedFilterView> {
     let bound = model.plugins.binding(id)?;
     let (filter, action) = (bound.filter.to_string(), show::action(&bound.action, model));
-    Some(NamedFilterView { id: id.0, filter, action, priority: bound.priority })
+    Some(NamedFilterView { id: bound.number, filter, action, priority: bound.priority })
 }

@@ -1,9 +1,15 @@
 //! Filters with their actions: added, removed, explained.
 
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use millrace_classify::{Candidate, CompiledFilter, Filter, FilterTable, Outcome};
 use millrace_config::FilterAction;
+use millrace_pipeline::GateTable;
 use millrace_plugin::{Action, BindingId, PluginChange, Way};
 use millrace_plugin_abi::Position;
+use millrace_units::GateId;
 
 use crate::ControlError;
 use crate::lookup::parse_candidate;
@@ -42,6 +48,7 @@ impl Model {
                  position copy, such as tap"
             )));
         }
+        refuse_groups(filter)?;
         let compiled = self.compile(filter)?;
         let action = self.action(action, filter)?;
         Ok(self.plugins.add_filter(action, gate, filter.clone(), compiled, priority)?)
@@ -80,24 +87,36 @@ impl Inner {
         &mut self,
         (id, change): (BindingId, PluginChange<CompiledFilter>),
     ) -> Result<BindingView, ControlError> {
+        let gate = self.model.plugins.binding(id).map(|bound| bound.gate);
+        let moved = gate.is_some_and(|gate| self.has_moved(gate));
         self.tell_plugins(vec![change])?;
         self.barrier()?;
+        gate.into_iter().for_each(|gate| self.say_moved(gate, moved));
         let bound = self.model.plugins.binding(id);
         bound
             .map(|bound| show::binding(id, bound, &Counts::default(), &self.model))
             .ok_or_else(|| ControlError::System("the new binding is not there".into()))
     }
 
+    /// Whether the filters of a gate outgrew the kind of table that was asked for.
+    fn has_moved(&self, gate: GateId) -> bool {
+        self.tables.table(gate).is_some_and(|table| table.moved().is_some())
+    }
+
+    /// Writes to the log that they did, unless that is `known`.
+    pub(crate) fn say_moved(&self, gate: GateId, known: bool) {
+        if let Some(why) = self.tables.table(gate).filter(|_| !known).and_then(GateTable::moved) {
+            tracing::warn!(gate = self.model.plugins.gate_name(gate), "{why}");
+        }
+    }
+
     /// Undoes bindings, all of them before the next packet. Returns what they were.
     fn unbind(&mut self, ids: &[BindingId]) -> Result<Vec<BindingView>, ControlError> {
         let counts = (&self.snapshot()?).into();
         let view = |id: &BindingId| {
-            let bound = self.model.plugins.binding(*id).ok_or_else(|| {
-                ControlError::NotFound(format!("no filter has the id {id}: `filter list` shows all"))
-            })?;
-            Ok(show::binding(*id, bound, &counts, &self.model))
+            self.model.plugins.binding(*id).map(|bound| show::binding(*id, bound, &counts, &self.model))
         };
-        let views = ids.iter().map(view).collect::<Result<_, ControlError>>()?;
+        let views = ids.iter().filter_map(view).collect();
         let plugins = &mut self.model.plugins;
         let changes = ids.iter().map(|id| plugins.remove_binding(*id)).collect::<Result<_, _>>()?;
         self.tell_plugins(changes)?;
@@ -123,6 +142,7 @@ impl Router {
     /// No such instance, gate or port, a filter that is none, a binding that exists.
     pub fn bind(&self, new: &NewBinding) -> Result<BindingView, ControlError> {
         let filter = parse_filter(&new.filter)?;
+        refuse_groups(&filter)?;
         let terms = terms(new.on_fault, new.budget, new.packet_budget);
         let mut inner = self.lock();
         let compiled = inner.model.compile(&filter)?;
@@ -168,15 +188,21 @@ impl Router {
         inner.bound(bound)
     }
 
-    /// Removes bindings by their ids: all of them, before the next packet.
+    /// Removes bindings by their numbers: all of them, before the next packet.
     ///
     /// # Errors
     /// When one is not there; nothing has changed then.
-    pub fn remove_filters(&self, ids: &[u32]) -> Result<Vec<BindingView>, ControlError> {
-        let mut ids: Vec<BindingId> = ids.iter().copied().map(BindingId).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        self.lock().unbind(&ids)
+    pub fn remove_filters(&self, numbers: &[u64]) -> Result<Vec<BindingView>, ControlError> {
+        let mut inner = self.lock();
+        let plugins = &inner.model.plugins;
+        let numbered = |number: &u64| {
+            plugins.binding_numbered(*number).ok_or_else(|| {
+                ControlError::NotFound(format!("no filter has the id {number}: `filter list` shows all"))
+            })
+        };
+        let numbers = BTreeSet::from_iter(numbers);
+        let ids = numbers.into_iter().map(numbered).collect::<Result<Vec<_>, _>>()?;
+        inner.unbind(&ids)
     }
 
     /// Says at each gate with filters which of them a packet is treated by, and why not by the others.
@@ -255,7 +281,7 @@ impl Model {
             };
             let bound = self.plugins.binding(id);
             views.push(CandidateView {
-                id: id.0,
+                id: bound.map_or(0, |bound| bound.number),
                 action: bound.map_or_else(String::new, |bound| show::action(&bound.action, self)),
                 filter: bound.map_or_else(String::new, |bound| bound.filter.to_string()),
                 priority: explained.entry.priority,
@@ -265,6 +291,23 @@ impl Model {
         }
         (views, mismatches.saturating_sub(MISMATCHES))
     }
+}
+
+/// Refuses a filter for packets that no gate meets.
+fn refuse_groups(filter: &Filter) -> Result<(), ControlError> {
+    let Some(group) = filter.destination().filter(is_group) else { return Ok(()) };
+    Err(ControlError::Invalid(format!(
+        "\"dst {group}\" matches no packet: groups are not forwarded, and are the kernel's before any gate"
+    )))
+}
+
+/// Whether all addresses of a prefix are groups.
+fn is_group(net: &IpNet) -> bool {
+    let groups: [IpNet; 2] = [
+        Ipv4Net::new_assert(Ipv4Addr::new(224, 0, 0, 0), 4).into(),
+        Ipv6Net::new_assert(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8).into(),
+    ];
+    groups.iter().any(|group| group.contains(net))
 }
 
 /// A filter as people write it.

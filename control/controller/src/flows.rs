@@ -33,8 +33,14 @@ const MEASURE: Duration = Duration::from_millis(500);
 /// Packets and bytes of a flow, and when they were looked at.
 type Look = (u64, u64, Instant);
 
-/// A flow that is shown, with its packets and bytes per second if they were measured.
-type Measured = (FlowReport, Option<(f64, f64)>);
+/// A flow that is shown.
+struct Measured {
+    flow: FlowReport,
+    /// The number of its worker.
+    worker: usize,
+    /// Its packets and bytes per second, if they were measured.
+    rate: Option<(f64, f64)>,
+}
 
 impl Router {
     /// The flows that a filter selects: the first of them, in the order that was asked for.
@@ -61,7 +67,7 @@ impl Router {
             found += 1;
             let known = before.get(&(worker, flow.key, flow.varying));
             let rate = (query.order == FlowOrder::Rate).then(|| rate(&flow, known));
-            top.take((flow, rate));
+            top.take(Measured { flow, worker, rate });
         };
         self.scan(Command::ScanFlows, filter, take).await?;
         let flows = top.finish();
@@ -139,12 +145,12 @@ impl Top {
     fn cut(&mut self) {
         match self.order {
             FlowOrder::Rate => {
-                let packets = |(_, rate): &Measured| rate.map_or(0.0, |(packets, _)| packets);
+                let packets = |one: &Measured| one.rate.map_or(0.0, |(packets, _)| packets);
                 self.flows.sort_by(|a, b| packets(b).total_cmp(&packets(a)));
             }
-            FlowOrder::Bytes => self.flows.sort_by_key(|(flow, _)| Reverse(flow.bytes)),
-            FlowOrder::Packets => self.flows.sort_by_key(|(flow, _)| Reverse(flow.packets)),
-            FlowOrder::Recent => self.flows.sort_by_key(|(flow, _)| flow.idle),
+            FlowOrder::Bytes => self.flows.sort_by_key(|one| Reverse(one.flow.bytes)),
+            FlowOrder::Packets => self.flows.sort_by_key(|one| Reverse(one.flow.packets)),
+            FlowOrder::Recent => self.flows.sort_by_key(|one| one.flow.idle),
         }
         self.flows.truncate(self.limit);
     }
@@ -155,7 +161,7 @@ impl Top {
     }
 }
 
-fn view((flow, rate): Measured, model: &Model) -> FlowView {
+fn view(Measured { flow, worker, rate }: Measured, model: &Model) -> FlowView {
     let key = &flow.key;
     let bindings = flow.bindings.iter().filter_map(|id| model.plugins.binding(*id));
     let binding = |bound: &crate::model::Bound| {
@@ -163,7 +169,7 @@ fn view((flow, rate): Measured, model: &Model) -> FlowView {
         format!("gate {gate}: {} by {filter:?}", show::action(&bound.action, model))
     };
     FlowView {
-        flow: selector(key, model),
+        flow: variant(&flow, model),
         source: key.source().to_string(),
         destination: key.destination().to_string(),
         protocol: Protocol(key.protocol).to_string(),
@@ -177,10 +183,18 @@ fn view((flow, rate): Measured, model: &Model) -> FlowView {
         age: flow.age.as_secs_f64(),
         idle: flow.idle.as_secs_f64(),
         level: if flow.in_driver { "driver" } else { "worker" },
+        worker,
         state: if flow.probation { "new" } else { "established" },
         bindings: bindings.map(binding).collect(),
         route: flow.route,
     }
+}
+
+/// The filter that only the packets of this record match: its flow's, and of these the ones that filters treat alike.
+fn variant(flow: &FlowReport, model: &Model) -> String {
+    let kind = Filter::of_varying(flow.varying, flow.varying_mask);
+    let selector = selector(&flow.key, model);
+    if kind.is_any() { selector } else { format!("{selector} {kind}") }
 }
 
 /// The filter that only this flow's packets match.
@@ -207,6 +221,7 @@ mod tests {
         FlowReport {
             key,
             varying: 0,
+            varying_mask: 0,
             packets,
             bytes: 1000 - packets,
             age: Duration::from_secs(2),
@@ -222,9 +237,10 @@ mod tests {
     fn first(order: FlowOrder) -> Vec<u64> {
         let mut top = Top { order, limit: 2, flows: Vec::new() };
         for (number, packets) in [(9, 5), (1, 7), (4, 6)] {
-            top.take((report(number, packets), Some((-(packets as f64), 0.0))));
+            let rate = Some((-(packets as f64), 0.0));
+            top.take(Measured { flow: report(number, packets), worker: 0, rate });
         }
-        top.finish().into_iter().map(|(flow, _)| flow.packets).collect()
+        top.finish().into_iter().map(|one| one.flow.packets).collect()
     }
 
     #[test]
@@ -239,10 +255,10 @@ mod tests {
     fn memory_is_bounded_by_what_is_shown() {
         let mut top = Top { order: FlowOrder::Packets, limit: 3, flows: Vec::new() };
         for packets in 0..20_000 {
-            top.take((report(1, packets % 900), None));
+            top.take(Measured { flow: report(1, packets % 900), worker: 0, rate: None });
             assert!(top.flows.len() <= 2 * 3 + AT_ONCE as usize);
         }
-        assert!(top.finish().iter().all(|(flow, _)| flow.packets == 899));
+        assert!(top.finish().iter().all(|one| one.flow.packets == 899));
     }
 
     #[test]

@@ -350,7 +350,7 @@ impl Inner {
                         self.workers.tell(|| Command::Message(instance, bytes.clone()))?;
                     }
                     // A slow half is not given the capability.
-                    Output::Packet(..) => {}
+                    Output::Packet { .. } => {}
                 },
                 HostSays::Failed(Failure { instance, fault, health }) => {
                     let name = self.model.plugins.instance_name(instance);

@@ -14,8 +14,9 @@ use millrace_plugin::{
     BindingId, BindingTable, Failure, Given, Inheritance, InstanceReport, PluginChange, Remains, Successor,
     Terms, WorkerPlugins,
 };
-use millrace_plugin_abi::{Instance, NoQueues, Output};
+use millrace_plugin_abi::{Instance, Message, NoQueues, Output, Reply};
 use millrace_units::InstanceId;
+use tokio::sync::oneshot;
 
 use crate::ControlError;
 
@@ -24,7 +25,7 @@ const MOST_WAITING: usize = 1024;
 /// What is taken up before instances get time again.
 const AT_ONCE: usize = 64;
 /// How long the thread may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a slow half may take for a message, or for what it does from time to time.
 const CALL: Duration = Duration::from_secs(1);
 
@@ -39,6 +40,8 @@ enum HostCommand {
     Remove(InstanceId),
     /// A message of the fast half.
     Message(InstanceId, Vec<u8>),
+    /// A control message; the reply goes there, `None` when there is no such slow half.
+    Control(InstanceId, Message, oneshot::Sender<Option<Reply>>),
     /// What became of them all?
     Report(SyncSender<SlowReports>),
 }
@@ -134,6 +137,20 @@ impl HostLevel {
         }
     }
 
+    /// Sends a control message to the slow half of an instance. The reply comes when it has come to it; none comes where it takes
+    /// longer than it may.
+    pub fn control(
+        &self,
+        id: InstanceId,
+        message: Message,
+    ) -> Result<oneshot::Receiver<Option<Reply>>, ControlError> {
+        let (reply, answer) = oneshot::channel();
+        let running = self.running.as_ref().ok_or_else(gone)?;
+        let busy = |_| ControlError::System(format!("{MOST_WAITING} things wait for the host level already"));
+        running.commands.try_send(HostCommand::Control(id, message, reply)).map_err(busy)?;
+        Ok(answer)
+    }
+
     /// What slow halves did so far. Messages for which there was no room count as lost.
     pub fn report(&self) -> Result<SlowReports, ControlError> {
         let Some(running) = &self.running else { return Ok(SlowReports::new()) };
@@ -222,6 +239,11 @@ fn carry_out(plugins: &mut WorkerPlugins<NoTable>, command: HostCommand) {
             Remains::Nothing | Remains::Table(_) => {}
         },
         HostCommand::Message(id, bytes) => plugins.message(id, bytes, now()),
+        HostCommand::Control(id, message, reply) => {
+            // Who asked may have given up.
+            let answer = Box::new(|answer| _ = reply.send(answer));
+            plugins.control(id, &message, now(), answer);
+        }
         HostCommand::Report(reply) => _ = reply.try_send(plugins.reports().collect()),
     }
 }
@@ -247,7 +269,7 @@ impl BindingTable for NoTable {
 mod tests {
     use std::time::Instant as Clock;
 
-    use millrace_plugin_abi::{Fault, Instant, LogLevel, Message, Packets, PluginError, Progress, Reply};
+    use millrace_plugin_abi::{Fault, Instant, LogLevel, Packets, PluginError, Progress};
 
     use super::*;
 
@@ -263,8 +285,8 @@ mod tests {
             Progress::Done
         }
 
-        fn control(&mut self, _: &Message) -> Reply {
-            Ok(serde_json::Value::Null)
+        fn control(&mut self, message: &Message) -> Reply {
+            Ok(serde_json::json!([self.number, message.name]))
         }
 
         fn message(&mut self, bytes: &[u8]) -> Progress {
@@ -339,6 +361,17 @@ mod tests {
         let report = level.report().unwrap();
         assert_eq!(report.keys().collect::<Vec<_>>(), [&one]);
         assert_eq!((report[&one].messages.heard, report[&one].messages.sent), (2, 2));
+    }
+
+    #[test]
+    fn control_messages_are_answered_where_there_is_somebody() {
+        let mut level = HostLevel::new(Wake::new().unwrap());
+        let message = || Message { name: "read".into(), arguments: Default::default() };
+        level.control(InstanceId(1), message()).unwrap_err();
+        level.put(InstanceId(1), echo(4), (0, true)).unwrap();
+        let reply = level.control(InstanceId(1), message()).unwrap().blocking_recv().unwrap();
+        assert_eq!(reply, Some(Ok(serde_json::json!([4, "read"]))));
+        assert_eq!(level.control(InstanceId(2), message()).unwrap().blocking_recv(), Ok(None));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod capture;
 mod claim;
 mod configuration;
+mod crash;
 mod date;
 mod device;
 mod driver_flows;

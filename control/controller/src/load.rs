@@ -50,7 +50,18 @@ pub(crate) struct Loaded {
     pub origin: Origin,
     /// The file of its slow half, beside its own.
     pub slow_half: Option<String>,
+    /// Who signed that, where it was loaded with the plugin.
+    pub slow_origin: Option<Origin>,
 }
+
+/// A plugin that may be made known, and its slow half if it has one: neither version goes back.
+pub(crate) struct Admissions {
+    own: Admission,
+    slow: Option<Admission>,
+}
+
+/// What has been remembered of both.
+pub(crate) struct AllRemembered([Option<Remembered>; 2]);
 
 /// What is loaded, by the configuration.
 #[derive(Clone, Debug)]
@@ -74,15 +85,26 @@ pub(crate) fn load(
         tracing::info!("plugin {}: {} code, {}", loaded.plugin.name(), loaded.plugin.tier(), loaded.source);
         Ok(loaded.plugin)
     })?;
-    let Some(name) = loaded.slow_half.clone() else { return Ok(loaded) };
-    let slow = slow_half(admitted, &Path::new(path).with_file_name(&name), |module| {
+    with_slow_half(admitted, path, loaded, |module| {
         // Instances that begin later have the better code.
         let loaded = compiler.load(module, |_, _| ()).map_err(|error| error.to_string())?;
         Ok(loaded.plugin)
-    });
+    })
+}
+
+/// Adds the slow half that a plugin names, compiled by `compile`.
+fn with_slow_half(
+    admitted: &Admitted,
+    path: &str,
+    loaded: Loaded,
+    compile: impl FnOnce(&[u8]) -> Result<WasmPlugin, String>,
+) -> Result<Loaded, ControlError> {
+    let Some(name) = loaded.slow_half.clone() else { return Ok(loaded) };
+    let slow = slow_half(admitted, &Path::new(path).with_file_name(&name), compile);
     let refused = |problem| ControlError::Invalid(format!("plugin {path}: its slow half {name}: {problem}"));
-    let plugin = Arc::new(Halves::new(loaded.plugin, Arc::new(slow.map_err(refused)?)));
-    Ok(Loaded { plugin, ..loaded })
+    let (slow, origin) = slow.map_err(refused)?;
+    let plugin = Arc::new(Halves::new(loaded.plugin, Arc::new(slow)));
+    Ok(Loaded { plugin, slow_origin: Some(origin), ..loaded })
 }
 
 /// Bytes of memory of an instance on the host level.
@@ -93,7 +115,7 @@ fn slow_half(
     admitted: &Admitted,
     path: &Path,
     compile: impl FnOnce(&[u8]) -> Result<WasmPlugin, String>,
-) -> Result<LoadedPlugin, String> {
+) -> Result<(LoadedPlugin, Origin), String> {
     let file = PluginFile::read(path)?;
     let checked = admitted.trust.check(&file.module, file.signature.as_deref());
     let checked = checked.map_err(|problem| problem.to_string())?;
@@ -101,10 +123,10 @@ fn slow_half(
         return Err("it is a shared object: a slow half is a WebAssembly module".to_owned());
     }
     let compiled = compile(&file.module)?;
-    checked.fits(compiled.manifest()).map_err(|problem| problem.to_string())?;
+    let origin = checked.fits(compiled.manifest()).map_err(|problem| problem.to_string())?;
     match Halves::problem(compiled.manifest()) {
         Some(problem) => Err(problem),
-        None => Ok(LoadedPlugin::new(compiled)?.with_memory(SLOW_MEMORY)),
+        None => Ok((LoadedPlugin::new(compiled)?.with_memory(SLOW_MEMORY), origin)),
     }
 }
 
@@ -119,22 +141,51 @@ fn load_by(
     file.load(admitted, compile).map_err(refused)
 }
 
-/// Whether a plugin that was loaded may be made known: its version must not go back.
-pub(crate) fn admit(model: &Model, loaded: &Loaded, new: &NewPlugin) -> Result<Admission, ControlError> {
-    let Loaded { plugin, origin, .. } = loaded;
-    let admitted = model.repository.admit(plugin.name(), plugin.version(), *origin, new.allow_downgrade);
-    admitted.map_err(|problem| ControlError::Invalid(format!("plugin {}: {problem}", new.path)))
+/// Whether a plugin that was loaded may be made known: its version must not go back, nor that of its slow half.
+pub(crate) fn admit(model: &Model, loaded: &Loaded, new: &NewPlugin) -> Result<Admissions, ControlError> {
+    let admit = |plugin: &dyn Plugin, origin, which: &str| {
+        let admitted = model.repository.admit(plugin.name(), plugin.version(), origin, new.allow_downgrade);
+        let refused = |problem| ControlError::Invalid(format!("plugin {}: {which}{problem}", new.path));
+        admitted.map_err(refused)
+    };
+    let slow = loaded.plugin.slow_half().zip(loaded.slow_origin);
+    Ok(Admissions {
+        own: admit(&*loaded.plugin, loaded.origin, "")?,
+        slow: slow.map(|(slow, origin)| admit(slow, origin, "its slow half: ")).transpose()?,
+    })
 }
 
-/// Has the disk remember the version of a plugin, before it counts as loaded.
-pub(crate) fn remember(model: &mut Model, admission: &Admission) -> Result<Remembered, ControlError> {
-    let remembered = model.repository.remember(admission);
-    remembered.map_err(|error| {
-        ControlError::system(
-            "remember the plugin's version, so that no older one takes its place later",
-            error,
-        )
-    })
+/// Has the disk remember the versions of a plugin and of its slow half, before it counts as loaded.
+pub(crate) fn remember(model: &mut Model, admitted: &Admissions) -> Result<AllRemembered, ControlError> {
+    let mut all = AllRemembered([None, None]);
+    for (admission, place) in [Some(&admitted.own), admitted.slow.as_ref()].into_iter().zip(0..) {
+        let Some(admission) = admission else { continue };
+        match model.repository.remember(admission) {
+            Ok(remembered) => all.0[place] = Some(remembered),
+            Err(error) => {
+                take_back(model, all);
+                return Err(ControlError::system(
+                    "remember the plugin's version, so that no older one takes its place later",
+                    error,
+                ));
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Forgets what was remembered of a plugin that could not be loaded.
+pub(crate) fn take_back(model: &mut Model, remembered: AllRemembered) {
+    for remembered in remembered.0.into_iter().flatten() {
+        if let Err(error) = model.repository.take_back(remembered) {
+            tracing::error!("a version that was not loaded counts as loaded: {error}");
+        }
+    }
+}
+
+/// Notes that a plugin is loaded.
+pub(crate) fn note_loaded(model: &mut Model, admitted: Admissions) {
+    model.repository.loaded(admitted.own);
 }
 
 /// Makes a plugin known that was loaded. Returns its name.
@@ -143,13 +194,13 @@ pub(crate) fn enter(
     loaded: Loaded,
     new: &NewPlugin,
 ) -> Result<&'static str, ControlError> {
-    let admission = admit(model, &loaded, new)?;
+    let admitted = admit(model, &loaded, new)?;
     let name = loaded.plugin.name();
     model.plugins.check_new(name)?;
-    let _ = remember(model, &admission)?;
+    remember(model, &admitted)?;
     model.plugins.add_plugin(loaded.plugin)?;
     tracing::info!("plugin {name} is {}", loaded.origin);
-    model.repository.loaded(admission);
+    note_loaded(model, admitted);
     let file =
         millrace_config::Plugin { file: new.path.clone().into(), allow_downgrade: new.allow_downgrade };
     model.files.push((name, file));
@@ -194,12 +245,13 @@ impl PluginFile {
             let origin = checked.fits(plugin.manifest()).map_err(|problem| problem.to_string())?;
             tracing::warn!("plugin {} is {}", plugin.name(), plugin.home().text());
             let slow_half = plugin.manifest().slow_half.clone();
-            return Ok(Loaded { plugin: Arc::new(plugin), origin, slow_half });
+            return Ok(Loaded { plugin: Arc::new(plugin), origin, slow_half, slow_origin: None });
         }
         let compiled = compile(&self.module)?;
         let origin = checked.fits(compiled.manifest()).map_err(|problem| problem.to_string())?;
         let slow_half = compiled.manifest().slow_half.clone();
-        Ok(Loaded { plugin: Arc::new(LoadedPlugin::new(compiled)?), origin, slow_half })
+        let plugin = Arc::new(LoadedPlugin::new(compiled)?);
+        Ok(Loaded { plugin, origin, slow_half, slow_origin: None })
     }
 }
 

@@ -43,11 +43,14 @@ fn question(filter: &Filter, text: &str, model: &Model) -> Result<Question, Cont
     };
     let (source, destination) = (host(filter.source(), "src")?, host(filter.destination(), "dst")?);
     let protocol = filter.protocol().map_or(17, |protocol| protocol.0);
-    let low = |range: PortRange| match range {
-        PortRange::Any => 0,
-        PortRange::Ports { first, .. } => first,
+    let one = |range: PortRange, side: &str| match range {
+        PortRange::Any => Ok(0),
+        PortRange::Ports { first, last } if first == last => Ok(first),
+        PortRange::Ports { .. } => Err(ControlError::Invalid(format!(
+            "packet {text:?}: a packet has one {side}: say `{side} NUMBER`, without a range"
+        ))),
     };
-    let ports = (low(filter.source_port()), low(filter.destination_port()));
+    let ports = (one(filter.source_port(), "sport")?, one(filter.destination_port(), "dport")?);
     let port = match filter.incoming() {
         Some(name) => model.port(name)?.id,
         None => PortId::NONE,

@@ -16,11 +16,13 @@ use millrace_pipeline::{
     DeviceId, NeighbourChange, NeighbourKnowledge, Options, PortSettings, ReversePath, Stack, TableKind, Tags,
 };
 use millrace_plugin::{PluginChange, PluginControlUnit, Terms};
+use millrace_plugin_abi::Home;
 use millrace_repository::{Memory, Repository};
 use millrace_units::{GateId, PortId};
 use millrace_wire::MacAddr;
 use serde_json::{Map, Value};
 
+use crate::crash::beginning;
 use crate::load::Admitted;
 use crate::loader::Loader;
 use crate::routes::OwnRoutes;
@@ -249,7 +251,10 @@ impl Model {
         settings: Map<String, Value>,
     ) -> Result<Vec<PluginChange<CompiledFilter>>, ControlError> {
         let Some(held) = self.repository.quarantine().find(name, plugin) else {
-            return Ok(vec![self.plugins.create_instance(plugin, name, settings)?.1]);
+            let home = self.plugins.plugin_named(plugin).map_or(Home::BuiltIn, |plugin| plugin.home());
+            let create = || self.plugins.create_instance(plugin, name, settings);
+            let created = if home == Home::Trusted { beginning(name, plugin, create) } else { create() };
+            return Ok(vec![created?.1]);
         };
         let why = held.why.clone();
         let (_, changes) = self.plugins.create_quarantined(plugin, name, settings, why.clone())?;

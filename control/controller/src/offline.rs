@@ -13,7 +13,8 @@ use ipnet::IpNet;
 use millrace_classify::CompiledFilter;
 use millrace_config::Config;
 use millrace_pipeline::{
-    Command, DriverCache, DriverFlowCounts, DriverPort, FlowCounts, GateTables, ReversePath, Snapshot,
+    CaptureSource, Command, DriverCache, DriverFlowCounts, DriverPort, FlowCounts, GateTables, PortCount,
+    ReversePath, Snapshot, capture,
 };
 use millrace_plugin::{BindingId, PluginChange};
 use millrace_port::{Memory, MemoryHandle};
@@ -31,6 +32,8 @@ use workers::OfflineWorkers;
 
 /// Most rounds at one moment: a router that is never done is broken.
 const ROUNDS: usize = 100_000;
+/// Bytes that a capture has room for.
+const CAPTURE_ROOM: usize = 1 << 20;
 /// How often neighbours in use are looked after, as with a router on devices.
 const REFRESH: Duration = Duration::from_secs(1);
 
@@ -219,6 +222,21 @@ impl OfflineRouter {
         count.map(|(_, count)| show::by_name(&count.drops)).unwrap_or_default()
     }
 
+    /// What was counted at each port.
+    pub fn counts(&mut self) -> Vec<(PortId, PortCount)> {
+        self.snapshot().ports
+    }
+
+    /// Captures the first `snap` bytes of every frame from now on, until the readers are dropped: one for each worker. What
+    /// finds no room before it is read is left out.
+    pub fn capture(&mut self, snap: usize) -> Vec<CaptureSource> {
+        let workers = 0..self.workers.len();
+        let (sinks, sources): (Vec<_>, _) =
+            workers.map(|_| capture(0, None, None, snap, CAPTURE_ROOM)).unzip();
+        self.workers.tell_each(sinks.into_iter().map(|sink| Command::StartCapture(Box::new(sink))).collect());
+        sources
+    }
+
     /// Takes a port up or down.
     pub fn set_up(&mut self, port: &str, up: bool) {
         self.change(port, |plan| plan.settings.up = up);
@@ -332,7 +350,8 @@ impl OfflineRouter {
     /// When the packet is not one.
     pub fn lookup(&mut self, packet: &str) -> Result<LookupView, ControlError> {
         let question = parse_packet(packet, &self.model)?;
-        let explanation = self.workers.ask_one(0, |reply| Command::Explain(question, reply));
+        let worker = self.workers.owner_of_flow(&question.key);
+        let explanation = self.workers.ask_one(worker, |reply| Command::Explain(question, reply));
         Ok(lookup::view(explanation.unwrap_or_default(), &self.model, &self.route_table))
     }
 }

@@ -17,7 +17,7 @@ enum PluginRequest {
     /// Adds a filter.
     AddFilter(NewFilter),
     /// Removes filters and bindings by their numbers.
-    RemoveFilters(Vec<u32>),
+    RemoveFilters(Vec<u64>),
     /// Adds a route.
     AddRoute(NewRoute),
     /// Removes the route to a prefix.

@@ -1,6 +1,7 @@
 //! Instances that are in quarantine, and how they are let out.
 
 use millrace_plugin::{Health, Inheritance};
+use millrace_plugin_abi::Home;
 
 use crate::ControlError;
 use crate::date::utc;
@@ -71,6 +72,11 @@ impl Inner {
 
     /// Says to who watches the workers how instances are called now.
     pub fn tell_names(&self) {
-        self.names.set(self.model.plugins.instance_names());
+        let plugins = &self.model.plugins;
+        self.names.set(plugins.instance_names());
+        let is_trusted =
+            |plugin: &str| plugins.plugin_named(plugin).is_ok_and(|plugin| plugin.home() == Home::Trusted);
+        let can_crash = plugins.instance_names().filter(|(_, _, plugin)| is_trusted(plugin));
+        crate::crash::tell(self.workers.watched(), can_crash);
     }
 }

@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use crate::configuration::Waiting;
 use crate::device::KernelDevice;
 use crate::feed::plugin_commands;
-use crate::host_level::HostLevel;
+use crate::host_level::{HostLevel, PATIENCE};
 use crate::host_output::HostOutput;
 use crate::load::Loaded;
 use crate::loader::Loader;
@@ -245,6 +245,7 @@ impl Router {
             uptime: snapshot.at.since(inner.started).as_secs_f64(),
             mode: inner.mode,
             workers: inner.workers.len(),
+            worker_cpu: inner.workers.cpu_times(),
             memory: MemoryView { used: snapshot.memory.0, frames: snapshot.memory.1 },
             routes: inner.route_table.len(),
             flows: show::flow_table(&snapshot.flows),
@@ -481,6 +482,7 @@ impl Router {
         if let Some(table) = inner.tables.set_kind(id, kind) {
             inner.workers.tell(|| Command::SetTable(id, table.clone()))?;
             inner.barrier()?;
+            inner.say_moved(id, false);
         }
         find_gate(&mut inner, name)
     }
@@ -521,6 +523,30 @@ impl Router {
         Ok(inner.model.plugins.merge_replies(id, &message, replies))
     }
 
+    /// Sends the slow half of an instance a control message and returns its reply, which may take a second, and longer while other
+    /// slow halves have their turn.
+    ///
+    /// # Errors
+    /// No such instance or message, no slow half, or it refuses or doesn't answer within five seconds.
+    pub async fn control_slow_half(
+        &self,
+        instance: &str,
+        message: &str,
+        arguments: &Map<String, Value>,
+    ) -> Result<Value, ControlError> {
+        let message = Message { name: message.to_owned(), arguments: arguments.clone() };
+        let reply = {
+            let inner = self.lock();
+            let id = inner.model.plugins.address_slow_half(instance, &message)?;
+            inner.host_level.control(id, message)?
+        };
+        let reply = tokio::time::timeout(PATIENCE, reply).await;
+        let silent =
+            || ControlError::System(format!("the slow half of instance {instance:?} does not answer"));
+        let reply = reply.ok().and_then(Result::ok).flatten().ok_or_else(silent)?;
+        reply.map_err(|error| ControlError::Invalid(error.to_string()))
+    }
+
     /// Says what would happen to a packet, written as a filter without wildcards.
     ///
     /// # Errors
@@ -528,7 +554,8 @@ impl Router {
     pub fn lookup(&self, packet: &str) -> Result<LookupView, ControlError> {
         let mut inner = self.lock();
         let question: Question = parse_packet(packet, &inner.model)?;
-        let explanation = inner.workers.get(0).ask(|reply| Command::Explain(question, reply))?;
+        let explanation =
+            inner.workers.owner_of_flow(&question.key).ask(|reply| Command::Explain(question, reply))?;
         Ok(lookup::view(explanation, &inner.model, &inner.route_table))
     }
 

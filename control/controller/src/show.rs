@@ -195,7 +195,7 @@ pub(crate) fn binding(id: BindingId, bound: &Bound, counts: &Counts, model: &Mod
     let counts = counts.0.get(&id).copied().unwrap_or_default();
     let instance = bound.action.instance().map(|id| model.plugins.instance_name(id).to_owned());
     BindingView {
-        id: id.0,
+        id: bound.number,
         action: action(&bound.action, model),
         gate: model.plugins.gate_name(bound.gate).to_owned(),
         filter: bound.filter.to_string(),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -17,7 +17,7 @@ use millrace_offload::own_program_ids;
 use millrace_packet::Pool;
 use millrace_pipeline::thread::{self, IoMode, Wake};
 use millrace_pipeline::{Command, GateTables, Handover, NoHost, PortSettings, Stack, Worker, WorkerLink};
-use millrace_repository::{Memory, usual_state_directory};
+use millrace_repository::{Held, Memory, usual_state_directory};
 use millrace_store::{Draft, State, Store, Who};
 use millrace_telemetry::Rate;
 use millrace_wire::MacAddr;
@@ -75,7 +75,10 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
     let base = first_revision(&config, options.source)?;
     options.overrides.put_into(&mut config);
     let state = state_directory(&config);
-    let memory = Memory::open(state.as_deref());
+    let mut memory = Memory::open(state.as_deref());
+    if options.end.is_some() {
+        remember_crashes(&mut memory, state.as_deref())?;
+    }
     memory.damages().for_each(|damage| tracing::error!("{damage}"));
     let loader = Loader::new(&config);
     let mut model = Model::remembering(&config, memory, &loader)?;
@@ -174,6 +177,24 @@ fn first_revision(config: &Config, source: Option<Source>) -> Result<Draft, Cont
     };
     let comment = Some("as the router was started".to_owned());
     Ok(Draft { who: Who::router(), comment, origin, state: State::Good, changes: 0, text })
+}
+
+/// Puts instances into quarantine whose calls have crashed, and has those of this router be known to the next start.
+fn remember_crashes(memory: &mut Memory, state: Option<&Path>) -> Result<(), ControlError> {
+    if let Some(directory) = state {
+        match memory.quarantine.take_crashes(directory) {
+            Ok(found) => {
+                for Held { instance, plugin, .. } in &found.held {
+                    tracing::error!(instance, plugin, "a call crashed when the router last ran");
+                }
+                if found.unreadable > 0 {
+                    tracing::warn!("{} lines about crashes can't be read", found.unreadable);
+                }
+            }
+            Err(problem) => tracing::error!("what is known of crashes does not count: {problem}"),
+        }
+    }
+    crate::crash::watch(state)
 }
 
 /// Checks a configuration as far as it can be without the machine it is for.
@@ -459,14 +480,14 @@ fn start_workers(
         let (worker, thread) = match started {
             Ok(started) => started,
             Err(error) => {
-                stop(&mut Workers::new(workers), threads);
+                stop(&mut Workers::new(workers, seed), threads);
                 return Err(error);
             }
         };
         workers.push(worker);
         threads.push(thread);
     }
-    Ok((Workers::new(workers), threads))
+    Ok((Workers::new(workers, seed), threads))
 }
 
 /// Ends workers that have nothing to do yet.

@@ -1,6 +1,7 @@
 //! Plugins are replaced by other versions of themselves while packets go through them.
 
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use millrace_compiler::CompileError;
@@ -12,7 +13,7 @@ use millrace_units::InstanceId;
 use serde_json::{Map, Value};
 
 use crate::ControlError;
-use crate::load::{admit, remember};
+use crate::load::{admit, note_loaded, remember, take_back};
 use crate::request::{NewPlugin, Upgrade};
 use crate::router::{Inner, Router, find_instance};
 use crate::view::{InstanceView, ShadowView, UpgradeView};
@@ -67,13 +68,14 @@ impl Router {
         let mut inner = self.lock();
         let remembered = remember(&mut inner.model, &admission)?;
         let replaced = inner.replace(&plugin, inheritance);
-        if replaced.is_err()
-            && let Err(error) = inner.model.repository.take_back(remembered)
-        {
-            tracing::error!("a version that was not loaded counts as loaded: {error}");
-        }
-        let mut view = replaced?;
-        inner.model.repository.loaded(admission);
+        let mut view = match replaced {
+            Ok(view) => view,
+            Err(error) => {
+                take_back(&mut inner.model, remembered);
+                return Err(error);
+            }
+        };
+        note_loaded(&mut inner.model, admission);
         for (_, file) in inner.model.files.iter_mut().filter(|(known, _)| *known == name) {
             file.file = new.path.clone().into();
         }
@@ -171,35 +173,88 @@ impl Router {
     }
 
     /// Lets instances of a new version see copies of packets, and waits for what comes of it.
+    ///
+    /// # Errors
+    /// No instances to try it beside; fewer packets than were asked for; instances that were changed meanwhile.
     async fn try_out(&self, plugin: &Arc<dyn Plugin>, packets: u64) -> Result<ShadowView, ControlError> {
+        let name = plugin.name();
+        let refused = |problem: String| ControlError::Conflict(format!("plugin {name}: {problem}"));
         let mut reports = Vec::new();
-        let mut ids = Vec::new();
-        {
+        let (tried, workers) = {
             let mut inner = self.lock();
+            let tried = inner.tried_beside(name)?;
             let workers = inner.workers.len();
             for Successors { id, instances, .. } in inner.model.plugins.successors(&**plugin, workers)? {
-                ids.push(id);
                 for (worker, instance) in instances.into_iter().enumerate() {
                     let begin = |reply| Command::Shadow(id, instance, packets, reply);
                     reports.push(inner.workers.get(worker).begin(begin)?);
                 }
             }
+            (tried, workers)
+        };
+        if reports.is_empty() {
+            return Err(refused(
+                "it has no instance to try the new version beside: leave out the trial".into(),
+            ));
         }
         let end = Instant::now() + TRIAL;
-        let mut all = Vec::new();
-        while all.len() < reports.len() && Instant::now() < end {
+        // Instance by instance, at each worker; a worker that gets none of its packets never reports.
+        let mut all = vec![None; reports.len()];
+        let enough = |all: &[Option<ShadowReport>]| {
+            all.chunks(workers).all(|one| {
+                let seen: u64 = one.iter().flatten().map(|report| report.packets).sum();
+                seen >= packets || one.iter().flatten().any(|report| report.fault.is_some())
+            })
+        };
+        while !enough(&all) && Instant::now() < end {
             tokio::time::sleep(Duration::from_millis(10)).await;
-            all.extend(reports.iter().filter_map(|report| report.try_recv().ok()));
+            gather(&reports, &mut all);
         }
-        {
-            let mut inner = self.lock();
-            for id in ids {
-                inner.workers.tell(|| Command::EndShadow(id))?;
-            }
-            inner.barrier()?;
+        let mut inner = self.lock();
+        for (id, _) in &tried.instances {
+            inner.workers.tell(|| Command::EndShadow(*id))?;
         }
-        all.extend(reports.iter().filter_map(|report| report.try_recv().ok()));
-        Ok(all.into_iter().flatten().fold(ShadowView::default(), add))
+        inner.barrier()?;
+        gather(&reports, &mut all);
+        if !inner.tried_beside(name).is_ok_and(|now| now.is(&tried)) {
+            return Err(refused(
+                "it was changed while the new version was tried beside it: try again".into(),
+            ));
+        }
+        let has_seen = enough(&all);
+        let view = all.into_iter().flatten().fold(ShadowView::default(), add);
+        if !has_seen && view.is_clean() {
+            return Err(refused(format!(
+                "in {} s its instances got fewer than {packets} packets each, {} in all, and the old version goes on: try it out on \
+                 fewer packets, or under load",
+                TRIAL.as_secs(),
+                view.packets
+            )));
+        }
+        Ok(view)
+    }
+}
+
+/// What a new version is tried beside.
+struct Tried {
+    plugin: Arc<dyn Plugin>,
+    /// Its instances with their settings.
+    instances: Vec<(InstanceId, Map<String, Value>)>,
+}
+
+impl Tried {
+    /// Whether nothing was changed.
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.plugin, &other.plugin) && self.instances == other.instances
+    }
+}
+
+/// Takes the reports that have come.
+fn gather(reports: &[Receiver<Option<ShadowReport>>], all: &mut [Option<ShadowReport>]) {
+    for (report, place) in reports.iter().zip(all) {
+        if let Ok(report) = report.try_recv() {
+            *place = Some(report.unwrap_or_default());
+        }
     }
 }
 
@@ -218,6 +273,15 @@ fn add(mut sum: ShadowView, report: ShadowReport) -> ShadowView {
 }
 
 impl Inner {
+    /// A plugin and its instances as they are now.
+    fn tried_beside(&self, name: &str) -> Result<Tried, ControlError> {
+        let plugins = &self.model.plugins;
+        let plugin = plugins.plugin_named(name)?;
+        let own = plugins.instances().into_iter().filter(|one| one.plugin == name);
+        let instances = own.map(|one| Ok((plugins.instance(&one.name)?, one.settings)));
+        Ok(Tried { plugin, instances: instances.collect::<Result<_, ControlError>>()? })
+    }
+
     /// Puts a plugin in the place of the one of its name, at all workers or at none.
     fn replace(
         &mut self,
@@ -243,6 +307,8 @@ impl Inner {
         }
         let old = self.model.plugins.replace_plugin(plugin.clone())?;
         self.previous_plugins.insert(plugin.name(), old);
+        // It may be a shared object now, or no longer.
+        self.tell_names();
         Ok(view)
     }
 

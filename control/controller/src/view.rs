@@ -208,8 +208,8 @@ pub struct ReleaseView {
 /// A binding of an instance, or of another action, to flows.
 #[derive(Clone, Debug, Serialize)]
 pub struct BindingView {
-    /// Its number, used again once it is gone.
-    pub id: u32,
+    /// Its number, which no other one ever has while the router runs: the smaller is the older.
+    pub id: u64,
     /// What is done with the packets: `instance NAME`, `drop`, `reject`, `host`, `port NAME`, `ports NAME,NAME` or
     /// `copy-to NAME`.
     pub action: String,
@@ -280,6 +280,8 @@ pub struct StatusView {
     pub mode: &'static str,
     /// Threads that forward.
     pub workers: usize,
+    /// Seconds that each of them has run on a processor.
+    pub worker_cpu: Vec<f64>,
     /// Packet memory.
     pub memory: MemoryView,
     /// Routes in the forwarding table.
@@ -420,7 +422,7 @@ pub struct GateExplanationView {
 #[derive(Clone, Debug, Serialize)]
 pub struct CandidateView {
     /// Its number.
-    pub id: u32,
+    pub id: u64,
     /// What it does.
     pub action: String,
     /// Which packets.
@@ -454,7 +456,7 @@ pub struct GateCheckView {
 #[derive(Clone, Debug, Serialize)]
 pub struct NamedFilterView {
     /// Its number.
-    pub id: u32,
+    pub id: u64,
     /// Which packets.
     pub filter: String,
     /// What it does.
@@ -523,6 +525,8 @@ pub struct FlowView {
     pub idle: f64,
     /// `driver` where the driver forwards it by itself, else `worker`.
     pub level: &'static str,
+    /// The number of the worker that it belongs to: 0 where there is only one.
+    pub worker: usize,
     /// `new` while it may be displaced by other new flows, then `established`.
     pub state: &'static str,
     /// What it is bound to, in the order of the journey.

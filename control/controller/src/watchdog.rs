@@ -48,7 +48,7 @@ pub(crate) struct WorkerThread {
 
 impl WorkerThread {
     /// How long the thread has run so far; `None` when it has ended.
-    fn cpu_time(&self) -> Option<Duration> {
+    pub fn cpu_time(&self) -> Option<Duration> {
         // clock_getcpuclockid(3): the thread's number in all but the lowest three bits, inverted; of these, 4 says that it is a
         // thread's, and 2 that the scheduler's own count is asked for.
         let clock = ClockId::from_raw(!self.thread.as_raw() << 3 | 6);

@@ -1,7 +1,8 @@
 //! Control's handle on all workers: what is said to all of them, what to the one that has a device, and their answers as
 //! one.
 
-use millrace_pipeline::{Command, DeviceId, Event, Handover, NeighbourChange, ReplyTo, Snapshot};
+use millrace_packet::FlowKey;
+use millrace_pipeline::{Command, DeviceId, Event, Handover, NeighbourChange, ReplyTo, Snapshot, flow_hash};
 
 use crate::ControlError;
 use crate::route_table::TellRoutes;
@@ -10,28 +11,38 @@ use crate::worker_handle::WorkerHandle;
 
 /// The workers of a router, one or more.
 #[derive(Debug)]
-pub(crate) struct Workers(Vec<WorkerHandle>);
+pub(crate) struct Workers {
+    workers: Vec<WorkerHandle>,
+    /// The seed of all their hashes.
+    seed: u64,
+}
 
 impl Workers {
     /// # Panics
     /// Later, when there is none.
-    pub fn new(workers: Vec<WorkerHandle>) -> Self {
-        Self(workers)
+    pub fn new(workers: Vec<WorkerHandle>, seed: u64) -> Self {
+        Self { workers, seed }
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.workers.len()
     }
 
     /// The threads of all, for who watches them.
     pub fn watched(&self) -> Vec<WorkerThread> {
-        self.0.iter().map(WorkerHandle::watched).collect()
+        self.workers.iter().map(WorkerHandle::watched).collect()
+    }
+
+    /// Seconds that the thread of each has run on a processor.
+    pub fn cpu_times(&self) -> Vec<f64> {
+        let seconds = |thread: WorkerThread| thread.cpu_time().unwrap_or_default().as_secs_f64();
+        self.watched().into_iter().map(seconds).collect()
     }
 
     /// The worker of that number.
     pub fn get(&mut self, worker: usize) -> &mut WorkerHandle {
-        &mut self.0[worker]
+        &mut self.workers[worker]
     }
 
     /// The worker that has the device.
@@ -40,26 +51,32 @@ impl Workers {
         self.get(Handover::owner(device, workers))
     }
 
+    /// The worker that the flow belongs to.
+    pub fn owner_of_flow(&mut self, key: &FlowKey) -> &mut WorkerHandle {
+        let workers = self.len();
+        self.get(Handover::owner_of_hash(flow_hash(key, self.seed), workers))
+    }
+
     /// Tells all workers.
     pub fn tell(&mut self, command: impl Fn() -> Command) -> Result<(), ControlError> {
-        self.0.iter_mut().try_for_each(|worker| worker.tell(command()))
+        self.workers.iter_mut().try_for_each(|worker| worker.tell(command()))
     }
 
     /// Tells each worker its own.
     pub fn tell_each(&mut self, commands: Vec<Command>) -> Result<(), ControlError> {
-        self.0.iter_mut().zip(commands).try_for_each(|(worker, command)| worker.tell(command))
+        self.workers.iter_mut().zip(commands).try_for_each(|(worker, command)| worker.tell(command))
     }
 
     /// Tells all workers but one what became known of neighbours.
     pub fn tell_others(&mut self, from: usize, change: NeighbourChange) -> Result<(), ControlError> {
-        let mut others = self.0.iter_mut().enumerate().filter(|(worker, _)| *worker != from);
+        let mut others = self.workers.iter_mut().enumerate().filter(|(worker, _)| *worker != from);
         others.try_for_each(|(_, worker)| worker.tell(Command::SetNeighbours(vec![change])))
     }
 
     /// Asks all workers, at once, and waits for their answers.
     pub fn ask<T>(&mut self, question: impl Fn(ReplyTo<T>) -> Command) -> Result<Vec<T>, ControlError> {
         let asked: Vec<_> =
-            self.0.iter_mut().map(|worker| worker.begin(&question)).collect::<Result<_, _>>()?;
+            self.workers.iter_mut().map(|worker| worker.begin(&question)).collect::<Result<_, _>>()?;
         asked.into_iter().map(WorkerHandle::finish).collect()
     }
 
@@ -74,7 +91,7 @@ impl Workers {
 
     /// The next thing that a worker said by itself, with the worker's number.
     pub fn next_event(&mut self) -> Option<(usize, Event)> {
-        let workers = self.0.iter_mut().enumerate();
+        let workers = self.workers.iter_mut().enumerate();
         workers.into_iter().find_map(|(number, worker)| Some((number, worker.next_event()?)))
     }
 }

@@ -233,7 +233,7 @@ fn a_check_names_what_never_wins_and_what_is_ambiguous() {
         assert_eq!((never.filter.id, never.by.id), (shadowed, all));
         let [pair] = &route.ambiguous[..] else { panic!("{route:?}") };
         assert_eq!((pair.winner.id, pair.loser.id, &*pair.decided_by), (source, destination, "src"));
-        let below: Vec<u32> = route.below_routes.iter().map(|filter| filter.id).collect();
+        let below: Vec<u64> = route.below_routes.iter().map(|filter| filter.id).collect();
         assert_eq!((below.len(), route.filters, route.ambiguous_pairs), (2, 4, 1), "{route:?}");
     });
 }

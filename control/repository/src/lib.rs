@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod claims;
+mod crashes;
 mod error;
 mod files;
 mod key;
@@ -22,6 +23,7 @@ mod trust;
 mod versions;
 
 pub use claims::{Claims, Version};
+pub use crashes::{CrashLine, Found, crash_file};
 pub use error::{RepositoryError, Untrusted};
 pub use files::{
     GeneratedKey, SignatureState, SignedFile, generate, sign_file, signature_path, signature_state,

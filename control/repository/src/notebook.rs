@@ -122,10 +122,21 @@ fn take_turn(directory: &Path) -> Result<Flock<File>, NotebookError> {
 
 /// The entries of a file; the error is a sentence that names it.
 fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, String> {
+    let Some(text) = read_own(path)? else { return Ok(Vec::new()) };
+    let wrong = |problem: String| format!("{} can't be read: {problem}", path.display());
+    let content: Content<T> = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+    match content.form {
+        FORM => Ok(content.entries),
+        other => Err(wrong(format!("its form is {other}, and this router knows {FORM}"))),
+    }
+}
+
+/// What stands in a file that nobody else may write; `None` when it isn't there. The error is a sentence that names it.
+pub(crate) fn read_own(path: &Path) -> Result<Option<Vec<u8>>, String> {
     let wrong = |problem: String| format!("{} can't be read: {problem}", path.display());
     let file = match File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(wrong(error.to_string())),
     };
     let known = file.metadata().map_err(|error| wrong(error.to_string()))?;
@@ -137,11 +148,7 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, String> {
     if text.len() as u64 > MOST {
         return Err(wrong(format!("it is longer than {MOST} bytes")));
     }
-    let content: Content<T> = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
-    match content.form {
-        FORM => Ok(content.entries),
-        other => Err(wrong(format!("its form is {other}, and this router knows {FORM}"))),
-    }
+    Ok(Some(text))
 }
 
 /// Puts a file with this text in the place of one, and all of it on the disk.

@@ -1,4 +1,4 @@
-//! Instances that may not come back by themselves: a call of theirs did not return, and the router was ended for it.
+//! Instances that may not come back by themselves: a call of theirs did not return, or crashed, and the router ended for it.
 
 use std::path::Path;
 

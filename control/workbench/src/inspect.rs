@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use millrace_plugin::Manifest;
 use millrace_plugin::native::is_object;
-use millrace_plugin::{Manifest, StateSharing};
 use millrace_plugin_abi::{Home, MapShape};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -41,8 +41,6 @@ pub struct Inspection {
     pub maps: Vec<MapStatement>,
     /// The file of its slow half; nothing when it has none.
     pub slow_half: Option<String>,
-    /// `per-worker` or `single`.
-    pub state: &'static str,
     /// The version of what it saves.
     pub state_version: u32,
     /// Milliseconds between two calls that it wants without packets.
@@ -122,10 +120,6 @@ pub fn inspect(module: &Module) -> Result<Inspection, WorkbenchError> {
         service_state: manifest.service_state,
         maps: manifest.maps.iter().map(MapStatement::of).collect(),
         slow_half: manifest.slow_half.clone(),
-        state: match manifest.state {
-            StateSharing::PerWorker => "per-worker",
-            StateSharing::Single => "single",
-        },
         state_version: manifest.state_version,
         period: manifest.period.map(|period| period.as_millis() as u64),
         cost: manifest.cost.map(|cost| CostStatement { packet: cost.packet, byte: cost.byte }),

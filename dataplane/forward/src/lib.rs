@@ -6,6 +6,7 @@
 //! all workers look at it. There is no locking.
 #![forbid(unsafe_code)]
 
+mod adjacency;
 mod fib;
 mod fragment;
 mod hold;
@@ -25,6 +26,7 @@ mod shared_route_table;
 mod test_packets;
 mod ttl;
 
+pub use adjacency::{Adjacency, AdjacencyTable, NO_ADJACENCY};
 pub use fib::{FibChange, FibMemory, FibReader, Route, RouteIndex, SharedFib};
 pub use fragment::{FragmentError, fragment4};
 pub use hold::{Held, HoldLimits, HoldQueue};

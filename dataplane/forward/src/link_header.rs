@@ -38,12 +38,29 @@ impl LinkHeader {
         &self.bytes[..self.len.into()]
     }
 
+    /// Its length in bytes.
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "a link header has bytes")]
+    pub fn len(&self) -> usize {
+        self.len.into()
+    }
+
     /// Replaces what stands before the packet's network header by this header. The bytes from the network header on
     /// stay as they are (FW-05). Returns `false`, with nothing changed, when the frame has no room in front.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn apply(&self, packet: &mut Packet) -> bool {
-        let (old, new) = (packet.network_offset(), self.as_bytes());
+        let old = packet.network_offset();
+        if old == ETHERNET_LEN && self.len() == ETHERNET_LEN {
+            // The usual case, without a copy of variable length.
+            packet.data_mut()[..ETHERNET_LEN].copy_from_slice(&self.bytes[..ETHERNET_LEN]);
+            return true;
+        }
+        self.replace(old, packet)
+    }
+
+    fn replace(&self, old: usize, packet: &mut Packet) -> bool {
+        let new = self.as_bytes();
         if packet.headroom() + old < new.len() {
             return false;
         }

@@ -8,8 +8,8 @@ use millrace_classify::{
     Candidate, ChangeLog, FlowAnswer, FlowIndex, FlowTable, FlowTableConfig, FlowTableError, Fragment,
     FragmentTable, Touch, fragment_key,
 };
-use millrace_forward::Route;
-use millrace_packet::{BATCH_SIZE, DropReason, Exceptions, Family, Packet};
+use millrace_forward::{NO_ADJACENCY, Route};
+use millrace_packet::{BATCH_SIZE, DropReason, Exceptions, Family, FlowKey, Packet};
 use millrace_plugin_abi::FlowEnd;
 use millrace_units::{Instant, PortId};
 use millrace_wire::Protocol;
@@ -112,6 +112,19 @@ impl Classifier {
         self.upkeep.filter(|_| !self.flows.is_empty())
     }
 
+    /// Whether no change since the answer of a record was last known to be right concerns the flow. If so, it is known to be
+    /// right now.
+    #[cold]
+    pub fn is_still_right(&mut self, flow: FlowIndex, key: &FlowKey) -> bool {
+        let answer = self.flows.answer_mut(flow);
+        let is_right = self.changes.touches(key, answer.generation) == Touch::Nothing;
+        if is_right {
+            answer.generation = self.changes.current();
+            self.counts.checked += 1;
+        }
+        is_right
+    }
+
     fn begin_batch(&mut self, packets: usize, own: bool, new_flows: u16) {
         self.grown = false;
         if own {
@@ -164,31 +177,50 @@ impl Router {
 
     /// Finds the path and the route of every open packet of a batch.
     pub(crate) fn classify(&mut self, work: &mut Work, now: Instant) {
+        self.classify_or(work, now, |_, _, _| false);
+    }
+
+    /// The same for all but those that are dealt with by `express`, which says whether it did; whether that were all.
+    #[inline]
+    pub(crate) fn classify_or(
+        &mut self,
+        work: &mut Work,
+        now: Instant,
+        express: impl Fn(&mut Self, &mut Work, usize) -> bool,
+    ) -> bool {
         let count = work.packets.len();
         if !self.classifier.remembers {
-            return self.classify_each(work);
+            self.classify_each(work);
+            return false;
         }
         let own = work.packets.first().is_some_and(|packet| packet.port == ROUTER);
         self.classifier.begin_batch(count, own, self.options.new_flows);
         let flows = &mut self.classifier.flows;
-        for index in 0..count {
-            work.hashes[index] = flows.hash(&work.keys[index]);
-        }
         flows.find_batch(&work.keys[..count], &work.hashes[..count], &mut work.flows[..count]);
-        self.look_ahead(work, self.classifier.budget, |index| work.flows[index].is_none());
+        if work.flows[..count].contains(&None) {
+            self.look_ahead(work, self.classifier.budget, |index| work.flows[index].is_none());
+        } else {
+            self.classifier.ahead.clear();
+        }
+        let mut left = false;
         for index in 0..count {
+            if express(self, work, index) {
+                continue;
+            }
+            left = true;
             if work.fates[index].is_open()
                 && let Err(fate) = self.classify_one(work, index, now)
             {
                 work.fates[index] = fate;
             }
         }
+        !left
     }
 
     /// Looks up the answers for so many open packets at most, of those that are `wanted`.
     fn look_ahead(&mut self, work: &Work, most: usize, wanted: impl Fn(usize) -> bool) {
-        let open = (0..work.packets.len()).filter(|index| work.fates[*index].is_open());
         self.classifier.ahead.clear();
+        let open = (0..work.packets.len()).filter(|index| work.fates[*index].is_open());
         for index in open.filter(|index| wanted(*index)).take(most) {
             let candidate = self.candidate(work, index);
             self.classifier.ahead.ask(index, candidate);
@@ -222,6 +254,7 @@ impl Router {
             None => self.met(work, index, 0, now)?,
         };
         work.paths[index] = answer.path;
+        work.adjacencies[index] = answer.adjacency;
         work.packets[index].next_hop = answer.next_hop;
         if self.gates.plugins().keeps_states()
             && let Some(flow) = work.flows[index]
@@ -374,7 +407,8 @@ impl Router {
         if self.gates.is_bound() && (next_hop == NO_ROUTE) != (old.next_hop == NO_ROUTE) {
             return None;
         }
-        Some(FlowAnswer { next_hop, generation: self.classifier.changes.current(), ..*old })
+        let generation = self.classifier.changes.current();
+        Some(FlowAnswer { next_hop, generation, adjacency: NO_ADJACENCY, ..*old })
     }
 
     /// What filters and routes say of a packet.
@@ -413,7 +447,6 @@ impl Router {
             generation: self.classifier.changes.current(),
             varying_mask: treatment.varying_mask,
             varying_value: candidate.varying() & treatment.varying_mask,
-            ..FlowAnswer::default()
         })
     }
 

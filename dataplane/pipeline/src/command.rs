@@ -142,6 +142,8 @@ pub struct FlowReport {
     pub key: FlowKey,
     /// The fields that vary inside the flow, as filters tell its packets apart; 0 where none does.
     pub varying: u32,
+    /// Those fields: the bits of `varying` that filters look at.
+    pub varying_mask: u32,
     /// Packets since the record was made.
     pub packets: u64,
     /// Their bytes, link headers included.

@@ -1,6 +1,8 @@
 //! Where every packet of a batch ends up: in the queue of a port, at the host, held, used up, or dropped.
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::vec::Drain;
 
 use ipnet::IpNet;
 use millrace_forward::{
@@ -18,9 +20,10 @@ use crate::command::{Event, NeighbourKnowledge};
 use crate::filter_route::{is_copy, is_filter};
 use crate::own_stack::{Context, Outcome, OwnStack};
 use crate::parse::ROUTER;
-use crate::ports::{DeviceId, PortCount, PortEntry, PortSettings, Stack};
+use crate::ports::{DeviceId, PortEntry, PortSettings, Stack};
 use crate::route::NO_ROUTE;
 use crate::router::Router;
+use crate::transmit::Amount;
 use crate::work::{Fate, Work};
 
 /// Neighbour requests that control may have waiting.
@@ -30,7 +33,19 @@ impl Router {
     /// Carries out the fate of every packet, in order.
     pub(crate) fn dispose(&mut self, work: &mut Work, now: Instant) {
         let Work { packets, keys, states, fates, destinations, .. } = work;
-        for (index, packet) in packets.drain().enumerate() {
+        let (mut packets, mut index, tapped) = (packets.drain(), 0, self.is_tapped());
+        while let Some(first) = packets.as_slice().first() {
+            if matches!(fates[index], Fate::Queue) && !tapped {
+                let port = first.out_port;
+                let both = packets.as_slice().iter().zip(&fates[index..]);
+                let run = both
+                    .take_while(|(packet, fate)| matches!(fate, Fate::Queue) && packet.out_port == port)
+                    .count();
+                self.queue_run(&mut packets, port, run, now);
+                index += run;
+                continue;
+            }
+            let Some(packet) = packets.next() else { break };
             match fates[index] {
                 Fate::Forward if packet.is_framed => self.queue_frame(packet, now),
                 Fate::Queue => self.queue_frame(packet, now),
@@ -48,8 +63,22 @@ impl Router {
                 Fate::Resume => self.resumed.push(packet),
                 Fate::HandedOver => self.totals.handed += 1,
             }
+            index += 1;
         }
+        drop(packets);
         self.gates.plugins_mut().end_of_batch();
+    }
+
+    /// Puts so many finished frames at the beginning of a batch, all by one port, into the queue of that port.
+    fn queue_run(&mut self, packets: &mut Drain<'_, Packet>, port: PortId, count: usize, now: Instant) {
+        let run = packets.by_ref().take(count);
+        match self.ports.get_mut(port).filter(|out| out.is_here) {
+            Some(out) => out.enqueue_all(run, now, &mut self.queue_drops),
+            None => return run.for_each(|packet| self.queue_frame(packet, now)),
+        }
+        if !self.queue_drops.is_empty() {
+            self.drop_queued();
+        }
     }
 
     pub(crate) fn drop_packet(&mut self, packet: Packet, reason: DropReason) {
@@ -383,24 +412,34 @@ impl Router {
         self.frames = frames;
     }
 
-    /// Calls `send` with what each port sends now; what it leaves in the queue stays held.
+    /// Calls `send` with what each port sends now. What it leaves there stays held; it says how much of the rest it dropped for
+    /// want of room, or `None` when the device is gone, and all is lost.
     pub(crate) fn for_each_queue(
         &mut self,
         now: Instant,
-        mut send: impl FnMut(DeviceId, &mut PortCount, &mut std::collections::VecDeque<Packet>),
+        mut send: impl FnMut(DeviceId, &mut VecDeque<Packet>) -> Option<Amount>,
     ) {
         for (_, entry) in self.ports.iter_mut() {
             entry.release(now, &mut self.queue_drops);
             if entry.queue.is_empty() {
                 continue;
             }
-            let (before, sent_before) = (entry.queue.len() as u64, entry.count.tx_packets);
-            send(entry.settings.device, &mut entry.count, &mut entry.queue);
-            entry.queue_bytes = entry.queue.iter().map(|packet| packet.len() as u64).sum();
-            let gone = before - entry.queue.len() as u64;
-            let sent = entry.count.tx_packets - sent_before;
+            let before = Amount { packets: entry.queue.len() as u64, bytes: entry.queue_bytes };
+            let (beyond, reason) = match send(entry.settings.device, &mut entry.queue) {
+                Some(beyond) => (beyond, DropReason::QueueFull),
+                None => {
+                    entry.queue.clear();
+                    (before, DropReason::PortDown)
+                }
+            };
+            let left = Amount::of(entry.queue.iter());
+            let sent = before.packets - left.packets - beyond.packets;
+            entry.count.tx_packets += sent;
+            entry.count.tx_bytes += before.bytes - left.bytes - beyond.bytes;
+            entry.count.drops.add(reason, beyond.packets);
+            entry.queue_bytes = left.bytes;
             self.totals.transmitted += sent;
-            self.totals.dropped += gone - sent;
+            self.totals.dropped += beyond.packets;
         }
         if !self.queue_drops.is_empty() {
             self.drop_queued();
@@ -452,7 +491,7 @@ impl Router {
     }
 }
 
-fn link_header(port: &PortSettings, destination: MacAddr, ether_type: EtherType) -> LinkHeader {
+pub(crate) fn link_header(port: &PortSettings, destination: MacAddr, ether_type: EtherType) -> LinkHeader {
     let tag = |(protocol, id)| StackedTag { tag_protocol: EtherType(protocol), control: Control::new(id) };
     let mut tags = port.tags.iter().map(tag);
     match (tags.next(), tags.next()) {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use millrace_classify::Candidate;
-use millrace_forward::{NeighbourKey, NeighbourState, NeighbourTable, NextHops, Route};
+use millrace_forward::{MartianPolicy, NeighbourKey, NeighbourState, NeighbourTable, NextHops, Route};
 use millrace_packet::Exceptions;
 use millrace_plugin::Action;
 use millrace_plugin_abi::Position;
@@ -16,6 +16,8 @@ use crate::filter_route::FilterRoute;
 use crate::gates::Gates;
 use crate::parse::flow_hash;
 use crate::ports::PortTable;
+use crate::route::admit_addresses;
+use crate::work::Fate;
 
 /// One stage of the journey.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,7 +45,10 @@ pub(crate) struct Tables<'a> {
     pub neighbours: &'a NeighbourTable,
     pub gates: &'a Gates,
     pub route_priority: i32,
+    pub martians: MartianPolicy,
     pub seed: u64,
+    /// The number of the worker that is asked, and how many there are, if several.
+    pub worker: Option<(usize, usize)>,
 }
 
 impl Explanation {
@@ -66,6 +71,12 @@ impl Tables<'_> {
             "parse",
             format!("{} to {}, protocol {}, from port {from}", key.source(), key.destination(), key.protocol),
         );
+        if let Some((worker, workers)) = self.worker {
+            explanation.step("worker", format!("the flow is worker {worker}'s, of {workers}"));
+        }
+        if let Some(verdict) = self.martian(question) {
+            return explanation.end(verdict);
+        }
         if let Some(verdict) = self.wrong_way(question) {
             return explanation.end(verdict);
         }
@@ -111,6 +122,14 @@ impl Tables<'_> {
             );
         }
         self.explain_next_hop(question, hop.port, hop.neighbour(destination), explanation)
+    }
+
+    /// What becomes of a packet that may not be forwarded for its addresses.
+    fn martian(&self, question: &Question) -> Option<String> {
+        Some(match admit_addresses(self.ports, &question.key, self.martians)? {
+            Fate::Drop(reason) => format!("dropped: {}; {}", reason.name(), reason.meaning()),
+            _ => "delivered to the router itself: such addresses are of its own links".to_owned(),
+        })
     }
 
     /// Why a packet of this source can't come in by its port.

@@ -19,12 +19,16 @@ impl Fib {
         Self { prefixes, routes: Vec::new() }
     }
 
-    /// Says what a number means. Control does so before a prefix gets the number.
-    pub fn set(&mut self, index: NextHopIndex, route: Route) {
+    /// Says what a number means. Control does so before a prefix gets the number. Returns whether packets were forwarded under
+    /// the number, in another way.
+    pub fn set(&mut self, index: NextHopIndex, route: Route) -> bool {
         if self.routes.len() <= index.index() {
             self.routes.resize(index.index() + 1, Route::Blackhole);
         }
-        self.routes[index.index()] = route;
+        let old = &mut self.routes[index.index()];
+        let is_other = matches!(old, Route::Forward(_)) && *old != route;
+        *old = route;
+        is_other
     }
 
     /// The number of the route with the longest prefix of `destination`.

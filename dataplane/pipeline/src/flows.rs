@@ -51,6 +51,7 @@ impl Router {
         FlowReport {
             key: flows.key(index),
             varying: record.answer.varying_value,
+            varying_mask: record.answer.varying_mask,
             packets: flows.packets(index),
             bytes: record.bytes(),
             age: now.since(flows.created(index)),

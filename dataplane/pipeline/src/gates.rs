@@ -403,7 +403,7 @@ impl Copies {
                 Some(Taken::Keep(ticket)) => {
                     let state = gates.plugins.state_reference(states[index]);
                     let kept = Kept { packet, key: keys[index], destination: [0; 6], state };
-                    counts.kept += u64::from(gates.plugins.keep(ticket, true, kept).is_none());
+                    counts.kept += u64::from(gates.plugins.keep(ticket, usize::MAX, kept).is_none());
                 }
                 None if is_copy(packet.next_hop) => {
                     outlet.made.push(packet);

@@ -1,5 +1,6 @@
 //! Packets that plugins have kept: they go on where they were, or end there.
 
+use millrace_forward::NO_ADJACENCY;
 use millrace_packet::{DropReason, FlowKey, Packet};
 use millrace_plugin::{End, Given, Kept, Place, Released, Ticket, Waiting};
 use millrace_plugin_abi::{Output, Position};
@@ -51,11 +52,11 @@ impl Router {
         state: u32,
     ) {
         // The rest is for packets that don't wait.
-        let room = self.gates.plugins().waiting() < self.pool.capacity() as usize / 2;
+        let most = self.pool.capacity() as usize / 2;
         let plugins = self.gates.plugins_mut();
         let state = plugins.state_reference(state);
         if let Some(packet) =
-            plugins.keep(ticket, room, Kept { packet, key, destination: destination.0, state })
+            plugins.keep(ticket, most, Kept { packet, key, destination: destination.0, state })
         {
             self.drop_packet(packet, DropReason::PluginBusy);
         }
@@ -66,7 +67,7 @@ impl Router {
     pub(crate) fn take_given(&mut self) {
         while let Some(Given { instance, output }) = self.gates.plugins_mut().take_given() {
             match output {
-                Output::Packet(bytes, port) => self.begin_made(&bytes, port),
+                Output::Packet { bytes, port, passes } => self.begin_made(&bytes, port, passes),
                 Output::Log(level, line) => _ = self.tell(Event::InstanceSays(instance, level, line)),
                 Output::Message(bytes) => {
                     if !self.tell(Event::InstanceSends(instance, bytes)) {
@@ -87,16 +88,18 @@ impl Router {
         room
     }
 
-    /// A packet that an instance made, from the network header on, as if it came in by a port.
-    fn begin_made(&mut self, bytes: &[u8], port: PortId) {
+    /// A packet that an instance made, from the network header on, as if it came in by a port. One that was made out of packets
+    /// that were made or classified anew themselves counts as these and once more: no plugin multiplies packets without end.
+    fn begin_made(&mut self, bytes: &[u8], port: PortId, passes: u8) {
         self.totals.created.plugins += 1;
         let Some(mut packet) = self.pool.packet_from(bytes) else {
             self.totals.dropped += 1;
             return self.ports.count_drop(port, DropReason::NoMemory);
         };
         packet.port = port;
+        packet.passes = passes;
         packet.set_network(0);
-        self.again.push(packet);
+        self.classify_again(packet);
     }
 
     /// Takes a packet that an instance wants classified anew.
@@ -164,6 +167,7 @@ impl Router {
         }
         work.keys[index] = key;
         work.paths[index] = place.path;
+        work.adjacencies[index] = NO_ADJACENCY;
         work.states[index] = self.gates.plugins().find_state(state);
         work.destinations[index] = MacAddr(destination);
         work.fates[index] = match end {

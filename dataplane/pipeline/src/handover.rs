@@ -230,9 +230,20 @@ impl Handover {
     /// The other worker that the flow of this hash belongs to; `None` if it is this one's.
     #[inline]
     pub(crate) fn owner_of_flow(&self, hash: u32) -> Option<usize> {
-        // The part of all hashes that it lies in: hashes are as good at the top as anywhere.
-        let owner = ((u64::from(hash) * self.peers.len() as u64) >> 32) as usize;
+        let owner = Self::owner_of_hash(hash, self.workers());
         (owner != self.me).then_some(owner)
+    }
+
+    /// The worker that a flow belongs to, of so many, by its [hash](crate::flow_hash).
+    #[inline]
+    pub fn owner_of_hash(hash: u32, workers: usize) -> usize {
+        // The part of all hashes that it lies in: hashes are as good at the top as anywhere.
+        ((u64::from(hash) * workers as u64) >> 32) as usize
+    }
+
+    /// The number of this end's worker.
+    pub(crate) fn me(&self) -> usize {
+        self.me
     }
 
     /// Hands a packet over to a worker; whether there was room. The packet itself is no longer needed then.

@@ -41,6 +41,8 @@ impl Router {
 
     /// The neighbours in use that others than this worker's own stack look after; that asks for its own again.
     pub(crate) fn take_used_neighbours(&mut self, now: Instant) -> Vec<(PortId, IpAddr)> {
+        let neighbours = &mut self.neighbours;
+        self.adjacencies.take_used(|key| _ = neighbours.lookup(key.port, key.address));
         let mut used = Vec::new();
         let (ports, own, handover) = (&self.ports, &mut self.own, &self.handover);
         let here = |device| handover.as_ref().is_none_or(|handover| handover.owns(device));

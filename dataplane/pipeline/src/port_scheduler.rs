@@ -4,13 +4,16 @@ use std::fmt;
 
 use millrace_packet::{DropReason, FRAME_SIZE, FlowKey, Packet};
 use millrace_schedule::{
-    BufferLimits, DropCause, FlowNumber, LeafBacklog, Leftover, LinkOverhead, LinkRate, LinkScheduler,
-    NodeId, NodeKind, NodeView, QueueView, Rate, ScheduleError, Share,
+    Arrival, BufferLimits, DropCause, FlowNumber, LeafBacklog, Leftover, LinkOverhead, LinkRate,
+    LinkScheduler, NodeId, NodeKind, NodeView, QueueView, Rate, ScheduleError, Share,
 };
 use millrace_units::{Instant, PortId, QueueId};
 
 use crate::parse::flow_hash;
 use crate::router::Router;
+
+/// Packets that come to the tree together, so that it asks for their memory before it needs it.
+const TOGETHER: usize = 32;
 
 /// Queues of flows that are shown between two batches.
 const QUEUES_AT_ONCE: usize = 256;
@@ -104,6 +107,8 @@ pub struct PortScheduler {
     /// For each number the leaf where packets for it wait: that node itself, or the one that got its packets when it was
     /// removed. 0 where nothing is known.
     leaves: Vec<QueueId>,
+    /// Packets that come to the tree next: in this turn.
+    arrivals: Vec<Arrival<Packet>>,
     /// What flows are hashed with.
     seed: u64,
 }
@@ -129,7 +134,8 @@ impl PortScheduler {
         let bytes = packets.saturating_mul(FRAME_SIZE as u32).min(usual.bytes);
         let limits = BufferLimits { packets, bytes, ..usual };
         let tree = LinkScheduler::new(LinkRate::default(), LinkOverhead::default(), limits)?;
-        Ok(Self { tree, default: QueueId(0), leaves: Vec::new(), seed })
+        let arrivals = Vec::with_capacity(TOGETHER);
+        Ok(Self { tree, default: QueueId(0), leaves: Vec::new(), arrivals, seed })
     }
 
     /// Makes a change.
@@ -142,6 +148,7 @@ impl PortScheduler {
         now: Instant,
         drops: &mut QueueDrops,
     ) -> Result<(), ScheduleError> {
+        self.settle(now, drops);
         match change {
             ScheduleChange::Link(link, overhead) => {
                 self.tree.set_link(*link, now)?;
@@ -244,37 +251,65 @@ impl PortScheduler {
         self.default != QueueId(0)
     }
 
-    /// A packet arrives for the queue that it names, or the default one.
+    /// A packet arrives for the queue that it names, or the default one. It is in its queue once the turn comes to what is
+    /// sent, or others have come with it.
     #[inline]
     pub(crate) fn enqueue(&mut self, packet: Packet, now: Instant, drops: &mut QueueDrops) {
-        let leaf = self.leaf_for(packet.queue);
-        let flow = FlowNumber(packet.hash);
-        self.tree.enqueue(id(leaf), flow, packet, now, &mut sink(drops));
+        let leaf = id(self.leaf_for(packet.queue));
+        self.arrivals.push(Arrival { leaf, flow: FlowNumber(packet.hash), item: packet });
+        if self.arrivals.len() == TOGETHER {
+            self.settle(now, drops);
+        }
+    }
+
+    /// Puts what has come into its queues.
+    #[inline]
+    fn settle(&mut self, now: Instant, drops: &mut QueueDrops) {
+        self.tree.enqueue_batch(&mut self.arrivals, now, &mut sink(drops));
     }
 
     /// The leaf that a packet would go to, and what waits there before it.
     pub(crate) fn backlog(&self, packet: &Packet) -> Option<(QueueId, LeafBacklog)> {
         let leaf = if self.is_leaf(packet.queue) { packet.queue } else { self.default };
-        Some((leaf, self.tree.backlog(id(leaf), FlowNumber(packet.hash))?))
+        let mut backlog = self.tree.backlog(id(leaf), FlowNumber(packet.hash))?;
+        let is_before = |arrival: &&Arrival<Packet>| {
+            arrival.leaf == id(leaf) && (!backlog.of_flow || arrival.flow == FlowNumber(packet.hash))
+        };
+        let (packets, bytes) = self
+            .arrivals
+            .iter()
+            .filter(is_before)
+            .fold((0, 0), |(packets, bytes), arrival| (packets + 1, bytes + arrival.item.len() as u32));
+        (backlog.packets, backlog.bytes) = (backlog.packets + packets, backlog.bytes + bytes);
+        Some((leaf, backlog))
     }
 
-    /// The packet to send now, if any.
+    /// Gives `out` the packets to send now, `most` of them at most.
     #[inline]
-    pub(crate) fn dequeue(&mut self, now: Instant, drops: &mut QueueDrops) -> Option<Packet> {
-        if self.tree.held_packets() == 0 {
-            return None;
+    pub(crate) fn release(
+        &mut self,
+        most: usize,
+        now: Instant,
+        drops: &mut QueueDrops,
+        out: impl FnMut(Packet),
+    ) {
+        self.settle(now, drops);
+        if self.tree.held_packets() > 0 {
+            self.tree.dequeue_batch(most, now, &mut sink(drops), out);
         }
-        self.tree.dequeue(now, &mut sink(drops))
     }
 
     /// When there may be a packet to send; `None` while nothing waits.
     pub(crate) fn next_ready(&self) -> Option<Instant> {
+        if !self.arrivals.is_empty() {
+            return Some(Instant::ZERO);
+        }
         (self.tree.held_packets() > 0).then(|| self.tree.next_ready())
     }
 
     /// Packets that wait.
     pub fn held(&self) -> usize {
-        self.tree.held_packets() as usize
+        self.tree.held_packets() as usize + self.arrivals.len()
     }
 
     pub(crate) fn report(&self) -> ScheduleReport {
@@ -304,6 +339,11 @@ impl Router {
         let changed = changes.try_for_each(|change| scheduler.change(change, now, &mut self.queue_drops));
         self.drop_queued();
         changed
+    }
+
+    /// Whether packets wait at a port for nothing but room at its device.
+    pub(crate) fn is_sending(&self) -> bool {
+        self.ports.iter().any(|(_, entry)| !entry.queue.is_empty())
     }
 
     /// A bounded part of the queues of flows of a leaf, from the `first` on; none where this worker has no such port.
@@ -354,6 +394,13 @@ mod tests {
         scheduler
     }
 
+    /// The packet that is sent next.
+    fn next(scheduler: &mut PortScheduler, now: Instant, drops: &mut QueueDrops) -> Option<Packet> {
+        let mut sent = None;
+        scheduler.release(1, now, drops, |packet| sent = Some(packet));
+        sent
+    }
+
     fn packet(pool: &Pool, queue: u16) -> Packet {
         let mut packet = pool.packet_from(&[0; 100]).unwrap();
         packet.queue = QueueId(queue);
@@ -373,7 +420,7 @@ mod tests {
         for queue in [0, 3, 2, 1, 900] {
             scheduler.enqueue(packet(&pool, queue), Instant::ZERO, &mut drops);
         }
-        let order: Vec<u16> = std::iter::from_fn(|| scheduler.dequeue(Instant::ZERO, &mut drops))
+        let order: Vec<u16> = std::iter::from_fn(|| next(&mut scheduler, Instant::ZERO, &mut drops))
             .map(|packet| packet.queue.0)
             .collect();
         // Queue 2 comes first; what names none of the leaves is in the first one, with queue 3.
@@ -406,14 +453,15 @@ mod tests {
         scheduler.change(&remove(3, Some(5)), Instant::ZERO, &mut drops).unwrap();
         send(&mut scheduler, 4);
         send(&mut scheduler, 0);
-        let next = || scheduler.dequeue(Instant::ZERO, &mut Vec::new()).map(|packet| packet.hash);
-        assert_eq!(std::iter::from_fn(next).collect::<Vec<u32>>(), [4, 1, 2, 3]);
+        let hash = || next(&mut scheduler, Instant::ZERO, &mut Vec::new()).map(|packet| packet.hash);
+        assert_eq!(std::iter::from_fn(hash).collect::<Vec<u32>>(), [4, 1, 2, 3]);
         // The leaf is there again; of one whose packets were dropped nothing is known.
         scheduler.change(&leaf(4), Instant::ZERO, &mut drops).unwrap();
         scheduler.change(&remove(5, None), Instant::ZERO, &mut drops).unwrap();
         for queue in [4, 3, 5] {
             send(&mut scheduler, queue);
         }
+        scheduler.settle(Instant::ZERO, &mut drops);
         let report = scheduler.report();
         let held =
             |node: u32| report.nodes.iter().find(|view| view.node.0 == node).map(|view| view.held_packets);
@@ -435,11 +483,11 @@ mod tests {
         ]);
         let mut drops = Vec::new();
         (0..2).for_each(|_| scheduler.enqueue(packet(&pool, 1), Instant::ZERO, &mut drops));
-        assert!(scheduler.dequeue(Instant::ZERO, &mut drops).is_some());
-        assert!(scheduler.dequeue(Instant::ZERO, &mut drops).is_none());
+        assert!(next(&mut scheduler, Instant::ZERO, &mut drops).is_some());
+        assert!(next(&mut scheduler, Instant::ZERO, &mut drops).is_none());
         // 100 bytes at 8 Mb/s.
         assert_eq!(scheduler.next_ready(), Some(Instant::from_nanos(100_000)));
-        assert!(scheduler.dequeue(Instant::from_nanos(100_000), &mut drops).is_some());
+        assert!(next(&mut scheduler, Instant::from_nanos(100_000), &mut drops).is_some());
         assert_eq!(scheduler.next_ready(), None);
     }
 
@@ -462,6 +510,7 @@ mod tests {
             scheduler.enqueue(packet, Instant::ZERO, &mut drops);
         }
         (0..10).for_each(|_| scheduler.enqueue(packet(&pool, 3), Instant::ZERO, &mut drops));
+        scheduler.settle(Instant::ZERO, &mut drops);
         let report = scheduler.report();
         let of_leaves: u32 = report.nodes[1..].iter().map(|node| node.held_packets).sum();
         assert_eq!((of_leaves, report.nodes[0].held_packets), (report.held, report.held));

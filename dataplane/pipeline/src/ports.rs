@@ -136,16 +136,31 @@ impl PortEntry {
         }
     }
 
+    /// Puts packets where they wait to be sent, in order.
+    #[inline]
+    pub(crate) fn enqueue_all(
+        &mut self,
+        packets: impl ExactSizeIterator<Item = Packet>,
+        now: Instant,
+        drops: &mut QueueDrops,
+    ) {
+        if self.scheduler.is_some() || self.queue.len() + packets.len() > QUEUE_LIMIT {
+            return packets.for_each(|packet| self.enqueue(packet, now, drops));
+        }
+        let before = self.queue.len();
+        self.queue.extend(packets);
+        self.queue_bytes += self.queue.range(before..).map(|packet| packet.len() as u64).sum::<u64>();
+    }
+
     /// Takes what its scheduler sends now, a batch at most.
     #[inline]
     pub(crate) fn release(&mut self, now: Instant, drops: &mut QueueDrops) {
         let Some(scheduler) = &mut self.scheduler else { return };
-        while self.queue.len() < BATCH_SIZE
-            && let Some(packet) = scheduler.dequeue(now, drops)
-        {
-            self.queue_bytes += packet.len() as u64;
-            self.queue.push_back(packet);
-        }
+        let (queue, bytes) = (&mut self.queue, &mut self.queue_bytes);
+        scheduler.release(BATCH_SIZE.saturating_sub(queue.len()), now, drops, |packet| {
+            *bytes += packet.len() as u64;
+            queue.push_back(packet);
+        });
     }
 
     /// Whether packets of the family that come in here may be forwarded.
@@ -311,6 +326,20 @@ mod tests {
         assert_eq!(table.by_tags(DeviceId(0), Tags::single(11)), None);
         table.remove(PortId(4));
         assert_eq!(table.by_tags(DeviceId(0), Tags::single(10)), None);
+    }
+
+    #[test]
+    fn what_finds_the_queue_of_a_port_without_a_scheduler_full_is_dropped_and_counted() {
+        let mut table = PortTable::default();
+        table.set(PortId(0), settings(0, Tags::NONE));
+        let entry = table.get_mut(PortId(0)).unwrap();
+        let pool = millrace_packet::Pool::new(QUEUE_LIMIT as u32 + 8).unwrap();
+        let mut drops = QueueDrops::new();
+        for _ in 0..QUEUE_LIMIT + 3 {
+            entry.enqueue(pool.packet_from(&[0; 60]).unwrap(), Instant::ZERO, &mut drops);
+        }
+        assert_eq!((entry.held(), entry.queue_bytes), (QUEUE_LIMIT, 60 * QUEUE_LIMIT as u64));
+        assert_eq!(drops.iter().map(|(_, why)| *why).collect::<Vec<_>>(), [DropReason::QueueFull; 3]);
     }
 
     #[test]

@@ -17,6 +17,19 @@ pub(crate) const NO_ROUTE: NextHopIndex = NextHopIndex(u32::MAX);
 /// to judge go to who answers for the port: the kernel, or the router's own stack.
 #[inline]
 pub(crate) fn admit(ports: &PortTable, packet: &Packet, key: &FlowKey, policy: MartianPolicy) -> Fate {
+    // A packet that a plugin made has no link header.
+    let link_group = packet.network_offset() > 0 && packet.data().first().is_some_and(|first| first & 1 == 1);
+    let refused = admit_addresses(ports, key, policy);
+    match refused {
+        None if !link_group => Fate::Forward,
+        None => Fate::Drop(DropReason::LinkBroadcast),
+        Some(fate) => fate,
+    }
+}
+
+/// What becomes of packets that may not be forwarded for their addresses; `None` of those that may.
+#[inline]
+pub(crate) fn admit_addresses(ports: &PortTable, key: &FlowKey, policy: MartianPolicy) -> Option<Fate> {
     let (source_fault, destination_fault) = match (key.source(), key.destination()) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             (check_source4(source, policy), check_destination4(destination, policy))
@@ -26,16 +39,10 @@ pub(crate) fn admit(ports: &PortTable, packet: &Packet, key: &FlowKey, policy: M
         }
         _ => (None, None),
     };
-    // A packet that a plugin made has no link header.
-    let link_group = packet.network_offset() > 0 && packet.data().first().is_some_and(|first| first & 1 == 1);
-    if source_fault.is_none() && destination_fault.is_none() && !link_group {
-        return Fate::Forward;
-    }
-    let kernel = ports.get(packet.port).is_some_and(|entry| entry.is_kernel());
-    match (source_fault, destination_fault) {
-        (_, Some(reason)) => local_destination(key, kernel, reason),
-        (Some(reason), None) => Fate::Drop(reason),
-        (None, None) => Fate::Drop(DropReason::LinkBroadcast),
+    let kernel = || ports.get(key.port).is_some_and(|entry| entry.is_kernel());
+    match destination_fault {
+        Some(reason) => Some(local_destination(key, kernel(), reason)),
+        None => source_fault.map(Fate::Drop),
     }
 }
 

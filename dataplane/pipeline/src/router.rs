@@ -7,8 +7,8 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use millrace_classify::FlowTableError;
 use millrace_forward::{
-    ErrorLimiter, FibReader, HoldLimits, HoldQueue, IcmpError, NeighbourKey, NeighbourState, NeighbourTable,
-    RateLimit,
+    AdjacencyTable, ErrorLimiter, FibReader, HoldLimits, HoldQueue, IcmpError, NeighbourKey, NeighbourState,
+    NeighbourTable, RateLimit,
 };
 use millrace_packet::{Batch, DropReason, Packet, Pool};
 use millrace_plugin::{PluginChange, Pulse, Released};
@@ -21,6 +21,7 @@ use crate::classify::Classifier;
 use crate::command::{Command, Event, RouteChange};
 use crate::driver_flows::DriverFlows;
 use crate::explain::Tables;
+use crate::express::leaves_by;
 use crate::fib::Fib;
 use crate::filter_route::is_filter;
 use crate::forward::Forwarder;
@@ -30,6 +31,7 @@ use crate::handover::Handover;
 use crate::options::Options;
 use crate::own_stack::{Outgoing, OwnStack};
 use crate::parse::{Parsed, ROUTER, flow_hash, parse, parse_copy};
+use crate::plain::Arrivals;
 use crate::port_scheduler::QueueDrops;
 use crate::ports::{DeviceId, PortCount, PortSettings, PortTable};
 use crate::receive::receive;
@@ -41,6 +43,9 @@ use crate::work::{Fate, Work};
 const NEIGHBOURS: usize = 65_536;
 /// EtherTypes that are counted one by one.
 const ETHER_TYPES: usize = 64;
+/// How many packets ahead their metadata are fetched, and their first bytes, whose place the metadata say.
+const METADATA_AHEAD: usize = 12;
+const FRAMES_AHEAD: usize = 6;
 /// Rounds in which packets that the router made are followed at once; what they lead to then waits for the next turn.
 const ROUNDS: usize = 4;
 
@@ -53,6 +58,8 @@ pub struct Router {
     /// Addresses that no packet may come from: the router's own, and broadcasts of its subnets.
     pub(crate) own_addresses: HashSet<IpAddr, FixedState>,
     pub(crate) neighbours: NeighbourTable,
+    /// How packets of plain flows leave.
+    pub(crate) adjacencies: AdjacencyTable,
     pub(crate) hold: HoldQueue,
     pub(crate) own: OwnStack,
     pub(crate) gates: Gates,
@@ -101,6 +108,7 @@ impl Router {
             fib: Fib::new(prefixes),
             own_addresses: HashSet::with_hasher(FixedState::with_seed(seed)),
             neighbours: NeighbourTable::new(NEIGHBOURS, seed),
+            adjacencies: AdjacencyTable::new(seed),
             hold: HoldQueue::new(HoldLimits::default(), seed),
             own: OwnStack::new(seed),
             gates: Gates::default(),
@@ -130,11 +138,22 @@ impl Router {
     pub fn process(&mut self, device: DeviceId, work: &mut Work, now: Instant) {
         self.totals.received += work.packets.len() as u64;
         work.begin();
+        // Who captures sees every packet on the general way.
+        let tapped = self.is_tapped();
+        let mut arrivals = Arrivals::of(device);
         for index in 0..work.packets.len() {
-            if let Some(ahead) = work.packets.get(index + 4) {
+            if let Some(ahead) = work.packets.get(index + METADATA_AHEAD) {
+                ahead.prefetch_metadata();
+            }
+            if let Some(ahead) = work.packets.get(index + FRAMES_AHEAD) {
                 ahead.prefetch();
             }
             let packet = &mut work.packets[index];
+            let notes = (&mut work.keys[index], &mut work.varying[index]);
+            if !tapped && arrivals.read(&mut self.ports, packet, self.seed, notes) {
+                work.hashes[index] = self.classifier.flows.hash(&work.keys[index]);
+                continue;
+            }
             let link = receive(&mut self.ports, device, packet);
             work.fates[index] = link.fate;
             if link.fate.is_open() {
@@ -143,7 +162,8 @@ impl Router {
                 self.count_ether_type(link.ether_type);
             }
         }
-        if !self.captures.is_empty() {
+        arrivals.count(&mut self.ports);
+        if tapped {
             self.tap_arrivals(work, now);
         }
         if self.handover.is_some() {
@@ -154,8 +174,14 @@ impl Router {
 
     /// The stages from classify on, and all that they lead to.
     pub(crate) fn journey(&mut self, work: &mut Work, now: Instant) {
-        self.classify(work, now);
-        self.travel(work, now);
+        let tapped = self.is_tapped();
+        let express = |this: &mut Self, work: &mut Work, index| !tapped && this.express(work, index, now);
+        if self.classify_or(work, now, express) {
+            self.offer_to_driver(work, now);
+            self.dispose(work, now);
+        } else {
+            self.travel(work, now);
+        }
         self.follow_up(now);
         self.keep_flows(now, false);
     }
@@ -174,6 +200,7 @@ impl Router {
                     // Sent to many, which no record of a flow says.
                     work.fates[index] = admit(&self.ports, packet, &parsed.key, self.options.martians);
                 }
+                work.hashes[index] = self.classifier.flows.hash(&parsed.key);
                 work.keys[index] = parsed.key;
                 work.varying[index] = parsed.varying;
             }
@@ -221,6 +248,7 @@ impl Router {
             self.forward(work);
             if (position, stage) == (Position::Early, 0) {
                 // Not for packets that waited: what is noted of flows is not theirs.
+                self.note_adjacencies(work);
                 self.offer_to_driver(work, now);
             }
         }
@@ -237,6 +265,8 @@ impl Router {
     }
 
     fn forward(&mut self, work: &mut Work) {
+        // Who captures sees every packet on the general way.
+        let tapped = self.is_tapped();
         let mut forwarder = Forwarder {
             fib: &self.fib,
             filter_routes: self.gates.routes(),
@@ -244,7 +274,15 @@ impl Router {
             ports: &self.ports,
         };
         for index in 0..work.packets.len() {
-            if work.fates[index].is_open() {
+            if !work.fates[index].is_open() {
+                continue;
+            }
+            let adjacency = self.adjacencies.get_mut(work.adjacencies[index]).filter(|_| !tapped);
+            if let Some(adjacency) = adjacency
+                && leaves_by(adjacency, &mut work.packets[index])
+            {
+                work.fates[index] = Fate::Queue;
+            } else {
                 let decision = forwarder.decide(&mut work.packets[index], &work.keys[index]);
                 work.fates[index] = decision.fate;
                 work.destinations[index] = decision.destination;
@@ -318,11 +356,16 @@ impl Router {
         }
     }
 
-    /// Does what has fallen due: neighbours are asked again, packets have waited too long.
-    pub fn run_timers(&mut self, now: Instant) {
+    /// Lets what plugins have kept go on, where it is due.
+    pub fn run_plugins(&mut self, now: Instant) {
         if !self.gates.plugins().is_idle() {
             self.go_on(now);
         }
+    }
+
+    /// Does what has fallen due: neighbours are asked again, packets have waited too long.
+    pub fn run_timers(&mut self, now: Instant) {
+        self.run_plugins(now);
         self.own.resolver.poll(now, &mut self.own.actions);
         while let Some(held) = self.hold.expire(now) {
             self.refuse(held.packet, IcmpError::HostUnreachable, DropReason::NeighbourFailed, now);
@@ -342,7 +385,9 @@ impl Router {
         let flows = self.classifier.next_upkeep();
         let plugins = self.gates.plugins().next_event(now);
         let again = (!self.again.is_empty()).then_some(now);
-        let queues = self.ports.iter().filter_map(|(_, entry)| entry.scheduler.as_ref()?.next_ready());
+        // A port whose device is full sends nothing, whatever its scheduler says.
+        let ports = self.ports.iter().filter(|(_, entry)| entry.queue.is_empty());
+        let queues = ports.filter_map(|(_, entry)| entry.scheduler.as_ref()?.next_ready());
         let driver = self.driver.as_ref().and_then(|driver| driver.next_event(now));
         let others = self
             .hold
@@ -365,7 +410,10 @@ impl Router {
             Command::SetPort(id, settings) => self.set_port(id, settings, now),
             Command::RemovePort(id) => self.remove_port(id),
             Command::SetRoutes(routes, reply) => {
-                routes.into_iter().for_each(|(index, route)| self.fib.set(index, route));
+                if routes.into_iter().fold(false, |other, (index, route)| self.fib.set(index, route) || other)
+                {
+                    self.forget_adjacencies();
+                }
                 let _ = reply.try_send(());
             }
             Command::RoutesChanged(changes) => self.routes_changed(&changes),
@@ -404,7 +452,9 @@ impl Router {
                     neighbours: &self.neighbours,
                     gates: &self.gates,
                     route_priority: self.options.route_priority,
+                    martians: self.options.martians,
                     seed: self.seed,
+                    worker: self.handover.as_ref().map(|handover| (handover.me(), handover.workers())),
                 };
                 let _ = reply.try_send(tables.explain(&question));
             }
@@ -462,11 +512,13 @@ impl Router {
             }
             self.gates.apply(change);
         }
+        self.gates.plugins_mut().let_go_of_orphans();
     }
 
     fn set_port(&mut self, id: PortId, settings: PortSettings, now: Instant) {
         // Who answers for a port, and what may come in by it, stands in the answers for its flows.
         self.classifier.changes.everything_changed();
+        self.forget_adjacencies();
         let before = self.ports.get(id).map(|entry| (entry.settings.up, entry.settings.addresses.clone()));
         // Of a port without a kernel, the worker that has its device is the stack.
         let elsewhere =
@@ -499,6 +551,7 @@ impl Router {
 
     fn remove_port(&mut self, id: PortId) {
         self.classifier.changes.everything_changed();
+        self.forget_adjacencies();
         self.gates.plugins_mut().set_port(id, false);
         self.own.resolver.forget_port(id, &mut self.own.actions);
         self.neighbours.remove_port(id);
@@ -531,6 +584,7 @@ impl Router {
             ..Totals::default()
         };
         self.ether_types.clear();
+        self.gates.plugins_mut().clear_counts();
         self.ports.unassigned = millrace_packet::DropCounts::default();
         self.ports.iter_mut().for_each(|(_, entry)| entry.count = PortCount::default());
     }

@@ -3,6 +3,7 @@
 //! The worker that has a device receives its packets, learns its neighbours, fills its queues and gives its packets to the
 //! kernel. The worker that a flow belongs to takes its packets through the stages from classify on.
 
+use millrace_forward::NO_ADJACENCY;
 use millrace_packet::{BATCH_SIZE, DropReason, FlowKey, Packet};
 use millrace_units::Instant;
 use millrace_wire::{EtherType, Protocol};
@@ -84,11 +85,13 @@ impl Router {
         };
         work.fates[index] = Fate::Forward;
         work.paths[index] = millrace_units::PathId(0);
+        work.adjacencies[index] = NO_ADJACENCY;
         match parse(&mut packet, ether_type) {
             Ok(mut parsed) => {
                 (parsed.key.source_port, parsed.key.destination_port) = handed.ports;
                 packet.exceptions = handed.exceptions;
                 packet.hash = flow_hash(&parsed.key, self.seed);
+                work.hashes[index] = self.classifier.flows.hash(&parsed.key);
                 work.keys[index] = parsed.key;
                 work.varying[index] = parsed.varying;
             }

@@ -1,7 +1,7 @@
 //! A batch on its journey: the packets, and what the stages have found out about each.
 
 use millrace_classify::FlowIndex;
-use millrace_forward::IcmpError;
+use millrace_forward::{IcmpError, NO_ADJACENCY};
 use millrace_packet::{BATCH_SIZE, Batch, DropReason, FlowKey};
 use millrace_plugin::Ticket;
 use millrace_plugin_abi::Verdict;
@@ -70,6 +70,8 @@ pub struct Work {
     pub varying: Vec<Varying>,
     /// The instances bound to each.
     pub paths: Vec<PathId>,
+    /// Numbers of the adjacencies that are noted with their flows, [`NO_ADJACENCY`] where none is.
+    pub adjacencies: Vec<u32>,
     /// Numbers of the blocks of state of their flows, 0 for none.
     pub states: Vec<u32>,
     /// Scratch for plugin calls, [`Verdict::Pass`] between them.
@@ -90,6 +92,7 @@ impl Default for Work {
             flows: vec![None; BATCH_SIZE],
             varying: vec![Varying::default(); BATCH_SIZE],
             paths: vec![PathId(0); BATCH_SIZE],
+            adjacencies: vec![NO_ADJACENCY; BATCH_SIZE],
             states: vec![0; BATCH_SIZE],
             verdicts: vec![Verdict::Pass; BATCH_SIZE],
             fates: vec![Fate::Forward; BATCH_SIZE],
@@ -104,6 +107,7 @@ impl Work {
         let count = self.packets.len();
         self.fates[..count].fill(Fate::Forward);
         self.paths[..count].fill(PathId(0));
+        self.adjacencies[..count].fill(NO_ADJACENCY);
         self.states[..count].fill(0);
     }
 }

@@ -23,6 +23,7 @@ use crate::host_path::HostPath;
 use crate::ports::DeviceId;
 use crate::router::Router;
 use crate::snapshot::Snapshot;
+use crate::transmit::{most_waiting, transmit};
 use crate::work::Work;
 
 /// Commands that may wait for a worker.
@@ -33,7 +34,7 @@ const EVENT_CAPACITY: usize = 4096;
 const PATIENCE: Duration = Duration::from_millis(100);
 /// How long a worker that was told to stop stays for what others may still hand over to it.
 const LINGER: Duration = Duration::from_millis(5);
-/// How soon a worker looks again whether others have taken what it handed over.
+/// How soon a worker looks again whether others have taken what it handed over, and whether a full device has room.
 const RETRY: Duration = Duration::from_micros(200);
 /// Commands taken up between two batches.
 const COMMANDS_PER_TURN: usize = 16;
@@ -212,25 +213,10 @@ impl Worker {
 
     fn transmit_all(&mut self, now: Instant) {
         let (devices, outgoing) = (&mut self.devices, &mut self.outgoing);
-        self.router.for_each_queue(now, |device, count, queue| {
-            let Some(port) = devices.get_mut(usize::from(device.0)).and_then(Option::as_mut) else {
-                for packet in queue.drain(..) {
-                    count.drops.add(DropReason::PortDown, 1);
-                    drop(packet);
-                }
-                return;
-            };
-            while !queue.is_empty() {
-                let batch = queue.len().min(BATCH_SIZE);
-                for packet in queue.drain(..batch) {
-                    count.tx_packets += 1;
-                    count.tx_bytes += packet.len() as u64;
-                    // The batch was empty and takes as many as were drained.
-                    let _ = outgoing.push(packet);
-                }
-                port.transmit(&self.pool, now, outgoing);
-                outgoing.clear();
-            }
+        let most = most_waiting(&self.pool, self.router.ports.iter().count());
+        self.router.for_each_queue(now, |device, queue| {
+            let port = devices.get_mut(usize::from(device.0)).and_then(Option::as_mut)?;
+            Some(transmit(port.as_mut(), (&self.pool, now), (queue, most), outgoing))
         });
         for device in self.devices.iter_mut().flatten() {
             device.flush(&self.pool, now);
@@ -258,7 +244,7 @@ impl Worker {
         let devices = self.devices.iter().flatten().filter_map(|device| device.next_event());
         let end = self.stop.map(|told| told + LINGER);
         let waiting = self.router.handover.as_ref().is_some_and(|handover| handover.is_waiting());
-        let again = waiting.then(|| now + RETRY);
+        let again = (waiting || self.router.is_sending()).then(|| now + RETRY);
         devices.chain(self.router.next_timer(now)).chain(end).chain(again).min()
     }
 
@@ -272,6 +258,10 @@ impl Worker {
             count += 1;
         }
         self.router.tell_driver();
+        if count > 0 {
+            // What was held for something that is gone goes before packets that need not wait for it any more.
+            self.router.run_plugins(now);
+        }
         count
     }
 

@@ -9,8 +9,8 @@ use millrace_units::{InstanceId, PortId, QueueId};
 
 use crate::waiting::End;
 
-/// A binding of an action, mostly an instance, to a filter at a gate. The control side gives the ids; one is used again once its binding
-/// is gone.
+/// A binding of an action, mostly an instance, to a filter at a gate, as workers know it. The control side gives the ids; one is used again
+/// once its binding is gone, so people know bindings by [numbers](crate::Bound::number).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
 #[serde(transparent)]
 pub struct BindingId(pub u32);

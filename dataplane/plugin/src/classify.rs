@@ -42,18 +42,20 @@ impl<T: BindingTable> WorkerPlugins<T> {
         classified: &mut Vec<Classified>,
     ) {
         classified.clear();
-        let Self { gates, bindings, paths, found, winners, .. } = self;
-        let count = candidates.len();
-        let bound = || gates.iter().filter(|gate| gate.bindings() > 0);
+        let Self { gates, bindings, paths, found, winners, positions, .. } = self;
         winners.clear();
-        winners.resize(bound().count() * count, None);
-        for (gate, winners) in bound().zip(winners.chunks_mut(count.max(1))) {
-            gate.table().lookup_batch(candidates, winners);
+        let count = candidates.len();
+        positions.clear();
+        for gate in gates.iter().filter(|gate| gate.bindings() > 0) {
+            let start = positions.len() * count;
+            positions.push(gate.position());
+            winners.resize(start + count, None);
+            gate.table().lookup_batch(candidates, &mut winners[start..]);
         }
         for (packet, route) in routes.iter().enumerate() {
-            let of_packet = winners.iter().skip(packet).step_by(count.max(1));
-            let positions = bound().map(|gate| gate.position());
-            let primary = select(positions.zip(of_packet.copied()), bindings, *route, found);
+            let of_packet = winners.get(packet..).unwrap_or_default().iter().step_by(count.max(1));
+            let winners = positions.iter().copied().zip(of_packet.copied());
+            let primary = select(winners, bindings, *route, found);
             classified.push(Classified { path: paths.intern(found), primary });
         }
     }
@@ -67,7 +69,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
     ) -> impl Iterator<Item = (&WorkerGate<T>, Option<(BindingId, bool)>)> {
         self.gates.iter().filter(|gate| gate.bindings() > 0).map(move |gate| {
             let found = gate.table().lookup(candidate).and_then(|id| {
-                let binding = self.bindings.get(self.bindings.key(id.0)?)?;
+                let (_, binding) = self.bindings.at(id.0)?;
                 let beside_route = gate.position() == Position::Route && binding.action.instance().is_none();
                 Some((id, beside_route && binding.loses_against(route)))
             });
@@ -77,7 +79,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
 
     /// What is done by a binding; `None` when there is no such binding.
     pub fn action(&self, binding: BindingId) -> Option<&Action> {
-        Some(&self.bindings.get(self.bindings.key(binding.0)?)?.action)
+        Some(&self.bindings.at(binding.0)?.1.action)
     }
 
     /// The actions of a path's bindings at a position.
@@ -175,11 +177,10 @@ fn select(
     found: &mut Vec<Stage>,
 ) -> Option<BindingId> {
     found.clear();
-    let mut primary = None;
+    let (mut primary, mut keeps_state) = (None, false);
     for (position, winner) in winners {
         let Some(id) = winner else { continue };
-        let Some(key) = bindings.key(id.0) else { continue };
-        let Some(binding) = bindings.get(key) else { continue };
+        let Some((key, binding)) = bindings.at(id.0) else { continue };
         let Some(step) = binding.step else { continue };
         if position == Position::Route && binding.action.instance().is_none() {
             if primary.is_some() || binding.loses_against(route) {
@@ -188,8 +189,11 @@ fn select(
             primary = Some(id);
         }
         let part = Part { offset: 0, bytes: binding.state };
+        keeps_state |= binding.state > 0;
         found.push(Stage { position, binding: key, step, hears: binding.hears, part });
     }
-    lay_out(found);
+    if keeps_state {
+        lay_out(found);
+    }
     primary
 }

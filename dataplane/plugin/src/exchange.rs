@@ -95,8 +95,6 @@ pub(crate) struct Exchange {
     packets: Option<NonNull<Packets<'static>>>,
     /// How far the packets of the call have come.
     pub call: Call,
-    /// Bytes in the windows of the packets that the plugin has.
-    pub lengths: [u16; MOST_PACKETS],
     /// Numbers of the flows of the packets that the plugin has, where it keeps state for flows.
     pub flows: [u32; MOST_PACKETS],
     ends: VecDeque<EndedFlow>,
@@ -230,7 +228,8 @@ impl Exchange {
     pub fn make(&mut self, content: &[u8], port: u32) -> bool {
         let Ok(port) = u16::try_from(port) else { return false };
         let fits = !content.is_empty() && content.len() <= MOST_MADE;
-        fits && self.give(Output::Packet(content.to_vec(), PortId(port)))
+        let passes = self.with_packets(|_, packets| packets.passes()).unwrap_or(0);
+        fits && self.give(Output::Packet { bytes: content.to_vec(), port: PortId(port), passes })
     }
 
     /// Has `millrace_periodic` be called so many nanoseconds after the call that goes on.
@@ -326,7 +325,6 @@ impl Shared {
         Self(Rc::new(RefCell::new(Exchange {
             packets: None,
             call: Call::default(),
-            lengths: [0; MOST_PACKETS],
             flows: [0; MOST_PACKETS],
             ends: VecDeque::with_capacity(MOST_ENDS),
             ends_lost: 0,
@@ -362,22 +360,58 @@ impl Shared {
         look(&mut self.0.borrow_mut())
     }
 
-    /// Lets the plugin's functions reach `packets` while `poll` runs.
+    /// Lets the plugin's functions reach `packets` while `call` runs.
     #[inline]
-    pub fn lend<R>(&self, packets: &mut Packets<'_>, poll: impl FnOnce() -> R) -> R {
-        self.0.borrow_mut().packets = Some(NonNull::from(packets).cast());
-        let _loan = Loan(self);
-        poll()
+    pub fn lend<R>(&self, packets: &mut Packets<'_>, call: impl FnOnce() -> R) -> R {
+        self.give_time(Some(packets), 0, call).0
+    }
+
+    /// Gives the plugin time, by `poll`, at the clock's tick `since`, and lets its functions reach `packets` meanwhile. Whether
+    /// it has nothing more to do afterwards.
+    #[inline]
+    pub fn give_time<R>(
+        &self,
+        packets: Option<&mut Packets<'_>>,
+        since: u64,
+        poll: impl FnOnce() -> R,
+    ) -> (R, bool) {
+        self.with(|exchange| {
+            // What it said last no longer counts: it may be stopped before it asks what is next.
+            (exchange.idle, exchange.since) = (false, since);
+            exchange.packets = packets.map(|packets| NonNull::from(packets).cast());
+        });
+        let loan = Loan(self);
+        let result = poll();
+        (result, loan.end())
     }
 }
 
 /// Takes packets back, even when the poll panics.
 struct Loan<'a>(&'a Shared);
 
-impl Drop for Loan<'_> {
+impl Loan<'_> {
+    /// Takes them back, and says whether the plugin has nothing more to do.
     #[inline]
+    fn end(self) -> bool {
+        let idle = self.0.take_back();
+        std::mem::forget(self);
+        idle
+    }
+}
+
+impl Drop for Loan<'_> {
     fn drop(&mut self) {
-        self.0.0.borrow_mut().packets = None;
+        self.0.take_back();
+    }
+}
+
+impl Shared {
+    #[inline]
+    fn take_back(&self) -> bool {
+        self.with(|exchange| {
+            exchange.packets = None;
+            exchange.idle
+        })
     }
 }
 
@@ -398,7 +432,7 @@ mod tests {
         assert_eq!(count(), None);
         let (mut none, mut verdicts) = ([], []);
         let mut packets = Packets::new(&mut none, &[], &[], &mut verdicts);
-        assert_eq!(shared.lend(&mut packets, count), Some(0));
+        assert_eq!(shared.give_time(Some(&mut packets), 7, count), (Some(0), false));
         assert_eq!(count(), None);
     }
 

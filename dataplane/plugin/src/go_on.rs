@@ -2,7 +2,7 @@
 
 use millrace_packet::{BATCH_SIZE, DropReason};
 use millrace_plugin_abi::{Backlogs, Fault, Known, NoQueues, Packets, Position, Progress, Verdict};
-use millrace_units::Instant;
+use millrace_units::{InstanceId, Instant};
 
 use crate::fault::FaultKind;
 use crate::flow_state::FlowStateBlocks;
@@ -20,6 +20,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
     /// Gives suspended calls time, does what instances do from time to time, and puts packets that wait no longer into
     /// `released`. `queues` knows what waits in queues.
     pub fn go_on(&mut self, now: Instant, queues: &dyn Backlogs, released: &mut Vec<Released>) {
+        self.restart_paused(now);
         while let Some(waiting) = self.waiting.due(now) {
             released.push(Released::on(waiting));
         }
@@ -31,6 +32,34 @@ impl<T: BindingTable> WorkerPlugins<T> {
             }
         }
         self.run_timers(now);
+    }
+
+    /// Restarts instances whose pause is over, also those that nothing comes to.
+    fn restart_paused(&mut self, now: Instant) {
+        let paused = std::mem::take(&mut self.news.paused);
+        for id in paused {
+            let Some(hosted) = self.instances.key(id).and_then(|key| self.instances.get_mut(key)) else {
+                continue;
+            };
+            // One that fails again in this is put on the list anew.
+            if !hosted.is_well(now, &mut self.news) && hosted.is_pausing() && !self.news.paused.contains(&id)
+            {
+                self.news.paused.push(id);
+            }
+        }
+    }
+
+    /// Lets packets go on that are held for an instance or a binding that is gone. Asked once after changes, before packets
+    /// come that the change has made quicker.
+    pub fn let_go_of_orphans(&mut self) {
+        let Self { waiting, instances, bindings, paths, .. } = self;
+        waiting.let_go(|holder, place| {
+            let stage = place.before().and_then(|held_at| {
+                paths.stages_at(held_at.path, held_at.position).get(usize::from(held_at.stage))
+            });
+            let is_bound = stage.is_some_and(|stage| bindings.get(stage.binding).is_some());
+            !is_bound || instances.key(InstanceId(holder as u16)).is_none()
+        });
     }
 
     fn run_timers(&mut self, now: Instant) {
@@ -114,7 +143,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             return;
         }
         hosted.messages.heard += 1;
-        match hosted.instance.message(bytes) {
+        match hosted.call(|instance| instance.message(bytes)) {
             Progress::Suspended => (backlog.call.errand, backlog.call.slices) = (Errand::Own, 1),
             Progress::Done => _ = hosted.has_failed(now, &mut self.news),
         }
@@ -190,7 +219,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             }
             (waiting.place, waiting.passed_on) = (place.next(), 0);
             let (direction, end) = match decision {
-                Decision::Hold(until) => return desk.waiting.hold_packet(until, waiting),
+                Decision::Hold(until) => return desk.waiting.hold_packet(instance.slot, until, waiting),
                 Decision::Direct(direction) => (Some(direction), None),
                 Decision::Queue(queue) => {
                     waiting.packet.queue = queue;
@@ -208,7 +237,11 @@ impl<T: BindingTable> WorkerPlugins<T> {
     /// When packets that wait want to go on, or an instance wants to be called.
     pub fn next_event(&self, now: Instant) -> Option<Instant> {
         let timers = self.timed.iter().filter_map(|key| self.instances.get(*key)?.next_call());
-        timers.chain(self.waiting.next_event(now)).min()
+        let paused = self.news.paused.iter().filter_map(|id| {
+            let hosted = self.instances.get(self.instances.key(*id)?)?;
+            hosted.pause_ends()
+        });
+        timers.chain(paused).chain(self.waiting.next_event(now)).min()
     }
 
     /// How many packets wait.
@@ -219,7 +252,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
     /// Whether nothing waits, and no instance does anything by itself.
     #[inline]
     pub fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.timed.is_empty()
+        self.waiting.is_empty() && self.timed.is_empty() && self.news.paused.is_empty()
     }
 }
 

@@ -40,6 +40,8 @@ pub struct Given {
 pub(crate) struct News {
     failures: Vec<Failure>,
     given: VecDeque<Given>,
+    /// Instances that failed, and begin anew after a pause.
+    pub paused: Vec<InstanceId>,
 }
 
 impl News {
@@ -117,8 +119,24 @@ impl Hosted {
         self.record.fail(now);
         *self.faults.entry(fault.kind).or_default() += 1;
         self.last_fault.clone_from(&fault.text);
+        if self.is_pausing() && !news.paused.contains(&self.id) {
+            news.paused.push(self.id);
+        }
         if news.failures.len() < MOST_FAILURES {
             news.failures.push(Failure { instance: self.id, fault, health: self.record.health });
+        }
+    }
+
+    /// Whether it failed, and begins anew after a pause.
+    pub fn is_pausing(&self) -> bool {
+        self.pause_ends().is_some()
+    }
+
+    /// When its pause is over, if it is in one.
+    pub fn pause_ends(&self) -> Option<Instant> {
+        match self.record.health {
+            Health::Pausing(until) => Some(until),
+            Health::Well | Health::Quarantined => None,
         }
     }
 
@@ -218,6 +236,10 @@ impl Instances {
 
     pub fn iter(&self) -> impl Iterator<Item = &Hosted> {
         self.slab.iter().map(|(_, hosted)| hosted)
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Hosted> {
+        self.slab.iter_mut()
     }
 
     /// Gives an instance another key.

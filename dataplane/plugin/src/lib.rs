@@ -52,7 +52,6 @@ pub use hot_swap::{Inheritance, Inherited, Successed, Succession, Successor};
 pub use instances::{Failure, Given};
 pub use manifest::{
     Cost, MOST_FLOW_STATE, MOST_MANIFEST, MOST_NAME, MOST_SERVICE_STATE, Manifest, ManifestError,
-    StateSharing,
 };
 pub use path::{EMPTY_PATH, Refusal};
 pub use plugin_control_unit::{

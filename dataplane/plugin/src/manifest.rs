@@ -23,7 +23,7 @@ pub const MOST_SERVICE_STATE: u16 = 4096;
 pub const MOST_NAME: usize = 64;
 
 /// Every key that a manifest may have.
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 16] = [
     "abi",
     "name",
     "version",
@@ -37,7 +37,6 @@ const KEYS: [&str; 17] = [
     "service-state",
     "maps",
     "slow-half",
-    "state",
     "state-version",
     "period",
     "cost",
@@ -74,17 +73,6 @@ pub enum ManifestError {
     /// It was built for another version of the interface.
     #[error("the plugin was built for version {0} of the interface: this router has version {ABI_VERSION}")]
     WrongAbi(u32),
-}
-
-/// How the instances on several workers share what they know.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum StateSharing {
-    /// An instance on each worker; messages go to all, and their answers are added up.
-    #[default]
-    PerWorker,
-    /// One instance in all.
-    Single,
 }
 
 /// What a plugin says its calls cost.
@@ -126,8 +114,6 @@ pub struct Manifest {
     pub maps: Vec<MapShape>,
     /// The file of the module that is its slow half, in the folder of its own.
     pub slow_half: Option<String>,
-    /// How instances on several workers share state.
-    pub state: StateSharing,
     /// The version of what it saves.
     pub state_version: u32,
     /// The time between two calls of `millrace_periodic`; `None` when it wants none.
@@ -169,7 +155,6 @@ impl Manifest {
                 .map(MapShape::from)
                 .collect(),
             slow_half: optional(&keys, "slow-half")?,
-            state: optional(&keys, "state")?.unwrap_or_default(),
             state_version: optional(&keys, "state-version")?.unwrap_or_default(),
             period: optional::<u32>(&keys, "period")?.map(|millis| Duration::from_millis(millis.into())),
             cost: optional(&keys, "cost")?,
@@ -368,7 +353,7 @@ mod tests {
     fn what_is_left_out_has_its_default() {
         let manifest = Manifest::parse(smallest().to_string().as_bytes()).unwrap();
         assert_eq!((manifest.window, manifest.flow_state, manifest.state_version), (128, 0, 0));
-        assert_eq!((manifest.state, manifest.period), (StateSharing::PerWorker, None));
+        assert_eq!((manifest.period, manifest.cost), (None, None));
         assert_eq!(manifest.positions, [Position::Late]);
     }
 
@@ -376,16 +361,13 @@ mod tests {
     fn everything_that_is_given_is_read() {
         let text = json!({ "abi": 1, "name": "a", "version": "0.0.1", "summary": "x", "positions": ["early", "copy"],
             "capabilities": ["packet-read", "log"], "messages": { "read": "counts" }, "settings": { "type": "object" },
-            "window": 1536, "flow-state": 256, "service-state": 4096, "state": "single", "state-version": 3, "period": 20,
+            "window": 1536, "flow-state": 256, "service-state": 4096, "state-version": 3, "period": 20,
             "cost": { "packet": 50, "byte": 0.5 } });
         let manifest = Manifest::parse(text.to_string().as_bytes()).unwrap();
         assert_eq!(manifest.positions, [Position::Early, Position::Copy]);
         assert!(manifest.has_capability("log") && !manifest.has_capability("timer"));
         assert_eq!((manifest.window, manifest.flow_state, manifest.state_version), (1536, 256, 3));
-        assert_eq!(
-            (manifest.state, manifest.period),
-            (StateSharing::Single, Some(Duration::from_millis(20)))
-        );
+        assert_eq!(manifest.period, Some(Duration::from_millis(20)));
         assert_eq!(manifest.cost, Some(Cost { packet: 50.0, byte: 0.5 }));
     }
 
@@ -429,7 +411,6 @@ mod tests {
             ("window", json!(1537)),
             ("window", json!(-1)),
             ("flow-state", json!(257)),
-            ("state", json!("shared")),
             ("state-version", json!(1.5)),
             ("period", json!(0)),
             ("cost", json!({ "packet": -1 })),

@@ -10,7 +10,7 @@ use millrace_plugin_abi::{Backlog, Family, FlowEnd, Instant, Packets, Verdict};
 use millrace_units::{InstanceId, PortId, QueueId};
 
 /// The tag has five bits, and so has a reason to drop.
-const MOST_TAG: u8 = 31;
+pub(crate) const MOST_TAG: u8 = 31;
 
 /// What a plugin wrote into the description of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

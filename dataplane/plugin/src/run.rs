@@ -11,9 +11,9 @@ use crate::flow_state::FlowStateBlocks;
 use crate::instances::{Hosted, Instances, News};
 use crate::path::{Part, Refusal, Step};
 use crate::slab::Key;
-use crate::waiting::{End, Kept, Place, Taken, Ticket, WaitingRoom};
+use crate::waiting::{End, Kept, LONGEST_HOLD, Place, Taken, Ticket, WaitingRoom};
 use crate::worker_plugins::{Binding, WorkerPlugins};
-use crate::{BindingTable, OnFault};
+use crate::{Action, BindingTable, OnFault};
 
 /// How often in a row a packet may be sent from instance to instance.
 pub(crate) const MOST_PASSED_ON: u8 = 8;
@@ -138,16 +138,21 @@ impl<T: BindingTable> WorkerPlugins<T> {
                         group.packets[usize::from(*member)].queue = queue;
                     }
                 }
+                // What a filter at the position of the route refuses is dropped where that route is taken.
+                Step::Count if matches!(binding.action, Action::Drop | Action::Reject) => {
+                    binding.counts.drops += group.members.len() as u64;
+                }
                 Step::Count => {}
             }
         }
         None
     }
 
-    /// Takes a packet that was taken out of its group to be kept; `room` says whether there is packet memory for it to
-    /// wait. Gives back one that finds no room, to be dropped as [`DropReason::PluginBusy`].
-    pub fn keep(&mut self, ticket: Ticket, room: bool, kept: Kept) -> Option<Packet> {
-        self.waiting.keep(ticket, room, kept)
+    /// Takes a packet that was taken out of its group to be kept; `most` packets are to wait at the worker, and an instance
+    /// may keep as many of these as are free beside what it keeps. Gives back one that finds no room, to be dropped as
+    /// [`DropReason::PluginBusy`].
+    pub fn keep(&mut self, ticket: Ticket, most: usize, kept: Kept) -> Option<Packet> {
+        self.waiting.keep(ticket, most, kept)
     }
 
     /// To be said when all packets of a batch with tickets were handed over.
@@ -208,7 +213,7 @@ impl Desk<'_> {
                     self.send_on(*member, target, &mut onward);
                     return false;
                 }
-                Decision::Hold(until) => Taken::Keep(self.waiting.hold(until, visit.place)),
+                Decision::Hold(until) => Taken::Keep(self.waiting.hold(visit.instance, until, visit.place)),
                 Decision::End(end) => {
                     binding.counts.end(Some(end));
                     Taken::End(end)
@@ -274,7 +279,8 @@ impl Desk<'_> {
                 return Decision::End(End::Drop(DropReason::Plugin));
             }
             Verdict::Consume => return Decision::End(End::Consume),
-            Verdict::Hold(until) => return Decision::Hold(until),
+            Verdict::Hold(until) if until <= now + LONGEST_HOLD => return Decision::Hold(until),
+            Verdict::Hold(_) => Some(format!("it holds a packet for more than {} s", LONGEST_HOLD.as_secs())),
             Verdict::Classify => return Decision::End(End::Classify),
             Verdict::Queue(queue) => return Decision::Queue(queue),
             Verdict::Fault => None,

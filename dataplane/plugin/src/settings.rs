@@ -52,6 +52,18 @@ pub(crate) fn names_maps(schema: &Map<String, Value>) -> bool {
     })
 }
 
+/// The setting that names an instance, if one of `settings` does.
+pub(crate) fn names_instance<'a>(
+    schema: &Map<String, Value>,
+    settings: &'a Map<String, Value>,
+    name: &str,
+) -> Option<&'a str> {
+    let names = |(setting, value): &(&String, &Value)| {
+        value.as_str() == Some(name) && format_of(schema, setting) == Some(INSTANCE)
+    };
+    settings.iter().find(names).map(|(setting, _)| setting.as_str())
+}
+
 /// Why a schema can't be used; `None` when it can.
 pub(crate) fn schema_problem(schema: &Map<String, Value>) -> Option<String> {
     let schema = Value::Object(schema.clone());

@@ -120,11 +120,27 @@ fn start(packet: &Packet) -> &[u8] {
     &data[..data.len().min(COMPARED)]
 }
 
+/// What becomes of a packet, in words.
+fn in_words(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Pass => "it passes".to_owned(),
+        Verdict::Drop(reason) => format!("it is dropped for reason {reason}"),
+        Verdict::Consume => "it is used up".to_owned(),
+        Verdict::Hold(until) => format!("it is held until {} ms", until.as_nanos() / 1_000_000),
+        Verdict::Port(port) => format!("it leaves by port {}", port.0),
+        Verdict::Ports(ports) => format!("it leaves by the ports of the bits {ports:#x}"),
+        Verdict::Queue(queue) => format!("it waits in queue {}", queue.0),
+        Verdict::Instance(id) => format!("instance {} gets it", id.0),
+        Verdict::Classify => "it is classified anew".to_owned(),
+        Verdict::Fault => "the instance fails at it".to_owned(),
+    }
+}
+
 type Treated<'a> = (Verdict, &'a [u8], u8);
 
 fn difference(number: u64, key: &FlowKey, old: Treated<'_>, new: Treated<'_>) -> String {
     let what = if old.0 != new.0 {
-        format!("{:?} has become {:?}", old.0, new.0)
+        format!("{} before, {} now", in_words(old.0), in_words(new.0))
     } else if old.2 != new.2 {
         format!("tag {} has become {}", old.2, new.2)
     } else {

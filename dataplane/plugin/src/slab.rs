@@ -1,10 +1,20 @@
 //! Values in numbered slots, found again only by those who saw them put there.
 
+use std::hash::{Hash, Hasher};
+
 /// A value's slot and how often the slot had been emptied before: a key never finds a later value in the same slot.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Key {
     pub slot: u32,
     generation: u32,
+}
+
+impl Hash for Key {
+    /// In one word.
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(u64::from(self.generation) << 32 | u64::from(self.slot));
+    }
 }
 
 /// Slots whose numbers are chosen by the caller: small integers, as the space grows with the greatest.
@@ -54,6 +64,13 @@ impl<T> Slab<T> {
         found.value.as_ref().map(|_| Key { slot, generation: found.generation })
     }
 
+    /// What is in a slot now, with its key.
+    #[inline]
+    pub fn at(&self, slot: u32) -> Option<(Key, &T)> {
+        let found = self.slots.get(slot as usize)?;
+        Some((Key { slot, generation: found.generation }, found.value.as_ref()?))
+    }
+
     #[inline]
     pub fn get(&self, key: Key) -> Option<&T> {
         let slot = self.slots.get(key.slot as usize)?;
@@ -100,6 +117,7 @@ mod tests {
         assert_eq!(slab.put(3, 'a'), None);
         let key = slab.key(3).unwrap();
         assert_eq!(slab.get(key), Some(&'a'));
+        assert_eq!((slab.at(3), slab.at(2), slab.at(4)), (Some((key, &'a')), None, None));
         assert_eq!(slab.take(3), Some('a'));
         assert_eq!((slab.get(key), slab.key(3), slab.is_empty()), (None, None, true));
         slab.put(3, 'b');

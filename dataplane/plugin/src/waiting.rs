@@ -3,8 +3,13 @@
 //!
 //! A batch can't lose packets in its middle, so an instance's wish is first noted as a [`Ticket`]; when the batch is
 //! disposed of, each packet that has one comes here.
+//!
+//! All instances share the memory for packets that wait. One may keep as many as are still free beside it: alone it gets half of
+//! all, a second one half of the rest, so that nobody can take what others need (*dynamic thresholds*, Choudhury and Hahne,
+//! IEEE/ACM Transactions on Networking 6(2), 1998, with a factor of one).
 
 use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
 
 use millrace_packet::{DropReason, FlowKey, Packet};
 use millrace_plugin_abi::{Message, PluginError, Position, Reply};
@@ -19,6 +24,8 @@ use crate::slab::Key;
 const MOST_BEHIND: usize = 4096;
 /// Control messages that may wait for an instance that is busy.
 const MOST_ASKED: usize = 64;
+/// How long an instance may hold a packet; longer is a fault.
+pub(crate) const LONGEST_HOLD: Duration = Duration::from_secs(60);
 /// Packets of a call that goes on with those that waited.
 pub(crate) const MOST_IN_CALL: usize = 64;
 
@@ -37,6 +44,11 @@ impl Place {
     /// The stage behind.
     pub(crate) fn next(self) -> Self {
         Self { stage: self.stage + 1, ..self }
+    }
+
+    /// The stage before; `None` at the first.
+    pub(crate) fn before(self) -> Option<Self> {
+        Some(Self { stage: self.stage.checked_sub(1)?, ..self })
     }
 }
 
@@ -119,8 +131,8 @@ enum Wish {
     Call(Key),
     /// They wait for their turn.
     Turn(Key),
-    /// They go on at a time.
-    Until(Instant),
+    /// They go on at a time; the instance of this slot holds them.
+    Until(u32, Instant),
 }
 
 /// A wish, for packets at a place.
@@ -259,6 +271,11 @@ impl Backlog {
         Self { instance, call, behind: Behind::default(), asked: VecDeque::new() }
     }
 
+    /// How many packets there are.
+    fn len(&self) -> usize {
+        self.call.packets.len() + self.behind.packets.len()
+    }
+
     /// Makes a call of packets that waited and are at one place; whether there were any.
     pub fn begin_call(&mut self) -> bool {
         let alike = |waiting: &Waiting| (waiting.place, waiting.passed_on);
@@ -278,6 +295,8 @@ struct Held {
     until: Instant,
     /// Packets of the same time keep their order.
     order: u64,
+    /// The slot of the instance that holds it.
+    by: u32,
     waiting: Waiting,
 }
 
@@ -308,6 +327,8 @@ pub(crate) struct WaitingRoom {
     backlogs: Vec<Backlog>,
     held: BinaryHeap<Held>,
     order: u64,
+    /// How many packets the instance of each slot holds, of those that hold any.
+    holders: Vec<(u32, usize)>,
 }
 
 impl WaitingRoom {
@@ -340,9 +361,9 @@ impl WaitingRoom {
         self.ticket(Wish::Turn(instance), place, passed_on)
     }
 
-    /// Notes that a packet goes on behind a stage at a time.
-    pub fn hold(&mut self, until: Instant, place: Place) -> Ticket {
-        self.ticket(Wish::Until(until), place.next(), 0)
+    /// Notes that an instance holds a packet, which goes on behind a stage at a time.
+    pub fn hold(&mut self, instance: Key, until: Instant, place: Place) -> Ticket {
+        self.ticket(Wish::Until(instance.slot, until), place.next(), 0)
     }
 
     fn ticket(&mut self, wish: Wish, place: Place, passed_on: u8) -> Ticket {
@@ -350,18 +371,20 @@ impl WaitingRoom {
         Ticket(self.tickets.len() as u32 - 1)
     }
 
-    /// Takes a packet that has a ticket. Packets of a batch come in their order. Without room only those of a call that
-    /// goes on are taken; others are given back.
-    pub fn keep(&mut self, ticket: Ticket, room: bool, kept: Kept) -> Option<Packet> {
+    /// Takes a packet that has a ticket. Packets of a batch come in their order. At most `most` packets are to wait: of an
+    /// instance that has its share of these only those of a call that goes on are taken; others are given back.
+    pub fn keep(&mut self, ticket: Ticket, most: usize, kept: Kept) -> Option<Packet> {
         let Kept { packet, key, destination, state } = kept;
         let Some(Noted { wish, place, passed_on }) = self.tickets.get(ticket.0 as usize).copied() else {
             return Some(packet);
         };
         let waiting = Waiting { packet, key, destination, place, state, passed_on };
         match wish {
-            Wish::Until(_) | Wish::Turn(_) if !room => Some(waiting.packet),
-            Wish::Until(until) => {
-                self.hold_packet(until, waiting);
+            Wish::Until(slot, _) | Wish::Turn(Key { slot, .. }) if !self.has_room(slot, most) => {
+                Some(waiting.packet)
+            }
+            Wish::Until(slot, until) => {
+                self.hold_packet(slot, until, waiting);
                 None
             }
             Wish::Call(instance) => match self.backlog(instance) {
@@ -373,6 +396,13 @@ impl WaitingRoom {
             },
             Wish::Turn(instance) => self.wait_for(instance, waiting).err().map(|waiting| waiting.packet),
         }
+    }
+
+    /// Whether the instance of a slot may keep one more packet, where at most `most` are to wait.
+    fn has_room(&self, slot: u32, most: usize) -> bool {
+        let behind = self.backlogs.iter().filter(|backlog| backlog.instance.slot == slot).map(Backlog::len);
+        let held = self.holders.iter().filter(|(holder, _)| *holder == slot).map(|(_, held)| *held);
+        behind.chain(held).sum::<usize>() < most.saturating_sub(self.len())
     }
 
     fn backlog(&mut self, instance: Key) -> Option<&mut Backlog> {
@@ -424,10 +454,31 @@ impl WaitingRoom {
         self.backlogs.swap(number, last);
     }
 
-    /// Holds a packet until a time.
-    pub fn hold_packet(&mut self, until: Instant, waiting: Waiting) {
+    /// Holds a packet for the instance of a slot until a time.
+    pub fn hold_packet(&mut self, by: u32, until: Instant, waiting: Waiting) {
         self.order += 1;
-        self.held.push(Held { until, order: self.order, waiting });
+        self.held.push(Held { until, order: self.order, by, waiting });
+        match self.holders.iter_mut().find(|(holder, _)| *holder == by) {
+            Some((_, held)) => *held += 1,
+            None => self.holders.push((by, 1)),
+        }
+    }
+
+    /// Lets those packets go on at once, in the order of their times, that are held for nobody any longer.
+    pub fn let_go(&mut self, is_orphan: impl Fn(u32, Place) -> bool) {
+        if !self.held.iter().any(|held| is_orphan(held.by, held.waiting.place)) {
+            return;
+        }
+        let mut held = std::mem::take(&mut self.held).into_vec();
+        held.sort_unstable_by(|one, other| other.cmp(one));
+        for (order, held) in (1..).zip(&mut held) {
+            held.order = order;
+            if is_orphan(held.by, held.waiting.place) {
+                held.until = Instant::ZERO;
+            }
+        }
+        self.order = held.len() as u64;
+        self.held = held.into();
     }
 
     /// Tickets are worth nothing any more: the batch was disposed of.
@@ -438,7 +489,14 @@ impl WaitingRoom {
     /// A packet whose time has come.
     pub fn due(&mut self, now: Instant) -> Option<Waiting> {
         self.held.peek().filter(|held| held.until <= now)?;
-        self.held.pop().map(|held| held.waiting)
+        let held = self.held.pop()?;
+        if let Some(at) = self.holders.iter().position(|(holder, _)| *holder == held.by) {
+            self.holders[at].1 -= 1;
+            if self.holders[at].1 == 0 {
+                self.holders.swap_remove(at);
+            }
+        }
+        Some(held.waiting)
     }
 
     /// When something is to be done: at once while calls go on.
@@ -448,8 +506,7 @@ impl WaitingRoom {
 
     /// How many packets wait.
     pub fn len(&self) -> usize {
-        let backlog = |backlog: &Backlog| backlog.call.packets.len() + backlog.behind.packets.len();
-        self.held.len() + self.backlogs.iter().map(backlog).sum::<usize>()
+        self.held.len() + self.backlogs.iter().map(Backlog::len).sum::<usize>()
     }
 
     /// Whether nothing is to be done.

@@ -155,6 +155,8 @@ pub struct WorkerPlugins<T> {
     pub(crate) found: Vec<Stage>,
     /// The same.
     pub(crate) winners: Vec<Option<BindingId>>,
+    /// The same.
+    pub(crate) positions: Vec<Position>,
     pub(crate) waiting: WaitingRoom,
     /// Room for the verdicts of calls that go on.
     pub(crate) verdicts: Vec<Verdict>,
@@ -201,6 +203,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             paths: Paths::default(),
             found: Vec::new(),
             winners: Vec::new(),
+            positions: Vec::new(),
             waiting: WaitingRoom::default(),
             verdicts: vec![Verdict::Pass; BATCH_SIZE],
             states: FlowStateBlocks::default(),
@@ -352,7 +355,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             return false;
         }
         hosted.messages.heard += 1;
-        match hosted.instance.message(bytes) {
+        match hosted.call(|instance| instance.message(bytes)) {
             Progress::Suspended => waiting.suspend_errand(key, Errand::Own),
             Progress::Done => _ = hosted.has_failed(now, news),
         }
@@ -411,6 +414,12 @@ impl<T: BindingTable> WorkerPlugins<T> {
     /// All bindings with what went through them.
     pub fn all_counts(&self) -> impl Iterator<Item = (BindingId, BindingCounts)> + '_ {
         self.bindings.iter().map(|(slot, binding)| (BindingId(slot), binding.counts))
+    }
+
+    /// Counts from zero what goes through bindings, and what instances drop.
+    pub fn clear_counts(&mut self) {
+        self.bindings.iter_mut().for_each(|binding| binding.counts = BindingCounts::default());
+        self.instances.iter_mut().for_each(|hosted| hosted.drops.fill(0));
     }
 
     /// The gates, in the order in which packets meet them.

@@ -16,8 +16,15 @@ pub trait Port {
     fn receive(&mut self, pool: &Pool, now: Instant, batch: &mut Batch);
 
     /// Takes all packets of `batch`, in order. What the device can't take now is dropped and counted in
-    /// [`PortCounters::drops`]. Sending may be put off until [`flush`](Port::flush).
+    /// [`PortCounters::drops`]: at most [`room`](Port::room) packets of one frame find none of that. Sending may be put off until
+    /// [`flush`](Port::flush).
     fn transmit(&mut self, pool: &Pool, now: Instant, batch: &mut Batch);
+
+    /// Packets that the device has room for now; what is more waits in the port's queue, where it is scheduled. Without a limit
+    /// where that is not known before a packet is sent.
+    fn room(&mut self) -> usize {
+        usize::MAX
+    }
 
     /// Hands everything taken so far to the device, and takes back memory of what was sent.
     fn flush(&mut self, pool: &Pool, now: Instant);

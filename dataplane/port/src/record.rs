@@ -81,6 +81,10 @@ impl<W: Write> Port for Record<W> {
         self.inner.transmit(pool, now, batch);
     }
 
+    fn room(&mut self) -> usize {
+        self.inner.room()
+    }
+
     fn flush(&mut self, pool: &Pool, now: Instant) {
         self.inner.flush(pool, now);
     }

@@ -178,6 +178,80 @@ impl<T> Arena<T> {
         Some(held)
     }
 
+    /// Puts packets at the end of `list`, while it has no more than `threshold` bytes and there is room; the first one that
+    /// isn't taken is returned. Slots of the list of free ones stand in the order in which they are taken, so they are
+    /// linked already.
+    #[inline]
+    pub fn push_while(
+        &mut self,
+        list: &mut List,
+        arrivals: &mut impl Iterator<Item = (T, u32, FlowNumber)>,
+        now: Instant,
+        threshold: u32,
+    ) -> Option<(T, u32, FlowNumber)> {
+        let (mut index, mut last, mut load, mut refused) = (self.free, NONE, list.load, None);
+        let others = self.load.minus(list.load);
+        // As `has_room` says, with what doesn't change computed once.
+        let packets = (self.limit_packets - others.packets()).div_ceil(2);
+        let free = self.limit_bytes - others.bytes();
+        let bytes = threshold.min(free / 2);
+        for (item, length, flow) in arrivals.by_ref() {
+            let has_room = load.packets() < packets && load.bytes() <= bytes && length <= free - load.bytes();
+            let Some(slot) = self.slots.get_mut(index as usize).filter(|_| has_room) else {
+                refused = Some((item, length, flow));
+                break;
+            };
+            let next = slot.next;
+            *slot = Slot { item: Some(item), arrival: now, length, flow, next };
+            load = load.plus(Load::of_packet(length));
+            (last, index) = (index, next);
+        }
+        if let Some(slot) = self.slots.get_mut(last as usize) {
+            slot.next = NONE;
+            let first = std::mem::replace(&mut self.free, index);
+            let before = std::mem::replace(&mut list.tail, last);
+            match self.slots.get_mut(before as usize) {
+                Some(before) => before.next = first,
+                None => list.head = first,
+            }
+            (list.load, self.load) = (load, others.plus(load));
+        }
+        refused
+    }
+
+    /// Takes up to `most` packets from the head of `list`, each as long as `wanted` says so of its length, and gives them to
+    /// `out`. Returns how many. Their slots become free in the order in which they stand.
+    #[inline]
+    pub fn pop_while(
+        &mut self,
+        list: &mut List,
+        most: usize,
+        mut wanted: impl FnMut(u32) -> bool,
+        mut out: impl FnMut(T),
+    ) -> usize {
+        let (mut head, mut last, mut gone, mut count) = (list.head, NONE, Load::NOTHING, 0);
+        while count < most
+            && let Some(slot) = self.slots.get_mut(head as usize)
+            && wanted(slot.length)
+            && let Some(item) = slot.item.take()
+        {
+            gone = gone.plus(Load::of_packet(slot.length));
+            (last, head) = (head, slot.next);
+            count += 1;
+            out(item);
+        }
+        if let Some(slot) = self.slots.get_mut(last as usize) {
+            slot.next = std::mem::replace(&mut self.free, list.head);
+            list.head = head;
+            if head == NONE {
+                list.tail = NONE;
+            }
+        }
+        list.load = list.load.minus(gone);
+        self.load = self.load.minus(gone);
+        count
+    }
+
     /// Bytes of the first packet of `list`.
     #[inline]
     pub fn head_length(&self, list: &List) -> Option<u32> {

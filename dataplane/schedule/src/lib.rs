@@ -57,7 +57,7 @@ mod random;
 pub use drop_cause::{DropCause, DropCounts, DropSink};
 pub use item::{FlowNumber, Item};
 pub use link::{
-    Aqm, CodelSettings, Curve, Curves, FlowQueuesSettings, FqCodelSettings, LeafBacklog, Leftover,
+    Aqm, Arrival, CodelSettings, Curve, Curves, FlowQueuesSettings, FqCodelSettings, LeafBacklog, Leftover,
     LinkOverhead, LinkRate, LinkScheduler, MOST_DEPTH, MOST_NODES, NodeId, NodeKind, NodeView,
     PRIORITY_LEVELS, Rate, RedSettings, ScheduleError, Share,
 };

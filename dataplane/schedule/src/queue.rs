@@ -1,7 +1,7 @@
 //! One queue: a cache line. What is seldom touched stands apart.
 
 use crate::DropCounts;
-use crate::arena::{List, NONE};
+use crate::arena::{List, Load, NONE};
 use crate::link::{Aqm, AqmState};
 
 /// What a queue may be told, also while it holds packets.
@@ -61,6 +61,14 @@ impl Queue {
     pub fn entered(&mut self, length: u32) {
         self.entered_packets += 1;
         self.entered_bytes += u64::from(length);
+        self.peak_bytes = self.peak_bytes.max(self.list.bytes());
+    }
+
+    /// Counts packets that are in the list by now.
+    #[inline]
+    pub fn entered_all(&mut self, load: Load) {
+        self.entered_packets += u64::from(load.packets());
+        self.entered_bytes += u64::from(load.bytes());
         self.peak_bytes = self.peak_bytes.max(self.list.bytes());
     }
 

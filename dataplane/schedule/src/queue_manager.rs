@@ -3,7 +3,7 @@
 use millrace_units::Instant;
 
 use crate::arena::{Arena, Held, Load, NONE};
-use crate::link::{AqmState, CodelQueue, RedVerdict};
+use crate::link::{AqmState, Arrival, CodelQueue, RedVerdict};
 use crate::queue::{Cold, Queue, QueueSettings, QueueView};
 use crate::{DropCause, DropSink, FlowNumber, Item, LinkOverhead};
 
@@ -158,6 +158,13 @@ impl<T: Item> QueueManager<T> {
         &self.queues[index as usize]
     }
 
+    /// A queue, and the length of its first packet.
+    #[inline]
+    pub fn first(&self, index: u32) -> Option<(&Queue, u32)> {
+        let queue = self.queue(index);
+        Some((queue, self.arena.head_length(&queue.list)?))
+    }
+
     #[inline]
     pub fn queue_mut(&mut self, index: u32) -> &mut Queue {
         &mut self.queues[index as usize]
@@ -182,7 +189,7 @@ impl<T: Item> QueueManager<T> {
     }
 
     /// A packet arrives at a queue.
-    #[inline]
+    #[inline(always)]
     pub fn offer(
         &mut self,
         index: u32,
@@ -211,6 +218,36 @@ impl<T: Item> QueueManager<T> {
         offer
     }
 
+    /// Packets arrive at one queue, one after the other. `batch` is empty afterwards.
+    #[inline]
+    pub fn offer_all(
+        &mut self,
+        index: u32,
+        batch: &mut Vec<Arrival<T>>,
+        now: Instant,
+        sink: &mut impl DropSink<T>,
+    ) {
+        let mut arrivals = batch.drain(..).map(|Arrival { flow, item, .. }| {
+            let length = item.length();
+            (item, length, flow)
+        });
+        loop {
+            let queue = &mut self.queues[index as usize];
+            if queue.cold != NONE {
+                break;
+            }
+            let (threshold, before) = (queue.threshold, queue.list.load);
+            let left = self.arena.push_while(&mut queue.list, &mut arrivals, now, threshold);
+            queue.entered_all(queue.list.load.minus(before));
+            // It is refused, or a slot is used for the first time.
+            let Some((item, _, flow)) = left else { return };
+            self.offer(index, flow, item, now, sink);
+        }
+        for (item, _, flow) in arrivals {
+            self.offer(index, flow, item, now, sink);
+        }
+    }
+
     /// What active queue management says to an arriving packet.
     fn arrival(cold: &mut Cold, queue: &Queue, item: &mut T, now: Instant) -> Option<DropCause> {
         cold.max_packet = cold.max_packet.max(item.length());
@@ -228,6 +265,23 @@ impl<T: Item> QueueManager<T> {
         self.cold_mut(index).drops.add(cause, item.length());
         sink.dropped(item, cause);
         Offer::Refused
+    }
+
+    /// Takes up to `most` packets of a queue to send them, as long as `wanted` says so of each one's length. None of a queue
+    /// with a cold part, whose packets have to be asked about one by one.
+    #[inline]
+    pub fn take_while(
+        &mut self,
+        index: u32,
+        most: usize,
+        wanted: impl FnMut(u32) -> bool,
+        out: impl FnMut(T),
+    ) -> usize {
+        let queue = &mut self.queues[index as usize];
+        if queue.cold != NONE {
+            return 0;
+        }
+        self.arena.pop_while(&mut queue.list, most, wanted, out)
     }
 
     /// Takes the next packet of a queue to send it, and says whether there are more.

@@ -2,12 +2,15 @@
  * gatekeeper-slow: the slow half of gatekeeper. It allows ports below 9005, and denies others. So that no worker is asked for
  * the packets of a port that is denied, it has control add a filter that drops them.
  *
+ * `millrace control NAME read --slow` says how many ports it was asked about, and how many of them it denied.
+ *
  * It takes its time: a loop of some milliseconds stands for what could be a search in a large table.
  */
 #include "millrace.h"
 
 MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"gatekeeper-slow\",\"version\":\"0.1.0\","
                 "\"summary\":\"The slow half of gatekeeper.\",\"positions\":[\"early\"],"
+                "\"messages\":{\"read\":\"how many ports it was asked about\"},"
                 "\"capabilities\":[\"log\",\"request\",\"message\"]}");
 
 int32_t millrace_init(const uint8_t *settings, size_t bytes) {
@@ -15,10 +18,13 @@ int32_t millrace_init(const uint8_t *settings, size_t bytes) {
     return 0;
 }
 
+static uint64_t asked, denied;
+
 /* No packets come here: the fast half sends what it wants looked at. */
 void millrace_packets(struct millrace_call *call) { (void)call; }
 
 static void deny(uint16_t port) {
+    denied++;
     char memory[128];
     struct millrace_text text = {memory, sizeof memory - 1, 0, false};
     millrace_add(&text, "{\"add-filter\":{\"filter\":\"proto udp dport ");
@@ -34,10 +40,23 @@ void millrace_message(const uint8_t *packet, size_t length) {
     if (length < 42 || packet[12] != 8 || packet[14] != 0x45)
         return;
     uint16_t port = (uint16_t)(packet[36] << 8 | packet[37]);
+    asked++;
     for (volatile uint32_t round = 0; round < 10000000; round++)
         ;
     uint8_t answer[3] = {(uint8_t)port, (uint8_t)(port >> 8), port < 9005 ? 1 : 2};
     if (port >= 9005)
         deny(port);
     millrace_send(answer, sizeof answer);
+}
+
+int32_t millrace_control(const char *name, size_t name_bytes, const uint8_t *arguments, size_t bytes) {
+    (void)name, (void)name_bytes, (void)arguments, (void)bytes;
+    char memory[64];
+    struct millrace_text text = {memory, sizeof memory, 0, false};
+    millrace_add(&text, "{\"asked\":");
+    millrace_add_number(&text, asked);
+    millrace_add(&text, ",\"denied\":");
+    millrace_add_number(&text, denied);
+    millrace_add(&text, "}");
+    return millrace_reply_text(&text);
 }

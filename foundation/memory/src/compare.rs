@@ -1,58 +1,65 @@
-//! Comparing all words of a cache line at once.
+//! Comparing all words of a cache line at once, by the widest vectors that the processor has.
+//!
+//! Code that compares many lines is written once, as an [`Operation`], for any kind of [`Vectors`], and built for each
+//! of them. [`with_widest`] looks once what the processor has, and runs the one that was built for it.
 
-/// A bit for each of `words` that is `value` when its low `bits` are shifted out.
-///
-/// `bits` must be below 32.
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod portable;
+#[cfg(test)]
+mod tests;
+
+pub use portable::Portable;
+
+/// The words of a cache line.
+pub type Words = [u32; 16];
+
+/// A way to compare the words of a cache line. To have one is to know that the processor can do it.
+pub trait Vectors: Copy {
+    /// A bit for each of `words` that is `wanted`, not counting the bits of `low`. `wanted` has none of these.
+    fn equal_above(self, words: &Words, wanted: u32, low: u32) -> u32;
+
+    /// Of the first word that is `wanted`, not counting the bits of `low`, those bits; 0 when there is none. `wanted`
+    /// has none of these bits, and `low` is one less than a power of two.
+    fn first_low(self, words: &Words, wanted: u32, low: u32) -> u32;
+}
+
+/// What can be done by any kind of vectors. Its `run`, and what that calls on its way, must be `inline(always)`: only
+/// what is built into the caller is built for the caller's kind.
+pub trait Operation {
+    /// What comes of it.
+    type Output;
+
+    /// Does it.
+    fn run<V: Vectors>(self, vectors: V) -> Self::Output;
+}
+
+/// Runs `operation` by the widest vectors that this processor has.
 #[inline(always)]
-pub fn words_above(words: &[u32; 16], bits: u32, value: u32) -> u32 {
+pub fn with_widest<O: Operation>(operation: O) -> O::Output {
     #[cfg(target_arch = "x86_64")]
     {
-        use core::arch::x86_64::{
-            _mm_cmpeq_epi32, _mm_cvtsi32_si128, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16,
-            _mm_packs_epi32, _mm_set1_epi32, _mm_srl_epi32,
-        };
-        // SAFETY: SSE2 is part of every x86-64 processor, and the four loads of 16 bytes lie inside of the 64 of
-        // `words`, at any alignment.
-        unsafe {
-            let (wanted, shift) = (_mm_set1_epi32(value as i32), _mm_cvtsi32_si128(bits as i32));
-            let start = words.as_ptr();
-            let four = |at: usize| {
-                _mm_cmpeq_epi32(_mm_srl_epi32(_mm_loadu_si128(start.add(at).cast()), shift), wanted)
-            };
-            let (low, high) = (_mm_packs_epi32(four(0), four(4)), _mm_packs_epi32(four(8), four(12)));
-            _mm_movemask_epi8(_mm_packs_epi16(low, high)) as u32
+        if let Some(vectors) = avx512::Avx512::detect() {
+            return vectors.run(operation);
+        }
+        if let Some(vectors) = avx2::Avx2::detect() {
+            return vectors.run(operation);
         }
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    one_by_one(words, bits, value)
+    operation.run(Portable)
 }
 
-#[cfg(any(test, not(target_arch = "x86_64")))]
-fn one_by_one(words: &[u32; 16], bits: u32, value: u32) -> u32 {
-    let bit = |(at, word): (usize, &u32)| u32::from(word >> bits == value) << at;
-    words.iter().enumerate().map(bit).fold(0, |all, bit| all | bit)
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn words_are_compared_as_one_by_one(
-            mut words: [u32; 16],
-            bits in 0_u32..32,
-            same in prop::collection::vec(0..16_usize, 0..6),
-            which in 0..16_usize,
-        ) {
-            for at in same {
-                words[at] = words[which] ^ 1;
-            }
-            let value = words[which] >> bits;
-            prop_assert_ne!(words_above(&words, bits, value), 0);
-            prop_assert_eq!(words_above(&words, bits, value), one_by_one(&words, bits, value));
-        }
+/// Runs an operation by each kind of vectors that this processor has, `make` making it anew each time: for tests that
+/// hold them against each other. The portable one is the first.
+pub fn with_each<O: Operation>(mut make: impl FnMut() -> O) -> Vec<O::Output> {
+    #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
+    let mut outputs = vec![make().run(Portable)];
+    #[cfg(target_arch = "x86_64")]
+    {
+        outputs.extend(avx2::Avx2::detect().map(|vectors| vectors.run(make())));
+        outputs.extend(avx512::Avx512::detect().map(|vectors| vectors.run(make())));
     }
+    outputs
 }

@@ -1,5 +1,6 @@
 //! Up to 256 packets that go through a stage together.
 
+use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 
 use crate::Packet;
@@ -45,6 +46,14 @@ impl Batch {
         }
         self.packets.push(packet);
         Ok(())
+    }
+
+    /// Adds the first packets of a queue, `most` at most, as many as there are and there is room for; returns how many.
+    #[inline]
+    pub fn take_from(&mut self, queue: &mut VecDeque<Packet>, most: usize) -> usize {
+        let count = self.room().min(queue.len()).min(most);
+        self.packets.extend(queue.drain(..count));
+        count
     }
 
     /// Takes all packets out, first to last.
@@ -104,6 +113,16 @@ mod tests {
         assert!(batch.push(pool.allocate().unwrap()).is_err());
         batch.clear();
         assert_eq!(pool.in_use(), 0);
+    }
+
+    #[test]
+    fn a_batch_takes_the_first_of_a_queue_in_order() {
+        let pool = Pool::new(4).unwrap();
+        let mut queue: VecDeque<_> = [b"a", b"b", b"c"].map(|byte| pool.packet_from(byte).unwrap()).into();
+        let mut batch = Batch::new();
+        batch.set_limit(2);
+        assert_eq!((batch.take_from(&mut queue, 9), batch.take_from(&mut queue, 9)), (2, 0));
+        assert_eq!((batch[0].data(), batch[1].data(), queue[0].data()), (&b"a"[..], &b"b"[..], &b"c"[..]));
     }
 
     #[test]

@@ -108,6 +108,16 @@ impl FlowKey {
     pub fn destination_bytes(&self) -> &[u8; 16] {
         &self.destination
     }
+
+    /// All that isn't addresses in one word, the source port lowest: as the key's last eight bytes hold it.
+    #[inline(always)]
+    pub fn last_word(&self) -> u64 {
+        u64::from(self.source_port)
+            | u64::from(self.destination_port) << 16
+            | u64::from(self.protocol) << 32
+            | u64::from(self.family as u8) << 40
+            | u64::from(self.port.0) << 48
+    }
 }
 
 #[inline]

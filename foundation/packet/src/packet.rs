@@ -185,7 +185,17 @@ impl Packet {
     /// # Panics
     /// When the cut lies behind the first frame and frames there are shared: [`make_writable`](Self::make_writable)
     /// comes first.
+    #[inline]
     pub fn truncate(&mut self, length: usize) {
+        if self.is_linear() {
+            let head = self.head_mut();
+            head.length = length.min(head.length.into()) as u16;
+        } else {
+            self.truncate_chain(length);
+        }
+    }
+
+    fn truncate_chain(&mut self, length: usize) {
         let mut left = length;
         let mut frame: *mut Frame = self.head.as_ptr();
         loop {
@@ -397,7 +407,18 @@ impl Packet {
         false
     }
 
-    /// Asks the processor to bring the packet's metadata and first bytes into the cache.
+    /// Asks the processor to bring the packet's metadata into the cache, some packets before [`prefetch`](Self::prefetch).
+    #[inline]
+    pub fn prefetch_metadata(&self) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch reads nothing; any address is allowed.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(self.head.as_ptr().cast());
+        }
+    }
+
+    /// Asks the processor to bring the packet's first bytes into the cache.
     #[inline]
     pub fn prefetch(&self) {
         #[cfg(target_arch = "x86_64")]

@@ -7,8 +7,16 @@ use millrace_units::PortId;
 pub enum Output {
     /// A line for the log.
     Log(LogLevel, String),
-    /// A packet, from the network header on, to be forwarded as if it came in by the port.
-    Packet(Vec<u8>, PortId),
+    /// A packet to be forwarded as if it came in by the port.
+    Packet {
+        /// From the network header on.
+        bytes: Vec<u8>,
+        /// The port.
+        port: PortId,
+        /// How often those were sent back to classification, or made, that the instance made it of: the most of any packet of
+        /// its call.
+        passes: u8,
+    },
     /// A message to the other half of its plugin.
     Message(Vec<u8>),
     /// A change that it wants: JSON. Control makes it later.

@@ -1,6 +1,7 @@
 //! The packets of a call, and what the instance decides for each.
 
 use std::fmt;
+use std::ops::Range;
 
 use millrace_packet::{FlowKey, Packet};
 use millrace_units::{InstanceId, Instant, PortId, QueueId};
@@ -168,6 +169,12 @@ impl<'a> Packets<'a> {
         Backlog { queue: queues.of(packet), instance_packets, instance_bytes }
     }
 
+    /// How often those of them were sent back to classification, or made by plugins, of which that is the most.
+    pub fn passes(&self) -> u8 {
+        let passes = |member: &u16| self.packets[usize::from(*member)].passes;
+        self.members.iter().map(passes).max().unwrap_or(0)
+    }
+
     /// How many packets there are.
     #[inline]
     pub fn len(&self) -> usize {
@@ -189,6 +196,31 @@ impl<'a> Packets<'a> {
         self.untouched = false;
         let index = usize::from(self.members[place]);
         (&self.keys[index], &mut self.packets[index])
+    }
+
+    /// Calls `look` with the flow key and the packet at each of these places, and with the next of `things`, as long as there
+    /// are some; keeps the verdict that it returns. Without one the packet's stays as it is.
+    ///
+    /// # Panics
+    /// When there is no such place.
+    #[inline]
+    pub fn look_at<T>(
+        &mut self,
+        places: Range<usize>,
+        things: impl Iterator<Item = T>,
+        mut look: impl FnMut(&FlowKey, &mut Packet, T) -> Option<Verdict>,
+    ) {
+        self.untouched = false;
+        // With one length for all, each index is held against it once.
+        let known = self.packets.len().min(self.keys.len()).min(self.verdicts.len());
+        let (keys, packets) = (&self.keys[..known], &mut self.packets[..known]);
+        let verdicts = &mut self.verdicts[..known];
+        for (member, thing) in self.members[places].iter().zip(things) {
+            let index = usize::from(*member);
+            if let Some(verdict) = look(&keys[index], &mut packets[index], thing) {
+                verdicts[index] = verdict;
+            }
+        }
     }
 
     /// Says what becomes of the packet at a place below [`len`](Self::len).

@@ -118,6 +118,16 @@ pub fn checksum(data: &[u8]) -> u16 {
     sum(data).checksum()
 }
 
+/// Whether the checksum of an IPv4 header without options is right. One's complement sums are sums modulo 2^16 - 1, so the words
+/// need no folding.
+#[inline(always)]
+#[must_use]
+pub fn is_valid_header(header: &[u8; 20]) -> bool {
+    let (words, _) = header.as_chunks::<4>();
+    let total = words.iter().fold(0, |total, word| total + u64::from(u32::from_ne_bytes(*word)));
+    total % 0xffff == 0 && total != 0
+}
+
 /// The pseudo-header of IPv4 (RFC 768; RFC 9293, 3.1): `length` octets of transport header and data.
 #[inline]
 #[must_use]
@@ -285,6 +295,17 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_header_is_valid_when_its_sum_says_so(mut header: [u8; 20], right: bool) {
+            if right {
+                header[10..12].fill(0);
+                let sum = checksum(&header).to_be_bytes();
+                header[10..12].copy_from_slice(&sum);
+            }
+            prop_assert_eq!(is_valid_header(&header), sum(&header).is_valid());
+            prop_assert!(!right || is_valid_header(&header));
+        }
+
         #[test]
         fn fast_sum_equals_naive_sum(data in vec(any::<u8>(), 0..300)) {
             prop_assert_eq!(sum(&data).folded(), naive_sum(&data));

@@ -19,7 +19,6 @@
 ///     service_state: 64,     // bytes of state that is common to all flows
 ///     maps: [{ name: "seen", key: 4, value: 8, entries: 1000 }],  // maps that it writes, with capability map-write
 ///     slow_half: "shaper-slow.wasm",  // the module of its slow half, in the same folder
-///     state: "single",       // or "per-worker"
 ///     state_version: 2,      // then `save` and `restore` are called
 ///     period: 1000,          // milliseconds between two calls of `periodic`
 ///     cost: { packet: 50, byte: 0 },
@@ -42,7 +41,6 @@ macro_rules! millrace_plugin {
         $(, service_state: $service_state:literal)?
         $(, maps: [$({ name: $map:literal, key: $key:literal, value: $value:literal, entries: $entries:literal $(,)? }),+ $(,)?])?
         $(, slow_half: $slow_half:literal)?
-        $(, state: $state:literal)?
         $(, state_version: $state_version:literal)?
         $(, period: $period:literal)?
         $(, cost: { packet: $per_packet:literal, byte: $per_byte:literal $(,)? })?
@@ -66,7 +64,6 @@ macro_rules! millrace_plugin {
                 $(, ",\"service-state\":", $service_state)?
                 $(, ",\"maps\":[", $crate::manifest::objects!($($map, $key, $value, $entries;)+), "]")?
                 $(, ",\"slow-half\":", stringify!($slow_half))?
-                $(, ",\"state\":", stringify!($state))?
                 $(, ",\"state-version\":", $state_version)?
                 $(, ",\"period\":", $period)?
                 $(, ",\"cost\":{\"packet\":", $per_packet, ",\"byte\":", $per_byte, "}")?,
@@ -92,7 +89,6 @@ macro_rules! millrace_plugin {
                 $(assert!($crate::manifest::is_capability($capabilities), "capabilities: there is no such one");)*
             )?
             $(assert!(is_json($settings), "settings: this is not JSON");)?
-            $(assert!(is_any_of($state, &["per-worker", "single"]), "state: per-worker or single");)?
             assert!(is_json(<$plugin>::MANIFEST), "texts: write them without raw strings and \\x or \\u escapes");
             assert!(<$plugin>::WINDOW <= $crate::binary::MOST_WINDOW, "window: 1536 bytes at most");
             assert!(<$plugin>::FLOW_STATE <= 256, "flow_state: 256 bytes at most");

@@ -4,7 +4,7 @@ use millrace_plugin_abi::binary::map_answer;
 
 use crate::{Plain, host};
 
-/// Why a map did not take a value.
+/// Why a map did not do what it was asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MapError {
     /// There is no room for another key.
@@ -22,12 +22,16 @@ pub enum MapError {
 pub struct SharedMap(pub u32);
 
 impl SharedMap {
-    /// The value of a key; `None` where there is none, or the map's keys or values are of another size. Capability `map-read`.
-    #[must_use]
-    pub fn get<K: Plain, V: Plain>(self, key: &K) -> Option<V> {
+    /// The value of a key; `None` where there is none. Capability `map-read`.
+    ///
+    /// # Errors
+    /// [`Refused`](MapError::Refused).
+    pub fn get<K: Plain, V: Plain>(self, key: &K) -> Result<Option<V>, MapError> {
         let (mut name, mut value) = ([0; MOST], [0; MOST]);
-        let value = value.get_mut(..V::BYTES)?;
-        self.get_bytes(bytes_of(key, &mut name)?, value).then(|| V::read(value))?
+        let (Some(key), Some(value)) = (bytes_of(key, &mut name), value.get_mut(..V::BYTES)) else {
+            return Err(MapError::Refused);
+        };
+        Ok(if self.get_bytes(key, value)? { V::read(value) } else { None })
     }
 
     /// Sets the value of a key. Capability `map-write`.
@@ -43,14 +47,20 @@ impl SharedMap {
     }
 
     /// Takes a key out; whether it was there. Capability `map-write`.
-    pub fn remove<K: Plain>(self, key: &K) -> bool {
+    ///
+    /// # Errors
+    /// [`Refused`](MapError::Refused).
+    pub fn remove<K: Plain>(self, key: &K) -> Result<bool, MapError> {
         let mut name = [0; MOST];
-        bytes_of(key, &mut name).is_some_and(|key| self.remove_bytes(key))
+        self.remove_bytes(bytes_of(key, &mut name).ok_or(MapError::Refused)?)
     }
 
     /// As [`get`](Self::get), with bytes; whether there was a value.
-    pub fn get_bytes(self, key: &[u8], value: &mut [u8]) -> bool {
-        host::map_get(self.0, key, value) == map_answer::DONE
+    ///
+    /// # Errors
+    /// [`Refused`](MapError::Refused).
+    pub fn get_bytes(self, key: &[u8], value: &mut [u8]) -> Result<bool, MapError> {
+        was_there(host::map_get(self.0, key, value))
     }
 
     /// As [`set`](Self::set), with bytes.
@@ -66,8 +76,20 @@ impl SharedMap {
     }
 
     /// As [`remove`](Self::remove), with bytes.
-    pub fn remove_bytes(self, key: &[u8]) -> bool {
-        host::map_remove(self.0, key) == map_answer::DONE
+    ///
+    /// # Errors
+    /// [`Refused`](MapError::Refused).
+    pub fn remove_bytes(self, key: &[u8]) -> Result<bool, MapError> {
+        was_there(host::map_remove(self.0, key))
+    }
+}
+
+/// Whether the key was there, as the router answers.
+fn was_there(answer: i32) -> Result<bool, MapError> {
+    match answer {
+        map_answer::DONE => Ok(true),
+        map_answer::ABSENT => Ok(false),
+        _ => Err(MapError::Refused),
     }
 }
 

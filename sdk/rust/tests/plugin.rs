@@ -48,9 +48,11 @@ impl Plugin for Obedient {
                 ];
                 let removed = (two.remove(&1_u8), two.set(&1_u8, &2_u8), two.remove(&1_u8));
                 Ok(format!(
-                    "{before:?} {set:?} {removed:?} {:?} {:?}",
+                    "{before:?} {set:?} {removed:?} {:?} {:?} {:?} {:?}",
                     one.get::<u32, u16>(&7),
-                    other.get::<u8, u8>(&5)
+                    other.get::<u8, u8>(&5),
+                    SharedMap(9).get::<u8, u8>(&5),
+                    other.remove(&5_u8),
                 ))
             }
             "restart" => {
@@ -134,7 +136,6 @@ millrace_plugin! {
     service_state: 12,
     maps: [{ name: "one", key: 4, value: 2, entries: 1 }, { name: "two", key: 1, value: 1, entries: 9 }],
     slow_half: "slow.wasm",
-    state: "single",
     state_version: 3,
     period: 1000,
     cost: { packet: 50, byte: 0.5 },
@@ -165,7 +166,7 @@ fn the_manifest_says_what_was_declared() {
     assert_eq!(manifest["messages"]["panic"], "fails");
     assert_eq!(manifest["settings"]["properties"]["mood"]["type"], "string");
     assert_eq!((&manifest["window"], &manifest["flow-state"]), (&64.into(), &12.into()));
-    assert_eq!((&manifest["state"], &manifest["state-version"]), (&"single".into(), &3.into()));
+    assert_eq!(manifest["state-version"], 3);
     assert_eq!(manifest["cost"]["byte"], 0.5);
 }
 
@@ -214,8 +215,8 @@ fn maps_are_written_and_read() {
     let content = [(vec![5], vec![6])].into_iter().collect();
     router.maps.push(TestMap { key: 1, value: 1, entries: 1, writes: false, content });
     let answer = router.control("map", "{}").unwrap();
-    let expected =
-        "None [Ok(()), Err(Full), Err(Refused), Err(Refused)] (false, Ok(()), true) Some(8) Some(6)";
+    let expected = "Ok(None) [Ok(()), Err(Full), Err(Refused), Err(Refused)] (Ok(false), Ok(()), Ok(true)) Ok(Some(8)) Ok(Some(6)) \
+         Err(Refused) Err(Refused)";
     assert_eq!(answer, expected);
     assert_eq!(router.maps[0].content[&vec![7, 0, 0, 0]], [8, 0]);
     let manifest: serde_json::Value = serde_json::from_str(Obedient::MANIFEST).unwrap();

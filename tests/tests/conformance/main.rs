@@ -7,6 +7,7 @@ mod arp;
 mod broadcast;
 mod driver_flows;
 mod ethernet;
+mod express;
 mod flow_table;
 mod forwarding;
 mod fragment;

@@ -267,6 +267,26 @@ fn wrong_filters_are_refused_whole() {
 }
 
 #[test]
+fn the_id_of_a_removed_filter_is_no_other_filters() {
+    let Some(_ground) = Ground::enter(&[]) else { return };
+    let line = Line::new();
+    let router = router(&line);
+    let (old, other) =
+        (add(&router, "proto udp dport 9", "drop", &[]), add(&router, "proto udp dport 10", "drop", &[]));
+    router.ask(&["filter", "remove", &old]);
+    let new = add(&router, "proto udp dport 11", "drop", &[]);
+    assert!(new != old && new != other, "{old}, {other}, {new}");
+    // Who still has the old listing removes nothing that it doesn't show, and all or none.
+    router.try_ask(&["filter", "remove", &other, &old]).assert_refused(1, &[&old, "filter list"]);
+    assert_eq!(
+        (&listed(&router, &new)["filter"], router.json(&["filter", "list"]).as_array().map(Vec::len)),
+        (&"proto udp dport 11".into(), Some(2))
+    );
+    router.ask(&["filter", "remove", &other, &new, &new]);
+    assert_eq!(router.json(&["filter", "list"]).as_array().map(Vec::len), Some(0));
+}
+
+#[test]
 fn flows_are_listed_by_what_they_carry_and_forgotten() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
@@ -364,5 +384,66 @@ fn a_gate_changes_its_table_under_traffic() {
     assert!(arrivals(&stopped) > 0);
     assert_undisturbed(&goes_on.finish(), &router);
     drop(stopped);
+    router.assert_conservation();
+}
+
+#[test]
+fn filters_that_match_nothing_are_refused_and_counters_say_what_was_dropped_until_they_are_cleared() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let router = router(&line);
+    let add = ["filter", "add", "dst 239.1.1.0/24", "--action", "ports r1,r2"];
+    router.try_ask(&add).assert_refused(1, &["239.1.1.0/24", "groups are not forwarded"]);
+    for action in ["drop", "reject"] {
+        router.ask(&[
+            "filter",
+            "add",
+            "proto icmp",
+            "--gate",
+            "route",
+            "--action",
+            action,
+            "--priority",
+            "9",
+        ]);
+        let counts = || {
+            let filters = router.json(&["filter", "list"]);
+            let filter = &filters[0];
+            (filter["packets"].as_u64().unwrap(), filter["drops"].as_u64().unwrap())
+        };
+        line.h1.try_run("ping -c 2 -i 0.2 -W 1 10.2.0.2");
+        assert_eq!(counts(), (2, 2), "{action}");
+        router.ask(&["clear"]);
+        assert_eq!(counts(), (0, 0), "{action}");
+        let id = router.json(&["filter", "list"])[0]["id"].to_string();
+        router.ask(&["filter", "remove", &id]);
+    }
+    for (packet, verdict) in [
+        ("src 10.1.0.2 dst 127.0.0.1 proto udp in r1", "martian_destination"),
+        ("src 127.0.0.1 dst 10.2.0.2 proto udp in r1", "martian_source"),
+        ("src 10.1.0.2 dst 239.1.1.1 proto udp in r1", "delivered to the router itself"),
+    ] {
+        let answer = router.json(&["lookup", packet]);
+        assert!(answer["verdict"].as_str().unwrap().contains(verdict), "{packet}: {answer}");
+    }
+    let range = ["lookup", "src 10.1.0.2 dst 10.2.0.2 proto udp sport 1-9 in r1"];
+    router.try_ask(&range).assert_refused(1, &["one sport"]);
+    router.assert_conservation();
+}
+
+#[test]
+fn packets_of_a_flow_that_filters_tell_apart_are_shown_apart() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let router = router(&line);
+    router.ask(&["filter", "add", "dscp ef", "--gate", "monitor", "--action", "drop"]);
+    line.h1.run("ping -c 1 10.2.0.2");
+    line.h1.try_run("ping -c 1 -W 1 -Q 184 10.2.0.2");
+    let flows = router.json(&["flow", "list", "src 10.1.0.2"]);
+    let mut shown: Vec<&str> =
+        flows["flows"].as_array().unwrap().iter().map(|flow| flow["flow"].as_str().unwrap()).collect();
+    shown.sort_unstable();
+    assert_eq!(shown.len(), 2, "{flows}");
+    assert!(shown[0].ends_with("dscp cs0") && shown[1].ends_with("dscp ef"), "{shown:?}");
     router.assert_conservation();
 }

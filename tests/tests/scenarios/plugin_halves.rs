@@ -70,6 +70,15 @@ fn ask_and_do(workers: u64) {
     assert!(slow["suspensions"].as_u64().unwrap() > 0, "{slow}");
     let map = router.json(&["instance", "map", "g", "ports"]);
     assert_eq!(map["entries"], 2 * workers, "{map}");
+    // It answers an operator, too; the fast half has no such message.
+    assert_eq!(
+        router.json(&["control", "g", "read", "--slow"]),
+        serde_json::json!({"asked": 2, "denied": 1})
+    );
+    router
+        .try_ask(&["control", "g", "reed", "--slow"])
+        .assert_refused(1, &["gatekeeper-slow", "reed", "read"]);
+    router.try_ask(&["control", "g", "read"]).assert_refused(1, &["read"]);
     let bystander = bystander.finish();
     let missed = router.drops("receive_ring_full");
     assert!(bystander.lost() <= missed, "{bystander:?} {missed}");

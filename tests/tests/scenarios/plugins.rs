@@ -202,13 +202,17 @@ fn a_plugin_is_upgraded_and_rolled_back_under_load_without_a_loss() {
         .assert_refused(1, &["that is no count", "1.1.0 goes on"]);
     router
         .try_ask(&["plugin", "upgrade", "counter", &drops, "--shadow", "100"])
-        .assert_refused(1, &["100 of 100 packets", "Drop(3)", "accept-differences"]);
+        .assert_refused(1, &["100 of 100 packets", "dropped for reason 3", "accept-differences"]);
     let same = router.json(&["plugin", "upgrade", "counter", &first, "--shadow", "100"]);
     assert_eq!((&same["shadow"]["packets"], &same["shadow"]["different"]), (&100.into(), &0.into()));
     flow.wait_for_arrival();
     let flow = flow.finish();
     assert_eq!((flow.lost(), flow.reordered, flow.duplicated), (0, 0, 0), "{flow:?}");
     assert_eq!(read(&router, "i1", "packets"), flow.received);
+    // A trial without packets proves nothing.
+    router
+        .try_ask(&["plugin", "upgrade", "counter", &first, "--shadow", "100"])
+        .assert_refused(1, &["fewer than 100 packets", "old version goes on"]);
     router.assert_conservation();
 }
 
@@ -336,6 +340,39 @@ void millrace_periodic(uint64_t now) {
     assert!(filters.contains("9003"), "{filters}");
     let log = router.log();
     assert!(log.contains("it begins") && log.contains("request is refused"), "{log}");
+    router.assert_conservation();
+}
+
+#[test]
+fn a_plugin_that_makes_packets_of_those_it_made_comes_to_an_end() {
+    let Some(_ground) = Ground::enter(&["ping", "clang"]) else { return };
+    let line = Line::new();
+    let twice = COUNTER.replace(
+        "    packets += call->count;",
+        "for (uint32_t index = 0; index < call->count; index++) {
+            struct millrace_packet *packet = millrace_packet(call, index);
+            uint8_t copy[1500];
+            uint32_t bytes = millrace_read(packet, packet->network, copy, sizeof copy);
+            packets++;
+            millrace_make(copy, bytes, packet->port);
+            millrace_make(copy, bytes, packet->port);
+        }",
+    );
+    let keys = r#""positions":["early","late"],"messages":{"read":"the counter"},"window":128,
+        "capabilities":["packet-read","packet-make"]"#
+        .replace('\n', "");
+    let twice = build_source(&line, "twice", "1.0.0", &keys, &twice);
+    let router = router(&line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    router.ask(&["plugin", "load", &twice]);
+    router.ask(&["instance", "create", "twice", "t"]);
+    router.ask(&["bind", "t", "--gate", "process", "--filter", "proto udp dport 9000"]);
+    line.h1.run("bash -c 'echo x > /dev/udp/10.2.0.2/9000'");
+    eventually("the last one has ended", Duration::from_secs(2), || {
+        (router.drops("plugin_loop") == 32).then_some(())
+    });
+    // Of the packet 2, of those 4, 8 and 16; the 32 of these are too many.
+    assert_eq!(read(&router, "t", "packets"), 1 + 2 + 4 + 8 + 16);
     router.assert_conservation();
 }
 

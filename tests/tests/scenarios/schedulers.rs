@@ -1,10 +1,10 @@
 //! Schedulers on live traffic: rates that are kept, queues that filters name, and changes under load.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millrace_testkit::{Background, Flow, Ground, Line, Millrace, eventually};
 
-use crate::support::{iperf3_server, router, to};
+use crate::support::{iperf3_server, rate_to_h2, router, to};
 
 /// A link of 8 Mb/s to the second host, voice before everything else.
 fn shaped(line: &Line) -> Millrace {
@@ -23,24 +23,6 @@ fn node(router: &Millrace, name: &str) -> serde_json::Value {
     nodes.iter().find(|node| node["name"] == name).unwrap_or_else(|| panic!("{name}: {shown}")).clone()
 }
 
-/// Bits that the second host's link has carried to it, with preambles, check sequences and gaps, and when: asked again until
-/// the answer is of one millisecond.
-fn arrived(line: &Line) -> (f64, Instant) {
-    for _ in 0..1000 {
-        let (counters, at, took) = line.h2.within(|| {
-            let at = Instant::now();
-            (std::fs::read_to_string("/proc/thread-self/net/dev").unwrap(), at, at.elapsed())
-        });
-        if took < Duration::from_millis(1) {
-            let device = counters.lines().find_map(|line| line.trim().strip_prefix("eth0:")).unwrap();
-            let [bytes, packets] = [0, 1]
-                .map(|column| device.split_ascii_whitespace().nth(column).unwrap().parse::<f64>().unwrap());
-            return ((bytes + 24.0 * packets) * 8.0, at);
-        }
-    }
-    panic!("counters can't be read within a millisecond");
-}
-
 #[test]
 fn a_rate_is_kept_and_voice_passes_a_full_queue() {
     let Some(_ground) = Ground::enter(&["ping", "iperf3"]) else { return };
@@ -53,10 +35,7 @@ fn a_rate_is_kept_and_voice_passes_a_full_queue() {
     let log = line.file("iperf3-client.log");
     let mut client = Background::start(&line.h1, "iperf3", &["-c", "10.2.0.2", "-t", "6"], log);
     voice.go_on(Duration::from_secs(2));
-    let before = arrived(&line);
-    voice.go_on(Duration::from_secs(3));
-    let after = arrived(&line);
-    let rate = (after.0 - before.0) / (after.1 - before.1).as_secs_f64();
+    let rate = rate_to_h2(&line, || voice.go_on(Duration::from_secs(3)));
     // Never more than the rate; TCP itself may leave a part of it unused, above all where the machine has other work.
     assert!((7.0e6..8.08e6).contains(&rate), "{rate}");
     assert!(client.wait(Duration::from_secs(20)).is_some_and(|status| status.success()), "{}", client.log());

@@ -197,6 +197,71 @@ fn a_call_that_never_returns_ends_the_router_and_the_next_start_keeps_the_instan
 }
 
 #[test]
+fn a_call_that_crashes_ends_the_router_by_its_signal_and_the_next_start_keeps_the_instance_in_quarantine() {
+    use std::os::unix::process::ExitStatusExt as _;
+    let Some(_ground) = Ground::enter(&["ping", "cc"]) else { return };
+    let headers = "#include <stdlib.h>";
+    let wrong_address = "*(volatile int *)8 = 1;";
+    for (does, signal, in_init) in [
+        (wrong_address, Signal::SIGSEGV, false),
+        ("abort();", Signal::SIGABRT, false),
+        ("__builtin_trap();", Signal::SIGILL, false),
+        (wrong_address, Signal::SIGSEGV, true),
+    ] {
+        let line = Line::new();
+        let crashes = if in_init {
+            let begins = "int32_t millrace_init(const uint8_t *settings, size_t bytes) {";
+            let source = COUNTER.replace(begins, &format!("{begins} {does}"));
+            assert_ne!(source, COUNTER);
+            build_source_for(&line, "native", ("crashes", "1.0.0"), COUNTER_KEYS, &source)
+        } else {
+            counter_that(&line, "crashes", "1.0.0", headers, does)
+        };
+        let config = format!(
+            "[plugins]\nshared-objects = \"allow\"\nstate = \"{}\"\n[router]\non-death = \"kernel\"\n\
+             [[port]]\nname = \"r1\"\ndevice = \"r1\"\n[[port]]\nname = \"r2\"\ndevice = \"r2\"\n\
+             [[plugin]]\nfile = \"{crashes}\"\n[[instance]]\nplugin = \"crashes\"\nname = \"c1\"\n[[bind]]\n\
+             instance = \"c1\"\ngate = \"process\"\nfilter = \"dport 9001\"\non-fault = \"bypass\"\n",
+            line.file("state").display()
+        );
+        let config = line.write("router.toml", &config);
+        let arguments = format!("--config {}", config.display());
+        let flow = || Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 500, 64);
+        let (victim, log) = match Millrace::try_start(&line.r, &arguments) {
+            Err(ended) if in_init => {
+                assert_eq!(ended.code, None, "it ends by a signal: {ended:?}");
+                (flow(), ended.stderr)
+            }
+            Err(ended) => panic!("{does}: {ended:?}"),
+            Ok(mut first) => {
+                line.h1.run("ping -c 1 10.2.0.2");
+                let victim = flow();
+                eprintln!("it is to end by {signal}");
+                assert_eq!(first.wait_for_end().signal(), Some(signal as i32), "{does}");
+                (victim, first.log())
+            }
+        };
+        // The kernel forwards.
+        victim.wait_for_arrival();
+        let words = ["instance \"c1\" (plugin crashes) crashed: the router ends", "instance release c1"];
+        assert!(words.iter().all(|word| log.contains(word)), "{log}");
+        let second = Millrace::start(&line.r, &arguments);
+        assert_eq!(second.row("instances", "name", "c1")["health"], "quarantined");
+        let held = second.row("quarantine", "instance", "c1");
+        let why = format!("a call of it crashed (signal {}), and the router ended", signal as i32);
+        assert_eq!((&held["plugin"], &held["why"]), (&"crashes".into(), &why.into()), "{held}");
+        victim.wait_for_arrival();
+        drop(victim);
+        second.ask(&["instance", "free", "c1"]);
+        assert_eq!(second.json(&["show", "quarantine"]), serde_json::json!([]));
+        second.assert_conservation();
+        drop(second);
+        // What was written down counts once.
+        assert_eq!(std::fs::read_to_string(line.file("state/crashes")).unwrap(), "");
+    }
+}
+
+#[test]
 fn who_is_in_quarantine_is_there_for_commands_too_until_it_is_freed_or_let_out() {
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();

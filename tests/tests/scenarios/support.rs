@@ -1,7 +1,7 @@
 //! What several scenarios do.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millrace_testkit::{Background, Flow, FlowReport, Line, Millrace, Namespace, transfer};
 
@@ -52,4 +52,30 @@ pub fn iperf3_server(line: &Line, host: &Namespace) -> Background {
 pub fn iperf3(host: &Namespace, arguments: &str) -> serde_json::Value {
     let text = host.run(&format!("iperf3 -J {arguments}"));
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("iperf3 {arguments}: {error}: {text}"))
+}
+
+/// Bits that the second host's link has carried to it, with preambles, check sequences and gaps, and when: asked again until
+/// the answer is of one millisecond.
+fn arrived(line: &Line) -> (f64, Instant) {
+    for _ in 0..1000 {
+        let (counters, at, took) = line.h2.within(|| {
+            let at = Instant::now();
+            (std::fs::read_to_string("/proc/thread-self/net/dev").unwrap(), at, at.elapsed())
+        });
+        if took < Duration::from_millis(1) {
+            let device = counters.lines().find_map(|line| line.trim().strip_prefix("eth0:")).unwrap();
+            let [bytes, packets] = [0, 1]
+                .map(|column| device.split_ascii_whitespace().nth(column).unwrap().parse::<f64>().unwrap());
+            return ((bytes + 24.0 * packets) * 8.0, at);
+        }
+    }
+    panic!("counters can't be read within a millisecond");
+}
+
+/// Bits per second that the second host's link carries to it while something goes on.
+pub fn rate_to_h2(line: &Line, meanwhile: impl FnOnce()) -> f64 {
+    let before = arrived(line);
+    meanwhile();
+    let after = arrived(line);
+    (after.0 - before.0) / (after.1 - before.1).as_secs_f64()
 }

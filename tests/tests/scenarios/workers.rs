@@ -1,5 +1,6 @@
 //! Several workers on real interfaces: nothing is lost on the way between them, and nothing overtakes.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use millrace_testkit::{Flow, Ground, Line, Millrace, eventually};
@@ -153,4 +154,35 @@ fn the_kernel_forwards_on_when_a_router_of_several_workers_is_killed() {
     let router = workers(&line, 2);
     assert_hosts_talk(&line);
     router.assert_conservation();
+}
+
+#[test]
+fn a_lookup_asks_the_worker_that_has_the_flow() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let router = workers(&line, 2);
+    line.h1.run("ping -c 1 -W 2 10.2.0.2");
+    let owner = |packet: &str| {
+        let answer = router.json(&["lookup", packet]);
+        let steps = answer["steps"].as_array().unwrap();
+        let step =
+            steps.iter().find(|step| step["stage"] == "worker").unwrap_or_else(|| panic!("{answer:#}"));
+        let text = step["text"].as_str().unwrap();
+        assert!(text.ends_with(", of 2"), "{text}");
+        text.split_once("worker ").and_then(|(_, rest)| rest[..1].parse::<u64>().ok()).unwrap()
+    };
+    let flows: Vec<Flow> = (9000..9006)
+        .map(|port| Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 100, 64))
+        .collect();
+    flows[0].go_on(Duration::from_millis(300));
+    for port in 9000..9006 {
+        let shown = router.json(&["flow", "show", &format!("proto udp dport {port} in r1")]);
+        let flow = shown[0]["flow"].as_str().unwrap();
+        assert_eq!(owner(flow), shown[0]["worker"].as_u64().unwrap(), "{shown:#}");
+    }
+    // Of so many flows, some are each worker's.
+    let packet = |port: u16| format!("src 10.1.0.2 dst 10.2.0.2 proto udp sport 7 dport {port} in r1");
+    let owners: BTreeSet<u64> = (1..65).map(|port| owner(&packet(port))).collect();
+    assert_eq!(owners, BTreeSet::from([0, 1]));
+    flows.into_iter().for_each(|flow| assert_eq!(flow.finish().duplicated, 0));
 }

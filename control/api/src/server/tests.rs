@@ -98,6 +98,9 @@ async fn an_instance_lives_from_post_to_delete() {
     let message = json!({"message": "read", "arguments": {"a": 1}}).to_string();
     let (status, reply) = server.ask("POST", "/instances/s1/control", message).await;
     assert_eq!((status, reply), (StatusCode::OK, json!({"message": "read", "arguments": {"a": 1}})));
+    let message = json!({"message": "read", "slow": true}).to_string();
+    let (status, reply) = server.ask("POST", "/instances/s1/control", message).await;
+    assert_eq!((status, reply), (StatusCode::OK, json!({"slow": "read", "arguments": {}})));
     let binding = json!({"instance": "s1", "gate": "monitor", "filter": "proto udp"}).to_string();
     let (status, bound) = server.ask("POST", "/bindings", binding.clone()).await;
     assert_eq!((status, &bound["priority"]), (StatusCode::CREATED, &json!(0)));

@@ -10,8 +10,13 @@ use crate::loader::Loader;
 
 /// A module that does nothing. `salt` makes its bytes others.
 fn module(name: &str, version: &str, salt: &str) -> Vec<u8> {
+    module_with(r#""capabilities": ["packet-read"]"#, name, version, salt)
+}
+
+/// The same, with these keys in its manifest.
+fn module_with(keys: &str, name: &str, version: &str, salt: &str) -> Vec<u8> {
     let manifest = format!(
-        r#"{{"abi": 1, "name": "{name}", "version": "{version}", "summary": "For tests.", "positions": ["late"], "capabilities": ["packet-read"]}}"#
+        r#"{{"abi": 1, "name": "{name}", "version": "{version}", "summary": "For tests.", "positions": ["late"], {keys}}}"#
     );
     let text = format!(
         r#"(module (@custom "millrace.manifest" "{}") (@custom "salt" "{salt}")
@@ -66,7 +71,9 @@ impl Bench {
 
     /// Loads as the daemon does.
     fn load_as(&mut self, path: &str, allow_downgrade: bool) -> Result<&'static str, String> {
-        let loaded = load_by(&self.model.admitted(), path, |module| self.compile(module));
+        let admitted = self.model.admitted();
+        let loaded = load_by(&admitted, path, |module| self.compile(module))
+            .and_then(|loaded| with_slow_half(&admitted, path, loaded, |module| self.compile(module)));
         let new = NewPlugin { path: path.to_owned(), allow_downgrade };
         loaded.and_then(|loaded| enter(&mut self.model, loaded, &new)).map_err(|error| error.to_string())
     }
@@ -287,4 +294,25 @@ fn a_shared_object_is_signed_and_checked_like_a_module() {
     assert!(bench.load(&path).is_err());
     fs::write(&path, bytes).unwrap();
     assert_eq!(bench.load(&path), Ok("a"));
+}
+
+#[test]
+fn the_version_of_a_slow_half_does_not_go_back_either() {
+    let mut bench = Bench::new("slow-version", "");
+    let fast =
+        bench.write_signed("fast.wasm", &module_with(r#""slow-half": "slow.wasm""#, "fast", "1.0.0", ""));
+    let mut load = |version: &str, allowed| {
+        bench.write_signed("slow.wasm", &module_with(r#""capabilities": ["log"]"#, "slow", version, ""));
+        let loaded = bench.load_as(&fast, allowed);
+        if loaded.is_ok() {
+            bench.unload("fast");
+        }
+        loaded
+    };
+    load("1.1.0", false).unwrap();
+    let refused = load("1.0.9", false).unwrap_err();
+    assert!(refused.contains("its slow half: ") && refused.contains("1.1.0"), "{refused}");
+    load("1.0.9", true).unwrap();
+    load("1.2.0", false).unwrap();
+    load("1.1.0", false).unwrap_err();
 }

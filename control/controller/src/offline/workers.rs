@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 
 use millrace_config::Config;
-use millrace_packet::Pool;
+use millrace_packet::{FlowKey, Pool};
 use millrace_pipeline::{
     Command, DeviceId, Event, Handover, NeighbourChange, NeighbourKnowledge, NoHost, ReplyTo, Snapshot,
-    Worker, WorkerLink,
+    Worker, WorkerLink, flow_hash,
 };
 use millrace_port::Port;
 use millrace_units::{Instant, PortId};
@@ -54,6 +54,11 @@ impl OfflineWorkers {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.workers.len()
+    }
+
+    /// The worker that the flow belongs to.
+    pub fn owner_of_flow(&self, key: &FlowKey) -> usize {
+        Handover::owner_of_hash(flow_hash(key, SEED), self.len())
     }
 
     /// Gives a device to the worker that is to have it.

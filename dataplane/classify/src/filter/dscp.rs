@@ -7,7 +7,7 @@ use super::port_range::number;
 
 /// A code point, 0 to 63.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Dscp(u8);
+pub struct Dscp(pub(super) u8);
 
 /// RFC 2474 (cs), RFC 2597 (af), RFC 3246 (ef), RFC 5865 (voice-admit), RFC 8622 (le).
 const NAMES: [(&str, u8); 23] = [
@@ -49,11 +49,11 @@ impl Dscp {
         }
         number(text, 63).and_then(|number| u8::try_from(number).ok()).map(Self).ok_or_else(|| {
             let help = match nearest(text, NAMES.iter().map(|(name, _)| *name)) {
-                Some(name) => format!("did you mean {name}?"),
-                None => {
-                    "write a number from 0 to 63 or a name: cs0 to cs7, af11 to af43, ef, voice-admit, le"
-                        .to_owned()
+                Some(name) if !text.starts_with(|first: char| first.is_ascii_digit()) => {
+                    format!("did you mean {name}?")
                 }
+                _ => "write a number from 0 to 63 or a name: cs0 to cs7, af11 to af43, ef, voice-admit, le"
+                    .to_owned(),
             };
             Refusal::new(format!("{text:?} is no DSCP"), help)
         })

@@ -52,6 +52,8 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use millrace_wire::Protocol;
 
+use crate::candidate::{DSCP_SHIFT, EXCEPTIONS_SHIFT, FLAGS_KNOWN, FLAGS_SHIFT, TAG_SHIFT};
+
 pub(crate) use compiled::Masked;
 pub use compiled::{CompiledFilter, UnknownPort};
 pub use dscp::Dscp;
@@ -88,6 +90,23 @@ impl Filter {
     /// Whether every packet matches.
     pub fn is_any(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// The filter for packets whose [varying fields](crate::Candidate::varying) are as `value` says, in the bits of `mask`. What
+    /// no filter can say (that TCP flags are not known, some bits of a number) is left out.
+    pub fn of_varying(value: u32, mask: u32) -> Self {
+        let part = |shift: u32, bits: u32| (value >> shift & mask >> shift & bits, mask >> shift & bits);
+        let number = |(value, mask): (u32, u32), all: u32| (mask == all).then_some(value as u8);
+        let named = |(value, mask): (u32, u32)| (mask != 0).then_some((value as u8, mask as u8));
+        let flags = named(part(FLAGS_SHIFT, 0xff)).filter(|_| value & FLAGS_KNOWN != 0);
+        let exceptions = named(part(EXCEPTIONS_SHIFT, 0xf));
+        Self {
+            tcp_flags: flags.map(|(value, mask)| TcpFlagsMatch { value, mask }),
+            tag: number(part(TAG_SHIFT, 31), 31),
+            exceptions: exceptions.map(|(value, mask)| ExceptionsMatch { value, mask }),
+            dscp: number(part(DSCP_SHIFT, 63), 63).map(Dscp),
+            ..Self::default()
+        }
     }
 
     /// Source prefix; `None` for any source of both families.

@@ -328,3 +328,29 @@ fn a_filter_is_a_string_in_json() {
             .contains("did you mean dport?")
     );
 }
+
+#[test]
+fn what_varies_inside_a_flow_is_said_as_a_filter_says_it() {
+    let key = FlowKey::v4([1, 2, 3, 4].into(), [5, 6, 7, 8].into(), 6, (1, 2), PortId(0));
+    let packet = Candidate {
+        tcp_flags: Some(0x12),
+        tag: 3,
+        exceptions: Exceptions::TTL,
+        dscp: 46,
+        ..Candidate::plain(key)
+    };
+    for (text, shown) in [
+        (
+            "proto tcp flags syn/syn+rst tag 3 exceptions none/ttl dscp 0",
+            "flags syn/syn+rst tag 3 exceptions ttl dscp ef",
+        ),
+        ("proto tcp flags ack", "flags ack"),
+        ("dscp 1", "dscp ef"),
+        ("proto tcp", "*"),
+    ] {
+        let mask = text.parse::<Filter>().unwrap().compile(|_| None).unwrap().varying_mask;
+        let filter = Filter::of_varying(packet.varying() & mask, mask);
+        assert_eq!(filter.to_string(), shown, "{text}");
+        assert!(filter.compile(|_| None).unwrap().matches(&packet), "{text}: {filter}");
+    }
+}

@@ -44,9 +44,8 @@ impl fmt::Display for Moved {
         let OverMemory { bytes, limit, filters } = self.reason;
         write!(
             f,
-            "the DAG of {filters} filters, of {bytes} bytes, would take more than the {limit} bytes it may with filter {}: \
-             all were moved to the other table, and match as before",
-            self.by.0
+            "the DAG of {filters} filters, of {bytes} bytes, would take more than the {limit} bytes it may with one more: \
+             all were moved to the other table, and match as before"
         )
     }
 }

@@ -10,7 +10,7 @@
 
 use std::hint::select_unpredictable;
 
-use millrace_memory::{HugeSlice, MemoryError, prefetch_slice_element, words_above, zeroable};
+use millrace_memory::{HugeSlice, MemoryError, Portable, Vectors, prefetch_slice_element, zeroable};
 
 /// Entries of a bucket.
 const WIDTH: usize = 16;
@@ -27,12 +27,6 @@ zeroable! {
 }
 
 impl Bucket {
-    /// A bit for each entry whose tag is `tag`, when slots have `slot_bits`.
-    #[inline(always)]
-    fn with_tag(&self, tag: u32, slot_bits: u32) -> u32 {
-        words_above(&self.0, slot_bits, tag)
-    }
-
     #[inline]
     fn is_full(&self) -> bool {
         self.0.iter().all(|&entry| entry != 0)
@@ -49,7 +43,8 @@ pub(super) struct Buckets {
     wanted: u32,
     /// Buckets when the doubling that is under way, or was the last, is complete: a power of two.
     round: u32,
-    slot_bits: u32,
+    /// The bits of an entry that are its slot's: one less than a power of two.
+    slots: u32,
 }
 
 impl Buckets {
@@ -57,8 +52,8 @@ impl Buckets {
     pub fn new(groups: u32, doublings: u32, slots: u32) -> Result<Self, MemoryError> {
         let used = groups * GROUP as u32;
         let buckets = HugeSlice::new(WHAT, (used as usize) << doublings)?;
-        let slot_bits = u32::BITS - slots.leading_zeros();
-        Ok(Self { buckets, used, wanted: used, round: used, slot_bits })
+        let slots = u32::MAX >> slots.leading_zeros();
+        Ok(Self { buckets, used, wanted: used, round: used, slots })
     }
 
     /// Takes the memory of all buckets that there can be.
@@ -68,70 +63,68 @@ impl Buckets {
 
     /// The number of the hash's home bucket.
     #[inline(always)]
-    pub fn home(&self, hash: u64) -> usize {
+    pub fn home(&self, hash: u64) -> u32 {
         let last = hash as u32 & (self.round - 1);
         // What isn't split yet is where it was before this doubling.
-        select_unpredictable(last < self.used, last, last.wrapping_sub(self.round / 2)) as usize
+        select_unpredictable(last < self.used, last, last.wrapping_sub(self.round / 2))
     }
 
     /// The buckets of a home's group, the home first.
     #[inline]
-    fn group(home: usize) -> [usize; GROUP] {
+    fn group(home: u32) -> [usize; GROUP] {
+        let home = home as usize;
         [home, home ^ 1, home ^ 2, home ^ 3]
     }
 
     /// Fetches the bucket `home`.
     #[inline(always)]
-    pub fn prefetch(&self, home: usize) {
-        prefetch_slice_element(&self.buckets, home);
+    pub fn prefetch(&self, home: u32) {
+        prefetch_slice_element(&self.buckets, home as usize);
     }
 
+    /// The entry of a hash, but for the slot: its tag, which is never 0.
     #[inline(always)]
-    fn tag(&self, hash: u64) -> u32 {
-        ((hash >> 32) as u32 >> self.slot_bits).max(1)
+    pub fn tag(&self, hash: u64) -> u32 {
+        ((hash >> 32) as u32 & !self.slots).max(self.slots + 1)
     }
 
     #[inline(always)]
     fn slot(&self, entry: u32) -> u32 {
-        entry & ((1 << self.slot_bits) - 1)
+        entry & self.slots
     }
 
-    /// The first slot in bucket `home` that may be the hash's; 0 when there is none.
+    /// The first slot in bucket `home` with this tag; 0 when there is none.
     ///
     /// With 0, [`find`](Self::find) can still succeed when [`spills`](Self::spills).
     #[inline(always)]
-    pub fn guess(&self, home: usize, hash: u64) -> u32 {
-        let bucket = &self.buckets[home];
-        let found = bucket.with_tag(self.tag(hash), self.slot_bits);
-        // Bit 16 stands for none: its entry, looked up at 0, is made 0.
-        let entry = bucket.0[found.trailing_zeros() as usize % WIDTH];
-        if found == 0 { 0 } else { self.slot(entry) }
+    pub fn guess(&self, vectors: impl Vectors, home: u32, tag: u32) -> u32 {
+        vectors.first_low(&self.buckets[home as usize].0, tag, self.slots)
     }
 
     /// Whether entries of this home can be in other buckets of the group.
     #[inline]
-    pub fn spills(&self, home: usize) -> bool {
-        self.buckets[home].is_full()
+    pub fn spills(&self, home: u32) -> bool {
+        self.buckets[home as usize].is_full()
     }
 
     /// The slot under `hash` that `is_it` accepts.
     #[inline]
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let home = self.home(hash);
-        if let Some(slot) = self.find_in(home, hash, &mut is_it) {
+        let [first, others @ ..] = Self::group(home);
+        if let Some(slot) = self.find_in(first, hash, &mut is_it) {
             return Some(slot);
         }
         if !self.spills(home) {
             return None;
         }
-        let [_, others @ ..] = Self::group(home);
         others.into_iter().find_map(|other| self.find_in(other, hash, &mut is_it))
     }
 
     #[inline]
     fn find_in(&self, number: usize, hash: u64, is_it: &mut impl FnMut(u32) -> bool) -> Option<u32> {
         let bucket = &self.buckets[number];
-        let mut found = bucket.with_tag(self.tag(hash), self.slot_bits);
+        let mut found = Portable.equal_above(&bucket.0, self.tag(hash), self.slots);
         while found != 0 {
             let slot = self.slot(bucket.0[found.trailing_zeros() as usize % WIDTH]);
             if is_it(slot) {
@@ -156,11 +149,11 @@ impl Buckets {
     /// Enters `slot` under `hash`; false when the group is full.
     #[must_use]
     pub fn insert(&mut self, hash: u64, slot: u32) -> bool {
-        let entry = self.tag(hash) << self.slot_bits | slot;
+        let entry = self.tag(hash) | slot;
         self.place(self.home(hash), entry)
     }
 
-    fn place(&mut self, home: usize, entry: u32) -> bool {
+    fn place(&mut self, home: u32, entry: u32) -> bool {
         for number in Self::group(home) {
             if let Some(free) = self.buckets[number].0.iter_mut().find(|entry| **entry == 0) {
                 *free = entry;
@@ -172,8 +165,8 @@ impl Buckets {
 
     /// Removes the entry of `slot`, which is there under `hash`.
     pub fn remove(&mut self, hash: u64, slot: u32, hash_of: impl Fn(u32) -> u64) {
-        let (home, bits) = (self.home(hash), self.slot_bits);
-        let is_it = |&entry: &u32| entry << (u32::BITS - bits) == slot << (u32::BITS - bits);
+        let (home, slots) = (self.home(hash), self.slots);
+        let is_it = |&entry: &u32| entry & slots == slot;
         for number in Self::group(home) {
             let Some(at) = self.buckets[number].0.iter().position(is_it) else { continue };
             return self.empty(number, at, hash_of);
@@ -187,17 +180,17 @@ impl Buckets {
         loop {
             let was_full = self.buckets[number].is_full();
             self.buckets[number].0[at] = 0;
-            let abroad = if was_full { self.abroad(number, &hash_of) } else { None };
+            let abroad = if was_full { self.abroad(number as u32, &hash_of) } else { None };
             let Some((other, place)) = abroad else { return };
             self.buckets[number].0[at] = self.buckets[other].0[place];
             (number, at) = (other, place);
         }
     }
 
-    /// An entry whose home is `number`, in another bucket of the group.
-    fn abroad(&self, number: usize, hash_of: impl Fn(u32) -> u64) -> Option<(usize, usize)> {
-        let at_home = |entry: u32| self.home(hash_of(self.slot(entry))) == number;
-        let [_, others @ ..] = Self::group(number);
+    /// An entry whose home is `home`, in another bucket of the group.
+    fn abroad(&self, home: u32, hash_of: impl Fn(u32) -> u64) -> Option<(usize, usize)> {
+        let at_home = |entry: u32| self.home(hash_of(self.slot(entry))) == home;
+        let [_, others @ ..] = Self::group(home);
         others.into_iter().find_map(|other| {
             let place = self.buckets[other].0.iter().position(|&entry| entry != 0 && at_home(entry))?;
             Some((other, place))
@@ -273,7 +266,7 @@ mod tests {
             assert_eq!(buckets.find(hash, |found| found == slot), Some(slot));
             assert_eq!(buckets.group_of(hash).filter(|&other| other == slot).count(), 1);
             let home = buckets.home(hash);
-            let guess = buckets.guess(home, hash);
+            let guess = buckets.guess(Portable, home, buckets.tag(hash));
             assert!(guess != 0 || buckets.spills(home));
         }
         let entries: usize =

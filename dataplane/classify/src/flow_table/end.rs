@@ -50,8 +50,6 @@ pub struct RemovedFlow {
     pub last_used: Instant,
     /// Whether it belonged to a reservation.
     pub reserved: bool,
-    /// Whether it had state that must not be lost.
-    pub stateful: bool,
     /// Why it ended.
     pub reason: RemovalReason,
 }
@@ -112,13 +110,12 @@ impl FlowTable {
             key: self.key(index),
             variant: record.variant,
             answer: record.answer,
-            state: upkeep.state,
+            state: record.state,
             packets: self.packets(index),
             bytes: record.bytes,
             created: self.created(index),
             last_used: self.last_used(index),
             reserved: record.is_reserved(),
-            stateful: record.is_stateful(),
             reason: RemovalReason::from_code(upkeep.reason),
         };
         self.free.push_front(&mut self.upkeep, slot);
@@ -127,8 +124,8 @@ impl FlowTable {
 
     /// Fetches all parts of the record in `slot`.
     pub(super) fn fetch_all(&self, slot: u32) {
-        prefetch_slice_element(&self.records, slot as usize);
-        prefetch_slice_element(&self.far, slot as usize);
+        self.records.prefetch(slot);
+        self.records.prefetch_far(slot);
         prefetch_slice_element(&self.upkeep, slot as usize);
     }
 
@@ -171,7 +168,7 @@ impl FlowTable {
         for _ in 0..steps {
             let slot = if self.sweep.slot < self.fresh { self.sweep.slot } else { 1 };
             self.sweep.slot = slot + 1;
-            let used = self.records[slot as usize].used;
+            let used = self.records[slot].used;
             if used & (LIVE | PROBATION) == LIVE && ticks_since(self.now, used) > self.idle_ticks {
                 self.end(slot, RemovalReason::Expired);
             }
@@ -184,15 +181,15 @@ impl FlowTable {
         *match reason {
             RemovalReason::Removed => &mut counts.removed,
             RemovalReason::Expired => &mut counts.expired,
-            RemovalReason::Recycled if self.records[slot as usize].is_on_probation() => {
+            RemovalReason::Recycled if self.records[slot].is_on_probation() => {
                 &mut counts.recycled_on_probation
             }
             RemovalReason::Recycled => &mut counts.recycled,
         } += 1;
         self.end_probation(slot);
-        let far = &self.far;
-        self.buckets.remove(far[slot as usize].hash, slot, |slot| far[slot as usize].hash);
-        self.records[slot as usize].used &= !LIVE;
+        let records = &self.records;
+        self.buckets.remove(records.far(slot).hash, slot, |slot| records.far(slot).hash);
+        self.records[slot].used &= !LIVE;
         self.upkeep[slot as usize].reason = reason as u8;
         self.ended.push_back(&mut self.upkeep, slot);
         self.live -= 1;

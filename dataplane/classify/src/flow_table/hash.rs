@@ -33,11 +33,7 @@ impl FlowHash {
     #[inline(always)]
     pub fn of(&self, key: &FlowKey) -> u64 {
         let (source, destination) = (key.source_bytes(), key.destination_bytes());
-        let last = u64::from(key.source_port)
-            | u64::from(key.destination_port) << 16
-            | u64::from(key.protocol) << 32
-            | u64::from(key.family() as u8) << 40
-            | u64::from(key.port.0) << 48;
+        let last = key.last_word();
         let sum = match key.family() {
             Family::V4 => {
                 let addresses = word(source, 0) & 0xffff_ffff | word(destination, 0) << 32;

@@ -1,12 +1,10 @@
 //! Making records, and room for them.
 
-use millrace_memory::prefetch_slice_element;
 use millrace_packet::FlowKey;
 use millrace_units::Instant;
 
 use super::record::{
-    FLAG_BITS, FarKey, FarRecord, FlowRecord, LIVE, NearKey, PROBATION, RESERVED, STATEFUL, Upkeep, tick,
-    ticks_since,
+    FLAG_BITS, FarKey, FarRecord, FlowRecord, LIVE, NearKey, PROBATION, Upkeep, tick, ticks_since,
 };
 use super::{FlowAnswer, FlowIndex, FlowTable, PROBATION_SHARE, RemovalReason, SAMPLE};
 
@@ -70,12 +68,11 @@ impl FlowTable {
         let hash = self.hash.with_variant(hash, variant);
         self.make_room(hash)?;
         let slot = self.take_slot().ok_or(Full::Unread)?;
-        self.far[slot as usize] = FarRecord { key: FarKey::of(key), hash };
-        self.upkeep[slot as usize] =
-            Upkeep { created: now.as_nanos(), previous: 0, next: 0, state: 0, packets_high: 0, reason: 0 };
+        *self.records.far_mut(slot) = FarRecord { key: FarKey::of(key), hash };
+        self.upkeep[slot as usize] = Upkeep { created: now.as_nanos(), previous: 0, next: 0, packets_high: 0, reason: 0 };
         let used = tick(now) << FLAG_BITS | LIVE | PROBATION;
-        self.records[slot as usize] =
-            FlowRecord { key: NearKey::of(key), variant, answer, used, packets: 0, bytes: 0 };
+        let key = NearKey::of(key);
+        self.records[slot] = FlowRecord { key, variant, answer, used, state: 0, packets: 0, bytes: 0 };
         let entered = self.buckets.insert(hash, slot);
         debug_assert!(entered, "there was room in the buckets");
         self.probation.push_back(&mut self.upkeep, slot);
@@ -87,7 +84,7 @@ impl FlowTable {
 
     /// Sees to it that there is a slot and an entry for one more record.
     fn make_room(&mut self, hash: u64) -> Result<(), Full> {
-        if self.free.first() == 0 && self.fresh as usize >= self.records.len() {
+        if self.free.first() == 0 && self.fresh >= self.records.len() {
             self.counts.refused_unread += 1;
             return Err(Full::Unread);
         }
@@ -112,10 +109,10 @@ impl FlowTable {
 
     /// Makes up to `count` of the splits that are wanted; returns how many it made.
     pub(super) fn split_buckets(&mut self, count: u32) -> u32 {
-        let Self { buckets, far, .. } = self;
+        let Self { buckets, records, .. } = self;
         let mut made = 0;
         while made < count && buckets.wants_split() {
-            buckets.split(|slot| far[slot as usize].hash, |slot| prefetch_slice_element(far, slot as usize));
+            buckets.split(|slot| records.far(slot).hash, |slot| records.prefetch_far(slot));
             made += 1;
         }
         made
@@ -124,7 +121,7 @@ impl FlowTable {
     fn take_slot(&mut self) -> Option<u32> {
         self.free.pop_front(&mut self.upkeep).or_else(|| {
             let slot = self.fresh;
-            ((slot as usize) < self.records.len()).then(|| {
+            (slot < self.records.len()).then(|| {
                 self.fresh += 1;
                 slot
             })
@@ -155,7 +152,7 @@ impl FlowTable {
     fn fetch_oldest(&self) {
         let oldest = self.probation.first();
         if oldest != 0 {
-            self.prefetch(self.far[oldest as usize].hash);
+            self.prefetch(self.records.far(oldest).hash);
             self.fetch_all(self.upkeep[oldest as usize].next);
         }
     }
@@ -165,8 +162,8 @@ impl FlowTable {
         let (mut oldest, mut seen) = (None, 0);
         for _ in 0..LOOK_AT.min(self.fresh) {
             self.hand = if self.hand + 1 >= self.fresh { 1 } else { self.hand + 1 };
-            let record = &self.records[self.hand as usize];
-            if !may_go(record) || record.is_on_probation() {
+            let record = &self.records[self.hand];
+            if !record.may_go() || record.is_on_probation() {
                 continue;
             }
             let age = ticks_since(self.now, record.used);
@@ -186,14 +183,14 @@ impl FlowTable {
     #[cold]
     fn recycle_colliding(&mut self, hash: u64) -> Result<(), Full> {
         let rank = |slot: &u32| {
-            let record = &self.records[*slot as usize];
+            let record = &self.records[*slot];
             let age = self.now.as_nanos().saturating_sub(self.upkeep[*slot as usize].created);
             match record.is_on_probation() {
                 true => (true, age),
                 false => (false, u64::from(ticks_since(self.now, record.used))),
             }
         };
-        let candidates = self.buckets.group_of(hash).filter(|&slot| may_go(&self.records[slot as usize]));
+        let candidates = self.buckets.group_of(hash).filter(|&slot| self.records[slot].may_go());
         match candidates.max_by_key(rank) {
             Some(slot) => {
                 self.end(slot, RemovalReason::Recycled);
@@ -205,10 +202,4 @@ impl FlowTable {
             }
         }
     }
-}
-
-/// Whether a record may be recycled.
-#[inline]
-fn may_go(record: &FlowRecord) -> bool {
-    record.used & (LIVE | RESERVED | STATEFUL) == LIVE
 }

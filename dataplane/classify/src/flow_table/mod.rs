@@ -2,8 +2,9 @@
 //!
 //! A table belongs to one thread. A record is 128 bytes in arrays that never move; [`Buckets`] find it by a keyed
 //! [hash](FlowTable::hash), with one further cache line read per lookup. A packet reads and writes one line of the
-//! record, and one of IPv6 reads half of another. Nothing is allocated after the table was made; memory is mapped for
-//! the maximum, and taken at once or as records need it.
+//! record, and one of IPv6 reads half of another near it. The flows of a batch are [found](FlowTable::find_batch)
+//! together, by the widest vectors that the processor has. Nothing is allocated after the table was made; memory is
+//! mapped for the maximum, and taken at once or as records need it.
 //!
 //! **Growth.** The table takes `initial` records, and twice as many each time they are used up, to `maximum`. Records
 //! stay where they are. The buckets are split group by group, one with each new record and more in
@@ -15,7 +16,8 @@
 //! recently used of the others is recycled, approximately: of the next [`SAMPLE`] records behind a hand that goes round, the one
 //! whose last packet is oldest (sampled LRU, with a sample that moves on). Without a share of their own, new flows that
 //! come between each other's packets would end each other before their second ones, in a table full of old flows (as in
-//! 2Q: Johnson and Shasha, VLDB 1994). Reserved and stateful records are never recycled; like all others they expire when
+//! 2Q: Johnson and Shasha, VLDB 1994). Reserved records are never recycled, and records with state not once they are off probation: a
+//! flood of flows that an instance keeps state for displaces no other flow's state. Like all others they expire when
 //! no packet came for the idle time.
 //!
 //! **The end of a record.** However a record ends, it leaves the table at once and waits, whole, until
@@ -24,6 +26,7 @@
 //! reads ends between batches can keep indexes through a batch whatever is inserted meanwhile. If ends aren't read,
 //! new flows are [refused](Full::Unread) once [`UNREAD`] more records than the maximum are held.
 
+mod batch_search;
 mod buckets;
 mod end;
 mod hash;
@@ -31,6 +34,7 @@ mod insert;
 mod list;
 mod lookup;
 mod record;
+mod records;
 #[cfg(test)]
 mod tests;
 
@@ -46,8 +50,9 @@ pub use self::end::{RemovalReason, RemovedFlow};
 use self::hash::FlowHash;
 pub use self::insert::Full;
 use self::list::List;
-use self::record::{FarRecord, LIVE, PROBATION, Upkeep};
 pub use self::record::{FlowAnswer, FlowIndex, FlowRecord};
+use self::record::{LIVE, PROBATION, RESERVED, Upkeep};
+use self::records::Records;
 
 /// Records that may wait for [`FlowTable::pop_removed`] while the table is full, without new flows being refused.
 pub const UNREAD: u32 = 4096;
@@ -133,8 +138,7 @@ pub struct FlowTableCounts {
 pub struct FlowTable {
     hash: FlowHash,
     buckets: Buckets,
-    records: HugeSlice<FlowRecord>,
-    far: HugeSlice<FarRecord>,
+    records: Records,
     upkeep: HugeSlice<Upkeep>,
     maximum: u32,
     capacity: u32,
@@ -171,20 +175,17 @@ impl FlowTable {
         let doublings = maximum.div_ceil(initial).next_power_of_two().ilog2();
         let groups = initial.div_ceil(RECORDS_PER_GROUP).next_power_of_two();
         let mut buckets = Buckets::new(groups, doublings, slots)?;
-        let mut records = HugeSlice::new("flow records", slots as usize)?;
-        let mut far = HugeSlice::new("flow records", slots as usize)?;
+        let mut records = Records::new(slots)?;
         let mut upkeep = HugeSlice::new("flow records", slots as usize)?;
         if config.populate {
             buckets.populate()?;
-            records.populate("flow records")?;
-            far.populate("flow records")?;
+            records.populate()?;
             upkeep.populate("flow records")?;
         }
         Ok(Self {
             hash: FlowHash::new(config.seed),
             buckets,
             records,
-            far,
             upkeep,
             maximum,
             capacity: initial,
@@ -250,26 +251,26 @@ impl FlowTable {
     /// With an index of another, larger table.
     #[inline(always)]
     pub fn record(&self, index: FlowIndex) -> &FlowRecord {
-        &self.records[index.slot() as usize]
+        &self.records[index.slot()]
     }
 
     /// The answer of the record at `index`, to be changed.
     #[inline(always)]
     pub fn answer_mut(&mut self, index: FlowIndex) -> &mut FlowAnswer {
-        &mut self.records[index.slot() as usize].answer
+        &mut self.records[index.slot()].answer
     }
 
     /// The flow's key.
     #[inline]
     pub fn key(&self, index: FlowIndex) -> FlowKey {
-        self.record(index).key.whole(self.far[index.slot() as usize].key)
+        self.record(index).key.whole(self.records.far(index.slot()).key)
     }
 
     /// Packets of the flow so far.
     #[inline]
     pub fn packets(&self, index: FlowIndex) -> u64 {
-        let high = u64::from(self.upkeep[index.slot() as usize].packets_high);
-        high << 32 | u64::from(self.record(index).packets)
+        let high = self.upkeep[index.slot() as usize].packets_high;
+        u64::from(self.record(index).packets) | u64::from(high) << 32
     }
 
     /// When the record was made.
@@ -284,40 +285,31 @@ impl FlowTable {
         record::last_used(self.now, self.record(index).used).max(self.created(index))
     }
 
-    /// The word that the pipeline keeps with the record, for what plugins know of the flow; 0 at first.
+    /// The word that the pipeline keeps with the record, for what plugins know of the flow; 0, for nothing, at first.
     #[inline]
     pub fn state(&self, index: FlowIndex) -> u32 {
-        self.upkeep[index.slot() as usize].state
+        self.record(index).state
     }
 
-    /// Sets that word.
+    /// Sets that word. A record with one that isn't 0 has state that must not be lost: off probation, it is never recycled.
     #[inline]
     pub fn set_state(&mut self, index: FlowIndex, state: u32) {
-        self.upkeep[index.slot() as usize].state = state;
+        self.records[index.slot()].state = state;
     }
 
     /// Says whether the record belongs to a reservation. One that does is on probation no longer.
     pub fn set_reserved(&mut self, index: FlowIndex, reserved: bool) {
-        self.set_flag(index, record::RESERVED, reserved);
-    }
-
-    /// Says whether the record has state that must not be lost. One that has is on probation no longer.
-    pub fn set_stateful(&mut self, index: FlowIndex, stateful: bool) {
-        self.set_flag(index, record::STATEFUL, stateful);
-    }
-
-    fn set_flag(&mut self, index: FlowIndex, flag: u32, value: bool) {
         let slot = index.slot();
-        let used = &mut self.records[slot as usize].used;
-        *used = if value { *used | flag } else { *used & !flag };
-        if value {
+        let used = &mut self.records[slot].used;
+        *used = if reserved { *used | RESERVED } else { *used & !RESERVED };
+        if reserved {
             self.end_probation(slot);
         }
     }
 
     /// Takes a live record off the list of those on probation, if it is there.
     fn end_probation(&mut self, slot: u32) {
-        let record = &mut self.records[slot as usize];
+        let record = &mut self.records[slot];
         if record.has(LIVE) && record.has(PROBATION) {
             record.used &= !PROBATION;
             self.probation.unlink(&mut self.upkeep, slot);
@@ -334,7 +326,7 @@ impl FlowTable {
     pub fn range(&self, slots: std::ops::Range<u32>) -> impl Iterator<Item = (FlowIndex, &FlowRecord)> {
         let end = slots.end.min(self.fresh);
         (slots.start.min(end)..end).filter_map(|slot| {
-            let record = &self.records[slot as usize];
+            let record = &self.records[slot];
             FlowIndex::from_slot(slot).filter(|_| record.is_live()).map(|index| (index, record))
         })
     }

@@ -41,10 +41,8 @@ zeroable! {
         pub varying_mask: u32,
         /// Their values, under that mask.
         pub varying_value: u32,
-        /// The queue that its packets wait in.
-        pub queue: u32,
-        /// Who pays for its packets.
-        pub principal: u32,
+        /// A number that the pipeline keeps with its answer, of how its packets leave; 0 for none.
+        pub adjacency: u32,
     }
 }
 
@@ -59,7 +57,9 @@ zeroable! {
         pub answer: FlowAnswer,
         /// Coarse time of the last packet, shifted by [`FLAG_BITS`], and the flags.
         pub(super) used: u32,
-        /// The low half of the count; the high half is in [`Upkeep`].
+        /// What the pipeline keeps for plugins; 0 for nothing.
+        pub(super) state: u32,
+        /// Packets so far, the lower half.
         pub(super) packets: u32,
         pub(super) bytes: u64,
     }
@@ -72,7 +72,7 @@ impl FlowRecord {
         self.variant
     }
 
-    /// Packets of the flow so far, modulo 2^32.
+    /// Packets of the flow so far, modulo 2^32; [`FlowTable::packets`](super::FlowTable::packets) knows all.
     #[inline]
     pub fn packets_low(&self) -> u32 {
         self.packets
@@ -96,16 +96,28 @@ impl FlowRecord {
         self.has(RESERVED)
     }
 
-    /// Whether a plugin keeps state that must not be lost. It is never recycled.
+    /// Whether plugins keep state with it that must not be lost. Off probation, it is never recycled.
     #[inline]
     pub fn is_stateful(&self) -> bool {
-        self.has(STATEFUL)
+        self.state != 0
+    }
+
+    /// Whether a new flow may take its place.
+    #[inline]
+    pub(super) fn may_go(&self) -> bool {
+        self.used & (LIVE | RESERVED) == LIVE && (!self.is_stateful() || self.is_on_probation())
     }
 
     /// Whether the table finds it; false once it ended.
     #[inline]
     pub fn is_live(&self) -> bool {
         self.has(LIVE)
+    }
+
+    /// Whether it is of that variant and near key.
+    #[inline(always)]
+    pub(super) fn is_near(&self, key: NearKey, variant: u32) -> bool {
+        self.key.is(key) & (self.variant == variant)
     }
 
     #[inline(always)]
@@ -135,8 +147,7 @@ zeroable! {
         /// Neighbours in the list that the record is in, by slot; 0 at the ends.
         pub previous: u32,
         pub next: u32,
-        pub state: u32,
-        /// The high half of [`FlowRecord::packets`].
+        /// Packets so far, the upper half.
         pub packets_high: u32,
         /// Why it ended.
         pub reason: u8,
@@ -147,7 +158,7 @@ zeroable! {
     /// All of an IPv4 key: addresses, ports, and protocol, family and incoming port. Of an IPv6 key the first words.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[repr(C)]
-    pub(super) struct NearKey([u32; 4]);
+    pub(super) struct NearKey([u64; 2]);
 }
 
 zeroable! {
@@ -160,20 +171,23 @@ zeroable! {
 impl NearKey {
     #[inline(always)]
     pub fn of(key: &FlowKey) -> Self {
-        Self([
-            word(key.source_bytes(), 0),
-            word(key.destination_bytes(), 0),
-            u32::from(key.source_port) | u32::from(key.destination_port) << 16,
-            u32::from(key.protocol) | u32::from(key.family() as u8) << 8 | u32::from(key.port.0) << 16,
-        ])
+        let addresses = [key.source_bytes(), key.destination_bytes()].map(|bytes| u64::from(word(bytes, 0)));
+        Self([addresses[0] | addresses[1] << 32, key.last_word()])
+    }
+
+    /// Whether both are the same. Words are compared in registers: in memory they would have to be put together first.
+    #[inline(always)]
+    pub fn is(self, other: Self) -> bool {
+        (self.0[0] ^ other.0[0]) | (self.0[1] ^ other.0[1]) == 0
     }
 
     /// The whole key; `far` counts only for IPv6.
     pub fn whole(self, far: FarKey) -> FlowKey {
-        let [source, destination, ports, last] = self.0;
-        let ports = (ports as u16, (ports >> 16) as u16);
-        let (protocol, port) = (last as u8, PortId((last >> 16) as u16));
-        if last >> 8 & 0xff == Family::V4 as u32 {
+        let [addresses, last] = self.0;
+        let (source, destination) = (addresses as u32, (addresses >> 32) as u32);
+        let ports = (last as u16, (last >> 16) as u16);
+        let (protocol, port) = ((last >> 32) as u8, PortId((last >> 48) as u16));
+        if last >> 40 & 0xff == Family::V4 as u64 {
             let address = |word: u32| Ipv4Addr::from(word.to_le_bytes());
             return FlowKey::v4(address(source), address(destination), protocol, ports, port);
         }
@@ -223,8 +237,6 @@ pub(super) const LIVE: u32 = 1;
 pub(super) const PROBATION: u32 = 2;
 /// A reservation's.
 pub(super) const RESERVED: u32 = 4;
-/// Has state that must not be lost.
-pub(super) const STATEFUL: u32 = 8;
 
 /// Nanoseconds of a tick, the step of coarse time, as a power of two: 16.8 ms.
 const TICK_SHIFT: u32 = 24;

@@ -50,7 +50,7 @@ const ENTRIES_PER_TURN: usize = 128;
 /// Entries that are made in a turn.
 const INSERTS_PER_TURN: usize = 32;
 /// A flow that has no entry is offered with each of so many packets, and with the first 2, 4, 8, ….
-const OFFER: u32 = 256;
+const OFFER: u64 = 256;
 /// An entry that forwards nothing for so long is given up.
 const IDLE: Duration = Duration::from_secs(15);
 /// The same when there is no room for others.
@@ -294,6 +294,7 @@ impl Router {
 
     /// A neighbour is not where it was.
     pub(crate) fn neighbour_moved(&mut self) {
+        self.forget_adjacencies();
         if let Some(driver) = &mut self.driver {
             driver.other_change();
         }
@@ -443,11 +444,16 @@ impl Router {
 /// Where a packet of a batch is sent to, if nothing was done to it and it is sent on as it is.
 fn offered(work: &Work, index: usize) -> Option<MacAddr> {
     let packet = &work.packets[index];
-    let plain = work.fates[index] == Fate::Forward
-        && work.paths[index] == EMPTY_PATH
+    let destination = match work.fates[index] {
+        Fate::Forward => work.destinations[index],
+        // By the express way: its link header is there.
+        Fate::Queue => MacAddr(*packet.data().first_chunk()?),
+        _ => return None,
+    };
+    let plain = work.paths[index] == EMPTY_PATH
         && packet.exceptions == Exceptions::NONE
         && !is_filter(packet.next_hop);
-    plain.then(|| work.destinations[index])
+    plain.then_some(destination)
 }
 
 /// Whether packets leave by a port as they are, in the order in which they come.

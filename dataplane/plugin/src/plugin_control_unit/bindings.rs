@@ -24,8 +24,8 @@ pub struct Bound<S, F> {
     pub priority: i32,
     /// On which terms, if it is an instance.
     pub terms: Terms,
-    /// Grows with each binding: the smaller is the older.
-    pub(super) age: u64,
+    /// What people know it by: grows with each binding, so the smaller is the older, and no other one ever has it.
+    pub number: u64,
 }
 
 impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
@@ -84,11 +84,13 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         if self.bindings.len() >= MOST_BINDINGS {
             return Err(Error::Full { kind: "binding", limit: MOST_BINDINGS });
         }
-        let bound = Bound { gate: gate.id, action, filter, compiled, priority, terms, age: self.next_age };
+        let bound =
+            Bound { gate: gate.id, action, filter, compiled, priority, terms, number: self.next_number };
         // One that was freed, or the next behind all.
         let binding = self.free_bindings.pop().unwrap_or(BindingId(self.bindings.len() as u32));
-        self.next_age += 1;
+        self.next_number += 1;
         let change = bind(binding, &bound);
+        self.by_number.insert(bound.number, binding);
         self.bindings.insert(binding, bound);
         self.by_filter.insert(identity, binding);
         Ok((binding, change))
@@ -149,6 +151,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
             });
         };
         self.free_bindings.push(binding);
+        self.by_number.remove(&bound.number);
         let change = unbind(binding, &bound);
         self.by_filter.remove(&(bound.gate, bound.action, bound.filter));
         Ok(change)

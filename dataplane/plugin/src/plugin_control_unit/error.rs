@@ -17,6 +17,12 @@ pub enum PluginControlError {
         /// What might have been meant.
         hint: String,
     },
+    /// The plugin of the instance has no slow half.
+    #[error("instance {name:?} has no slow half: leave out that the message is for it")]
+    NoSlowHalf {
+        /// The instance.
+        name: String,
+    },
     /// What should name a map names none.
     #[error("{name:?} names no map: give INSTANCE/MAP")]
     NoMapName {

@@ -24,7 +24,7 @@ use millrace_plugin_abi::{Instance, Message, Plugin, PluginError, Position, Shar
 use millrace_units::{GateId, InstanceId};
 use serde_json::{Map, Value};
 
-use crate::settings::Numbers;
+use crate::settings::{Numbers, names_instance};
 use crate::{Action, BindingId, Gate, GateOrder, PluginChange};
 
 pub use bindings::Bound;
@@ -77,7 +77,9 @@ pub struct PluginControlUnit<S, F> {
     /// The same bindings, by what no two of them share.
     by_filter: HashMap<(GateId, Action, S), BindingId>,
     free_bindings: Vec<BindingId>,
-    next_age: u64,
+    /// The same bindings, by their numbers.
+    by_number: HashMap<u64, BindingId>,
+    next_number: u64,
     /// Numbers of ports by name.
     ports: BTreeMap<String, u16>,
     /// How many workers there are.
@@ -112,7 +114,8 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
             bindings: BTreeMap::new(),
             by_filter: HashMap::new(),
             free_bindings: Vec::new(),
-            next_age: 0,
+            by_number: HashMap::new(),
+            next_number: 0,
             ports: BTreeMap::new(),
             workers: 1,
         }
@@ -251,16 +254,18 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// Removes an instance, and before it all of its bindings.
     ///
     /// # Errors
-    /// [`Unknown`](Error::Unknown), or [`InUse`](Error::InUse) while another instance reads its maps.
+    /// [`Unknown`](Error::Unknown), or [`InUse`](Error::InUse) while another instance reads its maps or names it in its
+    /// settings.
     pub fn free_instance(&mut self, name: &str) -> Result<Vec<PluginChange<F>>, Error> {
         let id = self.instance(name)?;
-        in_use("instance", name, &self.readers(name, self.maps(name)?))?;
+        in_use("instance", name, &self.users(name)?)?;
         let mut changes = Vec::new();
         self.bindings.retain(|binding, bound| {
             let goes = bound.action == Action::Instance(id);
             if goes {
                 changes.push(unbind(*binding, bound));
                 self.free_bindings.push(*binding);
+                self.by_number.remove(&bound.number);
             }
             !goes
         });
@@ -270,6 +275,18 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(changes)
     }
 
+    /// Instances that know another one by its name: they read its maps, or their settings name it.
+    fn users(&self, name: &str) -> Result<Vec<String>, Error> {
+        let mut users = self.readers(name, self.maps(name)?);
+        let others = self.instances.values().filter(|named| named.name != name);
+        users.extend(others.filter_map(|named| {
+            let schema = named.plugin.settings_schema()?;
+            let setting = names_instance(schema, &named.settings, name)?;
+            Some(format!("instance {:?}, whose setting {setting:?} names it", named.name))
+        }));
+        Ok(users)
+    }
+
     /// The instance that a control message goes to, once its plugin is known to have such a message.
     ///
     /// # Errors
@@ -277,11 +294,8 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     pub fn address(&self, instance: &str, message: &Message) -> Result<InstanceId, Error> {
         let id = self.instance(instance)?;
         let Some(named) = self.instances.get(&id) else { return Ok(id) };
-        let known = named.plugin.messages();
-        if known.iter().any(|(name, _)| *name == message.name) {
-            return Ok(id);
-        }
-        Err(PluginError::unknown_message(named.plugin.name(), &message.name, known).into())
+        understood(&*named.plugin, message)?;
+        Ok(id)
     }
 
     /// A new gate at a position: behind the last one there, or where `order` says.
@@ -398,10 +412,15 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         self.bindings.get(&id)
     }
 
+    /// The binding of a number, if it wasn't removed.
+    pub fn binding_numbered(&self, number: u64) -> Option<BindingId> {
+        self.by_number.get(&number).copied()
+    }
+
     /// All bindings, the oldest first. (Ids are used again, so that their order says nothing of age.)
     pub fn bindings_by_age(&self) -> impl Iterator<Item = (BindingId, &Bound<S, F>)> {
         let mut bindings: Vec<_> = self.bindings.iter().map(|(id, bound)| (*id, bound)).collect();
-        bindings.sort_by_key(|(_, bound)| bound.age);
+        bindings.sort_by_key(|(_, bound)| bound.number);
         bindings.into_iter()
     }
 }
@@ -433,6 +452,15 @@ fn in_use(kind: &'static str, name: &str, users: &[String]) -> Result<(), Error>
         return Ok(());
     }
     Err(Error::InUse { kind, name: name.to_owned(), users: users.join(", ") })
+}
+
+/// Whether a plugin has a control message.
+fn understood(plugin: &dyn Plugin, message: &Message) -> Result<(), Error> {
+    let known = plugin.messages();
+    if known.iter().any(|(name, _)| *name == message.name) {
+        return Ok(());
+    }
+    Err(PluginError::unknown_message(plugin.name(), &message.name, known).into())
 }
 
 fn check_name(kind: &'static str, name: &str) -> Result<(), Error> {

@@ -4,12 +4,12 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use millrace_plugin_abi::{Instance, Plugin, SharedMap};
+use millrace_plugin_abi::{Instance, Message, Plugin, SharedMap};
 use millrace_units::InstanceId;
 use serde_json::{Map, Value};
 
 use super::bindings::stands_at;
-use super::{Error, NamedInstance, PluginControlUnit, check_name, in_use};
+use super::{Error, NamedInstance, PluginControlUnit, check_name, in_use, understood};
 use crate::Action;
 use crate::settings::prepare;
 
@@ -110,6 +110,18 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         self.slow_half(&*named.plugin, &named.settings)
     }
 
+    /// The instance to whose slow half a control message goes, once that is known to have such a message.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown), [`NoSlowHalf`](Error::NoSlowHalf), or [`Plugin`](Error::Plugin) with
+    /// [`UnknownMessage`](millrace_plugin_abi::PluginError::UnknownMessage).
+    pub fn address_slow_half(&self, instance: &str, message: &Message) -> Result<InstanceId, Error> {
+        let id = self.instance(instance)?;
+        let slow = self.named(id, instance)?.plugin.slow_half();
+        understood(slow.ok_or_else(|| Error::NoSlowHalf { name: instance.to_owned() })?, message)?;
+        Ok(id)
+    }
+
     /// The names of all instances that aren't in quarantine from their creation on.
     pub fn running(&self) -> impl Iterator<Item = (InstanceId, &str)> {
         let running = self.instances.iter().filter(|(_, named)| named.held.is_none());
@@ -180,7 +192,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// another instance name its maps.
     pub fn rename_instance(&mut self, name: &str, to: &str) -> Result<(), Error> {
         let id = self.instance(name)?;
-        in_use("instance", name, &self.readers(name, self.maps(name)?))?;
+        in_use("instance", name, &self.users(name)?)?;
         check_name("instance", to)?;
         if name != to && self.instance(to).is_ok() {
             return Err(Error::Taken { kind: "instance", name: to.to_owned() });

@@ -92,6 +92,29 @@ fn an_instance_is_created_bound_unbound_and_freed() {
 }
 
 #[test]
+fn the_number_of_a_binding_is_never_another_ones() {
+    let mut unit = unit();
+    create(&mut unit, "q1").unwrap();
+    create(&mut unit, "q2").unwrap();
+    let number = |unit: &Unit, id| unit.binding(id).unwrap().number;
+    let first = bind_80(&mut unit, "q1", "monitor").unwrap();
+    let numbered = number(&unit, first);
+    assert_eq!(unit.binding_numbered(numbered), Some(first));
+    unit.remove_binding(first).unwrap();
+    assert_eq!(unit.binding_numbered(numbered), None);
+    // The worker's id is used again, the number is not; nor when all bindings of an instance go.
+    let second = bind_80(&mut unit, "q1", "monitor").unwrap();
+    assert_eq!(second, first);
+    assert!(number(&unit, second) > numbered);
+    let numbered = number(&unit, second);
+    unit.free_instance("q1").unwrap();
+    assert_eq!(unit.binding_numbered(numbered), None);
+    let third = bind_80(&mut unit, "q2", "monitor").unwrap();
+    assert_eq!((third, unit.binding_numbered(number(&unit, third))), (first, Some(third)));
+    assert!(number(&unit, third) > numbered);
+}
+
+#[test]
 fn refusals_say_what_would_be_right_and_change_nothing() {
     let mut unit = unit();
     create(&mut unit, "stats1").unwrap();

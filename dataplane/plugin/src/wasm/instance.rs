@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use millrace_plugin_abi::binary::export;
@@ -13,6 +14,7 @@ use serde_json::{Map, Value};
 
 use super::code::WasmPlugin;
 use super::life;
+use super::ticker::Calls;
 use crate::declared::{arguments, check, due, has_output, has_timers, parse_reply};
 use crate::exchange::{Call, Exchange, Job, Shared};
 use crate::fault::{Fault, FaultCounts, FaultKind};
@@ -59,6 +61,8 @@ pub struct InstanceCounts {
 /// [`restart`](Self::restart).
 pub struct WasmInstance {
     plugin: WasmPlugin,
+    /// Its calls, as the clock of plugins sees them.
+    calls: Arc<Calls>,
     /// The plugin's life; `None` when it is over. Dropped before `shared`, of which it has the other handle.
     life: Option<Pin<Box<dyn Future<Output = Fault> + Send>>>,
     shared: Shared,
@@ -94,6 +98,7 @@ impl WasmInstance {
             .map_err(|error| Fault::new(FaultKind::Init, format!("its settings are no JSON: {error}")))?;
         let mut instance = Self {
             plugin: plugin.clone(),
+            calls: plugin.sandbox().ticker().caller(),
             life: None,
             shared: Shared::new(plugin.manifest()),
             settings,
@@ -169,7 +174,7 @@ impl WasmInstance {
 
     fn why_dead(&self) -> String {
         match &self.fault {
-            Some(fault) => format!("it is dead: {fault}"),
+            Some(fault) => format!("it failed, and begins anew after a pause: {fault}"),
             None => "it gave no answer".to_owned(),
         }
     }
@@ -184,22 +189,29 @@ impl WasmInstance {
         PluginError::setting(self.plugin.name(), what, problem)
     }
 
+    /// Has the plugin go on with a call; one that is dead decides nothing.
+    #[inline]
+    fn go_on_with(&mut self, packets: &mut Packets<'_>) -> Progress {
+        if self.life.is_none() {
+            self.shared.with(|exchange| exchange.call = Call::default());
+            settle(packets, 0);
+        }
+        self.go_on(Some(packets))
+    }
+
     /// Has the plugin do what there is to do, and go on with what it is at, for about a slice. The packets are those of a call
     /// that is under way. [`Progress::Done`] when it has nothing to do, or is dead.
     #[inline]
     fn go_on(&mut self, mut packets: Option<&mut Packets<'_>>) -> Progress {
-        let Self { life: Some(life), shared, plugin, suspensions, .. } = self else { return Progress::Done };
-        let running = plugin.sandbox().ticker().start();
-        // What it said last no longer counts: it may be stopped before it asks what is next.
-        shared.with(|exchange| (exchange.idle, exchange.since) = (false, running.since()));
-        let mut poll = || life.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        let polled = match &mut packets {
-            Some(packets) => shared.lend(packets, poll),
-            None => poll(),
+        let Self { life: Some(life), shared, plugin, calls, suspensions, .. } = self else {
+            return Progress::Done;
         };
+        let running = plugin.sandbox().ticker().start(calls);
+        let poll = || life.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let (polled, idle) = shared.give_time(packets.as_deref_mut(), running.since(), poll);
         drop(running);
         match polled {
-            Poll::Pending if shared.with(|exchange| exchange.idle) => Progress::Done,
+            Poll::Pending if idle => Progress::Done,
             Poll::Pending => {
                 *suspensions = suspensions.saturating_add(1);
                 Progress::Suspended
@@ -255,22 +267,15 @@ impl WasmInstance {
 
 impl Instance for WasmInstance {
     fn process(&mut self, packets: &mut Packets<'_>, now: Instant) -> Progress {
-        if self.is_suspended() {
+        let before = self.shared.with(|exchange| std::mem::replace(&mut exchange.call, Call::begin(now)));
+        if before.active {
             self.overrun("a call that was not resumed");
         }
-        if self.life.is_none() {
-            settle(packets, 0);
-            return Progress::Done;
-        }
-        self.shared.with(|exchange| exchange.call = Call::begin(now));
-        self.go_on(Some(packets))
+        self.go_on_with(packets)
     }
 
     fn resume(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
-        if self.life.is_none() {
-            settle(packets, 0);
-        }
-        self.go_on(Some(packets))
+        self.go_on_with(packets)
     }
 
     fn abort(&mut self) {

@@ -2,9 +2,9 @@
 
 use std::mem::{offset_of, size_of};
 
-use millrace_plugin_abi::binary::{RawBacklog, RawCall, RawFlowEnd, RawPacket};
+use millrace_plugin_abi::binary::{RawBacklog, RawCall, RawFlowEnd, RawPacket, packet_flags, verdict};
 
-use crate::raw_packet::Written;
+use crate::raw_packet::{MOST_TAG, Written};
 
 pub(super) const CALL: usize = size_of::<RawCall>();
 pub(super) const PACKET: usize = size_of::<RawPacket>();
@@ -55,13 +55,24 @@ fn words(packet: &RawPacket) -> [u64; PACKET / 8] {
     ]
 }
 
-/// Writes a description to a place with as many bytes.
+/// Writes a description.
 #[inline]
-pub(super) fn put_packet(packet: &RawPacket, place: &mut [u8]) {
-    let Some(place) = place.first_chunk_mut::<PACKET>() else { return };
+pub(super) fn put_packet(packet: &RawPacket, place: &mut [u8; PACKET]) {
     let (slots, _) = place.as_chunks_mut::<8>();
     for (slot, word) in slots.iter_mut().zip(words(packet)) {
         *slot = word.to_le_bytes();
+    }
+}
+
+/// Adds to a description which flow the packet is of, where its state stands, and whether the packet is its first.
+pub(super) fn put_flow(description: &mut [u8], flow: u32, state: u64, is_first: bool) {
+    const FLAGS: usize = offset_of!(RawPacket, flags);
+    let mut put = |at: usize, bytes: &[u8]| description[at..at + bytes.len()].copy_from_slice(bytes);
+    put(offset_of!(RawPacket, flow), &flow.to_le_bytes());
+    put(offset_of!(RawPacket, state), &state.to_le_bytes());
+    if is_first {
+        let flags = u16::from_le_bytes([description[FLAGS], description[FLAGS + 1]]);
+        description[FLAGS..FLAGS + 2].copy_from_slice(&(flags | packet_flags::FIRST).to_le_bytes());
     }
 }
 
@@ -84,20 +95,31 @@ pub(super) fn backlog_bytes(backlog: &RawBacklog) -> [u8; BACKLOG] {
     bytes
 }
 
+/// The tag that stands in a description.
+#[inline]
+pub(super) fn tag(description: &[u8; PACKET]) -> u8 {
+    description[offset_of!(RawPacket, tag)]
+}
+
+/// Whether a description says that the packet goes on as it would by itself.
+#[inline]
+pub(super) fn passes(description: &[u8; PACKET]) -> bool {
+    description[offset_of!(RawPacket, verdict)] == verdict::PASS && tag(description) <= MOST_TAG
+}
+
 impl Written {
-    /// Read from a description; `None` when the bytes are too few.
+    /// Read from a description.
     #[inline]
-    pub fn read(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; PACKET] = bytes.first_chunk()?;
-        const UNTIL: usize = offset_of!(RawPacket, until);
+    pub fn read(bytes: &[u8; PACKET]) -> Self {
         const TARGET: usize = offset_of!(RawPacket, target);
-        Some(Self {
+        let (words, _) = bytes.as_chunks();
+        Self {
             tag: bytes[offset_of!(RawPacket, tag)],
             verdict: bytes[offset_of!(RawPacket, verdict)],
             reason: bytes[offset_of!(RawPacket, reason)],
             target: u16::from_le_bytes([bytes[TARGET], bytes[TARGET + 1]]),
-            until: bytes[UNTIL..].first_chunk().copied().map(u64::from_le_bytes)?,
-        })
+            until: u64::from_le_bytes(words[offset_of!(RawPacket, until) / 8]),
+        }
     }
 }
 
@@ -137,12 +159,19 @@ mod tests {
         let widths = [2, 2, 4, 8, 2, 2, 2, 2, 1, 1, 1, 1, 2, 2, 8, 4, 2, 2, 1, 1, 2, 4, 8];
         let expected: Vec<u8> =
             (1_u8..).zip(widths).flat_map(|(value, width)| std::iter::repeat_n(value, width)).collect();
-        assert_eq!(bytes.to_vec(), expected);
+        let mut expected: [u8; PACKET] = expected.try_into().unwrap();
+        assert_eq!(bytes, expected);
         assert_eq!(
             Written::read(&bytes),
-            Some(Written { tag: 11, verdict: 19, reason: 20, target: 0x1515, until: 0x1717_1717_1717_1717 })
+            Written { tag: 11, verdict: 19, reason: 20, target: 0x1515, until: 0x1717_1717_1717_1717 }
         );
-        assert_eq!(Written::read(&bytes[1..]), None);
+        put_flow(&mut bytes, 0x4242_4242, 0x4343_4343_4343_4343, true);
+        let flags = 0x0202 | packet_flags::FIRST;
+        put_packet(
+            &RawPacket { flags, flow: 0x4242_4242, state: 0x4343_4343_4343_4343, ..packet },
+            &mut expected,
+        );
+        assert_eq!(bytes, expected);
     }
 
     #[test]

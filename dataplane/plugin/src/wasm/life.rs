@@ -100,7 +100,6 @@ impl<P: WasmParams + Sync> Entry<P> {
 
     /// Calls it for so many things at once: on the worker's stack if it has shown that this is short, and if not on one of
     /// its own, on which it can be stopped after a slice and gone on with.
-    #[inline]
     async fn call(
         &mut self,
         store: &mut Store<Data>,
@@ -108,17 +107,31 @@ impl<P: WasmParams + Sync> Entry<P> {
         parameters: P,
         count: u32,
     ) -> Result<(), Fault> {
-        let Self { function, place, shortness } = self;
-        let on_worker = shortness.is_shown(count);
-        (store.data_mut().on_worker, store.data_mut().late) = (on_worker, 0);
+        if self.shortness.is_shown(count) {
+            return self.call_here(store, slice, parameters, count);
+        }
+        store.data_mut().late = 0;
         store.set_epoch_deadline(slice);
-        let result = match on_worker {
-            true => function.call(&mut *store, parameters),
-            false => function.call_async(&mut *store, parameters).await,
-        };
-        shortness.note(count, store.data().late == 0);
+        let result = self.function.call_async(&mut *store, parameters).await;
+        self.shortness.note(count, store.data().late == 0);
+        result.map_err(at(self.place))
+    }
+
+    /// Calls it on the worker's stack, where it has shown that this is short.
+    #[inline]
+    fn call_here(
+        &mut self,
+        store: &mut Store<Data>,
+        slice: u64,
+        parameters: P,
+        count: u32,
+    ) -> Result<(), Fault> {
+        (store.data_mut().on_worker, store.data_mut().late) = (true, 0);
+        store.set_epoch_deadline(slice);
+        let result = self.function.call(&mut *store, parameters);
         store.data_mut().on_worker = false;
-        result.map_err(at(place))
+        self.shortness.note(count, store.data().late == 0);
+        result.map_err(at(self.place))
     }
 }
 
@@ -249,8 +262,8 @@ impl Life {
 
     async fn area(&mut self, manifest: &Manifest) -> Result<Area, Fault> {
         let address = self.reserve(Area::bytes(manifest)).await?;
-        let area = Area::new(address, manifest);
-        if area.fits(self.exports.memory.data_size(&self.store)) {
+        let memory = self.exports.memory.data_size(&self.store);
+        if let Some(area) = Area::reserved(address, manifest, memory) {
             return Ok(area);
         }
         let problem = match address {
@@ -264,21 +277,26 @@ impl Life {
 
     /// Has the plugin do what is to be done, one thing after the other.
     async fn serve(&mut self, area: &Area) -> Result<Infallible, Fault> {
+        let mut is_first = true;
         loop {
-            match self.next(area)? {
-                None => {
-                    self.exchange(|exchange| exchange.idle = true);
-                    pause().await;
-                }
-                Some(step) => {
-                    if self.is_late() {
-                        pause().await;
-                    }
-                    self.show_service()?;
-                    self.take(step).await?;
-                    self.keep_service()?;
-                }
+            let Some(step) = self.next(area)? else {
+                pause().await;
+                is_first = true;
+                continue;
+            };
+            if !std::mem::take(&mut is_first) && self.is_late() {
+                pause().await;
             }
+            self.show_service()?;
+            match step {
+                // The common case, without the room that a call needs which may be stopped.
+                Step::Packets(call, count) if self.exports.packets.shortness.is_shown(count) => {
+                    let slice = self.plugin.sandbox().slice();
+                    self.exports.packets.call_here(&mut self.store, slice, call, count)?;
+                }
+                _ => self.take(step).await?,
+            }
+            self.keep_service()?;
         }
     }
 

@@ -119,7 +119,23 @@ impl Sandbox {
     /// `artifact` must be, unchanged, what [`compile`](super::compile()) or [`WasmPlugin::artifact`] returned for these bytes of
     /// `wasm` and this tier: it is run as machine code.
     pub unsafe fn load(&self, wasm: &[u8], artifact: &[u8], tier: Tier) -> Result<WasmPlugin, ModuleError> {
-        let manifest = inspect(wasm)?;
+        // SAFETY: what the caller promises.
+        unsafe { self.load_inspected(inspect(wasm)?, artifact, tier) }
+    }
+
+    /// The same, for a module that was [inspected](super::inspect()) already, and has this manifest.
+    ///
+    /// # Errors
+    /// As of [`load`](Self::load).
+    ///
+    /// # Safety
+    /// As of [`load`](Self::load), for the bytes that were inspected.
+    pub unsafe fn load_inspected(
+        &self,
+        manifest: Manifest,
+        artifact: &[u8],
+        tier: Tier,
+    ) -> Result<WasmPlugin, ModuleError> {
         // SAFETY: what the caller promises.
         let code = unsafe { self.link(&manifest, artifact, tier) }?;
         Ok(self.plugin(manifest, code))

@@ -8,7 +8,7 @@ use millrace_plugin_abi::binary::{MOST_PACKETS, RawCall, RawPacket, packet_flags
 use millrace_plugin_abi::{Instant, Packets, Verdict};
 use wasmtime::Trap;
 
-use super::layout::{CALL, FLOW_END, PACKET, call_bytes, flow_end_bytes, put_packet};
+use super::layout::{CALL, FLOW_END, PACKET, call_bytes, flow_end_bytes, passes, put_flow, put_packet, tag};
 use crate::Manifest;
 use crate::exchange::{Call, EndedFlow, Exchange};
 use crate::raw_packet::{Written, describe, goes_on, transport_offset};
@@ -26,55 +26,72 @@ pub(super) enum Step {
     Job,
 }
 
-/// Where calls stand in a plugin's memory. There are, in this order: the call, 64 descriptions, 64 windows, 64 times the
-/// state of a flow, a flow's end with its state.
+/// Bytes of a line of the processor's cache. What is written for every packet begins with one, so that no store lies across two.
+const LINE: usize = 64;
+
+/// Where calls stand in a plugin's memory. There are, in this order: 64 descriptions, 64 windows, 64 times the state of a flow,
+/// the call, a flow's end with its state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Area {
     address: u32,
     window: usize,
+    /// Bytes from one window to the next.
+    stride: usize,
     state: usize,
+    /// Bytes of all of it.
+    bytes: usize,
     /// Whether what is written into windows is written to the packets.
     writes: bool,
 }
 
 impl Area {
-    /// At `address`, with windows and states of flows as long as the manifest says.
-    pub fn new(address: u32, manifest: &Manifest) -> Self {
-        let (window, state) = (manifest.window.into(), manifest.flow_state.into());
-        Self { address, window, state, writes: manifest.has_capability("packet-write") }
+    /// In memory at `reserved`, with windows and states of flows as long as the manifest says.
+    fn new(reserved: u32, manifest: &Manifest) -> Self {
+        let (window, state) = (usize::from(manifest.window), manifest.flow_state.into());
+        let address = reserved.next_multiple_of(LINE as u32);
+        let stride = window.next_multiple_of(if window < LINE { 8 } else { LINE });
+        let writes = manifest.has_capability("packet-write");
+        let mut area = Self { address, window, stride, state, bytes: 0, writes };
+        area.bytes = area.end_state() + state;
+        area
     }
 
-    /// Bytes that are needed.
+    /// Bytes that are needed, wherever the plugin reserves them.
     pub fn bytes(manifest: &Manifest) -> usize {
-        Self::new(0, manifest).end()
+        Self::new(0, manifest).bytes + LINE - 8
     }
 
-    fn stride(&self) -> usize {
-        self.window.next_multiple_of(8)
+    /// The area in what a plugin reserved at an address; `None` when that is not aligned to 8 bytes, or not all of it lies in
+    /// its memory, which has so many bytes.
+    pub fn reserved(reserved: u32, manifest: &Manifest, memory: usize) -> Option<Self> {
+        let is_there = reserved != 0
+            && reserved.is_multiple_of(8)
+            && reserved as usize + Self::bytes(manifest) <= memory.min(u32::MAX as usize);
+        is_there.then(|| Self::new(reserved, manifest))
     }
 
     fn packet(index: usize) -> usize {
-        CALL + index * PACKET
+        index * PACKET
     }
 
     fn window(&self, index: usize) -> usize {
-        Self::packet(MOST_PACKETS) + index * self.stride()
+        Self::packet(MOST_PACKETS) + index * self.stride
     }
 
     fn state(&self, index: usize) -> usize {
         self.window(MOST_PACKETS) + index * self.state.next_multiple_of(8)
     }
 
-    fn flow_end(&self) -> usize {
+    fn call(&self) -> usize {
         self.state(MOST_PACKETS)
+    }
+
+    fn flow_end(&self) -> usize {
+        self.call() + CALL
     }
 
     fn end_state(&self) -> usize {
         self.flow_end() + FLOW_END
-    }
-
-    fn end(&self) -> usize {
-        self.end_state() + self.state
     }
 
     fn address(&self, offset: usize) -> u64 {
@@ -82,19 +99,24 @@ impl Area {
     }
 
     /// The area in memory. It was there when it was reserved, and memory doesn't shrink.
+    #[inline]
     fn of<'m>(&self, memory: &'m mut [u8]) -> Result<&'m mut [u8], Trap> {
-        let start = self.address as usize;
-        memory.get_mut(start..start + self.end()).ok_or(Trap::MemoryOutOfBounds)
-    }
-
-    /// Whether all of it lies in a memory of so many bytes, at an address that the structures may have.
-    pub fn fits(&self, memory: usize) -> bool {
-        self.address != 0 && self.address.is_multiple_of(8) && self.address(self.end()) <= memory as u64
+        let region = memory.get_mut(self.address as usize..).and_then(|rest| rest.get_mut(..self.bytes));
+        region.ok_or(Trap::MemoryOutOfBounds)
     }
 }
 
+/// Descriptions and windows of a call, in the plugin's memory.
+type Staged<'m> = (&'m mut [[u8; PACKET]], &'m mut [u8]);
+
+/// Descriptions, windows, and what stands behind both.
+fn parts(region: &mut [u8]) -> Option<Staged<'_>> {
+    let (descriptions, rest) = region.split_at_mut_checked(Area::packet(MOST_PACKETS))?;
+    Some((descriptions.as_chunks_mut().0, rest))
+}
+
 impl Exchange {
-    /// Takes what the plugin has done, and says what it is to do next; `None` when there is nothing.
+    /// Takes what the plugin has done, and says what it is to do next; `None` when there is nothing: it is idle then.
     ///
     /// # Errors
     /// [`Trap::MemoryOutOfBounds`] when the area isn't in memory.
@@ -111,35 +133,39 @@ impl Exchange {
             let staged = self.with_packets(|exchange, packets| exchange.stage(packets, region, area));
             self.call.active = staged == Some(true);
             if self.call.active {
-                return Ok(Some(Step::Packets(area.address, self.call.under_way as u32)));
+                let call = area.address + area.call() as u32;
+                return Ok(Some(Step::Packets(call, self.call.under_way as u32)));
             }
         }
         if let Some(now) = self.periodic.take() {
             return Ok(Some(Step::Periodic(now)));
         }
+        self.idle = self.job.is_none();
         Ok(self.job.is_some().then_some(Step::Job))
     }
 
     /// Describes the next packets to the plugin; `false` when there are none.
-    #[inline]
+    #[inline(never)]
     fn stage(&mut self, packets: &mut Packets<'_>, region: &mut [u8], area: &Area) -> bool {
         let Call { settled, now, .. } = self.call;
         let count = packets.len().saturating_sub(settled).min(MOST_PACKETS);
         let copies = if packets.are_copies() { packet_flags::COPY } else { 0 };
-        for index in 0..count {
-            let (key, packet) = packets.get_mut(settled + index);
+        let Some((descriptions, mut windows)) = parts(region) else { return false };
+        let (mut place, mut address) = (settled, area.address(area.window(0)));
+        packets.look_at(settled..settled + count, descriptions.iter_mut(), |key, packet, description| {
+            let (window, rest) = std::mem::take(&mut windows).split_at_mut_checked(area.stride)?;
             let data = packet.data();
-            let length = data.len().min(area.window);
-            self.lengths[index] = length as u16;
-            let at = area.window(index);
-            copy(&mut region[at..at + length], &data[..length]);
-            let mut described = describe(settled + index, key, packet, length);
-            described.window = area.address(at);
+            let shown = data.len().min(area.window);
+            copy(&mut window[..shown], &data[..shown]);
+            let mut described = describe(place, key, packet, shown);
+            described.window = address;
             described.flags |= copies;
-            if area.state > 0 {
-                self.stage_state(index, settled + index, packets, &mut described, region, area);
-            }
-            put_packet(&described, &mut region[Area::packet(index)..]);
+            put_packet(&described, description);
+            (place, address, windows) = (place + 1, address + area.stride as u64, rest);
+            None
+        });
+        if area.state > 0 {
+            (0..count).for_each(|index| self.stage_state(index, settled + index, packets, region, area));
         }
         let call = RawCall {
             size: CALL as u16,
@@ -148,7 +174,7 @@ impl Exchange {
             now: now.as_nanos(),
             packets: area.address(Area::packet(0)),
         };
-        region[..CALL].copy_from_slice(&call_bytes(&call));
+        region[area.call()..][..CALL].copy_from_slice(&call_bytes(&call));
         self.call.under_way = count;
         count > 0
     }
@@ -159,7 +185,6 @@ impl Exchange {
         index: usize,
         place: usize,
         packets: &mut Packets<'_>,
-        described: &mut RawPacket,
         region: &mut [u8],
         area: &Area,
     ) {
@@ -168,13 +193,9 @@ impl Exchange {
         if flow == 0 {
             return;
         }
-        described.flow = flow;
-        if packets.is_first(place) {
-            described.flags |= packet_flags::FIRST;
-        }
         let first = self.flows[..index].iter().position(|other| *other == flow).unwrap_or(index);
         let at = area.state(first);
-        described.state = area.address(at);
+        put_flow(&mut region[Area::packet(index)..], flow, area.address(at), packets.is_first(place));
         if first == index
             && let Some(state) = packets.state_mut(place)
         {
@@ -203,29 +224,34 @@ impl Exchange {
     }
 
     /// Takes verdicts and windows of the packets that the plugin has.
-    #[inline]
-    fn collect(&mut self, packets: &mut Packets<'_>, region: &[u8], area: &Area) {
+    #[inline(never)]
+    fn collect(&mut self, packets: &mut Packets<'_>, region: &mut [u8], area: &Area) {
         let Call { settled, under_way, .. } = self.call;
-        for index in 0..under_way.min(packets.len().saturating_sub(settled)) {
-            let place = settled + index;
-            if area.state > 0 {
-                self.collect_state(index, place, packets, region, area);
-            }
-            let Some(written) = Written::read(&region[Area::packet(index)..]) else { continue };
-            let verdict = self.judge(written);
-            if verdict.is_ok_and(goes_on) {
-                let (_, packet) = packets.get_mut(place);
-                packet.tag = written.tag;
-                let window = &region[area.window(index)..][..self.lengths[index].into()];
+        let count = under_way.min(packets.len().saturating_sub(settled));
+        if area.state > 0 {
+            (0..count).for_each(|index| self.collect_state(index, settled + index, packets, region, area));
+        }
+        let Some((descriptions, windows)) = parts(region) else { return };
+        let mut windows = &*windows;
+        packets.look_at(settled..settled + count, descriptions.iter(), |_, packet, description| {
+            let (window, rest) = windows.split_at_checked(area.stride)?;
+            windows = rest;
+            // That it passes is said already.
+            let verdict = (!passes(description)).then(|| self.collect_verdict(description));
+            if verdict.is_none_or(goes_on) {
+                packet.tag = tag(description);
                 area.write_window(packet, window);
             }
-            // That it passes is said already.
-            if verdict != Ok(Verdict::Pass) {
-                packets.set_verdict(place, verdict.unwrap_or(Verdict::Fault));
-            }
-        }
+            verdict
+        });
         self.call.settled += under_way;
         self.call.under_way = 0;
+    }
+
+    /// The verdict of a packet that doesn't just pass.
+    #[cold]
+    fn collect_verdict(&mut self, description: &[u8; PACKET]) -> Verdict {
+        self.judge(Written::read(description)).unwrap_or(Verdict::Fault)
     }
 
     /// Does something with the packet of a number, after what the plugin wrote into its window has been written to it:
@@ -245,10 +271,9 @@ impl Exchange {
                 return Ok(None);
             }
             let (_, packet) = packets.get_mut(place);
-            let length = usize::from(exchange.lengths[index]);
-            area.write_window(packet, &area.of(memory)?[area.window(index)..][..length]);
+            area.write_window(packet, &area.of(memory)?[area.window(index)..]);
             let result = look(packet, memory);
-            exchange.lengths[index] = area.show(index, packet, area.of(memory)?);
+            area.show(index, packet, area.of(memory)?);
             Ok(Some(result))
         });
         looked.unwrap_or(Ok(None))
@@ -257,8 +282,8 @@ impl Exchange {
 
 impl Area {
     /// Writes the beginning of a packet into its window again, and the offsets that may have changed into its
-    /// description. Returns how many bytes the window has now.
-    fn show(&self, index: usize, packet: &Packet, region: &mut [u8]) -> u16 {
+    /// description.
+    fn show(&self, index: usize, packet: &Packet, region: &mut [u8]) {
         let data = packet.data();
         let length = data.len().min(self.window);
         let at = self.window(index);
@@ -266,18 +291,22 @@ impl Area {
             region[at..at + length].copy_from_slice(&data[..length]);
         }
         self.show_offsets(index, packet, length, region);
-        length as u16
     }
 
-    /// Writes a window to its packet, where the plugin may change packets.
+    /// Writes a window to its packet, where the plugin may change packets: as many bytes as it shows of the packet as it is now.
+    /// Whatever changes the length of a packet during a call shows it anew.
     #[inline]
     fn write_window(&self, packet: &mut Packet, window: &[u8]) {
         if !self.writes {
             return;
         }
         let data = packet.data_mut();
-        let length = window.len().min(data.len());
-        copy(&mut data[..length], &window[..length]);
+        let length = data.len().min(self.window);
+        // Most packets are as they were, and one that isn't written needn't leave the cache again: frames of a batch are where
+        // they are in its way.
+        if length != 128 || data.first_chunk::<128>() != window.first_chunk() {
+            copy(&mut data[..length], &window[..length]);
+        }
     }
 
     fn show_offsets(&self, index: usize, packet: &Packet, window: usize, region: &mut [u8]) {

@@ -1,14 +1,14 @@
 //! The clock of pre-emption: a thread that counts epochs up while plugins run.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use wasmtime::Engine;
 
-/// Ticks without any call after which the thread goes to sleep: waking it is a system call, which a busy worker is
-/// spared that way.
+/// Ticks between two looks whether there were calls; after as many without any the thread goes to sleep. Waking it is a system
+/// call, which a busy worker is spared that way.
 const QUIET_TICKS: u32 = 40;
 
 /// Counts the epochs of engines up, once every period, while any call runs. Ends with its last owner.
@@ -20,10 +20,48 @@ pub(super) struct Ticker {
 
 #[derive(Debug, Default)]
 struct State {
-    running: AtomicU32,
     ticks: AtomicU64,
     asleep: AtomicBool,
     ended: AtomicBool,
+    callers: Mutex<Vec<Caller>>,
+}
+
+/// The calls of one instance, as the clock sees them. Written by who calls it alone, so that no call waits for another worker's.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(super) struct Calls {
+    /// Goes up by one when a call begins, and by one when it ends: odd while one goes on.
+    beat: AtomicU64,
+}
+
+impl Calls {
+    /// There is one writer, so this needs no atomic addition.
+    #[inline]
+    fn step(&self) {
+        self.beat.store(self.beat.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+    }
+}
+
+/// An instance, and its beat when the clock last looked.
+#[derive(Debug)]
+struct Caller {
+    calls: Weak<Calls>,
+    seen: u64,
+}
+
+impl State {
+    /// Whether any call went on since this was last asked. Instances that are gone are forgotten.
+    fn was_active(&self) -> bool {
+        let mut active = false;
+        self.callers.lock().unwrap_or_else(PoisonError::into_inner).retain_mut(|caller| {
+            let Some(calls) = caller.calls.upgrade() else { return false };
+            let beat = calls.beat.load(Ordering::Acquire);
+            active |= beat % 2 == 1 || beat != caller.seen;
+            caller.seen = beat;
+            true
+        });
+        active
+    }
 }
 
 impl Ticker {
@@ -40,15 +78,25 @@ impl Ticker {
         Ok(Self { state, thread: Some(thread) })
     }
 
+    /// Makes the clock run for the calls of one more instance.
+    pub fn caller(&self) -> Arc<Calls> {
+        let calls = Arc::new(Calls::default());
+        let caller = Caller { calls: Arc::downgrade(&calls), seen: 0 };
+        self.state.callers.lock().unwrap_or_else(PoisonError::into_inner).push(caller);
+        calls
+    }
+
     /// Lets the clock run as long as the result is kept.
+    ///
+    /// No fence stands between the two words, for one would cost as much as a short call: who begins a call may not see that the
+    /// thread is about to sleep, and the thread not see the call. It looks again a tick later, when what was written is seen.
     #[inline]
-    pub fn start(&self) -> Running<'_> {
-        // With the order of the two in `tick`: either the thread sees the call, or the call sees that it sleeps.
-        self.state.running.fetch_add(1, Ordering::SeqCst);
-        if self.state.asleep.load(Ordering::SeqCst) && self.state.asleep.swap(false, Ordering::SeqCst) {
+    pub fn start<'c>(&self, calls: &'c Calls) -> Running<'c> {
+        calls.step();
+        if self.state.asleep.load(Ordering::Acquire) && self.state.asleep.swap(false, Ordering::SeqCst) {
             self.wake();
         }
-        Running { state: &self.state, since: self.ticks() }
+        Running { calls, since: self.ticks() }
     }
 
     /// How often it has ticked.
@@ -66,8 +114,8 @@ impl Ticker {
 }
 
 /// A call that runs.
-pub(super) struct Running<'a> {
-    state: &'a State,
+pub(super) struct Running<'c> {
+    calls: &'c Calls,
     since: u64,
 }
 
@@ -82,7 +130,7 @@ impl Running<'_> {
 impl Drop for Running<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.state.running.fetch_sub(1, Ordering::SeqCst);
+        self.calls.step();
     }
 }
 
@@ -100,31 +148,31 @@ impl Drop for Ticker {
 fn tick(state: &State, engines: &[Engine], period: Duration) {
     // Without it, the kernel takes 50 µs more than it was asked for. A kernel that refuses makes slices longer.
     let _ = nix::sys::prctl::set_timerslack(1);
-    let mut quiet = 0;
-    while !state.ended.load(Ordering::SeqCst) {
-        if quiet < QUIET_TICKS {
-            std::thread::sleep(period);
-            engines.iter().for_each(Engine::increment_epoch);
-            state.ticks.fetch_add(1, Ordering::Relaxed);
-            quiet = if state.running.load(Ordering::SeqCst) == 0 { quiet + 1 } else { 0 };
-        } else {
-            sleep_until_needed(state);
-            // Also where the call that woke it is over already: others will follow, and each would wake it again.
-            quiet = 0;
+    let tick = || {
+        std::thread::sleep(period);
+        engines.iter().for_each(Engine::increment_epoch);
+        state.ticks.fetch_add(1, Ordering::Relaxed);
+    };
+    let has_ended = || state.ended.load(Ordering::SeqCst);
+    while !has_ended() {
+        (0..QUIET_TICKS).take_while(|_| !has_ended()).for_each(|_| tick());
+        if state.was_active() {
+            continue;
         }
+        state.asleep.store(true, Ordering::SeqCst);
+        tick();
+        if !state.was_active() {
+            sleep_until_needed(state);
+        }
+        state.asleep.store(false, Ordering::SeqCst);
     }
 }
 
 fn sleep_until_needed(state: &State) {
-    state.asleep.store(true, Ordering::SeqCst);
     // A waking that comes before the sleep isn't lost: the sleep ends at once then.
-    while state.asleep.load(Ordering::SeqCst)
-        && state.running.load(Ordering::SeqCst) == 0
-        && !state.ended.load(Ordering::SeqCst)
-    {
+    while state.asleep.load(Ordering::SeqCst) && !state.ended.load(Ordering::SeqCst) {
         std::thread::park();
     }
-    state.asleep.store(false, Ordering::SeqCst);
 }
 
 #[cfg(test)]
@@ -148,11 +196,30 @@ mod tests {
         while !ticker.state.asleep.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        let running = ticker.start();
+        let calls = ticker.caller();
+        let running = ticker.start(&calls);
         while ticker.state.asleep.load(Ordering::SeqCst) || ticker.ticks() == running.since() {
             std::thread::yield_now();
         }
         drop(running);
-        assert_eq!(ticker.state.running.load(Ordering::SeqCst), 0);
+        assert!(ticker.state.was_active() && !ticker.state.was_active());
+    }
+
+    #[test]
+    fn it_goes_on_while_a_call_does_however_long_and_sleeps_after_its_end() {
+        let ticker = Ticker::new(vec![Engine::default()], Duration::from_micros(50)).unwrap();
+        let (calls, idle) = (ticker.caller(), ticker.caller());
+        let running = ticker.start(&calls);
+        let since = ticker.ticks();
+        while ticker.ticks() < since + 10 * u64::from(QUIET_TICKS) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(running);
+        while !ticker.state.asleep.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop((calls, idle));
+        assert!(!ticker.state.was_active());
+        assert!(ticker.state.callers.lock().unwrap().is_empty());
     }
 }

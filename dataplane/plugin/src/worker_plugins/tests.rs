@@ -1,6 +1,7 @@
 //! Tests of the worker's side with a table that filters by destination port alone.
 
 mod health;
+mod holding;
 mod output;
 mod paths;
 mod succession;
@@ -240,7 +241,7 @@ fn send_and_keep(
     for ((member, packet), key) in (0..).zip(sent.packets).zip(sent.keys) {
         if let Some((_, Taken::Keep(ticket))) = sent.taken.iter().find(|(taken, _)| *taken == member) {
             let kept = Kept { packet, key, destination: [0; 6], state: StateRef::default() };
-            assert!(worker.keep(*ticket, true, kept).is_none());
+            assert!(worker.keep(*ticket, usize::MAX, kept).is_none());
         }
     }
     worker.end_of_batch();

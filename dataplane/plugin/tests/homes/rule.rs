@@ -128,7 +128,7 @@ impl Rule {
             9 if !packet.is_empty() => {
                 let window = packet.data()[..packet.data().len().min(WINDOW)].to_vec();
                 if self.outputs.len() < 64 {
-                    self.outputs.push_back(Output::Packet(window, PortId(2)));
+                    self.outputs.push_back(Output::Packet { bytes: window, port: PortId(2), passes: 0 });
                 }
             }
             10 => return Verdict::Port(PortId(5)),

@@ -21,7 +21,7 @@ mod transmit;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
-use millrace_packet::{Batch, DropCounts, DropReason, FRAME_SIZE, Packet, Pool};
+use millrace_packet::{BATCH_SIZE, Batch, DropCounts, DropReason, FRAME_SIZE, Packet, Pool};
 use millrace_units::Instant;
 use millrace_wire::ethernet;
 
@@ -245,6 +245,10 @@ impl Port for AfXdp {
             self.transmitter.send(socket, &mut self.lent, limit, packet);
         }
         socket.transmit.publish();
+    }
+
+    fn room(&mut self) -> usize {
+        self.queues[0].1.transmit.free(BATCH_SIZE as u32) as usize
     }
 
     fn flush(&mut self, _pool: &Pool, _now: Instant) {

@@ -61,19 +61,19 @@ const SWEEP: usize = 64;
 pub(crate) struct FlowQueues {
     pub settings: FlowQueuesSettings,
     pub(super) table: FlowTable,
-    round: Round,
+    pub(super) round: Round,
     shared: u32,
     owned: Vec<u32>,
     hand: usize,
     pub(super) weights: Weights,
     /// Drops of all queues, those given back included.
-    drops: DropCounts,
+    pub(super) drops: DropCounts,
 }
 
 /// The queues of the manager as a round sees them.
-struct Turn<'a, T> {
-    queues: &'a mut QueueManager<T>,
-    weights: &'a Weights,
+pub(super) struct Turn<'a, T> {
+    pub queues: &'a mut QueueManager<T>,
+    pub weights: &'a mut Weights,
 }
 
 impl<T: Item> Entries for Turn<'_, T> {
@@ -130,12 +130,17 @@ impl FlowQueues {
 
     #[inline]
     fn turn<'a, T>(&'a mut self, queues: &'a mut QueueManager<T>) -> (&'a mut Round, Turn<'a, T>) {
-        (&mut self.round, Turn { queues, weights: &self.weights })
+        (&mut self.round, Turn { queues, weights: &mut self.weights })
     }
 
     /// The queue of a flow, given now if it has none.
     #[inline]
-    fn queue_for<T: Item>(&mut self, queues: &mut QueueManager<T>, flow: FlowNumber, now: Instant) -> u32 {
+    pub(super) fn queue_for<T: Item>(
+        &mut self,
+        queues: &mut QueueManager<T>,
+        flow: FlowNumber,
+        now: Instant,
+    ) -> u32 {
         match self.table.get(flow) {
             Some(queue) => queue,
             None => self.give_queue(queues, flow, now),
@@ -220,7 +225,7 @@ impl FlowQueues {
     }
 
     #[inline]
-    fn join<T: Item>(&mut self, queues: &mut QueueManager<T>, queue: u32) {
+    pub(super) fn join<T: Item>(&mut self, queues: &mut QueueManager<T>, queue: u32) {
         self.weights.count(queues.queue(queue).quantum, true);
         let (round, mut turn) = self.turn(queues);
         round.join(&mut turn, queue);
@@ -253,6 +258,17 @@ impl FlowQueues {
         std::iter::once(self.shared).chain(self.owned.iter().copied())
     }
 
+    /// Whether anything waits.
+    #[inline]
+    pub fn has_packets(&self) -> bool {
+        self.round.len() > 0
+    }
+
+    #[inline]
+    pub(super) fn counting<'a, S>(&'a mut self, sink: &'a mut S) -> Counting<'a, S> {
+        Counting { drops: &mut self.drops, sink }
+    }
+
     /// What was dropped.
     pub fn drops(&self) -> &DropCounts {
         &self.drops
@@ -282,9 +298,9 @@ impl FlowQueues {
 }
 
 /// A sink that counts on the way.
-struct Counting<'a, S> {
-    drops: &'a mut DropCounts,
-    sink: &'a mut S,
+pub(super) struct Counting<'a, S> {
+    pub drops: &'a mut DropCounts,
+    pub sink: &'a mut S,
 }
 
 impl<T: Item, S: DropSink<T>> DropSink<T> for Counting<'_, S> {
@@ -298,7 +314,7 @@ const STAMP_SHIFT: u32 = 20;
 
 /// A moment in units of about a millisecond, which come round after 52 days.
 #[inline]
-fn stamp(now: Instant) -> u32 {
+pub(super) fn stamp(now: Instant) -> u32 {
     (now.as_nanos() >> STAMP_SHIFT) as u32
 }
 

@@ -159,6 +159,12 @@ impl FqCodel {
         self.flows.get(self.bucket(flow) as usize).map_or(Load::NOTHING, |flow| flow.list.load)
     }
 
+    /// Whether anything waits.
+    #[inline]
+    pub fn has_packets(&self) -> bool {
+        self.load != Load::NOTHING
+    }
+
     /// Asks for a flow's line.
     #[inline]
     pub fn prefetch(&self, flow: FlowNumber) {

@@ -5,6 +5,7 @@ mod codel;
 mod deficit_round_robin;
 mod discipline;
 mod fifo;
+mod flow_batch;
 mod flow_queues;
 mod fq_codel;
 mod heap;
@@ -24,8 +25,8 @@ pub use flow_queues::FlowQueuesSettings;
 pub use fq_codel::FqCodelSettings;
 pub use hfsc::{Curve, Curves};
 pub use hierarchy::{
-    LeafBacklog, Leftover, LinkRate, LinkScheduler, MOST_DEPTH, MOST_NODES, NodeId, NodeKind, NodeView,
-    ScheduleError, Share,
+    Arrival, LeafBacklog, Leftover, LinkRate, LinkScheduler, MOST_DEPTH, MOST_NODES, NodeId, NodeKind,
+    NodeView, ScheduleError, Share,
 };
 pub use overhead::LinkOverhead;
 pub use priority::PRIORITY_LEVELS;

@@ -26,9 +26,18 @@ impl LinkOverhead {
     /// Bytes that a packet of `length` bytes takes on the link; at least 1.
     #[inline]
     pub fn wire_length(self, length: u32) -> u32 {
+        if self == Self::Ethernet {
+            length.saturating_add(24).max(84)
+        } else {
+            self.other_wire_length(length)
+        }
+    }
+
+    /// Apart, so that the usual link costs a comparison and no jump by a table.
+    fn other_wire_length(self, length: u32) -> u32 {
         match self {
             Self::None => length.max(1),
-            Self::Ethernet => length.saturating_add(24).max(84),
+            Self::Ethernet => Self::Ethernet.wire_length(length),
             Self::Atm { encapsulation } => {
                 let filled = u64::from(length) + u64::from(encapsulation) + 8;
                 u32::try_from(filled.div_ceil(48) * 53).unwrap_or(u32::MAX)

@@ -38,10 +38,30 @@ impl Place<'_> {
     }
 }
 
-/// A circle of backlogged entries. Only the entry before the current one is noted, so that passing on writes nothing.
+/// What became of an entry whose turn it was.
+pub(crate) enum Visit {
+    /// Its credit does not cover its first packet.
+    Poor,
+    /// It sent a packet, and has more.
+    Sent,
+    /// It sent its last packet.
+    Emptied,
+}
+
+/// Entries that can send.
+pub(crate) trait Server: Entries {
+    /// Adds a quantum when `grant` says so, and takes the first packet if the credit covers it then. The entry behind it
+    /// comes along.
+    fn serve(&mut self, entry: u32, grant: bool) -> (Visit, u32);
+    /// An entry has left the round.
+    fn left(&mut self, entry: u32);
+}
+
+/// A circle of backlogged entries. The current one and the one before it are noted, so that passing on writes nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct Round {
     previous: u32,
+    current: u32,
     length: u32,
     /// Whether the current entry has got its quantum for this turn.
     granted: bool,
@@ -49,7 +69,7 @@ pub(crate) struct Round {
 
 impl Default for Round {
     fn default() -> Self {
-        Self { previous: NONE, length: 0, granted: false }
+        Self { previous: NONE, current: NONE, length: 0, granted: false }
     }
 }
 
@@ -63,14 +83,14 @@ impl Round {
     /// Puts a backlogged entry at the end of the round, with no credit.
     #[inline]
     pub fn join(&mut self, entries: &mut impl Entries, entry: u32) {
-        *entries.place(entry).deficit = 0;
         if self.length == 0 {
-            *entries.place(entry).next = entry;
+            self.current = entry;
             self.granted = false;
         } else {
-            let current = std::mem::replace(entries.place(self.previous).next, entry);
-            *entries.place(entry).next = current;
+            *entries.place(self.previous).next = entry;
         }
+        let Place { deficit, next } = entries.place(entry);
+        (*deficit, *next) = (0, self.current);
         self.previous = entry;
         self.length += 1;
     }
@@ -83,12 +103,12 @@ impl Round {
             if self.length == 0 {
                 return None;
             }
-            let current = *entries.place(self.previous).next;
+            let current = self.current;
             let grant = !std::mem::replace(&mut self.granted, true);
             if entries.visit(current, grant) {
                 return Some(current);
             }
-            self.pass(current);
+            self.pass(*entries.place(current).next);
             passed += 1;
             if passed >= self.length {
                 self.skip_rounds(entries);
@@ -97,10 +117,51 @@ impl Round {
         }
     }
 
+    /// Serves one entry after the other, each while its credit lasts, for `most` packets: what [`choose`](Self::choose) and
+    /// [`served`](Self::served) do in turns.
     #[inline]
-    fn pass(&mut self, current: u32) {
-        self.previous = current;
-        self.granted = false;
+    pub fn serve(&mut self, entries: &mut impl Server, most: usize) {
+        let (mut passed, mut sent) = (0, 0);
+        while sent < most && self.length > 0 {
+            let current = self.current;
+            let grant = !std::mem::replace(&mut self.granted, true);
+            let (visit, next) = entries.serve(current, grant);
+            match visit {
+                Visit::Poor => {
+                    self.pass(next);
+                    passed += 1;
+                    if passed >= self.length {
+                        self.skip_rounds(entries);
+                        passed = 0;
+                    }
+                    continue;
+                }
+                Visit::Sent => {}
+                Visit::Emptied => {
+                    *entries.place(self.previous).next = next;
+                    self.length -= 1;
+                    self.go_to(next);
+                    entries.left(current);
+                }
+            }
+            (passed, sent) = (0, sent + 1);
+        }
+    }
+
+    /// Goes on to the entry behind the current one, which stays.
+    #[inline]
+    fn pass(&mut self, next: u32) {
+        self.previous = self.current;
+        self.go_to(next);
+    }
+
+    /// It is the turn of `next`, from its begin.
+    #[inline]
+    fn go_to(&mut self, next: u32) {
+        (self.current, self.granted) = (next, false);
+        if self.length == 0 {
+            (self.previous, self.current) = (NONE, NONE);
+        }
     }
 
     /// Nobody could send in a whole round: grants everyone at once what rounds to come would, up to the one before
@@ -148,18 +209,15 @@ impl Round {
         if self.length == 0 || *entries.place(before).next != entry {
             return;
         }
-        if before == self.previous {
-            self.granted = false;
-        }
-        let behind = *entries.place(entry).next;
+        let Place { deficit, next } = entries.place(entry);
+        let behind = *next;
+        *deficit = 0;
         *entries.place(before).next = behind;
-        *entries.place(entry).deficit = 0;
         self.length -= 1;
-        if self.previous == entry {
+        if entry == self.current {
+            self.go_to(behind);
+        } else if entry == self.previous {
             self.previous = before;
-        }
-        if self.length == 0 {
-            self.previous = NONE;
         }
     }
 }

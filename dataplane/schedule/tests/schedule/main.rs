@@ -2,6 +2,7 @@
 
 mod active_queues;
 mod bad_input;
+mod batches;
 mod fair_queues;
 mod flow_leaves;
 mod hfsc;

@@ -159,15 +159,39 @@ fn reserved_and_stateful_records_are_never_recycled() {
     let mut table = table(64, 64);
     for flow in 0..64 {
         let index = insert(&mut table, flow, Instant::ZERO).unwrap();
-        if flow % 2 == 0 { table.set_reserved(index, true) } else { table.set_stateful(index, true) }
+        if flow % 2 == 0 { table.set_reserved(index, true) } else { table.set_state(index, flow) }
+    }
+    assert_eq!(table.on_probation(), 32);
+    for flow in 0..64 {
+        let index = find(&table, flow).unwrap();
+        table.touch(index, 64, Instant::ZERO);
+        table.touch(index, 64, Instant::ZERO);
     }
     assert_eq!(table.on_probation(), 0);
     assert_eq!(insert(&mut table, 100, Instant::ZERO), Err(Full::Protected));
     let last = find(&table, 63).unwrap();
-    table.set_stateful(last, false);
+    table.set_state(last, 0);
     assert!(insert(&mut table, 100, Instant::ZERO).is_ok());
     assert!((0..63).all(|flow| find(&table, flow).is_some()) && find(&table, 63).is_none());
     assert_eq!(table.counts().refused_protected, 1);
+}
+
+#[test]
+fn a_flood_of_flows_with_state_displaces_itself_and_no_other_state() {
+    let mut table = table(256, 256);
+    // Fewer places are left than new flows would have as their share.
+    for flow in 0..240 {
+        let index = establish(&mut table, flow, Instant::ZERO);
+        table.set_state(index, 1 + flow);
+    }
+    for flow in 1000..11_000 {
+        let index = insert(&mut table, flow, Instant::ZERO).unwrap();
+        table.set_state(index, flow);
+        read_all(&mut table);
+    }
+    assert!((0..240).all(|flow| find(&table, flow).is_some_and(|index| table.state(index) == 1 + flow)));
+    let counts = table.counts();
+    assert_eq!((table.on_probation(), counts.recycled, counts.refused_protected), (16, 0, 0));
 }
 
 #[test]
@@ -343,7 +367,7 @@ fn one_step_of_maintenance_ends_no_more_than_its_budget() {
 fn packets_are_counted_beyond_32_bits() {
     let mut table = table(8, 8);
     let index = insert(&mut table, 1, Instant::ZERO).unwrap();
-    table.records[index.slot() as usize].packets = u32::MAX;
+    table.touch_many(index, u64::from(u32::MAX), 0, Instant::ZERO);
     table.touch(index, u32::MAX, Instant::ZERO);
     table.touch(index, u32::MAX, Instant::ZERO);
     assert_eq!((table.packets(index), table.record(index).bytes()), ((1 << 32) + 1, u64::from(u32::MAX) * 2));

@@ -22,12 +22,18 @@ pub struct ModelRecord {
     pub created: Instant,
     pub last_used: Instant,
     pub reserved: bool,
-    pub stateful: bool,
     pub on_probation: bool,
     /// The order in which records were made.
     pub age: u64,
     /// Why it must come out as removed next; `None` while it may live.
     pub ended: Option<RemovalReason>,
+}
+
+impl ModelRecord {
+    /// Whether a new flow may take its place.
+    pub fn may_go(&self) -> bool {
+        !self.reserved && (self.state == 0 || self.on_probation)
+    }
 }
 
 /// All records that live, or ended and weren't read.
@@ -61,7 +67,6 @@ impl Model {
             created: now,
             last_used: now,
             reserved: false,
-            stateful: false,
             on_probation: true,
             age: self.made,
             ended: None,
@@ -98,10 +103,10 @@ impl Model {
         self.end((removed.key, removed.variant), removed.reason);
     }
 
-    /// Only a full table recycles; never reserved or stateful records; and the oldest on probation first.
+    /// Only a full table recycles; only records that may go; and the oldest on probation first.
     fn judge_recycling(&self, victim: &ModelRecord) {
         assert_eq!(self.records.len(), self.config.maximum as usize, "recycled before the maximum");
-        assert!(!victim.reserved && !victim.stateful, "recycled {victim:?}");
+        assert!(victim.may_go(), "recycled {victim:?}");
         let oldest =
             self.records.values().filter(|record| record.on_probation).map(|record| record.age).min();
         if let Some(oldest) = oldest {
@@ -118,7 +123,6 @@ pub fn answer(number: u32) -> FlowAnswer {
         generation: number / 2,
         varying_mask: number / 3,
         varying_value: number / 4,
-        queue: number / 5,
-        principal: number / 6,
+        adjacency: number / 5,
     }
 }

@@ -3,11 +3,13 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use millrace_memory::{Operation, Vectors, with_each};
 use millrace_packet::FlowKey;
 use millrace_units::{Instant, PortId};
 use proptest::prelude::*;
 
-use super::super::{FlowTable, FlowTableConfig, Full, RemovalReason};
+use super::super::batch_search::BatchSearch;
+use super::super::{FlowIndex, FlowTable, FlowTableConfig, Full, RemovalReason};
 use super::model::{Model, TICK, answer};
 
 /// How hashes come about.
@@ -41,9 +43,9 @@ enum Step {
         which: usize,
         on: bool,
     },
-    MakeStateful {
+    SetState {
         which: usize,
-        on: bool,
+        state: u32,
     },
     Change {
         which: usize,
@@ -70,7 +72,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (which(), 0..2000_u32).prop_map(|(which, bytes)| Step::Touch { which, bytes }),
         3 => which().prop_map(|which| Step::Remove { which }),
         1 => (which(), any::<bool>()).prop_map(|(which, on)| Step::Reserve { which, on }),
-        1 => (which(), any::<bool>()).prop_map(|(which, on)| Step::MakeStateful { which, on }),
+        2 => (which(), 0..3_u32).prop_map(|(which, state)| Step::SetState { which, state }),
         1 => (which(), any::<u32>()).prop_map(|(which, number)| Step::Change { which, number }),
         2 => (0..400_u16).prop_map(|milliseconds| Step::Wait { milliseconds }),
         4 => prop_oneof![0..100_usize, Just(100_000)].prop_map(|budget| Step::Maintain { budget }),
@@ -86,6 +88,25 @@ fn key(flow: u16) -> FlowKey {
     }
     let address = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, flow);
     FlowKey::v6(Ipv6Addr::LOCALHOST, address, 17, ports, port)
+}
+
+/// What a batch's search finds.
+#[derive(Clone, Copy)]
+struct FoundBy<'a> {
+    table: &'a FlowTable,
+    keys: &'a [FlowKey],
+    hashes: &'a [u64],
+}
+
+impl Operation for FoundBy<'_> {
+    type Output = Vec<Option<FlowIndex>>;
+
+    #[inline(always)]
+    fn run<V: Vectors>(self, vectors: V) -> Self::Output {
+        let mut found = vec![None; self.keys.len()];
+        BatchSearch::new(self.table, self.keys, self.hashes, &mut found).run(vectors);
+        found
+    }
 }
 
 struct Pair {
@@ -130,7 +151,7 @@ impl Pair {
         match inserted {
             Ok(index) => self.model.insert((key, variant), index, answer(number), self.now),
             Err(Full::Protected) => {
-                let free = self.model.records.values().filter(|record| !record.reserved && !record.stateful);
+                let free = self.model.records.values().filter(|record| record.may_go());
                 assert_eq!(free.count(), 0, "refused though some could go");
             }
             Err(Full::Collisions) => assert!(matches!(self.hashes, Hashes::Few), "collisions of a good hash"),
@@ -164,7 +185,7 @@ impl Pair {
             assert_eq!((removed.index, removed.answer), (record.index, record.answer));
             assert_eq!((removed.packets, removed.bytes), (record.packets, record.bytes));
             assert_eq!((removed.state, removed.created), (record.state, record.created));
-            assert_eq!((removed.reserved, removed.stateful), (record.reserved, record.stateful));
+            assert_eq!(removed.reserved, record.reserved);
             assert_eq!(Some(removed.reason), record.ended);
             assert!(record.last_used.since(removed.last_used) < TICK);
             assert!(removed.last_used <= record.last_used);
@@ -197,18 +218,16 @@ impl Pair {
                     record.on_probation &= !on;
                 });
             }
-            Step::MakeStateful { which, on } => {
+            Step::SetState { which, state } => {
                 self.change(which, |table, record| {
-                    table.set_stateful(record.index, on);
-                    record.stateful = on;
-                    record.on_probation &= !on;
+                    table.set_state(record.index, state);
+                    record.state = state;
                 });
             }
             Step::Change { which, number } => {
                 self.change(which, |table, record| {
                     *table.answer_mut(record.index) = answer(number);
-                    table.set_state(record.index, !number);
-                    (record.answer, record.state) = (answer(number), !number);
+                    record.answer = answer(number);
                 });
             }
             Step::Wait { milliseconds } => self.now += Duration::from_millis(u64::from(milliseconds)),
@@ -241,11 +260,19 @@ impl Pair {
     fn find_all(&self) {
         let keys: Vec<FlowKey> = (0..310).map(key).collect();
         let hashes: Vec<u64> = keys.iter().map(|key| self.hash(key)).collect();
+        let expected =
+            |key: &FlowKey, variant| self.model.records.get(&(*key, variant)).map(|record| record.index);
+        let base_records: Vec<_> = keys.iter().map(|key| expected(key, 0)).collect();
         let mut found = vec![None; keys.len()];
         self.table.find_batch(&keys, &hashes, &mut found);
-        for ((key, &hash), found) in keys.iter().zip(&hashes).zip(found) {
-            let expected = |variant| self.model.records.get(&(*key, variant)).map(|record| record.index);
-            assert_eq!(found, expected(0));
+        assert_eq!(found, base_records);
+        // A batch that ends within a block, by each kind of vectors.
+        let batch = FoundBy { table: &self.table, keys: &keys, hashes: &hashes };
+        for found in with_each(|| batch) {
+            assert_eq!(found, base_records);
+        }
+        for (key, &hash) in keys.iter().zip(&hashes) {
+            let expected = |variant| expected(key, variant);
             for variant in [0, 0x0100_0001, 0x0200_0002, 3] {
                 assert_eq!(self.table.find(key, hash, variant), expected(variant));
             }
@@ -256,7 +283,7 @@ impl Pair {
             assert_eq!((index, record.answer, record.bytes()), (twin.index, twin.answer, twin.bytes));
             assert_eq!(self.table.packets(index), twin.packets);
             assert_eq!(record.is_on_probation(), twin.on_probation);
-            assert_eq!((record.is_reserved(), record.is_stateful()), (twin.reserved, twin.stateful));
+            assert_eq!((record.is_reserved(), record.is_stateful()), (twin.reserved, twin.state != 0));
             assert_eq!((self.table.state(index), self.table.created(index)), (twin.state, twin.created));
         }
     }

@@ -72,7 +72,10 @@ fn shape(name: &str, entries: u32) -> MapShape {
 }
 
 fn mapped(maps: Vec<MapShape>, attached: &Attached) -> Arc<Mapped> {
-    let schema = json!({ "properties": { "list": { "type": "string", "format": "map" } } });
+    let schema = json!({ "properties": {
+        "list": { "type": "string", "format": "map" },
+        "next": { "type": "string", "format": "instance" },
+    } });
     Arc::new(Mapped { maps, attached: attached.clone(), schema: schema.as_object().cloned().unwrap() })
 }
 
@@ -127,6 +130,20 @@ fn what_is_read_stays() {
     unit.free_instance("r").unwrap();
     unit.rename_instance("w", "v").unwrap();
     unit.free_instance("v").unwrap();
+}
+
+#[test]
+fn what_others_name_stays_as_it_is_named() {
+    let (mut unit, _) = with_reader();
+    let next = json!({ "next": "r" }).as_object().cloned().unwrap();
+    let (_, change) = unit.create_instance("mapped", "first", next).unwrap();
+    drop(unit.further_instances(&[change], 0).unwrap());
+    let refused = said(unit.free_instance("r").unwrap_err());
+    assert!(refused.contains("instance \"first\", whose setting \"next\" names it"), "{refused}");
+    assert!(unit.rename_instance("r", "s").is_err());
+    unit.free_instance("first").unwrap();
+    unit.rename_instance("r", "s").unwrap();
+    unit.free_instance("s").unwrap();
 }
 
 #[test]

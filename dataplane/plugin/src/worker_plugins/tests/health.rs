@@ -19,6 +19,19 @@ fn an_instance_that_keeps_failing_is_put_into_quarantine() {
     assert_eq!(worker.counts(BindingId(0)).unwrap().drops, 8 + 2 * 12);
 }
 
+#[test]
+fn an_instance_that_paused_begins_anew_without_packets() {
+    let (mut worker, path) = with_slow(0);
+    let pool = Pool::new(64).unwrap();
+    send_and_keep(&mut worker, &pool, path, &[9], at(0));
+    assert!(!worker.is_idle());
+    assert_eq!((worker.next_event(at(1)), released(&mut worker, at(9)).len()), (Some(at(10)), 0));
+    assert!(matches!(worker.reports().next().unwrap().1.health, Health::Pausing(_)));
+    assert_eq!(released(&mut worker, at(10)), []);
+    assert_eq!(worker.reports().next().unwrap().1.health, Health::Well);
+    assert!(worker.is_idle() && worker.next_event(at(10)).is_none());
+}
+
 /// Fails at every message.
 struct Touchy;
 

@@ -195,7 +195,7 @@ fn a_shadow_tells_what_it_would_do_otherwise() {
         send(&mut worker, path, Position::Early, &[1, 2]);
         let report = told.try_recv().unwrap().unwrap();
         assert_eq!((report.packets, report.different, report.fault), (3, different, None));
-        let first = "packet 1, from 127.0.0.1 to 127.0.0.1: Pass has become Drop(1)";
+        let first = "packet 1, from 127.0.0.1 to 127.0.0.1: it passes before, it is dropped for reason 1 now";
         assert_eq!(report.first.as_deref(), (different > 0).then_some(first));
         assert_eq!(seen(&mut worker, 0), 7);
     }

@@ -92,8 +92,8 @@ impl<T: Item> LinkScheduler<T> {
     }
 
     /// The child that strict priority at the root chooses, if that is a FIFO and no timer runs.
-    #[inline]
-    fn first_fifo(&mut self, index: u32) -> Option<(u32, u32, Fifo)> {
+    #[inline(always)]
+    pub(super) fn first_fifo(&mut self, index: u32) -> Option<(u32, u32, Fifo)> {
         if !self.timers.is_empty() {
             return None;
         }

@@ -36,10 +36,7 @@ impl<T: Item> LinkScheduler<T> {
             }
             Kind::FlowQueues(index) => {
                 let stays = self.flow_queues.get_mut(index).enqueue(queues, flow, item, now, sink);
-                if self.queues.is_short {
-                    // Queues that others don't need any more are there for the next packet that wants one.
-                    self.take_back_idle_queues(now, SWEEP);
-                }
+                self.take_back_if_short(now);
                 if !stays {
                     return false;
                 }
@@ -50,14 +47,22 @@ impl<T: Item> LinkScheduler<T> {
         }
         self.count_above(parent, length);
         if !ready {
-            self.rouse(node.0, now);
+            self.rouse_leaf(node.0, now);
         }
         true
     }
 
+    /// Queues that others don't need any more are there for the next packet that wants one.
+    #[inline]
+    pub(super) fn take_back_if_short(&mut self, now: Instant) {
+        if self.queues.is_short {
+            self.take_back_idle_queues(now, SWEEP);
+        }
+    }
+
     /// FQ-CoDel may drop others for the one that comes.
     #[inline]
-    fn enqueue_fq_codel(
+    pub(super) fn enqueue_fq_codel(
         &mut self,
         node: NodeId,
         flow: FlowNumber,
@@ -83,7 +88,7 @@ impl<T: Item> LinkScheduler<T> {
             return false;
         }
         if !self.nodes[node.0 as usize].ready && self.held_by(node.0) != Load::NOTHING {
-            self.rouse(node.0, now);
+            self.rouse_leaf(node.0, now);
         }
         true
     }
@@ -124,10 +129,9 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Asks for the memory that [`enqueue`](Self::enqueue) will touch first: to be called for a whole batch of packets
-    /// before any of them.
+    /// Asks for the memory that [`enqueue`](Self::enqueue) will touch first: for a whole batch of packets before any of them.
     #[inline]
-    pub fn prefetch(&self, node: NodeId, flow: FlowNumber) {
+    pub(super) fn prefetch(&self, node: NodeId, flow: FlowNumber) {
         match self.nodes.get(node.0 as usize).map(|node| node.kind) {
             Some(Kind::Fifo(fifo)) => self.queues.prefetch(fifo.0),
             Some(Kind::FlowQueues(index)) => self.flow_queues.get(index).prefetch(flow),
@@ -138,7 +142,7 @@ impl<T: Item> LinkScheduler<T> {
 
     /// The second step of [`prefetch`](Self::prefetch), when what that asked for has come.
     #[inline]
-    pub fn prefetch_queue(&self, node: NodeId, flow: FlowNumber) {
+    pub(super) fn prefetch_queue(&self, node: NodeId, flow: FlowNumber) {
         if let Some(Kind::FlowQueues(index)) = self.nodes.get(node.0 as usize).map(|node| node.kind) {
             self.flow_queues.get(index).prefetch_queue(&self.queues, flow);
         }

@@ -7,6 +7,7 @@
 //! way back what was sent and what comes next.
 
 mod backlog;
+mod batch;
 mod change;
 mod check;
 mod dequeue;
@@ -22,6 +23,7 @@ mod share;
 mod view;
 
 pub use backlog::LeafBacklog;
+pub use batch::Arrival;
 pub use error::ScheduleError;
 pub use node::{NodeId, NodeKind, Share};
 pub use remove::Leftover;

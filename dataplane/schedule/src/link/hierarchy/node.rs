@@ -120,6 +120,12 @@ impl Totals {
     }
 
     #[inline]
+    pub fn sent_all(&mut self, load: Load) {
+        self.sent_packets += u64::from(load.packets());
+        self.sent_bytes += u64::from(load.bytes());
+    }
+
+    #[inline]
     pub fn sent(&mut self, length: u32) {
         self.sent_packets += 1;
         self.sent_bytes += u64::from(length);
@@ -181,6 +187,12 @@ impl<T: Default> Table<T> {
     pub fn remove(&mut self, index: u32) -> T {
         self.free.push(index);
         std::mem::take(&mut self.items[index as usize])
+    }
+
+    /// Whether there never was anything.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
     }
 
     #[inline]

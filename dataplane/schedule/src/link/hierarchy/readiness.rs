@@ -3,7 +3,7 @@
 
 use millrace_units::Instant;
 
-use super::node::Kind;
+use super::node::{Kind, Node};
 use super::{LinkScheduler, with_discipline, with_leaf};
 use crate::Item;
 use crate::arena::NONE;
@@ -68,6 +68,22 @@ impl<T: Item> LinkScheduler<T> {
             let slot = discipline.choose(now)?;
             Some(discipline.child(slot))
         }, else None)
+    }
+
+    /// A leaf has something to send from now on. Below strict priority, whose node may send as soon as it has a child that
+    /// does, this is a bit or two.
+    #[inline(always)]
+    pub(super) fn rouse_leaf(&mut self, leaf: u32, now: Instant) {
+        let Node { parent, slot, .. } = self.nodes[leaf as usize];
+        if let Some(&Node { kind: Kind::Priority(index), ready, .. }) = self.nodes.get(parent as usize) {
+            self.nodes[leaf as usize].ready = true;
+            self.priorities.get_mut(index).activate(slot, 1, now);
+            if !ready {
+                self.rouse(parent, now);
+            }
+            return;
+        }
+        self.rouse(leaf, now);
     }
 
     /// A node has something to send from now on: tells those above, as far as that is news to them.

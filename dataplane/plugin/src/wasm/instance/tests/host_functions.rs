@@ -105,7 +105,11 @@ fn lines_packets_and_requests_are_given() {
     let log = Output::Log(LogLevel::Warning, "abc".to_owned());
     assert_eq!(
         given[..3],
-        [log, Output::Packet(b"ab".to_vec(), PortId(4)), Output::Request("{}".to_owned())]
+        [
+            log,
+            Output::Packet { bytes: b"ab".to_vec(), port: PortId(4), passes: 0 },
+            Output::Request("{}".to_owned())
+        ]
     );
     assert_eq!((given.len(), instance.counts().lines_suppressed), (34, 2));
     // More than 64 are refused.

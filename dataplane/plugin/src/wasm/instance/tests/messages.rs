@@ -28,7 +28,7 @@ fn a_message_that_takes_too_long_is_aborted() {
     assert!(error.contains("took too long and was aborted"), "{error}");
     assert_eq!(instance.fault().unwrap().kind, FaultKind::Overrun);
     let error = instance.control(&message("on", json!({}))).unwrap_err().to_string();
-    assert!(error.contains("it is dead"), "{error}");
+    assert!(error.contains("it failed, and begins anew"), "{error}");
 }
 
 #[test]

@@ -147,7 +147,7 @@ fn a_message_is_suspended_and_answered_later() {
     assert_eq!(instance.take_reply(), None);
     assert_eq!(instance.begin_control(&message("on", json!({}))), None);
     instance.abort();
-    assert!(instance.take_reply().unwrap().unwrap_err().to_string().contains("it is dead"));
+    assert!(instance.take_reply().unwrap().unwrap_err().to_string().contains("it failed, and begins anew"));
 }
 
 #[test]

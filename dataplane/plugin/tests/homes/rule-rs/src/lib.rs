@@ -52,26 +52,24 @@ fn note(port: u16) -> u64 {
         Err(MapError::Full) => 2,
         Err(MapError::Refused) => 3,
     };
+    let there = |result: Result<bool, MapError>| match result {
+        Ok(false) => 1,
+        result => number(result.map(drop)),
+    };
     let known = own.get::<u16, Seen>(&port);
-    let mut seen = known.unwrap_or_default();
+    let mut seen = known.unwrap_or_default().unwrap_or_default();
     seen.count += 1;
     seen.calls += u32::from(port);
-    let set = own.set(&port, &seen);
-    // The kit doesn't tell a key that isn't there from a refusal. Setting is only refused as long as there are no maps.
-    let there = |there: bool| match (there, set) {
-        (true, _) => 0,
-        (false, Err(MapError::Refused)) => 3,
-        (false, _) => 1,
-    };
-    let mut came = (1 + there(known.is_some())) * 4 + number(set);
+    let mut came = 1 + there(known.map(|known| known.is_some()));
+    came = came * 4 + number(own.set(&port, &seen));
     if seen.count % 5 == 0 {
         came = came * 4 + there(own.remove(&port));
     }
     came = came * 4 + number(own.set(&(port as u8), &seen));
     came = came * 4 + number(other.set(&port, &seen));
     let others = other.get::<u16, Seen>(&port);
-    came = came * 4 + there(others.is_some());
-    came + u64::from(others.unwrap_or(seen).count)
+    came = came * 4 + there(others.map(|others| others.is_some()));
+    came + u64::from(others.unwrap_or_default().unwrap_or(seen).count)
 }
 
 /// As `waiting_before` in `rule.c`.

@@ -1,0 +1,249 @@
+//! What `top` draws.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::Line;
+use ratatui::widgets::{Block, Borders, Paragraph};
+use serde_json::{Value, json};
+
+use super::look::Look;
+use crate::output::{Column, plain, rows, table};
+
+const PORTS: &[Column] = &[
+    ("port", "name"),
+    ("state", "state"),
+    ("rx/s", "rx_rate"),
+    ("tx/s", "tx_rate"),
+    ("rx b/s", "rx_bits"),
+    ("tx b/s", "tx_bits"),
+    ("waiting", "held"),
+];
+const DROPS: &[Column] =
+    &[("per second", "rate"), ("packets", "packets"), ("reason", "reason"), ("ports", "ports")];
+const QUEUES: &[Column] = &[
+    ("port", "port"),
+    ("queue", "name"),
+    ("promised b/s", "promised"),
+    ("delivered b/s", "delivered"),
+    ("waiting", "held_packets"),
+    ("drops", "drops"),
+];
+const INSTANCES: &[Column] = &[
+    ("instance", "name"),
+    ("plugin", "plugin"),
+    ("health", "health"),
+    ("packets/s", "rate"),
+    ("packets", "packets"),
+    ("faults", "faults"),
+];
+const FLOWS: &[Column] = &[
+    ("packets/s", "packet_rate"),
+    ("bits/s", "bit_rate"),
+    ("level", "level"),
+    ("flow", "flow"),
+    ("bindings", "bindings"),
+];
+
+/// The last two looks, and what is made of them.
+#[derive(Debug)]
+pub struct Screen {
+    look: Look,
+    before: Option<Look>,
+    held: bool,
+}
+
+impl Screen {
+    pub fn new(first: Look) -> Self {
+        Self { look: first, before: None, held: false }
+    }
+
+    /// From now on this look, unless the screen is held.
+    pub fn show(&mut self, look: Look) {
+        if !self.held {
+            self.before = Some(std::mem::replace(&mut self.look, look));
+        }
+    }
+
+    /// Holds what is shown, or lets it go on.
+    pub fn hold_or_go_on(&mut self) {
+        self.held = !self.held;
+    }
+
+    /// Draws all panels: those of which there is nothing take no room.
+    pub fn draw(&self, frame: &mut Frame<'_>) {
+        let instances = self.instances();
+        let panels = [
+            ("ports", table(rows(&self.look.ports), PORTS)),
+            ("drops", table(rows(&self.look.drops), DROPS)),
+            ("queues", table(rows(&self.look.queues), QUEUES)),
+            ("plugins", table(&instances, INSTANCES)),
+            ("flows", table(rows(&self.look.flows["flows"]), FLOWS)),
+        ];
+        let filled: Vec<_> = panels.into_iter().filter(|(_, text)| text.lines().count() > 1).collect();
+        let header = self.header();
+        let heights = filled.iter().enumerate().map(|(number, (_, text))| match number + 1 == filled.len() {
+            true => Constraint::Min(3),
+            false => Constraint::Length(u16::try_from(text.lines().count() + 1).unwrap_or(u16::MAX)),
+        });
+        let constraints = [Constraint::Length(header.len() as u16)].into_iter().chain(heights);
+        let areas = Layout::vertical(constraints).split(frame.area());
+        frame.render_widget(Paragraph::new(header), areas[0]);
+        for ((title, text), area) in filled.into_iter().zip(&areas[1..]) {
+            panel(frame, *area, title, text);
+        }
+    }
+
+    fn header(&self) -> Vec<Line<'static>> {
+        let (status, summary) = (&self.look.status, &self.look.summary);
+        let held = if self.held { "  [held]" } else { "" };
+        let per_second = |key: &str| self.rate(|look| look.summary[key].as_f64()).map_or("-".into(), rounded);
+        vec![
+            Line::from(format!(
+                "millrace {}  up {} s  {} flows of {}  {} routes  frames {} of {}{held}",
+                plain(&status["version"]),
+                rounded(status["uptime"].as_f64().unwrap_or(0.0)),
+                plain(&status["flows"]["known"]),
+                plain(&status["flows"]["most"]),
+                plain(&status["routes"]),
+                plain(&status["memory"]["used"]),
+                plain(&status["memory"]["frames"]),
+            )),
+            Line::from(format!(
+                "packets/s: received {}, sent {}, to host {}, consumed {}, dropped {}; inside {}",
+                per_second("received"),
+                per_second("transmitted"),
+                per_second("to_host"),
+                per_second("consumed"),
+                per_second("dropped"),
+                plain(&summary["held"]),
+            )),
+            Line::from(format!("processor: {}", self.processors())),
+        ]
+    }
+
+    /// How much of a processor each worker has used since the look before.
+    fn processors(&self) -> String {
+        let used = |worker: usize| self.rate(|look| look.status["worker_cpu"][worker].as_f64());
+        let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+        let workers = rows(&self.look.status["worker_cpu"]).len();
+        let shown = |worker| format!("worker {worker} {}", used(worker).map_or("-".to_owned(), percent));
+        (0..workers).map(shown).collect::<Vec<_>>().join(", ")
+    }
+
+    /// How fast a number has grown since the look before; `None` while there is none, and when it was set back.
+    fn rate(&self, number: impl Fn(&Look) -> Option<f64>) -> Option<f64> {
+        let before = self.before.as_ref()?;
+        let grown = number(&self.look)? - number(before)?;
+        let time = self.look.at.saturating_duration_since(before.at).as_secs_f64();
+        (grown >= 0.0 && time > 0.0).then(|| grown / time)
+    }
+
+    /// Instances with the sums of their bindings.
+    fn instances(&self) -> Vec<Value> {
+        let instances = rows(&self.look.instances).iter();
+        let row = |instance: &Value| {
+            let name = &instance["name"];
+            let rate = self.rate(|look| {
+                rows(&look.instances).iter().find(|one| one["name"] == *name).map(|one| packets(one) as f64)
+            });
+            json!({
+                "name": name, "plugin": instance["plugin"], "health": instance["health"],
+                "faults": instance["faults"], "packets": packets(instance), "rate": rate,
+            })
+        };
+        instances.map(row).collect()
+    }
+}
+
+fn packets(instance: &Value) -> u64 {
+    rows(&instance["bindings"]).iter().filter_map(|binding| binding["packets"].as_u64()).sum()
+}
+
+fn rounded(value: f64) -> String {
+    format!("{value:.0}")
+}
+
+fn panel(frame: &mut Frame<'_>, area: Rect, title: &str, text: String) {
+    let block = Block::new().borders(Borders::TOP).title(format!(" {title} "));
+    frame.render_widget(Paragraph::new(text).block(block), area);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::*;
+
+    fn look(at: Instant, packets: u64, cpu: f64) -> Look {
+        Look {
+            at,
+            status: json!({
+                "version": "9.9", "uptime": 12.3, "routes": 5, "flows": {"known": 2, "most": 1024},
+                "memory": {"used": 7, "frames": 32768}, "worker_cpu": [cpu, 0.0],
+            }),
+            summary: json!({
+                "received": packets, "transmitted": packets, "to_host": 0, "consumed": 0, "dropped": 1, "held": 3,
+            }),
+            ports: json!([{"name": "lan", "state": "up", "rx_rate": 5.0, "tx_rate": 6.0, "rx_bits": 2e6, "tx_bits": 0.0, "held": 0}]),
+            drops: json!([]),
+            queues: json!([]),
+            instances: json!([{"name": "s1", "plugin": "statistics", "health": "well", "faults": {},
+                               "bindings": [{"packets": packets}, {"packets": 4}]}]),
+            flows: json!({"found": 1, "flows": [{"packet_rate": 5.0, "bit_rate": 1e4, "level": "driver",
+                                                 "flow": "src 10.1.0.2 dst 10.2.0.2", "bindings": ["monitor s1"]}]}),
+        }
+    }
+
+    fn drawn(screen: &Screen) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(100, 24)).unwrap();
+        terminal.draw(|frame| screen.draw(frame)).unwrap();
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn rates_are_those_between_two_looks_and_empty_panels_take_no_room() {
+        let start = Instant::now();
+        let mut screen = Screen::new(look(start, 1000, 1.0));
+        let first = drawn(&screen);
+        assert!(first.contains("received -") && first.contains("worker 0 -, worker 1 -"), "{first}");
+        screen.show(look(start + Duration::from_secs(2), 1600, 1.5));
+        let second = drawn(&screen);
+        for text in [
+            "received 300, sent 300",
+            "dropped 0; inside 3",
+            "worker 0 25 %, worker 1 0 %",
+            "lan",
+            "300.0",
+            "1604",
+        ] {
+            assert!(second.contains(text), "{text}: {second}");
+        }
+        assert!(
+            second.contains(" flows ") && !second.contains(" queues ") && !second.contains(" drops "),
+            "{second}"
+        );
+    }
+
+    #[test]
+    fn a_held_screen_stays_as_it_is() {
+        let start = Instant::now();
+        let mut screen = Screen::new(look(start, 1000, 1.0));
+        screen.hold_or_go_on();
+        screen.show(look(start + Duration::from_secs(2), 1600, 1.5));
+        assert!(drawn(&screen).contains("[held]") && drawn(&screen).contains("1004"));
+        screen.hold_or_go_on();
+        screen.show(look(start + Duration::from_secs(2), 1600, 1.5));
+        assert!(drawn(&screen).contains("1604"));
+    }
+
+    #[test]
+    fn counters_that_were_cleared_have_no_rate() {
+        let start = Instant::now();
+        let mut screen = Screen::new(look(start, 1000, 1.0));
+        screen.show(look(start + Duration::from_secs(1), 10, 1.0));
+        assert!(drawn(&screen).contains("received -"));
+    }
+}

@@ -1,0 +1,142 @@
+//! What is written down of a crash while the process dies, and what the next start makes of it.
+//!
+//! Who writes is a handler of signals: it can neither allocate nor wait. So a line is made beforehand for each instance, but for two
+//! numbers, and the file is open. Nothing brings it to the disk: what is written outlives the process, and need not outlive the machine.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::notebook::{NotebookError, read_own};
+use crate::{Held, Quarantine};
+
+const FILE: &str = "crashes";
+
+/// A line of the file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Crash {
+    instance: String,
+    plugin: String,
+    signal: i32,
+    since: u64,
+}
+
+/// The line of a crash, without the two numbers that are known when it happens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CrashLine {
+    /// What stands before the number of the signal. It begins a line, whatever stands before it.
+    pub before_signal: String,
+    /// What stands before the time, in seconds since 1970.
+    pub before_time: &'static str,
+    /// What stands behind it.
+    pub end: &'static str,
+}
+
+impl CrashLine {
+    /// That of a call of an instance of a plugin.
+    pub fn of(instance: &str, plugin: &str) -> Self {
+        let (instance, plugin) = (serde_json::Value::from(instance), serde_json::Value::from(plugin));
+        Self {
+            before_signal: format!("\n{{\"instance\":{instance},\"plugin\":{plugin},\"signal\":"),
+            before_time: ",\"since\":",
+            end: "}\n",
+        }
+    }
+}
+
+/// What the next start found of crashes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Found {
+    /// Instances that are in quarantine for them now.
+    pub held: Vec<Held>,
+    /// Lines that say nothing that is understood.
+    pub unreadable: usize,
+}
+
+/// Opens the file in a directory, which is made if it isn't there, to add lines to it.
+///
+/// # Errors
+/// When the system refuses.
+pub fn crash_file(directory: &Path) -> Result<File, NotebookError> {
+    let path = directory.join(FILE);
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    let opened = made.and_then(|()| OpenOptions::new().append(true).create(true).mode(0o600).open(&path));
+    opened.map_err(|error| NotebookError { path, error })
+}
+
+impl Quarantine {
+    /// Puts instances there whose calls have crashed, as the file of a directory says, and empties the file.
+    ///
+    /// # Errors
+    /// A sentence, when the file can't be read or emptied, or the quarantine not be written.
+    pub fn take_crashes(&mut self, directory: &Path) -> Result<Found, String> {
+        let path = directory.join(FILE);
+        let text = read_own(&path)?.unwrap_or_default();
+        let mut found = Found::default();
+        for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            match serde_json::from_slice::<Crash>(line) {
+                Ok(crash) => found.held.push(crash.held()),
+                Err(_) => found.unreadable += 1,
+            }
+        }
+        for held in &found.held {
+            self.put(held.clone()).map_err(|error| error.to_string())?;
+        }
+        if !text.is_empty() {
+            let emptied = OpenOptions::new().write(true).open(&path).and_then(|file| file.set_len(0));
+            emptied.map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        Ok(found)
+    }
+}
+
+impl Crash {
+    fn held(self) -> Held {
+        let Self { instance, plugin, signal, since } = self;
+        let why = format!("a call of it crashed (signal {signal}), and the router ended");
+        Held { instance, plugin, since, why }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+    use crate::test_folder::Folder;
+
+    #[test]
+    fn who_crashed_is_in_quarantine_once_and_what_is_cut_off_says_nothing() {
+        let folder = Folder::new("crashes");
+        let open = || Quarantine::open(Some(&folder.0));
+        assert_eq!(open().take_crashes(&folder.0), Ok(Found::default()));
+        let mut file = crash_file(&folder.0).unwrap();
+        let CrashLine { before_signal, before_time, end } = CrashLine::of("a \"b\"", "p");
+        write!(file, "\n{{\"instance\":{before_signal}11{before_time}1700000000{end}").unwrap();
+        let found = open().take_crashes(&folder.0).unwrap();
+        assert_eq!((found.held.len(), found.unreadable), (1, 1));
+        let held = open().find("a \"b\"", "p").unwrap().clone();
+        assert_eq!(
+            (held.since, &*held.why),
+            (1_700_000_000, "a call of it crashed (signal 11), and the router ended")
+        );
+        assert!(open().release("a \"b\"").unwrap());
+        assert_eq!(open().take_crashes(&folder.0), Ok(Found::default()));
+        // Who has the file open goes on writing to it.
+        write!(file, "{before_signal}6{before_time}1700000001{end}").unwrap();
+        assert_eq!(open().take_crashes(&folder.0).unwrap().held[0].since, 1_700_000_001);
+    }
+
+    #[test]
+    fn a_file_that_others_may_write_counts_for_nothing() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = Folder::new("crashes-open");
+        let file = crash_file(&folder.0).unwrap();
+        file.set_permissions(std::fs::Permissions::from_mode(0o666)).unwrap();
+        let refused = Quarantine::open(Some(&folder.0)).take_crashes(&folder.0).unwrap_err();
+        assert!(refused.contains("crashes can't be read: others may write it"), "{refused}");
+    }
+}

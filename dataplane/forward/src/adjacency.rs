@@ -1,0 +1,225 @@
+//! Adjacencies: all that is needed to send a plain packet to a station behind a port, made once, used for every packet.
+//!
+//! A flow's record holds a [number](AdjacencyTable::intern) of an adjacency. The number bears the *epoch* of the table, so that
+//! [`forget`](AdjacencyTable::forget) makes all numbers void at once, wherever they are kept. Who changes a port, a
+//! neighbour or what a route means forgets; who then finds a number void looks everything up, and gets another one.
+
+use std::collections::HashMap;
+
+use foldhash::fast::FixedState;
+use millrace_packet::{Family, Packet};
+use millrace_units::PortId;
+use millrace_wire::{ipv4, ipv6};
+
+use crate::{LinkHeader, NeighbourKey};
+
+/// Most adjacencies of a table; further ones get no number. A power of two.
+const MOST: usize = 1 << 14;
+/// Bits of a number below the epoch.
+const INDEX_BITS: u32 = MOST.trailing_zeros();
+/// The number of no adjacency. Epochs begin at 1, so no other number is 0.
+pub const NO_ADJACENCY: u32 = 0;
+
+/// How packets of one family leave towards one neighbour.
+#[derive(Clone, Copy, Debug)]
+pub struct Adjacency {
+    header: LinkHeader,
+    /// The port to leave by.
+    pub port: PortId,
+    mtu: u16,
+    family: Family,
+    used: bool,
+}
+
+impl Adjacency {
+    /// By `port`, whose packets may have `mtu` bytes, under this link header.
+    pub fn new(port: PortId, mtu: u16, family: Family, header: LinkHeader) -> Self {
+        Self { header, port, mtu, family, used: false }
+    }
+
+    /// Whether a packet may leave in one piece, and its frame has room for the link header.
+    #[inline]
+    pub fn takes(&self, packet: &Packet) -> bool {
+        packet.network_len() <= usize::from(self.mtu)
+            && packet.headroom() + packet.network_offset() >= self.header.len()
+    }
+
+    /// Takes one hop off a packet of the family that it [`takes`](Self::takes), whose hops have not run out and whose network
+    /// header is sane, and puts the link header before it. Notes that the neighbour is in use.
+    #[inline(always)]
+    pub fn rewrite(&mut self, packet: &mut Packet) {
+        self.used = true;
+        // There is room.
+        let _ = self.header.apply(packet);
+        let network = packet.data_mut().get_mut(self.header.len()..).unwrap_or_default();
+        // Hops that have run out were seen before.
+        let _ = match self.family {
+            Family::V4 => network.first_chunk_mut().is_some_and(decrement_ttl),
+            Family::V6 => network.first_chunk_mut().is_some_and(decrement_hop_limit),
+        };
+    }
+}
+
+#[inline(always)]
+fn decrement_ttl(header: &mut [u8; ipv4::HEADER_LEN]) -> bool {
+    ipv4::Packet::new_unchecked(header).decrement_ttl()
+}
+
+#[inline(always)]
+fn decrement_hop_limit(header: &mut [u8; ipv6::HEADER_LEN]) -> bool {
+    ipv6::Packet::new_unchecked(header).decrement_hop_limit()
+}
+
+/// The adjacencies in use, by number.
+#[derive(Debug)]
+pub struct AdjacencyTable {
+    entries: Vec<Adjacency>,
+    keys: Vec<NeighbourKey>,
+    numbers: HashMap<(NeighbourKey, Family), u32, FixedState>,
+    epoch: u32,
+}
+
+impl AdjacencyTable {
+    /// An empty table, with memory for all that it may have. `seed` should be random.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            entries: Vec::with_capacity(MOST),
+            keys: Vec::with_capacity(MOST),
+            numbers: HashMap::with_capacity_and_hasher(MOST, FixedState::with_seed(seed)),
+            epoch: 1,
+        }
+    }
+
+    /// The number of the adjacency towards a neighbour, which `make` describes where there is none yet; `None` when the
+    /// table is full.
+    pub fn intern(
+        &mut self,
+        neighbour: NeighbourKey,
+        family: Family,
+        make: impl FnOnce() -> Adjacency,
+    ) -> Option<u32> {
+        if let Some(number) = self.numbers.get(&(neighbour, family)) {
+            return Some(*number);
+        }
+        if self.entries.len() == MOST {
+            return None;
+        }
+        let number = self.epoch << INDEX_BITS | self.entries.len() as u32;
+        self.entries.push(make());
+        self.keys.push(neighbour);
+        self.numbers.insert((neighbour, family), number);
+        Some(number)
+    }
+
+    /// The adjacency of a number; `None` when the number is void.
+    #[inline]
+    pub fn get_mut(&mut self, number: u32) -> Option<&mut Adjacency> {
+        if number >> INDEX_BITS != self.epoch {
+            return None;
+        }
+        self.entries.get_mut((number & (MOST as u32 - 1)) as usize)
+    }
+
+    /// Makes all numbers void. Calls `used` with neighbours that were used since they were last told. Returns `true` when
+    /// epochs begin anew: then numbers that were given out long ago must not be asked for any more.
+    #[must_use]
+    pub fn forget(&mut self, used: impl FnMut(NeighbourKey)) -> bool {
+        self.take_used(used);
+        self.entries.clear();
+        self.keys.clear();
+        self.numbers.clear();
+        self.epoch += 1;
+        let over = self.epoch == 1 << (u32::BITS - INDEX_BITS);
+        if over {
+            self.epoch = 1;
+        }
+        over
+    }
+
+    /// Calls `used` with each neighbour that packets were sent to since the last time.
+    pub fn take_used(&mut self, mut used: impl FnMut(NeighbourKey)) {
+        for (entry, key) in self.entries.iter_mut().zip(&self.keys) {
+            if std::mem::take(&mut entry.used) {
+                used(*key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_packet::Pool;
+    use millrace_wire::{EtherType, MacAddr};
+
+    use super::*;
+    use crate::test_packets::udp4;
+
+    fn framed() -> Vec<u8> {
+        [&[0; 14], &*udp4(&[7; 40])].concat()
+    }
+
+    fn neighbour(host: u8) -> NeighbourKey {
+        NeighbourKey { port: PortId(3), address: [10, 0, 0, host].into() }
+    }
+
+    fn header() -> LinkHeader {
+        LinkHeader::new(MacAddr([2; 6]), MacAddr([4; 6]), &[], EtherType::IPV4)
+    }
+
+    fn adjacency() -> Adjacency {
+        Adjacency::new(PortId(3), 1500, Family::V4, header())
+    }
+
+    #[test]
+    fn a_packet_loses_a_hop_and_gets_the_link_header() {
+        let pool = Pool::new(2).unwrap();
+        let (mut adjacency, before) = (adjacency(), framed());
+        let mut packet = pool.packet_from(&before).unwrap();
+        packet.set_network(14);
+        assert!(adjacency.takes(&packet));
+        adjacency.rewrite(&mut packet);
+        assert_eq!(packet.data()[..14], *header().as_bytes());
+        let (old, new) = (ipv4::Packet::new_unchecked(&before[14..]), packet.network().to_vec());
+        let new = ipv4::Packet::new_unchecked(&new[..]);
+        assert_eq!((new.ttl(), new.sanity(before.len())), (old.ttl() - 1, Ok(())));
+        assert_eq!(packet.data()[34..], before[34..]);
+    }
+
+    #[test]
+    fn numbers_are_one_per_neighbour_and_void_after_a_change() {
+        let mut table = AdjacencyTable::new(0);
+        let one = table.intern(neighbour(1), Family::V4, adjacency).unwrap();
+        let two = table.intern(neighbour(2), Family::V4, adjacency).unwrap();
+        assert_eq!(table.intern(neighbour(1), Family::V4, || unreachable!()), Some(one));
+        assert!(one != two && one != NO_ADJACENCY && table.get_mut(one).is_some());
+        assert!(table.get_mut(NO_ADJACENCY).is_none());
+        assert!(!table.forget(|_| ()));
+        assert!(table.get_mut(one).is_none());
+        let again = table.intern(neighbour(1), Family::V4, adjacency).unwrap();
+        assert!(again != one && table.get_mut(again).is_some() && table.get_mut(one).is_none());
+    }
+
+    #[test]
+    fn who_was_used_is_told_once() {
+        let pool = Pool::new(2).unwrap();
+        let mut table = AdjacencyTable::new(0);
+        let numbers = [1, 2].map(|host| table.intern(neighbour(host), Family::V4, adjacency).unwrap());
+        let mut packet = pool.packet_from(&framed()).unwrap();
+        packet.set_network(14);
+        table.get_mut(numbers[1]).unwrap().rewrite(&mut packet);
+        let mut used = Vec::new();
+        table.take_used(|key| used.push(key));
+        table.take_used(|key| used.push(key));
+        assert_eq!(used, [neighbour(2)]);
+    }
+
+    #[test]
+    fn a_full_table_gives_no_number_and_epochs_begin_anew() {
+        let mut table = AdjacencyTable::new(0);
+        let key = |n: usize| NeighbourKey { port: PortId(0), address: (n as u32).to_be_bytes().into() };
+        let given = (0..=MOST).filter_map(|n| table.intern(key(n), Family::V4, adjacency)).count();
+        assert_eq!(given, MOST);
+        let forgotten = (0..1 << (32 - INDEX_BITS)).filter(|_| table.forget(|_| ())).count();
+        assert_eq!(forgotten, 1);
+    }
+}

@@ -1,0 +1,110 @@
+//! Known plain flows: their packets go from the flow table straight to the queue of the port that they leave by.
+//!
+//! A packet that is forwarded to a neighbour that is known, by another port than it came in by, leaves the number of an
+//! adjacency with its flow's record. A flow is plain when it has such a number, is bound to no instance, and no field that
+//! varies inside of it matters: its packets need the record, the adjacency and their own headers. Those of flows that are bound
+//! pass their instances first, and then leave by the adjacency too, unless an instance stands at a gate of `queue` or sends
+//! them elsewhere. Packets that are exceptional, or too long, take the general way, which defines what becomes of a packet.
+//!
+//! The number is void once something has changed that the adjacency depends on; the record's generation says the same of all
+//! that the answer depends on.
+
+use millrace_classify::FlowIndex;
+use millrace_forward::{Adjacency, NeighbourKey, Route};
+use millrace_packet::{Exceptions, Family, FlowKey, Packet};
+use millrace_plugin::EMPTY_PATH;
+use millrace_plugin_abi::Position;
+use millrace_units::Instant;
+use millrace_wire::{EtherType, MacAddr};
+
+use crate::dispose::link_header;
+use crate::filter_route::is_filter;
+use crate::forward::alive;
+use crate::parse::ROUTER;
+use crate::router::Router;
+use crate::work::{Fate, Work};
+
+/// Makes a packet ready to leave by the adjacency of its flow, unless something about it is to be looked at on the general
+/// way; whether it did.
+#[inline]
+pub(crate) fn leaves_by(adjacency: &mut Adjacency, packet: &mut Packet) -> bool {
+    // An instance may have sent it elsewhere.
+    let is_sent_on =
+        packet.exceptions == Exceptions::NONE && !is_filter(packet.next_hop) && adjacency.takes(packet);
+    if is_sent_on {
+        packet.out_port = adjacency.port;
+        adjacency.rewrite(packet);
+    }
+    is_sent_on
+}
+
+impl Router {
+    /// Sends the packet of a plain flow on, ready to leave; whether it is one.
+    #[inline(always)]
+    pub(crate) fn express(&mut self, work: &mut Work, index: usize, now: Instant) -> bool {
+        let Some(flow) = work.flows[index].filter(|_| work.fates[index].is_open()) else { return false };
+        let answer = &self.classifier.flows.record(flow).answer;
+        let (generation, next_hop) = (answer.generation, answer.next_hop);
+        let is_plain = answer.path == EMPTY_PATH && answer.varying_mask == 0;
+        let Some(adjacency) = self.adjacencies.get_mut(answer.adjacency) else { return false };
+        let packet = &mut work.packets[index];
+        if !is_plain || packet.exceptions != Exceptions::NONE || !adjacency.takes(packet) {
+            return false;
+        }
+        if generation == self.classifier.changes.current() {
+            self.classifier.counts.hits += 1;
+        } else if !self.classifier.is_still_right(flow, &work.keys[index]) {
+            return false;
+        }
+        self.classifier.flows.touch(flow, packet.len() as u32, now);
+        adjacency.rewrite(packet);
+        (packet.out_port, packet.next_hop) = (adjacency.port, next_hop);
+        work.fates[index] = Fate::Queue;
+        true
+    }
+
+    /// Notes with the records of flows how their packets leave, as it was found out for packets of this batch.
+    pub(crate) fn note_adjacencies(&mut self, work: &Work) {
+        for (index, packet) in work.packets.iter().enumerate() {
+            let is_sent_on = work.fates[index] == Fate::Forward
+                && packet.exceptions == Exceptions::NONE
+                && packet.port != ROUTER
+                && packet.port != packet.out_port
+                && !is_filter(packet.next_hop);
+            if let Some(flow) = work.flows[index].filter(|_| is_sent_on) {
+                self.note_adjacency(packet, &work.keys[index], flow, work.destinations[index]);
+            }
+        }
+    }
+
+    fn note_adjacency(&mut self, packet: &Packet, key: &FlowKey, flow: FlowIndex, destination: MacAddr) {
+        let answer = self.classifier.flows.record(flow).answer;
+        let is_right = answer.generation == self.classifier.changes.current()
+            && answer.next_hop == packet.next_hop
+            && !self.gates.plugins().has_stages(answer.path, Position::Queue);
+        if !is_right || self.adjacencies.get_mut(answer.adjacency).is_some() {
+            return;
+        }
+        let Some(out) = self.ports.get(packet.out_port).filter(|out| out.is_here) else { return };
+        let Route::Forward(hops) = self.fib.route(packet.next_hop) else { return };
+        let neighbour = alive(hops, packet.hash, &self.ports).neighbour(key.destination());
+        let neighbour = NeighbourKey { port: packet.out_port, address: neighbour };
+        let ether_type = if key.family() == Family::V4 { EtherType::IPV4 } else { EtherType::IPV6 };
+        let made = || {
+            let header = link_header(&out.settings, destination, ether_type);
+            Adjacency::new(packet.out_port, out.settings.mtu, key.family(), header)
+        };
+        if let Some(number) = self.adjacencies.intern(neighbour, key.family(), made) {
+            self.classifier.flows.answer_mut(flow).adjacency = number;
+        }
+    }
+
+    /// Has every flow take the general way once, because something has changed that adjacencies depend on.
+    pub(crate) fn forget_adjacencies(&mut self) {
+        let Self { adjacencies, neighbours, classifier, .. } = self;
+        // Who looks up a neighbour says that it is used.
+        if adjacencies.forget(|key| _ = neighbours.lookup(key.port, key.address)) {
+            classifier.changes.everything_changed();
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! From a port's queue to its device, as much as that has room for: the rest waits, in order.
+
+use std::collections::VecDeque;
+
+use millrace_packet::{BATCH_SIZE, Batch, Packet, Pool};
+use millrace_port::Port;
+use millrace_units::Instant;
+
+use crate::ports::QUEUE_LIMIT;
+
+/// Packets that may wait at a port whose device is full: no more than leave half of the packet memory to others, where so
+/// many ports do the same.
+pub(crate) fn most_waiting(pool: &Pool, ports: usize) -> usize {
+    (pool.capacity() as usize / 2 / ports.max(1)).clamp(1, QUEUE_LIMIT)
+}
+
+/// Packets, and their bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Amount {
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+impl Amount {
+    /// Of these packets.
+    pub fn of<'a>(packets: impl Iterator<Item = &'a Packet>) -> Self {
+        let add = |sum: Self, packet: &Packet| Self {
+            packets: sum.packets + 1,
+            bytes: sum.bytes + packet.len() as u64,
+        };
+        packets.fold(Self::default(), add)
+    }
+}
+
+/// Gives a device the packets of a queue, in batches, until the queue is empty or the device full. Of what is left then, `most`
+/// packets wait; those behind are dropped, and returned is how much that was. `outgoing` is empty before and after.
+pub(crate) fn transmit(
+    port: &mut dyn Port,
+    (pool, now): (&Pool, Instant),
+    (queue, most): (&mut VecDeque<Packet>, usize),
+    outgoing: &mut Batch,
+) -> Amount {
+    while !queue.is_empty() {
+        let mut room = port.room();
+        if room < queue.len().min(BATCH_SIZE) {
+            port.flush(pool, now);
+            room = port.room();
+        }
+        let batch = queue.len().min(BATCH_SIZE).min(room);
+        if batch == 0 {
+            let beyond = Amount::of(queue.iter().skip(most));
+            queue.truncate(most);
+            return beyond;
+        }
+        outgoing.take_from(queue, batch);
+        port.transmit(pool, now, outgoing);
+        outgoing.clear();
+    }
+    Amount::default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::RawFd;
+
+    use millrace_port::{Capabilities, PortCounters};
+
+    use super::*;
+
+    /// A device with a ring of so many places, which a flush empties as far as its wire takes packets.
+    struct Narrow {
+        ring: VecDeque<u8>,
+        places: usize,
+        wire: usize,
+        sent: Vec<u8>,
+    }
+
+    impl Port for Narrow {
+        fn receive(&mut self, _pool: &Pool, _now: Instant, _batch: &mut Batch) {}
+
+        fn transmit(&mut self, _pool: &Pool, _now: Instant, batch: &mut Batch) {
+            self.ring.extend(batch.drain().map(|packet| packet.data()[0]));
+            assert!(self.ring.len() <= self.places, "more than there was room for");
+        }
+
+        fn room(&mut self) -> usize {
+            self.places - self.ring.len()
+        }
+
+        fn flush(&mut self, _pool: &Pool, _now: Instant) {
+            let taken = self.wire.min(self.ring.len());
+            self.wire -= taken;
+            self.sent.extend(self.ring.drain(..taken));
+        }
+
+        fn counters(&mut self) -> PortCounters {
+            PortCounters::default()
+        }
+
+        fn capabilities(&self) -> &Capabilities {
+            unreachable!("nobody asks")
+        }
+
+        fn descriptor(&self) -> Option<RawFd> {
+            None
+        }
+    }
+
+    #[test]
+    fn what_a_full_device_does_not_take_waits_in_order() {
+        let pool = Pool::new(64).unwrap();
+        let mut port = Narrow { ring: VecDeque::new(), places: 4, wire: 3, sent: Vec::new() };
+        let mut queue: VecDeque<Packet> =
+            (0..20).map(|number| pool.packet_from(&[number; 60]).unwrap()).collect();
+        let mut outgoing = Batch::new();
+        let at = (&pool, Instant::ZERO);
+        let nothing = Amount::default();
+        assert_eq!(transmit(&mut port, at, (&mut queue, 13), &mut outgoing), nothing);
+        // Four filled the ring, of which three left: there was room for three more.
+        assert_eq!(queue.len(), 13);
+        assert_eq!((port.sent.as_slice(), port.ring.len()), (&[0, 1, 2][..], 4));
+        // A device that takes nothing more is left alone, and loses nothing.
+        assert_eq!(transmit(&mut port, at, (&mut queue, 13), &mut outgoing), nothing);
+        assert_eq!((queue.len(), pool.in_use()), (13, 13));
+        // What is more than may wait is dropped from behind, and counted.
+        let beyond = transmit(&mut port, at, (&mut queue, 10), &mut outgoing);
+        assert_eq!((beyond, queue.len()), (Amount { packets: 3, bytes: 180 }, 10));
+        assert_eq!(pool.in_use(), 10);
+        port.wire = usize::MAX;
+        assert_eq!(transmit(&mut port, at, (&mut queue, 0), &mut outgoing), nothing);
+        port.flush(&pool, Instant::ZERO);
+        assert_eq!((queue.len(), pool.in_use()), (0, 0));
+        assert_eq!(port.sent, (0..17).collect::<Vec<u8>>());
+    }
+
+    #[test]
+    fn ports_that_are_full_leave_half_of_the_memory() {
+        let pool = Pool::new(1024).unwrap();
+        assert_eq!([1, 4, 100_000].map(|ports| most_waiting(&pool, ports)), [512, 128, 1]);
+        assert_eq!(most_waiting(&Pool::new(1 << 14).unwrap(), 2), QUEUE_LIMIT);
+    }
+}

@@ -1,0 +1,82 @@
+//! Packets that instances hold: how many, how long, and until when at most.
+
+use super::*;
+
+/// A worker with instances that hold all packets until a time, each bound to the destination port of its place.
+fn with_holders(until: &[Instant]) -> (WorkerPlugins<ByPort>, Vec<PathId>) {
+    let mut worker = worker();
+    for (number, until) in (0..).zip(until) {
+        let instance = Box::new(Says(Verdict::Hold(*until)));
+        change(&mut worker, PluginChange::AddInstance { id: InstanceId(number), instance });
+        bind(&mut worker, number.into(), 0, 80 + number, number);
+    }
+    let paths = (0..until.len() as u16).map(|number| path_of(&mut worker, 80 + number)).collect();
+    (worker, paths)
+}
+
+/// Sends packets one by one of which `most` are to wait; returns how many found no room.
+fn refused(
+    worker: &mut WorkerPlugins<ByPort>,
+    pool: &Pool,
+    path: PathId,
+    packets: u16,
+    most: usize,
+) -> usize {
+    let mut refused = 0;
+    for source in 0..packets {
+        let sent = Sent::along(worker, pool, (path, Position::Early), &[source], at(0));
+        let (_, Taken::Keep(ticket)) = sent.taken[0] else { panic!("it is held") };
+        for (packet, key) in sent.packets.into_iter().zip(sent.keys) {
+            let kept = Kept { packet, key, destination: [0; 6], state: StateRef::default() };
+            refused += usize::from(worker.keep(ticket, most, kept).is_some());
+        }
+        worker.end_of_batch();
+    }
+    refused
+}
+
+#[test]
+fn one_instance_gets_half_of_the_room_and_the_next_half_of_the_rest() {
+    let (mut worker, paths) = with_holders(&[at(50), at(50), at(50)]);
+    let pool = Pool::new(4096).unwrap();
+    assert_eq!(refused(&mut worker, &pool, paths[0], 1000, 1000), 500);
+    assert_eq!(refused(&mut worker, &pool, paths[1], 1000, 1000), 750);
+    assert_eq!(refused(&mut worker, &pool, paths[2], 100, 1000), 0);
+    assert_eq!(worker.waiting(), 850);
+    // What went on makes room.
+    assert_eq!(released(&mut worker, at(50)).len(), 850);
+    assert_eq!(refused(&mut worker, &pool, paths[1], 1000, 1000), 500);
+}
+
+#[test]
+fn what_is_held_for_an_instance_or_a_binding_that_is_gone_goes_on_at_once_and_in_order() {
+    let (mut worker, paths) = with_holders(&[at(50), at(40), at(30)]);
+    let pool = Pool::new(64).unwrap();
+    for path in &paths {
+        assert_eq!(refused(&mut worker, &pool, *path, 3, 64), 0);
+    }
+    worker.let_go_of_orphans();
+    assert_eq!(released(&mut worker, at(1)), []);
+    let filter = 81;
+    change(&mut worker, PluginChange::Unbind { binding: BindingId(1), gate: GateId(0), filter });
+    worker.let_go_of_orphans();
+    assert_eq!((released(&mut worker, at(1)), worker.waiting()), (vec![(0, None), (1, None), (2, None)], 6));
+    change(&mut worker, PluginChange::RemoveInstance { id: InstanceId(0) });
+    worker.let_go_of_orphans();
+    assert_eq!(released(&mut worker, at(1)), vec![(0, None), (1, None), (2, None)]);
+    assert_eq!(worker.next_event(at(1)), Some(at(30)));
+    assert_eq!((released(&mut worker, at(30)).len(), worker.is_idle()), (3, true));
+}
+
+#[test]
+fn holding_a_packet_for_longer_than_a_minute_is_a_fault() {
+    let (mut worker, paths) = with_holders(&[at(60_000), at(60_001), Instant::from_nanos(u64::MAX)]);
+    let pool = Pool::new(64).unwrap();
+    for path in paths {
+        Sent::along(&mut worker, &pool, (path, Position::Early), &[1], at(0));
+    }
+    let faults: Vec<_> = worker.reports().map(|(_, report)| report.faults.values().sum::<u64>()).collect();
+    assert_eq!(faults, [0, 1, 1]);
+    let (_, report) = worker.reports().last().unwrap();
+    assert!(report.last_fault.contains("more than 60 s"), "{}", report.last_fault);
+}

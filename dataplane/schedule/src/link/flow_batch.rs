@@ -1,0 +1,125 @@
+//! Batches through a leaf with a queue for each flow.
+
+use millrace_units::Instant;
+
+use super::flow_queues::{Counting, FlowQueues, Turn, stamp};
+use super::round::{Entries, Place, Server, Visit};
+use crate::arena::{Load, NONE};
+use crate::link::Arrival;
+use crate::queue_manager::{Offer, QueueManager};
+use crate::{DropCounts, DropSink, Item};
+
+/// Packets whose queues are looked up before the first of them is put there.
+const AHEAD: usize = 32;
+
+impl FlowQueues {
+    /// Packets arrive, one after the other. `batch` is empty afterwards.
+    #[inline]
+    pub fn enqueue_batch<T: Item>(
+        &mut self,
+        queues: &mut QueueManager<T>,
+        batch: &mut Vec<Arrival<T>>,
+        now: Instant,
+        sink: &mut impl DropSink<T>,
+    ) {
+        let mut found = [NONE; AHEAD];
+        for arrival in batch.iter() {
+            self.table.prefetch(arrival.flow);
+        }
+        for (arrival, found) in batch.iter().zip(&mut found) {
+            *found = self.table.get(arrival.flow).unwrap_or(NONE);
+            queues.prefetch(*found);
+        }
+        let mut found = found.into_iter();
+        let mut is_known = true;
+        for Arrival { flow, item, .. } in batch.drain(..) {
+            let mut index = found.next().unwrap_or(NONE);
+            if index == NONE || !is_known {
+                // A queue that is given to a flow may have been another's.
+                is_known = false;
+                index = self.queue_for(queues, flow, now);
+            }
+            match queues.offer(index, flow, item, now, &mut self.counting(sink)) {
+                Offer::First => self.join(queues, index),
+                Offer::Taken | Offer::Refused => {}
+            }
+        }
+    }
+
+    /// Sends up to `most` packets to `out`; how many, and their bytes.
+    #[inline]
+    pub fn dequeue_batch<T: Item>(
+        &mut self,
+        queues: &mut QueueManager<T>,
+        most: usize,
+        now: Instant,
+        sink: &mut impl DropSink<T>,
+        out: &mut impl FnMut(T),
+    ) -> Load {
+        let Self { round, weights, drops, .. } = self;
+        let turn = Turn { queues, weights };
+        let mut service = Service { turn, drops, sink, out, now, sent: Load::NOTHING };
+        round.serve(&mut service, most);
+        service.sent
+    }
+}
+
+/// Queues that send, and where their packets go.
+struct Service<'a, T, S, O> {
+    turn: Turn<'a, T>,
+    drops: &'a mut DropCounts,
+    sink: &'a mut S,
+    out: &'a mut O,
+    now: Instant,
+    /// What was sent so far.
+    sent: Load,
+}
+
+impl<T: Item, S: DropSink<T>, O: FnMut(T)> Server for Service<'_, T, S, O> {
+    #[inline]
+    fn serve(&mut self, entry: u32, grant: bool) -> (Visit, u32) {
+        let queues = &mut *self.turn.queues;
+        let Some((queue, length)) = queues.first(entry) else { return (Visit::Poor, entry) };
+        let (next, wire) = (queue.next, queues.wire_length(length));
+        let queue = queues.queue_mut(entry);
+        let quantum = if grant { self.turn.weights.in_force(queue.quantum) } else { 0 };
+        let deficit = queue.deficit.saturating_add_unsigned(quantum);
+        queue.deficit = deficit;
+        if i64::from(deficit) < i64::from(wire) {
+            return (Visit::Poor, next);
+        }
+        let (held, more) = queues.take(entry, self.now, &mut Counting { drops: self.drops, sink: self.sink });
+        let Some(held) = held else { return (Visit::Poor, next) };
+        self.sent = self.sent.plus(Load::of_packet(held.length));
+        (self.out)(held.item);
+        // Active queue management may have dropped the first one.
+        let wire = if held.length == length { wire } else { queues.wire_length(held.length) };
+        let queue = queues.queue_mut(entry);
+        queue.deficit = if more { deficit.saturating_sub_unsigned(wire) } else { 0 };
+        (if more { Visit::Sent } else { Visit::Emptied }, next)
+    }
+
+    #[inline]
+    fn left(&mut self, entry: u32) {
+        let queue = self.turn.queues.queue_mut(entry);
+        queue.next = stamp(self.now);
+        self.turn.weights.count(queue.quantum, false);
+    }
+}
+
+impl<T: Item, S, O> Entries for Service<'_, T, S, O> {
+    #[inline]
+    fn quantum(&self, entry: u32) -> u32 {
+        self.turn.quantum(entry)
+    }
+
+    #[inline]
+    fn head(&self, entry: u32) -> u32 {
+        self.turn.head(entry)
+    }
+
+    #[inline]
+    fn place(&mut self, entry: u32) -> Place<'_> {
+        self.turn.place(entry)
+    }
+}

@@ -1,0 +1,251 @@
+//! Packets in batches: what is the same for all of them is looked at once, and memory is asked for before it is needed.
+//! Both ways do what as many calls for single packets would do.
+
+use millrace_units::Instant;
+
+use super::node::{Kind, Node};
+use super::{LinkScheduler, NodeId};
+use crate::arena::{Load, NONE};
+use crate::link::discipline::{Discipline, PacketScheduler};
+use crate::link::fifo::Fifo;
+use crate::queue_manager::Offer;
+use crate::{DropSink, FlowNumber, Item};
+
+/// A packet that comes to a leaf.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrival<T> {
+    /// The leaf.
+    pub leaf: NodeId,
+    /// Its flow.
+    pub flow: FlowNumber,
+    /// The packet.
+    pub item: T,
+}
+
+impl<T: Item> LinkScheduler<T> {
+    /// Packets arrive in the order of `batch`, which is empty afterwards: [`enqueue`](Self::enqueue) for each.
+    #[inline]
+    pub fn enqueue_batch(&mut self, batch: &mut Vec<Arrival<T>>, now: Instant, sink: &mut impl DropSink<T>) {
+        let Some(leaf) = batch.first().map(|first| first.leaf) else { return };
+        let kind = self.nodes.get(leaf.0 as usize).map(|node| node.kind);
+        let (before, is_one) = (self.queues.arena.load, batch.iter().all(|arrival| arrival.leaf == leaf));
+        match kind {
+            Some(Kind::Fifo(fifo)) if is_one => {
+                self.queues.offer_all(fifo.0, batch, now, sink);
+                let came = self.queues.arena.load.minus(before);
+                self.came_in(self.nodes[leaf.0 as usize].parent, leaf, came, now);
+            }
+            // Below another node it is asked what it sends first as soon as it has a packet: that may be another one later.
+            Some(Kind::FlowQueues(index)) if is_one && leaf.0 == self.root => {
+                self.flow_queues.get_mut(index).enqueue_batch(&mut self.queues, batch, now, sink);
+                self.take_back_if_short(now);
+                let came = self.queues.arena.load.minus(before);
+                self.came_in(leaf.0, leaf, came, now);
+            }
+            Some(Kind::FqCodel(index)) if is_one => {
+                let flows = self.fq_codels.get(index);
+                batch.iter().for_each(|arrival| flows.prefetch(arrival.flow));
+                for Arrival { flow, item, .. } in batch.drain(..) {
+                    self.enqueue_fq_codel(leaf, flow, item, now, sink);
+                }
+            }
+            _ => self.enqueue_mixed(batch, now, sink),
+        }
+    }
+
+    /// Packets for several leaves, or for one that drops others for them.
+    fn enqueue_mixed(&mut self, batch: &mut Vec<Arrival<T>>, now: Instant, sink: &mut impl DropSink<T>) {
+        for arrival in batch.iter() {
+            millrace_memory::prefetch_slice_element(&self.nodes, arrival.leaf.0 as usize);
+        }
+        for arrival in batch.iter() {
+            self.prefetch(arrival.leaf, arrival.flow);
+        }
+        if !self.flow_queues.is_empty() {
+            for arrival in batch.iter() {
+                self.prefetch_queue(arrival.leaf, arrival.flow);
+            }
+        }
+        let (mut above, mut came) = (NONE, Load::NOTHING);
+        for Arrival { leaf, flow, item } in batch.drain(..) {
+            let Some(&Node { kind: Kind::Fifo(fifo), parent, ready, .. }) = self.nodes.get(leaf.0 as usize)
+            else {
+                self.count_in(above, std::mem::take(&mut came));
+                self.enqueue(leaf, flow, item, now, sink);
+                continue;
+            };
+            let length = item.length();
+            if self.queues.offer(fifo.0, flow, item, now, sink) == Offer::Refused {
+                continue;
+            }
+            // What has the same parent is counted there and above at once.
+            if parent != above {
+                self.count_in(std::mem::replace(&mut above, parent), std::mem::take(&mut came));
+            }
+            came = came.plus(Load::of_packet(length));
+            if !ready {
+                self.rouse_leaf(leaf.0, now);
+            }
+        }
+        self.count_in(above, came);
+    }
+
+    /// Counts what came in from the node `first` on upwards.
+    #[inline]
+    fn count_in(&mut self, first: u32, came: Load) {
+        let mut index = first;
+        while let Some(node) = self.nodes.get_mut(index as usize) {
+            node.totals.entered(came);
+            index = node.parent;
+        }
+    }
+
+    /// Counts what came in at a leaf, from the node `first` on upwards, and tells those above if that is news to them.
+    #[inline]
+    fn came_in(&mut self, first: u32, leaf: NodeId, came: Load, now: Instant) {
+        if came == Load::NOTHING {
+            return;
+        }
+        self.count_in(first, came);
+        if !self.nodes[leaf.0 as usize].ready {
+            self.rouse_leaf(leaf.0, now);
+        }
+    }
+
+    /// Sends up to `most` packets, each to `out`: what [`dequeue`](Self::dequeue) gives until it gives none. Returns how
+    /// many there were.
+    #[inline]
+    pub fn dequeue_batch(
+        &mut self,
+        most: usize,
+        now: Instant,
+        sink: &mut impl DropSink<T>,
+        mut out: impl FnMut(T),
+    ) -> usize {
+        let mut count = 0;
+        if self.timers.is_empty()
+            && let Some(root) = self.nodes.get(self.root as usize)
+            && root.ready
+        {
+            count = match root.kind {
+                Kind::Fifo(fifo) => self.send_queue(fifo, most, now, &mut out),
+                Kind::FlowQueues(index) => self.send_flows(index, most, now, sink, &mut out),
+                Kind::FqCodel(index) => self.send_fq_codel(index, most, now, sink, &mut out),
+                Kind::Priority(index) => self.send_levels(index, most, now, &mut out),
+                _ => 0,
+            };
+        }
+        while count < most
+            && let Some(item) = self.dequeue(now, sink)
+        {
+            count += 1;
+            out(item);
+        }
+        count
+    }
+
+    /// Of a FIFO alone.
+    #[inline]
+    fn send_queue(&mut self, fifo: Fifo, most: usize, now: Instant, out: &mut impl FnMut(T)) -> usize {
+        let count = self.send_of(fifo, most, now, out);
+        self.nodes[self.root as usize].ready = !self.queues.queue(fifo.0).list.is_empty();
+        count
+    }
+
+    /// Packets of a queue that is not managed actively, as far as the link's rate lets them go.
+    #[inline]
+    fn send_of(&mut self, fifo: Fifo, most: usize, now: Instant, out: &mut impl FnMut(T)) -> usize {
+        let overhead = self.queues.overhead;
+        match &mut self.pace {
+            None => self.queues.take_while(fifo.0, most, |_| true, out),
+            Some(pace) => {
+                let covered = |length| {
+                    let goes = pace.covers(0, now);
+                    if goes {
+                        pace.spend(overhead.wire_length(length), now);
+                    }
+                    goes
+                };
+                self.queues.take_while(fifo.0, most, covered, out)
+            }
+        }
+    }
+
+    /// Of a queue for each flow alone, at a link without a rate.
+    #[inline]
+    fn send_flows(
+        &mut self,
+        index: u32,
+        most: usize,
+        now: Instant,
+        sink: &mut impl DropSink<T>,
+        out: &mut impl FnMut(T),
+    ) -> usize {
+        if self.pace.is_some() {
+            return 0;
+        }
+        let before = self.queues.arena.load;
+        let leaf = self.flow_queues.get_mut(index);
+        let sent = leaf.dequeue_batch(&mut self.queues, most, now, sink, out);
+        let more = leaf.has_packets();
+        self.settle_batch(before, sent, more)
+    }
+
+    /// Of FQ-CoDel alone, at a link without a rate.
+    #[inline]
+    fn send_fq_codel(
+        &mut self,
+        index: u32,
+        most: usize,
+        now: Instant,
+        sink: &mut impl DropSink<T>,
+        out: &mut impl FnMut(T),
+    ) -> usize {
+        if self.pace.is_some() {
+            return 0;
+        }
+        let (before, mut sent) = (self.queues.arena.load, Load::NOTHING);
+        let leaf = self.fq_codels.get_mut(index);
+        while (sent.packets() as usize) < most
+            && let (Some(held), _) = leaf.dequeue(&mut self.queues, now, sink)
+        {
+            sent = sent.plus(Load::of_packet(held.length));
+            out(held.item);
+        }
+        let more = leaf.has_packets();
+        self.settle_batch(before, sent, more)
+    }
+
+    /// A leaf alone sent packets; `before` is what the port held then.
+    #[inline]
+    fn settle_batch(&mut self, before: Load, sent: Load, more: bool) -> usize {
+        let root = &mut self.nodes[self.root as usize];
+        root.totals.left(before.minus(self.queues.arena.load));
+        root.totals.sent_all(sent);
+        root.ready = more;
+        sent.packets() as usize
+    }
+
+    /// Of FIFOs behind strict priority at the root: each as long as it has packets.
+    #[inline]
+    fn send_levels(&mut self, index: u32, most: usize, now: Instant, out: &mut impl FnMut(T)) -> usize {
+        let (mut count, before) = (0, self.queues.arena.load);
+        while count < most
+            && let Some((level, child, fifo)) = self.first_fifo(index)
+        {
+            let sent = self.send_of(fifo, most - count, now, out);
+            count += sent;
+            if !self.queues.queue(fifo.0).list.is_empty() {
+                break;
+            }
+            self.nodes[child as usize].ready = false;
+            self.priorities.get_mut(index).deactivate(level, now);
+        }
+        let gone = before.minus(self.queues.arena.load);
+        let root = &mut self.nodes[self.root as usize];
+        root.totals.left(gone);
+        root.totals.sent_all(gone);
+        root.ready = self.priorities.get_mut(index).next_ready() == Instant::ZERO;
+        count
+    }
+}

@@ -1,0 +1,59 @@
+//! Vectors of 32 bytes: Intel from 2013 on, AMD from 2015.
+
+use core::arch::x86_64::{
+    _mm256_andnot_si256, _mm256_castsi256_ps, _mm256_cmpeq_epi32, _mm256_loadu_si256, _mm256_movemask_ps,
+    _mm256_set1_epi32,
+};
+
+use super::portable::low_of_first;
+use super::{Operation, Vectors, Words};
+
+/// Made only where the processor has AVX2 and the bit manipulation instructions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Avx2(());
+
+impl Avx2 {
+    /// `None` where this processor lacks them.
+    #[inline]
+    pub fn detect() -> Option<Self> {
+        let has = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2");
+        has.then_some(Self(()))
+    }
+
+    /// Runs what is built for this kind.
+    #[inline(always)]
+    pub fn run<O: Operation>(self, operation: O) -> O::Output {
+        // SAFETY: `self` was made where the processor has what is enabled.
+        unsafe { built(self, operation) }
+    }
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+fn built<O: Operation>(vectors: Avx2, operation: O) -> O::Output {
+    operation.run(vectors)
+}
+
+impl Vectors for Avx2 {
+    #[inline(always)]
+    fn equal_above(self, words: &Words, wanted: u32, low: u32) -> u32 {
+        // SAFETY: `self` was made where the processor has AVX2, and the two loads of 32 bytes lie inside of the 64 of
+        // `words`, at any alignment.
+        unsafe {
+            let (wanted, low) =
+                (_mm256_set1_epi32(wanted.cast_signed()), _mm256_set1_epi32(low.cast_signed()));
+            let start = words.as_ptr();
+            let eight = |at: usize| {
+                let above = _mm256_andnot_si256(low, _mm256_loadu_si256(start.add(at).cast()));
+                _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(above, wanted))) as u32
+            };
+            eight(0) | eight(8) << 8
+        }
+    }
+
+    #[inline(always)]
+    fn first_low(self, words: &Words, wanted: u32, low: u32) -> u32 {
+        low_of_first(words, self.equal_above(words, wanted, low), low)
+    }
+}

@@ -1,0 +1,65 @@
+//! Vectors of a whole cache line: Intel's servers from 2017 on, AMD from 2022.
+
+use core::arch::x86_64::{
+    _mm512_andnot_si512, _mm512_cmpeq_epi32_mask, _mm512_cmple_epu32_mask, _mm512_cvtsi512_si32,
+    _mm512_loadu_si512, _mm512_maskz_compress_epi32, _mm512_set1_epi32, _mm512_xor_si512,
+};
+
+use super::{Operation, Vectors, Words};
+
+/// Made only where the processor has AVX-512 with its parts for words of any size and for shorter vectors.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Avx512(());
+
+impl Avx512 {
+    /// `None` where this processor lacks them.
+    #[inline]
+    pub fn detect() -> Option<Self> {
+        let has = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2");
+        has.then_some(Self(()))
+    }
+
+    /// Runs what is built for this kind.
+    #[inline(always)]
+    pub fn run<O: Operation>(self, operation: O) -> O::Output {
+        // SAFETY: `self` was made where the processor has what is enabled.
+        unsafe { built(self, operation) }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2")]
+fn built<O: Operation>(vectors: Avx512, operation: O) -> O::Output {
+    operation.run(vectors)
+}
+
+impl Vectors for Avx512 {
+    #[inline(always)]
+    fn equal_above(self, words: &Words, wanted: u32, low: u32) -> u32 {
+        // SAFETY: `self` was made where the processor has AVX-512; the load takes the 64 bytes of `words`, at any
+        // alignment.
+        unsafe {
+            let above = _mm512_andnot_si512(
+                _mm512_set1_epi32(low.cast_signed()),
+                _mm512_loadu_si512(words.as_ptr().cast()),
+            );
+            u32::from(_mm512_cmpeq_epi32_mask(above, _mm512_set1_epi32(wanted.cast_signed())))
+        }
+    }
+
+    #[inline(always)]
+    fn first_low(self, words: &Words, wanted: u32, low: u32) -> u32 {
+        // SAFETY: as above.
+        unsafe {
+            let words = _mm512_loadu_si512(words.as_ptr().cast());
+            // Of a word that is wanted, only low bits are left.
+            let rest = _mm512_xor_si512(words, _mm512_set1_epi32(wanted.cast_signed()));
+            let found = _mm512_cmple_epu32_mask(rest, _mm512_set1_epi32(low.cast_signed()));
+            _mm512_cvtsi512_si32(_mm512_maskz_compress_epi32(found, rest)).cast_unsigned()
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Vectors that every processor has.
+
+use super::{Vectors, Words};
+
+/// What every processor of the architecture can do: SSE2 on x86-64.
+#[derive(Clone, Copy, Debug)]
+pub struct Portable;
+
+impl Vectors for Portable {
+    #[inline(always)]
+    fn equal_above(self, words: &Words, wanted: u32, low: u32) -> u32 {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use core::arch::x86_64::{
+                _mm_andnot_si128, _mm_cmpeq_epi32, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16,
+                _mm_packs_epi32, _mm_set1_epi32,
+            };
+            // SAFETY: SSE2 is part of every x86-64 processor, and the four loads of 16 bytes lie inside of the 64 of
+            // `words`, at any alignment.
+            unsafe {
+                let (wanted, low) = (_mm_set1_epi32(wanted.cast_signed()), _mm_set1_epi32(low.cast_signed()));
+                let start = words.as_ptr();
+                let four = |at: usize| {
+                    _mm_cmpeq_epi32(_mm_andnot_si128(low, _mm_loadu_si128(start.add(at).cast())), wanted)
+                };
+                let (first, second) = (_mm_packs_epi32(four(0), four(4)), _mm_packs_epi32(four(8), four(12)));
+                _mm_movemask_epi8(_mm_packs_epi16(first, second)) as u32
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        one_by_one(words, wanted, low)
+    }
+
+    #[inline(always)]
+    fn first_low(self, words: &Words, wanted: u32, low: u32) -> u32 {
+        low_of_first(words, self.equal_above(words, wanted, low), low)
+    }
+}
+
+/// The bits of `low` of the first word that has its bit in `found`; 0 when none has.
+#[inline(always)]
+pub(super) fn low_of_first(words: &Words, found: u32, low: u32) -> u32 {
+    // With none there are 32 zeros: the word that is looked up at 0 instead is made 0.
+    let word = words[found.trailing_zeros() as usize % words.len()];
+    std::hint::select_unpredictable(found == 0, 0, word & low)
+}
+
+/// What all kinds of vectors must do.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+pub(super) fn one_by_one(words: &Words, wanted: u32, low: u32) -> u32 {
+    let bit = |(at, word): (usize, &u32)| u32::from(word & !low == wanted) << at;
+    words.iter().enumerate().map(bit).fold(0, |all, bit| all | bit)
+}

@@ -1,0 +1,48 @@
+//! All kinds of vectors that this processor has do what one does word by word.
+
+use proptest::prelude::*;
+
+use super::portable::one_by_one;
+use super::{Operation, Vectors, Words, with_each, with_widest};
+
+#[derive(Clone, Copy)]
+struct Both<'a> {
+    words: &'a Words,
+    wanted: u32,
+    low: u32,
+}
+
+impl Operation for Both<'_> {
+    type Output = (u32, u32);
+
+    #[inline(always)]
+    fn run<V: Vectors>(self, vectors: V) -> (u32, u32) {
+        let Self { words, wanted, low } = self;
+        (vectors.equal_above(words, wanted, low), vectors.first_low(words, wanted, low))
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_kind_of_vectors_compares_as_one_by_one(
+        mut words: Words,
+        bits in 0_u32..32,
+        same in prop::collection::vec(0..16_usize, 0..6),
+        which in 0..16_usize,
+        there: bool,
+    ) {
+        for at in same {
+            words[at] = words[which] ^ 1;
+        }
+        let low = (1 << bits) - 1;
+        let wanted = (if there { words[which] } else { !words[which] }) & !low;
+        let both = Both { words: &words, wanted, low };
+        let found = one_by_one(&words, wanted, low);
+        prop_assert!(found != 0 || !there);
+        let first = words.get(found.trailing_zeros() as usize).map_or(0, |word| word & low);
+        for output in with_each(|| both) {
+            prop_assert_eq!(output, (found, first));
+        }
+        prop_assert_eq!(with_widest(both), (found, first));
+    }
+}

@@ -1,0 +1,232 @@
+//! The express way of plain flows: whatever comes, and whatever changes, the same leaves in the same order, and the same is
+//! counted, as on the general way, which all packets take while somebody captures.
+
+use std::time::Duration;
+
+use millrace_pipeline::{CaptureSource, ReversePath};
+use millrace_plugin::BindingId;
+use millrace_tests::{ArpFrame, Frame, Ipv4Frame, Ipv6Frame, NdFrame, Random, STANDARD, Scenario, station};
+use proptest::prelude::*;
+
+/// What the standard router has besides: a sub-interface, and an instance.
+const MORE: &str = r#"
+[[port]]
+name = "t"
+device = "trunk"
+
+[[port]]
+name = "v"
+device = "trunk"
+vlan = 10
+mac = "02:00:00:00:00:0d"
+address = ["10.4.0.1/24", "fd00:4::1/64"]
+
+[[neighbour]]
+port = "v"
+address = "10.4.0.2"
+mac = "02:00:00:00:00:d2"
+
+[[route]]
+to = "10.8.0.0/16"
+via = "10.4.0.2"
+
+[[instance]]
+plugin = "null"
+name = "free"
+"#;
+const SETTINGS: &str = "icmp-rate = 1000000\nicmp-burst = 1000000\n";
+/// The ports with devices.
+const DEVICES: [&str; 4] = ["a", "b", "c", "t"];
+const PORTS: [&str; 4] = ["a", "b", "c", "v"];
+
+const FILTERS: [&str; 7] = [
+    "match = \"proto udp dport 443\"\naction = \"drop\"",
+    "match = \"proto udp sport 1000-1003 in a\"\naction = \"port c via 10.3.0.2\"",
+    "match = \"dst 10.9.0.0/16\"\naction = \"copy-to c via 10.3.0.2\"",
+    "match = \"proto udp dport 53 dscp 4\"\naction = \"drop\"",
+    "match = \"src fd00:1::2/128 proto udp\"\naction = \"drop\"\npriority = 3",
+    "match = \"proto tcp flags syn/syn\"\naction = \"drop\"",
+    "match = \"src 10.1.0.0/24\"\naction = \"instance free\"\ngate = \"monitor\"",
+];
+const ROUTES: [(&str, &str); 5] = [
+    ("10.9.0.0/24", "via = \"10.3.0.2\""),
+    ("10.9.0.1/32", "kind = \"blackhole\""),
+    ("fd00:9::/96", "via = \"fd00:3::2\""),
+    ("10.9.0.0/16", "via = [\"10.2.0.2\", \"10.3.0.2\"]"),
+    ("10.9.0.0/25", "via = \"10.4.0.2\""),
+];
+
+#[derive(Clone, Debug)]
+enum Change {
+    AddFilter(usize),
+    RemoveFilter(usize),
+    AddRoute(usize),
+    RemoveRoute(usize),
+    Mtu(u16),
+    Up(usize, bool),
+    ReversePath(ReversePath),
+    /// A neighbour is elsewhere.
+    Neighbour(u8),
+    Wait(u64),
+    Nothing,
+}
+
+fn any_change() -> impl Strategy<Value = Change> {
+    let modes = prop::sample::select(vec![ReversePath::Off, ReversePath::Strict, ReversePath::Loose]);
+    prop_oneof![
+        3 => (0..FILTERS.len()).prop_map(Change::AddFilter),
+        3 => any::<usize>().prop_map(Change::RemoveFilter),
+        3 => (0..ROUTES.len()).prop_map(Change::AddRoute),
+        3 => (0..ROUTES.len()).prop_map(Change::RemoveRoute),
+        2 => prop::sample::select(vec![1500_u16, 1280, 9000]).prop_map(Change::Mtu),
+        2 => (0..4_usize, any::<bool>()).prop_map(|(port, up)| Change::Up(port, up)),
+        1 => modes.prop_map(Change::ReversePath),
+        3 => (0xd0..0xd3_u8).prop_map(Change::Neighbour),
+        1 => prop::sample::select(vec![1, 300, 5_000, 40_000]).prop_map(Change::Wait),
+        3 => Just(Change::Nothing),
+    ]
+}
+
+/// A frame, most of them of a few flows, some of them exceptional, and some wrong.
+fn frame(random: &mut Random, number: u32) -> (&'static str, Vec<u8>) {
+    let payload = [number.to_be_bytes().as_slice(), &[0; 36]].concat();
+    let (source, destination) = (1000 + random.below(6) as u16, *random.pick(&[53, 443]));
+    let v4 = || Ipv4Frame::udp().ports(source, destination).payload(&payload).id(number as u16);
+    let v6 = || Ipv6Frame::udp().ports(source, destination).payload(&payload);
+    let tcp = |flags| Ipv4Frame::tcp().ports(source, 80).flags(flags).id(number as u16);
+    let (port, frame) = match random.below(40) {
+        0 => ("a", v4().ttl(1).bytes()),
+        1 => ("a", v4().ttl(2).tos(16).bytes()),
+        2 => ("a", v4().options(&[1, 1, 1, 0]).bytes()),
+        3 => ("a", v4().length(1400).bytes()),
+        4 => ("a", v4().checksum_xor(1).bytes()),
+        5 => ("a", tcp(2).bytes()),
+        6..9 => ("a", tcp(16).bytes()),
+        9 => ("a", NdFrame::solicitation("fd00:1::2", "fd00:1::1").source_link(station(0xa2)).bytes()),
+        10..12 => ("a", v4().dst("10.3.0.50").bytes()),
+        12 => ("a", Ipv4Frame::echo().payload(&payload).id(number as u16).bytes()),
+        13 => ("c", v4().src("10.3.0.2").to(station(0x0c)).bytes()),
+        14 => ("a", v4().tag(0x8100, 0).bytes()),
+        15..18 => ("a", v4().dst("10.8.1.1").bytes()),
+        18 => ("t", v4().src("10.4.0.2").dst("10.1.0.2").to(station(0x0d)).tag(0x8100, 10).bytes()),
+        19 => ("b", v4().src("10.2.0.2").dst("10.1.0.2").to(station(0x0b)).pad(60).bytes()),
+        20 => ("a", v4().pad(90).bytes()),
+        21 => ("a", v6().hop_limit(1).bytes()),
+        22 => ("a", v6().extension(60, &[0, 1, 4, 0, 0, 0, 0]).bytes()),
+        23 => ("a", v4().dst("10.1.0.2").bytes()),
+        24 => ("a", v4().payload(&[]).bytes()),
+        25 => ("a", v6().dst("fd00:3::2").bytes()),
+        26 => ("a", v4().length(1400).more_fragments().bytes()),
+        27..33 => ("a", v6().bytes()),
+        _ => ("a", v4().bytes()),
+    };
+    match random.below(12) {
+        0 => (port, random.mutate(&frame, &v6().bytes())),
+        _ => (port, frame),
+    }
+}
+
+/// Frames by the port that they left by, in order.
+type Sent = Vec<(&'static str, Vec<Vec<u8>>)>;
+
+/// A router, and what makes all its packets take the general way, if they do.
+struct Way {
+    router: Scenario,
+    captures: Vec<CaptureSource>,
+    filters: Vec<BindingId>,
+    sent: Sent,
+}
+
+impl Way {
+    fn new(workers: usize, is_general: bool) -> Self {
+        let text = format!("[router]\nworkers = {workers}\n{SETTINGS}{STANDARD}{MORE}");
+        let mut router = Scenario::new(&text);
+        let captures = if is_general { router.router.capture(0) } else { Vec::new() };
+        Self { router, captures, filters: Vec::new(), sent: Vec::new() }
+    }
+
+    fn run(&mut self) {
+        self.router.router.run();
+        for port in DEVICES {
+            self.sent.push((port, self.router.router.take(port)));
+        }
+    }
+
+    fn change(&mut self, change: &Change) {
+        let router = &mut self.router.router;
+        match change {
+            Change::AddFilter(which) => {
+                let filter = toml::from_str(FILTERS[*which]).expect("a filter");
+                self.filters.extend(router.add_filter(&filter).ok());
+            }
+            Change::RemoveFilter(which) if !self.filters.is_empty() => {
+                let id = self.filters.remove(which % self.filters.len());
+                router.remove_filter(id).expect("it was added");
+            }
+            Change::AddRoute(which) => {
+                let (to, rest) = ROUTES[*which];
+                let route = toml::from_str(&format!("to = \"{to}\"\n{rest}")).expect("a route");
+                router.add_route(&route).expect("a right route");
+            }
+            Change::RemoveRoute(which) => drop(router.remove_route(ROUTES[*which].0.parse().unwrap())),
+            Change::Mtu(mtu) => router.set_mtu("b", *mtu),
+            Change::Up(port, up) => router.set_up(PORTS[*port], *up),
+            Change::ReversePath(mode) => router.set_reverse_path("a", *mode),
+            Change::Neighbour(last) => {
+                let reply = ArpFrame::reply("10.3.0.50", "10.3.0.1").to(station(0x0c));
+                router.inject("c", &reply.sender(station(*last)).bytes());
+            }
+            Change::Wait(millis) => router.advance(Duration::from_millis(*millis)),
+            Change::RemoveFilter(_) | Change::Nothing => {}
+        }
+        self.run();
+    }
+
+    /// Everything that there is to see of the router: what was sent since the last time, and all counters.
+    fn take_seen(&mut self) -> (Sent, String) {
+        let router = &mut self.router.router;
+        let counts = format!("{:?}\n{:?}\n{:?}", router.summary(), router.counts(), router.flows());
+        (std::mem::take(&mut self.sent), counts)
+    }
+}
+
+/// A change, and the packets after it: how many of them come before the router gets to look.
+type Step = (Change, Vec<(u64, usize)>);
+
+fn any_steps() -> impl Strategy<Value = Vec<Step>> {
+    let bursts = prop::collection::vec((any::<u64>(), 1..40_usize), 1..8);
+    prop::collection::vec((any_change(), bursts), 1..12)
+}
+
+fn run_alike(steps: &[Step], workers: usize) {
+    let mut ways = [Way::new(workers, true), Way::new(workers, false)];
+    assert_eq!(ways[0].captures.len(), workers);
+    let mut number = 0;
+    for (change, bursts) in steps {
+        ways.iter_mut().for_each(|way| way.change(change));
+        for (seed, count) in bursts {
+            let mut random = Random::new(*seed);
+            for _ in 0..*count {
+                number += 1;
+                let (port, frame) = frame(&mut random, number);
+                ways.iter_mut().for_each(|way| way.router.router.inject(port, &frame));
+            }
+            ways.iter_mut().for_each(Way::run);
+        }
+        let [general, express] = ways.each_mut().map(Way::take_seen);
+        assert_eq!(express, general, "after {change:?}");
+    }
+    ways.iter_mut().for_each(|way| way.change(&Change::Wait(60_000)));
+    let [general, express] = ways.each_mut().map(Way::take_seen);
+    assert_eq!(express, general, "in the end");
+    ways[1].router.check_conservation();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn plain_flows_are_treated_as_on_the_general_way(steps in any_steps(), workers in 1..3_usize) {
+        run_alike(&steps, workers);
+    }
+}
