@@ -447,6 +447,7 @@ impl Router {
             generation: self.classifier.changes.current(),
             varying_mask: treatment.varying_mask,
             varying_value: candidate.varying() & treatment.varying_mask,
+            adjacency: NO_ADJACENCY,
         })
     }
 

@@ -69,7 +69,8 @@ impl FlowTable {
         self.make_room(hash)?;
         let slot = self.take_slot().ok_or(Full::Unread)?;
         *self.records.far_mut(slot) = FarRecord { key: FarKey::of(key), hash };
-        self.upkeep[slot as usize] = Upkeep { created: now.as_nanos(), previous: 0, next: 0, packets_high: 0, reason: 0 };
+        self.upkeep[slot as usize] =
+            Upkeep { created: now.as_nanos(), previous: 0, next: 0, packets_high: 0, reason: 0 };
         let used = tick(now) << FLAG_BITS | LIVE | PROBATION;
         let key = NearKey::of(key);
         self.records[slot] = FlowRecord { key, variant, answer, used, state: 0, packets: 0, bytes: 0 };

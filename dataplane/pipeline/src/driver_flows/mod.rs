@@ -50,7 +50,7 @@ const ENTRIES_PER_TURN: usize = 128;
 /// Entries that are made in a turn.
 const INSERTS_PER_TURN: usize = 32;
 /// A flow that has no entry is offered with each of so many packets, and with the first 2, 4, 8, ….
-const OFFER: u64 = 256;
+const OFFER: u32 = 256;
 /// An entry that forwards nothing for so long is given up.
 const IDLE: Duration = Duration::from_secs(15);
 /// The same when there is no room for others.
