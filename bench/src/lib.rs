@@ -3,6 +3,7 @@
 //! Every benchmark builds what it needs in network namespaces of its own, is bounded in time, and removes what it has
 //! built, also when it fails or is interrupted. Figures are of this machine in this run: compare ratios.
 
+mod apply;
 mod changes;
 mod classify;
 mod error;
@@ -49,7 +50,11 @@ pub struct Options<'a> {
     pub progress: &'a mut dyn FnMut(&str),
 }
 
-const BENCHES: [Bench; 14] = [
+const BENCHES: [Bench; 15] = [
+    Bench {
+        name: "apply",
+        summary: "a configuration with 10,000 filters and 100,000 routes checked, applied, applied again and taken back",
+    },
     Bench {
         name: "veth",
         summary: "packets per second on veth beside DPDK's testpmd and the kernel; TCP; delay and processor use when idle",
@@ -124,6 +129,7 @@ fn run_one(name: &'static str, options: &mut Options<'_>) -> Result<Vec<Measurem
         return Err(BenchError::NotRoot { name });
     }
     match name {
+        "apply" => apply::run(options),
         "changes" => changes::run(options),
         "classify" => classify::run(options),
         "containment" => plugins::containment(options),

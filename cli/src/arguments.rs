@@ -1,5 +1,6 @@
 //! The command line: every command with its arguments, help and an example.
 
+mod configuration;
 mod plugin;
 mod scheduler;
 mod traffic;
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use configuration::{Apply, Diff, History, HistoryAction, Rollback, Save};
 pub use plugin::{PluginAction, PluginArguments, PluginTest};
 pub use scheduler::{Queue, QueueAction, Scheduler, SchedulerAction};
 pub use traffic::{Filter, FilterAction, Flow, FlowAction, FlowOrder, Route, RouteAction};
@@ -43,6 +45,28 @@ pub enum Command {
         after_help = "Example:\n  millrace check router.toml\n  millrace check --schema > router.schema.json"
     )]
     Check(Check),
+    /// Make of what runs what a file says: all of it, or nothing.
+    #[command(
+        after_help = "Only what differs is changed, and other flows lose no packet. When a step can't be made, those before it are undone.\n\nExample:\n  millrace apply router.toml --comment 'new branch office'\n  millrace apply router.toml --confirm 60s && millrace confirm"
+    )]
+    Apply(Apply),
+    /// Say what a file would change, in the words of the commands; exit with 1 where that is something.
+    #[command(after_help = "Example:\n  millrace diff router.toml\n  millrace diff")]
+    Diff(Diff),
+    /// Keep what was applied with --confirm.
+    #[command(after_help = "Example:\n  millrace apply router.toml --confirm 60s && millrace confirm")]
+    Confirm,
+    /// List what was applied: when, by whom and why; print a revision's file.
+    #[command(after_help = "Example:\n  millrace history\n  millrace history show 12")]
+    History(History),
+    /// Apply a revision again; go back at once where something waits to be confirmed.
+    #[command(
+        after_help = "Example:\n  millrace rollback\n  millrace rollback 12 --comment 'mail did not work'"
+    )]
+    Rollback(Rollback),
+    /// Write what runs into a file, and keep its comments.
+    #[command(after_help = "Example:\n  millrace save\n  millrace save router.toml")]
+    Save(Save),
     /// Say what this machine can do for each network device, and what would make it faster.
     #[command(after_help = "Example:\n  millrace doctor\n  millrace doctor eth1 --json")]
     Doctor(Doctor),
@@ -181,8 +205,11 @@ pub struct Run {
     #[arg(long = "port", value_name = "DEVICE", conflicts_with = "config")]
     pub ports: Vec<String>,
     /// A configuration file.
-    #[arg(long, value_name = "FILE", required_unless_present = "ports")]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["ports", "last_good"])]
     pub config: Option<PathBuf>,
+    /// Start from the last revision that counts (`history`), even where the file can't be read; without one, from the file.
+    #[arg(long, conflicts_with = "ports")]
+    pub last_good: bool,
     /// How the worker waits for packets.
     #[arg(long, value_name = "MODE")]
     pub mode: Option<Mode>,

@@ -18,6 +18,14 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long an answer may take: a router that is told something forwards on, and answers in milliseconds.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(15);
 
+/// The same where a whole configuration is applied, which may be large, and the kernel slow.
+const LONG_PATIENCE: Duration = Duration::from_secs(120);
+
+/// How long the answer of a resource may take.
+fn patience(path: &str) -> Duration {
+    if path.starts_with("/configuration") { LONG_PATIENCE } else { ANSWER_PATIENCE }
+}
+
 /// A client of one daemon.
 #[derive(Debug)]
 pub struct Client {
@@ -107,8 +115,9 @@ impl Client {
             .header("content-type", "application/json")
             .body(Full::new(bytes))
             .map_err(Failure::new)?;
-        let answer = tokio::time::timeout(ANSWER_PATIENCE, sender.send_request(request)).await;
-        let response = answer.map_err(|_| self.silent())?.map_err(|error| self.broken(&error))?;
+        let answer = tokio::time::timeout(patience(path), sender.send_request(request)).await;
+        let response =
+            answer.map_err(|_| self.silent(patience(path)))?.map_err(|error| self.broken(&error))?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -140,8 +149,8 @@ impl Client {
         Failure::new(format!("can't reach a router at {socket} ({error}): {hint}"))
     }
 
-    fn silent(&self) -> Failure {
-        let (socket, seconds) = (self.socket.display(), ANSWER_PATIENCE.as_secs());
+    fn silent(&self, patience: Duration) -> Failure {
+        let (socket, seconds) = (self.socket.display(), patience.as_secs());
         Failure::new(format!(
             "the router at {socket} does not answer for {seconds} s: is its process stopped?"
         ))

@@ -3,6 +3,7 @@
 mod bench;
 mod capture;
 mod check;
+mod configuration;
 mod doctor;
 mod filter;
 mod flow;
@@ -33,6 +34,12 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     match arguments.command {
         Command::Run(run) => run::run(&run, &arguments.socket, json)?,
         Command::Check(check) => check::check(&check, json)?,
+        Command::Apply(apply) => configuration::apply(&remote()?, &apply, json)?,
+        Command::Diff(diff) => return configuration::diff(&remote()?, &diff, json),
+        Command::Confirm => configuration::confirm(&remote()?, json)?,
+        Command::History(history) => configuration::history(&remote()?, &history, json)?,
+        Command::Rollback(rollback) => configuration::rollback(&remote()?, &rollback, json)?,
+        Command::Save(save) => configuration::save(&remote()?, &save, json)?,
         Command::Doctor(doctor) => doctor::doctor(&doctor, json)?,
         Command::Replay(replay) => replay::replay(&replay, json)?,
         Command::Bench(bench) => bench::bench(&bench, json)?,

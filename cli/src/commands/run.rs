@@ -1,5 +1,6 @@
 //! The command `run`: the daemon, from its arguments to its end.
 
+mod boot;
 mod huge_pages;
 mod ready;
 mod signals;
@@ -8,14 +9,14 @@ use std::path::Path;
 
 use millrace_api::Listener;
 use millrace_config::{Config, Device, OnDeath, PollMode, PortKind};
-use millrace_controller::{Router, StartOptions};
+use millrace_controller::{Overrides, Router, StartOptions};
 use tokio::sync::oneshot;
 
 use crate::arguments::{self, Run};
-use crate::commands::check;
 use crate::commands::doctor::missing_permissions;
 use crate::log;
 use crate::output::Failure;
+use boot::{Boot, boot};
 use ready::Ready;
 use signals::Signals;
 
@@ -26,9 +27,12 @@ pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
     }
     // First of all: no descriptor that we open may get the number meant for the caller's.
     let ready = arguments.ready_fd.map(Ready::new).transpose()?;
-    let config = configuration(arguments)?;
+    let Boot { config, source } = boot(arguments)?;
+    let overrides = overrides(arguments);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
     if arguments.dry_run {
+        let mut config = config;
+        overrides.put_into(&mut config);
         return runtime.block_on(dry_run(&config, json));
     }
     let kernel_devices = config.port.iter().any(|port| matches!(port.kind, PortKind::Device | PortKind::Tap));
@@ -37,7 +41,7 @@ pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
     }
     log::start()?;
     let ignore_kernel_policy = arguments.ignore_kernel_policy || config.router.ignore_kernel_policy;
-    let options = StartOptions { ignore_kernel_policy, end: Some(end_at_once) };
+    let options = StartOptions { ignore_kernel_policy, end: Some(end_at_once), overrides, source };
     runtime.block_on(daemon(config, options, socket, ready))
 }
 
@@ -60,54 +64,26 @@ fn end_at_once() {
     unsafe { libc::_exit(HUNG) }
 }
 
-/// The configuration that the arguments describe.
-fn configuration(arguments: &Run) -> Result<Config, Failure> {
-    let mut config = match &arguments.config {
-        Some(file) => check::read(file)?,
-        None => ports(&arguments.ports)?,
-    };
-    if let Some(mode) = arguments.mode {
-        config.router.mode = match mode {
+/// What is said beside the configuration.
+fn overrides(arguments: &Run) -> Overrides {
+    Overrides {
+        mode: arguments.mode.map(|mode| match mode {
             arguments::Mode::Poll => PollMode::Poll,
             arguments::Mode::Interrupt => PollMode::Interrupt,
             arguments::Mode::Adaptive => PollMode::Adaptive,
-        };
-    }
-    if let Some(workers) = arguments.workers {
-        config.router.workers = workers.into();
-    }
-    if let Some(on_death) = arguments.on_death {
-        config.router.on_death = Some(match on_death {
+        }),
+        workers: arguments.workers.map(usize::from),
+        on_death: arguments.on_death.map(|on_death| match on_death {
             arguments::OnDeath::Kernel => OnDeath::Kernel,
             arguments::OnDeath::Drop => OnDeath::Drop,
-        });
-    }
-    if let Some(driver) = arguments.driver {
-        let driver = match driver {
+        }),
+        driver: arguments.driver.map(|driver| match driver {
             arguments::Driver::Auto => Device::Auto,
             arguments::Driver::AfXdp => Device::AfXdp,
             arguments::Driver::AfXdpGeneric => Device::AfXdpGeneric,
             arguments::Driver::AfPacket => Device::AfPacket,
-        };
-        let unsaid =
-            |port: &&mut millrace_config::Port| port.kind == PortKind::Device && port.driver == Device::Auto;
-        config.port.iter_mut().filter(unsaid).for_each(|port| port.driver = driver);
+        }),
     }
-    Ok(config)
-}
-
-/// A configuration with a port for each device, of the same name.
-fn ports(devices: &[String]) -> Result<Config, Failure> {
-    let mut text = String::new();
-    for (index, device) in devices.iter().enumerate() {
-        if devices[..index].contains(device) {
-            return Err(Failure::usage(format!("--port {device} is given twice: a device is one port")));
-        }
-        // A string in JSON is one in TOML.
-        let quoted = serde_json::Value::from(device.as_str());
-        text += &format!("[[port]]\nname = {quoted}\ndevice = {quoted}\n");
-    }
-    Config::parse(&text, "--port").map_err(|error| Failure::usage(format!("--port: {}", error.problem)))
 }
 
 async fn daemon(
@@ -169,7 +145,11 @@ mod tests {
     fn parsed(line: &str) -> Result<Config, Failure> {
         let words = ["millrace", "run"].into_iter().chain(line.split(' '));
         match Arguments::try_parse_from(words).unwrap().command {
-            Command::Run(run) => configuration(&run),
+            Command::Run(run) => boot(&run).map(|boot| {
+                let mut config = boot.config;
+                overrides(&run).put_into(&mut config);
+                config
+            }),
             other => panic!("{other:?}"),
         }
     }

@@ -3,13 +3,14 @@
 use std::future::Future;
 
 use millrace_controller::view::{
-    BindingView, DropView, FlowsView, GateCheckView, GateExplanationView, GateView, HeldView, InstanceView,
-    LookupView, MapView, NeighbourView, PluginView, PortView, QueueView, ReleaseView, RouteView,
-    SchedulerView, StatusView, SummaryView, UpgradeView,
+    AppliedView, BindingView, ConfigurationView, DifferenceView, DropView, FlowsView, GateCheckView,
+    GateExplanationView, GateView, HeldView, InstanceView, LookupView, MapView, NeighbourView, PluginView,
+    PortView, QueueView, ReleaseView, RevisionTextView, RouteView, SchedulerView, StatusView, SummaryView,
+    UpgradeView,
 };
 use millrace_controller::{
-    Capture, CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, Router,
-    SchedulerNode, Upgrade,
+    Apply, Capture, CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute,
+    Revision, RollBack, Router, SchedulerNode, Upgrade, Who,
 };
 use serde_json::{Map, Value};
 
@@ -95,6 +96,23 @@ pub trait Control: Clone + Send + Sync + 'static {
         arguments: &Map<String, Value>,
     ) -> impl Future<Output = Controlled<Value>> + Send;
     fn lookup(&self, packet: &str) -> Controlled<LookupView>;
+    fn configuration(&self) -> Controlled<ConfigurationView>;
+    fn apply(&self, order: Apply, who: Who) -> impl Future<Output = Controlled<AppliedView>> + Send;
+    /// Compared with a text and its origin, or with what was applied last.
+    fn difference(
+        &self,
+        text: Option<(&str, &str)>,
+    ) -> impl Future<Output = Controlled<DifferenceView>> + Send;
+    fn save_into(&self, text: &str, origin: &str) -> impl Future<Output = Controlled<String>> + Send;
+    fn confirm(&self) -> impl Future<Output = Controlled<u64>> + Send;
+    fn roll_back(
+        &self,
+        number: Option<u64>,
+        order: RollBack,
+        who: Who,
+    ) -> impl Future<Output = Controlled<AppliedView>> + Send;
+    fn revisions(&self) -> Controlled<Vec<Revision>>;
+    fn revision(&self, number: u64) -> Controlled<RevisionTextView>;
     fn clear_counters(&self) -> Controlled<()>;
     fn capture(&self, request: &CaptureRequest) -> Controlled<Self::Recording>;
 }
@@ -135,18 +153,22 @@ impl Control for Router {
     }
 
     async fn load_plugin(&self, new: &NewPlugin) -> Controlled<PluginView> {
+        Router::settled(self)?;
         Router::load_plugin(self, new).await
     }
 
     fn unload_plugin(&self, name: &str) -> Controlled<PluginView> {
+        Router::settled(self)?;
         Router::unload_plugin(self, name)
     }
 
     async fn upgrade_plugin(&self, name: &str, upgrade: &Upgrade) -> Controlled<UpgradeView> {
+        Router::settled(self)?;
         Router::upgrade_plugin(self, name, upgrade).await
     }
 
     fn roll_back_plugin(&self, name: &str) -> Controlled<UpgradeView> {
+        Router::settled(self)?;
         Router::roll_back_plugin(self, name)
     }
 
@@ -171,6 +193,7 @@ impl Control for Router {
     }
 
     fn add_scheduler_node(&self, port: &str, node: &SchedulerNode) -> Controlled<SchedulerView> {
+        Router::settled(self)?;
         Router::add_scheduler_node(self, port, node)
     }
 
@@ -180,14 +203,17 @@ impl Control for Router {
         name: &str,
         changes: &Map<String, Value>,
     ) -> Controlled<SchedulerView> {
+        Router::settled(self)?;
         Router::set_scheduler_node(self, port, name, changes)
     }
 
     fn remove_scheduler_node(&self, port: &str, name: &str, to: Option<&str>) -> Controlled<()> {
+        Router::settled(self)?;
         Router::remove_scheduler_node(self, port, name, to)
     }
 
     fn set_scheduler(&self, port: &str, changes: &Map<String, Value>) -> Controlled<SchedulerView> {
+        Router::settled(self)?;
         Router::set_scheduler(self, port, changes)
     }
 
@@ -206,6 +232,7 @@ impl Control for Router {
         flow: Option<&str>,
         changes: &Map<String, Value>,
     ) -> Controlled<()> {
+        Router::settled(self)?;
         Router::set_queue(self, port, queue, flow, changes)
     }
 
@@ -215,22 +242,27 @@ impl Control for Router {
         name: &str,
         settings: &Map<String, Value>,
     ) -> Controlled<InstanceView> {
+        Router::settled(self)?;
         Router::create_instance(self, plugin, name, settings)
     }
 
     fn set_instance(&self, name: &str, settings: &Map<String, Value>) -> Controlled<InstanceView> {
+        Router::settled(self)?;
         Router::set_instance(self, name, settings)
     }
 
     fn rename_instance(&self, name: &str, to: &str) -> Controlled<InstanceView> {
+        Router::settled(self)?;
         Router::rename_instance(self, name, to)
     }
 
     fn free_instance(&self, name: &str) -> Controlled<InstanceView> {
+        Router::settled(self)?;
         Router::free_instance(self, name)
     }
 
     fn release_instance(&self, name: &str) -> Controlled<ReleaseView> {
+        Router::settled(self)?;
         Router::release_instance(self, name)
     }
 
@@ -247,30 +279,37 @@ impl Control for Router {
     }
 
     fn create_gate(&self, name: &str, position: &str) -> Controlled<GateView> {
+        Router::settled(self)?;
         Router::create_gate(self, name, position)
     }
 
     fn set_gate_table(&self, name: &str, table: &str) -> Controlled<GateView> {
+        Router::settled(self)?;
         Router::set_gate_table(self, name, table)
     }
 
     fn remove_gate(&self, name: &str) -> Controlled<GateView> {
+        Router::settled(self)?;
         Router::remove_gate(self, name)
     }
 
     fn bind(&self, new: &NewBinding) -> Controlled<BindingView> {
+        Router::settled(self)?;
         Router::bind(self, new)
     }
 
     fn unbind(&self, instance: &str, gate: &str, filter: &str) -> Controlled<BindingView> {
+        Router::settled(self)?;
         Router::unbind(self, instance, gate, filter)
     }
 
     fn add_filter(&self, new: &NewFilter) -> Controlled<BindingView> {
+        Router::settled(self)?;
         Router::add_filter(self, new)
     }
 
     fn remove_filters(&self, ids: &[u64]) -> Controlled<Vec<BindingView>> {
+        Router::settled(self)?;
         Router::remove_filters(self, ids)
     }
 
@@ -283,10 +322,12 @@ impl Control for Router {
     }
 
     async fn add_route(&self, new: &NewRoute) -> Controlled<RouteView> {
+        Router::settled(self)?;
         Router::add_route(self, new).await
     }
 
     async fn remove_route(&self, to: &str) -> Controlled<RouteView> {
+        Router::settled(self)?;
         Router::remove_route(self, to).await
     }
 
@@ -317,6 +358,41 @@ impl Control for Router {
 
     fn lookup(&self, packet: &str) -> Controlled<LookupView> {
         Router::lookup(self, packet)
+    }
+
+    fn configuration(&self) -> Controlled<ConfigurationView> {
+        Router::configuration(self)
+    }
+
+    async fn apply(&self, order: Apply, who: Who) -> Controlled<AppliedView> {
+        Router::apply(self, order, who).await
+    }
+
+    async fn difference(&self, text: Option<(&str, &str)>) -> Controlled<DifferenceView> {
+        match text {
+            Some((text, origin)) => Router::difference(self, text, origin).await,
+            None => Router::difference_from_base(self).await,
+        }
+    }
+
+    async fn save_into(&self, text: &str, origin: &str) -> Controlled<String> {
+        Router::save_into(self, text, origin).await
+    }
+
+    async fn confirm(&self) -> Controlled<u64> {
+        Router::confirm(self).await
+    }
+
+    async fn roll_back(&self, number: Option<u64>, order: RollBack, who: Who) -> Controlled<AppliedView> {
+        Router::roll_back(self, number, &order, who).await
+    }
+
+    fn revisions(&self) -> Controlled<Vec<Revision>> {
+        Router::revisions(self)
+    }
+
+    fn revision(&self, number: u64) -> Controlled<RevisionTextView> {
+        Router::revision(self, number)
     }
 
     fn clear_counters(&self) -> Controlled<()> {

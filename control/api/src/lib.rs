@@ -28,12 +28,14 @@
 #![forbid(unsafe_code)]
 
 mod capture;
+mod configuration;
 mod control;
 mod error;
 mod extract;
 mod frames;
 mod listener;
 mod metrics;
+mod peer;
 mod problem;
 mod resources;
 mod schedulers;

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::capture;
+use crate::configuration;
 use crate::control::{Control, Controlled};
 use crate::extract::{Arguments, Body, Name, Names};
 use crate::metrics;
@@ -119,6 +120,29 @@ pub(crate) const RESOURCES: &[Resource] = &[
         "one, with the queues of flows in it; PATCH {…} changes its settings, PATCH {flow, quantum, threshold, rate} those of a flow",
     ),
     ("/lookup", &["POST"], "POST {packet} says what would happen to such a packet"),
+    (
+        "/configuration",
+        &["GET", "POST"],
+        "what runs, as a file; POST {text, origin, comment, confirm} applies one, whole or not at all, and goes back after `confirm` seconds unless it is confirmed",
+    ),
+    (
+        "/configuration/diff",
+        &["POST"],
+        "POST {text, origin} says what it would change; without a text, what has changed since the last one was applied",
+    ),
+    (
+        "/configuration/save",
+        &["POST"],
+        "POST {text, origin} writes what runs into the text of a file, and keeps its comments",
+    ),
+    ("/configuration/confirm", &["POST"], "POST keeps what was applied and waits to be confirmed"),
+    (
+        "/configuration/rollback",
+        &["POST"],
+        "POST {revision, comment, confirm} applies a revision again; without a number, what ran before",
+    ),
+    ("/revisions", &["GET"], "configurations that were applied: when, by whom, why; the newest first"),
+    ("/revisions/{number}", &["GET"], "one, with its text"),
     ("/metrics", &["GET"], "counters and gauges for Prometheus, as OpenMetrics text"),
     ("/counters", &["DELETE"], "DELETE sets them to zero"),
     ("/capture", &["GET"], "frames as pcapng; ?port=&filter=&snap=&count="),
@@ -196,8 +220,20 @@ fn without_arguments<C: Control>() -> axum::Router<Served<C>> {
             patch(schedulers::set_node::<C>).delete(schedulers::remove_node::<C>),
         )
         .route("/lookup", post(lookup::<C>))
+        .route("/configuration", read(C::configuration).post(configuration::apply::<C>).layer(long_bodies()))
+        .route("/configuration/diff", post(configuration::difference::<C>).layer(long_bodies()))
+        .route("/configuration/save", post(configuration::save::<C>).layer(long_bodies()))
+        .route("/configuration/confirm", post(configuration::confirm::<C>))
+        .route("/configuration/rollback", post(configuration::roll_back::<C>))
+        .route("/revisions", read(C::revisions))
+        .route("/revisions/{number}", get(configuration::revision::<C>))
         .route("/metrics", get(metrics::metrics::<C>))
         .route("/counters", delete(clear::<C>))
+}
+
+/// Configurations may be longer than other requests.
+fn long_bodies() -> DefaultBodyLimit {
+    DefaultBodyLimit::max(configuration::BODY_LIMIT)
 }
 
 /// No argument at all.

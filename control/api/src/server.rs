@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
+use axum::Extension;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -13,6 +14,7 @@ use tokio::task::JoinSet;
 
 use crate::control::Control;
 use crate::listener::Listener;
+use crate::peer::Peer;
 use crate::resources;
 
 /// How long a client may take to send a request's head, or keep a connection without a request.
@@ -43,7 +45,10 @@ pub async fn serve<C: Control>(listener: Listener, control: C, shutdown: impl Fu
         tokio::select! {
             () = &mut shutdown => break,
             accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
-                Ok(stream) => drop(connections.spawn(connection(stream, app.clone(), ending.clone()))),
+                Ok(stream) => {
+                    let app = app.clone().layer(Extension(Peer::of(&stream)));
+                    connections.spawn(connection(stream, app, ending.clone()));
+                }
                 Err(error) => {
                     tracing::warn!("can't accept a client: {error}");
                     tokio::time::sleep(REST).await;

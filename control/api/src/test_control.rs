@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use millrace_controller::view::{
-    BindingView, DropView, FlowStatesView, FlowTableView, FlowsView, GateCheckView, GateExplanationView,
-    GateView, HeldView, InstanceView, LookupView, MapView, MemoryView, NeighbourView, PluginView, PortView,
-    QueueView, ReleaseView, RouteView, SchedulerView, StatusView, SummaryView, TurnsView, UpgradeView,
+    AppliedView, BindingView, ConfigurationView, DifferenceView, DropView, FlowStatesView, FlowTableView,
+    FlowsView, GateCheckView, GateExplanationView, GateView, HeldView, InstanceView, LookupView, MapView,
+    MemoryView, NeighbourView, PluginView, PortView, QueueView, ReleaseView, RevisionTextView, RouteView,
+    SchedulerView, StatusView, SummaryView, TurnsView, UpgradeView,
 };
 use millrace_controller::{
-    CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, SchedulerNode,
-    Upgrade,
+    Apply, CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, Revision,
+    RollBack, SchedulerNode, Upgrade, Who,
 };
 use serde_json::{Map, Value, json};
 
@@ -52,6 +53,8 @@ pub(crate) struct TestControl {
     /// How many captures go on.
     pub captures: Arc<AtomicUsize>,
     pub captured: Arc<Mutex<Vec<CaptureRequest>>>,
+    /// What was applied, and by whom.
+    pub applied: Arc<Mutex<Vec<(Apply, Who)>>>,
 }
 
 fn binding(instance: &str, gate: &str, filter: &str, priority: i32) -> BindingView {
@@ -116,7 +119,7 @@ impl Control for TestControl {
             flows: FlowTableView::default(),
             driver_flows: None,
             flow_states: FlowStatesView { flows: 0, bytes: 0, refused: 0 },
-            turns: TurnsView { busy: 0, empty: 0 },
+            turns: TurnsView { busy: 0, empty: 0, longest_change: 0 },
             sleeps: 0,
             leftover_objects: None,
             mirror: None,
@@ -285,6 +288,51 @@ impl Control for TestControl {
 
     fn quarantine(&self) -> Controlled<Vec<HeldView>> {
         Ok(Vec::new())
+    }
+
+    fn configuration(&self) -> Controlled<ConfigurationView> {
+        let text = self.applied.lock().unwrap().last().map(|(order, _)| order.text.clone());
+        Ok(ConfigurationView {
+            text: text.unwrap_or_default(),
+            origin: "test".into(),
+            store: None,
+            pending: None,
+        })
+    }
+
+    async fn apply(&self, order: Apply, who: Who) -> Controlled<AppliedView> {
+        if order.text.is_empty() {
+            return Err(ControlError::Invalid("an empty text".into()));
+        }
+        let (origin, confirm) = (order.origin.clone().unwrap_or_default(), order.confirm);
+        self.applied.lock().unwrap().push((order, who));
+        Ok(AppliedView { revision: Some(1), changes: vec!["route add".into()], confirm, origin })
+    }
+
+    async fn difference(&self, text: Option<(&str, &str)>) -> Controlled<DifferenceView> {
+        let origin = text.map_or("base", |(_, origin)| origin).to_owned();
+        Ok(DifferenceView { origin, changes: Vec::new(), restart: Vec::new() })
+    }
+
+    async fn save_into(&self, text: &str, _origin: &str) -> Controlled<String> {
+        Ok(text.to_owned())
+    }
+
+    async fn confirm(&self) -> Controlled<u64> {
+        Err(ControlError::Conflict("nothing waits to be confirmed".into()))
+    }
+
+    async fn roll_back(&self, number: Option<u64>, order: RollBack, who: Who) -> Controlled<AppliedView> {
+        let text = format!("revision {}", number.unwrap_or_default());
+        self.apply(Apply { text, comment: order.comment, ..Apply::default() }, who).await
+    }
+
+    fn revisions(&self) -> Controlled<Vec<Revision>> {
+        Ok(Vec::new())
+    }
+
+    fn revision(&self, number: u64) -> Controlled<RevisionTextView> {
+        Err(ControlError::NotFound(format!("there is no revision {number}")))
     }
 
     fn create_gate(&self, name: &str, position: &str) -> Controlled<GateView> {

@@ -6,21 +6,30 @@
 #![forbid(unsafe_code)]
 
 mod action;
+mod change;
 mod check;
+mod difference;
 mod error;
 mod nearest;
+mod normal;
+mod save;
 mod scheduler;
 mod schema;
 mod values;
+mod words;
 
 pub use action::{FilterAction, WayOut};
+pub use change::{Change, Together};
+pub use difference::Difference;
 pub use error::{ConfigError, Place};
 pub use nearest::nearest;
-pub use scheduler::{Bits, CurveText, HostOutput, Manage, Overhead, Scheduler, SchedulerKind, SchedulerNode};
+pub use scheduler::{
+    Bits, CurveText, FlowQueue, HostOutput, Manage, Overhead, Scheduler, SchedulerKind, SchedulerNode,
+};
 pub use schema::{
-    Bind, Budget, Config, Device, Filter, Gate, GateTable, Impair, InputWeight, Instance, Neighbour, OnDeath,
-    OnFault, Plugin, Plugins, PollMode, Port, PortKind, ReversePath, Route, RouteKind, Router, SharedObjects,
-    Unsigned, Watchdog,
+    Bind, Boot, Budget, Config, Device, Filter, Gate, GateTable, Impair, InputWeight, Instance, Neighbour,
+    OnDeath, OnFault, Plugin, Plugins, PollMode, Port, PortKind, ReversePath, Route, RouteKind, Router,
+    SharedObjects, Unsigned, Watchdog,
 };
 pub use values::{Named, Text, VlanIds};
 

@@ -7,28 +7,57 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::nearest;
-use crate::schema::InputWeight;
+use crate::schema::{InputWeight, is_default};
 
 /// The scheduler of a port: how fast it sends, and the tree that says what comes next.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Scheduler {
     /// How fast the port sends, on the wire: `"10mbit"`. Default: as fast as it can.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub rate: Option<Bits>,
     /// What the link adds to each packet. Default `ethernet`.
+    #[serde(skip_serializing_if = "is_default")]
     pub overhead: Overhead,
     /// The leaf for packets that nothing else is said of. Default: the first one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
     /// Queues that the port has at most, those of flows included, 1 to 65,536. Default 8,192.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub queues: Option<u32>,
     /// What becomes of packets that the kernel itself sends by the port's device. Default `queue`.
+    #[serde(skip_serializing_if = "is_default")]
     pub host: HostOutput,
     /// Packets that are taken of these in a round, at most, 1 to 256, like `input-weight` of a port. Default 256.
+    #[serde(skip_serializing_if = "is_default")]
     #[schemars(with = "u16")]
     pub host_weight: InputWeight,
     /// The nodes, each behind the one above it.
     pub node: Vec<SchedulerNode>,
+    /// Flows whose queues are treated in a way of their own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub flow: Vec<FlowQueue>,
+}
+
+/// How the queue of one flow is treated, in a leaf that has a queue for each: by a rate, or by quantum and threshold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct FlowQueue {
+    /// The leaf.
+    pub queue: String,
+    /// A packet of the flow, as a filter without wildcards.
+    pub flow: String,
+    /// What is reserved for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub rate: Option<Bits>,
+    /// Bytes in each round. Default: those of all others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quantum: Option<u32>,
+    /// Bytes above which what arrives is dropped. Default: those of all others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<u32>,
 }
 
 /// What becomes of packets that the kernel itself sends by a port that has a scheduler.

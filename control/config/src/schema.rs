@@ -16,7 +16,7 @@ use crate::scheduler::Scheduler;
 use crate::values::{Named, Text, VlanIds};
 
 /// A router.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Config {
     /// What holds for the whole router.
@@ -42,9 +42,11 @@ pub struct Config {
 }
 
 /// What holds for the whole router.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Router {
+    /// From what the router starts: from this file, or from the last revision that counts, if there is one. Default `file`.
+    pub boot: Boot,
     /// How the worker waits for packets. Default `adaptive`.
     pub mode: PollMode,
     /// Threads that forward, 1 to 16: flows are spread over them, and each has devices of its own. Default 1.
@@ -89,6 +91,7 @@ pub struct Router {
 impl Default for Router {
     fn default() -> Self {
         Self {
+            boot: Boot::default(),
             mode: PollMode::default(),
             workers: 1,
             frames: 32_768,
@@ -111,8 +114,19 @@ impl Default for Router {
     }
 }
 
+/// From what a router starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Boot {
+    /// From its file.
+    #[default]
+    File,
+    /// From the last revision that counts; without one, from its file.
+    LastGood,
+}
+
 /// How the worker waits for packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PollMode {
     /// It never sleeps: lowest latency, one processor always busy.
@@ -125,7 +139,7 @@ pub enum PollMode {
 }
 
 /// What happens to packets when the router has died.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnDeath {
     /// The kernel forwards on.
@@ -135,53 +149,69 @@ pub enum OnDeath {
 }
 
 /// A port.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Port {
     /// Its name, by which everything else speaks of it.
     #[schemars(with = "String")]
     pub name: Named,
     /// The kernel device below. For kinds `device` (the default) and sub-interfaces.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// What the port is. Default `device`.
     #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
     pub kind: PortKind,
     /// How the kernel device is used. Default `auto`.
     #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
     pub driver: Device,
     /// VLAN id, or outer and inner id, of a sub-interface of `device` with addresses, ARP and ND of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub vlan: Option<VlanIds>,
     /// Addresses with the prefix length of their subnet; only for ports without a kernel device, and sub-interfaces.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub address: Vec<Text<IpNet>>,
     /// MAC address, for ports without a kernel device. Default: made from the name.
     #[schemars(with = "Option<String>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub mac: Option<Text<MacAddr>>,
     /// Largest network packet in bytes, 68 to 65,535, for ports without a kernel device. Default 1,500.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
     /// What happens to the port's packets when the router has died.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub on_death: Option<OnDeath>,
     /// File whose frames a `pcap` port receives.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<PathBuf>,
     /// File that a `pcap` port sends to.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<PathBuf>,
     /// Plays `input` as fast as it can be read, not at the recorded times.
     #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
     pub fast: bool,
     /// Makes the port worse, for tests and labs.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub impair: Option<Impair>,
     /// File that records all frames of the port.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub record: Option<PathBuf>,
     /// Whether the way back to a packet's source must lead by the port that it came in by. Default `off`.
     #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
     pub reverse_path: ReversePath,
     /// Packets that are taken from the port in a round, at most, 1 to 256: where not all that comes can be taken, ports are served
     /// in these proportions. Default 256.
     #[serde(default)]
     #[schemars(with = "u16")]
+    #[serde(skip_serializing_if = "is_default")]
     pub input_weight: InputWeight,
     /// In which order and at which rates it sends. Default: at once, first in first out.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<Scheduler>,
 }
 
@@ -208,7 +238,7 @@ impl TryFrom<u64> for InputWeight {
 }
 
 /// Whether the way back to a packet's source is looked at (RFC 3704).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReversePath {
     /// It is not.
@@ -221,7 +251,7 @@ pub enum ReversePath {
 }
 
 /// What a port is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PortKind {
     /// A kernel device.
@@ -236,7 +266,7 @@ pub enum PortKind {
 }
 
 /// How a kernel device is used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Device {
     /// The best that works: AF_XDP in the driver, AF_XDP behind it, AF_PACKET.
     #[default]
@@ -254,7 +284,7 @@ pub enum Device {
 }
 
 /// What an impaired port does to its frames.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Impair {
     /// Delay in milliseconds.
@@ -274,7 +304,7 @@ pub struct Impair {
 }
 
 /// A route of our own.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Route {
     /// Destination prefix.
@@ -283,12 +313,15 @@ pub struct Route {
     /// Next hop; several share the flows.
     #[serde(default, deserialize_with = "one_or_many")]
     #[schemars(with = "OneOrMany")]
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "one_alone")]
     pub via: Vec<IpAddr>,
     /// Port to leave by; without `via` the destinations are neighbours there.
     #[schemars(with = "Option<String>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<Named>,
     /// What the route does. Default `forward`.
     #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
     pub kind: RouteKind,
 }
 
@@ -297,6 +330,19 @@ pub struct Route {
 enum OneOrMany {
     One(IpAddr),
     Many(Vec<IpAddr>),
+}
+
+/// One address as it is, several as a list.
+fn one_alone<S: serde::Serializer>(addresses: &[IpAddr], serializer: S) -> Result<S::Ok, S::Error> {
+    match addresses {
+        [address] => address.serialize(serializer),
+        addresses => addresses.serialize(serializer),
+    }
+}
+
+/// Whether a value is the one that holds if nothing is said.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 fn one_or_many<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<IpAddr>, D::Error> {
@@ -309,7 +355,7 @@ fn one_or_many<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<
 }
 
 /// What a route does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RouteKind {
     /// It leads to the next hop.
@@ -336,7 +382,7 @@ impl RouteKind {
 }
 
 /// A neighbour that is known for good, at a port without a kernel device.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Neighbour {
     /// The port it is behind.
@@ -350,7 +396,7 @@ pub struct Neighbour {
 }
 
 /// A gate beside the default ones, or the table of one of these.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Gate {
     /// Its name.
@@ -358,14 +404,16 @@ pub struct Gate {
     pub name: Named,
     /// Its position: early, route, late, queue or copy. Those of the default gates are given.
     #[schemars(with = "Option<String>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<Text<Position>>,
     /// How its filters are searched. Default `auto`.
     #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
     pub table: GateTable,
 }
 
 /// How the filters of a gate are searched. All find the same; they differ in time and memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum GateTable {
     /// As the router thinks best, which is by tuple space search.
@@ -385,18 +433,19 @@ pub enum GateTable {
 }
 
 /// A plugin that is a file, loaded at the start.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Plugin {
     /// The file, by its whole path: a WebAssembly module or a shared object. Its signature, if it has one, stands beside it.
     pub file: PathBuf,
     /// Load it also when it is signed and older than one that was loaded before. Default `false`.
     #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
     pub allow_downgrade: bool,
 }
 
 /// What holds for all plugins that are files.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Plugins {
     /// Public keys, as `millrace plugin keygen` or `minisign -G` show them: `RW` and 54 more characters. What is signed
@@ -404,9 +453,11 @@ pub struct Plugins {
     pub keys: Vec<String>,
     /// Whether plugins are loaded that are not signed with one of the keys. Default `allow` without keys, and `refuse`
     /// with keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub unsigned: Option<Unsigned>,
     /// The directory that keeps compiled plugins, or `none`. Default: `/var/cache/millrace/plugins` for root, else
     /// `millrace/plugins` in the user's cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<PathBuf>,
     /// Whether plugins are loaded that are shared objects: they are trusted with the whole router.
     pub shared_objects: SharedObjects,
@@ -415,6 +466,7 @@ pub struct Plugins {
     pub short_calls: u32,
     /// The directory in which the router remembers what has to outlive it: versions of plugins, and instances in quarantine; or
     /// `none`. Default: `/var/lib/millrace` for root, else `millrace` in the user's state.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<PathBuf>,
     /// Milliseconds that a call of an instance may run or sleep on a worker before the router is ended for it. 0: nobody
     /// watches. Default 1000.
@@ -430,7 +482,7 @@ impl Default for Plugins {
 }
 
 /// How long a call of an instance may take before the router is ended for it: 100 to 60,000 milliseconds, or 0 for ever.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u64")]
 pub struct Watchdog(u32);
 
@@ -461,7 +513,7 @@ impl TryFrom<u64> for Watchdog {
 }
 
 /// What is done with plugins that nobody signed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unsigned {
     /// They are loaded.
@@ -471,7 +523,7 @@ pub enum Unsigned {
 }
 
 /// What is done with plugins that are shared objects.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SharedObjects {
     /// They are loaded.
@@ -482,7 +534,7 @@ pub enum SharedObjects {
 }
 
 /// A plugin instance.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Instance {
     /// The plugin's name.
@@ -493,11 +545,12 @@ pub struct Instance {
     pub name: Named,
     /// Its settings, as the plugin's manual page lists them.
     #[serde(default)]
+    #[serde(skip_serializing_if = "Map::is_empty")]
     pub settings: Map<String, Value>,
 }
 
 /// Which flows an instance gets.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Bind {
     /// The instance's name.
@@ -511,18 +564,22 @@ pub struct Bind {
     pub filter: Text<millrace_classify::Filter>,
     /// Of several filters that match, the highest priority wins. Default 0.
     #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
     pub priority: i32,
     /// What becomes of packets that the instance fails at, and while it pauses after that. Default `drop`.
     #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
     pub on_fault: OnFault,
-    /// Microseconds that a call of the instance may take in all before it counts as a fault. Default 10,000.
+    /// Microseconds that a call of the instance may take in all before it counts as a fault. Default 1,000.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
     /// The same for each packet of a call, if that is less. A call always has 50. No default.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub packet_budget: Option<Budget>,
 }
 
 /// What becomes of packets that an instance fails at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnFault {
     /// They are dropped.
@@ -533,7 +590,7 @@ pub enum OnFault {
 }
 
 /// Microseconds, 1 to 1,000,000.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "u64")]
 pub struct Budget(#[schemars(range(min = 1, max = 1_000_000))] u32);
 
@@ -556,7 +613,7 @@ impl TryFrom<u64> for Budget {
 }
 
 /// What is done with the packets that match.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Filter {
     /// Which packets; `*` is all.
@@ -567,8 +624,10 @@ pub struct Filter {
     pub action: Text<FilterAction>,
     /// The gate's name. Default: `tap` for copies, else `route`; for an instance it must be said.
     #[schemars(with = "Option<String>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<Named>,
     /// Of several filters that match, the highest priority wins. Default 0.
     #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
     pub priority: i32,
 }

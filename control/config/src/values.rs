@@ -5,6 +5,7 @@ use std::ops::{Deref, Range};
 use std::str::FromStr;
 
 use serde::de::{Deserialize, Deserializer, Error};
+use serde::{Serialize, Serializer};
 
 /// A value that is written as text: an address, a filter. It remembers how it was written, and where in the file.
 #[derive(Clone, Debug)]
@@ -28,6 +29,19 @@ impl<T> Text<T> {
     /// Where it stands; `None` when it comes from no file.
     pub(crate) fn span(&self) -> Option<Range<usize>> {
         self.span.clone()
+    }
+}
+
+impl<T: fmt::Display> Text<T> {
+    /// A value that comes from no file, as the program writes it.
+    pub fn of(value: T) -> Self {
+        Self { written: value.to_string(), value, span: None }
+    }
+}
+
+impl<T> Serialize for Text<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.written)
     }
 }
 
@@ -73,6 +87,12 @@ impl From<&str> for Named {
     }
 }
 
+impl Serialize for Named {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self)
+    }
+}
+
 impl Deref for Named {
     type Target = str;
 
@@ -94,7 +114,7 @@ impl<'de> Deserialize<'de> for Named {
 }
 
 /// One VLAN id, or an outer and an inner one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub enum VlanIds {
     /// One 802.1Q tag, 1 to 4094.

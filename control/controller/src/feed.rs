@@ -20,7 +20,9 @@ pub(crate) fn start_commands(
     let all = |command: &dyn Fn() -> Command| (0..workers).map(|_| command()).collect();
     let options = all(&|| Command::SetOptions(model.options.clone()));
     let plugins = plugin_commands(&model.plugins, tables, model.plugins.populate()?, workers)?;
-    let neighbours = all(&|| Command::SetNeighbours(model.neighbours.clone()));
+    let neighbours: Vec<_> =
+        model.neighbours.iter().map(|one| model.known_for_good(one)).collect::<Result<_, _>>()?;
+    let neighbours = all(&|| Command::SetNeighbours(neighbours.clone()));
     Ok(vec![options, plugins, neighbours])
 }
 

@@ -55,7 +55,7 @@ impl Model {
     }
 
     /// An action with its names looked up.
-    fn action(&self, action: &FilterAction, filter: &Filter) -> Result<Action, ControlError> {
+    pub fn action(&self, action: &FilterAction, filter: &Filter) -> Result<Action, ControlError> {
         let is_v6 = [filter.source(), filter.destination()].iter().flatten().any(|net| net.addr().is_ipv6());
         let ways = || {
             let way = |way: &millrace_config::WayOut| match way.via {

@@ -131,7 +131,7 @@ impl Inner {
             claims.push(claim);
         }
         if let Some(actions) = &mut self.actions {
-            for route in self.installed.drain(..) {
+            for route in std::mem::take(&mut self.installed).into_values() {
                 let removed = actions.remove_route(route.prefix, route.metric);
                 note(removed.map(|_| ()).map_err(|error| ControlError::system("take back a route", error)));
             }

@@ -2,7 +2,9 @@
 
 mod capture;
 mod claim;
+mod configuration;
 mod crash;
+mod date;
 mod device;
 mod driver_flows;
 mod error;
@@ -21,6 +23,7 @@ mod maps;
 mod model;
 mod node_settings;
 pub mod offline;
+mod overrides;
 mod plan;
 mod plugin_requests;
 mod quarantine;
@@ -41,10 +44,14 @@ mod worker_handle;
 mod workers;
 
 pub use millrace_config::SchedulerNode;
+pub use millrace_store::{Revision, Store, Who};
 
 pub use capture::{Capture, CaptureRequest};
+pub use configuration::{Apply, Pending, RollBack};
+pub use date::utc;
 pub use error::ControlError;
+pub use overrides::Overrides;
 pub use plan::{Plan, plan};
 pub use request::{FlowOrder, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, Upgrade};
 pub use router::Router;
-pub use start::{StartOptions, check, start};
+pub use start::{Source, StartOptions, check, revisions, start};

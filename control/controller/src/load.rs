@@ -201,6 +201,9 @@ pub(crate) fn enter(
     model.plugins.add_plugin(loaded.plugin)?;
     tracing::info!("plugin {name} is {}", loaded.origin);
     note_loaded(model, admitted);
+    let file =
+        millrace_config::Plugin { file: new.path.clone().into(), allow_downgrade: new.allow_downgrade };
+    model.files.push((name, file));
     Ok(name)
 }
 

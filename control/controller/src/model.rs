@@ -1,5 +1,6 @@
 //! What a configuration means, before any device is touched.
 
+use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
@@ -57,9 +58,15 @@ impl PortPlan {
 pub(crate) struct Model {
     pub ports: Vec<PortPlan>,
     pub own_routes: OwnRoutes,
-    /// Configured routes by ports with a kernel below: the kernel gets them, and the mirror brings them.
-    pub kernel_routes: Vec<millrace_config::Route>,
-    pub neighbours: Vec<NeighbourChange>,
+    /// Routes that people want, as they said it.
+    pub routes: BTreeMap<IpNet, millrace_config::Route>,
+    pub neighbours: Vec<millrace_config::Neighbour>,
+    /// What was said of the whole router.
+    pub router: millrace_config::Router,
+    /// What was said of all plugins that are files.
+    pub plugin_settings: millrace_config::Plugins,
+    /// The files of plugins, by the names of the plugins, in the order in which they were loaded.
+    pub files: Vec<(&'static str, millrace_config::Plugin)>,
     pub plugins: Plugins,
     /// Which plugins are loaded that are files, and which were.
     pub repository: Repository,
@@ -83,14 +90,17 @@ impl Model {
         let mut model = Self {
             ports: plan_ports(config)?,
             own_routes: OwnRoutes::default(),
-            kernel_routes: Vec::new(),
+            routes: BTreeMap::new(),
             neighbours: Vec::new(),
+            router: config.router.clone(),
+            plugin_settings: config.plugins.clone(),
+            files: Vec::new(),
             plugins: Plugins::new(),
             repository: crate::load::repository(&config.plugins, memory)?,
             shared_objects: config.plugins.shared_objects,
             schedulers: Schedulers::default(),
             gate_tables: Vec::new(),
-            options: options(config),
+            options: options(&config.router),
         };
         for plan in &model.ports {
             for net in &plan.settings.addresses {
@@ -102,23 +112,42 @@ impl Model {
                 model.schedulers.plan(*id, &settings.name, scheduler)?;
             }
         }
+        for PortPlan { config, settings, .. } in &model.ports {
+            let flows = config.scheduler.as_ref().map_or(&[][..], |scheduler| &scheduler.flow[..]);
+            model.flow_changes(&settings.name, &[], flows)?;
+        }
         config.route.iter().try_for_each(|route| model.add_route(route).map(|_| ()))?;
         for neighbour in &config.neighbour {
-            let port = model.port(&neighbour.port)?;
-            if port.is_kernel() {
-                return Err(ControlError::Invalid(format!(
-                    "neighbour {} at port {:?}: neighbours of kernel devices are the kernel's: set them with `ip neighbour`",
-                    neighbour.address, &*neighbour.port
-                )));
-            }
-            let state = NeighbourKnowledge::Static(*neighbour.mac.value());
-            model.neighbours.push(NeighbourChange { port: port.id, address: neighbour.address, state });
+            model.known_for_good(neighbour)?;
+            model.neighbours.push(neighbour.clone());
         }
         model.plugins.set_workers(config.router.workers);
         let port = |plan: &PortPlan| (plan.settings.name.clone(), plan.id.0);
         model.plugins.set_ports(model.ports.iter().map(port).collect());
         model.add_plugins(config, loader)?;
         Ok(model)
+    }
+
+    /// What workers are told of a neighbour that is known for good.
+    pub fn known_for_good(
+        &self,
+        neighbour: &millrace_config::Neighbour,
+    ) -> Result<NeighbourChange, ControlError> {
+        let port = self.port(&neighbour.port)?;
+        if port.is_kernel() {
+            return Err(ControlError::Invalid(format!(
+                "neighbour {} at port {:?}: neighbours of kernel devices are the kernel's: set them with `ip neighbour`",
+                neighbour.address, &*neighbour.port
+            )));
+        }
+        let state = NeighbourKnowledge::Static(*neighbour.mac.value());
+        Ok(NeighbourChange { port: port.id, address: neighbour.address, state })
+    }
+
+    /// Routes that people want by ports with a kernel below: the kernel gets them, and the mirror brings them.
+    pub fn kernel_routes(&self) -> impl Iterator<Item = &millrace_config::Route> {
+        let own = |prefix: &IpNet| self.own_routes.is_added(prefix);
+        self.routes.iter().filter(move |(prefix, _)| !own(prefix)).map(|(_, route)| route)
     }
 
     /// Which plugins are loaded that are files.
@@ -171,7 +200,7 @@ impl Model {
             (Some(hops), _) => self.own_routes.add(prefix, Route::Forward(hops)),
             (None, Some(plain)) if !has_kernel => self.own_routes.add(prefix, plain),
             (None, _) if has_kernel => {
-                self.kernel_routes.push(route.clone());
+                self.routes.insert(prefix, route.clone());
                 return Ok(true);
             }
             (None, _) => {
@@ -181,6 +210,7 @@ impl Model {
                 )));
             }
         }
+        self.routes.insert(prefix, route.clone());
         Ok(false)
     }
 
@@ -250,15 +280,7 @@ impl Model {
             if let Some(position) = &gate.position {
                 self.plugins.create_gate(&gate.name, *position.value(), None)?;
             }
-            let kind = match gate.table {
-                GateTable::Auto => TableKind::default(),
-                GateTable::Linear => TableKind::Linear,
-                GateTable::TupleSpace => TableKind::TupleSpace,
-                GateTable::Dag => TableKind::Dag(PrefixMatchKind::BinarySearchOnLengths),
-                GateTable::DagPatricia => TableKind::Dag(PrefixMatchKind::Patricia),
-                GateTable::DagTreeBitmap => TableKind::Dag(PrefixMatchKind::TreeBitmap),
-            };
-            self.gate_tables.push((self.plugins.gate(&gate.name)?.id, kind));
+            self.gate_tables.push((self.plugins.gate(&gate.name)?.id, table_kind(gate.table)));
         }
         for instance in &config.instance {
             self.create_instance(&instance.plugin, &instance.name, instance.settings.clone())?;
@@ -280,6 +302,18 @@ impl Model {
             self.add_filter(matches, action, filter.gate.as_deref(), filter.priority)?;
         }
         Ok(())
+    }
+}
+
+/// The kind of a gate's table.
+pub(crate) fn table_kind(table: GateTable) -> TableKind {
+    match table {
+        GateTable::Auto => TableKind::default(),
+        GateTable::Linear => TableKind::Linear,
+        GateTable::TupleSpace => TableKind::TupleSpace,
+        GateTable::Dag => TableKind::Dag(PrefixMatchKind::BinarySearchOnLengths),
+        GateTable::DagPatricia => TableKind::Dag(PrefixMatchKind::Patricia),
+        GateTable::DagTreeBitmap => TableKind::Dag(PrefixMatchKind::TreeBitmap),
     }
 }
 
@@ -354,12 +388,17 @@ fn settings(port: &millrace_config::Port, device: DeviceId, tags: Tags) -> PortS
         forwards4: true,
         forwards6: true,
         input_weight: port.input_weight.0,
-        reverse_path: match port.reverse_path {
-            millrace_config::ReversePath::Off => ReversePath::Off,
-            millrace_config::ReversePath::Strict => ReversePath::Strict,
-            millrace_config::ReversePath::Loose => ReversePath::Loose,
-        },
+        reverse_path: reverse_path(port.reverse_path),
         addresses: port.address.iter().map(|net| *net.value()).collect::<Vec<IpNet>>(),
+    }
+}
+
+/// Whether the way back to a packet's source is looked at.
+pub(crate) fn reverse_path(reverse_path: millrace_config::ReversePath) -> ReversePath {
+    match reverse_path {
+        millrace_config::ReversePath::Off => ReversePath::Off,
+        millrace_config::ReversePath::Strict => ReversePath::Strict,
+        millrace_config::ReversePath::Loose => ReversePath::Loose,
     }
 }
 
@@ -371,8 +410,8 @@ fn made_mac(name: &str) -> MacAddr {
     MacAddr([0x02, a, b, c, d, e])
 }
 
-fn options(config: &Config) -> Options {
-    let router = &config.router;
+/// What workers are told of the whole router.
+pub(crate) fn options(router: &millrace_config::Router) -> Options {
     Options {
         martians: MartianPolicy {
             forward_this_network: router.forward_zero_net,

@@ -77,7 +77,7 @@ pub async fn plan(config: &Config) -> Result<Plan, ControlError> {
             list.push(finding.to_string());
         }
     }
-    plan.installed = model.kernel_routes.iter().map(|route| route.to.written().to_owned()).collect();
+    plan.installed = model.kernel_routes().map(|route| route.to.written().to_owned()).collect();
     let filter = |binding: millrace_plugin::BindingDescription| {
         let action = show::action(&binding.action, &model);
         format!("{action} for {:?} at gate {}, priority {}", binding.filter, binding.gate, binding.priority)

@@ -1,6 +1,7 @@
 //! Changes that plugins ask for, by the capability `request`: they are made as if an operator had asked.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -47,6 +48,10 @@ impl Router {
     /// Makes the changes that plugins ask for, one after the other. What is refused stands in the log.
     pub(crate) async fn serve_requests(&self) -> Infallible {
         loop {
+            // What is applied is whole before anything is added to it.
+            while self.settled().is_err() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
             let next = self.lock().requests.pop_front();
             let Some((instance, json)) = next else {
                 self.0.requested.notified().await;
@@ -85,8 +90,6 @@ impl Router {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn parse(json: &str) -> Result<PluginRequest, String> {

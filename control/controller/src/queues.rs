@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use millrace_classify::Filter;
-use millrace_config::{Bits, SchedulerKind};
+use millrace_config::{Bits, FlowQueue, Scheduler, SchedulerKind};
 use millrace_pipeline::{Command, FlowQueueReport, FlowReport, FlowTreatment, ScheduleChange};
 use millrace_schedule::{NodeKind, Rate};
 use millrace_units::{PortId, QueueId};
@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use crate::ControlError;
 use crate::flows::selector;
 use crate::lookup::parse_packet;
+use crate::model::Model;
 use crate::router::{Inner, Router};
 use crate::view::{FlowQueueView, QueueView, SchedulerNodeView, SchedulerView};
 
@@ -153,8 +154,74 @@ impl Router {
         let Some(flow) = flow else { return self.set_scheduler_node(port, queue, changes).map(drop) };
         let mut inner = self.lock();
         let id = inner.model.port(port)?.id;
-        let (leaf, kind, node) = inner.model.schedulers.leaf(id, port, queue)?;
-        let key = parse_packet(flow, &inner.model)?.key;
+        let change = inner.model.flow_change(port, queue, flow, changes)?;
+        inner.schedule(id, vec![change])?;
+        let known = inner.model.schedulers.of(id).and_then(|scheduler| find_flow(scheduler, queue, flow));
+        let remembered = with_changes(known, queue, flow, changes)?;
+        inner.model.schedulers.note_flow(id, queue, &canonical(flow), remembered);
+        Ok(())
+    }
+}
+
+/// A flow as it is compared with others.
+fn canonical(flow: &str) -> String {
+    flow.parse::<Filter>().map_or_else(|_| flow.to_owned(), |filter| filter.to_string())
+}
+
+fn find_flow<'s>(scheduler: &'s Scheduler, queue: &str, flow: &str) -> Option<&'s FlowQueue> {
+    let flow = canonical(flow);
+    scheduler.flow.iter().find(|own| own.queue == queue && canonical(&own.flow) == flow)
+}
+
+/// What is remembered of a flow after changes; nothing, where it is like all others.
+fn with_changes(
+    known: Option<&FlowQueue>,
+    queue: &str,
+    flow: &str,
+    changes: &Map<String, Value>,
+) -> Result<Option<FlowQueue>, ControlError> {
+    let FlowSettings { rate, quantum, threshold } = FlowSettings::parse(changes)?;
+    let none = FlowQueue {
+        queue: queue.to_owned(),
+        flow: canonical(flow),
+        rate: None,
+        quantum: None,
+        threshold: None,
+    };
+    if rate.is_some() || (quantum, threshold) == (None, None) {
+        return Ok(rate.map(|rate| FlowQueue { rate: Some(rate), ..none }));
+    }
+    let before = |own: fn(&FlowQueue) -> Option<u32>| known.and_then(own);
+    let after = FlowQueue {
+        quantum: quantum.unwrap_or_else(|| before(|flow| flow.quantum)),
+        threshold: threshold.unwrap_or_else(|| before(|flow| flow.threshold)),
+        ..none.clone()
+    };
+    Ok(Some(after).filter(|after| *after != none))
+}
+
+/// The changes that give a flow of the configuration what is said of it, whatever it had.
+fn absolute(flow: &FlowQueue) -> Map<String, Value> {
+    let rate = flow.rate.map(|rate| ("rate".to_owned(), serde_json::to_value(rate).unwrap_or_default()));
+    let bytes = [("quantum", flow.quantum), ("threshold", flow.threshold)];
+    match rate {
+        Some(rate) => [rate].into_iter().collect(),
+        None => bytes.into_iter().map(|(key, bytes)| (key.to_owned(), bytes.into())).collect(),
+    }
+}
+
+impl Model {
+    /// The change of a port's scheduler that gives a flow other settings.
+    fn flow_change(
+        &self,
+        port: &str,
+        queue: &str,
+        flow: &str,
+        changes: &Map<String, Value>,
+    ) -> Result<ScheduleChange, ControlError> {
+        let id = self.port(port)?.id;
+        let (leaf, kind, node) = self.schedulers.leaf(id, port, queue)?;
+        let key = parse_packet(flow, self)?.key;
         let settings = FlowSettings::parse(changes)?;
         if settings.rate.is_some() && node.rate.is_none() {
             return Err(ControlError::Invalid(format!(
@@ -162,8 +229,29 @@ impl Router {
                  `queue set {port} {queue} rate=RATE`"
             )));
         }
-        let treatment = settings.treatment(&kind)?;
-        inner.schedule(id, vec![ScheduleChange::Flow(leaf, key, treatment)])
+        Ok(ScheduleChange::Flow(leaf, key, settings.treatment(&kind)?))
+    }
+
+    /// The changes that treat the flows of a port's scheduler as `after` says, where it was as `before` says. Both are of leaves
+    /// that are there.
+    pub fn flow_changes(
+        &self,
+        port: &str,
+        before: &[FlowQueue],
+        after: &[FlowQueue],
+    ) -> Result<Vec<ScheduleChange>, ControlError> {
+        let is = |one: &FlowQueue, other: &FlowQueue| {
+            one.queue == other.queue && canonical(&one.flow) == canonical(&other.flow)
+        };
+        let gone = before.iter().filter(|own| !after.iter().any(|other| is(own, other)));
+        // One whose leaf is gone is gone with it.
+        let released = gone.filter_map(|own| {
+            self.flow_change(port, &own.queue, &own.flow, &Map::from_iter([("rate".into(), Value::Null)]))
+                .ok()
+        });
+        let new = after.iter().filter(|own| !before.contains(own));
+        let set = new.map(|own| self.flow_change(port, &own.queue, &own.flow, &absolute(own)));
+        released.map(Ok).chain(set).collect()
     }
 }
 

@@ -19,15 +19,15 @@ use crate::start::own_route;
 use crate::view::RouteView;
 
 /// How long the mirror may take to hear of what we told the kernel; it takes a millisecond.
-const PATIENCE: Duration = Duration::from_millis(500);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
 /// How often is looked.
-const LOOK: Duration = Duration::from_millis(1);
+pub(crate) const LOOK: Duration = Duration::from_millis(1);
 /// The kernel's main table.
 const MAIN: u32 = 254;
 
 /// Who has a route.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Keeper {
+pub(crate) enum Keeper {
     /// The kernel, and by the mirror we.
     Kernel,
     /// The worker alone.
@@ -96,9 +96,9 @@ impl Router {
 }
 
 impl Inner {
-    fn add_route(&mut self, route: &millrace_config::Route) -> Result<Keeper, ControlError> {
+    pub fn add_route(&mut self, route: &millrace_config::Route) -> Result<Keeper, ControlError> {
         let prefix = *route.to.value();
-        if self.model.own_routes.is_added(&prefix) || self.installed.iter().any(|own| own.prefix == prefix) {
+        if self.model.own_routes.is_added(&prefix) || self.installed.contains_key(&prefix) {
             return Err(ControlError::Conflict(format!(
                 "there is a route of ours to {prefix}: remove it first"
             )));
@@ -106,7 +106,7 @@ impl Inner {
         if self.model.add_route(route)? {
             let installed = self.install(route);
             if installed.is_err() {
-                self.model.kernel_routes.pop();
+                self.model.routes.remove(&prefix);
             }
             return installed.map(|()| Keeper::Kernel);
         }
@@ -116,7 +116,7 @@ impl Inner {
     }
 
     /// Gives the kernel a route.
-    fn install(&mut self, route: &millrace_config::Route) -> Result<(), ControlError> {
+    pub fn install(&mut self, route: &millrace_config::Route) -> Result<(), ControlError> {
         let route = own_route(route, self)?;
         let in_the_way = self.mirrored(route.prefix);
         let Some(actions) = &mut self.actions else {
@@ -127,27 +127,28 @@ impl Inner {
                 in_the_way.map(|other| format!("; it has one of protocol {}", protocol(other.protocol)));
             ControlError::Conflict(format!("the kernel refuses: {error}{}", owner.unwrap_or_default()))
         })?;
-        self.installed.push(route);
+        self.installed.insert(route.prefix, route);
         Ok(())
     }
 
-    fn remove_route(&mut self, prefix: IpNet) -> Result<Keeper, ControlError> {
+    pub fn remove_route(&mut self, prefix: IpNet) -> Result<Keeper, ControlError> {
         if self.model.own_routes.remove(&prefix).is_some() {
+            self.model.routes.remove(&prefix);
             let ports = self.by_device();
             let mirrored = self.mirrored(prefix).and_then(|route| from_kernel(&route, &ports));
             let next = self.model.own_routes.get(&prefix).cloned().or(mirrored);
             self.change_routes(vec![(prefix, next)])?;
             return Ok(Keeper::Worker);
         }
-        let Some(at) = self.installed.iter().position(|own| own.prefix == prefix) else {
+        let Some(metric) = self.installed.get(&prefix).map(|own| own.metric) else {
             return Err(self.not_ours(prefix));
         };
         if let Some(actions) = &mut self.actions {
-            let removed = actions.remove_route(prefix, self.installed[at].metric);
+            let removed = actions.remove_route(prefix, metric);
             removed.map_err(|error| ControlError::system("take the route back from the kernel", error))?;
         }
-        self.installed.remove(at);
-        self.model.kernel_routes.retain(|route| *route.to.value() != prefix);
+        self.installed.remove(&prefix);
+        self.model.routes.remove(&prefix);
         Ok(Keeper::Kernel)
     }
 
@@ -168,7 +169,7 @@ impl Inner {
     }
 
     /// What the kernel has for exactly that prefix.
-    fn mirrored(&self, prefix: IpNet) -> Option<HostRoute> {
+    pub fn mirrored(&self, prefix: IpNet) -> Option<HostRoute> {
         self.mirror.as_ref()?.state().effective(prefix)
     }
 
@@ -182,8 +183,7 @@ impl Inner {
 
     /// The route that we have given to the kernel.
     fn given(&self, prefix: IpNet) -> Option<RouteView> {
-        let OwnRoute { kind, metric, ref next_hops, .. } =
-            *self.installed.iter().find(|own| own.prefix == prefix)?;
+        let OwnRoute { kind, metric, ref next_hops, .. } = *self.installed.get(&prefix)?;
         let route = HostRoute {
             prefix,
             kind,
@@ -214,7 +214,7 @@ pub(crate) fn kernel_view(route: &HostRoute, ports: &PortsByDevice, model: &Mode
     Some(show::route(&route.prefix, &target, Some(route.protocol), model))
 }
 
-fn is_ours(route: &HostRoute) -> bool {
+pub(crate) fn is_ours(route: &HostRoute) -> bool {
     route.protocol == PROTOCOL_MILLRACE
 }
 
@@ -254,7 +254,7 @@ fn parse_prefix(text: &str) -> Result<IpNet, ControlError> {
     Ok(prefix)
 }
 
-fn parse_route(new: &NewRoute) -> Result<millrace_config::Route, ControlError> {
+pub(crate) fn parse_route(new: &NewRoute) -> Result<millrace_config::Route, ControlError> {
     parse_prefix(&new.to)?;
     let route = millrace_config::Route {
         to: new

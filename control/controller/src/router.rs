@@ -1,6 +1,6 @@
 //! The running router: its state, and everything that can be asked of it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -14,11 +14,13 @@ use millrace_pipeline::{Command, DeviceId, GateTables, Question, Snapshot};
 use millrace_plugin::PluginChange;
 use millrace_plugin_abi::{Instance, Message, Plugin, Position, Reply};
 use millrace_port::Capabilities;
+use millrace_store::{Draft, Store};
 use millrace_telemetry::Rate;
 use millrace_units::{Instant, PortId};
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
+use crate::configuration::Waiting;
 use crate::device::KernelDevice;
 use crate::feed::plugin_commands;
 use crate::host_level::{HostLevel, PATIENCE};
@@ -27,6 +29,7 @@ use crate::load::Loaded;
 use crate::loader::Loader;
 use crate::lookup::{self, parse_packet};
 use crate::model::Model;
+use crate::overrides::Overrides;
 use crate::route_changes::kernel_view;
 use crate::route_table::RouteTable;
 use crate::routes::PortsByDevice;
@@ -75,7 +78,8 @@ pub(crate) struct Inner {
     pub mirror: Option<Mirror>,
     pub changes: Option<tokio::sync::mpsc::Receiver<Vec<millrace_host::HostChange>>>,
     pub actions: Option<Actions>,
-    pub installed: Vec<OwnRoute>,
+    /// Routes that the kernel was given.
+    pub installed: BTreeMap<IpNet, OwnRoute>,
     pub on_death: HashMap<PortId, millrace_config::OnDeath>,
     pub rates: Rate,
     pub started: Instant,
@@ -96,6 +100,16 @@ pub(crate) struct Inner {
     pub names: Names,
     /// Watches whether calls of instances return.
     pub watchdog: Option<Watchdog>,
+    /// What was said beside the configuration at the start, and holds for every later one.
+    pub overrides: Overrides,
+    /// What was applied last, or started with.
+    pub base: Draft,
+    /// The revisions that were applied.
+    pub store: Store,
+    /// Whether a configuration is being applied.
+    pub applying: bool,
+    /// What goes back by itself unless it is confirmed.
+    pub waiting: Option<Waiting>,
 }
 
 impl Inner {
@@ -120,6 +134,16 @@ impl Inner {
             if let Some(slow) = model.plugins.slow_half_of(name)? {
                 host_level.put(id, Some(slow), (0, true))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Refuses while a configuration is being applied.
+    pub fn unless_applying(&self) -> Result<(), ControlError> {
+        if self.applying {
+            return Err(ControlError::Conflict(
+                "a configuration is being applied: try again in a second".into(),
+            ));
         }
         Ok(())
     }
@@ -227,7 +251,11 @@ impl Router {
             flows: show::flow_table(&snapshot.flows),
             flow_states: show::flow_states(snapshot.flow_states),
             driver_flows: inner.flow_cache.is_some().then(|| show::driver_flows(snapshot.driver_flows)),
-            turns: TurnsView { busy: snapshot.turns.0, empty: snapshot.turns.1 },
+            turns: TurnsView {
+                busy: snapshot.turns.0,
+                empty: snapshot.turns.1,
+                longest_change: snapshot.longest_change.as_micros() as u64,
+            },
             sleeps: snapshot.sleeps,
             leftover_objects: Some(millrace_plugin::native::leftovers()).filter(|count| *count > 0),
             mirror,
@@ -389,6 +417,7 @@ impl Router {
         let known = show::plugins(&inner.model).into_iter().find(|plugin| plugin.name == name);
         inner.model.plugins.remove_plugin(name)?;
         inner.previous_plugins.remove(name);
+        inner.model.files.retain(|(known, _)| *known != name);
         inner.model.repository.unloaded(name);
         known.ok_or_else(|| ControlError::System("the plugin was not there".into()))
     }
@@ -569,7 +598,7 @@ pub(crate) fn find_instance(inner: &mut Inner, name: &str) -> Result<InstanceVie
         .ok_or_else(|| ControlError::NotFound(format!("no instance is named {name:?}")))
 }
 
-fn find_gate(inner: &mut Inner, name: &str) -> Result<GateView, ControlError> {
+pub(crate) fn find_gate(inner: &mut Inner, name: &str) -> Result<GateView, ControlError> {
     let snapshot = inner.snapshot()?;
     let gates = show::gates(&snapshot, &inner.model, &inner.tables);
     gates

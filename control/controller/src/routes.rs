@@ -48,6 +48,53 @@ pub struct OwnRoutes {
     connected: BTreeMap<IpNet, Route>,
     /// What was said in the configuration, or since. It wins.
     added: BTreeMap<IpNet, Route>,
+    /// The subnets behind ports among both.
+    subnets: Subnets,
+}
+
+/// Subnets, each behind a port: destinations there are neighbours.
+#[derive(Clone, Debug, Default)]
+struct Subnets {
+    /// By what follows from addresses, and by what was added, which wins.
+    ports: HashMap<IpNet, [Option<PortId>; 2]>,
+    /// How many subnets there are of each family and length.
+    lengths: BTreeMap<(bool, u8), usize>,
+}
+
+impl Subnets {
+    /// Sets the port of a subnet, of those that were added or of the others.
+    fn set(&mut self, net: IpNet, added: bool, port: Option<PortId>) {
+        let ports = self.ports.entry(net).or_default();
+        let before = ports.iter().any(Option::is_some);
+        ports[usize::from(added)] = port;
+        let count = self.lengths.entry((net.addr().is_ipv6(), net.prefix_len())).or_default();
+        match (before, ports.iter().any(Option::is_some)) {
+            (false, true) => *count += 1,
+            (true, false) => *count -= 1,
+            _ => {}
+        }
+        if ports.iter().all(Option::is_none) {
+            self.ports.remove(&net);
+        }
+    }
+
+    /// The port of the smallest subnet that an address is in.
+    fn port_of(&self, address: IpAddr) -> Option<PortId> {
+        let family = (address.is_ipv6(), 0)..=(address.is_ipv6(), u8::MAX);
+        let lengths = self.lengths.range(family).rev().filter(|(_, count)| **count > 0);
+        lengths.into_iter().find_map(|((_, length), _)| {
+            let [connected, added] = self.ports.get(&IpNet::new(address, *length).ok()?.trunc())?;
+            added.or(*connected)
+        })
+    }
+}
+
+/// The port behind which destinations of a route are neighbours.
+fn subnet_of(route: &Route) -> Option<PortId> {
+    match route {
+        Route::Forward(hops) => hops.iter().find(|hop| hop.gateway.is_none()).map(|hop| hop.port),
+        _ => None,
+    }
 }
 
 impl OwnRoutes {
@@ -61,6 +108,7 @@ impl OwnRoutes {
             return;
         }
         self.connected.insert(net.trunc(), Route::Forward(NextHops::single(NextHop::new(port, None))));
+        self.subnets.set(net.trunc(), false, Some(port));
         if let IpNet::V4(v4) = net
             && v4.prefix_len() < 31
         {
@@ -68,13 +116,27 @@ impl OwnRoutes {
         }
     }
 
+    /// Forgets what followed from ports' addresses. Returns what that was.
+    pub fn take_connected(&mut self) -> BTreeMap<IpNet, Route> {
+        let connected = std::mem::take(&mut self.connected);
+        connected.keys().for_each(|net| self.subnets.set(*net, false, None));
+        connected
+    }
+
+    /// What follows from ports' addresses.
+    pub fn connected(&self) -> &BTreeMap<IpNet, Route> {
+        &self.connected
+    }
+
     /// Adds a route that people want.
     pub fn add(&mut self, prefix: IpNet, route: Route) {
+        self.subnets.set(prefix, true, subnet_of(&route));
         self.added.insert(prefix, route);
     }
 
     /// Removes a route that was added; `None` when there is none.
     pub fn remove(&mut self, prefix: &IpNet) -> Option<Route> {
+        self.subnets.set(*prefix, true, None);
         self.added.remove(prefix)
     }
 
@@ -96,13 +158,7 @@ impl OwnRoutes {
 
     /// The port whose subnet `address` is in.
     pub fn port_towards(&self, address: IpAddr) -> Option<PortId> {
-        let connected = self.connected.iter().chain(&self.added).filter_map(|(net, route)| match route {
-            Route::Forward(hops) if net.contains(&address) => {
-                hops.iter().find(|hop| hop.gateway.is_none()).map(|hop| (net.prefix_len(), hop.port))
-            }
-            _ => None,
-        });
-        connected.max_by_key(|(length, _)| *length).map(|(_, port)| port)
+        self.subnets.port_of(address)
     }
 }
 
@@ -131,6 +187,27 @@ mod tests {
         );
         assert_eq!(own.port_towards("10.1.0.77".parse().unwrap()), Some(PortId(3)));
         assert_eq!(own.port_towards("192.0.2.1".parse().unwrap()), None);
+    }
+
+    #[test]
+    fn an_address_is_behind_the_port_of_the_smallest_subnet() {
+        let mut own = OwnRoutes::default();
+        let towards = |own: &OwnRoutes, address: &str| own.port_towards(address.parse().unwrap());
+        own.add_address(PortId(3), "10.1.0.1/16".parse().unwrap());
+        own.add_address(PortId(5), "fd00::1/64".parse().unwrap());
+        let subnet = |port| Route::Forward(NextHops::single(NextHop::new(PortId(port), None)));
+        let net: IpNet = "10.1.7.0/24".parse().unwrap();
+        own.add(net, subnet(4));
+        assert_eq!(
+            [towards(&own, "10.1.7.9"), towards(&own, "10.1.8.9")],
+            [Some(PortId(4)), Some(PortId(3))]
+        );
+        assert_eq!([towards(&own, "fd00::9"), towards(&own, "fd01::9")], [Some(PortId(5)), None]);
+        // One that leads on is no subnet.
+        own.add(net, Route::Blackhole);
+        assert_eq!(towards(&own, "10.1.7.9"), Some(PortId(3)));
+        own.take_connected();
+        assert_eq!([towards(&own, "10.1.7.9"), towards(&own, "fd00::9")], [None, None]);
     }
 
     #[test]

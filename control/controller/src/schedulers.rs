@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_config::{Bits, Scheduler, SchedulerNode};
+use millrace_config::{Bits, FlowQueue, Scheduler, SchedulerNode};
 use millrace_pipeline::{Command, ScheduleChange, ScheduleReport, Snapshot};
 use millrace_schedule::{
     BufferLimits, Item, LinkOverhead, LinkRate, LinkScheduler, NodeId, NodeKind, NodeView, Rate,
@@ -57,6 +57,22 @@ impl Schedulers {
         planned.ports.insert(port, scheduler.clone());
         *self = planned;
         Ok(())
+    }
+
+    /// The leaf of a port that takes what waits in nodes that go away, when one scheduler makes place for another: one that is
+    /// in both.
+    pub fn heir(before: &Scheduler, after: &Scheduler) -> Option<String> {
+        let leaves = after.node.iter().filter(|node| node.kind.is_leaf());
+        let preferred = default_leaf(after).ok().flatten().map(str::to_owned);
+        let mut names = preferred.into_iter().chain(leaves.map(|node| node.name.clone()));
+        names.find(|name| is_kept(before, after, name))
+    }
+
+    /// Notes how the queue of a flow is treated from now on; like all others, if nothing is said.
+    pub fn note_flow(&mut self, port: PortId, queue: &str, flow: &str, treated: Option<FlowQueue>) {
+        let Some(scheduler) = self.ports.get_mut(&port) else { return };
+        scheduler.flow.retain(|own| own.queue != queue || own.flow != flow);
+        scheduler.flow.extend(treated);
     }
 
     /// The scheduler of a port.
@@ -129,7 +145,8 @@ impl Schedulers {
         to: Option<QueueId>,
     ) -> Result<Vec<ScheduleChange>, ControlError> {
         let mut changes = Vec::new();
-        let is_left = |name: &str| find(after, name).is_ok();
+        // One that stands elsewhere, or is of another kind, is another one, with all below it.
+        let is_left = |name: &str| is_kept(before, after, name);
         for gone in before.node.iter().filter(|node| !is_left(&node.name)) {
             // What is below it goes with it.
             if gone.under.as_deref().is_none_or(is_left) {
@@ -144,9 +161,9 @@ impl Schedulers {
         }
         for node in &after.node {
             match find(before, &node.name) {
-                Ok(own) if own == node => {}
-                Ok(own) => changes.push(self.setting(after, own, node)?),
-                Err(_) => changes.push(self.addition(after, node)?),
+                Ok(own) if is_left(&node.name) && own == node => {}
+                Ok(own) if is_left(&node.name) => changes.push(self.setting(after, own, node)?),
+                _ => changes.push(self.addition(after, node)?),
             }
         }
         if let Some(default) = default_leaf(after)? {
@@ -287,6 +304,14 @@ fn find<'s>(scheduler: &'s Scheduler, name: &str) -> Result<&'s SchedulerNode, C
     })
 }
 
+/// Whether a node is there before and after, at the same place and of the same kind.
+fn is_kept(before: &Scheduler, after: &Scheduler, name: &str) -> bool {
+    let (Ok(was), Ok(is)) = (find(before, name), find(after, name)) else { return false };
+    was.kind == is.kind
+        && was.under == is.under
+        && was.under.as_deref().is_none_or(|above| is_kept(before, after, above))
+}
+
 /// Queues that a port has at most.
 fn most_queues(scheduler: &Scheduler) -> u32 {
     scheduler.queues.unwrap_or(BufferLimits::default().queues)
@@ -338,7 +363,7 @@ impl Inner {
 
     /// Changes the scheduler of a port as it is planned, and then where the packets are. If that can't be, nothing has
     /// changed. What waits in nodes that go away goes `to` a leaf.
-    fn change_scheduler(
+    pub fn change_scheduler(
         &mut self,
         port: &str,
         to: Option<&str>,
@@ -354,9 +379,13 @@ impl Inner {
             false => planned.plan(id, port, &after)?,
         }
         let to = to.map(|to| leaf(&after, to)).transpose()?.and_then(|to| planned.known(to));
-        let changes = planned.changes(&before, &after, to)?;
+        let mut changes = planned.changes(&before, &after, to)?;
         // The names of new nodes are told in what is refused.
         let old = std::mem::replace(&mut self.model.schedulers, planned);
+        let mut flows_before = before.flow.clone();
+        flows_before.retain(|flow| is_kept(&before, &after, &flow.queue));
+        let flows = self.model.flow_changes(port, &flows_before, &after.flow);
+        changes.extend(flows.inspect_err(|_| self.model.schedulers = old.clone())?);
         self.schedule(id, changes).inspect_err(|_| self.model.schedulers = old)?;
         self.set_host_outputs()?;
         Ok(id)
@@ -491,6 +520,7 @@ impl Router {
             find(unless_empty(scheduler, port)?, name)?;
             let (before, gone) = (scheduler.clone(), below(scheduler, name));
             scheduler.node.retain(|node| !gone.contains(&node.name));
+            scheduler.flow.retain(|flow| !gone.contains(&flow.queue));
             // What waited in the default leaf, and goes on in another, must not be overtaken by what comes.
             if default_leaf(&before)?.is_some_and(|default| gone.iter().any(|name| name == default)) {
                 scheduler.default = to.map(str::to_owned);
@@ -511,6 +541,9 @@ impl Router {
     ) -> Result<SchedulerView, ControlError> {
         if changes.contains_key("node") {
             return Err(ControlError::Invalid("nodes are added, set and removed one by one".into()));
+        }
+        if changes.contains_key("flow") {
+            return Err(ControlError::Invalid("flows are set one by one, by `queue set`".into()));
         }
         let mut inner = self.lock();
         let id = inner.change_scheduler(port, None, |scheduler| {

@@ -1,6 +1,6 @@
 //! Starting a router: from a configuration to packets that flow.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
@@ -18,6 +18,7 @@ use millrace_packet::Pool;
 use millrace_pipeline::thread::{self, IoMode, Wake};
 use millrace_pipeline::{Command, GateTables, Handover, NoHost, PortSettings, Stack, Worker, WorkerLink};
 use millrace_repository::{Held, Memory, usual_state_directory};
+use millrace_store::{Draft, State, Store, Who};
 use millrace_telemetry::Rate;
 use millrace_wire::MacAddr;
 use nix::unistd::{Pid, gettid};
@@ -31,6 +32,7 @@ use crate::feed::{own_routes, start_commands};
 use crate::host_level::HostLevel;
 use crate::loader::Loader;
 use crate::model::{Model, PortPlan};
+use crate::overrides::Overrides;
 use crate::route_table::RouteTable;
 use crate::router::{Inner, Router, Shared};
 use crate::watchdog::{Names, Watch, Watchdog, WorkerThread};
@@ -38,20 +40,40 @@ use crate::worker_handle::WorkerHandle;
 use crate::workers::Workers;
 
 /// What is decided outside of the configuration.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct StartOptions {
     /// Forward although Linux was told to do more than routing with these ports' packets.
     pub ignore_kernel_policy: bool,
     /// Ends the process at once, without running anything more of it. It is called, by a thread of the router's, when a call of
     /// an instance doesn't return; without it nobody watches for that.
     pub end: Option<fn()>,
+    /// What was said beside the configuration.
+    pub overrides: Overrides,
+    /// Where the configuration came from; nowhere, if none is named.
+    pub source: Option<Source>,
+}
+
+/// Where a configuration came from.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The file's name, or that of a revision.
+    pub origin: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// The revisions of routers with this configuration.
+pub fn revisions(config: &Config) -> Store {
+    Store::open(state_directory(config).as_deref())
 }
 
 /// Starts a router. When this returns, it forwards.
 ///
 /// # Errors
 /// What is wrong, in one sentence; whatever was begun is undone then.
-pub async fn start(config: Config, options: StartOptions) -> Result<Router, ControlError> {
+pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, ControlError> {
+    let base = first_revision(&config, options.source)?;
+    options.overrides.put_into(&mut config);
     let state = state_directory(&config);
     let mut memory = Memory::open(state.as_deref());
     if options.end.is_some() {
@@ -101,7 +123,7 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
         mirror: None,
         changes: None,
         actions: None,
-        installed: Vec::new(),
+        installed: BTreeMap::new(),
         rates: Rate::default(),
         started: thread::now(),
         captures: 0,
@@ -113,6 +135,11 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
         loader: loader.clone(),
         names: Names::default(),
         watchdog: None,
+        overrides: options.overrides,
+        base,
+        store: Store::open(state.as_deref()),
+        applying: false,
+        waiting: None,
     };
     inner.tell_names();
     let watch = |end| Watch {
@@ -140,6 +167,16 @@ pub async fn start(config: Config, options: StartOptions) -> Result<Router, Cont
             Err(error)
         }
     }
+}
+
+/// What the router is started with, as a revision.
+fn first_revision(config: &Config, source: Option<Source>) -> Result<Draft, ControlError> {
+    let Source { origin, text } = match source {
+        Some(source) => source,
+        None => Source { origin: "start".into(), text: config.clone().normalized().to_text()? },
+    };
+    let comment = Some("as the router was started".to_owned());
+    Ok(Draft { who: Who::router(), comment, origin, state: State::Good, changes: 0, text })
 }
 
 /// Puts instances into quarantine whose calls have crashed, and has those of this router be known to the next start.
@@ -236,7 +273,10 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
         inner.workers.tell_each(commands)?;
     }
     inner.begin_slow_halves()?;
-    for (port, changes) in inner.model.schedulers.begin()? {
+    for (port, mut changes) in inner.model.schedulers.begin()? {
+        let (name, flows) =
+            (inner.model.port_name(port), inner.model.schedulers.of(port).map(|own| &own.flow));
+        changes.extend(inner.model.flow_changes(name, &[], flows.map_or(&[][..], Vec::as_slice))?);
         inner.schedule(port, changes)?;
     }
     inner.change_routes(own_routes(&inner.model))?;
@@ -261,14 +301,14 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
 /// back to us.
 fn install_routes(inner: &mut Inner) -> Result<(), ControlError> {
     let routes: Vec<OwnRoute> =
-        inner.model.kernel_routes.iter().map(|route| own_route(route, inner)).collect::<Result<_, _>>()?;
+        inner.model.kernel_routes().map(|route| own_route(route, inner)).collect::<Result<_, _>>()?;
     let Some(actions) = &mut inner.actions else { return Ok(()) };
     let keep: Vec<_> = routes.iter().map(|route| (route.prefix, route.metric)).collect();
     let failed = |error| ControlError::system("give the kernel the configured routes", error);
     actions.sweep_routes(&keep).map_err(failed)?;
     for route in &routes {
         actions.install_route(route).map_err(failed)?;
-        inner.installed.push(route.clone());
+        inner.installed.insert(route.prefix, route.clone());
     }
     Ok(())
 }

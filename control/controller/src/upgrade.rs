@@ -76,6 +76,9 @@ impl Router {
             }
         };
         note_loaded(&mut inner.model, admission);
+        for (_, file) in inner.model.files.iter_mut().filter(|(known, _)| *known == name) {
+            file.file = new.path.clone().into();
+        }
         view.shadow = shadow;
         Ok(view)
     }

@@ -7,10 +7,12 @@ use millrace_plugin_abi::Plugin;
 use serde::Serialize;
 use serde_json::Value;
 
+mod configuration;
 mod halves;
 mod maps;
 mod schedulers;
 
+pub use configuration::{AppliedView, ConfigurationView, DifferenceView, RevisionTextView};
 pub use halves::{MessagesView, SlowHalfView};
 pub use maps::{MapEntryView, MapView};
 pub use schedulers::{FlowQueueView, HostOutputView, QueueView, SchedulerNodeView, SchedulerView};
@@ -328,6 +330,8 @@ pub struct TurnsView {
     pub busy: u64,
     /// Those that found none.
     pub empty: u64,
+    /// Microseconds of the longest one in which a worker was told of a change, or asked: packets waited for it as long.
+    pub longest_change: u64,
 }
 
 /// The flow table.

@@ -4,6 +4,7 @@ mod merge;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use millrace_classify::FlowTableCounts;
 use millrace_packet::DropCounts;
@@ -60,6 +61,8 @@ pub struct Snapshot {
     pub turns: (u64, u64),
     /// How often the worker slept.
     pub sleeps: u64,
+    /// The longest round in which a worker was told something: packets waited for it as long.
+    pub longest_change: Duration,
 }
 
 /// The flow table at one moment.

@@ -103,6 +103,9 @@ pub fn run(worker: &mut Worker, mode: IoMode, wake: &Wake, control: &Wake) {
             patience = if time.since(before) < PATIENCE { PATIENCE } else { Duration::ZERO };
         } else {
             time = now();
+            if turn.commands > 0 {
+                worker.note_change(time.since(before));
+            }
         }
     }
 }

@@ -89,6 +89,7 @@ pub struct Worker {
     busy_turns: u64,
     idle_turns: u64,
     sleeps: u64,
+    longest_change: Duration,
 }
 
 impl Worker {
@@ -121,6 +122,7 @@ impl Worker {
             busy_turns: 0,
             idle_turns: 0,
             sleeps: 0,
+            longest_change: Duration::ZERO,
         };
         let pulse = worker.router.pulse();
         Ok((worker, WorkerLink { commands: command_producer, events: event_consumer, pulse }))
@@ -176,6 +178,11 @@ impl Worker {
     /// Counts a sleep of the thread that runs the worker.
     pub fn count_sleep(&mut self) {
         self.sleeps += 1;
+    }
+
+    /// Notes how long a turn took in which it was told something.
+    pub fn note_change(&mut self, took: Duration) {
+        self.longest_change = self.longest_change.max(took);
     }
 
     /// Descriptors that become readable when a device has packets.
@@ -337,6 +344,7 @@ impl Worker {
         let totals = self.router.snapshot(Instant::ZERO).totals;
         let before = (totals.held + totals.handed).wrapping_sub(totals.taken);
         self.router.clear_counters();
+        self.longest_change = Duration::ZERO;
         self.closed = PortCounters::default();
         let devices = self.devices.iter_mut().enumerate();
         let counted =
@@ -361,6 +369,7 @@ impl Worker {
         snapshot.memory = (self.pool.in_use(), self.pool.capacity());
         snapshot.turns = (self.busy_turns, self.idle_turns);
         snapshot.sleeps = self.sleeps;
+        snapshot.longest_change = self.longest_change;
         snapshot
     }
 }

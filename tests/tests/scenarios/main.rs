@@ -7,6 +7,7 @@
 mod bad_input;
 mod capture;
 mod commands;
+mod configuration;
 mod death;
 mod driver_flows;
 mod drivers;

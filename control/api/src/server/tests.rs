@@ -285,3 +285,26 @@ async fn nonsense_on_the_socket_harms_no_other_client() {
     assert!(String::from_utf8_lossy(&answer).starts_with("HTTP/1.1 400"));
     assert_eq!(server.ask("GET", "/status", "").await.0, StatusCode::OK);
 }
+
+#[tokio::test]
+async fn a_configuration_is_applied_in_the_name_of_who_sent_it() {
+    let server = Server::start();
+    // Longer than any other request may be.
+    let text = "# a comment\n".repeat(200_000);
+    let body = json!({"text": text, "origin": "router.toml", "comment": "why", "confirm": 60}).to_string();
+    let (status, value) = server.ask("POST", "/configuration", body).await;
+    assert_eq!((status, &value["revision"], &value["confirm"]), (StatusCode::OK, &json!(1), &json!(60)));
+    let (_, who) = server.control.applied.lock().unwrap()[0].clone();
+    assert_eq!(who.uid, Some(nix::unistd::geteuid().as_raw()));
+    let (status, value) =
+        server.ask("POST", "/configuration/rollback", r#"{"revision": 7, "comment": "back"}"#).await;
+    assert_eq!((status, &value["origin"]), (StatusCode::OK, &json!("")));
+    assert_eq!(server.control.applied.lock().unwrap()[1].0.text, "revision 7");
+    let (status, _) = server.ask("POST", "/configuration", r#"{"txt": ""}"#).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    let (status, value) = server.ask("POST", "/configuration/diff", r#"{}"#).await;
+    assert_eq!((status, &value["origin"]), (StatusCode::OK, &json!("base")));
+    assert_eq!(server.ask("POST", "/configuration/confirm", "").await.0, StatusCode::CONFLICT);
+    assert_eq!(server.ask("GET", "/revisions/3", "").await.0, StatusCode::NOT_FOUND);
+    assert_eq!(server.ask("GET", "/revisions/three", "").await.0, StatusCode::BAD_REQUEST);
+}

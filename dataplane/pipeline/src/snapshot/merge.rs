@@ -43,6 +43,7 @@ impl Snapshot {
         }
         self.turns = (self.turns.0 + other.turns.0, self.turns.1 + other.turns.1);
         self.sleeps += other.sleeps;
+        self.longest_change = self.longest_change.max(other.longest_change);
     }
 }
 

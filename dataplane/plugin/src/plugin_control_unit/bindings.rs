@@ -133,6 +133,11 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok((binding, change))
     }
 
+    /// The binding of an action to a filter at a gate.
+    pub fn find_binding(&self, action: &Action, gate: GateId, filter: &S) -> Option<BindingId> {
+        self.by_filter.get(&(gate, action.clone(), filter.clone())).copied()
+    }
+
     /// Removes a binding by its id.
     ///
     /// # Errors

@@ -114,6 +114,16 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         self.instances.iter().map(describe).collect()
     }
 
+    /// The gates alone, in the order in which packets meet them.
+    pub fn gates_in_order(&self) -> &[Gate] {
+        &self.gates
+    }
+
+    /// The settings of an instance, as they were written.
+    pub fn settings_of(&self, id: InstanceId) -> Option<&Map<String, Value>> {
+        self.instances.get(&id).map(|named| &named.settings)
+    }
+
     /// All gates, in the order in which packets meet them.
     pub fn gates(&self) -> Vec<GateDescription> {
         let describe = |gate: &Gate| GateDescription {

@@ -417,8 +417,8 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         self.by_number.get(&number).copied()
     }
 
-    /// Ids are used again, so that their order says nothing of age.
-    fn bindings_by_age(&self) -> impl Iterator<Item = (BindingId, &Bound<S, F>)> {
+    /// All bindings, the oldest first. (Ids are used again, so that their order says nothing of age.)
+    pub fn bindings_by_age(&self) -> impl Iterator<Item = (BindingId, &Bound<S, F>)> {
         let mut bindings: Vec<_> = self.bindings.iter().map(|(id, bound)| (*id, bound)).collect();
         bindings.sort_by_key(|(_, bound)| bound.number);
         bindings.into_iter()

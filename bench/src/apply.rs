@@ -1,0 +1,209 @@
+//! `apply`: how long it takes to check and to apply a large configuration, and how long packets wait for it meanwhile.
+//!
+//! A router of its own, whose ports are memory and whose worker sleeps between changes, is given 10,000 filters and 100,000 routes
+//! at once, the same again, and its first configuration. It needs no rights and touches no device.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
+use nix::sys::signal::Signal;
+use nix::unistd::pipe2;
+use serde_json::Value;
+
+use crate::interrupt::{check, wait_until};
+use crate::process::{Running, run as run_command};
+use crate::statistics::median;
+use crate::{BenchError, Bound, Measurement, Options};
+
+/// Filters and routes that come with the large configuration.
+const FILTERS: u32 = 10_000;
+const ROUTES: u32 = 100_000;
+/// Repetitions, of which the median counts.
+const REPETITIONS: usize = 5;
+/// How long the router may take to start.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Promised: seconds in which the large configuration is applied.
+const APPLY_LIMIT: f64 = 1.0;
+/// Promised: seconds in which it is checked.
+const CHECK_LIMIT: f64 = 1.0;
+/// Promised: microseconds that packets wait for a change at most.
+const PAUSE_LIMIT: f64 = 100.0;
+
+/// Runs all cases.
+pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let folder = Folder::new()?;
+    let small = folder.write("small.toml", &base(&folder.0))?;
+    let large = folder.write("large.toml", &large(&folder.0))?;
+    let router = Router::start(&options.binary, &folder, &small)?;
+    let (mut checks, mut applies, mut again) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut back, mut pauses) = (Vec::new(), Vec::<f64>::new());
+    for _ in 0..REPETITIONS {
+        check()?;
+        let checked =
+            timed(&mut checks, || run_command(&options.binary.to_string_lossy(), &["check", &large]))?;
+        expect(&checked, "is valid")?;
+        router.ask(&["clear"])?;
+        let applied = timed(&mut applies, || router.ask(&["apply", &large, "--json"]))?;
+        pauses.push(router.longest_change()?);
+        let changes = count(&applied)?;
+        let wanted = (FILTERS + ROUTES) as usize;
+        if changes != wanted {
+            return Err(BenchError::measurement(
+                "apply",
+                format!("{changes} changes were made, and not {wanted}"),
+            ));
+        }
+        expect(&timed(&mut again, || router.ask(&["apply", &large]))?, "nothing is changed")?;
+        timed(&mut back, || router.ask(&["apply", &small, "--json"]))?;
+        (options.progress)(&format!("applied in {:.3} s", applies.last().copied().unwrap_or_default()));
+    }
+    router.stop()?;
+    let what = format!("{FILTERS} filters and {ROUTES} routes");
+    Ok(vec![
+        Measurement::of(format!("{what}: checked"), median(&checks), "s")
+            .promising(Bound::AtMost, CHECK_LIMIT),
+        Measurement::of(format!("{what}: applied"), median(&applies), "s")
+            .promising(Bound::AtMost, APPLY_LIMIT),
+        Measurement::of(format!("{what}: the longest turn of the worker meanwhile"), median(&pauses), "us")
+            .promising(Bound::AtMost, PAUSE_LIMIT),
+        Measurement::of(format!("{what}: applied again, which changes nothing"), median(&again), "s"),
+        Measurement::of(format!("{what}: taken back"), median(&back), "s"),
+    ])
+}
+
+/// Two ports in memory.
+fn base(folder: &Path) -> String {
+    let state = serde_json::Value::from(folder.join("state").display().to_string());
+    let mut text = format!("[router]\nmode = \"interrupt\"\n\n[plugins]\nstate = {state}\n");
+    for (name, network) in [("a", 1), ("b", 2)] {
+        let _ = write!(
+            text,
+            "\n[[port]]\nname = \"{name}\"\nkind = \"memory\"\naddress = [\"10.{network}.0.1/24\"]\n"
+        );
+    }
+    text
+}
+
+/// The same with filters and routes.
+fn large(folder: &Path) -> String {
+    let mut text = base(folder);
+    for filter in 0..FILTERS {
+        let (high, low, port) = (filter / 250, filter % 250, 1024 + filter % 30_000);
+        let matches = format!("src 172.16.{high}.{low} proto udp dport {port} in a");
+        let _ = write!(text, "\n[[filter]]\nmatch = \"{matches}\"\naction = \"drop\"\ngate = \"firewall\"\n");
+    }
+    for route in 0..ROUTES {
+        let (one, two, three) = (20 + route / 65_536, route / 256 % 256, route % 256);
+        let hop = 2 + route % 200;
+        let _ = write!(text, "\n[[route]]\nto = \"{one}.{two}.{three}.0/24\"\nvia = \"10.2.0.{hop}\"\n");
+    }
+    text
+}
+
+fn timed<T>(times: &mut Vec<f64>, work: impl FnOnce() -> Result<T, BenchError>) -> Result<T, BenchError> {
+    let start = Instant::now();
+    let done = work()?;
+    times.push(start.elapsed().as_secs_f64());
+    Ok(done)
+}
+
+fn parse(text: &str) -> Result<Value, BenchError> {
+    serde_json::from_str(text).map_err(|error| BenchError::measurement("apply", format!("{error}: {text}")))
+}
+
+fn count(applied: &str) -> Result<usize, BenchError> {
+    Ok(parse(applied)?["changes"].as_array().map_or(0, Vec::len))
+}
+
+fn expect(text: &str, word: &str) -> Result<(), BenchError> {
+    match text.contains(word) {
+        true => Ok(()),
+        false => Err(BenchError::measurement("apply", format!("{word:?} was expected, and not {text:?}"))),
+    }
+}
+
+/// A folder that goes with the benchmark.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Self, BenchError> {
+        let path = std::env::temp_dir().join(format!("millrace-bench-apply-{}", std::process::id()));
+        fs::create_dir_all(&path).map_err(BenchError::system(format!("make {}", path.display())))?;
+        Ok(Self(path))
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<String, BenchError> {
+        let path = self.0.join(name);
+        fs::write(&path, text).map_err(BenchError::system(format!("write {}", path.display())))?;
+        Ok(path.display().to_string())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What stays is in the folder for temporary files.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The router that is measured. It is killed when this is dropped.
+struct Router {
+    running: Running,
+    binary: String,
+    socket: String,
+}
+
+impl Router {
+    fn start(binary: &Path, folder: &Folder, config: &str) -> Result<Self, BenchError> {
+        let (ready, announce) =
+            pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).map_err(BenchError::system("make a pipe"))?;
+        fcntl(&announce, FcntlArg::F_SETFD(FdFlag::empty())).map_err(BenchError::system("prepare a pipe"))?;
+        let socket = folder.0.join("router.sock").display().to_string();
+        let mut command = Command::new(binary);
+        command.args(["--socket", &socket, "run", "--config", config]);
+        command.args(["--ready-fd", &announce.as_raw_fd().to_string()]);
+        let binary = binary.display().to_string();
+        let mut router = Self { running: Running::start(&mut command)?, binary, socket };
+        drop(announce);
+        let mut ready = File::from(ready);
+        let forwards = wait_until(PATIENCE, || {
+            if ready.read(&mut [0; 16]).is_ok_and(|length| length > 0) {
+                return Ok(true);
+            }
+            match router.running.ended()? {
+                Some(status) => Err(router.running.failure(&status.to_string())),
+                None => Ok(false),
+            }
+        })?;
+        if forwards {
+            Ok(router)
+        } else {
+            Err(router.running.failure(&format!("not ready after {PATIENCE:?}")))
+        }
+    }
+
+    fn ask(&self, arguments: &[&str]) -> Result<String, BenchError> {
+        let mut all = vec!["--socket", &*self.socket];
+        all.extend(arguments);
+        run_command(&self.binary, &all)
+    }
+
+    /// Microseconds of the longest turn with a change since counters were cleared.
+    fn longest_change(&self) -> Result<f64, BenchError> {
+        let status = parse(&self.ask(&["show", "status", "--json"])?)?;
+        let longest = status["turns"]["longest_change"].as_f64();
+        longest
+            .ok_or_else(|| BenchError::measurement("apply", "the router doesn't say how long a change took"))
+    }
+
+    fn stop(self) -> Result<(), BenchError> {
+        self.running.stop(Signal::SIGTERM).map(drop)
+    }
+}

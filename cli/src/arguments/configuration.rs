@@ -1,0 +1,110 @@
+//! Arguments of the commands about the whole configuration.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+/// Arguments of `apply`.
+#[derive(Debug, Args)]
+pub struct Apply {
+    /// The configuration file; `-` for standard input.
+    pub file: PathBuf,
+    /// Go back by itself after this time, unless `millrace confirm` comes before: 30s, 10m, 1h.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub confirm: Option<Duration>,
+    /// Why, for the history.
+    #[arg(long, value_name = "TEXT")]
+    pub comment: Option<String>,
+}
+
+/// Arguments of `diff`.
+#[derive(Debug, Args)]
+pub struct Diff {
+    /// The configuration file, `-` for standard input; without it, what was applied last, or what the router was started with.
+    pub file: Option<PathBuf>,
+}
+
+/// Arguments of `history`.
+#[derive(Debug, Args)]
+pub struct History {
+    /// What to do; without it, all revisions are listed.
+    #[command(subcommand)]
+    pub action: Option<HistoryAction>,
+}
+
+/// What to do with the history.
+#[derive(Debug, Subcommand)]
+pub enum HistoryAction {
+    /// List all revisions, the newest first.
+    #[command(after_help = "Example:\n  millrace history list")]
+    List,
+    /// Print the file of a revision.
+    #[command(after_help = "Example:\n  millrace history show 12 > router.toml")]
+    Show {
+        /// Its number.
+        number: u64,
+    },
+}
+
+/// Arguments of `rollback`.
+#[derive(Debug, Args)]
+pub struct Rollback {
+    /// The revision, as `history` shows it; without it, the one before that which runs.
+    pub number: Option<u64>,
+    /// Return after this time, unless `millrace confirm` comes before: 30s, 10m, 1h.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub confirm: Option<Duration>,
+    /// Why, for the history.
+    #[arg(long, value_name = "TEXT")]
+    pub comment: Option<String>,
+}
+
+/// Arguments of `save`.
+#[derive(Debug, Args)]
+pub struct Save {
+    /// The file; without it, the one that was applied last, or that the router was started with. One that isn't there is made.
+    pub file: Option<PathBuf>,
+}
+
+/// A time as people write it.
+fn time(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is no time: write 30s, 10m or 1h");
+    let (number, scale) = match text.char_indices().next_back() {
+        Some((at, 's')) => (&text[..at], 1),
+        Some((at, 'm')) => (&text[..at], 60),
+        Some((at, 'h')) => (&text[..at], 3600),
+        _ => return Err(wrong()),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    match number.saturating_mul(scale) {
+        seconds @ 1..=86_400 => Ok(Duration::from_secs(seconds)),
+        _ => Err(format!("{text:?} is out of range: 1s to 24h")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_a_unit() {
+        for (text, seconds) in [("60s", 60), ("10m", 600), ("24h", 86_400), ("1s", 1)] {
+            assert_eq!(time(text), Ok(Duration::from_secs(seconds)));
+        }
+        for text in [
+            "",
+            "60",
+            "s",
+            "0s",
+            "25h",
+            "1d",
+            "-1s",
+            "1.5m",
+            "99999999999999999999h",
+            "18446744073709551615h",
+        ] {
+            assert!(time(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The commands about the whole configuration: `apply`, `diff`, `confirm`, `history`, `rollback`, `save`.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use hyper::Method;
+use millrace_controller::utc;
+use serde_json::{Value, json};
+
+use super::remote::{done, print};
+use crate::arguments::{Apply, Diff, History, HistoryAction, Rollback, Save};
+use crate::client::Client;
+use crate::output::{Column, Failure, plain, rows};
+
+const COLUMNS: &[Column] = &[
+    ("revision", "number"),
+    ("time", "shown"),
+    ("who", "who/name"),
+    ("state", "state"),
+    ("changes", "changes"),
+    ("from", "origin"),
+    ("comment", "comment"),
+];
+
+/// How a file is told to the router: by its whole path, so that it is found again.
+fn origin(file: &Path) -> String {
+    match file.as_os_str() == "-" {
+        true => "standard input".to_owned(),
+        false => std::path::absolute(file).unwrap_or_else(|_| file.to_owned()).display().to_string(),
+    }
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    let failed = |error: io::Error| Failure::new(format!("can't read {}: {error}", file.display()));
+    if file.as_os_str() != "-" {
+        return fs::read_to_string(file).map_err(failed);
+    }
+    let mut text = String::new();
+    io::stdin().read_to_string(&mut text).map_err(failed)?;
+    Ok(text)
+}
+
+fn seconds(confirm: Option<Duration>) -> Option<u64> {
+    confirm.map(|time| time.as_secs())
+}
+
+/// Applies a file.
+pub fn apply(client: &Client, apply: &Apply, json: bool) -> Result<(), Failure> {
+    let body = json!({
+        "text": read(&apply.file)?,
+        "origin": origin(&apply.file),
+        "comment": apply.comment,
+        "confirm": seconds(apply.confirm),
+    });
+    applied(&client.send(Method::POST, "/configuration", Some(&body))?, json);
+    Ok(())
+}
+
+/// Says what was applied.
+fn applied(value: &Value, json: bool) {
+    let changes = rows(&value["changes"]);
+    let (one, lines) = (changes.len() == 1, changes.iter().map(|change| format!("  {}\n", plain(change))));
+    let what = if one { "1 change".to_owned() } else { format!("{} changes", changes.len()) };
+    let line = match (value["revision"].as_u64(), value["confirm"].as_u64()) {
+        (None, _) if changes.is_empty() => {
+            format!("{} is what runs: nothing is changed", plain(&value["origin"]))
+        }
+        (None, _) => format!("{}went back to {}: {what}", lines.collect::<String>(), plain(&value["origin"])),
+        (Some(revision), None) => format!("{}revision {revision} runs: {what}", lines.collect::<String>()),
+        (Some(revision), Some(seconds)) => format!(
+            "{}revision {revision} runs: {what}; it goes back in {seconds} s unless you say `millrace confirm`",
+            lines.collect::<String>()
+        ),
+    };
+    done(value, &line, json);
+}
+
+/// Shows what a file would change: like diff(1), it fails where that is something.
+pub fn diff(client: &Client, diff: &Diff, json: bool) -> Result<ExitCode, Failure> {
+    let body = match &diff.file {
+        Some(file) => json!({"text": read(file)?, "origin": origin(file)}),
+        None => json!({}),
+    };
+    let value = client.send(Method::POST, "/configuration/diff", Some(&body))?;
+    let (changes, restart) = (rows(&value["changes"]), rows(&value["restart"]));
+    if json {
+        println!("{value:#}");
+    } else {
+        changes.iter().for_each(|change| println!("{}", plain(change)));
+        restart.iter().for_each(|sentence| println!("# takes a restart: {}", plain(sentence)));
+        if changes.is_empty() && restart.is_empty() {
+            println!("# {} is what runs", plain(&value["origin"]));
+        }
+    }
+    Ok(if changes.is_empty() && restart.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Keeps what waits to be confirmed.
+pub fn confirm(client: &Client, json: bool) -> Result<(), Failure> {
+    let value = client.send(Method::POST, "/configuration/confirm", None)?;
+    done(&value, &format!("revision {} stays", plain(&value["revision"])), json);
+    Ok(())
+}
+
+/// Lists revisions, or shows one.
+pub fn history(client: &Client, history: &History, json: bool) -> Result<(), Failure> {
+    if let Some(HistoryAction::Show { number }) = history.action {
+        let value = client.get(&format!("/revisions/{number}"))?;
+        match json {
+            true => println!("{value:#}"),
+            false => print!("{}", value["text"].as_str().unwrap_or_default()),
+        }
+        return Ok(());
+    }
+    let mut value = client.get("/revisions")?;
+    for revision in value.as_array_mut().into_iter().flatten() {
+        revision["shown"] = utc(revision["time"].as_u64().unwrap_or(0)).into();
+    }
+    if !json && rows(&value).is_empty() {
+        println!("nothing was applied yet");
+        return Ok(());
+    }
+    print(&value, COLUMNS, json);
+    Ok(())
+}
+
+/// Goes back to a revision.
+pub fn rollback(client: &Client, rollback: &Rollback, json: bool) -> Result<(), Failure> {
+    let Rollback { number, confirm, comment } = rollback;
+    let body = json!({"revision": number, "comment": comment, "confirm": seconds(*confirm)});
+    applied(&client.send(Method::POST, "/configuration/rollback", Some(&body))?, json);
+    Ok(())
+}
+
+/// Writes what runs into a file.
+pub fn save(client: &Client, save: &Save, json: bool) -> Result<(), Failure> {
+    let file = match &save.file {
+        Some(file) => file.clone(),
+        None => known_file(client)?,
+    };
+    let before = match fs::read_to_string(&file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        text => text.map_err(|error| Failure::new(format!("can't read {}: {error}", file.display())))?,
+    };
+    let body = json!({"text": before, "origin": origin(&file)});
+    let value = client.send(Method::POST, "/configuration/save", Some(&body))?;
+    let text = value["text"].as_str().unwrap_or_default();
+    let name = file.display().to_string();
+    if text == before {
+        done(
+            &json!({"file": name, "changed": false}),
+            &format!("{name} is what runs: nothing is changed"),
+            json,
+        );
+        return Ok(());
+    }
+    replace(&file, text).map_err(|error| Failure::new(format!("can't write {name}: {error}")))?;
+    done(&json!({"file": name, "changed": true}), &format!("what runs is in {name}"), json);
+    Ok(())
+}
+
+/// The file that the router knows.
+fn known_file(client: &Client) -> Result<PathBuf, Failure> {
+    let origin = plain(&client.get("/configuration")?["origin"]);
+    let file = PathBuf::from(&origin);
+    match file.is_absolute() {
+        true => Ok(file),
+        false => Err(Failure::usage(format!("what runs comes from {origin}, which is no file: name one"))),
+    }
+}
+
+/// Puts a text in the place of a file's, in one step, with its rights.
+fn replace(file: &Path, text: &str) -> io::Result<()> {
+    // Where a link leads, the file is changed.
+    let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    let new = file.with_added_extension("new");
+    let known = fs::metadata(&file).ok();
+    let mode = known.as_ref().map_or(0o644, |known| known.permissions().mode() & 0o7777);
+    let written = || {
+        let mut made = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&new)?;
+        made.write_all(text.as_bytes())?;
+        if let Some(known) = &known {
+            made.set_permissions(fs::Permissions::from_mode(mode))?;
+            std::os::unix::fs::fchown(&made, Some(known.uid()), Some(known.gid()))?;
+        }
+        made.sync_all()?;
+        fs::rename(&new, &file)
+    };
+    written().inspect_err(|_| drop(fs::remove_file(&new)))?;
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(parent)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_with_its_rights_and_nothing_is_left_beside() {
+        let folder = std::env::temp_dir().join(format!("millrace-cli-save-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("router.toml");
+        fs::write(&file, "old").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        replace(&file, "new").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,96 @@
+//! From what a router starts: its file, devices that are named, or the last revision that counts.
+
+use std::path::Path;
+
+use millrace_config::{Boot as From, Config};
+use millrace_controller::{Revision, Source, Store, utc};
+
+use crate::arguments::Run;
+use crate::output::Failure;
+
+/// What a router starts with.
+#[derive(Debug)]
+pub struct Boot {
+    /// The configuration.
+    pub config: Config,
+    /// Where it came from.
+    pub source: Option<Source>,
+}
+
+/// What the arguments describe.
+///
+/// # Errors
+/// A file that can't be read, or is wrong; where there is a good revision, that is said.
+pub fn boot(arguments: &Run) -> Result<Boot, Failure> {
+    let Some(path) = &arguments.config else {
+        return match arguments.last_good {
+            true => last_good(&Config::default())?
+                .ok_or_else(|| Failure::new("there is no revision to start from: name a file with --config")),
+            false => Ok(Boot { config: ports(&arguments.ports)?, source: None }),
+        };
+    };
+    let file = read(path);
+    let known = file.as_ref().map(|boot| boot.config.clone()).unwrap_or_default();
+    if (arguments.last_good || known.router.boot == From::LastGood)
+        && let Some(boot) = last_good(&known)?
+    {
+        return Ok(boot);
+    }
+    file.map_err(|failure| hint(failure, &millrace_controller::revisions(&known)))
+}
+
+fn read(path: &Path) -> Result<Boot, Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::new(format!("can't read {}: {error}", path.display())))?;
+    let config = Config::parse(&text, &path.display().to_string()).map_err(Failure::new)?;
+    let origin = std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string();
+    Ok(Boot { config, source: Some(Source { origin, text }) })
+}
+
+/// Says beside what is wrong with a file that there is something else to start from.
+fn hint(failure: Failure, store: &Store) -> Failure {
+    let good = store.good().ok().and_then(|good| good.into_iter().next());
+    let Some(Revision { number, time: applied, who, .. }) = good else { return failure };
+    let (message, applied) = (failure.message, utc(applied));
+    Failure {
+        message: format!("{message}; --last-good starts from revision {number}, applied {applied} by {who}"),
+        ..failure
+    }
+}
+
+/// The newest good revision that can be read.
+fn last_good(known: &Config) -> Result<Option<Boot>, Failure> {
+    let store = millrace_controller::revisions(known);
+    for Revision { number, .. } in store.good().map_err(Failure::new)? {
+        let (revision, text) = store.revision(number).map_err(Failure::new)?;
+        let origin = format!("revision {number}");
+        match Config::parse(&text, &origin) {
+            Ok(config) => {
+                eprintln!(
+                    "starting from revision {number}, applied {} by {}",
+                    utc(revision.time),
+                    revision.who
+                );
+                return Ok(Some(Boot { config, source: Some(Source { origin, text }) }));
+            }
+            Err(error) => {
+                eprintln!("revision {number} can't be used any more, trying the one before: {error}")
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// A configuration with a port for each device, of the same name.
+fn ports(devices: &[String]) -> Result<Config, Failure> {
+    let mut text = String::new();
+    for (index, device) in devices.iter().enumerate() {
+        if devices[..index].contains(device) {
+            return Err(Failure::usage(format!("--port {device} is given twice: a device is one port")));
+        }
+        // A string in JSON is one in TOML.
+        let quoted = serde_json::Value::from(device.as_str());
+        text += &format!("[[port]]\nname = {quoted}\ndevice = {quoted}\n");
+    }
+    Config::parse(&text, "--port").map_err(|error| Failure::usage(format!("--port: {}", error.problem)))
+}

@@ -1,0 +1,98 @@
+//! The resources of the configuration and its revisions.
+
+use axum::Json;
+use axum::extract::{Extension, State};
+use millrace_controller::{Apply, RollBack};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::control::Control;
+use crate::extract::{Body, Name};
+use crate::peer::Peer;
+use crate::problem::Problem;
+use crate::server::Served;
+
+type Answer<T> = Result<Json<T>, Problem>;
+
+/// Longest body of a request that holds a configuration, in bytes.
+pub(crate) const BODY_LIMIT: usize = 64 << 20;
+
+pub(crate) async fn apply<C: Control>(
+    State(served): State<Served<C>>,
+    Extension(peer): Extension<Peer>,
+    Body(order): Body<Apply>,
+) -> Answer<impl Serialize> {
+    Ok(Json(served.control.apply(order, peer.who()).await?))
+}
+
+/// A text, and the file that it is of.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Text {
+    text: String,
+    #[serde(default = "Text::unnamed")]
+    origin: String,
+}
+
+impl Text {
+    fn unnamed() -> String {
+        "configuration".to_owned()
+    }
+}
+
+/// A text, or what was last applied.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Compared {
+    text: Option<String>,
+    #[serde(default = "Text::unnamed")]
+    origin: String,
+}
+
+pub(crate) async fn difference<C: Control>(
+    State(served): State<Served<C>>,
+    Body(compared): Body<Compared>,
+) -> Answer<impl Serialize> {
+    let text = compared.text.as_deref().map(|text| (text, &*compared.origin));
+    Ok(Json(served.control.difference(text).await?))
+}
+
+pub(crate) async fn save<C: Control>(
+    State(served): State<Served<C>>,
+    Body(file): Body<Text>,
+) -> Answer<Value> {
+    let text = served.control.save_into(&file.text, &file.origin).await?;
+    Ok(Json(json!({"text": text})))
+}
+
+pub(crate) async fn confirm<C: Control>(State(served): State<Served<C>>) -> Answer<Value> {
+    let revision = served.control.confirm().await?;
+    Ok(Json(json!({"revision": revision})))
+}
+
+/// Where to go back to, and why.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Return {
+    revision: Option<u64>,
+    comment: Option<String>,
+    confirm: Option<u64>,
+}
+
+pub(crate) async fn roll_back<C: Control>(
+    State(served): State<Served<C>>,
+    Extension(peer): Extension<Peer>,
+    Body(order): Body<Return>,
+) -> Answer<impl Serialize> {
+    let Return { revision, comment, confirm } = order;
+    let order = RollBack { comment, confirm };
+    Ok(Json(served.control.roll_back(revision, order, peer.who()).await?))
+}
+
+pub(crate) async fn revision<C: Control>(
+    State(served): State<Served<C>>,
+    Name(number): Name,
+) -> Answer<impl Serialize> {
+    let wrong = |_| Problem::bad_request(format!("{number:?} is no revision: revisions are numbers"));
+    Ok(Json(served.control.revision(number.parse().map_err(wrong)?)?))
+}

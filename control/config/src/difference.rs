@@ -1,0 +1,321 @@
+//! What makes one configuration of another: changes in an order in which each can be made, and what only a restart can.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+
+use crate::change::{Change, changed, object};
+use crate::schema::{Bind, Config, Filter, Gate, Instance, Port};
+
+/// The keys of `[router]` that can be changed while it runs.
+const LIVE: &[&str] = &[
+    "boot",
+    "ignore-kernel-policy",
+    "icmp-rate",
+    "icmp-burst",
+    "icmp-dscp",
+    "redirects",
+    "router-id",
+    "forward-class-e",
+    "forward-link-local",
+    "forward-zero-net",
+    "route-priority",
+    "new-flows",
+];
+
+/// The keys of a port that can be changed while it is open. Its scheduler is a change of its own.
+const LIVE_PORT: &[&str] = &["address", "reverse-path", "input-weight", "scheduler"];
+
+/// What makes one configuration of another.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Difference {
+    /// Changes in an order in which each can be made: what others need comes first, and goes last.
+    pub changes: Vec<Change>,
+    /// What can't be changed while the router runs: a sentence for each.
+    pub restart: Vec<String>,
+}
+
+impl Difference {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.restart.is_empty()
+    }
+}
+
+/// Two lists compared by a key.
+struct Compared<'a, T> {
+    /// What is only in the first.
+    gone: Vec<&'a T>,
+    /// What is only in the second.
+    new: Vec<&'a T>,
+    /// What is in both, but not the same.
+    changed: Vec<(&'a T, &'a T)>,
+}
+
+fn compare<'a, T: PartialEq, K: Eq + Hash>(
+    from: &'a [T],
+    to: &'a [T],
+    key: impl Fn(&'a T) -> K,
+) -> Compared<'a, T> {
+    let before: HashMap<K, &T> = from.iter().map(|one| (key(one), one)).collect();
+    let after: HashSet<K> = to.iter().map(&key).collect();
+    let gone = from.iter().filter(|one| !after.contains(&key(one))).collect();
+    let (mut new, mut changed) = (Vec::new(), Vec::new());
+    for one in to {
+        match before.get(&key(one)) {
+            None => new.push(one),
+            Some(own) if *own != one => changed.push((*own, one)),
+            Some(_) => {}
+        }
+    }
+    Compared { gone, new, changed }
+}
+
+impl Config {
+    /// What makes `to` of this configuration. Both are [normalized](Self::normalized).
+    pub fn difference(&self, to: &Self) -> Difference {
+        let mut all = Difference::default();
+        router(self, to, &mut all);
+        let plugins = compare(&self.plugin, &to.plugin, |plugin| &plugin.file);
+        let ports = compare(&self.port, &to.port, |port| &*port.name);
+        let gates = compare(&self.gate, &to.gate, |gate| &*gate.name);
+        let instances = compare(&self.instance, &to.instance, |instance| &*instance.name);
+        let neighbours = compare(&self.neighbour, &to.neighbour, |one| (&*one.port, one.address));
+        let routes = compare(&self.route, &to.route, |route| *route.to.value());
+        let anew = Anew {
+            instances: instances
+                .changed
+                .iter()
+                .filter(|(from, to)| *from.plugin != *to.plugin)
+                .copied()
+                .collect(),
+            gates: gates.changed.iter().filter(|(from, to)| from.position != to.position).copied().collect(),
+        };
+        let bindings = bindings(self, to, &anew);
+
+        // What is there anew is free of bindings first.
+        let changes = &mut all.changes;
+        changes.extend(plugins.new.into_iter().cloned().map(Change::AddPlugin));
+        ports.changed.iter().for_each(|(from, to)| set_port(from, to, changes, &mut all.restart));
+        let restart = &mut all.restart;
+        restart.extend(
+            ports
+                .new
+                .iter()
+                .map(|port| format!("port {:?}: it is in the file, and does not run", &*port.name)),
+        );
+        restart.extend(
+            ports.gone.iter().map(|port| format!("port {:?}: it runs, and is not in the file", &*port.name)),
+        );
+        changes.extend(bindings.before);
+        changes.extend(anew.instances.iter().rev().map(|(from, _)| Change::RemoveInstance((*from).clone())));
+        changes.extend(anew.gates.iter().rev().map(|(from, _)| Change::RemoveGate((*from).clone())));
+        changes.extend(anew.gates.iter().flat_map(|(_, to)| add_gate(to)));
+        changes.extend(gates.new.iter().flat_map(|gate| add_gate(gate)));
+        let moved = gates.changed.iter().filter(|(from, to)| from.position == to.position);
+        changes.extend(moved.map(|(from, to)| set_gate(from, to)));
+        for instance in &to.instance {
+            let is = |other: &&Instance| other.name == instance.name;
+            if instances.new.iter().any(&is) || anew.instances.iter().any(|(_, to)| is(to)) {
+                changes.push(Change::AddInstance(instance.clone()));
+            } else if let Some((from, to)) = instances.changed.iter().find(|(_, to)| is(to)) {
+                changes.push(Change::SetInstance { from: (*from).clone(), to: (*to).clone() });
+            }
+        }
+        changes.extend(bindings.after);
+        let set_neighbours = neighbours.changed.iter().map(|(from, _)| *from);
+        let gone = neighbours.gone.iter().copied().chain(set_neighbours);
+        changes.extend(gone.cloned().map(Change::RemoveNeighbour));
+        let new = neighbours.new.iter().copied().chain(neighbours.changed.iter().map(|(_, to)| *to));
+        changes.extend(new.cloned().map(Change::AddNeighbour));
+        changes.extend(routes.gone.into_iter().cloned().map(Change::RemoveRoute));
+        let replaced = routes.changed.into_iter();
+        changes.extend(replaced.map(|(from, to)| Change::SetRoute { from: from.clone(), to: to.clone() }));
+        changes.extend(routes.new.into_iter().cloned().map(Change::AddRoute));
+        changes.extend(instances.gone.iter().rev().map(|one| Change::RemoveInstance((*one).clone())));
+        changes.extend(gates.gone.iter().rev().flat_map(|gate| remove_gate(gate)));
+        changes.extend(plugins.gone.into_iter().rev().cloned().map(Change::RemovePlugin));
+        all
+    }
+}
+
+/// What keeps its name and yet has to be removed and added.
+struct Anew<'a> {
+    instances: Vec<(&'a Instance, &'a Instance)>,
+    gates: Vec<(&'a Gate, &'a Gate)>,
+}
+
+impl Anew<'_> {
+    fn concerns(&self, gate: &str, instance: Option<&str>) -> bool {
+        self.gates.iter().any(|(gone, _)| *gone.name == *gate)
+            || self.instances.iter().any(|(gone, _)| Some(&*gone.name) == instance)
+    }
+}
+
+/// Changes of bindings and filters, before and after that of what they name.
+struct Bindings {
+    before: Vec<Change>,
+    after: Vec<Change>,
+}
+
+fn bindings(from: &Config, to: &Config, anew: &Anew) -> Bindings {
+    let bound_anew = |bind: &Bind| anew.concerns(&bind.gate, Some(&bind.instance));
+    let filtered_anew = |filter: &Filter| {
+        anew.concerns(filter.gate.as_deref().unwrap_or_default(), filter.action.value().instance())
+    };
+    let binds_left: HashSet<BindKey> = to.bind.iter().map(bind_key).collect();
+    let filters_left: HashSet<FilterKey> = to.filter.iter().map(filter_key).collect();
+    let binds_before: HashSet<BindKey> =
+        from.bind.iter().filter(|one| !bound_anew(one)).map(bind_key).collect();
+    let filters_before: HashSet<FilterKey> =
+        from.filter.iter().filter(|one| !filtered_anew(one)).map(filter_key).collect();
+    let mut before = Vec::new();
+    // What goes away, by gate and packets: what takes its place comes right behind it.
+    let mut gone: Vec<Option<Change>> = Vec::new();
+    let mut places: HashMap<Place, Vec<usize>> = HashMap::new();
+    for bind in &from.bind {
+        let unbind = || Change::Unbind(bind.clone());
+        if bound_anew(bind) {
+            before.push(unbind());
+        } else if !binds_left.contains(&bind_key(bind)) {
+            places.entry(bind.place()).or_default().push(gone.len());
+            gone.push(Some(unbind()));
+        }
+    }
+    for filter in &from.filter {
+        let remove = || Change::RemoveFilter(filter.clone());
+        if filtered_anew(filter) {
+            before.push(remove());
+        } else if !filters_left.contains(&filter_key(filter)) {
+            places.entry(filter.place()).or_default().push(gone.len());
+            gone.push(Some(remove()));
+        }
+    }
+    let mut after = Vec::new();
+    let mut add = |place: Place, new: Change| {
+        let there = places.get(&place).into_iter().flatten();
+        after.extend(there.filter_map(|at| gone.get_mut(*at)?.take()));
+        after.push(new);
+    };
+    for bind in to.bind.iter().filter(|bind| !binds_before.contains(&bind_key(bind))) {
+        add(bind.place(), Change::Bind(bind.clone()));
+    }
+    for filter in to.filter.iter().filter(|filter| !filters_before.contains(&filter_key(filter))) {
+        add(filter.place(), Change::AddFilter(filter.clone()));
+    }
+    after.extend(gone.into_iter().flatten());
+    Bindings { before, after }
+}
+
+/// A gate, and the packets that are meant there.
+pub(crate) type Place<'a> = (&'a str, &'a str);
+
+impl Bind {
+    pub(crate) fn place(&self) -> Place<'_> {
+        (&self.gate, self.filter.written())
+    }
+}
+
+impl Filter {
+    pub(crate) fn place(&self) -> Place<'_> {
+        (self.gate.as_deref().unwrap_or_default(), self.r#match.written())
+    }
+}
+
+type BindKey<'a> = (&'a str, &'a str, &'a str, i32, bool, [Option<u128>; 2]);
+
+/// All that a binding is.
+fn bind_key(bind: &Bind) -> BindKey<'_> {
+    let micros = |budget: crate::Budget| budget.duration().as_micros();
+    let budgets = [bind.budget.map(micros), bind.packet_budget.map(micros)];
+    let bypass = bind.on_fault == crate::OnFault::Bypass;
+    (&bind.instance, &bind.gate, bind.filter.written(), bind.priority, bypass, budgets)
+}
+
+type FilterKey<'a> = (&'a str, &'a str, Option<&'a str>, i32);
+
+/// All that a filter is.
+fn filter_key(filter: &Filter) -> FilterKey<'_> {
+    (filter.r#match.written(), filter.action.written(), filter.gate.as_deref(), filter.priority)
+}
+
+fn add_gate(gate: &Gate) -> Vec<Change> {
+    let plain = Gate { table: Default::default(), ..gate.clone() };
+    let table = (gate.table != plain.table).then(|| set_gate(&plain, gate));
+    // One that is there from the start is not created.
+    plain.position.is_some().then(|| Change::AddGate(plain.clone())).into_iter().chain(table).collect()
+}
+
+fn remove_gate(gate: &Gate) -> Vec<Change> {
+    let plain = Gate { table: Default::default(), ..gate.clone() };
+    let table = (gate.table != plain.table).then(|| set_gate(gate, &plain));
+    let removed = plain.position.is_some().then(|| Change::RemoveGate(plain.clone()));
+    table.into_iter().chain(removed).collect()
+}
+
+fn set_gate(from: &Gate, to: &Gate) -> Change {
+    Change::SetGate { gate: to.name.to_string(), from: from.table, to: to.table }
+}
+
+fn scheduler(from: &Port, to: &Port) -> Change {
+    let own = |port: &Port| port.scheduler.clone().map(Box::new);
+    Change::SetScheduler { port: to.name.to_string(), from: own(from), to: own(to) }
+}
+
+fn set_port(from: &Port, to: &Port, changes: &mut Vec<Change>, restart: &mut Vec<String>) {
+    let keys = changed(from, to);
+    let (live, other): (Vec<_>, Vec<_>) = keys.keys().partition(|key| LIVE_PORT.contains(&key.as_str()));
+    let was = object(from);
+    restart.extend(
+        other
+            .into_iter()
+            .map(|key| needs_restart(&format!("port {:?}: {key}", &*to.name), was.get(key), keys.get(key))),
+    );
+    if live.iter().any(|key| *key != "scheduler") {
+        // What needs a restart isn't part of this change.
+        let to = Port {
+            address: to.address.clone(),
+            reverse_path: to.reverse_path,
+            input_weight: to.input_weight,
+            ..from.without_scheduler()
+        };
+        changes.push(Change::SetPort { from: Box::new(from.without_scheduler()), to: Box::new(to) });
+    }
+    if live.iter().any(|key| *key == "scheduler") {
+        changes.push(scheduler(from, to));
+    }
+}
+
+fn router(from: &Config, to: &Config, all: &mut Difference) {
+    let keys = changed(&from.router, &to.router);
+    let was = object(&from.router);
+    let (live, other): (Vec<_>, Vec<_>) = keys.keys().partition(|key| LIVE.contains(&key.as_str()));
+    let sentence = |key: &String| needs_restart(&format!("router.{key}"), was.get(key), keys.get(key));
+    all.restart.extend(other.into_iter().map(sentence));
+    if !live.is_empty() {
+        let (from, mut after) = (from.router.clone(), to.router.clone());
+        after.keep_fixed(&from);
+        all.changes.push(Change::Router { from: Box::new(from), to: Box::new(after) });
+    }
+    let (was, keys) = (object(&from.plugins), changed(&from.plugins, &to.plugins));
+    all.restart.extend(
+        keys.iter().map(|(key, value)| needs_restart(&format!("plugins.{key}"), was.get(key), Some(value))),
+    );
+}
+
+fn needs_restart(what: &str, was: Option<&serde_json::Value>, is: Option<&serde_json::Value>) -> String {
+    let said = |value: Option<&serde_json::Value>| match value {
+        None | Some(serde_json::Value::Null) => "nothing".to_owned(),
+        Some(value) => value.to_string(),
+    };
+    format!("{what}: {} runs, and the file says {}", said(was), said(is))
+}
+
+impl Port {
+    /// The same port without its scheduler.
+    fn without_scheduler(&self) -> Self {
+        Self { scheduler: None, ..self.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+use super::*;
+
+const BASE: &str = r#"
+[router]
+icmp-rate = 100
+on-death = "kernel"
+[[port]]
+name = "lan"
+kind = "memory"
+address = ["10.1.0.1/24"]
+[[port]]
+name = "wan"
+kind = "memory"
+address = ["10.2.0.1/24"]
+[[gate]]
+name = "audit"
+position = "late"
+[[instance]]
+plugin = "port-filter"
+name = "pf"
+settings = { ports = "80" }
+[[bind]]
+instance = "pf"
+gate = "firewall"
+filter = "in lan"
+[[filter]]
+match = "proto tcp dport 25"
+action = "drop"
+[[route]]
+to = "10.9.0.0/16"
+via = "10.2.0.254"
+"#;
+
+fn config(text: &str) -> Config {
+    Config::parse(text, "test.toml").unwrap().normalized()
+}
+
+fn commands(from: &str, to: &str) -> Vec<String> {
+    let difference = config(from).difference(&config(to));
+    assert!(difference.restart.is_empty(), "{difference:?}");
+    difference.changes.iter().flat_map(Change::commands).collect()
+}
+
+/// The commands that lead from the base to the base with other words in it.
+fn after(from: &str, to: &str) -> Vec<String> {
+    assert!(BASE.contains(from), "{from}");
+    commands(BASE, &BASE.replace(from, to))
+}
+
+#[test]
+fn what_means_the_same_differs_in_nothing() {
+    for (from, to) in [
+        ("proto tcp dport 25", "dport 25   proto tcp"),
+        ("action = \"drop\"", "action = \" drop\"\ngate = \"route\""),
+        ("filter = \"in lan\"", "filter = \"in lan\"\npriority = 0\non-fault = \"drop\"\nbudget = 1000"),
+        ("to = \"10.9.0.0/16\"", "to = \"10.9.0.0/16\"\nkind = \"forward\""),
+        ("name = \"audit\"", "table = \"tuple-space\"\nname = \"audit\""),
+        ("[[gate]]", "[[gate]]\nname = \"firewall\"\ntable = \"tuple-space\"\n[[gate]]"),
+        (
+            "[[bind]]\ninstance = \"pf\"\ngate = \"firewall\"\nfilter = \"in lan\"",
+            "[[filter]]\nmatch = \"in lan\"\ngate = \"firewall\"\naction = \"instance pf\"",
+        ),
+    ] {
+        assert_eq!(after(from, to), [] as [&str; 0], "{to}");
+    }
+}
+
+#[test]
+fn each_difference_is_the_command_that_makes_it() {
+    for (from, to, command) in [
+        ("icmp-rate = 100", "icmp-rate = 200", "router set icmp-rate=200"),
+        ("icmp-rate = 100", "", "router set icmp-rate=1000"),
+        ("[\"10.1.0.1/24\"]", "[\"10.1.0.2/24\"]", "port set lan 'address=[\"10.1.0.2/24\"]'"),
+        ("via = \"10.2.0.254\"", "via = \"10.2.0.253\"", "route replace 10.9.0.0/16 via 10.2.0.253"),
+        ("ports = \"80\"", "protocol = \"tcp\"", "instance set pf ports= protocol=tcp"),
+        ("position = \"late\"", "position = \"late\"\ntable = \"dag\"", "gate set audit --table dag"),
+        (
+            "[[filter]]",
+            "[[filter]]\nmatch = \"dport 22\"\naction = \"reject\"\npriority = 3\n[[filter]]",
+            "filter add 'dport 22' --action reject --priority 3",
+        ),
+    ] {
+        assert_eq!(after(from, to), [command]);
+    }
+    assert_eq!(
+        after("action = \"drop\"", "action = \"reject\""),
+        [
+            "filter remove 'proto tcp dport 25' --action drop",
+            "filter add 'proto tcp dport 25' --action reject"
+        ]
+    );
+}
+
+#[test]
+fn an_instance_of_another_plugin_is_free_of_bindings_first() {
+    let changed = after(
+        "plugin = \"port-filter\"\nname = \"pf\"\nsettings = { ports = \"80\" }",
+        "plugin = \"null\"\nname = \"pf\"",
+    );
+    assert_eq!(
+        changed,
+        [
+            "unbind pf --gate firewall --filter 'in lan'",
+            "instance free pf",
+            "instance create null pf",
+            "bind pf --gate firewall --filter 'in lan'"
+        ]
+    );
+}
+
+#[test]
+fn what_others_need_comes_first_and_goes_last() {
+    let less = BASE.split("[[gate]]").next().unwrap().to_owned();
+    let away = commands(BASE, &less);
+    assert_eq!(
+        away,
+        [
+            "unbind pf --gate firewall --filter 'in lan'",
+            "filter remove 'proto tcp dport 25' --action drop",
+            "route remove 10.9.0.0/16",
+            "instance free pf",
+            "gate remove audit"
+        ]
+    );
+    assert_eq!(
+        commands(&less, BASE),
+        [
+            "gate create late audit",
+            "instance create port-filter pf ports=80",
+            "bind pf --gate firewall --filter 'in lan'",
+            "filter add 'proto tcp dport 25' --action drop",
+            "route add 10.9.0.0/16 via 10.2.0.254"
+        ]
+    );
+}
+
+#[test]
+fn what_needs_a_restart_is_told_apart() {
+    let to = BASE.replace("icmp-rate = 100", "icmp-rate = 5\nworkers = 2").replacen(
+        "kind = \"memory\"",
+        "kind = \"tap\"",
+        1,
+    );
+    let difference = config(BASE).difference(&config(&to));
+    assert_eq!(
+        difference.restart,
+        [
+            "router.workers: 1 runs, and the file says 2",
+            "port \"lan\": kind: \"memory\" runs, and the file says \"tap\""
+        ]
+    );
+    let [Change::Router { from, to }] = &difference.changes[..] else { panic!("{difference:?}") };
+    assert_eq!((from.icmp_rate, to.icmp_rate, to.workers), (100, 5, 1));
+}
+
+#[test]
+fn a_scheduler_is_told_node_by_node() {
+    let tree = "address = [\"10.2.0.1/24\"]\nscheduler = { rate = \"10mbit\", node = [{ name = \"top\", kind = \"priority\" }, \
+                { name = \"a\", kind = \"fifo\", under = \"top\", level = 0 }] }";
+    assert_eq!(
+        after("address = [\"10.2.0.1/24\"]", tree),
+        [
+            "scheduler add wan top --kind priority",
+            "scheduler add wan a --kind fifo --under top level=0",
+            "scheduler set wan rate=10mbit"
+        ]
+    );
+}
+
+#[test]
+fn every_change_undoes_its_inverse() {
+    let less = BASE.split("[[gate]]").next().unwrap().replace("icmp-rate = 100", "icmp-rate = 7");
+    let there = config(BASE).difference(&config(&less)).changes;
+    let back: Vec<Change> = there.iter().rev().cloned().map(Change::inverse).collect();
+    for change in &back {
+        assert_eq!(change.clone().inverse().inverse(), *change);
+    }
+    let mut commands: Vec<_> = back.iter().flat_map(Change::commands).collect();
+    let mut direct: Vec<_> =
+        config(&less).difference(&config(BASE)).changes.iter().flat_map(Change::commands).collect();
+    commands.sort();
+    direct.sort();
+    assert_eq!(commands, direct);
+}

@@ -1,0 +1,112 @@
+//! One form for all configurations that mean the same.
+
+use crate::action::FilterAction;
+use crate::scheduler::Scheduler;
+use crate::schema::{Bind, Budget, Config, Filter, Gate, GateTable, OnFault, Port, Router};
+use crate::values::{Named, Text};
+
+/// The budget of a call where none is said, in microseconds.
+const USUAL_BUDGET: u128 = 1000;
+
+impl Config {
+    /// The same configuration in the form that is compared: addresses, prefixes and filters as the router writes them, what
+    /// follows from other settings said, and what is the default left out.
+    #[must_use]
+    pub fn normalized(mut self) -> Self {
+        self.port = self.port.into_iter().map(Port::normalized).collect();
+        for route in &mut self.route {
+            route.to = Text::of(*route.to.value());
+        }
+        for neighbour in &mut self.neighbour {
+            neighbour.mac = Text::of(*neighbour.mac.value());
+        }
+        self.gate = self.gate.into_iter().filter_map(Gate::normalized).collect();
+        self.bind = self.bind.into_iter().map(Bind::normalized).collect();
+        let (bound, filters): (Vec<_>, Vec<_>) =
+            self.filter.into_iter().map(Filter::normalized).partition(|filter| filter.bound().is_some());
+        self.bind.extend(bound.iter().filter_map(Filter::bound));
+        self.filter = filters;
+        self
+    }
+}
+
+impl Port {
+    fn normalized(mut self) -> Self {
+        self.address = self.address.iter().map(|net| Text::of(*net.value())).collect();
+        self.mac = self.mac.map(|mac| Text::of(*mac.value()));
+        self.scheduler =
+            self.scheduler.filter(|scheduler| !scheduler.node.is_empty()).map(Scheduler::normalized);
+        self
+    }
+}
+
+impl Scheduler {
+    fn normalized(mut self) -> Self {
+        for own in &mut self.flow {
+            // One that can't be read is refused where the names of ports are known.
+            if let Ok(flow) = own.flow.parse::<millrace_classify::Filter>() {
+                own.flow = flow.to_string();
+            }
+        }
+        self.flow.sort_by(|a, b| (&a.queue, &a.flow).cmp(&(&b.queue, &b.flow)));
+        self
+    }
+}
+
+impl Gate {
+    /// `None` where nothing is said that isn't so anyway.
+    fn normalized(mut self) -> Option<Self> {
+        self.position = self.position.map(|position| Text::of(*position.value()));
+        if self.table == GateTable::TupleSpace {
+            self.table = GateTable::Auto;
+        }
+        Some(self).filter(|gate| gate.position.is_some() || gate.table != GateTable::Auto)
+    }
+}
+
+impl Bind {
+    fn normalized(mut self) -> Self {
+        self.filter = Text::of(self.filter.value().clone());
+        self.budget = self.budget.filter(|budget| budget.duration().as_micros() != USUAL_BUDGET);
+        self
+    }
+}
+
+impl Filter {
+    fn normalized(mut self) -> Self {
+        self.r#match = Text::of(self.r#match.value().clone());
+        self.action = Text::of(self.action.value().clone());
+        self.gate = self.gate.or_else(|| self.action.value().default_gate().map(Named::from));
+        self
+    }
+
+    /// The binding that it is, if its action is an instance.
+    fn bound(&self) -> Option<Bind> {
+        let (FilterAction::Instance(instance) | FilterAction::Copy(instance)) = self.action.value() else {
+            return None;
+        };
+        let (budget, packet_budget): (Option<Budget>, Option<Budget>) = (None, None);
+        Some(Bind {
+            instance: Named::from(instance.as_str()),
+            gate: self.gate.clone()?,
+            filter: self.r#match.clone(),
+            priority: self.priority,
+            on_fault: OnFault::default(),
+            budget,
+            packet_budget,
+        })
+    }
+}
+
+impl Router {
+    /// Takes over from another what can't be changed while the router runs.
+    pub(crate) fn keep_fixed(&mut self, from: &Self) {
+        self.mode = from.mode;
+        self.workers = from.workers;
+        self.frames = from.frames;
+        self.on_death = from.on_death;
+        self.flows_max = from.flows_max;
+        self.flow_idle = from.flow_idle;
+        self.driver_flows = from.driver_flows;
+    }
+}

@@ -1,0 +1,362 @@
+//! What runs, written into a file whose comments, order and spacing stay as they are.
+
+use std::collections::{HashMap, HashSet};
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use toml_edit::{ArrayOfTables, DocumentMut, Item, Table};
+
+use crate::change::object;
+use crate::error::{ConfigError, Place};
+use crate::schema::{Config, Gate};
+
+/// Tables that are written in one line behind their key.
+const IN_LINE: [&str; 2] = ["settings", "impair"];
+
+impl Config {
+    /// This configuration as a file that was written by nobody.
+    ///
+    /// # Errors
+    /// None that is known: what can be read can be written.
+    pub fn to_text(&self) -> Result<String, ConfigError> {
+        self.save_into("", "what runs")
+    }
+
+    /// The text of a file with this configuration in it: what says the same stays as it was written, with its comments; what says
+    /// something else is changed where it stands; what is new comes last. `origin` is the file's name, for messages.
+    ///
+    /// # Errors
+    /// A text that is no configuration.
+    pub fn save_into(&self, text: &str, origin: &str) -> Result<String, ConfigError> {
+        let file = Self::parse(text, origin)?;
+        let refused = |problem: String| ConfigError { place: Place::of(None, text, origin), problem };
+        let mut document: DocumentMut =
+            text.parse().map_err(|error: toml_edit::TomlError| refused(error.to_string()))?;
+        let saved = Saving { document: &mut document }.save(&file, &self.clone().normalized());
+        saved.map_err(|error| refused(format!("it can't be written: {error}")))?;
+        Ok(document.to_string())
+    }
+}
+
+type Saved = Result<(), toml::ser::Error>;
+
+struct Saving<'a> {
+    document: &'a mut DocumentMut,
+}
+
+impl Saving<'_> {
+    fn save(mut self, file: &Config, runs: &Config) -> Saved {
+        let normal = file.clone().normalized();
+        self.table("router", &normal.router, &runs.router, &crate::schema::Router::default())?;
+        self.table("plugins", &normal.plugins, &runs.plugins, &crate::schema::Plugins::default())?;
+        self.named("port", &normal.port, &runs.port, |port| port.name.to_string())?;
+        self.named("route", &normal.route, &runs.route, |route| route.to.written().to_owned())?;
+        self.named("neighbour", &normal.neighbour, &runs.neighbour, |one| {
+            format!("{} {}", one.address, &*one.port)
+        })?;
+        // What is said of a gate without need stays said.
+        let gates: Vec<Gate> = file.gate.iter().map(|gate| normal_gate(gate, &normal)).collect();
+        self.named("gate", &gates, &runs.gate, |gate| gate.name.to_string())?;
+        self.named("plugin", &normal.plugin, &runs.plugin, |plugin| plugin.file.display().to_string())?;
+        self.named("instance", &normal.instance, &runs.instance, |instance| instance.name.to_string())?;
+        self.bindings(file, runs)
+    }
+
+    /// Sets the keys of a table that differ.
+    fn table<T: Serialize>(&mut self, name: &str, file: &T, runs: &T, usual: &T) -> Saved {
+        let (file, runs, usual) = (object(file), object(runs), object(usual));
+        if file == runs {
+            return Ok(());
+        }
+        let table = self.document.entry(name).or_insert_with(toml_edit::table);
+        let Some(table) = table.as_table_like_mut() else { return Ok(()) };
+        for (key, value) in runs.iter().filter(|(key, value)| file.get(*key) != Some(value)) {
+            // What holds anyway need not be said.
+            let value = Some(value).filter(|value| usual.get(key) != Some(value));
+            set(table, key, value)?;
+        }
+        for key in file.keys().filter(|key| !runs.contains_key(*key)) {
+            table.remove(key);
+        }
+        Ok(())
+    }
+
+    /// The tables of a noun, each of which has a name.
+    fn named<T: Serialize + PartialEq>(
+        &mut self,
+        noun: &str,
+        file: &[T],
+        runs: &[T],
+        name: impl Fn(&T) -> String,
+    ) -> Saved {
+        if file == runs {
+            return Ok(());
+        }
+        let running: HashMap<String, &T> = runs.iter().map(|one| (name(one), one)).collect();
+        let known: HashSet<String> = file.iter().map(&name).collect();
+        let tables = self.tables(noun);
+        for (at, own) in file.iter().enumerate() {
+            if let (Some(is), Some(table)) = (running.get(&name(own)), tables.get_mut(at)) {
+                merge(table, &object(own), &object(*is))?;
+            }
+        }
+        let gone = file.iter().map(|own| !running.contains_key(&name(own))).collect::<Vec<_>>();
+        let new = runs.iter().filter(|one| !known.contains(&name(one)));
+        let new = new.map(written).collect::<Result<Vec<_>, _>>()?;
+        replace(tables, &gone, new);
+        self.forget_empty(noun);
+        Ok(())
+    }
+
+    /// Bindings and filters: each is all that it says.
+    fn bindings(&mut self, file: &Config, runs: &Config) -> Saved {
+        let running: HashSet<String> =
+            runs.bind.iter().map(said).chain(runs.filter.iter().map(said)).collect();
+        // Which of both a filter is, its normal form says.
+        let as_filter = |index: usize| {
+            let one = Config { filter: vec![file.filter[index].clone()], ..Config::default() }.normalized();
+            one.bind.first().map(said).or_else(|| one.filter.first().map(said)).unwrap_or_default()
+        };
+        let as_bind = |index: usize| {
+            let one = Config { bind: vec![file.bind[index].clone()], ..Config::default() }.normalized();
+            one.bind.first().map(said).unwrap_or_default()
+        };
+        let filters: Vec<String> = (0..file.filter.len()).map(as_filter).collect();
+        let binds: Vec<String> = (0..file.bind.len()).map(as_bind).collect();
+        let known: HashSet<&String> = filters.iter().chain(&binds).collect();
+        let gone = |own: &[String]| own.iter().map(|one| !running.contains(one)).collect::<Vec<_>>();
+        let new = runs.bind.iter().filter(|bind| !known.contains(&said(*bind)));
+        let new = new.map(written).collect::<Result<Vec<_>, _>>()?;
+        replace(self.tables("bind"), &gone(&binds), new);
+        self.forget_empty("bind");
+        let new = runs.filter.iter().filter(|filter| !known.contains(&said(*filter)));
+        let new = new.map(written).collect::<Result<Vec<_>, _>>()?;
+        replace(self.tables("filter"), &gone(&filters), new);
+        self.forget_empty("filter");
+        Ok(())
+    }
+
+    /// The tables of a noun; a list that is written in one line is taken apart.
+    fn tables(&mut self, noun: &str) -> &mut ArrayOfTables {
+        let item = self.document.entry(noun).or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
+        if !item.is_array_of_tables() {
+            let tables = std::mem::take(item).into_array_of_tables().unwrap_or_default();
+            *item = Item::ArrayOfTables(tables);
+        }
+        match item {
+            Item::ArrayOfTables(tables) => tables,
+            // It was just made one.
+            _ => unreachable!("a list of tables is one"),
+        }
+    }
+
+    fn forget_empty(&mut self, noun: &str) {
+        if self.document.get(noun).and_then(Item::as_array_of_tables).is_some_and(ArrayOfTables::is_empty) {
+            self.document.remove(noun);
+        }
+    }
+}
+
+/// All that an entry says.
+fn said(entry: &impl Serialize) -> String {
+    Value::Object(object(entry)).to_string()
+}
+
+/// A gate of the file in its normal form; one that says what holds anyway as it stands.
+fn normal_gate(gate: &Gate, normal: &Config) -> Gate {
+    let found = normal.gate.iter().find(|own| own.name == gate.name);
+    found.unwrap_or(gate).clone()
+}
+
+/// Takes entries out of a list, and puts others behind it.
+fn replace(tables: &mut ArrayOfTables, gone: &[bool], new: Vec<Table>) {
+    if gone.contains(&true) {
+        let kept = std::mem::take(tables).into_iter().zip(gone).filter(|(_, gone)| !**gone);
+        *tables = kept.map(|(table, _)| table).collect();
+    }
+    tables.extend(new);
+}
+
+/// An entry as a table of its own.
+fn written(entry: &impl Serialize) -> Result<Table, toml::ser::Error> {
+    let text = toml::to_string(entry)?;
+    // What was just written can be read.
+    let mut table = text.parse::<DocumentMut>().unwrap_or_default().as_table().clone();
+    for key in IN_LINE {
+        if let Some(Ok(value)) = table.remove(key).map(Item::into_value) {
+            table.insert(key, Item::Value(value));
+        }
+    }
+    unplace(&mut table);
+    Ok(table)
+}
+
+/// Forgets where in a text a table stood.
+fn unplace(table: &mut Table) {
+    table.set_position(None);
+    table.decor_mut().set_prefix("\n");
+    for (_, item) in table.iter_mut() {
+        match item {
+            Item::Table(table) => unplace(table),
+            Item::ArrayOfTables(tables) => tables.iter_mut().for_each(unplace),
+            _ => {}
+        }
+    }
+}
+
+/// Makes of a table that says `from` one that says `to`. Tables below it that have names are changed where they stand.
+fn merge(table: &mut Table, from: &Map<String, Value>, to: &Map<String, Value>) -> Saved {
+    for (key, value) in to.iter().filter(|(key, value)| from.get(*key) != Some(value)) {
+        match (from.get(key), value, table.get_mut(key)) {
+            (Some(Value::Object(from)), Value::Object(to), Some(Item::Table(own))) => merge(own, from, to)?,
+            (Some(Value::Array(from)), Value::Array(to), Some(Item::ArrayOfTables(own)))
+                if from.iter().chain(to).all(|one| one.get("name").is_some()) =>
+            {
+                merge_list(own, from, to)?;
+            }
+            _ => set(table, key, Some(value))?,
+        }
+    }
+    for key in from.keys().filter(|key| !to.contains_key(*key)) {
+        table.remove(key);
+    }
+    Ok(())
+}
+
+/// The same for lists of tables that have names.
+fn merge_list(tables: &mut ArrayOfTables, from: &[Value], to: &[Value]) -> Saved {
+    let find = |list: &[Value], name: &Value| list.iter().find(|one| one["name"] == *name).cloned();
+    for (at, own) in from.iter().enumerate() {
+        if let (Value::Object(own), Some(Value::Object(is)), Some(table)) =
+            (own, find(to, &own["name"]), tables.get_mut(at))
+        {
+            merge(table, own, &is)?;
+        }
+    }
+    let gone = from.iter().map(|own| find(to, &own["name"]).is_none()).collect::<Vec<_>>();
+    let new = to.iter().filter(|one| find(from, &one["name"]).is_none());
+    let new = new.map(written).collect::<Result<Vec<_>, _>>()?;
+    replace(tables, &gone, new);
+    Ok(())
+}
+
+/// Sets a key, or removes it. What stands around its value stays.
+fn set(table: &mut dyn toml_edit::TableLike, key: &str, value: Option<&Value>) -> Saved {
+    let Some(value) = value.filter(|value| !value.is_null()) else {
+        table.remove(key);
+        return Ok(());
+    };
+    let mut one = Map::new();
+    one.insert(key.to_owned(), value.clone());
+    let mut made = written(&Value::Object(one))?;
+    let Some(mut made) = made.remove(key) else { return Ok(()) };
+    match (table.get_mut(key), &mut made) {
+        (Some(Item::Value(own)), Item::Value(value)) => {
+            let decor = own.decor().clone();
+            *own = value.clone();
+            *own.decor_mut() = decor;
+        }
+        (Some(own), _) => *own = made,
+        (None, _) => drop(table.insert(key, made)),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"# Our router.
+[router]
+icmp-rate = 100   # not more
+
+# The inside.
+[[port]]
+name = "lan"      # towards the hosts
+kind = "memory"
+address = ["10.1.0.1/24"]
+
+[port.scheduler]
+rate = "10mbit"   # as paid for
+
+[[port.scheduler.node]]
+name = "all"      # one for all
+kind = "fifo"
+
+[[port]]
+name = "wan"
+kind = "memory"
+address = ["10.2.0.1/24"]
+
+# Mail goes another way.
+[[filter]]
+match = "dport 25  in lan proto tcp"  # from inside
+action = "drop"
+
+[[route]]
+to = "10.9.0.0/16"   # the branch
+via = "10.2.0.254"
+"#;
+
+    fn parsed(text: &str) -> Config {
+        Config::parse(text, "test.toml").unwrap()
+    }
+
+    #[test]
+    fn what_runs_as_the_file_says_leaves_the_file_as_it_is() {
+        assert_eq!(parsed(FILE).save_into(FILE, "test.toml").unwrap(), FILE);
+        // A filter that means the same is the same.
+        let other = FILE.replace("dport 25  in lan proto tcp", "proto tcp dport 25 in lan");
+        assert_eq!(parsed(&other).save_into(FILE, "test.toml").unwrap(), FILE);
+    }
+
+    #[test]
+    fn what_differs_is_changed_where_it_stands_and_comments_stay() {
+        let runs = FILE
+            .replace("icmp-rate = 100", "icmp-rate = 200")
+            .replace("rate = \"10mbit\"", "rate = \"20mbit\"")
+            .replace("via = \"10.2.0.254\"", "via = [\"10.2.0.253\", \"10.2.0.254\"]");
+        let saved = parsed(&runs).save_into(FILE, "test.toml").unwrap();
+        assert_eq!(saved, runs);
+    }
+
+    #[test]
+    fn what_is_gone_goes_and_what_is_new_comes_last() {
+        let gone = FILE.split("# Mail").next().unwrap();
+        let more = "[[route]]\nto = \"10.8.0.0/16\"\nkind = \"blackhole\"\n\n[[bind]]\ninstance = \"s\"\ngate = \"monitor\"\n\
+                    filter = \"*\"\n\n[[instance]]\nplugin = \"port-filter\"\nname = \"s\"\nsettings = { ports = \"80\" }\n";
+        let runs = parsed(&format!("{gone}{more}"));
+        let saved = runs.save_into(FILE, "test.toml").unwrap();
+        for kept in ["# Our router.", "# not more", "# towards the hosts", "# as paid for", "# one for all"] {
+            assert!(saved.contains(kept), "{kept}: {saved}");
+        }
+        assert!(!saved.contains("dport 25") && !saved.contains("the branch"), "{saved}");
+        let again = parsed(&saved).normalized();
+        assert!(again.difference(&runs.clone().normalized()).is_empty(), "{saved}");
+        assert!(saved.contains("settings = { ports = \"80\" }"), "{saved}");
+    }
+
+    #[test]
+    fn what_a_port_gets_is_written_at_the_port() {
+        let tree = "kind = \"memory\"\naddress = [\"10.2.0.1/24\"]\nreverse-path = \"loose\"\nscheduler = { node = [{ name = \"q\", \
+                    kind = \"flow-queues\", rate = \"1mbit\" }], flow = [{ queue = \"q\", rate = \"64kbit\", \
+                    flow = \"src 10.0.0.2 dst 10.1.0.2 proto udp sport 4 dport 5\" }] }";
+        let runs = FILE.replace("kind = \"memory\"\naddress = [\"10.2.0.1/24\"]", tree);
+        assert!(runs.contains("flow-queues"));
+        let saved = parsed(&runs).save_into(FILE, "test.toml").unwrap();
+        let difference = parsed(&runs).normalized().difference(&parsed(&saved).normalized());
+        assert!(difference.is_empty(), "{difference:?}: {saved}");
+        assert!(saved.contains("# no mail") || saved.contains("# from inside"), "{saved}");
+        // And away again.
+        let back = parsed(FILE).save_into(&saved, "test.toml").unwrap();
+        assert!(parsed(FILE).normalized().difference(&parsed(&back).normalized()).is_empty(), "{back}");
+    }
+
+    #[test]
+    fn a_text_that_nobody_wrote_reads_back() {
+        let runs = parsed(FILE);
+        let text = runs.to_text().unwrap();
+        let difference = runs.normalized().difference(&parsed(&text).normalized());
+        assert!(difference.is_empty(), "{difference:?}: {text}");
+    }
+}

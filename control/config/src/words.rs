@@ -1,0 +1,163 @@
+//! Changes in the words of the commands that make them.
+
+use std::fmt::Display;
+
+use serde_json::Value;
+
+use crate::change::object;
+use crate::scheduler::{FlowQueue, Scheduler, SchedulerNode};
+use crate::schema::{Bind, Filter, Gate, Neighbour, OnFault, Plugin, Route, RouteKind};
+
+/// A word as a shell reads it.
+pub(crate) fn quoted(word: &impl Display) -> String {
+    let word = word.to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/,=+@%".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word,
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+/// A value that is a text in the file.
+pub(crate) fn text(value: &impl serde::Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(Value::String(text)) => text,
+        Ok(other) => other.to_string(),
+        Err(_) => String::new(),
+    }
+}
+
+/// `KEY=VALUE`, without a value where it is taken away.
+pub(crate) fn setting(key: &str, value: &Value) -> String {
+    match value {
+        Value::Null => format!("{key}="),
+        Value::String(text) => quoted(&format!("{key}={text}")),
+        other => quoted(&format!("{key}={other}")),
+    }
+}
+
+pub(crate) fn add_plugin(plugin: &Plugin) -> String {
+    let downgrade = if plugin.allow_downgrade { " --allow-downgrade" } else { "" };
+    format!("plugin load {}{downgrade}", quoted(&plugin.file.display()))
+}
+
+pub(crate) fn add_gate(gate: &Gate) -> String {
+    let position = gate.position.as_ref().map_or("", |position| position.written());
+    format!("gate create {position} {}", &*gate.name)
+}
+
+pub(crate) fn bind(verb: &str, bind: &Bind) -> String {
+    let filter = quoted(&bind.filter.written());
+    let mut words = format!("{verb} {} --gate {} --filter {filter}", &*bind.instance, &*bind.gate);
+    if verb == "unbind" {
+        return words;
+    }
+    if bind.priority != 0 {
+        words += &format!(" --priority {}", bind.priority);
+    }
+    if bind.on_fault != OnFault::default() {
+        words += &format!(" --on-fault {}", text(&bind.on_fault));
+    }
+    for (option, budget) in [("budget", bind.budget), ("packet-budget", bind.packet_budget)] {
+        if let Some(budget) = budget {
+            words += &format!(" --{option} {}", budget.duration().as_micros());
+        }
+    }
+    words
+}
+
+pub(crate) fn filter(verb: &str, filter: &Filter) -> String {
+    let (matches, action) = (quoted(&filter.r#match.written()), quoted(&filter.action.written()));
+    let mut words = format!("filter {verb} {matches} --action {action}");
+    if let Some(gate) = &filter.gate
+        && filter.action.value().default_gate() != Some(&**gate)
+    {
+        words += &format!(" --gate {}", &**gate);
+    }
+    if filter.priority != 0 {
+        words += &format!(" --priority {}", filter.priority);
+    }
+    words
+}
+
+pub(crate) fn route(verb: &str, route: &Route) -> String {
+    let kind = match route.kind {
+        RouteKind::Forward => String::new(),
+        kind => format!("{} ", kind.name()),
+    };
+    let via: String = route.via.iter().map(|via| format!(" via {via}")).collect();
+    let port = route.port.as_ref().map_or_else(String::new, |port| format!(" port {}", &**port));
+    format!("route {verb} {kind}{}{via}{port}", route.to.value())
+}
+
+pub(crate) fn neighbour(verb: &str, neighbour: &Neighbour) -> String {
+    let (port, address) = (&*neighbour.port, neighbour.address);
+    match verb {
+        "add" => format!("neighbour add {port} {address} {}", neighbour.mac.value()),
+        _ => format!("neighbour {verb} {port} {address}"),
+    }
+}
+
+/// What makes one scheduler of a port of another.
+pub(crate) fn scheduler(port: &str, from: Option<&Scheduler>, to: Option<&Scheduler>) -> Vec<String> {
+    let none = Scheduler::default();
+    let (from, to) = (from.unwrap_or(&none), to.unwrap_or(&none));
+    let mut commands = Vec::new();
+    let find = |scheduler: &Scheduler, name: &str| -> Option<SchedulerNode> {
+        scheduler.node.iter().find(|node| node.name == name).cloned()
+    };
+    for gone in from.node.iter().filter(|node| find(to, &node.name).is_none()) {
+        // What is below it goes with it.
+        if gone.under.as_deref().is_none_or(|under| find(to, under).is_some()) {
+            commands.push(format!("scheduler remove {port} {}", gone.name));
+        }
+    }
+    for node in &to.node {
+        let settings = |from: Option<&SchedulerNode>| -> String {
+            let changed = match from {
+                Some(from) => crate::change::changed(from, node),
+                None => object(node),
+            };
+            let settings =
+                changed.iter().filter(|(key, _)| !["name", "kind", "under"].contains(&key.as_str()));
+            settings.map(|(key, value)| format!(" {}", setting(key, value))).collect()
+        };
+        match find(from, &node.name) {
+            Some(own) if own == *node => {}
+            Some(own) => {
+                commands.push(format!("scheduler set {port} --node {}{}", node.name, settings(Some(&own))));
+            }
+            None => {
+                let under = node.under.as_ref().map_or_else(String::new, |under| format!(" --under {under}"));
+                let (name, kind) = (&node.name, node.kind.name());
+                commands.push(format!("scheduler add {port} {name} --kind {kind}{under}{}", settings(None)));
+            }
+        }
+    }
+    let own = |scheduler: &Scheduler| Scheduler { node: Vec::new(), flow: Vec::new(), ..scheduler.clone() };
+    let settings = crate::change::changed(&own(from), &own(to));
+    if !to.node.is_empty() && !settings.is_empty() {
+        let settings: String =
+            settings.iter().map(|(key, value)| format!(" {}", setting(key, value))).collect();
+        commands.push(format!("scheduler set {port}{settings}"));
+    }
+    commands.extend(flows(port, from, to));
+    commands
+}
+
+/// What makes the flows of one scheduler of those of another.
+fn flows(port: &str, from: &Scheduler, to: &Scheduler) -> Vec<String> {
+    let is = |one: &FlowQueue, other: &FlowQueue| (&one.queue, &one.flow) == (&other.queue, &other.flow);
+    let command = |own: &FlowQueue, settings: String| {
+        format!("queue set {port} {} --flow {}{settings}", own.queue, quoted(&own.flow))
+    };
+    let gone = from.flow.iter().filter(|own| !to.flow.iter().any(|other| is(own, other)));
+    let mut commands: Vec<String> = gone.map(|own| command(own, " rate=".to_owned())).collect();
+    for own in to.flow.iter().filter(|own| !from.flow.contains(own)) {
+        let mut settings = object(own);
+        settings.retain(|key, _| key != "queue" && key != "flow");
+        let settings = settings.iter().map(|(key, value)| format!(" {}", setting(key, value)));
+        commands.push(command(own, settings.collect()));
+    }
+    commands
+}

@@ -1,0 +1,245 @@
+//! A configuration is applied: what runs becomes what it says, or stays what it is.
+
+use std::time::Duration;
+
+use millrace_config::{Change, Config};
+use millrace_repository::Memory;
+use millrace_store::{Draft, Revision, State, Who};
+use serde::Deserialize;
+
+use super::carry_out::Failed;
+use super::confirm::Waiting;
+use crate::ControlError;
+use crate::model::Model;
+use crate::router::Router;
+use crate::view::{AppliedView, DifferenceView};
+
+/// A configuration to be applied.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Apply {
+    /// Its text, as it stands in a file.
+    pub text: String,
+    /// The file's name, for messages and for the history.
+    #[serde(default)]
+    pub origin: Option<String>,
+    /// Why it is applied.
+    #[serde(default)]
+    pub comment: Option<String>,
+    /// Seconds after which what ran before runs again, unless it is confirmed by then.
+    #[serde(default)]
+    pub confirm: Option<u64>,
+}
+
+/// Longest time that may be waited for a confirmation, in seconds: a day.
+const MOST_CONFIRM: u64 = 86_400;
+
+/// Says that something is being applied, as long as it is there.
+struct Turn(Router);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.lock().applying = false;
+    }
+}
+
+impl Router {
+    /// What the configuration of a text would change, in the words of the commands.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub async fn difference(&self, text: &str, origin: &str) -> Result<DifferenceView, ControlError> {
+        let candidate = self.candidate(text, origin).await?;
+        let inner = self.lock();
+        let difference = inner.model.running(&inner.tables).difference(&candidate);
+        Ok(DifferenceView {
+            origin: origin.to_owned(),
+            changes: commands(&difference.changes),
+            restart: difference.restart,
+        })
+    }
+
+    /// What the running configuration has differently from what was last applied, or started with.
+    ///
+    /// # Errors
+    /// When that can't be read any more.
+    pub async fn difference_from_base(&self) -> Result<DifferenceView, ControlError> {
+        let base = self.lock().base.clone();
+        self.difference(&base.text, &base.origin).await
+    }
+
+    /// Applies a configuration. It goes on when the caller goes away.
+    ///
+    /// # Errors
+    /// What is wrong with it, what takes a restart, or which step could not be made, and why: what ran before runs then.
+    pub async fn apply(&self, order: Apply, who: Who) -> Result<AppliedView, ControlError> {
+        let router = self.clone();
+        let work = tokio::spawn(async move {
+            let result = router.apply_whole(&order, &who).await;
+            match &result {
+                Ok(view) => {
+                    tracing::info!(%who, changes = view.changes.len(), revision = view.revision, "configuration applied")
+                }
+                Err(error) => tracing::warn!(%who, "configuration not applied: {error}"),
+            }
+            result
+        });
+        work.await.map_err(|error| ControlError::system("apply the configuration", error))?
+    }
+
+    async fn apply_whole(&self, order: &Apply, who: &Who) -> Result<AppliedView, ControlError> {
+        if let Some(seconds) = order.confirm.filter(|seconds| !(1..=MOST_CONFIRM).contains(seconds)) {
+            return Err(ControlError::Invalid(format!(
+                "{seconds} s to confirm: give 1 s to {MOST_CONFIRM} s, which is a day"
+            )));
+        }
+        let origin = order.origin.as_deref().unwrap_or("configuration");
+        let candidate = self.candidate(&order.text, origin).await?;
+        let _turn = self.begin_apply()?;
+        let before = self.running();
+        let changes = self.transition(&before, &candidate).await?;
+        if changes.is_empty() {
+            return Ok(AppliedView::nothing(origin));
+        }
+        let state = if order.confirm.is_some() { State::Waiting } else { State::Good };
+        let draft = Draft {
+            who: who.clone(),
+            comment: order.comment.clone(),
+            origin: origin.to_owned(),
+            state,
+            changes: changes.len(),
+            text: order.text.clone(),
+        };
+        let revision = match self.remember(draft.clone()).await {
+            Ok(revision) => revision,
+            Err(error) => {
+                let remains = told(&self.unmake(&changes).await);
+                let undone = "what was changed is changed back";
+                return Err(ControlError::system(
+                    "remember the revision",
+                    format!("{error}; {undone}{remains}"),
+                ));
+            }
+        };
+        let earlier = std::mem::replace(&mut self.lock().base, draft);
+        if let Some(seconds) = order.confirm {
+            let patience = Duration::from_secs(seconds);
+            self.wait_for_confirmation(Waiting::new(revision.number, patience, before, earlier));
+        }
+        Ok(AppliedView {
+            revision: Some(revision.number),
+            changes: commands(&changes),
+            confirm: order.confirm,
+            origin: origin.to_owned(),
+        })
+    }
+
+    /// Makes of what runs what a configuration says. Returns the changes.
+    pub(super) async fn transition(&self, from: &Config, to: &Config) -> Result<Vec<Change>, ControlError> {
+        let difference = from.difference(to);
+        if !difference.restart.is_empty() {
+            return Err(ControlError::Conflict(format!(
+                "only a restart can change this, and nothing was changed: {}",
+                difference.restart.join("; ")
+            )));
+        }
+        let changes = difference.changes;
+        self.make(&changes).await.map_err(|failed| refused(&changes, &failed))?;
+        Ok(changes)
+    }
+
+    /// What runs, in the form that is compared.
+    pub(super) fn running(&self) -> Config {
+        let inner = self.lock();
+        inner.model.running(&inner.tables)
+    }
+
+    /// Reads a configuration and checks it, beside everything else that goes on.
+    async fn candidate(&self, text: &str, origin: &str) -> Result<Config, ControlError> {
+        let (text, origin) = (text.to_owned(), origin.to_owned());
+        let (loader, overrides) = {
+            let inner = self.lock();
+            (inner.loader.clone(), inner.overrides.clone())
+        };
+        let work = tokio::task::spawn_blocking(move || {
+            let mut config = Config::parse(&text, &origin)?;
+            overrides.put_into(&mut config);
+            Model::remembering(&config, Memory::open(None), &loader)?;
+            Ok(config.normalized())
+        });
+        work.await.map_err(|error| ControlError::system("check the configuration", error))?
+    }
+
+    /// Keeps others from applying something meanwhile.
+    fn begin_apply(&self) -> Result<Turn, ControlError> {
+        let mut inner = self.lock();
+        inner.unless_applying()?;
+        if let Some(waiting) = &inner.waiting {
+            return Err(ControlError::Conflict(format!(
+                "revision {} waits to be confirmed: `millrace confirm` keeps it, `millrace rollback` goes back at once",
+                waiting.revision
+            )));
+        }
+        inner.applying = true;
+        Ok(Turn(self.clone()))
+    }
+
+    /// The same for going back: what waits for its confirmation is no hindrance.
+    pub(super) fn begin_return(&self) -> Result<impl Sized + use<>, ControlError> {
+        let mut inner = self.lock();
+        inner.unless_applying()?;
+        inner.applying = true;
+        Ok(Turn(self.clone()))
+    }
+
+    /// Whether single changes can be made: not while a configuration is applied, of which they would be no part.
+    ///
+    /// # Errors
+    /// [`ControlError::Conflict`] while it is.
+    pub fn settled(&self) -> Result<(), ControlError> {
+        self.lock().unless_applying()
+    }
+
+    /// Puts a revision on the disk; before the first one, what the router was started with.
+    async fn remember(&self, draft: Draft) -> Result<Revision, ControlError> {
+        let (store, base) = {
+            let inner = self.lock();
+            (inner.store.clone(), inner.base.clone())
+        };
+        let work = tokio::task::spawn_blocking(move || {
+            let known = store.last_good()?.is_some_and(|(_, text)| text == base.text);
+            let drafts = if known { vec![draft] } else { vec![base, draft] };
+            store.add(&drafts)
+        });
+        let added = work.await.map_err(|error| ControlError::system("write the revision", error))?;
+        let added = added.map_err(|error| ControlError::System(error.to_string()))?;
+        added.ok_or_else(|| ControlError::System("no revision was written".into()))
+    }
+}
+
+/// Changes in the words of the commands.
+pub(super) fn commands(changes: &[Change]) -> Vec<String> {
+    changes.iter().flat_map(Change::commands).collect()
+}
+
+/// Why changes were not made, and what became of those before.
+fn refused(changes: &[Change], failed: &Failed) -> ControlError {
+    let (step, all, change) = (failed.step + 1, changes.len(), &changes[failed.step]);
+    let undone = match failed.step {
+        0 => "nothing was changed".to_owned(),
+        1 => "the step before it is undone".to_owned(),
+        steps => format!("the {steps} steps before it are undone"),
+    };
+    let error = &failed.error;
+    ControlError::Conflict(format!(
+        "step {step} of {all}, `{change}`: {error}; {undone}{}",
+        told(&failed.remains)
+    ))
+}
+
+fn told(remains: &[String]) -> String {
+    match remains {
+        [] => String::new(),
+        remains => format!(", but for: {}", remains.join("; ")),
+    }
+}

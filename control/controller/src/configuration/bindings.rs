@@ -1,0 +1,73 @@
+//! Bindings and filters, many at once.
+
+use millrace_classify::CompiledFilter;
+use millrace_config::{Bind, Change, Filter};
+use millrace_plugin::PluginChange;
+
+use crate::ControlError;
+use crate::model::{Model, terms};
+use crate::router::Inner;
+
+impl Inner {
+    /// Changes bindings and filters, all of them before the next packet, up to the first that can't be. Returns how many were
+    /// changed, and why no more.
+    pub fn change_bindings(&mut self, changes: &[Change]) -> (usize, Result<(), ControlError>) {
+        let mut commands = Vec::with_capacity(changes.len());
+        let mut outcome = Ok(());
+        for change in changes {
+            match self.model.change_binding(change) {
+                Ok(command) => commands.push(command),
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            }
+        }
+        let made = commands.len();
+        let told = self.tell_plugins(commands).and_then(|()| self.barrier());
+        (made, told.and(outcome))
+    }
+}
+
+impl Model {
+    fn change_binding(&mut self, change: &Change) -> Result<PluginChange<CompiledFilter>, ControlError> {
+        match change {
+            Change::Bind(bind) => self.bind(bind),
+            Change::Unbind(bind) => {
+                let (instance, gate) = (&*bind.instance, &*bind.gate);
+                Ok(self.plugins.deregister_instance(instance, gate, bind.filter.value())?.1)
+            }
+            Change::AddFilter(filter) => {
+                let (matches, action) = (filter.r#match.value(), filter.action.value());
+                Ok(self.add_filter(matches, action, filter.gate.as_deref(), filter.priority)?.1)
+            }
+            Change::RemoveFilter(filter) => self.remove_filter(filter),
+            other => Err(ControlError::System(format!("{other} changes no binding"))),
+        }
+    }
+
+    fn bind(&mut self, bind: &Bind) -> Result<PluginChange<CompiledFilter>, ControlError> {
+        let filter = bind.filter.value();
+        let compiled = self.compile(filter)?;
+        let bound = self.plugins.register_instance(
+            &bind.instance,
+            &bind.gate,
+            filter.clone(),
+            compiled,
+            bind.priority,
+            terms(bind.on_fault, bind.budget, bind.packet_budget),
+        )?;
+        Ok(bound.1)
+    }
+
+    fn remove_filter(&mut self, filter: &Filter) -> Result<PluginChange<CompiledFilter>, ControlError> {
+        let (matches, action) = (filter.r#match.value(), filter.action.value());
+        let gate = filter.gate.as_deref().or(action.default_gate()).unwrap_or_default();
+        let gate = self.plugins.gate(gate)?.id;
+        let looked_up = self.action(action, matches)?;
+        let binding = self.plugins.find_binding(&looked_up, gate, matches).ok_or_else(|| {
+            ControlError::NotFound(format!("no filter {:?} has the action \"{action}\"", matches.to_string()))
+        })?;
+        Ok(self.plugins.remove_binding(binding)?)
+    }
+}

@@ -1,0 +1,149 @@
+//! Changes of what runs, made one after the other, and unmade when one of them can't be.
+
+use millrace_config::{Change, Scheduler, Together};
+use millrace_pipeline::{Command, NeighbourChange, NeighbourKnowledge};
+
+use crate::model::{options, table_kind};
+use crate::router::{Inner, Router};
+use crate::schedulers::Schedulers;
+use crate::{ControlError, NewPlugin};
+
+/// Changes of bindings that are told to workers at once: more would make packets wait.
+const BINDINGS: usize = 64;
+/// Changes of routes between which others get a turn.
+const ROUTES: usize = 2048;
+
+/// Why changes were not made.
+pub(super) struct Failed {
+    /// Which one could not be made, from 0.
+    pub step: usize,
+    /// Why.
+    pub error: ControlError,
+    /// What could not be unmade after that.
+    pub remains: Vec<String>,
+}
+
+impl Router {
+    /// Makes all of these changes, or none.
+    pub(super) async fn make(&self, changes: &[Change]) -> Result<(), Failed> {
+        let (made, outcome) = self.make_until_refused(changes).await;
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(error) => Err(Failed { step: made, error, remains: self.unmake(&changes[..made]).await }),
+        }
+    }
+
+    /// Unmakes changes, the last first. Returns what could not be unmade.
+    pub(super) async fn unmake(&self, changes: &[Change]) -> Vec<String> {
+        let mut back: Vec<Change> = changes.iter().rev().cloned().map(Change::inverse).collect();
+        let mut remains = Vec::new();
+        loop {
+            let (made, outcome) = self.make_until_refused(&back).await;
+            let Err(error) = outcome else { return remains };
+            let problem = format!("{}: {error}", back[made]);
+            tracing::error!("what was changed could not be changed back: {problem}");
+            remains.push(problem);
+            back.drain(..=made);
+        }
+    }
+
+    /// Makes changes up to the first that can't be. Returns how many were made, and why no more.
+    async fn make_until_refused(&self, changes: &[Change]) -> (usize, Result<(), ControlError>) {
+        let mut at = 0;
+        while at < changes.len() {
+            let group = group(&changes[at..]);
+            let (made, outcome) = match group[0].together() {
+                Together::Bindings => self.lock().change_bindings(group),
+                Together::Routes => self.change_routes(group).await,
+                Together::Alone => match self.make_one(&group[0]).await {
+                    Ok(()) => (1, Ok(())),
+                    Err(error) => (0, Err(error)),
+                },
+            };
+            at += made;
+            if outcome.is_err() {
+                return (at, outcome);
+            }
+            tokio::task::yield_now().await;
+        }
+        (at, Ok(()))
+    }
+
+    async fn make_one(&self, change: &Change) -> Result<(), ControlError> {
+        match change {
+            Change::AddPlugin(plugin) => {
+                let path = plugin.file.display().to_string();
+                self.load_plugin(&NewPlugin { path, allow_downgrade: plugin.allow_downgrade }).await.map(drop)
+            }
+            Change::RemovePlugin(plugin) => {
+                let files = self.lock().model.files.clone();
+                let named = files.iter().find(|(_, file)| file.file == plugin.file);
+                named.map_or(Ok(()), |(name, _)| self.unload_plugin(name).map(drop))
+            }
+            Change::AddGate(gate) => {
+                let position = gate.position.as_ref().map_or("", |position| position.written());
+                self.create_gate(&gate.name, position).map(drop)
+            }
+            Change::RemoveGate(gate) => self.remove_gate(&gate.name).map(drop),
+            Change::SetGate { gate, to, .. } => self.set_gate_table(gate, table_kind(*to).name()).map(drop),
+            Change::AddInstance(new) => self.create_instance(&new.plugin, &new.name, &new.settings).map(drop),
+            Change::RemoveInstance(instance) => self.free_instance(&instance.name).map(drop),
+            Change::SetInstance { from, to } => self.set_instance(&to.name, &from.settings_to(to)).map(drop),
+            other => self.lock().make_one(other),
+        }
+    }
+}
+
+/// The changes at the beginning that are made together.
+fn group(changes: &[Change]) -> &[Change] {
+    let (kind, most) = match changes[0].together() {
+        Together::Bindings => (Together::Bindings, BINDINGS),
+        Together::Routes => (Together::Routes, ROUTES),
+        Together::Alone => return &changes[..1],
+    };
+    let alike = changes.iter().take_while(|change| change.together() == kind).count();
+    let mut end = alike.min(most);
+    // What takes another's place comes with it.
+    while end < alike && changes[end - 1].is_followed_by(&changes[end]) {
+        end += 1;
+    }
+    &changes[..end]
+}
+
+impl Inner {
+    fn make_one(&mut self, change: &Change) -> Result<(), ControlError> {
+        match change {
+            Change::Router { to, .. } => {
+                self.model.router = (**to).clone();
+                self.model.options = options(to);
+                self.workers.tell(|| Command::SetOptions(self.model.options.clone()))?;
+                self.barrier()
+            }
+            Change::SetPort { to, .. } => self.set_port(to),
+            Change::SetScheduler { port, from, to } => {
+                let none = Scheduler::default();
+                let (from, to) = (from.as_deref().unwrap_or(&none), to.as_deref().unwrap_or(&none));
+                let heir = Schedulers::heir(from, to);
+                let change = |scheduler: &mut Scheduler| {
+                    *scheduler = to.clone();
+                    Ok(())
+                };
+                self.change_scheduler(port, heir.as_deref(), change).map(drop)
+            }
+            Change::AddNeighbour(neighbour) => {
+                let known = self.model.known_for_good(neighbour)?;
+                self.workers.tell(|| Command::SetNeighbours(vec![known]))?;
+                self.model.neighbours.push(neighbour.clone());
+                self.barrier()
+            }
+            Change::RemoveNeighbour(neighbour) => {
+                let known = self.model.known_for_good(neighbour)?;
+                let forgotten = NeighbourChange { state: NeighbourKnowledge::Forgotten, ..known };
+                self.workers.tell(|| Command::SetNeighbours(vec![forgotten]))?;
+                self.model.neighbours.retain(|one| one != neighbour);
+                self.barrier()
+            }
+            other => Err(ControlError::System(format!("{other} is made elsewhere"))),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What was applied before, and how to get back to it.
+
+use millrace_store::{Revision, Who};
+use serde::Deserialize;
+
+use super::apply::Apply;
+use crate::ControlError;
+use crate::router::Router;
+use crate::view::{AppliedView, ConfigurationView, RevisionTextView};
+
+/// What is said when one goes back to a revision.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RollBack {
+    /// Why.
+    pub comment: Option<String>,
+    /// Seconds after which what ran before runs again, unless it is confirmed by then.
+    pub confirm: Option<u64>,
+}
+
+impl Router {
+    /// What runs, as a file, and where it came from.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn configuration(&self) -> Result<ConfigurationView, ControlError> {
+        let running = self.running();
+        let inner = self.lock();
+        Ok(ConfigurationView {
+            text: running.to_text()?,
+            origin: inner.base.origin.clone(),
+            store: inner.store.path().map(|path| path.display().to_string()),
+            pending: inner.waiting.as_ref().map(super::Waiting::pending),
+        })
+    }
+
+    /// What runs, written into the text of a file whose comments stay.
+    ///
+    /// # Errors
+    /// A text that is no configuration.
+    pub async fn save_into(&self, text: &str, origin: &str) -> Result<String, ControlError> {
+        let (running, text, origin) = (self.running(), text.to_owned(), origin.to_owned());
+        let work = tokio::task::spawn_blocking(move || running.save_into(&text, &origin));
+        let saved = work.await.map_err(|error| ControlError::system("write the configuration", error))?;
+        Ok(saved?)
+    }
+
+    /// All revisions that are kept, the newest first.
+    ///
+    /// # Errors
+    /// When they can't be read.
+    pub fn revisions(&self) -> Result<Vec<Revision>, ControlError> {
+        let store = self.lock().store.clone();
+        let revisions = store.revisions().map_err(|error| ControlError::System(error.to_string()))?;
+        Ok(revisions.into_iter().rev().collect())
+    }
+
+    /// A revision with its text.
+    ///
+    /// # Errors
+    /// No such revision; when it can't be read.
+    pub fn revision(&self, number: u64) -> Result<RevisionTextView, ControlError> {
+        let store = self.lock().store.clone();
+        let (revision, text) = store.revision(number).map_err(|error| match error {
+            millrace_store::StoreError::Unknown { .. } => ControlError::NotFound(error.to_string()),
+            other => ControlError::System(other.to_string()),
+        })?;
+        Ok(RevisionTextView { revision, text })
+    }
+
+    /// Applies a revision again, as a new one; without a number, what ran before the last one.
+    ///
+    /// # Errors
+    /// No such revision, and those of [`apply`](Self::apply).
+    pub async fn roll_back(
+        &self,
+        number: Option<u64>,
+        order: &RollBack,
+        who: Who,
+    ) -> Result<AppliedView, ControlError> {
+        let waits = self.lock().waiting.as_ref().map(|waiting| waiting.revision);
+        if let Some(revision) = waits {
+            let router = self.clone();
+            let work = tokio::spawn(async move { router.withdraw().await });
+            let withdrawn = work.await.map_err(|error| ControlError::system("go back", error))?;
+            let (_, changes) = withdrawn?;
+            tracing::info!(%who, revision, "went back before it was confirmed");
+            if number.is_none() {
+                let origin = self.lock().base.origin.clone();
+                return Ok(AppliedView { revision: None, changes, confirm: None, origin });
+            }
+        }
+        let number = match number {
+            Some(number) => number,
+            None => self.before_the_last()?,
+        };
+        let RevisionTextView { text, .. } = self.revision(number)?;
+        let order = Apply {
+            text,
+            origin: Some(format!("revision {number}")),
+            comment: order.comment.clone(),
+            confirm: order.confirm,
+        };
+        self.apply(order, who).await
+    }
+
+    /// The newest revision that counts, before the one that runs.
+    fn before_the_last(&self) -> Result<u64, ControlError> {
+        let good = self.revisions()?.into_iter().filter(|one| one.state == millrace_store::State::Good);
+        let earlier = good.map(|revision| revision.number).nth(1);
+        earlier.ok_or_else(|| {
+            ControlError::NotFound("there is no revision before the one that runs: `millrace history`".into())
+        })
+    }
+}

@@ -1,0 +1,16 @@
+//! The configuration of a running router: what it is, what another one would change, and how that is changed: all of it or nothing.
+
+mod apply;
+mod bindings;
+mod carry_out;
+mod confirm;
+mod history;
+mod ports;
+mod routes;
+mod running;
+
+pub use apply::Apply;
+pub use confirm::Pending;
+pub use history::RollBack;
+
+pub(crate) use confirm::Waiting;

@@ -1,0 +1,168 @@
+//! Routes, many at once.
+
+use ipnet::IpNet;
+use millrace_config::{Change, Route};
+use millrace_host::HostChange;
+
+use crate::ControlError;
+use crate::route_changes::{LOOK, PATIENCE, is_ours};
+use crate::router::{Inner, Router};
+use crate::routes::from_kernel;
+
+/// Routes that change, and who has to hear of it.
+#[derive(Default)]
+struct Changed {
+    /// Prefixes whose route the worker alone has, or had.
+    own: Vec<IpNet>,
+    /// Prefixes that the kernel was told of, and whether it has a route of ours now.
+    kernel: Vec<(IpNet, bool)>,
+}
+
+impl Router {
+    /// Changes routes up to the first that can't be. When this returns, the next packet takes them. Returns how many were
+    /// changed, and why no more.
+    pub(super) async fn change_routes(&self, changes: &[Change]) -> (usize, Result<(), ControlError>) {
+        let mut changed = Changed::default();
+        let (made, outcome) = self.lock().change_configured_routes(changes, &mut changed);
+        let settled = self.settle_all(changed).await;
+        (made, settled.and(outcome))
+    }
+
+    /// Waits until changes of the kernel's routes have come back, and the workers have all.
+    async fn settle_all(&self, changed: Changed) -> Result<(), ControlError> {
+        self.lock().tell_own(&changed.own)?;
+        if changed.kernel.is_empty() {
+            return Ok(());
+        }
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        let mut waiting = changed.kernel.as_slice();
+        while let [(prefix, present), rest @ ..] = waiting {
+            if self.lock().mirrored(*prefix).is_some_and(|route| is_ours(&route)) == *present {
+                waiting = rest;
+            } else if tokio::time::Instant::now() > deadline {
+                break;
+            } else {
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+        let mut inner = self.lock();
+        // The mirror's own word for them may come after this one; it says the same.
+        let route = |(prefix, _): &(IpNet, bool)| HostChange::Route {
+            prefix: *prefix,
+            route: inner.mirrored(*prefix),
+        };
+        let changes = changed.kernel.iter().map(route).collect();
+        inner.apply(changes)?;
+        inner.barrier()
+    }
+}
+
+impl Inner {
+    fn change_configured_routes(
+        &mut self,
+        changes: &[Change],
+        changed: &mut Changed,
+    ) -> (usize, Result<(), ControlError>) {
+        for (made, change) in changes.iter().enumerate() {
+            let outcome = match change {
+                Change::AddRoute(route) => self.add_configured(route, changed),
+                Change::RemoveRoute(route) => self.remove_configured(route, changed),
+                Change::SetRoute { from, to } => self.set_configured(from, to, changed),
+                other => Err(ControlError::System(format!("{other} changes no route"))),
+            };
+            if outcome.is_err() {
+                return (made, outcome);
+            }
+        }
+        (changes.len(), Ok(()))
+    }
+
+    fn add_configured(&mut self, route: &Route, changed: &mut Changed) -> Result<(), ControlError> {
+        let prefix = *route.to.value();
+        if self.model.routes.contains_key(&prefix) {
+            return Err(ControlError::Conflict(format!("there is a route of ours to {prefix}")));
+        }
+        if self.model.add_route(route)? {
+            self.install(route).inspect_err(|_| drop(self.model.routes.remove(&prefix)))?;
+            changed.kernel.push((prefix, true));
+        } else {
+            changed.own.push(prefix);
+        }
+        Ok(())
+    }
+
+    fn remove_configured(&mut self, route: &Route, changed: &mut Changed) -> Result<(), ControlError> {
+        let prefix = *route.to.value();
+        if self.model.own_routes.remove(&prefix).is_some() {
+            changed.own.push(prefix);
+        } else {
+            self.take_back(prefix)?;
+            changed.kernel.push((prefix, false));
+        }
+        self.model.routes.remove(&prefix);
+        Ok(())
+    }
+
+    fn set_configured(
+        &mut self,
+        from: &Route,
+        to: &Route,
+        changed: &mut Changed,
+    ) -> Result<(), ControlError> {
+        let prefix = *to.to.value();
+        let was_own = self.model.own_routes.remove(&prefix);
+        self.model.routes.remove(&prefix);
+        let in_kernel = self
+            .model
+            .add_route(to)
+            .and_then(|in_kernel| if in_kernel { self.install(to).map(|()| true) } else { Ok(false) });
+        let in_kernel = match in_kernel {
+            Ok(in_kernel) => in_kernel,
+            Err(error) => {
+                self.model.routes.insert(prefix, from.clone());
+                if let Some(route) = was_own {
+                    self.model.own_routes.add(prefix, route);
+                }
+                return Err(error);
+            }
+        };
+        if in_kernel {
+            changed.kernel.push((prefix, true));
+        } else {
+            changed.own.push(prefix);
+        }
+        match (was_own.is_some(), in_kernel) {
+            (true, true) => changed.own.push(prefix),
+            (false, false) => {
+                self.take_back(prefix)?;
+                changed.kernel.push((prefix, false));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Takes a route back from the kernel.
+    fn take_back(&mut self, prefix: IpNet) -> Result<(), ControlError> {
+        let Some(route) = self.installed.get(&prefix) else {
+            return Err(ControlError::NotFound(format!("there is no route of ours to {prefix}")));
+        };
+        if let Some(actions) = &mut self.actions {
+            let removed = actions.remove_route(prefix, route.metric);
+            removed.map_err(|error| ControlError::system("take the route back from the kernel", error))?;
+        }
+        self.installed.remove(&prefix);
+        Ok(())
+    }
+
+    /// Tells the workers what routes there are now to prefixes of routes of our own.
+    pub(super) fn tell_own(&mut self, prefixes: &[IpNet]) -> Result<(), ControlError> {
+        let ports = self.by_device();
+        let route = |prefix: &IpNet| {
+            let own = self.model.own_routes.get(prefix).cloned();
+            (*prefix, own.or_else(|| from_kernel(&self.mirrored(*prefix)?, &ports)))
+        };
+        let changes = prefixes.iter().map(route).collect();
+        self.change_routes(changes)
+    }
+}

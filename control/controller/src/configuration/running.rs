@@ -1,0 +1,114 @@
+//! What runs, as a configuration.
+
+use millrace_classify::prefix_match::PrefixMatchKind;
+use millrace_config::{
+    Bind, Budget, Config, Filter, FilterAction, Gate, GateTable, Instance, OnFault, Port, Text, WayOut,
+};
+use millrace_pipeline::{GateTables, TableKind};
+use millrace_plugin::{Action, Terms, Way};
+use millrace_plugin_abi::DEFAULT_GATES;
+use millrace_units::GateId;
+
+use crate::model::{Bound, Model};
+
+impl Model {
+    /// What runs, in the form that is compared.
+    pub fn running(&self, tables: &GateTables) -> Config {
+        let mut config = Config {
+            router: self.router.clone(),
+            port: self.ports.iter().map(|plan| self.running_port(plan)).collect(),
+            route: self.routes.values().cloned().collect(),
+            neighbour: self.neighbours.clone(),
+            gate: self.plugins.gates_in_order().iter().map(|gate| running_gate(gate, tables)).collect(),
+            plugins: self.plugin_settings.clone(),
+            plugin: self.files.iter().map(|(_, file)| file.clone()).collect(),
+            instance: self.running_instances(),
+            bind: Vec::new(),
+            filter: Vec::new(),
+        };
+        for (_, bound) in self.plugins.bindings_by_age() {
+            match bound.action {
+                Action::Instance(id) => {
+                    config.bind.push(self.running_bind(bound, self.plugins.instance_name(id)))
+                }
+                _ => config.filter.push(self.running_filter(bound)),
+            }
+        }
+        config.normalized()
+    }
+
+    fn running_port(&self, plan: &crate::model::PortPlan) -> Port {
+        Port { scheduler: self.schedulers.of(plan.id).cloned(), ..plan.config.clone() }
+    }
+
+    fn running_instances(&self) -> Vec<Instance> {
+        let instance = |(id, name, plugin): (_, &str, &'static str)| Instance {
+            plugin: plugin.into(),
+            name: name.into(),
+            settings: self.plugins.settings_of(id).cloned().unwrap_or_default(),
+        };
+        self.plugins.instance_names().map(instance).collect()
+    }
+
+    fn running_bind(&self, bound: &Bound, instance: &str) -> Bind {
+        let Terms { on_fault, call, packet } = bound.terms;
+        // Budgets of a binding are always in this range.
+        let budget = |time: std::time::Duration| Budget::try_from(time.as_micros() as u64).ok();
+        Bind {
+            instance: instance.into(),
+            gate: self.plugins.gate_name(bound.gate).into(),
+            filter: Text::of(bound.filter.clone()),
+            priority: bound.priority,
+            on_fault: match on_fault {
+                millrace_plugin::OnFault::Drop => OnFault::Drop,
+                millrace_plugin::OnFault::Bypass => OnFault::Bypass,
+            },
+            budget: budget(call),
+            packet_budget: packet.and_then(budget),
+        }
+    }
+
+    fn running_filter(&self, bound: &Bound) -> Filter {
+        Filter {
+            r#match: Text::of(bound.filter.clone()),
+            action: Text::of(self.written_action(&bound.action)),
+            gate: Some(self.plugins.gate_name(bound.gate).into()),
+            priority: bound.priority,
+        }
+    }
+
+    fn written_action(&self, action: &Action) -> FilterAction {
+        let ways = |ways: &[Way]| {
+            let way = |way: &Way| WayOut { port: self.port_name(way.port).to_owned(), via: way.via };
+            ways.iter().map(way).collect()
+        };
+        match action {
+            Action::Instance(id) => FilterAction::Instance(self.plugins.instance_name(*id).to_owned()),
+            Action::Drop => FilterAction::Drop,
+            Action::Reject => FilterAction::Reject,
+            Action::Host => FilterAction::Host,
+            Action::Send(to) => FilterAction::Ports(ways(to)),
+            Action::Copy(to) => FilterAction::CopyTo(ways(to)),
+            Action::Queue(queue) => FilterAction::Queue(self.schedulers.name(*queue).to_owned()),
+        }
+    }
+}
+
+fn running_gate(gate: &millrace_plugin::Gate, tables: &GateTables) -> Gate {
+    let usual = DEFAULT_GATES.iter().any(|(name, _)| *name == gate.name);
+    Gate {
+        name: gate.name.as_str().into(),
+        position: (!usual).then(|| Text::of(gate.position)),
+        table: gate_table(gate.id, tables),
+    }
+}
+
+fn gate_table(gate: GateId, tables: &GateTables) -> GateTable {
+    match tables.table(gate).map(|table| table.kind()).unwrap_or_default() {
+        TableKind::Linear => GateTable::Linear,
+        TableKind::TupleSpace => GateTable::TupleSpace,
+        TableKind::Dag(PrefixMatchKind::BinarySearchOnLengths) => GateTable::Dag,
+        TableKind::Dag(PrefixMatchKind::Patricia) => GateTable::DagPatricia,
+        TableKind::Dag(PrefixMatchKind::TreeBitmap) => GateTable::DagTreeBitmap,
+    }
+}

@@ -1,0 +1,60 @@
+//! Configurations, differences and revisions.
+
+use millrace_store::Revision;
+use serde::Serialize;
+
+use crate::configuration::Pending;
+
+/// What runs.
+#[derive(Clone, Debug, Serialize)]
+pub struct ConfigurationView {
+    /// As a file would say it.
+    pub text: String,
+    /// The file that was applied last, or that the router was started with.
+    pub origin: String,
+    /// Where revisions are kept; nowhere, where they end with the router.
+    pub store: Option<String>,
+    /// What waits to be confirmed.
+    pub pending: Option<Pending>,
+}
+
+/// What makes one configuration of what runs.
+#[derive(Clone, Debug, Serialize)]
+pub struct DifferenceView {
+    /// The configuration's name.
+    pub origin: String,
+    /// The commands that would make it so.
+    pub changes: Vec<String>,
+    /// What only a restart can change.
+    pub restart: Vec<String>,
+}
+
+/// What was applied.
+#[derive(Clone, Debug, Serialize)]
+pub struct AppliedView {
+    /// Its revision; none where nothing changed, or what ran before runs again.
+    pub revision: Option<u64>,
+    /// The commands that would have done the same.
+    pub changes: Vec<String>,
+    /// Seconds after which it goes back, unless it is confirmed.
+    pub confirm: Option<u64>,
+    /// Where it came from.
+    pub origin: String,
+}
+
+impl AppliedView {
+    /// Nothing was to be changed.
+    pub fn nothing(origin: &str) -> Self {
+        Self { revision: None, changes: Vec::new(), confirm: None, origin: origin.to_owned() }
+    }
+}
+
+/// A revision and its text.
+#[derive(Clone, Debug, Serialize)]
+pub struct RevisionTextView {
+    /// The revision.
+    #[serde(flatten)]
+    pub revision: Revision,
+    /// The file's text.
+    pub text: String,
+}

@@ -1,0 +1,209 @@
+//! What runs becomes what a text says, or stays what it is.
+
+use millrace_config::Config;
+use millrace_controller::{
+    Apply, ControlError, NewFilter, RollBack, Router, Source, StartOptions, Who, start,
+};
+
+/// Two ports, and a word on everything else.
+const BASE: &str = r#"
+[router]
+icmp-rate = 100
+[plugins]
+state = "none"
+cache = "none"
+[[port]]
+name = "lan"
+kind = "memory"
+address = ["10.1.0.1/24"]
+[[port]]
+name = "wan"
+kind = "memory"
+address = ["10.2.0.1/24"]
+scheduler = { rate = "10mbit", node = [{ name = "flows", kind = "flow-queues", rate = "10mbit", queues = 16 }] }
+[[gate]]
+name = "audit"
+position = "late"
+[[instance]]
+plugin = "port-filter"
+name = "pf"
+settings = { ports = "80" }
+[[bind]]
+instance = "pf"
+gate = "firewall"
+filter = "in lan"
+[[filter]]
+match = "proto tcp dport 25"
+action = "drop"
+[[filter]]
+match = "proto udp dport 5060"
+action = "queue flows"
+[[route]]
+to = "10.9.0.0/16"
+via = "10.2.0.254"
+[[neighbour]]
+port = "wan"
+address = "10.2.0.254"
+mac = "02:00:00:00:00:fe"
+"#;
+
+fn with_router(work: impl AsyncFn(Router)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let config = Config::parse(BASE, "base.toml").unwrap();
+        let source = Some(Source { origin: "base.toml".into(), text: BASE.into() });
+        let router = start(config, StartOptions { source, ..StartOptions::default() }).await.unwrap();
+        work(router.clone()).await;
+        router.shutdown().await.unwrap();
+    });
+}
+
+async fn apply(router: &Router, text: &str) -> Result<Vec<String>, ControlError> {
+    let order = Apply { text: text.to_owned(), ..Apply::default() };
+    router.apply(order, Who::router()).await.map(|view| view.changes)
+}
+
+/// Nothing is different from the text.
+async fn assert_runs(router: &Router, text: &str) {
+    let difference = router.difference(text, "text").await.unwrap();
+    assert!(difference.changes.is_empty() && difference.restart.is_empty(), "{difference:?}");
+}
+
+/// Texts that differ from the base in one thing or in many.
+fn others() -> Vec<String> {
+    let other = |from: &str, to: &str| {
+        assert!(BASE.contains(from), "{from}");
+        BASE.replace(from, to)
+    };
+    vec![
+        other("icmp-rate = 100", "icmp-rate = 7\nredirects = false\nroute-priority = 3"),
+        other("10.1.0.1/24", "10.1.0.9/24"),
+        other(
+            "address = [\"10.1.0.1/24\"]",
+            "address = [\"10.1.0.1/24\"]\nreverse-path = \"loose\"\ninput-weight = 9",
+        ),
+        other("rate = \"10mbit\", node", "rate = \"20mbit\", node"),
+        other("kind = \"flow-queues\", rate = \"10mbit\", queues = 16", "kind = \"fifo\"")
+            .replace("queue flows", "drop"),
+        other(
+            "queues = 16 }] }",
+            "queues = 16 }], flow = [{ queue = \"flows\", rate = \"1mbit\", \
+             flow = \"src 10.0.0.2 dst 10.1.0.2 proto udp sport 4 dport 5 in lan\" }] }",
+        ),
+        other("position = \"late\"", "position = \"late\"\ntable = \"linear\""),
+        other("position = \"late\"", "position = \"early\""),
+        other("settings = { ports = \"80\" }", "settings = { ports = \"81\", protocol = \"tcp\" }"),
+        other(
+            "plugin = \"port-filter\"\nname = \"pf\"\nsettings = { ports = \"80\" }",
+            "plugin = \"null\"\nname = \"pf\"",
+        ),
+        other("filter = \"in lan\"", "filter = \"in lan\"\npriority = 4\non-fault = \"bypass\"\nbudget = 77"),
+        other("action = \"drop\"", "action = \"reject\"\npriority = 9"),
+        other("via = \"10.2.0.254\"", "via = [\"10.2.0.253\", \"10.2.0.254\"]"),
+        other("via = \"10.2.0.254\"", "kind = \"blackhole\""),
+        other("02:00:00:00:00:fe", "02:00:00:00:00:fd"),
+        BASE.split("[[gate]]").next().unwrap().to_owned(),
+    ]
+}
+
+#[test]
+fn from_any_of_many_configurations_any_other_is_reached_and_the_same_again_is_nothing() {
+    with_router(async |router| {
+        let others = others();
+        assert_runs(&router, BASE).await;
+        for other in &others {
+            for text in [other.as_str(), BASE] {
+                let changes = apply(&router, text).await.unwrap_or_else(|error| panic!("{error}\n{text}"));
+                assert!(!changes.is_empty(), "{text}");
+                assert_runs(&router, text).await;
+                assert_eq!(apply(&router, text).await, Ok(vec![]));
+            }
+        }
+        for pair in others.windows(2) {
+            for text in pair {
+                apply(&router, text).await.unwrap_or_else(|error| panic!("{error}\n{text}"));
+                assert_runs(&router, text).await;
+            }
+        }
+    });
+}
+
+#[test]
+fn what_runs_reads_back_from_the_text_that_tells_it() {
+    with_router(async |router| {
+        for text in others() {
+            apply(&router, &text).await.unwrap();
+            let told = router.configuration().unwrap().text;
+            assert_runs(&router, &told).await;
+            assert_eq!(router.save_into(&text, "text").await.unwrap(), text);
+        }
+    });
+}
+
+#[test]
+fn a_step_that_is_refused_undoes_those_before_it() {
+    with_router(async |router| {
+        // How many queues a leaf has can't be changed: this is known only where it is tried.
+        let text = BASE.replace("icmp-rate = 100", "icmp-rate = 5").replace("queues = 16", "queues = 32");
+        let refused = apply(&router, &text.replace("dport 25", "dport 26")).await.unwrap_err().to_string();
+        for word in [
+            "step 2 of 4",
+            "scheduler set wan --node flows queues=32",
+            "can't be changed",
+            "the step before it is undone",
+        ] {
+            assert!(refused.contains(word), "{word}: {refused}");
+        }
+        assert_runs(&router, BASE).await;
+        assert!(router.revisions().unwrap().is_empty());
+        assert!(router.settled().is_ok());
+    });
+}
+
+#[test]
+fn what_is_wrong_or_takes_a_restart_changes_nothing() {
+    with_router(async |router| {
+        for (text, word) in [
+            (BASE.replace("dport 25", "dport x"), "x"),
+            (BASE.replace("10.9.0.0/16", "10.9.0.1/16"), "has host bits"),
+            (BASE.replace("via = \"10.2.0.254\"", "via = \"10.7.0.1\""), "in no subnet of a port"),
+            (BASE.replace("icmp-rate = 100", "icmp-rate = 5\nworkers = 3"), "only a restart"),
+            (format!("{BASE}[[port]]\nname = \"more\"\nkind = \"memory\"\n"), "\"more\": it is in the file"),
+        ] {
+            let refused = apply(&router, &text).await.unwrap_err().to_string();
+            assert!(refused.contains(word), "{word}: {refused}");
+            assert_runs(&router, BASE).await;
+        }
+    });
+}
+
+#[test]
+fn single_commands_are_differences_and_a_revision_takes_them_back() {
+    with_router(async |router| {
+        let new = NewFilter { filter: "dport 22".into(), action: "reject".into(), gate: None, priority: 0 };
+        router.add_filter(&new).unwrap();
+        let flow = "src 10.0.0.2 dst 10.1.0.2 proto udp sport 4 dport 5 in lan";
+        let rate = serde_json::json!({"rate": "1mbit"});
+        router.set_queue("wan", "flows", Some(flow), rate.as_object().unwrap()).unwrap();
+        let difference = router.difference_from_base().await.unwrap();
+        assert_eq!(
+            difference.changes,
+            [
+                "queue set wan flows --flow 'src 10.0.0.2 dst 10.1.0.2 proto udp sport 4 dport 5 in lan' rate=",
+                "filter remove 'dport 22' --action reject"
+            ]
+        );
+        apply(&router, BASE).await.unwrap();
+        assert_runs(&router, BASE).await;
+        let changed = BASE.replace("dport 25", "dport 26");
+        apply(&router, &changed).await.unwrap();
+        // Each apply is a revision, before the first of which stands what the router was started with.
+        let numbers: Vec<u64> = router.revisions().unwrap().iter().map(|revision| revision.number).collect();
+        assert_eq!(numbers, [3, 2, 1]);
+        let back = router.roll_back(None, &RollBack::default(), Who::router()).await.unwrap();
+        assert_eq!((back.revision, &*back.origin), (Some(4), "revision 2"));
+        assert_runs(&router, BASE).await;
+        let unknown = router.roll_back(Some(9), &RollBack::default(), Who::router()).await.unwrap_err();
+        assert_eq!(unknown.to_string(), "there is no revision 9: there are 1 to 4");
+    });
+}

@@ -1,0 +1,220 @@
+//! The revisions of a router.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::database::{Changes, Place};
+use crate::{Draft, Revision, State, StoreError};
+
+/// Revisions that are kept; older ones are forgotten.
+const MOST: usize = 100;
+
+/// The revisions of a router: in a file, or as long as the router runs. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct Store(Kept);
+
+#[derive(Clone, Debug)]
+enum Kept {
+    Disk(Place),
+    Memory(Arc<Mutex<Vec<(Revision, String)>>>),
+}
+
+impl Store {
+    /// The revisions of a directory, which need not be there yet; without one they end with the router.
+    pub fn open(directory: Option<&Path>) -> Self {
+        Self(match directory {
+            Some(directory) => Kept::Disk(Place::new(directory)),
+            None => Kept::Memory(Arc::default()),
+        })
+    }
+
+    /// The file; `None` where nothing outlives the router.
+    pub fn path(&self) -> Option<PathBuf> {
+        match &self.0 {
+            Kept::Disk(place) => Some(place.path()),
+            Kept::Memory(_) => None,
+        }
+    }
+
+    /// All revisions that are kept, the oldest first.
+    ///
+    /// # Errors
+    /// A file that can't be read.
+    pub fn revisions(&self) -> Result<Vec<Revision>, StoreError> {
+        match &self.0 {
+            Kept::Disk(place) => place.revisions(),
+            Kept::Memory(memory) => Ok(lock(memory).iter().map(|(revision, _)| revision.clone()).collect()),
+        }
+    }
+
+    /// A revision and its text.
+    ///
+    /// # Errors
+    /// [`StoreError::Unknown`]; a file that can't be read.
+    pub fn revision(&self, number: u64) -> Result<(Revision, String), StoreError> {
+        let revisions = self.revisions()?;
+        let end = |revision: Option<&Revision>| revision.map_or(0, |revision| revision.number);
+        let (oldest, newest) = (end(revisions.first()), end(revisions.last()));
+        let unknown = StoreError::Unknown { number, oldest, newest };
+        let Some(revision) = revisions.into_iter().find(|revision| revision.number == number) else {
+            return Err(unknown);
+        };
+        Ok((revision, self.text(number)?.ok_or(unknown)?))
+    }
+
+    /// The revisions that count, the newest first.
+    ///
+    /// # Errors
+    /// A file that can't be read.
+    pub fn good(&self) -> Result<Vec<Revision>, StoreError> {
+        let good = self.revisions()?.into_iter().filter(|revision| revision.state == State::Good);
+        Ok(good.rev().collect())
+    }
+
+    /// The newest revision that counts, and its text.
+    ///
+    /// # Errors
+    /// A file that can't be read.
+    pub fn last_good(&self) -> Result<Option<(Revision, String)>, StoreError> {
+        let newest = self.good()?.into_iter().next();
+        newest.map(|revision| self.revision(revision.number)).transpose()
+    }
+
+    /// Adds revisions, all of them or none, and returns the last. When this returns, they are on the disk.
+    ///
+    /// # Errors
+    /// When they are not.
+    pub fn add(&self, drafts: &[Draft]) -> Result<Option<Revision>, StoreError> {
+        let old = self.revisions()?;
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let first = old.last().map_or(1, |revision| revision.number + 1);
+        let numbered = drafts.iter().zip(first..);
+        let new: Vec<_> = numbered.map(|(draft, number)| (draft.numbered(number, time), draft)).collect();
+        let excess = (old.len() + new.len()).saturating_sub(MOST);
+        let forget = old.iter().take(excess).map(|revision| revision.number).collect();
+        let put = new.iter().map(|(revision, draft)| (revision.clone(), Some(draft.text.clone()))).collect();
+        self.change(Changes { put, forget })?;
+        Ok(new.into_iter().next_back().map(|(revision, _)| revision))
+    }
+
+    /// Says what became of a revision.
+    ///
+    /// # Errors
+    /// [`StoreError::Unknown`]; when it could not be written.
+    pub fn settle(&self, number: u64, state: State) -> Result<(), StoreError> {
+        let (revision, _) = self.revision(number)?;
+        self.change(Changes { put: vec![(Revision { state, ..revision }, None)], forget: Vec::new() })
+    }
+
+    fn text(&self, number: u64) -> Result<Option<String>, StoreError> {
+        match &self.0 {
+            Kept::Disk(place) => place.text(number),
+            Kept::Memory(memory) => {
+                let memory = lock(memory);
+                let found = memory.iter().find(|(revision, _)| revision.number == number);
+                Ok(found.map(|(_, text)| text.clone()))
+            }
+        }
+    }
+
+    fn change(&self, changes: Changes) -> Result<(), StoreError> {
+        let memory = match &self.0 {
+            Kept::Disk(place) => return place.change(&changes),
+            Kept::Memory(memory) => memory,
+        };
+        let mut memory = lock(memory);
+        memory.retain(|(revision, _)| !changes.forget.contains(&revision.number));
+        for (revision, text) in changes.put {
+            match memory.iter_mut().find(|(own, _)| own.number == revision.number) {
+                Some((own, _)) => *own = revision,
+                None => memory.push((revision, text.unwrap_or_default())),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn lock<T>(memory: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each change is one step.
+    memory.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::Who;
+    use crate::test_folder::Folder;
+
+    fn draft(text: &str, state: State) -> Draft {
+        let who = Who::user(0, Some("root".to_owned()));
+        Draft { who, comment: None, origin: "test.toml".to_owned(), state, changes: 1, text: text.to_owned() }
+    }
+
+    fn numbers(store: &Store) -> Vec<u64> {
+        store.revisions().unwrap().iter().map(|revision| revision.number).collect()
+    }
+
+    #[test]
+    fn revisions_are_numbered_kept_and_found_again() {
+        let folder = Folder::new("store");
+        for store in [Store::open(None), Store::open(Some(&folder.0.join("state")))] {
+            assert_eq!((numbers(&store), store.last_good().unwrap()), (vec![], None));
+            assert_eq!(
+                store.revision(1).unwrap_err().to_string(),
+                "there is no revision 1: nothing was applied yet"
+            );
+            let added = store.add(&[draft("a", State::Good), draft("b", State::Waiting)]).unwrap().unwrap();
+            assert_eq!((added.number, numbers(&store)), (2, vec![1, 2]));
+            // What waits for its confirmation doesn't count yet.
+            assert_eq!(store.last_good().unwrap().unwrap().1, "a");
+            store.settle(2, State::Good).unwrap();
+            let (revision, text) = store.last_good().unwrap().unwrap();
+            assert_eq!((revision.number, &*text, &*revision.who.name), (2, "b", "root"));
+            assert_eq!(
+                store.revision(7).unwrap_err().to_string(),
+                "there is no revision 7: there are 1 to 2"
+            );
+            let again = store.path().map(|path| Store::open(path.parent()));
+            assert_eq!(numbers(again.as_ref().unwrap_or(&store)), [1, 2]);
+        }
+        let mode = fs::metadata(folder.0.join("state/revisions.redb")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn the_oldest_are_forgotten() {
+        let store = Store::open(None);
+        for _ in 0..MOST + 3 {
+            store.add(&[draft("x", State::Good)]).unwrap();
+        }
+        let numbers = numbers(&store);
+        assert_eq!((numbers.len(), numbers[0]), (MOST, 4));
+    }
+
+    #[test]
+    fn a_file_that_others_may_write_or_that_is_none_is_not_read() {
+        let folder = Folder::new("store-others");
+        let store = Store::open(Some(&folder.0));
+        store.add(&[draft("a", State::Good)]).unwrap();
+        let path = store.path().unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(store.revisions().unwrap_err().to_string().contains("others may write it"));
+        fs::write(&path, "nonsense").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        let refused = store.add(&[draft("b", State::Good)]).unwrap_err().to_string();
+        assert!(refused.contains("revisions.redb") && refused.contains("move it away"), "{refused}");
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_told() {
+        let folder = Folder::new("store-full");
+        fs::write(folder.0.join("file"), "").unwrap();
+        let store = Store::open(Some(&folder.0.join("file/below")));
+        let refused = store.add(&[draft("a", State::Good)]).unwrap_err().to_string();
+        assert!(refused.contains("file/below"), "{refused}");
+    }
+}

@@ -1,0 +1,320 @@
+//! A running router gets another configuration: what differs is changed, whole or not at all, and other flows lose nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use millrace_testkit::{Background, Flow, Ground, Line, Millrace, eventually};
+
+use crate::support::to;
+
+/// A router between the two hosts, with a word on everything that the tests change.
+const BASE: &str = r#"# The branch office.
+[router]
+on-death = "kernel"
+
+[[port]]
+name = "lan"
+device = "r1"
+
+[[port]]
+name = "wan"   # to the provider
+device = "r2"
+
+[[filter]]
+match = "in lan proto tcp dport 25"   # no mail
+action = "drop"
+"#;
+
+/// What comes to it: a route and a filter.
+const MORE: &str = r#"
+[[filter]]
+match = "in lan proto udp dport 53"
+action = "reject"
+
+[[route]]
+to = "10.9.0.0/16"
+via = "10.2.0.2"
+"#;
+
+fn start(line: &Line, text: &str) -> (Millrace, String) {
+    let file = line.write("router.toml", text).display().to_string();
+    (Millrace::start(&line.r, &format!("--config {file}")), file)
+}
+
+/// A further file.
+fn file(line: &Line, name: &str, text: &str) -> String {
+    line.write(name, text).display().to_string()
+}
+
+fn kernel_has(line: &Line, prefix: &str) -> bool {
+    line.r.run("ip route show proto 213").contains(prefix)
+}
+
+#[test]
+fn what_is_applied_while_another_flow_runs_costs_that_nothing() {
+    let Some(_ground) = Ground::enter(&[]) else { return };
+    let line = Line::new();
+    let (router, base) = start(&line, BASE);
+    let more = file(&line, "more.toml", &format!("{BASE}{MORE}"));
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 2000, 64);
+    flow.wait_for_arrival();
+
+    let difference = router.try_ask(&["diff", &more]);
+    assert_eq!(difference.code, Some(1), "{difference:?}");
+    let commands =
+        "filter add 'proto udp dport 53 in lan' --action reject\nroute add 10.9.0.0/16 via 10.2.0.2\n";
+    assert_eq!(difference.stdout, commands);
+    let applied = router.json(&["apply", &more, "--comment", "the second branch"]);
+    assert_eq!((applied["revision"].as_u64(), applied["changes"].as_array().unwrap().len()), (Some(2), 2));
+    assert!(kernel_has(&line, "10.9.0.0/16 via 10.2.0.2"));
+    // The same once more is nothing.
+    assert!(router.ask(&["apply", &more]).contains("nothing is changed"));
+    assert!(router.ask(&["diff", &more]).contains("is what runs"));
+    assert!(router.ask(&["diff"]).contains("is what runs"));
+    // A single command is a difference, and the file takes it away again.
+    router.ask(&["route", "add", "10.8.0.0/16", "via", "10.2.0.2"]);
+    assert_eq!(router.try_ask(&["diff"]).stdout, "route remove 10.8.0.0/16\n");
+    router.ask(&["apply", &base]);
+    assert!(!kernel_has(&line, "10."), "both routes are gone");
+    assert_eq!(router.json(&["filter", "list"]).as_array().unwrap().len(), 1);
+
+    let report = flow.finish();
+    assert_eq!((report.lost(), report.duplicated), (0, 0), "{report:?}");
+    let history = router.json(&["history"]);
+    let first = &history[2];
+    assert_eq!((first["number"].as_u64(), first["who"]["name"].as_str()), (Some(1), Some("router")));
+    let (who, comment) = (&history[1]["who"], &history[1]["comment"]);
+    assert_eq!((who["uid"].as_u64(), comment.as_str()), (Some(0), Some("the second branch")));
+    assert_eq!(router.ask(&["history", "show", "2"]), format!("{BASE}{MORE}"));
+    // Back to the second, which is the fourth then.
+    assert!(router.ask(&["rollback", "2"]).contains("revision 4 runs: 2 changes"));
+    assert!(kernel_has(&line, "10.9.0.0/16"));
+    router.assert_conservation();
+}
+
+#[test]
+fn what_cannot_be_whole_changes_nothing() {
+    let Some(_ground) = Ground::enter(&[]) else { return };
+    let line = Line::new();
+    let (router, base) = start(&line, BASE);
+    let refused = |name: &str, text: &str, words: &[&str]| {
+        let path = file(&line, name, text);
+        router.try_ask(&["apply", &path]).assert_refused(1, words);
+        assert!(router.ask(&["diff", &base]).contains("is what runs"), "after {name}");
+    };
+    // Wrong in itself: the place and the right name are told.
+    let slip = format!("{BASE}{MORE}").replace("action = \"reject\"", "acton = \"reject\"");
+    refused("slip.toml", &slip, &["slip.toml:19:1", "unknown key \"acton\"", "did you mean \"action\""]);
+    refused("cut.toml", &BASE[..BASE.len() - 4], &["cut.toml:15:"]);
+    // What only a restart can change is named, and the rest isn't changed without it.
+    let more = format!("{BASE}{MORE}");
+    refused(
+        "workers.toml",
+        &more.replace("[router]", "[router]\nworkers = 2"),
+        &["only a restart", "router.workers: 1 runs"],
+    );
+    // The kernel has a route that isn't ours: what was done before it is undone.
+    line.r.run("ip route add 10.9.0.0/16 via 10.2.0.2 proto static");
+    refused(
+        "kernel.toml",
+        &more,
+        &["step 2 of 2", "route add 10.9.0.0/16", "protocol static", "the step before it is undone"],
+    );
+    assert_eq!(router.json(&["filter", "list"]).as_array().unwrap().len(), 1);
+    assert_eq!(router.json(&["history"]), serde_json::json!([]));
+}
+
+#[test]
+fn what_is_not_confirmed_goes_back_by_itself() {
+    let Some(_ground) = Ground::enter(&[]) else { return };
+    let line = Line::new();
+    let (router, base) = start(&line, BASE);
+    let more = file(&line, "more.toml", &format!("{BASE}{MORE}"));
+    let back = || router.ask(&["diff", &base]).contains("is what runs").then_some(());
+
+    assert!(router.ask(&["apply", &more, "--confirm", "1s"]).contains("goes back in 1 s"));
+    router.try_ask(&["apply", &base]).assert_refused(1, &["revision 2 waits to be confirmed"]);
+    eventually("the router goes back", Duration::from_secs(10), || {
+        (router.try_ask(&["diff", &base]).code == Some(0)).then_some(())
+    });
+    router.try_ask(&["confirm"]).assert_refused(1, &["nothing waits to be confirmed"]);
+    assert_eq!(router.json(&["history"])[0]["state"], "withdrawn");
+    // At once, because somebody says so.
+    router.ask(&["apply", &more, "--confirm", "1h"]);
+    assert!(router.ask(&["rollback"]).contains("went back"));
+    back().expect("what ran before runs");
+    // And not at all, because it is confirmed.
+    router.ask(&["apply", &more, "--confirm", "2s"]);
+    assert_eq!(router.ask(&["confirm"]), "revision 4 stays\n");
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(kernel_has(&line, "10.9.0.0/16"));
+    assert_eq!(router.json(&["history"])[0]["state"], "good");
+}
+
+#[test]
+fn what_runs_is_saved_into_the_file_and_its_comments_stay() {
+    let Some(_ground) = Ground::enter(&[]) else { return };
+    let line = Line::new();
+    let (router, path) = start(&line, BASE);
+    assert!(router.ask(&["save"]).contains("nothing is changed"));
+    router.ask(&["route", "add", "10.9.0.0/16", "via", "10.2.0.2"]);
+    router.ask(&["filter", "remove", "0"]);
+    router.ask(&["filter", "add", "proto udp dport 53", "--action", "drop"]);
+    router.ask(&["instance", "create", "port-filter", "pf", "ports=80"]);
+    router.ask(&["bind", "pf", "--gate", "firewall", "--filter", "in lan", "--budget", "500"]);
+    router.ask(&["scheduler", "add", "wan", "all", "--kind", "fq-codel"]);
+    router.ask(&["gate", "create", "late", "audit"]);
+    assert!(router.ask(&["save"]).contains(&format!("what runs is in {path}")));
+    let saved = fs::read_to_string(&path).unwrap();
+    for kept in ["# The branch office.", "# to the provider"] {
+        assert!(saved.contains(kept), "{kept}: {saved}");
+    }
+    assert!(!saved.contains("dport 25"), "{saved}");
+    assert!(router.ask(&["diff", &path]).contains("is what runs"), "{saved}");
+    drop(router);
+    // A router that is started with it is the same.
+    let router = Millrace::start(&line.r, &format!("--config {path}"));
+    assert!(router.ask(&["save"]).contains("nothing is changed"), "{saved}");
+    let copy = line.file("copy.toml").display().to_string();
+    router.ask(&["save", &copy]);
+    assert!(router.ask(&["diff", &copy]).contains("is what runs"));
+}
+
+/// The calls by which a revision comes to the disk.
+const CALLS: &str = "openat,write,pwrite64,ftruncate,fsync,fdatasync,rename,unlink,mkdir";
+
+/// Lets a router apply a file and die at the call of that number, before it does anything. Returns whether it came so far.
+fn die_at(line: &Line, router: &mut Millrace, file: &str, call: usize, state: &Path) -> bool {
+    let pid = router.pid().to_string();
+    let inject = format!("inject={CALLS}:signal=KILL:when={call}");
+    let trace = format!("trace={CALLS}");
+    let mut arguments = vec!["-f", "-p", &pid, "-e", &trace, "-e", &inject];
+    let paths = ["", "revisions.redb", "revisions.new"].map(|name| state.join(name));
+    let paths = paths.map(|path| path.display().to_string().trim_end_matches('/').to_owned());
+    paths.iter().for_each(|path| arguments.extend(["-P", path]));
+    let tracer = Background::start(&line.r, "strace", &arguments, line.file("strace.log"));
+    eventually("the router is watched", Duration::from_secs(5), || {
+        tracer.log().contains("attached").then_some(())
+    });
+    let applied = router.try_ask(&["apply", file]);
+    drop(tracer);
+    applied.code != Some(0)
+}
+
+#[test]
+fn a_router_that_dies_at_any_call_of_an_apply_starts_from_the_old_or_the_new_revision() {
+    let Some(_ground) = Ground::enter(&["strace"]) else { return };
+    let line = Line::new();
+    let state = line.file("state");
+    let text = |route: &str| {
+        format!(
+            "{BASE}[plugins]\nstate = \"{}\"\n[[route]]\nto = \"{route}\"\nvia = \"10.2.0.2\"\n",
+            state.display()
+        )
+    };
+    let old = file(&line, "old.toml", &text("10.8.0.0/16"));
+    let new = file(&line, "new.toml", &text("10.9.0.0/16"));
+    for (known, least) in [(false, 5), (true, 5)] {
+        let (mut call, mut ends) = (1, [0, 0]);
+        loop {
+            let _ = fs::remove_dir_all(&state);
+            let mut router = Millrace::start(&line.r, &format!("--config {old}"));
+            if known {
+                // The file is there: it is changed, and not made.
+                router.ask(&["apply", &new]);
+                router.ask(&["apply", &old]);
+            }
+            if !die_at(&line, &mut router, &new, call, &state) {
+                break;
+            }
+            router.wait_for_end();
+            drop(router);
+            let router = Millrace::start(&line.r, &format!("--config {old} --last-good"));
+            let (is_old, is_new) = (kernel_has(&line, "10.8.0.0/16"), kernel_has(&line, "10.9.0.0/16"));
+            assert!(is_old != is_new, "after call {call}: {}", router.log());
+            ends[usize::from(is_new)] += 1;
+            // It goes on from there, and what it starts from is what it tells.
+            assert!(router.ask(&["diff"]).contains("is what runs"), "after call {call}");
+            router.ask(&["apply", if is_new { &old } else { &new }]);
+            call += 1;
+        }
+        assert!(call > least, "only {call} calls were tried");
+        assert!(ends[0] > 0, "it never died early enough to be what it was: {ends:?} of {call}");
+    }
+}
+
+/// A file system with hardly any room, which goes with the test.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn new(at: PathBuf) -> Self {
+        fs::create_dir_all(&at).unwrap();
+        let mut mount = Command::new("mount");
+        let mounted = mount.args(["-t", "tmpfs", "-o", "size=256k,mode=700", "tmpfs"]).arg(&at).status();
+        assert!(mounted.is_ok_and(|status| status.success()), "mount {}", at.display());
+        Self(at)
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Where it can't be had, it goes when nobody uses it any more.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_and_forwarding_goes_on() {
+    let Some(_ground) = Ground::enter(&["mount"]) else { return };
+    let line = Line::new();
+    let disk = SmallDisk::new(line.file("state"));
+    let text = format!("{BASE}[plugins]\nstate = \"{}\"\n", disk.0.display());
+    let (router, base) = start(&line, &text);
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
+    flow.wait_for_arrival();
+    // Comments are part of a revision: these don't fit.
+    let long = format!("{text}{MORE}{}", "# a long comment\n".repeat(40_000));
+    let long = file(&line, "long.toml", &long);
+    router
+        .try_ask(&["apply", &long])
+        .assert_refused(1, &["remember the revision", "No space left", "changed back"]);
+    assert!(router.ask(&["diff", &base]).contains("is what runs"));
+    assert!(!kernel_has(&line, "10.9.0.0/16"));
+    let report = flow.finish();
+    assert_eq!(report.lost(), 0, "{report:?}");
+}
+
+#[test]
+fn a_router_starts_from_the_last_revision_that_counts() {
+    let Some(_ground) = Ground::enter(&[]) else { return };
+    let line = Line::new();
+    let state = format!("[plugins]\nstate = \"{}\"\n", line.file("state").display());
+    let (router, base) = start(&line, &format!("{BASE}{state}"));
+    let more = file(&line, "more.toml", &format!("{BASE}{MORE}{state}"));
+    let third = file(&line, "third.toml", &format!("{BASE}{state}").replace("dport 25", "dport 26"));
+    router.ask(&["apply", &more]);
+    // What nobody confirms before the router dies doesn't count.
+    router.ask(&["apply", &third, "--confirm", "1h"]);
+    drop(router);
+    let router = Millrace::start(&line.r, &format!("--config {base}"));
+    assert!(!kernel_has(&line, "10.9.0.0/16"), "the file counts unless something else is said");
+    drop(router);
+    let router = Millrace::start(&line.r, &format!("--config {base} --last-good"));
+    assert!(router.log().contains("starting from revision 2"), "{}", router.log());
+    assert!(kernel_has(&line, "10.9.0.0/16") && router.ask(&["diff", &more]).contains("is what runs"));
+    drop(router);
+    // The file itself may say so.
+    let boot = format!("{BASE}{state}").replace("[router]", "[router]\nboot = \"last-good\"");
+    let boot = file(&line, "boot.toml", &boot);
+    let router = Millrace::start(&line.r, &format!("--config {boot}"));
+    assert!(kernel_has(&line, "10.9.0.0/16"));
+    drop(router);
+    // A file that can't be read says that there is another way. It can't say where its state is.
+    let broken = file(&line, "broken.toml", "[[prt]]\n");
+    let Err(refused) = Millrace::try_start(&line.r, &format!("--config {broken}")) else {
+        panic!("it starts")
+    };
+    refused.assert_refused(1, &["unknown key \"prt\"", "did you mean \"port\""]);
+}
