@@ -398,7 +398,7 @@ fn filters_that_match_nothing_are_refused_and_counters_say_what_was_dropped_unti
         router.ask(&[
             "filter",
             "add",
-            "proto icmp",
+            "in r1 proto icmp",
             "--gate",
             "route",
             "--action",
