@@ -1,10 +1,12 @@
 //! What a scenario stands on: root, programs, the router's binary, and nobody else in the way.
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::unistd::Uid;
+
+use crate::repository::repository;
 
 /// Scenarios take turns: two processors are too few for two at once, and their times would mean nothing.
 static TURN: Mutex<()> = Mutex::new(());
@@ -62,7 +64,7 @@ fn find_binary() -> Option<PathBuf> {
     if let Some(named) = env::var_os("MILLRACE_BIN") {
         return Some(PathBuf::from(named)).filter(|path| path.is_file());
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?;
+    let root = repository();
     // TARGET/debug/deps/TEST
     let test = env::current_exe().ok()?;
     let target = test.ancestors().nth(3)?;

@@ -24,6 +24,7 @@ mod line;
 mod millrace;
 mod namespace;
 mod raw_socket;
+mod repository;
 mod transfer;
 mod wait;
 

@@ -100,7 +100,7 @@ fn allowed(from: Floor, to: Floor) -> bool {
 }
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the repository").to_path_buf()
+    PathBuf::from("..")
 }
 
 fn read(path: &Path) -> String {

@@ -30,7 +30,7 @@ fn document() -> String {
 
 /// A file of the repository.
 fn read(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+    let path = Path::new("../..").join(name);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 

@@ -7,7 +7,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use millrace_classify::{Candidate, CompiledFilter, Filter, FilterTable, Outcome};
 use millrace_config::FilterAction;
 use millrace_pipeline::GateTable;
-use millrace_plugin::{Action, BindingId, PluginChange, Way};
+use millrace_plugin::{Action, BindingId, PluginChange, Terms, Way};
 use millrace_plugin_abi::Position;
 use millrace_units::GateId;
 
@@ -52,6 +52,23 @@ impl Model {
         let compiled = self.compile(filter)?;
         let action = self.action(action, filter)?;
         Ok(self.plugins.add_filter(action, gate, filter.clone(), compiled, priority)?)
+    }
+
+    /// Binds an instance.
+    ///
+    /// # Errors
+    /// As of [`add_filter`](Self::add_filter).
+    pub fn bind(
+        &mut self,
+        instance: &str,
+        gate: &str,
+        filter: Filter,
+        priority: i32,
+        terms: Terms,
+    ) -> Result<(BindingId, PluginChange<CompiledFilter>), ControlError> {
+        refuse_groups(&filter)?;
+        let compiled = self.compile(&filter)?;
+        Ok(self.plugins.register_instance(instance, gate, filter, compiled, priority, terms)?)
     }
 
     /// An action with its names looked up.
@@ -142,13 +159,9 @@ impl Router {
     /// No such instance, gate or port, a filter that is none, a binding that exists.
     pub fn bind(&self, new: &NewBinding) -> Result<BindingView, ControlError> {
         let filter = parse_filter(&new.filter)?;
-        refuse_groups(&filter)?;
         let terms = terms(new.on_fault, new.budget, new.packet_budget);
         let mut inner = self.lock();
-        let compiled = inner.model.compile(&filter)?;
-        let plugins = &mut inner.model.plugins;
-        let bound =
-            plugins.register_instance(&new.instance, &new.gate, filter, compiled, new.priority, terms)?;
+        let bound = inner.model.bind(&new.instance, &new.gate, filter, new.priority, terms)?;
         inner.bound(bound)
     }
 

@@ -286,16 +286,7 @@ impl Model {
             self.create_instance(&instance.plugin, &instance.name, instance.settings.clone())?;
         }
         for bind in &config.bind {
-            let filter = bind.filter.value();
-            let compiled = self.compile(filter)?;
-            self.plugins.register_instance(
-                &bind.instance,
-                &bind.gate,
-                filter.clone(),
-                compiled,
-                bind.priority,
-                terms(bind.on_fault, bind.budget, bind.packet_budget),
-            )?;
+            self.bind_as(bind)?;
         }
         for filter in &config.filter {
             let (matches, action) = (filter.r#match.value(), filter.action.value());

@@ -1,19 +1,23 @@
 //! Reading ClassBench's files: `@SOURCE DESTINATION FIRST : LAST FIRST : LAST PROTOCOL/MASK FLAGS/MASK`.
 
-use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
+use std::{env, fs};
 
 use millrace_classify::Filter;
 
 use super::FilterSet;
+use crate::repository::repository;
 
-/// Where the files are, beside the repository.
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/classbench");
+/// The folder with sets of filters: as `MILLRACE_SHARED_DATA` says, else beside the repository.
+fn folder() -> PathBuf {
+    let data = env::var_os("MILLRACE_SHARED_DATA").map(PathBuf::from);
+    data.unwrap_or_else(|| repository().join("../shared/data")).join("classbench")
+}
 
 /// The set in the file `family` with `size`, as `acl1` and `10k`; `None` when there is no such file, and a message says
 /// so. The flags, of which ClassBench doesn't say which they are, are left out.
 pub fn read(family: &str, size: &str) -> Option<FilterSet> {
-    let path = Path::new(FOLDER).join(format!("{family}_{size}"));
+    let path = folder().join(format!("{family}_{size}"));
     let text = fs::read_to_string(&path).ok()?;
     let filters = text.lines().filter(|line| !line.trim().is_empty());
     let filters = filters.map(|line| parse(line).unwrap_or_else(|| panic!("{}: {line}", path.display())));

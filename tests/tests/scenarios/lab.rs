@@ -22,7 +22,7 @@ impl Drop for Up {
 
 /// The example, under a name that nobody else has.
 fn example(line: &Line, name: &str, more: &str) -> String {
-    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/lab/two-hosts.toml");
+    let example = "../examples/lab/two-hosts.toml";
     let text = std::fs::read_to_string(example).unwrap();
     let text = text.replace("name = \"two-hosts\"", &format!("name = \"{name}\"")) + more;
     line.write("lab.toml", &text).display().to_string()

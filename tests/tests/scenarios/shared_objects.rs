@@ -67,7 +67,7 @@ fn a_shared_object_is_loaded_treats_traffic_and_is_unloaded() {
 fn a_shared_object_in_rust_counts_live_traffic() {
     let Some(_ground) = Ground::enter(&["ping", "cargo"]) else { return };
     let line = Line::new();
-    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/plugins/statistics-rs");
+    let project = std::path::absolute("../examples/plugins/statistics-rs").unwrap();
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plugins");
     let result = Some(line.directory.path().to_owned());
     let options = Options { target: Some(target), result, machine: None };

@@ -16,6 +16,8 @@ const TUNABLE: &str = "glibc.malloc.hugetlb";
 pub fn prefer() {
     let present = env::var(VARIABLE).unwrap_or_default();
     if present.contains(TUNABLE) {
+        // Else it goes by the name of the link that it was started over by. It may keep that.
+        let _ = nix::sys::prctl::set_name(c"millrace");
         return;
     }
     let wish = format!("{TUNABLE}=1");

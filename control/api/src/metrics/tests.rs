@@ -29,7 +29,7 @@ fn mentioned(text: &str) -> BTreeSet<String> {
 }
 
 fn repository(path: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    let path = Path::new("../..").join(path);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 

@@ -32,7 +32,7 @@ impl Inner {
 impl Model {
     fn change_binding(&mut self, change: &Change) -> Result<PluginChange<CompiledFilter>, ControlError> {
         match change {
-            Change::Bind(bind) => self.bind(bind),
+            Change::Bind(bind) => self.bind_as(bind),
             Change::Unbind(bind) => {
                 let (instance, gate) = (&*bind.instance, &*bind.gate);
                 Ok(self.plugins.deregister_instance(instance, gate, bind.filter.value())?.1)
@@ -46,18 +46,13 @@ impl Model {
         }
     }
 
-    fn bind(&mut self, bind: &Bind) -> Result<PluginChange<CompiledFilter>, ControlError> {
-        let filter = bind.filter.value();
-        let compiled = self.compile(filter)?;
-        let bound = self.plugins.register_instance(
-            &bind.instance,
-            &bind.gate,
-            filter.clone(),
-            compiled,
-            bind.priority,
-            terms(bind.on_fault, bind.budget, bind.packet_budget),
-        )?;
-        Ok(bound.1)
+    /// Binds an instance as the configuration says.
+    ///
+    /// # Errors
+    /// As of [`bind`](Self::bind).
+    pub fn bind_as(&mut self, bind: &Bind) -> Result<PluginChange<CompiledFilter>, ControlError> {
+        let (filter, terms) = (bind.filter.value(), terms(bind.on_fault, bind.budget, bind.packet_budget));
+        Ok(self.bind(&bind.instance, &bind.gate, filter.clone(), bind.priority, terms)?.1)
     }
 
     fn remove_filter(&mut self, filter: &Filter) -> Result<PluginChange<CompiledFilter>, ControlError> {

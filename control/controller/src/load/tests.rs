@@ -253,7 +253,7 @@ fn object(folder: &Path, name: &str, version: &str) -> Option<Vec<u8>> {
     );
     let (source, built) = (folder.join("object.c"), folder.join("object.so"));
     fs::write(&source, text).unwrap();
-    let kit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdk/c");
+    let kit = Path::new("../../sdk/c");
     let mut cc = std::process::Command::new("cc");
     cc.args(["-std=c11", "-shared", "-fPIC", "-fvisibility=hidden", "-I"]).arg(kit).arg("-o").arg(&built);
     let Ok(done) = cc.arg(&source).status() else {

@@ -43,7 +43,7 @@ pub fn target() -> PathBuf {
 }
 
 pub fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    std::path::absolute("../..").unwrap()
 }
 
 /// Builds; `None`, and a word why, when this machine has no compiler for it. With CI=true that is a failure.

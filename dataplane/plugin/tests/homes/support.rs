@@ -21,7 +21,7 @@ static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| Sandbox::new(SandboxSetting
 
 /// The file of a source beside this one.
 pub fn source(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/homes").join(name)
+    std::path::absolute("tests/homes").unwrap().join(name)
 }
 
 /// Compiles a source; `None`, and a word why, when there is no such compiler. With CI=true that is a failure.
@@ -30,7 +30,7 @@ fn compile(compiler: &str, flags: &[&str], source: &Path) -> Option<Vec<u8>> {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let name = format!("home-{}-{number}", std::process::id());
     let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let kit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdk/c");
+    let kit = Path::new("../../sdk/c");
     let mut command = Command::new(compiler);
     command.args(["-std=c11", "-O2", "-fvisibility=hidden", "-I"]).arg(kit);
     let output = command.args(flags).arg("-o").arg(&built).arg(source).output();
