@@ -16,7 +16,7 @@ use millrace_pipeline::{
     CaptureSource, Command, DriverCache, DriverFlowCounts, DriverPort, FlowCounts, GateTables, PortCount,
     ReversePath, Snapshot, capture,
 };
-use millrace_plugin::{BindingId, PluginChange};
+use millrace_plugin::{BindingCounts, BindingId, PluginChange};
 use millrace_port::{Memory, MemoryHandle};
 use millrace_units::{Instant, PortId};
 
@@ -317,6 +317,11 @@ impl OfflineRouter {
     pub fn forget_flows(&mut self) {
         let options = millrace_pipeline::Options { flows_max: 0, ..self.model.options.clone() };
         self.workers.tell(|| Command::SetOptions(options.clone()));
+    }
+
+    /// What was counted at each binding, filters among them, by number.
+    pub fn bindings(&mut self) -> BTreeMap<BindingId, BindingCounts> {
+        self.snapshot().bindings.into_iter().collect()
     }
 
     /// The flow table at this moment.

@@ -1,10 +1,11 @@
-//! Known plain flows: their packets go from the flow table straight to the queue of the port that they leave by.
+//! The express way of known flows: their packets go from the flow table straight to the queue of the port that they leave by,
+//! or, when their flow is bound, by way of its instances.
 //!
 //! A packet that is forwarded to a neighbour that is known, by another port than it came in by, leaves the number of an
-//! adjacency with its flow's record. A flow is plain when it has such a number, is bound to no instance, and no field that
-//! varies inside of it matters: its packets need the record, the adjacency and their own headers. Those of flows that are bound
-//! pass their instances first, and then leave by the adjacency too, unless an instance stands at a gate of `queue` or sends
-//! them elsewhere. Packets that are exceptional, or too long, take the general way, which defines what becomes of a packet.
+//! adjacency with its flow's record. Where there is such a number, no field that varies inside of the flow matters, and all
+//! instances of its path stand at gates of `early` and `late`, its packets need the record, the adjacency, their own headers,
+//! and the instances. One that an instance sends elsewhere, or that is exceptional, or too long, takes the general way,
+//! which defines what becomes of a packet.
 //!
 //! The number is void once something has changed that the adjacency depends on; the record's generation says the same of all
 //! that the answer depends on.
@@ -39,16 +40,20 @@ pub(crate) fn leaves_by(adjacency: &mut Adjacency, packet: &mut Packet) -> bool 
 }
 
 impl Router {
-    /// Sends the packet of a plain flow on, ready to leave; whether it is one.
+    /// Makes the packet of a known flow ready to leave, or has it join those of its path; whether it takes the express way.
     #[inline(always)]
     pub(crate) fn express(&mut self, work: &mut Work, index: usize, now: Instant) -> bool {
         let Some(flow) = work.flows[index].filter(|_| work.fates[index].is_open()) else { return false };
         let answer = &self.classifier.flows.record(flow).answer;
-        let (generation, next_hop) = (answer.generation, answer.next_hop);
-        let is_plain = answer.path == EMPTY_PATH && answer.varying_mask == 0;
-        let Some(adjacency) = self.adjacencies.get_mut(answer.adjacency) else { return false };
+        let (generation, next_hop, path, number) =
+            (answer.generation, answer.next_hop, answer.path, answer.adjacency);
+        let is_uniform = answer.varying_mask == 0;
+        let Some(adjacency) = self.adjacencies.get_mut(number) else { return false };
         let packet = &mut work.packets[index];
-        if !is_plain || packet.exceptions != Exceptions::NONE || !adjacency.takes(packet) {
+        if !is_uniform || packet.exceptions != Exceptions::NONE || !adjacency.takes(packet) {
+            return false;
+        }
+        if path != EMPTY_PATH && !self.gates.plugins().is_through(path) {
             return false;
         }
         if generation == self.classifier.changes.current() {
@@ -57,8 +62,17 @@ impl Router {
             return false;
         }
         self.classifier.flows.touch(flow, packet.len() as u32, now);
+        packet.next_hop = next_hop;
+        if path != EMPTY_PATH {
+            (work.paths[index], work.adjacencies[index]) = (path, number);
+            if self.gates.plugins().keeps_states() {
+                work.states[index] = self.classifier.flows.state(flow);
+            }
+            self.gates.groups.join(path, index);
+            return true;
+        }
         adjacency.rewrite(packet);
-        (packet.out_port, packet.next_hop) = (adjacency.port, next_hop);
+        packet.out_port = adjacency.port;
         work.fates[index] = Fate::Queue;
         true
     }

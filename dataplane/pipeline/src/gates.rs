@@ -13,6 +13,7 @@ use millrace_units::{Instant, NextHopIndex, PathId, PortId};
 use crate::fib::Fib;
 use crate::filter_route::{FilterRoutes, is_copy, is_filter};
 use crate::gate_table::{Published, WorkerTable};
+use crate::groups::{Groups, PathGroup};
 use crate::ports::PortTable;
 use crate::queue_backlog::Queues;
 use crate::route::NO_ROUTE;
@@ -26,12 +27,7 @@ pub struct Gates {
     /// Whether some binding sends copies by ports.
     copying: bool,
     routes: FilterRoutes,
-    groups: Vec<(PathId, Vec<u16>)>,
-    spare: Vec<Vec<u16>>,
-    /// Of each path, by number: the batch in which it was last seen, and its group there.
-    group_of: Vec<(u32, u32)>,
-    /// How many batches were grouped, from 1 on.
-    batches: u32,
+    pub(crate) groups: Groups,
     taken: Vec<(u16, Taken)>,
     directed: Vec<(u16, Direction)>,
     /// Kept for its memory.
@@ -45,10 +41,7 @@ impl Default for Gates {
             bound: false,
             copying: false,
             routes: FilterRoutes::default(),
-            groups: Vec::new(),
-            spare: Vec::new(),
-            group_of: Vec::new(),
-            batches: 0,
+            groups: Groups::default(),
             taken: Vec::with_capacity(BATCH_SIZE),
             directed: Vec::with_capacity(BATCH_SIZE),
             classified: Vec::with_capacity(BATCH_SIZE),
@@ -126,40 +119,16 @@ impl Gates {
 
     /// Sorts the open packets of a batch by path, those bound to nothing left out.
     pub fn group(&mut self, work: &Work) {
-        self.spare.extend(self.groups.drain(..).map(|(_, mut members)| {
-            members.clear();
-            members
-        }));
+        self.groups.begin();
         if !self.bound {
             return;
         }
-        self.batches = self.batches.checked_add(1).unwrap_or_else(|| {
-            self.group_of.clear();
-            1
-        });
         for index in 0..work.packets.len() {
             let path = work.paths[index];
-            if path == EMPTY_PATH || !work.fates[index].is_open() {
-                continue;
+            if path != EMPTY_PATH && work.fates[index].is_open() {
+                self.groups.join(path, index);
             }
-            let group = match self.group_of.get(path.index()) {
-                Some((batch, group)) if *batch == self.batches => *group as usize,
-                _ => self.begin_group(path),
-            };
-            self.groups[group].1.push(index as u16);
         }
-    }
-
-    /// A group without members for a path that the batch has not had before.
-    fn begin_group(&mut self, path: PathId) -> usize {
-        let group = self.groups.len();
-        let members = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(BATCH_SIZE));
-        self.groups.push((path, members));
-        if self.group_of.len() <= path.index() {
-            self.group_of.resize(path.index() + 1, (0, 0));
-        }
-        self.group_of[path.index()] = (self.batches, group as u32);
-        group
     }
 
     /// Runs the instances at a position over the batch that was grouped last, from the stage of that number on.
@@ -172,11 +141,14 @@ impl Gates {
         now: Instant,
     ) {
         let queues = &Queues { ports: outlet.ports, fib: outlet.fib, routes: &self.routes };
-        for (path, members) in &mut self.groups {
+        for PathGroup { path, members } in self.groups.iter_mut() {
             if !self.plugins.has_stages(*path, position) {
                 continue;
             }
-            members.retain(|member| work.fates[usize::from(*member)].is_open());
+            if position == Position::Queue {
+                // Until it was decided where they leave, none of them ended but by what is said here.
+                members.retain(|member| work.fates[usize::from(*member)].is_open());
+            }
             let Work { packets, keys, states, verdicts, fates, .. } = work;
             let (taken, directed) = (&mut self.taken, &mut self.directed);
             let mut group = Group { packets, keys, states, verdicts, members, taken, directed, queues };
@@ -271,7 +243,7 @@ impl Gates {
             return 0;
         }
         let before = made.len();
-        for (path, members) in &self.groups {
+        for PathGroup { path, members } in self.groups.iter() {
             let further = self.plugins.actions_at(*path, Position::Route).filter_map(|action| match action {
                 Action::Send(ways) => ways.get(1..),
                 _ => None,
@@ -303,7 +275,7 @@ impl Gates {
     ) -> CopyCounts {
         let mut counts = CopyCounts::default();
         let groups = std::mem::take(&mut self.groups);
-        for (path, members) in &groups {
+        for PathGroup { path, members } in groups.iter() {
             if !self.plugins.has_stages(*path, Position::Copy) {
                 continue;
             }

@@ -18,6 +18,7 @@ mod forward;
 mod gate_table;
 mod gates;
 mod go_on;
+mod groups;
 mod handover;
 mod host_output;
 mod host_path;

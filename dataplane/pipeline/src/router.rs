@@ -176,7 +176,13 @@ impl Router {
     pub(crate) fn journey(&mut self, work: &mut Work, now: Instant) {
         let tapped = self.is_tapped();
         let express = |this: &mut Self, work: &mut Work, index| !tapped && this.express(work, index, now);
+        self.gates.groups.begin();
         if self.classify_or(work, now, express) {
+            if !self.gates.groups.is_empty() {
+                self.run_gates(Position::Early, 0, work, now);
+                self.run_gates(Position::Late, 0, work, now);
+                self.forward(work);
+            }
             self.offer_to_driver(work, now);
             self.dispose(work, now);
         } else {

@@ -118,6 +118,8 @@ struct Path {
     hears: bool,
     /// Bytes of state for each flow.
     state: usize,
+    /// Whether all stages stand at the positions `early` and `late`.
+    through: bool,
 }
 
 impl Path {
@@ -131,7 +133,8 @@ impl Path {
             _ => usize::from(stage.part.offset) - Part::HEADER + stage.part.whole(),
         };
         let state = stages.iter().map(end).max().unwrap_or(0);
-        Self { stages, ends, hears, state }
+        let through = stages.iter().all(|stage| matches!(stage.position, Position::Early | Position::Late));
+        Self { stages, ends, hears, state, through }
     }
 
     #[inline]
@@ -200,6 +203,13 @@ impl Paths {
     #[inline]
     pub fn state(&self, id: PathId) -> usize {
         self.path(id).map_or(0, |path| path.state)
+    }
+
+    /// Whether the stages of a path leave alone which way packets take, which queue they wait in, and what is copied, unless a
+    /// verdict says otherwise: all stand at the positions `early` and `late`. Not of an id that was freed.
+    #[inline]
+    pub fn is_through(&self, id: PathId) -> bool {
+        self.path(id).is_some_and(|path| path.through)
     }
 
     /// The stages of a path at a position.

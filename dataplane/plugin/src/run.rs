@@ -102,6 +102,12 @@ impl<T: BindingTable> WorkerPlugins<T> {
         !self.paths.stages_at(path, position).is_empty()
     }
 
+    /// Whether all stages of a path stand at the positions `early` and `late`.
+    #[inline]
+    pub fn is_through(&self, path: PathId) -> bool {
+        self.paths.is_through(path)
+    }
+
     /// Hands packets to the instances of their path at a position, from a place on, one after the other; each gets those that
     /// the one before let pass. When a filter refuses packets, those that were left are still members of the group when
     /// this returns, and how is what it returns.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use millrace_pipeline::{CaptureSource, ReversePath};
 use millrace_plugin::BindingId;
+use millrace_plugin_abi::Message;
 use millrace_tests::{ArpFrame, Frame, Ipv4Frame, Ipv6Frame, NdFrame, Random, STANDARD, Scenario, station};
 use proptest::prelude::*;
 
@@ -33,13 +34,23 @@ via = "10.4.0.2"
 [[instance]]
 plugin = "null"
 name = "free"
+
+[[instance]]
+plugin = "port-filter"
+name = "door"
+settings = { ports = "53" }
+
+[[instance]]
+plugin = "delay"
+name = "late"
+settings = { ms = "20" }
 "#;
 const SETTINGS: &str = "icmp-rate = 1000000\nicmp-burst = 1000000\n";
 /// The ports with devices.
 const DEVICES: [&str; 4] = ["a", "b", "c", "t"];
 const PORTS: [&str; 4] = ["a", "b", "c", "v"];
 
-const FILTERS: [&str; 7] = [
+const FILTERS: [&str; 10] = [
     "match = \"proto udp dport 443\"\naction = \"drop\"",
     "match = \"proto udp sport 1000-1003 in a\"\naction = \"port c via 10.3.0.2\"",
     "match = \"dst 10.9.0.0/16\"\naction = \"copy-to c via 10.3.0.2\"",
@@ -47,6 +58,9 @@ const FILTERS: [&str; 7] = [
     "match = \"src fd00:1::2/128 proto udp\"\naction = \"drop\"\npriority = 3",
     "match = \"proto tcp flags syn/syn\"\naction = \"drop\"",
     "match = \"src 10.1.0.0/24\"\naction = \"instance free\"\ngate = \"monitor\"",
+    "match = \"src 10.1.0.0/24 proto udp\"\naction = \"instance door\"\ngate = \"firewall\"",
+    "match = \"proto udp dport 443\"\naction = \"instance free\"\ngate = \"process\"",
+    "match = \"proto udp sport 1001\"\naction = \"instance late\"\ngate = \"process\"",
 ];
 const ROUTES: [(&str, &str); 5] = [
     ("10.9.0.0/24", "via = \"10.3.0.2\""),
@@ -67,6 +81,8 @@ enum Change {
     ReversePath(ReversePath),
     /// A neighbour is elsewhere.
     Neighbour(u8),
+    /// The instance that filters ports refuses this one.
+    Door(&'static str),
     Wait(u64),
     Nothing,
 }
@@ -82,19 +98,21 @@ fn any_change() -> impl Strategy<Value = Change> {
         2 => (0..4_usize, any::<bool>()).prop_map(|(port, up)| Change::Up(port, up)),
         1 => modes.prop_map(Change::ReversePath),
         3 => (0xd0..0xd3_u8).prop_map(Change::Neighbour),
+        2 => prop::sample::select(vec!["53", "443", "80", ""]).prop_map(Change::Door),
         1 => prop::sample::select(vec![1, 300, 5_000, 40_000]).prop_map(Change::Wait),
         3 => Just(Change::Nothing),
     ]
 }
 
-/// A frame, most of them of a few flows, some of them exceptional, and some wrong.
-fn frame(random: &mut Random, number: u32) -> (&'static str, Vec<u8>) {
+/// A frame, most of them of a few flows; unless all are to be `plain`, some of them exceptional, and some wrong.
+fn frame(random: &mut Random, number: u32, plain: bool) -> (&'static str, Vec<u8>) {
     let payload = [number.to_be_bytes().as_slice(), &[0; 36]].concat();
     let (source, destination) = (1000 + random.below(6) as u16, *random.pick(&[53, 443]));
     let v4 = || Ipv4Frame::udp().ports(source, destination).payload(&payload).id(number as u16);
     let v6 = || Ipv6Frame::udp().ports(source, destination).payload(&payload);
     let tcp = |flags| Ipv4Frame::tcp().ports(source, 80).flags(flags).id(number as u16);
-    let (port, frame) = match random.below(40) {
+    let kind = if plain { 26 + random.below(14) } else { random.below(40) };
+    let (port, frame) = match kind {
         0 => ("a", v4().ttl(1).bytes()),
         1 => ("a", v4().ttl(2).tos(16).bytes()),
         2 => ("a", v4().options(&[1, 1, 1, 0]).bytes()),
@@ -116,12 +134,13 @@ fn frame(random: &mut Random, number: u32) -> (&'static str, Vec<u8>) {
         23 => ("a", v4().dst("10.1.0.2").bytes()),
         24 => ("a", v4().payload(&[]).bytes()),
         25 => ("a", v6().dst("fd00:3::2").bytes()),
-        26 => ("a", v4().length(1400).more_fragments().bytes()),
+        26 if !plain => ("a", v4().length(1400).more_fragments().bytes()),
+        26 => ("a", tcp(16).bytes()),
         27..33 => ("a", v6().bytes()),
         _ => ("a", v4().bytes()),
     };
     match random.below(12) {
-        0 => (port, random.mutate(&frame, &v6().bytes())),
+        0 if !plain => (port, random.mutate(&frame, &v6().bytes())),
         _ => (port, frame),
     }
 }
@@ -133,7 +152,7 @@ type Sent = Vec<(&'static str, Vec<Vec<u8>>)>;
 struct Way {
     router: Scenario,
     captures: Vec<CaptureSource>,
-    filters: Vec<BindingId>,
+    filters: Vec<(usize, BindingId)>,
     sent: Sent,
 }
 
@@ -155,12 +174,12 @@ impl Way {
     fn change(&mut self, change: &Change) {
         let router = &mut self.router.router;
         match change {
-            Change::AddFilter(which) => {
+            Change::AddFilter(which) if self.filters.iter().all(|(there, _)| there != which) => {
                 let filter = toml::from_str(FILTERS[*which]).expect("a filter");
-                self.filters.extend(router.add_filter(&filter).ok());
+                self.filters.push((*which, router.add_filter(&filter).expect("a right filter")));
             }
             Change::RemoveFilter(which) if !self.filters.is_empty() => {
-                let id = self.filters.remove(which % self.filters.len());
+                let (_, id) = self.filters.remove(which % self.filters.len());
                 router.remove_filter(id).expect("it was added");
             }
             Change::AddRoute(which) => {
@@ -176,8 +195,13 @@ impl Way {
                 let reply = ArpFrame::reply("10.3.0.50", "10.3.0.1").to(station(0x0c));
                 router.inject("c", &reply.sender(station(*last)).bytes());
             }
+            Change::Door(ports) => {
+                let arguments = serde_json::Map::from_iter([("ports".to_owned(), (*ports).into())]);
+                let message = Message { name: "set".to_owned(), arguments };
+                router.control("door", &message).expect("right ports");
+            }
             Change::Wait(millis) => router.advance(Duration::from_millis(*millis)),
-            Change::RemoveFilter(_) | Change::Nothing => {}
+            Change::AddFilter(_) | Change::RemoveFilter(_) | Change::Nothing => {}
         }
         self.run();
     }
@@ -185,7 +209,8 @@ impl Way {
     /// Everything that there is to see of the router: what was sent since the last time, and all counters.
     fn take_seen(&mut self) -> (Sent, String) {
         let router = &mut self.router.router;
-        let counts = format!("{:?}\n{:?}\n{:?}", router.summary(), router.counts(), router.flows());
+        let counts = (router.summary(), router.counts(), router.bindings(), router.flows());
+        let counts = format!("{counts:?}");
         (std::mem::take(&mut self.sent), counts)
     }
 }
@@ -206,9 +231,10 @@ fn run_alike(steps: &[Step], workers: usize) {
         ways.iter_mut().for_each(|way| way.change(change));
         for (seed, count) in bursts {
             let mut random = Random::new(*seed);
+            let plain = random.below(2) == 0;
             for _ in 0..*count {
                 number += 1;
-                let (port, frame) = frame(&mut random, number);
+                let (port, frame) = frame(&mut random, number, plain);
                 ways.iter_mut().for_each(|way| way.router.router.inject(port, &frame));
             }
             ways.iter_mut().for_each(Way::run);

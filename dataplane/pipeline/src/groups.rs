@@ -1,0 +1,127 @@
+//! The open packets of a batch, sorted by path: those of one path go through its instances together.
+
+use millrace_packet::BATCH_SIZE;
+use millrace_plugin::EMPTY_PATH;
+use millrace_units::PathId;
+
+/// The packets of one path, in the order of the batch.
+#[derive(Debug)]
+pub(crate) struct PathGroup {
+    pub path: PathId,
+    /// Their indices in the batch.
+    pub members: Vec<u16>,
+}
+
+/// The groups of a batch, in the order of their first packets. Those bound to nothing are in none.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    groups: Vec<PathGroup>,
+    /// Kept for their memory.
+    spare: Vec<Vec<u16>>,
+    /// Of each path, by number: the batch in which it was last seen, and its group there.
+    group_of: Vec<(u32, u32)>,
+    /// How many batches were sorted, from 1 on.
+    batches: u32,
+    /// The path that was joined last in this batch, [`EMPTY_PATH`] before the first, and its group.
+    last: (PathId, usize),
+}
+
+impl Default for Groups {
+    fn default() -> Self {
+        let last = (EMPTY_PATH, 0);
+        Self { groups: Vec::new(), spare: Vec::new(), group_of: Vec::new(), batches: 1, last }
+    }
+}
+
+impl Groups {
+    /// Forgets the batch before.
+    pub fn begin(&mut self) {
+        self.spare.extend(self.groups.drain(..).map(|PathGroup { mut members, .. }| {
+            members.clear();
+            members
+        }));
+        self.last = (EMPTY_PATH, 0);
+        self.batches = self.batches.checked_add(1).unwrap_or_else(|| {
+            self.group_of.clear();
+            1
+        });
+    }
+
+    /// Puts a packet into the group of its path, which is not [`EMPTY_PATH`]. Packets join in the order of their indices.
+    #[inline]
+    pub fn join(&mut self, path: PathId, index: usize) {
+        if self.last.0 != path {
+            self.last = (path, self.find(path));
+        }
+        self.groups[self.last.1].members.push(index as u16);
+    }
+
+    /// Whether no packet has joined.
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// The groups.
+    pub fn iter(&self) -> impl Iterator<Item = &PathGroup> {
+        self.groups.iter()
+    }
+
+    /// The groups.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut PathGroup> {
+        self.groups.iter_mut()
+    }
+
+    /// The number of a path's group.
+    fn find(&mut self, path: PathId) -> usize {
+        match self.group_of.get(path.index()) {
+            Some((batch, group)) if *batch == self.batches => *group as usize,
+            _ => self.begin_group(path),
+        }
+    }
+
+    /// A group without members for a path that the batch has not had before.
+    fn begin_group(&mut self, path: PathId) -> usize {
+        let group = self.groups.len();
+        let members = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(BATCH_SIZE));
+        self.groups.push(PathGroup { path, members });
+        if self.group_of.len() <= path.index() {
+            self.group_of.resize(path.index() + 1, (0, 0));
+        }
+        self.group_of[path.index()] = (self.batches, group as u32);
+        group
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sorted(groups: &Groups) -> Vec<(u32, Vec<u16>)> {
+        groups.iter().map(|group| (group.path.0, group.members.clone())).collect()
+    }
+
+    #[test]
+    fn packets_are_sorted_by_path_and_keep_their_order() {
+        let mut groups = Groups::default();
+        groups.begin();
+        for (index, path) in [3, 3, 7, 3, 1].into_iter().enumerate() {
+            groups.join(PathId(path), index);
+        }
+        assert_eq!(sorted(&groups), [(3, vec![0, 1, 3]), (7, vec![2]), (1, vec![4])]);
+        groups.begin();
+        assert!(groups.is_empty());
+        groups.join(PathId(7), 0);
+        assert_eq!(sorted(&groups), [(7, vec![0])]);
+    }
+
+    #[test]
+    fn numbers_of_batches_may_begin_anew() {
+        let mut groups = Groups { batches: u32::MAX - 1, ..Groups::default() };
+        for _ in 0..4 {
+            groups.begin();
+            groups.join(PathId(2), 0);
+            groups.join(PathId(5), 1);
+            assert_eq!(sorted(&groups), [(2, vec![0]), (5, vec![1])]);
+        }
+    }
+}
