@@ -48,12 +48,14 @@ impl Router {
         let (generation, next_hop, path, number) =
             (answer.generation, answer.next_hop, answer.path, answer.adjacency);
         let is_uniform = answer.varying_mask == 0;
-        let Some(adjacency) = self.adjacencies.get_mut(number) else { return false };
+        let Some(adjacency) = self.adjacencies.get_mut(number).filter(|_| is_uniform) else { return false };
         let packet = &mut work.packets[index];
-        if !is_uniform || packet.exceptions != Exceptions::NONE || !adjacency.takes(packet) {
-            return false;
-        }
-        if path != EMPTY_PATH && !self.gates.plugins().is_through(path) {
+        let takes_it = match path {
+            EMPTY_PATH => packet.exceptions == Exceptions::NONE && adjacency.takes(packet),
+            // What is left to be said of the packet is said behind its instances.
+            _ => self.gates.groups.is_last(path) || self.gates.plugins().is_through(path),
+        };
+        if !takes_it {
             return false;
         }
         if generation == self.classifier.changes.current() {
@@ -68,7 +70,7 @@ impl Router {
             if self.gates.plugins().keeps_states() {
                 work.states[index] = self.classifier.flows.state(flow);
             }
-            self.gates.groups.join(path, index);
+            self.gates.groups.join(path, index, packet.len());
             return true;
         }
         adjacency.rewrite(packet);

@@ -126,7 +126,7 @@ impl Gates {
         for index in 0..work.packets.len() {
             let path = work.paths[index];
             if path != EMPTY_PATH && work.fates[index].is_open() {
-                self.groups.join(path, index);
+                self.groups.join(path, index, work.packets[index].len());
             }
         }
     }
@@ -141,17 +141,19 @@ impl Gates {
         now: Instant,
     ) {
         let queues = &Queues { ports: outlet.ports, fib: outlet.fib, routes: &self.routes };
-        for PathGroup { path, members } in self.groups.iter_mut() {
+        for PathGroup { path, members, bytes } in self.groups.iter_mut() {
             if !self.plugins.has_stages(*path, position) {
                 continue;
             }
             if position == Position::Queue {
                 // Until it was decided where they leave, none of them ended but by what is said here.
                 members.retain(|member| work.fates[usize::from(*member)].is_open());
+                *bytes = None;
             }
             let Work { packets, keys, states, verdicts, fates, .. } = work;
             let (taken, directed) = (&mut self.taken, &mut self.directed);
-            let mut group = Group { packets, keys, states, verdicts, members, taken, directed, queues };
+            let mut group =
+                Group { packets, keys, states, verdicts, members, bytes, taken, directed, queues };
             let place = Place { path: *path, position, stage: from };
             let refused = self.plugins.run(place, &mut group, now);
             for (member, why) in taken.drain(..) {
@@ -243,7 +245,7 @@ impl Gates {
             return 0;
         }
         let before = made.len();
-        for PathGroup { path, members } in self.groups.iter() {
+        for PathGroup { path, members, .. } in self.groups.iter() {
             let further = self.plugins.actions_at(*path, Position::Route).filter_map(|action| match action {
                 Action::Send(ways) => ways.get(1..),
                 _ => None,
@@ -275,7 +277,7 @@ impl Gates {
     ) -> CopyCounts {
         let mut counts = CopyCounts::default();
         let groups = std::mem::take(&mut self.groups);
-        for PathGroup { path, members } in groups.iter() {
+        for PathGroup { path, members, .. } in groups.iter() {
             if !self.plugins.has_stages(*path, Position::Copy) {
                 continue;
             }
@@ -359,7 +361,8 @@ impl Copies {
         let Self { packets, keys, states, verdicts, members, taken, directed, whys } = self;
         let place = Place { path, position: Position::Copy, stage: 0 };
         let queues = &Queues { ports: outlet.ports, fib: outlet.fib, routes: &gates.routes };
-        let mut group = Group { packets, keys, states, verdicts, members, taken, directed, queues };
+        let bytes = &mut None;
+        let mut group = Group { packets, keys, states, verdicts, members, bytes, taken, directed, queues };
         gates.plugins.run(place, &mut group, now);
         for (member, direction) in directed.drain(..) {
             gates.direct(&mut packets[usize::from(member)], direction, place.position, outlet);

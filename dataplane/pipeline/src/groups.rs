@@ -10,6 +10,8 @@ pub(crate) struct PathGroup {
     pub path: PathId,
     /// Their indices in the batch.
     pub members: Vec<u16>,
+    /// Their bytes, as long as that is known.
+    pub bytes: Option<u64>,
 }
 
 /// The groups of a batch, in the order of their first packets. Those bound to nothing are in none.
@@ -47,13 +49,22 @@ impl Groups {
         });
     }
 
-    /// Puts a packet into the group of its path, which is not [`EMPTY_PATH`]. Packets join in the order of their indices.
+    /// Whether the packet that joined last is on this path.
     #[inline]
-    pub fn join(&mut self, path: PathId, index: usize) {
-        if self.last.0 != path {
+    pub fn is_last(&self, path: PathId) -> bool {
+        self.last.0 == path
+    }
+
+    /// Puts a packet of so many bytes into the group of its path, which is not [`EMPTY_PATH`]. Packets join in the order of
+    /// their indices.
+    #[inline]
+    pub fn join(&mut self, path: PathId, index: usize, bytes: usize) {
+        if !self.is_last(path) {
             self.last = (path, self.find(path));
         }
-        self.groups[self.last.1].members.push(index as u16);
+        let group = &mut self.groups[self.last.1];
+        group.members.push(index as u16);
+        group.bytes = group.bytes.map(|before| before + bytes as u64);
     }
 
     /// Whether no packet has joined.
@@ -83,7 +94,7 @@ impl Groups {
     fn begin_group(&mut self, path: PathId) -> usize {
         let group = self.groups.len();
         let members = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(BATCH_SIZE));
-        self.groups.push(PathGroup { path, members });
+        self.groups.push(PathGroup { path, members, bytes: Some(0) });
         if self.group_of.len() <= path.index() {
             self.group_of.resize(path.index() + 1, (0, 0));
         }
@@ -105,12 +116,16 @@ mod tests {
         let mut groups = Groups::default();
         groups.begin();
         for (index, path) in [3, 3, 7, 3, 1].into_iter().enumerate() {
-            groups.join(PathId(path), index);
+            groups.join(PathId(path), index, 60);
         }
         assert_eq!(sorted(&groups), [(3, vec![0, 1, 3]), (7, vec![2]), (1, vec![4])]);
+        assert_eq!(
+            groups.iter().map(|group| group.bytes).collect::<Vec<_>>(),
+            [Some(180), Some(60), Some(60)]
+        );
         groups.begin();
         assert!(groups.is_empty());
-        groups.join(PathId(7), 0);
+        groups.join(PathId(7), 0, 60);
         assert_eq!(sorted(&groups), [(7, vec![0])]);
     }
 
@@ -119,8 +134,8 @@ mod tests {
         let mut groups = Groups { batches: u32::MAX - 1, ..Groups::default() };
         for _ in 0..4 {
             groups.begin();
-            groups.join(PathId(2), 0);
-            groups.join(PathId(5), 1);
+            groups.join(PathId(2), 0, 60);
+            groups.join(PathId(5), 1, 60);
             assert_eq!(sorted(&groups), [(2, vec![0]), (5, vec![1])]);
         }
     }

@@ -39,6 +39,8 @@ pub struct Group<'a> {
     pub verdicts: &'a mut [Verdict],
     /// Indices of the packets that are on the path. Those that don't pass are taken out; the others keep their order.
     pub members: &'a mut Vec<u16>,
+    /// Their bytes, if that is known; `None` when this may have changed.
+    pub bytes: &'a mut Option<u64>,
     /// Those that were taken out, with the reason, are added here.
     pub taken: &'a mut Vec<(u16, Taken)>,
     /// Those that go on and were sent somewhere are added here; what was said last counts.
@@ -115,7 +117,6 @@ impl<T: BindingTable> WorkerPlugins<T> {
     pub fn run(&mut self, from: Place, group: &mut Group<'_>, now: Instant) -> Option<Refusal> {
         let Self { paths, bindings, instances, waiting, states, news, ports, spare, .. } = self;
         let mut desk = Desk { instances, waiting, states, news, ports, spare };
-        let mut bytes = None;
         let stages = paths.stages_at(from.path, from.position);
         for (number, stage) in (0..).zip(stages).skip(from.stage.into()) {
             if group.members.is_empty() {
@@ -123,7 +124,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             }
             let Some(binding) = bindings.get_mut(stage.binding) else { continue };
             binding.counts.packets += group.members.len() as u64;
-            binding.counts.bytes += *bytes.get_or_insert_with(|| {
+            binding.counts.bytes += *group.bytes.get_or_insert_with(|| {
                 let length = |member: &u16| group.packets[usize::from(*member)].len() as u64;
                 group.members.iter().map(length).sum::<u64>()
             });
@@ -132,7 +133,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
                     let place = Place { stage: number, ..from };
                     let visit = Visit { place, instance, part: stage.part, passed_on: 0 };
                     if !desk.visit(visit, binding, group, now) {
-                        bytes = None;
+                        *group.bytes = None;
                     }
                 }
                 Step::Refuse(refusal) => {

@@ -147,6 +147,7 @@ impl Sent {
             states: &vec![0; sources.len()],
             verdicts: &mut verdicts,
             members: &mut sent.members,
+            bytes: &mut None,
             taken: &mut sent.taken,
             directed: &mut sent.directed,
             queues: &NoQueues,

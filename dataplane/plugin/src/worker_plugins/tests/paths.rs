@@ -147,6 +147,7 @@ fn the_state_of_a_flow_goes_with_it_from_path_to_path() {
             states: &vec![state; packets],
             verdicts: &mut verdicts,
             members: &mut (0..packets as u16).collect(),
+            bytes: &mut None,
             taken: &mut Vec::new(),
             directed: &mut Vec::new(),
             queues: &NoQueues,
