@@ -8,7 +8,7 @@ use millrace_plugin_abi::DEFAULT_GATES;
 
 use crate::error::{ConfigError, Place};
 use crate::nearest;
-use crate::schema::{Config, Filter, Gate, GateTable, OnDeath, Port, PortKind, Route, RouteKind};
+use crate::schema::{Config, Filter, Gate, GateTable, OnDeath, Plugins, Port, PortKind, Route, RouteKind};
 use crate::values::{Named, Text};
 
 struct Checker<'a> {
@@ -21,6 +21,7 @@ type Checked = Result<(), ConfigError>;
 pub(crate) fn check(config: &Config, text: &str, origin: &str) -> Checked {
     let checker = Checker { text, origin };
     checker.router(config)?;
+    checker.plugins(&config.plugins)?;
     checker.unique("port", config.port.iter().map(|port| &port.name))?;
     checker.unique("instance", config.instance.iter().map(|instance| &instance.name))?;
     checker.unique("gate", config.gate.iter().map(|gate| &gate.name))?;
@@ -57,6 +58,20 @@ impl Checker<'_> {
 
     fn require(&self, holds: bool, span: Option<Range<usize>>, problem: impl FnOnce() -> String) -> Checked {
         if holds { Ok(()) } else { Err(self.error(span, problem())) }
+    }
+
+    fn plugins(&self, plugins: &Plugins) -> Checked {
+        let limits = [
+            ("slice", plugins.slice, 10..=10_000, " microseconds"),
+            ("memory", plugins.memory, 1..=1024, " MiB"),
+            ("faults", plugins.faults, 1..=1000, ""),
+            ("fault-window", plugins.fault_window, 1..=86_400, " seconds"),
+        ];
+        limits.into_iter().try_for_each(|(key, value, range, unit)| {
+            self.require(range.contains(&value), None, || {
+                format!("plugins.{key} = {value}: it takes {} to {}{unit}", range.start(), range.end())
+            })
+        })
     }
 
     fn router(&self, config: &Config) -> Checked {

@@ -464,6 +464,14 @@ pub struct Plugins {
     /// Calls in a row that have to end within their slice before a function of a contained plugin is called on the worker's
     /// stack, on which it can't be stopped and gone on with. 0: never. Default 1024.
     pub short_calls: u32,
+    /// Microseconds that a call of a contained plugin runs before others get their turn, 10 to 10,000. Default 50.
+    pub slice: u32,
+    /// Memory of an instance of a contained plugin in MiB, at each worker: 1 to 1,024. Default 4.
+    pub memory: u32,
+    /// So many faults of an instance within `fault-window` bring quarantine: 1 to 1,000. Default 8.
+    pub faults: u32,
+    /// Seconds that faults count, 1 to 86,400. Default 60.
+    pub fault_window: u32,
     /// The directory in which the router remembers what has to outlive it: versions of plugins, and instances in quarantine; or
     /// `none`. Default: `/var/lib/millrace` for root, else `millrace` in the user's state.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -477,7 +485,19 @@ pub struct Plugins {
 impl Default for Plugins {
     fn default() -> Self {
         let (keys, unsigned, cache, shared_objects, state, watchdog) = Default::default();
-        Self { keys, unsigned, cache, shared_objects, short_calls: 1024, state, watchdog }
+        Self {
+            keys,
+            unsigned,
+            cache,
+            shared_objects,
+            short_calls: 1024,
+            slice: 50,
+            memory: 4,
+            faults: 8,
+            fault_window: 60,
+            state,
+            watchdog,
+        }
     }
 }
 

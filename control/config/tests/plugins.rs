@@ -35,3 +35,20 @@ fn a_plugin_is_a_file_by_its_whole_path() {
     assert!(refused("[[plugin]]\nallow-downgrade = true\n").contains("file"));
     assert!(refused("[[plugin]]\npath = \"/a\"\n").contains("path"));
 }
+
+#[test]
+fn limits_of_instances_have_ranges() {
+    let plugins = Config::parse("[plugins]\nslice = 100\nmemory = 16\nfaults = 3\nfault-window = 10\n", "f")
+        .unwrap()
+        .plugins;
+    assert_eq!((plugins.slice, plugins.memory, plugins.faults, plugins.fault_window), (100, 16, 3, 10));
+    for (wrong, right) in [
+        ("slice = 9", "plugins.slice = 9: it takes 10 to 10000 microseconds"),
+        ("memory = 0", "plugins.memory = 0: it takes 1 to 1024 MiB"),
+        ("faults = 1001", "plugins.faults = 1001: it takes 1 to 1000"),
+        ("fault-window = 0", "plugins.fault-window = 0: it takes 1 to 86400 seconds"),
+    ] {
+        let error = refused(&format!("[plugins]\n{wrong}\n"));
+        assert!(error.contains(right), "{error}");
+    }
+}

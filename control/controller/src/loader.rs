@@ -1,6 +1,7 @@
 //! What loads plugins that are files, before there is a router and while there is one.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use millrace_compiler::{CompileError, Compiler, CompilerSettings};
 use millrace_config::Config;
@@ -46,7 +47,12 @@ impl Loader {
         };
         Self(Arc::new(Mutex::new(State {
             compiling: CompilerSettings { cache, ..CompilerSettings::default() },
-            sandbox: SandboxSettings { short_calls: plugins.short_calls, ..SandboxSettings::default() },
+            sandbox: SandboxSettings {
+                tick: Duration::from_micros(plugins.slice.into()),
+                short_calls: plugins.short_calls,
+                memory: (plugins.memory as usize) << 20,
+                ..SandboxSettings::default()
+            },
             compiler: None,
             early: Vec::new(),
             router: None,

@@ -15,7 +15,7 @@ use millrace_forward::{MartianPolicy, NextHop, NextHops, Route};
 use millrace_pipeline::{
     DeviceId, NeighbourChange, NeighbourKnowledge, Options, PortSettings, ReversePath, Stack, TableKind, Tags,
 };
-use millrace_plugin::{PluginChange, PluginControlUnit, Terms};
+use millrace_plugin::{Limits, PluginChange, PluginControlUnit, Terms};
 use millrace_plugin_abi::Home;
 use millrace_repository::{Memory, Repository};
 use millrace_units::{GateId, PortId};
@@ -100,7 +100,7 @@ impl Model {
             shared_objects: config.plugins.shared_objects,
             schedulers: Schedulers::default(),
             gate_tables: Vec::new(),
-            options: options(&config.router),
+            options: options(&config.router, limits(&config.plugins)),
         };
         for plan in &model.ports {
             for net in &plan.settings.addresses {
@@ -402,7 +402,7 @@ fn made_mac(name: &str) -> MacAddr {
 }
 
 /// What workers are told of the whole router.
-pub(crate) fn options(router: &millrace_config::Router) -> Options {
+pub(crate) fn options(router: &millrace_config::Router, instances: Limits) -> Options {
     Options {
         martians: MartianPolicy {
             forward_this_network: router.forward_zero_net,
@@ -419,5 +419,15 @@ pub(crate) fn options(router: &millrace_config::Router) -> Options {
         flows_max: router.flows_max,
         new_flows: router.new_flows,
         flow_idle: Duration::from_secs(router.flow_idle.into()),
+        instances,
+    }
+}
+
+/// What instances are granted.
+fn limits(plugins: &millrace_config::Plugins) -> Limits {
+    Limits {
+        slice: Duration::from_micros(plugins.slice.into()),
+        faults: plugins.faults,
+        fault_window: Duration::from_secs(plugins.fault_window.into()),
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use millrace_forward::MartianPolicy;
+use millrace_plugin::Limits;
 
 /// Settings of the pipeline.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +30,8 @@ pub struct Options {
     pub flow_idle: Duration,
     /// The address that ICMP errors bear where the way out has none of its own family.
     pub router_id: std::net::Ipv4Addr,
+    /// What instances are granted.
+    pub instances: Limits,
 }
 
 impl Default for Options {
@@ -45,6 +48,7 @@ impl Default for Options {
             flow_idle: Duration::from_secs(30),
             // The dummy address of RFC 7600.
             router_id: std::net::Ipv4Addr::new(192, 0, 0, 8),
+            instances: Limits::default(),
         }
     }
 }

@@ -473,6 +473,7 @@ impl Router {
                     RateLimit { per_second: share(options.icmp_rate), burst: share(options.icmp_burst) };
                 self.errors = ErrorLimiter::new(limit);
                 self.classifier.set_options(&options, self.seed);
+                self.gates.plugins_mut().set_limits(options.instances);
                 self.options = options;
             }
             Command::ScanFlows(scan, reply) => {

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use millrace_units::Instant;
 
+use crate::limits::Limits;
+
 /// The pause after the first fault; each further one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
-/// So many faults within [`MEMORY`] bring quarantine.
-pub(crate) const MOST_FAULTS: u32 = 8;
-/// How long faults count.
-const MEMORY: Duration = Duration::from_secs(60);
+/// After so many faults it doubles no more.
+const MOST_DOUBLINGS: u32 = 12;
 
 /// The state of an instance.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -47,16 +47,16 @@ pub(crate) struct Record {
 
 impl Record {
     /// Notes a fault.
-    pub fn fail(&mut self, now: Instant) {
-        if self.last.is_some_and(|last| last + MEMORY <= now) {
+    pub fn fail(&mut self, limits: &Limits, now: Instant) {
+        if self.last.is_some_and(|last| last + limits.fault_window <= now) {
             self.recent = 0;
         }
         self.recent += 1;
         self.last = Some(now);
-        self.health = if self.recent >= MOST_FAULTS {
+        self.health = if self.recent >= limits.faults {
             Health::Quarantined
         } else {
-            Health::Pausing(now + FIRST_PAUSE * 2u32.pow(self.recent - 1))
+            Health::Pausing(now + FIRST_PAUSE * 2u32.pow((self.recent - 1).min(MOST_DOUBLINGS)))
         };
     }
 
@@ -83,26 +83,28 @@ mod tests {
     fn pauses_get_longer_until_quarantine() {
         let mut record = Record::default();
         let mut now = Instant::ZERO;
-        for fault in 1..MOST_FAULTS {
-            record.fail(now);
+        let limits = Limits { faults: 20, ..Limits::default() };
+        for fault in 1..limits.faults {
+            record.fail(&limits, now);
             let Health::Pausing(until) = record.health else { panic!("{record:?}") };
-            assert_eq!(until.since(now), FIRST_PAUSE * 2u32.pow(fault - 1));
+            assert_eq!(until.since(now), FIRST_PAUSE * 2u32.pow((fault - 1).min(12)));
             assert!(!record.is_due(now));
             now = until;
             assert!(record.is_due(now));
         }
-        record.fail(now);
+        record.fail(&limits, now);
         assert_eq!(record.health, Health::Quarantined);
-        assert!(!record.is_due(now + MEMORY));
+        assert!(!record.is_due(now + limits.fault_window));
     }
 
     #[test]
     fn faults_are_forgotten() {
         let mut record = Record::default();
         let mut now = Instant::ZERO;
+        let limits = Limits::default();
         for _ in 0..100 {
-            record.fail(now);
-            now += MEMORY;
+            record.fail(&limits, now);
+            now += limits.fault_window;
             assert!(record.is_due(now));
         }
     }

@@ -7,6 +7,7 @@ use millrace_plugin_abi::{Fault, Instance, Output, Verdict};
 use millrace_units::{InstanceId, Instant};
 
 use crate::health::{Health, Record};
+use crate::limits::Limits;
 use crate::pulse::Pulse;
 use crate::shadow::Shadow;
 use crate::slab::{Key, Slab};
@@ -62,6 +63,7 @@ impl News {
 pub(crate) struct Hosted {
     pub id: InstanceId,
     pub instance: Box<dyn Instance>,
+    pub limits: Limits,
     pub record: Record,
     /// Faults by kind.
     pub faults: BTreeMap<&'static str, u64>,
@@ -116,7 +118,7 @@ impl Hosted {
 
     #[cold]
     pub fn fail(&mut self, fault: Fault, now: Instant, news: &mut News) {
-        self.record.fail(now);
+        self.record.fail(&self.limits, now);
         *self.faults.entry(fault.kind).or_default() += 1;
         self.last_fault.clone_from(&fault.text);
         if self.is_pausing() && !news.paused.contains(&self.id) {
@@ -199,15 +201,23 @@ impl Hosted {
 pub(crate) struct Instances {
     slab: Slab<Hosted>,
     pulse: Arc<Pulse>,
+    limits: Limits,
 }
 
 impl Instances {
+    /// Has these limits hold from now on.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+        self.slab.iter_mut().for_each(|hosted| hosted.limits = limits);
+    }
+
     /// Adds an instance, and returns the one that had its id.
     pub fn add(&mut self, id: InstanceId, instance: Box<dyn Instance>) -> Option<Box<dyn Instance>> {
         let hosted = Hosted {
             has_output: instance.has_output(),
             id,
             instance,
+            limits: self.limits,
             record: Record::default(),
             faults: BTreeMap::new(),
             last_fault: String::new(),

@@ -23,6 +23,7 @@ mod halves;
 mod health;
 mod hot_swap;
 mod instances;
+mod limits;
 mod manifest;
 mod maps;
 pub mod native;
@@ -50,6 +51,7 @@ pub use halves::Halves;
 pub use health::Health;
 pub use hot_swap::{Inheritance, Inherited, Successed, Succession, Successor};
 pub use instances::{Failure, Given};
+pub use limits::Limits;
 pub use manifest::{
     Cost, MOST_FLOW_STATE, MOST_MANIFEST, MOST_NAME, MOST_SERVICE_STATE, Manifest, ManifestError,
 };

@@ -65,14 +65,11 @@ impl Terms {
         Self { on_fault: OnFault::Drop, call: Duration::from_millis(10), packet: None };
     /// How long a call may be allowed to take.
     pub const LONGEST_CALL: Duration = Duration::from_secs(1);
-    /// What a slice is reckoned as.
-    pub const SLICE: Duration = Duration::from_micros(50);
-
-    /// Slices that a call with so many packets may take, 1 or more.
-    pub fn slices(&self, packets: usize) -> u32 {
+    /// Slices of this length that a call with so many packets may take, 1 or more.
+    pub fn slices(&self, packets: usize, slice: Duration) -> u32 {
         let for_packets = self.packet.map(|each| each.saturating_mul(packets.max(1) as u32));
         let most = for_packets.map_or(self.call, |most| most.min(self.call));
-        let slices = most.as_nanos().div_ceil(Self::SLICE.as_nanos());
+        let slices = most.as_nanos().div_ceil(slice.as_nanos());
         u32::try_from(slices).unwrap_or(u32::MAX).max(1)
     }
 }
@@ -83,13 +80,18 @@ mod tests {
 
     #[test]
     fn budgets_become_slices() {
+        const SLICE: Duration = Duration::from_micros(50);
         let terms = Terms::default();
-        assert_eq!((terms.slices(1), terms.slices(64)), (20, 20));
+        assert_eq!((terms.slices(1, SLICE), terms.slices(64, SLICE)), (20, 20));
         let terms = Terms { packet: Some(Duration::from_micros(20)), ..terms };
-        assert_eq!((terms.slices(0), terms.slices(1), terms.slices(5), terms.slices(64)), (1, 1, 2, 20));
+        assert_eq!(
+            (terms.slices(0, SLICE), terms.slices(1, SLICE), terms.slices(5, SLICE), terms.slices(64, SLICE)),
+            (1, 1, 2, 20)
+        );
         let terms = Terms { call: Duration::from_micros(120), ..terms };
-        assert_eq!(terms.slices(64), 3);
-        assert_eq!(Terms { call: Duration::ZERO, ..terms }.slices(64), 1);
+        assert_eq!(terms.slices(64, SLICE), 3);
+        assert_eq!(terms.slices(64, 2 * SLICE), 2);
+        assert_eq!(Terms { call: Duration::ZERO, ..terms }.slices(64, SLICE), 1);
     }
 
     #[test]

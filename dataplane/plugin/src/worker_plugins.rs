@@ -14,7 +14,9 @@ use crate::path::{Paths, Refusal, Stage, Step};
 use crate::pulse::Pulse;
 use crate::slab::{Key, Slab};
 use crate::waiting::{Answer, Asked, Errand, WaitingRoom};
-use crate::{Action, BindingCounts, BindingId, BindingTable, GateOrder, PluginChange, Remains, Terms};
+use crate::{
+    Action, BindingCounts, BindingId, BindingTable, GateOrder, Limits, PluginChange, Remains, Terms,
+};
 
 /// A gate with its filter table.
 #[derive(Debug)]
@@ -414,6 +416,11 @@ impl<T: BindingTable> WorkerPlugins<T> {
     /// All bindings with what went through them.
     pub fn all_counts(&self) -> impl Iterator<Item = (BindingId, BindingCounts)> + '_ {
         self.bindings.iter().map(|(slot, binding)| (BindingId(slot), binding.counts))
+    }
+
+    /// Has these limits hold for instances from now on.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.instances.set_limits(limits);
     }
 
     /// Counts from zero what goes through bindings, and what instances drop.

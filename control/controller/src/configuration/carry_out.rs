@@ -115,7 +115,7 @@ impl Inner {
         match change {
             Change::Router { to, .. } => {
                 self.model.router = (**to).clone();
-                self.model.options = options(to);
+                self.model.options = options(to, self.model.options.instances);
                 self.workers.tell(|| Command::SetOptions(self.model.options.clone()))?;
                 self.barrier()
             }

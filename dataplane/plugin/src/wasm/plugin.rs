@@ -3,7 +3,7 @@
 use millrace_plugin_abi::{Home, Instance, MapShape, Plugin, PluginError, Position};
 use serde_json::{Map, Value};
 
-use super::{DEFAULT_MEMORY, InstanceSettings, Tier, WasmInstance, WasmPlugin};
+use super::{InstanceSettings, Tier, WasmInstance, WasmPlugin};
 use crate::declared::Declared;
 
 /// A plugin that was loaded.
@@ -21,7 +21,8 @@ impl LoadedPlugin {
     /// What its manifest asks for and this router does not give.
     pub fn new(plugin: WasmPlugin) -> Result<Self, String> {
         let declared = Declared::new(plugin.manifest())?;
-        Ok(Self { plugin, declared, most_memory: DEFAULT_MEMORY })
+        let most_memory = plugin.sandbox().memory();
+        Ok(Self { plugin, declared, most_memory })
     }
 
     /// The same plugin, whose instances may have so many bytes of memory.

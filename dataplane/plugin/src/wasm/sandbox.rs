@@ -12,6 +12,7 @@ use super::code::{Code, WasmPlugin};
 use super::compile::{Tier, config, not_compiled};
 use super::host::link;
 use super::inspect::{ModuleError, inspect};
+use super::instance::DEFAULT_MEMORY;
 use super::ticker::Ticker;
 use crate::Manifest;
 
@@ -36,11 +37,13 @@ pub struct SandboxSettings {
     /// How often in a row a function has to end within its slice before it is called without a stack of its own. 1,024 by
     /// default; 0 for never.
     pub short_calls: u32,
+    /// Bytes of memory that an instance may have. 4 MiB by default.
+    pub memory: usize,
 }
 
 impl Default for SandboxSettings {
     fn default() -> Self {
-        Self { tick: Duration::from_micros(50), slice: 2, short_calls: 1024 }
+        Self { tick: Duration::from_micros(50), slice: 2, short_calls: 1024, memory: DEFAULT_MEMORY }
     }
 }
 
@@ -56,6 +59,7 @@ struct Inner {
     ticker: Ticker,
     slice: u64,
     short_calls: u32,
+    memory: usize,
 }
 
 impl fmt::Debug for Sandbox {
@@ -77,8 +81,9 @@ impl Sandbox {
         let engines = [Some(&optimised), baseline.as_ref()].into_iter().flatten();
         let engines = engines.cloned().collect();
         let ticker = Ticker::new(engines, settings.tick).map_err(SandboxError::Thread)?;
-        let SandboxSettings { slice, short_calls, .. } = settings;
-        Ok(Self(Arc::new(Inner { optimised, baseline, ticker, slice: slice.max(1).into(), short_calls })))
+        let SandboxSettings { slice, short_calls, memory, .. } = settings;
+        let slice = slice.max(1).into();
+        Ok(Self(Arc::new(Inner { optimised, baseline, ticker, slice, short_calls, memory })))
     }
 
     /// Whether code of a tier can be made and run on this machine.
@@ -172,6 +177,11 @@ impl Sandbox {
 
     pub(super) fn ticker(&self) -> &Ticker {
         &self.0.ticker
+    }
+
+    /// Bytes of memory that an instance may have.
+    pub(super) fn memory(&self) -> usize {
+        self.0.memory
     }
 
     /// Calls after which a function is taken to be short; 0 for never.

@@ -20,6 +20,21 @@ fn an_instance_that_keeps_failing_is_put_into_quarantine() {
 }
 
 #[test]
+fn how_many_faults_are_borne_and_for_how_long_is_settable() {
+    let pool = Pool::new(64).unwrap();
+    for (apart, faults) in [(4, 3), (5, 20)] {
+        let (mut worker, path) = with_slow(0);
+        worker.set_limits(Limits { faults: 3, fault_window: Duration::from_secs(5), ..Limits::default() });
+        let mut now = at(0);
+        for _ in 0..20 {
+            send_and_keep(&mut worker, &pool, path, &[9, 10], now);
+            now += Duration::from_secs(apart);
+        }
+        assert_eq!(worker.reports().next().unwrap().1.faults["nine"], faults);
+    }
+}
+
+#[test]
 fn an_instance_that_paused_begins_anew_without_packets() {
     let (mut worker, path) = with_slow(0);
     let pool = Pool::new(64).unwrap();
