@@ -349,7 +349,7 @@ static inline bool millrace_punt(const struct millrace_packet *packet) {
 static inline void millrace_timer(uint64_t nanoseconds) { MILLRACE_TELL(timer, nanoseconds); }
 
 /* Asks for a change of filters, routes, queues or instances, as JSON; control makes it later. Returns whether it was
- * accepted. Capability request. */
+ * accepted. Capability request, or that of its kind alone, as request-routes. */
 static inline bool millrace_request(const char *json) {
     return MILLRACE_CALL(request, 1, json, millrace_length(json)) == 0;
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use millrace_host::{HostChange, HostNeighbour, NeighbourState, local_addresses};
 use millrace_pipeline::{Command, DeviceId, Event, NeighbourChange, NeighbourKnowledge};
 use millrace_plugin::{Failure, Given};
-use millrace_plugin_abi::{LogLevel, Output};
+use millrace_plugin_abi::{LogLevel, Output, Request};
 use millrace_units::{InstanceId, PortId};
 use millrace_wire::MacAddr;
 use tokio::io::Interest;
@@ -325,7 +325,7 @@ impl Inner {
                 Event::InstanceSays(instance, level, line) => {
                     say(self.model.plugins.instance_name(instance), level, &line);
                 }
-                Event::InstanceRequests(instance, json) => self.note_request(instance, json),
+                Event::InstanceRequests(instance, request) => self.note_request(instance, request),
                 Event::InstanceSends(instance, bytes) => self.host_level.message(instance, bytes),
                 Event::InstanceFailed(Failure { instance, fault, health }) => {
                     let name = self.model.plugins.instance_name(instance);
@@ -345,7 +345,7 @@ impl Inner {
                     Output::Log(level, line) => {
                         say(self.model.plugins.instance_name(instance), level, &line);
                     }
-                    Output::Request(json) => self.note_request(instance, json),
+                    Output::Request(request) => self.note_request(instance, request),
                     Output::Message(bytes) => {
                         self.workers.tell(|| Command::Message(instance, bytes.clone()))?;
                     }
@@ -368,10 +368,10 @@ impl Inner {
         Ok(())
     }
 
-    fn note_request(&mut self, instance: InstanceId, json: String) {
+    fn note_request(&mut self, instance: InstanceId, request: Request) {
         if self.requests.len() < MOST_REQUESTS {
             let instance = self.model.plugins.instance_name(instance).to_owned();
-            self.requests.push_back((instance, json));
+            self.requests.push_back((instance, request));
         }
     }
 

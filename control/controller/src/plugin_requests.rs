@@ -1,8 +1,10 @@
-//! Changes that plugins ask for, by the capability `request`: they are made as if an operator had asked.
+//! Changes that plugins ask for, as far as their capabilities allow: they are made as if an operator had asked.
 
 use std::convert::Infallible;
 use std::time::Duration;
 
+use millrace_config::SchedulerNode;
+use millrace_plugin_abi::{Request, RequestKinds};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -42,6 +44,53 @@ enum PluginRequest {
         #[serde(default)]
         arguments: Map<String, Value>,
     },
+    /// Adds a node to the scheduler of a port.
+    AddNode { port: String, node: SchedulerNode },
+    /// Gives a node other settings.
+    SetNode { port: String, node: String, settings: Map<String, Value> },
+    /// Removes a node; what waits there goes to another leaf, or is dropped.
+    RemoveNode {
+        port: String,
+        node: String,
+        #[serde(default)]
+        to: Option<String>,
+    },
+    /// Gives a queue, or a flow's own queue there, other settings.
+    SetQueue {
+        port: String,
+        queue: String,
+        #[serde(default)]
+        flow: Option<String>,
+        settings: Map<String, Value>,
+    },
+}
+
+impl PluginRequest {
+    fn kind(&self) -> RequestKinds {
+        match self {
+            Self::AddFilter(_) | Self::RemoveFilters(_) | Self::Bind(_) | Self::Unbind { .. } => {
+                RequestKinds::FILTERS
+            }
+            Self::AddRoute(_) | Self::RemoveRoute(_) => RequestKinds::ROUTES,
+            Self::CreateInstance { .. } | Self::FreeInstance(_) | Self::Control { .. } => {
+                RequestKinds::INSTANCES
+            }
+            Self::AddNode { .. } | Self::SetNode { .. } | Self::RemoveNode { .. } | Self::SetQueue { .. } => {
+                RequestKinds::QUEUES
+            }
+        }
+    }
+
+    /// What is asked for, if it may be.
+    fn read(request: &Request) -> Result<Self, ControlError> {
+        let read: Self =
+            serde_json::from_str(&request.json).map_err(|error| ControlError::Invalid(error.to_string()))?;
+        if request.granted.contains(read.kind()) {
+            return Ok(read);
+        }
+        let capability = read.kind().capability();
+        Err(ControlError::Invalid(format!("its manifest doesn't name the capability {capability:?}")))
+    }
 }
 
 impl Router {
@@ -53,11 +102,12 @@ impl Router {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             let next = self.lock().requests.pop_front();
-            let Some((instance, json)) = next else {
+            let Some((instance, request)) = next else {
                 self.0.requested.notified().await;
                 continue;
             };
-            match self.serve_request(&json).await {
+            let json = &*request.json;
+            match self.serve_request(&request).await {
                 Ok(()) => tracing::info!(instance, request = json, "a plugin's request is carried out"),
                 Err(error) => {
                     tracing::warn!(instance, request = json, "a plugin's request is refused: {error}")
@@ -66,9 +116,8 @@ impl Router {
         }
     }
 
-    async fn serve_request(&self, json: &str) -> Result<(), ControlError> {
-        let request = serde_json::from_str(json).map_err(|error| ControlError::Invalid(error.to_string()))?;
-        match request {
+    async fn serve_request(&self, request: &Request) -> Result<(), ControlError> {
+        match PluginRequest::read(request)? {
             PluginRequest::AddFilter(new) => self.add_filter(&new).map(drop),
             PluginRequest::RemoveFilters(ids) => self.remove_filters(&ids).map(drop),
             PluginRequest::AddRoute(new) => self.add_route(&new).await.map(drop),
@@ -84,6 +133,16 @@ impl Router {
             PluginRequest::Control { instance, message, arguments } => {
                 self.control(&instance, &message, &arguments).map(drop)
             }
+            PluginRequest::AddNode { port, node } => self.add_scheduler_node(&port, &node).map(drop),
+            PluginRequest::SetNode { port, node, settings } => {
+                self.set_scheduler_node(&port, &node, &settings).map(drop)
+            }
+            PluginRequest::RemoveNode { port, node, to } => {
+                self.remove_scheduler_node(&port, &node, to.as_deref())
+            }
+            PluginRequest::SetQueue { port, queue, flow, settings } => {
+                self.set_queue(&port, &queue, flow.as_deref(), &settings)
+            }
         }
     }
 }
@@ -92,8 +151,35 @@ impl Router {
 mod tests {
     use super::*;
 
+    fn asked(json: &str, capability: &str) -> Request {
+        Request { json: json.to_owned(), granted: RequestKinds::of(&[capability]) }
+    }
+
     fn parse(json: &str) -> Result<PluginRequest, String> {
-        serde_json::from_str(json).map_err(|error| error.to_string())
+        PluginRequest::read(&asked(json, "request")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn each_kind_needs_its_capability() {
+        let requests = [
+            (r#"{"add-filter": {"filter": "proto udp", "action": "drop"}}"#, "request-filters"),
+            (r#"{"unbind": {"instance": "i", "gate": "monitor", "filter": "*"}}"#, "request-filters"),
+            (r#"{"remove-route": "10.9.0.0/16"}"#, "request-routes"),
+            (r#"{"add-node": {"port": "wan", "node": {"name": "voice", "kind": "fifo"}}}"#, "request-queues"),
+            (
+                r#"{"set-queue": {"port": "wan", "queue": "bulk", "settings": {"weight": 2}}}"#,
+                "request-queues",
+            ),
+            (r#"{"free-instance": "i"}"#, "request-instances"),
+        ];
+        for (json, needed) in requests {
+            for (capability, _) in RequestKinds::CAPABILITIES {
+                let read = PluginRequest::read(&asked(json, capability)).map_err(|error| error.to_string());
+                assert_eq!(read.is_ok(), capability == needed, "{json}, {capability}: {read:?}");
+                let refusal = format!("its manifest doesn't name the capability {needed:?}");
+                assert!(capability == needed || read.unwrap_err().contains(&refusal));
+            }
+        }
     }
 
     #[test]
@@ -118,7 +204,7 @@ mod tests {
                 async move { router.run().await }
             });
             let request = |json: &str| {
-                router.lock().requests.push_back(("i".into(), json.into()));
+                router.lock().requests.push_back(("i".into(), asked(json, "request")));
                 router.0.requested.notify_one();
             };
             request(r#"{"reboot": {}}"#);

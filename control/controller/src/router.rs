@@ -12,7 +12,7 @@ use millrace_offload::{DriverSent, FlowCache};
 use millrace_pipeline::thread::Wake;
 use millrace_pipeline::{Command, DeviceId, GateTables, Question, Snapshot};
 use millrace_plugin::PluginChange;
-use millrace_plugin_abi::{Instance, Message, Plugin, Position, Reply};
+use millrace_plugin_abi::{Instance, Message, Plugin, Position, Reply, Request};
 use millrace_port::Capabilities;
 use millrace_store::{Draft, Store};
 use millrace_telemetry::Rate;
@@ -89,7 +89,7 @@ pub(crate) struct Inner {
     /// What level-0 programs of devices that are gone had counted since.
     pub share_gone: HashMap<PortId, KernelShare>,
     /// What instances of plugins want changed, with their names.
-    pub requests: VecDeque<(String, String)>,
+    pub requests: VecDeque<(String, Request)>,
     /// Slow halves of plugins.
     pub host_level: HostLevel,
     /// The versions of plugins that were there before they were upgraded.

@@ -10,7 +10,7 @@ use millrace_classify::CompiledFilter;
 use millrace_forward::Route;
 use millrace_packet::{FlowKey, Pool};
 use millrace_plugin::{BindingId, Failure, PluginChange, ShadowReport, Succession, Successor};
-use millrace_plugin_abi::{Instance, LogLevel, Message, Reply};
+use millrace_plugin_abi::{Instance, LogLevel, Message, Reply, Request};
 use millrace_port::{Port, PortError};
 use millrace_schedule::ScheduleError;
 use millrace_units::{GateId, InstanceId, NextHopIndex, PortId, QueueId};
@@ -237,7 +237,7 @@ pub enum Event {
     /// An instance of a plugin has a line for the log.
     InstanceSays(InstanceId, LogLevel, String),
     /// An instance of a plugin wants something changed.
-    InstanceRequests(InstanceId, String),
+    InstanceRequests(InstanceId, Request),
     /// An instance of a plugin has a message for the other half of it.
     InstanceSends(InstanceId, Vec<u8>),
     /// An instance of a plugin failed.

@@ -74,7 +74,7 @@ impl Router {
                         self.gates.plugins_mut().count_messages(instance, |messages| messages.unsent += 1);
                     }
                 }
-                Output::Request(json) => _ = self.tell(Event::InstanceRequests(instance, json)),
+                Output::Request(request) => _ = self.tell(Event::InstanceRequests(instance, request)),
             }
         }
     }

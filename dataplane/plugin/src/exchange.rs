@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use millrace_plugin_abi::binary::{MOST_PACKETS, RawBacklog, RawFlowEnd};
-use millrace_plugin_abi::{Fault, Instant, LogLevel, Output, Packets, Verdict};
+use millrace_plugin_abi::{Fault, Instant, LogLevel, Output, Packets, Request, RequestKinds, Verdict};
 use millrace_units::PortId;
 
 use crate::Manifest;
@@ -131,6 +131,8 @@ pub(crate) struct Exchange {
     /// What the plugin gave, and the router has not taken yet.
     outputs: VecDeque<Output>,
     log: LogLimit,
+    /// What the plugin may ask control for.
+    requests: RequestKinds,
 }
 
 impl Exchange {
@@ -240,7 +242,8 @@ impl Exchange {
     /// Takes a request; `false` when there is no room, or it is no text or too long.
     pub fn request(&mut self, json: &[u8]) -> bool {
         let Ok(json) = std::str::from_utf8(json) else { return false };
-        json.len() <= MOST_REQUEST && self.give(Output::Request(json.to_owned()))
+        let request = || Request { json: json.to_owned(), granted: self.requests };
+        json.len() <= MOST_REQUEST && self.give(Output::Request(request()))
     }
 
     /// Takes a message to the other half; `false` when there is no room, or it is too long.
@@ -346,6 +349,7 @@ impl Shared {
             memory_refused: 0,
             outputs: VecDeque::new(),
             log: LogLimit::default(),
+            requests: manifest.requests(),
         })))
     }
 

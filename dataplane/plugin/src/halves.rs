@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use millrace_plugin_abi::{Home, Instance, MapShape, Message, Plugin, PluginError, Position};
+use millrace_plugin_abi::{Home, Instance, MapShape, Message, Plugin, PluginError, Position, RequestKinds};
 use serde_json::{Map, Value};
 
 use crate::Manifest;
 
 /// What a slow half may call: it meets no packets.
-const CAPABILITIES: [&str; 4] = ["log", "timer", "request", "message"];
+const CAPABILITIES: [&str; 3] = ["log", "timer", "message"];
 
 /// Both halves. To everybody it is the fast one, which has a slow half.
 pub struct Halves {
@@ -33,9 +33,10 @@ impl Halves {
         if slow.slow_half.is_some() {
             return Some("it has a slow half itself".to_owned());
         }
-        let strange = slow.capabilities.iter().find(|name| !CAPABILITIES.contains(name))?;
+        let is_known = |name: &&&str| CAPABILITIES.contains(name) || name.starts_with(RequestKinds::ALL);
+        let strange = slow.capabilities.iter().find(|name| !is_known(name))?;
         Some(format!(
-            "it wants the capability {strange:?}: on the host level there are {}",
+            "it wants the capability {strange:?}: on the host level there are {}, and those of requests",
             CAPABILITIES.join(", ")
         ))
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use millrace_plugin_abi::binary::{ABI_VERSION, DEFAULT_WINDOW, HOST_FUNCTIONS, MOST_WINDOW};
 use millrace_plugin_abi::{
     MOST_MAP_ENTRIES, MOST_MAP_KEY, MOST_MAP_MEMORY, MOST_MAP_VALUE, MOST_MAPS, MapShape, Position,
+    RequestKinds,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -163,9 +164,15 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Whether it asks for a capability.
+    /// Whether it asks for a capability; for that of requests also if only for one of some kind.
     pub fn has_capability(&self, name: &str) -> bool {
-        self.capabilities.contains(&name)
+        let asks_for = |name| self.capabilities.contains(&name);
+        asks_for(name) || name == RequestKinds::ALL && self.requests() != RequestKinds::default()
+    }
+
+    /// What it may ask control for.
+    pub fn requests(&self) -> RequestKinds {
+        RequestKinds::of(&self.capabilities)
     }
 
     fn check(&self) -> Result<(), ManifestError> {
@@ -294,7 +301,8 @@ fn positions(names: &[String]) -> Result<Vec<Position>, ManifestError> {
 }
 
 fn capabilities(names: &[String]) -> Result<Vec<&'static str>, ManifestError> {
-    let known = || HOST_FUNCTIONS.iter().filter_map(|(_, capability)| *capability);
+    let of_kinds = RequestKinds::CAPABILITIES.iter().map(|(name, _)| *name);
+    let known = || HOST_FUNCTIONS.iter().filter_map(|(_, capability)| *capability).chain(of_kinds.clone());
     let mut found = Vec::new();
     for name in names {
         let problem = match known().find(|known| known == name) {

@@ -34,7 +34,7 @@ pub use {
     instance::{Fault, FlowEnd, Home, Instance, Message, Plugin, Progress, Reply, merged},
     millrace_packet::{Exceptions, Family, FlowKey, Packet},
     millrace_units::Instant,
-    output::{LogLevel, Output},
+    output::{LogLevel, Output, Request, RequestKinds},
     packets::{FlowStates, Packets, Verdict},
     reading::{SettingsReader, merged_but, name_of, restored, settings_of},
     shared_map::{

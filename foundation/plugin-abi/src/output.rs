@@ -19,8 +19,58 @@ pub enum Output {
     },
     /// A message to the other half of its plugin.
     Message(Vec<u8>),
-    /// A change that it wants: JSON. Control makes it later.
-    Request(String),
+    /// A change that it wants. Control makes it later.
+    Request(Request),
+}
+
+/// A change that an instance wants.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// What, as JSON.
+    pub json: String,
+    /// What its plugin may ask for.
+    pub granted: RequestKinds,
+}
+
+/// Kinds of changes that plugins ask for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RequestKinds(u8);
+
+impl RequestKinds {
+    /// Filters, and bindings of instances.
+    pub const FILTERS: Self = Self(1);
+    /// Routes.
+    pub const ROUTES: Self = Self(2);
+    /// Queues, and nodes of schedulers.
+    pub const QUEUES: Self = Self(4);
+    /// Instances, and messages to them.
+    pub const INSTANCES: Self = Self(8);
+    /// The capability of all of them.
+    pub const ALL: &str = "request";
+    /// Capabilities of one kind each.
+    pub const CAPABILITIES: [(&str, Self); 4] = [
+        ("request-filters", Self::FILTERS),
+        ("request-routes", Self::ROUTES),
+        ("request-queues", Self::QUEUES),
+        ("request-instances", Self::INSTANCES),
+    ];
+
+    /// The kinds that these capabilities allow.
+    pub fn of(capabilities: &[&str]) -> Self {
+        let allowed = |name: &str| capabilities.iter().any(|own| *own == name || *own == Self::ALL);
+        let kinds = Self::CAPABILITIES.iter().filter(|(name, _)| allowed(name));
+        Self(kinds.fold(0, |all, (_, kind)| all | kind.0))
+    }
+
+    /// Whether all of `kind` are among them.
+    pub fn contains(self, kind: Self) -> bool {
+        self.0 & kind.0 == kind.0
+    }
+
+    /// The capability that allows a single kind.
+    pub fn capability(self) -> &'static str {
+        Self::CAPABILITIES.iter().find(|(_, kind)| *kind == self).map_or(Self::ALL, |(name, _)| name)
+    }
 }
 
 /// How much a line of the log matters.

@@ -39,7 +39,7 @@ pub fn timer(nanoseconds: u64) {
 }
 
 /// Asks for a change of filters, routes, queues or instances, as JSON; control makes it later. Returns whether it was
-/// accepted. Capability `request`.
+/// accepted. Capability `request`, or that of its kind alone, as `request-routes`.
 #[must_use]
 pub fn request(json: &str) -> bool {
     raw::request(json.as_ptr(), json.len()) == 0

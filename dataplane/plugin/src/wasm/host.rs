@@ -90,9 +90,11 @@ pub(super) fn link(linker: &mut Linker<Data>, manifest: &Manifest) -> Result<()>
                 linker.func_wrap(IMPORTS, "map_set", map_set)?.func_wrap(IMPORTS, "map_remove", map_remove)?
             }
             "message" => linker.func_wrap(IMPORTS, "send", send)?,
-            "request" => linker.func_wrap(IMPORTS, "request", request)?,
             _ => linker,
         };
+    }
+    if manifest.has_capability("request") {
+        linker.func_wrap(IMPORTS, "request", request)?;
     }
     Ok(())
 }

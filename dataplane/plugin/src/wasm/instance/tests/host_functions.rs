@@ -1,5 +1,7 @@
 //! What plugins call: packets beyond the window, lines for the log, packets and requests; what is not theirs to call.
 
+use millrace_plugin_abi::{Request, RequestKinds};
+
 use super::*;
 
 #[test]
@@ -96,7 +98,7 @@ fn lines_packets_and_requests_are_given() {
              (i32.store8 offset=3 (local.get $window) (call $make (i32.const 16) (i32.const 9001) (i32.const 4)))"
         )
     );
-    let keys = r#", "capabilities": ["log", "packet-make", "request", "packet-write"]"#;
+    let keys = r#", "capabilities": ["log", "packet-make", "request-routes", "packet-write"]"#;
     let mut instance = begin_with(keys, &body, Default::default()).unwrap();
     assert!(instance.has_output() && !begin("").has_output());
     let batch = Batch::equal(12, 60).processed(&mut instance);
@@ -108,7 +110,7 @@ fn lines_packets_and_requests_are_given() {
         [
             log,
             Output::Packet { bytes: b"ab".to_vec(), port: PortId(4), passes: 0 },
-            Output::Request("{}".to_owned())
+            Output::Request(Request { json: "{}".to_owned(), granted: RequestKinds::ROUTES })
         ]
     );
     assert_eq!((given.len(), instance.counts().lines_suppressed), (34, 2));
