@@ -214,6 +214,7 @@ int32_t millrace_raw_map_set(uint32_t map, const void *key, size_t bytes, const 
 MILLRACE_IMPORT(send) int32_t millrace_raw_send(const void *bytes, size_t length);
 MILLRACE_IMPORT(map_remove) int32_t millrace_raw_map_remove(uint32_t map, const void *key, size_t bytes);
 MILLRACE_IMPORT(request) int32_t millrace_raw_request(const char *json, size_t bytes);
+MILLRACE_IMPORT(count) void millrace_raw_count(uint32_t counter, uint64_t number);
 #define MILLRACE_CALL(name, absent, ...) millrace_raw_##name(__VA_ARGS__)
 #define MILLRACE_TELL(name, ...) millrace_raw_##name(__VA_ARGS__)
 
@@ -238,8 +239,9 @@ struct millrace_host {
     int32_t (*map_set)(uint32_t map, const void *key, size_t bytes, const void *from, size_t length);
     int32_t (*map_remove)(uint32_t map, const void *key, size_t bytes);
     int32_t (*send)(const void *bytes, size_t length);
+    void (*count)(uint32_t counter, uint64_t number);
 };
-_Static_assert(sizeof(struct millrace_host) == 8 + 15 * sizeof(void *), "layout of millrace_host");
+_Static_assert(sizeof(struct millrace_host) == 8 + 16 * sizeof(void *), "layout of millrace_host");
 
 /* Whether the router's table goes as far as a function, and has it: an older router's is shorter. */
 #define MILLRACE_HAS(name)                                                                                            \
@@ -347,6 +349,9 @@ static inline bool millrace_punt(const struct millrace_packet *packet) {
 
 /* millrace_periodic is called once, so many nanoseconds from now. Capability timer. */
 static inline void millrace_timer(uint64_t nanoseconds) { MILLRACE_TELL(timer, nanoseconds); }
+
+/* Adds to one of the manifest's counters, by its place there. `millrace show instances` has their sums over all workers. */
+static inline void millrace_count(uint32_t counter, uint64_t number) { MILLRACE_TELL(count, counter, number); }
 
 /* Asks for a change of filters, routes, queues or instances, as JSON; control makes it later. Returns whether it was
  * accepted. Capability request, or that of its kind alone, as request-routes. */

@@ -67,6 +67,7 @@ fn columns(noun: Noun) -> &'static [Column] {
             ("settings", "settings"),
             ("health", "health"),
             ("last fault", "last_fault"),
+            ("counters", "counters"),
             ("bindings", "bindings"),
         ],
         Noun::Gates => &[

@@ -208,7 +208,15 @@ fn of_instances(instances: &[InstanceView]) -> Vec<Family> {
             (labels, count(faults))
         })
     });
+    let counters = instances.iter().flat_map(|one| {
+        one.counters.iter().map(move |(name, &number)| {
+            let mut labels = labels(one);
+            labels.push(("counter", (*name).to_owned()));
+            (labels, count(number))
+        })
+    });
     vec![
+        counter("instance_counted", "A counter of an instance's plugin", counters.collect()),
         counter("instance_packets", "Packets that an instance got", packets),
         counter("instance_bytes", "Bytes of the packets that an instance got", bytes),
         counter("instance_dropped_packets", "Packets that an instance dropped", drops),

@@ -243,6 +243,7 @@ impl Control for TestControl {
             health: "well",
             faults: BTreeMap::new(),
             last_fault: None,
+            counters: [("late", 3)].into(),
             suspensions: 0,
             drops: Default::default(),
             slow_half: None,

@@ -292,6 +292,7 @@ pub(crate) fn instances(snapshot: &Snapshot, model: &Model, slow: &SlowReports) 
             last_fault: Some(report.last_fault).filter(|text| !text.is_empty()),
             suspensions: report.suspensions,
             drops: report.drops,
+            counters: report.counters,
             bindings: described(instance.bindings, &counts, model),
         }
     };

@@ -175,6 +175,8 @@ pub struct InstanceView {
     pub suspensions: u64,
     /// Packets that it dropped, by its own reasons.
     pub drops: BTreeMap<u8, u64>,
+    /// Its plugin's own counters, by name.
+    pub counters: BTreeMap<&'static str, u64>,
     /// Its slow half; nothing where its plugin has none.
     pub slow_half: Option<SlowHalfView>,
     /// Where it is bound.

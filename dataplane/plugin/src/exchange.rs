@@ -17,6 +17,7 @@ use millrace_plugin_abi::{Fault, Instant, LogLevel, Output, Packets, Request, Re
 use millrace_units::PortId;
 
 use crate::Manifest;
+use crate::declared::interned;
 use crate::fault::{FaultCounts, FaultKind};
 use crate::maps::Maps;
 use crate::raw_packet::{Written, WrongVerdict, raw_backlog, verdict_of};
@@ -133,6 +134,8 @@ pub(crate) struct Exchange {
     log: LogLimit,
     /// What the plugin may ask control for.
     requests: RequestKinds,
+    /// Its counters. They outlive it.
+    counters: Box<[(&'static str, u64)]>,
 }
 
 impl Exchange {
@@ -246,6 +249,18 @@ impl Exchange {
         json.len() <= MOST_REQUEST && self.give(Output::Request(request()))
     }
 
+    /// Adds to a counter; nothing where it has none of that number.
+    pub fn count(&mut self, counter: u32, number: u64) {
+        if let Some((_, count)) = self.counters.get_mut(counter as usize) {
+            *count = count.wrapping_add(number);
+        }
+    }
+
+    /// Its counters, by name.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.counters.to_vec()
+    }
+
     /// Takes a message to the other half; `false` when there is no room, or it is too long.
     pub fn send(&mut self, message: &[u8]) -> bool {
         message.len() <= MOST_MESSAGE && self.give(Output::Message(message.to_vec()))
@@ -350,6 +365,7 @@ impl Shared {
             outputs: VecDeque::new(),
             log: LogLimit::default(),
             requests: manifest.requests(),
+            counters: manifest.counters.iter().map(|name| (interned(name), 0)).collect(),
         })))
     }
 

@@ -73,6 +73,8 @@ pub(crate) struct Hosted {
     pub suspensions: u64,
     /// Packets that it dropped, by its own reasons.
     pub drops: Box<[u64; REASONS]>,
+    /// To be added to the counters of the instance: what those counted in whose place it is, less what was cleared.
+    pub counted: BTreeMap<&'static str, u64>,
     /// Messages between the halves of its plugin.
     pub messages: MessageCounts,
     /// Whether it ever gives something beside verdicts.
@@ -162,10 +164,27 @@ impl Hosted {
     /// use. What both gave meanwhile is taken.
     pub fn replace(&mut self, instance: Box<dyn Instance>, news: &mut News) -> Box<dyn Instance> {
         self.take_outputs(news);
+        self.counted = self.counters();
         let old = std::mem::replace(&mut self.instance, instance);
+        let own: Vec<_> = self.instance.counters().into_iter().map(|(name, _)| name).collect();
+        self.counted.retain(|name, _| own.contains(name));
         (self.has_output, self.record) = (self.instance.has_output(), Record::default());
         self.take_outputs(news);
         old
+    }
+
+    /// What it counted, by name.
+    pub fn counters(&self) -> BTreeMap<&'static str, u64> {
+        let counted = |name| self.counted.get(name).copied().unwrap_or_default();
+        let own = self.instance.counters().into_iter();
+        own.map(|(name, count)| (name, count.wrapping_add(counted(name)))).collect()
+    }
+
+    /// Counts from zero.
+    pub fn clear_counts(&mut self) {
+        self.drops.fill(0);
+        let own = self.instance.counters().into_iter();
+        self.counted = own.map(|(name, count)| (name, count.wrapping_neg())).collect();
     }
 
     /// Takes what it gave beside verdicts.
@@ -223,6 +242,7 @@ impl Instances {
             last_fault: String::new(),
             suspensions: 0,
             drops: Box::new([0; REASONS]),
+            counted: BTreeMap::new(),
             messages: MessageCounts::default(),
             shadow: None,
             pulse: self.pulse.clone(),

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use millrace_plugin_abi::binary::{ABI_VERSION, DEFAULT_WINDOW, HOST_FUNCTIONS, MOST_WINDOW};
+use millrace_plugin_abi::binary::{ABI_VERSION, DEFAULT_WINDOW, HOST_FUNCTIONS, MOST_COUNTERS, MOST_WINDOW};
 use millrace_plugin_abi::{
     MOST_MAP_ENTRIES, MOST_MAP_KEY, MOST_MAP_MEMORY, MOST_MAP_VALUE, MOST_MAPS, MapShape, Position,
     RequestKinds,
@@ -24,7 +24,7 @@ pub const MOST_SERVICE_STATE: u16 = 4096;
 pub const MOST_NAME: usize = 64;
 
 /// Every key that a manifest may have.
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "abi",
     "name",
     "version",
@@ -37,6 +37,7 @@ const KEYS: [&str; 16] = [
     "flow-state",
     "service-state",
     "maps",
+    "counters",
     "slow-half",
     "state-version",
     "period",
@@ -113,6 +114,8 @@ pub struct Manifest {
     pub service_state: u16,
     /// The maps that its instances have and write, up to [`MOST_MAPS`].
     pub maps: Vec<MapShape>,
+    /// The names of its counters, up to [`MOST_COUNTERS`].
+    pub counters: Vec<String>,
     /// The file of the module that is its slow half, in the folder of its own.
     pub slow_half: Option<String>,
     /// The version of what it saves.
@@ -155,6 +158,7 @@ impl Manifest {
                 .flatten()
                 .map(MapShape::from)
                 .collect(),
+            counters: optional(&keys, "counters")?.unwrap_or_default(),
             slow_half: optional(&keys, "slow-half")?,
             state_version: optional(&keys, "state-version")?.unwrap_or_default(),
             period: optional::<u32>(&keys, "period")?.map(|millis| Duration::from_millis(millis.into())),
@@ -209,6 +213,16 @@ impl Manifest {
             if let Some(problem) = map_problem(map) {
                 return Err(ManifestError::Value { key: "maps", problem });
             }
+        }
+        let counters = &self.counters;
+        check("counters", counters.len() <= MOST_COUNTERS, || {
+            format!("{} are over {MOST_COUNTERS}", counters.len())
+        })?;
+        for (place, name) in counters.iter().enumerate() {
+            check("counters", is_name(name), || {
+                format!("{:?} is not 1 to {MOST_NAME} letters, digits, '-', '_' or '.'", shortened(name))
+            })?;
+            check("counters", !counters[..place].contains(name), || format!("{name:?} stands there twice"))?;
         }
         let period = self.period.is_none_or(|period| !period.is_zero());
         check("period", period, || "give 1 millisecond or more".to_owned())?;
@@ -413,6 +427,9 @@ mod tests {
             ("positions", json!(["late", "late"])),
             ("positions", json!(["middle"])),
             ("capabilities", json!(["log", "log"])),
+            ("counters", json!(["late", "late"])),
+            ("counters", json!(["two words"])),
+            ("counters", json!(vec!["late"; 33])),
             ("messages", json!({ "read it": "x" })),
             ("messages", json!({ "read": "x\ny" })),
             ("settings", json!([])),

@@ -96,6 +96,8 @@ pub struct InstanceReport {
     pub suspensions: u64,
     /// Packets that it dropped, by its own reasons.
     pub drops: BTreeMap<u8, u64>,
+    /// Its plugin's own counters, by name.
+    pub counters: BTreeMap<&'static str, u64>,
     /// Messages between the halves of its plugin.
     pub messages: MessageCounts,
 }
@@ -122,6 +124,7 @@ impl InstanceReport {
             last_fault: hosted.last_fault.clone(),
             suspensions: hosted.suspensions,
             drops: drops.collect(),
+            counters: hosted.counters(),
             messages: hosted.messages,
         }
     }
@@ -142,6 +145,10 @@ impl InstanceReport {
         self.messages.unsent += other.messages.unsent;
         for (reason, count) in other.drops {
             *self.drops.entry(reason).or_default() += count;
+        }
+        for (name, count) in other.counters {
+            let sum = self.counters.entry(name).or_default();
+            *sum = sum.wrapping_add(count);
         }
     }
 }
@@ -426,7 +433,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
     /// Counts from zero what goes through bindings, and what instances drop.
     pub fn clear_counts(&mut self) {
         self.bindings.iter_mut().for_each(|binding| binding.counts = BindingCounts::default());
-        self.instances.iter_mut().for_each(|hosted| hosted.drops.fill(0));
+        self.instances.iter_mut().for_each(Hosted::clear_counts);
     }
 
     /// The gates, in the order in which packets meet them.

@@ -226,7 +226,7 @@ pub mod export {
 }
 
 /// What a plugin may call, each with the capability that its manifest must name; those without one are always there.
-pub const HOST_FUNCTIONS: [(&str, Option<&str>); 15] = [
+pub const HOST_FUNCTIONS: [(&str, Option<&str>); 16] = [
     // (text, bytes): why `init`, `control`, `save` or `restore` fails.
     ("fail", None),
     // (bytes, length): the answer, as JSON; or the state that is saved, in whatever form.
@@ -257,7 +257,16 @@ pub const HOST_FUNCTIONS: [(&str, Option<&str>); 15] = [
     ("map_remove", Some("map-write")),
     // (bytes, length) -> 0 when it was taken: a message to the other half of the plugin
     ("send", Some("message")),
+    // (counter, number): adds to a counter, by its place in the manifest's `counters`
+    ("count", None),
 ];
+
+/// Capabilities to request changes of one kind each: filters, routes, queues, instances.
+pub const REQUEST_CAPABILITIES: [&str; 4] =
+    ["request-filters", "request-routes", "request-queues", "request-instances"];
+
+/// Counters that a plugin may have.
+pub const MOST_COUNTERS: usize = 32;
 
 /// What functions for maps answer.
 pub mod map_answer {

@@ -189,6 +189,11 @@ pub trait Instance: Send {
         None
     }
 
+    /// What it counted since it was made, by the names of its plugin's counters.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     /// Begins anew after a fault, with the settings that it has, and without what it knew.
     ///
     /// # Errors

@@ -2,6 +2,8 @@
 
 use millrace_units::PortId;
 
+use crate::binary::REQUEST_CAPABILITIES;
+
 /// Something that an instance gives to the router.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
@@ -49,10 +51,10 @@ impl RequestKinds {
     pub const ALL: &str = "request";
     /// Capabilities of one kind each.
     pub const CAPABILITIES: [(&str, Self); 4] = [
-        ("request-filters", Self::FILTERS),
-        ("request-routes", Self::ROUTES),
-        ("request-queues", Self::QUEUES),
-        ("request-instances", Self::INSTANCES),
+        (REQUEST_CAPABILITIES[0], Self::FILTERS),
+        (REQUEST_CAPABILITIES[1], Self::ROUTES),
+        (REQUEST_CAPABILITIES[2], Self::QUEUES),
+        (REQUEST_CAPABILITIES[3], Self::INSTANCES),
     ];
 
     /// The kinds that these capabilities allow.

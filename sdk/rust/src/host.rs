@@ -38,6 +38,11 @@ pub fn timer(nanoseconds: u64) {
     raw::timer(nanoseconds);
 }
 
+/// Adds to one of the manifest's `counters`, by its place there. `millrace show instances` has their sums over all workers.
+pub fn count(counter: u32, number: u64) {
+    raw::count(counter, number);
+}
+
 /// Asks for a change of filters, routes, queues or instances, as JSON; control makes it later. Returns whether it was
 /// accepted. Capability `request`, or that of its kind alone, as `request-routes`.
 #[must_use]
@@ -127,6 +132,7 @@ mod raw {
         pub safe fn map_remove(map: u32, key: *const u8, bytes: usize) -> i32;
         pub safe fn send(bytes: *const u8, length: usize) -> i32;
         pub safe fn request(json: *const u8, bytes: usize) -> i32;
+        pub safe fn count(counter: u32, number: u64);
     }
 }
 
@@ -167,6 +173,8 @@ pub struct RawHost {
     pub map_remove: Option<extern "C" fn(u32, *const u8, usize) -> i32>,
     /// A message to the other half.
     pub send: Option<extern "C" fn(*const u8, usize) -> i32>,
+    /// Adds to a counter.
+    pub count: Option<extern "C" fn(u32, u64)>,
 }
 
 /// The functions as a shared object has them: in a table, or not at all.
@@ -223,5 +231,6 @@ pub(crate) mod raw {
         map_set(map: u32, key: *const u8, bytes: usize, from: *const u8, length: usize) -> i32 = 3;
         map_remove(map: u32, key: *const u8, bytes: usize) -> i32 = 3;
         send(bytes: *const u8, length: usize) -> i32 = 1;
+        count(counter: u32, number: u64);
     }
 }

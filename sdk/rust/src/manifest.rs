@@ -18,6 +18,7 @@
 ///     flow_state: 16,        // bytes of state for each flow
 ///     service_state: 64,     // bytes of state that is common to all flows
 ///     maps: [{ name: "seen", key: 4, value: 8, entries: 1000 }],  // maps that it writes, with capability map-write
+///     counters: ["late", "early"],  // what `host::count` adds to, by their places
 ///     slow_half: "shaper-slow.wasm",  // the module of its slow half, in the same folder
 ///     state_version: 2,      // then `save` and `restore` are called
 ///     period: 1000,          // milliseconds between two calls of `periodic`
@@ -40,6 +41,7 @@ macro_rules! millrace_plugin {
         $(, flow_state: $flow_state:literal)?
         $(, service_state: $service_state:literal)?
         $(, maps: [$({ name: $map:literal, key: $key:literal, value: $value:literal, entries: $entries:literal $(,)? }),+ $(,)?])?
+        $(, counters: [$counter:literal $(, $counters:literal)* $(,)?])?
         $(, slow_half: $slow_half:literal)?
         $(, state_version: $state_version:literal)?
         $(, period: $period:literal)?
@@ -63,6 +65,7 @@ macro_rules! millrace_plugin {
                 $(, ",\"flow-state\":", $flow_state)?
                 $(, ",\"service-state\":", $service_state)?
                 $(, ",\"maps\":[", $crate::manifest::objects!($($map, $key, $value, $entries;)+), "]")?
+                $(, ",\"counters\":[", stringify!($counter) $(, ",", stringify!($counters))*, "]")?
                 $(, ",\"slow-half\":", stringify!($slow_half))?
                 $(, ",\"state-version\":", $state_version)?
                 $(, ",\"period\":", $period)?
@@ -101,6 +104,12 @@ macro_rules! millrace_plugin {
                 assert!($value >= 1 && $value <= 256, "maps: values have 1 to 256 bytes");
                 assert!($entries >= 1 && $entries <= 65_536, "maps: 1 to 65536 entries");
             )+)?
+
+            $(
+                assert!(is_name($counter), "counters: give names of 1 to 64 letters, digits, '-', '_' and '.'");
+                $(assert!(is_name($counters), "counters: give names of 1 to 64 letters, digits, '-', '_' and '.'");)*
+                assert!([$counter $(, $counters)*].len() <= $crate::binary::MOST_COUNTERS, "counters: 32 at most");
+            )?
 
             static SLOT: $crate::glue::Slot<$plugin> = $crate::glue::Slot::new();
             $crate::__millrace_export!(always $plugin);
@@ -293,7 +302,7 @@ pub const fn is_capability(word: &str) -> bool {
         }
         at += 1;
     }
-    false
+    is_any_of(word, &crate::binary::REQUEST_CAPABILITIES)
 }
 
 /// Whether it can be a plugin's name.

@@ -134,6 +134,7 @@ fn the_kit_for_rust_has_the_table_of_the_interface() {
         ("map_set", offset_of!(RawHost, map_set)),
         ("map_remove", offset_of!(RawHost, map_remove)),
         ("send", offset_of!(RawHost, send)),
+        ("count", offset_of!(RawHost, count)),
     ];
     for (index, (name, _)) in HOST_FUNCTIONS.iter().enumerate() {
         assert_eq!(fields[index], (*name, 8 * (index + 1)));

@@ -158,6 +158,7 @@ static HOST: RawHost = RawHost {
     map_set: None,
     map_remove: None,
     send: None,
+    count: None,
 };
 
 /// A shared object. Its file is loaded once, for its variables are those of one instance.

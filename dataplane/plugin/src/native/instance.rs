@@ -116,6 +116,10 @@ impl Instance for NativeInstance {
         Progress::Done
     }
 
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.shared.with(|exchange| exchange.counters())
+    }
+
     fn take_fault(&mut self) -> Option<millrace_plugin_abi::Fault> {
         self.shared.with(|exchange| exchange.take_fault())
     }

@@ -39,6 +39,7 @@ pub(super) struct Host {
     map_set: extern "C" fn(u32, *const u8, usize, *const u8, usize) -> i32,
     map_remove: extern "C" fn(u32, *const u8, usize) -> i32,
     send: extern "C" fn(*const u8, usize) -> i32,
+    count: extern "C" fn(u32, u64),
 }
 
 /// The table.
@@ -59,6 +60,7 @@ pub(super) static HOST: Host = Host {
     map_set,
     map_remove,
     send,
+    count,
 };
 
 /// Which functions of the router a plugin may call: a bit for each, by its place in [`HOST_FUNCTIONS`].
@@ -257,6 +259,10 @@ extern "C" fn timer(nanoseconds: u64) {
     acting("timer", (), |current| current.with(|exchange| exchange.set_timer(nanoseconds)));
 }
 
+extern "C" fn count(counter: u32, number: u64) {
+    acting("count", (), |current| current.with(|exchange| exchange.count(counter, number)));
+}
+
 extern "C" fn request(json: *const u8, bytes: usize) -> i32 {
     // SAFETY: as in `fail`.
     let json = unsafe { slice(json, bytes) };
@@ -329,6 +335,7 @@ mod tests {
             offset_of!(Host, map_set),
             offset_of!(Host, map_remove),
             offset_of!(Host, send),
+            offset_of!(Host, count),
         ];
         let names = [
             "fail",
@@ -346,6 +353,7 @@ mod tests {
             "map_set",
             "map_remove",
             "send",
+            "count",
         ];
         for (place, (name, _)) in HOST_FUNCTIONS.iter().enumerate() {
             assert_eq!((offsets[place], names[place]), (8 * (place + 1), *name));

@@ -76,6 +76,7 @@ pub(super) fn link(linker: &mut Linker<Data>, manifest: &Manifest) -> Result<()>
     linker.func_wrap(IMPORTS, "fail", fail)?;
     linker.func_wrap(IMPORTS, "reply", reply)?;
     linker.func_wrap(IMPORTS, "service_state", service_state)?;
+    linker.func_wrap(IMPORTS, "count", count)?;
     for capability in &manifest.capabilities {
         match *capability {
             "log" => linker.func_wrap(IMPORTS, "log", log)?,
@@ -214,6 +215,10 @@ fn send(mut caller: Caller<'_, Data>, address: u32, bytes: u32) -> Result<u32> {
     let (memory, data) = parts(&mut caller)?;
     let message = slice(memory, address, bytes)?;
     Ok(u32::from(!data.shared.with(|exchange| exchange.send(message))))
+}
+
+fn count(caller: Caller<'_, Data>, counter: u32, number: u64) {
+    caller.data().shared.with(|exchange| exchange.count(counter, number));
 }
 
 fn request(mut caller: Caller<'_, Data>, address: u32, bytes: u32) -> Result<u32> {

@@ -129,6 +129,7 @@ impl Signature {
             "packet_resize" | "request" | "send" => signature(&[I32, I32], Some(I32)),
             "packet_make" | "flow_backlog" => signature(&[I32, I32, I32], Some(I32)),
             "timer" => signature(&[I64], None),
+            "count" => signature(&[I32, I64], None),
             "map_get" | "map_set" => signature(&[I32, I32, I32, I32, I32], Some(I32)),
             "map_remove" => signature(&[I32, I32, I32], Some(I32)),
             "service_state" => signature(&[], Some(I32)),

@@ -282,6 +282,10 @@ impl Instance for WasmInstance {
         self.overrun("a call");
     }
 
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.shared.with(|exchange| exchange.counters())
+    }
+
     fn take_fault(&mut self) -> Option<millrace_plugin_abi::Fault> {
         let lived = self.shared.with(Exchange::take_fault);
         if lived.is_some() {

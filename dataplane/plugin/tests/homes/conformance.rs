@@ -92,7 +92,8 @@ fn happen(
         Event::Restart => format!("{:?}", bench.instance.restart()),
         Event::Replace => format!("{:?}", bench.replace(new(), 2)),
     };
-    format!("{came} {:?} {:?} {:?}", bench.outputs(), bench.instance.next_call(), bench.noted())
+    let (outputs, next_call, noted) = (bench.outputs(), bench.instance.next_call(), bench.noted());
+    format!("{came} {outputs:?} {next_call:?} {noted:?} {:?}", bench.instance.counters())
 }
 
 fn compare(events: &[Event]) {

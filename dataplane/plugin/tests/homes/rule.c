@@ -8,7 +8,7 @@ MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"rule\",\"version\":\"0.1.0\",\"summary\":
                 "\"capabilities\":[\"log\",\"packet-read\",\"packet-write\",\"packet-resize\",\"packet-make\",\"timer\",\"flow-backlog\",\"map-read\",\"map-write\",\"message\"],"
                 "\"messages\":{\"read\":\"the counters\",\"set\":\"port=PORT: packets to it are dropped\"},"
                 "\"settings\":{\"type\":\"object\",\"properties\":{\"port\":{\"type\":\"integer\"}}},"
-                "\"window\":64,\"flow-state\":8,\"service-state\":20,\"maps\":[{\"name\":\"ports\",\"key\":2,\"value\":12,\"entries\":6}],\"state-version\":2,\"period\":500}");
+                "\"window\":64,\"flow-state\":8,\"service-state\":20,\"maps\":[{\"name\":\"ports\",\"key\":2,\"value\":12,\"entries\":6}],\"counters\":[\"packets\",\"ports\"],\"state-version\":2,\"period\":500}");
 
 /* An instance. */
 static struct {
@@ -108,6 +108,9 @@ void millrace_packets(struct millrace_call *call) {
         uint64_t *of_flow = millrace_at(packet->state);
         uint8_t byte;
         own.packets++;
+        millrace_count(0, 1);
+        millrace_count(1, packet->destination_port);
+        millrace_count(2, 1); /* There is no such counter. */
         own.noted += note(packet->destination_port);
         own.firsts += (packet->flags & MILLRACE_FIRST) != 0;
         if (packet->flags & MILLRACE_COPY)

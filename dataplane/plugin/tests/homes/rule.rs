@@ -31,6 +31,7 @@ pub struct Rule {
     /// What is common to all flows: packets, a number that is not used, how often it began.
     service: [u8; 20],
     maps: Vec<MapHandle>,
+    counters: [(&'static str, u64); 2],
     outputs: VecDeque<Output>,
     fault: Option<Fault>,
     now: Instant,
@@ -56,6 +57,7 @@ impl Default for Rule {
             own: [0; 9],
             service: [0; 20],
             maps: Vec::new(),
+            counters: [("packets", 0), ("ports", 0)],
             outputs: VecDeque::new(),
             fault: None,
             now: Instant::ZERO,
@@ -160,6 +162,8 @@ impl Instance for Rule {
         for place in 0..packets.len() {
             self.own[PACKETS] += 1;
             let port = packets.get_mut(place).0.destination_port;
+            self.counters[0].1 += 1;
+            self.counters[1].1 += u64::from(port);
             self.own[NOTED] += self.note(port);
             let known = packets.flow_number(place) != 0;
             self.own[FIRSTS] += u64::from(known && packets.is_first(place));
@@ -192,6 +196,10 @@ impl Instance for Rule {
             packets.set_verdict(place, verdict);
         }
         Progress::Done
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.counters.to_vec()
     }
 
     fn take_fault(&mut self) -> Option<Fault> {
@@ -248,9 +256,11 @@ impl Instance for Rule {
     }
 
     fn restart(&mut self) -> Result<(), PluginError> {
-        let (mut service, outputs) = (self.service, std::mem::take(&mut self.outputs));
+        let (mut service, counters) = (self.service, self.counters);
+        let outputs = std::mem::take(&mut self.outputs);
         service[16] += 1;
-        *self = Self { service, outputs, maps: std::mem::take(&mut self.maps), ..Self::like(self.language) };
+        let maps = std::mem::take(&mut self.maps);
+        *self = Self { service, counters, outputs, maps, ..Self::like(self.language) };
         Ok(())
     }
 

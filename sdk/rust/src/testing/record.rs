@@ -24,6 +24,8 @@ pub struct Record {
     pub sent: Vec<Vec<u8>>,
     /// Nanoseconds that timers were set to.
     pub timers: Vec<u64>,
+    /// What it added to its counters, by their places.
+    pub counters: BTreeMap<u32, u64>,
 }
 
 /// A map that a plugin writes, or reads.
@@ -79,6 +81,7 @@ pub(super) fn attach() {
         map_set: Some(map_set),
         map_remove: Some(map_remove),
         send: Some(send),
+        count: Some(count),
     };
     host::raw::attach(&raw const TABLE);
 }
@@ -115,6 +118,10 @@ extern "C" fn service_state() -> *mut u8 {
 /// Lends maps for a call, or takes them back: what there was is returned.
 pub(super) fn lend_maps(maps: Vec<TestMap>) -> Vec<TestMap> {
     with(|calls| core::mem::replace(&mut calls.maps, maps))
+}
+
+extern "C" fn count(counter: u32, number: u64) {
+    with(|calls| *calls.record.counters.entry(counter).or_default() += number);
 }
 
 extern "C" fn map_get(map: u32, key: *const u8, bytes: usize, to: *mut u8, room: usize) -> i32 {

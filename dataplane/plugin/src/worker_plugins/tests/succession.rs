@@ -293,3 +293,34 @@ fn one_that_takes_nothing_over_says_so_in_a_sentence() {
     let problem = "the new instance takes nothing over: it takes no state over, of version 1 or any other";
     assert_eq!(told.try_recv().unwrap().unwrap().inherited, Err(problem.into()));
 }
+
+/// Has counted so much.
+struct Counting(Vec<(&'static str, u64)>);
+
+impl Instance for Counting {
+    fn process(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        Progress::Done
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(json!(null))
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.0.clone()
+    }
+}
+
+#[test]
+fn counters_of_the_same_name_go_on_and_are_cleared_alike() {
+    let mut worker = worker();
+    let first = Box::new(Counting(vec![("late", 3), ("early", 1)]));
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: first });
+    let second = Counting(vec![("late", 2), ("odd", 5)]);
+    let told = succeed(&mut worker, successor(second, Inheritance::Renounced, false));
+    assert!(told.recv().unwrap().is_some());
+    let counters = |worker: &WorkerPlugins<ByPort>| worker.reports().next().unwrap().1.counters;
+    assert_eq!(counters(&worker), [("late", 5), ("odd", 5)].into());
+    worker.clear_counts();
+    assert_eq!(counters(&worker), [("late", 0), ("odd", 0)].into());
+}

@@ -97,6 +97,9 @@ impl Rule {
 
     fn handle(&mut self, packet: &mut Packet<'_>, now: u64) {
         self.packets += 1;
+        host::count(0, 1);
+        host::count(1, packet.destination_port().into());
+        host::count(2, 1);
         self.noted += note(packet.destination_port());
         self.firsts += u64::from(packet.is_first());
         if packet.is_copy() {
@@ -239,6 +242,7 @@ millrace_plugin! {
     flow_state: 8,
     service_state: 20,
     maps: [{ name: "ports", key: 2, value: 12, entries: 6 }],
+    counters: ["packets", "ports"],
     state_version: 2,
     period: 500,
     flow_ends: true,
