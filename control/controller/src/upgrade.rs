@@ -272,6 +272,25 @@ fn add(mut sum: ShadowView, report: ShadowReport) -> ShadowView {
     sum
 }
 
+/// An instance that has taken the place of another one.
+pub(crate) struct Succeeded {
+    /// Its name.
+    pub name: String,
+    /// What became of what the old one knew, worker by worker.
+    pub inherited: Vec<Inherited>,
+    /// Why what the old one knew of flows is lost, if it knew anything, and it is.
+    pub of_flows: Option<String>,
+}
+
+/// Why state of flows, of so many bytes each before and now, is not kept.
+fn loss_of_flows(old: usize, new: usize, same_version: bool) -> String {
+    let change = match same_version {
+        true => format!("{old} bytes each before, {new} now"),
+        false => "another state-version".to_owned(),
+    };
+    format!("its state of flows begins anew: {change}")
+}
+
 impl Inner {
     /// A plugin and its instances as they are now.
     fn tried_beside(&self, name: &str) -> Result<Tried, ControlError> {
@@ -295,11 +314,11 @@ impl Inner {
         view.instances = successors.iter().map(|successors| successors.name.clone()).collect();
         let maps: Vec<_> = successors.iter().map(|one| (one.id, one.maps.clone())).collect();
         let versions = (old.state_version(), plugin.state_version());
-        for (name, inherited) in self.succeed_all(successors, inheritance, versions).map_err(|problem| {
+        for succeeded in self.succeed_all(successors, inheritance, versions).map_err(|problem| {
             let (name, version) = (plugin.name(), old.version());
             ControlError::Conflict(format!("plugin {name}: {problem}; version {version} goes on"))
         })? {
-            view.add(&name, &inherited);
+            view.add(&succeeded);
         }
         maps.into_iter().for_each(|(id, maps)| self.model.plugins.note_maps(id, maps));
         for (id, slow) in slow_halves {
@@ -319,25 +338,28 @@ impl Inner {
         successors: Vec<Successors>,
         inheritance: Inheritance,
         (version, own_version): (u32, u32),
-    ) -> Result<Vec<(String, Vec<Inherited>)>, String> {
+    ) -> Result<Vec<Succeeded>, String> {
         let (mut replaced, mut all) = (Vec::new(), Vec::new());
         for Successors { id, name, instances, .. } in successors {
-            let mut of_workers = Vec::new();
+            let mut succeeded = Succeeded { name, inherited: Vec::new(), of_flows: None };
             for (worker, instance) in instances.into_iter().enumerate() {
-                let same_version = version == own_version;
+                let (same_version, new) = (version == own_version, instance.flow_state());
                 let successor = Successor { instance, inheritance, version, same_version };
                 match self.succeed(worker, id, successor) {
                     Ok((instance, inherited)) => {
-                        of_workers.push(inherited);
+                        let old = instance.flow_state();
+                        let is_lost = old > 0 && !(old == new && same_version);
+                        succeeded.of_flows = is_lost.then(|| loss_of_flows(old, new, same_version));
+                        succeeded.inherited.push(inherited);
                         replaced.push(Replaced { worker, id, instance });
                     }
                     Err(problem) => {
                         self.undo(replaced);
-                        return Err(format!("instance {name:?}: {problem}"));
+                        return Err(format!("instance {:?}: {problem}", succeeded.name));
                     }
                 }
             }
-            all.push((name, of_workers));
+            all.push(succeeded);
         }
         Ok(all)
     }

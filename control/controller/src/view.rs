@@ -7,6 +7,8 @@ use millrace_plugin_abi::Plugin;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::upgrade::Succeeded;
+
 mod configuration;
 mod halves;
 mod maps;
@@ -562,8 +564,8 @@ impl UpgradeView {
         Self { name, from, to, instances: Vec::new(), state: 0, lost: Vec::new(), shadow: None }
     }
 
-    /// Notes what became of what an instance knew, worker by worker.
-    pub(crate) fn add(&mut self, instance: &str, inherited: &[Inherited]) {
+    /// Notes what became of what an instance knew.
+    pub(crate) fn add(&mut self, Succeeded { name: instance, inherited, of_flows }: &Succeeded) {
         let mut lost: BTreeMap<&str, usize> = BTreeMap::new();
         for of_worker in inherited {
             match of_worker {
@@ -577,6 +579,7 @@ impl UpgradeView {
             count if count == all => format!("{instance}: {why}"),
             count => format!("{instance}, at {count} of {all} workers: {why}"),
         }));
+        self.lost.extend(of_flows.iter().map(|why| format!("{instance}: {why}")));
     }
 }
 
@@ -618,10 +621,21 @@ mod tests {
         let (instances, lost) = (Vec::new(), Vec::new());
         let mut view = UpgradeView { name, from, to, instances, state: 0, lost, shadow: None };
         let gone = |why: &str| Inherited::Lost(why.into());
-        view.add("a", &[gone("it is pausing"), gone("it is pausing")]);
-        view.add("b", &[Inherited::Bytes(5), gone("it is pausing"), Inherited::Bytes(4), gone("no")]);
-        view.add("c", &[Inherited::Nothing]);
-        let lost = ["a: it is pausing", "b, at 1 of 4 workers: it is pausing", "b, at 1 of 4 workers: no"];
+        let succeeded = |name: &str, inherited: &[Inherited], of_flows: Option<&str>| Succeeded {
+            name: name.to_owned(),
+            inherited: inherited.to_vec(),
+            of_flows: of_flows.map(str::to_owned),
+        };
+        view.add(&succeeded("a", &[gone("it is pausing"), gone("it is pausing")], None));
+        let mixed = [Inherited::Bytes(5), gone("it is pausing"), Inherited::Bytes(4), gone("no")];
+        view.add(&succeeded("b", &mixed, None));
+        view.add(&succeeded("c", &[Inherited::Nothing], Some("its flows")));
+        let lost = [
+            "a: it is pausing",
+            "b, at 1 of 4 workers: it is pausing",
+            "b, at 1 of 4 workers: no",
+            "c: its flows",
+        ];
         assert_eq!((view.lost, view.state), (lost.map(str::to_owned).to_vec(), 9));
     }
 }

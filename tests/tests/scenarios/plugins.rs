@@ -270,7 +270,9 @@ fn plugins_keep_state_for_flows_and_send_packets_on() {
     router.ask(&["instance", "create", "statistics", "tagged"]);
     let number = router.row("instances", "name", "direct")["number"].to_string();
     let keys = r#""positions":["early","late"],"messages":{"read":"the counter"},"flow-state":4"#;
-    let steers = build_source(&line, "steers", "1.0.0", keys, &steers.replace("NUMBER", &number));
+    let source = steers.replace("NUMBER", &number);
+    let steers = build_source(&line, "steers", "1.0.0", keys, &source);
+    let wider = build_source(&line, "steers", "1.1.0", &keys.replace("state\":4", "state\":8"), &source);
     router.ask(&["plugin", "load", &steers]);
     router.ask(&["instance", "create", "steers", "s"]);
     router.ask(&["bind", "tagged", "--gate", "monitor", "--filter", "tag 5"]);
@@ -289,6 +291,10 @@ fn plugins_keep_state_for_flows_and_send_packets_on() {
     assert_eq!((seen("direct"), seen("tagged")), (Some(20), Some(20)));
     let drops = router.row("instances", "name", "s")["drops"]["4"].as_u64();
     assert_eq!(drops, Some(read(&router, "s", "packets") - 40));
+    // Another size of it is told.
+    let upgraded = router.json(&["plugin", "upgrade", "steers", &wider]);
+    let lost = "s: its state of flows begins anew: 4 bytes each before, 8 now";
+    assert_eq!(upgraded["lost"], serde_json::json!([lost]), "{upgraded}");
     router.assert_conservation();
 }
 
@@ -316,10 +322,11 @@ void millrace_periodic(uint64_t now) {
     (void)now;
     millrace_request("{\"add-filter\":{\"filter\":\"proto udp dport 9003\",\"action\":\"drop\"}}");
     millrace_request("{\"reboot\":{}}");
+    millrace_request("{\"add-route\":{\"to\":\"10.9.0.0/16\",\"via\":[\"10.2.0.2\"]}}");
 }
 "#;
     let keys = r#""positions":["early","late"],"messages":{"read":"the counter"},"window":128,
-        "capabilities":["packet-read","packet-make","log","timer","request"]"#
+        "capabilities":["packet-read","packet-make","log","timer","request-filters"]"#
         .replace('\n', "");
     let echoes = build_source(&line, "echoes", "1.0.0", &keys, &echoes);
     let router = router(&line);
@@ -340,6 +347,9 @@ void millrace_periodic(uint64_t now) {
     assert!(filters.contains("9003"), "{filters}");
     let log = router.log();
     assert!(log.contains("it begins") && log.contains("request is refused"), "{log}");
+    // Of routes its manifest says nothing.
+    assert!(log.contains("its manifest doesn't name the capability \"request-routes\""), "{log}");
+    assert!(!router.json(&["route", "list"]).to_string().contains("10.9.0.0"));
     router.assert_conservation();
 }
 
