@@ -138,7 +138,7 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
         overrides: options.overrides,
         base,
         store: Store::open(state.as_deref()),
-        applying: false,
+        applying: None,
         waiting: None,
     };
     inner.tell_names();
