@@ -10,6 +10,7 @@ mod error;
 mod flow_table;
 mod frame;
 mod gates;
+mod headers;
 mod interrupt;
 mod iperf3;
 mod load;
@@ -50,7 +51,7 @@ pub struct Options<'a> {
     pub progress: &'a mut dyn FnMut(&str),
 }
 
-const BENCHES: [Bench; 15] = [
+const BENCHES: [Bench; 16] = [
     Bench {
         name: "apply",
         summary: "a configuration with 10,000 filters and 100,000 routes checked, applied, applied again and taken back",
@@ -78,6 +79,10 @@ const BENCHES: [Bench; 15] = [
     Bench { name: "plugin-call", summary: "what a call of a plugin costs, contained and not" },
     Bench { name: "flow-table", summary: "look-ups and changes of the flow table alone" },
     Bench { name: "gates", summary: "what gates, filters and new flows cost in the pipeline alone" },
+    Bench {
+        name: "headers",
+        summary: "packets with long chains of headers beside plain ones, in the pipeline alone",
+    },
     Bench { name: "memory", summary: "time and instructions per packet in the pipeline alone" },
     Bench { name: "plugin-load", summary: "from the bytes of a plugin to its first packet" },
     Bench {
@@ -135,6 +140,7 @@ fn run_one(name: &'static str, options: &mut Options<'_>) -> Result<Vec<Measurem
         "containment" => plugins::containment(options),
         "flow-table" => flow_table::run(options),
         "gates" => gates::run(options),
+        "headers" => headers::run(options),
         "hot-swap" => plugins::hot_swap(options),
         "memory" => memory::run(options),
         "plugin-call" => plugins::call(options),
