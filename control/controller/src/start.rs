@@ -273,10 +273,7 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
         inner.workers.tell_each(commands)?;
     }
     inner.begin_slow_halves()?;
-    for (port, mut changes) in inner.model.schedulers.begin()? {
-        let (name, flows) =
-            (inner.model.port_name(port), inner.model.schedulers.of(port).map(|own| &own.flow));
-        changes.extend(inner.model.flow_changes(name, &[], flows.map_or(&[][..], Vec::as_slice))?);
+    for (port, changes) in inner.model.begin_schedulers()? {
         inner.schedule(port, changes)?;
     }
     inner.change_routes(own_routes(&inner.model))?;

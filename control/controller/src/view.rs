@@ -539,7 +539,8 @@ pub struct FlowView {
     pub level: &'static str,
     /// The number of the worker that it belongs to: 0 where there is only one.
     pub worker: usize,
-    /// `new` while it may be displaced by other new flows, then `established`.
+    /// `new` while it may be displaced by other new flows, then `established`; `reserved` while a rate is reserved for it, so that
+    /// no other displaces it.
     pub state: &'static str,
     /// What it is bound to, in the order of the journey.
     pub bindings: Vec<String>,

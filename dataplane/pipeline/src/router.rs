@@ -469,6 +469,7 @@ impl Router {
                 self.classifier.set_options(&options, self.seed);
                 self.options = options;
             }
+            Command::ReserveFlows(flows) => self.classifier.reserved.set(&flows, self.seed),
             Command::ScanFlows(scan, reply) => {
                 let _ = reply.try_send(self.scan_flows(&scan, now));
             }
