@@ -4,6 +4,7 @@
 //! built, also when it fails or is interrupted. Figures are of this machine in this run: compare ratios.
 
 mod apply;
+mod callgrind;
 mod changes;
 mod classify;
 mod error;
@@ -115,6 +116,9 @@ pub fn run(name: &str, options: &mut Options<'_>) -> Result<Vec<Measurement>, Be
         return result.map(|()| Vec::new());
     }
     if let Some(result) = classify::run_measured(name) {
+        return result.map(|()| Vec::new());
+    }
+    if let Some(result) = flow_table::run_measured(name) {
         return result.map(|()| Vec::new());
     }
     let chosen: Vec<&Bench> = list().iter().filter(|bench| name == "all" || name == bench.name).collect();
