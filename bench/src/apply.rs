@@ -1,7 +1,8 @@
 //! `apply`: how long it takes to check and to apply a large configuration, and how long packets wait for it meanwhile.
 //!
 //! A router of its own, whose ports are memory and whose worker sleeps between changes, is given 10,000 filters and 100,000 routes
-//! at once, the same again, and its first configuration. It needs no rights and touches no device.
+//! at once, the same again, and its first configuration; then the same filters and routes by lists of commands, one a line. It needs
+//! no rights and touches no device.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -31,6 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Promised: seconds in which the large configuration is applied.
 const APPLY_LIMIT: f64 = 1.0;
+/// Promised: seconds in which the routes alone are added by a list, and in which they are removed: 100,000 a second.
+const LIST_LIMIT: f64 = 1.0;
 /// Promised: seconds in which it is checked.
 const CHECK_LIMIT: f64 = 1.0;
 /// Promised: microseconds that packets wait for a change at most.
@@ -64,9 +67,10 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
         timed(&mut back, || router.ask(&["apply", &small, "--json"]))?;
         (options.progress)(&format!("applied in {:.3} s", applies.last().copied().unwrap_or_default()));
     }
+    let lists = lists(&router, &folder, options)?;
     router.stop()?;
     let what = format!("{FILTERS} filters and {ROUTES} routes");
-    Ok(vec![
+    let mut results = vec![
         Measurement::of(format!("{what}: checked"), median(&checks), "s")
             .promising(Bound::AtMost, CHECK_LIMIT),
         Measurement::of(format!("{what}: applied"), median(&applies), "s")
@@ -75,7 +79,65 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
             .promising(Bound::AtMost, PAUSE_LIMIT),
         Measurement::of(format!("{what}: applied again, which changes nothing"), median(&again), "s"),
         Measurement::of(format!("{what}: taken back"), median(&back), "s"),
+    ];
+    results.extend(lists);
+    Ok(results)
+}
+
+/// The same filters and routes by `--from`, the command included.
+fn lists(
+    router: &Router,
+    folder: &Folder,
+    options: &mut Options<'_>,
+) -> Result<Vec<Measurement>, BenchError> {
+    let routes: String = routes().map(|(to, via)| format!("{to} via {via}\n")).collect();
+    let filters: String = filters().map(|matches| format!("{matches} action drop gate firewall\n")).collect();
+    let (routes, filters) = (folder.write("routes.txt", &routes)?, folder.write("filters.txt", &filters)?);
+    let (mut added, mut removed, mut filtered) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..REPETITIONS {
+        check()?;
+        let done = timed(&mut added, || router.ask(&["route", "add", "--from", &routes]))?;
+        expect(&done, &format!("{ROUTES} routes added"))?;
+        let done = timed(&mut removed, || router.ask(&["route", "remove", "--from", &routes]))?;
+        expect(&done, &format!("{ROUTES} routes removed"))?;
+        let done = timed(&mut filtered, || router.ask(&["filter", "add", "--from", &filters, "--json"]))?;
+        let ids = parse(&done)?["ids"].as_array().cloned().unwrap_or_default();
+        let ids: Vec<String> = ids.iter().map(Value::to_string).collect();
+        expect(&format!("{} filters", ids.len()), &format!("{FILTERS} filters"))?;
+        for some in ids.chunks(1000) {
+            let remove = ["filter", "remove"].into_iter().chain(some.iter().map(String::as_str));
+            router.ask(&remove.collect::<Vec<_>>())?;
+        }
+        let last = |times: &[f64]| times.last().copied().unwrap_or_default();
+        (options.progress)(&format!(
+            "{ROUTES} routes added by a list in {:.3} s, removed in {:.3} s",
+            last(&added),
+            last(&removed)
+        ));
+    }
+    Ok(vec![
+        Measurement::of(format!("{ROUTES} routes added by a list"), median(&added), "s")
+            .promising(Bound::AtMost, LIST_LIMIT),
+        Measurement::of(format!("{ROUTES} routes removed by a list"), median(&removed), "s")
+            .promising(Bound::AtMost, LIST_LIMIT),
+        Measurement::of(format!("{FILTERS} filters added by a list"), median(&filtered), "s"),
     ])
+}
+
+/// What the filters match.
+fn filters() -> impl Iterator<Item = String> {
+    (0..FILTERS).map(|filter| {
+        let (high, low, port) = (filter / 250, filter % 250, 1024 + filter % 30_000);
+        format!("src 172.16.{high}.{low} proto udp dport {port} in a")
+    })
+}
+
+/// Prefixes and next hops of the routes.
+fn routes() -> impl Iterator<Item = (String, String)> {
+    (0..ROUTES).map(|route| {
+        let (one, two, three) = (20 + route / 65_536, route / 256 % 256, route % 256);
+        (format!("{one}.{two}.{three}.0/24"), format!("10.2.0.{}", 2 + route % 200))
+    })
 }
 
 /// Two ports in memory.
@@ -94,15 +156,11 @@ fn base(folder: &Path) -> String {
 /// The same with filters and routes.
 fn large(folder: &Path) -> String {
     let mut text = base(folder);
-    for filter in 0..FILTERS {
-        let (high, low, port) = (filter / 250, filter % 250, 1024 + filter % 30_000);
-        let matches = format!("src 172.16.{high}.{low} proto udp dport {port} in a");
+    for matches in filters() {
         let _ = write!(text, "\n[[filter]]\nmatch = \"{matches}\"\naction = \"drop\"\ngate = \"firewall\"\n");
     }
-    for route in 0..ROUTES {
-        let (one, two, three) = (20 + route / 65_536, route / 256 % 256, route % 256);
-        let hop = 2 + route % 200;
-        let _ = write!(text, "\n[[route]]\nto = \"{one}.{two}.{three}.0/24\"\nvia = \"10.2.0.{hop}\"\n");
+    for (to, via) in routes() {
+        let _ = write!(text, "\n[[route]]\nto = \"{to}\"\nvia = \"{via}\"\n");
     }
     text
 }

@@ -4,12 +4,14 @@
 //! built, also when it fails or is interrupted. Figures are of this machine in this run: compare ratios.
 
 mod apply;
+mod callgrind;
 mod changes;
 mod classify;
 mod error;
 mod flow_table;
 mod frame;
 mod gates;
+mod headers;
 mod interrupt;
 mod iperf3;
 mod load;
@@ -50,7 +52,7 @@ pub struct Options<'a> {
     pub progress: &'a mut dyn FnMut(&str),
 }
 
-const BENCHES: [Bench; 15] = [
+const BENCHES: [Bench; 16] = [
     Bench {
         name: "apply",
         summary: "a configuration with 10,000 filters and 100,000 routes checked, applied, applied again and taken back",
@@ -78,6 +80,10 @@ const BENCHES: [Bench; 15] = [
     Bench { name: "plugin-call", summary: "what a call of a plugin costs, contained and not" },
     Bench { name: "flow-table", summary: "look-ups and changes of the flow table alone" },
     Bench { name: "gates", summary: "what gates, filters and new flows cost in the pipeline alone" },
+    Bench {
+        name: "headers",
+        summary: "packets with long chains of headers beside plain ones, in the pipeline alone",
+    },
     Bench { name: "memory", summary: "time and instructions per packet in the pipeline alone" },
     Bench { name: "plugin-load", summary: "from the bytes of a plugin to its first packet" },
     Bench {
@@ -112,6 +118,9 @@ pub fn run(name: &str, options: &mut Options<'_>) -> Result<Vec<Measurement>, Be
     if let Some(result) = classify::run_measured(name) {
         return result.map(|()| Vec::new());
     }
+    if let Some(result) = flow_table::run_measured(name) {
+        return result.map(|()| Vec::new());
+    }
     let chosen: Vec<&Bench> = list().iter().filter(|bench| name == "all" || name == bench.name).collect();
     if chosen.is_empty() {
         let known = list().iter().map(|bench| bench.name).collect::<Vec<_>>().join(", ");
@@ -135,6 +144,7 @@ fn run_one(name: &'static str, options: &mut Options<'_>) -> Result<Vec<Measurem
         "containment" => plugins::containment(options),
         "flow-table" => flow_table::run(options),
         "gates" => gates::run(options),
+        "headers" => headers::run(options),
         "hot-swap" => plugins::hot_swap(options),
         "memory" => memory::run(options),
         "plugin-call" => plugins::call(options),

@@ -10,7 +10,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::UnixStream;
 
-use crate::output::Failure;
+use crate::output::{Failure, Progress, rows};
 
 /// How long a client waits for a daemon that is starting.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -18,13 +18,17 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long an answer may take: a router that is told something forwards on, and answers in milliseconds.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(15);
 
-/// The same where a whole configuration is applied, which may be large, and the kernel slow.
+/// The same where a whole configuration is applied, or a list, which may be large, and the kernel slow.
 const LONG_PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long the answer of a resource may take.
-fn patience(path: &str) -> Duration {
-    if path.starts_with("/configuration") { LONG_PATIENCE } else { ANSWER_PATIENCE }
+/// How long the answer to a request may take.
+fn patience(path: &str, body: Option<&Value>) -> Duration {
+    let long = path.starts_with("/configuration") || body.is_some_and(Value::is_array);
+    if long { LONG_PATIENCE } else { ANSWER_PATIENCE }
 }
+
+/// How often is looked how far long work is.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A client of one daemon.
 #[derive(Debug)]
@@ -57,15 +61,38 @@ impl Client {
     /// # Errors
     /// Why it was refused, as the daemon says.
     pub fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
+        self.runtime.block_on(self.exchange(method, path, body))
+    }
+
+    /// The same for what may take long: says every second, on standard error, how many of how many changes are made.
+    ///
+    /// # Errors
+    /// Why it was refused, as the daemon says.
+    pub fn send_and_watch(&self, method: Method, path: &str, body: &Value) -> Result<Value, Failure> {
         self.runtime.block_on(async {
-            let response = self.request(method, path, body).await?;
-            let bytes = response.into_body().collect().await.map_err(|error| self.broken(&error))?.to_bytes();
-            if bytes.is_empty() {
-                return Ok(Value::Null);
+            let mut answer = std::pin::pin!(self.exchange(method, path, Some(body)));
+            let mut progress = Progress::default();
+            loop {
+                if let Ok(answer) = tokio::time::timeout(LOOK, answer.as_mut()).await {
+                    progress.end();
+                    return answer;
+                }
+                // Whether it can be told or not, the answer is what counts.
+                if let Ok(status) = self.exchange(Method::GET, "/status", None).await {
+                    progress.show(&status["applying"]);
+                }
             }
-            serde_json::from_slice(&bytes)
-                .map_err(|error| Failure::new(format!("the router's answer is no JSON: {error}")))
         })
+    }
+
+    async fn exchange(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
+        let response = self.request(method, path, body).await?;
+        let bytes = response.into_body().collect().await.map_err(|error| self.broken(&error))?.to_bytes();
+        if bytes.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(&bytes)
+            .map_err(|error| Failure::new(format!("the router's answer is no JSON: {error}")))
     }
 
     /// Reads a resource that goes on, calling `take` with each piece until it returns false.
@@ -115,9 +142,9 @@ impl Client {
             .header("content-type", "application/json")
             .body(Full::new(bytes))
             .map_err(Failure::new)?;
-        let answer = tokio::time::timeout(patience(path), sender.send_request(request)).await;
-        let response =
-            answer.map_err(|_| self.silent(patience(path)))?.map_err(|error| self.broken(&error))?;
+        let patience = patience(path, body);
+        let answer = tokio::time::timeout(patience, sender.send_request(request)).await;
+        let response = answer.map_err(|_| self.silent(patience))?.map_err(|error| self.broken(&error))?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -126,7 +153,13 @@ impl Client {
         let problem: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
         let detail =
             problem["detail"].as_str().map_or_else(|| format!("the router answers {status}"), str::to_owned);
-        Err(Failure::new(detail))
+        let entry = |error: &Value| {
+            let number = usize::try_from(error["entry"].as_u64()?).ok()?;
+            Some((number, error["detail"].as_str()?.to_owned()))
+        };
+        let entries = rows(&problem["errors"]).iter().filter_map(entry).collect();
+        let wrong = problem["wrong"].as_u64().unwrap_or_default() as usize;
+        Err(Failure { wrong, entries, ..Failure::new(detail) })
     }
 
     async fn connect(&self) -> Result<UnixStream, Failure> {

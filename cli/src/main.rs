@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match commands::run(arguments) {
         Ok(code) => code,
-        Err(Failure { message, code }) => {
+        Err(Failure { message, code, .. }) => {
             eprintln!("millrace: {message}");
             ExitCode::from(code)
         }

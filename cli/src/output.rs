@@ -1,5 +1,7 @@
 //! How commands end: text and tables for people, JSON for programs, one line for what failed.
 
+use std::io::IsTerminal as _;
+
 use serde_json::Value;
 
 /// Why a command failed: what to say, and the exit code.
@@ -9,17 +11,47 @@ pub struct Failure {
     pub message: String,
     /// 1 failed, 2 wrong usage.
     pub code: u8,
+    /// How many entries of a list are wrong that was sent.
+    pub wrong: usize,
+    /// The first of them: their numbers, from 0, and what is wrong.
+    pub entries: Vec<(usize, String)>,
 }
 
 impl Failure {
     /// A failure.
     pub fn new(message: impl ToString) -> Self {
-        Self { message: message.to_string(), code: 1 }
+        Self { message: message.to_string(), code: 1, wrong: 0, entries: Vec::new() }
     }
 
     /// A wrong usage.
     pub fn usage(message: impl ToString) -> Self {
-        Self { message: message.to_string(), code: 2 }
+        Self { code: 2, ..Self::new(message) }
+    }
+}
+
+/// How far long work is, on standard error: one line that changes on a terminal, else a line each time.
+#[derive(Debug, Default)]
+pub struct Progress {
+    shown: bool,
+}
+
+impl Progress {
+    /// Says how far it is, by the JSON `{made, of}`.
+    pub fn show(&mut self, applying: &Value) {
+        let (Some(made), Some(of)) = (applying["made"].as_u64(), applying["of"].as_u64()) else { return };
+        if of == 0 {
+            return;
+        }
+        let end = if std::io::stderr().is_terminal() { "\r" } else { "\n" };
+        eprint!("{made} of {of} changes made{end}");
+        self.shown = true;
+    }
+
+    /// Ends the line.
+    pub fn end(&self) {
+        if self.shown && std::io::stderr().is_terminal() {
+            eprintln!();
+        }
     }
 }
 

@@ -16,6 +16,8 @@ use super::{FILTERS, PASS, ROUTES_LIMIT};
 
 /// Route changes per second that are promised.
 const PROMISED: f64 = 100_000.0;
+/// What is asked for: a little more, so that pauses don't count.
+const PACE: f64 = 1.02 * PROMISED;
 /// Repetitions with changes, each beside one without.
 const REPETITIONS: usize = 5;
 /// How long each takes.
@@ -32,14 +34,14 @@ pub(super) fn run(case: Case, options: &mut Options<'_>) -> Result<Vec<Measureme
     }
     let _first = SessionFirst::begin();
     let measured = on_processor(processors - 1, || measure(case))??;
-    let results = measured.into_iter().map(|(measurement, line)| {
+    let results = measured.into_iter().flat_map(|(measurements, line)| {
         (options.progress)(&line);
-        measurement
+        measurements
     });
     Ok(results.collect())
 }
 
-fn measure(case: Case) -> Result<Vec<(Measurement, String)>, BenchError> {
+fn measure(case: Case) -> Result<Vec<(Vec<Measurement>, String)>, BenchError> {
     let setup = Setup { gates: GatesSetup::Filters(FILTERS), ..Setup::default() };
     let mut pipeline = Pipeline::with(case, setup)?;
     pipeline.callgrind_measured(4 * PASS);
@@ -55,7 +57,7 @@ fn beside_changes(
     case: Case,
     place: &str,
     net: u8,
-) -> Result<(Measurement, String), BenchError> {
+) -> Result<(Vec<Measurement>, String), BenchError> {
     let prefixes = prefixes(case.family, net)?;
     let (mut quiet, mut busy, mut ratios, mut rates) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..REPETITIONS {
@@ -72,16 +74,24 @@ fn beside_changes(
     }
     let counts = pipeline.snapshot().flows.packets;
     let (busy, quiet, rate) = (median(&busy), median(&quiet), median(&rates));
-    let what = format!("{case}, {rate:.0} route changes per second {place}");
+    let what = format!("{case}, 100,000 route changes a second {place}");
     let line = format!(
-        "{what}: {busy:.1} ns per packet, {quiet:.1} without; so far {} flows looked at, {} rerouted, {} classified again",
+        "{what} ({rate:.0}): {busy:.1} ns per packet, {quiet:.1} without; so far {} flows looked at, {} rerouted, {} classified again",
         counts.checked, counts.rerouted, counts.reclassified
     );
-    let measurement = Measurement::of(what, busy, "ns/packet, generator included")
-        .beside("no changes", quiet)
-        .with_ratio(median(&ratios))
-        .promising_ratio(Bound::AtMost, ROUTES_LIMIT);
-    Ok((measurement, line))
+    let ratio = median(&ratios);
+    let measurements = vec![
+        Measurement::of(&what, busy, "ns/packet, generator included")
+            .beside("no changes", quiet)
+            .with_ratio(ratio)
+            .promising_ratio(Bound::AtMost, ROUTES_LIMIT),
+        Measurement::of(format!("{what}: forwarded"), 1e3 / busy, "Mpps, generator included")
+            .beside("no changes", 1e3 / quiet)
+            .with_ratio(1.0 / ratio)
+            .promising_ratio(Bound::AtLeast, 1.0 / ROUTES_LIMIT),
+        Measurement::of(format!("{what}: sustained"), rate, "changes/s").promising(Bound::AtLeast, PROMISED),
+    ];
+    Ok((measurements, line))
 }
 
 /// Prefixes longer than those of the flows' routes.
@@ -107,7 +117,7 @@ fn change(writer: &mut RouteWriter<'_>, family: Family, prefixes: &[IpNet]) -> R
             if add && writer.is_stopped() {
                 break 'over;
             }
-            while !writer.is_stopped() && changes as f64 > PROMISED * start.elapsed().as_secs_f64() {
+            while !writer.is_stopped() && changes as f64 > PACE * start.elapsed().as_secs_f64() {
                 std::thread::sleep(Duration::from_micros(100));
             }
             writer.change(family, piece, add)?;

@@ -19,21 +19,24 @@ const NEW: u32 = 1 << 18;
 const BUDGET: usize = 256;
 
 pub(super) fn run() -> Result<Vec<Measurement>, BenchError> {
-    let mut results = growth(true)?;
-    results.extend(growth(false)?);
-    results.extend(recycling()?);
+    let mut results = Vec::new();
+    for family in [Family::V4, Family::V6] {
+        results.extend(growth(family, true)?);
+        results.extend(growth(family, false)?);
+        results.extend(recycling(family)?);
+    }
     Ok(results)
 }
 
-fn insert(table: &mut FlowTable, number: u32, now: Instant) -> Result<(), BenchError> {
-    let key = key(Family::V4, number);
+fn insert(table: &mut FlowTable, family: Family, number: u32, now: Instant) -> Result<(), BenchError> {
+    let key = key(family, number);
     let made = table.insert(&key, table.hash(&key), 0, FlowAnswer::default(), now);
     made.map(|_| ()).map_err(|error| BenchError::measurement("insert", error.to_string()))
 }
 
 /// From 1,024 records to a million. A call that is slow in every repetition is slow by itself, one that is slow in a
 /// single one was interrupted: of each call the fastest repetition counts.
-fn growth(populate: bool) -> Result<Vec<Measurement>, BenchError> {
+fn growth(family: Family, populate: bool) -> Result<Vec<Measurement>, BenchError> {
     let mut usual = Vec::new();
     let (mut inserts, mut steps) = (vec![f64::INFINITY; FLOWS as usize], Vec::new());
     for _ in 0..REPETITIONS {
@@ -43,7 +46,7 @@ fn growth(populate: bool) -> Result<Vec<Measurement>, BenchError> {
         steps.resize(FLOWS as usize / BATCH, f64::INFINITY);
         for number in 0..FLOWS {
             let start = Clock::now();
-            insert(&mut table, number, Instant::ZERO)?;
+            insert(&mut table, family, number, Instant::ZERO)?;
             let time = start.elapsed().as_secs_f64() * 1e6;
             times.push(time * 1e3);
             inserts[number as usize] = time.min(inserts[number as usize]);
@@ -59,7 +62,8 @@ fn growth(populate: bool) -> Result<Vec<Measurement>, BenchError> {
     let longest = |times: &[f64]| times.iter().copied().fold(0.0, f64::max);
     let beyond = |times: &[f64], limit: f64| times.iter().filter(|&&time| time > limit).count() as f64;
     let case = |what| {
-        format!("{what}, growing to 1 M, memory {}", if populate { "taken before" } else { "as needed" })
+        let memory = if populate { "taken before" } else { "as needed" };
+        format!("{what}, {family}, growing to 1 M, memory {memory}")
     };
     Ok(vec![
         Measurement::of(case("insert"), median(&usual), "ns"),
@@ -70,33 +74,41 @@ fn growth(populate: bool) -> Result<Vec<Measurement>, BenchError> {
 }
 
 /// New flows in a table of a million records: all on probation, then all established.
-fn recycling() -> Result<Vec<Measurement>, BenchError> {
+fn recycling(family: Family) -> Result<Vec<Measurement>, BenchError> {
     let mut flood = table(1024, FLOWS)?;
     for number in 0..FLOWS {
-        insert(&mut flood, number, Instant::ZERO)?;
+        insert(&mut flood, family, number, Instant::ZERO)?;
     }
-    let mut established = filled(FLOWS, |number| key(Family::V4, number))?;
+    let mut established = filled(FLOWS, |number| key(family, number))?;
     let (mut on_probation, mut least_used) = (Vec::new(), Vec::new());
     let mut number = FLOWS;
     for _ in 0..REPETITIONS {
         check()?;
-        on_probation.push(recycle(&mut flood, number, false)?);
-        least_used.push(recycle(&mut established, number, true)?);
+        on_probation.push(recycle(&mut flood, family, number, false)?);
+        least_used.push(recycle(&mut established, family, number, true)?);
         number += NEW;
     }
     Ok(vec![
-        Measurement::of("new flow in a flood of them, 1 M records", median(&on_probation), "ns"),
-        Measurement::of("new flow when all are established, 1 M records", median(&least_used), "ns"),
+        Measurement::of(
+            format!("new flow in a flood of them, {family}, 1 M records"),
+            median(&on_probation),
+            "ns",
+        ),
+        Measurement::of(
+            format!("new flow when all are established, {family}, 1 M records"),
+            median(&least_used),
+            "ns",
+        ),
     ])
 }
 
 /// Nanoseconds per new flow, in the middle batch: it recycles another whose end is read, and is established at once,
 /// or not.
-fn recycle(table: &mut FlowTable, first: u32, establish: bool) -> Result<f64, BenchError> {
+fn recycle(table: &mut FlowTable, family: Family, first: u32, establish: bool) -> Result<f64, BenchError> {
     let (mut ended, mut times) = (0, Vec::with_capacity(NEW as usize / BATCH));
     let mut start = Clock::now();
     for number in first..first + NEW {
-        let key = key(Family::V4, number);
+        let key = key(family, number);
         let made = table.insert(&key, table.hash(&key), 0, FlowAnswer::default(), Instant::ZERO);
         let index = made.map_err(|error| BenchError::measurement("recycle", error.to_string()))?;
         if establish {

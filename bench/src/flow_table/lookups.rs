@@ -17,7 +17,7 @@ use crate::{BenchError, Bound, Measurement};
 /// Packets of a repetition.
 const PACKETS: usize = 1 << 19;
 /// Numbers of flows, and what is promised of IPv4 hits when all flows come alike, in nanoseconds.
-const SIZES: [(u32, &str, Option<f64>); 4] = [
+pub(super) const SIZES: [(u32, &str, Option<f64>); 4] = [
     (1 << 10, "1 K", None),
     (1 << 17, "128 K", Some(6.0)),
     (1 << 20, "1 M", Some(12.0)),
@@ -141,7 +141,9 @@ pub(super) fn run() -> Result<Vec<Measurement>, BenchError> {
         results.extend(hits(flows, name, limit)?);
     }
     for (flows, name, _) in [SIZES[1], SIZES[2]] {
-        results.push(misses(flows, name)?);
+        for family in [Family::V4, Family::V6] {
+            results.push(misses(family, flows, name)?);
+        }
     }
     Ok(results)
 }
@@ -184,18 +186,18 @@ fn hits(flows: u32, name: &str, limit: Option<f64>) -> Result<Vec<Measurement>, 
     Ok(results)
 }
 
-/// Look-ups of IPv4 flows that have no record.
-fn misses(flows: u32, name: &str) -> Result<Measurement, BenchError> {
-    let mut table = filled(flows, |number| key(Family::V4, number))?;
+/// Look-ups of flows that have no record.
+fn misses(family: Family, flows: u32, name: &str) -> Result<Measurement, BenchError> {
+    let mut table = filled(flows, |number| key(family, number))?;
     let order = order(Popularity::Uniform, flows, PACKETS);
     let mut times = Vec::new();
     for _ in 0..REPETITIONS {
         check()?;
-        let (time, hits) = look_up(&mut table, &order, Timed::Search, |number| key(Family::V4, !number));
+        let (time, hits) = look_up(&mut table, &order, Timed::Search, |number| key(family, !number));
         if hits > 0 {
             return Err(BenchError::measurement("miss", format!("{hits} packets had a record")));
         }
         times.push(time);
     }
-    Ok(Measurement::of(format!("miss, IPv4, {name} flows"), median(&times), "ns/packet"))
+    Ok(Measurement::of(format!("miss, {family}, {name} flows"), median(&times), "ns/packet"))
 }

@@ -6,10 +6,13 @@
 
 mod attack;
 mod changes;
+mod counted;
 mod flows;
 mod lookups;
 
 use millrace_classify::{FlowTable, FlowTableConfig};
+
+pub(crate) use self::counted::run_measured;
 
 use crate::{BenchError, Measurement, Options};
 
@@ -28,6 +31,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
             results.push(result);
         }
     }
+    results.extend(counted::run(options)?);
     Ok(results)
 }
 

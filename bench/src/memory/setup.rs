@@ -34,7 +34,7 @@ pub(crate) const IN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub(crate) const OUT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
 const NEXT_HOP_MAC: [u8; 6] = [2, 0, 0, 0, 1, 2];
-const MTU: u16 = 1500;
+pub(crate) const MTU: u16 = 1500;
 /// Frames of packet memory.
 const FRAMES: u32 = 4096;
 /// Routes in the table unless it is said otherwise.
@@ -146,7 +146,12 @@ pub(crate) struct Source {
 
 impl Source {
     pub fn with(case: Case, setup: Setup) -> Result<Self, BenchError> {
-        Ok(Self { generator: generator(case, setup), pool: pool()?, batch: Batch::new() })
+        Self::of(generator(case, setup))
+    }
+
+    /// What a generator makes.
+    pub fn of(generator: Generator) -> Result<Self, BenchError> {
+        Ok(Self { generator, pool: pool()?, batch: Batch::new() })
     }
 
     /// Makes and takes back a number of packets, in whole batches; returns how many.

@@ -1,5 +1,7 @@
 //! The commands about what becomes of traffic: filters, routes, flows.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand, ValueEnum};
 
 /// Arguments of `filter`.
@@ -21,19 +23,27 @@ Actions: drop, reject (with an ICMP error), host, `port NAME [via ADDRESS]`, `po
 Example:
   millrace filter add 'in lan proto tcp dport 25' --action drop
   millrace filter add 'src 10.1.7.0/24' --action 'port wan via 10.2.0.77' --priority 10
-  millrace filter add 'proto udp dport 53' --action 'copy-to probe via 10.3.0.2'")]
+  millrace filter add 'proto udp dport 53' --action 'copy-to probe via 10.3.0.2'
+  millrace filter add --from blocked.txt
+
+Each line of a file is a filter: FILTER action ACTION [gate GATE] [priority PRIORITY], as `filter list --lines` prints it.
+Empty lines and those that begin with # say nothing. All of them are added, or none: then each line that is wrong is named.")]
     Add {
         /// Which packets; `*` is all.
-        filter: String,
+        #[arg(required_unless_present = "from")]
+        filter: Option<String>,
         /// What is done with them.
-        #[arg(long, value_name = "ACTION")]
-        action: String,
+        #[arg(long, value_name = "ACTION", required_unless_present = "from")]
+        action: Option<String>,
         /// The gate. Default: `tap` for copies, else `route`; for an instance it must be said.
         #[arg(long)]
         gate: Option<String>,
         /// Of several filters that match, the highest priority wins.
         #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
         priority: i32,
+        /// Add the filters of a file, one a line; `-` is standard input.
+        #[arg(long, value_name = "FILE", conflicts_with_all = ["filter", "action", "gate", "priority"])]
+        from: Option<PathBuf>,
     },
     /// Remove filters, and bindings of instances, all of them or none.
     #[command(visible_alias = "del", after_help = "Example:\n  millrace filter remove 3 4")]
@@ -48,6 +58,9 @@ Example:
         /// Only those of one gate.
         #[arg(long)]
         gate: Option<String>,
+        /// One a line, as `filter add --from` reads them.
+        #[arg(long)]
+        lines: bool,
     },
     /// Say at each gate which filter a packet is treated by, and why not by the others.
     #[command(
@@ -82,21 +95,41 @@ Example:
   millrace route add 10.9.0.0/16 via 10.2.0.254
   millrace route add default via fe80::1 port wan
   millrace route add 10.9.0.0/16 via 10.2.0.253 via 10.2.0.254
-  millrace route add blackhole 10.66.0.0/16")]
+  millrace route add blackhole 10.66.0.0/16
+  millrace route add --from routes.txt
+
+Each line of a file is a route in the same words, or as `ip route` or `route list --lines` prints it. Empty lines and those
+that begin with # say nothing. All of them are added, or none: then each line that is wrong is named.")]
     Add {
         /// The route.
-        #[arg(required = true, value_name = "WORD")]
+        #[arg(required_unless_present = "from", value_name = "WORD")]
         words: Vec<String>,
+        /// Add the routes of a file, one a line; `-` is standard input.
+        #[arg(long, value_name = "FILE", conflicts_with = "words")]
+        from: Option<PathBuf>,
     },
-    /// Remove a route of our own.
-    #[command(visible_alias = "del", after_help = "Example:\n  millrace route remove 10.9.0.0/16")]
+    /// Remove routes of our own, all of them or none.
+    #[command(
+        visible_alias = "del",
+        after_help = "Example:\n  millrace route remove 10.9.0.0/16\n  millrace route remove --from routes.txt"
+    )]
     Remove {
         /// Its prefix.
-        prefix: String,
+        #[arg(required_unless_present = "from")]
+        prefix: Option<String>,
+        /// Remove the routes of a file, one a line, as for `route add`, of which the prefix counts; `-` is standard input.
+        #[arg(long, value_name = "FILE", conflicts_with = "prefix")]
+        from: Option<PathBuf>,
     },
     /// List routes, mirrored and our own.
-    #[command(after_help = "Example:\n  millrace route list")]
-    List,
+    #[command(
+        after_help = "Example:\n  millrace route list\n  millrace route list --lines | grep 'protocol millrace'"
+    )]
+    List {
+        /// One a line, as `route add --from` reads them.
+        #[arg(long)]
+        lines: bool,
+    },
     /// Show the route that packets to an address take.
     #[command(visible_alias = "get", after_help = "Example:\n  millrace route lookup 10.9.1.1")]
     Lookup {

@@ -34,7 +34,7 @@ fn origin(file: &Path) -> String {
     }
 }
 
-fn read(file: &Path) -> Result<String, Failure> {
+pub(super) fn read(file: &Path) -> Result<String, Failure> {
     let failed = |error: io::Error| Failure::new(format!("can't read {}: {error}", file.display()));
     if file.as_os_str() != "-" {
         return fs::read_to_string(file).map_err(failed);
@@ -56,7 +56,7 @@ pub fn apply(client: &Client, apply: &Apply, json: bool) -> Result<(), Failure> 
         "comment": apply.comment,
         "confirm": seconds(apply.confirm),
     });
-    applied(&client.send(Method::POST, "/configuration", Some(&body))?, json);
+    applied(&client.send_and_watch(Method::POST, "/configuration", &body)?, json);
     Ok(())
 }
 
@@ -132,7 +132,7 @@ pub fn history(client: &Client, history: &History, json: bool) -> Result<(), Fai
 pub fn rollback(client: &Client, rollback: &Rollback, json: bool) -> Result<(), Failure> {
     let Rollback { number, confirm, comment } = rollback;
     let body = json!({"revision": number, "comment": comment, "confirm": seconds(*confirm)});
-    applied(&client.send(Method::POST, "/configuration/rollback", Some(&body))?, json);
+    applied(&client.send_and_watch(Method::POST, "/configuration/rollback", &body)?, json);
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 use hyper::Method;
 use serde_json::{Value, json};
 
+use super::lists::Lines;
 use super::remote::{done, print, segment};
 use crate::arguments::FilterAction;
 use crate::client::Client;
@@ -22,7 +23,11 @@ const COLUMNS: &[Column] = &[
 /// Adds, removes, lists and explains filters.
 pub fn filter(client: &Client, action: &FilterAction, json: bool) -> Result<(), Failure> {
     match action {
-        FilterAction::Add { filter, action, gate, priority } => {
+        FilterAction::Add { from: Some(file), .. } => {
+            let value = Lines::read(file, entry, json)?.send(client, Method::POST, "/filters", json)?;
+            done(&value, &format!("{} filters added", plain(&value["added"])), json);
+        }
+        FilterAction::Add { filter, action, gate, priority, from: None } => {
             let body = json!({"filter": filter, "action": action, "gate": gate, "priority": priority});
             let value = client.send(Method::POST, "/filters", Some(&body))?;
             let [id, gate, action, filter] = ["id", "gate", "action", "filter"].map(|key| plain(&value[key]));
@@ -37,14 +42,17 @@ pub fn filter(client: &Client, action: &FilterAction, json: bool) -> Result<(), 
             let lines: Vec<String> = rows(&value).iter().map(line).collect();
             done(&value, &lines.join("\n"), json);
         }
-        FilterAction::List { gate } => {
+        FilterAction::List { gate, lines } => {
             let mut value = client.get("/filters")?;
             if let (Some(gate), Value::Array(rows)) = (gate, &mut value) {
                 // A gate that there isn't is an error, and not a gate without filters.
                 client.get(&format!("/gates/{}", segment(gate)))?;
                 rows.retain(|row| row["gate"] == gate.as_str());
             }
-            print(&value, COLUMNS, json);
+            match *lines && !json {
+                true => rows(&value).iter().for_each(|filter| println!("{}", line(filter))),
+                false => print(&value, COLUMNS, json),
+            }
         }
         FilterAction::Explain { packet } => {
             let value = client.get(&format!("/filters/explain?packet={}", segment(packet)))?;
@@ -53,6 +61,38 @@ pub fn filter(client: &Client, action: &FilterAction, json: bool) -> Result<(), 
         FilterAction::Check => return check(&client.get("/filters/check")?, json),
     }
     Ok(())
+}
+
+/// A filter of a line: `FILTER action ACTION [gate GATE] [priority PRIORITY]`, as `filter list --lines` prints it.
+fn entry(line: &str) -> Result<Value, String> {
+    const FORM: &str = "a line is FILTER action ACTION [gate GATE] [priority PRIORITY]";
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let at = words.iter().position(|word| *word == "action").ok_or_else(|| format!("no action: {FORM}"))?;
+    let (filter, mut action) = (words[..at].join(" "), &words[at + 1..]);
+    let (mut gate, mut priority) = (None, 0);
+    // An action has a word at least, whatever that is.
+    while let [before @ .., _, key @ ("gate" | "priority"), value] = action {
+        match *key {
+            "gate" if gate.replace(*value).is_some() => return Err(format!("two gates: {FORM}")),
+            "priority" => {
+                priority = value.parse().map_err(|_| format!("priority {value:?} is no whole number"))?
+            }
+            _ => {}
+        }
+        action = &action[..before.len() + 1];
+    }
+    if filter.is_empty() || action.is_empty() {
+        return Err(format!("{FORM}; * is all packets"));
+    }
+    let priority: i32 = priority;
+    Ok(json!({"filter": filter, "action": action.join(" "), "gate": gate, "priority": priority}))
+}
+
+/// A filter as a line that [`entry`] reads.
+fn line(filter: &Value) -> String {
+    let [matches, action, gate, priority] =
+        ["filter", "action", "gate", "priority"].map(|key| plain(&filter[key]));
+    format!("{matches} action {action} gate {gate} priority {priority}")
 }
 
 fn explain(value: &Value, json: bool) {
@@ -122,5 +162,40 @@ fn print_findings(value: &Value) {
     }
     if rows(value).is_empty() {
         println!("no gate has filters");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_filters_read_back_as_they_are_printed() {
+        for (filter, action, gate, priority) in [
+            ("*", "drop", "route", 0),
+            ("proto tcp dport 25", "port wan via 10.2.0.77", "firewall", -5),
+            ("src 10.1.0.0/16", "instance gate", "monitor", 7),
+        ] {
+            let entry_of = json!({"filter": filter, "action": action, "gate": gate, "priority": priority});
+            assert_eq!(entry(&line(&entry_of)).unwrap(), entry_of);
+        }
+        let short = entry("proto udp action copy-to probe").unwrap();
+        assert_eq!(
+            (&short["action"], &short["gate"], &short["priority"]),
+            (&json!("copy-to probe"), &Value::Null, &json!(0))
+        );
+    }
+
+    #[test]
+    fn what_is_no_line_of_a_filter_is_refused() {
+        for line in [
+            "proto udp",
+            "proto udp action",
+            "action drop",
+            "* action drop priority x",
+            "* action drop gate a gate b",
+        ] {
+            assert!(entry(line).is_err(), "{line}");
+        }
     }
 }

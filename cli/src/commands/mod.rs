@@ -8,6 +8,7 @@ mod doctor;
 mod filter;
 mod flow;
 mod lab;
+mod lists;
 mod manual;
 mod plugin;
 mod remote;

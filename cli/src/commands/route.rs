@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use hyper::Method;
 use serde_json::{Value, json};
 
+use super::lists::Lines;
 use super::remote::{done, print, segment, show};
 use crate::arguments::{Noun, RouteAction};
 use crate::client::Client;
@@ -13,16 +14,33 @@ use crate::output::{Failure, plain, rows};
 /// Adds, removes, lists and looks up routes.
 pub fn route(client: &Client, action: &RouteAction, json: bool) -> Result<(), Failure> {
     match action {
-        RouteAction::Add { words } => {
-            let value = client.send(Method::POST, "/routes", Some(&body(words)?))?;
+        RouteAction::Add { from: Some(file), .. } => {
+            let lines = Lines::read(file, |line| body(line.split_whitespace()), json)?;
+            let value = lines.send(client, Method::POST, "/routes", json)?;
+            done(&value, &format!("{} routes added", plain(&value["added"])), json);
+        }
+        RouteAction::Add { words, from: None } => {
+            let body = body(words.iter().map(String::as_str))
+                .map_err(|problem| Failure::usage(format!("route add: {problem}")))?;
+            let value = client.send(Method::POST, "/routes", Some(&body))?;
             done(&value, &format!("route added: {}", line(&value)), json);
         }
-        RouteAction::Remove { prefix } => {
+        RouteAction::Remove { from: Some(file), .. } => {
+            let prefix = |line: &str| body(line.split_whitespace()).map(|route| json!({"to": route["to"]}));
+            let value = Lines::read(file, prefix, json)?.send(client, Method::DELETE, "/routes", json)?;
+            done(&value, &format!("{} routes removed", plain(&value["removed"])), json);
+        }
+        RouteAction::Remove { prefix, from: None } => {
+            let prefix = prefix.as_deref().unwrap_or_default();
             let body = json!({"to": written(prefix, &[])});
             let value = client.send(Method::DELETE, "/routes", Some(&body))?;
             done(&value, &format!("route removed: {}", line(&value)), json);
         }
-        RouteAction::List => show(client, Noun::Routes, json)?,
+        RouteAction::List { lines: true } if !json => {
+            let routes = client.get("/routes")?;
+            rows(&routes).iter().for_each(|route| println!("{}", line(route)));
+        }
+        RouteAction::List { .. } => show(client, Noun::Routes, json)?,
         RouteAction::Lookup { address } => {
             let value = client.get(&format!("/routes/lookup?address={}", segment(address)))?;
             if json {
@@ -49,39 +67,41 @@ fn line(route: &Value) -> String {
     format!("{kind}{}{hops}, protocol {}", plain(&route["to"]), plain(&route["protocol"]))
 }
 
-/// The request for a route.
-fn body(words: &[String]) -> Result<Value, Failure> {
-    let mut words = words.iter();
+/// The request for a route of so many words, which are those of ip-route(8), of `route add` or of `route list --lines`.
+fn body<'a>(words: impl Iterator<Item = &'a str>) -> Result<Value, String> {
+    let mut words = words.map(|word| word.trim_end_matches(','));
     let (mut prefix, mut port, mut kind) = (None, None, "forward");
     let mut via: Vec<&str> = Vec::new();
-    let behind = |word: &str, value: Option<&String>| {
-        value.cloned().ok_or_else(|| Failure::usage(format!("route add: {word:?} is followed by nothing")))
-    };
     while let Some(word) = words.next() {
-        match word.as_str() {
-            "via" => {
-                let address = words.next();
-                behind(word, address)?;
-                via.extend(address.map(String::as_str));
-            }
+        let mut next = || words.next().ok_or_else(|| format!("{word:?} is followed by nothing"));
+        match word {
+            "via" => match next()? {
+                "inet" | "inet6" => via.push(next()?),
+                address => via.push(address),
+            },
             "port" | "dev" => {
-                let name = behind(word, words.next())?;
-                if port.replace(name).is_some() {
-                    return Err(Failure::usage("route add: several next hops share one port: name it once"));
+                let name = next()?;
+                if port.replace(name).is_some_and(|port| port != name) {
+                    return Err("several next hops share one port: name it once".to_owned());
                 }
             }
-            "nexthop" | "unicast" => {}
+            "weight" if next()? == "1" => {}
+            "weight" => {
+                return Err("next hops of a route share the flows alike: leave the weight out".to_owned());
+            }
+            // What the kernel says of a route and nobody decides here.
+            "proto" | "protocol" | "scope" | "pref" => drop(next()?),
+            "nexthop" | "unicast" | "forward" => {}
             "blackhole" | "unreachable" | "prohibit" => kind = word,
             other if prefix.is_none() => prefix = Some(other),
             other => {
-                return Err(Failure::usage(format!(
-                    "route add: {other:?}: a route is PREFIX [via ADDRESS]... [port NAME], or blackhole, unreachable or \
-                     prohibit PREFIX"
-                )));
+                return Err(format!(
+                    "{other:?}: a route is PREFIX [via ADDRESS]... [port NAME], or blackhole, unreachable or prohibit PREFIX"
+                ));
             }
         }
     }
-    let prefix = prefix.ok_or_else(|| Failure::usage("route add: name the prefix"))?;
+    let prefix = prefix.ok_or("name the prefix")?;
     Ok(json!({"to": written(prefix, &via), "via": via, "port": port, "kind": kind}))
 }
 
@@ -101,8 +121,8 @@ fn written(prefix: &str, via: &[&str]) -> String {
 mod tests {
     use super::*;
 
-    fn words(line: &str) -> Result<Value, Failure> {
-        body(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    fn words(line: &str) -> Result<Value, String> {
+        body(line.split(' '))
     }
 
     #[test]
@@ -120,21 +140,34 @@ mod tests {
                 "10.9.0.0/16 nexthop via 10.2.0.2 nexthop via 10.2.0.3",
                 route("10.9.0.0/16", &["10.2.0.2", "10.2.0.3"], None, "forward"),
             ),
+            (
+                "10.9.0.0/16 via 10.2.0.2 dev wan proto static scope link",
+                route("10.9.0.0/16", &["10.2.0.2"], Some("wan"), "forward"),
+            ),
+            (
+                "10.9.0.0/16 via inet6 fe80::2 dev wan",
+                route("10.9.0.0/16", &["fe80::2"], Some("wan"), "forward"),
+            ),
+            (
+                "10.9.0.0/16 via 10.2.0.2 port wan via 10.2.0.3 port wan, protocol millrace",
+                route("10.9.0.0/16", &["10.2.0.2", "10.2.0.3"], Some("wan"), "forward"),
+            ),
         ] {
             assert_eq!(words(line).unwrap(), expected, "{line}");
         }
     }
 
     #[test]
-    fn what_is_no_route_is_wrong_usage() {
+    fn what_is_no_route_is_refused() {
         for line in [
             "via 10.2.0.2",
             "10.9.0.0/16 via",
             "10.9.0.0/16 port",
             "10.9.0.0/16 metric 5",
             "10.0.0.0/8 port a port b",
+            "10.0.0.0/8 nexthop via 10.2.0.2 weight 2",
         ] {
-            assert_eq!(words(line).unwrap_err().code, 2, "{line}");
+            assert!(words(line).is_err(), "{line}");
         }
     }
 

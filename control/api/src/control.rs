@@ -81,10 +81,13 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn unbind(&self, instance: &str, gate: &str, filter: &str) -> Controlled<BindingView>;
     fn add_filter(&self, new: &NewFilter) -> Controlled<BindingView>;
     fn remove_filters(&self, ids: &[u64]) -> Controlled<Vec<BindingView>>;
+    fn add_filters(&self, new: Vec<NewFilter>) -> impl Future<Output = Controlled<Vec<u64>>> + Send;
     fn explain_filters(&self, packet: &str) -> Controlled<Vec<GateExplanationView>>;
     fn check_filters(&self) -> impl Future<Output = Controlled<Vec<GateCheckView>>> + Send;
     fn add_route(&self, new: &NewRoute) -> impl Future<Output = Controlled<RouteView>> + Send;
     fn remove_route(&self, to: &str) -> impl Future<Output = Controlled<RouteView>> + Send;
+    fn add_routes(&self, new: Vec<NewRoute>) -> impl Future<Output = Controlled<usize>> + Send;
+    fn remove_routes(&self, to: Vec<String>) -> impl Future<Output = Controlled<usize>> + Send;
     fn lookup_route(&self, address: &str) -> Controlled<RouteView>;
     fn flows(&self, query: &FlowQuery) -> impl Future<Output = Controlled<FlowsView>> + Send;
     fn flush_flows(&self, filter: Option<&str>) -> impl Future<Output = Controlled<u64>> + Send;
@@ -313,6 +316,10 @@ impl Control for Router {
         Router::remove_filters(self, ids)
     }
 
+    async fn add_filters(&self, new: Vec<NewFilter>) -> Controlled<Vec<u64>> {
+        Router::add_filters(self, new).await
+    }
+
     fn explain_filters(&self, packet: &str) -> Controlled<Vec<GateExplanationView>> {
         Router::explain_filters(self, packet)
     }
@@ -329,6 +336,14 @@ impl Control for Router {
     async fn remove_route(&self, to: &str) -> Controlled<RouteView> {
         Router::settled(self)?;
         Router::remove_route(self, to).await
+    }
+
+    async fn add_routes(&self, new: Vec<NewRoute>) -> Controlled<usize> {
+        Router::add_routes(self, new).await
+    }
+
+    async fn remove_routes(&self, to: Vec<String>) -> Controlled<usize> {
+        Router::remove_routes(self, to).await
     }
 
     fn lookup_route(&self, address: &str) -> Controlled<RouteView> {

@@ -6,8 +6,9 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use millrace_controller::ControlError;
+use millrace_controller::{ControlError, Wrong};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::problem::Problem;
 
@@ -21,19 +22,59 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let bytes = tokio::time::timeout(BODY_PATIENCE, Bytes::from_request(request, state)).await;
-        let bytes = bytes
-            .map_err(|_| {
-                Problem::new(StatusCode::REQUEST_TIMEOUT, "the request's body did not arrive in time")
-            })?
-            .map_err(|rejection| Problem::new(rejection.status(), rejection.body_text()))?;
-        if bytes.is_empty() {
-            return Err(Problem::bad_request("the request has no body: send a JSON object"));
-        }
-        serde_json::from_slice(&bytes)
-            .map(Self)
-            .map_err(|error| Problem::bad_request(explain(&error.to_string())))
+        let bytes = body(request, state).await?;
+        serde_json::from_slice(&bytes).map(Self).map_err(|error| unreadable(&error).into())
     }
+}
+
+/// The bytes of a request's body, of which there are some.
+async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
+    let bytes = tokio::time::timeout(BODY_PATIENCE, Bytes::from_request(request, state)).await;
+    let bytes = bytes
+        .map_err(|_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the request's body did not arrive in time"))?
+        .map_err(|rejection| Problem::new(rejection.status(), rejection.body_text()))?;
+    if bytes.is_empty() {
+        return Err(Problem::bad_request("the request has no body: send a JSON object"));
+    }
+    Ok(bytes)
+}
+
+/// The JSON object in a request's body, or a list of such.
+pub(crate) enum OneOrList<T> {
+    /// One.
+    One(T),
+    /// A list, of any length.
+    List(Vec<T>),
+}
+
+impl<S: Send + Sync, T: DeserializeOwned + Send + 'static> FromRequest<S> for OneOrList<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let bytes = body(request, state).await?;
+        // Lists may be long: others are not kept waiting.
+        let read = tokio::task::spawn_blocking(move || Self::read(&bytes)).await;
+        Ok(read.map_err(|error| ControlError::system("read the request", error))??)
+    }
+}
+
+impl<T: DeserializeOwned> OneOrList<T> {
+    fn read(bytes: &[u8]) -> Result<Self, ControlError> {
+        if bytes.trim_ascii_start().first() != Some(&b'[') {
+            return serde_json::from_slice(bytes).map(Self::One).map_err(|error| unreadable(&error));
+        }
+        let entries: Vec<Value> = serde_json::from_slice(bytes).map_err(|error| unreadable(&error))?;
+        let (count, mut wrong) = (entries.len(), Wrong::default());
+        let read = |(number, entry)| {
+            wrong.unless(number, serde_json::from_value(entry).map_err(|error| unreadable(&error)))
+        };
+        let entries = entries.into_iter().enumerate().filter_map(read).collect();
+        wrong.refuse(count).map(|()| Self::List(entries))
+    }
+}
+
+fn unreadable(error: &serde_json::Error) -> ControlError {
+    ControlError::Invalid(explain(&error.to_string()))
 }
 
 /// The name in a request's path.

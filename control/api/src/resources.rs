@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::capture;
 use crate::configuration;
 use crate::control::{Control, Controlled};
-use crate::extract::{Arguments, Body, Name, Names};
+use crate::extract::{Arguments, Body, Name, Names, OneOrList};
 use crate::metrics;
 use crate::problem::Problem;
 use crate::schedulers;
@@ -35,7 +35,7 @@ pub(crate) const RESOURCES: &[Resource] = &[
     (
         "/routes",
         &["GET", "POST", "DELETE"],
-        "routes, mirrored and our own; POST {to, via, port, kind} adds one, DELETE {to} removes one of ours",
+        "routes, mirrored and our own; POST {to, via, port, kind} adds one, DELETE {to} removes one of ours; a list of such does all or nothing",
     ),
     ("/routes/lookup", &["GET"], "the route that packets to ?address= take"),
     ("/neighbours", &["GET"], "neighbours of the ports"),
@@ -79,7 +79,7 @@ pub(crate) const RESOURCES: &[Resource] = &[
     (
         "/filters",
         &["GET", "POST", "DELETE"],
-        "bindings; POST {filter, action, gate, priority} adds one, DELETE {ids} removes some",
+        "bindings; POST {filter, action, gate, priority} adds one, a list of such all or none; DELETE {ids} removes some",
     ),
     ("/filters/{id}", &["GET", "DELETE"], "a binding; DELETE removes it"),
     (
@@ -179,7 +179,10 @@ fn without_arguments<C: Control>() -> axum::Router<Served<C>> {
         .route("/summary", read(C::summary))
         .route("/ports", read(C::ports))
         .route("/ports/{name}", find("port", C::ports, |port| &port.name))
-        .route("/routes", read(C::routes).post(add_route::<C>).delete(remove_route::<C>))
+        .route(
+            "/routes",
+            read(C::routes).post(add_routes::<C>).delete(remove_routes::<C>).layer(long_bodies()),
+        )
         .route("/neighbours", read(C::neighbours))
         .route("/plugins", read(C::plugins).post(load_plugin::<C>))
         .route("/plugins/{name}", put(upgrade_plugin::<C>).delete(unload_plugin::<C>))
@@ -202,7 +205,10 @@ fn without_arguments<C: Control>() -> axum::Router<Served<C>> {
             find("gate", C::gates, |gate| &gate.name).patch(set_gate::<C>).delete(remove_gate::<C>),
         )
         .route("/bindings", read(C::bindings).post(bind::<C>).delete(unbind::<C>))
-        .route("/filters", read(C::bindings).post(add_filter::<C>).delete(remove_filters::<C>))
+        .route(
+            "/filters",
+            read(C::bindings).post(add_filters::<C>).delete(remove_filters::<C>).layer(long_bodies()),
+        )
         .route("/filters/check", get(check_filters::<C>))
         .route("/filters/{id}", get(find_filter::<C>).delete(remove_filter::<C>))
         .route("/drops", read(C::drops))
@@ -231,7 +237,7 @@ fn without_arguments<C: Control>() -> axum::Router<Served<C>> {
         .route("/counters", delete(clear::<C>))
 }
 
-/// Configurations may be longer than other requests.
+/// Configurations and lists may be longer than other requests.
 fn long_bodies() -> DefaultBodyLimit {
     DefaultBodyLimit::max(configuration::BODY_LIMIT)
 }
@@ -460,11 +466,23 @@ async fn unbind<C: Control>(
     Ok(Json(served.control.unbind(&old.instance, &old.gate, &old.filter)?))
 }
 
-async fn add_filter<C: Control>(
+async fn add_filters<C: Control>(
     State(served): State<Served<C>>,
-    Body(new): Body<NewFilter>,
+    asked: OneOrList<NewFilter>,
 ) -> Created<impl Serialize> {
-    Ok((StatusCode::CREATED, Json(served.control.add_filter(&new)?)))
+    let added = match asked {
+        OneOrList::One(new) => shown(served.control.add_filter(&new)?)?,
+        OneOrList::List(new) => {
+            let ids = served.control.add_filters(new).await?;
+            json!({"added": ids.len(), "ids": ids})
+        }
+    };
+    Ok((StatusCode::CREATED, Json(added)))
+}
+
+/// One thing, where the answer to a list looks different.
+fn shown(view: impl Serialize) -> Result<Value, Problem> {
+    serde_json::to_value(view).map_err(|error| ControlError::system("show it", error).into())
 }
 
 #[derive(Deserialize)]
@@ -510,11 +528,15 @@ async fn check_filters<C: Control>(State(served): State<Served<C>>) -> Answer<im
     Ok(Json(served.control.check_filters().await?))
 }
 
-async fn add_route<C: Control>(
+async fn add_routes<C: Control>(
     State(served): State<Served<C>>,
-    Body(new): Body<NewRoute>,
+    asked: OneOrList<NewRoute>,
 ) -> Created<impl Serialize> {
-    Ok((StatusCode::CREATED, Json(served.control.add_route(&new).await?)))
+    let added = match asked {
+        OneOrList::One(new) => shown(served.control.add_route(&new).await?)?,
+        OneOrList::List(new) => json!({"added": served.control.add_routes(new).await?}),
+    };
+    Ok((StatusCode::CREATED, Json(added)))
 }
 
 #[derive(Deserialize)]
@@ -523,11 +545,17 @@ struct OldRoute {
     to: String,
 }
 
-async fn remove_route<C: Control>(
+async fn remove_routes<C: Control>(
     State(served): State<Served<C>>,
-    Body(old): Body<OldRoute>,
+    asked: OneOrList<OldRoute>,
 ) -> Answer<impl Serialize> {
-    Ok(Json(served.control.remove_route(&old.to).await?))
+    Ok(Json(match asked {
+        OneOrList::One(old) => shown(served.control.remove_route(&old.to).await?)?,
+        OneOrList::List(old) => {
+            let to = old.into_iter().map(|old| old.to).collect();
+            json!({"removed": served.control.remove_routes(to).await?})
+        }
+    }))
 }
 
 #[derive(Deserialize)]

@@ -13,7 +13,7 @@ use millrace_controller::view::{
 };
 use millrace_controller::{
     Apply, CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, Revision,
-    RollBack, SchedulerNode, Upgrade, Who,
+    RollBack, SchedulerNode, Upgrade, Who, Wrong,
 };
 use serde_json::{Map, Value, json};
 
@@ -121,6 +121,7 @@ impl Control for TestControl {
             flow_states: FlowStatesView { flows: 0, bytes: 0, refused: 0 },
             turns: TurnsView { busy: 0, empty: 0, longest_change: 0 },
             sleeps: 0,
+            applying: None,
             leftover_objects: None,
             mirror: None,
         })
@@ -403,6 +404,30 @@ impl Control for TestControl {
 
     async fn check_filters(&self) -> Controlled<Vec<GateCheckView>> {
         Ok(Vec::new())
+    }
+
+    async fn add_filters(&self, new: Vec<NewFilter>) -> Controlled<Vec<u64>> {
+        let (count, mut wrong) = (new.len(), Wrong::default());
+        let added = new.iter().enumerate().filter_map(|(number, new)| {
+            let added = wrong.unless(number, self.add_filter(new));
+            added.map(|_| number as u64 + 1)
+        });
+        let ids = added.collect();
+        wrong.refuse(count).map(|()| ids)
+    }
+
+    async fn add_routes(&self, new: Vec<NewRoute>) -> Controlled<usize> {
+        let count = new.len();
+        self.routes.lock().unwrap().extend(new);
+        Ok(count)
+    }
+
+    async fn remove_routes(&self, to: Vec<String>) -> Controlled<usize> {
+        let mut wrong = Wrong::default();
+        for (number, to) in to.iter().enumerate() {
+            wrong.unless(number, self.remove_route(to).await);
+        }
+        wrong.refuse(to.len()).map(|()| to.len())
     }
 
     async fn add_route(&self, new: &NewRoute) -> Controlled<RouteView> {

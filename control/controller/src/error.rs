@@ -17,9 +17,72 @@ pub enum ControlError {
     /// The system refused.
     #[error("{0}")]
     System(String),
+    /// Entries of a list can't be done, so none of them is.
+    #[error(transparent)]
+    List(Refused),
+}
+
+/// What is wrong with a list, of which nothing was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// How many entries it has.
+    pub entries: usize,
+    /// How many of them are wrong.
+    pub wrong: usize,
+    /// The first ones that are: their numbers, from 0, and what is wrong.
+    pub errors: Vec<(usize, ControlError)>,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { entries, wrong, errors } = self;
+        write!(f, "{wrong} of {entries} entries can't be done, so nothing was changed")?;
+        errors.first().map_or(Ok(()), |(entry, error)| write!(f, ": entry {entry}, counted from 0: {error}"))
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// Collects what is wrong with the entries of a list.
+#[derive(Clone, Debug, Default)]
+pub struct Wrong {
+    count: usize,
+    errors: Vec<(usize, ControlError)>,
+}
+
+impl Wrong {
+    /// Entries that are named one by one; more are counted.
+    const NAMED: usize = 100;
+
+    /// Notes that an entry is wrong. They come in any order.
+    pub fn note(&mut self, entry: usize, error: ControlError) {
+        self.count += 1;
+        let at = self.errors.partition_point(|(other, _)| *other <= entry);
+        self.errors.insert(at, (entry, error));
+        self.errors.truncate(Self::NAMED);
+    }
+
+    /// What an entry became, unless it is wrong.
+    pub fn unless<T>(&mut self, entry: usize, result: Result<T, ControlError>) -> Option<T> {
+        result.map_err(|error| self.note(entry, error)).ok()
+    }
+
+    /// Refuses a list of so many entries if one is wrong.
+    ///
+    /// # Errors
+    /// [`ControlError::List`] then.
+    pub fn refuse(self, entries: usize) -> Result<(), ControlError> {
+        let Self { count: wrong, errors } = self;
+        if wrong == 0 { Ok(()) } else { Err(ControlError::List(Refused { entries, wrong, errors })) }
+    }
 }
 
 impl ControlError {
+    /// A route of ours is there already.
+    pub(crate) fn there_is_one(prefix: ipnet::IpNet) -> Self {
+        Self::Conflict(format!("there is a route of ours to {prefix}: remove it first"))
+    }
+
     /// The system refused to do `what`.
     pub fn system(what: &str, error: impl fmt::Display) -> Self {
         Self::System(format!("can't {what}: {error}"))

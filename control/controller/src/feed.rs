@@ -23,7 +23,9 @@ pub(crate) fn start_commands(
     let neighbours: Vec<_> =
         model.neighbours.iter().map(|one| model.known_for_good(one)).collect::<Result<_, _>>()?;
     let neighbours = all(&|| Command::SetNeighbours(neighbours.clone()));
-    Ok(vec![options, plugins, neighbours])
+    let reserved = model.reserved_flows();
+    let reserved = all(&|| Command::ReserveFlows(reserved.clone()));
+    Ok(vec![options, plugins, neighbours, reserved])
 }
 
 /// Changes of instances, gates and bindings as each of so many workers is told of them: each has instances of its own.

@@ -191,13 +191,9 @@ impl Router {
     /// # Errors
     /// A filter or an action that is none, unknown names, a filter that is there; nothing has changed then.
     pub fn add_filter(&self, new: &NewFilter) -> Result<BindingView, ControlError> {
-        if new.filter.trim().is_empty() {
-            return Err(ControlError::Invalid("an empty filter: write * if all packets are meant".into()));
-        }
-        let filter = parse_filter(&new.filter)?;
-        let action: FilterAction = new.action.parse().map_err(ControlError::Invalid)?;
+        let filter = new_filter(new)?;
         let mut inner = self.lock();
-        let bound = inner.model.add_filter(&filter, &action, new.gate.as_deref(), new.priority)?;
+        let bound = inner.model.add_configured_filter(&filter)?;
         inner.bound(bound)
     }
 
@@ -321,6 +317,20 @@ fn is_group(net: &IpNet) -> bool {
         Ipv6Net::new_assert(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8).into(),
     ];
     groups.iter().any(|group| group.contains(net))
+}
+
+/// A filter as it was asked for.
+pub(crate) fn new_filter(new: &NewFilter) -> Result<millrace_config::Filter, ControlError> {
+    if new.filter.trim().is_empty() {
+        return Err(ControlError::Invalid("an empty filter: write * if all packets are meant".into()));
+    }
+    let wrong = |error| ControlError::Invalid(format!("filter {:?}: {error}", new.filter));
+    Ok(millrace_config::Filter {
+        r#match: new.filter.parse().map_err(wrong)?,
+        action: new.action.parse().map_err(ControlError::Invalid)?,
+        gate: new.gate.as_deref().map(Into::into),
+        priority: new.priority,
+    })
 }
 
 /// A filter as people write it.

@@ -184,7 +184,11 @@ fn view(Measured { flow, worker, rate }: Measured, model: &Model) -> FlowView {
         idle: flow.idle.as_secs_f64(),
         level: if flow.in_driver { "driver" } else { "worker" },
         worker,
-        state: if flow.probation { "new" } else { "established" },
+        state: match (flow.reserved, flow.probation) {
+            (true, _) => "reserved",
+            (false, true) => "new",
+            (false, false) => "established",
+        },
         bindings: bindings.map(binding).collect(),
         route: flow.route,
     }
@@ -227,6 +231,7 @@ mod tests {
             age: Duration::from_secs(2),
             idle: Duration::from_millis(u64::from(number)),
             probation: false,
+            reserved: false,
             bindings: Vec::new(),
             route: String::new(),
             in_driver: false,

@@ -49,7 +49,7 @@ pub use millrace_store::{Revision, Store, Who};
 pub use capture::{Capture, CaptureRequest};
 pub use configuration::{Apply, Pending, RollBack};
 pub use date::utc;
-pub use error::ControlError;
+pub use error::{ControlError, Refused, Wrong};
 pub use overrides::Overrides;
 pub use plan::{Plan, plan};
 pub use request::{FlowOrder, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, Upgrade};

@@ -182,6 +182,22 @@ impl Model {
     /// Plans a route. Returns whether it is for the kernel to keep.
     pub fn add_route(&mut self, route: &millrace_config::Route) -> Result<bool, ControlError> {
         let prefix = *route.to.value();
+        let own = self.plan_route(route, |address| self.own_routes.port_towards(address))?;
+        let for_kernel = own.is_none();
+        if let Some(own) = own {
+            self.own_routes.add(prefix, own);
+        }
+        self.routes.insert(prefix, route.clone());
+        Ok(for_kernel)
+    }
+
+    /// What the workers do with packets of a route if they alone have it; nothing where it is for the kernel to keep.
+    /// `towards` finds the port without a kernel whose subnet an address is in.
+    pub fn plan_route(
+        &self,
+        route: &millrace_config::Route,
+        towards: impl Fn(IpAddr) -> Option<PortId>,
+    ) -> Result<Option<Route>, ControlError> {
         if let Some(port) = &route.port {
             self.port(port)?;
         }
@@ -193,35 +209,32 @@ impl Model {
         };
         let has_kernel = self.ports.iter().any(PortPlan::is_kernel);
         let hops = match &plain {
-            None => self.own_hops(route)?,
+            None => self.own_hops(route, towards)?,
             Some(_) => None,
         };
         match (hops, plain) {
-            (Some(hops), _) => self.own_routes.add(prefix, Route::Forward(hops)),
-            (None, Some(plain)) if !has_kernel => self.own_routes.add(prefix, plain),
-            (None, _) if has_kernel => {
-                self.routes.insert(prefix, route.clone());
-                return Ok(true);
-            }
-            (None, _) => {
-                return Err(ControlError::Invalid(format!(
-                    "route {:?}: its next hop is in no subnet of a port; say `port` as well",
-                    route.to.written()
-                )));
-            }
+            (Some(hops), _) => Ok(Some(Route::Forward(hops))),
+            (None, Some(plain)) if !has_kernel => Ok(Some(plain)),
+            (None, _) if has_kernel => Ok(None),
+            (None, _) => Err(ControlError::Invalid(format!(
+                "route {:?}: its next hop is in no subnet of a port; say `port` as well",
+                route.to.written()
+            ))),
         }
-        self.routes.insert(prefix, route.clone());
-        Ok(false)
     }
 
     /// The next hops of a route if they are behind ports without a kernel.
-    fn own_hops(&self, route: &millrace_config::Route) -> Result<Option<NextHops>, ControlError> {
+    fn own_hops(
+        &self,
+        route: &millrace_config::Route,
+        towards: impl Fn(IpAddr) -> Option<PortId>,
+    ) -> Result<Option<NextHops>, ControlError> {
         let named = route.port.as_ref().map(|name| self.port(name)).transpose()?;
         if named.is_some_and(PortPlan::is_kernel) {
             return Ok(None);
         }
         let hop = |via: Option<IpAddr>| {
-            let port = named.map(|plan| plan.id).or_else(|| self.own_routes.port_towards(via?))?;
+            let port = named.map(|plan| plan.id).or_else(|| towards(via?))?;
             Some(NextHop::new(port, via))
         };
         let hops: Option<Vec<NextHop>> = match route.via.as_slice() {

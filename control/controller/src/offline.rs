@@ -19,6 +19,7 @@ use millrace_pipeline::{
 use millrace_plugin::{BindingCounts, BindingId, PluginChange};
 use millrace_port::{Memory, MemoryHandle};
 use millrace_units::{Instant, PortId};
+use serde_json::{Map, Value};
 
 use crate::ControlError;
 use crate::feed::{own_routes, plugin_commands, start_commands};
@@ -80,7 +81,7 @@ impl OfflineRouter {
         for commands in start_commands(&model, &mut router.tables, router.workers.len())? {
             router.workers.tell_each(commands);
         }
-        for (port, changes) in model.schedulers.begin()? {
+        for (port, changes) in model.begin_schedulers()? {
             let (reply, answers) = sync_channel(router.workers.len());
             router.workers.tell(|| Command::Schedule(port, changes.clone(), reply.clone()));
             answers.try_iter().collect::<Result<(), _>>().map_err(|error| model.schedulers.refusal(error))?;
@@ -237,6 +238,30 @@ impl OfflineRouter {
         sources
     }
 
+    /// Changes settings of the queue of one flow in a queue of a port, as [`Router::set_queue`](crate::Router::set_queue) does.
+    ///
+    /// # Errors
+    /// No such port or queue, settings that can't be; nothing has changed then.
+    pub fn set_flow_queue(
+        &mut self,
+        port: &str,
+        queue: &str,
+        flow: &str,
+        changes: &Map<String, Value>,
+    ) -> Result<(), ControlError> {
+        let id = self.model.port(port)?.id;
+        let change = self.model.flow_change(port, queue, flow, changes)?;
+        let (reply, answers) = sync_channel(self.workers.len());
+        self.workers.tell(|| Command::Schedule(id, vec![change.clone()], reply.clone()));
+        let outcome: Result<(), _> = answers.try_iter().collect();
+        outcome.map_err(|error| self.model.schedulers.refusal(error))?;
+        self.model.note_flow(id, queue, flow, changes)?;
+        let flows = self.model.reserved_flows();
+        self.workers.tell(|| Command::ReserveFlows(flows.clone()));
+        self.run();
+        Ok(())
+    }
+
     /// Takes a port up or down.
     pub fn set_up(&mut self, port: &str, up: bool) {
         self.change(port, |plan| plan.settings.up = up);
@@ -337,7 +362,7 @@ impl OfflineRouter {
         &mut self,
         instance: &str,
         message: &millrace_plugin_abi::Message,
-    ) -> Result<serde_json::Value, ControlError> {
+    ) -> Result<Value, ControlError> {
         let id = self.model.plugins.address(instance, message)?;
         let silent = || ControlError::System(format!("instance {instance:?} did not answer"));
         let replies = self.workers.ask(|reply| Command::Control(id, message.clone(), reply));

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use millrace_classify::Filter;
 use millrace_config::{Bits, FlowQueue, Scheduler, SchedulerKind};
+use millrace_packet::FlowKey;
 use millrace_pipeline::{Command, FlowQueueReport, FlowReport, FlowTreatment, ScheduleChange};
 use millrace_schedule::{NodeKind, Rate};
 use millrace_units::{PortId, QueueId};
@@ -156,10 +157,8 @@ impl Router {
         let id = inner.model.port(port)?.id;
         let change = inner.model.flow_change(port, queue, flow, changes)?;
         inner.schedule(id, vec![change])?;
-        let known = inner.model.schedulers.of(id).and_then(|scheduler| find_flow(scheduler, queue, flow));
-        let remembered = with_changes(known, queue, flow, changes)?;
-        inner.model.schedulers.note_flow(id, queue, &canonical(flow), remembered);
-        Ok(())
+        inner.model.note_flow(id, queue, flow, changes)?;
+        inner.tell_reserved()
     }
 }
 
@@ -211,8 +210,40 @@ fn absolute(flow: &FlowQueue) -> Map<String, Value> {
 }
 
 impl Model {
+    /// Remembers changes of a flow of a port's scheduler.
+    pub(crate) fn note_flow(
+        &mut self,
+        port: PortId,
+        queue: &str,
+        flow: &str,
+        changes: &Map<String, Value>,
+    ) -> Result<(), ControlError> {
+        let known = self.schedulers.of(port).and_then(|scheduler| find_flow(scheduler, queue, flow));
+        let remembered = with_changes(known, queue, flow, changes)?;
+        self.schedulers.note_flow(port, queue, &canonical(flow), remembered);
+        Ok(())
+    }
+
+    /// The flows that a rate is reserved for, in the queues of any port.
+    pub(crate) fn reserved_flows(&self) -> Vec<FlowKey> {
+        let reserved = self.schedulers.flows().filter(|flow| flow.rate.is_some());
+        // What stands there was read before.
+        reserved.filter_map(|flow| parse_packet(&flow.flow, self).ok()).map(|packet| packet.key).collect()
+    }
+
+    /// What makes the schedulers of all ports of none, the treatment of single flows included.
+    pub(crate) fn begin_schedulers(&self) -> Result<Vec<(PortId, Vec<ScheduleChange>)>, ControlError> {
+        let mut all = Vec::new();
+        for (port, mut changes) in self.schedulers.begin()? {
+            let flows = self.schedulers.of(port).map_or(&[][..], |own| &own.flow);
+            changes.extend(self.flow_changes(self.port_name(port), &[], flows)?);
+            all.push((port, changes));
+        }
+        Ok(all)
+    }
+
     /// The change of a port's scheduler that gives a flow other settings.
-    fn flow_change(
+    pub(crate) fn flow_change(
         &self,
         port: &str,
         queue: &str,
@@ -256,6 +287,12 @@ impl Model {
 }
 
 impl Inner {
+    /// Tells the workers which flows something is reserved for.
+    pub fn tell_reserved(&mut self) -> Result<(), ControlError> {
+        let flows = self.model.reserved_flows();
+        self.workers.tell(|| Command::ReserveFlows(flows.clone()))
+    }
+
     fn flow_queue_reports(
         &mut self,
         port: PortId,

@@ -7,7 +7,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use millrace_host::{HostChange, HostRoute, OwnRoute, PROTOCOL_MILLRACE};
+use millrace_config::Change;
+use millrace_host::{HostRoute, OwnRoute, PROTOCOL_MILLRACE};
 
 use crate::ControlError;
 use crate::model::Model;
@@ -20,19 +21,8 @@ use crate::view::RouteView;
 
 /// How long the mirror may take to hear of what we told the kernel; it takes a millisecond.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
-/// How often is looked.
-pub(crate) const LOOK: Duration = Duration::from_millis(1);
 /// The kernel's main table.
 const MAIN: u32 = 254;
-
-/// Who has a route.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Keeper {
-    /// The kernel, and by the mirror we.
-    Kernel,
-    /// The worker alone.
-    Worker,
-}
 
 impl Router {
     /// Adds a route. When this returns, the next packet takes it.
@@ -43,8 +33,7 @@ impl Router {
     pub async fn add_route(&self, new: &NewRoute) -> Result<RouteView, ControlError> {
         let route = parse_route(new)?;
         let prefix = *route.to.value();
-        let keeper = self.lock().add_route(&route)?;
-        self.settle(prefix, keeper, true).await?;
+        self.change_routes(&[Change::AddRoute(route)]).await.1?;
         let inner = self.lock();
         let view = inner.route_view(prefix).or_else(|| inner.given(prefix));
         view.ok_or_else(|| ControlError::System("the new route is not there".into()))
@@ -56,12 +45,12 @@ impl Router {
     /// No such route; it is another's, who is named.
     pub async fn remove_route(&self, to: &str) -> Result<RouteView, ControlError> {
         let prefix = parse_prefix(to)?;
-        let (view, keeper) = {
-            let mut inner = self.lock();
+        let (view, route) = {
+            let inner = self.lock();
             let view = inner.given(prefix).or_else(|| inner.route_view(prefix));
-            (view, inner.remove_route(prefix)?)
+            (view, inner.ours(prefix)?)
         };
-        self.settle(prefix, keeper, false).await?;
+        self.change_routes(&[Change::RemoveRoute(route)]).await.1?;
         view.ok_or_else(|| ControlError::System("the route was not there".into()))
     }
 
@@ -75,46 +64,9 @@ impl Router {
         let route = self.lock().route_to(address);
         route.ok_or_else(|| ControlError::NotFound(format!("no route to {address}")))
     }
-
-    /// Waits until a change of the kernel's routes has come back, and the worker has it.
-    async fn settle(&self, prefix: IpNet, keeper: Keeper, present: bool) -> Result<(), ControlError> {
-        let deadline = tokio::time::Instant::now() + PATIENCE;
-        while keeper == Keeper::Kernel
-            && self.lock().mirrored(prefix).is_some_and(|route| is_ours(&route)) != present
-            && tokio::time::Instant::now() < deadline
-        {
-            tokio::time::sleep(LOOK).await;
-        }
-        let mut inner = self.lock();
-        if keeper == Keeper::Kernel {
-            // The mirror's own word for it may come after this one; it says the same.
-            let route = inner.mirrored(prefix);
-            inner.apply(vec![HostChange::Route { prefix, route }])?;
-        }
-        inner.barrier()
-    }
 }
 
 impl Inner {
-    pub fn add_route(&mut self, route: &millrace_config::Route) -> Result<Keeper, ControlError> {
-        let prefix = *route.to.value();
-        if self.model.own_routes.is_added(&prefix) || self.installed.contains_key(&prefix) {
-            return Err(ControlError::Conflict(format!(
-                "there is a route of ours to {prefix}: remove it first"
-            )));
-        }
-        if self.model.add_route(route)? {
-            let installed = self.install(route);
-            if installed.is_err() {
-                self.model.routes.remove(&prefix);
-            }
-            return installed.map(|()| Keeper::Kernel);
-        }
-        let change = (prefix, self.model.own_routes.get(&prefix).cloned());
-        self.change_routes(vec![change])?;
-        Ok(Keeper::Worker)
-    }
-
     /// Gives the kernel a route.
     pub fn install(&mut self, route: &millrace_config::Route) -> Result<(), ControlError> {
         let route = own_route(route, self)?;
@@ -131,25 +83,12 @@ impl Inner {
         Ok(())
     }
 
-    pub fn remove_route(&mut self, prefix: IpNet) -> Result<Keeper, ControlError> {
-        if self.model.own_routes.remove(&prefix).is_some() {
-            self.model.routes.remove(&prefix);
-            let ports = self.by_device();
-            let mirrored = self.mirrored(prefix).and_then(|route| from_kernel(&route, &ports));
-            let next = self.model.own_routes.get(&prefix).cloned().or(mirrored);
-            self.change_routes(vec![(prefix, next)])?;
-            return Ok(Keeper::Worker);
-        }
-        let Some(metric) = self.installed.get(&prefix).map(|own| own.metric) else {
-            return Err(self.not_ours(prefix));
-        };
-        if let Some(actions) = &mut self.actions {
-            let removed = actions.remove_route(prefix, metric);
-            removed.map_err(|error| ControlError::system("take the route back from the kernel", error))?;
-        }
-        self.installed.remove(&prefix);
-        self.model.routes.remove(&prefix);
-        Ok(Keeper::Kernel)
+    /// The route of ours to exactly that prefix.
+    ///
+    /// # Errors
+    /// There is none; it is another's, who is named.
+    pub fn ours(&self, prefix: IpNet) -> Result<millrace_config::Route, ControlError> {
+        self.model.routes.get(&prefix).cloned().ok_or_else(|| self.not_ours(prefix))
     }
 
     /// Why the route to `prefix` can't be removed.
@@ -241,7 +180,7 @@ pub(crate) fn protocol(number: u8) -> String {
     name.to_owned()
 }
 
-fn parse_prefix(text: &str) -> Result<IpNet, ControlError> {
+pub(crate) fn parse_prefix(text: &str) -> Result<IpNet, ControlError> {
     let wrong =
         |_| ControlError::Invalid(format!("{text:?} is no prefix: write ADDRESS/LENGTH, as in 10.9.0.0/16"));
     let prefix: IpNet = text.parse().map_err(wrong)?;

@@ -35,8 +35,8 @@ use crate::route_table::RouteTable;
 use crate::routes::PortsByDevice;
 use crate::show::{self, KernelShare};
 use crate::view::{
-    DropView, GateView, InstanceView, LookupView, MemoryView, MirrorView, NeighbourView, PluginView,
-    PortView, RouteView, StatusView, SummaryView, TurnsView,
+    ApplyingView, DropView, GateView, InstanceView, LookupView, MemoryView, MirrorView, NeighbourView,
+    PluginView, PortView, RouteView, StatusView, SummaryView, TurnsView,
 };
 use crate::watchdog::{Names, Watchdog};
 use crate::workers::Workers;
@@ -59,6 +59,15 @@ pub(crate) struct Shared {
     pub requested: Notify,
     /// Signalled by the worker when it has something to say.
     pub control_wake: Wake,
+}
+
+/// Changes that belong together and are being made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Progress {
+    /// How many are made.
+    pub made: usize,
+    /// How many there are; 0 as long as nobody knows.
+    pub of: usize,
 }
 
 /// The state of a running router.
@@ -106,8 +115,8 @@ pub(crate) struct Inner {
     pub base: Draft,
     /// The revisions that were applied.
     pub store: Store,
-    /// Whether a configuration is being applied.
-    pub applying: bool,
+    /// How far a configuration is that is being applied, or a list of changes that are being made.
+    pub applying: Option<Progress>,
     /// What goes back by itself unless it is confirmed.
     pub waiting: Option<Waiting>,
 }
@@ -140,12 +149,10 @@ impl Inner {
 
     /// Refuses while a configuration is being applied.
     pub fn unless_applying(&self) -> Result<(), ControlError> {
-        if self.applying {
-            return Err(ControlError::Conflict(
-                "a configuration is being applied: try again in a second".into(),
-            ));
-        }
-        Ok(())
+        let Some(Progress { made, of }) = self.applying else { return Ok(()) };
+        Err(ControlError::Conflict(format!(
+            "a configuration or a list is being applied, {made} of {of} changes so far: try again in a second"
+        )))
     }
 
     pub fn by_device(&self) -> PortsByDevice {
@@ -257,6 +264,7 @@ impl Router {
                 longest_change: snapshot.longest_change.as_micros() as u64,
             },
             sleeps: snapshot.sleeps,
+            applying: inner.applying.map(|Progress { made, of }| ApplyingView { made, of }),
             leftover_objects: Some(millrace_plugin::native::leftovers()).filter(|count| *count > 0),
             mirror,
         })

@@ -75,6 +75,11 @@ impl Schedulers {
         scheduler.flow.extend(treated);
     }
 
+    /// What is said of single flows, at all ports.
+    pub fn flows(&self) -> impl Iterator<Item = &FlowQueue> {
+        self.ports.values().flat_map(|scheduler| &scheduler.flow)
+    }
+
     /// The scheduler of a port.
     pub fn of(&self, port: PortId) -> Option<&Scheduler> {
         self.ports.get(&port)
@@ -387,6 +392,7 @@ impl Inner {
         let flows = self.model.flow_changes(port, &flows_before, &after.flow);
         changes.extend(flows.inspect_err(|_| self.model.schedulers = old.clone())?);
         self.schedule(id, changes).inspect_err(|_| self.model.schedulers = old)?;
+        self.tell_reserved()?;
         self.set_host_outputs()?;
         Ok(id)
     }

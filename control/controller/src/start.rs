@@ -138,7 +138,7 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
         overrides: options.overrides,
         base,
         store: Store::open(state.as_deref()),
-        applying: false,
+        applying: None,
         waiting: None,
     };
     inner.tell_names();
@@ -273,10 +273,7 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
         inner.workers.tell_each(commands)?;
     }
     inner.begin_slow_halves()?;
-    for (port, mut changes) in inner.model.schedulers.begin()? {
-        let (name, flows) =
-            (inner.model.port_name(port), inner.model.schedulers.of(port).map(|own| &own.flow));
-        changes.extend(inner.model.flow_changes(name, &[], flows.map_or(&[][..], Vec::as_slice))?);
+    for (port, changes) in inner.model.begin_schedulers()? {
         inner.schedule(port, changes)?;
     }
     inner.change_routes(own_routes(&inner.model))?;

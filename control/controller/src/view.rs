@@ -300,11 +300,23 @@ pub struct StatusView {
     pub turns: TurnsView,
     /// How often the worker slept.
     pub sleeps: u64,
+    /// How far a configuration is that is being applied, or a list of changes; nothing when there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub applying: Option<ApplyingView>,
     /// Copies of shared objects that no instance uses any longer, which stay in memory; nothing where there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leftover_objects: Option<u64>,
     /// What the mirror of the kernel saw.
     pub mirror: Option<MirrorView>,
+}
+
+/// Changes that are being made together.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ApplyingView {
+    /// How many are made.
+    pub made: usize,
+    /// How many there are; 0 as long as that isn't known.
+    pub of: usize,
 }
 
 /// Packet memory.
@@ -531,7 +543,8 @@ pub struct FlowView {
     pub level: &'static str,
     /// The number of the worker that it belongs to: 0 where there is only one.
     pub worker: usize,
-    /// `new` while it may be displaced by other new flows, then `established`.
+    /// `new` while it may be displaced by other new flows, then `established`; `reserved` while a rate is reserved for it, so that
+    /// no other displaces it.
     pub state: &'static str,
     /// What it is bound to, in the order of the journey.
     pub bindings: Vec<String>,

@@ -20,6 +20,7 @@ use crate::filter_route::is_filter;
 use crate::options::Options;
 use crate::parse::{Parsed, ROUTER};
 use crate::ports::ReversePath;
+use crate::reserved_flows::ReservedFlows;
 use crate::route::{NO_ROUTE, admit};
 use crate::router::Router;
 use crate::work::{Fate, Work};
@@ -69,6 +70,8 @@ pub(crate) struct Classifier {
     grown: bool,
     /// When flows are next looked after although no packet comes.
     upkeep: Option<Instant>,
+    /// Flows that are displaced by no others.
+    pub reserved: ReservedFlows,
 }
 
 impl Classifier {
@@ -86,6 +89,7 @@ impl Classifier {
             budget: 0,
             grown: false,
             upkeep: None,
+            reserved: ReservedFlows::default(),
         })
     }
 
@@ -109,7 +113,8 @@ impl Classifier {
 
     /// When flows are to be looked after although no packet comes.
     pub fn next_upkeep(&self) -> Option<Instant> {
-        self.upkeep.filter(|_| !self.flows.is_empty())
+        let upkeep = if self.reserved.is_behind() { Some(Instant::ZERO) } else { self.upkeep };
+        upkeep.filter(|_| !self.flows.is_empty())
     }
 
     /// Whether no change since the answer of a record was last known to be right concerns the flow. If so, it is known to be
@@ -336,6 +341,9 @@ impl Router {
         work.flows[index] = flow;
         if let Some(flow) = flow {
             self.classifier.grown = true;
+            if self.classifier.reserved.contains(&key, self.seed) {
+                self.classifier.flows.set_reserved(flow, true);
+            }
             if self.gates.plugins().keeps_states() {
                 let state = self.gates.plugins_mut().begin_state(answer.path);
                 self.classifier.flows.set_state(flow, state);
@@ -465,6 +473,7 @@ impl Router {
     /// Lets idle flows end, the table grow, and plugins know of flows that have ended. `idle`: there is time for it.
     pub(crate) fn keep_flows(&mut self, now: Instant, idle: bool) {
         let classifier = &mut self.classifier;
+        classifier.reserved.mark(&mut classifier.flows, self.seed);
         if idle && classifier.upkeep.is_some_and(|upkeep| upkeep > now) {
             return;
         }

@@ -85,6 +85,8 @@ pub enum Command {
     Shadow(InstanceId, Box<dyn Instance>, u64, ReplyTo<Option<ShadowReport>>),
     /// Changes the scheduler of a port, one change after the other until one is refused, if this worker has its device.
     Schedule(PortId, Vec<ScheduleChange>, ReplyTo<Result<(), ScheduleError>>),
+    /// Says which flows something is reserved for, in place of those before: their records are displaced by no other flow's.
+    ReserveFlows(Vec<FlowKey>),
     /// Asks for the queues of flows of a leaf of a port, a bounded part of them, from one on.
     ShowQueues(PortId, QueueId, usize, ReplyTo<Result<Vec<FlowQueueReport>, ScheduleError>>),
     /// Ends such a trial; what came of it is the answer to its beginning.
@@ -154,6 +156,8 @@ pub struct FlowReport {
     pub idle: Duration,
     /// Whether it is new, and may be displaced by other new flows.
     pub probation: bool,
+    /// Whether something is reserved for it, so that no other displaces it.
+    pub reserved: bool,
     /// What it is bound to, in the order of the journey.
     pub bindings: Vec<BindingId>,
     /// Where it goes, in words with names of ports.
@@ -266,6 +270,7 @@ impl fmt::Debug for Command {
             Self::Shadow(..) => "Shadow",
             Self::EndShadow(..) => "EndShadow",
             Self::Schedule(..) => "Schedule",
+            Self::ReserveFlows(..) => "ReserveFlows",
             Self::ShowQueues(..) => "ShowQueues",
             Self::StartCapture(..) => "StartCapture",
             Self::StopCapture(..) => "StopCapture",

@@ -57,6 +57,7 @@ impl Router {
             age: now.since(flows.created(index)),
             idle: now.since(flows.last_used(index)),
             probation: record.is_on_probation(),
+            reserved: record.is_reserved(),
             bindings: self.gates.plugins().stages(record.answer.path).map(|stage| stage.binding).collect(),
             route: self.route_in_words(record.answer.next_hop),
             hash: flow_hash(&flows.key(index), self.seed),

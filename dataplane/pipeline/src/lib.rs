@@ -31,6 +31,7 @@ mod port_scheduler;
 mod ports;
 mod queue_backlog;
 mod receive;
+mod reserved_flows;
 mod route;
 mod router;
 mod snapshot;

@@ -476,6 +476,7 @@ impl Router {
                 self.gates.plugins_mut().set_limits(options.instances);
                 self.options = options;
             }
+            Command::ReserveFlows(flows) => self.classifier.reserved.set(&flows, self.seed),
             Command::ScanFlows(scan, reply) => {
                 let _ = reply.try_send(self.scan_flows(&scan, now));
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use millrace_classify::{FlowAnswer, FlowTable, FlowTableConfig};
 use millrace_packet::{DropReason, FlowKey};
-use millrace_tests::{Frame, Ipv4Frame, Scenario, station};
+use millrace_tests::{Frame, Ipv4Frame, STANDARD, Scenario, station};
 use millrace_units::{Instant, PortId};
 
 /// Flows that were there before.
@@ -191,4 +191,85 @@ fn ports_are_served_by_their_weights_while_more_comes_than_can_be_taken() {
     // Three of four while both wait; then the rest of the other.
     let of_first = |part: &[u8]| part.iter().filter(|source| **source == 1).count();
     assert_eq!((of_first(&sources[..1280]), of_first(&sources[1280..])), (320, 640));
+}
+
+/// Flows of which each has a rate reserved, until that ends.
+const RESERVED: u16 = 8;
+
+/// A packet of each of these flows, which are known after two of them.
+fn reserved() -> Vec<Vec<u8>> {
+    (0..RESERVED).map(|flow| Ipv4Frame::udp().ports(7000 + flow, 1).bytes()).collect()
+}
+
+/// The flow as a filter: from the host behind port a to 10.9.0.1 behind port b.
+fn reserved_flow(flow: u16) -> String {
+    format!("src 10.1.0.2 dst 10.9.0.1 proto udp sport {} dport 1 in a", 7000 + flow)
+}
+
+/// A router whose port b has queues for flows, and in which the flows above are known.
+fn router_with_queues(workers: usize) -> Scenario {
+    let scheduler = "[port.scheduler]\nrate = \"10gbit\"\n\
+         node = [{ name = \"flows\", kind = \"flow-queues\", rate = \"1gbit\" }]";
+    let text = format!("[router]\nflows-max = {MAXIMUM}\nworkers = {workers}\n{STANDARD}");
+    let port_b = text.find("name = \"b\"").expect("a port b");
+    let end = port_b + text[port_b..].find("\n\n").expect("the end of the port");
+    let mut router = Scenario::new(&format!("{}\n{scheduler}{}", &text[..end], &text[end..]));
+    for _ in 0..2 {
+        assert_eq!(sent_by_queues(&mut router, &reserved()), usize::from(RESERVED));
+    }
+    router
+}
+
+/// The same as [`send`], where queues need time.
+fn sent_by_queues(router: &mut Scenario, frames: &[Vec<u8>]) -> usize {
+    frames.iter().for_each(|frame| router.router.inject("a", frame));
+    router.advance(Duration::from_millis(1));
+    router.take("b").len()
+}
+
+fn rate(rate: serde_json::Value) -> serde_json::Map<String, serde_json::Value> {
+    serde_json::Map::from_iter([("rate".to_owned(), rate)])
+}
+
+fn reserve(router: &mut Scenario, to: serde_json::Value) {
+    let changes = rate(to);
+    for flow in 0..RESERVED {
+        router.router.set_flow_queue("b", "flows", &reserved_flow(flow), &changes).unwrap();
+    }
+}
+
+/// Twenty times as many flows as the table takes, each with two packets, so that none is on probation; then how many of the flows
+/// above had to be classified again.
+fn forgotten_in_a_flood(router: &mut Scenario) -> u64 {
+    for round in 0..20 * MAXIMUM / 50 {
+        let twice: Vec<Vec<u8>> = (0..100).map(|number| stranger(round * 50 + number / 2)).collect();
+        sent_by_queues(router, &twice);
+    }
+    let before = router.router.flows();
+    assert!(before.records <= before.maximum && before.table.recycled > 0, "{before:?}");
+    sent_by_queues(router, &reserved());
+    router.router.flows().packets.misses - before.packets.misses
+}
+
+#[test]
+fn fault_21_flows_with_a_reservation_are_displaced_by_no_flood_until_it_ends() {
+    for workers in [1, 3] {
+        let mut router = router_with_queues(workers);
+        let all = u64::from(RESERVED);
+        assert_eq!(forgotten_in_a_flood(&mut router), all, "without reservations, {workers} workers");
+        reserve(&mut router, "1mbit".into());
+        assert_eq!(forgotten_in_a_flood(&mut router), 0, "known before, {workers} workers");
+        // One that is only known later is reserved as well, once the strangers' queues may be given to others.
+        router.advance(Duration::from_secs(2));
+        router.router.set_flow_queue("b", "flows", &reserved_flow(RESERVED), &rate("1mbit".into())).unwrap();
+        let later = Ipv4Frame::udp().ports(7000 + RESERVED, 1).bytes();
+        sent_by_queues(&mut router, &[later.clone()]);
+        assert_eq!(forgotten_in_a_flood(&mut router), 0);
+        let misses = router.router.flows().packets.misses;
+        sent_by_queues(&mut router, &[later]);
+        assert_eq!(router.router.flows().packets.misses, misses, "known later, {workers} workers");
+        reserve(&mut router, serde_json::Value::Null);
+        assert_eq!(forgotten_in_a_flood(&mut router), all, "released, {workers} workers");
+        router.check_conservation();
+    }
 }

@@ -17,6 +17,7 @@ mod host_output;
 mod kernel;
 mod lab;
 mod links;
+mod lists;
 mod monitors;
 mod own_ports;
 mod plugin_files;

@@ -160,11 +160,16 @@ fn a_flow_with_a_reservation_gets_that_and_no_more_whatever_it_sends() {
     // An eighth of the link is reserved for one: it gets that, though it wants ten times as much; the other gets the rest.
     router.ask(&["queue", "set", "r2", "flows", "--flow", &selector, "rate=1mbit"]);
     assert_eq!(flow_queue(&router, 9000)["rate"], 1_000_000);
+    let state = || router.json(&["flow", "list", &selector])["flows"][0]["state"].clone();
+    eventually("its record is reserved", Duration::from_secs(5), || (state() == "reserved").then_some(()));
     std::thread::sleep(Duration::from_millis(300));
     let eighth = share(3000);
     assert!((0.125 * 0.96..0.125 * 1.04).contains(&eighth), "{eighth}");
     // With a quantum of its own it gets more than the other, and then it is like the other again.
     router.ask(&["queue", "set", "r2", "flows", "--flow", &selector, "quantum=4614"]);
+    eventually("it is reserved no longer", Duration::from_secs(5), || {
+        (state() == "established").then_some(())
+    });
     std::thread::sleep(Duration::from_millis(300));
     let three_quarters = share(1500);
     assert!((0.73..0.77).contains(&three_quarters), "{three_quarters}");

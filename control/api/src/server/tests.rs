@@ -308,3 +308,39 @@ async fn a_configuration_is_applied_in_the_name_of_who_sent_it() {
     assert_eq!(server.ask("GET", "/revisions/3", "").await.0, StatusCode::NOT_FOUND);
     assert_eq!(server.ask("GET", "/revisions/three", "").await.0, StatusCode::BAD_REQUEST);
 }
+
+#[tokio::test]
+async fn a_list_is_done_whole_or_each_wrong_entry_is_named() {
+    let server = Server::start();
+    let list = json!([{"to": "10.9.0.0/16", "port": "lan"}, {"to": "10.10.0.0/16", "port": "lan"}]);
+    let (status, answer) = server.ask("POST", "/routes", list.to_string()).await;
+    assert_eq!((status, answer), (StatusCode::CREATED, json!({"added": 2})));
+    let list = json!([{"to": "10.9.0.0/16"}, {"to": "10.10.0.0/16"}]);
+    let (status, answer) = server.ask("DELETE", "/routes", format!(" {list}")).await;
+    assert_eq!((status, answer), (StatusCode::OK, json!({"removed": 2})));
+
+    let list = json!([{"to": "10.9.0.0/16"}, {"too": "10.9.0.0/16"}, {"to": "10.9.0.0/16", "via": ["x"]}, 7]);
+    let (status, answer) = server.ask("POST", "/routes", list.to_string()).await;
+    assert_eq!((status, &answer["wrong"]), (StatusCode::BAD_REQUEST, &json!(3)));
+    let errors = answer["errors"].as_array().unwrap();
+    assert_eq!(errors.iter().map(|error| error["entry"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 3]);
+    assert!(errors[0]["detail"].as_str().unwrap().contains("did you mean \"to\"?"), "{answer}");
+    assert!(server.control.routes.lock().unwrap().is_empty(), "nothing was added");
+
+    let list = json!([{"filter": "*", "action": "drop"}, {"filter": "proto udp", "action": "drop"}]);
+    let (status, answer) = server.ask("POST", "/filters", list.to_string()).await;
+    assert_eq!((status, answer), (StatusCode::CREATED, json!({"added": 2, "ids": [1, 2]})));
+    let list = json!([{"filter": "*", "action": "drop"}, {"filter": "*", "action": "sing"}]);
+    let (status, answer) = server.ask("POST", "/filters", list.to_string()).await;
+    assert_eq!((status, &answer["errors"][0]["entry"]), (StatusCode::BAD_REQUEST, &json!(1)));
+}
+
+#[tokio::test]
+async fn a_list_may_be_longer_than_other_requests() {
+    let server = Server::start();
+    let list: Vec<Value> = (0..40_000).map(|_| json!({"to": "10.9.0.0/16", "port": "lan"})).collect();
+    let body = Value::from(list).to_string();
+    assert!(body.len() > 1 << 20);
+    assert_eq!(server.ask("POST", "/routes", body.clone()).await.1, json!({"added": 40_000}));
+    assert_eq!(server.ask("POST", "/bindings", body).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+}

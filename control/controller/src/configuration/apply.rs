@@ -11,7 +11,7 @@ use super::carry_out::Failed;
 use super::confirm::Waiting;
 use crate::ControlError;
 use crate::model::Model;
-use crate::router::Router;
+use crate::router::{Progress, Router};
 use crate::view::{AppliedView, DifferenceView};
 
 /// A configuration to be applied.
@@ -34,12 +34,12 @@ pub struct Apply {
 /// Longest time that may be waited for a confirmation, in seconds: a day.
 const MOST_CONFIRM: u64 = 86_400;
 
-/// Says that something is being applied, as long as it is there.
-struct Turn(Router);
+/// Says that a configuration is being applied, or a list of changes made, as long as it is there.
+pub(super) struct Turn(Router);
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.0.lock().applying = false;
+        self.0.lock().applying = None;
     }
 }
 
@@ -172,7 +172,7 @@ impl Router {
 
     /// Keeps others from applying something meanwhile.
     fn begin_apply(&self) -> Result<Turn, ControlError> {
-        let mut inner = self.lock();
+        let inner = self.lock();
         inner.unless_applying()?;
         if let Some(waiting) = &inner.waiting {
             return Err(ControlError::Conflict(format!(
@@ -180,15 +180,15 @@ impl Router {
                 waiting.revision
             )));
         }
-        inner.applying = true;
-        Ok(Turn(self.clone()))
+        drop(inner);
+        self.begin_turn()
     }
 
-    /// The same for going back: what waits for its confirmation is no hindrance.
-    pub(super) fn begin_return(&self) -> Result<impl Sized + use<>, ControlError> {
+    /// The same for lists of changes, and for going back: what waits for its confirmation is no hindrance.
+    pub(super) fn begin_turn(&self) -> Result<Turn, ControlError> {
         let mut inner = self.lock();
         inner.unless_applying()?;
-        inner.applying = true;
+        inner.applying = Some(Progress::default());
         Ok(Turn(self.clone()))
     }
 

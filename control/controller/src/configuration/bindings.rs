@@ -2,7 +2,7 @@
 
 use millrace_classify::CompiledFilter;
 use millrace_config::{Bind, Change, Filter};
-use millrace_plugin::PluginChange;
+use millrace_plugin::{BindingId, PluginChange};
 
 use crate::ControlError;
 use crate::model::{Model, terms};
@@ -37,10 +37,7 @@ impl Model {
                 let (instance, gate) = (&*bind.instance, &*bind.gate);
                 Ok(self.plugins.deregister_instance(instance, gate, bind.filter.value())?.1)
             }
-            Change::AddFilter(filter) => {
-                let (matches, action) = (filter.r#match.value(), filter.action.value());
-                Ok(self.add_filter(matches, action, filter.gate.as_deref(), filter.priority)?.1)
-            }
+            Change::AddFilter(filter) => Ok(self.add_configured_filter(filter)?.1),
             Change::RemoveFilter(filter) => self.remove_filter(filter),
             other => Err(ControlError::System(format!("{other} changes no binding"))),
         }
@@ -56,13 +53,31 @@ impl Model {
     }
 
     fn remove_filter(&mut self, filter: &Filter) -> Result<PluginChange<CompiledFilter>, ControlError> {
+        let binding = self.find_filter(filter)?;
+        Ok(self.plugins.remove_binding(binding)?)
+    }
+
+    /// Plans a filter.
+    pub(crate) fn add_configured_filter(
+        &mut self,
+        filter: &Filter,
+    ) -> Result<(BindingId, PluginChange<CompiledFilter>), ControlError> {
+        let (matches, action) = (filter.r#match.value(), filter.action.value());
+        self.add_filter(matches, action, filter.gate.as_deref(), filter.priority)
+    }
+
+    fn find_filter(&self, filter: &Filter) -> Result<BindingId, ControlError> {
         let (matches, action) = (filter.r#match.value(), filter.action.value());
         let gate = filter.gate.as_deref().or(action.default_gate()).unwrap_or_default();
         let gate = self.plugins.gate(gate)?.id;
         let looked_up = self.action(action, matches)?;
-        let binding = self.plugins.find_binding(&looked_up, gate, matches).ok_or_else(|| {
+        self.plugins.find_binding(&looked_up, gate, matches).ok_or_else(|| {
             ControlError::NotFound(format!("no filter {:?} has the action \"{action}\"", matches.to_string()))
-        })?;
-        Ok(self.plugins.remove_binding(binding)?)
+        })
+    }
+
+    /// The id of a filter that is there, as people know it.
+    pub(super) fn number_of(&self, filter: &Filter) -> Option<u64> {
+        self.plugins.binding(self.find_filter(filter).ok()?).map(|bound| bound.number)
     }
 }

@@ -4,7 +4,7 @@ use millrace_config::{Change, Scheduler, Together};
 use millrace_pipeline::{Command, NeighbourChange, NeighbourKnowledge};
 
 use crate::model::{options, table_kind};
-use crate::router::{Inner, Router};
+use crate::router::{Inner, Progress, Router};
 use crate::schedulers::Schedulers;
 use crate::{ControlError, NewPlugin};
 
@@ -64,6 +64,7 @@ impl Router {
             if outcome.is_err() {
                 return (at, outcome);
             }
+            self.lock().applying = Some(Progress { made: at, of: changes.len() });
             tokio::task::yield_now().await;
         }
         (at, Ok(()))

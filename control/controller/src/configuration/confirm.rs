@@ -94,7 +94,7 @@ impl Router {
     /// # Errors
     /// When nothing waits; what could not be changed back: it goes on waiting.
     pub(super) async fn withdraw(&self) -> Result<(u64, Vec<String>), ControlError> {
-        let _turn = self.begin_return()?;
+        let _turn = self.begin_turn()?;
         let (revision, before) = {
             let inner = self.lock();
             let waiting = inner.waiting.as_ref().ok_or_else(nothing_waits)?;

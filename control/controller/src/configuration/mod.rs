@@ -5,6 +5,7 @@ mod bindings;
 mod carry_out;
 mod confirm;
 mod history;
+mod lists;
 mod ports;
 mod routes;
 mod running;

@@ -2,10 +2,10 @@
 
 use ipnet::IpNet;
 use millrace_config::{Change, Route};
-use millrace_host::HostChange;
+use millrace_host::{HostChange, Mirror};
 
 use crate::ControlError;
-use crate::route_changes::{LOOK, PATIENCE, is_ours};
+use crate::route_changes::{PATIENCE, is_ours};
 use crate::router::{Inner, Router};
 use crate::routes::from_kernel;
 
@@ -21,30 +21,24 @@ struct Changed {
 impl Router {
     /// Changes routes up to the first that can't be. When this returns, the next packet takes them. Returns how many were
     /// changed, and why no more.
-    pub(super) async fn change_routes(&self, changes: &[Change]) -> (usize, Result<(), ControlError>) {
+    pub(crate) async fn change_routes(&self, changes: &[Change]) -> (usize, Result<(), ControlError>) {
         let mut changed = Changed::default();
         let (made, outcome) = self.lock().change_configured_routes(changes, &mut changed);
-        let settled = self.settle_all(changed).await;
+        let settled = self.settle(changed).await;
         (made, settled.and(outcome))
     }
 
     /// Waits until changes of the kernel's routes have come back, and the workers have all.
-    async fn settle_all(&self, changed: Changed) -> Result<(), ControlError> {
-        self.lock().tell_own(&changed.own)?;
-        if changed.kernel.is_empty() {
-            return Ok(());
-        }
-        let deadline = tokio::time::Instant::now() + PATIENCE;
-        let mut waiting = changed.kernel.as_slice();
-        while let [(prefix, present), rest @ ..] = waiting {
-            if self.lock().mirrored(*prefix).is_some_and(|route| is_ours(&route)) == *present {
-                waiting = rest;
-            } else if tokio::time::Instant::now() > deadline {
-                break;
-            } else {
-                tokio::time::sleep(LOOK).await;
+    async fn settle(&self, changed: Changed) -> Result<(), ControlError> {
+        {
+            let mut inner = self.lock();
+            inner.tell_own(&changed.own)?;
+            if changed.kernel.is_empty() {
+                return inner.barrier();
             }
         }
+        // Without the kernel's word for it, what the mirror has is what holds.
+        let _ = tokio::time::timeout(PATIENCE, self.hear_of(&changed.kernel)).await;
         let mut inner = self.lock();
         // The mirror's own word for them may come after this one; it says the same.
         let route = |(prefix, _): &(IpNet, bool)| HostChange::Route {
@@ -54,6 +48,18 @@ impl Router {
         let changes = changed.kernel.iter().map(route).collect();
         inner.apply(changes)?;
         inner.barrier()
+    }
+
+    /// Waits until the mirror has heard that each of these prefixes has a route of ours, or has none any more.
+    async fn hear_of(&self, told: &[(IpNet, bool)]) {
+        let Some(mut news) = self.lock().mirror.as_ref().map(Mirror::news) else { return };
+        for (prefix, present) in told {
+            while self.lock().mirrored(*prefix).is_some_and(|route| is_ours(&route)) != *present {
+                if news.changed().await.is_err() {
+                    return;
+                }
+            }
+        }
     }
 }
 
@@ -80,7 +86,7 @@ impl Inner {
     fn add_configured(&mut self, route: &Route, changed: &mut Changed) -> Result<(), ControlError> {
         let prefix = *route.to.value();
         if self.model.routes.contains_key(&prefix) {
-            return Err(ControlError::Conflict(format!("there is a route of ours to {prefix}")));
+            return Err(ControlError::there_is_one(prefix));
         }
         if self.model.add_route(route)? {
             self.install(route).inspect_err(|_| drop(self.model.routes.remove(&prefix)))?;

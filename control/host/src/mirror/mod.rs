@@ -12,7 +12,7 @@ mod tests;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::{HostChange, HostError, HostState};
@@ -56,6 +56,8 @@ pub struct MirrorStatistics {
 struct Shared {
     state: RwLock<HostState>,
     statistics: Mutex<MirrorStatistics>,
+    /// Told whenever the state may have changed.
+    news: watch::Sender<()>,
 }
 
 impl Shared {
@@ -100,6 +102,12 @@ impl Mirror {
     /// The state as of the last message; hold the guard shortly, the mirror waits for it.
     pub fn state(&self) -> RwLockReadGuard<'_, HostState> {
         self.shared.read()
+    }
+
+    /// Becomes ready whenever the state may have changed since it was last looked at. Who takes this first and looks at the
+    /// state then misses nothing.
+    pub fn news(&self) -> watch::Receiver<()> {
+        self.shared.news.subscribe()
     }
 
     /// The counters now.

@@ -282,6 +282,7 @@ impl Worker {
             }
         }
         drop(state);
+        shared.news.send_replace(());
         let mut statistics = shared.statistics();
         statistics.messages += count;
         statistics.malformed += malformed;
@@ -360,6 +361,7 @@ impl Worker {
         state.sweep(listing.scope, &mut self.pending);
         let differences = state.differences() - listing.differences;
         drop(state);
+        self.shared.news.send_replace(());
         if let Reason::Comparison(waiting) = listing.reason {
             self.shared.statistics().divergences_repaired += differences;
             if differences > 0 {

@@ -1,0 +1,49 @@
+//! Instructions and cache misses of a piece of a run of this binary, by valgrind's callgrind.
+//!
+//! The misses are those of simulated caches of 32 KiB and 512 KiB, eight-fold associative, without any fetching ahead:
+//! this is not what the machine does, but it is the same for all that is compared, and in every run.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::BenchError;
+use crate::process::Running;
+
+/// What is counted in `callgrind_measured`: instructions, and reads that miss the smaller and the larger cache.
+pub(crate) const UNITS: [&str; 3] = ["instructions", "misses of 32 KiB", "misses of 512 KiB"];
+
+/// What `millrace bench NAME` costs within functions of the name `callgrind_measured`; `None` when the binary's functions have no
+/// names.
+pub(crate) fn count(binary: &Path, name: &str, patience: Duration) -> Result<Option<[f64; 3]>, BenchError> {
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"]);
+    command.args(["--cache-sim=yes", "--D1=32768,8,64", "--LL=524288,8,64"]);
+    command.arg("--toggle-collect=*callgrind_measured*").arg(binary);
+    command.args(["bench", name]);
+    Ok(collected(&Running::start(&mut command)?.finish(patience)?))
+}
+
+/// Instructions, and misses of reading at the first and the last level, from callgrind's summary.
+fn collected(output: &str) -> Option<[f64; 3]> {
+    let line = output.lines().find_map(|line| line.split_once("Collected :"))?.1;
+    let mut counts: Vec<f64> = line.split_ascii_whitespace().map_while(|word| word.parse().ok()).collect();
+    // Ir Dr Dw I1mr D1mr D1mw ILmr DLmr DLmw, without zeros at the end.
+    counts.resize(9, 0.0);
+    let [instructions, _, _, _, first, _, _, last, _] = counts[..] else { return None };
+    (instructions > 0.0).then_some([instructions, first, last])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sums_are_found() {
+        let line = "==7== Collected : 800 200 50 4 90 5 3 40 2\n";
+        assert_eq!(collected(line), Some([800.0, 90.0, 40.0]));
+        assert_eq!(collected("==7== Collected : 800 200 50 4 90\n"), Some([800.0, 90.0, 0.0]));
+        assert_eq!(collected("==7== Collected : 0 0 0 0 0 0 0 0 0\n"), None);
+        assert_eq!(collected("nothing"), None);
+    }
+}

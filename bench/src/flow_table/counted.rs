@@ -1,0 +1,113 @@
+//! Instructions and cache misses per hit, by valgrind's callgrind.
+
+use std::array::from_fn;
+use std::time::Duration;
+
+use millrace_classify::FlowTable;
+use millrace_packet::FlowKey;
+use millrace_units::Instant;
+
+use super::BATCH;
+use super::flows::{Family, Popularity, key, order};
+use super::lookups::{SIZES, filled};
+use crate::process::is_installed;
+use crate::{BenchError, Measurement, Options, callgrind};
+
+/// Packets that are looked up and counted.
+const PACKETS: usize = 128 * BATCH;
+/// How long one run may take; filling the largest table is most of it.
+const PATIENCE: Duration = Duration::from_secs(400);
+
+/// The name of a run that only fills a table and looks up packets.
+const PREFIX: &str = "flow-table/";
+
+/// Hits of all sizes. Without valgrind, or names of functions, there are no figures, and that is said.
+pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    if !is_installed("valgrind") {
+        (options.progress)("valgrind is not installed: cache misses are not counted");
+        return Ok(Vec::new());
+    }
+    let mut results = Vec::new();
+    for (flows, size, _) in SIZES {
+        for family in [Family::V4, Family::V6] {
+            let case = format!("hit, {family}, {size} flows, uniform");
+            let Some(counts) = callgrind::count(&options.binary, &name(family, flows), PATIENCE)? else {
+                (options.progress)("callgrind found no function names: cache misses are not counted");
+                return Ok(results);
+            };
+            let each = counts.map(|count| count / PACKETS as f64);
+            (options.progress)(&format!(
+                "{case}: {:.1} instructions, {:.2} and {:.2} misses of simulated caches",
+                each[0], each[1], each[2]
+            ));
+            let measured = each.into_iter().zip(callgrind::UNITS);
+            results.extend(
+                measured.map(|(count, unit)| Measurement::of(&case, count, &format!("{unit}/packet"))),
+            );
+        }
+    }
+    Ok(results)
+}
+
+fn name(family: Family, flows: u32) -> String {
+    format!("{PREFIX}{family}/{flows}")
+}
+
+fn parse(name: &str) -> Option<(Family, u32)> {
+    let (family, flows) = name.strip_prefix(PREFIX)?.split_once('/')?;
+    let family = [Family::V4, Family::V6].into_iter().find(|known| known.to_string() == family)?;
+    Some((family, flows.parse().ok()?))
+}
+
+/// Runs nothing but some look-ups, for a tool that counts what they cost; `None` when `name` isn't such a run.
+pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
+    let (family, flows) = parse(name)?;
+    Some(filled(flows, |number| key(family, number)).and_then(|mut table| {
+        let order = order(Popularity::Uniform, flows, 2 * PACKETS);
+        let (before, counted) = order.split_at(PACKETS);
+        let mut hits = 0;
+        for (order, count) in [(before, false), (counted, true)] {
+            for numbers in order.chunks_exact(BATCH) {
+                let keys: [FlowKey; BATCH] = from_fn(|at| key(family, numbers[at]));
+                let hashes: [u64; BATCH] = from_fn(|at| table.hash(&keys[at]));
+                hits += if count {
+                    callgrind_measured(&mut table, &keys, &hashes)
+                } else {
+                    look_up(&mut table, &keys, &hashes)
+                };
+            }
+        }
+        let problem = || BenchError::measurement("flow table", format!("{hits} packets had a record"));
+        (hits == 2 * PACKETS).then_some(()).ok_or_else(problem)
+    }))
+}
+
+/// As [`look_up`]; callgrind counts in here.
+#[inline(never)]
+fn callgrind_measured(table: &mut FlowTable, keys: &[FlowKey; BATCH], hashes: &[u64; BATCH]) -> usize {
+    look_up(table, keys, hashes)
+}
+
+#[inline(always)]
+fn look_up(table: &mut FlowTable, keys: &[FlowKey; BATCH], hashes: &[u64; BATCH]) -> usize {
+    let mut found = [None; BATCH];
+    table.find_batch(keys, hashes, &mut found);
+    for index in found.iter().flatten() {
+        table.touch(*index, 64, Instant::ZERO);
+    }
+    found.iter().flatten().count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_read_from_its_name_and_finds_all_flows() {
+        for family in [Family::V4, Family::V6] {
+            assert_eq!(parse(&name(family, 1024)), Some((family, 1024)));
+            run_measured(&name(family, 1024)).unwrap().unwrap();
+        }
+        assert!(parse("flow-table").is_none() && parse("flow-table/IPv5/1").is_none());
+    }
+}

@@ -1,0 +1,156 @@
+//! `headers`: packets that make every parser work, beside plain ones of the same length, in the pipeline alone.
+//!
+//! What is compared is what a batch takes at the 99th percentile, the generator's cost subtracted: the copy of a frame costs most of
+//! a long packet's time, and it is the same for both.
+
+use std::time::Instant;
+
+use millrace_port::memory::Generator;
+use millrace_wire::MacAddr;
+use millrace_wire::checksum::Sum;
+
+use crate::interrupt::check;
+use crate::memory::case::{Case, Family};
+use crate::memory::setup::{IN_MAC, MTU, OUT_MAC, Pipeline, Setup, Source, frame};
+use crate::statistics::median;
+use crate::{BenchError, Bound, Measurement, Options};
+
+/// Packets of a batch.
+const BATCH: u64 = 256;
+/// Batches of a repetition.
+const BATCHES: usize = 1000;
+/// Repetitions, of which the median counts.
+const REPETITIONS: usize = 9;
+/// Promised: how many times as long as a plain packet any packet takes.
+const LIMIT: f64 = 2.0;
+
+/// Link header and fixed header.
+const LINK: usize = 14;
+const FIXED: usize = 40;
+
+const CASE: Case = Case { family: Family::V6, flows: 1 };
+
+/// Runs all cases.
+pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let packets = [
+        ("100 headers of destination options", chained()),
+        ("hop-by-hop options with 1,006 octets of padding", padded()),
+        ("37 packets in one another", nested()),
+    ];
+    packets.into_iter().map(|(name, frame)| compare(name, frame, options)).collect()
+}
+
+/// A packet beside a plain one of its length.
+fn compare(name: &str, frame: Vec<u8>, options: &mut Options<'_>) -> Result<Measurement, BenchError> {
+    let mut plain = Kind::new(plain(frame.len()))?;
+    let mut other = Kind::new(frame)?;
+    let (mut ours, mut theirs, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..REPETITIONS {
+        check()?;
+        let (plain, other) = (plain.time(), other.time());
+        theirs.push(plain);
+        ours.push(other);
+        ratios.push(other / plain);
+    }
+    plain.pipeline.check(CASE)?;
+    other.pipeline.check(CASE)?;
+    let (ours, theirs) = (median(&ours), median(&theirs));
+    (options.progress)(&format!("{name}: {ours:.1} ns per packet at the 99th percentile, plain {theirs:.1}"));
+    Ok(Measurement::of(name, ours, "ns/packet at the 99th percentile of batches")
+        .beside("a plain packet of the same length", theirs)
+        .with_ratio(median(&ratios))
+        .promising_ratio(Bound::AtMost, LIMIT))
+}
+
+/// A kind of packet: a router that gets nothing else, and what makes them.
+struct Kind {
+    pipeline: Pipeline,
+    source: Source,
+}
+
+impl Kind {
+    fn new(frame: Vec<u8>) -> Result<Self, BenchError> {
+        let input = || Generator::new(MacAddr(IN_MAC), MTU, vec![frame.clone()], u64::MAX);
+        let output = Generator::new(MacAddr(OUT_MAC), MTU, Vec::new(), 0);
+        let mut pipeline = Pipeline::between(CASE, Setup::default(), Box::new(input()), Box::new(output))?;
+        pipeline.forward(100 * BATCH);
+        Ok(Self { pipeline, source: Source::of(input())? })
+    }
+
+    /// Nanoseconds per packet of a batch at the 99th percentile, less what making one takes in the middle.
+    fn time(&mut self) -> f64 {
+        let of_batch = |work: &mut dyn FnMut() -> u64| {
+            let mut times: Vec<f64> = (0..BATCHES)
+                .map(|_| {
+                    let start = Instant::now();
+                    let packets = work();
+                    start.elapsed().as_secs_f64() * 1e9 / packets as f64
+                })
+                .collect();
+            times.sort_by(f64::total_cmp);
+            times
+        };
+        let bare = of_batch(&mut || self.source.callgrind_measured(BATCH))[BATCHES / 2];
+        of_batch(&mut || self.pipeline.forward(BATCH))[BATCHES * 99 / 100] - bare
+    }
+}
+
+/// What follows the fixed header, in a frame that leads through the router.
+fn with_payload(next_header: u8, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = frame(Family::V6, 30, 0)[..LINK + FIXED].to_vec();
+    bytes[LINK + 4..LINK + 6].copy_from_slice(&(payload.len() as u16).to_be_bytes());
+    bytes[LINK + 6] = next_header;
+    bytes.extend(payload);
+    bytes
+}
+
+/// UDP of so many octets of data, with a checksum as of the frame's addresses.
+fn udp(data: usize) -> Vec<u8> {
+    let length = (8 + data) as u16;
+    let mut udp = [1024, 9, length, 0].map(u16::to_be_bytes).concat();
+    udp.resize(usize::from(length), 0);
+    let addresses = &frame(Family::V6, 30, 0)[LINK + 8..LINK + FIXED];
+    let sum = Sum::new().bytes(addresses).word(17).word(length).bytes(&udp).checksum();
+    udp[6..8].copy_from_slice(&(if sum == 0 { 0xffff } else { sum }).to_be_bytes());
+    udp
+}
+
+/// A plain packet in a frame of so many bytes.
+fn plain(length: usize) -> Vec<u8> {
+    with_payload(17, &udp(length - LINK - FIXED - 8))
+}
+
+/// 100 headers of destination options, each with padding of four octets.
+fn chained() -> Vec<u8> {
+    let header = |number: usize| [if number == 99 { 17 } else { 60 }, 0, 1, 4, 0, 0, 0, 0];
+    let headers: Vec<u8> = (0..100).flat_map(header).collect();
+    with_payload(60, &[headers, udp(8)].concat())
+}
+
+/// Hop-by-hop options that are nothing but padding of an octet each.
+fn padded() -> Vec<u8> {
+    let header = [&[17, 125][..], &[0; 1006]].concat();
+    with_payload(0, &[header, udp(8)].concat())
+}
+
+/// As many packets in one another as a packet of 1,500 bytes holds.
+fn nested() -> Vec<u8> {
+    let inner = (0..35).fold(with_payload(17, &udp(8))[LINK..].to_vec(), |inner, _| {
+        with_payload(41, &inner)[LINK..].to_vec()
+    });
+    with_payload(41, &inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_packet_comes_out_at_the_other_port() {
+        for bytes in [plain(900), chained(), padded(), nested()] {
+            assert!(bytes.len() <= usize::from(MTU) + LINK, "{} bytes", bytes.len());
+            let mut kind = Kind::new(bytes).unwrap();
+            kind.pipeline.check(CASE).unwrap();
+        }
+    }
+}

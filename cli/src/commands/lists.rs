@@ -1,0 +1,126 @@
+//! Routes and filters of a file, one a line, in one request: all of them or none.
+
+use std::path::Path;
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use super::configuration::read;
+use crate::client::Client;
+use crate::output::Failure;
+
+/// What stands in the lines of a file, comments and empty lines left out.
+#[derive(Debug, Default)]
+pub struct Lines {
+    /// What the file is called in messages.
+    name: String,
+    /// What the interface is told, in the order of the lines.
+    entries: Vec<Value>,
+    /// The line of each, from 1.
+    lines: Vec<usize>,
+}
+
+impl Lines {
+    /// Reads a file, or standard input for `-`. `entry` is what the interface is told of a line, or what is wrong with it.
+    ///
+    /// # Errors
+    /// When it can't be read; when lines are wrong, each of which is named on standard error.
+    pub fn read(
+        file: &Path,
+        entry: impl Fn(&str) -> Result<Value, String>,
+        json: bool,
+    ) -> Result<Self, Failure> {
+        let name = if file.as_os_str() == "-" { "standard input".into() } else { file.display().to_string() };
+        let lines = Self { name, ..Self::default() };
+        lines.parse(&read(file)?, entry).map_err(|(lines, wrong)| lines.refused(&wrong, wrong.len(), json))
+    }
+
+    fn parse(
+        mut self,
+        text: &str,
+        entry: impl Fn(&str) -> Result<Value, String>,
+    ) -> Result<Self, (Self, Vec<(usize, String)>)> {
+        let mut wrong = Vec::new();
+        for (line, number) in text.lines().zip(1..) {
+            let words = line.trim();
+            if words.is_empty() || words.starts_with('#') {
+                continue;
+            }
+            match entry(words) {
+                Ok(entry) => {
+                    self.entries.push(entry);
+                    self.lines.push(number);
+                }
+                Err(problem) => wrong.push((number, problem)),
+            }
+        }
+        if wrong.is_empty() { Ok(self) } else { Err((self, wrong)) }
+    }
+
+    /// Sends them in one request, and says on standard error how far the router is when it takes long.
+    ///
+    /// # Errors
+    /// Why nothing was done; lines that are wrong are named on standard error.
+    pub fn send(self, client: &Client, method: Method, path: &str, json: bool) -> Result<Value, Failure> {
+        if self.entries.is_empty() {
+            return Err(Failure::new(format!("{}: nothing but comments and empty lines", self.name)));
+        }
+        let body = Value::Array(self.entries);
+        let lines = Self { entries: Vec::new(), ..self };
+        client.send_and_watch(method, path, &body).map_err(|failure| {
+            if failure.wrong == 0 {
+                return failure;
+            }
+            let at = |(entry, problem): &(usize, String)| Some((*lines.lines.get(*entry)?, problem.clone()));
+            let wrong: Vec<_> = failure.entries.iter().filter_map(at).collect();
+            lines.refused(&wrong, failure.wrong, json)
+        })
+    }
+
+    /// Names lines that are wrong; `count` are, of which these are the first.
+    fn refused(&self, wrong: &[(usize, String)], count: usize, json: bool) -> Failure {
+        if json {
+            let error = |(line, problem): &(usize, String)| json!({"line": line, "detail": problem});
+            let errors: Vec<Value> = wrong.iter().map(error).collect();
+            println!("{:#}", json!({"file": self.name, "wrong": count, "errors": errors}));
+        }
+        for (line, problem) in wrong.iter().take(SHOWN).filter(|_| !json) {
+            eprintln!("{}:{line}: {problem}", self.name);
+        }
+        let what = if count == 1 { "1 line is wrong".to_owned() } else { format!("{count} lines are wrong") };
+        let rest =
+            if count > SHOWN && !json { format!(", of which {SHOWN} are named") } else { String::new() };
+        Failure::new(format!("{}: {what}{rest}; nothing was changed", self.name))
+    }
+}
+
+/// Lines that are named to people.
+const SHOWN: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number(line: &str) -> Result<Value, String> {
+        line.parse().map(|number: u32| json!(number)).map_err(|_| format!("{line:?} is no number"))
+    }
+
+    #[test]
+    fn comments_and_empty_lines_count_but_say_nothing() {
+        let lines = Lines::default().parse("# numbers\n7\n\n  8 \n", number).unwrap();
+        assert_eq!((lines.entries, lines.lines), (vec![json!(7), json!(8)], vec![2, 4]));
+    }
+
+    #[test]
+    fn all_wrong_lines_are_found() {
+        let (_, wrong) = Lines::default().parse("x\n7\n#\ny\n", number).unwrap_err();
+        assert_eq!(wrong, [(1, "\"x\" is no number".into()), (4, "\"y\" is no number".into())]);
+    }
+
+    #[test]
+    fn a_failure_says_how_many_lines_are_wrong_and_that_nothing_was_changed() {
+        let lines = Lines { name: "routes".into(), ..Lines::default() };
+        let failure = lines.refused(&[(3, "x".into())], 1, true);
+        assert_eq!((&*failure.message, failure.code), ("routes: 1 line is wrong; nothing was changed", 1));
+    }
+}
