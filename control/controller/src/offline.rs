@@ -16,9 +16,9 @@ use millrace_pipeline::{
     CaptureSource, Command, DriverCache, DriverFlowCounts, DriverPort, FlowCounts, GateTables, PortCount,
     ReversePath, Snapshot, capture,
 };
-use millrace_plugin::{BindingId, PluginChange};
+use millrace_plugin::{BindingCounts, BindingId, PluginChange};
 use millrace_port::{Memory, MemoryHandle};
-use millrace_units::{Instant, PortId};
+use millrace_units::{Instant, PortId, QueueAccount};
 
 use crate::ControlError;
 use crate::feed::{own_routes, plugin_commands, start_commands};
@@ -227,6 +227,24 @@ impl OfflineRouter {
         self.snapshot().ports
     }
 
+    /// What was counted at a binding.
+    pub fn filter_counts(&mut self, filter: BindingId) -> BindingCounts {
+        self.workers.filter_counts().of(filter)
+    }
+
+    /// What the route to exactly `prefix` gave to queues, and what became of it; `None` where that is not counted.
+    ///
+    /// # Errors
+    /// When a worker does not answer.
+    pub fn route_counts(&mut self, prefix: IpNet) -> Result<Option<QueueAccount>, ControlError> {
+        Ok(self.route_table.count(&[prefix], &mut self.workers)?.into_iter().flatten().next())
+    }
+
+    /// Sets all counters to zero.
+    pub fn clear_counters(&mut self) {
+        self.workers.tell(|| Command::ClearCounters);
+    }
+
     /// Captures the first `snap` bytes of every frame from now on, until the readers are dropped: one for each worker. What
     /// finds no room before it is read is left out.
     pub fn capture(&mut self, snap: usize) -> Vec<CaptureSource> {
@@ -352,6 +370,11 @@ impl OfflineRouter {
         let question = parse_packet(packet, &self.model)?;
         let worker = self.workers.owner_of_flow(&question.key);
         let explanation = self.workers.ask_one(worker, |reply| Command::Explain(question, reply));
-        Ok(lookup::view(explanation.unwrap_or_default(), &self.model, &self.route_table))
+        let explanation = explanation.unwrap_or_default();
+        let leaf = explanation
+            .queue
+            .map(|(port, queue)| self.workers.ask(|reply| Command::FindLeaf(port, queue, reply)));
+        let leaf = leaf.into_iter().flatten().flatten().next();
+        Ok(lookup::view(explanation, leaf, &self.model, &self.route_table))
     }
 }

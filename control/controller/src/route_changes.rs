@@ -68,12 +68,20 @@ impl Router {
     /// The route that packets to an address take.
     ///
     /// # Errors
-    /// No address; no route.
+    /// No address; no route; when the data plane does not answer.
     pub fn lookup_route(&self, address: &str) -> Result<RouteView, ControlError> {
         let wrong = |_| ControlError::Invalid(format!("{address:?} is no address"));
         let address: IpAddr = address.parse().map_err(wrong)?;
-        let route = self.lock().route_to(address);
-        route.ok_or_else(|| ControlError::NotFound(format!("no route to {address}")))
+        let mut guard = self.lock();
+        let inner = &mut *guard;
+        let (Some(mut route), Some((prefix, _))) =
+            (inner.route_to(address), inner.route_table.prefix_of(address))
+        else {
+            return Err(ControlError::NotFound(format!("no route to {address}")));
+        };
+        let accounts = inner.route_table.count(&[prefix], &mut inner.workers)?;
+        route.queues = accounts.into_iter().flatten().next().as_ref().map(show::queues);
+        Ok(route)
     }
 
     /// Waits until a change of the kernel's routes has come back, and the worker has it.
@@ -241,7 +249,7 @@ pub(crate) fn protocol(number: u8) -> String {
     name.to_owned()
 }
 
-fn parse_prefix(text: &str) -> Result<IpNet, ControlError> {
+pub(crate) fn parse_prefix(text: &str) -> Result<IpNet, ControlError> {
     let wrong =
         |_| ControlError::Invalid(format!("{text:?} is no prefix: write ADDRESS/LENGTH, as in 10.9.0.0/16"));
     let prefix: IpNet = text.parse().map_err(wrong)?;
