@@ -12,7 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use configuration::{Apply, Diff, History, HistoryAction, Rollback, Save};
 pub use plugin::{PluginAction, PluginArguments, PluginTest};
 pub use scheduler::{Queue, QueueAction, Scheduler, SchedulerAction};
-pub use traffic::{Filter, FilterAction, Flow, FlowAction, FlowOrder, Route, RouteAction};
+pub use traffic::{Filter, FilterAction, Flow, FlowAction, FlowOrder, Route, RouteAction, Watch};
 
 /// Where clients find the daemon unless told otherwise.
 pub const DEFAULT_SOCKET: &str = "/run/millrace/millrace.sock";
@@ -168,11 +168,12 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct Top {
     /// Seconds between two looks, 0.5 to 60.
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = top_interval)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
     pub interval: f64,
 }
 
-fn top_interval(text: &str) -> Result<f64, String> {
+/// Seconds between two looks.
+fn interval(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.5..=60.0).contains(seconds));
     seconds.ok_or_else(|| "seconds from 0.5 to 60 are right".to_owned())
 }

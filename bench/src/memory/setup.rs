@@ -329,11 +329,18 @@ impl Pipeline {
     pub fn established_lost(&mut self, family: Family) -> Result<u64, BenchError> {
         let filter = of_established(family)?.to_string();
         let bound = self.unit.bindings().into_iter().find(|bound| bound.filter == filter);
-        let snapshot = self.snapshot();
-        let counts =
-            snapshot.bindings.iter().find(|(id, _)| Some(*id) == bound.as_ref().map(|bound| bound.id));
-        let treated = counts.map_or(0, |(_, counts)| counts.packets);
-        Ok((snapshot.totals.received / 4).saturating_sub(treated))
+        let received = self.snapshot().totals.received;
+        let treated = bound.map_or(0, |bound| self.treated_by(bound.id));
+        Ok((received / 4).saturating_sub(treated))
+    }
+
+    /// Packets that a binding has treated.
+    fn treated_by(&mut self, binding: BindingId) -> u64 {
+        let (reply, answer) = sync_channel(1);
+        self.tell(Command::CountFilters(binding, reply));
+        let page = answer.try_recv().unwrap_or_default();
+        let counts = page.counts.first().filter(|(id, _)| *id == binding);
+        counts.map_or(0, |(_, counts)| counts.packets)
     }
 
     /// An error unless every packet so far has left by the other port.

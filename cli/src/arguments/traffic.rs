@@ -53,14 +53,24 @@ Empty lines and those that begin with # say nothing. All of them are added, or n
         ids: Vec<u64>,
     },
     /// List filters, and bindings of instances, with their counters.
-    #[command(after_help = "Example:\n  millrace filter list\n  millrace filter list --gate route --json")]
+    #[command(after_help = "\
+Packets: what matched. Drops: what the filter or its instance dropped. Queued: what was given to the queues of ports, each copy and
+each fragment once (at gates for copies, copies). Queued = sent + lost (dropped there) + waiting.
+
+Example:
+  millrace filter list
+  millrace filter list --gate route --json
+  millrace filter list --watch 2")]
     List {
         /// Only those of one gate.
         #[arg(long)]
         gate: Option<String>,
         /// One a line, as `filter add --from` reads them.
-        #[arg(long)]
+        #[arg(long, conflicts_with = "watch")]
         lines: bool,
+        /// Whether they are watched.
+        #[command(flatten)]
+        watch: Watch,
     },
     /// Say at each gate which filter a packet is treated by, and why not by the others.
     #[command(
@@ -73,6 +83,24 @@ Empty lines and those that begin with # say nothing. All of them are added, or n
     /// Name the filters that never win, as one other comes before each, and those of which it is hard to see which wins; fail where there are some.
     #[command(after_help = "Example:\n  millrace filter check")]
     Check,
+}
+
+/// Whether a list is looked at again and again.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Watch {
+    /// Print the list every so many seconds, 0.5 to 60 (1 if none are said), with what was counted in a second; in JSON, a line for
+    /// each list.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        default_missing_value = "1",
+        value_parser = super::interval
+    )]
+    pub watch: Option<f64>,
+    /// End after so many lists.
+    #[arg(long, value_name = "LISTS", requires = "watch")]
+    pub count: Option<u64>,
 }
 
 /// Arguments of `route`.
@@ -121,14 +149,25 @@ that begin with # say nothing. All of them are added, or none: then each line th
         #[arg(long, value_name = "FILE", conflicts_with = "prefix")]
         from: Option<PathBuf>,
     },
-    /// List routes, mirrored and our own.
-    #[command(
-        after_help = "Example:\n  millrace route list\n  millrace route list --lines | grep 'protocol millrace'"
-    )]
+    /// List routes, mirrored and our own, with what was sent by them.
+    #[command(after_help = "\
+Queued: what was given to the queues of ports. Queued = sent + lost (dropped there) + waiting. A route that gets other next hops counts
+anew. Routes that lead to no port don't count, nor those that come when 65,536 do already.
+
+Example:
+  millrace route list
+  millrace route list --within 10.0.0.0/8 --watch
+  millrace route list --lines | grep 'protocol millrace'")]
     List {
         /// One a line, as `route add --from` reads them.
-        #[arg(long)]
+        #[arg(long, conflicts_with = "watch")]
         lines: bool,
+        /// Only those to this prefix, and to prefixes within it.
+        #[arg(long, value_name = "PREFIX")]
+        within: Option<String>,
+        /// Whether they are watched.
+        #[command(flatten)]
+        watch: Watch,
     },
     /// Show the route that packets to an address take.
     #[command(visible_alias = "get", after_help = "Example:\n  millrace route lookup 10.9.1.1")]

@@ -4,7 +4,8 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use super::lists::Lines;
-use super::remote::{done, print, segment};
+use super::remote::{done, segment};
+use super::watch;
 use crate::arguments::FilterAction;
 use crate::client::Client;
 use crate::output::{Column, Failure, plain, rows};
@@ -18,6 +19,10 @@ const COLUMNS: &[Column] = &[
     ("packets", "packets"),
     ("bytes", "bytes"),
     ("drops", "drops"),
+    ("queued", "queued_packets"),
+    ("sent", "sent_packets"),
+    ("lost", "lost_packets"),
+    ("waiting", "waiting_packets"),
 ];
 
 /// Adds, removes, lists and explains filters.
@@ -42,16 +47,22 @@ pub fn filter(client: &Client, action: &FilterAction, json: bool) -> Result<(), 
             let lines: Vec<String> = rows(&value).iter().map(line).collect();
             done(&value, &lines.join("\n"), json);
         }
-        FilterAction::List { gate, lines } => {
-            let mut value = client.get("/filters")?;
-            if let (Some(gate), Value::Array(rows)) = (gate, &mut value) {
+        FilterAction::List { gate, lines, watch: how } => {
+            if let Some(gate) = gate {
                 // A gate that there isn't is an error, and not a gate without filters.
                 client.get(&format!("/gates/{}", segment(gate)))?;
-                rows.retain(|row| row["gate"] == gate.as_str());
             }
-            match *lines && !json {
-                true => rows(&value).iter().for_each(|filter| println!("{}", line(filter))),
-                false => print(&value, COLUMNS, json),
+            let look = || {
+                let mut value = client.get("/filters")?;
+                if let (Some(gate), Value::Array(rows)) = (gate, &mut value) {
+                    rows.retain(|row| row["gate"] == gate.as_str());
+                }
+                Ok(value)
+            };
+            if *lines && !json {
+                rows(&look()?).iter().for_each(|filter| println!("{}", line(filter)));
+            } else {
+                watch::list(how, look, ("id", COLUMNS), json)?;
             }
         }
         FilterAction::Explain { packet } => {

@@ -17,6 +17,7 @@ mod route;
 mod run;
 mod scheduler;
 mod top;
+mod watch;
 mod workbench;
 
 use std::process::ExitCode;

@@ -34,7 +34,7 @@ fn name_bindings(row: &mut Value, what: &str) {
 }
 
 /// The columns of a noun's table; none where its object is shown line by line.
-fn columns(noun: Noun) -> &'static [Column] {
+pub fn columns(noun: Noun) -> &'static [Column] {
     match noun {
         Noun::Ports => &[
             ("port", "name"),
@@ -59,6 +59,11 @@ fn columns(noun: Noun) -> &'static [Column] {
             ("next hops", "next_hops"),
             ("source", "source"),
             ("protocol", "protocol"),
+            ("queued", "queued_packets"),
+            ("sent", "sent_packets"),
+            ("sent bytes", "sent_bytes"),
+            ("lost", "lost_packets"),
+            ("waiting", "waiting_packets"),
         ],
         Noun::Neighbours => &[("address", "address"), ("port", "port"), ("mac", "mac"), ("state", "state")],
         Noun::Instances => &[

@@ -6,7 +6,8 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use super::lists::Lines;
-use super::remote::{done, print, segment, show};
+use super::remote::{columns, done, print, segment};
+use super::watch;
 use crate::arguments::{Noun, RouteAction};
 use crate::client::Client;
 use crate::output::{Failure, plain, rows};
@@ -36,17 +37,24 @@ pub fn route(client: &Client, action: &RouteAction, json: bool) -> Result<(), Fa
             let value = client.send(Method::DELETE, "/routes", Some(&body))?;
             done(&value, &format!("route removed: {}", line(&value)), json);
         }
-        RouteAction::List { lines: true } if !json => {
-            let routes = client.get("/routes")?;
-            rows(&routes).iter().for_each(|route| println!("{}", line(route)));
+        RouteAction::List { within, lines, watch: how } => {
+            let path = match within {
+                Some(prefix) => format!("/routes?within={}", segment(&written(prefix, &[]))),
+                None => "/routes".to_owned(),
+            };
+            let look = || client.get(&path);
+            if *lines && !json {
+                rows(&look()?).iter().for_each(|route| println!("{}", line(route)));
+            } else {
+                watch::list(how, look, ("to", columns(Noun::Routes)), json)?;
+            }
         }
-        RouteAction::List { .. } => show(client, Noun::Routes, json)?,
         RouteAction::Lookup { address } => {
             let value = client.get(&format!("/routes/lookup?address={}", segment(address)))?;
             if json {
                 print(&value, &[], json);
             } else {
-                println!("{}", line(&value));
+                println!("{}{}", line(&value), counted(&value));
             }
         }
     }
@@ -65,6 +73,17 @@ fn line(route: &Value) -> String {
         Some(kind) => format!("{kind} "),
     };
     format!("{kind}{}{hops}, protocol {}", plain(&route["to"]), plain(&route["protocol"]))
+}
+
+/// What was sent by a route, behind its line; nothing where that is not counted.
+fn counted(route: &Value) -> String {
+    if route["queued_packets"].is_null() {
+        return String::new();
+    }
+    let [queued, sent, bytes, lost, waiting] =
+        ["queued_packets", "sent_packets", "sent_bytes", "lost_packets", "waiting_packets"]
+            .map(|key| plain(&route[key]));
+    format!("\npackets queued {queued}, sent {sent} ({bytes} bytes), lost {lost}, waiting {waiting}")
 }
 
 /// The request for a route of so many words, which are those of ip-route(8), of `route add` or of `route list --lines`.

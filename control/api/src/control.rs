@@ -10,7 +10,7 @@ use millrace_controller::view::{
 };
 use millrace_controller::{
     Apply, Capture, CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute,
-    Revision, RollBack, Router, SchedulerNode, Upgrade, Who,
+    Revision, RollBack, RouteQuery, Router, SchedulerNode, Upgrade, Who,
 };
 use serde_json::{Map, Value};
 
@@ -27,7 +27,7 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn status(&self) -> Controlled<StatusView>;
     fn summary(&self) -> Controlled<SummaryView>;
     fn ports(&self) -> Controlled<Vec<PortView>>;
-    fn routes(&self) -> Controlled<Vec<RouteView>>;
+    fn routes(&self, query: &RouteQuery) -> Controlled<Vec<RouteView>>;
     fn neighbours(&self) -> Controlled<Vec<NeighbourView>>;
     fn plugins(&self) -> Controlled<Vec<PluginView>>;
     fn load_plugin(&self, new: &NewPlugin) -> impl Future<Output = Controlled<PluginView>> + Send;
@@ -143,8 +143,8 @@ impl Control for Router {
         Router::ports(self)
     }
 
-    fn routes(&self) -> Controlled<Vec<RouteView>> {
-        Router::routes(self)
+    fn routes(&self, query: &RouteQuery) -> Controlled<Vec<RouteView>> {
+        Router::routes(self, query)
     }
 
     fn neighbours(&self) -> Controlled<Vec<NeighbourView>> {

@@ -6,7 +6,9 @@ use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::{MethodRouter, delete, get, patch, post, put};
-use millrace_controller::{ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, Upgrade};
+use millrace_controller::{
+    ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, RouteQuery, Upgrade,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -35,7 +37,7 @@ pub(crate) const RESOURCES: &[Resource] = &[
     (
         "/routes",
         &["GET", "POST", "DELETE"],
-        "routes, mirrored and our own; POST {to, via, port, kind} adds one, DELETE {to} removes one of ours; a list of such does all or nothing",
+        "routes, mirrored and our own, with what was sent by them; ?within= a prefix; POST {to, via, port, kind} adds one, DELETE {to} removes one of ours; a list of such does all or nothing",
     ),
     ("/routes/lookup", &["GET"], "the route that packets to ?address= take"),
     ("/neighbours", &["GET"], "neighbours of the ports"),
@@ -165,6 +167,7 @@ pub(crate) fn router<C: Control>(served: Served<C>) -> axum::Router {
 /// Resources that take arguments behind a `?`, and refuse those that they don't know.
 fn with_arguments<C: Control>() -> axum::Router<Served<C>> {
     axum::Router::new()
+        .route("/routes", get(routes::<C>))
         .route("/routes/lookup", get(lookup_route::<C>))
         .route("/filters/explain", get(explain_filters::<C>))
         .route("/flows", get(flows::<C>).delete(flush_flows::<C>))
@@ -179,10 +182,7 @@ fn without_arguments<C: Control>() -> axum::Router<Served<C>> {
         .route("/summary", read(C::summary))
         .route("/ports", read(C::ports))
         .route("/ports/{name}", find("port", C::ports, |port| &port.name))
-        .route(
-            "/routes",
-            read(C::routes).post(add_routes::<C>).delete(remove_routes::<C>).layer(long_bodies()),
-        )
+        .route("/routes", post(add_routes::<C>).delete(remove_routes::<C>).layer(long_bodies()))
         .route("/neighbours", read(C::neighbours))
         .route("/plugins", read(C::plugins).post(load_plugin::<C>))
         .route("/plugins/{name}", put(upgrade_plugin::<C>).delete(unload_plugin::<C>))
@@ -562,6 +562,13 @@ async fn remove_routes<C: Control>(
 #[serde(deny_unknown_fields)]
 struct Address {
     address: String,
+}
+
+async fn routes<C: Control>(
+    State(served): State<Served<C>>,
+    Arguments(query): Arguments<RouteQuery>,
+) -> Answer<impl Serialize> {
+    Ok(Json(served.control.routes(&query)?))
 }
 
 async fn lookup_route<C: Control>(

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use millrace_controller::view::{
     AppliedView, BindingView, ConfigurationView, DifferenceView, DropView, FlowStatesView, FlowTableView,
     FlowsView, GateCheckView, GateExplanationView, GateView, HeldView, InstanceView, LookupView, MapView,
-    MemoryView, NeighbourView, PluginView, PortView, QueueView, ReleaseView, RevisionTextView, RouteView,
-    SchedulerView, StatusView, SummaryView, TurnsView, UpgradeView,
+    MemoryView, NeighbourView, PluginView, PortView, QueueView, QueuesView, ReleaseView, RevisionTextView,
+    RouteView, SchedulerView, StatusView, SummaryView, TurnsView, UpgradeView,
 };
 use millrace_controller::{
     Apply, CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, Revision,
-    RollBack, SchedulerNode, Upgrade, Who, Wrong,
+    RollBack, RouteQuery, SchedulerNode, Upgrade, Who, Wrong,
 };
 use serde_json::{Map, Value, json};
 
@@ -71,6 +71,7 @@ fn binding(instance: &str, gate: &str, filter: &str, priority: i32) -> BindingVi
         packets: 0,
         bytes: 0,
         drops: 0,
+        queues: QueuesView::default(),
     }
 }
 
@@ -100,6 +101,7 @@ fn view(new: &NewRoute) -> RouteView {
         next_hops: Vec::new(),
         source: "millrace",
         protocol: "millrace".into(),
+        queues: None,
     }
 }
 
@@ -147,7 +149,7 @@ impl Control for TestControl {
         Ok(Vec::new())
     }
 
-    fn routes(&self) -> Controlled<Vec<RouteView>> {
+    fn routes(&self, _query: &RouteQuery) -> Controlled<Vec<RouteView>> {
         Err(ControlError::System("the mirror has ended".into()))
     }
 

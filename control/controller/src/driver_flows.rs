@@ -1,6 +1,6 @@
 //! Plain flows in the driver: the flow cache of level 0 given to the worker, and what each port's device can do.
 
-use millrace_offload::{CachedFlow, FlowCache, FlowCacheWriter, FlowSlot, KEY_BYTES};
+use millrace_offload::{CachedFlow, FlowCache, FlowCacheWriter, FlowSlot, FlowTotals, KEY_BYTES};
 use millrace_packet::{Family, FlowKey};
 use millrace_pipeline::{Command, DriverCache, DriverFlow, DriverPort, DriverTotals};
 use millrace_units::PortId;
@@ -71,10 +71,12 @@ impl DriverCache for WorkerCache {
         }
     }
 
-    fn remove(&mut self, key: &FlowKey, slot: u32) {
-        if let Some(slot) = self.slots.get_mut(slot as usize).and_then(Option::take) {
-            self.writer.remove(&bytes(key), slot);
-        }
+    fn remove(&mut self, key: &FlowKey, slot: u32) -> DriverTotals {
+        let Some(slot) = self.slots.get_mut(slot as usize).and_then(Option::take) else {
+            return DriverTotals::default();
+        };
+        let FlowTotals { packets, bytes } = self.writer.remove(&bytes(key), slot);
+        DriverTotals { packets, bytes }
     }
 
     fn totals(&self, slot: u32) -> DriverTotals {

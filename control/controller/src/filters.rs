@@ -129,7 +129,7 @@ impl Inner {
 
     /// Undoes bindings, all of them before the next packet. Returns what they were.
     fn unbind(&mut self, ids: &[BindingId]) -> Result<Vec<BindingView>, ControlError> {
-        let counts = (&self.snapshot()?).into();
+        let counts = self.workers.filter_counts()?;
         let view = |id: &BindingId| {
             self.model.plugins.binding(*id).map(|bound| show::binding(*id, bound, &counts, &self.model))
         };
@@ -149,8 +149,8 @@ impl Router {
     /// When the data plane does not answer.
     pub fn bindings(&self) -> Result<Vec<BindingView>, ControlError> {
         let mut inner = self.lock();
-        let snapshot = inner.snapshot()?;
-        Ok(show::bindings(&snapshot, &inner.model))
+        let counts = inner.workers.filter_counts()?;
+        Ok(show::bindings(&counts, &inner.model))
     }
 
     /// Binds an instance to the flows that a filter matches. When this returns, the next packet is treated so.

@@ -52,6 +52,6 @@ pub use date::utc;
 pub use error::{ControlError, Refused, Wrong};
 pub use overrides::Overrides;
 pub use plan::{Plan, plan};
-pub use request::{FlowOrder, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, Upgrade};
+pub use request::{FlowOrder, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, RouteQuery, Upgrade};
 pub use router::Router;
 pub use start::{Source, StartOptions, check, revisions, start};

@@ -6,7 +6,7 @@ use millrace_classify::{Candidate, Filter, PortRange};
 use millrace_packet::{Exceptions, FlowKey};
 use millrace_pipeline::{Explanation, Question};
 use millrace_plugin::BindingId;
-use millrace_units::{GateId, PortId};
+use millrace_units::{GateId, PortId, QueueId};
 
 use crate::ControlError;
 use crate::model::Model;
@@ -78,22 +78,37 @@ fn question(filter: &Filter, text: &str, model: &Model) -> Result<Question, Cont
 }
 
 /// The worker's explanation with the names that only control knows.
-pub(crate) fn view(explanation: Explanation, model: &Model, routes: &RouteTable) -> LookupView {
+/// `leaf` is where the packet would wait, in the port's scheduler.
+pub(crate) fn view(
+    explanation: Explanation,
+    leaf: Option<QueueId>,
+    model: &Model,
+    routes: &RouteTable,
+) -> LookupView {
+    let port = explanation.queue.map(|(port, _)| port);
+    let place = || match (port, leaf) {
+        (Some(port), Some(leaf)) => model.schedulers.describe(port, leaf),
+        _ => "first in, first out,".to_owned(),
+    };
     let steps = explanation
         .steps
         .into_iter()
-        .map(|step| StepView { stage: step.stage, text: named(&step.text, model, routes) });
+        .map(|step| StepView { stage: step.stage, text: named(&step.text, &place, model, routes) });
     LookupView { steps: steps.collect(), verdict: explanation.verdict }
 }
 
-/// Replaces `{gate 3}` and `{binding 5}` by what they are called, and `{prefix 192.0.2.1}` by the prefix of the route.
-fn named(text: &str, model: &Model, routes: &RouteTable) -> String {
+/// Replaces `{gate 3}` and `{binding 5}` by what they are called, and `{prefix 192.0.2.1}` by the prefix of the route, and
+/// `{leaf}` by the `place` where packets wait.
+fn named(text: &str, place: &dyn Fn() -> String, model: &Model, routes: &RouteTable) -> String {
     let mut result = String::new();
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once('{') {
         let Some((inside, after)) = behind.split_once('}') else { break };
         result += before;
-        result += &name_of(inside, model, routes);
+        result += &match inside {
+            "leaf" => place(),
+            other => name_of(other, model, routes),
+        };
         rest = after;
     }
     result + rest

@@ -18,7 +18,7 @@ use millrace_pipeline::{
 };
 use millrace_plugin::{BindingCounts, BindingId, PluginChange};
 use millrace_port::{Memory, MemoryHandle};
-use millrace_units::{Instant, PortId};
+use millrace_units::{Instant, PortId, QueueAccount};
 use serde_json::{Map, Value};
 
 use crate::ControlError;
@@ -228,6 +228,24 @@ impl OfflineRouter {
         self.snapshot().ports
     }
 
+    /// What was counted at a binding.
+    pub fn filter_counts(&mut self, filter: BindingId) -> BindingCounts {
+        self.workers.filter_counts().of(filter)
+    }
+
+    /// What the route to exactly `prefix` gave to queues, and what became of it; `None` where that is not counted.
+    ///
+    /// # Errors
+    /// When a worker does not answer.
+    pub fn route_counts(&mut self, prefix: IpNet) -> Result<Option<QueueAccount>, ControlError> {
+        Ok(self.route_table.count(&[prefix], &mut self.workers)?.into_iter().flatten().next())
+    }
+
+    /// Sets all counters to zero.
+    pub fn clear_counters(&mut self) {
+        self.workers.tell(|| Command::ClearCounters);
+    }
+
     /// Captures the first `snap` bytes of every frame from now on, until the readers are dropped: one for each worker. What
     /// finds no room before it is read is left out.
     pub fn capture(&mut self, snap: usize) -> Vec<CaptureSource> {
@@ -344,11 +362,6 @@ impl OfflineRouter {
         self.workers.tell(|| Command::SetOptions(options.clone()));
     }
 
-    /// What was counted at each binding, filters among them, by number.
-    pub fn bindings(&mut self) -> BTreeMap<BindingId, BindingCounts> {
-        self.snapshot().bindings.into_iter().collect()
-    }
-
     /// The flow table at this moment.
     pub fn flows(&mut self) -> FlowCounts {
         self.snapshot().flows
@@ -382,6 +395,11 @@ impl OfflineRouter {
         let question = parse_packet(packet, &self.model)?;
         let worker = self.workers.owner_of_flow(&question.key);
         let explanation = self.workers.ask_one(worker, |reply| Command::Explain(question, reply));
-        Ok(lookup::view(explanation.unwrap_or_default(), &self.model, &self.route_table))
+        let explanation = explanation.unwrap_or_default();
+        let leaf = explanation
+            .queue
+            .map(|(port, queue)| self.workers.ask(|reply| Command::FindLeaf(port, queue, reply)));
+        let leaf = leaf.into_iter().flatten().flatten().next();
+        Ok(lookup::view(explanation, leaf, &self.model, &self.route_table))
     }
 }

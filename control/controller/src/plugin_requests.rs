@@ -214,7 +214,7 @@ mod tests {
             }
             // One that comes when those before are done.
             request(r#"{"add-route": {"to": "10.9.0.0/16", "via": ["10.1.0.9"]}}"#);
-            while !router.routes().unwrap().iter().any(|route| route.to == "10.9.0.0/16") {
+            while !router.routes(&Default::default()).unwrap().iter().any(|route| route.to == "10.9.0.0/16") {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             router.shutdown().await.unwrap();

@@ -91,6 +91,14 @@ pub struct NewRoute {
     pub kind: RouteKind,
 }
 
+/// Which routes are to be shown.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RouteQuery {
+    /// Those to this prefix, and to prefixes within; all, if there is none.
+    pub within: Option<String>,
+}
+
 /// Which flows are to be shown.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -57,12 +57,20 @@ impl Router {
     /// The route that packets to an address take.
     ///
     /// # Errors
-    /// No address; no route.
+    /// No address; no route; when the data plane does not answer.
     pub fn lookup_route(&self, address: &str) -> Result<RouteView, ControlError> {
         let wrong = |_| ControlError::Invalid(format!("{address:?} is no address"));
         let address: IpAddr = address.parse().map_err(wrong)?;
-        let route = self.lock().route_to(address);
-        route.ok_or_else(|| ControlError::NotFound(format!("no route to {address}")))
+        let mut guard = self.lock();
+        let inner = &mut *guard;
+        let (Some(mut route), Some((prefix, _))) =
+            (inner.route_to(address), inner.route_table.prefix_of(address))
+        else {
+            return Err(ControlError::NotFound(format!("no route to {address}")));
+        };
+        let accounts = inner.route_table.count(&[prefix], &mut inner.workers)?;
+        route.queues = accounts.into_iter().flatten().next().as_ref().map(show::queues);
+        Ok(route)
     }
 }
 

@@ -1,14 +1,18 @@
 //! The forwarding table on the side of control: what workers are told when routes change, and in which order.
 
+use std::collections::HashSet;
+
 use ipnet::IpNet;
 use millrace_forward::{FibReader, Route, SharedFib};
-use millrace_pipeline::{Command, ReplyTo, RouteChange};
-use millrace_units::NextHopIndex;
+use millrace_pipeline::{Command, ROUTES, ReplyTo, RouteChange};
+use millrace_units::{NextHopIndex, QueueAccount};
 
 use crate::ControlError;
 
 /// Changes that a worker notes between two batches: more would make packets wait.
 const AT_ONCE: usize = 256;
+/// Routes whose counters a worker reads between two batches.
+const COUNTED_AT_ONCE: usize = 512;
 /// How many parts of the table may wait to be used again before workers are asked whether they have gone on.
 const WAITING: usize = 1024;
 
@@ -19,6 +23,12 @@ pub(crate) trait TellRoutes {
 
     /// Tells all workers, and waits until each has answered.
     fn ask_all(&mut self, command: &dyn Fn(ReplyTo<()>) -> Command) -> Result<(), ControlError>;
+
+    /// Asks all workers of which routes packets wait.
+    fn waiting_routes(&mut self) -> Result<HashSet<NextHopIndex>, ControlError>;
+
+    /// Asks all workers what routes gave to queues; the sums, in the same order.
+    fn count_routes(&mut self, routes: &[NextHopIndex]) -> Result<Vec<QueueAccount>, ControlError>;
 }
 
 /// The forwarding table.
@@ -67,9 +77,12 @@ impl RouteTable {
     ) -> Result<(), ControlError> {
         let mut numbers: Vec<Option<NextHopIndex>> = Vec::with_capacity(changes.len());
         let mut new = Vec::new();
-        for (_, route) in changes {
+        for (prefix, route) in changes {
             numbers.push(route.as_ref().map(|route| {
-                let (number, is_new) = self.0.intern(route.clone());
+                let (number, is_new) = match route {
+                    Route::Forward(_) => self.0.intern_own(*prefix, route.clone(), ROUTES),
+                    _ => self.0.intern(route.clone()),
+                };
                 new.extend(is_new.then(|| (number, route.clone())));
                 number
             }));
@@ -106,7 +119,28 @@ impl RouteTable {
         }
         let epoch = self.0.close_epoch();
         workers.ask_all(&|reply| Command::SetRoutes(Vec::new(), reply))?;
-        self.0.quiesced(epoch);
-        Ok(())
+        let waiting = workers.waiting_routes()?;
+        let freed = self.0.quiesced_but(epoch, |number| waiting.contains(&number));
+        workers.tell(&|| Command::ForgetRoutes(freed.clone()))
+    }
+
+    /// What routes to these prefixes gave to queues, and what became of it, in the same order; `None` of those that are not
+    /// counted: they lead to no port, or there are too many.
+    ///
+    /// # Errors
+    /// When a worker does not answer.
+    pub fn count(
+        &self,
+        prefixes: &[IpNet],
+        workers: &mut impl TellRoutes,
+    ) -> Result<Vec<Option<QueueAccount>>, ControlError> {
+        let numbers: Vec<_> = prefixes.iter().map(|prefix| self.0.own_number(*prefix)).collect();
+        let counted: Vec<_> = numbers.iter().flatten().copied().collect();
+        let mut accounts = Vec::with_capacity(counted.len());
+        for piece in counted.chunks(COUNTED_AT_ONCE) {
+            accounts.extend(workers.count_routes(piece)?);
+        }
+        let mut accounts = accounts.into_iter();
+        Ok(numbers.into_iter().map(|number| number.and_then(|_| accounts.next())).collect())
     }
 }

@@ -30,7 +30,8 @@ use crate::loader::Loader;
 use crate::lookup::{self, parse_packet};
 use crate::model::Model;
 use crate::overrides::Overrides;
-use crate::route_changes::kernel_view;
+use crate::request::RouteQuery;
+use crate::route_changes::{kernel_view, parse_prefix};
 use crate::route_table::RouteTable;
 use crate::routes::PortsByDevice;
 use crate::show::{self, KernelShare};
@@ -305,19 +306,32 @@ impl Router {
         Ok(views)
     }
 
-    /// All routes: those of the kernel that this router knows, and its own.
+    /// Routes: those of the kernel that this router knows, and its own; all, or those within a prefix.
     ///
     /// # Errors
-    /// None so far.
-    pub fn routes(&self) -> Result<Vec<RouteView>, ControlError> {
-        let inner = self.lock();
+    /// A prefix that is none; when the data plane does not answer.
+    pub fn routes(&self, query: &RouteQuery) -> Result<Vec<RouteView>, ControlError> {
+        let within = query.within.as_deref().map(parse_prefix).transpose()?;
+        let is_meant = |prefix: &IpNet| within.is_none_or(|within| within.contains(prefix));
+        let mut guard = self.lock();
+        let inner = &mut *guard;
         let own = &inner.model.own_routes;
-        let mut views: Vec<RouteView> =
-            own.iter().map(|(prefix, route)| show::route(prefix, route, None, &inner.model)).collect();
+        let ours = own.iter().filter(|(prefix, _)| is_meant(prefix));
+        let ours = ours.map(|(prefix, route)| (*prefix, show::route(prefix, route, None, &inner.model)));
+        let (mut prefixes, mut views): (Vec<IpNet>, Vec<RouteView>) = ours.unzip();
         if let Some(mirror) = &inner.mirror {
             let (state, ports) = (mirror.state(), inner.by_device());
-            let mirrored = state.routes().filter(|route| own.get(&route.prefix).is_none());
-            views.extend(mirrored.filter_map(|route| kernel_view(&route, &ports, &inner.model)));
+            let is_mirrored = |prefix: &IpNet| is_meant(prefix) && own.get(prefix).is_none();
+            for route in state.routes().filter(|route| is_mirrored(&route.prefix)) {
+                if let Some(view) = kernel_view(&route, &ports, &inner.model) {
+                    prefixes.push(route.prefix);
+                    views.push(view);
+                }
+            }
+        }
+        let accounts = inner.route_table.count(&prefixes, &mut inner.workers)?;
+        for (view, account) in views.iter_mut().zip(accounts) {
+            view.queues = account.as_ref().map(show::queues);
         }
         Ok(views)
     }
@@ -371,8 +385,8 @@ impl Router {
     pub fn instances(&self) -> Result<Vec<InstanceView>, ControlError> {
         let mut inner = self.lock();
         let snapshot = inner.snapshot()?;
-        let slow = inner.host_level.report()?;
-        Ok(show::instances(&snapshot, &inner.model, &slow))
+        let (counts, slow) = (inner.workers.filter_counts()?, inner.host_level.report()?);
+        Ok(show::instances(&snapshot, &counts, &inner.model, &slow))
     }
 
     /// All gates.
@@ -381,8 +395,8 @@ impl Router {
     /// When the data plane does not answer.
     pub fn gates(&self) -> Result<Vec<GateView>, ControlError> {
         let mut inner = self.lock();
-        let snapshot = inner.snapshot()?;
-        Ok(show::gates(&snapshot, &inner.model, &inner.tables))
+        let counts = inner.workers.filter_counts()?;
+        Ok(show::gates(&counts, &inner.model, &inner.tables))
     }
 
     /// Makes the plugin of a file known: a WebAssembly module, checked and compiled beside everything else, or a shared object,
@@ -564,7 +578,12 @@ impl Router {
         let question: Question = parse_packet(packet, &inner.model)?;
         let explanation =
             inner.workers.owner_of_flow(&question.key).ask(|reply| Command::Explain(question, reply))?;
-        Ok(lookup::view(explanation, &inner.model, &inner.route_table))
+        let leaf = match explanation.queue {
+            Some((port, queue)) => inner.workers.ask(|reply| Command::FindLeaf(port, queue, reply))?,
+            None => Vec::new(),
+        };
+        let leaf = leaf.into_iter().flatten().next();
+        Ok(lookup::view(explanation, leaf, &inner.model, &inner.route_table))
     }
 
     /// Sets all counters to zero.
@@ -598,8 +617,8 @@ impl Router {
 }
 
 pub(crate) fn find_instance(inner: &mut Inner, name: &str) -> Result<InstanceView, ControlError> {
-    let snapshot = inner.snapshot()?;
-    let instances = show::instances(&snapshot, &inner.model, &inner.host_level.report()?);
+    let (snapshot, counts) = (inner.snapshot()?, inner.workers.filter_counts()?);
+    let instances = show::instances(&snapshot, &counts, &inner.model, &inner.host_level.report()?);
     instances
         .into_iter()
         .find(|instance| instance.name == name)
@@ -607,8 +626,8 @@ pub(crate) fn find_instance(inner: &mut Inner, name: &str) -> Result<InstanceVie
 }
 
 pub(crate) fn find_gate(inner: &mut Inner, name: &str) -> Result<GateView, ControlError> {
-    let snapshot = inner.snapshot()?;
-    let gates = show::gates(&snapshot, &inner.model, &inner.tables);
+    let counts = inner.workers.filter_counts()?;
+    let gates = show::gates(&counts, &inner.model, &inner.tables);
     gates
         .into_iter()
         .find(|gate| gate.name == name)

@@ -118,6 +118,14 @@ impl Schedulers {
         number.index().checked_sub(1).and_then(|index| self.names.get(index)).map_or("?", String::as_str)
     }
 
+    /// A leaf of a port, in words.
+    pub fn describe(&self, port: PortId, leaf: QueueId) -> String {
+        let name = self.name(leaf);
+        let node = self.ports.get(&port).and_then(|scheduler| find(scheduler, name).ok());
+        let kind = node.map_or_else(String::new, |node| format!(" ({})", node.kind.name()));
+        format!("node {name:?}{kind} of the scheduler")
+    }
+
     /// The number of a leaf, whatever port it is at.
     pub fn queue(&self, name: &str) -> Result<QueueId, ControlError> {
         let leaf = |node: &&SchedulerNode| node.kind.is_leaf();

@@ -9,15 +9,18 @@ use millrace_offload::DriverSent;
 use millrace_packet::{DropCounts, DropReason};
 use millrace_pipeline::{DriverFlowCounts, FlowCounts, GateTable, GateTables, ReversePath, Snapshot};
 use millrace_plugin::{
-    Action, BindingCounts, BindingDescription, BindingId, FlowStateCounts, InstanceReport, MessageCounts, Way,
+    Action, BindingCounts, BindingCountsPage, BindingDescription, BindingId, FlowStateCounts, InstanceReport,
+    MessageCounts, Way,
 };
+
+use millrace_units::QueueAccount;
 
 use crate::host_level::SlowReports;
 use crate::model::{Bound, Model};
 use crate::route_changes::protocol;
 use crate::view::{
     BindingView, DriverFlowsView, DropView, FlowStatesView, FlowTableView, GateView, InstanceView,
-    NextHopView, PluginView, RouteView, SummaryView,
+    NextHopView, PluginView, QueuesView, RouteView, SummaryView,
 };
 use crate::view::{MessagesView, SlowHalfView};
 
@@ -156,7 +159,7 @@ pub(crate) fn route(to: &IpNet, route: &Route, kernel: Option<u8>, model: &Model
     };
     let protocol = protocol(kernel.unwrap_or(PROTOCOL_MILLRACE));
     let source = if kernel.is_none_or(|kernel| kernel == PROTOCOL_MILLRACE) { "millrace" } else { "kernel" };
-    RouteView { to: to.to_string(), kind, next_hops, source, protocol }
+    RouteView { to: to.to_string(), kind, next_hops, source, protocol, queues: None }
 }
 
 /// What is done with packets, in words.
@@ -184,15 +187,39 @@ pub(crate) fn action(action: &Action, model: &Model) -> String {
 #[derive(Default)]
 pub(crate) struct Counts(HashMap<BindingId, BindingCounts>);
 
-impl From<&Snapshot> for Counts {
-    fn from(snapshot: &Snapshot) -> Self {
-        Self(snapshot.bindings.iter().copied().collect())
+impl Counts {
+    /// Adds what a worker counted.
+    pub fn add(&mut self, page: BindingCountsPage) {
+        for (id, counts) in page.counts {
+            *self.0.entry(id).or_default() += counts;
+        }
+    }
+
+    /// Those of a binding.
+    pub fn of(&self, id: BindingId) -> BindingCounts {
+        self.0.get(&id).copied().unwrap_or_default()
+    }
+}
+
+/// What became in queues of the packets of a route or a filter.
+pub(crate) fn queues(account: &QueueAccount) -> QueuesView {
+    let QueueAccount { queued, waiting, dropped } = *account;
+    let sent = account.sent();
+    QueuesView {
+        queued_packets: queued.packets,
+        queued_bytes: queued.bytes,
+        sent_packets: sent.packets,
+        sent_bytes: sent.bytes,
+        lost_packets: dropped.packets,
+        lost_bytes: dropped.bytes,
+        waiting_packets: waiting.packets,
+        waiting_bytes: waiting.bytes,
     }
 }
 
 /// A binding.
 pub(crate) fn binding(id: BindingId, bound: &Bound, counts: &Counts, model: &Model) -> BindingView {
-    let counts = counts.0.get(&id).copied().unwrap_or_default();
+    let counts = counts.of(id);
     let instance = bound.action.instance().map(|id| model.plugins.instance_name(id).to_owned());
     BindingView {
         id: bound.number,
@@ -207,6 +234,7 @@ pub(crate) fn binding(id: BindingId, bound: &Bound, counts: &Counts, model: &Mod
         packets: counts.packets,
         bytes: counts.bytes,
         drops: counts.drops,
+        queues: queues(&counts.queues),
     }
 }
 
@@ -216,13 +244,12 @@ fn described(bindings: Vec<BindingDescription>, counts: &Counts, model: &Model) 
 }
 
 /// All bindings.
-pub(crate) fn bindings(snapshot: &Snapshot, model: &Model) -> Vec<BindingView> {
-    described(model.plugins.bindings(), &snapshot.into(), model)
+pub(crate) fn bindings(counts: &Counts, model: &Model) -> Vec<BindingView> {
+    described(model.plugins.bindings(), counts, model)
 }
 
 /// All gates.
-pub(crate) fn gates(snapshot: &Snapshot, model: &Model, tables: &GateTables) -> Vec<GateView> {
-    let counts = Counts::from(snapshot);
+pub(crate) fn gates(counts: &Counts, model: &Model, tables: &GateTables) -> Vec<GateView> {
     let view = |gate: millrace_plugin::GateDescription| {
         let id = model.plugins.gate(&gate.name).ok().map(|gate| gate.id);
         let table = id.and_then(|id| tables.table(id));
@@ -230,7 +257,7 @@ pub(crate) fn gates(snapshot: &Snapshot, model: &Model, tables: &GateTables) -> 
             position: gate.position,
             table: table.map(GateTable::kind).unwrap_or_default().name(),
             moved: table.and_then(GateTable::moved),
-            bindings: described(gate.bindings, &counts, model),
+            bindings: described(gate.bindings, counts, model),
             name: gate.name,
         }
     };
@@ -274,8 +301,12 @@ pub(crate) fn reverse_path(mode: ReversePath) -> &'static str {
 }
 
 /// All instances.
-pub(crate) fn instances(snapshot: &Snapshot, model: &Model, slow: &SlowReports) -> Vec<InstanceView> {
-    let counts = Counts::from(snapshot);
+pub(crate) fn instances(
+    snapshot: &Snapshot,
+    counts: &Counts,
+    model: &Model,
+    slow: &SlowReports,
+) -> Vec<InstanceView> {
     let view = |instance: millrace_plugin::InstanceDescription| {
         let id = model.plugins.instance(&instance.name).ok();
         let report = snapshot.instances.iter().find(|(known, _)| Some(*known) == id);
@@ -293,7 +324,7 @@ pub(crate) fn instances(snapshot: &Snapshot, model: &Model, slow: &SlowReports) 
             suspensions: report.suspensions,
             drops: report.drops,
             counters: report.counters,
-            bindings: described(instance.bindings, &counts, model),
+            bindings: described(instance.bindings, counts, model),
         }
     };
     model.plugins.instances().into_iter().map(view).collect()

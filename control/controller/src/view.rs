@@ -111,6 +111,31 @@ pub struct RouteView {
     pub source: &'static str,
     /// Who made it, in the kernel's words: `static`, `kernel`, `bgp`…; `millrace` for ours.
     pub protocol: String,
+    /// What was sent by it; left out where that is not counted: it leads to no port, or too many routes came before it.
+    #[serde(flatten)]
+    pub queues: Option<QueuesView>,
+}
+
+/// What a route or a filter gave to the queues of ports, and what became of it: queued = sent + lost + waiting. Bytes are those
+/// of whole frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct QueuesView {
+    /// Packets that were given to the queues of ports; each copy and each fragment is one.
+    pub queued_packets: u64,
+    /// Their bytes.
+    pub queued_bytes: u64,
+    /// Packets that went on to devices.
+    pub sent_packets: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Packets that were dropped in queues or behind, before a device took them.
+    pub lost_packets: u64,
+    /// Their bytes.
+    pub lost_bytes: u64,
+    /// Packets that wait.
+    pub waiting_packets: u64,
+    /// Their bytes.
+    pub waiting_bytes: u64,
 }
 
 /// A next hop of a route.
@@ -237,6 +262,9 @@ pub struct BindingView {
     pub bytes: u64,
     /// Packets of these that the instance dropped.
     pub drops: u64,
+    /// What of them went to the queues of ports. At a gate for copies, copies.
+    #[serde(flatten)]
+    pub queues: QueuesView,
 }
 
 /// A gate.

@@ -1,11 +1,17 @@
 //! Control's handle on all workers: what is said to all of them, what to the one that has a device, and their answers as
 //! one.
 
+use std::collections::HashSet;
+
 use millrace_packet::FlowKey;
 use millrace_pipeline::{Command, DeviceId, Event, Handover, NeighbourChange, ReplyTo, Snapshot, flow_hash};
 
+use millrace_plugin::BindingId;
+use millrace_units::{NextHopIndex, QueueAccount};
+
 use crate::ControlError;
 use crate::route_table::TellRoutes;
+use crate::show::Counts;
 use crate::watchdog::WorkerThread;
 use crate::worker_handle::WorkerHandle;
 
@@ -89,6 +95,20 @@ impl Workers {
         Ok(self.ask(Command::Snapshot)?.into_iter().reduce(add).unwrap_or_default())
     }
 
+    /// What was counted at bindings, by all workers together.
+    pub fn filter_counts(&mut self) -> Result<Counts, ControlError> {
+        let mut sums = Counts::default();
+        for worker in &mut self.workers {
+            let mut from = Some(BindingId(0));
+            while let Some(start) = from {
+                let page = worker.ask(|reply| Command::CountFilters(start, reply))?;
+                from = page.next;
+                sums.add(page);
+            }
+        }
+        Ok(sums)
+    }
+
     /// The next thing that a worker said by itself, with the worker's number.
     pub fn next_event(&mut self) -> Option<(usize, Event)> {
         let workers = self.workers.iter_mut().enumerate();
@@ -104,4 +124,21 @@ impl TellRoutes for Workers {
     fn ask_all(&mut self, command: &dyn Fn(ReplyTo<()>) -> Command) -> Result<(), ControlError> {
         self.ask(command).map(drop)
     }
+
+    fn waiting_routes(&mut self) -> Result<HashSet<NextHopIndex>, ControlError> {
+        Ok(self.ask(Command::WaitingRoutes)?.into_iter().flatten().collect())
+    }
+
+    fn count_routes(&mut self, routes: &[NextHopIndex]) -> Result<Vec<QueueAccount>, ControlError> {
+        Ok(sum_accounts(self.ask(|reply| Command::CountRoutes(routes.to_vec(), reply))?))
+    }
+}
+
+/// The sums of what workers counted, account by account.
+pub(crate) fn sum_accounts(answers: Vec<Vec<QueueAccount>>) -> Vec<QueueAccount> {
+    let add = |mut sums: Vec<QueueAccount>, more: Vec<QueueAccount>| {
+        sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+        sums
+    };
+    answers.into_iter().reduce(add).unwrap_or_default()
 }

@@ -57,7 +57,7 @@ fn route(to: &str, via: &[&str]) -> NewRoute {
 }
 
 fn state(router: &Router) -> String {
-    format!("{:?}\n{:?}", router.bindings().unwrap(), router.routes().unwrap())
+    format!("{:?}\n{:?}", router.bindings().unwrap(), router.routes(&Default::default()).unwrap())
 }
 
 #[test]

@@ -13,8 +13,8 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use crate::NextHops;
 pub use shared::{FibChange, FibMemory, FibReader, SharedFib};
 
-/// The number of a route. Flow records keep it: the same route to many prefixes has one number. A number is used
-/// again once no prefix has the route any more.
+/// The number of a route. Flow records keep it: the same route to many prefixes has one number, or each of them has one of its
+/// own. A number is used again once no prefix has the route any more.
 pub use millrace_units::NextHopIndex as RouteIndex;
 
 /// What to do with packets to a prefix.

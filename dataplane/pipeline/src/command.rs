@@ -9,11 +9,13 @@ use ipnet::IpNet;
 use millrace_classify::CompiledFilter;
 use millrace_forward::Route;
 use millrace_packet::{FlowKey, Pool};
-use millrace_plugin::{BindingId, Failure, PluginChange, ShadowReport, Succession, Successor};
+use millrace_plugin::{
+    BindingCountsPage, BindingId, Failure, PluginChange, ShadowReport, Succession, Successor,
+};
 use millrace_plugin_abi::{Instance, LogLevel, Message, Reply, Request};
 use millrace_port::{Port, PortError};
 use millrace_schedule::ScheduleError;
-use millrace_units::{GateId, InstanceId, NextHopIndex, PortId, QueueId};
+use millrace_units::{GateId, InstanceId, NextHopIndex, PortId, QueueAccount, QueueId};
 use millrace_wire::mac_addr::MacAddr;
 
 use crate::capture::CaptureSink;
@@ -65,6 +67,14 @@ pub enum Command {
     RemovePort(PortId),
     /// Says what numbers of routes mean. No prefix has them before this is answered.
     SetRoutes(Vec<(NextHopIndex, Route)>, ReplyTo<()>),
+    /// Says which numbers of routes mean nothing any more: no prefix has had them since every worker has answered.
+    ForgetRoutes(Vec<NextHopIndex>),
+    /// Asks of which routes packets wait in queues.
+    WaitingRoutes(ReplyTo<Vec<NextHopIndex>>),
+    /// Asks what routes gave to queues, and what became of it, in the order of their numbers here: a bounded number of them.
+    CountRoutes(Vec<NextHopIndex>, ReplyTo<Vec<QueueAccount>>),
+    /// Asks what was counted at bindings, a bounded number of them, from one on.
+    CountFilters(BindingId, ReplyTo<BindingCountsPage>),
     /// Says that the routes to these prefixes have changed, in the table that workers read.
     RoutesChanged(Vec<RouteChange>),
     /// Says what the kernel knows of neighbours.
@@ -89,6 +99,9 @@ pub enum Command {
     ReserveFlows(Vec<FlowKey>),
     /// Asks for the queues of flows of a leaf of a port, a bounded part of them, from one on.
     ShowQueues(PortId, QueueId, usize, ReplyTo<Result<Vec<FlowQueueReport>, ScheduleError>>),
+    /// Asks in which leaf of a port's scheduler packets wait that name a queue; none where the port has no scheduler, or is
+    /// another worker's.
+    FindLeaf(PortId, QueueId, ReplyTo<Option<QueueId>>),
     /// Ends such a trial; what came of it is the answer to its beginning.
     EndShadow(InstanceId),
     /// Starts a capture.
@@ -259,6 +272,10 @@ impl fmt::Debug for Command {
             Self::SetPort(..) => "SetPort",
             Self::RemovePort(..) => "RemovePort",
             Self::SetRoutes(..) => "SetRoutes",
+            Self::ForgetRoutes(..) => "ForgetRoutes",
+            Self::WaitingRoutes(..) => "WaitingRoutes",
+            Self::CountRoutes(..) => "CountRoutes",
+            Self::CountFilters(..) => "CountFilters",
             Self::RoutesChanged(..) => "RoutesChanged",
             Self::SetNeighbours(..) => "SetNeighbours",
             Self::TakeUsedNeighbours(..) => "TakeUsedNeighbours",
@@ -268,6 +285,7 @@ impl fmt::Debug for Command {
             Self::Message(..) => "Message",
             Self::Succeed(..) => "Succeed",
             Self::Shadow(..) => "Shadow",
+            Self::FindLeaf(..) => "FindLeaf",
             Self::EndShadow(..) => "EndShadow",
             Self::Schedule(..) => "Schedule",
             Self::ReserveFlows(..) => "ReserveFlows",

@@ -11,10 +11,11 @@ use millrace_forward::{
     redirect_target,
 };
 use millrace_packet::{DropReason, FlowKey, Packet};
-use millrace_units::{Instant, PortId};
+use millrace_units::{Amount, Instant, PortId};
 use millrace_wire::vlan::{Control, StackedTag};
 use millrace_wire::{EtherType, MacAddr};
 
+use crate::accounts::{Departures, Ledger};
 use crate::capture::Direction;
 use crate::command::{Event, NeighbourKnowledge};
 use crate::filter_route::{is_copy, is_filter};
@@ -23,7 +24,7 @@ use crate::parse::ROUTER;
 use crate::ports::{DeviceId, PortEntry, PortSettings, Stack};
 use crate::route::NO_ROUTE;
 use crate::router::Router;
-use crate::transmit::Amount;
+use crate::transmit::amount_of;
 use crate::work::{Fate, Work};
 
 /// Neighbour requests that control may have waiting.
@@ -45,9 +46,13 @@ impl Router {
                 index += run;
                 continue;
             }
-            let Some(packet) = packets.next() else { break };
+            let Some(mut packet) = packets.next() else { break };
             match fates[index] {
-                Fate::Forward if packet.is_framed => self.queue_frame(packet, now),
+                Fate::Forward if packet.is_framed => {
+                    // No route of ours has chosen its way.
+                    packet.next_hop = NO_ROUTE;
+                    self.queue_frame(packet, now);
+                }
                 Fate::Queue => self.queue_frame(packet, now),
                 Fate::Forward => self.send(packet, &keys[index], destinations[index], now),
                 Fate::Drop(reason) => self.drop_packet(packet, reason),
@@ -72,8 +77,10 @@ impl Router {
     /// Puts so many finished frames at the beginning of a batch, all by one port, into the queue of that port.
     fn queue_run(&mut self, packets: &mut Drain<'_, Packet>, port: PortId, count: usize, now: Instant) {
         let run = packets.by_ref().take(count);
-        match self.ports.get_mut(port).filter(|out| out.is_here) {
-            Some(out) => out.enqueue_all(run, now, &mut self.queue_drops),
+        let Self { ports, queue_drops, route_accounts, gates, .. } = self;
+        let mut ledger = Ledger { routes: route_accounts, filters: gates.plugins_mut() };
+        match ports.get_mut(port).filter(|out| out.is_here) {
+            Some(out) => out.enqueue_all(run, now, queue_drops, &mut ledger),
             None => return run.for_each(|packet| self.queue_frame(packet, now)),
         }
         if !self.queue_drops.is_empty() {
@@ -140,9 +147,11 @@ impl Router {
     /// Puts a finished frame where it waits to be sent by its `out_port`, which is this worker's.
     #[inline]
     pub(crate) fn queue_here(&mut self, packet: Packet, now: Instant) {
-        match self.ports.get_mut(packet.out_port) {
+        let Self { ports, queue_drops, route_accounts, gates, .. } = self;
+        let mut ledger = Ledger { routes: route_accounts, filters: gates.plugins_mut() };
+        match ports.get_mut(packet.out_port) {
             None => self.drop_packet(packet, DropReason::PortDown),
-            Some(out) => out.enqueue(packet, now, &mut self.queue_drops),
+            Some(out) => out.enqueue(packet, now, queue_drops, &mut ledger),
         }
         if !self.queue_drops.is_empty() {
             self.drop_queued();
@@ -154,9 +163,17 @@ impl Router {
     pub(crate) fn drop_queued(&mut self) {
         let mut drops = std::mem::take(&mut self.queue_drops);
         for (packet, reason) in drops.drain(..) {
+            let mut ledger = self.ledger();
+            ledger.goes_on(&packet);
+            ledger.dropped(&packet);
             self.drop_packet(packet, reason);
         }
         self.queue_drops = drops;
+    }
+
+    /// Where packets are counted that come to queues and leave them.
+    pub(crate) fn ledger(&mut self) -> Ledger<'_> {
+        Ledger { routes: &mut self.route_accounts, filters: self.gates.plugins_mut() }
     }
 
     /// Drops a packet and tells its source why, as far as the rules and the rate limit allow.
@@ -417,29 +434,34 @@ impl Router {
     pub(crate) fn for_each_queue(
         &mut self,
         now: Instant,
-        mut send: impl FnMut(DeviceId, &mut VecDeque<Packet>) -> Option<Amount>,
+        mut send: impl FnMut(DeviceId, &mut VecDeque<Packet>, &mut Departures<'_>) -> Option<Amount>,
     ) {
-        for (_, entry) in self.ports.iter_mut() {
-            entry.release(now, &mut self.queue_drops);
+        let Self { ports, queue_drops, route_accounts, gates, totals, .. } = self;
+        for (_, entry) in ports.iter_mut() {
+            let mut ledger = Ledger { routes: route_accounts, filters: gates.plugins_mut() };
+            entry.release(now, queue_drops, &mut ledger);
             if entry.queue.is_empty() {
                 continue;
             }
             let before = Amount { packets: entry.queue.len() as u64, bytes: entry.queue_bytes };
-            let (beyond, reason) = match send(entry.settings.device, &mut entry.queue) {
+            let mut departures = Departures { ledger, noted: &mut entry.noted };
+            let (beyond, reason) = match send(entry.settings.device, &mut entry.queue, &mut departures) {
                 Some(beyond) => (beyond, DropReason::QueueFull),
                 None => {
+                    departures.lose(0, entry.queue.iter());
                     entry.queue.clear();
                     (before, DropReason::PortDown)
                 }
             };
-            let left = Amount::of(entry.queue.iter());
+            departures.stay(entry.queue.iter());
+            let left = amount_of(entry.queue.iter());
             let sent = before.packets - left.packets - beyond.packets;
             entry.count.tx_packets += sent;
             entry.count.tx_bytes += before.bytes - left.bytes - beyond.bytes;
             entry.count.drops.add(reason, beyond.packets);
             entry.queue_bytes = left.bytes;
-            self.totals.transmitted += sent;
-            self.totals.dropped += beyond.packets;
+            totals.transmitted += sent;
+            totals.dropped += beyond.packets;
         }
         if !self.queue_drops.is_empty() {
             self.drop_queued();

@@ -7,7 +7,7 @@ use millrace_forward::{MartianPolicy, NeighbourKey, NeighbourState, NeighbourTab
 use millrace_packet::Exceptions;
 use millrace_plugin::Action;
 use millrace_plugin_abi::Position;
-use millrace_units::PortId;
+use millrace_units::{PortId, QueueId};
 
 use crate::classify::comes_from_there;
 use crate::command::Question;
@@ -25,7 +25,7 @@ pub struct Step {
     /// The stage's name.
     pub stage: &'static str,
     /// What happens there, and why. Control puts names in for what stands in braces: `{gate 3}`, `{binding 5}`,
-    /// `{prefix 192.0.2.1}` for the prefix by which an address is routed.
+    /// `{prefix 192.0.2.1}` for the prefix by which an address is routed, `{leaf}` for where it waits.
     pub text: String,
 }
 
@@ -36,6 +36,8 @@ pub struct Explanation {
     pub steps: Vec<Step>,
     /// What becomes of the packet in the end.
     pub verdict: String,
+    /// The port whose queues it is given to, and the queue that it names; control says by `{leaf}` which that is.
+    pub queue: Option<(PortId, QueueId)>,
 }
 
 /// The tables that decide.
@@ -82,9 +84,9 @@ impl Tables<'_> {
         }
         let destination = key.destination();
         let index = self.fib.lookup(destination);
-        let filter = match self.explain_gates(question, index.map(|_| self.route_priority), &mut explanation)
-        {
-            Ok(filter) => filter,
+        let asked = self.explain_gates(question, index.map(|_| self.route_priority), &mut explanation);
+        let (filter, queue) = match asked {
+            Ok(found) => found,
             Err(verdict) => return explanation.end(verdict),
         };
         let route = match (filter, index) {
@@ -94,7 +96,8 @@ impl Tables<'_> {
             (Some(FilterRoute::Forward(hops)), _) => {
                 explanation.step("route", format!("the filter's: {}", self.describe_hops(hops)));
                 let hop = *hops.select(0);
-                return self.explain_next_hop(question, hop.port, hop.neighbour(destination), explanation);
+                let way = (hop.port, hop.neighbour(destination));
+                return self.explain_next_hop(question, way, queue, explanation);
             }
             (None, Some(index)) => self.fib.route(index),
             (None, None) => {
@@ -121,7 +124,7 @@ impl Tables<'_> {
                 format!("{} next hops; this flow's is via port {}", hops.len(), self.name(hop.port)),
             );
         }
-        self.explain_next_hop(question, hop.port, hop.neighbour(destination), explanation)
+        self.explain_next_hop(question, (hop.port, hop.neighbour(destination)), queue, explanation)
     }
 
     /// What becomes of a packet that may not be forwarded for its addresses.
@@ -142,13 +145,13 @@ impl Tables<'_> {
         })
     }
 
-    /// What gates do; the route that a filter prescribes, or how the packet ends at a gate.
+    /// What gates do; the route and the queue that filters prescribe, or how the packet ends at a gate.
     fn explain_gates(
         &self,
         question: &Question,
         route: Option<i32>,
         explanation: &mut Explanation,
-    ) -> Result<Option<FilterRoute<'_>>, &'static str> {
+    ) -> Result<(Option<FilterRoute<'_>>, QueueId), &'static str> {
         let candidate = Candidate {
             key: question.key,
             tcp_flags: question.tcp_flags,
@@ -157,7 +160,7 @@ impl Tables<'_> {
             dscp: question.dscp,
         };
         let plugins = self.gates.plugins();
-        let (mut filter, mut refused) = (None, None);
+        let (mut filter, mut refused, mut queue) = (None, None, QueueId(0));
         for (gate, found) in plugins.winners(&candidate, route) {
             let id = gate.id();
             let Some((binding, loses)) = found else {
@@ -173,18 +176,19 @@ impl Tables<'_> {
                         self.gates.routes().index(action).and_then(|index| self.gates.routes().route(index));
                 }
                 (_, Some(Action::Drop)) => refused = Some("dropped: filter"),
+                (_, Some(Action::Queue(named))) => queue = *named,
                 (_, Some(Action::Reject)) => refused = Some("dropped: filter; the source is told"),
                 _ => {}
             }
         }
-        refused.map_or(Ok(filter), Err)
+        refused.map_or(Ok((filter, queue)), Err)
     }
 
     fn explain_next_hop(
         &self,
         question: &Question,
-        port: PortId,
-        neighbour: IpAddr,
+        (port, neighbour): (PortId, IpAddr),
+        queue: QueueId,
         mut explanation: Explanation,
     ) -> Explanation {
         let name = self.name(port);
@@ -202,7 +206,8 @@ impl Tables<'_> {
         match self.neighbours.get(NeighbourKey { port, address: neighbour }) {
             Some(NeighbourState::Reachable(destination)) => {
                 explanation.step("forward", format!("link header {mac} to {destination} ({neighbour})"));
-                explanation.step("queue", format!("first in, first out, at port {name}"));
+                explanation.queue = Some((port, queue));
+                explanation.step("queue", format!("{{leaf}} at port {name}"));
                 explanation.end(format!("sent by port {name}"))
             }
             Some(NeighbourState::Failed) => {

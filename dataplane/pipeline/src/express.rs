@@ -71,6 +71,9 @@ impl Router {
                 work.states[index] = self.classifier.flows.state(flow);
             }
             self.gates.groups.join(path, index, packet.len());
+            if packet.counts_for == EMPTY_PATH {
+                packet.counts_for = path;
+            }
             return true;
         }
         adjacency.rewrite(packet);

@@ -31,6 +31,13 @@ impl Fib {
         is_other
     }
 
+    /// A number means nothing any more: no prefix has it, and no flow is sent by it.
+    pub fn forget(&mut self, index: NextHopIndex) {
+        if let Some(route) = self.routes.get_mut(index.index()) {
+            *route = Route::Blackhole;
+        }
+    }
+
     /// The number of the route with the longest prefix of `destination`.
     #[inline]
     pub fn lookup(&self, destination: IpAddr) -> Option<NextHopIndex> {

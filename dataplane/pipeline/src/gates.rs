@@ -30,6 +30,8 @@ pub struct Gates {
     pub(crate) groups: Groups,
     taken: Vec<(u16, Taken)>,
     directed: Vec<(u16, Direction)>,
+    /// Ways of copies, each with the word of the binding that wants them. Kept for its memory, too.
+    replicas: Vec<(u64, Way)>,
     /// Kept for its memory.
     classified: Vec<Classified>,
 }
@@ -44,6 +46,7 @@ impl Default for Gates {
             groups: Groups::default(),
             taken: Vec::with_capacity(BATCH_SIZE),
             directed: Vec::with_capacity(BATCH_SIZE),
+            replicas: Vec::new(),
             classified: Vec::with_capacity(BATCH_SIZE),
         }
     }
@@ -118,7 +121,7 @@ impl Gates {
     }
 
     /// Sorts the open packets of a batch by path, those bound to nothing left out.
-    pub fn group(&mut self, work: &Work) {
+    pub fn group(&mut self, work: &mut Work) {
         self.groups.begin();
         if !self.bound {
             return;
@@ -126,7 +129,12 @@ impl Gates {
         for index in 0..work.packets.len() {
             let path = work.paths[index];
             if path != EMPTY_PATH && work.fates[index].is_open() {
-                self.groups.join(path, index, work.packets[index].len());
+                let packet = &mut work.packets[index];
+                self.groups.join(path, index, packet.len());
+                // A copy counts for who made it, whatever it waited for.
+                if packet.counts_for == EMPTY_PATH {
+                    packet.counts_for = self.plugins.account(path);
+                }
             }
         }
     }
@@ -239,26 +247,35 @@ impl Gates {
         way
     }
 
-    /// Puts the copies that filters want sent by ports into `made`, each with its route noted on it.
-    pub fn replicate(&self, work: &Work, pool: &Pool, made: &mut Vec<Packet>) -> u64 {
+    /// Puts the copies that filters want sent by ports into `made`, each with its route noted on it. They count for the filter
+    /// that wants them.
+    pub fn replicate(&mut self, work: &Work, pool: &Pool, made: &mut Vec<Packet>) -> u64 {
         if !self.copying {
             return 0;
         }
         let before = made.len();
         for PathGroup { path, members, .. } in self.groups.iter() {
-            let further = self.plugins.actions_at(*path, Position::Route).filter_map(|action| match action {
-                Action::Send(ways) => ways.get(1..),
+            let further = |(binding, action)| match action {
+                &Action::Send(ref ways) => Some((binding, ways.get(1..)?)),
                 _ => None,
-            });
-            let copies = self.plugins.actions_at(*path, Position::Copy).filter_map(|action| match action {
-                Action::Copy(ways) => Some(&**ways),
+            };
+            let copies = |(binding, action)| match action {
+                &Action::Copy(ref ways) => Some((binding, &**ways)),
                 _ => None,
-            });
-            for way in further.chain(copies).flatten() {
+            };
+            let further = self.plugins.actions_at(*path, Position::Route).filter_map(further);
+            let copies = self.plugins.actions_at(*path, Position::Copy).filter_map(copies);
+            self.replicas.clear();
+            for (binding, ways) in further.chain(copies) {
+                self.replicas.extend(ways.iter().map(|way| (binding, *way)));
+            }
+            for (binding, way) in &self.replicas {
+                let counts_for = self.plugins.account_of(std::iter::once(*binding));
                 let open = members.iter().map(|at| usize::from(*at)).filter(|at| work.fates[*at].is_open());
                 made.extend(open.filter_map(|at| {
                     let mut copy = work.packets[at].copy(pool)?;
                     copy.next_hop = self.routes.for_copies(*way)?;
+                    copy.counts_for = counts_for;
                     Some(copy)
                 }));
             }
@@ -281,12 +298,15 @@ impl Gates {
             if !self.plugins.has_stages(*path, Position::Copy) {
                 continue;
             }
+            let counts_for = self.plugins.account_of_copies(*path);
             for member in
                 members.iter().map(|member| usize::from(*member)).filter(|at| work.fates[*at].is_open())
             {
-                if let Some(copy) = work.packets[member].copy(outlet.pool)
-                    && copies.packets.push(copy).is_ok()
-                {
+                if let Some(mut copy) = work.packets[member].copy(outlet.pool) {
+                    copy.counts_for = counts_for;
+                    if copies.packets.push(copy).is_err() {
+                        continue;
+                    }
                     copies.keys.push(work.keys[member]);
                     copies.states.push(work.states[member]);
                     copies.members.push(copies.members.len() as u16);

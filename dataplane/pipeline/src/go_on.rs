@@ -2,7 +2,7 @@
 
 use millrace_forward::NO_ADJACENCY;
 use millrace_packet::{DropReason, FlowKey, Packet};
-use millrace_plugin::{End, Given, Kept, Place, Released, Ticket, Waiting};
+use millrace_plugin::{EMPTY_PATH, End, Given, Kept, Place, Released, Ticket, Waiting};
 use millrace_plugin_abi::{Output, Position};
 use millrace_units::{Instant, PortId};
 use millrace_wire::{EtherType, MacAddr};
@@ -117,6 +117,8 @@ impl Router {
         for index in 0..work.packets.len() {
             let packet = &mut work.packets[index];
             let (port, tag, passes) = (packet.port, packet.tag, packet.passes);
+            // The filters that it meets from now on are others.
+            packet.counts_for = EMPTY_PATH;
             let ether_type = match packet.network().first().map(|first| first >> 4) {
                 Some(6) => EtherType::IPV6,
                 _ => EtherType::IPV4,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use millrace_packet::{Exceptions, FlowKey, Packet};
-use millrace_units::{PortId, QueueId};
+use millrace_units::{NextHopIndex, PortId, QueueId};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::ports::DeviceId;
@@ -51,12 +51,20 @@ pub(crate) struct Handed<'a> {
     /// Its flow's hash, and its queue at the port to leave by, for [`Errand::Transmit`].
     pub hash: u32,
     pub queue: QueueId,
+    /// The number of its route, for [`Errand::Transmit`].
+    pub next_hop: NextHopIndex,
+    /// The filters that it counts for: a word of eight bytes for each.
+    pub counts_for: &'a [u8],
     /// What is exceptional about it, as known to the worker that received it.
     pub exceptions: Exceptions,
     pub bytes: &'a [u8],
 }
 
-const HEADER: usize = 24;
+const HEADER: usize = 28;
+/// Bytes behind the header for each filter that a packet counts for.
+const FILTER: usize = 8;
+/// Filters that are handed over with a packet, at most: there is no path of so many.
+const FILTERS: usize = 255;
 
 type Parcel = Vec<u8>;
 
@@ -71,7 +79,7 @@ struct Outgoing {
 }
 
 impl Outgoing {
-    fn put(&mut self, header: [u8; HEADER], packet: &Packet) -> bool {
+    fn put(&mut self, header: [u8; HEADER], filters: &[u64], packet: &Packet) -> bool {
         if self.open.as_ref().is_some_and(|open| open.len() >= FULL) {
             self.send();
         }
@@ -80,6 +88,7 @@ impl Outgoing {
         }
         let Some(open) = &mut self.open else { return false };
         open.extend_from_slice(&header);
+        filters.iter().for_each(|filter| open.extend_from_slice(&filter.to_le_bytes()));
         packet.frames().for_each(|bytes| open.extend_from_slice(bytes));
         true
     }
@@ -134,7 +143,8 @@ impl Incoming {
         let half = |from: usize| u16::from_le_bytes([header[from], header[from + 1]]);
         let word = |from: usize| u32::from(half(from)) | u32::from(half(from + 2)) << 16;
         let length = word(12) as usize;
-        let start = *at + HEADER;
+        let filters = *at + HEADER;
+        let start = filters + usize::from(header[22]) * FILTER;
         *at = start + length;
         Some(Handed {
             errand: match header[0] {
@@ -149,6 +159,8 @@ impl Incoming {
             ports: (half(8), half(10)),
             hash: word(16),
             queue: QueueId(half(20)),
+            next_hop: NextHopIndex(word(24)),
+            counts_for: parcel.get(filters..start)?,
             bytes: parcel.get(start..start + length)?,
         })
     }
@@ -246,8 +258,16 @@ impl Handover {
         self.me
     }
 
-    /// Hands a packet over to a worker; whether there was room. The packet itself is no longer needed then.
-    pub(crate) fn put(&mut self, to: usize, errand: Errand, packet: &Packet, key: Option<&FlowKey>) -> bool {
+    /// Hands a packet over to a worker, with the words of the filters that it counts for; whether there was room. The packet
+    /// itself is no longer needed then.
+    pub(crate) fn put(
+        &mut self,
+        to: usize,
+        errand: Errand,
+        packet: &Packet,
+        key: Option<&FlowKey>,
+        filters: &[u64],
+    ) -> bool {
         let Some(Some(peer)) = self.peers.get_mut(to) else { return false };
         let ports = key.map_or((0, 0), |key| (key.source_port, key.destination_port));
         let mut header = [0; HEADER];
@@ -261,12 +281,21 @@ impl Handover {
         header[12..16].copy_from_slice(&(packet.len() as u32).to_le_bytes());
         header[16..20].copy_from_slice(&packet.hash.to_le_bytes());
         header[20..22].copy_from_slice(&packet.queue.0.to_le_bytes());
-        peer.outgoing.put(header, packet)
+        let filters = &filters[..filters.len().min(FILTERS)];
+        header[22] = filters.len() as u8;
+        header[24..28].copy_from_slice(&packet.next_hop.0.to_le_bytes());
+        peer.outgoing.put(header, filters, packet)
     }
 
     /// Hands a packet over to the worker that has `device`.
-    pub(crate) fn put_to_device(&mut self, device: DeviceId, errand: Errand, packet: &Packet) -> bool {
-        self.put(Self::owner(device, self.workers()), errand, packet, None)
+    pub(crate) fn put_to_device(
+        &mut self,
+        device: DeviceId,
+        errand: Errand,
+        packet: &Packet,
+        filters: &[u64],
+    ) -> bool {
+        self.put(Self::owner(device, self.workers()), errand, packet, None, filters)
     }
 
     /// The next packet that a worker handed over.
@@ -344,10 +373,11 @@ mod tests {
         (packet.port, packet.out_port, packet.exceptions) = (PortId(3), PortId(4), Exceptions::TTL);
         assert!(third.next(0).is_none() && third.fall_asleep());
         let mut put = 0;
-        while first.put(2, Errand::Transmit, &packet, None) {
+        packet.next_hop = NextHopIndex(70_000);
+        while first.put(2, Errand::Transmit, &packet, None, &[5, u64::MAX]) {
             put += 1;
         }
-        assert!(put >= PARCELS * FULL / 5016, "{put}");
+        assert!(put >= PARCELS * FULL / 5020, "{put}");
         assert!(!third.fall_asleep());
         assert_eq!(first.publish(), PARCELS);
         assert!(!first.is_waiting());
@@ -356,10 +386,11 @@ mod tests {
             let handed = third.next(0).unwrap();
             assert_eq!((handed.errand, handed.network, handed.bytes), (Errand::Transmit, 14, &[7; 5000][..]));
             assert_eq!((handed.port, handed.out_port), (PortId(3), PortId(4)));
-            assert_eq!(handed.exceptions, Exceptions::TTL);
+            assert_eq!((handed.exceptions, handed.next_hop), (Exceptions::TTL, NextHopIndex(70_000)));
+            assert_eq!(handed.counts_for, [5u64, u64::MAX].map(u64::to_le_bytes).concat());
         }
         assert!(third.next(0).is_none() && third.next(1).is_none());
-        assert!(first.put(2, Errand::Flow, &packet, None), "parcels come back");
+        assert!(first.put(2, Errand::Flow, &packet, None, &[]), "parcels come back");
     }
 
     #[test]
@@ -370,7 +401,7 @@ mod tests {
         let packet = pool.packet_from(&[1; 60]).unwrap();
         let mut sent = 0;
         for _ in 0..100 {
-            assert!(first.put(1, Errand::Flow, &packet, None));
+            assert!(first.put(1, Errand::Flow, &packet, None, &[]));
             sent += first.publish();
         }
         assert_eq!(sent, UNDER_WAY);

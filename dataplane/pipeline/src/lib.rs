@@ -3,6 +3,7 @@
 //! receive, parse, classify, gates, route, forward, queue, transmit: one stage, one file. A stage decides; `dispose`
 //! carries out what was decided, so that every packet ends in exactly one place and is counted there.
 
+mod accounts;
 mod ahead;
 mod capture;
 mod classify;
@@ -42,6 +43,7 @@ mod transmit;
 mod work;
 mod worker;
 
+pub use accounts::ROUTES;
 pub use capture::{CaptureSink, CaptureSource, CapturedFrame, Direction, capture};
 pub use classify::ClassifyCounts;
 pub use command::{

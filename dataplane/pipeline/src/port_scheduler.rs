@@ -239,7 +239,7 @@ impl PortScheduler {
 
     /// The leaf where packets for a queue wait.
     #[inline]
-    fn leaf_for(&self, queue: QueueId) -> QueueId {
+    pub(crate) fn leaf_for(&self, queue: QueueId) -> QueueId {
         match self.leaves.get(queue.index()) {
             Some(leaf) if *leaf != QueueId(0) => *leaf,
             _ => self.default,
@@ -305,6 +305,16 @@ impl PortScheduler {
             return Some(Instant::ZERO);
         }
         (self.tree.held_packets() > 0).then(|| self.tree.next_ready())
+    }
+
+    /// Drops all that waits, with the nodes where it does.
+    pub(crate) fn clear(&mut self, now: Instant, drops: &mut QueueDrops) {
+        self.settle(now, drops);
+        if let Some(root) = self.tree.tree().first().map(|root| root.node) {
+            // A node that is there can be removed.
+            let _ = self.tree.remove(root, Leftover::Drop, now, &mut sink(drops));
+        }
+        self.forget_leaves(None);
     }
 
     /// Packets that wait.

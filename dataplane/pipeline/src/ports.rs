@@ -8,6 +8,7 @@ use millrace_packet::{BATCH_SIZE, DropCounts, DropReason, Family, Packet};
 use millrace_units::{Instant, PortId};
 use millrace_wire::mac_addr::MacAddr;
 
+use crate::accounts::Ledger;
 use crate::port_scheduler::{PortScheduler, QueueDrops};
 use crate::tags::Tags;
 
@@ -97,6 +98,8 @@ pub struct PortEntry {
     pub queue: VecDeque<Packet>,
     /// Bytes of these packets.
     pub queue_bytes: u64,
+    /// So many of them, the first ones, are counted as waiting.
+    pub noted: usize,
     /// Whether the worker has the port's device, and with it what waits at the port.
     pub is_here: bool,
     /// What packets wait in before, and who chooses among them; without it, all go at once.
@@ -113,6 +116,7 @@ impl PortEntry {
             count: PortCount::default(),
             queue: VecDeque::with_capacity(QUEUE_LIMIT),
             queue_bytes: 0,
+            noted: 0,
             is_here: true,
             scheduler: None,
         }
@@ -125,10 +129,24 @@ impl PortEntry {
 
     /// Puts a packet where it waits to be sent.
     #[inline]
-    pub(crate) fn enqueue(&mut self, packet: Packet, now: Instant, drops: &mut QueueDrops) {
+    pub(crate) fn enqueue(
+        &mut self,
+        packet: Packet,
+        now: Instant,
+        drops: &mut QueueDrops,
+        ledger: &mut Ledger<'_>,
+    ) {
+        ledger.queued(&packet, packet.len());
         match &mut self.scheduler {
-            Some(scheduler) if scheduler.takes_packets() => scheduler.enqueue(packet, now, drops),
-            _ if self.queue.len() >= QUEUE_LIMIT => drops.push((packet, DropReason::QueueFull)),
+            Some(scheduler) if scheduler.takes_packets() => {
+                ledger.waits(&packet);
+                scheduler.enqueue(packet, now, drops);
+            }
+            _ if self.queue.len() >= QUEUE_LIMIT => {
+                // As from a scheduler, where what is dropped has waited.
+                ledger.waits(&packet);
+                drops.push((packet, DropReason::QueueFull));
+            }
             _ => {
                 self.queue_bytes += packet.len() as u64;
                 self.queue.push_back(packet);
@@ -143,22 +161,24 @@ impl PortEntry {
         packets: impl ExactSizeIterator<Item = Packet>,
         now: Instant,
         drops: &mut QueueDrops,
+        ledger: &mut Ledger<'_>,
     ) {
         if self.scheduler.is_some() || self.queue.len() + packets.len() > QUEUE_LIMIT {
-            return packets.for_each(|packet| self.enqueue(packet, now, drops));
+            return packets.for_each(|packet| self.enqueue(packet, now, drops, ledger));
         }
         let before = self.queue.len();
         self.queue.extend(packets);
-        self.queue_bytes += self.queue.range(before..).map(|packet| packet.len() as u64).sum::<u64>();
+        self.queue_bytes += ledger.all_queued(self.queue.range(before..));
     }
 
     /// Takes what its scheduler sends now, a batch at most.
     #[inline]
-    pub(crate) fn release(&mut self, now: Instant, drops: &mut QueueDrops) {
+    pub(crate) fn release(&mut self, now: Instant, drops: &mut QueueDrops, ledger: &mut Ledger<'_>) {
         let Some(scheduler) = &mut self.scheduler else { return };
         let (queue, bytes) = (&mut self.queue, &mut self.queue_bytes);
         scheduler.release(BATCH_SIZE.saturating_sub(queue.len()), now, drops, |packet| {
             *bytes += packet.len() as u64;
+            ledger.goes_on(&packet);
             queue.push_back(packet);
         });
     }
@@ -298,7 +318,10 @@ impl PortTable {
 
 #[cfg(test)]
 mod tests {
+    use millrace_plugin::WorkerPlugins;
+
     use super::*;
+    use crate::accounts::RouteAccounts;
 
     fn settings(device: u16, tags: Tags) -> PortSettings {
         PortSettings {
@@ -335,8 +358,11 @@ mod tests {
         let entry = table.get_mut(PortId(0)).unwrap();
         let pool = millrace_packet::Pool::new(QUEUE_LIMIT as u32 + 8).unwrap();
         let mut drops = QueueDrops::new();
+        let (mut routes, mut filters) = (RouteAccounts::default(), WorkerPlugins::new());
+        let mut ledger = Ledger { routes: &mut routes, filters: &mut filters };
         for _ in 0..QUEUE_LIMIT + 3 {
-            entry.enqueue(pool.packet_from(&[0; 60]).unwrap(), Instant::ZERO, &mut drops);
+            let packet = pool.packet_from(&[0; 60]).unwrap();
+            entry.enqueue(packet, Instant::ZERO, &mut drops, &mut ledger);
         }
         assert_eq!((entry.held(), entry.queue_bytes), (QUEUE_LIMIT, 60 * QUEUE_LIMIT as u64));
         assert_eq!(drops.iter().map(|(_, why)| *why).collect::<Vec<_>>(), [DropReason::QueueFull; 3]);

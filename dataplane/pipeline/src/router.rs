@@ -16,6 +16,7 @@ use millrace_plugin_abi::Position;
 use millrace_units::{Instant, PortId};
 use millrace_wire::EtherType;
 
+use crate::accounts::{Departures, Ledger, RouteAccounts};
 use crate::capture::{CaptureSink, Direction};
 use crate::classify::Classifier;
 use crate::command::{Command, Event, RouteChange};
@@ -48,6 +49,8 @@ const METADATA_AHEAD: usize = 12;
 const FRAMES_AHEAD: usize = 6;
 /// Rounds in which packets that the router made are followed at once; what they lead to then waits for the next turn.
 const ROUNDS: usize = 4;
+/// Filters whose counters are read between two batches.
+const FILTERS_AT_ONCE: usize = 1024;
 
 /// Everything between the devices.
 pub struct Router {
@@ -69,6 +72,8 @@ pub struct Router {
     pub(crate) errors: ErrorLimiter,
     captures: Vec<CaptureSink>,
     pub(crate) totals: Totals,
+    /// What routes gave to queues, and what became of it.
+    pub(crate) route_accounts: RouteAccounts,
     ether_types: BTreeMap<u16, u64>,
     pub(crate) events: VecDeque<Event>,
     /// Packets of the router's own, at the start of their journey.
@@ -89,6 +94,8 @@ pub struct Router {
     pub(crate) driver: Option<Box<DriverFlows>>,
     /// The ways to and from other workers, if there are any.
     pub(crate) handover: Option<Box<Handover>>,
+    /// The words of the filters that a packet counts for which is handed over. Kept for its memory.
+    pub(crate) filters: Vec<u64>,
     pub(crate) spare: Work,
     /// Packets that plugins kept, and keep no longer.
     pub(crate) released: Vec<Released>,
@@ -117,6 +124,7 @@ impl Router {
             errors: ErrorLimiter::default(),
             captures: Vec::new(),
             totals: Totals::default(),
+            route_accounts: RouteAccounts::default(),
             ether_types: BTreeMap::new(),
             events: VecDeque::new(),
             made: Vec::new(),
@@ -129,6 +137,7 @@ impl Router {
             identification: seed as u16,
             driver: None,
             handover: None,
+            filters: Vec::new(),
             spare: Work::default(),
             released: Vec::new(),
         })
@@ -414,13 +423,26 @@ impl Router {
             Command::SetDriverCache(cache) => self.driver = Some(Box::new(DriverFlows::new(cache))),
             Command::SetDriverPort(id, can) => self.set_driver_port(id, can),
             Command::SetPort(id, settings) => self.set_port(id, settings, now),
-            Command::RemovePort(id) => self.remove_port(id),
+            Command::RemovePort(id) => self.remove_port(id, now),
             Command::SetRoutes(routes, reply) => {
-                if routes.into_iter().fold(false, |other, (index, route)| self.fib.set(index, route) || other)
-                {
+                let mut other = false;
+                for (index, route) in routes {
+                    self.route_accounts.begin(index);
+                    other |= self.fib.set(index, route);
+                }
+                if other {
                     self.forget_adjacencies();
                 }
                 let _ = reply.try_send(());
+            }
+            Command::ForgetRoutes(routes) => routes.into_iter().for_each(|index| self.fib.forget(index)),
+            Command::WaitingRoutes(reply) => _ = reply.try_send(self.route_accounts.waiting().collect()),
+            Command::CountRoutes(routes, reply) => {
+                let accounts = routes.iter().map(|index| self.route_accounts.account(*index));
+                let _ = reply.try_send(accounts.collect());
+            }
+            Command::CountFilters(from, reply) => {
+                _ = reply.try_send(self.gates.plugins().counts_from(from, FILTERS_AT_ONCE));
             }
             Command::RoutesChanged(changes) => self.routes_changed(&changes),
             Command::SetNeighbours(changes) => self.set_neighbours(&changes, now),
@@ -447,6 +469,11 @@ impl Router {
             Command::Schedule(port, changes, reply) => _ = reply.try_send(self.schedule(port, &changes, now)),
             Command::ShowQueues(port, leaf, first, reply) => {
                 _ = reply.try_send(self.flow_queues(port, leaf, first));
+            }
+            Command::FindLeaf(port, queue, reply) => {
+                let scheduler = self.ports.get(port).and_then(|entry| entry.scheduler.as_ref());
+                let scheduler = scheduler.filter(|scheduler| scheduler.takes_packets());
+                let _ = reply.try_send(scheduler.map(|scheduler| scheduler.leaf_for(queue)));
             }
             Command::EndShadow(id) => self.gates.plugins_mut().end_shadow(id),
             Command::StartCapture(sink) => self.captures.push(*sink),
@@ -557,7 +584,7 @@ impl Router {
         self.follow_up(now);
     }
 
-    fn remove_port(&mut self, id: PortId) {
+    fn remove_port(&mut self, id: PortId, now: Instant) {
         self.classifier.changes.everything_changed();
         self.forget_adjacencies();
         self.gates.plugins_mut().set_port(id, false);
@@ -565,7 +592,19 @@ impl Router {
         self.neighbours.remove_port(id);
         let Some(mut entry) = self.ports.remove(id) else { return };
         let waiting = entry.held() as u64;
+        let Self { route_accounts, gates, .. } = self;
+        let ledger = Ledger { routes: route_accounts, filters: gates.plugins_mut() };
+        Departures { ledger, noted: &mut entry.noted }.lose(0, entry.queue.iter());
         entry.queue.clear();
+        if let Some(scheduler) = &mut entry.scheduler {
+            let mut drops = QueueDrops::new();
+            scheduler.clear(now, &mut drops);
+            for (packet, _) in drops {
+                let mut ledger = self.ledger();
+                ledger.goes_on(&packet);
+                ledger.dropped(&packet);
+            }
+        }
         self.totals.dropped += waiting;
         self.ports.unassigned.add(DropReason::PortDown, waiting);
     }
@@ -593,6 +632,7 @@ impl Router {
         };
         self.ether_types.clear();
         self.gates.plugins_mut().clear_counts();
+        self.route_accounts.clear();
         self.ports.unassigned = millrace_packet::DropCounts::default();
         self.ports.iter_mut().for_each(|(_, entry)| entry.count = PortCount::default());
     }
@@ -655,7 +695,6 @@ impl Router {
                 .collect(),
             unassigned: self.ports.unassigned.clone(),
             totals: Totals { held: self.held(), ..self.totals.clone() },
-            bindings: self.gates.plugins().all_counts().collect(),
             instances: self.gates.plugins().reports().collect(),
             ether_types: self.ether_types.clone(),
             neighbours: neighbours.collect(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use millrace_classify::FlowTableCounts;
 use millrace_packet::DropCounts;
-use millrace_plugin::{BindingCounts, BindingId, FlowStateCounts, InstanceReport};
+use millrace_plugin::{FlowStateCounts, InstanceReport};
 use millrace_port::PortCounters;
 use millrace_units::{InstanceId, Instant, PortId};
 use millrace_wire::mac_addr::MacAddr;
@@ -41,8 +41,6 @@ pub struct Snapshot {
     pub unassigned: DropCounts,
     /// The router's totals.
     pub totals: Totals,
-    /// Packets and bytes of each binding, by its number.
-    pub bindings: Vec<(BindingId, BindingCounts)>,
     /// What instances did and how they are, by their ids.
     pub instances: Vec<(InstanceId, InstanceReport)>,
     /// Frames of EtherTypes that are not forwarded.

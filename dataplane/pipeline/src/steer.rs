@@ -32,10 +32,11 @@ impl Router {
             if let Some(owner) = handover.owner_of_flow(packet.hash)
                 && !is_neighbour_message(packet, &work.keys[index], &self.ports)
             {
-                work.fates[index] = match handover.put(owner, Errand::Flow, packet, Some(&work.keys[index])) {
-                    true => Fate::HandedOver,
-                    false => Fate::Drop(DropReason::HandoverFull),
-                };
+                work.fates[index] =
+                    match handover.put(owner, Errand::Flow, packet, Some(&work.keys[index]), &[]) {
+                        true => Fate::HandedOver,
+                        false => Fate::Drop(DropReason::HandoverFull),
+                    };
             }
         }
     }
@@ -69,6 +70,10 @@ impl Router {
         match handed.errand {
             Errand::Transmit => {
                 (packet.hash, packet.queue) = (handed.hash, handed.queue);
+                packet.next_hop = handed.next_hop;
+                let (words, _) = handed.counts_for.as_chunks();
+                let words = words.iter().map(|word| u64::from_le_bytes(*word));
+                packet.counts_for = self.gates.plugins_mut().account_of(words);
                 self.queue_here(packet, now);
             }
             Errand::Host => self.for_kernel.push(packet),
@@ -104,13 +109,16 @@ impl Router {
     /// Puts a finished frame into the queue of its `out_port`, here or at the worker that has the port's device.
     pub(crate) fn queue_where_it_belongs(&mut self, packet: Packet, now: Instant) {
         let device = self.ports.get(packet.out_port).map(|out| out.settings.device);
-        let (Some(device), Some(handover)) = (device, &mut self.handover) else {
+        let Self { handover, gates, filters, .. } = self;
+        let (Some(device), Some(handover)) = (device, handover) else {
             return self.drop_packet(packet, DropReason::PortDown);
         };
         if handover.owns(device) {
             return self.queue_here(packet, now);
         }
-        match handover.put_to_device(device, Errand::Transmit, &packet) {
+        filters.clear();
+        filters.extend(gates.plugins().bindings_of(packet.counts_for));
+        match handover.put_to_device(device, Errand::Transmit, &packet, filters) {
             true => self.totals.handed += 1,
             false => self.drop_packet(packet, DropReason::HandoverFull),
         }
@@ -123,7 +131,7 @@ impl Router {
             let device = self.ports.get(packet.port).map(|entry| entry.settings.device);
             match (device, &mut self.handover) {
                 (Some(device), Some(handover)) if !handover.owns(device) => {
-                    match handover.put_to_device(device, Errand::Host, &packet) {
+                    match handover.put_to_device(device, Errand::Host, &packet, &[]) {
                         true => self.totals.handed += 1,
                         false => self.drop_packet(packet, DropReason::HandoverFull),
                     }

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 use millrace_packet::{BATCH_SIZE, Batch, Packet, Pool};
 use millrace_port::Port;
-use millrace_units::Instant;
+use millrace_units::{Amount, Instant};
 
+use crate::accounts::Departures;
 use crate::ports::QUEUE_LIMIT;
 
 /// Packets that may wait at a port whose device is full: no more than leave half of the packet memory to others, where so
@@ -14,22 +15,11 @@ pub(crate) fn most_waiting(pool: &Pool, ports: usize) -> usize {
     (pool.capacity() as usize / 2 / ports.max(1)).clamp(1, QUEUE_LIMIT)
 }
 
-/// Packets, and their bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Amount {
-    pub packets: u64,
-    pub bytes: u64,
-}
-
-impl Amount {
-    /// Of these packets.
-    pub fn of<'a>(packets: impl Iterator<Item = &'a Packet>) -> Self {
-        let add = |sum: Self, packet: &Packet| Self {
-            packets: sum.packets + 1,
-            bytes: sum.bytes + packet.len() as u64,
-        };
-        packets.fold(Self::default(), add)
-    }
+/// How many packets these are, and their bytes.
+pub(crate) fn amount_of<'a>(packets: impl Iterator<Item = &'a Packet>) -> Amount {
+    let mut sum = Amount::default();
+    packets.for_each(|packet| sum += Amount::packet(packet.len()));
+    sum
 }
 
 /// Gives a device the packets of a queue, in batches, until the queue is empty or the device full. Of what is left then, `most`
@@ -38,6 +28,7 @@ pub(crate) fn transmit(
     port: &mut dyn Port,
     (pool, now): (&Pool, Instant),
     (queue, most): (&mut VecDeque<Packet>, usize),
+    departures: &mut Departures<'_>,
     outgoing: &mut Batch,
 ) -> Amount {
     while !queue.is_empty() {
@@ -48,11 +39,13 @@ pub(crate) fn transmit(
         }
         let batch = queue.len().min(BATCH_SIZE).min(room);
         if batch == 0 {
-            let beyond = Amount::of(queue.iter().skip(most));
+            let beyond = amount_of(queue.iter().skip(most));
+            departures.lose(most, queue.iter());
             queue.truncate(most);
             return beyond;
         }
         outgoing.take_from(queue, batch);
+        departures.leave(outgoing);
         port.transmit(pool, now, outgoing);
         outgoing.clear();
     }
@@ -63,9 +56,11 @@ pub(crate) fn transmit(
 mod tests {
     use std::os::fd::RawFd;
 
+    use millrace_plugin::WorkerPlugins;
     use millrace_port::{Capabilities, PortCounters};
 
     use super::*;
+    use crate::accounts::{Ledger, RouteAccounts};
 
     /// A device with a ring of so many places, which a flush empties as far as its wire takes packets.
     struct Narrow {
@@ -115,19 +110,22 @@ mod tests {
         let mut outgoing = Batch::new();
         let at = (&pool, Instant::ZERO);
         let nothing = Amount::default();
-        assert_eq!(transmit(&mut port, at, (&mut queue, 13), &mut outgoing), nothing);
+        let (mut routes, mut filters, mut noted) = (RouteAccounts::default(), WorkerPlugins::new(), 0);
+        let ledger = Ledger { routes: &mut routes, filters: &mut filters };
+        let mut departures = Departures { ledger, noted: &mut noted };
+        assert_eq!(transmit(&mut port, at, (&mut queue, 13), &mut departures, &mut outgoing), nothing);
         // Four filled the ring, of which three left: there was room for three more.
         assert_eq!(queue.len(), 13);
         assert_eq!((port.sent.as_slice(), port.ring.len()), (&[0, 1, 2][..], 4));
         // A device that takes nothing more is left alone, and loses nothing.
-        assert_eq!(transmit(&mut port, at, (&mut queue, 13), &mut outgoing), nothing);
+        assert_eq!(transmit(&mut port, at, (&mut queue, 13), &mut departures, &mut outgoing), nothing);
         assert_eq!((queue.len(), pool.in_use()), (13, 13));
         // What is more than may wait is dropped from behind, and counted.
-        let beyond = transmit(&mut port, at, (&mut queue, 10), &mut outgoing);
+        let beyond = transmit(&mut port, at, (&mut queue, 10), &mut departures, &mut outgoing);
         assert_eq!((beyond, queue.len()), (Amount { packets: 3, bytes: 180 }, 10));
         assert_eq!(pool.in_use(), 10);
         port.wire = usize::MAX;
-        assert_eq!(transmit(&mut port, at, (&mut queue, 0), &mut outgoing), nothing);
+        assert_eq!(transmit(&mut port, at, (&mut queue, 0), &mut departures, &mut outgoing), nothing);
         port.flush(&pool, Instant::ZERO);
         assert_eq!((queue.len(), pool.in_use()), (0, 0));
         assert_eq!(port.sent, (0..17).collect::<Vec<u8>>());

@@ -214,9 +214,9 @@ impl Worker {
     fn transmit_all(&mut self, now: Instant) {
         let (devices, outgoing) = (&mut self.devices, &mut self.outgoing);
         let most = most_waiting(&self.pool, self.router.ports.iter().count());
-        self.router.for_each_queue(now, |device, queue| {
+        self.router.for_each_queue(now, |device, queue, departures| {
             let port = devices.get_mut(usize::from(device.0)).and_then(Option::as_mut)?;
-            Some(transmit(port.as_mut(), (&self.pool, now), (queue, most), outgoing))
+            Some(transmit(port.as_mut(), (&self.pool, now), (queue, most), departures, outgoing))
         });
         for device in self.devices.iter_mut().flatten() {
             device.flush(&self.pool, now);

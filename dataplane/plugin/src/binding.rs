@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::AddAssign;
 use std::sync::Arc;
 
 use millrace_plugin_abi::Position;
-use millrace_units::{InstanceId, PortId, QueueId};
+use millrace_units::{InstanceId, PortId, QueueAccount, QueueId};
 
 use crate::waiting::End;
 
@@ -71,7 +72,7 @@ impl Action {
 }
 
 /// What went through a binding since it was made.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct BindingCounts {
     /// Packets that it was applied to.
     pub packets: u64,
@@ -81,6 +82,28 @@ pub struct BindingCounts {
     pub drops: u64,
     /// Of these packets, those that it consumed.
     pub consumed: u64,
+    /// What of them, or what was made of them, went to queues.
+    pub queues: QueueAccount,
+}
+
+impl AddAssign for BindingCounts {
+    fn add_assign(&mut self, other: Self) {
+        let Self { packets, bytes, drops, consumed, queues } = other;
+        self.packets += packets;
+        self.bytes += bytes;
+        self.drops += drops;
+        self.consumed += consumed;
+        self.queues += queues;
+    }
+}
+
+/// The counts of some bindings.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct BindingCountsPage {
+    /// What went through each, by rising ids.
+    pub counts: Vec<(BindingId, BindingCounts)>,
+    /// Where the next ones begin; `None` at the end.
+    pub next: Option<BindingId>,
 }
 
 impl BindingCounts {

@@ -82,12 +82,6 @@ impl<T: BindingTable> WorkerPlugins<T> {
         Some(&self.bindings.at(binding.0)?.1.action)
     }
 
-    /// The actions of a path's bindings at a position.
-    pub fn actions_at(&self, path: PathId, position: Position) -> impl Iterator<Item = &Action> + '_ {
-        let stages = self.paths.stages_at(path, position).iter();
-        stages.filter_map(|stage| Some(&self.bindings.get(stage.binding)?.action))
-    }
-
     /// Whether any instance of a path wants to be told of the ends of flows.
     #[inline]
     pub fn hears_flow_ends(&self, path: PathId) -> bool {

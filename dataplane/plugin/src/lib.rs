@@ -10,6 +10,7 @@
 //! [`BindingTable`], the control side over the filter as written and as compiled.
 #![deny(unsafe_code)]
 
+mod account;
 mod binding;
 mod change;
 mod classify;
@@ -42,7 +43,7 @@ mod waiting;
 pub mod wasm;
 mod worker_plugins;
 
-pub use binding::{Action, BindingCounts, BindingId, BindingTable, Way};
+pub use binding::{Action, BindingCounts, BindingCountsPage, BindingId, BindingTable, Way};
 pub use change::{PluginChange, Remains};
 pub use classify::Classified;
 pub use flow_state::{FlowStateCounts, StateRef};

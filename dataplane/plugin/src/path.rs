@@ -120,6 +120,8 @@ struct Path {
     state: usize,
     /// Whether all stages stand at the positions `early` and `late`.
     through: bool,
+    /// The path whose bindings count its packets in queues, and the one whose bindings count copies that instances send.
+    accounts: (PathId, PathId),
 }
 
 impl Path {
@@ -134,7 +136,7 @@ impl Path {
         };
         let state = stages.iter().map(end).max().unwrap_or(0);
         let through = stages.iter().all(|stage| matches!(stage.position, Position::Early | Position::Late));
-        Self { stages, ends, hears, state, through }
+        Self { stages, ends, hears, state, through, accounts: (EMPTY_PATH, EMPTY_PATH) }
     }
 
     #[inline]
@@ -183,8 +185,31 @@ impl Paths {
                 PathId((self.paths.len() - 1) as u32)
             }
         };
-        self.ids.insert(stages, id);
+        self.ids.insert(stages.clone(), id);
+        let accounts = (self.part(id, &stages, false), self.part(id, &stages, true));
+        if let Some(path) = &mut self.paths[id.index()] {
+            path.accounts = accounts;
+        }
         id
+    }
+
+    /// The path of those stages of a path that stand at gates for copies, or of the others.
+    fn part(&mut self, whole: PathId, stages: &[Stage], copies: bool) -> PathId {
+        let part: Vec<Stage> =
+            stages.iter().filter(|stage| (stage.position == Position::Copy) == copies).copied().collect();
+        if part.len() == stages.len() { whole } else { self.intern(&part) }
+    }
+
+    /// The path whose bindings count the packets of a path in queues: without those at gates for copies, which count copies.
+    #[inline]
+    pub fn account(&self, id: PathId) -> PathId {
+        self.path(id).map_or(EMPTY_PATH, |path| path.accounts.0)
+    }
+
+    /// The path whose bindings count what instances make of copies of a path's packets.
+    #[inline]
+    pub fn account_of_copies(&self, id: PathId) -> PathId {
+        self.path(id).map_or(EMPTY_PATH, |path| path.accounts.1)
     }
 
     /// The stages of a path; none for an id that was freed.

@@ -9,11 +9,23 @@ pub(crate) struct Key {
     generation: u32,
 }
 
+impl Key {
+    /// It as a word, for other workers, which have the same bindings under the same keys.
+    pub fn to_word(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.slot)
+    }
+
+    /// The key of a word.
+    pub fn from_word(word: u64) -> Self {
+        Self { slot: word as u32, generation: (word >> 32) as u32 }
+    }
+}
+
 impl Hash for Key {
     /// In one word.
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(u64::from(self.generation) << 32 | u64::from(self.slot));
+        state.write_u64(self.to_word());
     }
 }
 
@@ -47,6 +59,11 @@ impl<T> Slab<T> {
         self.slots[index].value = Some(value);
         self.taken += 1;
         before
+    }
+
+    /// One more than the largest number of a slot that was ever used.
+    pub fn end(&self) -> u32 {
+        self.slots.len() as u32
     }
 
     /// Empties a slot.

@@ -15,7 +15,8 @@ use crate::pulse::Pulse;
 use crate::slab::{Key, Slab};
 use crate::waiting::{Answer, Asked, Errand, WaitingRoom};
 use crate::{
-    Action, BindingCounts, BindingId, BindingTable, GateOrder, Limits, PluginChange, Remains, Terms,
+    Action, BindingCounts, BindingCountsPage, BindingId, BindingTable, GateOrder, Limits, PluginChange,
+    Remains, Terms,
 };
 
 /// A gate with its filter table.
@@ -420,9 +421,12 @@ impl<T: BindingTable> WorkerPlugins<T> {
         Some(self.bindings.get(self.bindings.key(binding.0)?)?.counts)
     }
 
-    /// All bindings with what went through them.
-    pub fn all_counts(&self) -> impl Iterator<Item = (BindingId, BindingCounts)> + '_ {
-        self.bindings.iter().map(|(slot, binding)| (BindingId(slot), binding.counts))
+    /// What went through bindings from one on, in the order of their ids: of so many ids at most, and where the next ones begin.
+    pub fn counts_from(&self, from: BindingId, most: usize) -> BindingCountsPage {
+        let end = self.bindings.end().min(from.0.saturating_add(most as u32));
+        let counts = |slot| Some((BindingId(slot), self.bindings.at(slot)?.1.counts));
+        let next = (end < self.bindings.end()).then_some(BindingId(end));
+        BindingCountsPage { counts: (from.0..end).filter_map(counts).collect(), next }
     }
 
     /// Has these limits hold for instances from now on.
@@ -432,7 +436,11 @@ impl<T: BindingTable> WorkerPlugins<T> {
 
     /// Counts from zero what goes through bindings, and what instances drop.
     pub fn clear_counts(&mut self) {
-        self.bindings.iter_mut().for_each(|binding| binding.counts = BindingCounts::default());
+        for binding in self.bindings.iter_mut() {
+            let mut queues = binding.counts.queues;
+            queues.clear();
+            binding.counts = BindingCounts { queues, ..BindingCounts::default() };
+        }
         self.instances.iter_mut().for_each(Hosted::clear_counts);
     }
 

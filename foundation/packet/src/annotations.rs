@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use millrace_units::{NextHopIndex, PortId, QueueId};
+use millrace_units::{NextHopIndex, PathId, PortId, QueueId};
 
 /// Notes on a packet; they travel in its frame's cache line of metadata.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,8 @@ pub struct Annotations {
     pub hash: u32,
     /// Next-hop group, once forwarding has chosen it.
     pub next_hop: NextHopIndex,
+    /// The path whose filters count it in the queues behind their gates; path 0 for none.
+    pub counts_for: PathId,
 }
 
 impl Annotations {
@@ -39,6 +41,7 @@ impl Annotations {
         is_framed: false,
         hash: 0,
         next_hop: NextHopIndex(u32::MAX),
+        counts_for: PathId(0),
     };
 }
 

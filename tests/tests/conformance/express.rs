@@ -209,7 +209,8 @@ impl Way {
     /// Everything that there is to see of the router: what was sent since the last time, and all counters.
     fn take_seen(&mut self) -> (Sent, String) {
         let router = &mut self.router.router;
-        let counts = (router.summary(), router.counts(), router.bindings(), router.flows());
+        let filters: Vec<_> = self.filters.iter().map(|(_, id)| router.filter_counts(*id)).collect();
+        let counts = (router.summary(), router.counts(), filters, router.flows());
         let counts = format!("{counts:?}");
         (std::mem::take(&mut self.sent), counts)
     }

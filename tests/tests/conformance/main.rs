@@ -5,6 +5,7 @@
 
 mod arp;
 mod broadcast;
+mod counters;
 mod driver_flows;
 mod ethernet;
 mod express;

@@ -8,6 +8,7 @@ mod bad_input;
 mod capture;
 mod commands;
 mod configuration;
+mod counters;
 mod death;
 mod driver_flows;
 mod drivers;

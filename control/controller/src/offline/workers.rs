@@ -1,6 +1,6 @@
 //! The workers of a router without threads: they take turns, when they are told to.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use millrace_config::Config;
 use millrace_packet::{FlowKey, Pool};
@@ -8,11 +8,14 @@ use millrace_pipeline::{
     Command, DeviceId, Event, Handover, NeighbourChange, NeighbourKnowledge, NoHost, ReplyTo, Snapshot,
     Worker, WorkerLink, flow_hash,
 };
+use millrace_plugin::BindingId;
 use millrace_port::Port;
-use millrace_units::{Instant, PortId};
+use millrace_units::{Instant, NextHopIndex, PortId, QueueAccount};
 
 use crate::ControlError;
 use crate::route_table::{RouteTable, TellRoutes};
+use crate::show::Counts;
+use crate::workers::sum_accounts;
 
 /// The seed of all hashes: what is replayed comes out the same each time.
 const SEED: u64 = 0x6d69_6c6c;
@@ -160,6 +163,20 @@ impl OfflineWorkers {
         sum
     }
 
+    /// What was counted at bindings, by all workers together.
+    pub fn filter_counts(&mut self) -> Counts {
+        let mut sums = Counts::default();
+        for worker in 0..self.len() {
+            let mut from = Some(BindingId(0));
+            while let Some(start) = from {
+                let page = self.ask_one(worker, |reply| Command::CountFilters(start, reply));
+                from = page.as_ref().and_then(|page| page.next);
+                sums.add(page.unwrap_or_default());
+            }
+        }
+        sums
+    }
+
     /// Lets workers ask the neighbours that were used since the last time, as control does.
     pub fn refresh_neighbours(&mut self) {
         // There is no kernel that had to hear of them, so these are neighbours behind other workers' devices.
@@ -181,5 +198,13 @@ impl TellRoutes for OfflineWorkers {
             true => Ok(()),
             false => Err(ControlError::System("the data plane did not answer".into())),
         }
+    }
+
+    fn waiting_routes(&mut self) -> Result<HashSet<NextHopIndex>, ControlError> {
+        Ok(self.ask(Command::WaitingRoutes).into_iter().flatten().collect())
+    }
+
+    fn count_routes(&mut self, routes: &[NextHopIndex]) -> Result<Vec<QueueAccount>, ControlError> {
+        Ok(sum_accounts(self.ask(|reply| Command::CountRoutes(routes.to_vec(), reply))))
     }
 }

@@ -73,6 +73,29 @@ impl SharedFib {
         (RouteIndex(number), is_new)
     }
 
+    /// The same for a route whose number is to be that of `prefix` alone, and below `limit`: so what is sent by it can be told
+    /// from what is sent by the same route to other prefixes. A prefix that has the route under a number of its own keeps it.
+    /// When no number is left the route gets a common one.
+    pub fn intern_own(&mut self, prefix: IpNet, route: Route, limit: u32) -> (RouteIndex, bool) {
+        let has = self.number_of(prefix);
+        match self.routes.own_number(&route, has, limit) {
+            Some((number, is_new)) => (RouteIndex(number), is_new),
+            None => self.intern(route),
+        }
+    }
+
+    /// The number of the route to exactly `prefix`, if that is the prefix's own.
+    pub fn own_number(&self, prefix: IpNet) -> Option<RouteIndex> {
+        self.number_of(prefix).filter(|number| self.routes.is_own(*number)).map(RouteIndex)
+    }
+
+    fn number_of(&self, prefix: IpNet) -> Option<u32> {
+        match prefix {
+            IpNet::V4(net) => self.v4.prefixes().get(net.network().to_bits(), net.prefix_len()),
+            IpNet::V6(net) => self.v6.prefixes().get(net.network().to_bits(), net.prefix_len()),
+        }
+    }
+
     /// Sets the route to `prefix`, whose host bits don't count, by a number from [`SharedFib::intern`]. Returns the one
     /// that it replaces.
     ///
@@ -119,9 +142,16 @@ impl SharedFib {
 
     /// All workers have gone on from `epoch`: what went out of use in it or before may be used again.
     pub fn quiesced(&mut self, epoch: Epoch) {
+        self.quiesced_but(epoch, |_| false);
+    }
+
+    /// The same, but for numbers of routes that somebody `keeps`: packets that wait in queues bear them. Returns the numbers
+    /// that may mean other routes from now on.
+    pub fn quiesced_but(&mut self, epoch: Epoch, keeps: impl Fn(RouteIndex) -> bool) -> Vec<RouteIndex> {
         self.v4.quiesced(epoch);
         self.v6.quiesced(epoch);
-        self.routes.quiesced(epoch);
+        let freed = self.routes.quiesced(epoch, |number| keeps(RouteIndex(number)));
+        freed.into_iter().map(RouteIndex).collect()
     }
 
     /// How many things are out of use and can't be used again before an epoch is over. Each takes 64 bytes or a few
@@ -132,11 +162,7 @@ impl SharedFib {
 
     /// The route to exactly `prefix`.
     pub fn get(&self, prefix: IpNet) -> Option<&Route> {
-        let number = match prefix {
-            IpNet::V4(net) => self.v4.prefixes().get(net.network().to_bits(), net.prefix_len()),
-            IpNet::V6(net) => self.v6.prefixes().get(net.network().to_bits(), net.prefix_len()),
-        }?;
-        Some(self.routes.route(number))
+        self.number_of(prefix).map(|number| self.routes.route(number))
     }
 
     /// The route of that number.

@@ -158,3 +158,39 @@ fn a_number_that_is_asked_for_again_is_not_lost_with_an_earlier_epoch() {
     fib.quiesced(epoch);
     assert_eq!(fib.get(net("::/0")), Some(&Route::Prohibit));
 }
+
+#[test]
+fn a_prefix_keeps_a_number_of_its_own_while_its_route_is_the_same() {
+    let mut fib = SharedFib::new().unwrap();
+    let own = |fib: &mut SharedFib, prefix: &str, gateway: &str| {
+        let (index, is_new) = fib.intern_own(net(prefix), via(gateway), 2);
+        fib.store(net(prefix), index).unwrap();
+        (index.0, is_new)
+    };
+    assert_eq!(own(&mut fib, "10.0.0.0/8", "10.9.0.1"), (0, true));
+    assert_eq!(own(&mut fib, "11.0.0.0/8", "10.9.0.1"), (1, true));
+    assert_eq!(own(&mut fib, "10.0.0.0/8", "10.9.0.1"), (0, false));
+    // All numbers below the limit are given: from here on routes share theirs.
+    assert_eq!(own(&mut fib, "12.0.0.0/8", "10.9.0.1"), (2, true));
+    assert_eq!(own(&mut fib, "13.0.0.0/8", "10.9.0.1"), (2, false));
+    let numbers = ["10.0.0.0/8", "11.0.0.0/8", "12.0.0.0/8", "14.0.0.0/8"].map(|to| fib.own_number(net(to)));
+    assert_eq!(numbers, [Some(RouteIndex(0)), Some(RouteIndex(1)), None, None]);
+    assert_eq!((fib.len(), fib.distinct()), (4, 3));
+}
+
+#[test]
+fn a_number_that_somebody_keeps_is_used_again_later() {
+    let mut fib = SharedFib::new().unwrap();
+    for prefix in ["10.0.0.0/8", "11.0.0.0/8"] {
+        let (index, _) = fib.intern_own(net(prefix), via("10.9.0.1"), 100);
+        fib.store(net(prefix), index).unwrap();
+        fib.remove(net(prefix));
+    }
+    let epoch = fib.close_epoch();
+    assert_eq!(fib.quiesced_but(epoch, |number| number == RouteIndex(0)), [RouteIndex(1)]);
+    assert_eq!(fib.intern_own(net("12.0.0.0/8"), via("10.9.0.1"), 100).0, RouteIndex(1));
+    let epoch = fib.close_epoch();
+    assert!(fib.quiesced_but(epoch, |_| false).contains(&RouteIndex(0)));
+    // The smallest number first.
+    assert_eq!(fib.intern_own(net("13.0.0.0/8"), via("10.9.0.1"), 100).0, RouteIndex(0));
+}

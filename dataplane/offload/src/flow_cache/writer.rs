@@ -144,12 +144,13 @@ impl FlowCacheWriter {
         self.store_generation(slot, 0);
     }
 
-    /// Removes a flow.
-    pub fn remove(&mut self, key: &[u8; KEY_BYTES], slot: FlowSlot) {
+    /// Removes a flow. Returns what was forwarded of it.
+    pub fn remove(&mut self, key: &[u8; KEY_BYTES], slot: FlowSlot) -> FlowTotals {
         self.stop(slot);
         // It was inserted with this key; that it is gone is what is wanted.
         let _ = delete_key(&self.keys, key);
         self.free.push(slot.0);
+        self.totals(slot)
     }
 
     /// What was forwarded of a flow since it was inserted.

@@ -43,8 +43,8 @@ pub trait DriverCache: Send {
     fn begin(&mut self, slot: u32, port: PortId, generation: u64);
     /// Changes an entry whose generation is not the published one.
     fn renew(&mut self, slot: u32, flow: &DriverFlow, generation: u64);
-    /// Removes a flow.
-    fn remove(&mut self, key: &FlowKey, slot: u32);
+    /// Removes a flow. Returns all that was forwarded of it.
+    fn remove(&mut self, key: &FlowKey, slot: u32) -> DriverTotals;
     /// What was forwarded of a flow since it was inserted.
     fn totals(&self, slot: u32) -> DriverTotals;
     /// Packets that went up from a port so far, modulo 2^32.

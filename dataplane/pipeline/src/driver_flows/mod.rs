@@ -26,7 +26,7 @@ use millrace_forward::Route;
 use millrace_packet::{DropReason, Exceptions, FlowKey, Packet};
 use millrace_plugin::EMPTY_PATH;
 use millrace_port::Port;
-use millrace_units::{Instant, PortId};
+use millrace_units::{Amount, Instant, NextHopIndex, PortId};
 use millrace_wire::MacAddr;
 
 use self::way::Way;
@@ -94,6 +94,8 @@ struct Entry {
     /// Whether it has settled.
     begun: bool,
     told: DriverTotals,
+    /// The route by which it is forwarded.
+    route: NextHopIndex,
     last_used: Instant,
 }
 
@@ -195,23 +197,33 @@ impl DriverFlows {
         self.counts.flows += 1;
     }
 
-    fn remove(&mut self, slot: u32) {
-        if let Some(entry) = self.entries.get_mut(slot as usize).and_then(Option::take) {
-            self.cache.remove(&entry.key, slot);
-            self.settling.retain(|(settling, _)| *settling != slot);
-            self.counts.flows -= 1;
-        }
+    /// Gives an entry up; by which route it forwarded, and what of that was not told yet.
+    fn remove(&mut self, slot: u32) -> Option<(NextHopIndex, Amount)> {
+        let entry = self.entries.get_mut(slot as usize)?.take()?;
+        let totals = self.cache.remove(&entry.key, slot);
+        self.settling.retain(|(settling, _)| *settling != slot);
+        self.counts.flows -= 1;
+        Some((entry.route, since(totals, entry.told)))
     }
 
-    /// An entry is as the flow is to be treated now.
-    fn renew(&mut self, slot: u32, content: DriverFlow, neighbour: IpAddr, now: Instant) {
+    /// Whether an entry is in use, and of an older generation than the one that is published.
+    fn is_old(&self, slot: u32) -> bool {
+        let entry = self.entries.get(slot as usize).and_then(Option::as_ref);
+        entry.is_some_and(|entry| entry.generation != self.published && entry.begun)
+    }
+
+    /// An old entry is as the flow is to be treated now.
+    fn renew(
+        &mut self,
+        slot: u32,
+        content: DriverFlow,
+        (neighbour, route): (IpAddr, NextHopIndex),
+        now: Instant,
+    ) {
         let generation = self.published;
         let Some(entry) = self.entries.get_mut(slot as usize).and_then(Option::as_mut) else { return };
-        if entry.generation == generation || !entry.begun {
-            return;
-        }
         (entry.content, entry.neighbour, entry.generation) = (content, neighbour, generation);
-        entry.last_used = now;
+        (entry.route, entry.last_used) = (route, now);
         self.cache.renew(slot, &content, generation);
         self.counts.renewed += 1;
     }
@@ -348,7 +360,14 @@ impl Router {
         let Route::Forward(hops) = self.fib.route(packet.next_hop) else { return };
         let neighbour = alive(hops, packet.hash, &self.ports).neighbour(key.destination());
         match slot {
-            Some(slot) => driver.renew(slot, content, neighbour, now),
+            Some(slot) if driver.is_old(slot) => {
+                // What it forwarded so far went by the route of before.
+                self.tell_driven(slot, now);
+                if let Some(driver) = &mut self.driver {
+                    driver.renew(slot, content, (neighbour, packet.next_hop), now);
+                }
+            }
+            Some(_) => {}
             None => {
                 let entry = Entry {
                     key: *key,
@@ -358,6 +377,7 @@ impl Router {
                     generation: driver.published,
                     begun: false,
                     told: DriverTotals::default(),
+                    route: packet.next_hop,
                     last_used: now,
                 };
                 driver.insert(entry, now);
@@ -420,25 +440,43 @@ impl Router {
         }
         for place in part {
             let slot = place as u32;
-            let Some(entry) = &mut driver.entries[slot as usize] else { continue };
-            let totals = driver.cache.totals(slot);
-            let flows = &mut self.classifier.flows;
-            let known = flows.record(entry.flow).is_live() && flows.key(entry.flow) == entry.key;
-            let packets = totals.packets.wrapping_sub(entry.told.packets);
-            if known && packets > 0 {
-                let bytes = totals.bytes.wrapping_sub(entry.told.bytes);
-                flows.touch_many(entry.flow, packets, bytes, now);
-                // Who looks up a neighbour says that it is used.
-                let _ = self.neighbours.lookup(entry.content.out, entry.neighbour);
-                (entry.told, entry.last_used) = (totals, now);
-            }
+            let Some((known, last_used)) = self.tell_driven(slot, now) else { continue };
             let patience = if full { IDLE_WHEN_FULL } else { IDLE };
-            if !known || (now >= entry.last_used + patience && !suspended) {
+            if !known || (now >= last_used + patience && !suspended) {
+                let Some(driver) = &mut self.driver else { return };
                 driver.counts.idle += u64::from(known);
-                driver.remove(slot);
+                if let Some((route, last)) = driver.remove(slot) {
+                    self.route_accounts.queued(route, last);
+                }
             }
         }
     }
+
+    /// Tells the flow table and the account of the route what the driver has forwarded by an entry since the last time. Returns
+    /// whether the flow has a record still, and when the entry was used.
+    fn tell_driven(&mut self, slot: u32, now: Instant) -> Option<(bool, Instant)> {
+        let driver = self.driver.as_mut()?;
+        let entry = driver.entries.get_mut(slot as usize)?.as_mut()?;
+        let totals = driver.cache.totals(slot);
+        let flows = &mut self.classifier.flows;
+        let known = flows.record(entry.flow).is_live() && flows.key(entry.flow) == entry.key;
+        let since = since(totals, entry.told);
+        if since.packets > 0 {
+            self.route_accounts.queued(entry.route, since);
+            if known {
+                flows.touch_many(entry.flow, since.packets, since.bytes, now);
+            }
+            // Who looks up a neighbour says that it is used.
+            let _ = self.neighbours.lookup(entry.content.out, entry.neighbour);
+            (entry.told, entry.last_used) = (totals, now);
+        }
+        Some((known, entry.last_used))
+    }
+}
+
+/// What was forwarded since it was last told.
+fn since(now: DriverTotals, told: DriverTotals) -> Amount {
+    Amount { packets: now.packets.wrapping_sub(told.packets), bytes: now.bytes.wrapping_sub(told.bytes) }
 }
 
 /// Where a packet of a batch is sent to, if nothing was done to it and it is sent on as it is.

@@ -1,8 +1,8 @@
-//! The counters of several workers as those of one: sums, by port, device and binding.
+//! The counters of several workers as those of one: sums, by port, device and instance.
 
 use millrace_classify::FlowTableCounts;
 use millrace_packet::DropCounts;
-use millrace_plugin::{BindingCounts, FlowStateCounts};
+use millrace_plugin::FlowStateCounts;
 
 use super::{Created, FlowCounts, Snapshot, Totals};
 use crate::classify::ClassifyCounts;
@@ -19,7 +19,6 @@ impl Snapshot {
         self.schedulers.sort_by_key(|(port, _)| *port);
         merge_by_key(&mut self.devices, other.devices, |sum, more| sum.add(&more));
         merge_by_key(&mut self.hosts, other.hosts, |sum, more| sum.add(&more));
-        merge_by_key(&mut self.bindings, other.bindings, add_binding);
         merge_by_key(&mut self.instances, other.instances, |sum, more| sum.add(more));
         self.closed.add(&other.closed);
         // What a worker carries is less than none when it took over what another one carried.
@@ -71,14 +70,6 @@ fn add_port(sum: &mut PortCount, more: PortCount) {
     sum.tx_bytes += tx_bytes;
     sum.to_host += to_host;
     add_drops(&mut sum.drops, &drops);
-}
-
-fn add_binding(sum: &mut BindingCounts, more: BindingCounts) {
-    let BindingCounts { packets, bytes, drops, consumed } = more;
-    sum.packets += packets;
-    sum.bytes += bytes;
-    sum.drops += drops;
-    sum.consumed += consumed;
 }
 
 fn add_flow_states(sum: &mut FlowStateCounts, more: FlowStateCounts) {
@@ -143,7 +134,6 @@ fn add_flows(sum: &mut FlowCounts, more: &FlowCounts) {
 #[cfg(test)]
 mod tests {
     use millrace_packet::DropReason;
-    use millrace_plugin::BindingId;
     use millrace_units::PortId;
 
     use super::*;
@@ -151,10 +141,8 @@ mod tests {
     fn snapshot(port: u16, packets: u64) -> Snapshot {
         let mut count = PortCount { rx_packets: packets, ..PortCount::default() };
         count.drops.add(DropReason::NoRoute, packets);
-        let binding = BindingCounts { packets, ..BindingCounts::default() };
         Snapshot {
             ports: vec![(PortId(port), count.clone()), (PortId(7), count)],
-            bindings: vec![(BindingId(1), binding)],
             totals: Totals { received: 2 * packets, dropped: packets, ..Totals::default() },
             ..Snapshot::default()
         }
@@ -169,7 +157,6 @@ mod tests {
         let counts: Vec<_> = sum.ports.iter().map(|(port, count)| (port.0, count.rx_packets)).collect();
         assert_eq!(counts, [(1, 2), (3, 5), (7, 7)]);
         assert_eq!(sum.ports[2].1.drops.get(DropReason::NoRoute), 7);
-        assert_eq!(sum.bindings[0].1.packets, 7);
         assert_eq!((sum.totals.on_the_way(), sum.totals.imbalance()), (1, 0));
     }
 }

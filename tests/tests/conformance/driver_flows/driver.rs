@@ -154,11 +154,11 @@ impl DriverCache for Driver {
         });
     }
 
-    fn remove(&mut self, key: &FlowKey, slot: u32) {
+    fn remove(&mut self, key: &FlowKey, slot: u32) -> DriverTotals {
         self.state(|state| {
             assert_eq!(state.slots.remove(key), Some(slot));
-            state.entries.remove(&slot);
-        });
+            state.entries.remove(&slot).unwrap().totals
+        })
     }
 
     fn totals(&self, slot: u32) -> DriverTotals {

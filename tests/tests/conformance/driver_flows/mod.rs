@@ -1,6 +1,6 @@
 //! Flows in the driver: whatever changes, and whenever, the same leaves as without it, and in the order of each flow.
 
-mod driver;
+pub mod driver;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

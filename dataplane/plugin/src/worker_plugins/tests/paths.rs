@@ -47,11 +47,11 @@ fn an_instance_sees_what_the_one_before_let_pass() {
     assert_eq!(verdicts[3], Verdict::Consume);
     assert_eq!(
         worker.counts(BindingId(0)),
-        Some(BindingCounts { packets: 5, bytes: 300, drops: 1, consumed: 1 })
+        Some(BindingCounts { packets: 5, bytes: 300, drops: 1, consumed: 1, ..BindingCounts::default() })
     );
     assert_eq!(
         worker.counts(BindingId(1)),
-        Some(BindingCounts { packets: 3, bytes: 180, drops: 0, consumed: 0 })
+        Some(BindingCounts { packets: 3, bytes: 180, drops: 0, consumed: 0, ..BindingCounts::default() })
     );
     assert_eq!((seen(&mut worker, 0), seen(&mut worker, 1)), (5, 3));
     send(&mut worker, path, Position::Late, &[7]);
@@ -89,7 +89,10 @@ fn a_gate_goes_with_its_bindings() {
     assert!(matches!(worker.apply(PluginChange::RemoveGate { gate: GateId(0) }), Remains::Table(_)));
     assert_eq!(worker.counts(BindingId(0)), None);
     assert_eq!(worker.stages(path).count(), 1);
-    assert_eq!(worker.all_counts().map(|(binding, _)| binding.0).collect::<Vec<_>>(), [1]);
+    let page = worker.counts_from(BindingId(0), 1);
+    assert_eq!((page.counts.len(), page.next), (0, Some(BindingId(1))));
+    let page = worker.counts_from(BindingId(1), 5);
+    assert_eq!((page.counts[0].0, page.counts.len(), page.next), (BindingId(1), 1, None));
     assert_eq!(worker.gates().iter().map(|gate| gate.id().0).collect::<Vec<_>>(), [1, 2]);
 }
 

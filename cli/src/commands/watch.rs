@@ -1,0 +1,119 @@
+//! Looking at a list again and again, with what happened in between: `filter list --watch`, `route list --watch`.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::arguments::Watch;
+use crate::output::{Column, Failure, plain, rows, table};
+
+/// Counters whose growth in a second is shown: the counter, the name of its rate, and what one of it is in the rate.
+const RATES: [(&str, &str, f64); 4] = [
+    ("queued_packets", "queued_rate", 1.0),
+    ("sent_packets", "sent_rate", 1.0),
+    ("sent_bytes", "sent_bits", 8.0),
+    ("lost_packets", "lost_rate", 1.0),
+];
+
+/// The columns of rates.
+pub const COLUMNS: [Column; 4] = [
+    ("queued/s", "queued_rate"),
+    ("sent/s", "sent_rate"),
+    ("sent b/s", "sent_bits"),
+    ("lost/s", "lost_rate"),
+];
+
+/// Prints a list that `look` asks for; where it is watched, every so many seconds, with rates. `key` names its rows.
+pub fn list(
+    watch: &Watch,
+    look: impl Fn() -> Result<Value, Failure>,
+    (key, columns): (&str, &[Column]),
+    json: bool,
+) -> Result<(), Failure> {
+    let first = look()?;
+    let Some(seconds) = watch.watch else {
+        super::remote::print(&first, columns, json);
+        return Ok(());
+    };
+    let columns: Vec<Column> = columns.iter().chain(&COLUMNS).copied().collect();
+    let mut before = Before::of(&first, key);
+    let mut left = watch.count;
+    while left != Some(0) {
+        std::thread::sleep(Duration::from_secs_f64(seconds));
+        let mut value = look()?;
+        let now = Before::of(&value, key);
+        value.as_array_mut().into_iter().flatten().for_each(|row| before.add_rates(row, key, now.at));
+        let text = if json { format!("{value}\n") } else { format!("{}\n", table(rows(&value), &columns)) };
+        if !print(&text)? {
+            return Ok(());
+        }
+        before = now;
+        left = left.map(|left| left - 1);
+    }
+    Ok(())
+}
+
+/// Prints at once; whether somebody reads it still.
+fn print(text: &str) -> Result<bool, Failure> {
+    let mut out = std::io::stdout();
+    match std::io::Write::write_all(&mut out, text.as_bytes()).and_then(|()| std::io::Write::flush(&mut out))
+    {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::new(format!("can't print: {error}"))),
+    }
+}
+
+/// The counters of a look.
+struct Before {
+    at: Instant,
+    rows: HashMap<String, Value>,
+}
+
+impl Before {
+    fn of(value: &Value, key: &str) -> Self {
+        let rows = rows(value).iter().map(|row| (plain(&row[key]), row.clone())).collect();
+        Self { at: Instant::now(), rows }
+    }
+
+    /// Adds to a row what its counters grew by in a second. One that was not there before, or whose counters have begun anew,
+    /// has counted from zero since.
+    fn add_rates(&self, row: &mut Value, key: &str, now: Instant) {
+        let seconds = now.duration_since(self.at).as_secs_f64().max(1e-3);
+        let old = self.rows.get(&plain(&row[key]));
+        for (counter, name, unit) in RATES {
+            let Some(value) = row[counter].as_u64() else { continue };
+            let known = old.and_then(|old| old[counter].as_u64()).filter(|known| *known <= value);
+            row[name] = json!(unit * (value - known.unwrap_or(0)) as f64 / seconds);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rates(before: &Value, now: Value, after: Duration) -> Value {
+        let mut before = Before::of(before, "to");
+        let at = before.at + after;
+        before.at = at - after;
+        let mut value = now;
+        before.add_rates(&mut value[0], "to", at);
+        value[0].clone()
+    }
+
+    #[test]
+    fn a_rate_is_what_was_counted_between_two_looks() {
+        let row = |packets: u64| json!([{"to": "10.9.0.0/16", "sent_packets": packets, "sent_bytes": packets * 100}]);
+        let shown = rates(&row(100), row(150), Duration::from_secs(2));
+        assert_eq!((&shown["sent_rate"], &shown["sent_bits"]), (&json!(25.0), &json!(20_000.0)));
+        assert_eq!(shown["sent_packets"], 150);
+        // Cleared in between, and not there before.
+        assert_eq!(rates(&row(100), row(10), Duration::from_secs(1))["sent_rate"], json!(10.0));
+        assert_eq!(rates(&json!([]), row(10), Duration::from_secs(1))["sent_rate"], json!(10.0));
+        // What is not counted has no rate.
+        let uncounted = json!([{"to": "::/0"}]);
+        assert_eq!(rates(&uncounted, uncounted.clone(), Duration::from_secs(1)), json!({"to": "::/0"}));
+    }
+}

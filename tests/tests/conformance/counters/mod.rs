@@ -1,0 +1,127 @@
+//! What routes and filters have given to queues, and what became of it: the same as is counted packet by packet.
+
+mod twin;
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use crate::driver_flows::driver::Driver;
+use twin::{FILTERS, ROUTES, Twin};
+
+/// Schedulers for port `c`, each with a leaf `second`; most of what comes at once is too much for them.
+const SCHEDULERS: [&str; 6] = [
+    "",
+    r#"scheduler = { rate = "2mbit", node = [
+    { name = "top", kind = "priority" },
+    { name = "first", kind = "fifo", under = "top", level = 0, threshold = 3000 },
+    { name = "second", kind = "fifo", under = "top", level = 1, threshold = 2000 } ] }
+"#,
+    r#"scheduler = { rate = "3mbit", node = [
+    { name = "top", kind = "deficit-round-robin" },
+    { name = "first", kind = "fq-codel", under = "top" },
+    { name = "second", kind = "fifo", under = "top", threshold = 2000 } ] }
+"#,
+    r#"scheduler = { rate = "2mbit", node = [
+    { name = "top", kind = "deficit-round-robin" },
+    { name = "first", kind = "flow-queues", under = "top", threshold = 1000 },
+    { name = "second", kind = "fifo", manage = "red", minimum = 500, maximum = 3000, under = "top" } ] }
+"#,
+    r#"scheduler = { rate = "1mbit", node = [
+    { name = "top", kind = "priority" },
+    { name = "first", kind = "fifo", manage = "codel", under = "top", level = 1 },
+    { name = "second", kind = "fifo", under = "top", level = 0 } ] }
+"#,
+    r#"scheduler = { rate = "5mbit", node = [{ name = "second", kind = "fifo", manage = "red", minimum = 500, maximum = 3000 }] }
+"#,
+];
+
+#[derive(Clone, Debug)]
+enum Step {
+    Send(usize),
+    Wait(u64),
+    AddFilter(usize),
+    RemoveFilter(usize),
+    AddRoute(usize),
+    RemoveRoute(usize),
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (1..120_usize).prop_map(Step::Send),
+        3 => prop::sample::select(vec![1, 5, 40, 900, 40_000]).prop_map(Step::Wait),
+        4 => (0..FILTERS.len()).prop_map(Step::AddFilter),
+        2 => (0..FILTERS.len()).prop_map(Step::RemoveFilter),
+        3 => (0..ROUTES.len()).prop_map(Step::AddRoute),
+        2 => (0..ROUTES.len()).prop_map(Step::RemoveRoute),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn routes_and_filters_count_as_if_packet_by_packet(
+        workers in 1..4_usize,
+        scheduler in 0..SCHEDULERS.len(),
+        seed in any::<u64>(),
+        steps in prop::collection::vec(any_step(), 4..40),
+    ) {
+        let mut twin = Twin::new(workers, SCHEDULERS[scheduler], None, seed);
+        for step in steps {
+            match step {
+                Step::Send(count) => twin.send(count),
+                Step::Wait(millis) => twin.router.advance(Duration::from_millis(millis)),
+                Step::AddFilter(which) if which != 2 || scheduler > 0 => twin.add_filter(which),
+                Step::AddFilter(_) => {}
+                Step::RemoveFilter(which) => twin.remove_filter(which),
+                Step::AddRoute(which) => twin.add_route(which),
+                Step::RemoveRoute(which) => twin.remove_route(which),
+            }
+            twin.check();
+        }
+        twin.router.advance(Duration::from_secs(60));
+        let (waiting, _) = twin.check();
+        prop_assert_eq!(waiting, 0);
+    }
+
+    #[test]
+    fn what_the_driver_forwards_counts_for_its_route(
+        seed in any::<u64>(),
+        steps in prop::collection::vec(any_step(), 4..30),
+    ) {
+        let driver = Driver::new(16);
+        let mut twin = Twin::new(1, "", Some(driver.clone()), seed);
+        twin.send(60);
+        for step in steps {
+            match step {
+                Step::Send(count) => twin.send(count),
+                Step::Wait(millis) => twin.router.advance(Duration::from_millis(millis)),
+                Step::AddFilter(which) if which != 2 => twin.add_filter(which),
+                Step::AddFilter(_) => {}
+                Step::RemoveFilter(which) => twin.remove_filter(which),
+                Step::AddRoute(which) => twin.add_route(which),
+                Step::RemoveRoute(which) => twin.remove_route(which),
+            }
+            // Routes hear of it a quarter of a second later at most.
+            twin.router.advance(Duration::from_millis(600));
+            twin.check();
+        }
+        prop_assert!(driver.forwarded() > 0);
+    }
+}
+
+#[test]
+fn counters_that_are_cleared_still_know_what_waits() {
+    let mut twin = Twin::new(1, SCHEDULERS[1], None, 5);
+    twin.add_route(0);
+    twin.send(200);
+    let before = twin.router.router.route_counts("10.9.1.0/24".parse().unwrap()).unwrap().unwrap();
+    assert!(before.waiting.packets > 0 && before.dropped.packets > 0, "{before:?}");
+    twin.router.router.clear_counters();
+    let cleared = twin.router.router.route_counts("10.9.1.0/24".parse().unwrap()).unwrap().unwrap();
+    assert_eq!((cleared.queued, cleared.waiting), (before.waiting, before.waiting));
+    twin.router.advance(Duration::from_secs(10));
+    let sent = twin.router.router.route_counts("10.9.1.0/24".parse().unwrap()).unwrap().unwrap();
+    assert_eq!((sent.sent(), sent.waiting.packets), (before.waiting, 0));
+}

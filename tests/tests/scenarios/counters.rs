@@ -1,0 +1,119 @@
+//! What routes and filters are said to have sent is what came at the far end.
+
+use std::time::Duration;
+
+use millrace_testkit::{Flow, FlowReport, Ground, Line, Millrace, eventually, wait_until};
+use serde_json::Value;
+
+use crate::support::{router, to};
+
+/// The route to the second host, as `route list` shows it: the kernel's.
+fn route(router: &Millrace) -> Value {
+    let routes = router.json(&["route", "list", "--within", "10.2.0.0/24"]);
+    let found = routes.as_array().unwrap().iter().find(|route| route["to"] == "10.2.0.0/24");
+    let found = found.unwrap_or_else(|| panic!("no such route: {routes:#}")).clone();
+    assert_eq!((&found["source"], &found["kind"]), (&"kernel".into(), &"forward".into()));
+    found
+}
+
+/// The filter of that id.
+fn filter(router: &Millrace, id: &Value) -> Value {
+    let filters = router.json(&["filter", "list"]);
+    filters.as_array().unwrap().iter().find(|filter| filter["id"] == *id).unwrap().clone()
+}
+
+/// Packets queued, sent, lost and waiting.
+fn counted(shown: &Value) -> [Option<u64>; 4] {
+    ["queued_packets", "sent_packets", "lost_packets", "waiting_packets"].map(|key| shown[key].as_u64())
+}
+
+/// The same as it has to be behind a flow.
+fn behind(flow: &FlowReport) -> [Option<u64>; 4] {
+    [flow.sent, flow.received, flow.lost(), 0].map(Some)
+}
+
+#[test]
+fn before_a_full_queue_and_behind_it_each_packet_is_counted() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let router = router(&line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    router.ask(&["scheduler", "add", "r2", "all", "--kind", "fifo", "threshold=20000"]);
+    // The kernel's own packets would be counted at the filter.
+    router.ask(&["scheduler", "set", "r2", "rate=1mbit", "host=direct"]);
+    let id = router.json(&["filter", "add", "proto udp dport 9000", "--action", "queue all"])["id"].clone();
+    let looked = router.ask(&["lookup", "src 10.1.0.2 dst 10.2.0.2 proto udp sport 9 dport 9000 in r1"]);
+    assert!(looked.contains("node \"all\" (fifo) of the scheduler at port r2"), "{looked}");
+    router.ask(&["clear"]);
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 200);
+    // Somebody watches meanwhile.
+    let lists = router.ask(&["route", "list", "--watch", "0.5", "--count", "2", "--json"]);
+    let lists: Vec<Value> = lists.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lists.len(), 2);
+    let rates = |list: &Value| {
+        let to = list.as_array().unwrap().iter().find(|route| route["to"] == "10.2.0.0/24").unwrap();
+        ["queued_rate", "sent_rate", "lost_rate"].map(|rate| to[rate].as_f64().unwrap())
+    };
+    let [queued, sent, lost] = rates(&lists[1]);
+    assert!(sent > 50.0 && lost > 50.0 && queued > sent, "{queued} {sent} {lost}");
+    let report = flow.finish();
+    assert!(report.lost() > 100, "{report:?}");
+    let filter = filter(&router, &id);
+    assert_eq!(counted(&filter), behind(&report), "{filter:#}");
+    assert_eq!(filter["packets"].as_u64(), Some(report.sent));
+    let route = route(&router);
+    assert_eq!(counted(&route), behind(&report), "{route:#}");
+    // Ethernet, IPv4 and UDP around each payload.
+    assert_eq!(route["sent_bytes"].as_u64(), Some(report.received * 242), "{route:#}");
+    let looked_up = router.json(&["route", "lookup", "10.2.0.2"]);
+    assert_eq!(counted(&looked_up), counted(&route));
+    router.assert_conservation();
+}
+
+#[test]
+fn a_copy_counts_for_its_filter_and_a_filter_that_drops_queues_nothing() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let router = router(&line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    router.ask(&["clear"]);
+    let add = |filter: &str, action: &str| {
+        router.json(&["filter", "add", filter, "--action", action])["id"].clone()
+    };
+    let copy = add("proto udp dport 9001", "copy-to r2 via 10.2.0.2");
+    let drop = add("proto udp dport 9002", "drop");
+    let run = |port: &str| {
+        let flow = Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 500, 100);
+        flow.go_on(Duration::from_millis(500));
+        flow.finish()
+    };
+    let copied = run("9001");
+    assert_eq!((copied.lost(), copied.duplicated), (0, copied.sent), "{copied:?}");
+    assert_eq!(counted(&filter(&router, &copy)), behind(&copied));
+    assert_eq!(counted(&route(&router)), behind(&copied));
+    let dropped = run("9002");
+    assert_eq!(dropped.received, 0);
+    let shown = filter(&router, &drop);
+    assert_eq!(counted(&shown), [0; 4].map(Some), "{shown:#}");
+    assert_eq!([&shown["packets"], &shown["drops"]].map(Value::as_u64), [dropped.sent; 2].map(Some));
+    router.assert_conservation();
+}
+
+#[test]
+fn what_the_driver_forwards_counts_for_its_route() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    [&line.h1, &line.h2].iter().for_each(|host| drop(host.run("ethtool -K eth0 gro on")));
+    let router = router(&line);
+    line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
+    router.ask(&["clear"]);
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 2000, 64);
+    eventually("the flow is in the driver", Duration::from_secs(5), || {
+        (router.row("ports", "name", "r1")["driver_packets"].as_u64()? > 1000).then_some(())
+    });
+    let report = flow.finish();
+    let told = wait_until(Duration::from_secs(3), || counted(&route(&router)) == behind(&report));
+    assert!(told.is_some(), "{report:?} {:#}", route(&router));
+    assert_eq!(report.lost(), 0, "{report:?}");
+    router.assert_conservation();
+}
