@@ -80,7 +80,7 @@ Example:
         /// The packet, written as a filter without wildcards for source and destination.
         packet: String,
     },
-    /// Name the filters that never win, as one other comes before each, and those of which it is hard to see which wins; fail where there are some.
+    /// Name the filters that never win, as one other comes before each, or several together do, and those of which it is hard to see which wins; fail where there are some.
     #[command(after_help = "Example:\n  millrace filter check")]
     Check,
 }

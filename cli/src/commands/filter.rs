@@ -135,6 +135,17 @@ fn named(filter: &Value) -> String {
     format!("filter {id} ({action} for {filter}, priority {priority})")
 }
 
+/// What comes before a filter that never wins: one other, or several that match together whatever it matches.
+fn before(by: &[Value]) -> String {
+    match by {
+        [one] => format!("{} comes before it", named(one)),
+        several => {
+            let named: Vec<String> = several.iter().map(named).collect();
+            format!("what it matches, {} match together before it", named.join(", "))
+        }
+    }
+}
+
 /// Prints what is odd about filters; it fails where something is, so that scripts see it.
 fn check(value: &Value, json: bool) -> Result<(), Failure> {
     if json {
@@ -157,7 +168,13 @@ fn print_findings(value: &Value) {
         let shadowed = rows(&gate["shadowed"]);
         println!("gate {name}: {filters} filters, {} never win, {pairs} ambiguous pairs", shadowed.len());
         for finding in shadowed {
-            println!("  {} never wins: {} comes before it", named(&finding["filter"]), named(&finding["by"]));
+            println!("  {} never wins: {}", named(&finding["filter"]), before(rows(&finding["by"])));
+        }
+        for filter in rows(&gate["undecided"]) {
+            println!(
+                "  {}: not decided whether several others together come before it always",
+                named(filter)
+            );
         }
         for pair in rows(&gate["ambiguous"]) {
             println!(
@@ -195,6 +212,15 @@ mod tests {
             (&short["action"], &short["gate"], &short["priority"]),
             (&json!("copy-to probe"), &Value::Null, &json!(0))
         );
+    }
+
+    #[test]
+    fn what_comes_before_a_filter_is_one_other_or_several() {
+        let one = |id: u64| json!({"id": id, "filter": "proto udp", "action": "drop", "priority": 2});
+        let named = |id| format!("filter {id} (drop for proto udp, priority 2)");
+        assert_eq!(before(&[one(7)]), format!("{} comes before it", named(7)));
+        let several = before(&[one(7), one(8)]);
+        assert_eq!(several, format!("what it matches, {}, {} match together before it", named(7), named(8)));
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub(crate) const RESOURCES: &[Resource] = &[
     (
         "/filters/check",
         &["GET"],
-        "at each gate, filters that never win since another one always does, and those of which it is hard to see which wins",
+        "at each gate, filters that never win since another one always does, or several together do, and those of which it is hard to see which wins",
     ),
     (
         "/filters/explain",

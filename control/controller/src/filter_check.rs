@@ -71,7 +71,8 @@ fn view(gate: String, entries: &Entries, found: Analysis, model: &Model) -> Gate
     let at_route = model.plugins.gate(&gate).is_ok_and(|gate| gate.position == Position::Route);
     let below = |entry: &&Entry<BindingId>| at_route && is_below_routes(entry, model);
     let shadowed = found.shadowed.iter().filter_map(|shadowed| {
-        Some(ShadowedView { filter: name(&shadowed.filter)?, by: name(&shadowed.by)? })
+        let by = shadowed.by.iter().filter_map(name).collect();
+        Some(ShadowedView { filter: name(&shadowed.filter)?, by })
     });
     let ambiguous = found.ambiguous.iter().filter_map(|pair| {
         Some(AmbiguousView {
@@ -83,6 +84,7 @@ fn view(gate: String, entries: &Entries, found: Analysis, model: &Model) -> Gate
     GateCheckView {
         filters: entries.len(),
         shadowed: shadowed.collect(),
+        undecided: found.undecided.iter().filter_map(name).collect(),
         ambiguous: ambiguous.collect(),
         ambiguous_pairs: found.ambiguous_pairs,
         below_routes: entries.iter().filter(below).filter_map(|entry| named(entry.value, model)).collect(),

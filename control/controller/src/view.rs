@@ -488,6 +488,8 @@ pub struct GateCheckView {
     pub filters: usize,
     /// Filters that never win.
     pub shadowed: Vec<ShadowedView>,
+    /// Filters that no other outdoes, and of which it would take too long to find out whether several do together.
+    pub undecided: Vec<NamedFilterView>,
     /// Pairs of filters of one priority, neither a special case of the other, that some packets match both; up to 100.
     pub ambiguous: Vec<AmbiguousView>,
     /// How many such pairs there are.
@@ -514,8 +516,8 @@ pub struct NamedFilterView {
 pub struct ShadowedView {
     /// The filter.
     pub filter: NamedFilterView,
-    /// One that comes before it, and matches whatever it matches.
-    pub by: NamedFilterView,
+    /// Those that come before it, and match whatever it matches: one, or several together, of which none can be left out.
+    pub by: Vec<NamedFilterView>,
 }
 
 /// Two filters of which it is hard to see which wins.

@@ -230,7 +230,10 @@ fn a_check_names_what_never_wins_and_what_is_ambiguous() {
         );
         let route = &gates[1];
         let [never] = &route.shadowed[..] else { panic!("{route:?}") };
-        assert_eq!((never.filter.id, never.by.id), (shadowed, all));
+        assert_eq!(
+            (never.filter.id, &*never.by.iter().map(|by| by.id).collect::<Vec<_>>()),
+            (shadowed, &[all][..])
+        );
         let [pair] = &route.ambiguous[..] else { panic!("{route:?}") };
         assert_eq!((pair.winner.id, pair.loser.id, &*pair.decided_by), (source, destination, "src"));
         let below: Vec<u64> = route.below_routes.iter().map(|filter| filter.id).collect();
@@ -330,5 +333,25 @@ fn a_list_of_filters_comes_whole_and_with_its_ids() {
         assert_eq!((of(ids[0]), of(ids[299])), (Some("proto udp dport 1"), Some("proto udp dport 300")));
         router.remove_filters(&ids).unwrap();
         assert_eq!(state(&router), before);
+    });
+}
+
+#[test]
+fn a_check_names_all_that_several_filters_outdo_together() {
+    with_router(async |router| {
+        let add = |text: &str, priority| {
+            let new = NewFilter { priority, ..filter(text, "drop") };
+            router.add_filter(&new).unwrap().id
+        };
+        let (low, high) = (add("proto sctp dport 1-5", 20), add("proto sctp dport 6-9", 20));
+        add("proto sctp dport 100", 20);
+        let never = add("src 10.1.0.0/16 proto sctp dport 2-8", 15);
+        add("src 10.1.0.0/16 proto sctp dport 2-10", 15);
+        let gates = router.check_filters().await.unwrap();
+        let [found] = &gates[1].shadowed[..] else { panic!("{gates:?}") };
+        let mut by: Vec<u64> = found.by.iter().map(|by| by.id).collect();
+        by.sort_unstable();
+        assert_eq!((found.filter.id, by), (never, vec![low, high]));
+        assert!(gates[1].undecided.is_empty());
     });
 }

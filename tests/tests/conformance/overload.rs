@@ -263,7 +263,7 @@ fn fault_21_flows_with_a_reservation_are_displaced_by_no_flood_until_it_ends() {
         router.advance(Duration::from_secs(2));
         router.router.set_flow_queue("b", "flows", &reserved_flow(RESERVED), &rate("1mbit".into())).unwrap();
         let later = Ipv4Frame::udp().ports(7000 + RESERVED, 1).bytes();
-        sent_by_queues(&mut router, &[later.clone()]);
+        sent_by_queues(&mut router, std::slice::from_ref(&later));
         assert_eq!(forgotten_in_a_flood(&mut router), 0);
         let misses = router.router.flows().packets.misses;
         sent_by_queues(&mut router, &[later]);

@@ -1,7 +1,8 @@
 //! What is odd about the filters of a table: some never win, and of some it is hard to see which wins.
 //!
 //! A filter **covers** another when every packet that the other matches it matches too. A filter is **shadowed** when one
-//! that comes before it covers it: it never wins. Filters that only several others cover together are not found.
+//! that comes before it covers it, or several do together: it never wins. Whether several do is found out by taking them away from
+//! it, piece by piece ([`cover`](super::cover)); where that would take too long it is left undecided, and said.
 //!
 //! Two filters are **ambiguous** when they have the same priority, some packet matches both, and neither covers the other:
 //! neither is a special case of the other, so it is only the order of the fields in
@@ -9,12 +10,10 @@
 //! one of which covers the other, the covered one comes first, unless it is shadowed.) These are the
 //! ambiguous filters of *Router Plugins* (section 5.1.2); a priority makes plain what is meant.
 
-use millrace_packet::Family;
-use millrace_wire::Protocol;
+use crate::Field;
 
-use crate::candidate::{EXCEPTIONS_SHIFT, PORTS_UNKNOWN};
-use crate::{CompiledFilter, Field, PortRange};
-
+use super::cover::{Cover, MOST, cover};
+use super::shape::Shape;
 use super::{Entry, FilterId, in_order};
 
 /// What [`analyse`] found.
@@ -22,6 +21,8 @@ use super::{Entry, FilterId, in_order};
 pub struct Analysis {
     /// Filters that never win, in the order in which filters win.
     pub shadowed: Vec<Shadowed>,
+    /// Filters that no other covers, and of which it would take too long to find out whether several do together.
+    pub undecided: Vec<FilterId>,
     /// Pairs of ambiguous filters, as many as were asked for. Filters that never win are in no pair.
     pub ambiguous: Vec<Ambiguous>,
     /// How many such pairs there are in all.
@@ -29,12 +30,12 @@ pub struct Analysis {
 }
 
 /// A filter that never wins.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Shadowed {
     /// The filter.
     pub filter: FilterId,
-    /// The first that covers it and comes before it.
-    pub by: FilterId,
+    /// The first that covers it and comes before it; or some that come before it and cover it together, of which none can be left out.
+    pub by: Vec<FilterId>,
 }
 
 /// Two filters of one priority that some packets match both, neither being a special case of the other.
@@ -50,7 +51,8 @@ pub struct Ambiguous {
 
 /// Looks for filters that are shadowed and for those that are ambiguous; of ambiguous pairs the first `most` are told.
 ///
-/// It compares all pairs: 10,000 filters take about a second, ten times as many a hundred times as long.
+/// It compares all pairs: 10,000 filters take about a second, ten times as many a hundred times as long. What several filters cover
+/// together is found with a bounded number of comparisons for each filter.
 pub fn analyse<'a, T: 'a>(entries: impl IntoIterator<Item = &'a Entry<T>>, most: usize) -> Analysis {
     let sorted = in_order(entries);
     let shapes: Vec<Shape> = sorted.iter().map(|entry| Shape::of(&entry.filter)).collect();
@@ -58,9 +60,20 @@ pub fn analyse<'a, T: 'a>(entries: impl IntoIterator<Item = &'a Entry<T>>, most:
     // Those that can win, by place.
     let mut alive: Vec<usize> = Vec::new();
     for (place, shape) in shapes.iter().enumerate() {
-        // What a shadowed filter covers, the one that shadows it covers as well.
-        match alive.iter().find(|before| shapes[**before].covers(shape)) {
-            Some(by) => analysis.shadowed.push(Shadowed { filter: sorted[place].id, by: sorted[*by].id }),
+        // What a shadowed filter covers, those that shadow it cover as well.
+        let by = match cover(shape, &shapes, &alive, MOST) {
+            Cover::None => None,
+            Cover::By(by) => Some(by),
+            Cover::Undecided => {
+                analysis.undecided.push(sorted[place].id);
+                None
+            }
+        };
+        match by {
+            Some(by) => {
+                let by = by.into_iter().map(|by| sorted[by].id).collect();
+                analysis.shadowed.push(Shadowed { filter: sorted[place].id, by });
+            }
             None => alive.push(place),
         }
     }
@@ -87,119 +100,6 @@ fn ambiguous<T>(winner: &Entry<T>, loser: &Entry<T>) -> Ambiguous {
     Ambiguous { winner: winner.id, loser: loser.id, decided_by }
 }
 
-/// A filter as a set of packets: bits that must have a value, and ranges of ports.
-#[derive(Clone, Copy, Debug)]
-struct Shape {
-    /// Bit 0 for IPv4, bit 1 for IPv6.
-    families: u8,
-    /// Varying word, protocol, incoming port, and whether ports are known.
-    other: Bits<u64>,
-    source: Bits<u128>,
-    destination: Bits<u128>,
-    ports: [(u16, u16); 2],
-}
-
-/// Those bits of `mask` must be as in `value`.
-#[derive(Clone, Copy, Debug)]
-struct Bits<B> {
-    value: B,
-    mask: B,
-}
-
-const PROTOCOL_SHIFT: u32 = 32;
-const INCOMING_SHIFT: u32 = 40;
-const PORTS_KNOWN: u64 = 1 << 56;
-const NO_PORTS: u64 = (PORTS_UNKNOWN.bits() as u64) << EXCEPTIONS_SHIFT;
-
-impl Bits<u64> {
-    fn require(&mut self, value: u64, mask: u64) {
-        self.value |= value;
-        self.mask |= mask;
-    }
-}
-
-macro_rules! relations {
-    ($word:ty) => {
-        impl Bits<$word> {
-            #[inline]
-            fn covers(&self, other: &Self) -> bool {
-                (self.mask & !other.mask) | ((self.value ^ other.value) & self.mask) == 0
-            }
-
-            #[inline]
-            fn overlaps(&self, other: &Self) -> bool {
-                (self.value ^ other.value) & self.mask & other.mask == 0
-            }
-        }
-    };
-}
-
-relations!(u64);
-relations!(u128);
-
-impl Shape {
-    fn of(filter: &CompiledFilter) -> Self {
-        let family = filter.source.family.or(filter.destination.family);
-        let families = match family {
-            None => 0b11,
-            Some(Family::V4) => 0b01,
-            Some(Family::V6) => 0b10,
-        };
-        let mut other = Bits { value: filter.varying_value.into(), mask: filter.varying_mask.into() };
-        if let Some(protocol) = filter.protocol {
-            other.require(u64::from(protocol) << PROTOCOL_SHIFT, 0xff << PROTOCOL_SHIFT);
-        }
-        if let Some(port) = filter.incoming {
-            other.require(u64::from(port.0) << INCOMING_SHIFT, 0xffff << INCOMING_SHIFT);
-        }
-        let asks_for_ports = !filter.source_port.is_any() || !filter.destination_port.is_any();
-        // Ports are known as well where nothing stands against it.
-        let has_ports = filter.protocol.is_some_and(|protocol| Protocol(protocol).has_ports());
-        let readable = other.mask & NO_PORTS == NO_PORTS && other.value & NO_PORTS == 0;
-        if asks_for_ports || has_ports && readable {
-            other.require(PORTS_KNOWN, PORTS_KNOWN);
-        }
-        let ports = [filter.source_port, filter.destination_port].map(|range| match range {
-            PortRange::Any => (0, u16::MAX),
-            PortRange::Ports { first, last } => (first, last),
-        });
-        let bits = |address: &crate::filter::Masked| Bits { value: address.value, mask: address.mask };
-        Self { families, other, source: bits(&filter.source), destination: bits(&filter.destination), ports }
-    }
-
-    /// Whether every packet that `other` matches is matched.
-    #[inline]
-    fn covers(&self, other: &Self) -> bool {
-        self.other.covers(&other.other)
-            && self.source.covers(&other.source)
-            && self.destination.covers(&other.destination)
-            && other.families & !self.families == 0
-            && self.ports.iter().zip(&other.ports).all(|(own, other)| own.0 <= other.0 && other.1 <= own.1)
-    }
-
-    /// Whether some packet is matched by both.
-    #[inline]
-    fn overlaps(&self, other: &Self) -> bool {
-        self.other.overlaps(&other.other)
-            && self.source.overlaps(&other.source)
-            && self.destination.overlaps(&other.destination)
-            && other.families & self.families != 0
-            && self.ports.iter().zip(&other.ports).all(|(own, other)| own.0 <= other.1 && other.0 <= own.1)
-            && !(self.lacks_ports() && other.knows_ports() || self.knows_ports() && other.lacks_ports())
-    }
-
-    /// Whether it matches only packets whose ports are known.
-    fn knows_ports(&self) -> bool {
-        self.other.mask & PORTS_KNOWN != 0
-    }
-
-    /// Whether it matches only packets of a protocol that has no ports.
-    fn lacks_ports(&self) -> bool {
-        let given = self.other.mask >> PROTOCOL_SHIFT & 0xff != 0;
-        given && !Protocol((self.other.value >> PROTOCOL_SHIFT) as u8).has_ports()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -210,7 +110,7 @@ mod tests {
 
     use super::*;
     use crate::filter::tests::{any_candidate, any_filter, compiled, resolve};
-    use crate::{Candidate, FilterTable, LinearOracle};
+    use crate::{Candidate, CompiledFilter, FilterTable, LinearOracle};
 
     fn table(filters: &[(&str, i32)]) -> LinearOracle<()> {
         let mut table = LinearOracle::new();
@@ -220,9 +120,19 @@ mod tests {
         table
     }
 
-    fn shadowed(filters: &[(&str, i32)]) -> Vec<(u64, u64)> {
+    fn shadowed_by(filters: &[(&str, i32)]) -> Vec<(u64, Vec<u64>)> {
         let found = analyse(table(filters).entries(), 0);
-        found.shadowed.iter().map(|shadowed| (shadowed.filter.0, shadowed.by.0)).collect()
+        assert_eq!(found.undecided, []);
+        let by = |shadowed: &Shadowed| {
+            let mut by: Vec<u64> = shadowed.by.iter().map(|by| by.0).collect();
+            by.sort_unstable();
+            by
+        };
+        found.shadowed.iter().map(|shadowed| (shadowed.filter.0, by(shadowed))).collect()
+    }
+
+    fn shadowed(filters: &[(&str, i32)]) -> Vec<(u64, u64)> {
+        shadowed_by(filters).into_iter().map(|(filter, by)| (filter, by[0])).collect()
     }
 
     fn ambiguous(filters: &[(&str, i32)]) -> Vec<(u64, u64, Option<Field>)> {
@@ -242,8 +152,28 @@ mod tests {
         assert_eq!(shadowed(&[("dport 0-65535", 1), ("proto tcp exceptions none", 0)]), [(1, 0)]);
         // A destination makes it a filter of IPv4, and the given source is the more specific.
         assert_eq!(shadowed(&[("dst 10.0.0.0/8", 0), ("src 0.0.0.0/0", 0)]), [(0, 1)]);
-        // Two that cover it only together are not found.
-        assert_eq!(shadowed(&[("dport 1-5", 1), ("dport 6-9", 1), ("dport 1-9", 0)]), []);
+    }
+
+    #[test]
+    fn a_filter_behind_several_that_cover_it_together_never_wins() {
+        let ports = [("dport 1-5", 1), ("dport 20", 1), ("dport 6-9", 1)];
+        let with = |more| shadowed_by(&[&ports[..], &[more]].concat());
+        assert_eq!(with(("dport 2-9", 0)), [(3, vec![0, 2])]);
+        assert_eq!(with(("dport 2-10", 0)), []);
+        assert_eq!(with(("src 10.0.0.1 proto tcp dport 2-9 flags syn", 0)), [(3, vec![0, 2])]);
+        let halves =
+            [("src 10.0.0.0/9", 1), ("src 10.128.0.0/9", 1), ("src 10.0.0.0/8", 0), ("src 10.0.0.0/7", 0)];
+        assert_eq!(shadowed_by(&halves), [(2, vec![0, 1])]);
+        let versions = [("src 0.0.0.0/0", 2), ("dst ::/0", 1), ("proto udp", 0)];
+        assert_eq!(shadowed_by(&versions), [(2, vec![0, 1])]);
+        // Of a protocol with ports some packets have ports that can't be read.
+        let all_ports = [("sport 0-99", 1), ("sport 100-65535", 1)];
+        let with = |more| shadowed_by(&[&all_ports[..], &[more]].concat());
+        assert_eq!(with(("proto tcp", 0)), []);
+        assert_eq!(with(("proto tcp exceptions none", 0)), [(2, vec![0, 1])]);
+        // What is covered by several needs no third.
+        let crossed = [("src 10.0.0.0/8", 1), ("dport 5-9", 1), ("dport 1-4", 1), ("proto udp dport 1-9", 0)];
+        assert_eq!(shadowed_by(&crossed), [(3, vec![1, 2])]);
     }
 
     #[test]
@@ -275,8 +205,9 @@ mod tests {
         let v6 = |first| IpAddr::from(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 1));
         let mut packets = Vec::new();
         for source in [v4(0), v4(1), v4(2), v6(0x2001), v6(0x3001)] {
-            for (protocol, port) in
-                [6, 17, 50].into_iter().flat_map(|protocol| [0, 1, 2, 3].map(|port| (protocol, port)))
+            for (protocol, port) in [6, 17, 50, 1, 132]
+                .into_iter()
+                .flat_map(|protocol| [0, 1, 2, 3, 4].map(|port| (protocol, port)))
             {
                 let key = match source {
                     IpAddr::V4(source) => FlowKey::v4(source, source, protocol, (port, 9), PortId(0)),
@@ -365,6 +296,36 @@ mod tests {
                         let plain = winner.priority != loser.priority || first.covers(&second) || second.covers(&first);
                         prop_assert_eq!(pair, !plain && !dead(winner.id) && !dead(loser.id));
                     }
+                }
+            }
+        }
+
+        /// Of filters that few packets tell apart, tried with all of these.
+        #[test]
+        fn what_never_wins_is_found_and_needs_all_that_are_named(
+            filters in prop::collection::vec((few_filters(), 0i32..2), 0..12),
+        ) {
+            let mut table = LinearOracle::new();
+            for (filter, priority) in &filters {
+                table.insert(*filter, *priority, ());
+            }
+            let found = analyse(table.entries(), 0);
+            prop_assert!(found.undecided.is_empty());
+            let packets = all_packets();
+            let winners: std::collections::HashSet<FilterId> =
+                packets.iter().filter_map(|packet| table.lookup(packet).map(|(id, _)| id)).collect();
+            let never: Vec<FilterId> =
+                in_order(table.entries()).iter().map(|entry| entry.id).filter(|id| !winners.contains(id)).collect();
+            let shadowed: Vec<FilterId> = found.shadowed.iter().map(|shadowed| shadowed.filter).collect();
+            prop_assert_eq!(shadowed, never);
+            let filter = |id: FilterId| table.iter().find(|entry| entry.id == id).map(|entry| entry.filter).unwrap();
+            for shadowed in &found.shadowed {
+                let matched: Vec<_> = packets.iter().filter(|packet| filter(shadowed.filter).matches(packet)).collect();
+                for left_out in 0..=shadowed.by.len() {
+                    let by = || shadowed.by.iter().enumerate().filter(|(number, _)| *number != left_out);
+                    let all = matched.iter().all(|packet| by().any(|(_, by)| filter(*by).matches(packet)));
+                    // All of them cover it, and none can be left out.
+                    prop_assert_eq!(all, left_out == shadowed.by.len());
                 }
             }
         }

@@ -5,10 +5,13 @@
 
 mod analysis;
 mod bounded;
+mod cover;
 mod dag;
 mod linear_oracle;
 mod rank;
+mod shape;
 mod tuple_space;
+mod witness;
 
 use std::fmt;
 

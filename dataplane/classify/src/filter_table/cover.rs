@@ -1,0 +1,125 @@
+//! Whether filters cover another one together.
+//!
+//! They are taken away from it one after the other, and what is left is cut into pieces that overlap no more with those that were
+//! taken away (as boxes are subtracted in constructive solid geometry). A piece that none of them overlaps is a packet for which
+//! the filter wins. There may be very many pieces, so that the search has a bound; before it packets are made up at random, which shows
+//! of most filters that they win.
+
+use super::shape::Shape;
+use super::witness::is_alone;
+
+/// Shapes that are compared with a piece, for one filter, before it is given up.
+pub(super) const MOST: usize = 1 << 17;
+
+/// What covers a filter.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Cover {
+    /// Nothing.
+    None,
+    /// One filter, or several together, by place.
+    By(Vec<usize>),
+    /// Not one filter; whether several do would take too long to find out.
+    Undecided,
+}
+
+/// What covers a filter, of others by their places, found with so many comparisons of pieces at most.
+pub(super) fn cover(shape: &Shape, shapes: &[Shape], places: &[usize], most: usize) -> Cover {
+    let mut overlapping = Vec::new();
+    for place in places {
+        let other = &shapes[*place];
+        if other.covers(shape) {
+            return Cover::By(vec![*place]);
+        }
+        if other.overlaps(shape) {
+            overlapping.push(*place);
+        }
+    }
+    if is_alone(shape, shapes, &overlapping) {
+        return Cover::None;
+    }
+    // The largest parts first: what is left of the shape then comes in few pieces.
+    overlapping.sort_by_cached_key(|place| shapes[*place].bits_beyond(shape));
+    let mut budget = most;
+    let by = |places: &[usize], budget: &mut usize| taken_away(shape, shapes, places, budget);
+    match by(&overlapping, &mut budget) {
+        None => Cover::Undecided,
+        Some(false) => Cover::None,
+        Some(true) => {
+            let mut needed = needed(overlapping, |places| by(places, &mut budget));
+            needed.sort_unstable();
+            Cover::By(needed)
+        }
+    }
+}
+
+/// Those without which it doesn't do, of places that cover a shape together. What can't be found out any more stays.
+fn needed(mut places: Vec<usize>, mut cover: impl FnMut(&[usize]) -> Option<bool>) -> Vec<usize> {
+    // In halves, quarters and so on, so that few that are needed are soon found among many.
+    let mut size = places.len();
+    loop {
+        let mut from = 0;
+        while from < places.len() {
+            let to = (from + size).min(places.len());
+            let others = [&places[..from], &places[to..]].concat();
+            match cover(&others) {
+                Some(true) => places = others,
+                _ => from = to,
+            }
+        }
+        if size == 1 {
+            return places;
+        }
+        size = size.div_ceil(2);
+    }
+}
+
+/// Whether nothing is left of a shape when others are taken away; nothing when the budget of comparisons is used up.
+fn taken_away(shape: &Shape, shapes: &[Shape], places: &[usize], budget: &mut usize) -> Option<bool> {
+    // Pieces, and from which place on others may overlap them.
+    let mut pieces = vec![(*shape, 0)];
+    while let Some((piece, from)) = pieces.pop() {
+        let found = places[from..].iter().position(|place| shapes[*place].overlaps(&piece));
+        let compared = found.map_or(places.len() - from, |found| found + 1);
+        *budget = budget.checked_sub(compared.max(1))?;
+        let Some(found) = found else { return Some(false) };
+        let other = &shapes[places[from + found]];
+        // The first are the largest, in which something is left the soonest, if anywhere.
+        let left = piece.without(other).into_iter().rev();
+        pieces.extend(left.map(|piece| (piece, from + found + 1)));
+    }
+    Some(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::tests::compiled;
+
+    fn shapes(filters: &[&str]) -> Vec<Shape> {
+        filters.iter().map(|filter| Shape::of(&compiled(filter))).collect()
+    }
+
+    #[test]
+    fn what_takes_too_long_is_left_undecided() {
+        let ports: Vec<String> =
+            (0..100).map(|port| format!("dport {}-{}", port * 10, port * 10 + 9)).collect();
+        let shapes = shapes(&ports.iter().map(String::as_str).collect::<Vec<_>>());
+        let places: Vec<usize> = (0..shapes.len()).collect();
+        let wide = |text: &str, most| cover(&Shape::of(&compiled(text)), &shapes, &places, most);
+        assert_eq!(wide("dport 5-994", 50), Cover::Undecided);
+        assert_eq!(wide("dport 5-994", MOST), Cover::By((0..100).collect()));
+        assert_eq!(wide("dport 5-1000", MOST), Cover::None);
+        assert_eq!(wide("dport 5-9", 0), Cover::By(vec![0]));
+    }
+
+    #[test]
+    fn pieces_that_are_left_are_apart_and_make_the_whole_together_with_what_was_taken() {
+        let shapes = shapes(&["src 10.0.0.0/8 dport 1-9", "src 10.1.0.0/16 proto tcp dport 3-20"]);
+        let pieces = shapes[0].without(&shapes[1]);
+        assert!(!pieces.is_empty());
+        for (number, piece) in pieces.iter().enumerate() {
+            assert!(shapes[0].covers(piece) && !shapes[1].overlaps(piece));
+            assert!(pieces[..number].iter().all(|other| !other.overlaps(piece)));
+        }
+    }
+}
