@@ -255,16 +255,16 @@ impl Gates {
         }
         let before = made.len();
         for PathGroup { path, members, .. } in self.groups.iter() {
-            let further = |(binding, action)| match action {
-                &Action::Send(ref ways) => Some((binding, ways.get(1..)?)),
+            let further = self.plugins.actions_at(*path, Position::Route);
+            let further = further.filter_map(|(binding, action)| match action {
+                Action::Send(ways) => Some((binding, ways.get(1..)?)),
                 _ => None,
-            };
-            let copies = |(binding, action)| match action {
-                &Action::Copy(ref ways) => Some((binding, &**ways)),
+            });
+            let copies = self.plugins.actions_at(*path, Position::Copy);
+            let copies = copies.filter_map(|(binding, action)| match action {
+                Action::Copy(ways) => Some((binding, &**ways)),
                 _ => None,
-            };
-            let further = self.plugins.actions_at(*path, Position::Route).filter_map(further);
-            let copies = self.plugins.actions_at(*path, Position::Copy).filter_map(copies);
+            });
             self.replicas.clear();
             for (binding, ways) in further.chain(copies) {
                 self.replicas.extend(ways.iter().map(|way| (binding, *way)));

@@ -169,6 +169,29 @@ fn neighbours_are_learned_by_who_has_the_port_and_known_to_all() {
     assert_eq!(router.take("c").len(), 8);
 }
 
+#[test]
+fn a_lookup_names_the_node_where_a_packet_would_wait_whoever_has_the_port() {
+    let node = r#"scheduler = { rate = "1mbit", default = "rest", node = [
+    { name = "top", kind = "priority" },
+    { name = "voice", kind = "fifo", under = "top", level = 0 },
+    { name = "rest", kind = "fq-codel", under = "top", level = 1 } ] }
+"#;
+    let standard = millrace_tests::STANDARD.replacen("name = \"b\"\n", &format!("name = \"b\"\n{node}"), 1);
+    let filter = "[[filter]]\nmatch = \"proto udp dport 5060\"\naction = \"queue voice\"\n";
+    for workers in [1, 3] {
+        let mut router = Scenario::new(&format!("[router]\nworkers = {workers}\n{standard}{filter}"));
+        let mut waits = |destination: &str, port: u16| {
+            let packet = format!("src 10.1.0.2 dst {destination} proto udp sport 9 dport {port} in a");
+            let looked = router.router.lookup(&packet).unwrap();
+            looked.steps.into_iter().find(|step| step.stage == "queue").unwrap().text
+        };
+        assert_eq!(waits("10.9.0.1", 5060), "node \"voice\" (fifo) of the scheduler at port b");
+        assert_eq!(waits("10.9.0.1", 53), "node \"rest\" (fq-codel) of the scheduler at port b");
+        // Where there is none, it is as it was.
+        assert_eq!(waits("10.3.0.2", 5060), "first in, first out, at port c");
+    }
+}
+
 fn millrace_plugin_message(name: &str) -> millrace_plugin_abi::Message {
     millrace_plugin_abi::Message { name: name.into(), arguments: Default::default() }
 }

@@ -19,13 +19,13 @@ const SCHEDULERS: [&str; 6] = [
 "#,
     r#"scheduler = { rate = "3mbit", node = [
     { name = "top", kind = "deficit-round-robin" },
-    { name = "first", kind = "fq-codel", under = "top" },
-    { name = "second", kind = "fifo", under = "top", threshold = 2000 } ] }
+    { name = "first", kind = "fq-codel", under = "top", quantum = 1500 },
+    { name = "second", kind = "fifo", under = "top", quantum = 1500, threshold = 2000 } ] }
 "#,
     r#"scheduler = { rate = "2mbit", node = [
     { name = "top", kind = "deficit-round-robin" },
-    { name = "first", kind = "flow-queues", under = "top", threshold = 1000 },
-    { name = "second", kind = "fifo", manage = "red", minimum = 500, maximum = 3000, under = "top" } ] }
+    { name = "first", kind = "flow-queues", under = "top", quantum = 1500, threshold = 1000 },
+    { name = "second", kind = "fifo", manage = "red", minimum = 500, maximum = 3000, under = "top", quantum = 500 } ] }
 "#,
     r#"scheduler = { rate = "1mbit", node = [
     { name = "top", kind = "priority" },
@@ -92,7 +92,10 @@ proptest! {
     ) {
         let driver = Driver::new(16);
         let mut twin = Twin::new(1, "", Some(driver.clone()), seed);
-        twin.send(60);
+        for _ in 0..3 {
+            twin.send(200);
+            twin.router.advance(Duration::from_millis(5));
+        }
         for step in steps {
             match step {
                 Step::Send(count) => twin.send(count),
