@@ -1,7 +1,4 @@
-//! Instructions and cache misses per lookup, by valgrind's callgrind.
-//!
-//! The misses are those of simulated caches of 32 KiB and 512 KiB, eight-fold associative, without any fetching ahead:
-//! this is not what the machine does, but it is the same for all tables, and in every run.
+//! Instructions per lookup, by valgrind's callgrind.
 
 use std::path::Path;
 use std::process::Command;
@@ -23,20 +20,14 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// The name of a run that only fills a table and looks up a trace.
 const PREFIX: &str = "classify/";
 
-/// Figures per lookup with their units; `None` when the binary's functions have no names.
-pub(super) fn count(
-    binary: &Path,
-    source: Source,
-    kind: &Kind,
-) -> Result<Option<[(f64, &'static str); 3]>, BenchError> {
+/// Instructions per lookup; `None` when the binary's functions have no names.
+pub(super) fn count(binary: &Path, source: Source, kind: &Kind) -> Result<Option<f64>, BenchError> {
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"]);
-    command.args(["--cache-sim=yes", "--D1=32768,8,64", "--LL=524288,8,64"]);
     command.arg("--toggle-collect=*callgrind_measured*").arg(binary);
     command.args(["bench", &name(source, kind)]);
-    let figures = collected(&Running::start(&mut command)?.finish(PATIENCE)?);
-    let units = ["instructions/lookup", "misses of 32 KiB/lookup", "misses of 512 KiB/lookup"];
-    Ok(figures.map(|figures| std::array::from_fn(|index| (figures[index] / PACKETS as f64, units[index]))))
+    let instructions = collected(&Running::start(&mut command)?.finish(PATIENCE)?);
+    Ok(instructions.map(|instructions| instructions / PACKETS as f64))
 }
 
 fn name(source: Source, kind: &Kind) -> String {
@@ -71,13 +62,11 @@ fn callgrind_measured(table: &dyn super::Table, packets: &[millrace_classify::Ca
     in_batches(table, packets)
 }
 
-/// Instructions, and misses of reading at the first and the last level, from callgrind's summary.
-fn collected(output: &str) -> Option<[f64; 3]> {
+/// The sum from callgrind's summary.
+fn collected(output: &str) -> Option<f64> {
     let line = output.lines().find_map(|line| line.split_once("Collected :"))?.1;
-    let counts: Vec<f64> = line.split_ascii_whitespace().map_while(|word| word.parse().ok()).collect();
-    // Ir Dr Dw I1mr D1mr D1mw ILmr DLmr DLmw
-    let [instructions, _, _, _, first, _, _, last, _] = counts[..] else { return None };
-    (instructions > 0.0).then_some([instructions, first, last])
+    let instructions = line.split_ascii_whitespace().next()?.parse().ok()?;
+    (instructions > 0.0).then_some(instructions)
 }
 
 #[cfg(test)]
@@ -97,9 +86,8 @@ mod tests {
 
     #[test]
     fn the_sums_are_found() {
-        let line = "==7== Collected : 800 200 50 4 90 5 3 40 2\n";
-        assert_eq!(collected(line), Some([800.0, 90.0, 40.0]));
-        assert_eq!(collected("==7== Collected : 0 0 0 0 0 0 0 0 0\n"), None);
+        assert_eq!(collected("==7== Collected : 800\n"), Some(800.0));
+        assert_eq!(collected("==7== Collected : 0\n"), None);
         assert_eq!(collected("nothing"), None);
     }
 }

@@ -74,6 +74,8 @@ fn columns(noun: Noun) -> &'static [Column] {
             ("position", "position"),
             ("table", "table"),
             ("why another", "moved"),
+            ("bytes", "memory"),
+            ("links", "links"),
             ("bindings", "bindings"),
         ],
         Noun::Plugins => &[

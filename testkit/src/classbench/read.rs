@@ -1,19 +1,27 @@
 //! Reading ClassBench's files: `@SOURCE DESTINATION FIRST : LAST FIRST : LAST PROTOCOL/MASK FLAGS/MASK`.
 
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 
 use millrace_classify::Filter;
 
 use super::FilterSet;
 
-/// Where the files are, beside the repository.
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/classbench");
+/// Names the folder of data that are no part of the repository, in which ClassBench's files have one of their own.
+const VARIABLE: &str = "MILLRACE_SHARED_DATA";
+/// Where that folder is when nobody says, beside the repository.
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data");
+
+/// Where the file of a set is, or would be.
+fn path(family: &str, size: &str) -> PathBuf {
+    let data = std::env::var_os(VARIABLE).map_or_else(|| FOLDER.into(), PathBuf::from);
+    data.join("classbench").join(format!("{family}_{size}"))
+}
 
 /// The set in the file `family` with `size`, as `acl1` and `10k`; `None` when there is no such file, and a message says
 /// so. The flags, of which ClassBench doesn't say which they are, are left out.
 pub fn read(family: &str, size: &str) -> Option<FilterSet> {
-    let path = Path::new(FOLDER).join(format!("{family}_{size}"));
+    let path = path(family, size);
     let text = fs::read_to_string(&path).ok()?;
     let filters = text.lines().filter(|line| !line.trim().is_empty());
     let filters = filters.map(|line| parse(line).unwrap_or_else(|| panic!("{}: {line}", path.display())));

@@ -372,7 +372,7 @@ fn a_gate_changes_its_table_under_traffic() {
     let id = add(&router, "dst 10.2.0.2 proto udp dport 9010", "drop", &["--gate", "firewall"]);
     let goes_on = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9011"), 2000, 64);
     let stopped = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9010"), 500, 64);
-    for table in ["linear", "dag", "dag-patricia", "dag-tree-bitmap", "auto"] {
+    for table in ["linear", "cutting-tree", "dag", "dag-patricia", "dag-tree-bitmap", "auto"] {
         let gate = router.json(&["gate", "set", "firewall", "--table", table]);
         assert_eq!(gate["table"], if table == "auto" { "tuple-space" } else { table });
         goes_on.go_on(Duration::from_millis(50));

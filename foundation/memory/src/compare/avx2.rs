@@ -1,8 +1,8 @@
 //! Vectors of 32 bytes: Intel from 2013 on, AMD from 2015.
 
 use core::arch::x86_64::{
-    _mm256_andnot_si256, _mm256_castsi256_ps, _mm256_cmpeq_epi32, _mm256_loadu_si256, _mm256_movemask_ps,
-    _mm256_set1_epi32,
+    _mm256_andnot_si256, _mm256_castsi256_ps, _mm256_cmpeq_epi32, _mm256_loadu_si256, _mm256_max_epu32,
+    _mm256_movemask_ps, _mm256_set1_epi32,
 };
 
 use super::portable::low_of_first;
@@ -55,5 +55,21 @@ impl Vectors for Avx2 {
     #[inline(always)]
     fn first_low(self, words: &Words, wanted: u32, low: u32) -> u32 {
         low_of_first(words, self.equal_above(words, wanted, low), low)
+    }
+
+    #[inline(always)]
+    fn below(self, words: &Words, limit: u32) -> u32 {
+        // SAFETY: as above.
+        unsafe {
+            let limit = _mm256_set1_epi32(limit.cast_signed());
+            let start = words.as_ptr();
+            // There is no comparison of unsigned words, but the greater of two is the word where it isn't below.
+            let eight = |at: usize| {
+                let words = _mm256_loadu_si256(start.add(at).cast());
+                let reached = _mm256_cmpeq_epi32(_mm256_max_epu32(words, limit), words);
+                _mm256_movemask_ps(_mm256_castsi256_ps(reached)) as u32
+            };
+            !(eight(0) | eight(8) << 8) & 0xffff
+        }
     }
 }

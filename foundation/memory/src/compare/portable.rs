@@ -35,6 +35,14 @@ impl Vectors for Portable {
     fn first_low(self, words: &Words, wanted: u32, low: u32) -> u32 {
         low_of_first(words, self.equal_above(words, wanted, low), low)
     }
+
+    #[inline(always)]
+    fn below(self, words: &Words, limit: u32) -> u32 {
+        // In this form compilers make it vector instructions.
+        let bit = |at: usize| u16::from(words[at] < limit) << at;
+        let bits: [u16; 16] = std::array::from_fn(bit);
+        u32::from(bits.iter().fold(0, |below, bit| below | bit))
+    }
 }
 
 /// The bits of `low` of the first word that has its bit in `found`; 0 when none has.

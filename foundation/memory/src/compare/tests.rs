@@ -13,12 +13,13 @@ struct Both<'a> {
 }
 
 impl Operation for Both<'_> {
-    type Output = (u32, u32);
+    type Output = (u32, u32, u32);
 
     #[inline(always)]
-    fn run<V: Vectors>(self, vectors: V) -> (u32, u32) {
+    fn run<V: Vectors>(self, vectors: V) -> (u32, u32, u32) {
         let Self { words, wanted, low } = self;
-        (vectors.equal_above(words, wanted, low), vectors.first_low(words, wanted, low))
+        let below = vectors.below(words, wanted);
+        (vectors.equal_above(words, wanted, low), vectors.first_low(words, wanted, low), below)
     }
 }
 
@@ -40,9 +41,11 @@ proptest! {
         let found = one_by_one(&words, wanted, low);
         prop_assert!(found != 0 || !there);
         let first = words.get(found.trailing_zeros() as usize).map_or(0, |word| word & low);
+        let less = |(at, word): (usize, &u32)| u32::from(*word < wanted) << at;
+        let below = words.iter().enumerate().map(less).fold(0, |all, bit| all | bit);
         for output in with_each(|| both) {
-            prop_assert_eq!(output, (found, first));
+            prop_assert_eq!(output, (found, first, below));
         }
-        prop_assert_eq!(with_widest(both), (found, first));
+        prop_assert_eq!(with_widest(both), (found, first, below));
     }
 }

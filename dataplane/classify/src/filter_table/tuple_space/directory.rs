@@ -2,6 +2,8 @@
 
 use millrace_memory::prefetch_slice_element;
 
+use crate::prefix_match::Count;
+
 /// Fingerprints in a bucket.
 const WAYS: usize = 7;
 const ALL_WAYS: u32 = (1 << WAYS) - 1;
@@ -111,6 +113,18 @@ impl Directory {
             *cursor =
                 Cursor { bucket: bucket as u32, ways: self.fingerprints[bucket].ways(fingerprint(hash)) };
         }
+    }
+
+    /// Tells of the access to where a search stands.
+    #[inline(always)]
+    pub fn read_start(&self, cursor: Cursor, count: &mut impl Count) {
+        count.read(&self.fingerprints[cursor.bucket as usize]);
+    }
+
+    /// Tells of the access to the key at a place.
+    #[inline(always)]
+    pub fn read_keys(&self, place: Place, count: &mut impl Count) {
+        count.read(&self.keys[place.bucket]);
     }
 
     /// Where a key is.
