@@ -11,7 +11,7 @@ mod portable;
 #[cfg(test)]
 mod tests;
 
-pub use portable::Portable;
+pub use portable::{Portable, equal_shorts};
 
 /// The words of a cache line.
 pub type Words = [u32; 16];

@@ -18,7 +18,8 @@ impl Avx2 {
     pub fn detect() -> Option<Self> {
         let has = is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("bmi1")
-            && is_x86_feature_detected!("bmi2");
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("popcnt");
         has.then_some(Self(()))
     }
 
@@ -30,7 +31,7 @@ impl Avx2 {
     }
 }
 
-#[target_feature(enable = "avx2,bmi1,bmi2")]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 fn built<O: Operation>(vectors: Avx2, operation: O) -> O::Output {
     operation.run(vectors)
 }

@@ -21,7 +21,8 @@ impl Avx512 {
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("bmi1")
-            && is_x86_feature_detected!("bmi2");
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("popcnt");
         has.then_some(Self(()))
     }
 
@@ -33,7 +34,7 @@ impl Avx512 {
     }
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2,popcnt")]
 fn built<O: Operation>(vectors: Avx512, operation: O) -> O::Output {
     operation.run(vectors)
 }

@@ -45,6 +45,33 @@ impl Vectors for Portable {
     }
 }
 
+/// A bit for each of eight short words that is `wanted`: a quarter of a cache line, for which no wider vectors are needed.
+#[inline(always)]
+pub fn equal_shorts(words: &[u16; 8], wanted: u16) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{
+            _mm_cmpeq_epi16, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16, _mm_set1_epi16,
+            _mm_setzero_si128,
+        };
+        // SAFETY: SSE2 is part of every x86-64 processor, and the load takes the 16 bytes of `words`, at any alignment.
+        unsafe {
+            let words = _mm_loadu_si128(words.as_ptr().cast());
+            let equal = _mm_cmpeq_epi16(words, _mm_set1_epi16(wanted.cast_signed()));
+            _mm_movemask_epi8(_mm_packs_epi16(equal, _mm_setzero_si128())) as u32
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    shorts_one_by_one(words, wanted)
+}
+
+/// What [`equal_shorts`] must do.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+pub(super) fn shorts_one_by_one(words: &[u16; 8], wanted: u16) -> u32 {
+    let bit = |(at, word): (usize, &u16)| u32::from(*word == wanted) << at;
+    words.iter().enumerate().map(bit).fold(0, |all, bit| all | bit)
+}
+
 /// The bits of `low` of the first word that has its bit in `found`; 0 when none has.
 #[inline(always)]
 pub(super) fn low_of_first(words: &Words, found: u32, low: u32) -> u32 {

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::portable::one_by_one;
-use super::{Operation, Vectors, Words, with_each, with_widest};
+use super::portable::{one_by_one, shorts_one_by_one};
+use super::{Operation, Vectors, Words, equal_shorts, with_each, with_widest};
 
 #[derive(Clone, Copy)]
 struct Both<'a> {
@@ -47,5 +47,11 @@ proptest! {
             prop_assert_eq!(output, (found, first, below));
         }
         prop_assert_eq!(with_widest(both), (found, first, below));
+    }
+
+    #[test]
+    fn short_words_are_compared_as_one_by_one(mut words: [u16; 8], same in prop::collection::vec(0..8_usize, 0..4), wanted: u16) {
+        same.into_iter().for_each(|at| words[at] = wanted);
+        prop_assert_eq!(equal_shorts(&words, wanted), shorts_one_by_one(&words, wanted));
     }
 }

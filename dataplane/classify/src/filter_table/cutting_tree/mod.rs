@@ -78,7 +78,11 @@ impl<T> CuttingTree<T> {
             Family::V4 => self.v4.find(Portable, &Key::of(candidate), count),
             Family::V6 => self.v6.find(Portable, &Key::of(candidate), count),
         };
-        self.result(&found)
+        let found = self.result(&found);
+        if let Some((_, value)) = &found {
+            count.read(*value);
+        }
+        found
     }
 
     /// How many nodes the trees have.

@@ -1,6 +1,6 @@
 //! A hash table from keys to groups of filters, in which a lookup that finds nothing reads 16 bytes.
 
-use millrace_memory::prefetch_slice_element;
+use millrace_memory::{equal_shorts, prefetch_slice_element};
 
 use crate::prefix_match::Count;
 
@@ -222,10 +222,7 @@ impl Fingerprints {
     /// The ways that hold `wanted`, as bits.
     #[inline(always)]
     fn ways(&self, wanted: u16) -> u32 {
-        // In this form compilers make it a few vector instructions.
-        let bit = |way: usize| if self.0[way] == wanted { 1 << way } else { 0 };
-        let bits: [u16; WAYS + 1] = std::array::from_fn(bit);
-        u32::from(bits.iter().fold(0, |ways, bit| ways | bit)) & ALL_WAYS
+        equal_shorts(&self.0, wanted) & ALL_WAYS
     }
 
     #[inline(always)]

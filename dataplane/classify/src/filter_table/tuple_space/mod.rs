@@ -74,7 +74,11 @@ impl<T> TupleSpace<T> {
             Family::V4 => self.v4.find(&Key::of(candidate), count),
             Family::V6 => self.v6.find(&Key::of(candidate), count),
         };
-        self.result(&found)
+        let found = self.result(&found);
+        if let Some((_, value)) = &found {
+            count.read(*value);
+        }
+        found
     }
 
     #[inline(always)]
