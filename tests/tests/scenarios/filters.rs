@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use millrace_testkit::{Flow, FlowReport, Ground, Line, Millrace, Namespace, RawSocket, eventually};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::support::{router, to};
 
@@ -395,7 +395,8 @@ fn gates_with_the_same_filters_are_linked_and_match_as_before() {
     meet(&line);
     for gate in ["security-in", "firewall"] {
         router.json(&["gate", "set", gate, "--table", "dag"]);
-        for port in [9010, 9012] {
+        // So many that the root is no leaf.
+        for port in [9010].into_iter().chain(9012..9020) {
             let priority = if gate == "firewall" { "2" } else { "1" };
             let filter = format!("dst 10.2.0.2 proto udp dport {port}");
             add(&router, &filter, "drop", &["--gate", gate, "--priority", priority]);
@@ -408,23 +409,21 @@ fn gates_with_the_same_filters_are_linked_and_match_as_before() {
     let linked = |filters: u64| {
         eventually("the gates are linked", Duration::from_secs(5), || {
             let gate = links().filter(|gate| gate["links"]["filters"] == filters)?;
-            assert_eq!(
-                (&gate["links"]["from"], &gate["links"]["ahead"]),
-                (&json!("security-in"), &json!(filters))
-            );
+            assert_eq!(gate["links"]["from"], "security-in");
+            assert!(gate["links"]["ahead"].as_u64() >= Some(9), "{gate}");
             assert!(gate["memory"].as_u64() > Some(0) && gate["links"]["bytes"].as_u64() > Some(0));
             Some(())
         });
     };
-    linked(2);
+    linked(9);
     let stopped = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9010"), 500, 64);
     let goes_on = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9011"), 500, 64);
     goes_on.go_on(MOMENT);
     assert_eq!(stopped.received(), 0);
     let id = add(&router, "dst 10.2.0.2 proto udp dport 9011", "drop", &["--gate", "security-in"]);
-    linked(3);
+    linked(10);
     router.ask(&["filter", "remove", &id]);
-    linked(2);
+    linked(9);
     assert!(arrivals(&goes_on) > 0);
     assert_eq!(stopped.received(), 0);
     drop((stopped, goes_on));

@@ -12,7 +12,7 @@
 //! then into the rests by which it came, unless their best filter is worse than what was found.
 //!
 //! A change goes to the leaves that it concerns. A part of the tree that has twice the filters it was made for, or a
-//! quarter, is built anew, at a cost of about a microsecond for each of these; that is now and then the whole tree.
+//! quarter, is built anew, at a cost of about two microseconds for each of these; as filters are added, that is the whole tree at each doubling.
 
 mod node;
 mod plan;
