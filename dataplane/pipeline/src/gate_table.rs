@@ -281,9 +281,10 @@ impl GateTable {
         found: &mut [Option<BindingId>],
     ) {
         let Some(dag) = self.dag() else { return self.lookup_batch(candidates, found) };
+        let is_strict = !self.strict.is_empty() || !previous.strict.is_empty();
         for ((candidate, before), found) in candidates.iter().zip(before).zip(found) {
-            let hides = !candidate.ports_known() && !(self.strict.is_empty() && previous.strict.is_empty());
             // What refuses a packet whose ports can't be read need not match it.
+            let hides = is_strict && !candidate.ports_known();
             *found = match before {
                 Some(before) if !hides => {
                     let found = dag.lookup_linked(links, Some(before.0 as usize), candidate);

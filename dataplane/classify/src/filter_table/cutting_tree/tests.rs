@@ -143,7 +143,7 @@ fn memory_stays_in_proportion_to_the_filters() {
         let mut table = CuttingTree::default();
         for number in 0..filters {
             let (length, from) = (12 + number % 13, number * 4099 % 40_000);
-            let bits = (10 << 24 | number * 7919 % 251 << 16) & (u32::MAX << (32 - length));
+            let bits = (10 << 24 | (number * 7919 % 251) << 16) & (u32::MAX << (32 - length));
             let net = format!("{}/{length}", std::net::Ipv4Addr::from_bits(bits));
             let text = match number % 3 {
                 0 => format!("src {net} dport {from}-{}", from + 20_000),
