@@ -97,6 +97,47 @@ proptest! {
     }
 }
 
+/// A filter in a small part of the space, where many overlap and are as specific as others.
+fn any_crowded_filter() -> impl Strategy<Value = String> {
+    let lengths = prop::sample::select(vec![26_u32, 28, 30, 32]);
+    let widths = prop::sample::select(vec![0_u32, 7, 7, 31]);
+    (0_u32..64, lengths, 0_u32..96, widths, any::<bool>()).prop_map(|(host, length, port, width, source)| {
+        let net = std::net::Ipv4Addr::from_bits((10 << 24 | host) & (u32::MAX << (32 - length)));
+        let (address, ports) = if source { ("src", "dport") } else { ("dst", "sport") };
+        format!("{address} {net}/{length} {ports} {port}-{}", port + width)
+    })
+}
+
+proptest! {
+    #[test]
+    fn among_crowded_filters_it_finds_what_the_oracle_finds(
+        changes in prop::collection::vec((any_crowded_filter(), 0_i32..2, any::<Option<prop::sample::Index>>()), 50..400),
+        packets in prop::collection::vec((0_u32..64, 0_u32..64, 0_u16..130, 0_u16..130), 64),
+    ) {
+        let (mut table, mut oracle) = (CuttingTree::default(), LinearOracle::new());
+        for (number, (text, priority, removed)) in changes.iter().enumerate() {
+            let filter = compiled(text);
+            prop_assert_eq!(table.insert(filter, *priority, number), oracle.insert(filter, *priority, number));
+            if let Some(removed) = removed {
+                let id = FilterId(removed.index(number + 1) as u64);
+                prop_assert_eq!(table.remove(id), oracle.remove(id));
+            }
+        }
+        let address = |host: u32| std::net::Ipv4Addr::from_bits(10 << 24 | host);
+        let packet = |(source, destination, from, to): &(u32, u32, u16, u16)| {
+            let addresses = (address(*source), address(*destination));
+            Candidate::plain(FlowKey::v4(addresses.0, addresses.1, 17, (*from, *to), PortId(1)))
+        };
+        let packets: Vec<_> = packets.iter().map(packet).collect();
+        let mut found = vec![None; packets.len()];
+        table.lookup_batch(&packets, &mut found);
+        for (packet, found) in packets.iter().zip(found) {
+            prop_assert_eq!(found, oracle.lookup(packet));
+            prop_assert_eq!(table.lookup(packet), oracle.lookup(packet));
+        }
+    }
+}
+
 #[test]
 fn a_filter_keeps_its_id_when_it_comes_from_another_table() {
     let mut old = LinearOracle::new();
