@@ -431,7 +431,7 @@ pub enum GateAction {
     Set {
         /// The gate's name.
         name: String,
-        /// auto, linear, tuple-space, dag, dag-patricia or dag-tree-bitmap.
+        /// auto, linear, tuple-space, cutting-tree, dag, dag-patricia or dag-tree-bitmap.
         #[arg(long)]
         table: String,
     },

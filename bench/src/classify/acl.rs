@@ -19,7 +19,7 @@ use crate::process::{Processor, dedicate};
 const SOURCE: &str = include_str!("../../peers/dpdk_acl.c");
 const LIBRARY: &str = "libdpdk";
 /// How long it may take to build a table.
-const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_secs(15);
 /// The peer's name in results.
 pub(super) const NAME: &str = "DPDK rte_acl";
 

@@ -1,4 +1,4 @@
-//! Instructions and cache misses per lookup, by valgrind's callgrind.
+//! Instructions per lookup, by valgrind's callgrind.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,15 +18,10 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// The name of a run that only fills a table and looks up a trace.
 const PREFIX: &str = "classify/";
 
-/// Figures per lookup with their units; `None` when the binary's functions have no names.
-pub(super) fn count(
-    binary: &Path,
-    source: Source,
-    kind: &Kind,
-) -> Result<Option<[(f64, &'static str); 3]>, BenchError> {
+/// Instructions per lookup; `None` when the binary's functions have no names.
+pub(super) fn count(binary: &Path, source: Source, kind: &Kind) -> Result<Option<f64>, BenchError> {
     let figures = callgrind::count(binary, &name(source, kind), PATIENCE)?;
-    let units = ["instructions/lookup", "misses of 32 KiB/lookup", "misses of 512 KiB/lookup"];
-    Ok(figures.map(|figures| std::array::from_fn(|index| (figures[index] / PACKETS as f64, units[index]))))
+    Ok(figures.map(|[instructions, ..]| instructions / PACKETS as f64))
 }
 
 fn name(source: Source, kind: &Kind) -> String {

@@ -1,11 +1,13 @@
-//! `classify`: the filter tables, beside DPDK's ACL library.
+//! `classify`: the filter tables, beside DPDK's ACL library, and DAGs that are linked.
 //!
 //! For each set of filters two traces are looked up, in batches of 64: one whose packets meet the filters equally often,
 //! and one where they follow Zipf's law. All tables and the peer take turns on one processor, and each goes through the
 //! trace once before the time is taken. What the tables and the peer find is compared.
 
 mod acl;
+mod caches;
 mod counted;
+mod linked;
 mod set;
 mod table;
 
@@ -15,6 +17,7 @@ use millrace_classify::Candidate;
 use millrace_testkit::classbench::{FilterSet, Popularity, trace};
 
 use self::acl::{Acl, Program, digest};
+use self::caches::Caches;
 use self::set::Source;
 use self::table::{KINDS, Kind, Ranked, Table, Unfit};
 use crate::interrupt::check;
@@ -33,8 +36,14 @@ const BATCH: usize = 64;
 const ROUNDS: usize = 9;
 /// How long a table may take for a trace. One that takes longer looks up a part of it.
 const LONGEST: Duration = Duration::from_millis(50);
-/// Filters that are removed and added again.
+/// Filters that are removed and added again, …
 const CHANGES: usize = 2000;
+/// … as far as there is time.
+const CHANGING: Duration = Duration::from_millis(500);
+/// Packets whose accesses to memory are counted, after as many more for the caches to be filled; …
+const COUNTED: usize = 8192;
+/// … as far as there is time.
+const COUNTING: Duration = Duration::from_millis(250);
 const TRACES: [(&str, Popularity); 2] = [("uniform", Popularity::Uniform), ("Zipf", Popularity::Zipf)];
 
 /// What is promised of the default table at 10,000 filters: lookups at most so much slower than the peer's, …
@@ -55,6 +64,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
         );
     }
     let mut results = Vec::new();
+    linked::run(options, processor, &mut results)?;
     for source in Source::all() {
         check()?;
         let Some(set) = source.load() else {
@@ -129,8 +139,7 @@ impl Case<'_, '_> {
         let filters: Result<Vec<Ranked>, BenchError> =
             self.set.filters.iter().enumerate().map(compile).collect();
         let (filters, mut tables) = (filters?, Vec::new());
-        let large = self.source.is_large();
-        for kind in KINDS.iter().filter(|kind| kind.large || !large) {
+        for kind in KINDS {
             check()?;
             match on_processor(self.processor, || kind.fill(&filters))? {
                 Ok((table, time)) => {
@@ -230,10 +239,9 @@ impl Case<'_, '_> {
                 }
                 if judged { measured.promising_ratio(Bound::AtMost, SLOWER) } else { measured }
             });
-            let part = &trace[..trace.len().min(1000)];
-            let accesses: u64 = part.iter().map(|packet| u64::from(filled.table.accesses(packet))).sum();
-            let mean = accesses as f64 / part.len() as f64;
-            self.add(&format!("{name} lookups, {}", kind.name), mean, "accesses/lookup", |measured| measured);
+            for (figure, unit) in memory_read(&*filled.table, trace) {
+                self.add(&format!("{name} lookups, {}", kind.name), figure, unit, |measured| measured);
+            }
         }
         let what = format!("{name} lookups one by one, {}", KINDS[0].name);
         self.add(&what, median(&single), "ns/lookup", |measured| measured);
@@ -268,22 +276,20 @@ impl Case<'_, '_> {
         Ok(())
     }
 
-    /// Instructions and misses of simulated caches.
+    /// Instructions.
     fn count(&mut self, tables: &[Filled]) -> Result<(), BenchError> {
         if !self.source.is_judged() {
             return Ok(());
         }
         if !is_installed("valgrind") {
-            self.tell("valgrind is not installed: instructions and cache misses are not counted");
+            self.tell("valgrind is not installed: instructions are not counted");
             return Ok(());
         }
         for filled in tables {
             match counted::count(&self.options.binary, self.source, filled.kind) {
-                Ok(Some(counts)) => {
+                Ok(Some(figure)) => {
                     let what = format!("uniform lookups, {}", filled.kind.name);
-                    for (figure, unit) in counts {
-                        self.add(&what, figure, unit, |measured| measured);
-                    }
+                    self.add(&what, figure, "instructions/lookup", |measured| measured);
                 }
                 Ok(None) => self.tell("callgrind found no function names: nothing is counted"),
                 Err(BenchError::Interrupted) => return Err(BenchError::Interrupted),
@@ -292,6 +298,25 @@ impl Case<'_, '_> {
         }
         Ok(())
     }
+}
+
+/// Accesses to memory and misses of simulated caches for each packet of a trace, in units.
+fn memory_read(table: &dyn Table, trace: &[Candidate]) -> [(f64, &'static str); 3] {
+    let mut caches = Caches::new();
+    let mut pass = |packets: &[Candidate]| {
+        let begun = Instant::now();
+        let in_time = packets.chunks(BATCH).take_while(|_| begun.elapsed() < COUNTING);
+        let looked_up = in_time.flatten().map(|packet| table.look(packet, &mut caches)).count();
+        (looked_up.max(1) as f64, caches.take_counts())
+    };
+    let half = (trace.len() / 2).min(COUNTED);
+    pass(&trace[..half]);
+    let (packets, counts) = pass(&trace[half..][..half]);
+    [
+        (counts.accesses as f64 / packets, "accesses/lookup"),
+        (counts.first_misses as f64 / packets, "misses of 32 KiB/lookup"),
+        (counts.last_misses as f64 / packets, "misses of 512 KiB/lookup"),
+    ]
 }
 
 /// As much of a trace as a table looks up in time.
@@ -331,6 +356,7 @@ fn one_by_one(table: &dyn Table, trace: &[Candidate]) -> u64 {
 fn changes(table: &mut dyn Table) -> Vec<f64> {
     let entries: Vec<_> = table.entries().map(|entry| (entry.id, entry.filter, entry.priority)).collect();
     let mut times = Vec::with_capacity(2 * CHANGES);
+    let begun = Instant::now();
     let mut timed = |change: &mut dyn FnMut()| {
         let start = Instant::now();
         change();
@@ -338,6 +364,9 @@ fn changes(table: &mut dyn Table) -> Vec<f64> {
     };
     // A prime step meets every filter once before one a second time.
     for turn in 0..CHANGES.min(entries.len()) {
+        if begun.elapsed() > CHANGING {
+            break;
+        }
         let (id, filter, priority) = entries[turn * 7919 % entries.len()];
         let mut value = None;
         timed(&mut || value = table.remove(id));

@@ -47,9 +47,4 @@ impl Source {
             }
         }
     }
-
-    /// Whether a run takes long enough that only the fast tables, and no peer, are measured.
-    pub fn is_large(self) -> bool {
-        matches!(self, Self::Generated(_, _, count) if count > 10_000)
-    }
 }

@@ -2,10 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use millrace_classify::prefix_match::{Accesses, Count};
+use millrace_classify::prefix_match::Count;
 use millrace_classify::{
-    Candidate, CompiledFilter, DagConfig, DagTable, FilterTable, LinearOracle, TupleSpace,
+    Candidate, CompiledFilter, CuttingTree, DagConfig, DagTable, FilterTable, LinearOracle, MemoryBound,
+    TupleSpace,
 };
+
+use super::caches::Caches;
 
 /// How long a table may take to be filled. What takes longer is left out.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -15,8 +18,8 @@ pub(super) type Ranked = (CompiledFilter, i32);
 
 /// A table that tells what a lookup reads. Its values are the numbers of the filters, from 1.
 pub(super) trait Table: FilterTable<u32> + Send + Sync {
-    /// How many places in memory a lookup reads.
-    fn accesses(&self, candidate: &Candidate) -> u32;
+    /// Looks a packet up, and tells the caches what is read.
+    fn look(&self, candidate: &Candidate, caches: &mut Caches);
 
     /// Adds a filter; `false` when there is no room for it.
     fn add(&mut self, filter: CompiledFilter, priority: i32, number: u32) -> bool {
@@ -26,18 +29,24 @@ pub(super) trait Table: FilterTable<u32> + Send + Sync {
 }
 
 impl Table for TupleSpace<u32> {
-    fn accesses(&self, candidate: &Candidate) -> u32 {
-        let mut accesses = Accesses::default();
-        self.lookup_counted(candidate, &mut accesses);
-        accesses.0
+    fn look(&self, candidate: &Candidate, caches: &mut Caches) {
+        self.lookup_counted(candidate, caches);
+    }
+}
+
+impl Table for CuttingTree<u32> {
+    fn look(&self, candidate: &Candidate, caches: &mut Caches) {
+        self.lookup_counted(candidate, caches);
+    }
+
+    fn add(&mut self, filter: CompiledFilter, priority: i32, number: u32) -> bool {
+        self.try_insert(filter, priority, number).is_ok()
     }
 }
 
 impl Table for DagTable<u32> {
-    fn accesses(&self, candidate: &Candidate) -> u32 {
-        let mut accesses = Accesses::default();
-        self.lookup_counted(candidate, &mut accesses);
-        accesses.0
+    fn look(&self, candidate: &Candidate, caches: &mut Caches) {
+        self.lookup_counted(candidate, caches);
     }
 
     fn add(&mut self, filter: CompiledFilter, priority: i32, number: u32) -> bool {
@@ -47,12 +56,9 @@ impl Table for DagTable<u32> {
 
 impl Table for LinearOracle<u32> {
     /// The filters that are tried.
-    fn accesses(&self, candidate: &Candidate) -> u32 {
-        let mut accesses = Accesses::default();
-        let mut tried = self.iter().inspect(|_| accesses.access(1));
+    fn look(&self, candidate: &Candidate, caches: &mut Caches) {
+        let mut tried = self.iter().inspect(|entry| caches.read(*entry));
         let _ = tried.find(|entry| entry.filter.matches(candidate));
-        drop(tried);
-        accesses.0
     }
 }
 
@@ -60,15 +66,14 @@ impl Table for LinearOracle<u32> {
 pub(super) struct Kind {
     pub name: &'static str,
     make: fn() -> Box<dyn Table>,
-    /// Whether sets above 10,000 filters are worth the time.
-    pub large: bool,
 }
 
 /// All kinds; the first is the default table, which the promises are about.
 pub(super) const KINDS: &[Kind] = &[
-    Kind { name: "tuple space", make: || Box::new(TupleSpace::new()), large: true },
-    Kind { name: "DAG", make: || Box::new(DagTable::new(DagConfig::default())), large: true },
-    Kind { name: "linear", make: || Box::new(LinearOracle::new()), large: false },
+    Kind { name: "tuple space", make: || Box::new(TupleSpace::new()) },
+    Kind { name: "cutting tree", make: || Box::new(CuttingTree::default()) },
+    Kind { name: "DAG", make: || Box::new(DagTable::new(DagConfig::default())) },
+    Kind { name: "linear", make: || Box::new(LinearOracle::new()) },
 ];
 
 /// Why a table was not filled.
@@ -122,7 +127,13 @@ mod tests {
                 let found = |table: &dyn Table| table.lookup(&packet).map(|(_, number)| *number);
                 let expected = found(&*tables[0].0);
                 assert!(expected.is_some() && tables.iter().all(|(table, _)| found(&**table) == expected));
-                assert!(tables.iter().all(|(table, _)| table.accesses(&packet) > 0));
+                for (table, _) in &tables {
+                    let mut caches = Caches::new();
+                    table.look(&packet, &mut caches);
+                    let counts = caches.take_counts();
+                    assert!(counts.accesses > 0 && counts.first_misses >= counts.last_misses, "{counts:?}");
+                    assert!(counts.last_misses > 0);
+                }
             }
             assert!(in_order(tables[0].0.entries()).iter().map(|entry| entry.value).eq(1..=1000));
         }

@@ -80,6 +80,8 @@ pub fn columns(noun: Noun) -> &'static [Column] {
             ("position", "position"),
             ("table", "table"),
             ("why another", "moved"),
+            ("bytes", "memory"),
+            ("links", "links"),
             ("bindings", "bindings"),
         ],
         Noun::Plugins => &[

@@ -76,7 +76,7 @@ fn binding(instance: &str, gate: &str, filter: &str, priority: i32) -> BindingVi
 }
 
 fn gate(name: String, bindings: Vec<BindingView>) -> GateView {
-    GateView { name, position: "late", table: "linear", moved: None, bindings }
+    GateView { name, position: "late", table: "linear", moved: None, memory: 0, links: None, bindings }
 }
 
 impl TestControl {

@@ -423,6 +423,8 @@ pub enum GateTable {
     Linear,
     /// By a hash table for each combination of prefix lengths.
     TupleSpace,
+    /// By a tree that cuts addresses and ports into parts, as long as it stays small enough.
+    CuttingTree,
     /// By a graph with a node for each decision, as long as it stays small enough; addresses by binary search on the
     /// lengths of their prefixes.
     Dag,

@@ -3,6 +3,7 @@
 use millrace_classify::CompiledFilter;
 use millrace_pipeline::{Command, GateTables};
 use millrace_plugin::PluginChange;
+use millrace_units::GateId;
 
 use crate::ControlError;
 use crate::model::{Model, Plugins};
@@ -47,6 +48,16 @@ pub(crate) fn plugin_commands(
     }
     commands.push(Command::Plugins(changes));
     Ok(commands)
+}
+
+/// Links the tables of neighbouring gates where filters have changed: what each worker is told.
+pub(crate) fn links(
+    plugins: &Plugins,
+    tables: &mut GateTables,
+) -> impl Iterator<Item = impl Fn() -> Command> {
+    let order: Vec<GateId> = plugins.gates_in_order().iter().map(|gate| gate.id).collect();
+    let linked = tables.link(&order).into_iter();
+    linked.map(|(gate, table)| move || Command::SetTable(gate, table.clone()))
 }
 
 /// The router's own routes, as changes of a table that has none of them.

@@ -15,6 +15,7 @@ use tokio::io::unix::AsyncFd;
 use crate::ControlError;
 use crate::claim::Claim;
 use crate::device::{AttachedDevice, KernelDevice, KernelOptions, mtu_of, vlan_stack};
+use crate::feed::links;
 use crate::host_level::HostSays;
 use crate::router::{Inner, Router};
 use crate::routes::from_kernel;
@@ -58,6 +59,7 @@ impl Router {
                     let mut inner = self.lock();
                     inner.refresh_driver_ports()?;
                     inner.refresh_neighbours()?;
+                    inner.link_gates()?;
                 }
                 never = &mut serving => match never {},
             }
@@ -403,6 +405,14 @@ impl Inner {
     fn own_device(&self, port: PortId) -> Option<DeviceId> {
         let plan = self.model.ports.iter().find(|plan| plan.id == port)?;
         (!plan.is_kernel()).then_some(plan.settings.device)
+    }
+
+    /// Links the tables of gates anew where filters have changed.
+    fn link_gates(&mut self) -> Result<(), ControlError> {
+        for command in links(&self.model.plugins, &mut self.tables) {
+            self.workers.tell(command)?;
+        }
+        Ok(())
     }
 
     /// Tells the kernel which neighbours are in use: it sees no traffic to them, and would forget them.

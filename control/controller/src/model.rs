@@ -315,6 +315,7 @@ pub(crate) fn table_kind(table: GateTable) -> TableKind {
         GateTable::Auto => TableKind::default(),
         GateTable::Linear => TableKind::Linear,
         GateTable::TupleSpace => TableKind::TupleSpace,
+        GateTable::CuttingTree => TableKind::CuttingTree,
         GateTable::Dag => TableKind::Dag(PrefixMatchKind::BinarySearchOnLengths),
         GateTable::DagPatricia => TableKind::Dag(PrefixMatchKind::Patricia),
         GateTable::DagTreeBitmap => TableKind::Dag(PrefixMatchKind::TreeBitmap),

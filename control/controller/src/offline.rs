@@ -22,7 +22,7 @@ use millrace_units::{Instant, PortId, QueueAccount};
 use serde_json::{Map, Value};
 
 use crate::ControlError;
-use crate::feed::{own_routes, plugin_commands, start_commands};
+use crate::feed::{links, own_routes, plugin_commands, start_commands};
 use crate::lookup::{self, parse_packet};
 use crate::model::{Model, PortPlan};
 use crate::route_table::RouteTable;
@@ -87,6 +87,7 @@ impl OfflineRouter {
             answers.try_iter().collect::<Result<(), _>>().map_err(|error| model.schedulers.refusal(error))?;
         }
         router.route_table.change(own_routes(&model), &mut router.workers)?;
+        router.link_gates();
         router.run();
         Ok(router)
     }
@@ -328,7 +329,14 @@ impl OfflineRouter {
         let workers = self.workers.len();
         let commands = plugin_commands(&self.model.plugins, &mut self.tables, vec![change], workers)?;
         self.workers.tell_each(commands);
+        self.link_gates();
         Ok(())
+    }
+
+    fn link_gates(&mut self) {
+        for command in links(&self.model.plugins, &mut self.tables) {
+            self.workers.tell(&command);
+        }
     }
 
     /// Adds a route, in place of the one to the same prefix.

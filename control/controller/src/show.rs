@@ -12,12 +12,12 @@ use millrace_plugin::{
     Action, BindingCounts, BindingCountsPage, BindingDescription, BindingId, FlowStateCounts, InstanceReport,
     MessageCounts, Way,
 };
-
-use millrace_units::QueueAccount;
+use millrace_units::{GateId, QueueAccount};
 
 use crate::host_level::SlowReports;
 use crate::model::{Bound, Model};
 use crate::route_changes::protocol;
+use crate::view::GateLinksView;
 use crate::view::{
     BindingView, DriverFlowsView, DropView, FlowStatesView, FlowTableView, GateView, InstanceView,
     NextHopView, PluginView, QueuesView, RouteView, SummaryView,
@@ -257,11 +257,21 @@ pub(crate) fn gates(counts: &Counts, model: &Model, tables: &GateTables) -> Vec<
             position: gate.position,
             table: table.map(GateTable::kind).unwrap_or_default().name(),
             moved: table.and_then(GateTable::moved),
+            memory: table.map_or(0, GateTable::memory),
+            links: id.and_then(|id| links(id, model, tables)),
             bindings: described(gate.bindings, counts, model),
             name: gate.name,
         }
     };
     model.plugins.gates().into_iter().map(view).collect()
+}
+
+/// The links into a gate's table, if there are any.
+fn links(gate: GateId, model: &Model, tables: &GateTables) -> Option<GateLinksView> {
+    let found = tables.links(gate)?;
+    let (filters, ahead) = (found.links().filters(), found.links().ahead());
+    let from = model.plugins.gate_name(found.previous()).to_owned();
+    Some(GateLinksView { from, filters, ahead, bytes: found.links().memory() })
 }
 
 /// The flow table.

@@ -274,12 +274,29 @@ pub struct GateView {
     pub name: String,
     /// Its position in the journey.
     pub position: &'static str,
-    /// How its filters are searched: `linear`, `tuple-space` or `dag`.
+    /// How its filters are searched: `linear`, `tuple-space`, `cutting-tree`, `dag`, `dag-patricia` or `dag-tree-bitmap`.
     pub table: &'static str,
     /// Why they are searched in another way for now.
     pub moved: Option<String>,
+    /// Bytes that its filters take, in the form in which they are searched.
+    pub memory: usize,
+    /// What leads from the filters of the gate before into its table, where both are DAGs.
+    pub links: Option<GateLinksView>,
     /// What is bound there.
     pub bindings: Vec<BindingView>,
+}
+
+/// Links from the filters of one gate into the DAG of the next.
+#[derive(Clone, Debug, Serialize)]
+pub struct GateLinksView {
+    /// The gate before.
+    pub from: String,
+    /// Its filters.
+    pub filters: usize,
+    /// How many of them lead further than to the root.
+    pub ahead: usize,
+    /// Bytes that the links take.
+    pub bytes: usize,
 }
 
 /// What was dropped.

@@ -20,9 +20,9 @@ pub use filter::{
     UnknownPort,
 };
 pub use filter_table::{
-    Ambiguous, Analysis, BoundedTable, DagConfig, DagTable, Entry, Explanation, FilterId, FilterTable,
-    LinearOracle, LinkedGates, Moved, Outcome, OverMemory, Rank, Shadowed, TableKind, TupleSpace, analyse,
-    explain_in_order, in_order,
+    Ambiguous, Analysis, BoundedTable, CuttingTree, DagConfig, DagTable, Entry, Explanation, FilterId,
+    FilterTable, LinearOracle, Links, MemoryBound, Moved, Outcome, OverMemory, Rank, Shadowed, TupleSpace,
+    VaryingBits, analyse, explain_in_order, in_order,
 };
 pub use flow_table::{
     FlowAnswer, FlowIndex, FlowRecord, FlowTable, FlowTableConfig, FlowTableCounts, FlowTableError, Full,

@@ -2,7 +2,8 @@
 //! and generated ones.
 
 use millrace_classify::{
-    Candidate, CompiledFilter, FilterId, FilterTable, LinearOracle, TupleSpace, analyse, in_order,
+    Candidate, CompiledFilter, CuttingTree, FilterId, FilterTable, LinearOracle, TupleSpace, analyse,
+    in_order,
 };
 use millrace_packet::Family;
 use millrace_testkit::classbench::{FilterSet, Popularity, Style, generate, read, trace};
@@ -17,7 +18,7 @@ fn sets() -> Vec<FilterSet> {
     {
         match read(family, size) {
             Some(set) => sets.push(set),
-            None => println!("skipped: no file {family}_{size} in ../shared/data/classbench"),
+            None => println!("skipped: no file {family}_{size} of ClassBench"),
         }
     }
     for (style, family) in Style::ALL.into_iter().flat_map(|style| [(style, Family::V4), (style, Family::V6)])
@@ -33,13 +34,27 @@ fn filters(set: &FilterSet) -> Vec<CompiledFilter> {
 
 /// Both tables filled: with falling priorities, or all of one priority, so that specificity and age decide.
 fn fill<F: FilterTable<usize>>(mut table: F, set: &FilterSet, falling: bool) -> F {
-    for (place, filter) in filters(set).into_iter().enumerate() {
-        table.insert(filter, if falling { set.priority(place) } else { 0 }, place);
-    }
+    fill_all(&mut table, set, falling);
     table
 }
 
-fn assert_same(table: &TupleSpace<usize>, oracle: &LinearOracle<usize>, packets: &[Candidate], what: &str) {
+fn fill_all(table: &mut dyn FilterTable<usize>, set: &FilterSet, falling: bool) {
+    for (place, filter) in filters(set).into_iter().enumerate() {
+        table.insert(filter, if falling { set.priority(place) } else { 0 }, place);
+    }
+}
+
+/// The fast tables for everyday's sets, empty.
+fn tables() -> [(&'static str, Box<dyn FilterTable<usize>>); 2] {
+    [("tuple space", Box::new(TupleSpace::new())), ("cutting tree", Box::new(CuttingTree::default()))]
+}
+
+fn assert_same(
+    table: &dyn FilterTable<usize>,
+    oracle: &LinearOracle<usize>,
+    packets: &[Candidate],
+    what: &str,
+) {
     let expected: Vec<_> = packets.iter().map(|packet| oracle.lookup(packet)).collect();
     let mut found = vec![None; packets.len()];
     table.lookup_batch(packets, &mut found);
@@ -53,11 +68,13 @@ fn assert_same(table: &TupleSpace<usize>, oracle: &LinearOracle<usize>, packets:
 fn real_and_generated_sets_are_searched_as_the_oracle_does() {
     for set in sets() {
         for falling in [true, false] {
-            let table = fill(TupleSpace::new(), &set, falling);
             let oracle = fill(LinearOracle::new(), &set, falling);
-            let what = format!("{}, falling priorities: {falling}", set.name);
-            assert_same(&table, &oracle, &trace(&set, Popularity::Uniform, PACKETS, 3), &what);
-            assert_same(&table, &oracle, &trace(&set, Popularity::Zipf, PACKETS, 4), &what);
+            for (name, mut table) in tables() {
+                fill_all(&mut *table, &set, falling);
+                let what = format!("{}, {name}, falling priorities: {falling}", set.name);
+                assert_same(&*table, &oracle, &trace(&set, Popularity::Uniform, PACKETS, 3), &what);
+                assert_same(&*table, &oracle, &trace(&set, Popularity::Zipf, PACKETS, 4), &what);
+            }
         }
     }
 }
@@ -65,30 +82,36 @@ fn real_and_generated_sets_are_searched_as_the_oracle_does() {
 #[test]
 fn a_set_that_comes_and_goes_is_searched_as_the_oracle_does() {
     for set in sets() {
-        let (mut table, mut oracle) =
-            (fill(TupleSpace::new(), &set, true), fill(LinearOracle::new(), &set, true));
-        let packets = trace(&set, Popularity::Uniform, PACKETS / 3, 5);
-        let ids: Vec<FilterId> = in_order(oracle.entries()).iter().map(|entry| entry.id).collect();
-        // Most go, in an order without a pattern, then half of those come again.
-        let gone: Vec<_> = (0..ids.len() * 9 / 10).map(|turn| ids[turn * 7919 % ids.len()]).collect();
-        let mut values = Vec::new();
-        for id in &gone {
-            let value = table.remove(*id);
-            assert_eq!(value, oracle.remove(*id));
-            values.extend(value);
+        for (name, mut table) in tables() {
+            comes_and_goes(&set, name, &mut *table);
         }
-        assert_same(&table, &oracle, &packets, &format!("{}, mostly gone", set.name));
-        let compiled = filters(&set);
-        for place in values.iter().step_by(2) {
-            let priority = set.priority(*place);
-            assert_eq!(
-                table.insert(compiled[*place], priority, *place),
-                oracle.insert(compiled[*place], priority, *place)
-            );
-        }
-        assert_same(&table, &oracle, &packets, &format!("{}, come again", set.name));
-        assert_eq!(table.len(), oracle.len());
     }
+}
+
+fn comes_and_goes(set: &FilterSet, name: &str, table: &mut dyn FilterTable<usize>) {
+    let mut oracle = fill(LinearOracle::new(), set, true);
+    fill_all(table, set, true);
+    let packets = trace(set, Popularity::Uniform, PACKETS / 3, 5);
+    let ids: Vec<FilterId> = in_order(oracle.entries()).iter().map(|entry| entry.id).collect();
+    // Most go, in an order without a pattern, then half of those come again.
+    let gone: Vec<_> = (0..ids.len() * 9 / 10).map(|turn| ids[turn * 7919 % ids.len()]).collect();
+    let mut values = Vec::new();
+    for id in &gone {
+        let value = table.remove(*id);
+        assert_eq!(value, oracle.remove(*id));
+        values.extend(value);
+    }
+    assert_same(table, &oracle, &packets, &format!("{}, {name}, mostly gone", set.name));
+    let compiled = filters(set);
+    for place in values.iter().step_by(2) {
+        let priority = set.priority(*place);
+        assert_eq!(
+            table.insert(compiled[*place], priority, *place),
+            oracle.insert(compiled[*place], priority, *place)
+        );
+    }
+    assert_same(table, &oracle, &packets, &format!("{}, {name}, come again", set.name));
+    assert_eq!(table.len(), oracle.len());
 }
 
 #[test]

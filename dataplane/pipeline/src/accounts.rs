@@ -10,7 +10,7 @@ use millrace_packet::Packet;
 use millrace_plugin::{EMPTY_PATH, WorkerPlugins};
 use millrace_units::{Amount, NextHopIndex, PathId, QueueAccount};
 
-use crate::gate_table::WorkerTable;
+use crate::gate_tables::WorkerTable;
 use crate::route::NO_ROUTE;
 
 /// Numbers of routes below this are counted, each for itself.

@@ -21,7 +21,7 @@ use millrace_wire::mac_addr::MacAddr;
 use crate::capture::CaptureSink;
 use crate::driver_flows::{DriverCache, DriverPort};
 use crate::explain::Explanation;
-use crate::gate_table::{Published, WorkerTable};
+use crate::gate_tables::{Published, WorkerTable};
 use crate::host_output::HostSettings;
 use crate::host_path::HostPath;
 use crate::port_scheduler::{FlowQueueReport, ScheduleChange};

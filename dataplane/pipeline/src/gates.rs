@@ -12,7 +12,7 @@ use millrace_units::{Instant, NextHopIndex, PathId, PortId};
 
 use crate::fib::Fib;
 use crate::filter_route::{FilterRoutes, is_copy, is_filter};
-use crate::gate_table::{Published, WorkerTable};
+use crate::gate_tables::{Published, WorkerTable};
 use crate::groups::{Groups, PathGroup};
 use crate::ports::PortTable;
 use crate::queue_backlog::Queues;

@@ -26,7 +26,7 @@ use crate::express::leaves_by;
 use crate::fib::Fib;
 use crate::filter_route::is_filter;
 use crate::forward::Forwarder;
-use crate::gate_table::Published;
+use crate::gate_tables::Published;
 use crate::gates::{Copies, Gates, Outlet};
 use crate::handover::Handover;
 use crate::options::Options;

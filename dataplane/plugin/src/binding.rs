@@ -140,4 +140,17 @@ pub trait BindingTable: Default {
             *found = self.lookup(candidate);
         }
     }
+
+    /// The same for packets of which it is known what won at the gate before: `before[i]` for `candidates[i]` in the
+    /// table `previous`.
+    fn lookup_batch_behind(
+        &self,
+        previous: &Self,
+        before: &[Option<BindingId>],
+        candidates: &[Self::Candidate],
+        found: &mut [Option<BindingId>],
+    ) {
+        let _ = (previous, before);
+        self.lookup_batch(candidates, found);
+    }
 }

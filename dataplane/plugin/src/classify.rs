@@ -46,11 +46,19 @@ impl<T: BindingTable> WorkerPlugins<T> {
         winners.clear();
         let count = candidates.len();
         positions.clear();
+        let mut previous = None;
         for gate in gates.iter().filter(|gate| gate.bindings() > 0) {
             let start = positions.len() * count;
             positions.push(gate.position());
             winners.resize(start + count, None);
-            gate.table().lookup_batch(candidates, &mut winners[start..]);
+            let (known, found) = winners.split_at_mut(start);
+            match previous {
+                None => gate.table().lookup_batch(candidates, found),
+                Some(previous) => {
+                    gate.table().lookup_batch_behind(previous, &known[start - count..], candidates, found);
+                }
+            }
+            previous = Some(gate.table());
         }
         for (packet, route) in routes.iter().enumerate() {
             let of_packet = winners.get(packet..).unwrap_or_default().iter().step_by(count.max(1));

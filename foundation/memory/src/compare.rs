@@ -11,7 +11,7 @@ mod portable;
 #[cfg(test)]
 mod tests;
 
-pub use portable::Portable;
+pub use portable::{Portable, equal_shorts};
 
 /// The words of a cache line.
 pub type Words = [u32; 16];
@@ -24,6 +24,9 @@ pub trait Vectors: Copy {
     /// Of the first word that is `wanted`, not counting the bits of `low`, those bits; 0 when there is none. `wanted`
     /// has none of these bits, and `low` is one less than a power of two.
     fn first_low(self, words: &Words, wanted: u32, low: u32) -> u32;
+
+    /// A bit for each of `words` that is below `limit`.
+    fn below(self, words: &Words, limit: u32) -> u32;
 }
 
 /// What can be done by any kind of vectors. Its `run`, and what that calls on its way, must be `inline(always)`: only

@@ -7,7 +7,7 @@ mod huge_slice;
 mod prefetch;
 mod zeroable;
 
-pub use compare::{Operation, Portable, Vectors, Words, with_each, with_widest};
+pub use compare::{Operation, Portable, Vectors, Words, equal_shorts, with_each, with_widest};
 pub use huge_slice::{HUGE_PAGE, HugeSlice, MemoryError};
 pub use prefetch::{prefetch, prefetch_slice_element};
 pub use zeroable::Zeroable;

@@ -468,7 +468,7 @@ proptest! {
 
     #[test]
     fn a_known_flow_is_treated_as_if_its_packet_were_the_first(
-        table in prop::sample::select(&["tuple-space", "linear", "dag"][..]),
+        table in prop::sample::select(&["tuple-space", "cutting-tree", "linear", "dag"][..]),
         flows in prop::collection::vec(any_packet(), 1..4),
         steps in prop::collection::vec((any_change(), prop::collection::vec(chosen(), 1..7)), 1..60),
     ) {
@@ -505,7 +505,7 @@ proptest! {
     /// New flows of a batch are looked up together; of a packet that comes alone, its own is.
     #[test]
     fn packets_that_come_together_are_treated_as_if_they_came_one_by_one(
-        table in prop::sample::select(&["tuple-space", "linear", "dag", "dag-patricia", "dag-tree-bitmap"][..]),
+        table in prop::sample::select(&["tuple-space", "cutting-tree", "linear", "dag", "dag-patricia", "dag-tree-bitmap"][..]),
         filters in prop::collection::btree_set(any_filter(), 0..12),
         routes in prop::collection::btree_map(prop::sample::select(&PREFIXES[..]), any_route(), 0..6),
         packets in prop::collection::vec(any_packet(), 4..60),

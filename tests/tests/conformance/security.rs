@@ -83,7 +83,7 @@ fn without_ports6() -> Vec<Ipv6Frame> {
 /// Deny lists, by ports and by flags: what can't be read is not let pass, whichever packet comes first.
 #[test]
 fn se_04_a_port_that_can_t_be_read_does_not_get_past_a_filter_that_denies_it() {
-    for table in ["tuple-space", "linear", "dag"] {
+    for table in ["tuple-space", "cutting-tree", "linear", "dag"] {
         for gate in ["firewall", "route"] {
             let mut router = Scenario::with(&format!(
                 r#"

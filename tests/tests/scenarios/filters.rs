@@ -372,7 +372,7 @@ fn a_gate_changes_its_table_under_traffic() {
     let id = add(&router, "dst 10.2.0.2 proto udp dport 9010", "drop", &["--gate", "firewall"]);
     let goes_on = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9011"), 2000, 64);
     let stopped = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9010"), 500, 64);
-    for table in ["linear", "dag", "dag-patricia", "dag-tree-bitmap", "auto"] {
+    for table in ["linear", "cutting-tree", "dag", "dag-patricia", "dag-tree-bitmap", "auto"] {
         let gate = router.json(&["gate", "set", "firewall", "--table", table]);
         assert_eq!(gate["table"], if table == "auto" { "tuple-space" } else { table });
         goes_on.go_on(Duration::from_millis(50));
@@ -384,6 +384,49 @@ fn a_gate_changes_its_table_under_traffic() {
     assert!(arrivals(&stopped) > 0);
     assert_undisturbed(&goes_on.finish(), &router);
     drop(stopped);
+    router.assert_conservation();
+}
+
+#[test]
+fn gates_with_the_same_filters_are_linked_and_match_as_before() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let router = router(&line);
+    meet(&line);
+    for gate in ["security-in", "firewall"] {
+        router.json(&["gate", "set", gate, "--table", "dag"]);
+        // So many that the root is no leaf.
+        for port in [9010].into_iter().chain(9012..9020) {
+            let priority = if gate == "firewall" { "2" } else { "1" };
+            let filter = format!("dst 10.2.0.2 proto udp dport {port}");
+            add(&router, &filter, "drop", &["--gate", gate, "--priority", priority]);
+        }
+    }
+    let links = || {
+        let gates = router.json(&["gate", "list"]);
+        gates.as_array().and_then(|gates| gates.iter().find(|gate| gate["name"] == "firewall").cloned())
+    };
+    let linked = |filters: u64| {
+        eventually("the gates are linked", Duration::from_secs(5), || {
+            let gate = links().filter(|gate| gate["links"]["filters"] == filters)?;
+            assert_eq!(gate["links"]["from"], "security-in");
+            assert!(gate["links"]["ahead"].as_u64() >= Some(9), "{gate}");
+            assert!(gate["memory"].as_u64() > Some(0) && gate["links"]["bytes"].as_u64() > Some(0));
+            Some(())
+        });
+    };
+    linked(9);
+    let stopped = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9010"), 500, 64);
+    let goes_on = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9011"), 500, 64);
+    goes_on.go_on(MOMENT);
+    assert_eq!(stopped.received(), 0);
+    let id = add(&router, "dst 10.2.0.2 proto udp dport 9011", "drop", &["--gate", "security-in"]);
+    linked(10);
+    router.ask(&["filter", "remove", &id]);
+    linked(9);
+    assert!(arrivals(&goes_on) > 0);
+    assert_eq!(stopped.received(), 0);
+    drop((stopped, goes_on));
     router.assert_conservation();
 }
 

@@ -107,6 +107,7 @@ fn gate_table(gate: GateId, tables: &GateTables) -> GateTable {
     match tables.table(gate).map(|table| table.kind()).unwrap_or_default() {
         TableKind::Linear => GateTable::Linear,
         TableKind::TupleSpace => GateTable::TupleSpace,
+        TableKind::CuttingTree => GateTable::CuttingTree,
         TableKind::Dag(PrefixMatchKind::BinarySearchOnLengths) => GateTable::Dag,
         TableKind::Dag(PrefixMatchKind::Patricia) => GateTable::DagPatricia,
         TableKind::Dag(PrefixMatchKind::TreeBitmap) => GateTable::DagTreeBitmap,

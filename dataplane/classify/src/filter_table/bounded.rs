@@ -1,38 +1,78 @@
-//! A table that is a DAG as long as that stays within its bound, and another from then on.
+//! A table whose memory may grow with the product of its filters, as long as it stays within a bound, and another from
+//! then on.
 
 use std::fmt;
 
-use crate::Candidate;
+use crate::{Candidate, CompiledFilter};
 
-use super::{DagConfig, DagTable, Entry, Explanation, FilterId, FilterTable, OverMemory, TupleSpace};
+use super::{DagTable, Entry, Explanation, FilterId, FilterTable, TupleSpace};
 
-/// Filters in a [`DagTable`]; when a filter would make it larger than its bound, all of them move to a table of kind `O`,
-/// where they stay. Lookups find the same before and after: ids, and so ages, are kept.
+/// A table with a bound of memory, which refuses a filter rather than to pass it.
+pub trait MemoryBound<T>: FilterTable<T> + Sized {
+    /// What to call it in a message.
+    const NAME: &'static str;
+
+    /// Adds a filter as [`restore`](FilterTable::restore) does, within the bound. It is taken out of `entry` when it is
+    /// added, and stays there when it is not: `false` when there is a filter of its id, or none in `entry`.
+    ///
+    /// # Errors
+    /// [`OverMemory`] when the table would take more than its bound; then nothing is changed.
+    fn try_restore(&mut self, entry: &mut Option<Entry<T>>) -> Result<bool, OverMemory>;
+
+    /// Adds a filter as [`insert`](FilterTable::insert) does, within the bound.
+    ///
+    /// # Errors
+    /// [`OverMemory`] when the table would take more than its bound; then nothing is changed.
+    fn try_insert(
+        &mut self,
+        filter: CompiledFilter,
+        priority: i32,
+        value: T,
+    ) -> Result<FilterId, OverMemory> {
+        let id = self.next_id();
+        self.try_restore(&mut Some(Entry { id, filter, priority, value })).map(|_| id)
+    }
+
+    /// The filters, oldest first.
+    fn into_entries(self) -> Vec<Entry<T>>;
+}
+
+/// A filter would have made a table too large. The table is what it was before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "with one filter more the table would take more than {limit} bytes (it takes {bytes} with {filters} filters): the \
+     filter was not added, those before stay in force"
+)]
+pub struct OverMemory {
+    /// Bytes that the table takes without the filter.
+    pub bytes: usize,
+    /// Bytes that it may take.
+    pub limit: usize,
+    /// Filters in it.
+    pub filters: usize,
+}
+
+/// Filters in a table of kind `B`; when a filter would make that larger than its bound, all of them move to a table of
+/// kind `O`, where they stay. Lookups find the same before and after: ids, and so ages, are kept.
 #[derive(Clone, Debug)]
-pub struct BoundedTable<T, O = TupleSpace<T>> {
-    table: Table<T, O>,
+pub struct BoundedTable<T, B = DagTable<T>, O = TupleSpace<T>> {
+    table: Table<B, O>,
     next: FilterId,
     moved: Option<Moved>,
+    values: std::marker::PhantomData<T>,
 }
 
 #[derive(Clone, Debug)]
-enum Table<T, O> {
-    Dag(Box<DagTable<T>>),
-    Other(O),
+enum Table<B, O> {
+    Bounded(Box<B>),
+    Other(Box<O>),
 }
 
-/// Which table the filters are in.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum TableKind {
-    /// The DAG.
-    Dag,
-    /// The other one.
-    Other,
-}
-
-/// That filters were moved out of a DAG, and why; it prints as a sentence for the operator.
+/// That filters were moved out of a table with a bound, and why; it prints as a sentence for the operator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moved {
+    /// What the table is called that they were in.
+    pub from: &'static str,
     /// The filter that made it too large.
     pub by: FilterId,
     /// What it would have taken.
@@ -44,48 +84,55 @@ impl fmt::Display for Moved {
         let OverMemory { bytes, limit, filters } = self.reason;
         write!(
             f,
-            "the DAG of {filters} filters, of {bytes} bytes, would take more than the {limit} bytes it may with one more: \
-             all were moved to the other table, and match as before"
+            "the {} of {filters} filters, of {bytes} bytes, would take more than the {limit} bytes it may with one \
+             more: all were moved to the other table, and match as before",
+            self.from
         )
     }
 }
 
-impl<T, O> Default for BoundedTable<T, O> {
+impl<T, B: Default, O> Default for BoundedTable<T, B, O> {
     fn default() -> Self {
-        Self::new(DagConfig::default())
+        Self::new(B::default())
     }
 }
 
-impl<T, O> BoundedTable<T, O> {
-    /// An empty DAG.
-    pub fn new(config: DagConfig) -> Self {
-        Self { table: Table::Dag(Box::new(DagTable::new(config))), next: FilterId(0), moved: None }
-    }
-
-    /// Which table the filters are in.
-    pub fn kind(&self) -> TableKind {
-        match self.table {
-            Table::Dag(_) => TableKind::Dag,
-            Table::Other(_) => TableKind::Other,
+impl<T, B, O> BoundedTable<T, B, O> {
+    /// A table that begins as this one, which is empty.
+    pub fn new(bounded: B) -> Self {
+        Self {
+            table: Table::Bounded(Box::new(bounded)),
+            next: FilterId(0),
+            moved: None,
+            values: std::marker::PhantomData,
         }
     }
 
-    /// How the filters came to be in the other table; `None` while they are in the DAG.
+    /// The first table; `None` when the filters are in the other.
+    #[inline]
+    pub fn bounded(&self) -> Option<&B> {
+        match &self.table {
+            Table::Bounded(bounded) => Some(bounded),
+            Table::Other(_) => None,
+        }
+    }
+
+    /// How the filters came to be in the other table; `None` while they are in the first.
     pub fn moved(&self) -> Option<&Moved> {
         self.moved.as_ref()
     }
 }
 
-impl<T, O: FilterTable<T> + Default> BoundedTable<T, O> {
-    /// Moves all filters out of the DAG, oldest first.
-    fn leave_dag(&mut self, moved: Moved) {
-        let left = std::mem::replace(&mut self.table, Table::Other(O::default()));
-        if let (Table::Dag(dag), Table::Other(other)) = (left, &mut self.table) {
-            for entry in dag.into_entries() {
+impl<T, B: MemoryBound<T> + Default, O: FilterTable<T> + Default> BoundedTable<T, B, O> {
+    /// Moves all filters out of the table with the bound, oldest first.
+    fn leave(&mut self, by: FilterId, reason: OverMemory) {
+        let left = std::mem::replace(&mut self.table, Table::Other(Box::default()));
+        if let (Table::Bounded(bounded), Table::Other(other)) = (left, &mut self.table) {
+            for entry in bounded.into_entries() {
                 other.restore(entry);
             }
         }
-        self.moved = Some(moved);
+        self.moved = Some(Moved { from: B::NAME, by, reason });
     }
 }
 
@@ -93,21 +140,21 @@ impl<T, O: FilterTable<T> + Default> BoundedTable<T, O> {
 macro_rules! ask {
     ($self:ident, $table:ident => $answer:expr) => {
         match &$self.table {
-            Table::Dag($table) => $answer,
+            Table::Bounded($table) => $answer,
             Table::Other($table) => $answer,
         }
     };
 }
 
-impl<T, O: FilterTable<T> + Default> FilterTable<T> for BoundedTable<T, O> {
+impl<T, B: MemoryBound<T> + Default, O: FilterTable<T> + Default> FilterTable<T> for BoundedTable<T, B, O> {
     fn restore(&mut self, entry: Entry<T>) -> bool {
         let id = entry.id;
         let mut entry = Some(entry);
         let mut restored = false;
-        if let Table::Dag(dag) = &mut self.table {
-            match dag.try_restore(&mut entry) {
+        if let Table::Bounded(bounded) = &mut self.table {
+            match bounded.try_restore(&mut entry) {
                 Ok(done) => restored = done,
-                Err(reason) => self.leave_dag(Moved { by: id, reason }),
+                Err(reason) => self.leave(id, reason),
             }
         }
         if let (Table::Other(other), Some(entry)) = (&mut self.table, entry) {
@@ -125,7 +172,7 @@ impl<T, O: FilterTable<T> + Default> FilterTable<T> for BoundedTable<T, O> {
 
     fn remove(&mut self, id: FilterId) -> Option<T> {
         match &mut self.table {
-            Table::Dag(dag) => dag.remove(id),
+            Table::Bounded(bounded) => bounded.remove(id),
             Table::Other(other) => other.remove(id),
         }
     }
@@ -166,11 +213,11 @@ mod tests {
     use proptest::sample::Index;
 
     use super::*;
-    use crate::LinearOracle;
     use crate::filter::tests::{any_candidate, any_filter, compiled, resolve};
+    use crate::{CuttingTree, DagConfig, LinearOracle};
 
-    fn small(max_bytes: usize) -> DagConfig {
-        DagConfig { max_bytes, ..DagConfig::default() }
+    fn small<T>(max_bytes: usize) -> DagTable<T> {
+        DagTable::new(DagConfig { max_bytes, ..DagConfig::default() })
     }
 
     /// Ranges of sources crossed with ranges of destinations: each pair may meet.
@@ -196,7 +243,6 @@ mod tests {
                 assert!(table.memory() <= limit, "{}", table.memory());
             }
         }
-        assert_eq!(table.kind(), TableKind::Other);
         let moved = *table.moved().unwrap();
         assert_eq!(moved.reason.limit, limit);
         assert_eq!(moved.reason.filters as u64, moved.by.0);
@@ -214,7 +260,7 @@ mod tests {
         let ids = [(); 2].map(|()| table.insert(compiled("*"), 0, 0));
         assert_eq!(table.remove(ids[1]), Some(0));
         let mut number = 0;
-        while table.kind() == TableKind::Dag {
+        while table.moved().is_none() {
             number += 1;
             table.insert(compiled(&format!("src 10.0.0.{number}")), 0, number);
         }
@@ -224,29 +270,58 @@ mod tests {
         assert!(table.restore(Entry { id: ids[1], filter: compiled("*"), priority: 0, value: 9 }));
     }
 
+    /// The bound is reached somewhere on the way.
+    fn finds_what_the_linear_table_finds<B: MemoryBound<usize> + Default>(
+        bounded: B,
+        steps: &[(crate::Filter, i32, Option<Index>)],
+        candidates: &[Candidate],
+    ) -> Result<(), TestCaseError> {
+        let mut table: BoundedTable<usize, B, LinearOracle<usize>> = BoundedTable::new(bounded);
+        let mut oracle = LinearOracle::new();
+        for (number, (filter, priority, removed)) in steps.iter().enumerate() {
+            let filter = filter.compile(resolve).unwrap();
+            prop_assert_eq!(
+                table.insert(filter, *priority, number),
+                oracle.insert(filter, *priority, number)
+            );
+            if let Some(removed) = removed {
+                let id = FilterId(removed.index(number + 1) as u64);
+                prop_assert_eq!(table.remove(id), oracle.remove(id));
+            }
+            for candidate in candidates {
+                prop_assert_eq!(table.lookup(candidate), oracle.lookup(candidate));
+                prop_assert_eq!(table.explain(candidate), oracle.explain(candidate));
+            }
+        }
+        Ok(())
+    }
+
     proptest! {
-        /// The bound is reached somewhere on the way.
         #[test]
         fn a_moving_table_finds_what_the_linear_table_finds(
             max_bytes in 1000usize..20_000,
             steps in prop::collection::vec((any_filter(), 0i32..3, any::<Option<Index>>()), 1..40),
             candidates in prop::collection::vec(any_candidate(), 10),
         ) {
-            let mut table: BoundedTable<usize, LinearOracle<usize>> = BoundedTable::new(small(max_bytes));
-            let mut oracle = LinearOracle::new();
-            for (number, (filter, priority, removed)) in steps.iter().enumerate() {
-                let filter = filter.compile(resolve).unwrap();
-                prop_assert_eq!(table.insert(filter, *priority, number), oracle.insert(filter, *priority, number));
-                if let Some(removed) = removed {
-                    let id = FilterId(removed.index(number + 1) as u64);
-                    prop_assert_eq!(table.remove(id), oracle.remove(id));
-                }
-                prop_assert_eq!(table.kind() == TableKind::Other, table.moved().is_some());
-                for candidate in &candidates {
-                    prop_assert_eq!(table.lookup(candidate), oracle.lookup(candidate));
-                    prop_assert_eq!(table.explain(candidate), oracle.explain(candidate));
-                }
-            }
+            finds_what_the_linear_table_finds(small(max_bytes), &steps, &candidates)?;
+            finds_what_the_linear_table_finds(CuttingTree::new(max_bytes), &steps, &candidates)?;
         }
+    }
+
+    #[test]
+    fn a_cutting_tree_above_its_bound_says_so_and_matches_as_before() {
+        let mut table: BoundedTable<u32, CuttingTree<u32>> = BoundedTable::new(CuttingTree::new(1 << 20));
+        let mut oracle = LinearOracle::new();
+        for number in 0..20_000 {
+            let filter = compiled(&ambiguous(number));
+            assert_eq!(table.insert(filter, 0, number), oracle.insert(filter, 0, number));
+            if table.moved().is_some() {
+                break;
+            }
+            assert!(table.memory() <= 1 << 20);
+        }
+        let moved = table.moved().unwrap().to_string();
+        assert!(moved.starts_with("the cutting tree of ") && moved.contains("1048576 bytes"), "{moved}");
+        assert_eq!(table.len(), oracle.len());
     }
 }

@@ -4,13 +4,18 @@
 //! ([`Specificity`](crate::Specificity)); among those the oldest.
 
 mod analysis;
+mod batch;
 mod bounded;
 mod cover;
+mod cutting_tree;
 mod dag;
+mod groups;
+mod key;
 mod linear_oracle;
 mod rank;
 mod shape;
 mod tuple_space;
+mod varying;
 mod witness;
 
 use std::fmt;
@@ -18,11 +23,13 @@ use std::fmt;
 use crate::{Candidate, CompiledFilter, Field};
 
 pub use analysis::{Ambiguous, Analysis, Shadowed, analyse};
-pub use bounded::{BoundedTable, Moved, TableKind};
-pub use dag::{DagConfig, DagTable, LinkedGates, OverMemory};
+pub use bounded::{BoundedTable, MemoryBound, Moved, OverMemory};
+pub use cutting_tree::CuttingTree;
+pub use dag::{DagConfig, DagTable, Links};
 pub use linear_oracle::LinearOracle;
 pub use rank::Rank;
 pub use tuple_space::TupleSpace;
+pub use varying::VaryingBits;
 
 /// A filter in a table. Ids grow with age and are never used again, so that the smaller is the older.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

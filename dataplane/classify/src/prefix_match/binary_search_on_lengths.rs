@@ -170,20 +170,24 @@ impl<A: AddressBits> PrefixMatch<A> for BinarySearchOnLengths<A> {
         let (mut best, mut low, mut high) = (NONE, 0, lengths.len());
         if self.lengths.are_many() {
             // At most 129 bytes, of which halving reads one cache line, or two.
-            count.access(1);
+            count.read(lengths);
         }
         while low < high {
             let middle = (low + high) / 2;
-            count.access(1);
             match self.entries.get(&Prefix::new(address, lengths[middle])) {
                 Some(entry) => {
+                    count.read(entry);
                     best = entry.best;
                     if entry.markers == 0 {
                         break;
                     }
                     low = middle + 1;
                 }
-                None => high = middle,
+                None => {
+                    // Where the map looked is not told.
+                    count.access(1);
+                    high = middle;
+                }
             }
         }
         (best != NONE).then_some(best)

@@ -186,8 +186,8 @@ impl<A: AddressBits> PrefixMatch<A> for Patricia<A> {
     fn lookup(&self, address: A, count: &mut impl Count) -> Option<u32> {
         let (mut best, mut index) = (NONE, self.root);
         while index != NONE {
-            count.access(1);
             let node = self.node(index);
+            count.read(node);
             if !node.prefix.holds(address) {
                 break;
             }

@@ -206,7 +206,7 @@ impl<A: AddressBits> PrefixMatch<A> for TreeBitmap<A> {
     fn lookup(&self, address: A, count: &mut impl Count) -> Option<u32> {
         let (mut node, mut best) = (&self.root, None);
         loop {
-            count.access(1);
+            count.read(node);
             if !node.above.holds(address) {
                 break;
             }
@@ -220,7 +220,7 @@ impl<A: AddressBits> PrefixMatch<A> for TreeBitmap<A> {
             node = &node.children[rank(node.below, bits)];
         }
         let (node, among) = best?;
-        count.access(1);
+        count.read(&*node.values);
         node.longest(among)
     }
 

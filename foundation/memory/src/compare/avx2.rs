@@ -1,8 +1,8 @@
 //! Vectors of 32 bytes: Intel from 2013 on, AMD from 2015.
 
 use core::arch::x86_64::{
-    _mm256_andnot_si256, _mm256_castsi256_ps, _mm256_cmpeq_epi32, _mm256_loadu_si256, _mm256_movemask_ps,
-    _mm256_set1_epi32,
+    _mm256_andnot_si256, _mm256_castsi256_ps, _mm256_cmpeq_epi32, _mm256_loadu_si256, _mm256_max_epu32,
+    _mm256_movemask_ps, _mm256_set1_epi32,
 };
 
 use super::portable::low_of_first;
@@ -18,7 +18,8 @@ impl Avx2 {
     pub fn detect() -> Option<Self> {
         let has = is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("bmi1")
-            && is_x86_feature_detected!("bmi2");
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("popcnt");
         has.then_some(Self(()))
     }
 
@@ -30,7 +31,7 @@ impl Avx2 {
     }
 }
 
-#[target_feature(enable = "avx2,bmi1,bmi2")]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 fn built<O: Operation>(vectors: Avx2, operation: O) -> O::Output {
     operation.run(vectors)
 }
@@ -55,5 +56,21 @@ impl Vectors for Avx2 {
     #[inline(always)]
     fn first_low(self, words: &Words, wanted: u32, low: u32) -> u32 {
         low_of_first(words, self.equal_above(words, wanted, low), low)
+    }
+
+    #[inline(always)]
+    fn below(self, words: &Words, limit: u32) -> u32 {
+        // SAFETY: as above.
+        unsafe {
+            let limit = _mm256_set1_epi32(limit.cast_signed());
+            let start = words.as_ptr();
+            // There is no comparison of unsigned words, but the greater of two is the word where it isn't below.
+            let eight = |at: usize| {
+                let words = _mm256_loadu_si256(start.add(at).cast());
+                let reached = _mm256_cmpeq_epi32(_mm256_max_epu32(words, limit), words);
+                _mm256_movemask_ps(_mm256_castsi256_ps(reached)) as u32
+            };
+            !(eight(0) | eight(8) << 8) & 0xffff
+        }
     }
 }

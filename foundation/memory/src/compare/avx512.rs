@@ -1,8 +1,9 @@
 //! Vectors of a whole cache line: Intel's servers from 2017 on, AMD from 2022.
 
 use core::arch::x86_64::{
-    _mm512_andnot_si512, _mm512_cmpeq_epi32_mask, _mm512_cmple_epu32_mask, _mm512_cvtsi512_si32,
-    _mm512_loadu_si512, _mm512_maskz_compress_epi32, _mm512_set1_epi32, _mm512_xor_si512,
+    _mm512_andnot_si512, _mm512_cmpeq_epi32_mask, _mm512_cmple_epu32_mask, _mm512_cmplt_epu32_mask,
+    _mm512_cvtsi512_si32, _mm512_loadu_si512, _mm512_maskz_compress_epi32, _mm512_set1_epi32,
+    _mm512_xor_si512,
 };
 
 use super::{Operation, Vectors, Words};
@@ -20,7 +21,8 @@ impl Avx512 {
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("bmi1")
-            && is_x86_feature_detected!("bmi2");
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("popcnt");
         has.then_some(Self(()))
     }
 
@@ -32,7 +34,7 @@ impl Avx512 {
     }
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2,popcnt")]
 fn built<O: Operation>(vectors: Avx512, operation: O) -> O::Output {
     operation.run(vectors)
 }
@@ -60,6 +62,15 @@ impl Vectors for Avx512 {
             let rest = _mm512_xor_si512(words, _mm512_set1_epi32(wanted.cast_signed()));
             let found = _mm512_cmple_epu32_mask(rest, _mm512_set1_epi32(low.cast_signed()));
             _mm512_cvtsi512_si32(_mm512_maskz_compress_epi32(found, rest)).cast_unsigned()
+        }
+    }
+
+    #[inline(always)]
+    fn below(self, words: &Words, limit: u32) -> u32 {
+        // SAFETY: as above.
+        unsafe {
+            let words = _mm512_loadu_si512(words.as_ptr().cast());
+            u32::from(_mm512_cmplt_epu32_mask(words, _mm512_set1_epi32(limit.cast_signed())))
         }
     }
 }

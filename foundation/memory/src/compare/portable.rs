@@ -35,6 +35,41 @@ impl Vectors for Portable {
     fn first_low(self, words: &Words, wanted: u32, low: u32) -> u32 {
         low_of_first(words, self.equal_above(words, wanted, low), low)
     }
+
+    #[inline(always)]
+    fn below(self, words: &Words, limit: u32) -> u32 {
+        // In this form compilers make it vector instructions.
+        let bit = |at: usize| u16::from(words[at] < limit) << at;
+        let bits: [u16; 16] = std::array::from_fn(bit);
+        u32::from(bits.iter().fold(0, |below, bit| below | bit))
+    }
+}
+
+/// A bit for each of eight short words that is `wanted`: a quarter of a cache line, for which no wider vectors are needed.
+#[inline(always)]
+pub fn equal_shorts(words: &[u16; 8], wanted: u16) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{
+            _mm_cmpeq_epi16, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16, _mm_set1_epi16,
+            _mm_setzero_si128,
+        };
+        // SAFETY: SSE2 is part of every x86-64 processor, and the load takes the 16 bytes of `words`, at any alignment.
+        unsafe {
+            let words = _mm_loadu_si128(words.as_ptr().cast());
+            let equal = _mm_cmpeq_epi16(words, _mm_set1_epi16(wanted.cast_signed()));
+            _mm_movemask_epi8(_mm_packs_epi16(equal, _mm_setzero_si128())) as u32
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    shorts_one_by_one(words, wanted)
+}
+
+/// What [`equal_shorts`] must do.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+pub(super) fn shorts_one_by_one(words: &[u16; 8], wanted: u16) -> u32 {
+    let bit = |(at, word): (usize, &u16)| u32::from(*word == wanted) << at;
+    words.iter().enumerate().map(bit).fold(0, |all, bit| all | bit)
 }
 
 /// The bits of `low` of the first word that has its bit in `found`; 0 when none has.

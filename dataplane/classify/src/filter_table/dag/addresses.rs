@@ -27,14 +27,19 @@ impl Addresses {
     #[inline]
     pub fn step(&self, family: Family, address: u128, count: &mut impl Count) -> Target {
         // The matcher itself: what the paper calls the access to the function pointer.
-        count.access(1);
         let edge = match family {
-            Family::V4 => self.four.as_ref().and_then(|four| four.lookup((address >> 96) as u32, count)),
-            Family::V6 => self.six.as_ref().and_then(|six| six.lookup(address, count)),
+            Family::V4 => {
+                count.read(&self.four);
+                self.four.as_ref().and_then(|four| four.lookup((address >> 96) as u32, count))
+            }
+            Family::V6 => {
+                count.read(&self.six);
+                self.six.as_ref().and_then(|six| six.lookup(address, count))
+            }
         };
         match edge {
             Some(edge) => {
-                count.access(1);
+                count.read(&self.edges[edge as usize]);
                 self.edges[edge as usize].target
             }
             None => self.otherwise,

@@ -96,17 +96,20 @@ impl Graph {
             match at.to() {
                 To::Nothing => return None,
                 To::Filter(slot) => {
-                    count.access(1);
+                    count.read(&self.rules[slot as usize]);
                     return self.rules[slot as usize].matches(seen).then_some(slot);
                 }
                 To::Node(index) => {
-                    count.access(1);
-                    match self.nodes.node(index) {
+                    let node = self.nodes.node(index);
+                    count.read(node);
+                    match node {
                         Node::Branch(branch) => at = branch.step(seen, count),
                         Node::Leaf(leaf) => {
-                            count.access(u32::from(leaf.are_many()));
+                            if leaf.are_many() {
+                                count.read(leaf.slots());
+                            }
                             return leaf.slots().iter().copied().find(|slot| {
-                                count.access(1);
+                                count.read(&self.rules[*slot as usize]);
                                 self.rules[*slot as usize].matches(seen)
                             });
                         }

@@ -10,7 +10,7 @@
 //!
 //! A lookup takes a number of accesses to memory that does not depend on how many filters there are, but memory may
 //! grow with the product of filters that overlap without one containing the other (*ambiguous* ones). So it has a bound:
-//! [`DagTable::try_insert`].
+//! [`MemoryBound`].
 
 mod addresses;
 mod branch;
@@ -29,12 +29,12 @@ use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 
+use crate::Candidate;
 use crate::prefix_match::{Count, NotCounted, PrefixMatchKind};
-use crate::{Candidate, CompiledFilter};
 
-use super::{Entry, FilterId, FilterTable};
+use super::{Entry, FilterId, FilterTable, MemoryBound, OverMemory};
 use graph::{Full, Graph};
-pub use linked::LinkedGates;
+pub use linked::Links;
 use rule::{Rule, Seen};
 
 /// How a [`DagTable`] is built.
@@ -53,21 +53,6 @@ impl Default for DagConfig {
     fn default() -> Self {
         Self { addresses: PrefixMatchKind::default(), max_bytes: 128 << 20, leaf_filters: 4 }
     }
-}
-
-/// A filter would have made a table too large. The table is what it was before.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "with one filter more the table would take more than {limit} bytes (it takes {bytes} with {filters} filters): the \
-     filter was not added, those before stay in force"
-)]
-pub struct OverMemory {
-    /// Bytes that the table takes without the filter.
-    pub bytes: usize,
-    /// Bytes that it may take.
-    pub limit: usize,
-    /// Filters in it.
-    pub filters: usize,
 }
 
 /// Filters in a DAG.
@@ -100,29 +85,6 @@ impl<T> DagTable<T> {
         }
     }
 
-    /// Adds a filter as [`insert`](FilterTable::insert) does, within the bound.
-    ///
-    /// # Errors
-    /// [`OverMemory`] when the table would take more than its bound; then nothing is changed.
-    pub fn try_insert(
-        &mut self,
-        filter: CompiledFilter,
-        priority: i32,
-        value: T,
-    ) -> Result<FilterId, OverMemory> {
-        let id = self.next_id();
-        self.try_restore(&mut Some(Entry { id, filter, priority, value })).map(|_| id)
-    }
-
-    /// Adds a filter as [`restore`](FilterTable::restore) does, within the bound. It is taken out of `entry` when it is
-    /// added, and stays there when it is not: `false` when there is a filter of its id, or none in `entry`.
-    ///
-    /// # Errors
-    /// [`OverMemory`] when the table would take more than its bound; then nothing is changed.
-    pub fn try_restore(&mut self, entry: &mut Option<Entry<T>>) -> Result<bool, OverMemory> {
-        self.add(entry, self.max_bytes)
-    }
-
     /// A filter and what belongs to it.
     pub fn get(&self, id: FilterId) -> Option<&Entry<T>> {
         self.entries[*self.slots.get(&id)? as usize].as_ref()
@@ -139,16 +101,8 @@ impl<T> DagTable<T> {
     #[inline]
     pub fn lookup_counted(&self, candidate: &Candidate, count: &mut impl Count) -> Option<(FilterId, &T)> {
         let slot = self.graph.find(self.graph.root, &Seen::new(candidate), count)?;
-        count.access(1);
+        count.read(&self.entries[slot as usize]);
         self.found(slot)
-    }
-
-    /// The filters, oldest first.
-    pub fn into_entries(self) -> impl Iterator<Item = Entry<T>> {
-        drop(self.graph);
-        let mut entries: Vec<_> = self.entries.into_iter().flatten().collect();
-        entries.sort_unstable_by_key(|entry| entry.id);
-        entries.into_iter()
     }
 
     /// How many nodes the DAG has.
@@ -190,6 +144,21 @@ impl<T> DagTable<T> {
         self.graph.ranks.push(rank);
         self.entries.push(None);
         self.entries.len() as u32 - 1
+    }
+}
+
+impl<T> MemoryBound<T> for DagTable<T> {
+    const NAME: &'static str = "DAG";
+
+    fn try_restore(&mut self, entry: &mut Option<Entry<T>>) -> Result<bool, OverMemory> {
+        self.add(entry, self.max_bytes)
+    }
+
+    fn into_entries(self) -> Vec<Entry<T>> {
+        drop(self.graph);
+        let mut entries: Vec<_> = self.entries.into_iter().flatten().collect();
+        entries.sort_unstable_by_key(|entry| entry.id);
+        entries
     }
 }
 

@@ -30,11 +30,11 @@ impl Ranges {
     pub fn step(&self, port: u16, count: &mut impl Count) -> Option<Target> {
         let (mut low, mut high) = (0, self.segments.len());
         while high - low > LINE {
-            count.access(1);
             let middle = (low + high) / 2;
+            count.read(&self.segments[middle]);
             if self.segments[middle].first <= port { low = middle } else { high = middle }
         }
-        count.access(1);
+        count.read(&self.segments[low..high]);
         let found = self.segments[low..high].iter().rev().find(|segment| segment.first <= port)?;
         (port <= found.last).then_some(found.target)
     }

@@ -27,8 +27,9 @@ impl Values {
         if self.edges == 0 {
             return None;
         }
-        count.access(1);
-        self.edge(value).map(|edge| edge.target)
+        let place = &self.places[self.find(value)];
+        count.read(place);
+        (place.edge.filters > 0).then_some(place.edge.target)
     }
 
     /// Where the value is; or the free place where it would be.

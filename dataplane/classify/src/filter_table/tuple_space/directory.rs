@@ -1,6 +1,8 @@
 //! A hash table from keys to groups of filters, in which a lookup that finds nothing reads 16 bytes.
 
-use millrace_memory::prefetch_slice_element;
+use millrace_memory::{equal_shorts, prefetch_slice_element};
+
+use crate::prefix_match::Count;
 
 /// Fingerprints in a bucket.
 const WAYS: usize = 7;
@@ -113,6 +115,18 @@ impl Directory {
         }
     }
 
+    /// Tells of the access to where a search stands.
+    #[inline(always)]
+    pub fn read_start(&self, cursor: Cursor, count: &mut impl Count) {
+        count.read(&self.fingerprints[cursor.bucket as usize]);
+    }
+
+    /// Tells of the access to the key at a place.
+    #[inline(always)]
+    pub fn read_keys(&self, place: Place, count: &mut impl Count) {
+        count.read(&self.keys[place.bucket]);
+    }
+
     /// Where a key is.
     pub fn place(&self, hash: u32) -> Option<Place> {
         let mut cursor = self.start(hash);
@@ -208,10 +222,7 @@ impl Fingerprints {
     /// The ways that hold `wanted`, as bits.
     #[inline(always)]
     fn ways(&self, wanted: u16) -> u32 {
-        // In this form compilers make it a few vector instructions.
-        let bit = |way: usize| if self.0[way] == wanted { 1 << way } else { 0 };
-        let bits: [u16; WAYS + 1] = std::array::from_fn(bit);
-        u32::from(bits.iter().fold(0, |ways, bit| ways | bit)) & ALL_WAYS
+        equal_shorts(&self.0, wanted) & ALL_WAYS
     }
 
     #[inline(always)]

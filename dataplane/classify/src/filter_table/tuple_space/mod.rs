@@ -18,8 +18,6 @@
 //! ranges of ports share a key, and are searched one after the other.
 
 mod directory;
-mod groups;
-mod key;
 mod pruning;
 mod space;
 
@@ -29,11 +27,14 @@ mod tests;
 use foldhash::HashMap;
 use millrace_packet::Family;
 
-use self::key::{Condition, Key, V4, V6};
-use self::space::{Found, LANES, Space};
+use self::space::Space;
+use super::batch::{ByFamily, LANES};
+use super::groups::Found;
+use super::key::{Condition, Key, V4, V6};
+use super::varying::VaryingBits;
 use super::{Entry, FilterId, FilterTable};
+use crate::Candidate;
 use crate::prefix_match::{Count, NotCounted};
-use crate::{Candidate, CompiledFilter};
 
 /// Filters in hash tables by tuples: lookups and changes take time that hardly depends on how many filters there are.
 #[derive(Clone, Debug)]
@@ -44,14 +45,20 @@ pub struct TupleSpace<T> {
     entries: Vec<Entry<T>>,
     slots: HashMap<FilterId, u32>,
     next: u64,
-    /// How many filters look at each bit of the varying word.
-    varying: [u32; 32],
+    varying: VaryingBits,
 }
 
 impl<T> Default for TupleSpace<T> {
     fn default() -> Self {
         let (v4, v6) = (Space::default(), Space::default());
-        Self { v4, v6, entries: Vec::new(), slots: HashMap::default(), next: 0, varying: [0; 32] }
+        Self {
+            v4,
+            v6,
+            entries: Vec::new(),
+            slots: HashMap::default(),
+            next: 0,
+            varying: VaryingBits::default(),
+        }
     }
 }
 
@@ -67,18 +74,17 @@ impl<T> TupleSpace<T> {
             Family::V4 => self.v4.find(&Key::of(candidate), count),
             Family::V6 => self.v6.find(&Key::of(candidate), count),
         };
-        self.result(&found)
+        let found = self.result(&found);
+        if let Some((_, value)) = &found {
+            count.read(*value);
+        }
+        found
     }
 
     #[inline(always)]
     fn result(&self, found: &Found) -> Option<(FilterId, &T)> {
         let entry = self.entries.get(found.slot as usize)?;
         Some((found.id, &entry.value))
-    }
-
-    fn count_varying(&mut self, filter: &CompiledFilter, change: impl Fn(&mut u32)) {
-        let asked = (0..32).filter(|bit| filter.varying_mask() >> bit & 1 == 1);
-        asked.for_each(|bit| change(&mut self.varying[bit]));
     }
 
     /// Looks up the packets of one family, which have the numbers `numbers` in the batch.
@@ -117,7 +123,7 @@ impl<T> FilterTable<T> for TupleSpace<T> {
         if let Some(condition) = Condition::of(&filter) {
             self.v6.insert(&condition, rank, slot);
         }
-        self.count_varying(&filter, |count| *count += 1);
+        self.varying.add(&filter);
         true
     }
 
@@ -144,7 +150,7 @@ impl<T> FilterTable<T> for TupleSpace<T> {
             }
             self.slots.insert(moved.id, slot);
         }
-        self.count_varying(&entry.filter, |count| *count -= 1);
+        self.varying.remove(&entry.filter);
         Some(entry.value)
     }
 
@@ -155,20 +161,12 @@ impl<T> FilterTable<T> for TupleSpace<T> {
 
     fn lookup_batch<'a>(&'a self, candidates: &[Candidate], found: &mut [Option<(FilterId, &'a T)>]) {
         for (candidates, found) in candidates.chunks(LANES).zip(found.chunks_mut(LANES)) {
-            let (mut v4, mut v6) = ([0; LANES], [0; LANES]);
-            let (mut count4, mut count6) = (0, 0);
-            let length = candidates.len().min(found.len());
-            for (candidate, number) in candidates[..length].iter().zip(0..) {
-                match candidate.key.family() {
-                    Family::V4 => (v4[count4], count4) = (number, count4 + 1),
-                    Family::V6 => (v6[count6], count6) = (number, count6 + 1),
-                }
+            let numbers = ByFamily::of(&candidates[..candidates.len().min(found.len())]);
+            if let four @ [_, ..] = numbers.v4() {
+                self.find_some(&self.v4, candidates, found, four);
             }
-            if count4 > 0 {
-                self.find_some(&self.v4, candidates, found, &v4[..count4]);
-            }
-            if count6 > 0 {
-                self.find_some(&self.v6, candidates, found, &v6[..count6]);
+            if let six @ [_, ..] = numbers.v6() {
+                self.find_some(&self.v6, candidates, found, six);
             }
         }
     }
@@ -189,7 +187,6 @@ impl<T> FilterTable<T> for TupleSpace<T> {
     }
 
     fn varying_mask(&self) -> u32 {
-        let asked = |(bit, count): (usize, &u32)| u32::from(*count > 0) << bit;
-        self.varying.iter().enumerate().map(asked).fold(0, |mask, bit| mask | bit)
+        self.varying.mask()
     }
 }

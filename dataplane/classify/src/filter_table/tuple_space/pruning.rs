@@ -4,7 +4,7 @@
 //! lengths instead of a longest prefix match: a map says for each prefix of its length which tables hold filters inside
 //! it. Those tables that hold filters with shorter prefixes are always in. All maps must agree.
 
-use super::key::{Key, Tuple, V4};
+use crate::filter_table::key::{Key, Tuple, V4};
 use crate::prefix_match::Count;
 
 /// Maps of a family.
@@ -62,8 +62,11 @@ impl<const W: usize> Pruning<W> {
     /// The tables that can hold a match.
     #[inline(always)]
     pub fn tables(&self, key: &Key<W>, count: &mut impl Count) -> Tables {
-        count.access(MAPS as u32);
-        let entry = |(index, map): (usize, &Map)| map.entries[map.place(word(&key.words, index)) as usize];
+        let entry = |(index, map): (usize, &Map)| {
+            let entry = &map.entries[map.place(word(&key.words, index)) as usize];
+            count.read(entry);
+            *entry
+        };
         self.maps.iter().enumerate().map(entry).fold(Tables::MAX, |tables, entry| tables & entry)
     }
 

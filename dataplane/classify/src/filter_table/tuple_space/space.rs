@@ -3,16 +3,15 @@
 use std::cmp::Reverse;
 
 use super::directory::{Cursor, Directory, Place};
-use super::groups::{Groups, Record};
-use super::key::{Condition, Key, Tuple, V4};
 use super::pruning::{Pruning, Tables};
-use crate::filter_table::{FilterId, Rank};
+use crate::filter_table::Rank;
+use crate::filter_table::batch::LANES;
+use crate::filter_table::groups::{Found, Groups, Record};
+use crate::filter_table::key::{Condition, Key, Tuple, V4};
 use crate::prefix_match::{Count, NotCounted};
 
 /// Tables there are at most: one for each bit of [`Tables`].
 const MOST: usize = Tables::BITS as usize;
-/// Lookups that are under way at once.
-pub(super) const LANES: usize = 32;
 /// Tables that there are always left for filters that would crowd others.
 const SPARE: usize = 4;
 /// Filters of one key in a table before the next one of that key goes to another table.
@@ -39,18 +38,6 @@ impl<const W: usize> Table<W> {
         lane.hash = self.tuple.hash(key);
         lane.cursor = self.directory.start(lane.hash);
     }
-}
-
-/// A filter found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Found {
-    pub id: FilterId,
-    pub slot: u32,
-}
-
-impl Found {
-    /// None: there is no such slot.
-    pub const NONE: Self = Self { id: FilterId(u64::MAX), slot: u32::MAX };
 }
 
 /// A lookup under way.
@@ -109,13 +96,13 @@ impl<const W: usize> Space<W> {
         let (mut found, mut best) = (Found::NONE, Rank::LAST);
         let Some(mut table) = self.first(lane.tables) else { return found };
         loop {
-            count.access(1);
+            table.directory.read_start(lane.cursor, count);
             while let Some(place) = table.directory.next(lane.hash, &mut lane.cursor) {
-                count.access(1);
+                table.directory.read_keys(place, count);
                 let group = table.directory.group(place);
                 if let Some(record) = self.groups.find(group, key, &best, count) {
                     best = record.rank();
-                    found = Found { id: best.id(), slot: record.slot() };
+                    found = record.found();
                 }
             }
             lane.tables &= lane.tables - 1;

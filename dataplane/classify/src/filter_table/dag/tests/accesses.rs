@@ -6,6 +6,7 @@ use millrace_packet::FlowKey;
 use millrace_units::PortId;
 
 use super::*;
+use crate::CompiledFilter;
 use crate::prefix_match::Accesses;
 
 const FILTERS: u32 = 50_000;

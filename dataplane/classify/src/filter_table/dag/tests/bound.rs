@@ -1,6 +1,7 @@
 //! The bound on memory: a filter that is refused leaves no trace.
 
 use super::*;
+use crate::CompiledFilter;
 use crate::filter::tests::compiled;
 
 proptest! {

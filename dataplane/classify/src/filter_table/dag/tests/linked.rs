@@ -1,4 +1,4 @@
-//! Linked gates against a linear table for each.
+//! A DAG that is entered by links against a linear table.
 
 use std::net::Ipv4Addr;
 
@@ -9,44 +9,37 @@ use super::*;
 use crate::filter::tests::compiled;
 use crate::prefix_match::{Accesses, NotCounted};
 
-const GATES: usize = 3;
-
-fn found<'a>(gates: &'a LinkedGates<u64>, candidate: &Candidate) -> Vec<Option<(FilterId, &'a u64)>> {
-    let mut all = Vec::new();
-    gates.lookup(candidate, |gate, found| {
-        assert_eq!(gate, all.len());
-        all.push(found);
-    });
-    all
+/// Pointers for the filters of one table into another, by their ids.
+fn links(before: &DagTable<u64>, after: &DagTable<u64>) -> Links {
+    Links::new(after, before.entries().map(|entry| (entry.id.0 as usize, &entry.filter)))
 }
 
 proptest! {
-    /// Each filter goes to some of the gates; in between gates are linked, and filters removed.
+    /// Filters go to one of two gates, or both, and go again; the pointers are made anew each time.
     #[test]
-    fn linked_gates_find_what_a_linear_table_for_each_finds(
+    fn a_linked_table_finds_what_a_linear_one_finds(
         config in any_config(),
-        steps in prop::collection::vec((any_filter(), 0i32..3, 1u8..8, any::<bool>(), any::<Option<Index>>()), 1..25),
+        steps in prop::collection::vec((any_filter(), 0i32..3, 1u8..4, any::<Option<Index>>()), 1..25),
         candidates in prop::collection::vec(any_candidate(), 20),
     ) {
-        let mut gates = LinkedGates::new(GATES, config);
-        let mut oracles: [LinearOracle<u64>; GATES] = Default::default();
-        for (id, (filter, priority, chosen, link, removed)) in (0..).zip(&steps) {
+        let mut gates = [DagTable::new(config), DagTable::new(config)];
+        let mut oracles: [LinearOracle<u64>; 2] = Default::default();
+        for (id, (filter, priority, chosen, removed)) in (0..).zip(&steps) {
             let filter = filter.compile(resolve).unwrap();
-            for gate in (0..GATES).filter(|gate| chosen >> gate & 1 != 0) {
+            for gate in (0..2).filter(|gate| chosen >> gate & 1 != 0) {
                 let entry = Entry { id: FilterId(id), filter, priority: *priority, value: id };
-                prop_assert_eq!(gates.try_restore(gate, &mut Some(entry)), Ok(true));
-                oracles[gate].restore(entry);
+                prop_assert!(gates[gate].restore(entry) && oracles[gate].restore(entry));
             }
             if let Some(removed) = removed {
-                let (gate, id) = (removed.index(GATES), FilterId(removed.index(steps.len()) as u64));
-                prop_assert_eq!(gates.remove(gate, id), oracles[gate].remove(id));
+                let (gate, id) = (removed.index(2), FilterId(removed.index(steps.len()) as u64));
+                prop_assert_eq!(gates[gate].remove(id), oracles[gate].remove(id));
             }
-            if *link {
-                gates.link();
-            }
+            let links = links(&gates[0], &gates[1]);
+            prop_assert_eq!(links.filters(), gates[0].len());
             for candidate in &candidates {
-                let expected: Vec<_> = oracles.iter().map(|oracle| oracle.lookup(candidate)).collect();
-                prop_assert_eq!(found(&gates, candidate), expected);
+                let before = gates[0].lookup(candidate).map(|(id, _)| id.0 as usize);
+                let found = gates[1].lookup_linked(&links, before, candidate);
+                prop_assert_eq!(found, oracles[1].lookup(candidate));
             }
         }
     }
@@ -87,7 +80,7 @@ fn gates_with_the_same_flow_filters_cost_one_walk() {
             (Ipv4Addr::new(10, 0, 0, (flow % 7) as u8), Ipv4Addr::new(10, 0, 1, (flow % 11) as u8));
         FlowKey::v4(source, destination, 17, (flow, flow / 3), PortId(1))
     };
-    let mut gates = LinkedGates::new(4, DagConfig::default());
+    let mut table = DagTable::default();
     for flow in 0..FLOWS {
         let key = key(flow);
         let text = format!(
@@ -97,25 +90,18 @@ fn gates_with_the_same_flow_filters_cost_one_walk() {
             key.source_port,
             key.destination_port
         );
-        for gate in 0..gates.len() {
-            let entry =
-                Entry { id: FilterId(flow.into()), filter: compiled(&text), priority: 0, value: flow.into() };
-            gates.try_restore(gate, &mut Some(entry)).unwrap();
-        }
+        table.insert(compiled(&text), 0, u64::from(flow));
     }
-    let accesses = |gates: &LinkedGates<u64>| {
-        let mut accesses = Accesses::default();
-        for flow in 0..FLOWS {
-            let check = |_, found: Option<(FilterId, &u64)>| {
-                assert_eq!(found.map(|(_, value)| *value), Some(flow.into()));
-            };
-            gates.lookup_counted(&Candidate::plain(key(flow)), check, &mut accesses);
-        }
-        f64::from(accesses.0) / f64::from(FLOWS)
-    };
-    let alone = accesses(&gates);
-    gates.link();
-    let linked = accesses(&gates);
-    println!("accesses at {} gates: {alone:.2} by themselves, {linked:.2} linked", gates.len());
-    assert!(linked < alone / 2.0);
+    let links = links(&table, &table);
+    assert_eq!((links.filters(), links.ahead()), (FLOWS.into(), FLOWS.into()));
+    let (mut alone, mut linked) = (Accesses::default(), Accesses::default());
+    for flow in 0..FLOWS {
+        let candidate = Candidate::plain(key(flow));
+        let found = table.lookup_counted(&candidate, &mut alone).map(|(_, value)| *value);
+        let before = Some(usize::from(flow));
+        let again = table.lookup_linked_counted(&links, before, &candidate, &mut linked);
+        assert_eq!((found, again.map(|(_, value)| *value)), (Some(flow.into()), Some(flow.into())));
+    }
+    println!("accesses for {FLOWS} packets: {} by the whole way, {} by links", alone.0, linked.0);
+    assert!(2 * linked.0 < alone.0);
 }

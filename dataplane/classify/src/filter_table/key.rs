@@ -1,4 +1,4 @@
-//! Packets and filters as words that are compared under masks.
+//! Packets and filters as words that are compared under masks: what tuple space search and the cutting tree go by.
 
 use millrace_packet::Family;
 use millrace_wire::Protocol;
@@ -135,6 +135,16 @@ impl<const W: usize> Condition<W> {
         let outside =
             |port: u32, side: usize| (port as u16).wrapping_sub(self.first[side]) > self.width[side];
         (differs == 0) & !outside(key.ports >> 16, 0) & !outside(key.ports, 1)
+    }
+
+    /// Words that a packet's, under the mask, must be equal to; and the mask.
+    pub fn words(&self) -> (&[u64; W], &[u64; W]) {
+        (&self.value, &self.mask)
+    }
+
+    /// The lowest and the highest source port, and the same of destination ports.
+    pub fn ports(&self) -> [(u16, u16); 2] {
+        [0, 1].map(|side| (self.first[side], self.first[side] + self.width[side]))
     }
 
     /// A packet that meets the conditions in all the bits that a tuple can ask for.

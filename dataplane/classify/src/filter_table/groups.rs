@@ -1,4 +1,5 @@
-//! The filters that share a key in a table, side by side in memory, best first.
+//! Filters that are tried one after the other, side by side in memory, best first: those that share a key in a hash
+//! table of tuple space search, or a leaf of a cutting tree.
 
 use millrace_memory::prefetch_slice_element;
 
@@ -40,13 +41,31 @@ impl<const W: usize> Record<W> {
         self.slot & !MORE
     }
 
+    /// The filter as what a search found.
+    #[inline(always)]
+    pub fn found(&self) -> Found {
+        Found { id: self.id, slot: self.slot() }
+    }
+
     #[inline(always)]
     fn is_last(&self) -> bool {
         self.slot & MORE == 0
     }
 }
 
-/// All groups of a space. A group of n filters takes the next power of two from n of places.
+/// A filter found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Found {
+    pub id: FilterId,
+    pub slot: u32,
+}
+
+impl Found {
+    /// None: there is no such slot.
+    pub const NONE: Self = Self { id: FilterId(u64::MAX), slot: u32::MAX };
+}
+
+/// All groups of a table, of one family. A group of n filters takes the next power of two from n of places.
 #[derive(Clone, Debug)]
 pub(super) struct Groups<const W: usize> {
     records: Vec<Record<W>>,
@@ -71,7 +90,7 @@ impl<const W: usize> Groups<W> {
     #[inline(always)]
     pub fn find(&self, group: u32, key: &Key<W>, best: &Rank, count: &mut impl Count) -> Option<&Record<W>> {
         for record in &self.records[group as usize..] {
-            count.access(size_of::<Record<W>>().div_ceil(64) as u32);
+            count.read_lines(record);
             if record.rank() >= *best {
                 return None;
             }
@@ -97,6 +116,14 @@ impl<const W: usize> Groups<W> {
         self.store(&[record])
     }
 
+    /// A new group of some filters, best first.
+    ///
+    /// # Panics
+    /// When there are none.
+    pub fn create_all(&mut self, records: &[Record<W>]) -> u32 {
+        self.store(records)
+    }
+
     /// Adds a filter to a group, which may move: its new place is returned.
     pub fn insert(&mut self, group: u32, record: Record<W>) -> u32 {
         let mut records = self.records(group).to_vec();
@@ -114,6 +141,11 @@ impl<const W: usize> Groups<W> {
             return None;
         }
         Some(self.replace(group, &records))
+    }
+
+    /// Gives up a group.
+    pub fn clear(&mut self, group: u32) {
+        self.free[size_class(self.records(group).len())].push(group);
     }
 
     fn replace(&mut self, group: u32, records: &[Record<W>]) -> u32 {
@@ -170,9 +202,9 @@ fn size_class(length: usize) -> usize {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::key::{V4, V6};
     use super::*;
     use crate::filter::tests::compiled;
+    use crate::filter_table::key::{V4, V6};
 
     #[test]
     fn a_record_of_ipv4_fills_a_line_and_one_of_ipv6_two() {

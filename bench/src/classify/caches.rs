@@ -1,0 +1,130 @@
+//! Simulated caches, which lookups tell what they read.
+//!
+//! A first cache of 32 KiB and a last one of 512 KiB, both eight-fold associative, from which the line goes that was used
+//! longest ago, and nothing is fetched ahead: this is not what the machine does, but it is the same for all tables, all
+//! sizes, and in every run. Where an access doesn't say what it reads (a hash map's probe that finds nothing), it is
+//! counted and taken for a hit.
+
+use millrace_classify::prefix_match::Count;
+
+/// Bytes of a line.
+const LINE: usize = 64;
+/// Lines of a set.
+const WAYS: usize = 8;
+
+/// Bytes of both caches.
+const FIRST: usize = 32 << 10;
+const LAST: usize = 512 << 10;
+
+/// Both caches, and what was counted.
+#[derive(Debug)]
+pub(super) struct Caches {
+    first: Cache,
+    last: Cache,
+    counts: Counts,
+}
+
+/// What lookups did.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) struct Counts {
+    /// Accesses that wait for one before.
+    pub accesses: u64,
+    /// Lines that the first cache hadn't, …
+    pub first_misses: u64,
+    /// … and of those the ones that the last hadn't either.
+    pub last_misses: u64,
+}
+
+impl Caches {
+    pub fn new() -> Self {
+        Self { first: Cache::of(FIRST), last: Cache::of(LAST), counts: Counts::default() }
+    }
+
+    /// What was counted since this was asked for last.
+    pub fn take_counts(&mut self) -> Counts {
+        std::mem::take(&mut self.counts)
+    }
+
+    fn touch<P: ?Sized>(&mut self, place: &P) {
+        let start = std::ptr::from_ref(place).cast::<u8>().addr();
+        let end = start + size_of_val(place).max(1);
+        for line in start / LINE..end.div_ceil(LINE) {
+            if !self.first.touch(line) {
+                self.counts.first_misses += 1;
+                self.counts.last_misses += u64::from(!self.last.touch(line));
+            }
+        }
+    }
+}
+
+impl Count for Caches {
+    fn access(&mut self, accesses: u32) {
+        self.counts.accesses += u64::from(accesses);
+    }
+
+    fn read<P: ?Sized>(&mut self, place: &P) {
+        self.access(1);
+        self.touch(place);
+    }
+
+    fn read_lines<P: ?Sized>(&mut self, place: &P) {
+        self.access(size_of_val(place).div_ceil(LINE) as u32);
+        self.touch(place);
+    }
+}
+
+/// A cache: in each set the lines that were used last, the latest first.
+#[derive(Debug)]
+struct Cache {
+    sets: Vec<[usize; WAYS]>,
+}
+
+impl Cache {
+    fn of(bytes: usize) -> Self {
+        Self { sets: vec![[usize::MAX; WAYS]; bytes / LINE / WAYS] }
+    }
+
+    /// Uses a line; whether it was there.
+    fn touch(&mut self, line: usize) -> bool {
+        let sets = self.sets.len();
+        let set = &mut self.sets[line % sets];
+        let place = set.iter().position(|other| *other == line);
+        set[..=place.unwrap_or(WAYS - 1)].rotate_right(1);
+        set[0] = line;
+        place.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_is_kept_and_what_does_not_is_missed() {
+        let mut caches = Caches::new();
+        let lines = vec![[0_u8; LINE]; 2 * FIRST / LINE];
+        let all = |caches: &mut Caches, lines: &[[u8; LINE]]| {
+            lines.iter().for_each(|line| caches.read(line));
+            caches.take_counts()
+        };
+        let half = &lines[..lines.len() / 4];
+        all(&mut caches, half);
+        let again = all(&mut caches, half);
+        assert_eq!((again.accesses, again.first_misses), (half.len() as u64, 0));
+        all(&mut caches, &lines);
+        let again = all(&mut caches, &lines);
+        // Twice as much as fits, in turn: each was let go of before it came again.
+        assert!(again.first_misses >= lines.len() as u64 && again.last_misses == 0, "{again:?}");
+    }
+
+    #[test]
+    fn all_lines_of_a_place_are_read() {
+        let mut caches = Caches::new();
+        let places = vec![[0_u8; LINE]; 4];
+        caches.read_lines(&places[..]);
+        caches.access(3);
+        let counts = caches.take_counts();
+        // The memory need not begin with a line.
+        assert!(counts.accesses == 7 && (4..=5).contains(&counts.last_misses), "{counts:?}");
+    }
+}

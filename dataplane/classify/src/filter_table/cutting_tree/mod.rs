@@ -1,0 +1,236 @@
+//! A cutting tree: the space of all packets is cut into parts until few filters are left in each.
+//!
+//! Filters are boxes in that space, with a range in each dimension ([`point`]). A node cuts its region along one dimension
+//! into up to 14 parts, at bounds that are chosen freely, as in *HyperSplit* (Qi, Xu, Yang, Xue, Li, INFOCOM 2009), but many
+//! at once, as in *HyperCuts* (Singh, Baboescu, Varghese, Wang, SIGCOMM 2003): one comparison of a cache line with one value
+//! says which part a packet is in. So a tree of 10,000 filters is three or four nodes deep.
+//!
+//! What makes such trees explode are filters that lie in many parts and are copied to each. As in *EffiCuts* (Vamanan,
+//! Voskuilen, Vijaykumar, SIGCOMM 2010) those that are wide where others are narrow stand apart: here in a *rest* that any
+//! node may have, cut along other dimensions. How far filters are copied, and which are the rest, is decided node by
+//! node by what a lookup is expected to take ([`plan`]), within a limit of copies in all. A lookup goes down one way, and
+//! then into the rests by which it came, unless their best filter is worse than what was found.
+//!
+//! A change goes to the leaves that it concerns. A part of the tree that has twice the filters it was made for, or a
+//! quarter, is built anew, at a cost of about two microseconds for each of these; as filters are added, that is the whole tree at each doubling.
+
+mod node;
+mod plan;
+mod point;
+mod search;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use foldhash::HashMap;
+use millrace_memory::{Portable, with_widest};
+use millrace_packet::Family;
+
+use self::search::BatchSearch;
+use self::tree::Tree;
+use super::batch::{ByFamily, LANES};
+use super::bounded::{MemoryBound, OverMemory};
+use super::groups::Found;
+use super::key::{Condition, Key, V4, V6};
+use super::varying::VaryingBits;
+use super::{Entry, FilterId, FilterTable};
+use crate::prefix_match::{Count, NotCounted};
+use crate::{Candidate, CompiledFilter};
+
+/// Filters in a tree of cuts for each address family.
+#[derive(Clone, Debug)]
+pub struct CuttingTree<T> {
+    v4: Tree<V4>,
+    v6: Tree<V6>,
+    /// By slot.
+    entries: Vec<Option<Entry<T>>>,
+    unused: Vec<u32>,
+    slots: HashMap<FilterId, u32>,
+    next: u64,
+    varying: VaryingBits,
+    max_bytes: usize,
+}
+
+impl<T> Default for CuttingTree<T> {
+    fn default() -> Self {
+        Self::new(128 << 20)
+    }
+}
+
+impl<T> CuttingTree<T> {
+    /// An empty table that may take so many bytes; by default 128 MiB.
+    pub fn new(max_bytes: usize) -> Self {
+        Self {
+            v4: Tree::default(),
+            v6: Tree::default(),
+            entries: Vec::new(),
+            unused: Vec::new(),
+            slots: HashMap::default(),
+            next: 0,
+            varying: VaryingBits::default(),
+            max_bytes,
+        }
+    }
+
+    /// [`lookup`](FilterTable::lookup) that tells how many cache lines of the table it reads.
+    pub fn lookup_counted(&self, candidate: &Candidate, count: &mut impl Count) -> Option<(FilterId, &T)> {
+        let found = match candidate.key.family() {
+            Family::V4 => self.v4.find(Portable, &Key::of(candidate), count),
+            Family::V6 => self.v6.find(Portable, &Key::of(candidate), count),
+        };
+        let found = self.result(&found);
+        if let Some((_, value)) = &found {
+            count.read(*value);
+        }
+        found
+    }
+
+    /// How many nodes the trees have.
+    pub fn nodes(&self) -> usize {
+        self.v4.nodes.len() + self.v6.nodes.len()
+    }
+
+    #[inline(always)]
+    fn result(&self, found: &Found) -> Option<(FilterId, &T)> {
+        let entry = self.entries.get(found.slot as usize)?.as_ref()?;
+        Some((found.id, &entry.value))
+    }
+
+    /// Looks up the packets of one family, which have the numbers `numbers` in the batch.
+    fn find_some<'a, const W: usize>(
+        &'a self,
+        tree: &Tree<W>,
+        candidates: &[Candidate],
+        found: &mut [Option<(FilterId, &'a T)>],
+        numbers: &[u8],
+    ) {
+        let mut keys = [Key::ZERO; LANES];
+        let mut slots = [Found::NONE; LANES];
+        let count = numbers.len();
+        for (key, number) in keys.iter_mut().zip(numbers) {
+            *key = Key::of(&candidates[usize::from(*number)]);
+        }
+        with_widest(BatchSearch { tree, keys: &keys[..count], found: &mut slots[..count] });
+        for (slot, number) in slots.iter().zip(numbers) {
+            found[usize::from(*number)] = self.result(slot);
+        }
+    }
+
+    fn add_to_trees(&mut self, filter: &CompiledFilter, rank: super::Rank, slot: u32) {
+        if let Some(condition) = Condition::of(filter) {
+            self.v4.insert(&condition, rank, slot);
+        }
+        if let Some(condition) = Condition::of(filter) {
+            self.v6.insert(&condition, rank, slot);
+        }
+    }
+
+    /// Takes a filter out.
+    fn take(&mut self, id: FilterId) -> Option<Entry<T>> {
+        let slot = self.slots.remove(&id)?;
+        self.unused.push(slot);
+        let entry = self.entries[slot as usize].take()?;
+        if let Some(condition) = Condition::of(&entry.filter) {
+            self.v4.remove(&condition, slot);
+        }
+        if let Some(condition) = Condition::of(&entry.filter) {
+            self.v6.remove(&condition, slot);
+        }
+        self.varying.remove(&entry.filter);
+        Some(entry)
+    }
+}
+
+impl<T> MemoryBound<T> for CuttingTree<T> {
+    const NAME: &'static str = "cutting tree";
+
+    fn try_restore(&mut self, entry: &mut Option<Entry<T>>) -> Result<bool, OverMemory> {
+        let (bytes, filters, next) = (self.memory(), self.len(), self.next);
+        let Some(new) = entry.take() else { return Ok(false) };
+        let id = new.id;
+        if self.slots.contains_key(&id) {
+            *entry = Some(new);
+            return Ok(false);
+        }
+        self.restore(new);
+        if self.memory() <= self.max_bytes {
+            return Ok(true);
+        }
+        *entry = self.take(id);
+        self.next = next;
+        Err(OverMemory { bytes, limit: self.max_bytes, filters })
+    }
+
+    fn into_entries(self) -> Vec<Entry<T>> {
+        let Self { entries, .. } = self;
+        let mut entries: Vec<_> = entries.into_iter().flatten().collect();
+        entries.sort_unstable_by_key(|entry| entry.id);
+        entries
+    }
+}
+
+/// The bound is for those that can hear of it: [`insert`](FilterTable::insert) and [`restore`](FilterTable::restore)
+/// add filters whatever they take.
+impl<T> FilterTable<T> for CuttingTree<T> {
+    fn restore(&mut self, entry: Entry<T>) -> bool {
+        if self.slots.contains_key(&entry.id) {
+            return false;
+        }
+        let (id, filter, rank) = (entry.id, entry.filter, entry.rank());
+        let slot = self.unused.pop().unwrap_or_else(|| {
+            self.entries.push(None);
+            self.entries.len() as u32 - 1
+        });
+        self.next = self.next.max(id.0 + 1);
+        self.slots.insert(id, slot);
+        self.entries[slot as usize] = Some(entry);
+        self.add_to_trees(&filter, rank, slot);
+        self.varying.add(&filter);
+        true
+    }
+
+    fn next_id(&self) -> FilterId {
+        FilterId(self.next)
+    }
+
+    fn remove(&mut self, id: FilterId) -> Option<T> {
+        self.take(id).map(|entry| entry.value)
+    }
+
+    #[inline]
+    fn lookup(&self, candidate: &Candidate) -> Option<(FilterId, &T)> {
+        self.lookup_counted(candidate, &mut NotCounted)
+    }
+
+    fn lookup_batch<'a>(&'a self, candidates: &[Candidate], found: &mut [Option<(FilterId, &'a T)>]) {
+        for (candidates, found) in candidates.chunks(LANES).zip(found.chunks_mut(LANES)) {
+            let numbers = ByFamily::of(&candidates[..candidates.len().min(found.len())]);
+            if let four @ [_, ..] = numbers.v4() {
+                self.find_some(&self.v4, candidates, found, four);
+            }
+            if let six @ [_, ..] = numbers.v6() {
+                self.find_some(&self.v6, candidates, found, six);
+            }
+        }
+    }
+
+    fn entries(&self) -> Box<dyn Iterator<Item = &Entry<T>> + '_> {
+        Box::new(self.entries.iter().flatten())
+    }
+
+    fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn memory(&self) -> usize {
+        // A hash map keeps an eighth of its places free, and a byte beside each.
+        let slots = self.slots.capacity() * 8 / 7 * (size_of::<(FilterId, u32)>() + 1);
+        let entries = self.entries.capacity() * size_of::<Option<Entry<T>>>();
+        let unused = self.unused.capacity() * size_of::<u32>();
+        size_of::<Self>() + self.v4.memory() + self.v6.memory() + entries + unused + slots
+    }
+
+    fn varying_mask(&self) -> u32 {
+        self.varying.mask()
+    }
+}

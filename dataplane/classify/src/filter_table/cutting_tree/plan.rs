@@ -1,0 +1,112 @@
+//! Choosing where a region is cut.
+//!
+//! A cut is as good as a lookup behind it is expected to be short, the packets being spread over the filters evenly.
+
+use crate::filter_table::groups::Record;
+
+use super::node::{Cut, PARTS};
+use super::point::{Range, Region, dimensions, range};
+
+/// Filters that are tried one after the other, rather than parted further: a power of two.
+pub(super) const LEAF: usize = 8;
+/// Filters that are looked at to choose where to cut; of more, every so many-th.
+const SAMPLE: usize = 1024;
+
+/// What it takes, in nanoseconds or so, to come to a leaf, …
+const COME: f32 = 4.0;
+/// … to try a filter, …
+const TRY: f32 = 3.0;
+/// … and to go by a node.
+const GO: f32 = 10.0;
+/// What it may cost a lookup to have a copy less of each filter: memory is time as well.
+const COPY: f32 = 10.0;
+
+/// A cut, what a lookup takes with it, and how many copies it makes of a filter on average.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub cut: Cut,
+    cost: f32,
+    pub copies: f32,
+}
+
+/// What a lookup takes among some filters that are yet to be parted.
+fn among(filters: usize) -> f32 {
+    let leaf = |filters: f32| COME + TRY * (filters + 1.0) / 2.0;
+    match filters {
+        0 => 0.0,
+        1..=LEAF => leaf(filters as f32),
+        _ => {
+            leaf(LEAF as f32 / 2.0) + 2.0 * GO * (filters as f32 / LEAF as f32 * 2.0).log(PARTS as f32 / 2.0)
+        }
+    }
+}
+
+/// The best cut for some filters in a region, with at most so many copies of each on average; `None` when it is better to
+/// try one after the other.
+pub(super) fn plan<const W: usize>(records: &[Record<W>], region: &Region, copies: f32) -> Option<Plan> {
+    let alone = COME + TRY * (records.len() as f32 + 1.0) / 2.0;
+    let plans = (0..dimensions(W)).flat_map(|dimension| along(records, region, dimension, copies));
+    plans.filter(|plan| plan.cost < alone).min_by(|one, other| one.cost.total_cmp(&other.cost))
+}
+
+/// Cuts along one dimension.
+fn along<const W: usize>(records: &[Record<W>], region: &Region, dimension: usize, copies: f32) -> Vec<Plan> {
+    let within = region[dimension];
+    let ranges: Vec<Range> = records
+        .iter()
+        .step_by(records.len().div_ceil(SAMPLE))
+        .map(|record| range(record.condition(), dimension))
+        .collect();
+    let mut ends = Vec::with_capacity(2 * ranges.len());
+    for range in ranges.iter().filter(|range| !range.covers(within)) {
+        ends.extend((range.first > within.first).then(|| range.first - 1));
+        ends.extend((range.last < within.last).then_some(range.last));
+    }
+    ends.sort_unstable();
+    if ends.is_empty() {
+        return Vec::new();
+    }
+    let cut = Cut::behind(dimension, quantiles(&ends).into_iter());
+    judged(&cut, &ranges, records.len(), copies)
+}
+
+/// Values that part some sorted ones evenly, each once.
+fn quantiles(ends: &[u32]) -> Vec<u32> {
+    let mut distinct = ends.to_vec();
+    distinct.dedup();
+    if distinct.len() < PARTS {
+        return distinct;
+    }
+    let mut values: Vec<u32> = (1..PARTS).map(|part| ends[part * ends.len() / PARTS]).collect();
+    values.dedup();
+    values
+}
+
+/// What comes of a cut with each reach that is worth a thought.
+fn judged(cut: &Cut, ranges: &[Range], filters: usize, most_copies: f32) -> Vec<Plan> {
+    let spans: Vec<_> = ranges.iter().map(|range| cut.parts(*range)).collect();
+    let scale = filters as f32 / ranges.len() as f32;
+    let with_reach = |reach: usize| {
+        let (mut sizes, mut rest) = ([0_usize; PARTS], 0);
+        for (first, last) in &spans {
+            if last - first < reach {
+                sizes[*first..=*last].iter_mut().for_each(|size| *size += 1);
+            } else {
+                rest += 1;
+            }
+        }
+        let parted: usize = sizes.iter().sum();
+        let copies = (parted + rest) as f32 / spans.len() as f32;
+        let largest = sizes.into_iter().max().unwrap_or(0);
+        if parted == 0 || largest.max(rest) >= spans.len() || copies > most_copies {
+            return None;
+        }
+        let scaled = |size: usize| (size as f32 * scale).ceil() as usize;
+        // Packets are spread over the parts as the filters are.
+        let part = |size: usize| size as f32 / parted as f32 * among(scaled(size));
+        let cost =
+            GO + sizes.into_iter().map(part).sum::<f32>() + among(scaled(rest)) + COPY * (copies - 1.0);
+        Some(Plan { cut: Cut { reach: reach as u32, ..*cut }, cost, copies })
+    };
+    [1, 2, 4, PARTS].into_iter().filter_map(with_reach).collect()
+}

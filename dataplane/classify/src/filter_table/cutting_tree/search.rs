@@ -1,0 +1,133 @@
+//! Finding the filters of many packets at once.
+//!
+//! All lookups of a batch go from node to node in turn, so that none waits for what another could do meanwhile, until
+//! each has come to a leaf; then the leaves are searched, and those go on that have a rest to look at.
+
+use millrace_memory::{Operation, Vectors};
+
+use crate::filter_table::Rank;
+use crate::filter_table::batch::LANES;
+use crate::filter_table::groups::Found;
+use crate::filter_table::key::Key;
+use crate::prefix_match::NotCounted;
+
+use super::node::{Target, To};
+use super::point::{MOST, Point, point};
+use super::tree::{DEPTH, Tree};
+
+/// Packets to be looked up, at most [`LANES`].
+pub(super) struct BatchSearch<'a, const W: usize> {
+    pub tree: &'a Tree<W>,
+    pub keys: &'a [Key<W>],
+    pub found: &'a mut [Found],
+}
+
+/// A lookup under way.
+#[derive(Clone, Copy)]
+struct Lane {
+    point: Point,
+    best: Rank,
+    /// Nodes with a rest that is still to be looked at.
+    rests: [u32; DEPTH],
+    waiting: u32,
+    at: Target,
+}
+
+impl Lane {
+    const NONE: Self =
+        Self { point: [0; MOST], best: Rank::LAST, rests: [0; DEPTH], waiting: 0, at: Target::NOTHING };
+}
+
+/// Numbers of lanes.
+struct Lanes {
+    numbers: [u8; LANES],
+    length: usize,
+}
+
+impl Lanes {
+    const NONE: Self = Self { numbers: [0; LANES], length: 0 };
+
+    /// Adds a lane where `is_one` says so, without a branch.
+    #[inline(always)]
+    fn add(&mut self, number: u8, is_one: bool) {
+        self.numbers[self.length % LANES] = number;
+        self.length += usize::from(is_one);
+    }
+
+    #[inline(always)]
+    fn iter(&self) -> impl Iterator<Item = u8> + '_ {
+        self.numbers[..self.length.min(LANES)].iter().copied()
+    }
+}
+
+impl<const W: usize> Operation for BatchSearch<'_, W> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vectors>(self, vectors: V) {
+        let Self { tree, keys, found } = self;
+        let mut lanes = [Lane::NONE; LANES];
+        let mut open = Lanes::NONE;
+        for ((number, key), lane) in (0..).zip(keys).zip(&mut lanes) {
+            (lane.point, lane.at) = (point(key), tree.root);
+            open.add(number, true);
+        }
+        while open.length > 0 {
+            tree.walk(vectors, &mut lanes, &open);
+            for number in open.iter() {
+                if let To::Leaf(group) = lanes[usize::from(number) % LANES].at.to() {
+                    tree.groups.prefetch(group);
+                }
+            }
+            let mut next = Lanes::NONE;
+            for number in open.iter() {
+                let at = usize::from(number) % LANES;
+                let lane = &mut lanes[at];
+                if let To::Leaf(group) = lane.at.to()
+                    && let Some(record) = tree.groups.find(group, &keys[at], &lane.best, &mut NotCounted)
+                {
+                    (found[at], lane.best) = (record.found(), record.rank());
+                }
+                next.add(number, tree.goes_on(lane));
+            }
+            open = next;
+        }
+    }
+}
+
+impl<const W: usize> Tree<W> {
+    /// Takes some lookups to leaves.
+    #[inline(always)]
+    fn walk(&self, vectors: impl Vectors, lanes: &mut [Lane; LANES], open: &Lanes) {
+        let mut walking = Lanes::NONE;
+        for number in open.iter() {
+            walking.add(number, lanes[usize::from(number) % LANES].at.is_node());
+        }
+        while walking.length > 0 {
+            let mut next = Lanes::NONE;
+            for number in walking.iter() {
+                let lane = &mut lanes[usize::from(number) % LANES];
+                let node = self.nodes.node(lane.at.0);
+                lane.rests[lane.waiting as usize % DEPTH] = lane.at.0;
+                lane.waiting += u32::from(node.rest() != Target::NOTHING);
+                lane.at = node.way(vectors, &lane.point);
+                next.add(number, lane.at.is_node());
+            }
+            walking = next;
+        }
+    }
+
+    /// Whether there is a rest that may have something better; the lookup is taken there.
+    #[inline(always)]
+    fn goes_on(&self, lane: &mut Lane) -> bool {
+        while lane.waiting > 0 {
+            lane.waiting -= 1;
+            let node = self.nodes.node(lane.rests[lane.waiting as usize % DEPTH]);
+            if node.rest_best() <= lane.best.upper {
+                lane.at = node.rest();
+                return true;
+            }
+        }
+        false
+    }
+}
