@@ -1,6 +1,7 @@
 //! Newtypes for what Millrace counts, measures and names, so that no bare integer crosses a signature.
 //!
-//! Nothing here reads a clock or does I/O. Arithmetic saturates: a counter that would wrap stays at its end.
+//! Nothing here reads a clock or does I/O. Arithmetic on times and rates saturates: what would wrap stays at its end. Amounts
+//! wrap, after 500 years at a billion packets in a second.
 #![forbid(unsafe_code)]
 
 mod account;

@@ -1,5 +1,6 @@
 //! What routes and filters are said to have sent is what came at the far end.
 
+use std::process::Stdio;
 use std::time::Duration;
 
 use millrace_testkit::{Flow, FlowReport, Ground, Line, Millrace, eventually, wait_until};
@@ -115,5 +116,55 @@ fn what_the_driver_forwards_counts_for_its_route() {
     let told = wait_until(Duration::from_secs(3), || counted(&route(&router)) == behind(&report));
     assert!(told.is_some(), "{report:?} {:#}", route(&router));
     assert_eq!(report.lost(), 0, "{report:?}");
+    router.assert_conservation();
+}
+
+#[test]
+fn dozens_of_monitors_watch_at_once_and_cost_no_packet() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let router = router(&line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    // Many routes more, of which those to look at are a part.
+    let routes: String = (0..2000)
+        .map(|number| format!("route add 10.77.{}.{}/32 via 10.2.0.2\n", number / 250, number % 250))
+        .collect();
+    let routes = line.write("routes", &routes).display().to_string();
+    line.r.ip(&format!("-batch {routes}"));
+    router.ask(&["filter", "add", "proto udp dport 9000", "--action", "port r2 via 10.2.0.2"]);
+    eventually("the routes are here", Duration::from_secs(5), || {
+        (router.json(&["route", "list", "--within", "10.77.0.0/16"]).as_array()?.len() == 2000).then_some(())
+    });
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 100);
+    flow.wait_for_arrival();
+    let watch = |number: usize| {
+        let noun: &[&str] = if number.is_multiple_of(2) {
+            &["filter", "list"]
+        } else {
+            &["route", "list", "--within", "10.77.1.0/24"]
+        };
+        let mut client = router.client();
+        client.args(noun).args(["--watch", "0.5", "--count", "3", "--json"]).stdout(Stdio::piped());
+        client.spawn().unwrap()
+    };
+    let monitors: Vec<_> = (0..24).map(watch).collect();
+    for (number, monitor) in monitors.into_iter().enumerate() {
+        let ended = monitor.wait_with_output().unwrap();
+        let lists: Vec<Value> = ended
+            .stdout
+            .split(|byte| *byte == b'\n')
+            .filter_map(|line| serde_json::from_slice(line).ok())
+            .collect();
+        assert_eq!((ended.status.success(), lists.len()), (true, 3), "{number}");
+        let rows = lists[2].as_array().unwrap();
+        if number.is_multiple_of(2) {
+            assert!(rows[0]["sent_rate"].as_f64() > Some(0.0), "{rows:#?}");
+        } else {
+            assert_eq!(rows.len(), 250);
+            assert!(rows.iter().all(|route| counted(route) == [0; 4].map(Some)), "{rows:#?}");
+        }
+    }
+    let report = flow.finish();
+    assert_eq!((report.lost(), report.reordered), (0, 0), "{report:?}");
     router.assert_conservation();
 }

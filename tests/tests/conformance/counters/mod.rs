@@ -4,6 +4,7 @@ mod twin;
 
 use std::time::Duration;
 
+use millrace_units::QueueAccount;
 use proptest::prelude::*;
 
 use crate::driver_flows::driver::Driver;
@@ -127,4 +128,34 @@ fn counters_that_are_cleared_still_know_what_waits() {
     twin.router.advance(Duration::from_secs(10));
     let sent = twin.router.router.route_counts("10.9.1.0/24".parse().unwrap()).unwrap().unwrap();
     assert_eq!((sent.sent(), sent.waiting.packets), (before.waiting, 0));
+}
+
+#[test]
+fn a_route_does_not_get_the_number_of_one_whose_packets_still_wait() {
+    let mut twin = Twin::new(2, SCHEDULERS[1], None, 5);
+    twin.add_route(0);
+    twin.send(200);
+    let (waiting, _) = twin.check();
+    assert!(waiting > 0);
+    twin.remove_route(0);
+    // Far more numbers go out of use than may wait to be used again.
+    let prefix = |number: usize| format!("10.100.{}.{}/32", number / 250, number % 250);
+    let route = |number: usize| toml::from_str(&format!("to = \"{}\"\nvia = \"10.2.0.2\"", prefix(number)));
+    let routes: Vec<millrace_config::Route> = (0..1500).map(|number| route(number).unwrap()).collect();
+    let router = &mut twin.router.router;
+    for (number, route) in routes.iter().enumerate() {
+        router.add_route(route).unwrap();
+        router.remove_route(prefix(number).parse().unwrap()).unwrap();
+    }
+    routes.iter().for_each(|route| router.add_route(route).unwrap());
+    let nothing_sent = |router: &mut millrace_controller::offline::OfflineRouter| {
+        (0..1500).all(|number| {
+            let counted = router.route_counts(prefix(number).parse().unwrap()).unwrap();
+            counted == Some(QueueAccount::default())
+        })
+    };
+    assert!(nothing_sent(router));
+    router.advance(Duration::from_secs(60));
+    assert!(nothing_sent(router));
+    twin.check();
 }
