@@ -11,7 +11,7 @@ use millrace_classify::{
 use super::caches::Caches;
 
 /// How long a table may take to be filled. What takes longer is left out.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A filter with its priority.
 pub(super) type Ranked = (CompiledFilter, i32);
