@@ -285,6 +285,7 @@ impl Model {
         self.plugins.add_plugin(Arc::new(millrace_plugin_ack_monitor::AckMonitor))?;
         self.plugins.add_plugin(Arc::new(millrace_plugin_minimal_ip::MinimalIp))?;
         self.plugins.add_plugin(Arc::new(millrace_plugin_mirror::Mirror))?;
+        self.plugins.add_plugin(Arc::new(millrace_plugin_spread::Spread))?;
         self.plugins.add_plugin(Arc::new(millrace_plugin_sample::Sample))?;
         for plugin in &config.plugin {
             self.load_plugin(plugin, loader)?;

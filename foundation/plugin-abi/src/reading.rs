@@ -4,7 +4,7 @@
 
 use std::ops::RangeInclusive;
 
-use millrace_units::PortId;
+use millrace_units::{InstanceId, PortId};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
@@ -65,6 +65,16 @@ impl<'a> SettingsReader<'a> {
         let problem =
             |value: &Value| format!("{value} is no port; give the name of one, as in {setting}=wan");
         self.read(setting, |value| value.as_u64()?.try_into().ok().map(PortId), problem)
+    }
+
+    /// An instance, if it is given: in the schema its `format` is `instance`, so that it comes as its number.
+    ///
+    /// # Errors
+    /// [`PluginError::Setting`] for anything else.
+    pub fn instance(&self, setting: &str) -> Result<Option<InstanceId>, PluginError> {
+        let problem =
+            |value: &Value| format!("{value} is no instance; give the name of one, as in {setting}=NAME");
+        self.read(setting, |value| value.as_u64()?.try_into().ok().map(InstanceId), problem)
     }
 
     fn read<T>(

@@ -1,11 +1,12 @@
 //! Packets that plugins keep for a time: they keep their order, go on where they were, and are counted once.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use millrace_packet::DropReason;
 use millrace_plugin::BindingId;
 use millrace_plugin_abi::Message;
-use millrace_tests::{Ipv4Frame, Ipv6Frame, STANDARD, Scenario};
+use millrace_tests::{Frame, Ipv4Frame, Ipv6Frame, STANDARD, Scenario};
 
 fn delayed(gate: &str, ms: &str) -> Scenario {
     delayed_and(gate, ms, "")
@@ -163,5 +164,38 @@ fn flows_that_a_plugin_keeps_state_for_are_not_displaced_by_new_ones() {
     }
     assert_eq!(acknowledgments(&mut router, "fast"), u64::from(known));
     assert_eq!(forwarded, 4 * u64::from(known) + 3000 + 6000, "new flows pass, remembered or not");
+    router.check_conservation();
+}
+
+#[test]
+fn instances_that_share_a_gate_hold_up_only_their_own_flows_and_keep_the_order_of_each() {
+    let mut router = Scenario::new(&format!(
+        "[router]\nframes = 1024\n{STANDARD}\n\
+         [[instance]]\nplugin = \"delay\"\nname = \"near\"\nsettings = {{ ms = 5 }}\n\
+         [[instance]]\nplugin = \"delay\"\nname = \"far\"\nsettings = {{ ms = 10 }}\n\
+         [[instance]]\nplugin = \"spread\"\nname = \"both\"\nsettings = {{ to = \"near\", to2 = \"far\" }}\n\
+         [[bind]]\ninstance = \"both\"\ngate = \"process\"\nfilter = \"proto udp\"\n"
+    ));
+    const FLOWS: u16 = 40;
+    for packet in 0..3 {
+        for flow in 0..FLOWS {
+            router.router.inject("a", &Ipv4Frame::udp().ports(1000 + flow, 9).id(packet).bytes());
+        }
+    }
+    router.router.run();
+    // By flow, the packets that left, by their identifications.
+    let mut leave = |millis| {
+        router.advance(milliseconds(millis));
+        let mut flows: BTreeMap<u16, Vec<u16>> = BTreeMap::new();
+        for frame in router.router.take("b") {
+            let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+            flows.entry(word(34)).or_default().push(word(18));
+        }
+        flows
+    };
+    let (near, far) = (leave(5), leave(5));
+    assert_eq!(near.len() + far.len(), usize::from(FLOWS));
+    assert!(near.len() > 5 && far.len() > 5, "{} and {}", near.len(), far.len());
+    assert!(near.values().chain(far.values()).all(|packets| packets == &[0, 1, 2]), "{near:?} {far:?}");
     router.check_conservation();
 }

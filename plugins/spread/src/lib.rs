@@ -1,0 +1,192 @@
+//! `spread`: has several instances share the flows that it is bound to.
+//!
+//! # Purpose
+//! One gate, and what waits there, served by several instances: of a plugin that takes long, so that a flow for which it is
+//! at work holds up those of its own instance only, or of different plugins that are to be compared under the same traffic.
+//!
+//! # Gates
+//! At positions `early` and `late`.
+//!
+//! # Settings
+//! - `to`: the name of an instance. It must be said.
+//! - `to2` to `to8`: further ones, each another.
+//!
+//! All packets of a flow go to the same instance, in the order in which they came; with many flows each instance gets about as
+//! many. When one of them is taken out by `instance set`, only its flows move, and when one is put in, only those that move to
+//! it (rendezvous hashing: Thaler and Ravishankar, 1998). What an instance fails at is treated as the binding of `spread`
+//! says; one in quarantine keeps its share of flows.
+//!
+//! # Messages
+//! - `read`: settings and counters. Nothing is reset.
+//! - `reset`: sets all counters to zero.
+//!
+//! # Counters
+//! - `packets`: packets that each got, by the name of the setting.
+//! - `settings`: the settings, instances as their numbers.
+//!
+//! # Example
+//! ```text
+//! millrace instance create statistics s1
+//! millrace instance create statistics s2
+//! millrace instance create spread both to=s1 to2=s2
+//! millrace bind both --gate monitor --filter 'proto udp'
+//! millrace control both read --json
+//! {"packets":{"to":17,"to2":14},"settings":{"to":0,"to2":1}}
+//! ```
+#![forbid(unsafe_code)]
+
+use std::sync::LazyLock;
+
+use millrace_plugin_abi::{
+    Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, SettingsReader,
+    Verdict, merged_but, restored, settings_of,
+};
+use millrace_units::InstanceId;
+use serde_json::{Map, Value, json};
+
+/// The type of plugin.
+pub static PLUGIN: Spread = Spread;
+
+/// Plugin `spread`.
+#[derive(Debug)]
+pub struct Spread;
+
+const NAME: &str = "spread";
+const MESSAGES: &[(&str, &str)] =
+    &[("read", "settings and counters"), ("reset", "sets all counters to zero")];
+/// The settings that name instances.
+const SETTINGS: [&str; 8] = ["to", "to2", "to3", "to4", "to5", "to6", "to7", "to8"];
+/// The version of what instances save.
+const STATE_VERSION: u32 = 1;
+
+static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
+    let property = |setting: &&str| {
+        let schema =
+            json!({"type": "string", "format": "instance", "description": "an instance that gets a share"});
+        ((*setting).to_owned(), schema)
+    };
+    settings_of(Value::Object(SETTINGS.iter().map(property).collect()), &["to"])
+});
+
+impl Plugin for Spread {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn version(&self) -> &'static str {
+        env!("CARGO_PKG_VERSION")
+    }
+
+    fn summary(&self) -> &'static str {
+        "Has several instances share flows."
+    }
+
+    fn positions(&self) -> &'static [Position] {
+        &[Position::Early, Position::Late]
+    }
+
+    fn messages(&self) -> &'static [(&'static str, &'static str)] {
+        MESSAGES
+    }
+
+    fn settings_schema(&self) -> Option<&Map<String, Value>> {
+        Some(&SCHEMA)
+    }
+
+    fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
+        let reader = SettingsReader::new(NAME, settings);
+        let mut targets: Vec<Target> = Vec::with_capacity(SETTINGS.len());
+        for setting in SETTINGS {
+            let Some(instance) = reader.instance(setting)? else { continue };
+            if let Some(same) = targets.iter().find(|target| target.instance == instance) {
+                let problem = format!("it is the same instance as {}; give another one", same.setting);
+                return Err(PluginError::setting(NAME, setting, problem));
+            }
+            targets.push(Target { setting, instance, packets: 0 });
+        }
+        if settings.contains_key("to") {
+            return Ok(Box::new(SpreadInstance { targets }));
+        }
+        let problem = "it is missing; give the name of an instance, as in to=s1";
+        Err(PluginError::setting(NAME, "to", problem))
+    }
+
+    fn state_version(&self) -> u32 {
+        STATE_VERSION
+    }
+
+    fn merge(&self, _message: &Message, replies: Vec<Value>) -> Value {
+        merged_but(replies, &["settings"])
+    }
+}
+
+/// An instance that gets a share.
+struct Target {
+    setting: &'static str,
+    instance: InstanceId,
+    packets: u64,
+}
+
+impl Target {
+    /// How much a flow is its: the target with the most gets it.
+    fn weight(&self, flow: u32) -> u64 {
+        // The last step of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): every bit depends on every other.
+        let mut mixed =
+            (u64::from(flow) << 16 | u64::from(self.instance.0)).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+}
+
+struct SpreadInstance {
+    /// One at least.
+    targets: Vec<Target>,
+}
+
+impl Instance for SpreadInstance {
+    fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        packets.for_each(|_, packet| {
+            let Some(target) = self.targets.iter_mut().max_by_key(|target| target.weight(packet.hash)) else {
+                return Verdict::Pass;
+            };
+            target.packets += 1;
+            Verdict::Instance(target.instance)
+        });
+        Progress::Done
+    }
+
+    fn hears_flow_ends(&self) -> bool {
+        false
+    }
+
+    fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
+        let counts: Vec<_> = self.targets.iter().map(|target| (target.instance.0, target.packets)).collect();
+        Ok(Some(json!(counts).to_string().into_bytes()))
+    }
+
+    fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
+        let counts: Vec<(u16, u64)> = restored(state, version, STATE_VERSION)?;
+        for target in &mut self.targets {
+            let count = counts.iter().find(|(instance, _)| *instance == target.instance.0);
+            target.packets = count.map_or(0, |(_, packets)| *packets);
+        }
+        Ok(())
+    }
+
+    fn control(&mut self, message: &Message) -> Reply {
+        message.check(NAME, MESSAGES, &[])?;
+        if message.name == "reset" {
+            self.targets.iter_mut().for_each(|target| target.packets = 0);
+        }
+        let by_setting = |value: fn(&Target) -> u64| -> Map<String, Value> {
+            self.targets.iter().map(|target| (target.setting.to_owned(), value(target).into())).collect()
+        };
+        let (packets, settings) =
+            (by_setting(|target| target.packets), by_setting(|target| target.instance.0.into()));
+        Ok(json!({ "packets": packets, "settings": settings }))
+    }
+}
+
+#[cfg(test)]
+mod tests;
