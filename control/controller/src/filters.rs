@@ -129,7 +129,7 @@ impl Inner {
 
     /// Undoes bindings, all of them before the next packet. Returns what they were.
     fn unbind(&mut self, ids: &[BindingId]) -> Result<Vec<BindingView>, ControlError> {
-        let counts = self.workers.filter_counts()?;
+        let counts = self.workers.counts_of(ids)?;
         let view = |id: &BindingId| {
             self.model.plugins.binding(*id).map(|bound| show::binding(*id, bound, &counts, &self.model))
         };

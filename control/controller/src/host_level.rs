@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use millrace_pipeline::thread::{Wake, now};
 use millrace_plugin::{
-    BindingId, BindingTable, Failure, Given, Inheritance, InstanceReport, PluginChange, Remains, Successor,
-    Terms, WorkerPlugins,
+    BindingId, BindingTable, Failure, Given, Inheritance, InstanceReport, Limits, PluginChange, Remains,
+    Successor, Terms, WorkerPlugins,
 };
 use millrace_plugin_abi::{Instance, Message, NoQueues, Output, Reply};
 use millrace_units::InstanceId;
@@ -85,6 +85,8 @@ pub(crate) struct HostLevel {
     running: Option<Running>,
     /// Messages that found no room.
     lost: HashMap<InstanceId, u64>,
+    /// What instances are granted.
+    limits: Limits,
 }
 
 impl Drop for HostLevel {
@@ -99,9 +101,9 @@ impl Drop for HostLevel {
 
 impl HostLevel {
     /// Nothing there yet. `wake` is signalled when control has something to hear.
-    pub fn new(wake: Wake) -> Self {
+    pub fn new(wake: Wake, limits: Limits) -> Self {
         let said = Arc::new(Said { waiting: Mutex::default(), wake });
-        Self { said, running: None, lost: HashMap::new() }
+        Self { said, running: None, lost: HashMap::new(), limits }
     }
 
     /// Puts the slow half of an instance in the place of the one that it had, which hands over what it knows if it can.
@@ -171,10 +173,10 @@ impl HostLevel {
     fn start(&mut self) -> Result<&Running, ControlError> {
         if self.running.is_none() {
             let (commands, received) = sync_channel(MOST_WAITING);
-            let said = self.said.clone();
+            let (said, limits) = (self.said.clone(), self.limits);
             let thread = std::thread::Builder::new()
                 .name("host-level".to_owned())
-                .spawn(move || run(&received, &said))
+                .spawn(move || run(&received, &said, limits))
                 .map_err(|error| ControlError::system("start the thread of the host level", error))?;
             self.running = Some(Running { commands, thread });
         }
@@ -187,8 +189,9 @@ fn gone() -> ControlError {
 }
 
 /// The thread, until control lets go of it.
-fn run(commands: &Receiver<HostCommand>, said: &Said) {
+fn run(commands: &Receiver<HostCommand>, said: &Said, limits: Limits) {
     let mut plugins = WorkerPlugins::<NoTable>::new().with_errands(Terms { call: CALL, ..Terms::OF_ERRANDS });
+    plugins.set_limits(limits);
     loop {
         match wait(&plugins, commands) {
             Ok(Some(command)) => carry_out(&mut plugins, command),
@@ -345,7 +348,7 @@ mod tests {
 
     #[test]
     fn messages_are_answered_and_successors_take_over() {
-        let mut level = HostLevel::new(Wake::new().unwrap());
+        let mut level = HostLevel::new(Wake::new().unwrap(), Limits::default());
         assert!(level.report().unwrap().is_empty());
         let (one, two) = (InstanceId(1), InstanceId(2));
         level.put(one, echo(10), (0, true)).unwrap();
@@ -365,7 +368,7 @@ mod tests {
 
     #[test]
     fn control_messages_are_answered_where_there_is_somebody() {
-        let mut level = HostLevel::new(Wake::new().unwrap());
+        let mut level = HostLevel::new(Wake::new().unwrap(), Limits::default());
         let message = || Message { name: "read".into(), arguments: Default::default() };
         level.control(InstanceId(1), message()).unwrap_err();
         level.put(InstanceId(1), echo(4), (0, true)).unwrap();
@@ -376,7 +379,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_told_and_what_comes_meanwhile_is_lost_and_counted() {
-        let mut level = HostLevel::new(Wake::new().unwrap());
+        let mut level = HostLevel::new(Wake::new().unwrap(), Limits::default());
         let id = InstanceId(7);
         level.message(id, vec![0]);
         level.put(id, echo(0), (0, true)).unwrap();

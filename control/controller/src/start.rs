@@ -99,6 +99,7 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
         Wake::new().map_err(|error| ControlError::system("make an event descriptor", error))?;
     let route_table = RouteTable::new()?;
     let (workers, threads) = start_workers(&config, &route_table, &control_wake)?;
+    let limits = model.options.instances;
     let mut inner = Inner {
         tables: GateTables::default(),
         route_table,
@@ -130,7 +131,7 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
         share_offset: HashMap::new(),
         share_gone: HashMap::new(),
         requests: VecDeque::new(),
-        host_level: HostLevel::new(control_wake.clone()),
+        host_level: HostLevel::new(control_wake.clone(), limits),
         previous_plugins: HashMap::new(),
         loader: loader.clone(),
         names: Names::default(),

@@ -109,6 +109,28 @@ impl Workers {
         Ok(sums)
     }
 
+    /// What went through these bindings, at all workers.
+    ///
+    /// # Errors
+    /// When a worker does not answer.
+    pub fn counts_of(&mut self, ids: &[BindingId]) -> Result<Counts, ControlError> {
+        let mut ids = ids.to_vec();
+        ids.sort_unstable_by_key(|id| id.0);
+        let mut sums = Counts::default();
+        for worker in &mut self.workers {
+            // What is before this was asked for.
+            let mut asked = Some(BindingId(0));
+            for id in &ids {
+                if asked.is_some_and(|next| id.0 >= next.0) {
+                    let page = worker.ask(|reply| Command::CountFilters(*id, reply))?;
+                    asked = page.next;
+                    sums.add(page);
+                }
+            }
+        }
+        Ok(sums)
+    }
+
     /// The next thing that a worker said by itself, with the worker's number.
     pub fn next_event(&mut self) -> Option<(usize, Event)> {
         let workers = self.workers.iter_mut().enumerate();

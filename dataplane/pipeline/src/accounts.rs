@@ -126,14 +126,15 @@ impl Ledger<'_> {
         }
     }
 
-    /// One that waited goes on.
+    /// One that waited goes on. Where that was not noted, as for a packet that another worker handed over before this one knew
+    /// its filter, nothing is taken off.
     pub fn goes_on(&mut self, packet: &Packet) {
         let amount = Amount::packet(packet.len());
         if let Some(behind) = self.routes.behind.get_mut(packet.next_hop.index()) {
-            behind.waiting -= amount;
+            behind.waiting = behind.waiting.less(amount);
         }
         if packet.counts_for != EMPTY_PATH {
-            self.filters.count(packet.counts_for, |account| account.waiting -= amount);
+            self.filters.count(packet.counts_for, |account| account.waiting = account.waiting.less(amount));
         }
     }
 

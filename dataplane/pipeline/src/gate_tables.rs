@@ -172,6 +172,7 @@ impl GateTables {
         twins.retired.push(std::mem::replace(&mut twins.published, published));
         twins.retired.push(std::mem::replace(&mut twins.spare, spare));
         twins.behind.clear();
+        self.retired.extend(self.links.remove(&gate));
         Some(WorkerTable { table: twins.published.clone(), links: None })
     }
 

@@ -95,7 +95,7 @@ pub struct Router {
     /// The ways to and from other workers, if there are any.
     pub(crate) handover: Option<Box<Handover>>,
     /// The words of the filters that a packet counts for which is handed over. Kept for its memory.
-    pub(crate) filters: Vec<u64>,
+    pub(crate) handed_filters: Vec<u64>,
     pub(crate) spare: Work,
     /// Packets that plugins kept, and keep no longer.
     pub(crate) released: Vec<Released>,
@@ -137,7 +137,7 @@ impl Router {
             identification: seed as u16,
             driver: None,
             handover: None,
-            filters: Vec::new(),
+            handed_filters: Vec::new(),
             spare: Work::default(),
             released: Vec::new(),
         })

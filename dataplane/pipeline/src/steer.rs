@@ -109,7 +109,7 @@ impl Router {
     /// Puts a finished frame into the queue of its `out_port`, here or at the worker that has the port's device.
     pub(crate) fn queue_where_it_belongs(&mut self, packet: Packet, now: Instant) {
         let device = self.ports.get(packet.out_port).map(|out| out.settings.device);
-        let Self { handover, gates, filters, .. } = self;
+        let Self { handover, gates, handed_filters: filters, .. } = self;
         let (Some(device), Some(handover)) = (device, handover) else {
             return self.drop_packet(packet, DropReason::PortDown);
         };

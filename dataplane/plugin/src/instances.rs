@@ -164,10 +164,12 @@ impl Hosted {
     /// use. What both gave meanwhile is taken.
     pub fn replace(&mut self, instance: Box<dyn Instance>, news: &mut News) -> Box<dyn Instance> {
         self.take_outputs(news);
-        self.counted = self.counters();
+        let before = self.counters();
         let old = std::mem::replace(&mut self.instance, instance);
-        let own: Vec<_> = self.instance.counters().into_iter().map(|(name, _)| name).collect();
-        self.counted.retain(|name, _| own.contains(name));
+        // One that was here before brings what it counted then.
+        let own = self.instance.counters().into_iter();
+        let counted = |name| before.get(name).copied().unwrap_or_default();
+        self.counted = own.map(|(name, count)| (name, counted(name).wrapping_sub(count))).collect();
         (self.has_output, self.record) = (self.instance.has_output(), Record::default());
         self.take_outputs(news);
         old

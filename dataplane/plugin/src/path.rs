@@ -230,8 +230,8 @@ impl Paths {
         self.path(id).map_or(0, |path| path.state)
     }
 
-    /// Whether the stages of a path leave alone which way packets take, which queue they wait in, and what is copied, unless a
-    /// verdict says otherwise: all stand at the positions `early` and `late`. Not of an id that was freed.
+    /// Whether the stages of a path leave alone which way packets take, and what is copied, unless a verdict says otherwise: all
+    /// stand at the positions `early` and `late`. Not of an id that was freed.
     #[inline]
     pub fn is_through(&self, id: PathId) -> bool {
         self.path(id).is_some_and(|path| path.through)

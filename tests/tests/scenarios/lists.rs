@@ -47,7 +47,7 @@ fn routes_of_a_file_come_and_go_whole_while_packets_flow() {
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
     let router = start(&line);
-    let before = router.json(&["route", "list"]);
+    let before = router.ask(&["route", "list", "--lines"]);
     let file = line.write("routes.txt", &routes()).display().to_string();
 
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
@@ -64,7 +64,7 @@ fn routes_of_a_file_come_and_go_whole_while_packets_flow() {
     assert_eq!(removed, format!("{} routes removed\n", OWN + KERNEL));
     let report = flow.finish();
     assert_eq!(kernel_routes(&line), 0);
-    assert_eq!(router.json(&["route", "list"]), before);
+    assert_eq!(router.ask(&["route", "list", "--lines"]), before);
     assert!(report.lost() == 0, "{report:?}");
     router.assert_conservation();
 }

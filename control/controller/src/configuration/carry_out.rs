@@ -9,9 +9,9 @@ use crate::schedulers::Schedulers;
 use crate::{ControlError, NewPlugin};
 
 /// Changes of bindings that are told to workers at once: more would make packets wait.
-const BINDINGS: usize = 64;
+const BINDINGS_TOGETHER: usize = 64;
 /// Changes of routes between which others get a turn.
-const ROUTES: usize = 2048;
+const ROUTES_TOGETHER: usize = 2048;
 
 /// Why changes were not made.
 pub(super) struct Failed {
@@ -40,10 +40,14 @@ impl Router {
         loop {
             let (made, outcome) = self.make_until_refused(&back).await;
             let Err(error) = outcome else { return remains };
-            let problem = format!("{}: {error}", back[made]);
+            // When a worker does not answer, all may have been made, and nobody knows.
+            let problem = back.get(made).map_or_else(|| error.to_string(), |step| format!("{step}: {error}"));
             tracing::error!("what was changed could not be changed back: {problem}");
             remains.push(problem);
-            back.drain(..=made);
+            back.drain(..back.len().min(made + 1));
+            if back.is_empty() {
+                return remains;
+            }
         }
     }
 
@@ -98,8 +102,8 @@ impl Router {
 /// The changes at the beginning that are made together.
 fn group(changes: &[Change]) -> &[Change] {
     let (kind, most) = match changes[0].together() {
-        Together::Bindings => (Together::Bindings, BINDINGS),
-        Together::Routes => (Together::Routes, ROUTES),
+        Together::Bindings => (Together::Bindings, BINDINGS_TOGETHER),
+        Together::Routes => (Together::Routes, ROUTES_TOGETHER),
         Together::Alone => return &changes[..1],
     };
     let alike = changes.iter().take_while(|change| change.together() == kind).count();

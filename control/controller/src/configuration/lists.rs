@@ -27,8 +27,7 @@ impl Router {
     /// # Errors
     /// [`ControlError::List`] with what is wrong with which entries, for the reasons of [`Router::add_route`].
     pub async fn add_routes(&self, new: Vec<NewRoute>) -> Result<usize, ControlError> {
-        let changes = self.make_list(new, |new| parse_route(&new), Inner::try_routes).await?;
-        Ok(changes.len())
+        self.make_list(new, |new| parse_route(&new), Inner::try_routes, |_, changes| changes.len()).await
     }
 
     /// Removes routes of ours: all of them, or none. When this returns, no further packet takes them.
@@ -36,8 +35,7 @@ impl Router {
     /// # Errors
     /// [`ControlError::List`] with what is wrong with which entries, for the reasons of [`Router::remove_route`].
     pub async fn remove_routes(&self, to: Vec<String>) -> Result<usize, ControlError> {
-        let changes = self.make_list(to, |to| parse_prefix(&to), Inner::try_removals).await?;
-        Ok(changes.len())
+        self.make_list(to, |to| parse_prefix(&to), Inner::try_removals, |_, changes| changes.len()).await
     }
 
     /// Adds filters: all of them, or none. Returns their ids.
@@ -45,22 +43,18 @@ impl Router {
     /// # Errors
     /// [`ControlError::List`] with what is wrong with which entries, for the reasons of [`Router::add_filter`].
     pub async fn add_filters(&self, new: Vec<NewFilter>) -> Result<Vec<u64>, ControlError> {
-        let changes = self.make_list(new, |new| new_filter(&new), Inner::try_filters).await?;
-        let inner = self.lock();
-        let id = |change: &Change| match change {
-            Change::AddFilter(filter) => inner.model.number_of(filter),
-            _ => None,
-        };
-        Ok(changes.iter().filter_map(id).collect())
+        self.make_list(new, |new| new_filter(&new), Inner::try_filters, Inner::numbers_of).await
     }
 
-    /// Reads all entries of a list, tries what can be read, and makes the changes if nothing is wrong. Returns them.
-    async fn make_list<T: Send + 'static, U: Send + 'static>(
+    /// Reads all entries of a list, tries what can be read, and makes the changes if nothing is wrong. Returns what
+    /// `done` says of them before anything else can change.
+    async fn make_list<T: Send + 'static, U: Send + 'static, R: Send + 'static>(
         &self,
         entries: Vec<T>,
         read: fn(T) -> Result<U, ControlError>,
         try_all: fn(&mut Inner, Numbered<U>, &mut Wrong) -> Vec<Change>,
-    ) -> Result<Vec<Change>, ControlError> {
+        done: fn(&Inner, &[Change]) -> R,
+    ) -> Result<R, ControlError> {
         let count = entries.len();
         // Beside everything else: lists may be long.
         let reading = tokio::task::spawn_blocking(move || {
@@ -77,7 +71,8 @@ impl Router {
             let changes = try_all(&mut router.lock(), entries, &mut wrong);
             wrong.refuse(count)?;
             router.make(&changes).await.map_err(|failed| refused(count, failed))?;
-            Ok(changes)
+            let done = done(&router.lock(), &changes);
+            Ok(done)
         });
         work.await.map_err(|error| ControlError::system("make the changes of a list", error))?
     }
@@ -86,6 +81,8 @@ impl Router {
 /// Why a list was not done although nothing spoke against it: the kernel's reason, in most cases.
 fn refused(entries: usize, failed: Failed) -> ControlError {
     match failed.remains.as_slice() {
+        // It is no entry's fault when the data plane does not answer.
+        [] if matches!(failed.error, ControlError::System(_)) || failed.step >= entries => failed.error,
         [] => ControlError::List(Refused { entries, wrong: 1, errors: vec![(failed.step, failed.error)] }),
         remains => ControlError::System(format!(
             "entry {}, counted from 0: {}; those before it are undone, but for: {}",
@@ -97,6 +94,15 @@ fn refused(entries: usize, failed: Failed) -> ControlError {
 }
 
 impl Inner {
+    /// The numbers of filters that were added.
+    fn numbers_of(&self, changes: &[Change]) -> Vec<u64> {
+        let number = |change: &Change| match change {
+            Change::AddFilter(filter) => self.model.number_of(filter),
+            _ => None,
+        };
+        changes.iter().filter_map(number).collect()
+    }
+
     /// Finds out which of these routes could not be added. A next hop may be in the subnet of one before it.
     fn try_routes(&mut self, routes: Numbered<Route>, wrong: &mut Wrong) -> Vec<Change> {
         let (mut subnets, mut once) = (OwnRoutes::default(), Once::default());
