@@ -149,21 +149,24 @@ impl Gates {
         now: Instant,
     ) {
         let queues = &Queues { ports: outlet.ports, fib: outlet.fib, routes: &self.routes };
-        for PathGroup { path, members, bytes } in self.groups.iter_mut() {
+        for PathGroup { path, members, bytes, has_changed } in self.groups.iter_mut() {
             if !self.plugins.has_stages(*path, position) {
                 continue;
             }
             if position == Position::Queue {
                 // Until it was decided where they leave, none of them ended but by what is said here.
                 members.retain(|member| work.fates[usize::from(*member)].is_open());
-                *bytes = None;
+                *has_changed = true;
             }
             let Work { packets, keys, states, verdicts, fates, .. } = work;
             let (taken, directed) = (&mut self.taken, &mut self.directed);
+            let mut known = (!*has_changed).then_some(*bytes);
+            let bytes = &mut known;
             let mut group =
                 Group { packets, keys, states, verdicts, members, bytes, taken, directed, queues };
             let place = Place { path: *path, position, stage: from };
             let refused = self.plugins.run(place, &mut group, now);
+            *has_changed |= known.is_none();
             for (member, why) in taken.drain(..) {
                 fates[usize::from(member)] = fate(why);
             }

@@ -10,8 +10,10 @@ pub(crate) struct PathGroup {
     pub path: PathId,
     /// Their indices in the batch.
     pub members: Vec<u16>,
-    /// Their bytes, as long as that is known.
-    pub bytes: Option<u64>,
+    /// Their bytes when they joined.
+    pub bytes: u64,
+    /// Whether they may have other ones since.
+    pub has_changed: bool,
 }
 
 /// The groups of a batch, in the order of their first packets. Those bound to nothing are in none.
@@ -64,7 +66,7 @@ impl Groups {
         }
         let group = &mut self.groups[self.last.1];
         group.members.push(index as u16);
-        group.bytes = group.bytes.map(|before| before + bytes as u64);
+        group.bytes += bytes as u64;
     }
 
     /// Whether no packet has joined.
@@ -94,7 +96,7 @@ impl Groups {
     fn begin_group(&mut self, path: PathId) -> usize {
         let group = self.groups.len();
         let members = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(BATCH_SIZE));
-        self.groups.push(PathGroup { path, members, bytes: Some(0) });
+        self.groups.push(PathGroup { path, members, bytes: 0, has_changed: false });
         if self.group_of.len() <= path.index() {
             self.group_of.resize(path.index() + 1, (0, 0));
         }
@@ -119,10 +121,7 @@ mod tests {
             groups.join(PathId(path), index, 60);
         }
         assert_eq!(sorted(&groups), [(3, vec![0, 1, 3]), (7, vec![2]), (1, vec![4])]);
-        assert_eq!(
-            groups.iter().map(|group| group.bytes).collect::<Vec<_>>(),
-            [Some(180), Some(60), Some(60)]
-        );
+        assert_eq!(groups.iter().map(|group| group.bytes).collect::<Vec<_>>(), [180, 60, 60]);
         groups.begin();
         assert!(groups.is_empty());
         groups.join(PathId(7), 0, 60);

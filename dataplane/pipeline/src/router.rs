@@ -288,19 +288,18 @@ impl Router {
             neighbours: &mut self.neighbours,
             ports: &self.ports,
         };
-        for index in 0..work.packets.len() {
-            if !work.fates[index].is_open() {
-                continue;
-            }
-            let adjacency = self.adjacencies.get_mut(work.adjacencies[index]).filter(|_| !tapped);
-            if let Some(adjacency) = adjacency
-                && leaves_by(adjacency, &mut work.packets[index])
+        let Work { packets, keys, adjacencies, fates, destinations, .. } = work;
+        let each = packets.iter_mut().zip(fates).zip(adjacencies).enumerate();
+        for (index, ((packet, fate), adjacency)) in each.filter(|(_, ((_, fate), _))| fate.is_open()) {
+            if !tapped
+                && let Some(adjacency) = self.adjacencies.get_mut(*adjacency)
+                && leaves_by(adjacency, packet)
             {
-                work.fates[index] = Fate::Queue;
+                *fate = Fate::Queue;
             } else {
-                let decision = forwarder.decide(&mut work.packets[index], &work.keys[index]);
-                work.fates[index] = decision.fate;
-                work.destinations[index] = decision.destination;
+                let decision = forwarder.decide(packet, &keys[index]);
+                *fate = decision.fate;
+                destinations[index] = decision.destination;
             }
         }
     }
