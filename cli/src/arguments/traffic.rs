@@ -18,7 +18,10 @@ pub enum FilterAction {
     /// Do something with the packets that a filter matches.
     #[command(after_help = "\
 Actions: drop, reject (with an ICMP error), host, `port NAME [via ADDRESS]`, `ports NAME,NAME` (to each),
-`copy-to NAME [via ADDRESS]`, `copy INSTANCE`, `instance NAME`
+`copy-to NAME [via ADDRESS]`, `copy INSTANCE`, `instance NAME`, `queue NAME` (of a scheduler)
+
+A packet that is rejected is answered with an ICMP error, which passes the gates as well: say `in PORT`, so that the filter does
+not take the answer too.
 
 Example:
   millrace filter add 'in lan proto tcp dport 25' --action drop
@@ -35,7 +38,7 @@ Empty lines and those that begin with # say nothing. All of them are added, or n
         /// What is done with them.
         #[arg(long, value_name = "ACTION", required_unless_present = "from")]
         action: Option<String>,
-        /// The gate. Default: `tap` for copies, else `route`; for an instance it must be said.
+        /// The gate. Default: `tap` for copies, `schedule` for queues, else `route`; for an instance it must be said.
         #[arg(long)]
         gate: Option<String>,
         /// Of several filters that match, the highest priority wins.

@@ -9,7 +9,9 @@ use crate::arguments::Watch;
 use crate::output::{Column, Failure, plain, rows, table};
 
 /// Counters whose growth in a second is shown: the counter, the name of its rate, and what one of it is in the rate.
-const RATES: [(&str, &str, f64); 4] = [
+const RATES: [(&str, &str, f64); 6] = [
+    ("packets", "matched_rate", 1.0),
+    ("drops", "dropped_rate", 1.0),
     ("queued_packets", "queued_rate", 1.0),
     ("sent_packets", "sent_rate", 1.0),
     ("sent_bytes", "sent_bits", 8.0),
@@ -17,7 +19,9 @@ const RATES: [(&str, &str, f64); 4] = [
 ];
 
 /// The columns of rates.
-pub const COLUMNS: [Column; 4] = [
+pub const COLUMNS: [Column; 6] = [
+    ("packets/s", "matched_rate"),
+    ("drops/s", "dropped_rate"),
     ("queued/s", "queued_rate"),
     ("sent/s", "sent_rate"),
     ("sent b/s", "sent_bits"),
@@ -36,7 +40,10 @@ pub fn list(
         super::remote::print(&first, columns, json);
         return Ok(());
     };
-    let columns: Vec<Column> = columns.iter().chain(&COLUMNS).copied().collect();
+    // Of what the rows of this list count.
+    let counts = |counter: &str| rows(&first).iter().any(|row| !row[counter].is_null());
+    let rates = RATES.iter().zip(COLUMNS).filter(|((counter, ..), _)| counts(counter));
+    let columns: Vec<Column> = columns.iter().copied().chain(rates.map(|(_, column)| column)).collect();
     let mut before = Before::of(&first, key);
     let mut left = watch.count;
     while left != Some(0) {

@@ -644,7 +644,7 @@ pub struct Filter {
     /// What is done with them.
     #[schemars(with = "String")]
     pub action: Text<FilterAction>,
-    /// The gate's name. Default: `tap` for copies, else `route`; for an instance it must be said.
+    /// The gate's name. Default: `tap` for copies, `schedule` for queues, else `route`; for an instance it must be said.
     #[schemars(with = "Option<String>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<Named>,

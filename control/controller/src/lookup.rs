@@ -25,8 +25,7 @@ pub(crate) fn parse_packet(text: &str, model: &Model) -> Result<Question, Contro
 /// The same as filters see it, with what is exceptional about it.
 pub(crate) fn parse_candidate(text: &str, model: &Model) -> Result<Candidate, ControlError> {
     let filter = parse(text)?;
-    let Question { key, tcp_flags, dscp, tag, .. } = question(&filter, text, model)?;
-    let exceptions = filter.exceptions().map_or(Exceptions::NONE, |exceptions| exceptions.value());
+    let Question { key, tcp_flags, dscp, tag, exceptions, .. } = question(&filter, text, model)?;
     Ok(Candidate { key, tcp_flags, tag, exceptions, dscp })
 }
 
@@ -73,6 +72,7 @@ fn question(filter: &Filter, text: &str, model: &Model) -> Result<Question, Cont
         tcp_flags: filter.tcp_flags().map(|flags| flags.value()),
         dscp: filter.dscp().map_or(0, |dscp| dscp.value()),
         tag: filter.tag().unwrap_or(0),
+        exceptions: filter.exceptions().map_or(Exceptions::NONE, |exceptions| exceptions.value()),
         length: LENGTH,
     })
 }

@@ -66,7 +66,7 @@ pub struct NewFilter {
     pub filter: String,
     /// What is done with them, as in the configuration.
     pub action: String,
-    /// The gate; `route`, or `tap` for copies, if none is named.
+    /// The gate; `route`, `tap` for copies, or `schedule` for queues, if none is named.
     #[serde(default)]
     pub gate: Option<String>,
     /// Of several filters that match, the highest priority wins.

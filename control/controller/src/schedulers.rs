@@ -109,7 +109,8 @@ impl Schedulers {
         Ok(QueueId(self.names.len() as u16))
     }
 
-    fn known(&self, name: &str) -> Option<QueueId> {
+    /// The number of a leaf that there is, or was.
+    pub fn known(&self, name: &str) -> Option<QueueId> {
         self.names.iter().position(|known| known == name).map(|index| QueueId(index as u16 + 1))
     }
 

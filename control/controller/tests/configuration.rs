@@ -103,6 +103,13 @@ fn others() -> Vec<String> {
         other("via = \"10.2.0.254\"", "kind = \"blackhole\""),
         other("02:00:00:00:00:fe", "02:00:00:00:00:fd"),
         BASE.split("[[gate]]").next().unwrap().to_owned(),
+        // The leaf goes, and the filter that names it.
+        other(
+            "scheduler = { rate = \"10mbit\", node = [{ name = \"flows\", kind = \"flow-queues\", \
+             rate = \"10mbit\", queues = 16 }] }\n",
+            "",
+        )
+        .replace("queue flows", "drop"),
     ]
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use millrace_classify::CompiledFilter;
 use millrace_forward::Route;
-use millrace_packet::{FlowKey, Pool};
+use millrace_packet::{Exceptions, FlowKey, Pool};
 use millrace_plugin::{
     BindingCountsPage, BindingId, Failure, PluginChange, ShadowReport, Succession, Successor,
 };
@@ -192,6 +192,8 @@ pub struct Question {
     pub dscp: u8,
     /// Its plugin tag.
     pub tag: u8,
+    /// What is exceptional about it.
+    pub exceptions: Exceptions,
     /// Its length from the network header on.
     pub length: u16,
 }

@@ -4,7 +4,6 @@ use std::net::IpAddr;
 
 use millrace_classify::Candidate;
 use millrace_forward::{MartianPolicy, NeighbourKey, NeighbourState, NeighbourTable, NextHops, Route};
-use millrace_packet::Exceptions;
 use millrace_plugin::Action;
 use millrace_plugin_abi::Position;
 use millrace_units::{PortId, QueueId};
@@ -156,7 +155,7 @@ impl Tables<'_> {
             key: question.key,
             tcp_flags: question.tcp_flags,
             tag: question.tag,
-            exceptions: Exceptions::NONE,
+            exceptions: question.exceptions,
             dscp: question.dscp,
         };
         let plugins = self.gates.plugins();

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use millrace_classify::FlowTableError;
 use millrace_forward::{
-    AdjacencyTable, ErrorLimiter, FibReader, HoldLimits, HoldQueue, IcmpError, NeighbourKey, NeighbourState,
-    NeighbourTable, RateLimit,
+    AdjacencyTable, ErrorLimiter, FibReader, HoldLimits, HoldQueue, IcmpError, NO_ADJACENCY, NeighbourKey,
+    NeighbourState, NeighbourTable, RateLimit,
 };
 use millrace_packet::{Batch, DropReason, Packet, Pool};
 use millrace_plugin::{PluginChange, Pulse, Released};
@@ -280,8 +280,10 @@ impl Router {
     }
 
     fn forward(&mut self, work: &mut Work) {
-        // Who captures sees every packet on the general way.
-        let tapped = self.is_tapped();
+        if self.is_tapped() {
+            // Who captures sees every packet on the general way.
+            work.adjacencies.fill(NO_ADJACENCY);
+        }
         let mut forwarder = Forwarder {
             fib: &self.fib,
             filter_routes: self.gates.routes(),
@@ -291,8 +293,7 @@ impl Router {
         let Work { packets, keys, adjacencies, fates, destinations, .. } = work;
         let each = packets.iter_mut().zip(fates).zip(adjacencies).enumerate();
         for (index, ((packet, fate), adjacency)) in each.filter(|(_, ((_, fate), _))| fate.is_open()) {
-            if !tapped
-                && let Some(adjacency) = self.adjacencies.get_mut(*adjacency)
+            if let Some(adjacency) = self.adjacencies.get_mut(*adjacency)
                 && leaves_by(adjacency, packet)
             {
                 *fate = Fate::Queue;

@@ -1,8 +1,8 @@
 //! Bindings and filters, many at once.
 
 use millrace_classify::CompiledFilter;
-use millrace_config::{Bind, Change, Filter};
-use millrace_plugin::{BindingId, PluginChange};
+use millrace_config::{Bind, Change, Filter, FilterAction};
+use millrace_plugin::{Action, BindingId, PluginChange};
 
 use crate::ControlError;
 use crate::model::{Model, terms};
@@ -70,7 +70,12 @@ impl Model {
         let (matches, action) = (filter.r#match.value(), filter.action.value());
         let gate = filter.gate.as_deref().or(action.default_gate()).unwrap_or_default();
         let gate = self.plugins.gate(gate)?.id;
-        let looked_up = self.action(action, matches)?;
+        let gone = match action {
+            FilterAction::Queue(name) => self.schedulers.known(name).map(Action::Queue),
+            _ => None,
+        };
+        // The leaf that it names may have been removed before.
+        let looked_up = gone.map_or_else(|| self.action(action, matches), Ok)?;
         self.plugins.find_binding(&looked_up, gate, matches).ok_or_else(|| {
             ControlError::NotFound(format!("no filter {:?} has the action \"{action}\"", matches.to_string()))
         })
