@@ -172,8 +172,10 @@ fn timed<T>(times: &mut Vec<f64>, work: impl FnOnce() -> Result<T, BenchError>) 
     Ok(done)
 }
 
+/// The object that a command printed, perhaps behind lines that say how far it is.
 fn parse(text: &str) -> Result<Value, BenchError> {
-    serde_json::from_str(text).map_err(|error| BenchError::measurement("apply", format!("{error}: {text}")))
+    let object = text.find("\n{").map_or(text, |at| &text[at..]);
+    serde_json::from_str(object).map_err(|error| BenchError::measurement("apply", format!("{error}: {text}")))
 }
 
 fn count(applied: &str) -> Result<usize, BenchError> {
