@@ -129,7 +129,8 @@ Example:
   millrace route add blackhole 10.66.0.0/16
   millrace route add --from routes.txt
 
-Each line of a file is a route in the same words, or as `ip route` or `route list --lines` prints it. Empty lines and those
+Each line of a file is a route in the same words, or as `ip route` or `route list --lines` prints it; one with a metric, or with
+weights, is refused. Empty lines and those
 that begin with # say nothing. All of them are added, or none: then each line that is wrong is named.")]
     Add {
         /// The route.
@@ -162,7 +163,7 @@ Example:
   millrace route list --within 10.0.0.0/8 --watch
   millrace route list --lines | grep 'protocol millrace'")]
     List {
-        /// One a line, as `route add --from` reads them.
+        /// One a line, as `route add --from` reads them; those of the router's own addresses are left out.
         #[arg(long, conflicts_with = "watch")]
         lines: bool,
         /// Only those to this prefix, and to prefixes within it.

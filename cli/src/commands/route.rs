@@ -44,7 +44,11 @@ pub fn route(client: &Client, action: &RouteAction, json: bool) -> Result<(), Fa
             };
             let look = || client.get(&path);
             if *lines && !json {
-                rows(&look()?).iter().for_each(|route| println!("{}", line(route)));
+                let routes = look()?;
+                rows(&routes)
+                    .iter()
+                    .filter(|route| is_readable(route))
+                    .for_each(|route| println!("{}", line(route)));
             } else {
                 watch::list(how, look, ("to", columns(Noun::Routes)), json)?;
             }
@@ -89,8 +93,8 @@ fn counted(route: &Value) -> String {
 /// The request for a route of so many words, which are those of ip-route(8), of `route add` or of `route list --lines`.
 fn body<'a>(words: impl Iterator<Item = &'a str>) -> Result<Value, String> {
     let mut words = words.map(|word| word.trim_end_matches(','));
-    let (mut prefix, mut port, mut kind) = (None, None, "forward");
-    let mut via: Vec<&str> = Vec::new();
+    let (mut prefix, mut kind) = (None, "forward");
+    let (mut via, mut ports): (Vec<&str>, Vec<&str>) = Default::default();
     while let Some(word) = words.next() {
         let mut next = || words.next().ok_or_else(|| format!("{word:?} is followed by nothing"));
         match word {
@@ -98,18 +102,13 @@ fn body<'a>(words: impl Iterator<Item = &'a str>) -> Result<Value, String> {
                 "inet" | "inet6" => via.push(next()?),
                 address => via.push(address),
             },
-            "port" | "dev" => {
-                let name = next()?;
-                if port.replace(name).is_some_and(|port| port != name) {
-                    return Err("several next hops share one port: name it once".to_owned());
-                }
-            }
+            "port" | "dev" => ports.push(next()?),
             "weight" if next()? == "1" => {}
             "weight" => {
                 return Err("next hops of a route share the flows alike: leave the weight out".to_owned());
             }
             // What the kernel says of a route and nobody decides here.
-            "proto" | "protocol" | "scope" | "pref" => drop(next()?),
+            "proto" | "protocol" | "scope" | "pref" | "src" => drop(next()?),
             "nexthop" | "unicast" | "forward" => {}
             "blackhole" | "unreachable" | "prohibit" => kind = word,
             other if prefix.is_none() => prefix = Some(other),
@@ -121,7 +120,23 @@ fn body<'a>(words: impl Iterator<Item = &'a str>) -> Result<Value, String> {
         }
     }
     let prefix = prefix.ok_or("name the prefix")?;
+    let port = shared(&ports, via.len())?;
     Ok(json!({"to": written(prefix, &via), "via": via, "port": port, "kind": kind}))
+}
+
+/// The port that the next hops of a route share. Where each has an address and they lead to several ports, none need be said.
+fn shared<'a>(ports: &[&'a str], addresses: usize) -> Result<Option<&'a str>, String> {
+    match ports {
+        [] => Ok(None),
+        [port, others @ ..] if others.iter().all(|other| other == port) => Ok(Some(port)),
+        _ if ports.len() == addresses => Ok(None),
+        _ => Err("next hops by several ports each need an address: via ADDRESS port NAME".to_owned()),
+    }
+}
+
+/// Whether a route is one that `route add` makes.
+fn is_readable(route: &Value) -> bool {
+    matches!(route["kind"].as_str(), None | Some("forward" | "blackhole" | "unreachable" | "prohibit"))
 }
 
 /// A prefix as the interface takes it: people leave the length of a host out, and call everything `default`.
@@ -171,6 +186,14 @@ mod tests {
                 "10.9.0.0/16 via 10.2.0.2 port wan via 10.2.0.3 port wan, protocol millrace",
                 route("10.9.0.0/16", &["10.2.0.2", "10.2.0.3"], Some("wan"), "forward"),
             ),
+            (
+                "10.9.0.0/16 via 10.2.0.2 port wan via 10.3.0.2 port lan, protocol millrace",
+                route("10.9.0.0/16", &["10.2.0.2", "10.3.0.2"], None, "forward"),
+            ),
+            (
+                "10.2.0.0/24 dev wan proto kernel scope link src 10.2.0.1",
+                route("10.2.0.0/24", &[], Some("wan"), "forward"),
+            ),
         ] {
             assert_eq!(words(line).unwrap(), expected, "{line}");
         }
@@ -184,6 +207,7 @@ mod tests {
             "10.9.0.0/16 port",
             "10.9.0.0/16 metric 5",
             "10.0.0.0/8 port a port b",
+            "10.0.0.0/8 via 10.2.0.2 port a port b",
             "10.0.0.0/8 nexthop via 10.2.0.2 weight 2",
         ] {
             assert!(words(line).is_err(), "{line}");
