@@ -16,10 +16,23 @@ pub(crate) const UNITS: [&str; 3] = ["instructions", "misses of 32 KiB", "misses
 /// What `millrace bench NAME` costs within functions of the name `callgrind_measured`; `None` when the binary's functions have no
 /// names.
 pub(crate) fn count(binary: &Path, name: &str, patience: Duration) -> Result<Option<[f64; 3]>, BenchError> {
+    run(binary, name, &["--cache-sim=yes", "--D1=32768,8,64", "--LL=524288,8,64"], patience)
+}
+
+/// The instructions alone, without simulated caches.
+pub(crate) fn instructions(binary: &Path, name: &str, patience: Duration) -> Result<Option<f64>, BenchError> {
+    Ok(run(binary, name, &[], patience)?.map(|[instructions, ..]| instructions))
+}
+
+fn run(
+    binary: &Path,
+    name: &str,
+    options: &[&str],
+    patience: Duration,
+) -> Result<Option<[f64; 3]>, BenchError> {
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"]);
-    command.args(["--cache-sim=yes", "--D1=32768,8,64", "--LL=524288,8,64"]);
-    command.arg("--toggle-collect=*callgrind_measured*").arg(binary);
+    command.args(options).arg("--toggle-collect=*callgrind_measured*").arg(binary);
     command.args(["bench", name]);
     Ok(collected(&Running::start(&mut command)?.finish(patience)?))
 }
@@ -43,6 +56,10 @@ mod tests {
         let line = "==7== Collected : 800 200 50 4 90 5 3 40 2\n";
         assert_eq!(collected(line), Some([800.0, 90.0, 40.0]));
         assert_eq!(collected("==7== Collected : 800 200 50 4 90\n"), Some([800.0, 90.0, 0.0]));
+        assert_eq!(
+            collected("==7== Events    : Ir\n==7== Collected : 1234\n==7==\n"),
+            Some([1234.0, 0.0, 0.0])
+        );
         assert_eq!(collected("==7== Collected : 0 0 0 0 0 0 0 0 0\n"), None);
         assert_eq!(collected("nothing"), None);
     }

@@ -20,8 +20,8 @@ const PREFIX: &str = "classify/";
 
 /// Instructions per lookup; `None` when the binary's functions have no names.
 pub(super) fn count(binary: &Path, source: Source, kind: &Kind) -> Result<Option<f64>, BenchError> {
-    let figures = callgrind::count(binary, &name(source, kind), PATIENCE)?;
-    Ok(figures.map(|[instructions, ..]| instructions / PACKETS as f64))
+    let instructions = callgrind::instructions(binary, &name(source, kind), PATIENCE)?;
+    Ok(instructions.map(|instructions| instructions / PACKETS as f64))
 }
 
 fn name(source: Source, kind: &Kind) -> String {

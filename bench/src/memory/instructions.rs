@@ -4,13 +4,11 @@
 //! inside `callgrind_measured`. It hides some vector instructions from the program, which then takes the portable path.
 
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use super::case::Case;
 use super::setup::Setup;
-use crate::BenchError;
-use crate::process::Running;
+use crate::{BenchError, callgrind};
 
 /// Packets counted, a multiple of the batch size.
 const PACKETS: u64 = 25_600;
@@ -29,18 +27,9 @@ pub(super) const PREFIX: &str = "memory/";
 
 /// Instructions per packet of the pipeline, the source's subtracted; `None` when the binary's functions have no names.
 pub(crate) fn count(binary: &Path, case: Case, setup: Setup) -> Result<Option<f64>, BenchError> {
-    let (pipeline, source) =
-        (run(binary, What::Pipeline, case, setup)?, run(binary, What::Source, case, setup)?);
-    let net = pipeline.zip(source).map(|(pipeline, source)| pipeline.saturating_sub(source));
-    Ok(net.filter(|net| *net > 0).map(|net| net as f64 / PACKETS as f64))
-}
-
-fn run(binary: &Path, what: What, case: Case, setup: Setup) -> Result<Option<u64>, BenchError> {
-    let mut command = Command::new("valgrind");
-    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"]);
-    command.arg("--toggle-collect=*callgrind_measured*").arg(binary);
-    command.args(["bench", &name(what, case, setup)]);
-    Ok(collected(&Running::start(&mut command)?.finish(PATIENCE)?))
+    let run = |what| callgrind::instructions(binary, &name(what, case, setup), PATIENCE);
+    let net = run(What::Pipeline)?.zip(run(What::Source)?).map(|(pipeline, source)| pipeline - source);
+    Ok(net.filter(|net| *net > 0.0).map(|net| net / PACKETS as f64))
 }
 
 fn name(what: What, case: Case, setup: Setup) -> String {
@@ -61,12 +50,6 @@ pub(super) fn parse(name: &str) -> Option<(What, Case, Setup, u64)> {
     words.next().is_none().then_some((what, case, setup, packets))
 }
 
-/// The sum in callgrind's last lines.
-fn collected(output: &str) -> Option<u64> {
-    let line = output.lines().rev().find_map(|line| line.split_once("Collected : "))?.1;
-    line.split_ascii_whitespace().next()?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::case::Family;
@@ -85,11 +68,5 @@ mod tests {
         }
         assert_eq!(parse("memory/source/ipv4-1/x/none-1-0-1-fifo"), None);
         assert_eq!(parse("memory"), None);
-    }
-
-    #[test]
-    fn the_sum_is_found() {
-        assert_eq!(collected("==7== Events    : Ir\n==7== Collected : 1234\n==7==\n"), Some(1234));
-        assert_eq!(collected("nothing"), None);
     }
 }

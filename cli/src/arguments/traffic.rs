@@ -30,7 +30,8 @@ Example:
   millrace filter add --from blocked.txt
 
 Each line of a file is a filter: FILTER action ACTION [gate GATE] [priority PRIORITY], as `filter list --lines` prints it.
-Empty lines and those that begin with # say nothing. All of them are added, or none: then each line that is wrong is named.")]
+Empty lines and those that begin with # say nothing. All of them are added, or none: then each line that is wrong is
+named, those that can't be read before those that can't be done.")]
     Add {
         /// Which packets; `*` is all.
         #[arg(required_unless_present = "from")]
@@ -131,7 +132,8 @@ Example:
 
 Each line of a file is a route in the same words, or as `ip route` or `route list --lines` prints it; one with a metric, or with
 weights, is refused. Empty lines and those
-that begin with # say nothing. All of them are added, or none: then each line that is wrong is named.")]
+that begin with # say nothing. All of them are added, or none: then each line that is wrong is
+named, those that can't be read before those that can't be done.")]
     Add {
         /// The route.
         #[arg(required_unless_present = "from", value_name = "WORD")]

@@ -3,6 +3,8 @@
 //! Of several filters that match, the one of highest priority wins; among equals the most specific
 //! ([`Specificity`](crate::Specificity)); among those the oldest.
 
+#[cfg(test)]
+mod against_oracle;
 mod analysis;
 mod batch;
 mod bounded;

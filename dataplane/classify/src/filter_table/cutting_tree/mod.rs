@@ -28,7 +28,7 @@ use millrace_packet::Family;
 
 use self::search::BatchSearch;
 use self::tree::Tree;
-use super::batch::{ByFamily, LANES};
+use super::batch::{LANES, by_family};
 use super::bounded::{MemoryBound, OverMemory};
 use super::groups::Found;
 use super::key::{Condition, Key, V4, V6};
@@ -203,15 +203,10 @@ impl<T> FilterTable<T> for CuttingTree<T> {
     }
 
     fn lookup_batch<'a>(&'a self, candidates: &[Candidate], found: &mut [Option<(FilterId, &'a T)>]) {
-        for (candidates, found) in candidates.chunks(LANES).zip(found.chunks_mut(LANES)) {
-            let numbers = ByFamily::of(&candidates[..candidates.len().min(found.len())]);
-            if let four @ [_, ..] = numbers.v4() {
-                self.find_some(&self.v4, candidates, found, four);
-            }
-            if let six @ [_, ..] = numbers.v6() {
-                self.find_some(&self.v6, candidates, found, six);
-            }
-        }
+        by_family(candidates, found, |family, candidates, found, numbers| match family {
+            Family::V4 => self.find_some(&self.v4, candidates, found, numbers),
+            Family::V6 => self.find_some(&self.v6, candidates, found, numbers),
+        });
     }
 
     fn entries(&self) -> Box<dyn Iterator<Item = &Entry<T>> + '_> {

@@ -6,23 +6,10 @@ use millrace_units::PortId;
 use proptest::prelude::*;
 
 use super::*;
-use crate::filter::tests::{any_candidate, any_filter, compiled, resolve};
+use crate::filter::tests::{any_candidate, compiled};
+use crate::filter_table::against_oracle::{any_change, change_and_compare};
 use crate::prefix_match::Accesses;
 use crate::{LinearOracle, TupleSpace};
-
-/// Adding a filter, or removing one of those there are.
-#[derive(Clone, Debug)]
-enum Change {
-    Insert(Box<crate::Filter>, i32),
-    Remove(prop::sample::Index),
-}
-
-fn any_change() -> impl Strategy<Value = Change> {
-    prop_oneof![
-        3 => (any_filter(), 0i32..3).prop_map(|(filter, priority)| Change::Insert(Box::new(filter), priority)),
-        2 => any::<prop::sample::Index>().prop_map(Change::Remove),
-    ]
-}
 
 /// A search, for each kind of vectors anew.
 struct Search<'a, const W: usize> {
@@ -61,35 +48,10 @@ proptest! {
         changes in prop::collection::vec(any_change(), 0..300),
         candidates in prop::collection::vec(any_candidate(), 1..70),
     ) {
-        let (mut table, mut oracle) = (CuttingTree::default(), LinearOracle::new());
-        let mut ids = Vec::new();
-        for (number, change) in changes.iter().enumerate() {
-            match change {
-                Change::Insert(filter, priority) => {
-                    let filter = filter.compile(resolve).unwrap();
-                    let id = table.insert(filter, *priority, number);
-                    prop_assert_eq!(id, oracle.insert(filter, *priority, number));
-                    ids.push(id);
-                }
-                Change::Remove(_) if ids.is_empty() => {}
-                Change::Remove(index) => {
-                    let id = ids.swap_remove(index.index(ids.len()));
-                    prop_assert_eq!(table.remove(id), oracle.remove(id));
-                    prop_assert_eq!(table.remove(id), None);
-                }
-            }
-            let candidate = &candidates[number % candidates.len()];
-            prop_assert_eq!(table.lookup(candidate), oracle.lookup(candidate));
-        }
-        let expected: Vec<_> = candidates.iter().map(|candidate| oracle.lookup(candidate)).collect();
-        let mut found = vec![None; candidates.len()];
-        table.lookup_batch(&candidates, &mut found);
-        prop_assert_eq!(found, expected);
+        let mut table = CuttingTree::default();
+        let ids = change_and_compare(&mut table, &changes, &candidates)?;
         prop_assert!(all_find_the_same(&table.v4, Family::V4, &candidates));
         prop_assert!(all_find_the_same(&table.v6, Family::V6, &candidates));
-        prop_assert_eq!(table.varying_mask(), oracle.varying_mask());
-        prop_assert_eq!(table.len(), oracle.len());
-        prop_assert_eq!(table.explain(&candidates[0]), oracle.explain(&candidates[0]));
         for id in ids {
             table.remove(id);
         }
