@@ -118,6 +118,9 @@ pub fn run(name: &str, options: &mut Options<'_>) -> Result<Vec<Measurement>, Be
     if let Some(result) = classify::run_measured(name) {
         return result.map(|()| Vec::new());
     }
+    if let Some(result) = plugins::run_other_side(name) {
+        return result.map(|()| Vec::new());
+    }
     if let Some(result) = flow_table::run_measured(name) {
         return result.map(|()| Vec::new());
     }

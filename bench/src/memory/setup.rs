@@ -8,7 +8,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use millrace_classify::{CompiledFilter, Filter};
 use millrace_forward::{NextHop, NextHops, Route, SharedFib};
-use millrace_packet::{Batch, Pool};
+use millrace_packet::{Batch, FlowKey, Pool};
 use millrace_pipeline::{
     Command, DeviceId, GateTables, NeighbourChange, NeighbourKnowledge, NoHost, Options, PortSettings,
     ReversePath, RouteChange, Snapshot, Stack, Tags, Worker, WorkerLink,
@@ -41,6 +41,9 @@ const FRAMES: u32 = 4096;
 const ROUTES: u32 = 1000;
 /// Parts of the route table that may wait to be used again before the worker is asked whether it has gone on.
 const WAITING: usize = 1024;
+/// What packets are: UDP, for a service that takes all and says nothing.
+const UDP: u8 = 17;
+const DISCARD: u16 = 9;
 /// How far the virtual clock moves on with each round.
 const STEP: Duration = Duration::from_micros(10);
 
@@ -546,6 +549,20 @@ pub(crate) fn frame(family: Family, net: u8, flow: u32) -> Vec<u8> {
     frame_by(family, net, flow, ROUTES)
 }
 
+/// The flow of the packets of [`frame`], of IPv4.
+pub(crate) fn flow(net: u8, flow: u32) -> Option<FlowKey> {
+    let (IpAddr::V4(source), IpAddr::V4(destination)) =
+        (source(Family::V4, net, flow), destination(Family::V4, flow % ROUTES, flow / ROUTES + 1))
+    else {
+        return None;
+    };
+    Some(FlowKey::v4(source, destination, UDP, (source_port(flow), DISCARD), IN.1))
+}
+
+fn source_port(flow: u32) -> u16 {
+    1024 + (flow % 50_000) as u16
+}
+
 /// The same with so many routes.
 fn frame_by(family: Family, net: u8, flow: u32, routes: u32) -> Vec<u8> {
     let frame = UdpFrame {
@@ -553,8 +570,8 @@ fn frame_by(family: Family, net: u8, flow: u32, routes: u32) -> Vec<u8> {
         destination_mac: IN_MAC,
         source: source(family, net, flow),
         destination: destination(family, flow % routes, flow / routes + 1),
-        source_port: 1024 + (flow % 50_000) as u16,
-        destination_port: 9,
+        source_port: source_port(flow),
+        destination_port: DISCARD,
     };
     frame.bytes()
 }

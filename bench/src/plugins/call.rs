@@ -1,8 +1,7 @@
 //! `plugin-call`: what a call of an instance costs, in both homes.
 
-use std::hint::spin_loop;
 use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::Path;
 use std::time::Instant as Clock;
 
 use millrace_packet::{FlowKey, Packet, Pool};
@@ -11,6 +10,7 @@ use millrace_units::{Instant, PortId};
 use millrace_workbench::cycles;
 use serde_json::Map;
 
+use super::shared_ring::{OtherSide, WINDOW};
 use super::{failed, plugin, sandbox};
 use crate::interrupt::check;
 use crate::statistics::{extremes, median};
@@ -106,36 +106,23 @@ fn counted(costs: &[Cost]) -> Vec<f64> {
     costs.iter().map(|(_, cycles)| *cycles).collect()
 }
 
-/// There and back between two threads over shared memory: what a call of another process costs at the least.
-fn round_trip() -> Vec<Cost> {
-    let (there, back) = (AtomicU64::new(0), AtomicU64::new(0));
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut seen = 0;
-            while seen != u64::MAX {
-                let next = there.load(Ordering::Acquire);
-                if next == seen {
-                    spin_loop();
-                } else {
-                    seen = next;
-                    back.store(seen, Ordering::Release);
+/// There and back between two processes over a ring in memory that they share, each on a processor of its own where there are
+/// two: what a call of a plugin in another process costs at the least.
+fn round_trip(binary: &Path) -> Result<Vec<Cost>, BenchError> {
+    let mut other = OtherSide::start(binary)?;
+    let window = [7; WINDOW];
+    (0..REPETITIONS)
+        .map(|_| {
+            check()?;
+            let mut asked = Ok(());
+            let cost = cost_of(CALLS, || {
+                if asked.is_ok() {
+                    asked = other.ask(&window);
                 }
-            }
-        });
-        let mut number = 0;
-        let costs = (0..REPETITIONS).map(|_| {
-            cost_of(CALLS, || {
-                number += 1;
-                there.store(number, Ordering::Release);
-                while back.load(Ordering::Acquire) != number {
-                    spin_loop();
-                }
-            })
-        });
-        let costs = costs.collect();
-        there.store(u64::MAX, Ordering::Release);
-        costs
-    })
+            });
+            asked.map(|()| cost)
+        })
+        .collect()
 }
 
 /// The instances that are measured: in the router itself, and contained, with and without a call back.
@@ -166,7 +153,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     let mut instances = [native, stopped, short, stopped_back, short_back];
     let one = costs(&mut instances, &mut Batch::new(&pool, 1)?)?;
     let many = costs(&mut instances[..3], &mut Batch::new(&pool, MANY)?)?;
-    let trip = median(&counted(&round_trip()));
+    let trip = median(&counted(&round_trip(&options.binary)?));
     let mut results = Vec::new();
     let mut report = |case: &str, ours: &[f64], limit: Option<f64>| {
         let (least, most) = extremes(ours);
@@ -174,7 +161,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
         let measured = Measurement::of(case, median(ours), "cycles");
         results.push(match limit {
             Some(limit) => measured.promising(Bound::AtMost, limit),
-            None => measured.beside("another thread, there and back", trip),
+            None => measured.beside("another process, there and back", trip),
         });
     };
     let cases = [

@@ -1,21 +1,25 @@
-//! `containment`: a flow beside an instance that misbehaves.
+//! `containment`: a flow with a reserved rate beside an instance that misbehaves.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant as Clock};
 
 use millrace_plugin::wasm::Sandbox;
+use millrace_schedule::Rate;
 use millrace_wire::MacAddr;
 
 use super::paced::{Arrivals, paced};
-use super::{plugin, sandbox};
+use super::{failed, plugin, sandbox};
 use crate::interrupt::check;
 use crate::memory::case::{Case, Family};
-use crate::memory::setup::{GatesSetup, IN_MAC, OUT_MAC, Pipeline, Setup, frame};
+use crate::memory::setup::{GatesSetup, IN_MAC, OUT_MAC, Pipeline, Setup, flow, frame};
 use crate::statistics::median;
 use crate::{BenchError, Bound, Measurement, Options};
 
 /// Time between two packets of a flow: 50,000 in a second.
 const INTERVAL: Duration = Duration::from_micros(20);
+/// What the bystander is promised, which is more than it needs (35 Mb/s), and what the port it leaves by sends at.
+const RESERVED: Rate = Rate::from_megabits(50);
+const PORT: Rate = Rate::from_megabits(10_000);
 /// How long each case takes in a round.
 const TIME: Duration = Duration::from_secs(2);
 /// Rounds, of which the median counts: what disturbs the machine for a moment disturbs one.
@@ -76,6 +80,8 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
 /// Runs a case for a round.
 fn round(sandbox: &Sandbox, name: &str, body: &str, seen: &mut Seen) -> Result<(), BenchError> {
     let (mut pipeline, arrivals) = pipeline()?;
+    let bystander = flow(30, 0).ok_or_else(|| failed("the bystander has no flow"))?;
+    pipeline.reserve(bystander, RESERVED, PORT)?;
     let plugin = Arc::new(plugin(sandbox, "", "", body)?);
     pipeline.add_instance(plugin, name, "monitor", "src 31.0.0.0/8")?;
     drive(&mut pipeline, &arrivals)?;

@@ -4,12 +4,14 @@ mod call;
 mod containment;
 mod hot_swap;
 mod paced;
+mod shared_ring;
 
 use millrace_plugin::wasm::{LoadedPlugin, Sandbox, SandboxSettings};
 
 pub(crate) use call::run as call;
 pub(crate) use containment::run as containment;
 pub(crate) use hot_swap::run as hot_swap;
+pub(crate) use shared_ring::run_other_side;
 
 use crate::BenchError;
 

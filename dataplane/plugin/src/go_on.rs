@@ -290,7 +290,7 @@ fn slice(
         }
         Progress::Suspended => {
             hosted.suspensions += 1;
-            let most = terms.slices(members.len(), hosted.limits.slice);
+            let most = hosted.record.patience(terms.slices(members.len(), hosted.limits.slice));
             if call.slices < most {
                 return Outcome::Suspended;
             }

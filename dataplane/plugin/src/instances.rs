@@ -120,7 +120,7 @@ impl Hosted {
 
     #[cold]
     pub fn fail(&mut self, fault: Fault, now: Instant, news: &mut News) {
-        self.record.fail(&self.limits, now);
+        self.record.fail(fault.kind, &self.limits, now);
         *self.faults.entry(fault.kind).or_default() += 1;
         self.last_fault.clone_from(&fault.text);
         if self.is_pausing() && !news.paused.contains(&self.id) {

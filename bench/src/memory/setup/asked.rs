@@ -4,21 +4,37 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 
 use millrace_classify::Filter;
-use millrace_pipeline::{Command, ScheduleChange};
+use millrace_packet::FlowKey;
+use millrace_pipeline::{Command, FlowTreatment, ScheduleChange};
 use millrace_plugin::{Succession, Successor, Terms};
 use millrace_plugin_abi::{Message, Plugin};
-use millrace_schedule::{NodeKind, Share};
+use millrace_schedule::{FlowQueuesSettings, NodeKind, Rate, Share};
 use millrace_units::{InstanceId, QueueId};
 
 use super::{COUNTING, OUT, Pipeline, bind, failed};
 use crate::BenchError;
 
+/// The leaf of the port's scheduler.
+const LEAF: QueueId = QueueId(1);
+
 impl Pipeline {
     /// Gives the port that packets leave by a scheduler of one leaf.
     pub fn schedule(&mut self, kind: NodeKind) -> Result<(), BenchError> {
+        self.change_schedule(ScheduleChange::Add { node: LEAF, parent: None, share: Share::Only, kind })
+    }
+
+    /// Gives that port a queue for each flow, and reserves one flow a rate of the port's.
+    pub fn reserve(&mut self, flow: FlowKey, rate: Rate, port: Rate) -> Result<(), BenchError> {
+        let settings = FlowQueuesSettings { capacity: Some(port), ..FlowQueuesSettings::default() };
+        self.schedule(NodeKind::FlowQueues(settings))?;
+        self.change_schedule(ScheduleChange::Flow(LEAF, flow, FlowTreatment::Reserved(rate)))?;
+        self.tell(Command::ReserveFlows(vec![flow]));
+        Ok(())
+    }
+
+    fn change_schedule(&mut self, change: ScheduleChange) -> Result<(), BenchError> {
         let (reply, answer) = sync_channel(1);
-        let leaf = ScheduleChange::Add { node: QueueId(1), parent: None, share: Share::Only, kind };
-        self.tell(Command::Schedule(OUT.1, vec![leaf], reply));
+        self.tell(Command::Schedule(OUT.1, vec![change], reply));
         let made = answer.try_recv().map_err(failed)?;
         made.map_err(failed)
     }

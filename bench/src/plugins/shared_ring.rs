@@ -1,0 +1,170 @@
+//! A ring in memory that two processes share, for what a plugin in a process of its own would cost at the least: the window of a
+//! packet goes there, its verdict comes back, and both sides only look, without system calls.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::fs::File;
+use std::hint::spin_loop;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant as Clock};
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::BenchError;
+use crate::process::Running;
+
+/// Words of a packet's window.
+pub(super) const WINDOW: usize = 16;
+/// What the benchmark is called as for the other side, before the path of the memory.
+const OTHER_SIDE: &str = "plugin-call/other-side:";
+
+const SLOTS: u64 = 64;
+/// Words from one slot to the next: the window, the verdict, and what fills up the line of the cache.
+const STRIDE: usize = WINDOW + 8;
+/// Where the numbers stand of packets that went there and that came back: each in a line of its own.
+const THERE: usize = 0;
+const BACK: usize = 8;
+const FIRST_SLOT: usize = 16;
+const WORDS: usize = FIRST_SLOT + SLOTS as usize * STRIDE;
+
+/// Instead of a number: the other side is to end.
+const END: u64 = u64::MAX;
+/// A verdict: the packet passes.
+const PASS: u64 = 1;
+/// How long the other side waits for a packet, for then whoever began it is gone.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Looks between two looks at the clock.
+const LOOKS: u64 = 1 << 20;
+
+/// The memory, as one of the two processes has it.
+struct Ring {
+    start: NonNull<c_void>,
+    bytes: NonZeroUsize,
+}
+
+impl Ring {
+    fn map(file: &File) -> Result<Self, BenchError> {
+        let bytes = NonZeroUsize::new(WORDS * size_of::<u64>())
+            .ok_or_else(|| BenchError::measurement("plugin-call", "the ring is empty"))?;
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice; nothing is unmapped by it.
+        let start = unsafe { mmap(None, bytes, protection, MapFlags::MAP_SHARED, file.as_fd(), 0) };
+        Ok(Self { start: start.map_err(BenchError::system("map shared memory"))?, bytes })
+    }
+
+    #[inline]
+    fn words(&self) -> &[AtomicU64; WORDS] {
+        // SAFETY: the mapping has as many words, is aligned to a page, lives as long as `self`, and is only looked at by words that
+        // are loaded and stored as one, here and in the other process.
+        unsafe { self.start.cast::<[AtomicU64; WORDS]>().as_ref() }
+    }
+
+    #[inline]
+    fn slot(&self, number: u64) -> &[AtomicU64] {
+        &self.words()[FIRST_SLOT + (number % SLOTS) as usize * STRIDE..][..STRIDE]
+    }
+
+    /// Waits until another number stands at a place; `None` after so long without one.
+    #[inline]
+    fn wait(&self, place: usize, last: u64) -> Option<u64> {
+        let word = &self.words()[place];
+        let mut since = None;
+        loop {
+            for _ in 0..LOOKS {
+                let number = word.load(Ordering::Acquire);
+                if number != last {
+                    return Some(number);
+                }
+                spin_loop();
+            }
+            if since.get_or_insert_with(Clock::now).elapsed() > PATIENCE {
+                return None;
+            }
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: exactly the mapping made in `map`, which nothing refers to any more.
+        let _ = unsafe { munmap(self.start, self.bytes.get()) };
+    }
+}
+
+/// The process on the other side, which lets every packet pass, and the ring to it.
+pub(super) struct OtherSide {
+    ring: Ring,
+    number: u64,
+    process: Running,
+}
+
+impl OtherSide {
+    /// Begins the process, which is `binary`.
+    pub fn start(binary: &Path) -> Result<Self, BenchError> {
+        let memory = memfd_create(c"ring", MFdFlags::MFD_CLOEXEC)
+            .map_err(BenchError::system("make a file in memory"))?;
+        let memory = File::from(memory);
+        memory.set_len((WORDS * size_of::<u64>()) as u64).map_err(BenchError::system("size shared memory"))?;
+        let path = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
+        let mut command = Command::new(binary);
+        command.arg("bench").arg(format!("{OTHER_SIDE}{path}"));
+        let mut other = Self { ring: Ring::map(&memory)?, number: 0, process: Running::start(&mut command)? };
+        // It has opened the memory when it answers.
+        other.ask(&[0; WINDOW])?;
+        Ok(other)
+    }
+
+    /// Has it look at a packet.
+    #[inline]
+    pub fn ask(&mut self, window: &[u64; WINDOW]) -> Result<(), BenchError> {
+        let (last, number) = (self.number, self.number + 1);
+        let slot = self.ring.slot(number);
+        for (word, value) in slot.iter().zip(window) {
+            word.store(*value, Ordering::Relaxed);
+        }
+        self.ring.words()[THERE].store(number, Ordering::Release);
+        self.number = number;
+        let back = self.ring.wait(BACK, last);
+        let verdict = slot[WINDOW].load(Ordering::Relaxed);
+        if back == Some(number) && verdict == PASS { Ok(()) } else { Err(self.process.failure("no answer")) }
+    }
+}
+
+impl Drop for OtherSide {
+    fn drop(&mut self) {
+        self.ring.words()[THERE].store(END, Ordering::Release);
+    }
+}
+
+/// Is the other side, if this is what the benchmark is called as.
+pub(crate) fn run_other_side(name: &str) -> Option<Result<(), BenchError>> {
+    let path = PathBuf::from(name.strip_prefix(OTHER_SIDE)?);
+    let opened = File::options().read(true).write(true).open(&path);
+    let opened = opened.map_err(|error| {
+        let text = format!("{}: {error}; it is begun by `bench plugin-call` itself", path.display());
+        BenchError::measurement("plugin-call", text)
+    });
+    Some(opened.and_then(|memory| Ring::map(&memory)).map(|ring| answer(&ring)))
+}
+
+/// Lets packets pass until it is to end, or nobody asks any more.
+fn answer(ring: &Ring) {
+    let mut last = 0;
+    while let Some(number) = ring.wait(THERE, last)
+        && number != END
+    {
+        let slot = ring.slot(number);
+        let (window, verdict) = slot.split_at(WINDOW);
+        let seen = window.iter().fold(0, |all, word| all | word.load(Ordering::Relaxed));
+        std::hint::black_box(seen);
+        verdict[0].store(PASS, Ordering::Relaxed);
+        ring.words()[BACK].store(number, Ordering::Release);
+        last = number;
+    }
+}
