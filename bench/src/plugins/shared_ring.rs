@@ -110,7 +110,9 @@ impl OtherSide {
         let memory = memfd_create(c"ring", MFdFlags::MFD_CLOEXEC)
             .map_err(BenchError::system("make a file in memory"))?;
         let memory = File::from(memory);
-        memory.set_len((WORDS * size_of::<u64>()) as u64).map_err(BenchError::system("size shared memory"))?;
+        memory
+            .set_len((WORDS * size_of::<u64>()) as u64)
+            .map_err(BenchError::system("size shared memory"))?;
         let path = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
         let mut command = Command::new(binary);
         command.arg("bench").arg(format!("{OTHER_SIDE}{path}"));

@@ -4,6 +4,7 @@
 use std::io::{Read, Write};
 
 use millrace_plugin::wasm::{MOST_MODULE, ModuleError, Tier, compile};
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 use crate::confine::{ConfineError, confine};
 
@@ -11,9 +12,15 @@ use crate::confine::{ConfineError, confine};
 pub const REFUSED: u8 = 3;
 /// Exit code of a process that could not do its work.
 pub const BROKEN: u8 = 4;
+/// Exit code of a process that has no memory for the module.
+pub const NO_MEMORY: u8 = 5;
 
 /// Added to the niceness of a process that makes better code while other code runs.
 const NICE: libc::c_int = 10;
+/// That of the threads beside the first one: they take what no worker wants.
+const NICE_BESIDE: libc::c_int = 19;
+/// Threads of a process at most. Each takes address space for memory of its own.
+const MOST_THREADS: usize = 4;
 
 /// Why there is no code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,9 +31,15 @@ pub enum ChildError {
     /// It was not called as the router calls it.
     #[error("it is called by the router, as `compile-plugin TIER MEMORY SECONDS`: {0}")]
     Usage(String),
+    /// It has no threads.
+    #[error("no threads to compile with: {0}")]
+    Threads(String),
     /// It could not be confined.
     #[error("the process {0}")]
     Confine(#[from] ConfineError),
+    /// There is no memory for the module.
+    #[error("no memory for the module")]
+    Memory,
     /// The module could not be read, or the code not be written.
     #[error("the router doesn't listen: {0}")]
     Pipe(String),
@@ -35,7 +48,11 @@ pub enum ChildError {
 impl ChildError {
     /// The exit code that tells the router.
     pub fn code(&self) -> u8 {
-        if matches!(self, Self::Refused(_)) { REFUSED } else { BROKEN }
+        match self {
+            Self::Refused(_) => REFUSED,
+            Self::Memory => NO_MEMORY,
+            _ => BROKEN,
+        }
     }
 }
 
@@ -68,7 +85,7 @@ impl Order {
 }
 
 /// Confines this process and has it compile. To be called before the process has opened anything or begun threads; it can do
-/// nothing else afterwards.
+/// nothing else afterwards. It compiles by as many threads as there are processors, four at most.
 ///
 /// # Errors
 /// [`ChildError`], to be written to the standard error, and to be told by [`ChildError::code`].
@@ -76,11 +93,15 @@ pub fn run(arguments: &[String]) -> Result<(), ChildError> {
     let order = Order::parse(arguments)?;
     if order.tier == Tier::Optimised {
         // Whoever refuses makes workers wait a little more.
-        let _ = be_nice();
+        let _ = be_nice(NICE);
     }
+    let _threads = threads().map_err(|error| ChildError::Threads(error.to_string()))?;
     confine(order.memory, order.seconds)?;
     let mut wasm = Vec::new();
-    let pipe = |error: std::io::Error| ChildError::Pipe(error.to_string());
+    let pipe = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::OutOfMemory => ChildError::Memory,
+        _ => ChildError::Pipe(error.to_string()),
+    };
     // One byte more than there may be tells a module that is too long.
     std::io::stdin().take(MOST_MODULE as u64 + 1).read_to_end(&mut wasm).map_err(pipe)?;
     let artifact = compile(&wasm, order.tier).map_err(|error| match error {
@@ -91,19 +112,38 @@ pub fn run(arguments: &[String]) -> Result<(), ChildError> {
     out.write_all(&artifact).and_then(|()| out.flush()).map_err(pipe)
 }
 
-/// Confines this process as one that compiles, for tests of what is left to it then.
+/// Confines this process as one that compiles, with its threads, for tests of what is left to them then.
 ///
 /// # Errors
 /// When the kernel refuses.
 #[doc(hidden)]
-pub fn confine_for_test(memory: u64, seconds: u64) -> Result<(), ChildError> {
-    Ok(confine(memory, seconds)?)
+pub fn confine_for_test(memory: u64, seconds: u64) -> Result<ThreadPool, ChildError> {
+    let threads = threads().map_err(|error| ChildError::Threads(error.to_string()))?;
+    confine(memory, seconds)?;
+    Ok(threads)
 }
 
+/// Threads that the compiler shares its work with, this one among them. All have begun when this returns: none can any more once the
+/// process is confined.
+fn threads() -> Result<ThreadPool, ThreadPoolBuildError> {
+    let count = std::thread::available_parallelism().map_or(1, |count| count.get().min(MOST_THREADS));
+    let beside = |number| {
+        if number > 0 {
+            // As above.
+            let _ = be_nice(NICE_BESIDE);
+        }
+    };
+    let threads =
+        ThreadPoolBuilder::new().num_threads(count).use_current_thread().start_handler(beside).build()?;
+    threads.broadcast(|_| ());
+    Ok(threads)
+}
+
+/// Sets the niceness of the calling thread.
 #[allow(unsafe_code)]
-fn be_nice() -> Result<(), nix::errno::Errno> {
-    // SAFETY: it changes the priority of this process and reads no memory.
-    let set = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+fn be_nice(nice: libc::c_int) -> Result<(), nix::errno::Errno> {
+    // SAFETY: it changes the priority of this thread and reads no memory.
+    let set = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
     nix::errno::Errno::result(set).map(drop)
 }
 

@@ -3,7 +3,7 @@
 //! In this order: it lets go of all files but the first three, of its place in the file system, of its user (when that is root:
 //! it becomes `nobody`), of the privileges of programs that it could start, and of memory, time and files beyond its limits.
 //! Then a filter (seccomp) leaves it the system calls that compiling takes: memory, and reading and writing what is open
-//! already. All others fail with `EPERM`, so there is no file, socket, process or thread that it could open or start; memory
+//! already, by the threads that there are. All others fail with `EPERM`, so there is no file, socket, process or thread that it could open or start; memory
 //! can't be made executable, and signals go to itself only. A kernel without seccomp filters compiles nothing.
 #![allow(unsafe_code)]
 
@@ -56,7 +56,7 @@ fn failed<E: ToString>(what: &'static str) -> impl Fn(E) -> ConfineError {
     move |error| ConfineError { what, why: error.to_string() }
 }
 
-/// Confines this process for good.
+/// Confines this process for good, with all its threads.
 ///
 /// # Errors
 /// [`ConfineError`] when the kernel refuses a part of it: a process that is confined in part only must end.
@@ -70,7 +70,7 @@ pub(crate) fn confine(memory: u64, seconds: u64) -> Result<(), ConfineError> {
     prctl::set_no_new_privs().map_err(failed("give up privileges"))?;
     limit(memory, seconds).map_err(failed("limit itself"))?;
     let filter = filter().map_err(failed("make a filter of system calls"))?;
-    seccompiler::apply_filter(&filter).map_err(failed("set a filter of system calls (seccomp)"))
+    seccompiler::apply_filter_all_threads(&filter).map_err(failed("set a filter of system calls (seccomp)"))
 }
 
 /// Closes all files but the first three.

@@ -15,7 +15,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use crate::CompileError;
-use crate::child::{Order, REFUSED};
+use crate::child::{self, BROKEN, Order, REFUSED};
 
 /// Bytes of what the process says that are kept.
 const MOST_SAID: usize = 2048;
@@ -218,7 +218,8 @@ fn outcome(status: ExitStatus, output: Output, limits: &Limits) -> Result<Vec<u8
     let failed = |how: String| CompileError::Failed { how, said: said.clone() };
     Err(match (status.code(), status.signal()) {
         (Some(code), _) if code == i32::from(REFUSED) => ModuleError::Compile(said).into(),
-        (Some(code), _) if code == i32::from(crate::child::BROKEN) => CompileError::NoProcess(said),
+        (Some(code), _) if code == i32::from(BROKEN) => CompileError::NoProcess(said),
+        (Some(code), _) if code == i32::from(child::NO_MEMORY) => CompileError::TooMuchMemory(limits.memory),
         (_, Some(libc::SIGABRT)) if said.contains(NO_MEMORY) => CompileError::TooMuchMemory(limits.memory),
         (_, Some(libc::SIGXCPU)) => CompileError::TooMuchWork(limits.seconds()),
         (_, Some(libc::SIGKILL)) => CompileError::Killed,
@@ -255,6 +256,8 @@ mod tests {
         assert_eq!(out_of_memory, CompileError::TooMuchMemory(1 << 30));
         let crash = outcome(libc::SIGSEGV, "oh");
         assert_eq!(crash.to_string(), "the compiler failed (signal 11): oh");
+        let before_all = outcome(i32::from(child::NO_MEMORY) << 8, "no memory for the module");
+        assert_eq!(before_all, CompileError::TooMuchMemory(1 << 30));
         let refused = outcome(i32::from(REFUSED) << 8, "no");
         assert_eq!(refused, ModuleError::Compile("no".into()).into());
     }

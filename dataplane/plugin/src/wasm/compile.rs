@@ -59,7 +59,9 @@ pub(super) fn config(tier: Tier) -> Config {
         .wasm_multi_memory(false)
         .wasm_backtrace_details(WasmBacktraceDetails::Disable)
         // A backtrace of a trap is paid for by the worker.
-        .wasm_backtrace_max_frames(None);
+        .wasm_backtrace_max_frames(None)
+        // What belongs to which byte of the module is for backtraces.
+        .generate_address_map(false);
     match tier {
         Tier::Baseline => config.strategy(Strategy::Winch),
         Tier::Optimised => config.strategy(Strategy::Cranelift).cranelift_opt_level(OptLevel::Speed),
