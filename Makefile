@@ -11,7 +11,7 @@ export FUZZ_SECONDS ?= 60
 # Where rustup and cargo put their programs, for shells that have not been told.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup build demo test bench lint fuzz clean
+.PHONY: help setup build demo test bench package lint fuzz clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ test: setup lint build ## set up, lint, build, and run every test
 
 bench: build ## run every benchmark beside its peer
 	@out/millrace bench all
+
+package: build ## make a Debian package with the service, manual pages and completions in out/
+	@tools/package out/millrace out
 
 lint: ## formatting, clippy, dependency rules and shell syntax
 	@tools/setup lint

@@ -35,5 +35,6 @@ pub use line::{Line, LineOptions};
 pub use millrace::{Ended, Millrace, run_to_end};
 pub use namespace::Namespace;
 pub use raw_socket::RawSocket;
+pub use repository::repository;
 pub use transfer::transfer;
 pub use wait::{eventually, wait_until};

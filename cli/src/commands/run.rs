@@ -3,6 +3,7 @@
 mod boot;
 mod huge_pages;
 mod ready;
+mod service_manager;
 mod signals;
 
 use std::path::Path;
@@ -18,6 +19,7 @@ use crate::log;
 use crate::output::Failure;
 use boot::{Boot, boot};
 use ready::Ready;
+use service_manager::ServiceManager;
 use signals::Signals;
 
 /// Runs a router until SIGTERM or SIGINT; with `--dry-run`, says what it would do.
@@ -110,7 +112,16 @@ async fn daemon(
     if let Some(ready) = ready {
         ready.announce();
     }
-    let result = forward(&router, &mut signals, || drop(stop)).await;
+    let manager = ServiceManager::from_environment();
+    manager.ready();
+    let stopping = || {
+        manager.stopping();
+        drop(stop);
+    };
+    let result = tokio::select! {
+        result = forward(&router, &mut signals, stopping) => result,
+        never = manager.keep_up(&router) => match never {},
+    };
     served.await.map_err(|error| Failure::new(format!("the interface failed: {error}")))?;
     if result.is_ok() {
         tracing::info!("stopped");

@@ -231,6 +231,14 @@ impl Router {
         self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits until every worker has taken up all that it was told: each of them lives, and control does.
+    ///
+    /// # Errors
+    /// When the data plane does not answer.
+    pub fn answers(&self) -> Result<(), ControlError> {
+        self.lock().barrier()
+    }
+
     /// The daemon itself.
     ///
     /// # Errors

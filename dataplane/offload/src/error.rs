@@ -16,7 +16,7 @@ pub enum OffloadError {
         ifindex: u32,
     },
     /// The process may not do this.
-    #[error("{what} needs CAP_NET_ADMIN and CAP_BPF (or root): {source}")]
+    #[error("{what} needs CAP_NET_ADMIN and CAP_SYS_ADMIN (or root): {source}")]
     Permission {
         /// What was tried.
         what: String,

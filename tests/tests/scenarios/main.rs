@@ -30,6 +30,7 @@ mod policy;
 mod remembered;
 mod routing_daemon;
 mod schedulers;
+mod service;
 mod shared_objects;
 mod shutdown;
 mod support;
