@@ -18,4 +18,4 @@ pub use batch::{BATCH_SIZE, Batch};
 pub use drop_reason::{DropCounts, DropReason};
 pub use flow_key::{Family, FlowKey};
 pub use packet::Packet;
-pub use pool::{FRAME_SIZE, HEADROOM, Pool, PoolError, ROOM};
+pub use pool::{FRAME_SIZE, HEADROOM, Pool, PoolError};

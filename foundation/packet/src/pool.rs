@@ -10,16 +10,8 @@ use crate::{Annotations, Packet};
 
 /// Bytes of a frame, headroom included. AF_XDP takes 2,048 or 4,096; at 2,048 an Ethernet frame fits in one.
 pub const FRAME_SIZE: usize = 2048;
-/// Bytes before a new packet's first byte, at the least: room for link headers and encapsulation. AF_XDP leaves as much.
+/// Bytes before a new packet's first byte: room for link headers and encapsulation. AF_XDP leaves as much.
 pub const HEADROOM: usize = 256;
-/// Bytes that a new packet may have beyond the headroom in a frame, at the least, wherever it begins.
-pub const ROOM: usize = FRAME_SIZE - HEADROOM - (PLACES - 1) * LINE;
-
-/// Bytes of a line of the processor's cache.
-const LINE: usize = 64;
-/// New packets begin at one of so many places, a line apart. If all did at the same, their first lines would share the two sets of the
-/// first-level cache that frames of 2 KiB leave them: a call of 32 packets would find none of them there when it looks again.
-const PLACES: usize = 4;
 
 /// Why a pool can't be made.
 #[derive(Debug, thiserror::Error)]
@@ -87,16 +79,15 @@ impl Pool {
         unsafe { self.0.inner.as_ref() }
     }
 
-    /// An empty packet with [`HEADROOM`] before its first byte, and [`ROOM`] behind; `None` when all frames are in use (counted).
+    /// An empty packet whose first byte will stand behind [`HEADROOM`]; `None` when all frames are in use (counted).
     #[inline]
     pub fn allocate(&self) -> Option<Packet> {
         let Some(index) = self.inner().pop() else {
             self.inner().exhausted.set(self.inner().exhausted.get() + 1);
             return None;
         };
-        let offset = HEADROOM + index as usize % PLACES * LINE;
         // SAFETY: the index came from the free list, so nothing else refers to this frame.
-        Some(unsafe { Packet::from_frame(self.inner().frame(index), offset as u16, 0) })
+        Some(unsafe { Packet::from_frame(self.inner().frame(index), HEADROOM as u16, 0) })
     }
 
     /// A packet with a copy of `bytes`, in as many frames as they need; `None` when there are too few.

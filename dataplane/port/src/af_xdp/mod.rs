@@ -21,7 +21,7 @@ mod transmit;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
-use millrace_packet::{BATCH_SIZE, Batch, DropCounts, DropReason, Packet, Pool, ROOM};
+use millrace_packet::{BATCH_SIZE, Batch, DropCounts, DropReason, FRAME_SIZE, Packet, Pool};
 use millrace_units::Instant;
 use millrace_wire::ethernet;
 
@@ -34,10 +34,12 @@ use receive::Receiver;
 use socket::Socket;
 use transmit::Transmitter;
 
+/// Bytes in front of a received frame that the kernel keeps for the XDP program.
+const XDP_HEADROOM: usize = 256;
 /// A link header with two VLAN tags.
 const MAX_LINK_HEADER: usize = ethernet::HEADER_LEN + 8;
 /// Largest MTU whose frames fit one frame of the pool, VLAN tags included.
-const SINGLE_FRAME_MTU: u16 = (ROOM - MAX_LINK_HEADER) as u16;
+const SINGLE_FRAME_MTU: u16 = (FRAME_SIZE - XDP_HEADROOM - MAX_LINK_HEADER) as u16;
 /// Entries of the rings that a socket must have and that this port doesn't use.
 const UNUSED_RING: u32 = 64;
 

@@ -106,7 +106,7 @@ pub struct Options {
     pub rings: RingSizes,
     /// With or without a copy. Default: [`Bind::Auto`].
     pub bind: Bind,
-    /// Whether packets may stand in several frames: needed when the MTU exceeds what one frame holds, 1,578 bytes with
+    /// Whether packets may stand in several frames: needed when the MTU exceeds what one frame holds, 1,770 bytes with
     /// two VLAN tags. Needs Linux 6.6, and in the driver an XDP program with `xdp.frags`. Under a program in the generic
     /// hook it is always tried: hosts on virtual links send super-frames then. Default: as the MTU needs it.
     pub scatter: bool,
