@@ -39,11 +39,15 @@ pub enum PluginAction {
         #[arg(long, default_value = "wasm")]
         home: millrace_kit::Home,
     },
-    /// Say what a plugin says of itself: its manifest, its imports and exports, its signature.
-    #[command(after_help = "Example:\n  millrace plugin inspect hello/hello.wasm --json")]
+    /// Say what a plugin says of itself: settings, messages, capabilities, counters, features; of a file also size, imports,
+    /// exports and signature.
+    #[command(
+        after_help = "What is no file, and is not written like one, is a plugin of the running router, also one that is built in.\n\nExample:\n  millrace plugin inspect statistics\n  millrace plugin inspect hello/hello.wasm --json"
+    )]
     Inspect {
-        /// The plugin.
-        file: PathBuf,
+        /// The file, or the name of a plugin of the running router.
+        #[arg(value_name = "FILE|NAME")]
+        what: PathBuf,
         /// Public keys with which its signature is checked.
         #[arg(long, value_name = "RW...")]
         public_key: Vec<String>,
@@ -147,7 +151,7 @@ pub struct PluginUpgrade {
     /// The file of the new version, on the router's machine.
     pub file: PathBuf,
     /// Before that, run it on copies of so many packets, for 10 seconds at most, and compare what it does.
-    #[arg(long, value_name = "PACKETS")]
+    #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u64).range(1..))]
     pub shadow: Option<u64>,
     /// Upgrade even if it treats copies differently.
     #[arg(long, requires = "shadow")]

@@ -111,7 +111,7 @@ impl From<millrace_plugin::PluginControlError> for ControlError {
         use millrace_plugin::PluginControlError as Error;
         let text = error.to_string();
         match error {
-            Error::Unknown { .. } => Self::NotFound(text),
+            Error::Unknown { .. } | Error::NoMaps { .. } => Self::NotFound(text),
             Error::Taken { .. } => Self::Conflict(text),
             _ => Self::Invalid(text),
         }

@@ -55,6 +55,11 @@ impl Router {
         let plugin = loaded.plugin;
         let shadow = match upgrade.shadow {
             None => None,
+            Some(0) => {
+                let problem =
+                    format!("plugin {name}: shadow: a trial on 0 packets tells nothing: give 1 or more");
+                return Err(ControlError::Invalid(problem));
+            }
             Some(packets) => Some(self.try_out(&plugin, packets).await?),
         };
         if let Some(report) =

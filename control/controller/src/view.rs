@@ -12,11 +12,13 @@ use crate::upgrade::Succeeded;
 mod configuration;
 mod halves;
 mod maps;
+mod plugins;
 mod schedulers;
 
 pub use configuration::{AppliedView, ConfigurationView, DifferenceView, RevisionTextView};
 pub use halves::{MessagesView, SlowHalfView};
 pub use maps::{MapEntryView, MapView};
+pub use plugins::{MapShapeView, PluginDetailView, PluginInterfaceView};
 pub use schedulers::{FlowQueueView, HostOutputView, QueueView, SchedulerNodeView, SchedulerView};
 
 /// A port and its counters.
@@ -179,6 +181,12 @@ pub struct PluginView {
     pub home: &'static str,
     /// `signed by` and the key's id, or `unsigned`; nothing for what is built in.
     pub signature: Option<String>,
+    /// What it needs of the interface between plugins and router.
+    pub features: Vec<String>,
+    /// The capabilities that it asks for.
+    pub capabilities: Vec<&'static str>,
+    /// The names of its counters.
+    pub counters: Vec<&'static str>,
 }
 
 /// A plugin instance.
@@ -351,6 +359,8 @@ pub struct StatusView {
     /// Copies of shared objects that no instance uses any longer, which stay in memory; nothing where there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leftover_objects: Option<u64>,
+    /// The interface that plugins are offered.
+    pub plugin_interface: PluginInterfaceView,
     /// What the mirror of the kernel saw.
     pub mirror: Option<MirrorView>,
 }

@@ -55,7 +55,7 @@ mod worst;
 use std::sync::LazyLock;
 
 use millrace_plugin_abi::{
-    FlowEnd, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
+    Features, FlowEnd, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
     SettingsReader, merged_but, restored, settings_of,
 };
 use serde_json::{Map, Value, json};
@@ -105,6 +105,10 @@ impl Plugin for AckMonitor {
 
     fn positions(&self) -> &'static [Position] {
         &[Position::Early, Position::Late, Position::Copy]
+    }
+
+    fn features(&self) -> Features {
+        Features::FLOW_STATE.and(Features::FLOW_ENDS).and(Features::SAVED_STATE)
     }
 
     fn messages(&self) -> &'static [(&'static str, &'static str)] {

@@ -30,10 +30,12 @@
 //! ```
 #![forbid(unsafe_code)]
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use millrace_plugin_abi::{
-    Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, Verdict, merged_but,
+    Features, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, Verdict,
+    merged_but, settings_of,
 };
 use serde_json::{Map, Value, json};
 
@@ -53,6 +55,14 @@ const MESSAGES: &[(&str, &str)] = &[
 /// The longest delay, in milliseconds.
 const LONGEST: f64 = 10_000.0;
 
+static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
+    let properties = json!({
+        "ms": {"type": "number", "minimum": 0, "maximum": LONGEST as u64, "default": 0,
+            "description": "milliseconds after which packets go on"},
+    });
+    settings_of(properties, &[])
+});
+
 impl Plugin for Delay {
     fn name(&self) -> &'static str {
         NAME
@@ -68,6 +78,14 @@ impl Plugin for Delay {
 
     fn positions(&self) -> &'static [Position] {
         &[Position::Early, Position::Route, Position::Late, Position::Queue]
+    }
+
+    fn settings_schema(&self) -> Option<&Map<String, Value>> {
+        Some(&SCHEMA)
+    }
+
+    fn features(&self) -> Features {
+        Features::HOLD
     }
 
     fn messages(&self) -> &'static [(&'static str, &'static str)] {

@@ -25,8 +25,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
+use std::sync::LazyLock;
+
 use millrace_plugin_abi::{
-    Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
+    Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, settings_of,
 };
 use serde_json::{Map, Value, json};
 
@@ -39,6 +41,8 @@ pub struct Null;
 
 const NAME: &str = "null";
 const MESSAGES: &[(&str, &str)] = &[("read", "the counters"), ("reset", "sets the counters to zero")];
+
+static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| settings_of(json!({}), &[]));
 
 impl Plugin for Null {
     fn name(&self) -> &'static str {
@@ -55,6 +59,10 @@ impl Plugin for Null {
 
     fn positions(&self) -> &'static [Position] {
         &Position::ALL
+    }
+
+    fn settings_schema(&self) -> Option<&Map<String, Value>> {
+        Some(&SCHEMA)
     }
 
     fn messages(&self) -> &'static [(&'static str, &'static str)] {
@@ -94,11 +102,10 @@ impl Instance for NullInstance {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-
     use millrace_packet::{FlowKey, Pool};
     use millrace_plugin_abi::Verdict;
     use millrace_units::PortId;
+    use std::net::Ipv4Addr;
 
     use super::*;
 

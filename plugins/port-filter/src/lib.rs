@@ -41,9 +41,11 @@
 
 mod settings;
 
+use std::sync::LazyLock;
+
 use millrace_plugin_abi::{
     Exceptions, FlowKey, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
-    SettingsReader, Verdict,
+    SettingsReader, Verdict, settings_of,
 };
 use millrace_wire::Protocol;
 use serde_json::{Map, Value, json};
@@ -66,6 +68,16 @@ const MESSAGES: &[(&str, &str)] = &[
 /// Most ranges of an instance.
 const MOST_RANGES: usize = 5;
 
+static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
+    let properties = json!({
+        "ports": {"type": ["string", "integer", "array"], "default": "",
+            "description": "destination ports and ranges of them whose packets are dropped, up to five, as in 80,443,1000-2000"},
+        "protocol": {"enum": ["tcp", "udp", "any"], "default": "any", "description": "of which protocol packets are dropped"},
+        "cut": {"enum": ["drop", "pass"], "default": "drop", "description": "what becomes of packets whose ports can't be read"},
+    });
+    settings_of(properties, &[])
+});
+
 impl Plugin for PortFilter {
     fn name(&self) -> &'static str {
         NAME
@@ -81,6 +93,10 @@ impl Plugin for PortFilter {
 
     fn positions(&self) -> &'static [Position] {
         &[Position::Early, Position::Late]
+    }
+
+    fn settings_schema(&self) -> Option<&Map<String, Value>> {
+        Some(&SCHEMA)
     }
 
     fn messages(&self) -> &'static [(&'static str, &'static str)] {
