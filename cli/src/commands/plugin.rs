@@ -37,7 +37,10 @@ pub fn plugin(
                 Progress::Output(line) => eprintln!("  {line}"),
             };
             let built = millrace_kit::build(dir, *home, &mut tell).map_err(Failure::new)?;
-            Module::read(&built.file).and_then(|module| check(&module)).map_err(Failure::new)?;
+            Module::read(&built.file).and_then(|module| check(&module)).map_err(|error| {
+                let file = built.file.display();
+                Failure::new(format!("{file} is built, but the router would refuse it: {error}"))
+            })?;
             let text = format!("{} is built, {} bytes", built.file.display(), built.bytes);
             done(&json!({"file": built.file, "bytes": built.bytes}), &text, json);
         }
@@ -102,7 +105,8 @@ pub fn plugin(
 fn upgraded(value: &Value) -> String {
     let [name, from, to, state] = ["name", "from", "to", "state"].map(|key| plain(&value[key]));
     let instances = value["instances"].as_array().map_or(0, Vec::len);
-    let mut text = format!("plugin {name}: {from} is replaced by {to}, in {instances} instances; ");
+    let word = if instances == 1 { "instance" } else { "instances" };
+    let mut text = format!("plugin {name}: {from} is replaced by {to}, in {instances} {word}; ");
     text += &match (instances, value["state"].as_u64()) {
         (1.., Some(0)) if rows(&value["lost"]).is_empty() => {
             "they begin anew, for nothing was handed over".to_owned()

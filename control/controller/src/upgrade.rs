@@ -66,7 +66,7 @@ impl Router {
             shadow.as_ref().filter(|report| !report.is_clean() && !upgrade.accept_differences)
         {
             return Err(ControlError::Conflict(format!(
-                "plugin {name}: the new version differs, and the old one goes on: {report}; to upgrade nevertheless say accept-differences"
+                "plugin {name}: the new version differs, and the old one goes on: {report}; to upgrade nevertheless say --accept-differences (accept_differences)"
             )));
         }
         let inheritance = if upgrade.without_state { Inheritance::Renounced } else { Inheritance::Required };

@@ -36,7 +36,9 @@ fn every_built_in_plugin_says_what_its_settings_and_messages_are() {
     }
     router.ask(&["instance", "create", "statistics", "s1"]);
     assert_eq!(router.json(&["plugin", "inspect", "statistics"])["instances"], serde_json::json!(["s1"]));
-    router.try_ask(&["plugin", "inspect", "statistcs"]).assert_refused(1, &["did you mean \"statistics\"?", "no file"]);
+    router
+        .try_ask(&["plugin", "inspect", "statistcs"])
+        .assert_refused(1, &["did you mean \"statistics\"?", "no file"]);
 }
 
 /// What is asked for, and what the refusal says.
@@ -83,7 +85,10 @@ fn what_is_wrong_is_told_with_what_would_be_right() {
         (&["control", "s1", "read", "all=1"], &["all: message \"read\" takes no arguments"]),
         (&["control", "s1", "read", "--slow"], &["\"s1\" has no slow half"]),
         (&["bind", "s3", "--gate", "monitor", "--filter", "proto udp"], &["no instance \"s3\""]),
-        (&["bind", "s1", "--gate", "schedule", "--filter", "proto udp"], &["position queue", "early, late, copy"]),
+        (
+            &["bind", "s1", "--gate", "schedule", "--filter", "proto udp"],
+            &["position queue", "early, late, copy"],
+        ),
     ];
     for (arguments, words) in cases {
         router.try_ask(arguments).assert_refused(1, words);
@@ -112,7 +117,10 @@ fn a_plugin_that_needs_what_the_router_does_not_offer_is_refused_by_name() {
     let source = folder.join("plugin.c");
     let text = fs::read_to_string(&source).unwrap();
     let manifest = "\\\"abi\\\":1,";
-    let later = text.replace(manifest, "\\\"abi\\\":1,\\\"features\\\":[\\\"hold\\\",\\\"teleport\\\"],\\\"teleports\\\":4,");
+    let later = text.replace(
+        manifest,
+        "\\\"abi\\\":1,\\\"features\\\":[\\\"hold\\\",\\\"teleport\\\"],\\\"teleports\\\":4,",
+    );
     fs::write(&source, later).unwrap();
     // The kit tells it first; what was built is there nevertheless.
     let words = ["\"teleport\"", "this router does not offer", "what it offers there: flow-state, "];
@@ -126,7 +134,8 @@ fn a_plugin_that_needs_what_the_router_does_not_offer_is_refused_by_name() {
 
 /// A counter on the way of packets, and a further version of it.
 fn with_counter(line: &Line) -> Millrace {
-    let old = COUNTER.replace("int32_t millrace_save(void) {", "int32_t millrace_save(void) { __builtin_trap();");
+    let old =
+        COUNTER.replace("int32_t millrace_save(void) {", "int32_t millrace_save(void) { __builtin_trap();");
     let module = build_source(line, "counter", "0.1.0", COUNTER_KEYS, &old);
     let router = router(line);
     line.h1.run("ping -c 1 10.2.0.2");
