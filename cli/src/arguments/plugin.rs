@@ -52,6 +52,14 @@ pub enum PluginAction {
         #[arg(long, value_name = "RW...")]
         public_key: Vec<String>,
     },
+    /// Print the manual page of a plugin that is part of the router: what it is for, its settings, messages and counters.
+    #[command(
+        after_help = "Example:\n  millrace plugin manual statistics\n  millrace plugin manual port-filter | less"
+    )]
+    Manual {
+        /// The plugin's name.
+        name: String,
+    },
     /// Run a plugin on the packets of a capture, without a router.
     #[command(
         after_help = "Without --pcap it gets a small set: TCP, UDP and ICMP over IPv4 and IPv6, fragments, a short one. Bytes are\ncounted from the link header on.\n\nExample:\n  millrace plugin test hello/hello.wasm --settings longest=300 --control read\n  millrace plugin test hello/hello.wasm --pcap in.pcap --save expected.json\n  millrace plugin test hello/hello.wasm --pcap in.pcap --expect expected.json"

@@ -69,14 +69,19 @@ fn for_people(value: Value) -> String {
     ]
     .map(|(key, rows, columns)| (key, rows(&keys.remove(key).unwrap_or_default()), columns))
     .into();
+    let name = keys.get("name").and_then(Value::as_str).map(str::to_owned);
     let slow = keys.remove("slow_half").unwrap_or_default();
     if let Value::String(file) = &slow {
         keys.insert("slow_half".to_owned(), file.clone().into());
     }
+    let manual = keys.remove("manual").unwrap_or_default();
     keys.retain(|_, value| !is_nothing(value));
     let mut text = lines(&Value::Object(keys));
     for (key, rows, columns) in tables.into_iter().filter(|(_, rows, _)| !rows.is_empty()) {
         text += &format!("\n{key}:\n{}", table(&rows, columns));
+    }
+    if let (true, Some(name)) = (manual.is_string(), name) {
+        text += &format!("\nmore: millrace plugin manual {name}\n");
     }
     if slow.is_object() {
         text += &format!("\nits slow half:\n{}", for_people(slow));

@@ -45,6 +45,10 @@ pub fn plugin(
             done(&json!({"file": built.file, "bytes": built.bytes}), &text, json);
         }
         PluginAction::Inspect { what, public_key } => inspect(remote, what, public_key, json)?,
+        PluginAction::Manual { name } => {
+            let page = millrace_controller::manual_page(name).map_err(Failure::new)?;
+            done(&json!({"name": name, "manual": page}), page.trim_end(), json);
+        }
         PluginAction::Test(test) => workbench::test(test, json)?,
         PluginAction::Bench { file, settings } => workbench::bench(file, settings, json)?,
         PluginAction::Keygen { out } => {

@@ -77,7 +77,9 @@ pub enum ManifestError {
         problem: String,
     },
     /// It was built for another version of the interface.
-    #[error("the plugin was built for version {0} of the interface: this router has version {ABI_VERSION}")]
+    #[error(
+        "the plugin was built for version {0} of the interface, and this router has version {ABI_VERSION}: build it with the kit of this router"
+    )]
     WrongAbi(u32),
     /// It needs features that this router does not offer.
     #[error(transparent)]
@@ -305,8 +307,24 @@ fn optional<T: DeserializeOwned>(
     key: &'static str,
 ) -> Result<Option<T>, ManifestError> {
     let Some(value) = keys.get(key) else { return Ok(None) };
-    let wrong = |error: serde_json::Error| ManifestError::Value { key, problem: error.to_string() };
+    let wrong = |_: serde_json::Error| {
+        let given = shortened(&value.to_string());
+        ManifestError::Value { key, problem: format!("{given} is not right; give {}", wanted(key)) }
+    };
     T::deserialize(value).map(Some).map_err(wrong)
+}
+
+/// What stands under a key, in words.
+fn wanted(key: &str) -> &'static str {
+    match key {
+        "name" | "version" | "summary" | "slow-half" => "a text",
+        "features" | "positions" | "capabilities" | "counters" => "a list of names",
+        "messages" => "an object of names with a line of help each",
+        "settings" => "a JSON Schema, which is an object",
+        "maps" => "a list of {name, key, value, entries}",
+        "cost" => "{packet, byte}, cycles of each",
+        _ => "a whole number",
+    }
 }
 
 fn needed<T: DeserializeOwned>(keys: &Map<String, Value>, key: &'static str) -> Result<T, ManifestError> {
@@ -451,6 +469,17 @@ mod tests {
         );
         let wrong = refusal("features", json!("hold"));
         assert!(wrong.starts_with("the manifest's \"features\": "), "{wrong}");
+    }
+
+    #[test]
+    fn values_of_another_type_are_told_with_the_right_one() {
+        let whole = "the manifest's \"window\": \"x\" is not right; give a whole number";
+        assert_eq!(refusal("window", json!("x")), whole);
+        let names = "the manifest's \"counters\": [1] is not right; give a list of names";
+        assert_eq!(refusal("counters", json!([1])), names);
+        let cost = "the manifest's \"cost\": {\"bite\":1} is not right; give {packet, byte}, cycles of each";
+        assert_eq!(refusal("cost", json!({"bite": 1})), cost);
+        assert!(refusal("abi", json!(-1)).ends_with("give a whole number"));
     }
 
     #[test]

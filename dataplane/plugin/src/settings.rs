@@ -68,7 +68,12 @@ pub(crate) fn names_instance<'a>(
 /// Why a schema can't be used; `None` when it can.
 pub(crate) fn schema_problem(schema: &Map<String, Value>) -> Option<String> {
     let schema = Value::Object(schema.clone());
-    jsonschema::validator_for(&schema).err().map(|error| format!("its schema of settings is none: {error}"))
+    jsonschema::validator_for(&schema).err().map(|error| {
+        format!(
+            "its schema of settings is no JSON Schema: at {:?}: {error}",
+            error.instance_path().to_string()
+        )
+    })
 }
 
 /// Settings as the plugin gets them: those that its schema allows, with numbers for names of ports, instances and maps.

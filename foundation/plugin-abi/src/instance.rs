@@ -68,6 +68,11 @@ pub trait Plugin: Send + Sync {
         None
     }
 
+    /// Its manual page, where it has one: see [`manual_of`](crate::manual_of).
+    fn manual(&self) -> Option<String> {
+        None
+    }
+
     /// What it needs of the interface. It is refused where the router does not offer all of that.
     fn features(&self) -> Features {
         Features::NONE

@@ -19,6 +19,8 @@ mod gate;
 #[cfg(feature = "host")]
 mod instance;
 #[cfg(feature = "host")]
+mod manual;
+#[cfg(feature = "host")]
 mod output;
 #[cfg(feature = "host")]
 mod packets;
@@ -36,6 +38,7 @@ pub use {
     features::NotOffered,
     gate::{DEFAULT_GATES, Position},
     instance::{Fault, FlowEnd, Home, Instance, Message, Plugin, Progress, Reply, merged},
+    manual::manual_of,
     millrace_packet::{Exceptions, Family, FlowKey, Packet},
     millrace_units::Instant,
     output::{LogLevel, Output, Request, RequestKinds},

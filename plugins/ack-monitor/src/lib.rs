@@ -56,7 +56,7 @@ use std::sync::LazyLock;
 
 use millrace_plugin_abi::{
     Features, FlowEnd, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
-    SettingsReader, merged_but, restored, settings_of,
+    SettingsReader, manual_of, merged_but, restored, settings_of,
 };
 use serde_json::{Map, Value, json};
 
@@ -109,6 +109,10 @@ impl Plugin for AckMonitor {
 
     fn features(&self) -> Features {
         Features::FLOW_STATE.and(Features::FLOW_ENDS).and(Features::SAVED_STATE)
+    }
+
+    fn manual(&self) -> Option<String> {
+        Some(manual_of(include_str!("lib.rs")))
     }
 
     fn messages(&self) -> &'static [(&'static str, &'static str)] {

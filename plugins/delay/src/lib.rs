@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use millrace_plugin_abi::{
     Features, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, Verdict,
-    merged_but, settings_of,
+    manual_of, merged_but, settings_of,
 };
 use serde_json::{Map, Value, json};
 
@@ -86,6 +86,10 @@ impl Plugin for Delay {
 
     fn features(&self) -> Features {
         Features::HOLD
+    }
+
+    fn manual(&self) -> Option<String> {
+        Some(manual_of(include_str!("lib.rs")))
     }
 
     fn messages(&self) -> &'static [(&'static str, &'static str)] {

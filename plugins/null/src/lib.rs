@@ -28,7 +28,8 @@
 use std::sync::LazyLock;
 
 use millrace_plugin_abi::{
-    Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, settings_of,
+    Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, manual_of,
+    settings_of,
 };
 use serde_json::{Map, Value, json};
 
@@ -63,6 +64,10 @@ impl Plugin for Null {
 
     fn settings_schema(&self) -> Option<&Map<String, Value>> {
         Some(&SCHEMA)
+    }
+
+    fn manual(&self) -> Option<String> {
+        Some(manual_of(include_str!("lib.rs")))
     }
 
     fn messages(&self) -> &'static [(&'static str, &'static str)] {

@@ -45,7 +45,7 @@ use std::sync::LazyLock;
 
 use millrace_plugin_abi::{
     Exceptions, FlowKey, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
-    SettingsReader, Verdict, settings_of,
+    SettingsReader, Verdict, manual_of, settings_of,
 };
 use millrace_wire::Protocol;
 use serde_json::{Map, Value, json};
@@ -97,6 +97,10 @@ impl Plugin for PortFilter {
 
     fn settings_schema(&self) -> Option<&Map<String, Value>> {
         Some(&SCHEMA)
+    }
+
+    fn manual(&self) -> Option<String> {
+        Some(manual_of(include_str!("lib.rs")))
     }
 
     fn messages(&self) -> &'static [(&'static str, &'static str)] {

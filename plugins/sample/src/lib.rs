@@ -50,7 +50,7 @@ use std::sync::LazyLock;
 
 use millrace_plugin_abi::{
     Features, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, Verdict,
-    merged_but, restored, settings_of,
+    manual_of, merged_but, restored, settings_of,
 };
 use serde_json::{Map, Value, json};
 
@@ -104,6 +104,10 @@ impl Plugin for Sample {
 
     fn features(&self) -> Features {
         Features::SAVED_STATE.and(Features::TO_PORTS)
+    }
+
+    fn manual(&self) -> Option<String> {
+        Some(manual_of(include_str!("lib.rs")))
     }
 
     fn messages(&self) -> &'static [(&'static str, &'static str)] {

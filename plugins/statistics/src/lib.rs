@@ -40,7 +40,7 @@ use std::sync::LazyLock;
 
 use millrace_plugin_abi::{
     Family, Features, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
-    Verdict, name_of, settings_of,
+    Verdict, manual_of, name_of, settings_of,
 };
 use millrace_wire::Protocol;
 use serde_json::{Map, Value, json};
@@ -89,6 +89,10 @@ impl Plugin for Statistics {
 
     fn features(&self) -> Features {
         Features::SAVED_STATE
+    }
+
+    fn manual(&self) -> Option<String> {
+        Some(manual_of(include_str!("lib.rs")))
     }
 
     fn messages(&self) -> &'static [(&'static str, &'static str)] {

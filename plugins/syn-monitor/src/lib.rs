@@ -68,7 +68,7 @@ use std::sync::LazyLock;
 
 use millrace_plugin_abi::{
     Exceptions, Features, FlowEnd, FlowKey, Instance, Instant, Message, Output, Packet, Packets, Plugin,
-    PluginError, Position, Progress, Reply, merged_but, restored,
+    PluginError, Position, Progress, Reply, manual_of, merged_but, restored,
 };
 use millrace_wire::{Protocol, tcp};
 use serde_json::{Map, Value, json};
@@ -115,6 +115,10 @@ impl Plugin for SynMonitor {
 
     fn features(&self) -> Features {
         Features::FLOW_STATE.and(Features::FLOW_ENDS).and(Features::SAVED_STATE).and(Features::LOG)
+    }
+
+    fn manual(&self) -> Option<String> {
+        Some(manual_of(include_str!("lib.rs")))
     }
 
     fn messages(&self) -> &'static [(&'static str, &'static str)] {

@@ -31,6 +31,8 @@ pub struct PluginDetailView {
     pub plugin: PluginView,
     /// The JSON Schema of its settings; nothing when it takes none.
     pub settings: Option<Map<String, Value>>,
+    /// Its manual page; nothing where it has none.
+    pub manual: Option<String>,
     /// The maps that its instances write.
     pub maps: Vec<MapShapeView>,
     /// The version of what its instances save.
@@ -72,10 +74,11 @@ impl PluginDetailView {
         statement: PluginStatement,
         view: &impl Fn(millrace_plugin::PluginDescription) -> PluginView,
     ) -> Self {
-        let PluginStatement { description, settings, maps, state_version, slow_half } = statement;
+        let PluginStatement { description, manual, settings, maps, state_version, slow_half } = statement;
         Self {
             plugin: view(description),
             settings,
+            manual,
             maps: maps.iter().map(MapShapeView::from).collect(),
             state_version,
             slow_half: slow_half.map(|slow| Box::new(Self::of(*slow, view))),

@@ -63,6 +63,8 @@ pub struct PluginDescription {
 pub struct PluginStatement {
     /// What is told of each plugin.
     pub description: PluginDescription,
+    /// Its manual page, where it has one.
+    pub manual: Option<String>,
     /// The JSON Schema of its settings; `None` when it takes none, or reads them by itself.
     pub settings: Option<Map<String, Value>>,
     /// The maps that its instances write.
@@ -208,6 +210,7 @@ fn describe(plugin: &dyn Plugin, number: u16) -> PluginDescription {
 fn state(plugin: &dyn Plugin, number: u16) -> PluginStatement {
     PluginStatement {
         description: describe(plugin, number),
+        manual: plugin.manual(),
         settings: plugin.settings_schema().cloned(),
         maps: plugin.maps().to_vec(),
         state_version: plugin.state_version(),
