@@ -290,8 +290,9 @@ impl Model {
             self.gate_tables.push((self.plugins.gate(&gate.name)?.id, table_kind(gate.table)));
         }
         for instance in &config.instance {
-            let created = self.create_instance(&instance.plugin, &instance.name, instance.settings.clone());
-            created.map_err(|error| error.of(&format!("instance {:?}", instance.name)))?;
+            let name: &str = &instance.name;
+            let created = self.create_instance(&instance.plugin, name, instance.settings.clone());
+            created.map_err(|error| error.of(&format!("instance {name:?}")))?;
         }
         for bind in &config.bind {
             self.bind_as(bind)?;

@@ -378,6 +378,7 @@ fn plugin_view(model: &Model, plugin: millrace_plugin::PluginDescription) -> Plu
         version: plugin.version,
         summary: plugin.summary,
         home: plugin.home,
+        codes: plugin.positions.iter().copied().zip(plugin.codes).collect(),
         positions: plugin.positions,
         messages: plugin.messages.into_iter().collect(),
         signature: model.repository.origin(plugin.name).map(|origin| origin.to_string()),

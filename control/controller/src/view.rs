@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_plugin::Inherited;
+use millrace_plugin::{Inherited, PluginCode};
 use millrace_plugin_abi::Plugin;
 use serde::Serialize;
 use serde_json::Value;
@@ -175,6 +175,9 @@ pub struct PluginView {
     pub summary: &'static str,
     /// Positions of the gates that it may be bound at.
     pub positions: Vec<&'static str>,
+    /// Its code at each of them (*Router Plugins*, section 4): the type, which stands for the position, in the upper 16 bits,
+    /// and the plugin's number in the lower.
+    pub codes: BTreeMap<&'static str, PluginCode>,
     /// Its control messages.
     pub messages: BTreeMap<&'static str, &'static str>,
     /// `built in`, `contained` or `trusted`, and what that is.

@@ -28,6 +28,8 @@
 //! - `dropped_cut`: of these, those whose ports could not be read.
 //! - `ranges`: for each range packets dropped since it was set; where ranges overlap, the first counts.
 //!
+//! They go with the instance when it gets other settings by `instance set`.
+//!
 //! # Example
 //! ```text
 //! millrace instance create port-filter web ports=80,443 protocol=tcp
@@ -44,8 +46,8 @@ mod settings;
 use std::sync::LazyLock;
 
 use millrace_plugin_abi::{
-    Exceptions, FlowKey, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
-    SettingsReader, Verdict, manual_of, settings_of,
+    Exceptions, Features, FlowKey, Instance, Instant, Message, Packets, Plugin, PluginError, Position,
+    Progress, Reply, SettingsReader, Verdict, manual_of, restored, settings_of,
 };
 use millrace_wire::Protocol;
 use serde_json::{Map, Value, json};
@@ -67,6 +69,9 @@ const MESSAGES: &[(&str, &str)] = &[
 ];
 /// Most ranges of an instance.
 const MOST_RANGES: usize = 5;
+
+/// The version of what instances save.
+const STATE_VERSION: u32 = 1;
 
 static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     let properties = json!({
@@ -103,8 +108,16 @@ impl Plugin for PortFilter {
         Some(manual_of(include_str!("lib.rs")))
     }
 
+    fn features(&self) -> Features {
+        Features::SAVED_STATE
+    }
+
     fn messages(&self) -> &'static [(&'static str, &'static str)] {
         MESSAGES
+    }
+
+    fn state_version(&self) -> u32 {
+        STATE_VERSION
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
@@ -135,6 +148,22 @@ impl Instance for PortFilterInstance {
 
     fn hears_flow_ends(&self) -> bool {
         false
+    }
+
+    fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
+        let Counters { packets, dropped, dropped_cut, ranges } = self.counters;
+        let state = json!([self.settings.ranges.to_string(), [packets, dropped, dropped_cut], ranges]);
+        Ok(Some(state.to_string().into_bytes()))
+    }
+
+    /// What ranges counted is that of the same ranges.
+    fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
+        let (ports, [packets, dropped, dropped_cut], ranges): (String, _, _) =
+            restored(state, version, STATE_VERSION)?;
+        let is_same = ports == self.settings.ranges.to_string();
+        let ranges = if is_same { ranges } else { [0; MOST_RANGES] };
+        self.counters = Counters { packets, dropped, dropped_cut, ranges };
+        Ok(())
     }
 
     fn control(&mut self, message: &Message) -> Reply {

@@ -23,12 +23,16 @@ fn every_built_in_plugin_says_what_its_settings_and_messages_are() {
             assert!(property["description"].is_string(), "{name}: {setting}");
             assert!(property["type"] != Value::Null || property["enum"] != Value::Null, "{name}: {setting}");
         }
+        let (positions, codes) = (told["positions"].as_array().unwrap(), told["codes"].as_object().unwrap());
+        assert_eq!(positions.len(), codes.len(), "{name}");
         // What it needs is offered.
         let offered = router.json(&["show", "status"])["plugin_interface"]["features"].clone();
         for feature in told["features"].as_array().unwrap() {
             assert!(offered.as_array().unwrap().contains(feature), "{name}: {feature}");
         }
     }
+    // By position and number: statistics is the third of the list, and so number 2.
+    assert_eq!(router.json(&["plugin", "inspect", "statistics"])["codes"]["copy"], 5 << 16 | 2);
     let text = router.ask(&["plugin", "inspect", "sample"]);
     let row = text.lines().find(|line| line.starts_with("one-in")).unwrap().to_owned();
     for word in ["integer", "1 to 4294967295", "one in so many copies is sent"] {
