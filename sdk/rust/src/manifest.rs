@@ -101,8 +101,8 @@ macro_rules! millrace_plugin {
             assert!(is_any_of($position, &$crate::manifest::POSITIONS), "positions: early, route, late, queue or copy");
             $(assert!(is_any_of($positions, &$crate::manifest::POSITIONS), "positions: early, route, late, queue or copy");)*
             $(
-                assert!($crate::features::is_feature($feature), "features: there is no such one");
-                $(assert!($crate::features::is_feature($features), "features: there is no such one");)*
+                assert!($crate::features::is_feature($feature), "features: there is no such one; docs/plugin-abi.md has them all");
+                $(assert!($crate::features::is_feature($features), "features: there is no such one; docs/plugin-abi.md has them all");)*
             )?
             $(
                 assert!($crate::manifest::is_capability($capability), "capabilities: there is no such one");
