@@ -32,6 +32,14 @@ pub struct Arguments {
     pub command: Command,
 }
 
+/// Why arguments are wrong, in one line: what there is before the usage.
+pub fn one_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let said = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let words: Vec<_> = said.filter(|line| !line.is_empty() && !line.starts_with("For more")).collect();
+    words.join(" ").trim_start_matches("error: ").to_owned()
+}
+
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {

@@ -18,12 +18,15 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long an answer may take: a router that is told something forwards on, and answers in milliseconds.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(15);
 
-/// The same where a whole configuration is applied, or a list, which may be large, and the kernel slow.
+/// The same where a whole configuration is applied, or a list, which may be large, and the kernel slow; and where a plugin is
+/// compiled, for which others may have to be waited for, or tried out.
 const LONG_PATIENCE: Duration = Duration::from_secs(120);
 
 /// How long the answer to a request may take.
 fn patience(path: &str, body: Option<&Value>) -> Duration {
-    let long = path.starts_with("/configuration") || body.is_some_and(Value::is_array);
+    let long = path.starts_with("/configuration")
+        || path.starts_with("/plugins")
+        || body.is_some_and(Value::is_array);
     if long { LONG_PATIENCE } else { ANSWER_PATIENCE }
 }
 

@@ -1,7 +1,8 @@
 //! Millrace, a software router that is programmed while it forwards.
 //!
 //! The one binary: the daemon (`run`), its client (all commands that speak to a running router), and what works
-//! without one (`check`, `doctor`, `replay`, `lab`, `bench`). Exit codes: 0 done, 1 failed, 2 wrong usage.
+//! without one (`check`, `doctor`, `replay`, `lab`, `bench`). Exit codes: 0 done, 1 failed, 2 wrong usage. Why it failed
+//! stands on standard error: one line, with `--json` one of JSON.
 
 mod arguments;
 mod client;
@@ -18,14 +19,28 @@ use crate::output::Failure;
 
 fn main() -> ExitCode {
     restore_broken_pipe();
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() && std::env::args().any(|argument| argument == "--json") => {
+            return fail(&Failure::usage(arguments::one_line(&error)), true);
+        }
+        Err(error) => error.exit(),
+    };
+    let json = arguments.json;
     match commands::run(arguments) {
         Ok(code) => code,
-        Err(Failure { message, code, .. }) => {
-            eprintln!("millrace: {message}");
-            ExitCode::from(code)
-        }
+        Err(failure) => fail(&failure, json),
     }
+}
+
+/// Says on standard error why it failed.
+fn fail(failure: &Failure, json: bool) -> ExitCode {
+    if json {
+        eprintln!("{}", failure.json());
+    } else {
+        eprintln!("millrace: {}", failure.message);
+    }
+    ExitCode::from(failure.code)
 }
 
 /// Lets `millrace … | head` end quietly, as other programs do: Rust ignores the signal from the start.

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal as _;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Why a command failed: what to say, and the exit code.
 #[derive(Debug)]
@@ -21,6 +21,18 @@ impl Failure {
     /// A failure.
     pub fn new(message: impl ToString) -> Self {
         Self { message: message.to_string(), code: 1, wrong: 0, entries: Vec::new() }
+    }
+
+    /// The failure as programs read it: `{error, code}`, and for a list that was refused `wrong`, how many of its entries are,
+    /// and `errors`, the first of them.
+    pub fn json(&self) -> Value {
+        let mut value = json!({"error": self.message, "code": self.code});
+        if self.wrong > 0 {
+            let entry = |(entry, detail): &(usize, String)| json!({"entry": entry, "detail": detail});
+            value["wrong"] = self.wrong.into();
+            value["errors"] = self.entries.iter().map(entry).collect();
+        }
+        value
     }
 
     /// A wrong usage.
@@ -138,7 +150,14 @@ pub fn lines(object: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+
+    #[test]
+    fn failures_are_json_for_programs() {
+        assert_eq!(Failure::new("no").json(), json!({"error": "no", "code": 1}));
+        let list = Failure { wrong: 3, entries: vec![(7, "twice".to_owned())], ..Failure::usage("no") };
+        let errors = json!([{"entry": 7, "detail": "twice"}]);
+        assert_eq!(list.json(), json!({"error": "no", "code": 2, "wrong": 3, "errors": errors}));
+    }
 
     #[test]
     fn numbers_stand_to_the_right_and_text_to_the_left() {

@@ -118,7 +118,8 @@ enum { MILLRACE_MORE = 1, MILLRACE_COPY = 2, MILLRACE_FIRST = 4 };
  * behind the first, without ports; a transport header that is cut or lies too deep. */
 enum { MILLRACE_TTL = 1, MILLRACE_OPTIONS = 2, MILLRACE_FRAGMENT = 4, MILLRACE_CUT = 8 };
 
-/* What can be said of a packet. */
+/* What can be said of a packet. Who says more than the first three names the feature in the manifest: to-ports, to-queues,
+ * to-instances, classify, hold; as "features":["hold"]. */
 enum {
     MILLRACE_PASS = 0,
     MILLRACE_DROP = 1,

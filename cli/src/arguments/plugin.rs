@@ -39,14 +39,26 @@ pub enum PluginAction {
         #[arg(long, default_value = "wasm")]
         home: millrace_kit::Home,
     },
-    /// Say what a plugin says of itself: its manifest, its imports and exports, its signature.
-    #[command(after_help = "Example:\n  millrace plugin inspect hello/hello.wasm --json")]
+    /// Say what a plugin says of itself: settings, messages, capabilities, counters, features; of a file also size, imports,
+    /// exports and signature.
+    #[command(
+        after_help = "What is no file, and is not written like one, is a plugin of the running router, also one that is built in.\n\nExample:\n  millrace plugin inspect statistics\n  millrace plugin inspect hello/hello.wasm --json"
+    )]
     Inspect {
-        /// The plugin.
-        file: PathBuf,
+        /// The file, or the name of a plugin of the running router.
+        #[arg(value_name = "FILE|NAME")]
+        what: PathBuf,
         /// Public keys with which its signature is checked.
         #[arg(long, value_name = "RW...")]
         public_key: Vec<String>,
+    },
+    /// Print the manual page of a plugin that is part of the router: what it is for, its settings, messages and counters.
+    #[command(
+        after_help = "Example:\n  millrace plugin manual statistics\n  millrace plugin manual port-filter | less"
+    )]
+    Manual {
+        /// The plugin's name.
+        name: String,
     },
     /// Run a plugin on the packets of a capture, without a router.
     #[command(
@@ -147,7 +159,7 @@ pub struct PluginUpgrade {
     /// The file of the new version, on the router's machine.
     pub file: PathBuf,
     /// Before that, run it on copies of so many packets, for 10 seconds at most, and compare what it does.
-    #[arg(long, value_name = "PACKETS")]
+    #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u64).range(1..))]
     pub shadow: Option<u64>,
     /// Upgrade even if it treats copies differently.
     #[arg(long, requires = "shadow")]

@@ -7,6 +7,7 @@ mod configuration;
 mod doctor;
 mod filter;
 mod flow;
+mod inspect;
 mod lab;
 mod lists;
 mod manual;

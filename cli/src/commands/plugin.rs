@@ -4,13 +4,15 @@ use std::path::Path;
 
 use hyper::Method;
 use millrace_kit::Progress;
+use millrace_workbench::{Module, check};
 use serde_json::{Value, json};
 
+use super::inspect::inspect;
 use super::remote::{done, segment, show};
 use super::workbench;
 use crate::arguments::{Noun, PluginAction};
 use crate::client::Client;
-use crate::output::{Failure, plain};
+use crate::output::{Failure, plain, rows};
 
 /// Creates, builds, tries, signs, loads, unloads and lists plugins. `remote` is how the running router is reached.
 pub fn plugin(
@@ -35,10 +37,18 @@ pub fn plugin(
                 Progress::Output(line) => eprintln!("  {line}"),
             };
             let built = millrace_kit::build(dir, *home, &mut tell).map_err(Failure::new)?;
+            Module::read(&built.file).and_then(|module| check(&module)).map_err(|error| {
+                let file = built.file.display();
+                Failure::new(format!("{file} is built, but the router would refuse it: {error}"))
+            })?;
             let text = format!("{} is built, {} bytes", built.file.display(), built.bytes);
             done(&json!({"file": built.file, "bytes": built.bytes}), &text, json);
         }
-        PluginAction::Inspect { file, public_key } => workbench::inspect(file, public_key, json)?,
+        PluginAction::Inspect { what, public_key } => inspect(remote, what, public_key, json)?,
+        PluginAction::Manual { name } => {
+            let page = millrace_controller::manual_page(name).map_err(Failure::new)?;
+            done(&json!({"name": name, "manual": page}), page.trim_end(), json);
+        }
         PluginAction::Test(test) => workbench::test(test, json)?,
         PluginAction::Bench { file, settings } => workbench::bench(file, settings, json)?,
         PluginAction::Keygen { out } => {
@@ -99,9 +109,14 @@ pub fn plugin(
 fn upgraded(value: &Value) -> String {
     let [name, from, to, state] = ["name", "from", "to", "state"].map(|key| plain(&value[key]));
     let instances = value["instances"].as_array().map_or(0, Vec::len);
-    let mut text = format!(
-        "plugin {name}: {from} is replaced by {to}, in {instances} instances; {state} bytes of state taken over"
-    );
+    let word = if instances == 1 { "instance" } else { "instances" };
+    let mut text = format!("plugin {name}: {from} is replaced by {to}, in {instances} {word}; ");
+    text += &match (instances, value["state"].as_u64()) {
+        (1.., Some(0)) if rows(&value["lost"]).is_empty() => {
+            "they begin anew, for nothing was handed over".to_owned()
+        }
+        _ => format!("{state} bytes of state taken over"),
+    };
     if let Some(shadow) = value["shadow"].as_object() {
         let [different, packets] = ["different", "packets"].map(|key| plain(&shadow[key]));
         text += &format!("\nit treated {different} of {packets} packets differently");

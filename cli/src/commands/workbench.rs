@@ -1,52 +1,15 @@
-//! The commands about plugins that need no router: `plugin inspect`, `plugin test` and `plugin bench`.
+//! The commands about plugins that need no router: `plugin test` and `plugin bench`.
 
 use std::path::Path;
 
-use millrace_repository::{PublicKey, signature_state};
 use millrace_workbench::{
-    Costs, Exchange, Expectation, Message, Module, Trial, TrialOptions, inspect as look, measure, try_out,
+    Costs, Exchange, Expectation, Message, Module, Trial, TrialOptions, measure, try_out,
 };
 use serde_json::{Map, Value, json};
 
 use super::remote::pairs;
 use crate::arguments::PluginTest;
-use crate::output::{Failure, lines, plain, table};
-
-/// Says what a plugin says of itself.
-pub fn inspect(file: &Path, keys: &[String], json: bool) -> Result<(), Failure> {
-    let keys = keys.iter().map(|key| key.parse()).collect::<Result<Vec<PublicKey>, _>>();
-    let keys = keys.map_err(|error| Failure::usage(error.to_string()))?;
-    let module = Module::read(file).map_err(Failure::new)?;
-    let inspection = look(&module).map_err(Failure::new)?;
-    let mut value = serde_json::to_value(inspection).map_err(Failure::new)?;
-    value["signature"] = signature_state(file, module.bytes(), keys).to_string().into();
-    if json {
-        println!("{value:#}");
-    } else {
-        print!("{}", lines(&for_people(value)));
-    }
-    Ok(())
-}
-
-/// Without what the plugin does not say; what has levels below it stands on one line.
-fn for_people(value: Value) -> Value {
-    let Value::Object(keys) = value else { return value };
-    let empty = |value: &Value| match value {
-        Value::Array(items) => items.is_empty(),
-        Value::Object(fields) => fields.is_empty(),
-        other => other.is_null(),
-    };
-    let line = |(key, value): (String, Value)| match (&*key, &value) {
-        ("settings", _) => (key, Value::String(value.to_string())),
-        ("messages", Value::Object(messages)) => {
-            let messages = messages.iter().map(|(name, help)| format!("{name} ({})", plain(help)));
-            let text = messages.collect::<Vec<_>>().join(", ");
-            (key, Value::String(text))
-        }
-        _ => (key, value),
-    };
-    keys.into_iter().filter(|(_, value)| !empty(value)).map(line).collect()
-}
+use crate::output::{Failure, table};
 
 /// Runs a plugin on packets.
 pub fn test(test: &PluginTest, json: bool) -> Result<(), Failure> {
@@ -72,14 +35,30 @@ pub fn test(test: &PluginTest, json: bool) -> Result<(), Failure> {
         print_trial(&trial);
         differences.iter().flatten().for_each(|line| println!("{line}"));
     }
-    match differences.map(|differences| differences.len()) {
-        Some(0) if !json => println!("as expected"),
-        Some(count) if count > 0 => {
-            return Err(Failure::new(format!("{count} differences from what was expected")));
-        }
-        _ => {}
+    let differences = differences.map(|differences| differences.len());
+    if differences == Some(0) && !json {
+        println!("as expected");
     }
-    Ok(())
+    match shortcomings(&trial, differences.unwrap_or(0)) {
+        shortcomings if shortcomings.is_empty() => Ok(()),
+        shortcomings => Err(Failure::new(format!("plugin {}: {}", trial.plugin, shortcomings.join(", ")))),
+    }
+}
+
+/// Why a trial counts as failed: nothing where it doesn't.
+fn shortcomings(trial: &Trial, differences: usize) -> Vec<String> {
+    let refused = trial.replies.iter().filter(|exchange| exchange.refused.is_some()).count();
+    let counted = |count: usize, one: &str, many: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {one}")),
+        count => Some(format!("{count} {many}")),
+    };
+    let all = [
+        counted(trial.faults.len(), "call has failed", "calls have failed"),
+        counted(refused, "message was refused", "messages were refused"),
+        counted(differences, "difference from what was expected", "differences from what was expected"),
+    ];
+    all.into_iter().flatten().collect()
 }
 
 /// `NAME [KEY=VALUE]...`
@@ -98,7 +77,7 @@ fn print_trial(trial: &Trial) {
         println!("{} packets left out: the capture holds their beginning only", trial.truncated);
     }
     if trial.suspensions > 0 {
-        println!("{} times stopped in the middle of a call, its time being over", trial.suspensions);
+        println!("stopped in the middle of a call, its time being over: {}", trial.suspensions);
     }
     for fault in &trial.faults {
         println!(
@@ -150,6 +129,8 @@ fn print_costs(costs: &Costs, value: &Value) {
 
 #[cfg(test)]
 mod tests {
+    use millrace_workbench::FaultReport;
+
     use super::*;
 
     #[test]
@@ -161,9 +142,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_not_shown() {
-        let value = json!({"a": null, "b": [], "settings": {"x": 1}, "messages": {"read": "counts"}, "n": 0});
-        let shown = json!({"settings": "{\"x\":1}", "messages": "read (counts)", "n": 0});
-        assert_eq!(for_people(value), shown);
+    fn faults_refusals_and_differences_are_failures() {
+        let fault = FaultReport { first: 1, last: 2, kind: "unreachable", text: String::new() };
+        let refused = Exchange { message: "read".into(), reply: None, refused: Some("no".into()) };
+        let mut trial = Trial {
+            plugin: "p".into(),
+            version: "1.0.0".into(),
+            packets: Vec::new(),
+            verdicts: std::collections::BTreeMap::new(),
+            faults: Vec::new(),
+            suspensions: 3,
+            truncated: 1,
+            replies: vec![Exchange { reply: Some(json!(1)), refused: None, ..refused.clone() }],
+        };
+        assert!(shortcomings(&trial, 0).is_empty());
+        trial.faults = vec![fault.clone(), fault];
+        trial.replies.push(refused);
+        let all = ["2 calls have failed", "1 message was refused", "3 differences from what was expected"];
+        assert_eq!(shortcomings(&trial, 3), all);
     }
 }

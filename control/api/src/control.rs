@@ -4,9 +4,9 @@ use std::future::Future;
 
 use millrace_controller::view::{
     AppliedView, BindingView, ConfigurationView, DifferenceView, DropView, FlowsView, GateCheckView,
-    GateExplanationView, GateView, HeldView, InstanceView, LookupView, MapView, NeighbourView, PluginView,
-    PortView, QueueView, ReleaseView, RevisionTextView, RouteView, SchedulerView, StatusView, SummaryView,
-    UpgradeView,
+    GateExplanationView, GateView, HeldView, InstanceView, LookupView, MapView, NeighbourView,
+    PluginDetailView, PluginView, PortView, QueueView, ReleaseView, RevisionTextView, RouteView,
+    SchedulerView, StatusView, SummaryView, UpgradeView,
 };
 use millrace_controller::{
     Apply, Capture, CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute,
@@ -30,6 +30,7 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn routes(&self, query: &RouteQuery) -> Controlled<Vec<RouteView>>;
     fn neighbours(&self) -> Controlled<Vec<NeighbourView>>;
     fn plugins(&self) -> Controlled<Vec<PluginView>>;
+    fn plugin(&self, name: &str) -> Controlled<PluginDetailView>;
     fn load_plugin(&self, new: &NewPlugin) -> impl Future<Output = Controlled<PluginView>> + Send;
     fn unload_plugin(&self, name: &str) -> Controlled<PluginView>;
     fn upgrade_plugin(
@@ -153,6 +154,10 @@ impl Control for Router {
 
     fn plugins(&self) -> Controlled<Vec<PluginView>> {
         Router::plugins(self)
+    }
+
+    fn plugin(&self, name: &str) -> Controlled<PluginDetailView> {
+        Router::plugin(self, name)
     }
 
     async fn load_plugin(&self, new: &NewPlugin) -> Controlled<PluginView> {

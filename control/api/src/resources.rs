@@ -5,7 +5,7 @@ use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use axum::routing::{MethodRouter, delete, get, patch, post, put};
+use axum::routing::{MethodRouter, delete, get, patch, post};
 use millrace_controller::{
     ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, RouteQuery, Upgrade,
 };
@@ -48,8 +48,8 @@ pub(crate) const RESOURCES: &[Resource] = &[
     ),
     (
         "/plugins/{name}",
-        &["PUT", "DELETE"],
-        "PUT {path, shadow, accept_differences, without_state, allow_downgrade} puts another version in its place; DELETE forgets one of which there are no instances",
+        &["GET", "PUT", "DELETE"],
+        "all that a plugin says of itself; PUT {path, shadow, accept_differences, without_state, allow_downgrade} puts another version in its place; DELETE forgets one of which there are no instances",
     ),
     ("/plugins/{name}/rollback", &["POST"], "puts the version back that was there before"),
     ("/instances", &["GET", "POST"], "plugin instances; POST {plugin, name, settings} creates one"),
@@ -185,7 +185,7 @@ fn without_arguments<C: Control>() -> axum::Router<Served<C>> {
         .route("/routes", post(add_routes::<C>).delete(remove_routes::<C>).layer(long_bodies()))
         .route("/neighbours", read(C::neighbours))
         .route("/plugins", read(C::plugins).post(load_plugin::<C>))
-        .route("/plugins/{name}", put(upgrade_plugin::<C>).delete(unload_plugin::<C>))
+        .route("/plugins/{name}", get(plugin::<C>).put(upgrade_plugin::<C>).delete(unload_plugin::<C>))
         .route("/plugins/{name}/rollback", post(roll_back_plugin::<C>))
         .route("/instances", read(C::instances).post(create_instance::<C>))
         .route(
@@ -289,6 +289,10 @@ async fn load_plugin<C: Control>(
     Body(new): Body<NewPlugin>,
 ) -> Created<impl Serialize> {
     Ok((StatusCode::CREATED, Json(served.control.load_plugin(&new).await?)))
+}
+
+async fn plugin<C: Control>(State(served): State<Served<C>>, Name(name): Name) -> Answer<impl Serialize> {
+    Ok(Json(served.control.plugin(&name)?))
 }
 
 async fn unload_plugin<C: Control>(

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use millrace_controller::view::{
     AppliedView, BindingView, ConfigurationView, DifferenceView, DropView, FlowStatesView, FlowTableView,
     FlowsView, GateCheckView, GateExplanationView, GateView, HeldView, InstanceView, LookupView, MapView,
-    MemoryView, NeighbourView, PluginView, PortView, QueueView, QueuesView, ReleaseView, RevisionTextView,
-    RouteView, SchedulerView, StatusView, SummaryView, TurnsView, UpgradeView,
+    MemoryView, NeighbourView, PluginDetailView, PluginInterfaceView, PluginView, PortView, QueueView,
+    QueuesView, ReleaseView, RevisionTextView, RouteView, SchedulerView, StatusView, SummaryView, TurnsView,
+    UpgradeView,
 };
 use millrace_controller::{
     Apply, CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, Revision,
@@ -124,6 +125,7 @@ impl Control for TestControl {
             turns: TurnsView { busy: 0, empty: 0, longest_change: 0 },
             sleeps: 0,
             applying: None,
+            plugin_interface: PluginInterfaceView::default(),
             leftover_objects: None,
             mirror: None,
         })
@@ -159,6 +161,10 @@ impl Control for TestControl {
 
     fn plugins(&self) -> Controlled<Vec<PluginView>> {
         Ok(Vec::new())
+    }
+
+    fn plugin(&self, name: &str) -> Controlled<PluginDetailView> {
+        Err(ControlError::NotFound(format!("no plugin {name:?}")))
     }
 
     async fn load_plugin(&self, new: &NewPlugin) -> Controlled<PluginView> {

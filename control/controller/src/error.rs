@@ -83,6 +83,16 @@ impl ControlError {
         Self::Conflict(format!("there is a route of ours to {prefix}: remove it first"))
     }
 
+    /// The same, said of `what`.
+    pub(crate) fn of(self, what: &str) -> Self {
+        match self {
+            Self::Invalid(text) => Self::Invalid(format!("{what}: {text}")),
+            Self::NotFound(text) => Self::NotFound(format!("{what}: {text}")),
+            Self::Conflict(text) => Self::Conflict(format!("{what}: {text}")),
+            other => other,
+        }
+    }
+
     /// The system refused to do `what`.
     pub fn system(what: &str, error: impl fmt::Display) -> Self {
         Self::System(format!("can't {what}: {error}"))
@@ -111,7 +121,7 @@ impl From<millrace_plugin::PluginControlError> for ControlError {
         use millrace_plugin::PluginControlError as Error;
         let text = error.to_string();
         match error {
-            Error::Unknown { .. } => Self::NotFound(text),
+            Error::Unknown { .. } | Error::NoMaps { .. } => Self::NotFound(text),
             Error::Taken { .. } => Self::Conflict(text),
             _ => Self::Invalid(text),
         }

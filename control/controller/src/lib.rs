@@ -1,5 +1,6 @@
 //! Owns the router's state, and joins control to the pipeline.
 
+mod built_in;
 mod capture;
 mod claim;
 mod configuration;
@@ -46,6 +47,7 @@ mod workers;
 pub use millrace_config::SchedulerNode;
 pub use millrace_store::{Revision, Store, Who};
 
+pub use built_in::manual_page;
 pub use capture::{Capture, CaptureRequest};
 pub use configuration::{Apply, Pending, RollBack};
 pub use date::utc;

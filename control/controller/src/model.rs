@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -22,6 +21,7 @@ use millrace_units::{GateId, PortId};
 use millrace_wire::MacAddr;
 use serde_json::{Map, Value};
 
+use crate::built_in::built_in_plugins;
 use crate::crash::beginning;
 use crate::load::Admitted;
 use crate::loader::Loader;
@@ -277,16 +277,9 @@ impl Model {
     }
 
     fn add_plugins(&mut self, config: &Config, loader: &Loader) -> Result<(), ControlError> {
-        self.plugins.add_plugin(Arc::new(millrace_plugin_delay::Delay))?;
-        self.plugins.add_plugin(Arc::new(millrace_plugin_null::Null))?;
-        self.plugins.add_plugin(Arc::new(millrace_plugin_statistics::Statistics))?;
-        self.plugins.add_plugin(Arc::new(millrace_plugin_port_filter::PortFilter))?;
-        self.plugins.add_plugin(Arc::new(millrace_plugin_syn_monitor::SynMonitor))?;
-        self.plugins.add_plugin(Arc::new(millrace_plugin_ack_monitor::AckMonitor))?;
-        self.plugins.add_plugin(Arc::new(millrace_plugin_minimal_ip::MinimalIp))?;
-        self.plugins.add_plugin(Arc::new(millrace_plugin_mirror::Mirror))?;
-        self.plugins.add_plugin(Arc::new(millrace_plugin_spread::Spread))?;
-        self.plugins.add_plugin(Arc::new(millrace_plugin_sample::Sample))?;
+        for plugin in built_in_plugins() {
+            self.plugins.add_plugin(plugin)?;
+        }
         for plugin in &config.plugin {
             self.load_plugin(plugin, loader)?;
         }
@@ -297,7 +290,9 @@ impl Model {
             self.gate_tables.push((self.plugins.gate(&gate.name)?.id, table_kind(gate.table)));
         }
         for instance in &config.instance {
-            self.create_instance(&instance.plugin, &instance.name, instance.settings.clone())?;
+            let name: &str = &instance.name;
+            let created = self.create_instance(&instance.plugin, name, instance.settings.clone());
+            created.map_err(|error| error.of(&format!("instance {name:?}")))?;
         }
         for bind in &config.bind {
             self.bind_as(bind)?;

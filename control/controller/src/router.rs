@@ -37,7 +37,8 @@ use crate::routes::PortsByDevice;
 use crate::show::{self, KernelShare};
 use crate::view::{
     ApplyingView, DropView, GateView, InstanceView, LookupView, MemoryView, MirrorView, NeighbourView,
-    PluginView, PortView, RouteView, StatusView, SummaryView, TurnsView,
+    PluginDetailView, PluginInterfaceView, PluginView, PortView, RouteView, StatusView, SummaryView,
+    TurnsView,
 };
 use crate::watchdog::{Names, Watchdog};
 use crate::workers::Workers;
@@ -274,6 +275,7 @@ impl Router {
             },
             sleeps: snapshot.sleeps,
             applying: inner.applying.map(|Progress { made, of }| ApplyingView { made, of }),
+            plugin_interface: PluginInterfaceView::default(),
             leftover_objects: Some(millrace_plugin::native::leftovers()).filter(|count| *count > 0),
             mirror,
         })
@@ -386,6 +388,17 @@ impl Router {
         Ok(show::plugins(&self.lock().model))
     }
 
+    /// A plugin, and all that it says of itself.
+    ///
+    /// # Errors
+    /// No such plugin.
+    pub fn plugin(&self, name: &str) -> Result<PluginDetailView, ControlError> {
+        let inner = self.lock();
+        let mut view = show::plugin(&inner.model, name)?;
+        view.previous = inner.previous_plugins.get(name).map(|plugin| plugin.version());
+        Ok(view)
+    }
+
     /// All instances.
     ///
     /// # Errors
@@ -441,10 +454,15 @@ impl Router {
     /// Forgets a plugin of which there are no instances.
     ///
     /// # Errors
-    /// No such plugin, instances of it.
+    /// No such plugin, one that is built in, instances of it.
     pub fn unload_plugin(&self, name: &str) -> Result<PluginView, ControlError> {
         let mut inner = self.lock();
         let known = show::plugins(&inner.model).into_iter().find(|plugin| plugin.name == name);
+        if inner.model.plugins.is_built_in(name)? {
+            return Err(ControlError::Conflict(format!(
+                "plugin {name:?} is part of the router and can't be unloaded: that can only be what `plugin load` has loaded"
+            )));
+        }
         inner.model.plugins.remove_plugin(name)?;
         inner.previous_plugins.remove(name);
         inner.model.files.retain(|(known, _)| *known != name);

@@ -14,13 +14,14 @@ use millrace_plugin::{
 };
 use millrace_units::{GateId, QueueAccount};
 
+use crate::ControlError;
 use crate::host_level::SlowReports;
 use crate::model::{Bound, Model};
 use crate::route_changes::protocol;
 use crate::view::GateLinksView;
 use crate::view::{
     BindingView, DriverFlowsView, DropView, FlowStatesView, FlowTableView, GateView, InstanceView,
-    NextHopView, PluginView, QueuesView, RouteView, SummaryView,
+    NextHopView, PluginDetailView, PluginView, QueuesView, RouteView, SummaryView,
 };
 use crate::view::{MessagesView, SlowHalfView};
 
@@ -368,14 +369,30 @@ fn slow_half(
 
 /// All plugins.
 pub(crate) fn plugins(model: &Model) -> Vec<PluginView> {
-    let view = |plugin: millrace_plugin::PluginDescription| PluginView {
+    model.plugins.plugins().into_iter().map(|plugin| plugin_view(model, plugin)).collect()
+}
+
+fn plugin_view(model: &Model, plugin: millrace_plugin::PluginDescription) -> PluginView {
+    PluginView {
         name: plugin.name,
         version: plugin.version,
         summary: plugin.summary,
         home: plugin.home,
+        codes: plugin.positions.iter().copied().zip(plugin.codes).collect(),
         positions: plugin.positions,
         messages: plugin.messages.into_iter().collect(),
         signature: model.repository.origin(plugin.name).map(|origin| origin.to_string()),
-    };
-    model.plugins.plugins().into_iter().map(view).collect()
+        features: plugin.features,
+        capabilities: plugin.capabilities,
+        counters: plugin.counters,
+    }
+}
+
+/// All that a plugin says of itself, and its instances.
+pub(crate) fn plugin(model: &Model, name: &str) -> Result<PluginDetailView, ControlError> {
+    let statement = model.plugins.state_plugin(name)?;
+    let mut view = PluginDetailView::of(statement, &|plugin| plugin_view(model, plugin));
+    let own = model.plugins.instances().into_iter().filter(|instance| instance.plugin == name);
+    view.instances = own.map(|instance| instance.name).collect();
+    Ok(view)
 }

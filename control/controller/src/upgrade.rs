@@ -55,13 +55,18 @@ impl Router {
         let plugin = loaded.plugin;
         let shadow = match upgrade.shadow {
             None => None,
+            Some(0) => {
+                let problem =
+                    format!("plugin {name}: shadow: a trial on 0 packets tells nothing: give 1 or more");
+                return Err(ControlError::Invalid(problem));
+            }
             Some(packets) => Some(self.try_out(&plugin, packets).await?),
         };
         if let Some(report) =
             shadow.as_ref().filter(|report| !report.is_clean() && !upgrade.accept_differences)
         {
             return Err(ControlError::Conflict(format!(
-                "plugin {name}: the new version differs, and the old one goes on: {report}; to upgrade nevertheless say accept-differences"
+                "plugin {name}: the new version differs, and the old one goes on: {report}; to upgrade nevertheless say --accept-differences (accept_differences)"
             )));
         }
         let inheritance = if upgrade.without_state { Inheritance::Renounced } else { Inheritance::Required };

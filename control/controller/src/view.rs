@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_plugin::Inherited;
+use millrace_plugin::{Inherited, PluginCode};
 use millrace_plugin_abi::Plugin;
 use serde::Serialize;
 use serde_json::Value;
@@ -12,11 +12,13 @@ use crate::upgrade::Succeeded;
 mod configuration;
 mod halves;
 mod maps;
+mod plugins;
 mod schedulers;
 
 pub use configuration::{AppliedView, ConfigurationView, DifferenceView, RevisionTextView};
 pub use halves::{MessagesView, SlowHalfView};
 pub use maps::{MapEntryView, MapView};
+pub use plugins::{MapShapeView, PluginDetailView, PluginInterfaceView};
 pub use schedulers::{FlowQueueView, HostOutputView, QueueView, SchedulerNodeView, SchedulerView};
 
 /// A port and its counters.
@@ -173,12 +175,21 @@ pub struct PluginView {
     pub summary: &'static str,
     /// Positions of the gates that it may be bound at.
     pub positions: Vec<&'static str>,
+    /// Its code at each of them (*Router Plugins*, section 4): the type, which stands for the position, in the upper 16 bits,
+    /// and the plugin's number in the lower.
+    pub codes: BTreeMap<&'static str, PluginCode>,
     /// Its control messages.
     pub messages: BTreeMap<&'static str, &'static str>,
     /// `built in`, `contained` or `trusted`, and what that is.
     pub home: &'static str,
     /// `signed by` and the key's id, or `unsigned`; nothing for what is built in.
     pub signature: Option<String>,
+    /// What it needs of the interface between plugins and router.
+    pub features: Vec<String>,
+    /// The capabilities that it asks for.
+    pub capabilities: Vec<&'static str>,
+    /// The names of its counters.
+    pub counters: Vec<&'static str>,
 }
 
 /// A plugin instance.
@@ -351,6 +362,8 @@ pub struct StatusView {
     /// Copies of shared objects that no instance uses any longer, which stay in memory; nothing where there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leftover_objects: Option<u64>,
+    /// The interface that plugins are offered.
+    pub plugin_interface: PluginInterfaceView,
     /// What the mirror of the kernel saw.
     pub mirror: Option<MirrorView>,
 }

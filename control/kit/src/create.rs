@@ -18,6 +18,7 @@ macro_rules! sdk {
 const RUST_SDK: &[(&str, &str)] = sdk![
     "backlog.rs",
     "exceptions.rs",
+    "features.rs",
     "glue.rs",
     "host.rs",
     "json.rs",
@@ -41,6 +42,7 @@ const RUST_KIT: &[(&str, &str)] = &[
     ("millrace/plugin-abi/Cargo.toml", include_str!("../templates/rust/plugin-abi.toml")),
     ("millrace/plugin-abi/src/lib.rs", include_str!("../templates/rust/plugin-abi.rs")),
     ("millrace/plugin-abi/src/binary.rs", include_str!("../../../foundation/plugin-abi/src/binary.rs")),
+    ("millrace/plugin-abi/src/features.rs", include_str!("../../../foundation/plugin-abi/src/features.rs")),
 ];
 
 const RUST: &[(&str, &str)] = &[

@@ -72,7 +72,7 @@ pub enum RepositoryError {
         text: String,
     },
     /// The file holds no secret key.
-    #[error("{}: this is no secret key of minisign: {problem}", file.display())]
+    #[error("{}: this is no secret key that `millrace plugin keygen` or minisign writes: {problem}", file.display())]
     SecretKey {
         /// The file.
         file: PathBuf,

@@ -51,7 +51,11 @@ impl Expectation {
         let text = fs::read(file).map_err(WorkbenchError::io(file))?;
         let problem = |error: serde_json::Error| WorkbenchError::Expectation {
             file: file.to_owned(),
-            problem: format!("this is no expectation that `--save` writes: {error}"),
+            problem: format!(
+                "this is no expectation that `plugin test --save` writes (line {}, column {})",
+                error.line(),
+                error.column()
+            ),
         };
         serde_json::from_slice(&text).map_err(problem)
     }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use millrace_plugin::Manifest;
-use millrace_plugin::native::is_object;
+use millrace_plugin::native::{check_object, is_object};
+use millrace_plugin::{Manifest, wasm};
 use millrace_plugin_abi::{Home, MapShape};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -27,6 +27,10 @@ pub struct Inspection {
     pub positions: Vec<&'static str>,
     /// The capabilities that it asks for.
     pub capabilities: Vec<&'static str>,
+    /// What it needs of the interface.
+    pub features: Vec<String>,
+    /// Its counters.
+    pub counters: Vec<String>,
     /// Its control messages, each with a line of help.
     pub messages: BTreeMap<String, String>,
     /// The JSON Schema of its settings; nothing when it takes none.
@@ -113,6 +117,8 @@ pub fn inspect(module: &Module) -> Result<Inspection, WorkbenchError> {
         summary: manifest.summary.clone(),
         positions: manifest.positions.iter().map(|position| position.name()).collect(),
         capabilities: manifest.capabilities.clone(),
+        features: manifest.features.names(),
+        counters: manifest.counters.clone(),
         messages: manifest.messages.clone(),
         settings: manifest.settings.clone(),
         window: manifest.window,
@@ -130,6 +136,19 @@ pub fn inspect(module: &Module) -> Result<Inspection, WorkbenchError> {
         exports: outline.exports,
         refused,
     })
+}
+
+/// Whether it is a plugin, as far as that is known without compiling or loading it.
+///
+/// # Errors
+/// What is no plugin, with the words that loading it gives.
+pub fn check(module: &Module) -> Result<(), WorkbenchError> {
+    let problem = match is_object(module.bytes()) {
+        true => check_object(module.bytes()).err().map(|error| error.to_string()),
+        false => wasm::inspect(module.bytes()).err().map(|error| error.to_string()),
+    };
+    let refused = |problem| WorkbenchError::Refused { file: module.file().to_owned(), problem };
+    problem.map_or(Ok(()), |problem| Err(refused(problem)))
 }
 
 /// Bytes as digits.
@@ -189,9 +208,13 @@ mod tests {
         assert_eq!(inspection.capabilities, ["packet-read"]);
         assert!(inspection.exports.contains(&"millrace_packets".to_owned()));
         assert_eq!((inspection.sha256.len(), inspection.refused), (64, None));
-        let wanting = Written::new(&module(r#", "flow-state": 8, "service-state": 24"#, ""));
+        assert_eq!((inspection.features, inspection.counters), (vec!["packet-bytes".to_owned()], vec![]));
+        let wanting =
+            Written::new(&module(r#", "flow-state": 8, "service-state": 24, "counters": ["late"]"#, ""));
         let inspection = inspect(&Module::read(wanting.path()).unwrap()).unwrap();
         assert_eq!((inspection.flow_state, inspection.service_state), (8, 24));
+        assert_eq!(inspection.counters, ["late"]);
+        assert_eq!(inspection.features, ["flow-state", "service-state", "counters", "packet-bytes"]);
     }
 
     #[test]
@@ -201,6 +224,11 @@ mod tests {
             let error = inspect(&Module::read(written.path()).unwrap()).unwrap_err().to_string();
             assert!(error.starts_with("plugin ") && error.contains(&format!("this is {kind}")), "{error}");
         }
+        let written = Written::new(&module("", ""));
+        check(&Module::read(written.path()).unwrap()).unwrap();
+        let written = Written::new(b"\0asm\x01\0\0\0");
+        let error = check(&Module::read(written.path()).unwrap()).unwrap_err().to_string();
+        assert!(error.ends_with("is it a plugin?"), "{error}");
         let folder = Module::read(&std::env::temp_dir()).unwrap_err().to_string();
         assert!(folder.contains("no regular file"), "{folder}");
     }

@@ -23,7 +23,7 @@ pub use expectation::Expectation;
 pub use frames::{Frame, built_in};
 pub use millrace_plugin_abi::Message;
 
-pub use inspect::{CostStatement, Inspection, inspect};
+pub use inspect::{CostStatement, Inspection, check, inspect};
 pub use module::Module;
 pub use trial::{Exchange, FaultReport, Outcome, Trial, TrialOptions, try_out};
 pub use tsc::cycles;

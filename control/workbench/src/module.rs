@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use millrace_plugin::Manifest;
@@ -11,6 +12,9 @@ use millrace_plugin::wasm::{LoadedPlugin, MOST_MODULE, Sandbox, SandboxSettings,
 use millrace_plugin_abi::Plugin;
 
 use crate::WorkbenchError;
+
+/// How long compiling may take: longer than in the router, which has two compilers, and takes the quicker one first.
+const MOST_COMPILING: Duration = Duration::from_secs(30);
 
 /// The bytes of a plugin's file.
 #[derive(Clone, Debug)]
@@ -94,7 +98,22 @@ impl Module {
         }
         let sandbox = Sandbox::new(SandboxSettings::default())?;
         let begin = Instant::now();
-        let plugin = sandbox.compile(&self.bytes).map_err(|error| self.refused(error.to_string()))?;
+        let (sender, compiled) = channel();
+        let bytes = self.bytes.clone();
+        // The compiler can't be stopped: where it takes too long it goes on until this process ends.
+        std::thread::spawn(move || sender.send(sandbox.compile(&bytes)));
+        let plugin = match compiled.recv_timeout(MOST_COMPILING) {
+            Ok(plugin) => plugin.map_err(|error| self.refused(error.to_string()))?,
+            Err(RecvTimeoutError::Timeout) => {
+                let most = MOST_COMPILING.as_secs();
+                return Err(
+                    self.refused(format!("compiling it takes longer than {most} s, and was given up"))
+                );
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(self.refused("the compiler has failed".to_owned()));
+            }
+        };
         Ok(Compiled { code: Code::Wasm(plugin), took: begin.elapsed() })
     }
 

@@ -4,7 +4,7 @@ use millrace_packet::{FlowKey, Packet, Pool};
 use millrace_pipeline::{flow_hash, parse};
 use std::collections::HashMap;
 
-use millrace_plugin::{Limits, Terms};
+use millrace_plugin::{Limits, Terms, without_router};
 use millrace_plugin_abi::{
     Fault, FlowStates, Instance, Packets, Plugin, PluginError, Progress, SharedMap, Verdict,
 };
@@ -48,7 +48,7 @@ pub(crate) fn instance_of(
     plugin: &dyn Plugin,
     settings: &Map<String, Value>,
 ) -> Result<Box<dyn Instance>, PluginError> {
-    let mut instance = plugin.create(settings)?;
+    let mut instance = plugin.create(&without_router(plugin, settings)?)?;
     let maps = plugin.maps().iter().map(|shape| SharedMap::new(shape.clone(), 1).handle(0, true));
     instance.attach_maps(maps.collect());
     Ok(instance)

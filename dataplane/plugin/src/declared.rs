@@ -17,6 +17,7 @@ pub(crate) struct Declared {
     pub version: &'static str,
     pub summary: &'static str,
     pub messages: Vec<(&'static str, &'static str)>,
+    pub counters: Vec<&'static str>,
 }
 
 impl Declared {
@@ -36,7 +37,8 @@ impl Declared {
         let (version, summary) = (interned(&manifest.version), interned(&manifest.summary));
         let messages =
             manifest.messages.iter().map(|(name, help)| (interned(name), interned(help))).collect();
-        Ok(Self { name: interned(&manifest.name), version, summary, messages })
+        let counters = manifest.counters.iter().map(|name| interned(name)).collect();
+        Ok(Self { name: interned(&manifest.name), version, summary, messages, counters })
     }
 }
 

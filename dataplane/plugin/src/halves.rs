@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use millrace_plugin_abi::{Home, Instance, MapShape, Message, Plugin, PluginError, Position, RequestKinds};
+use millrace_plugin_abi::{Features, Home, Instance, MapShape, Message, Plugin, PluginError, Position};
 use serde_json::{Map, Value};
 
 use crate::Manifest;
-
-/// What a slow half may call: it meets no packets.
-const CAPABILITIES: [&str; 3] = ["log", "timer", "message"];
 
 /// Both halves. To everybody it is the fast one, which has a slow half.
 pub struct Halves {
@@ -33,12 +30,7 @@ impl Halves {
         if slow.slow_half.is_some() {
             return Some("it has a slow half itself".to_owned());
         }
-        let is_known = |name: &&&str| CAPABILITIES.contains(name) || name.starts_with(RequestKinds::ALL);
-        let strange = slow.capabilities.iter().find(|name| !is_known(name))?;
-        Some(format!(
-            "it wants the capability {strange:?}: on the host level there are {}, and those of requests",
-            CAPABILITIES.join(", ")
-        ))
+        slow.features.check_on_host_level().err().map(|error| error.to_string())
     }
 }
 
@@ -69,6 +61,18 @@ impl Plugin for Halves {
 
     fn settings_schema(&self) -> Option<&Map<String, Value>> {
         self.fast.settings_schema()
+    }
+
+    fn features(&self) -> Features {
+        self.fast.features()
+    }
+
+    fn capabilities(&self) -> &[&'static str] {
+        self.fast.capabilities()
+    }
+
+    fn counters(&self) -> &[&'static str] {
+        self.fast.counters()
     }
 
     fn maps(&self) -> &[MapShape] {

@@ -103,6 +103,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
             _ => hosted.call(|old| inherit(old, &mut *instance, version, inheritance)),
         };
         if inherited.is_err() {
+            // It goes on; where handing over has killed it, without what it knew, and without a pause.
+            hosted.recover(now, &mut self.news);
             told(Some(Succession { instance, inherited }));
             return key;
         }

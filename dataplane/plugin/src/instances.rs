@@ -46,6 +46,12 @@ pub(crate) struct News {
 }
 
 impl News {
+    fn tell(&mut self, failure: Failure) {
+        if self.failures.len() < MOST_FAILURES {
+            self.failures.push(failure);
+        }
+    }
+
     /// Takes a failure out; the last comes first.
     #[inline]
     pub fn pop(&mut self) -> Option<Failure> {
@@ -126,9 +132,20 @@ impl Hosted {
         if self.is_pausing() && !news.paused.contains(&self.id) {
             news.paused.push(self.id);
         }
-        if news.failures.len() < MOST_FAILURES {
-            news.failures.push(Failure { instance: self.id, fault, health: self.record.health });
+        news.tell(Failure { instance: self.id, fault, health: self.record.health });
+    }
+
+    /// What it did wrong in a call that no packet was in is noted, and doesn't count towards quarantine; it begins anew at
+    /// once, so that packets go on.
+    pub fn recover(&mut self, now: Instant, news: &mut News) {
+        self.take_outputs(news);
+        let Some(fault) = self.instance.take_fault() else { return };
+        if let Err(error) = self.call(|instance| instance.restart()) {
+            self.fail(Fault { kind: "restart", text: error.to_string() }, now, news);
         }
+        *self.faults.entry(fault.kind).or_default() += 1;
+        self.last_fault.clone_from(&fault.text);
+        news.tell(Failure { instance: self.id, fault, health: self.record.health });
     }
 
     /// Whether it failed, and begins anew after a pause.

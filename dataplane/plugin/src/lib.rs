@@ -36,6 +36,7 @@ mod raw_packet;
 mod run;
 mod service_state;
 mod settings;
+mod settings_refusal;
 mod shadow;
 mod slab;
 mod terms;
@@ -59,10 +60,11 @@ pub use manifest::{
 pub use path::{EMPTY_PATH, Refusal};
 pub use plugin_control_unit::{
     BindingDescription, Bound, GateDescription, HeldMaps, InstanceDescription, PluginCode,
-    PluginControlError, PluginControlUnit, PluginDescription, SlowHalf, Successors,
+    PluginControlError, PluginControlUnit, PluginDescription, PluginStatement, SlowHalf, Successors,
 };
 pub use pulse::{Calling, Pulse};
 pub use run::{Direction, Group};
+pub use settings::without_router;
 pub use shadow::{Reported, ShadowReport};
 pub use terms::{OnFault, Terms};
 pub use waiting::{Answer, End, Kept, Place, Released, Taken, Ticket, Waiting};

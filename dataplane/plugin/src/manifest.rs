@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use millrace_plugin_abi::binary::{ABI_VERSION, DEFAULT_WINDOW, HOST_FUNCTIONS, MOST_COUNTERS, MOST_WINDOW};
 use millrace_plugin_abi::{
-    MOST_MAP_ENTRIES, MOST_MAP_KEY, MOST_MAP_MEMORY, MOST_MAP_VALUE, MOST_MAPS, MapShape, Position,
-    RequestKinds,
+    Features, MOST_MAP_ENTRIES, MOST_MAP_KEY, MOST_MAP_MEMORY, MOST_MAP_VALUE, MOST_MAPS, MapShape,
+    NotOffered, Position, RequestKinds,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -23,9 +23,13 @@ pub const MOST_SERVICE_STATE: u16 = 4096;
 /// Characters of a plugin's name, at most.
 pub const MOST_NAME: usize = 64;
 
+/// Features that are missing of which a refusal tells, at most.
+const MOST_MISSING: usize = 8;
+
 /// Every key that a manifest may have.
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "abi",
+    "features",
     "name",
     "version",
     "summary",
@@ -73,8 +77,13 @@ pub enum ManifestError {
         problem: String,
     },
     /// It was built for another version of the interface.
-    #[error("the plugin was built for version {0} of the interface: this router has version {ABI_VERSION}")]
+    #[error(
+        "the plugin was built for version {0} of the interface, and this router has version {ABI_VERSION}: build it with the kit of this router"
+    )]
     WrongAbi(u32),
+    /// It needs features that this router does not offer.
+    #[error(transparent)]
+    Features(#[from] NotOffered),
 }
 
 /// What a plugin says its calls cost.
@@ -100,6 +109,8 @@ pub struct Manifest {
     pub summary: String,
     /// The positions whose gates its instances may be bound at; at least one.
     pub positions: Vec<Position>,
+    /// What it needs of the interface: what it says, and what its other keys come to.
+    pub features: Features,
     /// The capabilities it asks for, by the names of [`HOST_FUNCTIONS`].
     pub capabilities: Vec<&'static str>,
     /// Its control messages, each with a line of help.
@@ -130,7 +141,8 @@ impl Manifest {
     /// Reads and checks a manifest.
     ///
     /// # Errors
-    /// [`ManifestError`] for the first thing that is wrong; the version of the interface comes before all else.
+    /// [`ManifestError`] for the first thing that is wrong; the version of the interface comes before all else, and then the
+    /// features of it: what was built for a later router may have keys that nobody knows here.
     pub fn parse(json: &[u8]) -> Result<Self, ManifestError> {
         if json.len() > MOST_MANIFEST {
             return Err(ManifestError::TooLarge(json.len()));
@@ -141,8 +153,10 @@ impl Manifest {
         if abi != ABI_VERSION {
             return Err(ManifestError::WrongAbi(abi));
         }
+        let declared = features(&optional::<Vec<String>>(&keys, "features")?.unwrap_or_default())?;
         unless_known(&keys)?;
-        let manifest = Self {
+        let mut manifest = Self {
+            features: declared,
             name: needed(&keys, "name")?,
             version: needed(&keys, "version")?,
             summary: needed(&keys, "summary")?,
@@ -165,7 +179,23 @@ impl Manifest {
             cost: optional(&keys, "cost")?,
         };
         manifest.check()?;
+        manifest.features = declared.and(manifest.implied());
         Ok(manifest)
+    }
+
+    /// The features to which what it asks for belongs.
+    fn implied(&self) -> Features {
+        let of_capabilities = self.capabilities.iter().map(|name| Features::of_capability(name));
+        let of_keys = [
+            Features::FLOW_STATE.when(self.flow_state > 0),
+            Features::SERVICE_STATE.when(self.service_state > 0),
+            Features::SAVED_STATE.when(self.state_version > 0),
+            Features::COUNTERS.when(!self.counters.is_empty()),
+            Features::MAPS.when(!self.maps.is_empty()),
+            Features::TIMERS.when(self.period.is_some()),
+            Features::HALVES.when(self.slow_half.is_some()),
+        ];
+        of_capabilities.chain(of_keys).fold(Features::NONE, Features::and)
     }
 
     /// Whether it asks for a capability; for that of requests also if only for one of some kind.
@@ -277,8 +307,24 @@ fn optional<T: DeserializeOwned>(
     key: &'static str,
 ) -> Result<Option<T>, ManifestError> {
     let Some(value) = keys.get(key) else { return Ok(None) };
-    let wrong = |error: serde_json::Error| ManifestError::Value { key, problem: error.to_string() };
+    let wrong = |_: serde_json::Error| {
+        let given = shortened(&value.to_string());
+        ManifestError::Value { key, problem: format!("{given} is not right; give {}", wanted(key)) }
+    };
     T::deserialize(value).map(Some).map_err(wrong)
+}
+
+/// What stands under a key, in words.
+fn wanted(key: &str) -> &'static str {
+    match key {
+        "name" | "version" | "summary" | "slow-half" => "a text",
+        "features" | "positions" | "capabilities" | "counters" => "a list of names",
+        "messages" => "an object of names with a line of help each",
+        "settings" => "a JSON Schema, which is an object",
+        "maps" => "a list of {name, key, value, entries}",
+        "cost" => "{packet, byte}, cycles of each",
+        _ => "a whole number",
+    }
 }
 
 fn needed<T: DeserializeOwned>(keys: &Map<String, Value>, key: &'static str) -> Result<T, ManifestError> {
@@ -299,6 +345,30 @@ fn nearest(name: &str, known: impl Iterator<Item = &'static str>) -> Option<&'st
 /// The first [`MOST_NAME`] characters: what is shown of a name that others chose.
 fn shortened(name: &str) -> String {
     name.chars().take(MOST_NAME).collect()
+}
+
+/// The features of these names.
+///
+/// # Errors
+/// All that this router does not have, whether their names are known or not.
+fn features(names: &[String]) -> Result<Features, ManifestError> {
+    let mut missing = Vec::new();
+    let mut found = Features::NONE;
+    for name in names {
+        match Features::of_name(name) {
+            Features::NONE => missing.push(format!("{:?}", shortened(name))),
+            feature if found.and(feature) == found => {
+                let problem = format!("{name} stands there twice");
+                return Err(ManifestError::Value { key: "features", problem });
+            }
+            feature => found = found.and(feature),
+        }
+    }
+    if missing.is_empty() {
+        return Ok(found);
+    }
+    missing.truncate(MOST_MISSING);
+    Err(NotOffered { missing, place: "at its workers", offered: Features::AT_WORKERS }.into())
 }
 
 fn positions(names: &[String]) -> Result<Vec<Position>, ManifestError> {
@@ -369,6 +439,47 @@ mod tests {
 
     fn refusal(key: &str, value: Value) -> String {
         with(key, value).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn features_are_what_it_says_and_what_its_keys_come_to() {
+        assert_eq!(with("window", json!(64)).unwrap().features, Features::NONE);
+        assert_eq!(with("features", json!(["hold"])).unwrap().features, Features::HOLD);
+        assert_eq!(with("capabilities", json!(["timer"])).unwrap().features, Features::TIMERS);
+        assert_eq!(with("counters", json!(["late"])).unwrap().features, Features::COUNTERS);
+        let mut both = smallest();
+        both["features"] = json!(["classify", "flow-state"]);
+        both["flow-state"] = json!(8);
+        let features = Manifest::parse(both.to_string().as_bytes()).unwrap().features;
+        assert_eq!(features, Features::FLOW_STATE.and(Features::CLASSIFY));
+    }
+
+    #[test]
+    fn features_that_the_router_lacks_are_told_before_keys_that_it_does_not_know() {
+        let mut later = smallest();
+        later["features"] = json!(["hold", "teleport", "clone"]);
+        later["clones"] = json!(3);
+        let refused = Manifest::parse(later.to_string().as_bytes()).unwrap_err().to_string();
+        let begin = "it needs the features \"teleport\", \"clone\" of the interface, which this router does not offer at its workers; \
+             what it offers there: flow-state, ";
+        assert!(refused.starts_with(begin), "{refused}");
+        assert_eq!(
+            refusal("features", json!(["hold", "hold"])),
+            "the manifest's \"features\": hold stands there twice"
+        );
+        let wrong = refusal("features", json!("hold"));
+        assert!(wrong.starts_with("the manifest's \"features\": "), "{wrong}");
+    }
+
+    #[test]
+    fn values_of_another_type_are_told_with_the_right_one() {
+        let whole = "the manifest's \"window\": \"x\" is not right; give a whole number";
+        assert_eq!(refusal("window", json!("x")), whole);
+        let names = "the manifest's \"counters\": [1] is not right; give a list of names";
+        assert_eq!(refusal("counters", json!([1])), names);
+        let cost = "the manifest's \"cost\": {\"bite\":1} is not right; give {packet, byte}, cycles of each";
+        assert_eq!(refusal("cost", json!({"bite": 1})), cost);
+        assert!(refusal("abi", json!(-1)).ends_with("give a whole number"));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use millrace_plugin_abi::{Plugin, PluginError, SharedMap};
 use serde_json::{Map, Value};
 
 use crate::PluginControlError;
+use crate::settings_refusal::refusal;
 
 /// The format of a setting that names a port: the plugin gets its number.
 const PORT: &str = "port";
@@ -67,7 +68,12 @@ pub(crate) fn names_instance<'a>(
 /// Why a schema can't be used; `None` when it can.
 pub(crate) fn schema_problem(schema: &Map<String, Value>) -> Option<String> {
     let schema = Value::Object(schema.clone());
-    jsonschema::validator_for(&schema).err().map(|error| format!("its schema of settings is none: {error}"))
+    jsonschema::validator_for(&schema).err().map(|error| {
+        format!(
+            "its schema of settings is no JSON Schema: at {:?}: {error}",
+            error.instance_path().to_string()
+        )
+    })
 }
 
 /// Settings as the plugin gets them: those that its schema allows, with numbers for names of ports, instances and maps.
@@ -83,15 +89,7 @@ pub(crate) fn prepare(
         return Ok(Prepared { settings: settings.clone(), maps: Vec::new() });
     };
     let refused = |setting: &str, problem: String| PluginError::setting(plugin.name(), setting, problem);
-    let validator = jsonschema::validator_for(&Value::Object(schema.clone()))
-        .map_err(|error| refused("settings", format!("the plugin's schema is none: {error}")))?;
-    let whole = Value::Object(settings.clone());
-    if let Err(error) = validator.validate(&whole) {
-        let place = error.instance_path().to_string();
-        let setting = place.trim_start_matches('/');
-        let problem = format!("{error}{}", known(schema, setting));
-        return Err(refused(if setting.is_empty() { "settings" } else { setting }, problem));
-    }
+    validate(plugin, schema, settings.clone())?;
     let (mut prepared, mut maps) = (settings.clone(), Vec::new());
     for (setting, value) in &mut prepared {
         let Some(name) = value.as_str() else { continue };
@@ -109,20 +107,47 @@ pub(crate) fn prepare(
     Ok(Prepared { settings: prepared, maps })
 }
 
-fn format_of<'a>(schema: &'a Map<String, Value>, setting: &str) -> Option<&'a str> {
-    schema.get("properties")?.get(setting)?.get("format")?.as_str()
+/// Settings for a plugin that is tried without a router: checked like those of an instance, but that ports, instances and maps
+/// have no names, and so are given by their numbers.
+///
+/// # Errors
+/// [`PluginError::Setting`] for the first that is unknown, of the wrong type or out of range, or a name.
+pub fn without_router(
+    plugin: &dyn Plugin,
+    settings: &Map<String, Value>,
+) -> Result<Map<String, Value>, PluginError> {
+    let Some(schema) = plugin.settings_schema() else { return Ok(settings.clone()) };
+    let mut written = settings.clone();
+    for (setting, value) in &mut written {
+        let Some(format @ (PORT | INSTANCE | MAP)) = format_of(schema, setting) else { continue };
+        if value.is_u64() {
+            *value = value.to_string().into();
+        } else if value.is_string() {
+            let problem = format!("without a router no {format} is called {value}; give a number");
+            return Err(PluginError::setting(plugin.name(), setting, problem));
+        }
+    }
+    validate(plugin, schema, written)?;
+    Ok(settings.clone())
 }
 
-/// The settings that there are, where what is wrong is none of them.
-fn known(schema: &Map<String, Value>, setting: &str) -> String {
-    let properties = schema.get("properties").and_then(Value::as_object);
-    match properties {
-        Some(properties) if setting.is_empty() && !properties.is_empty() => {
-            let names: Vec<_> = properties.keys().map(String::as_str).collect();
-            format!("; there are {}", names.join(", "))
-        }
-        _ => String::new(),
-    }
+/// Refuses settings that a schema does not allow.
+fn validate(
+    plugin: &dyn Plugin,
+    schema: &Map<String, Value>,
+    settings: Map<String, Value>,
+) -> Result<(), PluginError> {
+    let refused = |setting: &str, problem: String| PluginError::setting(plugin.name(), setting, problem);
+    let validator = jsonschema::validator_for(&Value::Object(schema.clone()))
+        .map_err(|error| refused("settings", format!("the plugin's schema is none: {error}")))?;
+    validator.validate(&Value::Object(settings)).map_err(|error| {
+        let (setting, problem) = refusal(schema, &error);
+        refused(&setting, problem)
+    })
+}
+
+fn format_of<'a>(schema: &'a Map<String, Value>, setting: &str) -> Option<&'a str> {
+    schema.get("properties")?.get(setting)?.get("format")?.as_str()
 }
 
 #[cfg(test)]
@@ -211,11 +236,28 @@ mod tests {
     #[test]
     fn what_the_schema_does_not_allow_is_refused() {
         let refused = prepared(json!({"rate": 0})).unwrap_err();
-        assert_eq!(refused, "plugin described: rate: 0 is less than the minimum of 1");
+        assert_eq!(refused, "plugin described: rate: 0 is not right; give a whole number of 1 or more");
         let refused = prepared(json!({"rat": 1})).unwrap_err();
-        assert!(refused.starts_with("plugin described: settings: "), "{refused}");
-        assert!(refused.ends_with("; there are next, rate, to"), "{refused}");
+        assert_eq!(refused, "plugin described: rat: there is no such setting; did you mean \"rate\"?");
         assert!(prepared(json!({"rate": "x"})).is_err());
+    }
+
+    #[test]
+    fn without_a_router_names_are_numbers() {
+        let schema = json!({"type": "object", "additionalProperties": false, "properties": {
+            "rate": {"type": "integer", "minimum": 1}, "to": {"type": "string", "format": "port"},
+        }});
+        let plugin = Described(schema.as_object().cloned().unwrap());
+        let alone = |settings: Value| {
+            let settings = without_router(&plugin, settings.as_object().unwrap());
+            settings.map(Value::Object).map_err(|error| error.to_string())
+        };
+        assert_eq!(alone(json!({"rate": 3, "to": 1})), Ok(json!({"rate": 3, "to": 1})));
+        let refused = "plugin described: to: without a router no port is called \"wan\"; give a number";
+        assert_eq!(alone(json!({"to": "wan"})), Err(refused.to_owned()));
+        assert!(alone(json!({"to": true})).is_err());
+        let refused = "plugin described: rate: 0 is not right; give a whole number of 1 or more";
+        assert_eq!(alone(json!({"rate": 0})), Err(refused.to_owned()));
     }
 
     #[test]

@@ -14,7 +14,7 @@
 
 MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"sample-c\",\"version\":\"0.1.0\","
                 "\"summary\":\"Sends one in so many copies to a port, and uses up the others.\","
-                "\"positions\":[\"copy\"],"
+                "\"positions\":[\"copy\"],\"features\":[\"to-ports\"],"
                 "\"messages\":{\"read\":\"the counters\",\"reset\":\"sets all counters to zero\"},"
                 "\"settings\":{\"type\":\"object\",\"properties\":{"
                 "\"to\":{\"type\":\"string\",\"format\":\"port\",\"description\":\"the port that copies are sent to\"},"

@@ -3,7 +3,7 @@
 use millrace_units::Instant;
 use serde_json::{Map, Value};
 
-use crate::{FlowKey, MapHandle, MapShape, Output, Packets, PluginError, Position};
+use crate::{Features, FlowKey, MapHandle, MapShape, Output, Packets, PluginError, Position};
 
 /// A control message: a name and its arguments.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,6 +66,27 @@ pub trait Plugin: Send + Sync {
     /// setting whose `format` is `port` or `instance` names one, and comes as its number.
     fn settings_schema(&self) -> Option<&Map<String, Value>> {
         None
+    }
+
+    /// Its manual page, where it has one: see [`manual_of`](crate::manual_of).
+    fn manual(&self) -> Option<String> {
+        None
+    }
+
+    /// What it needs of the interface. It is refused where the router does not offer all of that.
+    fn features(&self) -> Features {
+        Features::NONE
+    }
+
+    /// The capabilities that it asks for, by the names that manifests give them; none for what is part of the router, which
+    /// needs none.
+    fn capabilities(&self) -> &[&'static str] {
+        &[]
+    }
+
+    /// The names of its counters, which the router adds up.
+    fn counters(&self) -> &[&'static str] {
+        &[]
     }
 
     /// The maps that its instances have and write, by their numbers.

@@ -3,11 +3,12 @@
 //! A [`Plugin`] is a type of plugin; an [`Instance`] is one configured copy of it, bound to flows at gates. The
 //! router calls an instance with batches of packets of its flows; the instance writes a [`Verdict`] for each.
 //!
-//! [`binary`] is the same for plugins that are files. It is all that there is without the feature `host`.
+//! [`binary`] is the same for plugins that are files. It and [`Features`] are all that there is without the feature `host`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(feature = "host"), no_std)]
 
 pub mod binary;
+mod features;
 
 #[cfg(feature = "host")]
 mod backlog;
@@ -18,6 +19,8 @@ mod gate;
 #[cfg(feature = "host")]
 mod instance;
 #[cfg(feature = "host")]
+mod manual;
+#[cfg(feature = "host")]
 mod output;
 #[cfg(feature = "host")]
 mod packets;
@@ -26,12 +29,16 @@ mod reading;
 #[cfg(feature = "host")]
 mod shared_map;
 
+pub use features::Features;
+
 #[cfg(feature = "host")]
 pub use {
     backlog::{Backlog, Backlogs, Known, NoQueues, QueueBacklog},
     error::PluginError,
+    features::NotOffered,
     gate::{DEFAULT_GATES, Position},
     instance::{Fault, FlowEnd, Home, Instance, Message, Plugin, Progress, Reply, merged},
+    manual::manual_of,
     millrace_packet::{Exceptions, Family, FlowKey, Packet},
     millrace_units::Instant,
     output::{LogLevel, Output, Request, RequestKinds},

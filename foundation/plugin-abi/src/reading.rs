@@ -128,7 +128,13 @@ impl Message {
         if with_arguments.contains(&self.name.as_str()) {
             return Ok(());
         }
-        PluginError::unless_known(plugin, &self.arguments, &[])
+        match self.arguments.keys().next() {
+            None => Ok(()),
+            Some(strange) => {
+                let problem = format!("message {:?} takes no arguments", self.name);
+                Err(PluginError::setting(plugin, strange, problem))
+            }
+        }
     }
 }
 

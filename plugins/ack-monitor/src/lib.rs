@@ -55,8 +55,8 @@ mod worst;
 use std::sync::LazyLock;
 
 use millrace_plugin_abi::{
-    FlowEnd, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
-    SettingsReader, merged_but, restored, settings_of,
+    Features, FlowEnd, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
+    SettingsReader, manual_of, merged_but, restored, settings_of,
 };
 use serde_json::{Map, Value, json};
 
@@ -105,6 +105,14 @@ impl Plugin for AckMonitor {
 
     fn positions(&self) -> &'static [Position] {
         &[Position::Early, Position::Late, Position::Copy]
+    }
+
+    fn features(&self) -> Features {
+        Features::FLOW_STATE.and(Features::FLOW_ENDS).and(Features::SAVED_STATE)
+    }
+
+    fn manual(&self) -> Option<String> {
+        Some(manual_of(include_str!("lib.rs")))
     }
 
     fn messages(&self) -> &'static [(&'static str, &'static str)] {

@@ -15,7 +15,7 @@
 //!
 //! # Messages
 //! - `read`: setting and counters. Nothing is reset.
-//! - `set ms=…`: the delay of packets that come from now on.
+//! - `set ms=…`: the delay of packets that come from now on. `instance set` does the same, in the same order.
 //! - `reset`: sets the counter to zero.
 //!
 //! # Counters
@@ -30,10 +30,12 @@
 //! ```
 #![forbid(unsafe_code)]
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use millrace_plugin_abi::{
-    Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, Verdict, merged_but,
+    Features, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, Verdict,
+    manual_of, merged_but, restored, settings_of,
 };
 use serde_json::{Map, Value, json};
 
@@ -53,6 +55,17 @@ const MESSAGES: &[(&str, &str)] = &[
 /// The longest delay, in milliseconds.
 const LONGEST: f64 = 10_000.0;
 
+/// The version of what instances save.
+const STATE_VERSION: u32 = 1;
+
+static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
+    let properties = json!({
+        "ms": {"type": "number", "minimum": 0, "maximum": LONGEST as u64, "default": 0,
+            "description": "milliseconds after which packets go on"},
+    });
+    settings_of(properties, &[])
+});
+
 impl Plugin for Delay {
     fn name(&self) -> &'static str {
         NAME
@@ -70,6 +83,18 @@ impl Plugin for Delay {
         &[Position::Early, Position::Route, Position::Late, Position::Queue]
     }
 
+    fn settings_schema(&self) -> Option<&Map<String, Value>> {
+        Some(&SCHEMA)
+    }
+
+    fn features(&self) -> Features {
+        Features::HOLD.and(Features::SAVED_STATE)
+    }
+
+    fn manual(&self) -> Option<String> {
+        Some(manual_of(include_str!("lib.rs")))
+    }
+
     fn messages(&self) -> &'static [(&'static str, &'static str)] {
         MESSAGES
     }
@@ -77,6 +102,10 @@ impl Plugin for Delay {
     /// Counters are added up; the setting is the same everywhere.
     fn merge(&self, _message: &Message, replies: Vec<Value>) -> Value {
         merged_but(replies, &["ms"])
+    }
+
+    fn state_version(&self) -> u32 {
+        STATE_VERSION
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
@@ -118,6 +147,17 @@ impl Instance for DelayInstance {
         false
     }
 
+    /// Packets that wait go on when they were told to, so the next instance has to know until when.
+    fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
+        Ok(Some(json!([self.packets, self.latest.as_nanos()]).to_string().into_bytes()))
+    }
+
+    fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
+        let [packets, latest] = restored(state, version, STATE_VERSION)?;
+        (self.packets, self.latest) = (packets, Instant::from_nanos(latest));
+        Ok(())
+    }
+
     fn control(&mut self, message: &Message) -> Reply {
         message.check(NAME, MESSAGES, &["set"])?;
         match message.name.as_str() {
@@ -152,6 +192,19 @@ mod tests {
         let mut verdicts = [Verdict::Pass];
         instance.process(&mut Packets::new(&mut packets, &keys, &[0], &mut verdicts), now);
         verdicts[0]
+    }
+
+    #[test]
+    fn another_instance_keeps_the_order() {
+        let at = |millis| Instant::ZERO + Duration::from_millis(millis);
+        let mut old = PLUGIN.create(&settings(json!(100))).unwrap();
+        assert_eq!(verdict(&mut *old, at(0)), Verdict::Hold(at(100)));
+        let saved = old.save().unwrap().unwrap();
+        let mut new = PLUGIN.create(&settings(json!(1))).unwrap();
+        assert!(new.restore(&saved, 0).is_err() && new.restore(b"[]", 1).is_err());
+        new.restore(&saved, PLUGIN.state_version()).unwrap();
+        assert_eq!(verdict(&mut *new, at(1)), Verdict::Hold(at(100)));
+        assert_eq!(ask(&mut *new, "read", Map::new()).unwrap()["packets"], 2);
     }
 
     fn ask(instance: &mut dyn Instance, name: &str, arguments: Map<String, Value>) -> Reply {

@@ -53,8 +53,8 @@
 use std::sync::LazyLock;
 
 use millrace_plugin_abi::{
-    Family, Instance, Instant, Message, Packet, Packets, Plugin, PluginError, Position, Progress, Reply,
-    SettingsReader, Verdict, merged_but, restored, settings_of,
+    Family, Features, Instance, Instant, Message, Packet, Packets, Plugin, PluginError, Position, Progress,
+    Reply, SettingsReader, Verdict, manual_of, merged_but, restored, settings_of,
 };
 use millrace_units::PortId;
 use millrace_wire::{Ipv4Fault, Ipv6Fault, ipv4, ipv6};
@@ -95,6 +95,14 @@ impl Plugin for MinimalIp {
 
     fn positions(&self) -> &'static [Position] {
         &[Position::Route, Position::Late]
+    }
+
+    fn features(&self) -> Features {
+        Features::SAVED_STATE.and(Features::TO_PORTS)
+    }
+
+    fn manual(&self) -> Option<String> {
+        Some(manual_of(include_str!("lib.rs")))
     }
 
     fn messages(&self) -> &'static [(&'static str, &'static str)] {

@@ -25,8 +25,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
+use std::sync::LazyLock;
+
 use millrace_plugin_abi::{
-    Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
+    Features, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, manual_of,
+    restored, settings_of,
 };
 use serde_json::{Map, Value, json};
 
@@ -39,6 +42,11 @@ pub struct Null;
 
 const NAME: &str = "null";
 const MESSAGES: &[(&str, &str)] = &[("read", "the counters"), ("reset", "sets the counters to zero")];
+
+/// The version of what instances save.
+const STATE_VERSION: u32 = 1;
+
+static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| settings_of(json!({}), &[]));
 
 impl Plugin for Null {
     fn name(&self) -> &'static str {
@@ -57,8 +65,24 @@ impl Plugin for Null {
         &Position::ALL
     }
 
+    fn settings_schema(&self) -> Option<&Map<String, Value>> {
+        Some(&SCHEMA)
+    }
+
+    fn manual(&self) -> Option<String> {
+        Some(manual_of(include_str!("lib.rs")))
+    }
+
+    fn features(&self) -> Features {
+        Features::SAVED_STATE
+    }
+
     fn messages(&self) -> &'static [(&'static str, &'static str)] {
         MESSAGES
+    }
+
+    fn state_version(&self) -> u32 {
+        STATE_VERSION
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
@@ -83,6 +107,15 @@ impl Instance for NullInstance {
         false
     }
 
+    fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
+        Ok(Some(json!(self.packets).to_string().into_bytes()))
+    }
+
+    fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
+        self.packets = restored(state, version, STATE_VERSION)?;
+        Ok(())
+    }
+
     fn control(&mut self, message: &Message) -> Reply {
         message.check(NAME, MESSAGES, &[])?;
         if message.name == "reset" {
@@ -94,11 +127,10 @@ impl Instance for NullInstance {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-
     use millrace_packet::{FlowKey, Pool};
     use millrace_plugin_abi::Verdict;
     use millrace_units::PortId;
+    use std::net::Ipv4Addr;
 
     use super::*;
 
@@ -121,6 +153,15 @@ mod tests {
         }
         ask(&mut *instance, "reset").unwrap();
         assert_eq!(ask(&mut *instance, "read").unwrap(), json!({ "packets": 0 }));
+    }
+
+    #[test]
+    fn the_counter_goes_over_to_another_instance() {
+        let mut new = PLUGIN.create(&Map::new()).unwrap();
+        new.restore(b"7", PLUGIN.state_version()).unwrap();
+        assert_eq!(new.save().unwrap().unwrap(), b"7");
+        assert_eq!(ask(&mut *new, "read").unwrap(), json!({ "packets": 7 }));
+        assert!(new.restore(b"7", 0).is_err() && new.restore(b"x", 1).is_err());
     }
 
     #[test]

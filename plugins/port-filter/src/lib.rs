@@ -28,6 +28,8 @@
 //! - `dropped_cut`: of these, those whose ports could not be read.
 //! - `ranges`: for each range packets dropped since it was set; where ranges overlap, the first counts.
 //!
+//! They go with the instance when it gets other settings by `instance set`.
+//!
 //! # Example
 //! ```text
 //! millrace instance create port-filter web ports=80,443 protocol=tcp
@@ -41,9 +43,11 @@
 
 mod settings;
 
+use std::sync::LazyLock;
+
 use millrace_plugin_abi::{
-    Exceptions, FlowKey, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
-    SettingsReader, Verdict,
+    Exceptions, Features, FlowKey, Instance, Instant, Message, Packets, Plugin, PluginError, Position,
+    Progress, Reply, SettingsReader, Verdict, manual_of, restored, settings_of,
 };
 use millrace_wire::Protocol;
 use serde_json::{Map, Value, json};
@@ -66,6 +70,19 @@ const MESSAGES: &[(&str, &str)] = &[
 /// Most ranges of an instance.
 const MOST_RANGES: usize = 5;
 
+/// The version of what instances save.
+const STATE_VERSION: u32 = 1;
+
+static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
+    let properties = json!({
+        "ports": {"type": ["string", "integer", "array"], "default": "",
+            "description": "destination ports and ranges of them whose packets are dropped, up to five, as in 80,443,1000-2000"},
+        "protocol": {"enum": ["tcp", "udp", "any"], "default": "any", "description": "of which protocol packets are dropped"},
+        "cut": {"enum": ["drop", "pass"], "default": "drop", "description": "what becomes of packets whose ports can't be read"},
+    });
+    settings_of(properties, &[])
+});
+
 impl Plugin for PortFilter {
     fn name(&self) -> &'static str {
         NAME
@@ -83,8 +100,24 @@ impl Plugin for PortFilter {
         &[Position::Early, Position::Late]
     }
 
+    fn settings_schema(&self) -> Option<&Map<String, Value>> {
+        Some(&SCHEMA)
+    }
+
+    fn manual(&self) -> Option<String> {
+        Some(manual_of(include_str!("lib.rs")))
+    }
+
+    fn features(&self) -> Features {
+        Features::SAVED_STATE
+    }
+
     fn messages(&self) -> &'static [(&'static str, &'static str)] {
         MESSAGES
+    }
+
+    fn state_version(&self) -> u32 {
+        STATE_VERSION
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
@@ -115,6 +148,22 @@ impl Instance for PortFilterInstance {
 
     fn hears_flow_ends(&self) -> bool {
         false
+    }
+
+    fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
+        let Counters { packets, dropped, dropped_cut, ranges } = self.counters;
+        let state = json!([self.settings.ranges.to_string(), [packets, dropped, dropped_cut], ranges]);
+        Ok(Some(state.to_string().into_bytes()))
+    }
+
+    /// What ranges counted is that of the same ranges.
+    fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
+        let (ports, [packets, dropped, dropped_cut], ranges): (String, _, _) =
+            restored(state, version, STATE_VERSION)?;
+        let is_same = ports == self.settings.ranges.to_string();
+        let ranges = if is_same { ranges } else { [0; MOST_RANGES] };
+        self.counters = Counters { packets, dropped, dropped_cut, ranges };
+        Ok(())
     }
 
     fn control(&mut self, message: &Message) -> Reply {

@@ -44,6 +44,23 @@ fn plain(flows: &[FlowKey]) -> Vec<(FlowKey, Exceptions)> {
 }
 
 #[test]
+fn counters_go_over_to_another_instance() {
+    let mut old = instance(json!({ "ports": "80,443" })).unwrap();
+    drops(&mut *old, &plain(&[v4(6, 80), v4(6, 443), v4(6, 443), v4(6, 1)]));
+    let saved = old.save().unwrap().unwrap();
+    for (settings, of_ranges) in
+        [(json!({ "ports": "80,443", "protocol": "tcp" }), 2), (json!({ "ports": 443 }), 0)]
+    {
+        let mut new = instance(settings).unwrap();
+        assert!(new.restore(&saved, 0).is_err() && new.restore(b"[]", 1).is_err());
+        new.restore(&saved, PLUGIN.state_version()).unwrap();
+        let read = read(&mut *new);
+        assert_eq!((&read["packets"], &read["dropped"]), (&json!(4), &json!(3)));
+        assert_eq!(read["ranges"].as_array().unwrap().last().unwrap()["dropped"], of_ranges);
+    }
+}
+
+#[test]
 fn ports_in_the_ranges_are_dropped() {
     let mut instance = instance(json!({ "ports": "80,443,1000-2000" })).unwrap();
     let ports = [79, 80, 81, 443, 999, 1000, 1500, 2000, 2001, 0];

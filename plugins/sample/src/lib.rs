@@ -49,8 +49,8 @@ mod settings;
 use std::sync::LazyLock;
 
 use millrace_plugin_abi::{
-    Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, Verdict, merged_but,
-    restored, settings_of,
+    Features, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, Verdict,
+    manual_of, merged_but, restored, settings_of,
 };
 use serde_json::{Map, Value, json};
 
@@ -100,6 +100,14 @@ impl Plugin for Sample {
 
     fn positions(&self) -> &'static [Position] {
         &[Position::Copy]
+    }
+
+    fn features(&self) -> Features {
+        Features::SAVED_STATE.and(Features::TO_PORTS)
+    }
+
+    fn manual(&self) -> Option<String> {
+        Some(manual_of(include_str!("lib.rs")))
     }
 
     fn messages(&self) -> &'static [(&'static str, &'static str)] {

@@ -38,8 +38,8 @@
 use std::sync::LazyLock;
 
 use millrace_plugin_abi::{
-    Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, SettingsReader,
-    Verdict, merged_but, restored, settings_of,
+    Features, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
+    SettingsReader, Verdict, manual_of, merged_but, restored, settings_of,
 };
 use millrace_units::InstanceId;
 use serde_json::{Map, Value, json};
@@ -83,6 +83,14 @@ impl Plugin for Spread {
 
     fn positions(&self) -> &'static [Position] {
         &[Position::Early, Position::Late]
+    }
+
+    fn features(&self) -> Features {
+        Features::SAVED_STATE.and(Features::TO_INSTANCES)
+    }
+
+    fn manual(&self) -> Option<String> {
+        Some(manual_of(include_str!("lib.rs")))
     }
 
     fn messages(&self) -> &'static [(&'static str, &'static str)] {

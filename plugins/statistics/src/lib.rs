@@ -36,9 +36,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
+use std::sync::LazyLock;
+
 use millrace_plugin_abi::{
-    Family, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, Verdict,
-    name_of,
+    Family, Features, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
+    Verdict, manual_of, name_of, settings_of,
 };
 use millrace_wire::Protocol;
 use serde_json::{Map, Value, json};
@@ -57,6 +59,13 @@ const MESSAGES: &[(&str, &str)] = &[
     ("configure", "what=protocol|size|all: changes what is gathered"),
 ];
 
+static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
+    let properties = json!({
+        "what": {"enum": ["protocol", "size", "all"], "default": "all", "description": "what is gathered beside the totals"},
+    });
+    settings_of(properties, &[])
+});
+
 impl Plugin for Statistics {
     fn name(&self) -> &'static str {
         NAME
@@ -72,6 +81,18 @@ impl Plugin for Statistics {
 
     fn positions(&self) -> &'static [Position] {
         &[Position::Early, Position::Late, Position::Copy]
+    }
+
+    fn settings_schema(&self) -> Option<&Map<String, Value>> {
+        Some(&SCHEMA)
+    }
+
+    fn features(&self) -> Features {
+        Features::SAVED_STATE
+    }
+
+    fn manual(&self) -> Option<String> {
+        Some(manual_of(include_str!("lib.rs")))
     }
 
     fn messages(&self) -> &'static [(&'static str, &'static str)] {

@@ -67,8 +67,8 @@ mod settings;
 use std::sync::LazyLock;
 
 use millrace_plugin_abi::{
-    Exceptions, FlowEnd, FlowKey, Instance, Instant, Message, Output, Packet, Packets, Plugin, PluginError,
-    Position, Progress, Reply, merged_but, restored,
+    Exceptions, Features, FlowEnd, FlowKey, Instance, Instant, Message, Output, Packet, Packets, Plugin,
+    PluginError, Position, Progress, Reply, manual_of, merged_but, restored,
 };
 use millrace_wire::{Protocol, tcp};
 use serde_json::{Map, Value, json};
@@ -111,6 +111,14 @@ impl Plugin for SynMonitor {
 
     fn positions(&self) -> &'static [Position] {
         &[Position::Early, Position::Late, Position::Copy]
+    }
+
+    fn features(&self) -> Features {
+        Features::FLOW_STATE.and(Features::FLOW_ENDS).and(Features::SAVED_STATE).and(Features::LOG)
+    }
+
+    fn manual(&self) -> Option<String> {
+        Some(manual_of(include_str!("lib.rs")))
     }
 
     fn messages(&self) -> &'static [(&'static str, &'static str)] {

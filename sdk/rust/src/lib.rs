@@ -40,6 +40,8 @@ extern crate std;
 mod backlog;
 pub mod exceptions;
 #[doc(hidden)]
+pub mod features;
+#[doc(hidden)]
 pub mod glue;
 pub mod host;
 pub mod json;
@@ -58,7 +60,7 @@ pub mod testing;
 pub use backlog::{Backlog, QueueBacklog};
 pub use host::Level;
 pub use map::{MapError, SharedMap};
-pub use millrace_plugin_abi::binary;
+pub use millrace_plugin_abi::{Features, binary};
 pub use packet::{Packet, Verdict};
 pub use packets::Packets;
 pub use plain::Plain;

@@ -3,7 +3,7 @@
 /// Makes a plugin of a type that implements [`Plugin`](crate::Plugin): its manifest and its exports. Once per crate.
 ///
 /// The keys are those of `docs/plugin-abi.md`, in the order in which they stand there; the first three are needed, and the
-/// version is the crate's. Values are literals. What the manifest says wrong is an error of the compiler.
+/// version is the crate's. Features that belong to other keys are declared by themselves. Values are literals. What the manifest says wrong is an error of the compiler.
 ///
 /// ```ignore
 /// millrace_plugin! {
@@ -11,6 +11,7 @@
 ///     name: "shaper",
 ///     summary: "Holds packets of flows that send too much.",
 ///     positions: ["early", "late"],
+///     features: ["hold"],    // what no other key says: to-ports, to-queues, to-instances, classify, hold
 ///     capabilities: ["log", "timer"],
 ///     messages: { "read": "the counters", "reset": "sets them to zero" },
 ///     settings: r#"{"type": "object", "properties": {"rate": {"type": "integer"}}, "additionalProperties": false}"#,
@@ -34,6 +35,7 @@ macro_rules! millrace_plugin {
         name: $name:literal,
         summary: $summary:literal,
         positions: [$position:literal $(, $positions:literal)* $(,)?]
+        $(, features: [$feature:literal $(, $features:literal)* $(,)?])?
         $(, capabilities: [$capability:literal $(, $capabilities:literal)* $(,)?])?
         $(, messages: { $message:literal: $help:literal $(, $messages:literal: $helps:literal)* $(,)? })?
         $(, settings: $settings:literal)?
@@ -52,8 +54,8 @@ macro_rules! millrace_plugin {
     ) => {
         impl $crate::Declared for $plugin {
             // `stringify!` keeps the quotes, and escapes as JSON has them.
-            const MANIFEST: &'static str = concat!(
-                "{\"abi\":1,\"name\":", stringify!($name),
+            const MANIFEST: &'static str = $crate::features::with_features!(<$plugin as $crate::Declared>::FEATURES, concat!(
+                ",\"name\":", stringify!($name),
                 ",\"version\":\"", env!("CARGO_PKG_VERSION"), "\"",
                 ",\"summary\":", stringify!($summary),
                 ",\"positions\":[", stringify!($position) $(, ",", stringify!($positions))*, "]"
@@ -71,7 +73,18 @@ macro_rules! millrace_plugin {
                 $(, ",\"period\":", $period)?
                 $(, ",\"cost\":{\"packet\":", $per_packet, ",\"byte\":", $per_byte, "}")?,
                 "}"
-            );
+            ));
+            const FEATURES: $crate::Features = $crate::features::of_capabilities(&[$($capability $(, $capabilities)*)?])
+                $(.and($crate::Features::of_name($feature)) $(.and($crate::Features::of_name($features)))*)?
+                $(.and($crate::Features::FLOW_STATE.when($flow_state > 0)))?
+                $(.and($crate::Features::SERVICE_STATE.when($service_state > 0)))?
+                $(.and($crate::features::because!($crate::Features::MAPS, $($map)+)))?
+                $(.and($crate::features::because!($crate::Features::COUNTERS, $counter)))?
+                $(.and($crate::features::because!($crate::Features::HALVES, $slow_half)))?
+                $(.and($crate::features::because!($crate::Features::SAVED_STATE, $state_version)))?
+                $(.and($crate::features::because!($crate::Features::TIMERS, $period)))?
+                $(.and($crate::Features::FLOW_ENDS.when($flow_ends)))?
+                $(.and($crate::Features::HALVES.when($hears)))?;
             const FLOW_STATE: u16 = $crate::manifest::given!(0 $(, $flow_state)?);
             const SERVICE_STATE: u16 = $crate::manifest::given!(0 $(, $service_state)?);
             const MAPS: &'static [(&'static str, usize, usize, usize)] = &[$($(($map, $key, $value, $entries)),+)?];
@@ -87,6 +100,10 @@ macro_rules! millrace_plugin {
             assert!(is_version(env!("CARGO_PKG_VERSION")), "the crate's version: give major.minor.patch");
             assert!(is_any_of($position, &$crate::manifest::POSITIONS), "positions: early, route, late, queue or copy");
             $(assert!(is_any_of($positions, &$crate::manifest::POSITIONS), "positions: early, route, late, queue or copy");)*
+            $(
+                assert!($crate::features::is_feature($feature), "features: there is no such one; docs/plugin-abi.md has them all");
+                $(assert!($crate::features::is_feature($features), "features: there is no such one; docs/plugin-abi.md has them all");)*
+            )?
             $(
                 assert!($crate::manifest::is_capability($capability), "capabilities: there is no such one");
                 $(assert!($crate::manifest::is_capability($capabilities), "capabilities: there is no such one");)*

@@ -8,7 +8,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use millrace_plugin_abi::binary::RawFlowEnd;
 
-use crate::{Packets, Plain, host};
+use crate::{Features, Packets, Plain, host};
 
 /// One configured copy of a plugin. Times are nanoseconds of a clock that never goes back.
 pub trait Plugin: Sized + Send + 'static {
@@ -59,6 +59,8 @@ pub trait Plugin: Sized + Send + 'static {
 pub trait Declared: Plugin {
     /// The manifest, as JSON.
     const MANIFEST: &'static str;
+    /// What it needs of the interface: what its other keys come to, and what `features` says beside.
+    const FEATURES: Features;
     /// Bytes of state for each flow.
     const FLOW_STATE: u16;
     /// Bytes of state that is common to all flows.

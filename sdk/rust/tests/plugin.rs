@@ -128,6 +128,7 @@ millrace_plugin! {
     name: "obedient",
     summary: "Does what a \"packet\" says: ü.",
     positions: ["early", "copy"],
+    features: ["to-ports", "classify"],
     capabilities: ["log", "packet-read", "packet-write", "packet-resize", "packet-make", "flow-backlog", "timer", "request", "map-read", "map-write", "message"],
     messages: { "say": "what: is repeated", "panic": "fails", "ended": "flows" },
     settings: r#"{"type": "object", "properties": {"mood": {"type": "string"}}}"#,
@@ -168,6 +169,15 @@ fn the_manifest_says_what_was_declared() {
     assert_eq!((&manifest["window"], &manifest["flow-state"]), (&64.into(), &12.into()));
     assert_eq!(manifest["state-version"], 3);
     assert_eq!(manifest["cost"]["byte"], 0.5);
+}
+
+#[test]
+fn features_of_other_keys_are_declared_by_themselves() {
+    let manifest: serde_json::Value = serde_json::from_str(Obedient::MANIFEST).unwrap();
+    let all =
+        ["flow-state", "flow-ends", "service-state", "saved-state", "maps", "timers", "log", "packet-bytes"];
+    let more = ["packet-make", "flow-backlog", "requests", "halves", "to-ports", "classify"];
+    assert_eq!(manifest["features"], serde_json::json!([all.as_slice(), &more].concat()));
 }
 
 #[test]

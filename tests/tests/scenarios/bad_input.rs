@@ -66,7 +66,16 @@ fn configurations_that_are_wrong_are_refused_with_file_line_and_remedy() {
             ),
             &["on-death"],
         ),
-        ("plugin", &format!("{a}[[instance]]\nplugin = \"statistic\"\nname = \"s\"\n"), &["statistics"]),
+        (
+            "plugin",
+            &format!("{a}[[instance]]\nplugin = \"statistic\"\nname = \"s\"\n"),
+            &["\"s\"", "statistics"],
+        ),
+        (
+            "setting",
+            &format!("{a}[[instance]]\nplugin = \"statistics\"\nname = \"s\"\nsettings = {{ wat = 1 }}\n"),
+            &["instance \"s\"", "wat", "what"],
+        ),
     ];
     for (name, text, words) in cases {
         let file = line.write(&format!("{name}.toml"), text);

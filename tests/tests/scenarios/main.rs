@@ -25,6 +25,7 @@ mod plugin_files;
 mod plugin_functions;
 mod plugin_halves;
 mod plugin_memory;
+mod plugin_words;
 mod plugins;
 mod policy;
 mod remembered;

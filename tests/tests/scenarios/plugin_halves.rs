@@ -105,7 +105,7 @@ fn a_slow_half_that_loops_or_traps_is_contained_and_can_be_replaced() {
     line.h1.run("ping -c 1 10.2.0.2");
     router
         .try_ask(&["plugin", "load", &strange])
-        .assert_refused(1, &["gatekeeper-slow.wasm", "packet-make", "log, timer"]);
+        .assert_refused(1, &["gatekeeper-slow.wasm", "packet-make", "timers, log"]);
     router.ask(&["plugin", "load", &loops]);
     router.ask(&["instance", "create", "gatekeeper", "g"]);
     router.ask(&["bind", "g", "--gate", "firewall", "--filter", "proto udp dport 9000-9009"]);

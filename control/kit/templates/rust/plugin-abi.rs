@@ -2,3 +2,6 @@
 #![no_std]
 
 pub mod binary;
+mod features;
+
+pub use features::Features;

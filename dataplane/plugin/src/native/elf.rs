@@ -83,7 +83,7 @@ fn malformed(error: object::read::Error) -> ObjectError {
 ///
 /// # Errors
 /// [`ObjectError`] for the first thing that is wrong.
-pub(super) fn check(bytes: &[u8]) -> Result<(), ObjectError> {
+pub fn check(bytes: &[u8]) -> Result<(), ObjectError> {
     if bytes.len() > MOST_MODULE {
         return Err(ObjectError::TooLarge(bytes.len()));
     }

@@ -18,7 +18,7 @@ mod plugin;
 mod staging;
 mod table;
 
-pub use elf::ObjectError;
+pub use elf::{ObjectError, check as check_object};
 pub use instance::NativeInstance;
 pub use object::leftovers;
 pub use plugin::{NativePlugin, is_object};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_plugin_abi::binary::ABI_VERSION;
-use millrace_plugin_abi::{Home, Instance, MapShape, Plugin, PluginError, Position};
+use millrace_plugin_abi::{Features, Home, Instance, MapShape, Plugin, PluginError, Position};
 use serde_json::{Map, Value};
 
 use super::elf::{MAGIC, ObjectError, check};
@@ -106,6 +106,18 @@ impl Plugin for NativePlugin {
 
     fn state_version(&self) -> u32 {
         self.0.manifest.state_version
+    }
+
+    fn features(&self) -> Features {
+        self.0.manifest.features
+    }
+
+    fn capabilities(&self) -> &[&'static str] {
+        &self.0.manifest.capabilities
+    }
+
+    fn counters(&self) -> &[&'static str] {
+        &self.0.declared.counters
     }
 
     fn maps(&self) -> &[MapShape] {

@@ -65,14 +65,14 @@ pub(super) static HOST: Host = Host {
 
 /// Which functions of the router a plugin may call: a bit for each, by its place in [`HOST_FUNCTIONS`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Granted(u16);
+pub(super) struct Granted(u32);
 
 impl Granted {
     /// Those that a manifest asks for, and those that everybody has.
     pub fn by(manifest: &Manifest) -> Self {
         let granted = |capability: Option<&str>| capability.is_none_or(|name| manifest.has_capability(name));
         let bits = HOST_FUNCTIONS.iter().enumerate();
-        Self(bits.fold(0, |bits, (place, (_, capability))| bits | u16::from(granted(*capability)) << place))
+        Self(bits.fold(0, |bits, (place, (_, capability))| bits | u32::from(granted(*capability)) << place))
     }
 
     fn has(self, function: &str) -> bool {

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::hash::Hash;
 
-use millrace_plugin_abi::Position;
+use millrace_plugin_abi::{MapShape, Plugin, Position};
 use millrace_units::InstanceId;
 use serde_json::{Map, Value};
 
-use super::{Bound, NamedInstance, PluginControlUnit, Registered};
+use super::{Bound, Error, NamedInstance, PluginControlUnit, Registered};
 use crate::{Action, BindingId, Gate, GateOrder, Terms};
 
 /// A plugin's code (*Router Plugins*, section 4): the type, which stands for a position of gates, in the upper 16 bits,
@@ -50,6 +50,29 @@ pub struct PluginDescription {
     pub codes: Vec<PluginCode>,
     /// Its control messages, with what they do.
     pub messages: Vec<(&'static str, &'static str)>,
+    /// What it needs of the interface.
+    pub features: Vec<String>,
+    /// The capabilities that it asks for.
+    pub capabilities: Vec<&'static str>,
+    /// Its counters.
+    pub counters: Vec<&'static str>,
+}
+
+/// All that a plugin says of itself.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PluginStatement {
+    /// What is told of each plugin.
+    pub description: PluginDescription,
+    /// Its manual page, where it has one.
+    pub manual: Option<String>,
+    /// The JSON Schema of its settings; `None` when it takes none, or reads them by itself.
+    pub settings: Option<Map<String, Value>>,
+    /// The maps that its instances write.
+    pub maps: Vec<MapShape>,
+    /// The version of what its instances save.
+    pub state_version: u32,
+    /// Its slow half.
+    pub slow_half: Option<Box<Self>>,
 }
 
 /// An instance.
@@ -101,6 +124,15 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// All types of plugins, in the order in which they became known.
     pub fn plugins(&self) -> Vec<PluginDescription> {
         self.plugins.iter().map(Registered::describe).collect()
+    }
+
+    /// All that a plugin says of itself.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown).
+    pub fn state_plugin(&self, name: &str) -> Result<PluginStatement, Error> {
+        let registered = self.plugin(name)?;
+        Ok(state(&*registered.plugin, registered.number))
     }
 
     /// All instances, by age of their ids.
@@ -156,19 +188,32 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
 
 impl Registered {
     fn describe(&self) -> PluginDescription {
-        let plugin = &self.plugin;
-        PluginDescription {
-            name: plugin.name(),
-            version: plugin.version(),
-            summary: plugin.summary(),
-            home: plugin.home().text(),
-            positions: plugin.positions().iter().map(|position| position.name()).collect(),
-            codes: plugin
-                .positions()
-                .iter()
-                .map(|position| PluginCode::new(*position, self.number))
-                .collect(),
-            messages: plugin.messages().to_vec(),
-        }
+        describe(&*self.plugin, self.number)
+    }
+}
+
+fn describe(plugin: &dyn Plugin, number: u16) -> PluginDescription {
+    PluginDescription {
+        name: plugin.name(),
+        version: plugin.version(),
+        summary: plugin.summary(),
+        home: plugin.home().text(),
+        positions: plugin.positions().iter().map(|position| position.name()).collect(),
+        codes: plugin.positions().iter().map(|position| PluginCode::new(*position, number)).collect(),
+        messages: plugin.messages().to_vec(),
+        features: plugin.features().names(),
+        capabilities: plugin.capabilities().to_vec(),
+        counters: plugin.counters().to_vec(),
+    }
+}
+
+fn state(plugin: &dyn Plugin, number: u16) -> PluginStatement {
+    PluginStatement {
+        description: describe(plugin, number),
+        manual: plugin.manual(),
+        settings: plugin.settings_schema().cloned(),
+        maps: plugin.maps().to_vec(),
+        state_version: plugin.state_version(),
+        slow_half: plugin.slow_half().map(|slow| Box::new(state(slow, number))),
     }
 }

@@ -1,6 +1,6 @@
 //! Why the plugin control unit refuses.
 
-use millrace_plugin_abi::{PluginError, Position};
+use millrace_plugin_abi::{NotOffered, PluginError, Position};
 
 use crate::GateOrder;
 
@@ -23,6 +23,12 @@ pub enum PluginControlError {
         /// The instance.
         name: String,
     },
+    /// The plugin of the instance declares no maps.
+    #[error("instance {name:?} has no maps: its plugin declares none")]
+    NoMaps {
+        /// The instance.
+        name: String,
+    },
     /// What should name a map names none.
     #[error("{name:?} names no map: give INSTANCE/MAP")]
     NoMapName {
@@ -30,7 +36,7 @@ pub enum PluginControlError {
         name: String,
     },
     /// The name is in use.
-    #[error("there is {kind} {name:?} already: take another name")]
+    #[error("there is {kind} {name:?} already: {}", if *kind == "plugin" { "upgrade it to put another version in its place, or unload it first" } else { "take another name" })]
     Taken {
         /// `plugin`, `instance` or `gate`.
         kind: &'static str,
@@ -118,6 +124,14 @@ pub enum PluginControlError {
         name: String,
         /// Who uses it.
         users: String,
+    },
+    /// It needs features of the interface that it is not offered.
+    #[error("plugin {name}: {problem}")]
+    Features {
+        /// The plugin.
+        name: &'static str,
+        /// What is missing.
+        problem: NotOffered,
     },
     /// The plugin refused.
     #[error(transparent)]

@@ -86,9 +86,12 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// A map of an instance.
     ///
     /// # Errors
-    /// [`Unknown`](Error::Unknown).
+    /// [`Unknown`](Error::Unknown), or [`NoMaps`](Error::NoMaps) where its plugin declares none.
     pub fn map_named(&self, instance: &str, map: &str) -> Result<Arc<SharedMap>, Error> {
         let maps = self.maps(instance)?;
+        if maps.is_empty() {
+            return Err(Error::NoMaps { name: instance.to_owned() });
+        }
         let names = || maps.iter().map(|known| known.shape().name.as_str());
         let found = maps.iter().find(|known| known.shape().name == map);
         found.cloned().ok_or_else(|| Error::unknown("map", map, names()))

@@ -20,7 +20,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use millrace_plugin_abi::{Instance, Message, Plugin, PluginError, Position, SharedMap};
+use millrace_plugin_abi::{Home, Instance, Message, Plugin, PluginError, Position, SharedMap};
 use millrace_units::{GateId, InstanceId};
 use serde_json::{Map, Value};
 
@@ -29,7 +29,7 @@ use crate::{Action, BindingId, Gate, GateOrder, PluginChange};
 
 pub use bindings::Bound;
 pub use description::{
-    BindingDescription, GateDescription, InstanceDescription, PluginCode, PluginDescription,
+    BindingDescription, GateDescription, InstanceDescription, PluginCode, PluginDescription, PluginStatement,
 };
 pub use error::PluginControlError;
 pub use replacement::{HeldMaps, SlowHalf, Successors};
@@ -49,6 +49,8 @@ const MOST_BINDINGS: usize = 1 << 20;
 struct Registered {
     plugin: Arc<dyn Plugin>,
     number: u16,
+    /// Whether it is part of the router, even if a file has taken its place since.
+    is_built_in: bool,
 }
 
 #[derive(Clone)]
@@ -174,13 +176,16 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// Makes a type of plugin known.
     ///
     /// # Errors
-    /// [`Taken`](Error::Taken) when there is one of its name, [`Full`](Error::Full) after 65,536.
+    /// [`Taken`](Error::Taken) when there is one of its name, [`Features`](Error::Features) for what it is not offered,
+    /// [`Full`](Error::Full) after 65,536.
     pub fn add_plugin(&mut self, plugin: Arc<dyn Plugin>) -> Result<(), Error> {
         self.check_new(plugin.name())?;
+        check_features(&*plugin)?;
         let number = u16::try_from(self.next_plugin)
             .map_err(|_| Error::Full { kind: "plugin", limit: MOST_INSTANCES })?;
         self.next_plugin += 1;
-        self.plugins.push(Registered { plugin, number });
+        let is_built_in = plugin.home() == Home::BuiltIn;
+        self.plugins.push(Registered { plugin, number, is_built_in });
         Ok(())
     }
 
@@ -199,6 +204,14 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         in_use("plugin", name, &users)?;
         self.plugins.retain(|registered| registered.plugin.name() != name);
         Ok(())
+    }
+
+    /// Whether the plugin of a name is part of the router, even if a file has taken its place since.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown).
+    pub fn is_built_in(&self, name: &str) -> Result<bool, Error> {
+        Ok(self.plugin(name)?.is_built_in)
     }
 
     /// The plugin of a name.
@@ -461,6 +474,14 @@ fn understood(plugin: &dyn Plugin, message: &Message) -> Result<(), Error> {
         return Ok(());
     }
     Err(PluginError::unknown_message(plugin.name(), &message.name, known).into())
+}
+
+/// Refuses a plugin, or a slow half, that needs what it is not offered where it would run.
+fn check_features(plugin: &dyn Plugin) -> Result<(), Error> {
+    let refused = |problem| Error::Features { name: plugin.name(), problem };
+    plugin.features().check_at_workers().map_err(refused)?;
+    let slow = plugin.slow_half().map(Plugin::features).unwrap_or_default();
+    slow.check_on_host_level().map_err(refused)
 }
 
 fn check_name(kind: &'static str, name: &str) -> Result<(), Error> {

@@ -165,7 +165,9 @@ pub fn inspect(module: &[u8]) -> Result<Manifest, ModuleError> {
         return Err(ModuleError::TooLarge(module.len()));
     }
     if !module.starts_with(MAGIC) {
-        return Err(ModuleError::NotAModule("it does not begin with \\0asm".to_owned()));
+        return Err(ModuleError::NotAModule(
+            "it begins neither with \\0asm nor, as a shared object does, with \\x7fELF".to_owned(),
+        ));
     }
     let outline = Outline::read(module)?;
     let manifest = Manifest::parse(outline.manifest.ok_or(ModuleError::NoManifest)?)?;

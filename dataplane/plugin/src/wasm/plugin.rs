@@ -1,6 +1,6 @@
 //! A WebAssembly plugin as a type of plugin, of which instances are created like of any other.
 
-use millrace_plugin_abi::{Home, Instance, MapShape, Plugin, PluginError, Position};
+use millrace_plugin_abi::{Features, Home, Instance, MapShape, Plugin, PluginError, Position};
 use serde_json::{Map, Value};
 
 use super::{InstanceSettings, Tier, WasmInstance, WasmPlugin};
@@ -73,6 +73,18 @@ impl Plugin for LoadedPlugin {
 
     fn state_version(&self) -> u32 {
         self.plugin.manifest().state_version
+    }
+
+    fn features(&self) -> Features {
+        self.plugin.manifest().features
+    }
+
+    fn capabilities(&self) -> &[&'static str] {
+        &self.plugin.manifest().capabilities
+    }
+
+    fn counters(&self) -> &[&'static str] {
+        &self.declared.counters
     }
 
     fn maps(&self) -> &[MapShape] {

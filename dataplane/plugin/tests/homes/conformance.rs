@@ -45,10 +45,10 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-type Plugins = Vec<(&'static str, RuleIn, Box<dyn Plugin>)>;
+pub type Plugins = Vec<(&'static str, RuleIn, Box<dyn Plugin>)>;
 
 /// The rule in the homes for which there are compilers here, and what it was written in.
-static PLUGINS: LazyLock<Plugins> = LazyLock::new(|| {
+pub static PLUGINS: LazyLock<Plugins> = LazyLock::new(|| {
     let mut plugins: Plugins = Vec::new();
     if let Some(module) = module(&source("rule.c")) {
         plugins.push(("module from C", RuleIn::C, Box::new(contained(&module))));

@@ -2,6 +2,7 @@
 //! same to the same packets in all of them.
 
 mod conformance;
+mod features;
 mod native;
 mod rule;
 mod support;

@@ -16,7 +16,7 @@ fn sent(port: u16) -> Sent {
 }
 
 /// A source whose manifest has `keys` and whose text has `body`, which may define `millrace_init` and `millrace_packets`.
-fn text(keys: &str, body: &str) -> String {
+pub fn text(keys: &str, body: &str) -> String {
     let unless = |name: &str, text: &'static str| if body.contains(name) { "" } else { text };
     let manifest = format!(
         r#"{{"abi":1,"name":"test","version":"1.0.0","summary":"For tests.","positions":["early"]{keys}}}"#

@@ -5,6 +5,7 @@
 
 MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"rule\",\"version\":\"0.1.0\",\"summary\":\"Does a little of everything.\","
                 "\"positions\":[\"early\"],"
+                "\"features\":[\"flow-ends\",\"to-ports\",\"to-instances\",\"classify\",\"hold\"],"
                 "\"capabilities\":[\"log\",\"packet-read\",\"packet-write\",\"packet-resize\",\"packet-make\",\"timer\",\"flow-backlog\",\"map-read\",\"map-write\",\"message\"],"
                 "\"messages\":{\"read\":\"the counters\",\"set\":\"port=PORT: packets to it are dropped\"},"
                 "\"settings\":{\"type\":\"object\",\"properties\":{\"port\":{\"type\":\"integer\"}}},"

@@ -52,12 +52,21 @@ pub fn object(source: &Path, flags: &[&str]) -> Option<Vec<u8>> {
 
 /// A text as a shared object.
 pub fn object_of(text: &str) -> Option<Vec<u8>> {
+    built_of(text, |file| object(file, &[]))
+}
+
+/// A text as a WebAssembly module.
+pub fn module_of(text: &str) -> Option<Vec<u8>> {
+    built_of(text, module)
+}
+
+fn built_of(text: &str, build: impl FnOnce(&Path) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let name = format!("home-{}-{number}.c", std::process::id());
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::write(&file, text).unwrap();
-    let built = object(&file, &[]);
+    let built = build(&file);
     std::fs::remove_file(&file).unwrap();
     built
 }
@@ -81,6 +90,11 @@ pub fn from_rust(home: Home) -> Option<Vec<u8>> {
 /// The plugin of a shared object.
 pub fn native(bytes: &[u8]) -> NativePlugin {
     NativePlugin::new(bytes).unwrap()
+}
+
+/// Why a module is refused.
+pub fn refusal_of_module(bytes: &[u8]) -> String {
+    SANDBOX.compile(bytes).unwrap_err().to_string()
 }
 
 /// The plugin of a module.

@@ -164,6 +164,61 @@ fn an_instance_that_failed_is_replaced_without_what_it_knew() {
     assert_eq!(seen(&mut worker, 0), 6);
 }
 
+/// Counts packets, and dies of being asked for what it knows.
+#[derive(Default)]
+struct DiesOfSaving {
+    packets: u8,
+    dead: bool,
+}
+
+impl Instance for DiesOfSaving {
+    fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        let dead = self.dead;
+        packets.for_each(|_, _| if dead { Verdict::Fault } else { Verdict::Pass });
+        self.packets += 1;
+        Progress::Done
+    }
+
+    fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
+        self.dead = true;
+        Err(PluginError::Refused("it is dead".into()))
+    }
+
+    fn take_fault(&mut self) -> Option<Fault> {
+        self.dead.then(|| Fault { kind: "dead", text: "it died of saving".into() })
+    }
+
+    fn restart(&mut self) -> Result<(), PluginError> {
+        *self = Self::default();
+        Ok(())
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(json!(self.packets))
+    }
+}
+
+#[test]
+fn an_instance_that_dies_of_handing_over_goes_on_at_once() {
+    let mut worker = worker();
+    let old = Box::new(DiesOfSaving::default());
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: old });
+    bind(&mut worker, 0, 0, 80, 0);
+    let path = path_of(&mut worker, 80);
+    let keeper = || Keeper { count: 5, takes: 1, flow_state: 0, common: vec![] };
+    // More often than faults lead to quarantine.
+    for _ in 0..2 * Limits::default().faults {
+        let told = succeed(&mut worker, successor(keeper(), Inheritance::Required, true));
+        assert!(told.try_recv().unwrap().unwrap().inherited.is_err());
+        assert_eq!(worker.reports().next().unwrap().1.health, Health::Well);
+        send(&mut worker, path, Position::Early, &[1]);
+        assert_eq!(seen(&mut worker, 0), 1);
+    }
+    assert_eq!(worker.counts(BindingId(0)).unwrap().drops, 0);
+    let (_, report) = worker.reports().next().unwrap();
+    assert_eq!((report.faults["dead"], &*report.last_fault), (16, "it died of saving"));
+}
+
 #[test]
 fn another_kind_of_state_for_flows_begins_anew() {
     let (mut worker, path) = with_keeper();

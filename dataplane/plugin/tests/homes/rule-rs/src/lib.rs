@@ -229,6 +229,7 @@ millrace_plugin! {
     name: "rule",
     summary: "Does a little of everything.",
     positions: ["early"],
+    features: ["to-ports", "to-instances", "classify", "hold"],
     capabilities: [
         "log", "packet-read", "packet-write", "packet-resize", "packet-make", "timer", "flow-backlog", "map-read",
         "map-write", "message",

@@ -1,0 +1,89 @@
+//! All that a plugin says of itself.
+
+use millrace_plugin::PluginStatement;
+use millrace_plugin_abi::binary::ABI_VERSION;
+use millrace_plugin_abi::{Features, MapShape};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::PluginView;
+
+/// The interface that plugins are offered.
+#[derive(Clone, Debug, Serialize)]
+pub struct PluginInterfaceView {
+    /// Its version.
+    pub version: u32,
+    /// Its features at the workers.
+    pub features: Vec<String>,
+}
+
+impl Default for PluginInterfaceView {
+    fn default() -> Self {
+        Self { version: ABI_VERSION, features: Features::AT_WORKERS.names() }
+    }
+}
+
+/// A plugin, and all that it says of itself.
+#[derive(Clone, Debug, Serialize)]
+pub struct PluginDetailView {
+    /// What the list of plugins has of it.
+    #[serde(flatten)]
+    pub plugin: PluginView,
+    /// The JSON Schema of its settings; nothing when it takes none.
+    pub settings: Option<Map<String, Value>>,
+    /// Its manual page; nothing where it has none.
+    pub manual: Option<String>,
+    /// The maps that its instances write.
+    pub maps: Vec<MapShapeView>,
+    /// The version of what its instances save.
+    pub state_version: u32,
+    /// Its slow half.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slow_half: Option<Box<Self>>,
+    /// The instances of it.
+    pub instances: Vec<String>,
+    /// The version to which a rollback would go back; nothing when it was not upgraded.
+    pub previous: Option<&'static str>,
+}
+
+/// A map as a plugin declares it.
+#[derive(Clone, Debug, Serialize)]
+pub struct MapShapeView {
+    /// Its name.
+    pub name: String,
+    /// Bytes of each key.
+    pub key: u16,
+    /// Bytes of each value.
+    pub value: u16,
+    /// Entries at most, at each worker.
+    pub entries: u32,
+    /// Bytes of memory that it takes at each worker.
+    pub memory: usize,
+}
+
+impl From<&MapShape> for MapShapeView {
+    fn from(shape: &MapShape) -> Self {
+        let (key, value, entries) = (shape.key, shape.value, shape.entries);
+        Self { name: shape.name.clone(), key, value, entries, memory: shape.memory() }
+    }
+}
+
+impl PluginDetailView {
+    /// What a plugin says, with the list's view of a plugin made by `view`.
+    pub(crate) fn of(
+        statement: PluginStatement,
+        view: &impl Fn(millrace_plugin::PluginDescription) -> PluginView,
+    ) -> Self {
+        let PluginStatement { description, manual, settings, maps, state_version, slow_half } = statement;
+        Self {
+            plugin: view(description),
+            settings,
+            manual,
+            maps: maps.iter().map(MapShapeView::from).collect(),
+            state_version,
+            slow_half: slow_half.map(|slow| Box::new(Self::of(*slow, view))),
+            instances: Vec::new(),
+            previous: None,
+        }
+    }
+}

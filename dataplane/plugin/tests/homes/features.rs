@@ -1,0 +1,80 @@
+//! Features of the interface: the same is needed, and refused, in all homes.
+
+use std::sync::Arc;
+
+use millrace_plugin::PluginControlUnit;
+use millrace_plugin::native::NativePlugin;
+use millrace_plugin_abi::{Features, Instance, Plugin, PluginError, Position};
+use serde_json::{Map, Value};
+
+use crate::conformance::PLUGINS;
+use crate::native::text;
+use crate::support::{module_of, object_of, refusal_of_module};
+
+/// A plugin that would be part of the router.
+struct BuiltIn(Features);
+
+impl Plugin for BuiltIn {
+    fn name(&self) -> &'static str {
+        "test"
+    }
+
+    fn version(&self) -> &'static str {
+        "1.0.0"
+    }
+
+    fn summary(&self) -> &'static str {
+        "For tests."
+    }
+
+    fn positions(&self) -> &[Position] {
+        &[Position::Early]
+    }
+
+    fn messages(&self) -> &[(&'static str, &'static str)] {
+        &[]
+    }
+
+    fn features(&self) -> Features {
+        self.0
+    }
+
+    fn create(&self, _settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
+        Err(PluginError::Refused("never".to_owned()))
+    }
+}
+
+fn added(features: Features) -> Result<(), String> {
+    let mut unit = PluginControlUnit::<String, ()>::new();
+    unit.add_plugin(Arc::new(BuiltIn(features))).map_err(|error| error.to_string())
+}
+
+#[test]
+fn the_rule_needs_the_same_in_all_homes() {
+    let every = Features::AT_WORKERS.without(Features::REQUESTS.and(Features::TO_QUEUES));
+    for (home, _, plugin) in PLUGINS.iter() {
+        assert_eq!(plugin.features().names(), every.names(), "{home}");
+        assert_eq!(plugin.counters(), ["packets", "ports"], "{home}");
+        assert!(plugin.capabilities().contains(&"flow-backlog"), "{home}");
+    }
+}
+
+#[test]
+fn what_the_router_does_not_offer_is_refused_in_all_homes() {
+    let offered = Features::AT_WORKERS.names().join(", ");
+    let refused = |needed: &str| {
+        format!(
+            "it needs the feature {needed} of the interface, which this router does not offer at its workers; \
+             what it offers there: {offered}"
+        )
+    };
+    let later = text(r#","features":["hold","teleport"],"teleports":4"#, "");
+    if let Some(module) = module_of(&later) {
+        assert_eq!(refusal_of_module(&module), refused("\"teleport\""));
+    }
+    if let Some(object) = object_of(&later) {
+        assert_eq!(NativePlugin::new(&object).unwrap_err().to_string(), refused("\"teleport\""));
+    }
+    assert_eq!(added(Features(1 << 63)), Err(format!("plugin test: {}", refused("bit 63"))));
+    assert_eq!(added(Features::AT_WORKERS), Ok(()));
+}

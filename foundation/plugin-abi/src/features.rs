@@ -1,0 +1,254 @@
+//! Features of the interface: what a plugin needs of it beside what every version has, and what a router offers.
+//!
+//! Version 1 of the interface grows; a feature says by how much a plugin counts on that. Each has a bit and a name, and
+//! keeps both for ever: new ones take the next free bit. A plugin that needs one that the router does not offer is refused
+//! before anything of it runs, by the name of what is missing.
+
+/// A set of features of the interface: a bit for each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(transparent)]
+pub struct Features(pub u64);
+
+impl Features {
+    /// No feature.
+    pub const NONE: Self = Self(0);
+    /// The router keeps state for each flow: `flow-state`, `RawPacket::state`.
+    pub const FLOW_STATE: Self = Self(1 << 0);
+    /// It tells of flows that have ended: `millrace_flow_ended`.
+    pub const FLOW_ENDS: Self = Self(1 << 1);
+    /// It keeps state that is common to all flows: `service-state`, `service_state`.
+    pub const SERVICE_STATE: Self = Self(1 << 2);
+    /// It hands over what an instance knows: `state-version`, `millrace_save`, `millrace_restore`.
+    pub const SAVED_STATE: Self = Self(1 << 3);
+    /// It adds up counters: `counters`, `count`.
+    pub const COUNTERS: Self = Self(1 << 4);
+    /// It has maps that instances share: `maps`, settings of the format `map`, `map_get`, `map_set`, `map_remove`.
+    pub const MAPS: Self = Self(1 << 5);
+    /// It calls without packets: `period`, `timer`, `millrace_periodic`.
+    pub const TIMERS: Self = Self(1 << 6);
+    /// It writes lines to a log: `log`.
+    pub const LOG: Self = Self(1 << 7);
+    /// It reads, writes and resizes packets beyond the window: `packet_read`, `packet_write`, `packet_resize`.
+    pub const PACKET_BYTES: Self = Self(1 << 8);
+    /// It takes packets that a plugin makes: `packet_make`.
+    pub const PACKET_MAKE: Self = Self(1 << 9);
+    /// It tells what waits before a packet: `flow_backlog`.
+    pub const FLOW_BACKLOG: Self = Self(1 << 10);
+    /// It takes requests for changes: `request`.
+    pub const REQUESTS: Self = Self(1 << 11);
+    /// It carries messages between two halves of a plugin: `slow-half`, `send`, `millrace_message`.
+    pub const HALVES: Self = Self(1 << 12);
+    /// It sends packets by ports that a plugin names: the verdicts `PORT` and `PORTS`.
+    pub const TO_PORTS: Self = Self(1 << 13);
+    /// It puts packets into queues that a plugin names: the verdict `QUEUE`.
+    pub const TO_QUEUES: Self = Self(1 << 14);
+    /// It hands packets to other instances: the verdict `INSTANCE`.
+    pub const TO_INSTANCES: Self = Self(1 << 15);
+    /// It classifies packets anew: the verdict `CLASSIFY`.
+    pub const CLASSIFY: Self = Self(1 << 16);
+    /// It holds packets until a time: the verdict `HOLD`.
+    pub const HOLD: Self = Self(1 << 17);
+
+    /// Every feature that there is, with its name; by their bits.
+    pub const NAMED: [(&str, Self); 18] = [
+        ("flow-state", Self::FLOW_STATE),
+        ("flow-ends", Self::FLOW_ENDS),
+        ("service-state", Self::SERVICE_STATE),
+        ("saved-state", Self::SAVED_STATE),
+        ("counters", Self::COUNTERS),
+        ("maps", Self::MAPS),
+        ("timers", Self::TIMERS),
+        ("log", Self::LOG),
+        ("packet-bytes", Self::PACKET_BYTES),
+        ("packet-make", Self::PACKET_MAKE),
+        ("flow-backlog", Self::FLOW_BACKLOG),
+        ("requests", Self::REQUESTS),
+        ("halves", Self::HALVES),
+        ("to-ports", Self::TO_PORTS),
+        ("to-queues", Self::TO_QUEUES),
+        ("to-instances", Self::TO_INSTANCES),
+        ("classify", Self::CLASSIFY),
+        ("hold", Self::HOLD),
+    ];
+
+    /// What a plugin at the workers is offered: all of them.
+    pub const AT_WORKERS: Self = Self((1 << Self::NAMED.len()) - 1);
+
+    /// What a slow half is offered on the host level, where there are no packets and no flows.
+    pub const ON_HOST_LEVEL: Self = Self::SERVICE_STATE
+        .and(Self::SAVED_STATE)
+        .and(Self::COUNTERS)
+        .and(Self::TIMERS)
+        .and(Self::LOG)
+        .and(Self::REQUESTS)
+        .and(Self::HALVES);
+
+    /// Both sets together.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Those of this set that are not in the other.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// This set, or none of it.
+    #[must_use]
+    pub const fn when(self, holds: bool) -> Self {
+        if holds { self } else { Self::NONE }
+    }
+
+    /// Whether there is none in it.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The feature of a name; none for a name that no feature has.
+    #[must_use]
+    pub const fn of_name(name: &str) -> Self {
+        let mut at = 0;
+        while at < Self::NAMED.len() {
+            if same(name, Self::NAMED[at].0) {
+                return Self::NAMED[at].1;
+            }
+            at += 1;
+        }
+        Self::NONE
+    }
+
+    /// The feature to which the functions of a capability belong; none for what is no capability.
+    #[must_use]
+    pub const fn of_capability(name: &str) -> Self {
+        match name.as_bytes() {
+            b"log" => Self::LOG,
+            b"packet-read" | b"packet-write" | b"packet-resize" => Self::PACKET_BYTES,
+            b"packet-make" => Self::PACKET_MAKE,
+            b"flow-backlog" => Self::FLOW_BACKLOG,
+            b"timer" => Self::TIMERS,
+            b"map-read" | b"map-write" => Self::MAPS,
+            b"message" => Self::HALVES,
+            b"request" | b"request-filters" | b"request-routes" | b"request-queues"
+            | b"request-instances" => Self::REQUESTS,
+            _ => Self::NONE,
+        }
+    }
+}
+
+const fn same(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut at = 0;
+    while at < a.len() && at < b.len() && a[at] == b[at] {
+        at += 1;
+    }
+    at == a.len() && at == b.len()
+}
+
+#[cfg(feature = "host")]
+mod host {
+    use super::Features;
+
+    /// A plugin needs features that are not offered to it.
+    #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+    #[error("it needs {} of the interface, which this router does not offer {place}; what it offers there: {}", needed(missing), offered.names().join(", "))]
+    pub struct NotOffered {
+        /// The features that are missing, by name or as `bit` and its number.
+        pub missing: Vec<String>,
+        /// Where the plugin was to run: `at its workers`, or `on the host level`.
+        pub place: &'static str,
+        /// What is offered there.
+        pub offered: Features,
+    }
+
+    fn needed(missing: &[String]) -> String {
+        let word = if missing.len() == 1 { "the feature" } else { "the features" };
+        format!("{word} {}", missing.join(", "))
+    }
+
+    impl Features {
+        /// The names of all in the set, by their bits; those without a name are called by the number of their bit.
+        pub fn names(self) -> Vec<String> {
+            let bits = (0..u64::BITS).filter(|bit| self.0 >> bit & 1 != 0);
+            let name = |bit: u32| match Self::NAMED.get(bit as usize) {
+                Some((name, _)) => (*name).to_owned(),
+                None => format!("bit {bit}"),
+            };
+            bits.map(name).collect()
+        }
+
+        /// Refuses what needs more than is offered at the workers.
+        ///
+        /// # Errors
+        /// [`NotOffered`], with all that is missing.
+        pub fn check_at_workers(self) -> Result<(), NotOffered> {
+            self.check("at its workers", Self::AT_WORKERS)
+        }
+
+        /// Refuses what needs more than is offered on the host level.
+        ///
+        /// # Errors
+        /// [`NotOffered`], with all that is missing.
+        pub fn check_on_host_level(self) -> Result<(), NotOffered> {
+            self.check("on the host level", Self::ON_HOST_LEVEL)
+        }
+
+        fn check(self, place: &'static str, offered: Self) -> Result<(), NotOffered> {
+            match self.without(offered) {
+                Self::NONE => Ok(()),
+                missing => Err(NotOffered { missing: missing.names(), place, offered }),
+            }
+        }
+    }
+}
+
+#[cfg(feature = "host")]
+pub use host::NotOffered;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::binary::{HOST_FUNCTIONS, REQUEST_CAPABILITIES};
+
+    /// Bits and names are a promise: a feature may be added behind the last one, and nothing else.
+    #[test]
+    fn each_feature_keeps_its_bit_and_its_name() {
+        let names = Features::NAMED.map(|(name, _)| name);
+        assert_eq!(names[..4], ["flow-state", "flow-ends", "service-state", "saved-state"]);
+        assert_eq!(names[4..10], ["counters", "maps", "timers", "log", "packet-bytes", "packet-make"]);
+        assert_eq!(names[10..14], ["flow-backlog", "requests", "halves", "to-ports"]);
+        assert_eq!(names[14..], ["to-queues", "to-instances", "classify", "hold"]);
+        for (bit, (name, feature)) in Features::NAMED.into_iter().enumerate() {
+            assert_eq!((feature.0, Features::of_name(name)), (1 << bit, feature), "{name}");
+        }
+        assert_eq!(Features::of_name("fly"), Features::NONE);
+    }
+
+    #[test]
+    fn every_capability_belongs_to_a_feature() {
+        let capabilities = HOST_FUNCTIONS.iter().filter_map(|(_, capability)| *capability);
+        for capability in capabilities.chain(REQUEST_CAPABILITIES) {
+            assert!(!Features::of_capability(capability).is_empty(), "{capability}");
+        }
+        assert!(Features::of_capability("fly").is_empty());
+    }
+
+    #[cfg(feature = "host")]
+    #[test]
+    fn what_is_not_offered_is_refused_by_name_or_number() {
+        assert_eq!(Features::AT_WORKERS.check_at_workers(), Ok(()));
+        assert_eq!(Features::ON_HOST_LEVEL.check_on_host_level(), Ok(()));
+        let refused = Features::HOLD.and(Features(1 << 40)).check_at_workers().unwrap_err().to_string();
+        let begin =
+            "it needs the feature bit 40 of the interface, which this router does not offer at its workers; ";
+        assert!(refused.starts_with(begin) && refused.ends_with("classify, hold"), "{refused}");
+        let refused = Features::HOLD.and(Features::CLASSIFY).check_on_host_level().unwrap_err().to_string();
+        assert_eq!(
+            refused,
+            "it needs the features classify, hold of the interface, which this router does not offer on the host level; \
+             what it offers there: service-state, saved-state, counters, timers, log, requests, halves"
+        );
+    }
+}
