@@ -48,7 +48,9 @@ pub enum SchedulerAction {
         settings: Vec<String>,
     },
     /// Remove a node with all below it. Without nodes, a port sends as if it never had a scheduler.
-    #[command(after_help = "Example:\n  millrace scheduler remove wan voice --to rest")]
+    #[command(
+        after_help = "Filters that name a queue that is at no port then (--action 'queue NAME') name the leaf of --to from now on.\nWithout --to nothing is removed while there are such filters, unless --with-filters removes them as well.\n\nExample:\n  millrace scheduler remove wan voice --to rest"
+    )]
     Remove {
         /// The port.
         port: String,
@@ -57,6 +59,9 @@ pub enum SchedulerAction {
         /// The leaf that gets what waits there; without it, that is dropped.
         #[arg(long, value_name = "NODE")]
         to: Option<String>,
+        /// Remove the filters that name a queue that is gone.
+        #[arg(long)]
+        with_filters: bool,
     },
     /// Show the trees with what they promise and what they deliver.
     #[command(after_help = "Example:\n  millrace scheduler show\n  millrace scheduler show wan --json")]

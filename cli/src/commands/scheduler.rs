@@ -69,12 +69,10 @@ pub fn scheduler(client: &Client, action: &SchedulerAction, json: bool) -> Resul
             let what = node.as_ref().map_or(format!("port {port}"), |node| format!("node {node} of {port}"));
             done(&value, &format!("{what} changed: {}", settings.join(" ")), json);
         }
-        SchedulerAction::Remove { port, node, to } => {
-            let value = client.send(Method::DELETE, &path(port, Some(node)), Some(&json!({"to": to})))?;
-            let left = to.as_ref().map_or("what waited there is dropped".to_owned(), |to| {
-                format!("what waited there waits in {to}")
-            });
-            done(&value, &format!("node {node} removed from {port}; {left}"), json);
+        SchedulerAction::Remove { port, node, to, with_filters } => {
+            let body = json!({"to": to, "with_filters": with_filters});
+            let value = client.send(Method::DELETE, &path(port, Some(node)), Some(&body))?;
+            done(&value, &removed(port, node, to.as_deref(), &value), json);
         }
         SchedulerAction::Show { port: Some(port) } => show(&client.get(&path(port, None))?, json),
         SchedulerAction::Show { port: None } => {
@@ -89,6 +87,20 @@ pub fn scheduler(client: &Client, action: &SchedulerAction, json: bool) -> Resul
         }
     }
     Ok(())
+}
+
+/// What became of a node that was removed, of its packets, and of filters.
+fn removed(port: &str, node: &str, to: Option<&str>, value: &Value) -> String {
+    let left =
+        to.map_or("what waited there is dropped".to_owned(), |to| format!("what waited there waits in {to}"));
+    let filters = match (rows(&value["filters"]).len(), to.filter(|_| value["with_filters"] != true)) {
+        (0, _) => String::new(),
+        (1, Some(to)) => format!("; 1 filter that named its queue names {to} now"),
+        (count, Some(to)) => format!("; {count} filters that named its queue name {to} now"),
+        (1, None) => "; 1 filter that named its queue is removed".to_owned(),
+        (count, None) => format!("; {count} filters that named its queue are removed"),
+    };
+    format!("node {node} removed from {port}; {left}{filters}")
 }
 
 /// Shows queues and changes them.

@@ -21,6 +21,7 @@ mod loader;
 mod lookup;
 mod maps;
 mod model;
+mod node_removal;
 mod node_settings;
 pub mod offline;
 mod overrides;
@@ -52,6 +53,8 @@ pub use date::utc;
 pub use error::{ControlError, Refused, Wrong};
 pub use overrides::Overrides;
 pub use plan::{Plan, plan};
-pub use request::{FlowOrder, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, RouteQuery, Upgrade};
+pub use request::{
+    FlowOrder, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, NodeRemoval, RouteQuery, Upgrade,
+};
 pub use router::Router;
 pub use start::{Source, StartOptions, check, revisions, start};

@@ -1,6 +1,6 @@
 //! The schedulers of ports: planned, checked, changed while packets wait in them, and shown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use millrace_config::{Bits, FlowQueue, Scheduler, SchedulerNode};
 use millrace_pipeline::{Command, ScheduleChange, ScheduleReport, Snapshot};
@@ -135,6 +135,18 @@ impl Schedulers {
             Some(number) => Ok(number),
             None => Err(ControlError::unknown("queue", name, leaves().map(|node| node.name.as_str()))),
         }
+    }
+
+    /// The leaves at and below a node of a port's scheduler whose names no other port has.
+    pub fn leaves_alone(&self, port: PortId, node: &str) -> HashSet<&str> {
+        let Some(own) = self.ports.get(&port) else { return HashSet::new() };
+        let gone = below(own, node);
+        let others =
+            self.ports.iter().filter(|(other, _)| **other != port).flat_map(|(_, other)| &other.node);
+        let elsewhere: HashSet<&str> =
+            others.filter(|node| node.kind.is_leaf()).map(|node| &*node.name).collect();
+        let leaves = own.node.iter().filter(|node| node.kind.is_leaf() && gone.contains(&node.name));
+        leaves.map(|node| &*node.name).filter(|name| !elsewhere.contains(name)).collect()
     }
 
     /// The number of a leaf of a port, what it does, and what was said of it.
@@ -406,6 +418,27 @@ impl Inner {
         Ok(id)
     }
 
+    /// Removes a node of a port's scheduler with all below it; what waits there goes to another leaf, or is dropped.
+    pub fn remove_scheduler_node(
+        &mut self,
+        port: &str,
+        name: &str,
+        to: Option<&str>,
+    ) -> Result<(), ControlError> {
+        let removed = self.change_scheduler(port, to, |scheduler| {
+            find(unless_empty(scheduler, port)?, name)?;
+            let (before, gone) = (scheduler.clone(), below(scheduler, name));
+            scheduler.node.retain(|node| !gone.contains(&node.name));
+            scheduler.flow.retain(|flow| !gone.contains(&flow.queue));
+            // What waited in the default leaf, and goes on in another, must not be overtaken by what comes.
+            if default_leaf(&before)?.is_some_and(|default| gone.iter().any(|name| name == default)) {
+                scheduler.default = to.map(str::to_owned);
+            }
+            Ok(())
+        });
+        removed.map(drop)
+    }
+
     fn scheduler_view(&mut self, port: PortId) -> Result<SchedulerView, ControlError> {
         let snapshot = self.snapshot()?;
         let report = snapshot.schedulers.iter().find(|(own, _)| *own == port).map(|(_, report)| report);
@@ -518,31 +551,6 @@ impl Router {
             Ok(())
         })?;
         inner.scheduler_view(id)
-    }
-
-    /// Removes a node of a port's scheduler with all below it; what waits there goes to another leaf, or is dropped.
-    /// Without nodes the port is as if it never had a scheduler.
-    ///
-    /// # Errors
-    /// No such node, or no leaf that could take its packets.
-    pub fn remove_scheduler_node(
-        &self,
-        port: &str,
-        name: &str,
-        to: Option<&str>,
-    ) -> Result<(), ControlError> {
-        let removed = self.lock().change_scheduler(port, to, |scheduler| {
-            find(unless_empty(scheduler, port)?, name)?;
-            let (before, gone) = (scheduler.clone(), below(scheduler, name));
-            scheduler.node.retain(|node| !gone.contains(&node.name));
-            scheduler.flow.retain(|flow| !gone.contains(&flow.queue));
-            // What waited in the default leaf, and goes on in another, must not be overtaken by what comes.
-            if default_leaf(&before)?.is_some_and(|default| gone.iter().any(|name| name == default)) {
-                scheduler.default = to.map(str::to_owned);
-            }
-            Ok(())
-        });
-        removed.map(drop)
     }
 
     /// Changes the rate, the overhead or the default queue of a port's scheduler.

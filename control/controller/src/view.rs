@@ -17,7 +17,9 @@ mod schedulers;
 pub use configuration::{AppliedView, ConfigurationView, DifferenceView, RevisionTextView};
 pub use halves::{MessagesView, SlowHalfView};
 pub use maps::{MapEntryView, MapView};
-pub use schedulers::{FlowQueueView, HostOutputView, QueueView, SchedulerNodeView, SchedulerView};
+pub use schedulers::{
+    FlowQueueView, HostOutputView, QueueView, RemovedNodeView, SchedulerNodeView, SchedulerView,
+};
 
 /// A port and its counters.
 #[derive(Clone, Debug, Serialize)]

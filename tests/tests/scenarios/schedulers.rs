@@ -59,14 +59,20 @@ fn a_tree_changes_under_load_without_a_loss() {
     router.ask(&["scheduler", "set", "r2", "--node", "voice", "threshold=65536", "manage=codel"]);
     router.ask(&["scheduler", "set", "r2", "rate=20mbit"]);
     flow.go_on(Duration::from_millis(200));
-    // What waits in the queue goes on in another; then the port sends as ever.
-    router.ask(&["scheduler", "remove", "r2", "voice", "--to", "rest"]);
+    // What waits in the queue goes on in another, which its filter names from then on; then the port sends as ever.
+    let named = ["1 filter names", "dport 9001", "--to LEAF", "--with-filters"];
+    router.try_ask(&["scheduler", "remove", "r2", "voice"]).assert_refused(1, &named);
+    let said = router.ask(&["scheduler", "remove", "r2", "voice", "--to", "rest"]);
+    assert!(said.contains("1 filter that named its queue names rest now"), "{said}");
+    assert_eq!(router.json(&["filter", "list"])[0]["action"], "queue rest");
     flow.go_on(Duration::from_millis(200));
     router.ask(&["scheduler", "add", "r2", "voice", "--kind", "fifo", "--under", "top", "level=0"]);
     flow.go_on(Duration::from_millis(200));
     let report = flow.finish();
     assert_eq!((report.lost(), report.duplicated), (0, 0), "{report:?}");
-    router.ask(&["scheduler", "remove", "r2", "top"]);
+    let said = router.ask(&["scheduler", "remove", "r2", "top", "--with-filters"]);
+    assert!(said.contains("1 filter that named its queue is removed"), "{said}");
+    assert_eq!(router.json(&["filter", "list"]).as_array().map(Vec::len), Some(0));
     assert_eq!(router.json(&["scheduler", "show"]).as_array().map(Vec::len), Some(0));
     line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
     router.assert_conservation();

@@ -68,7 +68,8 @@ impl Model {
         }
     }
 
-    fn running_filter(&self, bound: &Bound) -> Filter {
+    /// A filter as the configuration says it.
+    pub(crate) fn running_filter(&self, bound: &Bound) -> Filter {
         Filter {
             r#match: Text::of(bound.filter.clone()),
             action: Text::of(self.written_action(&bound.action)),

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::BindingView;
+
 /// The scheduler of a port.
 #[derive(Clone, Debug, Serialize)]
 pub struct SchedulerView {
@@ -78,6 +80,21 @@ pub struct SchedulerNodeView {
     pub queues: u32,
     /// Packets dropped at or below it, by cause.
     pub drops: BTreeMap<&'static str, u64>,
+}
+
+/// A node of a scheduler that was removed, with all below it.
+#[derive(Clone, Debug, Serialize)]
+pub struct RemovedNodeView {
+    /// The port.
+    pub port: String,
+    /// Its name.
+    pub node: String,
+    /// The leaf that has its packets now; none, if they were dropped.
+    pub to: Option<String>,
+    /// Whether the filters were removed; if not, they name the leaf now.
+    pub with_filters: bool,
+    /// Filters whose queue is gone, as they were.
+    pub filters: Vec<BindingView>,
 }
 
 /// A queue of a port: a leaf of its scheduler.
