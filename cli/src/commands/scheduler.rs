@@ -189,11 +189,16 @@ fn show(scheduler: &Value, json: bool) {
     }
     let rate = rate(&scheduler["rate"]);
     let rate = if rate == "-" { "as fast as it can".to_owned() } else { format!("at {rate}") };
+    let link =
+        scheduler["link"].as_f64().map_or(String::new(), |bits| format!(" over a link of {}", BitRate(bits)));
     let [port, overhead, default] = ["port", "overhead", "default"].map(|key| plain(&scheduler[key]));
     let [queues, most] = ["queues", "most_queues"].map(|key| plain(&scheduler[key]));
     println!(
-        "port {port} sends {rate}, overhead {overhead}; other packets wait in {default}; {queues} of {most} queues in use"
+        "port {port} sends {rate}{link}, overhead {overhead}; other packets wait in {default}; {queues} of {most} queues in use"
     );
+    if let Some(warning) = scheduler["warning"].as_str() {
+        println!("warning: {warning}");
+    }
     if let Some(host) = host(&scheduler["host"]) {
         println!("{host}");
     }

@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 
 use millrace_config::{Bits, FlowQueue, Scheduler, SchedulerNode};
-use millrace_pipeline::{Command, ScheduleChange, ScheduleReport, Snapshot};
+use millrace_pipeline::{Command, ScheduleChange};
 use millrace_schedule::{
-    BufferLimits, Item, LinkOverhead, LinkRate, LinkScheduler, NodeId, NodeKind, NodeView, Rate,
-    ScheduleError,
+    BufferLimits, Item, LinkOverhead, LinkRate, LinkScheduler, NodeId, NodeKind, Rate, ScheduleError,
 };
 use millrace_units::{Instant, PortId, QueueId};
 use serde_json::{Map, Value};
@@ -14,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::ControlError;
 use crate::node_settings::{kind, share};
 use crate::router::{Inner, Router};
-use crate::view::{SchedulerNodeView, SchedulerView};
+use crate::view::SchedulerView;
 use crate::worker_handle::WorkerHandle;
 
 /// How long a worker may be late, in nanoseconds: the link makes up for it at once.
@@ -32,7 +31,7 @@ pub(crate) struct Schedulers {
 }
 
 /// A packet of a tree that is built to see whether it can be.
-struct Nothing;
+pub(crate) struct Nothing;
 
 impl Item for Nothing {
     fn length(&self) -> u32 {
@@ -237,7 +236,7 @@ impl Schedulers {
         find(scheduler, under).map(Some)
     }
 
-    /// Builds the tree without packets.
+    /// Whether the nodes can be those of a tree.
     fn check(&self, scheduler: &Scheduler) -> Result<(), ControlError> {
         if scheduler.node.is_empty() {
             let needed = "it has no node: give it one, as node = [{ name = \"all\", kind = \"fifo\" }]";
@@ -255,17 +254,21 @@ impl Schedulers {
                 other.name, root.name
             )));
         }
+        self.build(scheduler, scheduler.rate).map(drop)
+    }
+
+    /// Builds the tree without packets, at a link of that rate.
+    pub fn build(
+        &self,
+        scheduler: &Scheduler,
+        rate: Option<Bits>,
+    ) -> Result<LinkScheduler<Nothing>, ControlError> {
         let named = |error| self.refusal(error);
         let (no_link, no_overhead) = Default::default();
         let mut tree =
             LinkScheduler::<Nothing>::new(no_link, no_overhead, BufferLimits::default()).map_err(named)?;
-        let mut whole_link = no_link;
         for change in self.changes(&Scheduler::default(), scheduler, None)? {
             match change {
-                ScheduleChange::Link(link, _) => {
-                    whole_link = link;
-                    Ok(())
-                }
                 ScheduleChange::Queues(most) => tree.set_most_queues(most, Instant::ZERO),
                 ScheduleChange::Add { node, parent, share, kind } => {
                     let id = |node: QueueId| NodeId(node.0.into());
@@ -276,7 +279,8 @@ impl Schedulers {
             .map_err(named)?;
         }
         // Now that all of it is there: what is promised has to be there.
-        tree.set_link(whole_link, Instant::ZERO).map_err(named)
+        tree.set_link(link_rate(rate), Instant::ZERO).map_err(named)?;
+        Ok(tree)
     }
 
     /// What a tree refused, told with names.
@@ -323,7 +327,7 @@ fn leaf<'s>(scheduler: &'s Scheduler, name: &str) -> Result<&'s str, ControlErro
     )))
 }
 
-fn find<'s>(scheduler: &'s Scheduler, name: &str) -> Result<&'s SchedulerNode, ControlError> {
+pub(crate) fn find<'s>(scheduler: &'s Scheduler, name: &str) -> Result<&'s SchedulerNode, ControlError> {
     let found = scheduler.node.iter().find(|node| node.name == name);
     found.ok_or_else(|| {
         ControlError::unknown("node", name, scheduler.node.iter().map(|node| node.name.as_str()))
@@ -350,9 +354,14 @@ fn link(scheduler: &Scheduler) -> ScheduleChange {
         millrace_config::Overhead::Atm => LinkOverhead::Atm { encapsulation: 0 },
         millrace_config::Overhead::None => LinkOverhead::None,
     };
-    let rate = scheduler.rate.map(|Bits(bits)| Rate(bits));
+    ScheduleChange::Link(link_rate(scheduler.rate), overhead)
+}
+
+/// A rate, with what may go at once.
+fn link_rate(rate: Option<Bits>) -> LinkRate {
+    let rate = rate.map(|Bits(bits)| Rate(bits));
     let slack = rate.map_or(0, |rate| rate.bytes_in(LATENESS).clamp(TWO_PACKETS, 1_000_000_000));
-    ScheduleChange::Link(LinkRate { rate, slack: slack as u32 }, overhead)
+    LinkRate { rate, slack: slack as u32 }
 }
 
 /// `changes` to what is written as an object: `null` takes a setting away.
@@ -415,6 +424,7 @@ impl Inner {
         self.schedule(id, changes).inspect_err(|_| self.model.schedulers = old)?;
         self.tell_reserved()?;
         self.set_host_outputs()?;
+        self.say_beyond_link(id);
         Ok(id)
     }
 
@@ -438,78 +448,9 @@ impl Inner {
         });
         removed.map(drop)
     }
-
-    fn scheduler_view(&mut self, port: PortId) -> Result<SchedulerView, ControlError> {
-        let snapshot = self.snapshot()?;
-        let report = snapshot.schedulers.iter().find(|(own, _)| *own == port).map(|(_, report)| report);
-        let Some(report) = report else {
-            return Err(ControlError::System("the scheduler is not there".into()));
-        };
-        Ok(self.view_of(port, report, &snapshot))
-    }
-
-    fn view_of(&mut self, port: PortId, report: &ScheduleReport, snapshot: &Snapshot) -> SchedulerView {
-        let (at, host) = (snapshot.at, self.host_view(port, snapshot));
-        let schedulers = &self.model.schedulers;
-        let name = self.model.port_name(port).to_owned();
-        let settings = schedulers.ports.get(&port);
-        let rates = &mut self.rates;
-        let node = |view: &NodeView| {
-            let number = QueueId(view.node.0 as u16);
-            let node_name = schedulers.name(number).to_owned();
-            let spec = settings.and_then(|settings| find(settings, &node_name).ok());
-            let key = format!("scheduler {name} {node_name}");
-            SchedulerNodeView {
-                id: number.0,
-                kind: spec.map_or("", |spec| spec.kind.name()),
-                under: spec.and_then(|spec| spec.under.clone()),
-                settings: spec.map(settings_of).unwrap_or_default(),
-                promised: view.promised.map(|rate| rate.0),
-                delivered: (rates.read(&key, view.sent_bytes, at) * 8.0).round() as u64,
-                sent_packets: view.sent_packets,
-                sent_bytes: view.sent_bytes,
-                held_packets: view.held_packets,
-                held_bytes: view.held_bytes,
-                peak_bytes: view.peak_bytes,
-                queues: view.queues,
-                drops: view.drops.iter().map(|(cause, packets)| (cause.name(), packets)).collect(),
-                name: node_name,
-            }
-        };
-        SchedulerView {
-            rate: settings.and_then(|settings| settings.rate).map(|Bits(bits)| bits),
-            overhead: settings.map(|settings| settings.overhead).unwrap_or_default(),
-            default: Some(schedulers.name(report.default).to_owned()).filter(|_| report.default.0 > 0),
-            host,
-            held: report.held,
-            queues: report.queues.0,
-            most_queues: report.queues.1,
-            nodes: report.nodes.iter().map(node).collect(),
-            port: name,
-        }
-    }
-}
-
-/// The settings of a node that are no part of its place.
-fn settings_of(node: &SchedulerNode) -> Map<String, Value> {
-    let Ok(Value::Object(mut settings)) = serde_json::to_value(node) else { return Map::new() };
-    ["name", "kind", "under"].iter().for_each(|key| drop(settings.remove(*key)));
-    settings
 }
 
 impl Router {
-    /// The schedulers of all ports that have one.
-    ///
-    /// # Errors
-    /// When the data plane does not answer.
-    pub fn schedulers(&self) -> Result<Vec<SchedulerView>, ControlError> {
-        let mut inner = self.lock();
-        let snapshot = inner.snapshot()?;
-        let planned = |port: &PortId| inner.model.schedulers.ports.contains_key(port);
-        let there: Vec<_> = snapshot.schedulers.iter().filter(|(port, _)| planned(port)).collect();
-        Ok(there.into_iter().map(|(port, report)| inner.view_of(*port, report, &snapshot)).collect())
-    }
-
     /// Adds a node to the scheduler of a port; the first one makes it. When this returns, the next packet meets it.
     ///
     /// # Errors

@@ -252,7 +252,19 @@ fn queues_are_shown_and_changed() {
     router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "rate="]);
     router.ask(&["queue", "set", "r2", "flows", "rate="]);
     refused(&["set", "r2", "flows", "--flow", &flow, "rate=1mbit"], &["\"flows\" has no rate", "rate=RATE"]);
+    // What each packet takes on the wire is 24 bytes more, and that is what rates are of. A veth's speed is only a word.
+    let flows = node(&router, "flows");
+    let [packets, bytes, wire] =
+        ["sent_packets", "sent_bytes", "sent_wire_bytes"].map(|key| flows[key].as_u64().unwrap());
+    assert_eq!(wire, bytes + 24 * packets);
+    let shown = router.json(&["scheduler", "show", "r2"]);
+    assert_eq!((&shown["link"], &shown["warning"]), (&serde_json::Value::Null, &serde_json::Value::Null));
+    // A flow with a reservation keeps its name while it is idle.
+    router.ask(&["queue", "set", "r2", "flows", "rate=8mbit"]);
+    router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "rate=1mbit"]);
     drop((first, second));
+    router.ask(&["flow", "flush"]);
+    assert_eq!(flow_queue(&router, 9001)["rate"], 1_000_000);
     router.assert_conservation();
 }
 

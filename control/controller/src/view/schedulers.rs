@@ -14,6 +14,10 @@ pub struct SchedulerView {
     pub port: String,
     /// Bits in a second that it sends at most; none if it sends as fast as it can.
     pub rate: Option<u64>,
+    /// Bits in a second that its link carries, where the kernel knows: that of no virtual device.
+    pub link: Option<u64>,
+    /// What the link can't carry of what is promised.
+    pub warning: Option<String>,
     /// What its link adds to each packet.
     pub overhead: millrace_config::Overhead,
     /// The queue of packets that nothing else is said of.
@@ -62,14 +66,16 @@ pub struct SchedulerNodeView {
     pub under: Option<String>,
     /// Its settings.
     pub settings: Map<String, Value>,
-    /// Bits in a second that it gets when all others send as much as they can, as far as that is bounded.
+    /// Bits in a second on the wire that it gets when all others send as much as they can, as far as that is bounded.
     pub promised: Option<u64>,
-    /// Bits in a second that it sent since it was last asked for.
+    /// Bits in a second on the wire that it sent since it was last asked for.
     pub delivered: u64,
     /// Packets sent.
     pub sent_packets: u64,
     /// Their bytes.
     pub sent_bytes: u64,
+    /// What they took on the wire: their bytes and what the link adds.
+    pub sent_wire_bytes: u64,
     /// Packets that wait at or below it.
     pub held_packets: u32,
     /// Their bytes.
