@@ -35,6 +35,7 @@ mod route_changes;
 mod route_table;
 mod router;
 mod routes;
+mod scheduler_tree;
 mod scheduler_view;
 mod schedulers;
 mod show;

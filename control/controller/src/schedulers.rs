@@ -4,15 +4,14 @@ use std::collections::{BTreeMap, HashSet};
 
 use millrace_config::{Bits, FlowQueue, Scheduler, SchedulerNode};
 use millrace_pipeline::{Command, ScheduleChange};
-use millrace_schedule::{
-    BufferLimits, Item, LinkOverhead, LinkRate, LinkScheduler, NodeId, NodeKind, Rate, ScheduleError,
-};
-use millrace_units::{Instant, PortId, QueueId};
+use millrace_schedule::{BufferLimits, LinkOverhead, LinkRate, NodeKind, Rate, ScheduleError};
+use millrace_units::{PortId, QueueId};
 use serde_json::{Map, Value};
 
 use crate::ControlError;
 use crate::node_settings::{kind, share};
 use crate::router::{Inner, Router};
+use crate::scheduler_tree::{Part, Unplanned};
 use crate::view::SchedulerView;
 use crate::worker_handle::WorkerHandle;
 
@@ -30,27 +29,17 @@ pub(crate) struct Schedulers {
     names: Vec<String>,
 }
 
-/// A packet of a tree that is built to see whether it can be.
-pub(crate) struct Nothing;
-
-impl Item for Nothing {
-    fn length(&self) -> u32 {
-        0
-    }
-
-    fn mark_congestion(&mut self) -> bool {
-        false
-    }
-}
-
 impl Schedulers {
     /// Plans the scheduler of a port.
-    pub fn plan(&mut self, port: PortId, name: &str, scheduler: &Scheduler) -> Result<(), ControlError> {
-        let at_port =
-            |error: ControlError| ControlError::Invalid(format!("scheduler of port {name:?}: {error}"));
+    pub fn plan(&mut self, port: PortId, name: &str, scheduler: &Scheduler) -> Result<(), Unplanned> {
+        let at_port = |Unplanned { part, error }| Unplanned {
+            part,
+            error: ControlError::Invalid(format!("scheduler of port {name:?}: {error}")),
+        };
         let mut planned = Self { ports: self.ports.clone(), names: self.names.clone() };
-        for node in &scheduler.node {
-            planned.number(&node.name).map_err(at_port)?;
+        for (index, node) in scheduler.node.iter().enumerate() {
+            let of_name = |error| Unplanned { part: Part::Node(index, "name"), error };
+            planned.number(&node.name).map_err(of_name).map_err(at_port)?;
         }
         planned.check(scheduler).map_err(at_port)?;
         planned.ports.insert(port, scheduler.clone());
@@ -217,7 +206,12 @@ impl Schedulers {
         })
     }
 
-    fn addition(&self, scheduler: &Scheduler, node: &SchedulerNode) -> Result<ScheduleChange, ControlError> {
+    /// The change that adds a node of a scheduler.
+    pub fn addition(
+        &self,
+        scheduler: &Scheduler,
+        node: &SchedulerNode,
+    ) -> Result<ScheduleChange, ControlError> {
         let above = self.above(scheduler, node)?;
         Ok(ScheduleChange::Add {
             node: self.known(&node.name).unwrap_or_default(),
@@ -234,53 +228,6 @@ impl Schedulers {
     ) -> Result<Option<&'s SchedulerNode>, ControlError> {
         let Some(under) = &node.under else { return Ok(None) };
         find(scheduler, under).map(Some)
-    }
-
-    /// Whether the nodes can be those of a tree.
-    fn check(&self, scheduler: &Scheduler) -> Result<(), ControlError> {
-        if scheduler.node.is_empty() {
-            let needed = "it has no node: give it one, as node = [{ name = \"all\", kind = \"fifo\" }]";
-            return Err(ControlError::Invalid(needed.into()));
-        }
-        for (index, node) in scheduler.node.iter().enumerate() {
-            if scheduler.node[..index].iter().any(|other| other.name == node.name) {
-                return Err(ControlError::Conflict(format!("there is a node {:?} already", node.name)));
-            }
-        }
-        let mut roots = scheduler.node.iter().filter(|node| node.under.is_none());
-        if let (Some(root), Some(other)) = (roots.next(), roots.next()) {
-            return Err(ControlError::Invalid(format!(
-                "node {:?} is under no other, but {:?} is the root already: say which node it is under",
-                other.name, root.name
-            )));
-        }
-        self.build(scheduler, scheduler.rate).map(drop)
-    }
-
-    /// Builds the tree without packets, at a link of that rate.
-    pub fn build(
-        &self,
-        scheduler: &Scheduler,
-        rate: Option<Bits>,
-    ) -> Result<LinkScheduler<Nothing>, ControlError> {
-        let named = |error| self.refusal(error);
-        let (no_link, no_overhead) = Default::default();
-        let mut tree =
-            LinkScheduler::<Nothing>::new(no_link, no_overhead, BufferLimits::default()).map_err(named)?;
-        for change in self.changes(&Scheduler::default(), scheduler, None)? {
-            match change {
-                ScheduleChange::Queues(most) => tree.set_most_queues(most, Instant::ZERO),
-                ScheduleChange::Add { node, parent, share, kind } => {
-                    let id = |node: QueueId| NodeId(node.0.into());
-                    tree.add(id(node), parent.map(id), share, &kind, Instant::ZERO)
-                }
-                _ => Ok(()),
-            }
-            .map_err(named)?;
-        }
-        // Now that all of it is there: what is promised has to be there.
-        tree.set_link(link_rate(rate), Instant::ZERO).map_err(named)?;
-        Ok(tree)
     }
 
     /// What a tree refused, told with names.
@@ -305,7 +252,7 @@ impl Schedulers {
 }
 
 /// The leaf for packets that nothing else is said of: the first one, unless another is named.
-fn default_leaf(scheduler: &Scheduler) -> Result<Option<&str>, ControlError> {
+pub(crate) fn default_leaf(scheduler: &Scheduler) -> Result<Option<&str>, ControlError> {
     match &scheduler.default {
         Some(default) => leaf(scheduler, default).map(Some),
         None => {
@@ -343,7 +290,7 @@ fn is_kept(before: &Scheduler, after: &Scheduler, name: &str) -> bool {
 }
 
 /// Queues that a port has at most.
-fn most_queues(scheduler: &Scheduler) -> u32 {
+pub(crate) fn most_queues(scheduler: &Scheduler) -> u32 {
     scheduler.queues.unwrap_or(BufferLimits::default().queues)
 }
 
@@ -358,7 +305,7 @@ fn link(scheduler: &Scheduler) -> ScheduleChange {
 }
 
 /// A rate, with what may go at once.
-fn link_rate(rate: Option<Bits>) -> LinkRate {
+pub(crate) fn link_rate(rate: Option<Bits>) -> LinkRate {
     let rate = rate.map(|Bits(bits)| Rate(bits));
     let slack = rate.map_or(0, |rate| rate.bytes_in(LATENESS).clamp(TWO_PACKETS, 1_000_000_000));
     LinkRate { rate, slack: slack as u32 }

@@ -107,7 +107,37 @@ fn what_can_not_be_promised_is_refused_with_its_reason() {
     router.ask(&["scheduler", "add", "r1", "all", "--kind", "hfsc"]);
     router.ask(&["scheduler", "set", "r1", "rate=1mbit"]);
     let curve = "real-time=2mbit";
-    refused(&["add", "r1", "x", "--kind", "fifo", "--under", "all", curve], &["2", "1"]);
+    refused(&["add", "r1", "x", "--kind", "fifo", "--under", "all", curve], &["2.00 Mb/s", "1.00 Mb/s"]);
+    router.ask(&["scheduler", "add", "r1", "x", "--kind", "fifo", "--under", "all", "real-time=600kbit"]);
+    let sum = ["1.10 Mb/s in the long run", "the link gives", "1.00 Mb/s"];
+    refused(&["add", "r1", "y", "--kind", "fifo", "--under", "all", "real-time=500kbit"], &sum);
+    refused(&["set", "r1", "rate=500kbit"], &["600.00 kb/s", "500.00 kb/s"]);
+    router.ask(&["scheduler", "remove", "r1", "x"]);
+    refused(
+        &["add", "r1", "x", "--kind", "fifo", "--under", "x", "link-sharing=1mbit"],
+        &["\"x\" under \"x\""],
+    );
+    router.ask(&[
+        "scheduler",
+        "add",
+        "r2",
+        "fair",
+        "--kind",
+        "deficit-round-robin",
+        "--under",
+        "top",
+        "level=5",
+    ]);
+    refused(
+        &["add", "r2", "x", "--kind", "fifo", "--under", "fair", "quantum=0"],
+        &["quantum is 0; it goes from 1"],
+    );
+    router.ask(&["scheduler", "remove", "r2", "fair"]);
+    // The same in a file, with where it stands.
+    let file = "[[port]]\nname = \"r1\"\ndevice = \"r1\"\n[[port]]\nname = \"r2\"\ndevice = \"r2\"\n[port.scheduler]\nnode = [\n\
+                { name = \"a\", kind = \"hfsc\", under = \"a\" }]\n";
+    let file = line.write("circle.toml", file).display().to_string();
+    router.try_ask(&["apply", &file]).assert_refused(1, &["circle.toml:9:38", "\"a\" under \"a\""]);
     assert_eq!(router.json(&["scheduler", "show", "r1"])["nodes"].as_array().map(Vec::len), Some(1));
 }
 

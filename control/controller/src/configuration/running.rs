@@ -25,6 +25,7 @@ impl Model {
             instance: self.running_instances(),
             bind: Vec::new(),
             filter: Vec::new(),
+            origin: Default::default(),
         };
         for (_, bound) in self.plugins.bindings_by_age() {
             match bound.action {
