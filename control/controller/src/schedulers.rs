@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use millrace_config::{Bits, FlowQueue, Scheduler, SchedulerNode};
+use millrace_config::{Bits, FlowQueue, Manage, Scheduler, SchedulerNode};
 use millrace_pipeline::{Command, ScheduleChange};
 use millrace_schedule::{BufferLimits, LinkOverhead, LinkRate, NodeKind, Rate, ScheduleError};
 use millrace_units::{PortId, QueueId};
@@ -148,7 +148,7 @@ impl Schedulers {
         let scheduler = unless_empty(self.ports.get(&port).unwrap_or(&none), name)?;
         let node = find(scheduler, leaf(scheduler, queue)?)?;
         let above = self.above(scheduler, node)?.map(|above| above.kind);
-        Ok((self.known(queue).unwrap_or_default(), kind(node, above)?, node.clone()))
+        Ok((self.known(queue).unwrap_or_default(), kind(node, above, scheduler.rate)?, node.clone()))
     }
 
     /// The changes that make one scheduler of another; what waits in nodes that are gone goes `to` a leaf.
@@ -173,9 +173,10 @@ impl Schedulers {
         if most_queues(before) != most_queues(after) {
             changes.push(ScheduleChange::Queues(most_queues(after)));
         }
+        let is_same_rate = before.rate == after.rate;
         for node in &after.node {
             match find(before, &node.name) {
-                Ok(own) if is_left(&node.name) && own == node => {}
+                Ok(own) if is_left(&node.name) && own == node && (is_same_rate || !knows_rate(node)) => {}
                 Ok(own) if is_left(&node.name) => changes.push(self.setting(after, own, node)?),
                 _ => changes.push(self.addition(after, node)?),
             }
@@ -202,7 +203,7 @@ impl Schedulers {
         Ok(ScheduleChange::Set {
             node: self.known(&node.name).unwrap_or_default(),
             share: share(node, above)?,
-            kind: kind(node, above)?,
+            kind: kind(node, above, scheduler.rate)?,
         })
     }
 
@@ -217,7 +218,7 @@ impl Schedulers {
             node: self.known(&node.name).unwrap_or_default(),
             parent: above.and_then(|above| self.known(&above.name)),
             share: share(node, above.map(|above| above.kind))?,
-            kind: kind(node, above.map(|above| above.kind))?,
+            kind: kind(node, above.map(|above| above.kind), scheduler.rate)?,
         })
     }
 
@@ -287,6 +288,11 @@ fn is_kept(before: &Scheduler, after: &Scheduler, name: &str) -> bool {
     was.kind == is.kind
         && was.under == is.under
         && was.under.as_deref().is_none_or(|above| is_kept(before, after, above))
+}
+
+/// Whether the rate of the port is one of a node's settings.
+fn knows_rate(node: &SchedulerNode) -> bool {
+    node.manage == Some(Manage::Red)
 }
 
 /// Queues that a port has at most.
@@ -519,6 +525,21 @@ mod tests {
         assert_eq!(changes[4], ScheduleChange::Default(QueueId(2)));
         assert_eq!(schedulers.queue("voice"), Ok(QueueId(2)));
         assert!(schedulers.queue("voic").unwrap_err().to_string().contains("did you mean \"voice\""));
+    }
+
+    #[test]
+    fn another_rate_of_the_port_is_told_to_those_who_need_it() {
+        let of = |rate: &str| {
+            let node = r#"node = [{ name = "top", kind = "priority" },
+                { name = "a", kind = "fifo", under = "top", level = 1, manage = "red" },
+                { name = "b", kind = "fifo", under = "top", level = 2, manage = "codel" }]"#;
+            planned(&format!("rate = \"{rate}\"\n{node}")).unwrap()
+        };
+        let (before, after) = (of("1mbit"), of("2mbit"));
+        let [from, to] = [&before, &after].map(|planned| planned.of(PortId(0)).unwrap());
+        let changes = after.changes(from, to, None).unwrap();
+        let set: Vec<_> = changes.iter().filter(|one| matches!(one, ScheduleChange::Set { .. })).collect();
+        assert!(matches!(set[..], [ScheduleChange::Set { node: QueueId(2), .. }]), "{changes:?}");
     }
 
     #[test]

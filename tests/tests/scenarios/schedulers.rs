@@ -98,6 +98,21 @@ fn what_can_not_be_promised_is_refused_with_its_reason() {
     refused(&["add", "r2", "x", "--kind", "fifo", "--under", "top", "level=3", "burst=9"], &["burst"]);
     refused(&["set", "r2", "rate=fast"], &["fast", "is no rate"]);
     refused(&["set", "r2", "--node", "voice", "manage=red", "minimum=9", "maximum=9"], &["minimum"]);
+    let red = ["set", "r2", "--node", "voice", "manage=red", "probability=2"];
+    refused(&red, &["probability 2: it must be above 0 and at most 1"]);
+    refused(&["set", "r2", "--node", "voice", "gentle=false"], &["gentle means nothing to a fifo"]);
+    router.ask(&[
+        "queue",
+        "set",
+        "r2",
+        "voice",
+        "manage=red",
+        "probability=0.5",
+        "gentle=false",
+        "weight=0.01",
+    ]);
+    let settings = node(&router, "voice")["settings"].clone();
+    assert_eq!((&settings["gentle"], &settings["probability"]), (&false.into(), &0.5.into()), "{settings}");
     refused(&["remove", "r2", "voice", "--to", "top"], &["top", "leaf"]);
     router
         .try_ask(&["filter", "add", "dport 9", "--action", "queue voic"])
