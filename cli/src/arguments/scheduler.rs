@@ -1,4 +1,4 @@
-//! Arguments of the commands `scheduler` and `queue`.
+//! Arguments of the commands `port`, `scheduler` and `queue`.
 
 use clap::{Args, Subcommand};
 
@@ -68,6 +68,30 @@ pub enum SchedulerAction {
     Show {
         /// Only that port's.
         port: Option<String>,
+    },
+}
+
+/// Arguments of `port`.
+#[derive(Debug, Args)]
+pub struct Port {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: PortAction,
+}
+
+/// What `port` can do.
+#[derive(Debug, Subcommand)]
+pub enum PortAction {
+    /// Change input-weight or reverse-path of a port. A setting without a value is the default again.
+    #[command(
+        after_help = "input-weight: packets that are taken from the port in a round, at most, 1 to 256: where more comes than can be taken, ports are\nserved in these proportions. reverse-path: off, strict, loose.\n\nExample:\n  millrace port set lan input-weight=64\n  millrace port set wan input-weight= reverse-path=strict"
+    )]
+    Set {
+        /// The port.
+        port: String,
+        /// Settings.
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        settings: Vec<String>,
     },
 }
 

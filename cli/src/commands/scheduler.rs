@@ -1,11 +1,11 @@
-//! The commands `scheduler` and `queue`.
+//! The commands `port`, `scheduler` and `queue`.
 
 use hyper::Method;
 use millrace_units::BitRate;
 use serde_json::{Map, Value, json};
 
 use super::remote::{changes, done, pairs, segment};
-use crate::arguments::{QueueAction, SchedulerAction};
+use crate::arguments::{PortAction, QueueAction, SchedulerAction};
 use crate::client::Client;
 use crate::output::{Column, Failure, plain, rows, table};
 
@@ -49,6 +49,15 @@ const FLOWS: &[Column] = &[
     ("peak bytes", "peak_bytes"),
     ("drops", "dropped"),
 ];
+
+/// Changes ports.
+pub fn port(client: &Client, action: &PortAction, json: bool) -> Result<(), Failure> {
+    let PortAction::Set { port, settings } = action;
+    let body = Value::Object(changes(settings)?);
+    let value = client.send(Method::PATCH, &format!("/ports/{}", segment(port)), Some(&body))?;
+    done(&value, &format!("port {port} changed: {}", settings.join(" ")), json);
+    Ok(())
+}
 
 /// Adds, changes, removes and shows nodes of schedulers.
 pub fn scheduler(client: &Client, action: &SchedulerAction, json: bool) -> Result<(), Failure> {

@@ -42,6 +42,7 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn gates(&self) -> Controlled<Vec<GateView>>;
     fn bindings(&self) -> Controlled<Vec<BindingView>>;
     fn drops(&self) -> Controlled<Vec<DropView>>;
+    fn set_port(&self, name: &str, changes: &Map<String, Value>) -> Controlled<PortView>;
     fn schedulers(&self) -> Controlled<Vec<SchedulerView>>;
     fn add_scheduler_node(&self, port: &str, node: &SchedulerNode) -> Controlled<SchedulerView>;
     fn set_scheduler_node(
@@ -194,6 +195,11 @@ impl Control for Router {
 
     fn drops(&self) -> Controlled<Vec<DropView>> {
         Router::drops(self)
+    }
+
+    fn set_port(&self, name: &str, changes: &Map<String, Value>) -> Controlled<PortView> {
+        Router::settled(self)?;
+        Router::set_port(self, name, changes)
     }
 
     fn schedulers(&self) -> Controlled<Vec<SchedulerView>> {

@@ -206,6 +206,10 @@ impl Control for TestControl {
         Err(ControlError::unknown("port", port, []))
     }
 
+    fn set_port(&self, name: &str, _: &Map<String, Value>) -> Controlled<PortView> {
+        Err(ControlError::unknown("port", name, []))
+    }
+
     fn schedulers(&self) -> Controlled<Vec<SchedulerView>> {
         Ok(Vec::new())
     }

@@ -46,6 +46,8 @@ pub struct PortView {
     pub on_death: Option<&'static str>,
     /// `off`, `strict` or `loose`: whether the way back to a packet's source is looked at.
     pub reverse_path: &'static str,
+    /// Packets that are taken from it in a round, at most.
+    pub input_weight: u16,
     /// Frames received, those that the kernel kept included.
     pub rx_packets: u64,
     /// Their bytes.

@@ -117,6 +117,16 @@ fn what_can_not_be_promised_is_refused_with_its_reason() {
     router
         .try_ask(&["filter", "add", "dport 9", "--action", "queue voic"])
         .assert_refused(1, &["did you mean \"voice\""]);
+    // Weights of ports change while they forward.
+    let set = |setting| router.try_ask(&["port", "set", "r1", setting]);
+    set("input-weight=257").assert_refused(1, &["257 is no weight", "1 to 256"]);
+    set("mtu=9").assert_refused(1, &["mtu", "input-weight and reverse-path"]);
+    router.try_ask(&["port", "set", "r9", "input-weight=1"]).assert_refused(1, &["\"r9\""]);
+    router.ask(&["port", "set", "r1", "input-weight=64", "reverse-path=loose"]);
+    let port = |key: &str| router.json(&["show", "ports"])[0][key].clone();
+    assert_eq!((port("input_weight"), port("reverse_path")), (64.into(), "loose".into()));
+    router.ask(&["port", "set", "r1", "input-weight=", "reverse-path="]);
+    assert_eq!((port("input_weight"), port("reverse_path")), (256.into(), "off".into()));
     // Promises of real time above the link.
     refused(&["set", "r1", "rate=1mbit"], &["r1", "has no scheduler"]);
     router.ask(&["scheduler", "add", "r1", "all", "--kind", "hfsc"]);
