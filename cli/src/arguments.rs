@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use configuration::{Apply, Diff, History, HistoryAction, Rollback, Save};
 pub use plugin::{PluginAction, PluginArguments, PluginTest};
-pub use scheduler::{Queue, QueueAction, Scheduler, SchedulerAction};
+pub use scheduler::{Port, PortAction, Queue, QueueAction, Scheduler, SchedulerAction};
 pub use traffic::{Filter, FilterAction, Flow, FlowAction, FlowOrder, Route, RouteAction, Watch};
 
 /// Where clients find the daemon unless told otherwise.
@@ -110,6 +110,9 @@ pub enum Command {
         after_help = "Example:\n  millrace route add 10.9.0.0/16 via 10.2.0.254\n  millrace route lookup 10.9.1.1"
     )]
     Route(Route),
+    /// Change settings of a port while it forwards.
+    #[command(after_help = "Example:\n  millrace port set lan input-weight=64")]
+    Port(Port),
     /// Say in which order ports send, and at which rates.
     #[command(
         after_help = "Example:\n  millrace scheduler add wan shared --kind fq-codel\n  millrace scheduler set wan rate=10mbit\n  millrace scheduler show"

@@ -52,6 +52,8 @@ const COMMANDS: &[&[&str]] = &[
     &["save"],
     &["doctor"],
     &["show"],
+    &["port"],
+    &["port", "set"],
     &["instance"],
     &["instance", "create"],
     &["instance", "free"],

@@ -1,4 +1,4 @@
-//! Arguments of the commands `scheduler` and `queue`.
+//! Arguments of the commands `port`, `scheduler` and `queue`.
 
 use clap::{Args, Subcommand};
 
@@ -48,7 +48,9 @@ pub enum SchedulerAction {
         settings: Vec<String>,
     },
     /// Remove a node with all below it. Without nodes, a port sends as if it never had a scheduler.
-    #[command(after_help = "Example:\n  millrace scheduler remove wan voice --to rest")]
+    #[command(
+        after_help = "Filters that name a queue that is at no port then (--action 'queue NAME') name the leaf of --to from now on.\nWithout --to nothing is removed while there are such filters, unless --with-filters removes them as well.\n\nExample:\n  millrace scheduler remove wan voice --to rest"
+    )]
     Remove {
         /// The port.
         port: String,
@@ -57,12 +59,39 @@ pub enum SchedulerAction {
         /// The leaf that gets what waits there; without it, that is dropped.
         #[arg(long, value_name = "NODE")]
         to: Option<String>,
+        /// Remove the filters that name a queue that is gone.
+        #[arg(long)]
+        with_filters: bool,
     },
     /// Show the trees with what they promise and what they deliver.
     #[command(after_help = "Example:\n  millrace scheduler show\n  millrace scheduler show wan --json")]
     Show {
         /// Only that port's.
         port: Option<String>,
+    },
+}
+
+/// Arguments of `port`.
+#[derive(Debug, Args)]
+pub struct Port {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: PortAction,
+}
+
+/// What `port` can do.
+#[derive(Debug, Subcommand)]
+pub enum PortAction {
+    /// Change input-weight or reverse-path of a port. A setting without a value is the default again.
+    #[command(
+        after_help = "input-weight: packets that are taken from the port in a round, at most, 1 to 256: where more comes than can be taken, ports are\nserved in these proportions. reverse-path: off, strict, loose.\n\nExample:\n  millrace port set lan input-weight=64\n  millrace port set wan input-weight= reverse-path=strict"
+    )]
+    Set {
+        /// The port.
+        port: String,
+        /// Settings.
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        settings: Vec<String>,
     },
 }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use millrace_config::Config;
+use millrace_controller::ControlError;
 use serde_json::json;
 
 use crate::arguments::Check;
@@ -26,8 +27,11 @@ pub fn check(check: &Check, json: bool) -> Result<(), Failure> {
     }
     let Some(file) = &check.file else { return Err(Failure::usage("name a configuration file")) };
     let config = read(file)?;
-    millrace_controller::check(&config)
-        .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+    millrace_controller::check(&config).map_err(|error| match error {
+        // It names the file itself.
+        ControlError::Config(error) => Failure::new(error),
+        error => Failure::new(format!("{}: {error}", file.display())),
+    })?;
     let (ports, routes) = (config.port.len(), config.route.len());
     let (bindings, filters) = (config.bind.len(), config.filter.len());
     if json {

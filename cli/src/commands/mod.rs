@@ -57,6 +57,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Filter(filter) => filter::filter(&remote()?, &filter.action, json)?,
         Command::Route(route) => route::route(&remote()?, &route.action, json)?,
         Command::Flow(flow) => flow::flow(&remote()?, &flow.action, json)?,
+        Command::Port(port) => scheduler::port(&remote()?, &port.action, json)?,
         Command::Queue(queue) => scheduler::queue(&remote()?, &queue.action, json)?,
         Command::Scheduler(scheduler) => scheduler::scheduler(&remote()?, &scheduler.action, json)?,
         Command::Control(control) => remote::control(&remote()?, &control, json)?,

@@ -1,11 +1,11 @@
-//! The commands `scheduler` and `queue`.
+//! The commands `port`, `scheduler` and `queue`.
 
 use hyper::Method;
 use millrace_units::BitRate;
 use serde_json::{Map, Value, json};
 
 use super::remote::{changes, done, pairs, segment};
-use crate::arguments::{QueueAction, SchedulerAction};
+use crate::arguments::{PortAction, QueueAction, SchedulerAction};
 use crate::client::Client;
 use crate::output::{Column, Failure, plain, rows, table};
 
@@ -50,6 +50,15 @@ const FLOWS: &[Column] = &[
     ("drops", "dropped"),
 ];
 
+/// Changes ports.
+pub fn port(client: &Client, action: &PortAction, json: bool) -> Result<(), Failure> {
+    let PortAction::Set { port, settings } = action;
+    let body = Value::Object(changes(settings)?);
+    let value = client.send(Method::PATCH, &format!("/ports/{}", segment(port)), Some(&body))?;
+    done(&value, &format!("port {port} changed: {}", settings.join(" ")), json);
+    Ok(())
+}
+
 /// Adds, changes, removes and shows nodes of schedulers.
 pub fn scheduler(client: &Client, action: &SchedulerAction, json: bool) -> Result<(), Failure> {
     match action {
@@ -69,12 +78,10 @@ pub fn scheduler(client: &Client, action: &SchedulerAction, json: bool) -> Resul
             let what = node.as_ref().map_or(format!("port {port}"), |node| format!("node {node} of {port}"));
             done(&value, &format!("{what} changed: {}", settings.join(" ")), json);
         }
-        SchedulerAction::Remove { port, node, to } => {
-            let value = client.send(Method::DELETE, &path(port, Some(node)), Some(&json!({"to": to})))?;
-            let left = to.as_ref().map_or("what waited there is dropped".to_owned(), |to| {
-                format!("what waited there waits in {to}")
-            });
-            done(&value, &format!("node {node} removed from {port}; {left}"), json);
+        SchedulerAction::Remove { port, node, to, with_filters } => {
+            let body = json!({"to": to, "with_filters": with_filters});
+            let value = client.send(Method::DELETE, &path(port, Some(node)), Some(&body))?;
+            done(&value, &removed(port, node, to.as_deref(), &value), json);
         }
         SchedulerAction::Show { port: Some(port) } => show(&client.get(&path(port, None))?, json),
         SchedulerAction::Show { port: None } => {
@@ -89,6 +96,20 @@ pub fn scheduler(client: &Client, action: &SchedulerAction, json: bool) -> Resul
         }
     }
     Ok(())
+}
+
+/// What became of a node that was removed, of its packets, and of filters.
+fn removed(port: &str, node: &str, to: Option<&str>, value: &Value) -> String {
+    let left =
+        to.map_or("what waited there is dropped".to_owned(), |to| format!("what waited there waits in {to}"));
+    let filters = match (rows(&value["filters"]).len(), to.filter(|_| value["with_filters"] != true)) {
+        (0, _) => String::new(),
+        (1, Some(to)) => format!("; 1 filter that named its queue names {to} now"),
+        (count, Some(to)) => format!("; {count} filters that named its queue name {to} now"),
+        (1, None) => "; 1 filter that named its queue is removed".to_owned(),
+        (count, None) => format!("; {count} filters that named its queue are removed"),
+    };
+    format!("node {node} removed from {port}; {left}{filters}")
 }
 
 /// Shows queues and changes them.
@@ -177,11 +198,16 @@ fn show(scheduler: &Value, json: bool) {
     }
     let rate = rate(&scheduler["rate"]);
     let rate = if rate == "-" { "as fast as it can".to_owned() } else { format!("at {rate}") };
+    let link =
+        scheduler["link"].as_f64().map_or(String::new(), |bits| format!(" over a link of {}", BitRate(bits)));
     let [port, overhead, default] = ["port", "overhead", "default"].map(|key| plain(&scheduler[key]));
     let [queues, most] = ["queues", "most_queues"].map(|key| plain(&scheduler[key]));
     println!(
-        "port {port} sends {rate}, overhead {overhead}; other packets wait in {default}; {queues} of {most} queues in use"
+        "port {port} sends {rate}{link}, overhead {overhead}; other packets wait in {default}; {queues} of {most} queues in use"
     );
+    if let Some(warning) = scheduler["warning"].as_str() {
+        println!("warning: {warning}");
+    }
     if let Some(host) = host(&scheduler["host"]) {
         println!("{host}");
     }

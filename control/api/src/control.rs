@@ -5,12 +5,12 @@ use std::future::Future;
 use millrace_controller::view::{
     AppliedView, BindingView, ConfigurationView, DifferenceView, DropView, FlowsView, GateCheckView,
     GateExplanationView, GateView, HeldView, InstanceView, LookupView, MapView, NeighbourView,
-    PluginDetailView, PluginView, PortView, QueueView, ReleaseView, RevisionTextView, RouteView,
-    SchedulerView, StatusView, SummaryView, UpgradeView,
+    PluginDetailView, PluginView, PortView, QueueView, ReleaseView, RemovedNodeView, RevisionTextView,
+    RouteView, SchedulerView, StatusView, SummaryView, UpgradeView,
 };
 use millrace_controller::{
     Apply, Capture, CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute,
-    Revision, RollBack, RouteQuery, Router, SchedulerNode, Upgrade, Who,
+    NodeRemoval, Revision, RollBack, RouteQuery, Router, SchedulerNode, Upgrade, Who,
 };
 use serde_json::{Map, Value};
 
@@ -43,6 +43,7 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn gates(&self) -> Controlled<Vec<GateView>>;
     fn bindings(&self) -> Controlled<Vec<BindingView>>;
     fn drops(&self) -> Controlled<Vec<DropView>>;
+    fn set_port(&self, name: &str, changes: &Map<String, Value>) -> Controlled<PortView>;
     fn schedulers(&self) -> Controlled<Vec<SchedulerView>>;
     fn add_scheduler_node(&self, port: &str, node: &SchedulerNode) -> Controlled<SchedulerView>;
     fn set_scheduler_node(
@@ -51,7 +52,12 @@ pub trait Control: Clone + Send + Sync + 'static {
         name: &str,
         changes: &Map<String, Value>,
     ) -> Controlled<SchedulerView>;
-    fn remove_scheduler_node(&self, port: &str, name: &str, to: Option<&str>) -> Controlled<()>;
+    fn remove_scheduler_node(
+        &self,
+        port: &str,
+        name: &str,
+        removal: &NodeRemoval,
+    ) -> Controlled<RemovedNodeView>;
     fn set_scheduler(&self, port: &str, changes: &Map<String, Value>) -> Controlled<SchedulerView>;
     fn queues(&self) -> Controlled<Vec<QueueView>>;
     fn queue(&self, port: &str, queue: &str) -> impl Future<Output = Controlled<QueueView>> + Send;
@@ -196,6 +202,11 @@ impl Control for Router {
         Router::drops(self)
     }
 
+    fn set_port(&self, name: &str, changes: &Map<String, Value>) -> Controlled<PortView> {
+        Router::settled(self)?;
+        Router::set_port(self, name, changes)
+    }
+
     fn schedulers(&self) -> Controlled<Vec<SchedulerView>> {
         Router::schedulers(self)
     }
@@ -215,9 +226,14 @@ impl Control for Router {
         Router::set_scheduler_node(self, port, name, changes)
     }
 
-    fn remove_scheduler_node(&self, port: &str, name: &str, to: Option<&str>) -> Controlled<()> {
+    fn remove_scheduler_node(
+        &self,
+        port: &str,
+        name: &str,
+        removal: &NodeRemoval,
+    ) -> Controlled<RemovedNodeView> {
         Router::settled(self)?;
-        Router::remove_scheduler_node(self, port, name, to)
+        Router::remove_scheduler_node(self, port, name, removal)
     }
 
     fn set_scheduler(&self, port: &str, changes: &Map<String, Value>) -> Controlled<SchedulerView> {

@@ -255,8 +255,12 @@ fn of_schedulers(schedulers: &[SchedulerView]) -> Vec<Family> {
         gauge("queue_held_packets", "Packets that wait at or below a node", held),
         gauge("queue_held_bytes", "Bytes that wait at or below a node", held_bytes),
         counter("queue_dropped_packets", "Packets dropped at or below a node", drops),
-        gauge("queue_promised_bits", "Bits in a second that a node gets when all send", promised),
-        gauge("queue_delivered_bits", "Bits in a second that a node sent since last asked", delivered),
+        gauge("queue_promised_bits", "Bits in a second on the wire that a node gets when all send", promised),
+        gauge(
+            "queue_delivered_bits",
+            "Bits in a second on the wire that a node sent since last asked",
+            delivered,
+        ),
     ]
 }
 

@@ -40,7 +40,7 @@ struct Body<'a> {
 /// The status that says what kind of error it is; of a list's, the first entry's.
 fn status(error: &ControlError) -> StatusCode {
     match error {
-        ControlError::Invalid(_) => StatusCode::BAD_REQUEST,
+        ControlError::Invalid(_) | ControlError::Config(_) => StatusCode::BAD_REQUEST,
         ControlError::NotFound(_) => StatusCode::NOT_FOUND,
         ControlError::Conflict(_) => StatusCode::CONFLICT,
         ControlError::System(_) => StatusCode::INTERNAL_SERVER_ERROR,

@@ -33,7 +33,11 @@ pub(crate) const RESOURCES: &[Resource] = &[
     ("/status", &["GET"], "the daemon"),
     ("/summary", &["GET"], "what became of all packets"),
     ("/ports", &["GET"], "ports with counters and rates"),
-    ("/ports/{name}", &["GET"], "a port"),
+    (
+        "/ports/{name}",
+        &["GET", "PATCH"],
+        "a port; PATCH {input-weight, reverse-path} changes it while it forwards",
+    ),
     (
         "/routes",
         &["GET", "POST", "DELETE"],
@@ -181,7 +185,7 @@ fn without_arguments<C: Control>() -> axum::Router<Served<C>> {
         .route("/status", read(C::status))
         .route("/summary", read(C::summary))
         .route("/ports", read(C::ports))
-        .route("/ports/{name}", find("port", C::ports, |port| &port.name))
+        .route("/ports/{name}", find("port", C::ports, |port| &port.name).patch(set_port::<C>))
         .route("/routes", post(add_routes::<C>).delete(remove_routes::<C>).layer(long_bodies()))
         .route("/neighbours", read(C::neighbours))
         .route("/plugins", read(C::plugins).post(load_plugin::<C>))
@@ -468,6 +472,14 @@ async fn unbind<C: Control>(
     Body(old): Body<OldBinding>,
 ) -> Answer<impl Serialize> {
     Ok(Json(served.control.unbind(&old.instance, &old.gate, &old.filter)?))
+}
+
+async fn set_port<C: Control>(
+    State(served): State<Served<C>>,
+    Name(port): Name,
+    Body(changes): Body<Map<String, Value>>,
+) -> Result<Json<millrace_controller::view::PortView>, Problem> {
+    Ok(Json(served.control.set_port(&port, &changes)?))
 }
 
 async fn add_filters<C: Control>(

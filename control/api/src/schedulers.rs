@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
-use millrace_controller::SchedulerNode;
+use millrace_controller::{NodeRemoval, SchedulerNode};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -40,21 +40,13 @@ pub(crate) async fn set_node<C: Control>(
     Ok(Json(served.control.set_scheduler_node(&port, &node, &changes)?))
 }
 
-/// Where packets go whose queue goes.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct OldNode {
-    to: Option<String>,
-}
-
 /// Removes a node.
 pub(crate) async fn remove_node<C: Control>(
     State(served): State<Served<C>>,
     Names([port, node]): Names,
-    Body(old): Body<OldNode>,
+    Body(removal): Body<NodeRemoval>,
 ) -> Result<impl IntoResponse, Problem> {
-    served.control.remove_scheduler_node(&port, &node, old.to.as_deref())?;
-    Ok(Json(json!({"port": port, "node": node, "to": old.to})))
+    Ok(Json(served.control.remove_scheduler_node(&port, &node, &removal)?))
 }
 
 /// A queue, with those of flows in it.

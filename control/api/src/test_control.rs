@@ -9,12 +9,12 @@ use millrace_controller::view::{
     AppliedView, BindingView, ConfigurationView, DifferenceView, DropView, FlowStatesView, FlowTableView,
     FlowsView, GateCheckView, GateExplanationView, GateView, HeldView, InstanceView, LookupView, MapView,
     MemoryView, NeighbourView, PluginDetailView, PluginInterfaceView, PluginView, PortView, QueueView,
-    QueuesView, ReleaseView, RevisionTextView, RouteView, SchedulerView, StatusView, SummaryView, TurnsView,
-    UpgradeView,
+    QueuesView, ReleaseView, RemovedNodeView, RevisionTextView, RouteView, SchedulerView, StatusView,
+    SummaryView, TurnsView, UpgradeView,
 };
 use millrace_controller::{
-    Apply, CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, Revision,
-    RollBack, RouteQuery, SchedulerNode, Upgrade, Who, Wrong,
+    Apply, CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, NodeRemoval,
+    Revision, RollBack, RouteQuery, SchedulerNode, Upgrade, Who, Wrong,
 };
 use serde_json::{Map, Value, json};
 
@@ -212,6 +212,10 @@ impl Control for TestControl {
         Err(ControlError::unknown("port", port, []))
     }
 
+    fn set_port(&self, name: &str, _: &Map<String, Value>) -> Controlled<PortView> {
+        Err(ControlError::unknown("port", name, []))
+    }
+
     fn schedulers(&self) -> Controlled<Vec<SchedulerView>> {
         Ok(Vec::new())
     }
@@ -224,7 +228,7 @@ impl Control for TestControl {
         Err(ControlError::unknown("port", port, []))
     }
 
-    fn remove_scheduler_node(&self, port: &str, _: &str, _: Option<&str>) -> Controlled<()> {
+    fn remove_scheduler_node(&self, port: &str, _: &str, _: &NodeRemoval) -> Controlled<RemovedNodeView> {
         Err(ControlError::unknown("port", port, []))
     }
 

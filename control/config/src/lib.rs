@@ -12,6 +12,7 @@ mod difference;
 mod error;
 mod nearest;
 mod normal;
+mod origin;
 mod save;
 mod scheduler;
 mod schema;
@@ -23,6 +24,7 @@ pub use change::{Change, Together};
 pub use difference::Difference;
 pub use error::{ConfigError, Place};
 pub use nearest::nearest;
+pub use origin::{Origin, Step};
 pub use scheduler::{
     Bits, CurveText, FlowQueue, HostOutput, Manage, Overhead, Scheduler, SchedulerKind, SchedulerNode,
 };
@@ -39,9 +41,10 @@ impl Config {
     /// # Errors
     /// The first thing that is wrong, in the order of the file.
     pub fn parse(text: &str, origin: &str) -> Result<Self, ConfigError> {
-        let config: Self =
+        let mut config: Self =
             toml::from_str(text).map_err(|error| ConfigError::from_toml(&error, text, origin))?;
         check::check(&config, text, origin)?;
+        config.origin = Origin::new(origin, text);
         Ok(config)
     }
 

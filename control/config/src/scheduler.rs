@@ -148,9 +148,19 @@ pub struct SchedulerNode {
     /// Of `red`: bytes, on average, below which nothing is dropped. Default a quarter of `maximum`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub minimum: Option<u32>,
-    /// Of `red`: bytes, on average, above which all is dropped; up to twice as many it grows gently. Default half the threshold.
+    /// Of `red`: bytes, on average, above which all is dropped, or with `gentle` above twice as many. Default half the threshold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub maximum: Option<u32>,
+    /// Of `red`: the share of packets that is dropped when the average is at `maximum`, above 0 and up to 1. Default 0.1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probability: Option<f64>,
+    /// Of `red`: the weight of the newest length in the average, above 0 and up to 1. Default 0.002.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<f64>,
+    /// Of `red`: whether above `maximum` more and more is dropped, up to all at twice as much, rather than all at once. Default
+    /// true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gentle: Option<bool>,
     /// Of `codel` and `fq-codel`: microseconds that packets may wait. Default 5,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<u64>,

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::action::FilterAction;
+use crate::origin::Origin;
 use crate::scheduler::Scheduler;
 use crate::values::{Named, Text, VlanIds};
 
@@ -39,6 +40,9 @@ pub struct Config {
     pub bind: Vec<Bind>,
     /// What is done with which packets.
     pub filter: Vec<Filter>,
+    /// The file that it was read from.
+    #[serde(skip)]
+    pub origin: Origin,
 }
 
 /// What holds for the whole router.

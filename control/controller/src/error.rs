@@ -8,6 +8,9 @@ pub enum ControlError {
     /// The request makes no sense.
     #[error("{0}")]
     Invalid(String),
+    /// A configuration can't be used; it is said where.
+    #[error(transparent)]
+    Config(millrace_config::ConfigError),
     /// Something that the request names does not exist.
     #[error("{0}")]
     NotFound(String),
@@ -112,7 +115,7 @@ impl ControlError {
 
 impl From<millrace_config::ConfigError> for ControlError {
     fn from(error: millrace_config::ConfigError) -> Self {
-        Self::Invalid(error.to_string())
+        Self::Config(error)
     }
 }
 

@@ -22,6 +22,7 @@ mod loader;
 mod lookup;
 mod maps;
 mod model;
+mod node_removal;
 mod node_settings;
 pub mod offline;
 mod overrides;
@@ -35,6 +36,8 @@ mod route_changes;
 mod route_table;
 mod router;
 mod routes;
+mod scheduler_tree;
+mod scheduler_view;
 mod schedulers;
 mod show;
 mod start;
@@ -54,6 +57,8 @@ pub use date::utc;
 pub use error::{ControlError, Refused, Wrong};
 pub use overrides::Overrides;
 pub use plan::{Plan, plan};
-pub use request::{FlowOrder, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, RouteQuery, Upgrade};
+pub use request::{
+    FlowOrder, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, NodeRemoval, RouteQuery, Upgrade,
+};
 pub use router::Router;
 pub use start::{Source, StartOptions, check, revisions, start};

@@ -26,6 +26,7 @@ use crate::crash::beginning;
 use crate::load::Admitted;
 use crate::loader::Loader;
 use crate::routes::OwnRoutes;
+use crate::scheduler_tree::{Part, Unplanned};
 use crate::schedulers::Schedulers;
 use crate::{ControlError, NewPlugin};
 
@@ -107,14 +108,18 @@ impl Model {
                 model.own_routes.add_address(plan.id, *net);
             }
         }
-        for PortPlan { id, config, settings } in &model.ports {
-            if let Some(scheduler) = &config.scheduler {
-                model.schedulers.plan(*id, &settings.name, scheduler)?;
+        for PortPlan { id, config: port, settings } in &model.ports {
+            if let Some(scheduler) = &port.scheduler {
+                let planned = model.schedulers.plan(*id, &settings.name, scheduler);
+                planned.map_err(|unplanned| unplanned.placed(config, &settings.name))?;
             }
         }
-        for PortPlan { config, settings, .. } in &model.ports {
-            let flows = config.scheduler.as_ref().map_or(&[][..], |scheduler| &scheduler.flow[..]);
-            model.flow_changes(&settings.name, &[], flows)?;
+        for PortPlan { config: port, settings, .. } in &model.ports {
+            let flows = port.scheduler.as_ref().map_or(&[][..], |scheduler| &scheduler.flow[..]);
+            let flows = model.flow_changes(&settings.name, &[], flows);
+            let of_flows =
+                |error| Unplanned { part: Part::Setting("flow"), error }.placed(config, &settings.name);
+            flows.map_err(of_flows)?;
         }
         config.route.iter().try_for_each(|route| model.add_route(route).map(|_| ()))?;
         for neighbour in &config.neighbour {

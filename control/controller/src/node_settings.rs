@@ -42,17 +42,21 @@ fn curve(CurveText { first, micros, then }: CurveText) -> Curve {
     Curve { first: Rate(first.0), duration: micros.saturating_mul(1000), then: Rate(then.0) }
 }
 
-/// What a node does.
-pub(crate) fn kind(node: &SchedulerNode, above: Option<SchedulerKind>) -> Result<NodeKind, ControlError> {
+/// What a node does, at a port of that rate.
+pub(crate) fn kind(
+    node: &SchedulerNode,
+    above: Option<SchedulerKind>,
+    port: Option<Bits>,
+) -> Result<NodeKind, ControlError> {
     refuse_what_means_nothing(node, above)?;
     Ok(match node.kind {
-        SchedulerKind::Fifo => NodeKind::Fifo(queue(node)),
+        SchedulerKind::Fifo => NodeKind::Fifo(queue(node, port)),
         SchedulerKind::FlowQueues => {
             let usual = FlowQueuesSettings::default();
             NodeKind::FlowQueues(FlowQueuesSettings {
                 queues: node.queues.unwrap_or(usual.queues),
                 quantum: own_quantum(node, above).unwrap_or(usual.quantum),
-                queue: queue(node),
+                queue: queue(node, port),
                 capacity: node.rate.map(|Bits(bits)| Rate(bits)),
                 ..usual
             })
@@ -84,7 +88,7 @@ fn own_quantum(node: &SchedulerNode, above: Option<SchedulerKind>) -> Option<u32
     node.quantum.filter(|_| above != Some(SchedulerKind::DeficitRoundRobin))
 }
 
-fn queue(node: &SchedulerNode) -> QueueSettings {
+fn queue(node: &SchedulerNode, port: Option<Bits>) -> QueueSettings {
     let threshold = node.threshold.unwrap_or(QueueSettings::default().threshold);
     let aqm = match node.manage {
         None | Some(Manage::TailDrop) => Aqm::TailDrop,
@@ -92,11 +96,17 @@ fn queue(node: &SchedulerNode) -> QueueSettings {
         Some(Manage::Red) => {
             let maximum = node.maximum.unwrap_or(threshold / 2);
             let minimum = node.minimum.unwrap_or(maximum / 4);
+            let usual = RedSettings::default();
             Aqm::Red(RedSettings {
                 minimum,
                 maximum,
+                probability: node.probability.unwrap_or(usual.probability),
+                weight: node.weight.unwrap_or(usual.weight),
+                gentle: node.gentle.unwrap_or(usual.gentle),
                 ecn: node.ecn.unwrap_or(true),
-                ..RedSettings::default()
+                // While nothing waits, the average falls as fast as the port would send.
+                rate: port.map_or(usual.rate, |Bits(bits)| Rate(bits)),
+                ..usual
             })
         }
     };
@@ -132,6 +142,9 @@ fn refuse_what_means_nothing(node: &SchedulerNode, above: Option<SchedulerKind>)
         ("manage", node.manage.is_some(), is(&[Fifo, FlowQueues])),
         ("minimum", node.minimum.is_some(), red),
         ("maximum", node.maximum.is_some(), red),
+        ("probability", node.probability.is_some(), red),
+        ("weight", node.weight.is_some(), red),
+        ("gentle", node.gentle.is_some(), red),
         ("target", node.target.is_some(), codel),
         ("interval", node.interval.is_some(), codel),
         ("ecn", node.ecn.is_some(), red || codel),
@@ -144,5 +157,39 @@ fn refuse_what_means_nothing(node: &SchedulerNode, above: Option<SchedulerKind>)
             node.kind.name(),
             above.map_or("the port itself".to_owned(), |above| format!("a {}", above.name()))
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn red(settings: &str, port: Option<u64>) -> RedSettings {
+        let node = format!(r#"{{"name": "a", "kind": "fifo", "manage": "red"{settings}}}"#);
+        let node: SchedulerNode = serde_json::from_str(&node).unwrap();
+        let NodeKind::Fifo(QueueSettings { aqm: Aqm::Red(red), .. }) =
+            kind(&node, None, port.map(Bits)).unwrap()
+        else {
+            panic!("{node:?}");
+        };
+        red
+    }
+
+    #[test]
+    fn all_of_red_can_be_set_and_ages_by_the_rate_of_the_port() {
+        let usual = RedSettings::default();
+        let all = r#", "minimum": 9, "maximum": 99, "probability": 0.5, "weight": 0.25, "gentle": false, "ecn": false"#;
+        let expected = RedSettings {
+            minimum: 9,
+            maximum: 99,
+            probability: 0.5,
+            weight: 0.25,
+            gentle: false,
+            ecn: false,
+            rate: Rate(1_000_000),
+            ..usual
+        };
+        assert_eq!(red(all, Some(1_000_000)), expected);
+        assert_eq!(red("", None), RedSettings { minimum: 32_768, maximum: 131_072, ..usual });
     }
 }

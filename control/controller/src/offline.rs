@@ -296,6 +296,11 @@ impl OfflineRouter {
         self.change(port, |plan| plan.settings.reverse_path = reverse_path);
     }
 
+    /// Changes how many packets are taken from a port in a round, at most.
+    pub fn set_input_weight(&mut self, port: &str, weight: u16) {
+        self.change(port, |plan| plan.settings.input_weight = weight);
+    }
+
     fn change(&mut self, port: &str, change: impl FnOnce(&mut PortPlan)) {
         let Some(plan) = self.model.ports.iter_mut().find(|plan| plan.settings.name == port) else { return };
         change(plan);

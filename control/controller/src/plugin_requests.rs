@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::ControlError;
-use crate::request::{NewBinding, NewFilter, NewRoute};
+use crate::request::{NewBinding, NewFilter, NewRoute, NodeRemoval};
 use crate::router::Router;
 
 /// What a plugin asks for: an object with one key.
@@ -45,7 +45,7 @@ enum PluginRequest {
         arguments: Map<String, Value>,
     },
     /// Adds a node to the scheduler of a port.
-    AddNode { port: String, node: SchedulerNode },
+    AddNode { port: String, node: Box<SchedulerNode> },
     /// Gives a node other settings.
     SetNode { port: String, node: String, settings: Map<String, Value> },
     /// Removes a node; what waits there goes to another leaf, or is dropped.
@@ -138,7 +138,9 @@ impl Router {
                 self.set_scheduler_node(&port, &node, &settings).map(drop)
             }
             PluginRequest::RemoveNode { port, node, to } => {
-                self.remove_scheduler_node(&port, &node, to.as_deref())
+                // Filters are not asked for with it: where some would be left without a queue, it is refused.
+                let removal = NodeRemoval { to, with_filters: false };
+                self.remove_scheduler_node(&port, &node, &removal).map(drop)
             }
             PluginRequest::SetQueue { port, queue, flow, settings } => {
                 self.set_queue(&port, &queue, flow.as_deref(), &settings)

@@ -102,12 +102,17 @@ impl Router {
         let mut view =
             found.ok_or_else(|| ControlError::unknown("queue", queue, known.iter().map(String::as_str)))?;
         if view.node.kind == SchedulerKind::FlowQueues.name() {
-            view.flows = self.flow_queues(port, view.node.id).await?;
+            view.flows = self.flow_queues(port, queue, view.node.id).await?;
         }
         Ok(view)
     }
 
-    async fn flow_queues(&self, port: &str, leaf: u16) -> Result<Vec<FlowQueueView>, ControlError> {
+    async fn flow_queues(
+        &self,
+        port: &str,
+        queue: &str,
+        leaf: u16,
+    ) -> Result<Vec<FlowQueueView>, ControlError> {
         let id = self.lock().model.port(port)?.id;
         let mut reports = Vec::new();
         loop {
@@ -125,6 +130,12 @@ impl Router {
         };
         self.scan(Command::ScanFlows, filter, note).await?;
         let inner = self.lock();
+        // Flows that something was said of are known also while no packet of theirs comes.
+        let said = inner.model.schedulers.of(id).into_iter().flat_map(|own| &own.flow);
+        let said = said
+            .filter(|flow| flow.queue == queue)
+            .filter_map(|flow| parse_packet(&flow.flow, &inner.model).ok());
+        keys.extend(said.map(|packet| (inner.workers.hash_of(&packet.key), packet.key)));
         let view = |FlowQueueReport { hash, reserved, queue }: FlowQueueReport| FlowQueueView {
             flow: keys.get(&hash).map(|key| selector(key, &inner.model)),
             quantum: queue.quantum,

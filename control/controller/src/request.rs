@@ -99,6 +99,16 @@ pub struct RouteQuery {
     pub within: Option<String>,
 }
 
+/// What becomes of packets and filters of a scheduler's node that is removed.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NodeRemoval {
+    /// The leaf that gets what waits there, and is named by filters whose queue is gone; without it packets are dropped.
+    pub to: Option<String>,
+    /// Whether filters whose queue is gone are removed as well.
+    pub with_filters: bool,
+}
+
 /// Which flows are to be shown.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]

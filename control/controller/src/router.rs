@@ -712,6 +712,7 @@ fn port_view(inner: &mut Inner, plan: &crate::model::PortPlan, snapshot: &Snapsh
             millrace_config::OnDeath::Drop => "drop",
         }),
         reverse_path: show::reverse_path(settings.reverse_path),
+        input_weight: settings.input_weight,
         rx_packets,
         rx_bytes,
         tx_packets,

@@ -1,20 +1,18 @@
 //! The schedulers of ports: planned, checked, changed while packets wait in them, and shown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-use millrace_config::{Bits, FlowQueue, Scheduler, SchedulerNode};
-use millrace_pipeline::{Command, ScheduleChange, ScheduleReport, Snapshot};
-use millrace_schedule::{
-    BufferLimits, Item, LinkOverhead, LinkRate, LinkScheduler, NodeId, NodeKind, NodeView, Rate,
-    ScheduleError,
-};
-use millrace_units::{Instant, PortId, QueueId};
+use millrace_config::{Bits, FlowQueue, Manage, Scheduler, SchedulerNode};
+use millrace_pipeline::{Command, ScheduleChange};
+use millrace_schedule::{BufferLimits, LinkOverhead, LinkRate, NodeKind, Rate, ScheduleError};
+use millrace_units::{PortId, QueueId};
 use serde_json::{Map, Value};
 
 use crate::ControlError;
 use crate::node_settings::{kind, share};
 use crate::router::{Inner, Router};
-use crate::view::{SchedulerNodeView, SchedulerView};
+use crate::scheduler_tree::{Part, Unplanned};
+use crate::view::SchedulerView;
 use crate::worker_handle::WorkerHandle;
 
 /// How long a worker may be late, in nanoseconds: the link makes up for it at once.
@@ -31,27 +29,17 @@ pub(crate) struct Schedulers {
     names: Vec<String>,
 }
 
-/// A packet of a tree that is built to see whether it can be.
-struct Nothing;
-
-impl Item for Nothing {
-    fn length(&self) -> u32 {
-        0
-    }
-
-    fn mark_congestion(&mut self) -> bool {
-        false
-    }
-}
-
 impl Schedulers {
     /// Plans the scheduler of a port.
-    pub fn plan(&mut self, port: PortId, name: &str, scheduler: &Scheduler) -> Result<(), ControlError> {
-        let at_port =
-            |error: ControlError| ControlError::Invalid(format!("scheduler of port {name:?}: {error}"));
+    pub fn plan(&mut self, port: PortId, name: &str, scheduler: &Scheduler) -> Result<(), Unplanned> {
+        let at_port = |Unplanned { part, error }| Unplanned {
+            part,
+            error: ControlError::Invalid(format!("scheduler of port {name:?}: {error}")),
+        };
         let mut planned = Self { ports: self.ports.clone(), names: self.names.clone() };
-        for node in &scheduler.node {
-            planned.number(&node.name).map_err(at_port)?;
+        for (index, node) in scheduler.node.iter().enumerate() {
+            let of_name = |error| Unplanned { part: Part::Node(index, "name"), error };
+            planned.number(&node.name).map_err(of_name).map_err(at_port)?;
         }
         planned.check(scheduler).map_err(at_port)?;
         planned.ports.insert(port, scheduler.clone());
@@ -137,6 +125,18 @@ impl Schedulers {
         }
     }
 
+    /// The leaves at and below a node of a port's scheduler whose names no other port has.
+    pub fn leaves_alone(&self, port: PortId, node: &str) -> HashSet<&str> {
+        let Some(own) = self.ports.get(&port) else { return HashSet::new() };
+        let gone = below(own, node);
+        let others =
+            self.ports.iter().filter(|(other, _)| **other != port).flat_map(|(_, other)| &other.node);
+        let elsewhere: HashSet<&str> =
+            others.filter(|node| node.kind.is_leaf()).map(|node| &*node.name).collect();
+        let leaves = own.node.iter().filter(|node| node.kind.is_leaf() && gone.contains(&node.name));
+        leaves.map(|node| &*node.name).filter(|name| !elsewhere.contains(name)).collect()
+    }
+
     /// The number of a leaf of a port, what it does, and what was said of it.
     pub fn leaf(
         &self,
@@ -148,7 +148,7 @@ impl Schedulers {
         let scheduler = unless_empty(self.ports.get(&port).unwrap_or(&none), name)?;
         let node = find(scheduler, leaf(scheduler, queue)?)?;
         let above = self.above(scheduler, node)?.map(|above| above.kind);
-        Ok((self.known(queue).unwrap_or_default(), kind(node, above)?, node.clone()))
+        Ok((self.known(queue).unwrap_or_default(), kind(node, above, scheduler.rate)?, node.clone()))
     }
 
     /// The changes that make one scheduler of another; what waits in nodes that are gone goes `to` a leaf.
@@ -173,9 +173,10 @@ impl Schedulers {
         if most_queues(before) != most_queues(after) {
             changes.push(ScheduleChange::Queues(most_queues(after)));
         }
+        let is_same_rate = before.rate == after.rate;
         for node in &after.node {
             match find(before, &node.name) {
-                Ok(own) if is_left(&node.name) && own == node => {}
+                Ok(own) if is_left(&node.name) && own == node && (is_same_rate || !knows_rate(node)) => {}
                 Ok(own) if is_left(&node.name) => changes.push(self.setting(after, own, node)?),
                 _ => changes.push(self.addition(after, node)?),
             }
@@ -202,17 +203,22 @@ impl Schedulers {
         Ok(ScheduleChange::Set {
             node: self.known(&node.name).unwrap_or_default(),
             share: share(node, above)?,
-            kind: kind(node, above)?,
+            kind: kind(node, above, scheduler.rate)?,
         })
     }
 
-    fn addition(&self, scheduler: &Scheduler, node: &SchedulerNode) -> Result<ScheduleChange, ControlError> {
+    /// The change that adds a node of a scheduler.
+    pub fn addition(
+        &self,
+        scheduler: &Scheduler,
+        node: &SchedulerNode,
+    ) -> Result<ScheduleChange, ControlError> {
         let above = self.above(scheduler, node)?;
         Ok(ScheduleChange::Add {
             node: self.known(&node.name).unwrap_or_default(),
             parent: above.and_then(|above| self.known(&above.name)),
             share: share(node, above.map(|above| above.kind))?,
-            kind: kind(node, above.map(|above| above.kind))?,
+            kind: kind(node, above.map(|above| above.kind), scheduler.rate)?,
         })
     }
 
@@ -223,48 +229,6 @@ impl Schedulers {
     ) -> Result<Option<&'s SchedulerNode>, ControlError> {
         let Some(under) = &node.under else { return Ok(None) };
         find(scheduler, under).map(Some)
-    }
-
-    /// Builds the tree without packets.
-    fn check(&self, scheduler: &Scheduler) -> Result<(), ControlError> {
-        if scheduler.node.is_empty() {
-            let needed = "it has no node: give it one, as node = [{ name = \"all\", kind = \"fifo\" }]";
-            return Err(ControlError::Invalid(needed.into()));
-        }
-        for (index, node) in scheduler.node.iter().enumerate() {
-            if scheduler.node[..index].iter().any(|other| other.name == node.name) {
-                return Err(ControlError::Conflict(format!("there is a node {:?} already", node.name)));
-            }
-        }
-        let mut roots = scheduler.node.iter().filter(|node| node.under.is_none());
-        if let (Some(root), Some(other)) = (roots.next(), roots.next()) {
-            return Err(ControlError::Invalid(format!(
-                "node {:?} is under no other, but {:?} is the root already: say which node it is under",
-                other.name, root.name
-            )));
-        }
-        let named = |error| self.refusal(error);
-        let (no_link, no_overhead) = Default::default();
-        let mut tree =
-            LinkScheduler::<Nothing>::new(no_link, no_overhead, BufferLimits::default()).map_err(named)?;
-        let mut whole_link = no_link;
-        for change in self.changes(&Scheduler::default(), scheduler, None)? {
-            match change {
-                ScheduleChange::Link(link, _) => {
-                    whole_link = link;
-                    Ok(())
-                }
-                ScheduleChange::Queues(most) => tree.set_most_queues(most, Instant::ZERO),
-                ScheduleChange::Add { node, parent, share, kind } => {
-                    let id = |node: QueueId| NodeId(node.0.into());
-                    tree.add(id(node), parent.map(id), share, &kind, Instant::ZERO)
-                }
-                _ => Ok(()),
-            }
-            .map_err(named)?;
-        }
-        // Now that all of it is there: what is promised has to be there.
-        tree.set_link(whole_link, Instant::ZERO).map_err(named)
     }
 
     /// What a tree refused, told with names.
@@ -289,7 +253,7 @@ impl Schedulers {
 }
 
 /// The leaf for packets that nothing else is said of: the first one, unless another is named.
-fn default_leaf(scheduler: &Scheduler) -> Result<Option<&str>, ControlError> {
+pub(crate) fn default_leaf(scheduler: &Scheduler) -> Result<Option<&str>, ControlError> {
     match &scheduler.default {
         Some(default) => leaf(scheduler, default).map(Some),
         None => {
@@ -311,7 +275,7 @@ fn leaf<'s>(scheduler: &'s Scheduler, name: &str) -> Result<&'s str, ControlErro
     )))
 }
 
-fn find<'s>(scheduler: &'s Scheduler, name: &str) -> Result<&'s SchedulerNode, ControlError> {
+pub(crate) fn find<'s>(scheduler: &'s Scheduler, name: &str) -> Result<&'s SchedulerNode, ControlError> {
     let found = scheduler.node.iter().find(|node| node.name == name);
     found.ok_or_else(|| {
         ControlError::unknown("node", name, scheduler.node.iter().map(|node| node.name.as_str()))
@@ -326,8 +290,13 @@ fn is_kept(before: &Scheduler, after: &Scheduler, name: &str) -> bool {
         && was.under.as_deref().is_none_or(|above| is_kept(before, after, above))
 }
 
+/// Whether the rate of the port is one of a node's settings.
+fn knows_rate(node: &SchedulerNode) -> bool {
+    node.manage == Some(Manage::Red)
+}
+
 /// Queues that a port has at most.
-fn most_queues(scheduler: &Scheduler) -> u32 {
+pub(crate) fn most_queues(scheduler: &Scheduler) -> u32 {
     scheduler.queues.unwrap_or(BufferLimits::default().queues)
 }
 
@@ -338,9 +307,14 @@ fn link(scheduler: &Scheduler) -> ScheduleChange {
         millrace_config::Overhead::Atm => LinkOverhead::Atm { encapsulation: 0 },
         millrace_config::Overhead::None => LinkOverhead::None,
     };
-    let rate = scheduler.rate.map(|Bits(bits)| Rate(bits));
+    ScheduleChange::Link(link_rate(scheduler.rate), overhead)
+}
+
+/// A rate, with what may go at once.
+pub(crate) fn link_rate(rate: Option<Bits>) -> LinkRate {
+    let rate = rate.map(|Bits(bits)| Rate(bits));
     let slack = rate.map_or(0, |rate| rate.bytes_in(LATENESS).clamp(TWO_PACKETS, 1_000_000_000));
-    ScheduleChange::Link(LinkRate { rate, slack: slack as u32 }, overhead)
+    LinkRate { rate, slack: slack as u32 }
 }
 
 /// `changes` to what is written as an object: `null` takes a setting away.
@@ -403,80 +377,33 @@ impl Inner {
         self.schedule(id, changes).inspect_err(|_| self.model.schedulers = old)?;
         self.tell_reserved()?;
         self.set_host_outputs()?;
+        self.say_beyond_link(id);
         Ok(id)
     }
 
-    fn scheduler_view(&mut self, port: PortId) -> Result<SchedulerView, ControlError> {
-        let snapshot = self.snapshot()?;
-        let report = snapshot.schedulers.iter().find(|(own, _)| *own == port).map(|(_, report)| report);
-        let Some(report) = report else {
-            return Err(ControlError::System("the scheduler is not there".into()));
-        };
-        Ok(self.view_of(port, report, &snapshot))
-    }
-
-    fn view_of(&mut self, port: PortId, report: &ScheduleReport, snapshot: &Snapshot) -> SchedulerView {
-        let (at, host) = (snapshot.at, self.host_view(port, snapshot));
-        let schedulers = &self.model.schedulers;
-        let name = self.model.port_name(port).to_owned();
-        let settings = schedulers.ports.get(&port);
-        let rates = &mut self.rates;
-        let node = |view: &NodeView| {
-            let number = QueueId(view.node.0 as u16);
-            let node_name = schedulers.name(number).to_owned();
-            let spec = settings.and_then(|settings| find(settings, &node_name).ok());
-            let key = format!("scheduler {name} {node_name}");
-            SchedulerNodeView {
-                id: number.0,
-                kind: spec.map_or("", |spec| spec.kind.name()),
-                under: spec.and_then(|spec| spec.under.clone()),
-                settings: spec.map(settings_of).unwrap_or_default(),
-                promised: view.promised.map(|rate| rate.0),
-                delivered: (rates.read(&key, view.sent_bytes, at) * 8.0).round() as u64,
-                sent_packets: view.sent_packets,
-                sent_bytes: view.sent_bytes,
-                held_packets: view.held_packets,
-                held_bytes: view.held_bytes,
-                peak_bytes: view.peak_bytes,
-                queues: view.queues,
-                drops: view.drops.iter().map(|(cause, packets)| (cause.name(), packets)).collect(),
-                name: node_name,
+    /// Removes a node of a port's scheduler with all below it; what waits there goes to another leaf, or is dropped.
+    pub fn remove_scheduler_node(
+        &mut self,
+        port: &str,
+        name: &str,
+        to: Option<&str>,
+    ) -> Result<(), ControlError> {
+        let removed = self.change_scheduler(port, to, |scheduler| {
+            find(unless_empty(scheduler, port)?, name)?;
+            let (before, gone) = (scheduler.clone(), below(scheduler, name));
+            scheduler.node.retain(|node| !gone.contains(&node.name));
+            scheduler.flow.retain(|flow| !gone.contains(&flow.queue));
+            // What waited in the default leaf, and goes on in another, must not be overtaken by what comes.
+            if default_leaf(&before)?.is_some_and(|default| gone.iter().any(|name| name == default)) {
+                scheduler.default = to.map(str::to_owned);
             }
-        };
-        SchedulerView {
-            rate: settings.and_then(|settings| settings.rate).map(|Bits(bits)| bits),
-            overhead: settings.map(|settings| settings.overhead).unwrap_or_default(),
-            default: Some(schedulers.name(report.default).to_owned()).filter(|_| report.default.0 > 0),
-            host,
-            held: report.held,
-            queues: report.queues.0,
-            most_queues: report.queues.1,
-            nodes: report.nodes.iter().map(node).collect(),
-            port: name,
-        }
+            Ok(())
+        });
+        removed.map(drop)
     }
-}
-
-/// The settings of a node that are no part of its place.
-fn settings_of(node: &SchedulerNode) -> Map<String, Value> {
-    let Ok(Value::Object(mut settings)) = serde_json::to_value(node) else { return Map::new() };
-    ["name", "kind", "under"].iter().for_each(|key| drop(settings.remove(*key)));
-    settings
 }
 
 impl Router {
-    /// The schedulers of all ports that have one.
-    ///
-    /// # Errors
-    /// When the data plane does not answer.
-    pub fn schedulers(&self) -> Result<Vec<SchedulerView>, ControlError> {
-        let mut inner = self.lock();
-        let snapshot = inner.snapshot()?;
-        let planned = |port: &PortId| inner.model.schedulers.ports.contains_key(port);
-        let there: Vec<_> = snapshot.schedulers.iter().filter(|(port, _)| planned(port)).collect();
-        Ok(there.into_iter().map(|(port, report)| inner.view_of(*port, report, &snapshot)).collect())
-    }
-
     /// Adds a node to the scheduler of a port; the first one makes it. When this returns, the next packet meets it.
     ///
     /// # Errors
@@ -518,31 +445,6 @@ impl Router {
             Ok(())
         })?;
         inner.scheduler_view(id)
-    }
-
-    /// Removes a node of a port's scheduler with all below it; what waits there goes to another leaf, or is dropped.
-    /// Without nodes the port is as if it never had a scheduler.
-    ///
-    /// # Errors
-    /// No such node, or no leaf that could take its packets.
-    pub fn remove_scheduler_node(
-        &self,
-        port: &str,
-        name: &str,
-        to: Option<&str>,
-    ) -> Result<(), ControlError> {
-        let removed = self.lock().change_scheduler(port, to, |scheduler| {
-            find(unless_empty(scheduler, port)?, name)?;
-            let (before, gone) = (scheduler.clone(), below(scheduler, name));
-            scheduler.node.retain(|node| !gone.contains(&node.name));
-            scheduler.flow.retain(|flow| !gone.contains(&flow.queue));
-            // What waited in the default leaf, and goes on in another, must not be overtaken by what comes.
-            if default_leaf(&before)?.is_some_and(|default| gone.iter().any(|name| name == default)) {
-                scheduler.default = to.map(str::to_owned);
-            }
-            Ok(())
-        });
-        removed.map(drop)
     }
 
     /// Changes the rate, the overhead or the default queue of a port's scheduler.
@@ -623,6 +525,21 @@ mod tests {
         assert_eq!(changes[4], ScheduleChange::Default(QueueId(2)));
         assert_eq!(schedulers.queue("voice"), Ok(QueueId(2)));
         assert!(schedulers.queue("voic").unwrap_err().to_string().contains("did you mean \"voice\""));
+    }
+
+    #[test]
+    fn another_rate_of_the_port_is_told_to_those_who_need_it() {
+        let of = |rate: &str| {
+            let node = r#"node = [{ name = "top", kind = "priority" },
+                { name = "a", kind = "fifo", under = "top", level = 1, manage = "red" },
+                { name = "b", kind = "fifo", under = "top", level = 2, manage = "codel" }]"#;
+            planned(&format!("rate = \"{rate}\"\n{node}")).unwrap()
+        };
+        let (before, after) = (of("1mbit"), of("2mbit"));
+        let [from, to] = [&before, &after].map(|planned| planned.of(PortId(0)).unwrap());
+        let changes = after.changes(from, to, None).unwrap();
+        let set: Vec<_> = changes.iter().filter(|one| matches!(one, ScheduleChange::Set { .. })).collect();
+        assert!(matches!(set[..], [ScheduleChange::Set { node: QueueId(2), .. }]), "{changes:?}");
     }
 
     #[test]

@@ -292,6 +292,8 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
     for (port, device) in &mut inner.kernel {
         device.take_over(own.get(port).copied().unwrap_or(MacAddr::ZERO))?;
     }
+    let ports: Vec<_> = inner.kernel.keys().copied().collect();
+    ports.into_iter().for_each(|port| inner.say_beyond_link(port));
     inner.set_host_outputs()
 }
 

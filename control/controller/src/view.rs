@@ -19,7 +19,9 @@ pub use configuration::{AppliedView, ConfigurationView, DifferenceView, Revision
 pub use halves::{MessagesView, SlowHalfView};
 pub use maps::{MapEntryView, MapView};
 pub use plugins::{MapShapeView, PluginDetailView, PluginInterfaceView};
-pub use schedulers::{FlowQueueView, HostOutputView, QueueView, SchedulerNodeView, SchedulerView};
+pub use schedulers::{
+    FlowQueueView, HostOutputView, QueueView, RemovedNodeView, SchedulerNodeView, SchedulerView,
+};
 
 /// A port and its counters.
 #[derive(Clone, Debug, Serialize)]
@@ -46,6 +48,8 @@ pub struct PortView {
     pub on_death: Option<&'static str>,
     /// `off`, `strict` or `loose`: whether the way back to a packet's source is looked at.
     pub reverse_path: &'static str,
+    /// Packets that are taken from it in a round, at most.
+    pub input_weight: u16,
     /// Frames received, those that the kernel kept included.
     pub rx_packets: u64,
     /// Their bytes.

@@ -30,6 +30,11 @@ impl Workers {
         Self { workers, seed }
     }
 
+    /// The hash by which workers know a flow.
+    pub fn hash_of(&self, key: &FlowKey) -> u32 {
+        flow_hash(key, self.seed)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.workers.len()

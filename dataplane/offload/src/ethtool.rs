@@ -1,4 +1,4 @@
-//! What ethtool knows of a device: its driver's name and its queues in use.
+//! What ethtool knows of a device: its driver's name, its queues in use, and the speed of its link.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_void};
@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
+const ETHTOOL_GSET: u32 = 0x01;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
@@ -16,6 +17,21 @@ struct DriverInfo {
     driver: [u8; 32],
     rest: [u8; 160],
 }
+
+/// `struct ethtool_cmd`: of what it tells only the speed matters, in Mb/s and two halves.
+#[repr(C)]
+#[derive(Default)]
+struct Settings {
+    command: u32,
+    modes: [u32; 2],
+    speed: u16,
+    ways: [u8; 6],
+    limits: [u32; 2],
+    speed_high: u16,
+    rest: [u8; 14],
+}
+
+const _: () = assert!(size_of::<Settings>() == 44);
 
 /// `struct ethtool_channels`: maxima, then what is in use.
 #[repr(C)]
@@ -48,6 +64,17 @@ pub(crate) fn queues(device: &str) -> Option<(u32, u32)> {
     unsafe { ask(device, (&raw mut channels).cast())? };
     let (rx, tx) = (channels.rx + channels.combined, channels.tx + channels.combined);
     (rx > 0).then_some((rx, tx))
+}
+
+/// Bits in a second that the link of `device` (in the calling thread's namespace) carries; None when the driver does not know, as
+/// without a carrier. A virtual device may name any speed.
+#[must_use]
+pub fn link_speed(device: &str) -> Option<u64> {
+    let mut settings = Settings { command: ETHTOOL_GSET, ..Settings::default() };
+    // SAFETY: this command fills a `struct ethtool_cmd`.
+    unsafe { ask(device, (&raw mut settings).cast())? };
+    let megabits = u32::from(settings.speed_high) << 16 | u32::from(settings.speed);
+    (megabits != 0 && megabits != u32::MAX).then(|| u64::from(megabits) * 1_000_000)
 }
 
 /// # Safety

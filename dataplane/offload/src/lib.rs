@@ -36,6 +36,7 @@ mod vlan;
 
 pub use counters::Level0Counters;
 pub use error::{InjectError, OffloadError};
+pub use ethtool::link_speed;
 pub use flow_cache::{CachedFlow, DriverSent, FlowCache, FlowCacheWriter, FlowSlot, FlowTotals, KEY_BYTES};
 pub use host_output::HostCatch;
 pub use injector::{Flows, FrameSource, KernelHandback};

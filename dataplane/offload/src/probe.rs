@@ -175,6 +175,9 @@ mod tests {
         );
         assert!(report.xdp_features.contains(&"redirect"), "{:?}", report.xdp_features);
         assert!(!wire.show().contains("xdp"), "{}", wire.show());
+        // What every veth says, be it as fast as it may.
+        assert_eq!(wire.near(|| crate::link_speed("port")), Some(10_000_000_000));
+        assert_eq!(wire.near(|| crate::link_speed("none")), None);
         ip(&format!("-n {} link set peer mtu 9000", wire.far));
         let report = wire.near(|| DeviceReport::of("port").unwrap());
         assert!(matches!(&report.native_xdp, Support::No(why) if why.contains("MTU")), "{report:?}");

@@ -120,15 +120,12 @@ impl<T: Item> QueueManager<T> {
         self.free.push(index);
     }
 
-    /// Changes a queue; packets in it stay. The state of active queue management begins anew if its settings change.
+    /// Changes a queue; packets in it stay, and what active queue management knows of them, unless it is another kind of it.
     pub fn set(&mut self, index: u32, settings: &QueueSettings) {
         self.queues[index as usize].threshold = settings.threshold;
         let has_cold = self.queues[index as usize].cold != NONE;
         if has_cold || settings.aqm != crate::link::Aqm::TailDrop {
-            let cold = self.cold_mut(index);
-            if cold.aqm.settings() != settings.aqm {
-                cold.aqm = AqmState::new(&settings.aqm);
-            }
+            self.cold_mut(index).aqm.set(&settings.aqm);
         }
     }
 

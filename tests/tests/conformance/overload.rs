@@ -193,6 +193,27 @@ fn ports_are_served_by_their_weights_while_more_comes_than_can_be_taken() {
     assert_eq!((of_first(&sources[..1280]), of_first(&sources[1280..])), (320, 640));
 }
 
+#[test]
+fn weights_of_ports_change_while_packets_flow() {
+    let mut router = Scenario::new(millrace_tests::STANDARD);
+    let mut served = |[a, c]: [u16; 2]| {
+        router.router.set_input_weight("a", a);
+        router.router.set_input_weight("c", c);
+        for (port, source, mac) in [("a", 1, 0x0a), ("c", 3, 0x0c)] {
+            let frame = Ipv4Frame::udp().to(station(mac)).src(&format!("10.{source}.0.2")).bytes();
+            (0..512).for_each(|_| router.router.inject(port, &frame));
+        }
+        router.router.run();
+        let sources: Vec<u8> = router.take("b").iter().map(|frame| frame.bytes[27]).collect();
+        assert_eq!(sources.len(), 1024);
+        sources[..512].iter().filter(|source| **source == 1).count()
+    };
+    assert_eq!(
+        [served([256, 256]), served([32, 96]), served([96, 32]), served([64, 64])],
+        [256, 128, 384, 256]
+    );
+}
+
 /// Flows of which each has a rate reserved, until that ends.
 const RESERVED: u16 = 8;
 

@@ -1,11 +1,61 @@
 //! Ports that get other addresses or settings while they forward.
 
-use millrace_config::InputWeight;
+use millrace_config::{InputWeight, Port, ReversePath};
 use millrace_pipeline::Command;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
 
 use crate::ControlError;
 use crate::model::reverse_path;
-use crate::router::Inner;
+use crate::router::{Inner, Router};
+use crate::view::PortView;
+
+/// Settings of a port that are changed one by one; `null` is the default.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct PortSettings {
+    #[serde(default, deserialize_with = "said")]
+    input_weight: Option<InputWeight>,
+    #[serde(default, deserialize_with = "said")]
+    reverse_path: Option<ReversePath>,
+}
+
+/// A value that is there; the default, where it is `null`.
+fn said<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: Deserialize<'de> + Default,
+    D: Deserializer<'de>,
+{
+    Option::deserialize(deserializer).map(|value: Option<T>| Some(value.unwrap_or_default()))
+}
+
+impl Router {
+    /// Changes settings of a port while it forwards: `input-weight` and `reverse-path`.
+    ///
+    /// # Errors
+    /// No such port, other settings, values out of range; nothing has changed then.
+    pub fn set_port(&self, name: &str, changes: &Map<String, Value>) -> Result<PortView, ControlError> {
+        let read = serde_json::from_value(Value::Object(changes.clone()));
+        let PortSettings { input_weight, reverse_path } = read.map_err(|error| {
+            ControlError::Invalid(format!(
+                "port {name:?}: {error}; input-weight and reverse-path are set one by one, what else a file says is applied"
+            ))
+        })?;
+        let mut inner = self.lock();
+        let before = inner.model.port(name)?.id;
+        let plan = inner.model.ports.iter().find(|plan| plan.id == before);
+        let config = plan.map(|plan| plan.config.clone());
+        let to = config.ok_or_else(|| ControlError::System("the port is not there".into()))?;
+        inner.set_port(&Port {
+            input_weight: input_weight.unwrap_or(to.input_weight),
+            reverse_path: reverse_path.unwrap_or(to.reverse_path),
+            ..to
+        })?;
+        drop(inner);
+        let found = self.ports()?.into_iter().find(|port| port.name == name);
+        found.ok_or_else(|| ControlError::System("the port is not there".into()))
+    }
+}
 
 impl Inner {
     /// Gives a port other addresses, another weight or another check of the way back to sources.

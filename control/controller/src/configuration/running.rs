@@ -25,6 +25,7 @@ impl Model {
             instance: self.running_instances(),
             bind: Vec::new(),
             filter: Vec::new(),
+            origin: Default::default(),
         };
         for (_, bound) in self.plugins.bindings_by_age() {
             match bound.action {
@@ -68,7 +69,8 @@ impl Model {
         }
     }
 
-    fn running_filter(&self, bound: &Bound) -> Filter {
+    /// A filter as the configuration says it.
+    pub(crate) fn running_filter(&self, bound: &Bound) -> Filter {
         Filter {
             r#match: Text::of(bound.filter.clone()),
             action: Text::of(self.written_action(&bound.action)),

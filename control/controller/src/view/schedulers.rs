@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::BindingView;
+
 /// The scheduler of a port.
 #[derive(Clone, Debug, Serialize)]
 pub struct SchedulerView {
@@ -12,6 +14,10 @@ pub struct SchedulerView {
     pub port: String,
     /// Bits in a second that it sends at most; none if it sends as fast as it can.
     pub rate: Option<u64>,
+    /// Bits in a second that its link carries, where the kernel knows: that of no virtual device.
+    pub link: Option<u64>,
+    /// What the link can't carry of what is promised.
+    pub warning: Option<String>,
     /// What its link adds to each packet.
     pub overhead: millrace_config::Overhead,
     /// The queue of packets that nothing else is said of.
@@ -60,14 +66,16 @@ pub struct SchedulerNodeView {
     pub under: Option<String>,
     /// Its settings.
     pub settings: Map<String, Value>,
-    /// Bits in a second that it gets when all others send as much as they can, as far as that is bounded.
+    /// Bits in a second on the wire that it gets when all others send as much as they can, as far as that is bounded.
     pub promised: Option<u64>,
-    /// Bits in a second that it sent since it was last asked for.
+    /// Bits in a second on the wire that it sent since it was last asked for.
     pub delivered: u64,
     /// Packets sent.
     pub sent_packets: u64,
     /// Their bytes.
     pub sent_bytes: u64,
+    /// What they took on the wire: their bytes and what the link adds.
+    pub sent_wire_bytes: u64,
     /// Packets that wait at or below it.
     pub held_packets: u32,
     /// Their bytes.
@@ -78,6 +86,21 @@ pub struct SchedulerNodeView {
     pub queues: u32,
     /// Packets dropped at or below it, by cause.
     pub drops: BTreeMap<&'static str, u64>,
+}
+
+/// A node of a scheduler that was removed, with all below it.
+#[derive(Clone, Debug, Serialize)]
+pub struct RemovedNodeView {
+    /// The port.
+    pub port: String,
+    /// Its name.
+    pub node: String,
+    /// The leaf that has its packets now; none, if they were dropped.
+    pub to: Option<String>,
+    /// Whether the filters were removed; if not, they name the leaf now.
+    pub with_filters: bool,
+    /// Filters whose queue is gone, as they were.
+    pub filters: Vec<BindingView>,
 }
 
 /// A queue of a port: a leaf of its scheduler.

@@ -57,6 +57,15 @@ impl AqmState {
         }
     }
 
+    /// Takes other settings. What it knows of the queue stays, unless it is managed in another way from now on.
+    pub fn set(&mut self, aqm: &Aqm) {
+        match (self, aqm) {
+            (Self::Red(red), Aqm::Red(settings)) => red.settings = *settings,
+            (Self::Codel(before, _), Aqm::Codel(settings)) => *before = *settings,
+            (state, aqm) => *state = Self::new(aqm),
+        }
+    }
+
     pub fn settings(&self) -> Aqm {
         match self {
             Self::TailDrop => Aqm::TailDrop,

@@ -46,7 +46,7 @@ impl FlowQueues {
         }
     }
 
-    /// Sends up to `most` packets to `out`; how many, and their bytes.
+    /// Sends up to `most` packets to `out`; how many, their bytes, and those on the wire.
     #[inline]
     pub fn dequeue_batch<T: Item>(
         &mut self,
@@ -55,12 +55,12 @@ impl FlowQueues {
         now: Instant,
         sink: &mut impl DropSink<T>,
         out: &mut impl FnMut(T),
-    ) -> Load {
+    ) -> (Load, u64) {
         let Self { round, weights, drops, .. } = self;
         let turn = Turn { queues, weights };
-        let mut service = Service { turn, drops, sink, out, now, sent: Load::NOTHING };
+        let mut service = Service { turn, drops, sink, out, now, sent: Load::NOTHING, wire: 0 };
         round.serve(&mut service, most);
-        service.sent
+        (service.sent, service.wire)
     }
 }
 
@@ -73,6 +73,8 @@ struct Service<'a, T, S, O> {
     now: Instant,
     /// What was sent so far.
     sent: Load,
+    /// The same in bytes on the wire.
+    wire: u64,
 }
 
 impl<T: Item, S: DropSink<T>, O: FnMut(T)> Server for Service<'_, T, S, O> {
@@ -94,6 +96,7 @@ impl<T: Item, S: DropSink<T>, O: FnMut(T)> Server for Service<'_, T, S, O> {
         (self.out)(held.item);
         // Active queue management may have dropped the first one.
         let wire = if held.length == length { wire } else { queues.wire_length(held.length) };
+        self.wire += u64::from(wire);
         let queue = queues.queue_mut(entry);
         queue.deficit = if more { deficit.saturating_sub_unsigned(wire) } else { 0 };
         (if more { Visit::Sent } else { Visit::Emptied }, next)

@@ -241,6 +241,77 @@ impl ReferenceRed {
     }
 }
 
+/// A queue under RED whose average is its length, held at that many bytes: which of so many arrivals are chosen.
+fn chosen_at(settings: RedSettings, bytes: u32, arrivals: u32) -> Vec<u32> {
+    let mut port = port(None);
+    let red = Aqm::Red(RedSettings { weight: 1.0, ecn: false, ..settings });
+    let queue = |aqm| NodeKind::Fifo(QueueSettings { threshold: 1 << 30, aqm });
+    add(&mut port, 0, None, Share::Only, queue(Aqm::TailDrop));
+    (0..bytes / 100).for_each(|_| put(&mut port, 0, frame(0, 0, 100), 0));
+    port.set(NodeId(0), &queue(red), at(0)).unwrap();
+    let mut chosen = Vec::new();
+    for number in 1..=arrivals {
+        let mut sink = |_: Frame, _: DropCause| chosen.push(number);
+        if port.enqueue(NodeId(0), FlowNumber(0), frame(0, number, 100), at(0), &mut sink) {
+            // The first one goes, so that as many wait as before.
+            port.dequeue(at(0), &mut never).unwrap();
+        }
+    }
+    chosen
+}
+
+/// Floyd and Jacobson 1993, section 7: with the count of packets since the last one, the gap between two that are chosen is
+/// uniform, where p is the probability at that average, on the straight line from 0 to `maxp`. It goes from 1 to 1/p - 1, as
+/// the count of figure 2 has the arriving packet in it.
+#[test]
+fn reds_choices_are_as_far_apart_as_its_paper_says() {
+    let settings = RedSettings { minimum: 10_000, maximum: 30_000, probability: 0.1, ..Default::default() };
+    // 1/p: half way up 20, at a quarter 40.
+    for (bytes, longest) in [(20_000, 19), (15_000, 39)] {
+        let settings = RedSettings { seed: 7, ..settings };
+        let chosen = chosen_at(settings, bytes, 40_000);
+        let gaps: Vec<u32> = chosen.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert_eq!((gaps.iter().min(), gaps.iter().max()), (Some(&1), Some(&longest)), "{bytes}");
+        let mean = gaps.iter().map(|gap| f64::from(*gap)).sum::<f64>() / gaps.len() as f64;
+        let expected = f64::from(1 + longest) / 2.0;
+        assert!((mean / expected - 1.0).abs() < 0.03, "{bytes}: {mean}, not {expected}");
+        // Each gap is as likely as any other.
+        let rarest = (1..=longest).map(|gap| gaps.iter().filter(|own| **own == gap).count()).min().unwrap();
+        let even = gaps.len() as f64 / f64::from(longest);
+        assert!(rarest as f64 > 0.6 * even, "{bytes}: {rarest} of {even}");
+    }
+    assert!(chosen_at(settings, 9_900, 1000).is_empty());
+    let all = (1..=1000).collect::<Vec<_>>();
+    assert_eq!(chosen_at(RedSettings { gentle: false, ..settings }, 30_000, 1000), all);
+    assert_eq!(chosen_at(settings, 60_000, 1000), all);
+    // A tenth of the way from `maximum` to twice of it p is 0.19, and 1 - 6 p below 0.
+    let gentle = chosen_at(settings, 33_000, 10_000);
+    let gaps = gentle.windows(2).map(|pair| pair[1] - pair[0]);
+    assert_eq!((gaps.clone().min(), gaps.max()), (Some(1), Some(5)));
+}
+
+#[test]
+fn reds_average_stays_when_its_settings_change() {
+    let settings =
+        RedSettings { minimum: 1000, maximum: 2000, weight: 0.5, gentle: false, ..Default::default() };
+    let kind = |settings| NodeKind::Fifo(QueueSettings { threshold: 1 << 30, aqm: Aqm::Red(settings) });
+    let mut port = port(None);
+    add(&mut port, 0, None, Share::Only, kind(settings));
+    let mut causes = Vec::new();
+    for number in 0..20 {
+        let mut sink = |_: Frame, cause| causes.push(cause);
+        port.enqueue(NodeId(0), FlowNumber(0), frame(0, number, 1000), at(0), &mut sink);
+    }
+    assert_eq!(causes.last(), Some(&DropCause::Forced));
+    port.set(NodeId(0), &kind(RedSettings { weight: 0.1, rate: Rate(1_000_000), ..settings }), at(0))
+        .unwrap();
+    causes.clear();
+    port.enqueue(NodeId(0), FlowNumber(0), frame(0, 20, 1000), at(0), &mut |_: Frame, cause| {
+        causes.push(cause)
+    });
+    assert_eq!(causes, [DropCause::Forced]);
+}
+
 /// RFC 8290, section 4: two lists of flows.
 struct ReferenceFqCodel {
     settings: FqCodelSettings,

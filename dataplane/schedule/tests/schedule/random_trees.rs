@@ -29,6 +29,8 @@ struct World {
     latest: BTreeMap<u32, u32>,
     offered: u64,
     sent: u64,
+    /// What was sent, in bytes on the wire.
+    wire: u64,
     dropped: u64,
     /// Whether a node may make the link wait.
     may_idle: bool,
@@ -49,6 +51,7 @@ impl World {
             latest: BTreeMap::new(),
             offered: 0,
             sent: 0,
+            wire: 0,
             dropped: 0,
             may_idle,
         };
@@ -150,6 +153,7 @@ impl World {
                 break;
             };
             self.sent += 1;
+            self.wire += u64::from(LinkOverhead::Ethernet.wire_length(frame.length));
             let before = self.latest.insert(frame.flow, frame.number);
             assert!(before < Some(frame.number), "flow {} was reordered", frame.flow);
         }
@@ -229,6 +233,7 @@ impl World {
     fn conserve(&self) {
         assert_eq!(self.offered, self.sent + self.dropped + u64::from(self.port.held_packets()));
         let tree = self.port.tree();
+        assert_eq!((tree[0].sent_packets, tree[0].sent_wire_bytes), (self.sent, self.wire));
         for view in tree.iter().filter(|view| !view.kind.is_leaf()) {
             let below = tree.iter().filter(|child| child.parent == Some(view.node));
             let (packets, bytes) =

@@ -147,28 +147,46 @@ impl<T: Item> LinkScheduler<T> {
     /// Of a FIFO alone.
     #[inline]
     fn send_queue(&mut self, fifo: Fifo, most: usize, now: Instant, out: &mut impl FnMut(T)) -> usize {
-        let count = self.send_of(fifo, most, now, out);
+        let (count, _) = self.send_of(self.root, fifo, most, now, out);
         self.nodes[self.root as usize].ready = !self.queues.queue(fifo.0).list.is_empty();
         count
     }
 
-    /// Packets of a queue that is not managed actively, as far as the link's rate lets them go.
+    /// Packets of a FIFO that is not managed actively, as far as the link's rate lets them go: how many, and their bytes on
+    /// the wire.
     #[inline]
-    fn send_of(&mut self, fifo: Fifo, most: usize, now: Instant, out: &mut impl FnMut(T)) -> usize {
-        let overhead = self.queues.overhead;
-        match &mut self.pace {
-            None => self.queues.take_while(fifo.0, most, |_| true, out),
+    fn send_of(
+        &mut self,
+        leaf: u32,
+        fifo: Fifo,
+        most: usize,
+        now: Instant,
+        out: &mut impl FnMut(T),
+    ) -> (usize, u64) {
+        let (overhead, mut wire) = (self.queues.overhead, 0);
+        let count = match &mut self.pace {
+            None => {
+                let all = |length| {
+                    wire += u64::from(overhead.wire_length(length));
+                    true
+                };
+                self.queues.take_while(fifo.0, most, all, out)
+            }
             Some(pace) => {
                 let covered = |length| {
                     let goes = pace.covers(0, now);
                     if goes {
-                        pace.spend(overhead.wire_length(length), now);
+                        let own = overhead.wire_length(length);
+                        wire += u64::from(own);
+                        pace.spend(own, now);
                     }
                     goes
                 };
                 self.queues.take_while(fifo.0, most, covered, out)
             }
-        }
+        };
+        self.nodes[leaf as usize].totals.sent_wire_bytes += wire;
+        (count, wire)
     }
 
     /// Of a queue for each flow alone, at a link without a rate.
@@ -186,9 +204,9 @@ impl<T: Item> LinkScheduler<T> {
         }
         let before = self.queues.arena.load;
         let leaf = self.flow_queues.get_mut(index);
-        let sent = leaf.dequeue_batch(&mut self.queues, most, now, sink, out);
+        let (sent, wire) = leaf.dequeue_batch(&mut self.queues, most, now, sink, out);
         let more = leaf.has_packets();
-        self.settle_batch(before, sent, more)
+        self.settle_batch(before, sent, wire, more)
     }
 
     /// Of FQ-CoDel alone, at a link without a rate.
@@ -204,24 +222,26 @@ impl<T: Item> LinkScheduler<T> {
         if self.pace.is_some() {
             return 0;
         }
-        let (before, mut sent) = (self.queues.arena.load, Load::NOTHING);
+        let (before, overhead) = (self.queues.arena.load, self.queues.overhead);
+        let (mut sent, mut wire) = (Load::NOTHING, 0);
         let leaf = self.fq_codels.get_mut(index);
         while (sent.packets() as usize) < most
             && let (Some(held), _) = leaf.dequeue(&mut self.queues, now, sink)
         {
             sent = sent.plus(Load::of_packet(held.length));
+            wire += u64::from(overhead.wire_length(held.length));
             out(held.item);
         }
         let more = leaf.has_packets();
-        self.settle_batch(before, sent, more)
+        self.settle_batch(before, sent, wire, more)
     }
 
     /// A leaf alone sent packets; `before` is what the port held then.
     #[inline]
-    fn settle_batch(&mut self, before: Load, sent: Load, more: bool) -> usize {
+    fn settle_batch(&mut self, before: Load, sent: Load, wire: u64, more: bool) -> usize {
         let root = &mut self.nodes[self.root as usize];
         root.totals.left(before.minus(self.queues.arena.load));
-        root.totals.sent_all(sent);
+        root.totals.sent_all(sent, wire);
         root.ready = more;
         sent.packets() as usize
     }
@@ -229,12 +249,13 @@ impl<T: Item> LinkScheduler<T> {
     /// Of FIFOs behind strict priority at the root: each as long as it has packets.
     #[inline]
     fn send_levels(&mut self, index: u32, most: usize, now: Instant, out: &mut impl FnMut(T)) -> usize {
-        let (mut count, before) = (0, self.queues.arena.load);
+        let (mut count, mut wire, before) = (0, 0, self.queues.arena.load);
         while count < most
             && let Some((level, child, fifo)) = self.first_fifo(index)
         {
-            let sent = self.send_of(fifo, most - count, now, out);
+            let (sent, on_wire) = self.send_of(child, fifo, most - count, now, out);
             count += sent;
+            wire += on_wire;
             if !self.queues.queue(fifo.0).list.is_empty() {
                 break;
             }
@@ -244,7 +265,7 @@ impl<T: Item> LinkScheduler<T> {
         let gone = before.minus(self.queues.arena.load);
         let root = &mut self.nodes[self.root as usize];
         root.totals.left(gone);
-        root.totals.sent_all(gone);
+        root.totals.sent_all(gone, wire);
         root.ready = self.priorities.get_mut(index).next_ready() == Instant::ZERO;
         count
     }

@@ -45,11 +45,11 @@ impl<T: Item> LinkScheduler<T> {
             },
             _ => return self.dequeue_below(now, sink),
         };
-        let held = held?;
+        let (item, wire) = held?;
         if let Some(pace) = &mut self.pace {
-            pace.spend(self.queues.wire_length(held.length), now);
+            pace.spend(wire, now);
         }
-        Some(held.item)
+        Some(item)
     }
 
     /// From a tree of any shape.
@@ -71,24 +71,28 @@ impl<T: Item> LinkScheduler<T> {
 
     /// A FIFO alone: the whole tree is one queue.
     #[inline]
-    fn dequeue_fifo(&mut self, fifo: Fifo, now: Instant, sink: &mut impl DropSink<T>) -> Option<Held<T>> {
+    fn dequeue_fifo(&mut self, fifo: Fifo, now: Instant, sink: &mut impl DropSink<T>) -> Option<(T, u32)> {
         let (held, more) = self.queues.take(fifo.0, now, sink);
+        let root = &mut self.nodes[self.root as usize];
         if !more {
-            self.nodes[self.root as usize].ready = false;
+            root.ready = false;
         }
-        held
+        let held = held?;
+        let wire = self.queues.overhead.wire_length(held.length);
+        root.totals.sent_wire_bytes += u64::from(wire);
+        Some((held.item, wire))
     }
 
-    /// A leaf alone sent a packet; `before` is what the port held then.
+    /// A leaf alone sent a packet; `before` is what the port held then. The packet, and its bytes on the wire.
     #[inline]
-    fn settle_root(&mut self, before: Load, more: bool, held: Option<Held<T>>) -> Option<Held<T>> {
+    fn settle_root(&mut self, before: Load, more: bool, held: Option<Held<T>>) -> Option<(T, u32)> {
         let root = &mut self.nodes[self.root as usize];
         root.totals.left(before.minus(self.queues.arena.load));
         root.ready = more;
-        if let Some(held) = &held {
-            root.totals.sent(held.length);
-        }
-        held
+        let held = held?;
+        let wire = self.queues.overhead.wire_length(held.length);
+        root.totals.sent(held.length, wire);
+        Some((held.item, wire))
     }
 
     /// The child that strict priority at the root chooses, if that is a FIFO and no timer runs.
@@ -114,17 +118,19 @@ impl<T: Item> LinkScheduler<T> {
         fifo: Fifo,
         now: Instant,
         sink: &mut impl DropSink<T>,
-    ) -> Option<Held<T>> {
+    ) -> Option<(T, u32)> {
         let before = self.queues.arena.load;
         let (held, more) = self.queues.take(fifo.0, now, sink);
-        let held = self.settle_root(before, true, held);
+        let sent = self.settle_root(before, true, held);
+        let leaf = &mut self.nodes[child as usize];
+        leaf.totals.sent_wire_bytes += sent.as_ref().map_or(0, |(_, wire)| u64::from(*wire));
         if !more {
-            self.nodes[child as usize].ready = false;
+            leaf.ready = false;
             let priority = self.priorities.get_mut(index);
             priority.deactivate(level, now);
             self.nodes[self.root as usize].ready = priority.next_ready() == Instant::ZERO;
         }
-        held
+        sent
     }
 
     /// When [`dequeue`](Self::dequeue) should be called next: [`Instant::FOREVER`] when nothing waits. May be in the past.
@@ -212,9 +218,12 @@ impl<T: Item> LinkScheduler<T> {
             pace.spend(wire, now);
         }
         let node = &mut self.nodes[leaf as usize];
-        if !matches!(kind, Kind::Fifo(_)) {
-            node.totals.left(load);
-            node.totals.sent(held.length);
+        match kind {
+            Kind::Fifo(_) => node.totals.sent_wire_bytes += u64::from(wire),
+            _ => {
+                node.totals.left(load);
+                node.totals.sent(held.length, wire);
+            }
         }
         node.ready = more;
         if node.parent != NONE {
@@ -233,7 +242,7 @@ impl<T: Item> LinkScheduler<T> {
             let is_class = matches!(kind, Kind::Hfsc { .. });
             let Some(above) = self.nodes.get_mut(parent as usize) else { return };
             above.totals.left(gone.load);
-            above.totals.sent(gone.length);
+            above.totals.sent(gone.length, gone.wire);
             let (kind, has_parent) = (above.kind, above.parent != NONE);
             // Inner classes of H-FSC are told by their hierarchy, once, for the leaf class.
             let inside = is_class && matches!(kind, Kind::Hfsc { .. });

@@ -242,3 +242,30 @@ pub enum ScheduleError {
         most: u64,
     },
 }
+
+impl ScheduleError {
+    /// The node that was to be added or changed; none, where it is about the port.
+    pub fn node(&self) -> Option<NodeId> {
+        match *self {
+            Self::Duplicate(node) | Self::Id(node) | Self::Unknown(node) => Some(node),
+            Self::UnknownParent { node, .. }
+            | Self::ParentIsLeaf { node, .. }
+            | Self::Cycle { node, .. }
+            | Self::Depth { node, .. }
+            | Self::Share { node, .. }
+            | Self::Level { node, .. }
+            | Self::OnlyChild { node, .. }
+            | Self::Range { node, .. }
+            | Self::Settings { node, .. }
+            | Self::CurveAboveLink { node, .. }
+            | Self::RealTimeSum { node, .. }
+            | Self::Reservations { node, .. }
+            | Self::NoQueue { node, .. }
+            | Self::LeafFull { node, .. }
+            | Self::LeafQueues { node, .. }
+            | Self::MoveTarget { node, .. }
+            | Self::Kind { node, .. } => Some(node),
+            Self::QueuesInUse { .. } | Self::Port { .. } => None,
+        }
+    }
+}

@@ -102,6 +102,8 @@ pub(crate) struct Totals {
     pub held: Load,
     pub sent_packets: u64,
     pub sent_bytes: u64,
+    /// What that took on the wire; of a FIFO as well.
+    pub sent_wire_bytes: u64,
     pub peak_bytes: u32,
 }
 
@@ -120,15 +122,17 @@ impl Totals {
     }
 
     #[inline]
-    pub fn sent_all(&mut self, load: Load) {
+    pub fn sent_all(&mut self, load: Load, wire: u64) {
         self.sent_packets += u64::from(load.packets());
         self.sent_bytes += u64::from(load.bytes());
+        self.sent_wire_bytes += wire;
     }
 
     #[inline]
-    pub fn sent(&mut self, length: u32) {
+    pub fn sent(&mut self, length: u32, wire: u32) {
         self.sent_packets += 1;
         self.sent_bytes += u64::from(length);
+        self.sent_wire_bytes += u64::from(wire);
     }
 }
 
@@ -153,7 +157,13 @@ impl Node {
         parent: NONE,
         slot: 0,
         ready: false,
-        totals: Totals { held: Load::NOTHING, sent_packets: 0, sent_bytes: 0, peak_bytes: 0 },
+        totals: Totals {
+            held: Load::NOTHING,
+            sent_packets: 0,
+            sent_bytes: 0,
+            sent_wire_bytes: 0,
+            peak_bytes: 0,
+        },
     };
 }
 

@@ -24,6 +24,8 @@ pub struct NodeView {
     pub sent_packets: u64,
     /// Their bytes.
     pub sent_bytes: u64,
+    /// What they took on the wire: their bytes and what the link adds.
+    pub sent_wire_bytes: u64,
     /// Packets that wait at or below it.
     pub held_packets: u32,
     /// Their bytes.
@@ -82,6 +84,7 @@ impl<T: Item> LinkScheduler<T> {
             promised,
             sent_packets: totals.sent_packets,
             sent_bytes: totals.sent_bytes,
+            sent_wire_bytes: totals.sent_wire_bytes,
             held_packets: totals.held.packets(),
             held_bytes: totals.held.bytes(),
             peak_bytes: totals.peak_bytes,

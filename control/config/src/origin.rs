@@ -1,0 +1,95 @@
+//! The text that a configuration was read from, to tell where in it stands what is found to be wrong only when names and
+//! sums are looked at together.
+
+use std::fmt;
+use std::sync::Arc;
+
+use toml_edit::{Document, Item};
+
+use crate::error::{ConfigError, Place};
+use crate::schema::Config;
+
+/// A file's name and its text; nothing, where a configuration comes from no file. It is no part of what a configuration
+/// says: any two are equal.
+#[derive(Clone, Default)]
+pub struct Origin(Option<Arc<(String, String)>>);
+
+impl Origin {
+    pub(crate) fn new(origin: &str, text: &str) -> Self {
+        Self(Some(Arc::new((origin.to_owned(), text.to_owned()))))
+    }
+}
+
+impl PartialEq for Origin {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_ref().map_or("no file", |known| &known.0))
+    }
+}
+
+/// A step from a table or list to what is in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step<'a> {
+    /// The value of a key.
+    Key(&'a str),
+    /// An entry of a list, from 0.
+    Entry(usize),
+}
+
+impl Config {
+    /// An error about what stands where these steps lead, or as far as there is something; none, where the configuration comes
+    /// from no file.
+    pub fn error_at(&self, path: &[Step<'_>], problem: &str) -> Option<ConfigError> {
+        let (origin, text) = &**self.origin.0.as_ref()?;
+        // It was read before.
+        let document = Document::parse(text.as_str()).ok()?;
+        let (mut item, mut span) = (document.as_item(), None);
+        for step in path {
+            let Some(next) = into(item, *step) else { break };
+            item = next;
+            span = item.span().or(span);
+        }
+        Some(ConfigError { place: Place::of(span, text, origin), problem: problem.to_owned() })
+    }
+}
+
+fn into<'i>(item: &'i Item, step: Step<'_>) -> Option<&'i Item> {
+    match step {
+        Step::Key(key) => item.get(key),
+        Step::Entry(index) => item.get(index),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "[[port]]\nname = \"a\"\nkind = \"memory\"\n\n[[port]]\nname = \"b\"\nkind = \"memory\"\n\n\
+                        [port.scheduler]\nnode = [\n    { name = \"x\", kind = \"fifo\" },\n]\n";
+
+    #[test]
+    fn steps_lead_to_lines_and_columns() {
+        let config = Config::parse(TEXT, "f").unwrap();
+        let at = |path: &[Step]| config.error_at(path, "p").unwrap().to_string();
+        let (port, scheduler) = ([Step::Key("port"), Step::Entry(1)], Step::Key("scheduler"));
+        let node = |index, key| [port[0], port[1], scheduler, Step::Key("node"), Step::Entry(index), key];
+        assert_eq!(at(&node(0, Step::Key("kind"))), "f:11:26: p");
+        // What isn't there is told at what would have it.
+        assert_eq!(at(&node(0, Step::Key("under"))), "f:11:5: p");
+        assert_eq!(at(&node(1, Step::Key("under"))), "f:10:8: p");
+        assert_eq!(at(&[]), "f: p");
+        assert_eq!(Config::default().error_at(&[], "p"), None);
+        // Tables of tables as well.
+        let tables = TEXT.replace(
+            "node = [\n    { name = \"x\", kind = \"fifo\" },\n]",
+            "[[port.scheduler.node]]\nname = \"x\"\nkind = \"fifo\"",
+        );
+        let config = Config::parse(&tables, "f").unwrap();
+        assert_eq!(config.error_at(&node(0, Step::Key("kind")), "p").unwrap().to_string(), "f:12:8: p");
+    }
+}

@@ -1,0 +1,121 @@
+//! Nodes of schedulers go, and with them queues that filters name: no filter is left without a queue.
+
+use std::collections::HashSet;
+
+use millrace_config::{Change, Filter, FilterAction, Text};
+use millrace_plugin::{Action, BindingId};
+
+use crate::ControlError;
+use crate::model::Model;
+use crate::request::NodeRemoval;
+use crate::router::{Inner, Router};
+use crate::show;
+use crate::view::{BindingView, RemovedNodeView};
+
+/// Filters that are told to workers at once, each with the one that takes its place.
+const TOGETHER: usize = 32;
+/// Filters that an error names.
+const NAMED: usize = 5;
+
+impl Model {
+    /// The filters whose queue is at or below a node of a port's scheduler, and at no other port.
+    fn filters_below(&self, port: &str, node: &str) -> Result<Vec<BindingId>, ControlError> {
+        let alone = self.schedulers.leaves_alone(self.port(port)?.id, node);
+        let names = |action: &Action| matches!(action, Action::Queue(queue) if alone.contains(self.schedulers.name(*queue)));
+        let filters = self.plugins.bindings_by_age().filter(|(_, bound)| names(&bound.action));
+        Ok(filters.map(|(id, _)| id).collect())
+    }
+
+    /// The changes that take filters away, or let them name another queue. Where two would become one, the one of the higher
+    /// priority does.
+    fn without_queue(&self, filters: &[BindingId], to: Option<&str>) -> Vec<Vec<Change>> {
+        let mut filters: Vec<_> = filters.iter().filter_map(|id| self.plugins.binding(*id)).collect();
+        filters.sort_by_key(|bound| std::cmp::Reverse(bound.priority));
+        let mut there = HashSet::new();
+        let mut changes = Vec::new();
+        for bound in filters {
+            let filter = self.running_filter(bound);
+            let mut change = vec![Change::RemoveFilter(filter.clone())];
+            if let Some(to) = to {
+                let number = self.schedulers.known(to).unwrap_or_default();
+                let is_there =
+                    self.plugins.find_binding(&Action::Queue(number), bound.gate, &bound.filter).is_some();
+                if !is_there && there.insert((bound.gate, &bound.filter)) {
+                    let action = Text::of(FilterAction::Queue(to.to_owned()));
+                    change.push(Change::AddFilter(Filter { action, ..filter }));
+                }
+            }
+            changes.push(change);
+        }
+        changes
+    }
+}
+
+impl Inner {
+    /// What filters are.
+    fn views_of(&mut self, filters: &[BindingId]) -> Result<Vec<BindingView>, ControlError> {
+        let counts = self.workers.counts_of(filters)?;
+        let view =
+            |id: &BindingId| Some(show::binding(*id, self.model.plugins.binding(*id)?, &counts, &self.model));
+        Ok(filters.iter().filter_map(view).collect())
+    }
+}
+
+/// Why a node stays: what names a queue that would go with it.
+fn named(port: &str, node: &str, filters: &[BindingView]) -> ControlError {
+    let first: Vec<String> = filters
+        .iter()
+        .take(NAMED)
+        .map(|one| format!("{} {:?} ({})", one.id, one.filter, one.action))
+        .collect();
+    let more = match filters.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let (count, name) = match filters.len() {
+        1 => ("1 filter", "names"),
+        count => (&*format!("{count} filters"), "name"),
+    };
+    ControlError::Conflict(format!(
+        "{count} {name} as queue what would be gone with {node:?}, and no other port has it: {}{more}; give their packets to \
+         another leaf (`scheduler remove {port} {node} --to LEAF`), or remove them with it (`--with-filters`)",
+        first.join(", ")
+    ))
+}
+
+impl Router {
+    /// Removes a node of a port's scheduler with all below it; what waits there goes to another leaf, or is dropped. Filters
+    /// that name a queue that is at no port then name that leaf from now on, or are removed, if that is said: else
+    /// the node stays. Without nodes the port is as if it never had a scheduler.
+    ///
+    /// # Errors
+    /// No such node, no leaf that could take its packets, filters of which nothing is said.
+    pub fn remove_scheduler_node(
+        &self,
+        port: &str,
+        node: &str,
+        removal: &NodeRemoval,
+    ) -> Result<RemovedNodeView, ControlError> {
+        let mut inner = self.lock();
+        let filters = inner.model.filters_below(port, node)?;
+        let views = inner.views_of(&filters)?;
+        let to = removal.to.as_deref();
+        if !filters.is_empty() && to.is_none() && !removal.with_filters {
+            return Err(named(port, node, &views));
+        }
+        inner.remove_scheduler_node(port, node, to)?;
+        // Behind the packets that were moved: what comes for the old queue goes where they went until filters say so.
+        let changes = inner.model.without_queue(&filters, to.filter(|_| !removal.with_filters));
+        for together in changes.chunks(TOGETHER) {
+            inner.change_bindings(&together.concat()).1?;
+        }
+        let [port, node] = [port, node].map(str::to_owned);
+        Ok(RemovedNodeView {
+            port,
+            node,
+            to: removal.to.clone(),
+            with_filters: removal.with_filters,
+            filters: views,
+        })
+    }
+}

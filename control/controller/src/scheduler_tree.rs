@@ -1,0 +1,270 @@
+//! Trees that are planned are built without packets first: what can't be is refused there, with what of it says so.
+
+use millrace_config::{Bits, Config, Scheduler, SchedulerNode, Step};
+use millrace_pipeline::ScheduleChange;
+use millrace_schedule::{BufferLimits, Item, LinkScheduler, NodeId, ScheduleError};
+use millrace_units::{Instant, QueueId};
+
+use crate::ControlError;
+use crate::schedulers::{Schedulers, default_leaf, find, link_rate, most_queues};
+
+/// A packet of such a tree.
+pub(crate) struct Nothing;
+
+impl Item for Nothing {
+    fn length(&self) -> u32 {
+        0
+    }
+
+    fn mark_congestion(&mut self) -> bool {
+        false
+    }
+}
+
+/// What of a scheduler can't be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Part {
+    /// All of it.
+    Whole,
+    /// A setting of the port.
+    Setting(&'static str),
+    /// A node, by its place in the list, and the setting that it is about; the empty one, where it is about several.
+    Node(usize, &'static str),
+}
+
+/// Why a tree can't be.
+#[derive(Debug)]
+pub(crate) struct Unplanned {
+    /// What of it.
+    pub part: Part,
+    /// Why.
+    pub error: ControlError,
+}
+
+impl From<Unplanned> for ControlError {
+    fn from(unplanned: Unplanned) -> Self {
+        unplanned.error
+    }
+}
+
+impl Unplanned {
+    /// The same error, with where in the configuration's file the scheduler stands, that of the port of that name.
+    pub fn placed(self, config: &Config, port: &str) -> ControlError {
+        let Some(place) = config.port.iter().position(|own| &*own.name == port) else { return self.error };
+        let mut path = vec![Step::Key("port"), Step::Entry(place), Step::Key("scheduler")];
+        match self.part {
+            Part::Whole => {}
+            Part::Setting(key) => path.push(Step::Key(key)),
+            Part::Node(index, key) => path.extend([Step::Key("node"), Step::Entry(index), Step::Key(key)]),
+        }
+        config.error_at(&path, &self.error.to_string()).map_or(self.error, ControlError::Config)
+    }
+}
+
+/// An error about a node.
+fn at_node(index: usize, key: &'static str) -> impl Fn(ControlError) -> Unplanned {
+    move |error| Unplanned { part: Part::Node(index, key), error }
+}
+
+impl Schedulers {
+    /// Whether the nodes can be those of a tree, and its promises be kept.
+    pub fn check(&self, scheduler: &Scheduler) -> Result<(), Unplanned> {
+        if scheduler.node.is_empty() {
+            let needed = "it has no node: give it one, as node = [{ name = \"all\", kind = \"fifo\" }]";
+            return Err(Unplanned { part: Part::Whole, error: ControlError::Invalid(needed.into()) });
+        }
+        for (index, node) in scheduler.node.iter().enumerate() {
+            check_place(scheduler, index, node)?;
+        }
+        self.build(scheduler, scheduler.rate)?;
+        default_leaf(scheduler).map_err(|error| Unplanned { part: Part::Setting("default"), error })?;
+        Ok(())
+    }
+
+    /// Builds the tree without packets, at a link of that rate.
+    pub fn build(
+        &self,
+        scheduler: &Scheduler,
+        rate: Option<Bits>,
+    ) -> Result<LinkScheduler<Nothing>, Unplanned> {
+        let of_port = |key| move |error| Unplanned { part: Part::Setting(key), error: self.refusal(error) };
+        let (no_link, no_overhead) = Default::default();
+        let mut tree = LinkScheduler::<Nothing>::new(no_link, no_overhead, BufferLimits::default())
+            .map_err(of_port("rate"))?;
+        tree.set_most_queues(most_queues(scheduler), Instant::ZERO).map_err(of_port("queues"))?;
+        for (index, node) in scheduler.node.iter().enumerate() {
+            let ScheduleChange::Add { node, parent, share, kind } =
+                self.addition(scheduler, node).map_err(at_node(index, ""))?
+            else {
+                continue;
+            };
+            let id = |node: QueueId| NodeId(node.0.into());
+            tree.add(id(node), parent.map(id), share, &kind, Instant::ZERO)
+                .map_err(|error| at_node(index, "")(self.refusal(error)))?;
+        }
+        // Now that all of it is there: what is promised has to be there.
+        let beyond = |error: ScheduleError| {
+            let named = error.node().map(|node| self.name(QueueId(node.0 as u16)));
+            let index = scheduler.node.iter().position(|node| Some(&*node.name) == named);
+            let part = index.map_or(Part::Setting("rate"), |index| Part::Node(index, ""));
+            Unplanned { part, error: self.refusal(error) }
+        };
+        tree.set_link(link_rate(rate), Instant::ZERO).map_err(beyond)?;
+        Ok(tree)
+    }
+}
+
+/// Whether a node has a name of its own, and stands somewhere.
+fn check_place(scheduler: &Scheduler, index: usize, node: &SchedulerNode) -> Result<(), Unplanned> {
+    let before = &scheduler.node[..index];
+    if before.iter().any(|other| other.name == node.name) {
+        let error = ControlError::Conflict(format!("there is a node {:?} already", node.name));
+        return Err(at_node(index, "name")(error));
+    }
+    let Some(under) = &node.under else {
+        let Some(root) = before.iter().find(|other| other.under.is_none()) else { return Ok(()) };
+        return Err(at_node(index, "")(ControlError::Invalid(format!(
+            "node {:?} is under no other, but {:?} is the root already: say which node it is under",
+            node.name, root.name
+        ))));
+    };
+    if let Some(circle) = circle(scheduler, node) {
+        let problem = format!("node {:?}: it would be its own ancestor: {circle}", node.name);
+        return Err(at_node(index, "under")(ControlError::Invalid(problem)));
+    }
+    let named = |error| {
+        ControlError::NotFound(format!("node {:?}: its parent {under:?} is unknown: {error}", node.name))
+    };
+    find(scheduler, under).map_err(named).map_err(at_node(index, "under"))?;
+    if !before.iter().any(|other| other.name == *under) {
+        let problem = format!(
+            "node {:?}: its parent {under:?} comes later: a node stands behind the one above it",
+            node.name
+        );
+        return Err(at_node(index, "under")(ControlError::Invalid(problem)));
+    }
+    Ok(())
+}
+
+/// The way from a node upwards to itself again, if there is one.
+fn circle(scheduler: &Scheduler, node: &SchedulerNode) -> Option<String> {
+    let mut way = format!("{:?}", node.name);
+    let mut above = node;
+    for _ in 0..scheduler.node.len() {
+        let under = above.under.as_ref()?;
+        way = format!("{way} under {under:?}");
+        above = find(scheduler, under).ok()?;
+        if above.name == node.name {
+            return Some(way);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A scheduler of 10 Mb/s, whose nodes begin in line 8.
+    fn refused(nodes: &str) -> String {
+        let text = format!(
+            "[[port]]\nname = \"wan\"\nkind = \"memory\"\n\n[port.scheduler]\nrate = \"10mbit\"\nnode = [\n{nodes}\n]\n"
+        );
+        let config = match Config::parse(&text, "f") {
+            Ok(config) => config,
+            Err(error) => return error.to_string(),
+        };
+        let error = crate::check(&config).unwrap_err();
+        assert!(matches!(error, ControlError::Config(_)), "{error}");
+        error.to_string()
+    }
+
+    #[test]
+    fn a_file_is_refused_with_line_column_and_arithmetic() {
+        let hfsc = "{ name = \"top\", kind = \"hfsc\" },";
+        let fair = "{ name = \"top\", kind = \"deficit-round-robin\" },";
+        let leaf = |name: &str, rest: &str| format!("  {{ name = \"{name}\", kind = \"fifo\", {rest} }},");
+        let under = |rest: &str| leaf("x", &format!("under = \"top\", {rest}"));
+        for (nodes, texts) in [
+            // Curves that exceed the link, alone and together.
+            (
+                format!("{hfsc}\n{}", under("real-time = \"20mbit\"")),
+                &["f:9:3: ", "20.00 Mb/s", "10.00 Mb/s"][..],
+            ),
+            (
+                format!("{hfsc}\n{}", under("link-sharing = \"1mbit 10ms 11mbit\"")),
+                &["f:9:3: ", "link-sharing", "11.00 Mb/s", "10.00 Mb/s"],
+            ),
+            (
+                format!(
+                    "{hfsc}\n{}\n{}",
+                    under("real-time = \"6mbit\""),
+                    leaf("y", "under = \"top\", real-time = \"5mbit\"")
+                ),
+                &["f:8:1: ", "11.00 Mb/s in the long run", "the link gives", "10.00 Mb/s"],
+            ),
+            (
+                format!(
+                    "{hfsc}\n{}\n{}",
+                    under("real-time = \"9mbit 10ms 1mbit\""),
+                    leaf("y", "under = \"top\", real-time = \"2mbit\"")
+                ),
+                &["promise 13750 bytes in the first 10000000 ns", "12500 bytes"],
+            ),
+            // Circles and unknown parents.
+            (format!("{hfsc}\n{}", leaf("x", "under = \"x\"")), &["f:9:40: ", "\"x\" under \"x\""]),
+            (
+                format!("{hfsc}\n{}\n{}", leaf("x", "under = \"y\""), leaf("y", "under = \"x\"")),
+                &["f:9:40: ", "its own ancestor: \"x\" under \"y\" under \"x\""],
+            ),
+            (
+                format!("{hfsc}\n{}", leaf("x", "under = \"tpo\"")),
+                &["f:9:40: ", "\"tpo\"", "did you mean \"top\""],
+            ),
+            (format!("{}\n{hfsc}", under("real-time = \"1mbit\"")), &["f:8:40: ", "\"top\" comes later"]),
+            (format!("{hfsc}\n{hfsc}"), &["f:9:10: ", "a node \"top\" already"]),
+            (format!("{hfsc}\n{}", leaf("x", "")), &["f:9:3: ", "\"top\" is the root already"]),
+            // Quanta, levels and bursts out of range.
+            (
+                format!("{fair}\n{}", under("quantum = 0")),
+                &["f:9:3: ", "quantum is 0; it goes from 1 to 1073741824"],
+            ),
+            (format!("{fair}\n{}", under("quantum = -1")), &["f:9:", "-1"]),
+            (format!("{fair}\n{}", under("level = 1")), &["f:9:3: ", "\"x\"", "needs a quantum"]),
+            ("{ name = \"a\", kind = \"flow-queues\", quantum = 0 }".into(), &["f:8:1: ", "quantum is 0"]),
+            (
+                "{ name = \"a\", kind = \"token-bucket\", rate = \"1mbit\", burst = 0 }".into(),
+                &["f:8:1: ", "burst is 0"],
+            ),
+            ("{ name = \"a\", kind = \"flow-queues\", queues = 9000 }".into(), &["f:8:1: ", "9000", "8192"]),
+            (leaf("x", "manage = \"red\", minimum = 9, maximum = 9"), &["f:8:3: ", "minimum 9 >= maximum 9"]),
+            (leaf("x", "threshold = 9, burst = 9"), &["f:8:3: ", "burst means nothing to a fifo"]),
+        ] {
+            let error = refused(&nodes);
+            for text in texts {
+                assert!(error.contains(text), "{text}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn settings_of_the_port_are_told_where_they_stand() {
+        let port = "[[port]]\nname = \"wan\"\nkind = \"memory\"\n[port.scheduler]\nnode = [{ name = \"a\", kind = \"fifo\" }]\n";
+        for (setting, text) in [
+            ("default = \"b\"", "f:6:11: scheduler of port \"wan\": no node is named \"b\""),
+            (
+                "queues = 65537",
+                "f:6:10: scheduler of port \"wan\": port: queues is 65537; it goes from 1 to 65536",
+            ),
+            ("queues = 0", "f:6:10: "),
+            ("rate = \"0\"", "f:6:8: "),
+        ] {
+            let config = Config::parse(&format!("{port}{setting}\n"), "f");
+            let error = match &config {
+                Ok(config) => crate::check(config).unwrap_err().to_string(),
+                Err(error) => error.to_string(),
+            };
+            assert!(error.starts_with(text), "{error}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The schedulers of ports as they are shown: what each node is promised, and what it got, beside how fast the link is.
+
+use std::collections::HashMap;
+
+use millrace_config::{Bits, Scheduler, SchedulerNode};
+use millrace_pipeline::{ScheduleReport, Snapshot};
+use millrace_schedule::NodeView;
+use millrace_units::{BitRate, PortId, QueueId};
+use serde_json::{Map, Value};
+
+use crate::ControlError;
+use crate::router::{Inner, Router};
+use crate::schedulers::{Schedulers, find};
+use crate::view::{SchedulerNodeView, SchedulerView};
+
+/// What the nodes of a scheduler are promised, by their numbers.
+type Promises = HashMap<QueueId, u64>;
+
+impl Schedulers {
+    /// What nodes are promised over a link that is slower than the port may send. An error says what such a link can't carry.
+    fn promises(&self, scheduler: &Scheduler, link: Bits) -> Result<Promises, ControlError> {
+        let nodes = self.build(scheduler, Some(link))?.tree();
+        let promised = |view: NodeView| Some((QueueId(view.node.0 as u16), view.promised?.0));
+        Ok(nodes.into_iter().filter_map(promised).collect())
+    }
+}
+
+/// What can't be kept at a port whose link is that fast.
+fn beyond_link(schedulers: &Schedulers, scheduler: &Scheduler, link: Bits) -> Option<String> {
+    let speed = BitRate(link.0 as f64);
+    if let Err(error) = schedulers.promises(scheduler, link) {
+        return Some(format!("the link carries {speed}: {error}"));
+    }
+    let Bits(rate) = scheduler.rate.filter(|rate| rate.0 > link.0)?;
+    Some(format!(
+        "the rate of {} is above the {speed} that the link carries: packets wait in the device, where nothing schedules them",
+        BitRate(rate as f64)
+    ))
+}
+
+impl Inner {
+    /// How fast the link of a port is, where the kernel knows: that of no virtual device, whose speed is only a word.
+    fn link_speed(&self, port: PortId) -> Option<Bits> {
+        let ifindex = self.kernel.get(&port)?.ifindex;
+        let state = self.mirror.as_ref()?.state();
+        let link = state.links().find(|link| link.ifindex == ifindex).filter(|link| link.kind.is_none())?;
+        millrace_offload::link_speed(&link.name).map(Bits)
+    }
+
+    /// Writes to the log what the link of a port can't carry of what its scheduler promises. It is not refused: a link that
+    /// is slow today, by its cable or the other end, must not keep a router from starting.
+    pub fn say_beyond_link(&self, port: PortId) {
+        let (Some(scheduler), Some(link)) = (self.model.schedulers.of(port), self.link_speed(port)) else {
+            return;
+        };
+        if let Some(beyond) = beyond_link(&self.model.schedulers, scheduler, link) {
+            tracing::warn!(port = self.model.port_name(port), "{beyond}");
+        }
+    }
+
+    pub fn scheduler_view(&mut self, port: PortId) -> Result<SchedulerView, ControlError> {
+        let snapshot = self.snapshot()?;
+        let report = snapshot.schedulers.iter().find(|(own, _)| *own == port).map(|(_, report)| report);
+        let Some(report) = report else {
+            return Err(ControlError::System("the scheduler is not there".into()));
+        };
+        Ok(self.view_of(port, report, &snapshot))
+    }
+
+    fn view_of(&mut self, port: PortId, report: &ScheduleReport, snapshot: &Snapshot) -> SchedulerView {
+        let (at, host) = (snapshot.at, self.host_view(port, snapshot));
+        let schedulers = &self.model.schedulers;
+        let name = self.model.port_name(port).to_owned();
+        let settings = schedulers.of(port);
+        let link = self.link_speed(port);
+        // Where the link is slower than what the port may send, that is what there is to share.
+        let slower =
+            link.filter(|link| settings.is_some_and(|own| own.rate.is_none_or(|rate| rate.0 > link.0)));
+        let by_link = settings.zip(slower).and_then(|(own, link)| schedulers.promises(own, link).ok());
+        let rates = &mut self.rates;
+        let node = |view: &NodeView| {
+            let number = QueueId(view.node.0 as u16);
+            let node_name = schedulers.name(number).to_owned();
+            let spec = settings.and_then(|settings| find(settings, &node_name).ok());
+            let key = format!("scheduler {name} {node_name}");
+            SchedulerNodeView {
+                id: number.0,
+                kind: spec.map_or("", |spec| spec.kind.name()),
+                under: spec.and_then(|spec| spec.under.clone()),
+                settings: spec.map(settings_of).unwrap_or_default(),
+                promised: match &by_link {
+                    Some(promised) => promised.get(&number).copied(),
+                    None => view.promised.map(|rate| rate.0),
+                },
+                delivered: (rates.read(&key, view.sent_wire_bytes, at) * 8.0).round() as u64,
+                sent_packets: view.sent_packets,
+                sent_bytes: view.sent_bytes,
+                sent_wire_bytes: view.sent_wire_bytes,
+                held_packets: view.held_packets,
+                held_bytes: view.held_bytes,
+                peak_bytes: view.peak_bytes,
+                queues: view.queues,
+                drops: view.drops.iter().map(|(cause, packets)| (cause.name(), packets)).collect(),
+                name: node_name,
+            }
+        };
+        SchedulerView {
+            rate: settings.and_then(|settings| settings.rate).map(|Bits(bits)| bits),
+            link: link.map(|Bits(bits)| bits),
+            warning: settings.zip(link).and_then(|(own, link)| beyond_link(schedulers, own, link)),
+            overhead: settings.map(|settings| settings.overhead).unwrap_or_default(),
+            default: Some(schedulers.name(report.default).to_owned()).filter(|_| report.default.0 > 0),
+            host,
+            held: report.held,
+            queues: report.queues.0,
+            most_queues: report.queues.1,
+            nodes: report.nodes.iter().map(node).collect(),
+            port: name,
+        }
+    }
+}
+
+/// The settings of a node that are no part of its place.
+fn settings_of(node: &SchedulerNode) -> Map<String, Value> {
+    let Ok(Value::Object(mut settings)) = serde_json::to_value(node) else { return Map::new() };
+    ["name", "kind", "under"].iter().for_each(|key| drop(settings.remove(*key)));
+    settings
+}
+
+impl Router {
+    /// The schedulers of all ports that have one.
+    ///
+    /// # Errors
+    /// When the data plane does not answer.
+    pub fn schedulers(&self) -> Result<Vec<SchedulerView>, ControlError> {
+        let mut inner = self.lock();
+        let snapshot = inner.snapshot()?;
+        let planned = |port: &PortId| inner.model.schedulers.of(*port).is_some();
+        let there: Vec<_> = snapshot.schedulers.iter().filter(|(port, _)| planned(port)).collect();
+        Ok(there.into_iter().map(|(port, report)| inner.view_of(*port, report, &snapshot)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_config::Config;
+
+    use super::*;
+
+    fn planned(scheduler: &str) -> (Schedulers, Scheduler) {
+        let port = format!("[[port]]\nname = \"wan\"\nkind = \"memory\"\n[port.scheduler]\n{scheduler}");
+        let config = Config::parse(&port, "test.toml").unwrap();
+        let scheduler = config.port[0].scheduler.clone().unwrap();
+        let mut schedulers = Schedulers::default();
+        schedulers.plan(PortId(0), "wan", &scheduler).unwrap();
+        (schedulers, scheduler)
+    }
+
+    const SHARED: &str = r#"
+        node = [
+            { name = "top", kind = "deficit-round-robin" },
+            { name = "a", kind = "fifo", under = "top", quantum = 3000 },
+            { name = "b", kind = "fifo", under = "top", quantum = 1000 },
+        ]"#;
+
+    #[test]
+    fn a_port_without_a_rate_shares_what_its_link_carries() {
+        let (schedulers, scheduler) = planned(SHARED);
+        let promised = schedulers.promises(&scheduler, Bits(100_000_000)).unwrap();
+        let of = |name: &str| promised[&schedulers.known(name).unwrap()];
+        assert_eq!((of("top"), of("a"), of("b")), (100_000_000, 75_000_000, 25_000_000));
+        assert_eq!(beyond_link(&schedulers, &scheduler, Bits(100_000_000)), None);
+    }
+
+    #[test]
+    fn what_a_link_can_not_carry_is_said_with_the_figures() {
+        let (schedulers, scheduler) = planned(&format!("rate = \"1gbit\"\n{SHARED}"));
+        let said = beyond_link(&schedulers, &scheduler, Bits(100_000_000)).unwrap();
+        assert!(said.contains("1.00 Gb/s is above the 100.00 Mb/s"), "{said}");
+        let (schedulers, scheduler) = planned(
+            r#"node = [
+                { name = "top", kind = "hfsc" },
+                { name = "a", kind = "fifo", under = "top", real-time = "70mbit" },
+                { name = "b", kind = "fifo", under = "top", real-time = "40mbit" },
+            ]"#,
+        );
+        assert_eq!(beyond_link(&schedulers, &scheduler, Bits(110_000_000)), None);
+        let said = beyond_link(&schedulers, &scheduler, Bits(100_000_000)).unwrap();
+        assert!(said.contains("110.00 Mb/s") && said.contains("100.00 Mb/s"), "{said}");
+    }
+}

@@ -1,0 +1,239 @@
+//! Trees of schedulers that are changed by single commands: what is saved is always what runs, and can always be read again.
+
+use millrace_config::Config;
+use millrace_controller::{NewFilter, NodeRemoval, Router, StartOptions, check, start};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+const PORTS: &str = "
+[plugins]
+state = \"none\"
+cache = \"none\"
+[[port]]
+name = \"lan\"
+kind = \"memory\"
+address = [\"10.1.0.1/24\"]
+[[port]]
+name = \"wan\"
+kind = \"memory\"
+address = [\"10.2.0.1/24\"]
+";
+
+/// A flow as `queue set --flow` takes it.
+const FLOW: &str = "src 10.1.0.2 dst 10.2.0.2 proto udp sport 4 dport 5 in lan";
+
+fn with_router(work: impl AsyncFnOnce(Router)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let config = Config::parse(PORTS, "test").unwrap();
+        let router = start(config, StartOptions::default()).await.unwrap();
+        work(router.clone()).await;
+        router.shutdown().await.unwrap();
+    });
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    value.as_object().cloned().unwrap_or_default()
+}
+
+fn add(router: &Router, port: &str, node: Value) {
+    router.add_scheduler_node(port, &serde_json::from_value(node).unwrap()).unwrap();
+}
+
+fn to_queue(router: &Router, filter: &str, queue: &str) -> u64 {
+    let action = format!("queue {queue}");
+    let new = NewFilter { filter: filter.into(), action, gate: None, priority: 0 };
+    router.add_filter(&new).unwrap().id
+}
+
+fn actions(router: &Router) -> Vec<(String, String)> {
+    router.bindings().unwrap().into_iter().map(|one| (one.filter, one.action)).collect()
+}
+
+/// Three leaves at `wan`, one of which is at `lan` as well.
+fn trees(router: &Router) {
+    add(router, "wan", json!({"name": "top", "kind": "priority"}));
+    for (level, leaf) in ["voice", "video", "rest"].into_iter().enumerate() {
+        add(router, "wan", json!({"name": leaf, "kind": "fifo", "under": "top", "level": level}));
+    }
+    add(router, "lan", json!({"name": "video", "kind": "fifo"}));
+}
+
+#[test]
+fn a_leaf_that_filters_name_stays_until_something_is_said_of_them() {
+    with_router(async |router| {
+        trees(&router);
+        let [low, _] = ["dport 1", "dport 2"].map(|filter| to_queue(&router, filter, "voice"));
+        to_queue(&router, "dport 3", "video");
+        let before = router.configuration().unwrap().text;
+        // By itself, and below another: at no other port is a queue of that name.
+        for node in ["voice", "top"] {
+            let refused = router.remove_scheduler_node("wan", node, &NodeRemoval::default()).unwrap_err();
+            for words in
+                ["2 filters", &format!("{low} \"dport 1\" (queue voice)"), "--to LEAF", "--with-filters"]
+            {
+                assert!(refused.to_string().contains(words), "{words}: {refused}");
+            }
+            assert_eq!(router.configuration().unwrap().text, before);
+        }
+        // The other port has this one too.
+        let removed = router.remove_scheduler_node("wan", "video", &NodeRemoval::default()).unwrap();
+        assert_eq!(removed.filters.len(), 0);
+        let to = |to: &str| NodeRemoval { to: Some(to.into()), with_filters: false };
+        // Where the leaf has a filter for the same packets, that is the one.
+        to_queue(&router, "dport 2", "rest");
+        let removed = router.remove_scheduler_node("wan", "voice", &to("rest")).unwrap();
+        assert_eq!(removed.filters.len(), 2);
+        let mut now = actions(&router);
+        now.sort();
+        let expected = [("dport 1", "queue rest"), ("dport 2", "queue rest"), ("dport 3", "queue video")];
+        assert_eq!(now, expected.map(|(filter, action)| (filter.to_owned(), action.to_owned())));
+        let with_filters = NodeRemoval { to: None, with_filters: true };
+        let removed = router.remove_scheduler_node("wan", "top", &with_filters).unwrap();
+        assert_eq!(removed.filters.iter().map(|one| &*one.action).collect::<Vec<_>>(), ["queue rest"; 2]);
+        assert_eq!(actions(&router), [("dport 3".to_owned(), "queue video".to_owned())]);
+        let refused = router.remove_scheduler_node("lan", "video", &NodeRemoval::default()).unwrap_err();
+        assert!(refused.to_string().contains("1 filter names as queue"), "{refused}");
+    });
+}
+
+/// One command, made of numbers: most of what comes out can be done, much can't.
+type Step = (u8, u8, u8, u8, u8);
+
+const NAMES: [&str; 6] = ["top", "voice", "video", "flows", "rest", "more"];
+
+const KINDS: [&str; 10] = [
+    "fifo",
+    "flow-queues",
+    "hfsc",
+    "priority",
+    "flow-queues",
+    "deficit-round-robin",
+    "fifo",
+    "fq-codel",
+    "hfsc",
+    "token-bucket",
+];
+
+/// The nodes of a port, with their kinds.
+fn nodes(router: &Router, port: &str) -> Vec<(String, &'static str)> {
+    let mut schedulers = router.schedulers().unwrap();
+    schedulers.retain(|one| one.port == port);
+    schedulers.into_iter().flat_map(|one| one.nodes).map(|node| (node.name, node.kind)).collect()
+}
+
+/// What a node of some kind under a node of another may be told.
+fn settings(kind: &str, above: &str, value: u8) -> Map<String, Value> {
+    let share = match above {
+        "priority" => json!({"level": value % 8}),
+        "deficit-round-robin" => json!({"quantum": u32::from(value) * 100}),
+        "hfsc" if value.is_multiple_of(3) && kind != "hfsc" => {
+            json!({"real-time": format!("{}mbit 10ms {}kbit", value % 9 + 1, value)})
+        }
+        "hfsc" if value % 3 == 1 => json!({"link-sharing": format!("{value}mbit"), "upper-limit": "40mbit"}),
+        "hfsc" => json!({"link-sharing": format!("{value}mbit")}),
+        _ => json!({}),
+    };
+    let own = match (kind, value % 4) {
+        ("token-bucket", _) => json!({"rate": format!("{value}mbit"), "burst": 4000}),
+        ("flow-queues", 0) => json!({"rate": format!("{value}mbit"), "queues": u32::from(value) * 4}),
+        ("flow-queues", 1) => json!({"rate": null, "threshold": u32::from(value) * 100}),
+        ("fifo" | "flow-queues", 2) => {
+            json!({"manage": "red", "minimum": 90, "maximum": u32::from(value) * 10})
+        }
+        ("fifo", 3) => json!({"manage": "codel", "target": value, "interval": 50_000}),
+        ("fq-codel", 1) => json!({"limit": u32::from(value) * 40, "ecn": false}),
+        _ => json!({}),
+    };
+    object(share).into_iter().chain(object(own)).collect()
+}
+
+/// Does what the numbers say, or is refused.
+fn take(router: &Router, (what, port, name, other, value): Step) -> Result<(), String> {
+    let said = |error: millrace_controller::ControlError| error.to_string();
+    let port = ["wan", "wan", "lan"][usize::from(port) % 3];
+    let there = nodes(router, port);
+    let chosen = |number: u8| match usize::from(number) {
+        new if new >= 240 || there.is_empty() => (NAMES[new % NAMES.len()].to_owned(), ""),
+        number => there[number % there.len()].clone(),
+    };
+    let (name, is) = chosen(name);
+    match what % 16 {
+        0..=5 => {
+            let (above, above_kind) = chosen(other);
+            let kind = KINDS[usize::from(value) % KINDS.len()];
+            let mut node = settings(kind, above_kind, value);
+            node.retain(|_, value| !value.is_null());
+            node.insert("name".into(), NAMES[usize::from(what) / 16 % NAMES.len()].into());
+            node.insert("kind".into(), kind.into());
+            if !there.is_empty() {
+                node.insert("under".into(), above.into());
+            }
+            let node = serde_json::from_value(Value::Object(node)).map_err(|error| error.to_string())?;
+            router.add_scheduler_node(port, &node).map(drop).map_err(said)
+        }
+        6 | 7 => {
+            let above = KINDS[usize::from(other) % KINDS.len()];
+            router.set_scheduler_node(port, &name, &settings(is, above, value)).map(drop).map_err(said)
+        }
+        8 => {
+            let to = (value % 2 == 0).then(|| chosen(other).0);
+            let removal = NodeRemoval { to, with_filters: value % 3 == 0 };
+            router.remove_scheduler_node(port, &name, &removal).map(drop).map_err(said)
+        }
+        9..=11 => {
+            let filter = format!("dport {}", value % 5);
+            let action = format!("queue {name}");
+            let gate = (value % 4 == 0).then(|| "firewall".to_owned());
+            let new = NewFilter { filter, action, gate, priority: (value % 3).into() };
+            router.add_filter(&new).map(drop).map_err(said)
+        }
+        12 => {
+            let ids = router.bindings().map_err(said)?.first().map_or(0, |one| one.id);
+            router.remove_filters(&[ids]).map(drop).map_err(said)
+        }
+        13 => {
+            let changes = [
+                json!({"rate": format!("{value}mbit")}),
+                json!({"rate": null}),
+                json!({"default": name}),
+                json!({"default": null}),
+                json!({"queues": u32::from(value) * 90}),
+                json!({"overhead": "atm"}),
+                json!({"host": "direct", "host-weight": value}),
+            ];
+            let changes = object(changes[usize::from(value) % changes.len()].clone());
+            router.set_scheduler(port, &changes).map(drop).map_err(said)
+        }
+        _ => {
+            let changes = [
+                json!({"rate": format!("{value}kbit")}),
+                json!({"quantum": value}),
+                json!({"threshold": value}),
+                json!({"rate": null}),
+            ];
+            let changes = object(changes[usize::from(other) % changes.len()].clone());
+            router.set_queue(port, &name, Some(FLOW), &changes).map_err(said)
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// Whatever was done: what is saved can be read, is what runs, and would start.
+    #[test]
+    fn what_is_saved_passes_the_check(steps in prop::collection::vec(any::<Step>(), 1..120)) {
+        with_router(async |router| {
+            for (number, step) in steps.iter().enumerate() {
+                let done = take(&router, *step);
+                let text = router.configuration().unwrap().text;
+                let read = Config::parse(&text, "saved").map_err(|error| error.to_string());
+                let checked = read.and_then(|config| check(&config).map_err(|error| error.to_string()));
+                assert!(checked.is_ok(), "step {number}, {step:?}, {done:?}: {checked:?}\n{text}");
+                let difference = router.difference(&text, "saved").await.unwrap();
+                assert!(difference.changes.is_empty(), "step {number}, {step:?}: {difference:?}\n{text}");
+            }
+        });
+    }
+}
