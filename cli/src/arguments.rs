@@ -132,6 +132,11 @@ pub enum Command {
         after_help = "Example:\n  millrace top\n  millrace top --interval 5\n\nKeys: q ends it, space holds it."
     )]
     Top(Top),
+    /// Print what happened: links, neighbours, plugins that fail, configurations, what fills up.
+    #[command(
+        after_help = "Example:\n  millrace events\n  millrace events --follow --kind plugin-fault --kind instance-quarantined\n  millrace events --since 120 --json"
+    )]
+    Events(Events),
     /// Print counters and gauges for Prometheus, as OpenMetrics text.
     #[command(after_help = "Example:\n  millrace metrics | grep dropped")]
     Metrics,
@@ -176,6 +181,28 @@ pub struct Top {
 fn interval(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.5..=60.0).contains(seconds));
     seconds.ok_or_else(|| "seconds from 0.5 to 60 are right".to_owned())
+}
+
+/// Arguments of `events`.
+#[derive(Debug, Args)]
+pub struct Events {
+    /// Go on with those that come, until it is interrupted or the router ends.
+    #[arg(long, short)]
+    pub follow: bool,
+    /// Those with higher numbers than this one.
+    #[arg(long, value_name = "NUMBER", conflicts_with = "last")]
+    pub since: Option<u64>,
+    /// The last ones, so many. Default: 50; with --follow none.
+    #[arg(long, value_name = "COUNT")]
+    pub last: Option<u32>,
+    /// Those of this kind; may be given several times.
+    #[arg(long = "kind", value_name = "KIND")]
+    pub kinds: Vec<String>,
+}
+
+impl Events {
+    /// How many of the last ones are printed, if nothing is said.
+    pub const LAST: u32 = 50;
 }
 
 /// Arguments of `completions`.

@@ -9,8 +9,8 @@ use millrace_controller::view::{
     UpgradeView,
 };
 use millrace_controller::{
-    Apply, Capture, CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute,
-    Revision, RollBack, RouteQuery, Router, SchedulerNode, Upgrade, Who,
+    Apply, Capture, CaptureRequest, ControlError, Events, FlowQuery, NewBinding, NewFilter, NewPlugin,
+    NewRoute, Revision, RollBack, RouteQuery, Router, SchedulerNode, Upgrade, Who,
 };
 use serde_json::{Map, Value};
 
@@ -24,6 +24,7 @@ pub trait Control: Clone + Send + Sync + 'static {
     /// A capture that goes on.
     type Recording: Recording;
 
+    fn events(&self) -> &Events;
     fn status(&self) -> Controlled<StatusView>;
     fn summary(&self) -> Controlled<SummaryView>;
     fn ports(&self) -> Controlled<Vec<PortView>>;
@@ -130,6 +131,10 @@ pub trait Recording: Send + 'static {
 
 impl Control for Router {
     type Recording = Capture;
+
+    fn events(&self) -> &Events {
+        Router::events(self)
+    }
 
     fn status(&self) -> Controlled<StatusView> {
         Router::status(self)

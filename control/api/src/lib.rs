@@ -19,6 +19,7 @@
 //! | `/filters/{id}` | GET, DELETE |
 //! | `/filters/check`, `/filters/explain?packet=` | GET |
 //! | `/flows?filter=&order=&limit=` | GET, DELETE (`filter` alone) |
+//! | `/events?since=&last=&kind=&limit=` | GET: a page, or a stream of server-sent events |
 //! | `/lookup` | POST `{packet}` |
 //! | `/metrics` | GET: OpenMetrics text |
 //! | `/counters` | DELETE |
@@ -31,6 +32,7 @@ mod capture;
 mod configuration;
 mod control;
 mod error;
+mod events;
 mod extract;
 mod frames;
 mod listener;

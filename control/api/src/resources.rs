@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::capture;
 use crate::configuration;
 use crate::control::{Control, Controlled};
+use crate::events;
 use crate::extract::{Arguments, Body, Name, Names, OneOrList};
 use crate::metrics;
 use crate::problem::Problem;
@@ -100,6 +101,11 @@ pub(crate) const RESOURCES: &[Resource] = &[
         "flows; ?filter=&order=rate|bytes|packets|recent&limit=; DELETE ?filter= forgets them",
     ),
     ("/drops", &["GET"], "what was dropped, and why"),
+    (
+        "/events",
+        &["GET"],
+        "what happened; ?since=&last=&kind=&limit=; with `Accept: text/event-stream`, as it happens",
+    ),
     ("/schedulers", &["GET"], "in which order ports send, and at which rates: promised and delivered"),
     (
         "/schedulers/{port}",
@@ -171,6 +177,7 @@ fn with_arguments<C: Control>() -> axum::Router<Served<C>> {
         .route("/routes/lookup", get(lookup_route::<C>))
         .route("/filters/explain", get(explain_filters::<C>))
         .route("/flows", get(flows::<C>).delete(flush_flows::<C>))
+        .route("/events", get(events::events::<C>))
         .route("/capture", get(capture::capture::<C>))
 }
 

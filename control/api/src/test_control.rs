@@ -12,8 +12,8 @@ use millrace_controller::view::{
     RouteView, SchedulerView, StatusView, SummaryView, TurnsView, UpgradeView,
 };
 use millrace_controller::{
-    Apply, CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, Revision,
-    RollBack, RouteQuery, SchedulerNode, Upgrade, Who, Wrong,
+    Apply, CaptureRequest, ControlError, Events, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute,
+    Revision, RollBack, RouteQuery, SchedulerNode, Upgrade, Who, Wrong,
 };
 use serde_json::{Map, Value, json};
 
@@ -55,6 +55,8 @@ pub(crate) struct TestControl {
     pub captured: Arc<Mutex<Vec<CaptureRequest>>>,
     /// What was applied, and by whom.
     pub applied: Arc<Mutex<Vec<(Apply, Who)>>>,
+    /// What happened.
+    pub events: Events,
 }
 
 fn binding(instance: &str, gate: &str, filter: &str, priority: i32) -> BindingView {
@@ -107,6 +109,10 @@ fn view(new: &NewRoute) -> RouteView {
 
 impl Control for TestControl {
     type Recording = TestRecording;
+
+    fn events(&self) -> &Events {
+        &self.events
+    }
 
     fn status(&self) -> Controlled<StatusView> {
         Ok(StatusView {

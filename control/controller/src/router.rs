@@ -15,13 +15,14 @@ use millrace_plugin::PluginChange;
 use millrace_plugin_abi::{Instance, Message, Plugin, Position, Reply, Request};
 use millrace_port::Capabilities;
 use millrace_store::{Draft, Store};
-use millrace_telemetry::Rate;
+use millrace_telemetry::{EventKind, Rate};
 use millrace_units::{Instant, PortId};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 
 use crate::configuration::Waiting;
 use crate::device::KernelDevice;
+use crate::events::Events;
 use crate::feed::plugin_commands;
 use crate::host_level::{HostLevel, PATIENCE};
 use crate::host_output::HostOutput;
@@ -29,6 +30,7 @@ use crate::load::Loaded;
 use crate::loader::Loader;
 use crate::lookup::{self, parse_packet};
 use crate::model::Model;
+use crate::observe::Observed;
 use crate::overrides::Overrides;
 use crate::request::RouteQuery;
 use crate::route_changes::{kernel_view, parse_prefix};
@@ -60,6 +62,8 @@ pub(crate) struct Shared {
     pub requested: Notify,
     /// Signalled by the worker when it has something to say.
     pub control_wake: Wake,
+    /// What happened.
+    pub events: Events,
 }
 
 /// Changes that belong together and are being made.
@@ -120,6 +124,10 @@ pub(crate) struct Inner {
     pub applying: Option<Progress>,
     /// What goes back by itself unless it is confirmed.
     pub waiting: Option<Waiting>,
+    /// What happened.
+    pub events: Events,
+    /// What was seen last of what happens by itself.
+    pub observed: Observed,
 }
 
 impl Inner {
@@ -229,6 +237,11 @@ impl Router {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
         // What a panicking thread left behind is as consistent as any state between two commands.
         self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What happened, and what happens.
+    pub fn events(&self) -> &Events {
+        &self.0.events
     }
 
     /// The daemon itself.
@@ -408,6 +421,11 @@ impl Router {
     pub async fn load_plugin(&self, new: &NewPlugin) -> Result<PluginView, ControlError> {
         let loaded = self.load_file(new).await;
         crate::load::log(&new.path, loaded.as_ref().map(|plugin| (plugin.name, plugin.version)));
+        if let Ok(PluginView { name, version, home, signature, .. }) = &loaded {
+            let text = format!("plugin {name} {version} is loaded");
+            let details = json!({"plugin": name, "version": version, "home": home, "signature": signature, "path": new.path});
+            self.events().note(EventKind::PluginLoaded, name, text, details);
+        }
         loaded
     }
 
@@ -441,6 +459,8 @@ impl Router {
         inner.previous_plugins.remove(name);
         inner.model.files.retain(|(known, _)| *known != name);
         inner.model.repository.unloaded(name);
+        let text = format!("plugin {name} is unloaded");
+        inner.events.note(EventKind::PluginUnloaded, name, text, json!({"plugin": name}));
         known.ok_or_else(|| ControlError::System("the plugin was not there".into()))
     }
 

@@ -403,6 +403,7 @@ impl Inner {
         self.schedule(id, changes).inspect_err(|_| self.model.schedulers = old)?;
         self.tell_reserved()?;
         self.set_host_outputs()?;
+        self.note_reservations(port, &before, &after);
         Ok(id)
     }
 

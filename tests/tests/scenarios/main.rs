@@ -12,6 +12,7 @@ mod counters;
 mod death;
 mod driver_flows;
 mod drivers;
+mod events;
 mod filters;
 mod garbage;
 mod host_output;

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use millrace_config::Config;
 use millrace_store::{Draft, State};
+use millrace_telemetry::EventKind;
 use serde::Serialize;
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::ControlError;
@@ -86,6 +88,8 @@ impl Router {
             return Err(ControlError::Conflict(format!("revision {revision} had just gone back")));
         }
         inner.base.state = State::Good;
+        let (subject, text) = (format!("revision {revision}"), format!("revision {revision} is confirmed"));
+        inner.events.note(EventKind::ConfigurationConfirmed, &subject, text, json!({"revision": revision}));
         Ok(revision)
     }
 
@@ -113,6 +117,14 @@ impl Router {
             // It doesn't count either way: what waits is no good revision.
             tracing::error!(revision, "can't write that it is withdrawn: {error}");
         }
+        let text = format!("revision {revision} is withdrawn: what ran before runs again");
+        let details = json!({"revision": revision, "changes": changes.len()});
+        self.events().note(
+            EventKind::ConfigurationRolledBack,
+            &format!("revision {revision}"),
+            text,
+            details,
+        );
         Ok((revision, super::apply::commands(&changes)))
     }
 }

@@ -1,7 +1,9 @@
 //! What was applied before, and how to get back to it.
 
 use millrace_store::{Revision, Who};
+use millrace_telemetry::EventKind;
 use serde::Deserialize;
+use serde_json::json;
 
 use super::apply::Apply;
 use crate::ControlError;
@@ -39,10 +41,13 @@ impl Router {
     /// # Errors
     /// A text that is no configuration.
     pub async fn save_into(&self, text: &str, origin: &str) -> Result<String, ControlError> {
-        let (running, text, origin) = (self.running(), text.to_owned(), origin.to_owned());
-        let work = tokio::task::spawn_blocking(move || running.save_into(&text, &origin));
+        let (running, text, named) = (self.running(), text.to_owned(), origin.to_owned());
+        let work = tokio::task::spawn_blocking(move || running.save_into(&text, &named));
         let saved = work.await.map_err(|error| ControlError::system("write the configuration", error))?;
-        Ok(saved?)
+        let saved = saved?;
+        let text = format!("what runs was written as {origin}");
+        self.events().note(EventKind::ConfigurationSaved, origin, text, json!({"origin": origin}));
+        Ok(saved)
     }
 
     /// All revisions that are kept, the newest first.
