@@ -137,6 +137,12 @@ pub enum Command {
         after_help = "Example:\n  millrace events\n  millrace events --follow --kind plugin-fault --kind instance-quarantined\n  millrace events --since 120 --json"
     )]
     Events(Events),
+    /// Print who asked for which change, when, and what came of it.
+    #[command(after_help = "Example:\n  millrace audit\n  millrace audit --last 1000 --json")]
+    Audit(Audit),
+    /// Print what the counters of ports grow by in a second, again and again.
+    #[command(after_help = "Example:\n  millrace rates\n  millrace rates --hz 10 --count 50 --json")]
+    Rates(Rates),
     /// Print counters and gauges for Prometheus, as OpenMetrics text.
     #[command(after_help = "Example:\n  millrace metrics | grep dropped")]
     Metrics,
@@ -203,6 +209,25 @@ pub struct Events {
 impl Events {
     /// How many of the last ones are printed, if nothing is said.
     pub const LAST: u32 = 50;
+}
+
+/// Arguments of `audit`.
+#[derive(Debug, Args)]
+pub struct Audit {
+    /// The last lines, so many: 1 to 10,000.
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    pub last: u32,
+}
+
+/// Arguments of `rates`.
+#[derive(Debug, Args)]
+pub struct Rates {
+    /// How often in a second, 1 to 10.
+    #[arg(long, value_name = "TIMES", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=10))]
+    pub hz: u8,
+    /// End after so many.
+    #[arg(long, value_name = "COUNT")]
+    pub count: Option<u64>,
 }
 
 /// Arguments of `completions`.

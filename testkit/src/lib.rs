@@ -30,10 +30,11 @@ mod wait;
 
 pub use background::Background;
 pub use flow::{Flow, FlowReport};
-pub use ground::{Ground, binary};
+pub use ground::{Ground, binary, tool};
 pub use line::{Line, LineOptions};
 pub use millrace::{Ended, Millrace, run_to_end};
 pub use namespace::Namespace;
 pub use raw_socket::RawSocket;
+pub use repository::repository;
 pub use transfer::transfer;
 pub use wait::{eventually, wait_until};

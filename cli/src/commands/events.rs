@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use serde_json::Value;
 
-use crate::arguments::Events;
+use crate::arguments::{Audit, Events};
 use crate::client::Client;
 use crate::output::{Failure, plain, rows};
 
@@ -66,21 +66,45 @@ fn gap(missed: u64) -> String {
     format!("        {missed} events in between are not kept any more")
 }
 
+/// Prints the last lines of the audit log.
+pub fn audit(client: &Client, asked: &Audit, json: bool) -> Result<(), Failure> {
+    let lines = client.get(&format!("/audit?last={}", asked.last))?;
+    if json {
+        println!("{lines:#}");
+        return Ok(());
+    }
+    rows(&lines).iter().for_each(|entry| println!("{}", audit_line(entry)));
+    Ok(())
+}
+
+/// A line of the audit log.
+fn audit_line(entry: &Value) -> String {
+    let [time, who, outcome, operation] = ["/time", "/who/name", "/outcome", "/operation"]
+        .map(|key| entry.pointer(key).map_or_else(String::new, plain));
+    let request = entry.get("request").filter(|request| !request.is_null());
+    let request = request.map(|request| format!(" {request}")).unwrap_or_default();
+    let why = entry["why"].as_str().map(|why| format!(": {why}")).unwrap_or_default();
+    format!("{time}  {who:<12}  {outcome:<9}  {operation}{request}{why}")
+}
+
 /// Messages out of a stream (WHATWG HTML, 9.2.6), of which it is known that their data is JSON of one line.
 #[derive(Default)]
-struct Messages {
+pub struct Messages {
     rest: Vec<u8>,
     event: String,
 }
 
-struct Message {
-    event: String,
-    data: Value,
+/// A message of a stream.
+pub struct Message {
+    /// What kind of message it is.
+    pub event: String,
+    /// What it says.
+    pub data: Value,
 }
 
 impl Messages {
     /// The messages that have become whole with these bytes.
-    fn add(&mut self, bytes: &[u8]) -> Vec<Message> {
+    pub fn add(&mut self, bytes: &[u8]) -> Vec<Message> {
         self.rest.extend_from_slice(bytes);
         let mut whole = Vec::new();
         while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
@@ -113,6 +137,16 @@ mod tests {
             let seen: Vec<_> = all.iter().map(|message| (&*message.event, &message.data)).collect();
             assert_eq!(seen, [("link-up", &json!({"number": 7})), ("missed", &json!({"missed": 3}))]);
         }
+    }
+
+    #[test]
+    fn a_line_of_the_audit_log_says_who_what_and_why() {
+        let entry = json!({"time": "2026-11-22T15:36:44.123Z", "who": {"uid": 0, "name": "root"}, "pid": 7,
+            "operation": "DELETE /filters/9", "request": null, "outcome": "refused", "status": 404,
+            "why": "no filter has the id 9"});
+        let line = audit_line(&entry);
+        assert!(line.contains("root") && line.contains("refused"), "{line}");
+        assert!(line.ends_with("DELETE /filters/9: no filter has the id 9"), "{line}");
     }
 
     #[test]

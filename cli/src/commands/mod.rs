@@ -12,6 +12,7 @@ mod lab;
 mod lists;
 mod manual;
 mod plugin;
+mod rates;
 mod remote;
 mod replay;
 mod route;
@@ -63,6 +64,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Lookup(lookup) => remote::lookup(&remote()?, &lookup, json)?,
         Command::Top(top) => top::top(remote()?, &top, json)?,
         Command::Events(asked) => events::events(&remote()?, &asked, json)?,
+        Command::Audit(asked) => events::audit(&remote()?, &asked, json)?,
+        Command::Rates(asked) => rates::rates(&remote()?, &asked, json)?,
         Command::Metrics => remote::metrics(&remote()?, json)?,
         Command::Completions(completions) => manual::completions(completions.shell),
         Command::Manual(manual) => manual::manual(&manual.directory)?,

@@ -3,14 +3,15 @@
 use std::future::Future;
 
 use millrace_controller::view::{
-    AppliedView, BindingView, ConfigurationView, DifferenceView, DropView, FlowsView, GateCheckView,
-    GateExplanationView, GateView, HeldView, InstanceView, LookupView, MapView, NeighbourView, PluginView,
-    PortView, QueueView, ReleaseView, RevisionTextView, RouteView, SchedulerView, StatusView, SummaryView,
-    UpgradeView,
+    AppliedView, BindingView, ConfigurationView, CountersView, DifferenceView, DropView, FlowsView,
+    GateCheckView, GateExplanationView, GateView, HeldView, InstanceView, LookupView, MapView, NeighbourView,
+    PluginView, PortView, QueueView, ReleaseView, RevisionTextView, RouteView, SchedulerView, StatusView,
+    SummaryView, UpgradeView,
 };
 use millrace_controller::{
-    Apply, Capture, CaptureRequest, ControlError, Events, FlowQuery, NewBinding, NewFilter, NewPlugin,
-    NewRoute, Revision, RollBack, RouteQuery, Router, SchedulerNode, Upgrade, Who,
+    Apply, AuditEntry, AuditLog, Capture, CaptureRequest, ControlError, Events, FlowQuery, NewBinding,
+    NewFilter, NewPlugin, NewRoute, Page, PageQuery, Revision, RollBack, RouteQuery, Router, SchedulerNode,
+    Upgrade, Who,
 };
 use serde_json::{Map, Value};
 
@@ -25,10 +26,13 @@ pub trait Control: Clone + Send + Sync + 'static {
     type Recording: Recording;
 
     fn events(&self) -> &Events;
+    fn audit(&self) -> AuditLog;
+    fn note(&self, entry: AuditEntry);
     fn status(&self) -> Controlled<StatusView>;
     fn summary(&self) -> Controlled<SummaryView>;
     fn ports(&self) -> Controlled<Vec<PortView>>;
-    fn routes(&self, query: &RouteQuery) -> Controlled<Vec<RouteView>>;
+    fn counters(&self) -> Controlled<CountersView>;
+    fn routes(&self, query: &RouteQuery) -> Controlled<Page<RouteView>>;
     fn neighbours(&self) -> Controlled<Vec<NeighbourView>>;
     fn plugins(&self) -> Controlled<Vec<PluginView>>;
     fn load_plugin(&self, new: &NewPlugin) -> impl Future<Output = Controlled<PluginView>> + Send;
@@ -41,7 +45,7 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn roll_back_plugin(&self, name: &str) -> Controlled<UpgradeView>;
     fn instances(&self) -> Controlled<Vec<InstanceView>>;
     fn gates(&self) -> Controlled<Vec<GateView>>;
-    fn bindings(&self) -> Controlled<Vec<BindingView>>;
+    fn bindings(&self, query: &PageQuery) -> Controlled<Page<BindingView>>;
     fn drops(&self) -> Controlled<Vec<DropView>>;
     fn schedulers(&self) -> Controlled<Vec<SchedulerView>>;
     fn add_scheduler_node(&self, port: &str, node: &SchedulerNode) -> Controlled<SchedulerView>;
@@ -136,6 +140,14 @@ impl Control for Router {
         Router::events(self)
     }
 
+    fn audit(&self) -> AuditLog {
+        Router::audit(self)
+    }
+
+    fn note(&self, entry: AuditEntry) {
+        Router::note(self, entry);
+    }
+
     fn status(&self) -> Controlled<StatusView> {
         Router::status(self)
     }
@@ -148,7 +160,11 @@ impl Control for Router {
         Router::ports(self)
     }
 
-    fn routes(&self, query: &RouteQuery) -> Controlled<Vec<RouteView>> {
+    fn counters(&self) -> Controlled<CountersView> {
+        Router::counters(self)
+    }
+
+    fn routes(&self, query: &RouteQuery) -> Controlled<Page<RouteView>> {
         Router::routes(self, query)
     }
 
@@ -188,8 +204,8 @@ impl Control for Router {
         Router::gates(self)
     }
 
-    fn bindings(&self) -> Controlled<Vec<BindingView>> {
-        Router::bindings(self)
+    fn bindings(&self, query: &PageQuery) -> Controlled<Page<BindingView>> {
+        Router::bindings(self, query)
     }
 
     fn drops(&self) -> Controlled<Vec<DropView>> {

@@ -11,6 +11,7 @@ use axum::response::sse::{Event as Message, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use millrace_controller::{ControlError, Event, EventKind, EventQuery, Events};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::watch;
@@ -28,7 +29,7 @@ const RETRY: Duration = Duration::from_secs(1);
 const PORTION: usize = 64;
 
 /// Which events are wanted.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wanted {
     /// Those with higher numbers.
@@ -49,10 +50,12 @@ pub(crate) async fn events<C: Control>(
 ) -> Result<Response, Problem> {
     let Wanted { since, last, limit, .. } = wanted;
     let query = EventQuery { since, last, limit, kinds: kinds(wanted.kind.as_deref())? };
+    let query = resumed(query, &headers)?;
     let events = served.control.events();
     if accepts_stream(&headers) {
-        let follower = Follower::new(events.clone(), resumed(query, &headers)?, served.ending);
-        return Ok(stream_of(follower).into_response());
+        let place = served.limits.stream()?;
+        let follower = Follower::new(events.clone(), query, served.ending);
+        return Ok(stream_of(follower, place).into_response());
     }
     Ok(Json(events.page(&query)).into_response())
 }
@@ -68,7 +71,8 @@ fn kinds(named: Option<&str>) -> Result<Vec<EventKind>, Problem> {
     named.map_or(Ok(Vec::new()), |named| named.split(',').map(kind).collect())
 }
 
-fn accepts_stream(headers: &HeaderMap) -> bool {
+/// Whether a client wants a stream of server-sent events.
+pub(crate) fn accepts_stream(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(header::ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
     accepted
         .flat_map(|value| value.split(','))
@@ -85,9 +89,10 @@ fn resumed(query: EventQuery, headers: &HeaderMap) -> Result<EventQuery, Problem
     Ok(EventQuery { since: Some(number), last: None, ..query })
 }
 
-fn stream_of(follower: Follower) -> impl IntoResponse {
-    let messages = stream::unfold(follower, |mut follower| async move {
-        follower.next().await.map(|message| (Ok::<_, Infallible>(message), follower))
+/// A stream of what a follower hears, which takes up a place as long as it goes on.
+fn stream_of<P: Send + 'static>(follower: Follower, place: P) -> impl IntoResponse {
+    let messages = stream::unfold((follower, place), |(mut follower, place)| async move {
+        follower.next().await.map(|message| (Ok::<_, Infallible>(message), (follower, place)))
     });
     Sse::new(messages).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
 }

@@ -5,45 +5,66 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use millrace_controller::SchedulerNode;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use millrace_controller::view::SchedulerView;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::control::Control;
 use crate::extract::{Body, Name, Names};
 use crate::problem::Problem;
+use crate::resources::named;
 use crate::server::Served;
+use crate::tag::{Condition, WithTag};
 
 /// Adds a node.
 pub(crate) async fn add<C: Control>(
     State(served): State<Served<C>>,
     Name(port): Name,
+    condition: Condition,
     Body(node): Body<SchedulerNode>,
 ) -> Result<impl IntoResponse, Problem> {
-    Ok((StatusCode::CREATED, Json(served.control.add_scheduler_node(&port, &node)?)))
+    condition.check(|| scheduler(&served, &port))?;
+    Ok((StatusCode::CREATED, WithTag(served.control.add_scheduler_node(&port, &node)?)))
 }
 
 /// Changes what holds for the whole scheduler.
 pub(crate) async fn set<C: Control>(
     State(served): State<Served<C>>,
     Name(port): Name,
+    condition: Condition,
     Body(changes): Body<Map<String, Value>>,
 ) -> Result<impl IntoResponse, Problem> {
-    Ok(Json(served.control.set_scheduler(&port, &changes)?))
+    condition.check(|| scheduler(&served, &port))?;
+    Ok(WithTag(served.control.set_scheduler(&port, &changes)?))
 }
 
 /// Changes a node.
 pub(crate) async fn set_node<C: Control>(
     State(served): State<Served<C>>,
     Names([port, node]): Names,
+    condition: Condition,
     Body(changes): Body<Map<String, Value>>,
 ) -> Result<impl IntoResponse, Problem> {
-    Ok(Json(served.control.set_scheduler_node(&port, &node, &changes)?))
+    condition.check(|| scheduler(&served, &port))?;
+    Ok(WithTag(served.control.set_scheduler_node(&port, &node, &changes)?))
 }
 
 /// Where packets go whose queue goes.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OldNode {
+    to: Option<String>,
+}
+
+/// What was removed.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct NodeRemoved {
+    /// The port.
+    port: String,
+    /// The node.
+    node: String,
+    /// Where packets went that waited there.
     to: Option<String>,
 }
 
@@ -51,10 +72,12 @@ pub(crate) struct OldNode {
 pub(crate) async fn remove_node<C: Control>(
     State(served): State<Served<C>>,
     Names([port, node]): Names,
+    condition: Condition,
     Body(old): Body<OldNode>,
-) -> Result<impl IntoResponse, Problem> {
+) -> Result<Json<NodeRemoved>, Problem> {
+    condition.check(|| scheduler(&served, &port))?;
     served.control.remove_scheduler_node(&port, &node, old.to.as_deref())?;
-    Ok(Json(json!({"port": port, "node": node, "to": old.to})))
+    Ok(Json(NodeRemoved { port, node, to: old.to }))
 }
 
 /// A queue, with those of flows in it.
@@ -62,14 +85,27 @@ pub(crate) async fn queue<C: Control>(
     State(served): State<Served<C>>,
     Names([port, queue]): Names,
 ) -> Result<impl IntoResponse, Problem> {
-    Ok(Json(served.control.queue(&port, &queue).await?))
+    Ok(WithTag(served.control.queue(&port, &queue).await?))
 }
 
 /// Changes of a queue, or of a flow's.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 pub(crate) struct QueueChanges {
     flow: Option<String>,
     #[serde(flatten)]
+    changes: Map<String, Value>,
+}
+
+/// What was changed of a queue.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct QueueChanged {
+    /// The port.
+    port: String,
+    /// The queue.
+    queue: String,
+    /// The flow in it, if it was that.
+    flow: Option<String>,
+    /// What was said.
     changes: Map<String, Value>,
 }
 
@@ -77,8 +113,17 @@ pub(crate) struct QueueChanges {
 pub(crate) async fn set_queue<C: Control>(
     State(served): State<Served<C>>,
     Names([port, queue]): Names,
+    condition: Condition,
     Body(QueueChanges { flow, changes }): Body<QueueChanges>,
-) -> Result<impl IntoResponse, Problem> {
+) -> Result<Json<QueueChanged>, Problem> {
+    if condition.is_there() {
+        condition.check_this(&served.control.queue(&port, &queue).await?)?;
+    }
     served.control.set_queue(&port, &queue, flow.as_deref(), &changes)?;
-    Ok(Json(json!({"port": port, "queue": queue, "flow": flow, "changes": changes})))
+    Ok(Json(QueueChanged { port, queue, flow, changes }))
+}
+
+/// The scheduler of a port.
+fn scheduler<C: Control>(served: &Served<C>, port: &str) -> Result<SchedulerView, Problem> {
+    named("scheduler", served.control.schedulers()?, |one| &one.port, port)
 }

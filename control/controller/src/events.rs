@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use millrace_telemetry::{EventKind, EventLog, EventPage, EventQuery, Occurrence};
+use millrace_telemetry::{EventKind, EventLog, EventPage, EventQuery, Occurrence, utc_milliseconds};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
@@ -61,6 +61,11 @@ impl Events {
     pub fn newest(&self) -> watch::Receiver<u64> {
         self.0.newest.subscribe()
     }
+}
+
+/// The date and the time, UTC.
+pub(crate) fn utc_now() -> String {
+    utc_milliseconds(now())
 }
 
 /// Milliseconds since 1970.

@@ -1,5 +1,6 @@
 //! Owns the router's state, and joins control to the pipeline.
 
+mod audit;
 mod capture;
 mod claim;
 mod configuration;
@@ -25,6 +26,7 @@ mod node_settings;
 mod observe;
 pub mod offline;
 mod overrides;
+mod page;
 mod plan;
 mod plugin_requests;
 mod quarantine;
@@ -45,7 +47,7 @@ mod worker_handle;
 mod workers;
 
 pub use millrace_config::SchedulerNode;
-pub use millrace_store::{Revision, Store, Who};
+pub use millrace_store::{AuditEntry, AuditLog, Outcome, Revision, Store, Who};
 pub use millrace_telemetry::{Event, EventKind, EventPage, EventQuery, Severity, utc};
 
 pub use capture::{Capture, CaptureRequest};
@@ -53,6 +55,7 @@ pub use configuration::{Apply, Pending, RollBack};
 pub use error::{ControlError, Refused, Wrong};
 pub use events::Events;
 pub use overrides::Overrides;
+pub use page::{Page, PageQuery};
 pub use plan::{Plan, plan};
 pub use request::{FlowOrder, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, RouteQuery, Upgrade};
 pub use router::Router;

@@ -18,7 +18,7 @@ use millrace_packet::Pool;
 use millrace_pipeline::thread::{self, IoMode, Wake};
 use millrace_pipeline::{Command, GateTables, Handover, NoHost, PortSettings, Stack, Worker, WorkerLink};
 use millrace_repository::{Held, Memory, usual_state_directory};
-use millrace_store::{Draft, State, Store, Who};
+use millrace_store::{AuditLog, Draft, State, Store, Who};
 use millrace_telemetry::Rate;
 use millrace_wire::MacAddr;
 use nix::unistd::{Pid, gettid};
@@ -146,6 +146,7 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
         events: Events::default(),
         observed: Observed::default(),
     };
+    let audit = AuditLog::open(state.as_deref());
     inner.tell_names();
     let watch = |end| Watch {
         workers: inner.workers.watched(),
@@ -161,7 +162,7 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
     });
     let events = inner.events.clone();
     let (inner, stop, requested) = (Mutex::new(inner), Notify::new(), Notify::new());
-    let router = Router(Arc::new(Shared { inner, stop, requested, control_wake, events }));
+    let router = Router(Arc::new(Shared { inner, stop, requested, control_wake, events, audit }));
     match result {
         Ok(()) => {
             router.lock().note_start();

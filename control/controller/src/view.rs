@@ -4,23 +4,26 @@ use std::collections::BTreeMap;
 
 use millrace_plugin::Inherited;
 use millrace_plugin_abi::Plugin;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::upgrade::Succeeded;
 
 mod configuration;
+mod counters;
 mod halves;
 mod maps;
 mod schedulers;
 
 pub use configuration::{AppliedView, ConfigurationView, DifferenceView, RevisionTextView};
+pub use counters::{CountersView, PortCountersView};
 pub use halves::{MessagesView, SlowHalfView};
 pub use maps::{MapEntryView, MapView};
 pub use schedulers::{FlowQueueView, HostOutputView, QueueView, SchedulerNodeView, SchedulerView};
 
 /// A port and its counters.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PortView {
     /// Its name.
     pub name: String,
@@ -71,7 +74,7 @@ pub struct PortView {
 }
 
 /// What became of all packets.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SummaryView {
     /// Packets received, those that the kernel kept at a port included.
     pub received: u64,
@@ -99,7 +102,7 @@ pub struct SummaryView {
 }
 
 /// A route.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RouteView {
     /// Destination prefix.
     pub to: String,
@@ -118,7 +121,7 @@ pub struct RouteView {
 
 /// What a route or a filter gave to the queues of ports, and what became of it: queued = sent + lost + waiting. Bytes are those
 /// of whole frames.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct QueuesView {
     /// Packets that were given to the queues of ports; each copy and each fragment is one.
     pub queued_packets: u64,
@@ -139,7 +142,7 @@ pub struct QueuesView {
 }
 
 /// A next hop of a route.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct NextHopView {
     /// Its address; none when the destinations are neighbours themselves.
     pub via: Option<String>,
@@ -150,7 +153,7 @@ pub struct NextHopView {
 }
 
 /// A neighbour.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct NeighbourView {
     /// The port it is behind.
     pub port: String,
@@ -163,7 +166,7 @@ pub struct NeighbourView {
 }
 
 /// A plugin that instances can be made of.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PluginView {
     /// Its name.
     pub name: &'static str,
@@ -182,7 +185,7 @@ pub struct PluginView {
 }
 
 /// A plugin instance.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct InstanceView {
     /// Its name.
     pub name: String,
@@ -211,7 +214,7 @@ pub struct InstanceView {
 }
 
 /// An instance in quarantine, because a call of it has ended the router.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HeldView {
     /// Its name.
     pub instance: String,
@@ -226,7 +229,7 @@ pub struct HeldView {
 }
 
 /// An instance that was let out of quarantine.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ReleaseView {
     /// Its name.
     pub instance: String,
@@ -235,7 +238,7 @@ pub struct ReleaseView {
 }
 
 /// A binding of an instance, or of another action, to flows.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct BindingView {
     /// Its number, which no other one ever has while the router runs: the smaller is the older.
     pub id: u64,
@@ -268,7 +271,7 @@ pub struct BindingView {
 }
 
 /// A gate.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GateView {
     /// Its name.
     pub name: String,
@@ -287,7 +290,7 @@ pub struct GateView {
 }
 
 /// Links from the filters of one gate into the DAG of the next.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GateLinksView {
     /// The gate before.
     pub from: String,
@@ -300,7 +303,7 @@ pub struct GateLinksView {
 }
 
 /// What was dropped.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DropView {
     /// The reason.
     pub reason: String,
@@ -317,7 +320,7 @@ pub struct DropView {
 }
 
 /// The daemon.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StatusView {
     /// Its version.
     pub version: &'static str,
@@ -356,7 +359,7 @@ pub struct StatusView {
 }
 
 /// Changes that are being made together.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct ApplyingView {
     /// How many are made.
     pub made: usize,
@@ -365,7 +368,7 @@ pub struct ApplyingView {
 }
 
 /// Packet memory.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct MemoryView {
     /// Frames in use.
     pub used: u32,
@@ -374,7 +377,7 @@ pub struct MemoryView {
 }
 
 /// What plugins keep for flows.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct FlowStatesView {
     /// Flows that have state.
     pub flows: u32,
@@ -385,7 +388,7 @@ pub struct FlowStatesView {
 }
 
 /// Rounds of the workers.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct TurnsView {
     /// Those that found packets.
     pub busy: u64,
@@ -396,7 +399,7 @@ pub struct TurnsView {
 }
 
 /// The flow table.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct FlowTableView {
     /// Flows.
     pub known: u32,
@@ -419,7 +422,7 @@ pub struct FlowTableView {
 }
 
 /// Flows that the driver forwards by itself.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DriverFlowsView {
     /// Flows that the driver knows.
     pub flows: u64,
@@ -436,7 +439,7 @@ pub struct DriverFlowsView {
 }
 
 /// What the mirror of the kernel saw.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MirrorView {
     /// Messages.
     pub messages: u64,
@@ -449,7 +452,7 @@ pub struct MirrorView {
 }
 
 /// What would happen to a packet.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LookupView {
     /// Stage by stage.
     pub steps: Vec<StepView>,
@@ -458,7 +461,7 @@ pub struct LookupView {
 }
 
 /// A stage of a packet's journey.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StepView {
     /// The stage.
     pub stage: &'static str,
@@ -467,7 +470,7 @@ pub struct StepView {
 }
 
 /// What becomes of a packet at a gate with filters.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GateExplanationView {
     /// The gate.
     pub gate: String,
@@ -480,7 +483,7 @@ pub struct GateExplanationView {
 }
 
 /// A filter beside others, for a packet.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CandidateView {
     /// Its number.
     pub id: u64,
@@ -497,7 +500,7 @@ pub struct CandidateView {
 }
 
 /// What is odd about the filters of a gate.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GateCheckView {
     /// The gate.
     pub gate: String,
@@ -516,7 +519,7 @@ pub struct GateCheckView {
 }
 
 /// A filter as it is spoken of.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct NamedFilterView {
     /// Its number.
     pub id: u64,
@@ -529,7 +532,7 @@ pub struct NamedFilterView {
 }
 
 /// A filter that never wins.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ShadowedView {
     /// The filter.
     pub filter: NamedFilterView,
@@ -538,7 +541,7 @@ pub struct ShadowedView {
 }
 
 /// Two filters of which it is hard to see which wins.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AmbiguousView {
     /// The one that wins.
     pub winner: NamedFilterView,
@@ -549,7 +552,7 @@ pub struct AmbiguousView {
 }
 
 /// Flows out of those that there are.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FlowsView {
     /// How many there are, those that are not shown included.
     pub found: usize,
@@ -558,7 +561,7 @@ pub struct FlowsView {
 }
 
 /// A flow.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FlowView {
     /// The filter that only its packets match.
     pub flow: String,
@@ -600,7 +603,7 @@ pub struct FlowView {
 }
 
 /// What became of a plugin that was replaced by another version.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct UpgradeView {
     /// The plugin.
     pub name: &'static str,
@@ -644,7 +647,7 @@ impl UpgradeView {
 }
 
 /// What came of the trial of a new version on copies of packets.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct ShadowView {
     /// Packets that both versions had.
     pub packets: u64,

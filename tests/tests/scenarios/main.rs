@@ -16,6 +16,7 @@ mod events;
 mod filters;
 mod garbage;
 mod host_output;
+mod interface;
 mod kernel;
 mod lab;
 mod links;

@@ -6,6 +6,7 @@ use millrace_config::{Change, Config};
 use millrace_repository::Memory;
 use millrace_store::{Draft, Revision, State, Who};
 use millrace_telemetry::EventKind;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -17,7 +18,7 @@ use crate::router::{Progress, Router};
 use crate::view::{AppliedView, DifferenceView};
 
 /// A configuration to be applied.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Apply {
     /// Its text, as it stands in a file.
@@ -31,6 +32,9 @@ pub struct Apply {
     /// Seconds after which what ran before runs again, unless it is confirmed by then.
     #[serde(default)]
     pub confirm: Option<u64>,
+    /// What has to run, as [`Router::configuration`] says it: where something else does, nothing is applied.
+    #[serde(skip)]
+    pub only_if: Option<String>,
 }
 
 /// Longest time that may be waited for a confirmation, in seconds: a day.
@@ -123,6 +127,13 @@ impl Router {
         let candidate = self.candidate(&order.text, origin).await?;
         let _turn = self.begin_apply()?;
         let before = self.running();
+        if let Some(expected) = &order.only_if
+            && before.to_text()? != *expected
+        {
+            return Err(ControlError::Changed(
+                "something else runs than the request says: nothing was changed".into(),
+            ));
+        }
         let changes = self.transition(&before, &candidate).await?;
         if changes.is_empty() {
             return Ok(AppliedView::nothing(origin));

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use millrace_config::Config;
-use millrace_store::{Draft, State};
+use millrace_store::{Draft, State, Who};
 use millrace_telemetry::EventKind;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 use tokio::time::Instant;
@@ -23,7 +24,7 @@ pub(crate) struct Waiting {
 }
 
 /// A revision that waits to be confirmed.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Pending {
     /// Its number.
     pub revision: u64,
@@ -57,7 +58,10 @@ impl Router {
                     return;
                 }
                 tracing::warn!(revision, "was not confirmed in time: going back");
-                match router.withdraw().await {
+                let result = router.withdraw().await;
+                let operation = format!("going back from revision {revision}, which was not confirmed");
+                router.note_own(Who::router(), &operation, None, result.as_ref().map(|_| ()));
+                match result {
                     Ok(_) => return,
                     Err(error) => tracing::error!(revision, "could not go back, and tries again: {error}"),
                 }

@@ -2,6 +2,7 @@
 
 use millrace_store::{Revision, Who};
 use millrace_telemetry::EventKind;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -11,7 +12,7 @@ use crate::router::Router;
 use crate::view::{AppliedView, ConfigurationView, RevisionTextView};
 
 /// What is said when one goes back to a revision.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RollBack {
     /// Why.
@@ -105,6 +106,7 @@ impl Router {
             origin: Some(format!("revision {number}")),
             comment: order.comment.clone(),
             confirm: order.confirm,
+            only_if: None,
         };
         self.apply(order, who).await
     }

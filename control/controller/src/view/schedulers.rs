@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// The scheduler of a port.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SchedulerView {
     /// The port.
     pub port: String,
@@ -29,7 +30,7 @@ pub struct SchedulerView {
 }
 
 /// What the kernel itself sends by a port that has a scheduler.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HostOutputView {
     /// What becomes of it: `queue`, `filter` or `direct`.
     pub setting: &'static str,
@@ -48,7 +49,7 @@ pub struct HostOutputView {
 }
 
 /// A node of a scheduler.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SchedulerNodeView {
     /// Its name.
     pub name: String,
@@ -81,7 +82,7 @@ pub struct SchedulerNodeView {
 }
 
 /// A queue of a port: a leaf of its scheduler.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct QueueView {
     /// The port.
     pub port: String,
@@ -95,7 +96,7 @@ pub struct QueueView {
 }
 
 /// The queue of a flow.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FlowQueueView {
     /// The filter that only the flow's packets match; none when the router knows it no longer, or does not yet.
     pub flow: Option<String>,
