@@ -143,6 +143,17 @@ pub enum Command {
         after_help = "Example:\n  millrace top\n  millrace top --interval 5\n\nKeys: q ends it, space holds it."
     )]
     Top(Top),
+    /// Print what happened: links, neighbours, plugins that fail, configurations, what fills up.
+    #[command(
+        after_help = "Example:\n  millrace events\n  millrace events --follow --kind plugin-fault --kind instance-quarantined\n  millrace events --since 120 --json"
+    )]
+    Events(Events),
+    /// Print who asked for which change, when, and what came of it.
+    #[command(after_help = "Example:\n  millrace audit\n  millrace audit --last 1000 --json")]
+    Audit(Audit),
+    /// Print what the counters of ports grow by in a second, again and again.
+    #[command(after_help = "Example:\n  millrace rates\n  millrace rates --hz 10 --count 50 --json")]
+    Rates(Rates),
     /// Print counters and gauges for Prometheus, as OpenMetrics text.
     #[command(after_help = "Example:\n  millrace metrics | grep dropped")]
     Metrics,
@@ -187,6 +198,47 @@ pub struct Top {
 fn interval(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.5..=60.0).contains(seconds));
     seconds.ok_or_else(|| "seconds from 0.5 to 60 are right".to_owned())
+}
+
+/// Arguments of `events`.
+#[derive(Debug, Args)]
+pub struct Events {
+    /// Go on with those that come, until it is interrupted or the router ends.
+    #[arg(long, short)]
+    pub follow: bool,
+    /// Those with higher numbers than this one.
+    #[arg(long, value_name = "NUMBER", conflicts_with = "last")]
+    pub since: Option<u64>,
+    /// The last ones, so many. Default: 50; with --follow none.
+    #[arg(long, value_name = "COUNT")]
+    pub last: Option<u32>,
+    /// Those of this kind; may be given several times.
+    #[arg(long = "kind", value_name = "KIND")]
+    pub kinds: Vec<String>,
+}
+
+impl Events {
+    /// How many of the last ones are printed, if nothing is said.
+    pub const LAST: u32 = 50;
+}
+
+/// Arguments of `audit`.
+#[derive(Debug, Args)]
+pub struct Audit {
+    /// The last lines, so many: 1 to 10,000.
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    pub last: u32,
+}
+
+/// Arguments of `rates`.
+#[derive(Debug, Args)]
+pub struct Rates {
+    /// How often in a second, 1 to 10.
+    #[arg(long, value_name = "TIMES", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=10))]
+    pub hz: u8,
+    /// End after so many.
+    #[arg(long, value_name = "COUNT")]
+    pub count: Option<u64>,
 }
 
 /// Arguments of `completions`.

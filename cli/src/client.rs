@@ -30,6 +30,9 @@ fn patience(path: &str, body: Option<&Value>) -> Duration {
     if long { LONG_PATIENCE } else { ANSWER_PATIENCE }
 }
 
+/// What most resources are.
+const JSON: &str = "application/json";
+
 /// How often is looked how far long work is.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -89,7 +92,7 @@ impl Client {
     }
 
     async fn exchange(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
-        let response = self.request(method, path, body).await?;
+        let response = self.request(method, path, body, JSON).await?;
         let bytes = response.into_body().collect().await.map_err(|error| self.broken(&error))?.to_bytes();
         if bytes.is_empty() {
             return Ok(Value::Null);
@@ -98,17 +101,18 @@ impl Client {
             .map_err(|error| Failure::new(format!("the router's answer is no JSON: {error}")))
     }
 
-    /// Reads a resource that goes on, calling `take` with each piece until it returns false.
+    /// Reads a resource that goes on, in the form that is accepted, calling `take` with each piece until it returns false.
     ///
     /// # Errors
     /// Why it could not be read, as the daemon says.
     pub fn stream(
         &self,
         path: &str,
+        accept: &str,
         mut take: impl FnMut(&[u8]) -> Result<bool, Failure>,
     ) -> Result<(), Failure> {
         self.runtime.block_on(async {
-            let mut body = self.request(Method::GET, path, None).await?.into_body();
+            let mut body = self.request(Method::GET, path, None, accept).await?.into_body();
             let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());
             loop {
                 let frame = tokio::select! {
@@ -131,6 +135,7 @@ impl Client {
         method: Method,
         path: &str,
         body: Option<&Value>,
+        accept: &str,
     ) -> Result<Response<Incoming>, Failure> {
         let stream = self.connect().await?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
@@ -142,7 +147,8 @@ impl Client {
             .method(method)
             .uri(path)
             .header("host", "millrace")
-            .header("content-type", "application/json")
+            .header("accept", accept)
+            .header("content-type", JSON)
             .body(Full::new(bytes))
             .map_err(Failure::new)?;
         let patience = patience(path, body);

@@ -49,7 +49,15 @@ fn missing(programs: &[&str]) -> Option<String> {
 fn is_installed(program: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     let usual = [PathBuf::from("/usr/sbin"), PathBuf::from("/usr/lib/frr")];
-    env::split_paths(&path).chain(usual).any(|directory| directory.join(program).is_file())
+    let found = env::split_paths(&path).chain(usual).any(|directory| directory.join(program).is_file());
+    found || tool(program).is_some()
+}
+
+/// A program that tools/setup has put into an environment of its own: below `MILLRACE_TOOLS`, or where it is by default.
+pub fn tool(program: &str) -> Option<PathBuf> {
+    let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/millrace-tools"));
+    let tools = env::var_os("MILLRACE_TOOLS").map(PathBuf::from).or_else(home)?;
+    Some(tools.join(program).join("bin").join(program)).filter(|path| path.is_file())
 }
 
 /// The router's binary: `MILLRACE_BIN`, or what `make build` left, or what cargo built.

@@ -30,7 +30,7 @@ mod wait;
 
 pub use background::Background;
 pub use flow::{Flow, FlowReport};
-pub use ground::{Ground, binary};
+pub use ground::{Ground, binary, tool};
 pub use line::{Line, LineOptions};
 pub use millrace::{Ended, Millrace, run_to_end};
 pub use namespace::Namespace;

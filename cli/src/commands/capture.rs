@@ -24,7 +24,7 @@ pub fn capture(client: &Client, capture: &Capture) -> Result<(), Failure> {
             .map_err(|error| Failure::new(format!("can't write {}: {error}", capture.write.display())))?;
         Box::new(file)
     };
-    client.stream(&query, |bytes| match output.write_all(bytes).and_then(|()| output.flush()) {
+    client.stream(&query, "*/*", |bytes| match output.write_all(bytes).and_then(|()| output.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(Failure::new(format!("can't write {}: {error}", capture.write.display()))),

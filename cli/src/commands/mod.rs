@@ -5,6 +5,7 @@ mod capture;
 mod check;
 mod configuration;
 mod doctor;
+mod events;
 mod filter;
 mod flow;
 mod inspect;
@@ -12,6 +13,7 @@ mod lab;
 mod lists;
 mod manual;
 mod plugin;
+mod rates;
 mod remote;
 mod replay;
 mod route;
@@ -63,6 +65,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Control(control) => remote::control(&remote()?, &control, json)?,
         Command::Lookup(lookup) => remote::lookup(&remote()?, &lookup, json)?,
         Command::Top(top) => top::top(remote()?, &top, json)?,
+        Command::Events(asked) => events::events(&remote()?, &asked, json)?,
+        Command::Audit(asked) => events::audit(&remote()?, &asked, json)?,
+        Command::Rates(asked) => rates::rates(&remote()?, &asked, json)?,
         Command::Metrics => remote::metrics(&remote()?, json)?,
         Command::Completions(completions) => manual::completions(completions.shell),
         Command::Manual(manual) => manual::manual(&manual.directory)?,

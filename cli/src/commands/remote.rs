@@ -114,7 +114,7 @@ pub fn metrics(client: &Client, json: bool) -> Result<(), Failure> {
     if json {
         return Err(Failure::usage("metrics are text that programs read: leave out --json"));
     }
-    client.stream("/metrics", |bytes| match std::io::Write::write_all(&mut std::io::stdout(), bytes) {
+    client.stream("/metrics", "*/*", |bytes| match std::io::Write::write_all(&mut std::io::stdout(), bytes) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(Failure::new(format!("can't print the metrics: {error}"))),

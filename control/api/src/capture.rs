@@ -8,6 +8,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use millrace_controller::CaptureRequest;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::watch;
 
@@ -22,7 +23,7 @@ const POLL: Duration = Duration::from_millis(20);
 /// Whole frames, unless the client wants less.
 const DEFAULT_SNAP: u32 = 65_535;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wanted {
     /// The port; `any`, or none: all.
@@ -44,10 +45,11 @@ pub(crate) async fn capture<C: Control>(
         filter: wanted.filter,
         snap: wanted.snap.unwrap_or(DEFAULT_SNAP),
     };
+    let place = served.limits.stream()?;
     let recording = served.control.capture(&request)?;
     let running = Running { recording, left: wanted.count, ending: served.ending, ended: false };
-    let pieces = stream::unfold(running, |mut running| async move {
-        running.next().await.map(|bytes| (Ok::<_, std::convert::Infallible>(bytes), running))
+    let pieces = stream::unfold((running, place), |(mut running, place)| async move {
+        running.next().await.map(|bytes| (Ok::<_, std::convert::Infallible>(bytes), (running, place)))
     });
     Ok(([(header::CONTENT_TYPE, "application/x-pcapng")], Body::from_stream(pieces)).into_response())
 }

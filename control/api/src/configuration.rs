@@ -2,31 +2,47 @@
 
 use axum::Json;
 use axum::extract::{Extension, State};
+use millrace_controller::view::ConfigurationView;
 use millrace_controller::{Apply, RollBack};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use crate::control::Control;
 use crate::extract::{Body, Name};
 use crate::peer::Peer;
 use crate::problem::Problem;
 use crate::server::Served;
+use crate::tag::{Condition, WithTag};
 
 type Answer<T> = Result<Json<T>, Problem>;
 
 /// Longest body of a request that holds a configuration, in bytes.
 pub(crate) const BODY_LIMIT: usize = 64 << 20;
 
+/// What runs.
+pub(crate) async fn running<C: Control>(
+    State(served): State<Served<C>>,
+) -> Result<WithTag<ConfigurationView>, Problem> {
+    Ok(WithTag(served.control.configuration()?))
+}
+
 pub(crate) async fn apply<C: Control>(
     State(served): State<Served<C>>,
     Extension(peer): Extension<Peer>,
-    Body(order): Body<Apply>,
+    condition: Condition,
+    Body(mut order): Body<Apply>,
 ) -> Answer<impl Serialize> {
+    if condition.is_there() {
+        let running = served.control.configuration()?;
+        condition.check_this(&running)?;
+        // It is looked at again when all is ready to be changed.
+        order.only_if = Some(running.text);
+    }
     Ok(Json(served.control.apply(order, peer.who()).await?))
 }
 
 /// A text, and the file that it is of.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Text {
     text: String,
@@ -41,7 +57,7 @@ impl Text {
 }
 
 /// A text, or what was last applied.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Compared {
     text: Option<String>,
@@ -60,18 +76,32 @@ pub(crate) async fn difference<C: Control>(
 pub(crate) async fn save<C: Control>(
     State(served): State<Served<C>>,
     Body(file): Body<Text>,
-) -> Answer<Value> {
+) -> Answer<Saved> {
     let text = served.control.save_into(&file.text, &file.origin).await?;
-    Ok(Json(json!({"text": text})))
+    Ok(Json(Saved { text }))
 }
 
-pub(crate) async fn confirm<C: Control>(State(served): State<Served<C>>) -> Answer<Value> {
+/// A file with what runs in it.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Saved {
+    /// Its text.
+    text: String,
+}
+
+/// What was confirmed.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Confirmed {
+    /// Its revision.
+    revision: u64,
+}
+
+pub(crate) async fn confirm<C: Control>(State(served): State<Served<C>>) -> Answer<Confirmed> {
     let revision = served.control.confirm().await?;
-    Ok(Json(json!({"revision": revision})))
+    Ok(Json(Confirmed { revision }))
 }
 
 /// Where to go back to, and why.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Return {
     revision: Option<u64>,

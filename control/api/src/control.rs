@@ -3,14 +3,15 @@
 use std::future::Future;
 
 use millrace_controller::view::{
-    AppliedView, BindingView, ConfigurationView, DifferenceView, DropView, FlowsView, GateCheckView,
-    GateExplanationView, GateView, HeldView, InstanceView, LookupView, MapView, NeighbourView,
+    AppliedView, BindingView, ConfigurationView, CountersView, DifferenceView, DropView, FlowsView,
+    GateCheckView, GateExplanationView, GateView, HeldView, InstanceView, LookupView, MapView, NeighbourView,
     PluginDetailView, PluginView, PortView, QueueView, ReleaseView, RemovedNodeView, RevisionTextView,
     RouteView, SchedulerView, StatusView, SummaryView, UpgradeView,
 };
 use millrace_controller::{
-    Apply, Capture, CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute,
-    NodeRemoval, Revision, RollBack, RouteQuery, Router, SchedulerNode, Upgrade, Who,
+    Apply, AuditEntry, AuditLog, Capture, CaptureRequest, ControlError, Events, FlowQuery, NewBinding,
+    NewFilter, NewPlugin, NewRoute, NodeRemoval, Page, PageQuery, Revision, RollBack, RouteQuery, Router,
+    SchedulerNode, Upgrade, Who,
 };
 use serde_json::{Map, Value};
 
@@ -24,10 +25,14 @@ pub trait Control: Clone + Send + Sync + 'static {
     /// A capture that goes on.
     type Recording: Recording;
 
+    fn events(&self) -> &Events;
+    fn audit(&self) -> AuditLog;
+    fn note(&self, entry: AuditEntry);
     fn status(&self) -> Controlled<StatusView>;
     fn summary(&self) -> Controlled<SummaryView>;
     fn ports(&self) -> Controlled<Vec<PortView>>;
-    fn routes(&self, query: &RouteQuery) -> Controlled<Vec<RouteView>>;
+    fn counters(&self) -> Controlled<CountersView>;
+    fn routes(&self, query: &RouteQuery) -> Controlled<Page<RouteView>>;
     fn neighbours(&self) -> Controlled<Vec<NeighbourView>>;
     fn plugins(&self) -> Controlled<Vec<PluginView>>;
     fn plugin(&self, name: &str) -> Controlled<PluginDetailView>;
@@ -41,7 +46,7 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn roll_back_plugin(&self, name: &str) -> Controlled<UpgradeView>;
     fn instances(&self) -> Controlled<Vec<InstanceView>>;
     fn gates(&self) -> Controlled<Vec<GateView>>;
-    fn bindings(&self) -> Controlled<Vec<BindingView>>;
+    fn bindings(&self, query: &PageQuery) -> Controlled<Page<BindingView>>;
     fn drops(&self) -> Controlled<Vec<DropView>>;
     fn set_port(&self, name: &str, changes: &Map<String, Value>) -> Controlled<PortView>;
     fn schedulers(&self) -> Controlled<Vec<SchedulerView>>;
@@ -138,6 +143,18 @@ pub trait Recording: Send + 'static {
 impl Control for Router {
     type Recording = Capture;
 
+    fn events(&self) -> &Events {
+        Router::events(self)
+    }
+
+    fn audit(&self) -> AuditLog {
+        Router::audit(self)
+    }
+
+    fn note(&self, entry: AuditEntry) {
+        Router::note(self, entry);
+    }
+
     fn status(&self) -> Controlled<StatusView> {
         Router::status(self)
     }
@@ -150,7 +167,11 @@ impl Control for Router {
         Router::ports(self)
     }
 
-    fn routes(&self, query: &RouteQuery) -> Controlled<Vec<RouteView>> {
+    fn counters(&self) -> Controlled<CountersView> {
+        Router::counters(self)
+    }
+
+    fn routes(&self, query: &RouteQuery) -> Controlled<Page<RouteView>> {
         Router::routes(self, query)
     }
 
@@ -194,8 +215,8 @@ impl Control for Router {
         Router::gates(self)
     }
 
-    fn bindings(&self) -> Controlled<Vec<BindingView>> {
-        Router::bindings(self)
+    fn bindings(&self, query: &PageQuery) -> Controlled<Page<BindingView>> {
+        Router::bindings(self, query)
     }
 
     fn drops(&self) -> Controlled<Vec<DropView>> {

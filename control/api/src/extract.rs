@@ -1,12 +1,16 @@
 //! What a request says, taken apart; what can't be read becomes a [`Problem`].
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
 use millrace_controller::{ControlError, Wrong};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -23,12 +27,26 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         let bytes = body(request, state).await?;
-        serde_json::from_slice(&bytes).map(Self).map_err(|error| unreadable(&error).into())
+        Ok(object(&bytes).map(Self)?)
     }
+}
+
+/// Whether a request says that its body is something else than JSON.
+fn is_no_json(request: &Request) -> Option<String> {
+    let kind = request.headers().get(header::CONTENT_TYPE)?;
+    let text = kind.to_str().unwrap_or_default();
+    let name = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let is_json = name == "application/json" || (name.starts_with("application/") && name.ends_with("+json"));
+    (!is_json).then(|| text.to_owned())
 }
 
 /// The bytes of a request's body, of which there are some.
 async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
+    if let Some(kind) = is_no_json(&request) {
+        let detail = format!("the request's body is said to be {kind:?}: send application/json");
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
+    }
+    let noted = request.extensions().get::<Noted>().cloned();
     let bytes = tokio::time::timeout(BODY_PATIENCE, Bytes::from_request(request, state)).await;
     let bytes = bytes
         .map_err(|_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the request's body did not arrive in time"))?
@@ -36,7 +54,29 @@ async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Prob
     if bytes.is_empty() {
         return Err(Problem::bad_request("the request has no body: send a JSON object"));
     }
+    if let Some(Noted(noted)) = noted {
+        // Whoever asked for it has one body.
+        let _ = noted.set(bytes.clone());
+    }
     Ok(bytes)
+}
+
+/// Where the body of a request is left for who notes what was asked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Noted(pub Arc<OnceLock<Bytes>>);
+
+/// No argument at all.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+/// Refuses arguments where none are taken: who sends them expects that they matter.
+pub(crate) async fn refuse_arguments(request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    match Arguments::<Nothing>::from_request_parts(&mut parts, &()).await {
+        Ok(_) => next.run(Request::from_parts(parts, body)).await,
+        Err(problem) => problem.into_response(),
+    }
 }
 
 /// The JSON object in a request's body, or a list of such.
@@ -61,16 +101,31 @@ impl<S: Send + Sync, T: DeserializeOwned + Send + 'static> FromRequest<S> for On
 impl<T: DeserializeOwned> OneOrList<T> {
     fn read(bytes: &[u8]) -> Result<Self, ControlError> {
         if bytes.trim_ascii_start().first() != Some(&b'[') {
-            return serde_json::from_slice(bytes).map(Self::One).map_err(|error| unreadable(&error));
+            return object(bytes).map(Self::One);
         }
         let entries: Vec<Value> = serde_json::from_slice(bytes).map_err(|error| unreadable(&error))?;
         let (count, mut wrong) = (entries.len(), Wrong::default());
-        let read = |(number, entry)| {
-            wrong.unless(number, serde_json::from_value(entry).map_err(|error| unreadable(&error)))
+        let read = |(number, entry): (usize, Value)| {
+            let is_object = entry.is_object();
+            let read = if is_object { serde_json::from_value(entry) } else { Err(no_object()) };
+            wrong.unless(number, read.map_err(|error| unreadable(&error)))
         };
         let entries = entries.into_iter().enumerate().filter_map(read).collect();
         wrong.refuse(count).map(|()| Self::List(entries))
     }
+}
+
+/// The object that bytes hold; a list of its values is none.
+fn object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ControlError> {
+    let read = match bytes.trim_ascii_start().first() {
+        Some(b'[') => Err(no_object()),
+        _ => serde_json::from_slice(bytes),
+    };
+    read.map_err(|error| unreadable(&error))
+}
+
+fn no_object() -> serde_json::Error {
+    serde::de::Error::custom("it has to be an object: {\"key\": value}")
 }
 
 fn unreadable(error: &serde_json::Error) -> ControlError {

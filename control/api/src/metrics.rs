@@ -21,14 +21,14 @@ use crate::problem::Problem;
 use crate::server::Served;
 
 /// The format, as its standard names it.
-const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub(crate) const MEDIA: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// What all names begin with.
 const PREFIX: &str = "millrace";
 
 /// Answers with all metrics as they are now.
 pub(crate) async fn metrics<C: Control>(State(served): State<Served<C>>) -> Result<Response, Problem> {
     let page = page(&served.control)?;
-    Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], page).into_response())
+    Ok(([(header::CONTENT_TYPE, MEDIA)], page).into_response())
 }
 
 /// All metrics of a router, as text.

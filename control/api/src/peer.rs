@@ -8,11 +8,24 @@ use tokio::net::UnixStream;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     uid: Option<u32>,
+    pid: Option<i32>,
 }
 
 impl Peer {
     pub fn of(stream: &UnixStream) -> Self {
-        Self { uid: stream.peer_cred().ok().map(|credentials| credentials.uid()) }
+        let credentials = stream.peer_cred().ok();
+        let pid = credentials.as_ref().and_then(|credentials| credentials.pid());
+        Self { uid: credentials.map(|credentials| credentials.uid()), pid }
+    }
+
+    /// Its user's number.
+    pub fn uid(self) -> Option<u32> {
+        self.uid
+    }
+
+    /// Its process.
+    pub fn pid(self) -> Option<i32> {
+        self.pid
     }
 
     /// Its user.

@@ -3,7 +3,11 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use millrace_controller::ControlError;
+use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
+
+use crate::tag;
 
 /// An answer that says why there is no other.
 #[derive(Clone, Debug)]
@@ -13,28 +17,43 @@ pub(crate) struct Problem {
     /// How many entries of a list are wrong.
     wrong: usize,
     /// The first of them.
-    errors: Vec<Entry>,
+    errors: Vec<WrongEntry>,
+    /// What is there, where something else was expected, with its tag.
+    current: Option<(String, Value)>,
+    /// Seconds after which it makes sense to try again.
+    retry: Option<u64>,
 }
 
 /// An entry of a list that is wrong.
-#[derive(Clone, Debug, Serialize)]
-struct Entry {
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct WrongEntry {
     /// Its number, from 0.
     entry: usize,
     /// What is wrong.
     detail: String,
 }
 
-#[derive(Serialize)]
-struct Body<'a> {
+/// Why something was not done (RFC 9457).
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Problem")]
+pub(crate) struct ProblemBody {
+    /// `about:blank`: no more is known than the status says.
     r#type: &'static str,
+    /// The status in words.
     title: &'static str,
+    /// The status.
     status: u16,
-    detail: &'a str,
+    /// One sentence for people: what is wrong, where, and what would be right.
+    detail: String,
+    /// How many entries of a list are wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     wrong: Option<usize>,
-    #[serde(skip_serializing_if = "<[Entry]>::is_empty")]
-    errors: &'a [Entry],
+    /// The first of them, up to 100.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<WrongEntry>,
+    /// What is there, where something else was expected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    current: Option<Value>,
 }
 
 /// The status that says what kind of error it is; of a list's, the first entry's.
@@ -43,6 +62,7 @@ fn status(error: &ControlError) -> StatusCode {
         ControlError::Invalid(_) | ControlError::Config(_) => StatusCode::BAD_REQUEST,
         ControlError::NotFound(_) => StatusCode::NOT_FOUND,
         ControlError::Conflict(_) => StatusCode::CONFLICT,
+        ControlError::Changed(_) => StatusCode::PRECONDITION_FAILED,
         ControlError::System(_) => StatusCode::INTERNAL_SERVER_ERROR,
         ControlError::List(list) => {
             list.errors.first().map_or(StatusCode::BAD_REQUEST, |(_, error)| status(error))
@@ -52,7 +72,18 @@ fn status(error: &ControlError) -> StatusCode {
 
 impl Problem {
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into(), wrong: 0, errors: Vec::new() }
+        let (errors, current, retry) = (Vec::new(), None, None);
+        Self { status, detail: detail.into(), wrong: 0, errors, current, retry }
+    }
+
+    /// With what is there, where something else was expected, and its tag.
+    pub fn with_current(self, tag: String, current: Value) -> Self {
+        Self { current: Some((tag, current)), ..self }
+    }
+
+    /// With the seconds after which it makes sense to try again.
+    pub fn with_retry(self, seconds: u64) -> Self {
+        Self { retry: Some(seconds), ..self }
     }
 
     pub fn bad_request(detail: impl Into<String>) -> Self {
@@ -65,27 +96,42 @@ impl From<ControlError> for Problem {
         let mut problem = Self::new(status(&error), error.to_string());
         if let ControlError::List(list) = error {
             problem.wrong = list.wrong;
-            let entry = |(entry, error): (usize, ControlError)| Entry { entry, detail: error.to_string() };
+            let entry =
+                |(entry, error): (usize, ControlError)| WrongEntry { entry, detail: error.to_string() };
             problem.errors = list.errors.into_iter().map(entry).collect();
         }
         problem
     }
 }
 
+/// The text of a problem, for who notes what was refused.
+#[derive(Clone, Debug)]
+pub(crate) struct Detail(pub String);
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let body = Body {
-            // RFC 9457, 4.2.1: no more is known than the status says.
+        let detail = Detail(self.detail.clone());
+        let (tag, current) = self.current.unzip();
+        let body = ProblemBody {
+            // RFC 9457, 4.2.1.
             r#type: "about:blank",
             title: self.status.canonical_reason().unwrap_or("Error"),
             status: self.status.as_u16(),
-            detail: &self.detail,
+            detail: self.detail,
             wrong: Some(self.wrong).filter(|wrong| *wrong > 0),
-            errors: &self.errors,
+            errors: self.errors,
+            current,
         };
         let mut response = (self.status, axum::Json(body)).into_response();
         let kind = HeaderValue::from_static("application/problem+json");
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        if let Some(tag) = tag {
+            tag::put(&mut response, &tag);
+        }
+        if let Some(seconds) = self.retry {
+            response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        }
+        response.extensions_mut().insert(detail);
         response
     }
 }

@@ -4,48 +4,60 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
+use millrace_controller::view::{RemovedNodeView, SchedulerView};
 use millrace_controller::{NodeRemoval, SchedulerNode};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::control::Control;
 use crate::extract::{Body, Name, Names};
 use crate::problem::Problem;
+use crate::resources::named;
 use crate::server::Served;
+use crate::tag::{Condition, WithTag};
 
 /// Adds a node.
 pub(crate) async fn add<C: Control>(
     State(served): State<Served<C>>,
     Name(port): Name,
+    condition: Condition,
     Body(node): Body<SchedulerNode>,
 ) -> Result<impl IntoResponse, Problem> {
-    Ok((StatusCode::CREATED, Json(served.control.add_scheduler_node(&port, &node)?)))
+    condition.check(|| scheduler(&served, &port))?;
+    Ok((StatusCode::CREATED, WithTag(served.control.add_scheduler_node(&port, &node)?)))
 }
 
 /// Changes what holds for the whole scheduler.
 pub(crate) async fn set<C: Control>(
     State(served): State<Served<C>>,
     Name(port): Name,
+    condition: Condition,
     Body(changes): Body<Map<String, Value>>,
 ) -> Result<impl IntoResponse, Problem> {
-    Ok(Json(served.control.set_scheduler(&port, &changes)?))
+    condition.check(|| scheduler(&served, &port))?;
+    Ok(WithTag(served.control.set_scheduler(&port, &changes)?))
 }
 
 /// Changes a node.
 pub(crate) async fn set_node<C: Control>(
     State(served): State<Served<C>>,
     Names([port, node]): Names,
+    condition: Condition,
     Body(changes): Body<Map<String, Value>>,
 ) -> Result<impl IntoResponse, Problem> {
-    Ok(Json(served.control.set_scheduler_node(&port, &node, &changes)?))
+    condition.check(|| scheduler(&served, &port))?;
+    Ok(WithTag(served.control.set_scheduler_node(&port, &node, &changes)?))
 }
 
 /// Removes a node.
 pub(crate) async fn remove_node<C: Control>(
     State(served): State<Served<C>>,
     Names([port, node]): Names,
+    condition: Condition,
     Body(removal): Body<NodeRemoval>,
-) -> Result<impl IntoResponse, Problem> {
+) -> Result<Json<RemovedNodeView>, Problem> {
+    condition.check(|| scheduler(&served, &port))?;
     Ok(Json(served.control.remove_scheduler_node(&port, &node, &removal)?))
 }
 
@@ -54,14 +66,27 @@ pub(crate) async fn queue<C: Control>(
     State(served): State<Served<C>>,
     Names([port, queue]): Names,
 ) -> Result<impl IntoResponse, Problem> {
-    Ok(Json(served.control.queue(&port, &queue).await?))
+    Ok(WithTag(served.control.queue(&port, &queue).await?))
 }
 
 /// Changes of a queue, or of a flow's.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 pub(crate) struct QueueChanges {
     flow: Option<String>,
     #[serde(flatten)]
+    changes: Map<String, Value>,
+}
+
+/// What was changed of a queue.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct QueueChanged {
+    /// The port.
+    port: String,
+    /// The queue.
+    queue: String,
+    /// The flow in it, if it was that.
+    flow: Option<String>,
+    /// What was said.
     changes: Map<String, Value>,
 }
 
@@ -69,8 +94,17 @@ pub(crate) struct QueueChanges {
 pub(crate) async fn set_queue<C: Control>(
     State(served): State<Served<C>>,
     Names([port, queue]): Names,
+    condition: Condition,
     Body(QueueChanges { flow, changes }): Body<QueueChanges>,
-) -> Result<impl IntoResponse, Problem> {
+) -> Result<Json<QueueChanged>, Problem> {
+    if condition.is_there() {
+        condition.check_this(&served.control.queue(&port, &queue).await?)?;
+    }
     served.control.set_queue(&port, &queue, flow.as_deref(), &changes)?;
-    Ok(Json(json!({"port": port, "queue": queue, "flow": flow, "changes": changes})))
+    Ok(Json(QueueChanged { port, queue, flow, changes }))
+}
+
+/// The scheduler of a port.
+fn scheduler<C: Control>(served: &Served<C>, port: &str) -> Result<SchedulerView, Problem> {
+    named("scheduler", served.control.schedulers()?, |one| &one.port, port)
 }

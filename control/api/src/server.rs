@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
@@ -12,10 +13,12 @@ use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::catalogue::{self, Documents};
 use crate::control::Control;
+use crate::limits::{Limits, Patient};
 use crate::listener::Listener;
 use crate::peer::Peer;
-use crate::resources;
+use crate::rates::Sampler;
 
 /// How long a client may take to send a request's head, or keep a connection without a request.
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
@@ -32,13 +35,20 @@ pub(crate) struct Served<C> {
     pub control: C,
     /// True when the server stops.
     pub ending: watch::Receiver<bool>,
+    /// What is served of the interface itself.
+    pub documents: Arc<Documents>,
+    /// The counters, as they were a moment ago.
+    pub sampler: Sampler,
+    /// What is left to clients.
+    pub limits: Limits,
 }
 
 /// Answers clients until `shutdown` is ready; then removes the socket, ends captures, and gives answers that are under
 /// way half a second.
 pub async fn serve<C: Control>(listener: Listener, control: C, shutdown: impl Future<Output = ()>) {
     let (end, ending) = watch::channel(false);
-    let app = resources::router(Served { control, ending: ending.clone() });
+    let (documents, sampler, limits) = Default::default();
+    let app = catalogue::router(Served { control, ending: ending.clone(), documents, sampler, limits });
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
     loop {
@@ -68,7 +78,8 @@ pub async fn serve<C: Control>(listener: Listener, control: C, shutdown: impl Fu
 async fn connection(stream: UnixStream, app: axum::Router, mut ending: watch::Receiver<bool>) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);
-    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app)));
+    let mut connection =
+        pin!(http.serve_connection(TokioIo::new(Patient::new(stream)), TowerToHyperService::new(app)));
     let result = tokio::select! {
         result = connection.as_mut() => result,
         () = ended(&mut ending) => {

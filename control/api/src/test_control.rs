@@ -6,15 +6,16 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use millrace_controller::view::{
-    AppliedView, BindingView, ConfigurationView, DifferenceView, DropView, FlowStatesView, FlowTableView,
-    FlowsView, GateCheckView, GateExplanationView, GateView, HeldView, InstanceView, LookupView, MapView,
-    MemoryView, NeighbourView, PluginDetailView, PluginInterfaceView, PluginView, PortView, QueueView,
-    QueuesView, ReleaseView, RemovedNodeView, RevisionTextView, RouteView, SchedulerView, StatusView,
-    SummaryView, TurnsView, UpgradeView,
+    AppliedView, BindingView, ConfigurationView, CountersView, DifferenceView, DropView, FlowStatesView,
+    FlowTableView, FlowsView, GateCheckView, GateExplanationView, GateView, HeldView, InstanceView,
+    LookupView, MapView, MemoryView, NeighbourView, PluginDetailView, PluginInterfaceView, PluginView,
+    PortView, QueueView, QueuesView, ReleaseView, RemovedNodeView, RevisionTextView, RouteView,
+    SchedulerView, StatusView, SummaryView, TurnsView, UpgradeView,
 };
 use millrace_controller::{
-    Apply, CaptureRequest, ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, NodeRemoval,
-    Revision, RollBack, RouteQuery, SchedulerNode, Upgrade, Who, Wrong,
+    Apply, AuditEntry, AuditLog, CaptureRequest, ControlError, Events, FlowQuery, NewBinding, NewFilter,
+    NewPlugin, NewRoute, NodeRemoval, Page, PageQuery, Revision, RollBack, RouteQuery, SchedulerNode,
+    Upgrade, Who, Wrong,
 };
 use serde_json::{Map, Value, json};
 
@@ -56,6 +57,10 @@ pub(crate) struct TestControl {
     pub captured: Arc<Mutex<Vec<CaptureRequest>>>,
     /// What was applied, and by whom.
     pub applied: Arc<Mutex<Vec<(Apply, Who)>>>,
+    /// What happened.
+    pub events: Events,
+    /// What was asked for.
+    pub audited: AuditLog,
 }
 
 fn binding(instance: &str, gate: &str, filter: &str, priority: i32) -> BindingView {
@@ -109,6 +114,18 @@ fn view(new: &NewRoute) -> RouteView {
 impl Control for TestControl {
     type Recording = TestRecording;
 
+    fn events(&self) -> &Events {
+        &self.events
+    }
+
+    fn audit(&self) -> AuditLog {
+        self.audited.clone()
+    }
+
+    fn note(&self, entry: AuditEntry) {
+        self.audited.add(entry).unwrap();
+    }
+
     fn status(&self) -> Controlled<StatusView> {
         Ok(StatusView {
             version: "0",
@@ -151,7 +168,11 @@ impl Control for TestControl {
         Ok(Vec::new())
     }
 
-    fn routes(&self, _query: &RouteQuery) -> Controlled<Vec<RouteView>> {
+    fn counters(&self) -> Controlled<CountersView> {
+        Ok(CountersView { time: "2026-11-22T12:00:00.000Z".into(), seconds: 1.0, ports: Vec::new() })
+    }
+
+    fn routes(&self, _query: &RouteQuery) -> Controlled<Page<RouteView>> {
         Err(ControlError::System("the mirror has ended".into()))
     }
 
@@ -188,12 +209,12 @@ impl Control for TestControl {
     }
 
     fn gates(&self) -> Controlled<Vec<GateView>> {
-        let bindings = self.bindings()?;
+        let bindings = self.bindings(&PageQuery::default())?.rows;
         Ok(vec![gate("monitor".into(), bindings)])
     }
 
-    fn bindings(&self) -> Controlled<Vec<BindingView>> {
-        Ok(self.bindings.lock().unwrap().clone())
+    fn bindings(&self, query: &PageQuery) -> Controlled<Page<BindingView>> {
+        query.of(self.bindings.lock().unwrap().clone(), |one| one.id.to_string())
     }
 
     fn drops(&self) -> Controlled<Vec<DropView>> {

@@ -17,6 +17,9 @@ pub enum ControlError {
     /// The request contradicts what is there.
     #[error("{0}")]
     Conflict(String),
+    /// What was to be changed is no longer what the request says it is.
+    #[error("{0}")]
+    Changed(String),
     /// The system refused.
     #[error("{0}")]
     System(String),

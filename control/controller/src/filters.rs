@@ -15,6 +15,7 @@ use crate::ControlError;
 use crate::lookup::parse_candidate;
 use crate::model::Model;
 use crate::model::terms;
+use crate::page::{Page, PageQuery};
 use crate::request::{NewBinding, NewFilter};
 use crate::router::{Inner, Router};
 use crate::show::{self, Counts};
@@ -143,14 +144,34 @@ impl Inner {
 }
 
 impl Router {
-    /// All bindings: those of instances, and those of other actions.
+    /// All bindings, or a page of them: those of instances, and those of other actions.
     ///
     /// # Errors
-    /// When the data plane does not answer.
-    pub fn bindings(&self) -> Result<Vec<BindingView>, ControlError> {
-        let mut inner = self.lock();
-        let counts = inner.workers.filter_counts()?;
-        Ok(show::bindings(&counts, &inner.model))
+    /// A limit or a cursor that is none; when the data plane does not answer.
+    pub fn bindings(&self, query: &PageQuery) -> Result<Page<BindingView>, ControlError> {
+        let most = query.most()?;
+        let mut guard = self.lock();
+        let inner = &mut *guard;
+        if !query.is_asked() {
+            let counts = inner.workers.filter_counts()?;
+            return Ok(Page::whole(show::bindings(&counts, &inner.model)));
+        }
+        let wrong = |cursor: &String| ControlError::Invalid(format!("cursor {cursor:?} is of no page"));
+        let after: Option<u64> =
+            query.cursor.as_ref().map(|cursor| cursor.parse().map_err(|_| wrong(cursor))).transpose()?;
+        let further = inner.model.plugins.bindings_by_age();
+        let mut page: Vec<_> = further
+            .filter(|(_, bound)| after.is_none_or(|after| bound.number > after))
+            .take(most + 1)
+            .collect();
+        let more = page.len() > most;
+        page.truncate(most);
+        let ids: Vec<BindingId> = page.iter().map(|(id, _)| *id).collect();
+        let counts = inner.workers.counts_of(&ids)?;
+        let rows: Vec<_> =
+            page.iter().map(|(id, bound)| show::binding(*id, bound, &counts, &inner.model)).collect();
+        let next = rows.last().filter(|_| more).map(|row| row.id.to_string());
+        Ok(Page { rows, next })
     }
 
     /// Binds an instance to the flows that a filter matches. When this returns, the next packet is treated so.

@@ -7,8 +7,10 @@ use millrace_host::{HostChange, HostNeighbour, NeighbourState, local_addresses};
 use millrace_pipeline::{Command, DeviceId, Event, NeighbourChange, NeighbourKnowledge};
 use millrace_plugin::{Failure, Given};
 use millrace_plugin_abi::{LogLevel, Output, Request};
+use millrace_telemetry::EventKind;
 use millrace_units::{InstanceId, PortId};
 use millrace_wire::MacAddr;
+use serde_json::json;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -60,6 +62,8 @@ impl Router {
                     inner.refresh_driver_ports()?;
                     inner.refresh_neighbours()?;
                     inner.link_gates()?;
+                    let snapshot = inner.snapshot()?;
+                    inner.observe(&snapshot);
                 }
                 never = &mut serving => match never {},
             }
@@ -188,6 +192,7 @@ impl Inner {
         if neighbours.is_empty() {
             return Ok(());
         }
+        self.note_neighbours(&neighbours);
         self.workers.tell(|| Command::SetNeighbours(neighbours.clone()))
     }
 
@@ -205,9 +210,12 @@ impl Inner {
             .iter()
             .zip(before)
             .filter(|(plan, before)| plan.settings != *before)
-            .map(|(plan, _)| plan.clone())
+            .map(|(plan, before)| (plan.clone(), before.up))
             .collect();
-        for plan in changed {
+        for (plan, was_up) in changed {
+            if plan.settings.up != was_up {
+                self.note_link(&plan.settings.name, plan.settings.up);
+            }
             tracing::info!(port = %plan.settings.name, up = plan.settings.up, mtu = plan.settings.mtu, "port changed");
             if let Some(device) = self.kernel.get_mut(&plan.id) {
                 device.take_over(plan.settings.mac)?;
@@ -240,6 +248,7 @@ impl Inner {
             }
             if self.kernel.contains_key(&plan.id) {
                 tracing::warn!(port = %plan.settings.name, "device is gone");
+                self.note_device(&plan, EventKind::DeviceGone, "gone");
                 self.share_gone.insert(plan.id, self.share(plan.id));
                 // What the driver has sent goes on being counted from where it is.
                 let sent = self.share_now(plan.id).sent;
@@ -258,7 +267,10 @@ impl Inner {
             }
             if let Some(link) = link.filter(|link| link.admin_up) {
                 match self.reopen(&plan, &link) {
-                    Ok(()) => tracing::info!(port = %plan.settings.name, "device is back"),
+                    Ok(()) => {
+                        tracing::info!(port = %plan.settings.name, "device is back");
+                        self.note_device(&plan, EventKind::DeviceBack, "there again");
+                    }
                     Err(error) => tracing::error!(port = %plan.settings.name, "{error}"),
                 }
             }
@@ -318,18 +330,31 @@ impl Inner {
     fn hear(&mut self) -> Result<(), ControlError> {
         while let Some((worker, event)) = self.workers.next_event() {
             match event {
-                Event::Neighbour(change) => self.workers.tell_others(worker, change)?,
+                Event::Neighbour(change) => {
+                    self.note_neighbours(&[change]);
+                    self.workers.tell_others(worker, change)?;
+                }
                 Event::Resolve(port, address) => self.resolve(port, address)?,
                 Event::AddressConflict(port, address, mac) => {
                     let name = self.model.port_name(port);
                     tracing::warn!(port = %name, %address, %mac, "another station uses this router's address");
+                    let text = format!("{mac} uses {address}, which is this router's at port {name}");
+                    let details = json!({"port": name, "address": address, "mac": mac.to_string()});
+                    self.events.note(
+                        EventKind::AddressConflict,
+                        &format!("{address} at {name}"),
+                        text,
+                        details,
+                    );
                 }
                 Event::InstanceSays(instance, level, line) => {
                     say(self.model.plugins.instance_name(instance), level, &line);
                 }
                 Event::InstanceRequests(instance, request) => self.note_request(instance, request),
                 Event::InstanceSends(instance, bytes) => self.host_level.message(instance, bytes),
-                Event::InstanceFailed(Failure { instance, fault, health }) => {
+                Event::InstanceFailed(failure) => {
+                    self.note_failure(&failure, Some(worker));
+                    let Failure { instance, fault, health } = failure;
                     let name = self.model.plugins.instance_name(instance);
                     let health = health.name();
                     tracing::warn!(instance = name, kind = fault.kind, health, "failed: {}", fault.text);
@@ -354,7 +379,9 @@ impl Inner {
                     // A slow half is not given the capability.
                     Output::Packet { .. } => {}
                 },
-                HostSays::Failed(Failure { instance, fault, health }) => {
+                HostSays::Failed(failure) => {
+                    self.note_failure(&failure, None);
+                    let Failure { instance, fault, health } = failure;
                     let name = self.model.plugins.instance_name(instance);
                     let health = health.name();
                     tracing::warn!(

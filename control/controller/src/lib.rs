@@ -1,14 +1,15 @@
 //! Owns the router's state, and joins control to the pipeline.
 
+mod audit;
 mod built_in;
 mod capture;
 mod claim;
 mod configuration;
 mod crash;
-mod date;
 mod device;
 mod driver_flows;
 mod error;
+mod events;
 mod feed;
 mod filter_check;
 mod filters;
@@ -24,8 +25,10 @@ mod maps;
 mod model;
 mod node_removal;
 mod node_settings;
+mod observe;
 pub mod offline;
 mod overrides;
+mod page;
 mod plan;
 mod plugin_requests;
 mod quarantine;
@@ -48,14 +51,16 @@ mod worker_handle;
 mod workers;
 
 pub use millrace_config::SchedulerNode;
-pub use millrace_store::{Revision, Store, Who};
+pub use millrace_store::{AuditEntry, AuditLog, Outcome, Revision, Store, Who};
+pub use millrace_telemetry::{Event, EventKind, EventPage, EventQuery, Severity, utc};
 
 pub use built_in::manual_page;
 pub use capture::{Capture, CaptureRequest};
 pub use configuration::{Apply, Pending, RollBack};
-pub use date::utc;
 pub use error::{ControlError, Refused, Wrong};
+pub use events::Events;
 pub use overrides::Overrides;
+pub use page::{Page, PageQuery};
 pub use plan::{Plan, plan};
 pub use request::{
     FlowOrder, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, NodeRemoval, RouteQuery, Upgrade,

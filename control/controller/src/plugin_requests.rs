@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use millrace_config::SchedulerNode;
 use millrace_plugin_abi::{Request, RequestKinds};
+use millrace_store::Who;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -107,7 +108,10 @@ impl Router {
                 continue;
             };
             let json = &*request.json;
-            match self.serve_request(&request).await {
+            let result = self.serve_request(&request).await;
+            let (who, asked) = (Who::instance(&instance), serde_json::from_str(json).ok());
+            self.note_own(who, "a plugin's request", asked, result.as_ref().copied());
+            match result {
                 Ok(()) => tracing::info!(instance, request = json, "a plugin's request is carried out"),
                 Err(error) => {
                     tracing::warn!(instance, request = json, "a plugin's request is refused: {error}")
@@ -211,12 +215,18 @@ mod tests {
             };
             request(r#"{"reboot": {}}"#);
             request(r#"{"add-filter": {"filter": "proto udp", "action": "drop"}}"#);
-            while router.bindings().unwrap().is_empty() {
+            while router.bindings(&crate::PageQuery::default()).unwrap().rows.is_empty() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             // One that comes when those before are done.
             request(r#"{"add-route": {"to": "10.9.0.0/16", "via": ["10.1.0.9"]}}"#);
-            while !router.routes(&Default::default()).unwrap().iter().any(|route| route.to == "10.9.0.0/16") {
+            while !router
+                .routes(&Default::default())
+                .unwrap()
+                .rows
+                .iter()
+                .any(|route| route.to == "10.9.0.0/16")
+            {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             router.shutdown().await.unwrap();

@@ -2,9 +2,9 @@
 
 use millrace_plugin::{Health, Inheritance};
 use millrace_plugin_abi::Home;
+use millrace_telemetry::utc;
 
 use crate::ControlError;
-use crate::date::utc;
 use crate::router::{Inner, Router};
 use crate::view::{HeldView, ReleaseView};
 
@@ -36,7 +36,10 @@ impl Router {
             Ok(id) => id,
             Err(unknown) => {
                 return match inner.forget_quarantine(name)? {
-                    true => Ok(ReleaseView { instance: name.to_owned(), is_here: false }),
+                    true => {
+                        inner.note_release(None, name);
+                        Ok(ReleaseView { instance: name.to_owned(), is_here: false })
+                    }
                     false => Err(unknown.into()),
                 };
             }
@@ -58,6 +61,7 @@ impl Router {
         inner.model.plugins.note_maps(id, maps);
         inner.model.plugins.note_release(id);
         inner.host_level.put(id, slow, (version, false))?;
+        inner.note_release(Some(id), name);
         tracing::info!(instance = name, "is let out of quarantine");
         Ok(ReleaseView { instance: name.to_owned(), is_here: true })
     }

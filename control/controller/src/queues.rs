@@ -168,7 +168,10 @@ impl Router {
         let id = inner.model.port(port)?.id;
         let change = inner.model.flow_change(port, queue, flow, changes)?;
         inner.schedule(id, vec![change])?;
+        let before = inner.model.schedulers.of(id).cloned().unwrap_or_default();
         inner.model.note_flow(id, queue, flow, changes)?;
+        let after = inner.model.schedulers.of(id).cloned().unwrap_or_default();
+        inner.note_reservations(port, &before, &after);
         inner.tell_reserved()
     }
 }

@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 
 use millrace_config::{Budget, OnFault, RouteKind};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// An instance to be bound.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewBinding {
     /// The instance.
@@ -28,7 +29,7 @@ pub struct NewBinding {
 }
 
 /// A plugin to be replaced by another version of itself.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Upgrade {
     /// The file of the new version.
@@ -48,7 +49,7 @@ pub struct Upgrade {
 }
 
 /// A plugin to be loaded.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewPlugin {
     /// Its file, on the router's machine.
@@ -59,7 +60,7 @@ pub struct NewPlugin {
 }
 
 /// A filter to be added.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewFilter {
     /// Which packets; `*` is all.
@@ -75,7 +76,7 @@ pub struct NewFilter {
 }
 
 /// A route to be added.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewRoute {
     /// Destination prefix.
@@ -92,15 +93,20 @@ pub struct NewRoute {
 }
 
 /// Which routes are to be shown.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RouteQuery {
     /// Those to this prefix, and to prefixes within; all, if there is none.
     pub within: Option<String>,
+    /// How many routes at most, 1 to 10,000. They are in an order that doesn't change then.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub limit: Option<usize>,
+    /// What the page before said where this one begins.
+    pub cursor: Option<String>,
 }
 
 /// What becomes of packets and filters of a scheduler's node that is removed.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NodeRemoval {
     /// The leaf that gets what waits there, and is named by filters whose queue is gone; without it packets are dropped.
@@ -110,7 +116,7 @@ pub struct NodeRemoval {
 }
 
 /// Which flows are to be shown.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FlowQuery {
     /// Those of which some packet may match; all, if there is none.
@@ -122,7 +128,7 @@ pub struct FlowQuery {
 }
 
 /// Which flows come first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FlowOrder {
     /// Those with the most packets per second, over half a second.

@@ -14,14 +14,15 @@ use millrace_pipeline::{Command, DeviceId, GateTables, Question, Snapshot};
 use millrace_plugin::PluginChange;
 use millrace_plugin_abi::{Instance, Message, Plugin, Position, Reply, Request};
 use millrace_port::Capabilities;
-use millrace_store::{Draft, Store};
-use millrace_telemetry::Rate;
+use millrace_store::{AuditLog, Draft, Store};
+use millrace_telemetry::{EventKind, Rate};
 use millrace_units::{Instant, PortId};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 
 use crate::configuration::Waiting;
 use crate::device::KernelDevice;
+use crate::events::{Events, utc_now};
 use crate::feed::plugin_commands;
 use crate::host_level::{HostLevel, PATIENCE};
 use crate::host_output::HostOutput;
@@ -29,16 +30,18 @@ use crate::load::Loaded;
 use crate::loader::Loader;
 use crate::lookup::{self, parse_packet};
 use crate::model::Model;
+use crate::observe::Observed;
 use crate::overrides::Overrides;
+use crate::page::{Page, PageQuery};
 use crate::request::RouteQuery;
 use crate::route_changes::{kernel_view, parse_prefix};
 use crate::route_table::RouteTable;
 use crate::routes::PortsByDevice;
 use crate::show::{self, KernelShare};
 use crate::view::{
-    ApplyingView, DropView, GateView, InstanceView, LookupView, MemoryView, MirrorView, NeighbourView,
-    PluginDetailView, PluginInterfaceView, PluginView, PortView, RouteView, StatusView, SummaryView,
-    TurnsView,
+    ApplyingView, CountersView, DropView, GateView, InstanceView, LookupView, MemoryView, MirrorView,
+    NeighbourView, PluginDetailView, PluginInterfaceView, PluginView, PortCountersView, PortView, RouteView,
+    StatusView, SummaryView, TurnsView,
 };
 use crate::watchdog::{Names, Watchdog};
 use crate::workers::Workers;
@@ -61,6 +64,10 @@ pub(crate) struct Shared {
     pub requested: Notify,
     /// Signalled by the worker when it has something to say.
     pub control_wake: Wake,
+    /// What happened.
+    pub events: Events,
+    /// What was asked for, and by whom.
+    pub audit: AuditLog,
 }
 
 /// Changes that belong together and are being made.
@@ -121,6 +128,10 @@ pub(crate) struct Inner {
     pub applying: Option<Progress>,
     /// What goes back by itself unless it is confirmed.
     pub waiting: Option<Waiting>,
+    /// What happened.
+    pub events: Events,
+    /// What was seen last of what happens by itself.
+    pub observed: Observed,
 }
 
 impl Inner {
@@ -240,6 +251,11 @@ impl Router {
         self.lock().barrier()
     }
 
+    /// What happened, and what happens.
+    pub fn events(&self) -> &Events {
+        &self.0.events
+    }
+
     /// The daemon itself.
     ///
     /// # Errors
@@ -292,6 +308,17 @@ impl Router {
         Ok(plans.iter().map(|plan| port_view(&mut inner, plan, &snapshot)).collect())
     }
 
+    /// The counters of all ports at one moment.
+    ///
+    /// # Errors
+    /// When the data plane does not answer.
+    pub fn counters(&self) -> Result<CountersView, ControlError> {
+        let mut inner = self.lock();
+        let snapshot = inner.snapshot()?;
+        let ports = inner.model.ports.iter().map(|plan| port_counters(&inner, plan, &snapshot)).collect();
+        Ok(CountersView { time: utc_now(), seconds: snapshot.at.since(inner.started).as_secs_f64(), ports })
+    }
+
     /// What became of all packets.
     ///
     /// # Errors
@@ -319,8 +346,8 @@ impl Router {
     /// Routes: those of the kernel that this router knows, and its own; all, or those within a prefix.
     ///
     /// # Errors
-    /// A prefix that is none; when the data plane does not answer.
-    pub fn routes(&self, query: &RouteQuery) -> Result<Vec<RouteView>, ControlError> {
+    /// A prefix or a limit that is none; when the data plane does not answer.
+    pub fn routes(&self, query: &RouteQuery) -> Result<Page<RouteView>, ControlError> {
         let within = query.within.as_deref().map(parse_prefix).transpose()?;
         let is_meant = |prefix: &IpNet| within.is_none_or(|within| within.contains(prefix));
         let mut guard = self.lock();
@@ -328,22 +355,24 @@ impl Router {
         let own = &inner.model.own_routes;
         let ours = own.iter().filter(|(prefix, _)| is_meant(prefix));
         let ours = ours.map(|(prefix, route)| (*prefix, show::route(prefix, route, None, &inner.model)));
-        let (mut prefixes, mut views): (Vec<IpNet>, Vec<RouteView>) = ours.unzip();
+        let mut views: Vec<(IpNet, RouteView)> = ours.collect();
         if let Some(mirror) = &inner.mirror {
             let (state, ports) = (mirror.state(), inner.by_device());
             let is_mirrored = |prefix: &IpNet| is_meant(prefix) && own.get(prefix).is_none();
             for route in state.routes().filter(|route| is_mirrored(&route.prefix)) {
                 if let Some(view) = kernel_view(&route, &ports, &inner.model) {
-                    prefixes.push(route.prefix);
-                    views.push(view);
+                    views.push((route.prefix, view));
                 }
             }
         }
+        let page = PageQuery { limit: query.limit, cursor: query.cursor.clone() };
+        let mut page = page.of(views, |(prefix, _)| prefix.to_string())?;
+        let prefixes: Vec<IpNet> = page.rows.iter().map(|(prefix, _)| *prefix).collect();
         let accounts = inner.route_table.count(&prefixes, &mut inner.workers)?;
-        for (view, account) in views.iter_mut().zip(accounts) {
+        for ((_, view), account) in page.rows.iter_mut().zip(accounts) {
             view.queues = account.as_ref().map(show::queues);
         }
-        Ok(views)
+        Ok(page.map(|(_, view)| view))
     }
 
     /// The neighbours of all ports.
@@ -429,6 +458,11 @@ impl Router {
     pub async fn load_plugin(&self, new: &NewPlugin) -> Result<PluginView, ControlError> {
         let loaded = self.load_file(new).await;
         crate::load::log(&new.path, loaded.as_ref().map(|plugin| (plugin.name, plugin.version)));
+        if let Ok(PluginView { name, version, home, signature, .. }) = &loaded {
+            let text = format!("plugin {name} {version} is loaded");
+            let details = json!({"plugin": name, "version": version, "home": home, "signature": signature, "path": new.path});
+            self.events().note(EventKind::PluginLoaded, name, text, details);
+        }
         loaded
     }
 
@@ -467,6 +501,8 @@ impl Router {
         inner.previous_plugins.remove(name);
         inner.model.files.retain(|(known, _)| *known != name);
         inner.model.repository.unloaded(name);
+        let text = format!("plugin {name} is unloaded");
+        inner.events.note(EventKind::PluginUnloaded, name, text, json!({"plugin": name}));
         known.ok_or_else(|| ControlError::System("the plugin was not there".into()))
     }
 
@@ -660,6 +696,29 @@ pub(crate) fn find_gate(inner: &mut Inner, name: &str) -> Result<GateView, Contr
         .ok_or_else(|| ControlError::NotFound(format!("no gate is named {name:?}")))
 }
 
+fn port_counters(inner: &Inner, plan: &crate::model::PortPlan, snapshot: &Snapshot) -> PortCountersView {
+    let count = snapshot.ports.iter().find(|(id, _)| *id == plan.id).map(|(_, count)| count);
+    let share = inner.share(plan.id);
+    // As in Linux, the frames of sub-interfaces count at their device too.
+    let (rx_packets, rx_bytes) = match inner.kernel.contains_key(&plan.id) {
+        true => (share.seen, share.seen_bytes),
+        false => count.map_or((0, 0), |count| (count.rx_packets, count.rx_bytes)),
+    };
+    let (tx_packets, tx_bytes) = count.map_or((0, 0), |count| (count.tx_packets, count.tx_bytes));
+    let main = plan.config.vlan.is_none();
+    let device = snapshot.devices.iter().find(|(id, _)| *id == plan.settings.device && main);
+    let drops = count.into_iter().flat_map(|count| count.drops.iter());
+    let drops = drops.chain(device.into_iter().flat_map(|(_, device)| device.drops.iter()));
+    PortCountersView {
+        name: plan.settings.name.clone(),
+        rx_packets,
+        rx_bytes,
+        tx_packets: tx_packets + share.sent.packets,
+        tx_bytes: tx_bytes + share.sent.bytes,
+        dropped: drops.map(|(_, packets)| packets).sum(),
+    }
+}
+
 fn port_view(inner: &mut Inner, plan: &crate::model::PortPlan, snapshot: &Snapshot) -> PortView {
     let settings = &plan.settings;
     let count = snapshot
@@ -686,12 +745,8 @@ fn port_view(inner: &mut Inner, plan: &crate::model::PortPlan, snapshot: &Snapsh
     let (mode, why) = capabilities
         .map_or((String::new(), String::new()), |found| (found.mode.to_string(), found.why.clone()));
     let driver = driver.to_owned();
-    // As in Linux, the frames of sub-interfaces count at their device too.
-    let (rx_packets, rx_bytes) = match inner.kernel.contains_key(&plan.id) {
-        true => (share.seen, share.seen_bytes),
-        false => (count.rx_packets, count.rx_bytes),
-    };
-    let (tx_packets, tx_bytes) = (count.tx_packets + share.sent.packets, count.tx_bytes + share.sent.bytes);
+    let PortCountersView { rx_packets, rx_bytes, tx_packets, tx_bytes, .. } =
+        port_counters(inner, plan, snapshot);
     let name = settings.name.clone();
     let mut rate = |what: &str, value: u64| inner.rates.read(&format!("{name} {what}"), value, snapshot.at);
     PortView {

@@ -378,6 +378,7 @@ impl Inner {
         self.tell_reserved()?;
         self.set_host_outputs()?;
         self.say_beyond_link(id);
+        self.note_reservations(port, &before, &after);
         Ok(id)
     }
 

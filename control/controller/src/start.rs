@@ -18,7 +18,7 @@ use millrace_packet::Pool;
 use millrace_pipeline::thread::{self, IoMode, Wake};
 use millrace_pipeline::{Command, GateTables, Handover, NoHost, PortSettings, Stack, Worker, WorkerLink};
 use millrace_repository::{Held, Memory, usual_state_directory};
-use millrace_store::{Draft, State, Store, Who};
+use millrace_store::{AuditLog, Draft, State, Store, Who};
 use millrace_telemetry::Rate;
 use millrace_wire::MacAddr;
 use nix::unistd::{Pid, gettid};
@@ -28,10 +28,12 @@ use crate::ControlError;
 use crate::claim::Claim;
 use crate::device::{AttachedDevice, KernelOptions, mtu_of, open_own};
 use crate::driver_flows::make_cache;
+use crate::events::Events;
 use crate::feed::{own_routes, start_commands};
 use crate::host_level::HostLevel;
 use crate::loader::Loader;
 use crate::model::{Model, PortPlan};
+use crate::observe::Observed;
 use crate::overrides::Overrides;
 use crate::route_table::RouteTable;
 use crate::router::{Inner, Router, Shared};
@@ -141,7 +143,10 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
         store: Store::open(state.as_deref()),
         applying: None,
         waiting: None,
+        events: Events::default(),
+        observed: Observed::default(),
     };
+    let audit = AuditLog::open(state.as_deref());
     inner.tell_names();
     let watch = |end| Watch {
         workers: inner.workers.watched(),
@@ -155,10 +160,12 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
         inner.watchdog = watchdog;
         bring_up(&mut inner, mirrored)
     });
+    let events = inner.events.clone();
     let (inner, stop, requested) = (Mutex::new(inner), Notify::new(), Notify::new());
-    let router = Router(Arc::new(Shared { inner, stop, requested, control_wake }));
+    let router = Router(Arc::new(Shared { inner, stop, requested, control_wake, events, audit }));
     match result {
         Ok(()) => {
+            router.lock().note_start();
             loader.serve(&router);
             Ok(router)
         }
@@ -284,6 +291,7 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
     inner.actions =
         Some(Actions::open().map_err(|error| ControlError::system("open a netlink socket", error))?);
     install_routes(inner)?;
+    inner.know_neighbours(&first);
     inner.apply(first)?;
     inner.refresh_programs()?;
     // The workers have taken up everything so far when they answer.

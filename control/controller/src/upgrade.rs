@@ -9,8 +9,9 @@ use millrace_pipeline::Command;
 use millrace_plugin::wasm::WasmPlugin;
 use millrace_plugin::{Inheritance, Inherited, ShadowReport, Succession, Successor, Successors};
 use millrace_plugin_abi::{Instance, Plugin};
+use millrace_telemetry::EventKind;
 use millrace_units::InstanceId;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::ControlError;
 use crate::load::{admit, note_loaded, remember, take_back};
@@ -39,6 +40,9 @@ impl Router {
     pub async fn upgrade_plugin(&self, name: &str, upgrade: &Upgrade) -> Result<UpgradeView, ControlError> {
         let upgraded = self.upgrade_to_file(name, upgrade).await;
         crate::load::log(&upgrade.path, upgraded.as_ref().map(|_| (name, "as an upgrade")));
+        if let Ok(view) = &upgraded {
+            self.note_version(EventKind::PluginUpgraded, view);
+        }
         upgraded
     }
 
@@ -103,7 +107,16 @@ impl Router {
         };
         let view = inner.replace(&previous, Inheritance::Tried)?;
         inner.model.repository.rolled_back(name);
+        self.note_version(EventKind::PluginRolledBack, &view);
         Ok(view)
+    }
+
+    /// Notes that a plugin has another version.
+    fn note_version(&self, kind: EventKind, view: &UpgradeView) {
+        let UpgradeView { name, from, to, instances, lost, .. } = view;
+        let text = format!("plugin {name} is {to} now, and was {from}");
+        let details = json!({"plugin": name, "from": from, "to": to, "instances": instances, "lost": lost});
+        self.events().note(kind, name, text, details);
     }
 
     /// Better code of a plugin is there, or there won't be any. Instances that can hand over what they know get it at once,

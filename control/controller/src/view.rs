@@ -4,18 +4,21 @@ use std::collections::BTreeMap;
 
 use millrace_plugin::{Inherited, PluginCode};
 use millrace_plugin_abi::Plugin;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::upgrade::Succeeded;
 
 mod configuration;
+mod counters;
 mod halves;
 mod maps;
 mod plugins;
 mod schedulers;
 
 pub use configuration::{AppliedView, ConfigurationView, DifferenceView, RevisionTextView};
+pub use counters::{CountersView, PortCountersView};
 pub use halves::{MessagesView, SlowHalfView};
 pub use maps::{MapEntryView, MapView};
 pub use plugins::{MapShapeView, PluginDetailView, PluginInterfaceView};
@@ -24,7 +27,7 @@ pub use schedulers::{
 };
 
 /// A port and its counters.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PortView {
     /// Its name.
     pub name: String,
@@ -77,7 +80,7 @@ pub struct PortView {
 }
 
 /// What became of all packets.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SummaryView {
     /// Packets received, those that the kernel kept at a port included.
     pub received: u64,
@@ -105,7 +108,7 @@ pub struct SummaryView {
 }
 
 /// A route.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RouteView {
     /// Destination prefix.
     pub to: String,
@@ -124,7 +127,7 @@ pub struct RouteView {
 
 /// What a route or a filter gave to the queues of ports, and what became of it: queued = sent + lost + waiting. Bytes are those
 /// of whole frames.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct QueuesView {
     /// Packets that were given to the queues of ports; each copy and each fragment is one.
     pub queued_packets: u64,
@@ -145,7 +148,7 @@ pub struct QueuesView {
 }
 
 /// A next hop of a route.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct NextHopView {
     /// Its address; none when the destinations are neighbours themselves.
     pub via: Option<String>,
@@ -156,7 +159,7 @@ pub struct NextHopView {
 }
 
 /// A neighbour.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct NeighbourView {
     /// The port it is behind.
     pub port: String,
@@ -169,7 +172,7 @@ pub struct NeighbourView {
 }
 
 /// A plugin that instances can be made of.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PluginView {
     /// Its name.
     pub name: &'static str,
@@ -181,6 +184,7 @@ pub struct PluginView {
     pub positions: Vec<&'static str>,
     /// Its code at each of them (*Router Plugins*, section 4): the type, which stands for the position, in the upper 16 bits,
     /// and the plugin's number in the lower.
+    #[schemars(with = "BTreeMap<String, u32>")]
     pub codes: BTreeMap<&'static str, PluginCode>,
     /// Its control messages.
     pub messages: BTreeMap<&'static str, &'static str>,
@@ -197,7 +201,7 @@ pub struct PluginView {
 }
 
 /// A plugin instance.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct InstanceView {
     /// Its name.
     pub name: String,
@@ -226,7 +230,7 @@ pub struct InstanceView {
 }
 
 /// An instance in quarantine, because a call of it has ended the router.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HeldView {
     /// Its name.
     pub instance: String,
@@ -241,7 +245,7 @@ pub struct HeldView {
 }
 
 /// An instance that was let out of quarantine.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ReleaseView {
     /// Its name.
     pub instance: String,
@@ -250,7 +254,7 @@ pub struct ReleaseView {
 }
 
 /// A binding of an instance, or of another action, to flows.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct BindingView {
     /// Its number, which no other one ever has while the router runs: the smaller is the older.
     pub id: u64,
@@ -283,7 +287,7 @@ pub struct BindingView {
 }
 
 /// A gate.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GateView {
     /// Its name.
     pub name: String,
@@ -302,7 +306,7 @@ pub struct GateView {
 }
 
 /// Links from the filters of one gate into the DAG of the next.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GateLinksView {
     /// The gate before.
     pub from: String,
@@ -315,7 +319,7 @@ pub struct GateLinksView {
 }
 
 /// What was dropped.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DropView {
     /// The reason.
     pub reason: String,
@@ -332,7 +336,7 @@ pub struct DropView {
 }
 
 /// The daemon.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StatusView {
     /// Its version.
     pub version: &'static str,
@@ -373,7 +377,7 @@ pub struct StatusView {
 }
 
 /// Changes that are being made together.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct ApplyingView {
     /// How many are made.
     pub made: usize,
@@ -382,7 +386,7 @@ pub struct ApplyingView {
 }
 
 /// Packet memory.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct MemoryView {
     /// Frames in use.
     pub used: u32,
@@ -391,7 +395,7 @@ pub struct MemoryView {
 }
 
 /// What plugins keep for flows.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct FlowStatesView {
     /// Flows that have state.
     pub flows: u32,
@@ -402,7 +406,7 @@ pub struct FlowStatesView {
 }
 
 /// Rounds of the workers.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct TurnsView {
     /// Those that found packets.
     pub busy: u64,
@@ -413,7 +417,7 @@ pub struct TurnsView {
 }
 
 /// The flow table.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct FlowTableView {
     /// Flows.
     pub known: u32,
@@ -436,7 +440,7 @@ pub struct FlowTableView {
 }
 
 /// Flows that the driver forwards by itself.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DriverFlowsView {
     /// Flows that the driver knows.
     pub flows: u64,
@@ -453,7 +457,7 @@ pub struct DriverFlowsView {
 }
 
 /// What the mirror of the kernel saw.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MirrorView {
     /// Messages.
     pub messages: u64,
@@ -466,7 +470,7 @@ pub struct MirrorView {
 }
 
 /// What would happen to a packet.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LookupView {
     /// Stage by stage.
     pub steps: Vec<StepView>,
@@ -475,7 +479,7 @@ pub struct LookupView {
 }
 
 /// A stage of a packet's journey.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StepView {
     /// The stage.
     pub stage: &'static str,
@@ -484,7 +488,7 @@ pub struct StepView {
 }
 
 /// What becomes of a packet at a gate with filters.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GateExplanationView {
     /// The gate.
     pub gate: String,
@@ -497,7 +501,7 @@ pub struct GateExplanationView {
 }
 
 /// A filter beside others, for a packet.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CandidateView {
     /// Its number.
     pub id: u64,
@@ -514,7 +518,7 @@ pub struct CandidateView {
 }
 
 /// What is odd about the filters of a gate.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GateCheckView {
     /// The gate.
     pub gate: String,
@@ -533,7 +537,7 @@ pub struct GateCheckView {
 }
 
 /// A filter as it is spoken of.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct NamedFilterView {
     /// Its number.
     pub id: u64,
@@ -546,7 +550,7 @@ pub struct NamedFilterView {
 }
 
 /// A filter that never wins.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ShadowedView {
     /// The filter.
     pub filter: NamedFilterView,
@@ -555,7 +559,7 @@ pub struct ShadowedView {
 }
 
 /// Two filters of which it is hard to see which wins.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AmbiguousView {
     /// The one that wins.
     pub winner: NamedFilterView,
@@ -566,7 +570,7 @@ pub struct AmbiguousView {
 }
 
 /// Flows out of those that there are.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FlowsView {
     /// How many there are, those that are not shown included.
     pub found: usize,
@@ -575,7 +579,7 @@ pub struct FlowsView {
 }
 
 /// A flow.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FlowView {
     /// The filter that only its packets match.
     pub flow: String,
@@ -617,7 +621,7 @@ pub struct FlowView {
 }
 
 /// What became of a plugin that was replaced by another version.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct UpgradeView {
     /// The plugin.
     pub name: &'static str,
@@ -661,7 +665,7 @@ impl UpgradeView {
 }
 
 /// What came of the trial of a new version on copies of packets.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct ShadowView {
     /// Packets that both versions had.
     pub packets: u64,

@@ -57,7 +57,11 @@ fn route(to: &str, via: &[&str]) -> NewRoute {
 }
 
 fn state(router: &Router) -> String {
-    format!("{:?}\n{:?}", router.bindings().unwrap(), router.routes(&Default::default()).unwrap())
+    format!(
+        "{:?}\n{:?}",
+        router.bindings(&Default::default()).unwrap().rows,
+        router.routes(&Default::default()).unwrap().rows
+    )
 }
 
 #[test]
@@ -79,9 +83,9 @@ fn filters_come_and_go_and_read_back() {
             assert_eq!((&*added.action, &*added.gate), (shown, gate));
             ids.push(added.id);
         }
-        assert_eq!(router.bindings().unwrap().len(), 8);
+        assert_eq!(router.bindings(&Default::default()).unwrap().rows.len(), 8);
         assert_eq!(router.remove_filters(&ids).unwrap().len(), 7);
-        let left = router.bindings().unwrap();
+        let left = router.bindings(&Default::default()).unwrap().rows;
         assert_eq!((left.len(), &*left[0].gate, &*left[0].action), (1, "firewall", "drop"));
     });
 }
@@ -328,7 +332,7 @@ fn a_list_of_filters_comes_whole_and_with_its_ids() {
 
         let list = (1..=300).map(|port| filter(&format!("proto udp dport {port}"), "drop")).collect();
         let ids = router.add_filters(list).await.unwrap();
-        let bindings = router.bindings().unwrap();
+        let bindings = router.bindings(&Default::default()).unwrap().rows;
         let of = |id: u64| bindings.iter().find(|binding| binding.id == id).map(|binding| &*binding.filter);
         assert_eq!((of(ids[0]), of(ids[299])), (Some("proto udp dport 1"), Some("proto udp dport 300")));
         router.remove_filters(&ids).unwrap();

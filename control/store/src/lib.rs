@@ -6,6 +6,7 @@
 //! the directory waits its turn and is not refused.
 #![forbid(unsafe_code)]
 
+mod audit;
 mod database;
 mod error;
 mod revision;
@@ -13,6 +14,7 @@ mod store;
 #[cfg(test)]
 mod test_folder;
 
+pub use audit::{AuditEntry, AuditLog, Outcome};
 pub use error::StoreError;
 pub use revision::{Draft, Revision, State, Who};
 pub use store::Store;

@@ -2,12 +2,13 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Who applied it, as the kernel says of the other end of the socket.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Who {
-    /// The user's number; `None` for the router itself.
+    /// The user's number; `None` for the router itself and for plugins.
     pub uid: Option<u32>,
     /// The user's name, or the number where it has none.
     pub name: String,
@@ -17,6 +18,11 @@ impl Who {
     /// The router itself: at its start, or when a confirmation did not come.
     pub fn router() -> Self {
         Self { uid: None, name: "router".to_owned() }
+    }
+
+    /// An instance of a plugin.
+    pub fn instance(name: &str) -> Self {
+        Self { uid: None, name: format!("instance {name}") }
     }
 
     /// A user.
@@ -32,7 +38,7 @@ impl fmt::Display for Who {
 }
 
 /// What became of a revision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     /// It counts.
@@ -44,7 +50,7 @@ pub enum State {
 }
 
 /// A revision without its text.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Revision {
     /// Its number: the first is 1, each one more than the one before.
     pub number: u64,

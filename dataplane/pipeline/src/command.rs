@@ -249,7 +249,7 @@ pub enum NeighbourKnowledge {
 pub enum Event {
     /// Packets wait for this neighbour of a kernel port, or of one whose device is another worker's.
     Resolve(PortId, IpAddr),
-    /// What became known of a neighbour of a port without a kernel, for the other workers.
+    /// What became known of a neighbour of a port without a kernel, for control and the other workers.
     Neighbour(NeighbourChange),
     /// Another station claims an address of an own-stack port.
     AddressConflict(PortId, IpAddr, MacAddr),

@@ -56,10 +56,10 @@ impl Router {
         used
     }
 
-    /// Tells other workers, by way of control, of a neighbour of a port without a kernel whose device is here.
+    /// Tells control, and by way of it other workers, of a neighbour of a port without a kernel whose device is here.
     pub(crate) fn tell_others(&mut self, key: NeighbourKey, state: NeighbourKnowledge) {
         let here = |port: PortId| self.ports.get(port).is_none_or(|entry| self.has(entry.settings.device));
-        if self.handover.is_some() && here(key.port) && self.events.len() < EVENT_LIMIT {
+        if here(key.port) && self.events.len() < EVENT_LIMIT {
             let change = NeighbourChange { port: key.port, address: key.address, state };
             self.events.push_back(Event::Neighbour(change));
         }

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::resources::RESOURCES;
+use crate::catalogue::catalogue;
 use crate::test_control::{TestControl, TestDirectory, block};
 
 /// A server of its own socket.
@@ -58,23 +58,39 @@ impl Server {
 }
 
 async fn request(socket: &Path, method: &str, path: &str, body: Bytes) -> Response<Incoming> {
+    request_with(socket, method, path, &[], body).await
+}
+
+async fn request_with(
+    socket: &Path,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: Bytes,
+) -> Response<Incoming> {
     let stream = UnixStream::connect(socket).await.unwrap();
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
-    let request =
-        Request::builder().method(method).uri(path).header("host", "millrace").body(Full::new(body));
-    sender.send_request(request.unwrap()).await.unwrap()
+    let request = Request::builder().method(method).uri(path).header("host", "millrace");
+    let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+    sender.send_request(request.body(Full::new(body)).unwrap()).await.unwrap()
 }
 
 #[tokio::test]
 async fn every_listed_resource_answers_each_of_its_methods_and_no_other() {
     let server = Server::start();
     let (_, list) = server.ask("GET", "/", "").await;
-    assert_eq!(list["resources"].as_array().unwrap().len(), RESOURCES.len());
-    for (path, methods, _) in RESOURCES {
-        let path = path.replace("{name}", "x").replace("{id}", "0");
+    let all = catalogue::<TestControl>();
+    assert_eq!(list["resources"].as_array().unwrap().len(), all.len());
+    for resource in all {
+        let methods: Vec<_> = resource.operations.iter().map(|operation| operation.method).collect();
+        let path = resource.path.replace("{name}", "x").replace("{id}", "0");
         for method in ["GET", "POST", "PUT", "DELETE", "PATCH"] {
-            let path = if path == "/capture" { "/capture?count=1" } else { &path };
+            let path = match &*path {
+                "/capture" => "/capture?count=1",
+                "/rates" => "/rates?hz=10",
+                path => path,
+            };
             let (status, headers, value) = server.answer(method, path, "").await;
             let taken = methods.contains(&method);
             assert_eq!(status != StatusCode::METHOD_NOT_ALLOWED, taken, "{method} {path}: {status}");
@@ -213,6 +229,14 @@ async fn errors_are_problems_that_say_what_would_be_right() {
             "can't be read",
         ),
         ("PUT", "/ports", "", 405, "/ports does not take PUT"),
+        ("POST", "/lookup", r#"["src 10.0.0.1"]"#, 400, "it has to be an object"),
+        ("POST", "/routes", "[[]]", 400, "it has to be an object"),
+        ("GET", "/bindings?limit=0", "", 400, "1 to 10000"),
+        ("GET", "/neighbours?limit=x", "", 400, "limit"),
+        ("GET", "/events?kind=link", "", 400, "no kind of event is named \"link\""),
+        ("GET", "/audit?last=0", "", 400, "1 to 10000"),
+        ("GET", "/rates?hz=11", "", 400, "1 to 10"),
+        ("GET", "/plugins/nobody", "", 404, "no plugin is named"),
         ("GET", "/capture?prot=lan", "", 400, "did you mean \"port\""),
         ("GET", "/capture?snap=-1", "", 400, "snap"),
         ("GET", "/capture?port=nowhere", "", 404, "no port"),
@@ -343,4 +367,102 @@ async fn a_list_may_be_longer_than_other_requests() {
     assert!(body.len() > 1 << 20);
     assert_eq!(server.ask("POST", "/routes", body.clone()).await.1, json!({"added": 40_000}));
     assert_eq!(server.ask("POST", "/bindings", body).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+#[tokio::test]
+async fn what_is_said_to_be_no_json_is_not_read() {
+    let server = Server::start();
+    for (kind, expected) in [
+        ("application/json", 404),
+        ("application/json; charset=utf-8", 404),
+        ("application/merge-patch+json", 404),
+        ("application/x-www-form-urlencoded", 415),
+        ("text/plain", 415),
+        ("", 415),
+    ] {
+        let headers = [("content-type", kind)];
+        let body = r#"{"plugin": "nothing", "name": "x"}"#;
+        let response = request_with(&server.socket(), "POST", "/instances", &headers, body.into()).await;
+        assert_eq!(response.status(), expected, "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn a_change_is_made_only_where_the_tag_holds() {
+    let server = Server::start();
+    let new = json!({"plugin": "statistics", "name": "s1", "settings": {"n": 5}}).to_string();
+    server.ask("POST", "/instances", new).await;
+    let (_, headers, _) = server.answer("GET", "/instances/s1", "").await;
+    let tag = headers["etag"].to_str().unwrap().to_owned();
+    let free = async |tag: &str| {
+        let headers = [("if-match", tag)];
+        let response =
+            request_with(&server.socket(), "DELETE", "/instances/s1", &headers, Bytes::new()).await;
+        let (head, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        (head.status.as_u16(), head.headers, serde_json::from_slice::<Value>(&bytes).unwrap())
+    };
+    let (status, headers, problem) = free("\"0\"").await;
+    assert_eq!((status, headers["etag"].to_str().unwrap()), (412, &*tag));
+    assert_eq!(problem["current"]["name"], "s1");
+    // What is counted doesn't count; what is bound does.
+    let binding = json!({"instance": "s1", "gate": "monitor", "filter": "proto udp"}).to_string();
+    server.ask("POST", "/bindings", binding).await;
+    assert_eq!(free(&format!("\"1\", {tag}")).await.0, 200);
+    assert_eq!(free("*").await.0, 404);
+}
+
+#[tokio::test]
+async fn a_list_comes_in_pages_that_lead_to_each_other() {
+    let server = Server::start();
+    let new = json!({"filter": "proto udp dport 53", "action": "drop"}).to_string();
+    for _ in 0..5 {
+        server.ask("POST", "/filters", new.clone()).await;
+    }
+    let (mut path, mut ids) = ("/filters?limit=2".to_owned(), Vec::new());
+    loop {
+        let (_, headers, page) = server.answer("GET", &path, "").await;
+        ids.extend(page.as_array().unwrap().iter().map(|filter| filter["id"].as_u64().unwrap()));
+        let Some(link) = headers.get("link") else { break };
+        path = link.to_str().unwrap().strip_suffix(">; rel=\"next\"").unwrap()[1..].to_owned();
+    }
+    assert_eq!(ids, [0, 1, 2, 3, 4]);
+    assert!(path.contains("limit=2") && path.contains("cursor=3"), "{path}");
+}
+
+#[tokio::test]
+async fn changes_and_refusals_are_noted_and_questions_are_not() {
+    let server = Server::start();
+    server.ask("POST", "/lookup", r#"{"packet": "src 10.0.0.1"}"#).await;
+    server.ask("GET", "/instances/none", "").await;
+    server.ask("DELETE", "/instances/none", "").await;
+    server.ask("POST", "/instances", r#"{"plugin": "statistics", "name": "s1"}"#).await;
+    let (_, lines) = server.ask("GET", "/audit?last=10", "").await;
+    let operations: Vec<_> =
+        lines.as_array().unwrap().iter().map(|line| (&line["operation"], &line["outcome"])).collect();
+    assert_eq!(
+        operations,
+        [(&json!("DELETE /instances/none"), &json!("refused")), (&json!("POST /instances"), &json!("done"))]
+    );
+    assert_eq!(lines[1]["request"]["plugin"], "statistics");
+    assert_eq!(lines[1]["who"]["uid"], nix::unistd::geteuid().as_raw());
+}
+
+#[tokio::test]
+async fn the_description_names_every_operation_and_every_reference_leads_somewhere() {
+    let server = Server::start();
+    let (status, description) = server.ask("GET", "/openapi.json", "").await;
+    assert_eq!((status, &description["openapi"]), (StatusCode::OK, &json!("3.1.0")));
+    for resource in catalogue::<TestControl>() {
+        for operation in resource.operations {
+            let described = &description["paths"][resource.path][operation.method.to_lowercase()];
+            assert_eq!(described["summary"], operation.summary, "{} {}", operation.method, resource.path);
+            assert!(described["responses"][operation.status.to_string()].is_object());
+        }
+    }
+    let text = description.to_string();
+    for reference in text.split("\"$ref\":\"#").skip(1) {
+        let pointer = reference.split('"').next().unwrap();
+        assert!(description.pointer(pointer).is_some(), "{pointer}");
+    }
 }

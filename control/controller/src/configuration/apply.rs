@@ -5,7 +5,10 @@ use std::time::Duration;
 use millrace_config::{Change, Config};
 use millrace_repository::Memory;
 use millrace_store::{Draft, Revision, State, Who};
+use millrace_telemetry::EventKind;
+use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::json;
 
 use super::carry_out::Failed;
 use super::confirm::Waiting;
@@ -15,7 +18,7 @@ use crate::router::{Progress, Router};
 use crate::view::{AppliedView, DifferenceView};
 
 /// A configuration to be applied.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Apply {
     /// Its text, as it stands in a file.
@@ -29,6 +32,9 @@ pub struct Apply {
     /// Seconds after which what ran before runs again, unless it is confirmed by then.
     #[serde(default)]
     pub confirm: Option<u64>,
+    /// What has to run, as [`Router::configuration`] says it: where something else does, nothing is applied.
+    #[serde(skip)]
+    pub only_if: Option<String>,
 }
 
 /// Longest time that may be waited for a confirmation, in seconds: a day.
@@ -78,13 +84,37 @@ impl Router {
             let result = router.apply_whole(&order, &who).await;
             match &result {
                 Ok(view) => {
-                    tracing::info!(%who, changes = view.changes.len(), revision = view.revision, "configuration applied")
+                    tracing::info!(%who, changes = view.changes.len(), revision = view.revision, "configuration applied");
+                    router.note_applied(view, &who);
                 }
-                Err(error) => tracing::warn!(%who, "configuration not applied: {error}"),
+                Err(error) => {
+                    tracing::warn!(%who, "configuration not applied: {error}");
+                    router.note_refused(order.origin.as_deref().unwrap_or("configuration"), &who, error);
+                }
             }
             result
         });
         work.await.map_err(|error| ControlError::system("apply the configuration", error))?
+    }
+
+    fn note_applied(&self, view: &AppliedView, who: &Who) {
+        let AppliedView { revision: Some(revision), changes, confirm, origin } = view else { return };
+        let wait = confirm.map(|seconds| format!(", to be confirmed within {seconds} s")).unwrap_or_default();
+        let text = format!("{who} applied {origin} as revision {revision}: {} changes{wait}", changes.len());
+        let details = json!({
+            "who": who,
+            "revision": revision,
+            "origin": origin,
+            "changes": changes.len(),
+            "confirm": confirm,
+        });
+        self.events().note(EventKind::ConfigurationApplied, origin, text, details);
+    }
+
+    fn note_refused(&self, origin: &str, who: &Who, error: &ControlError) {
+        let text = format!("what {who} wanted to apply from {origin} was refused: {error}");
+        let details = json!({"who": who, "origin": origin, "why": error.to_string()});
+        self.events().note(EventKind::ConfigurationRefused, origin, text, details);
     }
 
     async fn apply_whole(&self, order: &Apply, who: &Who) -> Result<AppliedView, ControlError> {
@@ -97,6 +127,13 @@ impl Router {
         let candidate = self.candidate(&order.text, origin).await?;
         let _turn = self.begin_apply()?;
         let before = self.running();
+        if let Some(expected) = &order.only_if
+            && before.to_text()? != *expected
+        {
+            return Err(ControlError::Changed(
+                "something else runs than the request says: nothing was changed".into(),
+            ));
+        }
         let changes = self.transition(&before, &candidate).await?;
         if changes.is_empty() {
             return Ok(AppliedView::nothing(origin));

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use millrace_config::Config;
-use millrace_store::{Draft, State};
+use millrace_store::{Draft, State, Who};
+use millrace_telemetry::EventKind;
+use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::ControlError;
@@ -21,7 +24,7 @@ pub(crate) struct Waiting {
 }
 
 /// A revision that waits to be confirmed.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Pending {
     /// Its number.
     pub revision: u64,
@@ -55,7 +58,10 @@ impl Router {
                     return;
                 }
                 tracing::warn!(revision, "was not confirmed in time: going back");
-                match router.withdraw().await {
+                let result = router.withdraw().await;
+                let operation = format!("going back from revision {revision}, which was not confirmed");
+                router.note_own(Who::router(), &operation, None, result.as_ref().map(|_| ()));
+                match result {
                     Ok(_) => return,
                     Err(error) => tracing::error!(revision, "could not go back, and tries again: {error}"),
                 }
@@ -86,6 +92,8 @@ impl Router {
             return Err(ControlError::Conflict(format!("revision {revision} had just gone back")));
         }
         inner.base.state = State::Good;
+        let (subject, text) = (format!("revision {revision}"), format!("revision {revision} is confirmed"));
+        inner.events.note(EventKind::ConfigurationConfirmed, &subject, text, json!({"revision": revision}));
         Ok(revision)
     }
 
@@ -113,6 +121,14 @@ impl Router {
             // It doesn't count either way: what waits is no good revision.
             tracing::error!(revision, "can't write that it is withdrawn: {error}");
         }
+        let text = format!("revision {revision} is withdrawn: what ran before runs again");
+        let details = json!({"revision": revision, "changes": changes.len()});
+        self.events().note(
+            EventKind::ConfigurationRolledBack,
+            &format!("revision {revision}"),
+            text,
+            details,
+        );
         Ok((revision, super::apply::commands(&changes)))
     }
 }

@@ -1,7 +1,10 @@
 //! What was applied before, and how to get back to it.
 
 use millrace_store::{Revision, Who};
+use millrace_telemetry::EventKind;
+use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::json;
 
 use super::apply::Apply;
 use crate::ControlError;
@@ -9,7 +12,7 @@ use crate::router::Router;
 use crate::view::{AppliedView, ConfigurationView, RevisionTextView};
 
 /// What is said when one goes back to a revision.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RollBack {
     /// Why.
@@ -39,10 +42,13 @@ impl Router {
     /// # Errors
     /// A text that is no configuration.
     pub async fn save_into(&self, text: &str, origin: &str) -> Result<String, ControlError> {
-        let (running, text, origin) = (self.running(), text.to_owned(), origin.to_owned());
-        let work = tokio::task::spawn_blocking(move || running.save_into(&text, &origin));
+        let (running, text, named) = (self.running(), text.to_owned(), origin.to_owned());
+        let work = tokio::task::spawn_blocking(move || running.save_into(&text, &named));
         let saved = work.await.map_err(|error| ControlError::system("write the configuration", error))?;
-        Ok(saved?)
+        let saved = saved?;
+        let text = format!("what runs was written as {origin}");
+        self.events().note(EventKind::ConfigurationSaved, origin, text, json!({"origin": origin}));
+        Ok(saved)
     }
 
     /// All revisions that are kept, the newest first.
@@ -100,6 +106,7 @@ impl Router {
             origin: Some(format!("revision {number}")),
             comment: order.comment.clone(),
             confirm: order.confirm,
+            only_if: None,
         };
         self.apply(order, who).await
     }

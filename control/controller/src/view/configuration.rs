@@ -1,12 +1,13 @@
 //! Configurations, differences and revisions.
 
 use millrace_store::Revision;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::configuration::Pending;
 
 /// What runs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ConfigurationView {
     /// As a file would say it.
     pub text: String,
@@ -19,7 +20,7 @@ pub struct ConfigurationView {
 }
 
 /// What makes one configuration of what runs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DifferenceView {
     /// The configuration's name.
     pub origin: String,
@@ -30,7 +31,7 @@ pub struct DifferenceView {
 }
 
 /// What was applied.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AppliedView {
     /// Its revision; none where nothing changed, or what ran before runs again.
     pub revision: Option<u64>,
@@ -50,7 +51,7 @@ impl AppliedView {
 }
 
 /// A revision and its text.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RevisionTextView {
     /// The revision.
     #[serde(flatten)]

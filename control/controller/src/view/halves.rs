@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The slow half of an instance.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SlowHalfView {
     /// Its plugin.
     pub plugin: &'static str,
@@ -26,7 +27,7 @@ pub struct SlowHalfView {
 }
 
 /// Messages from one half to the other.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct MessagesView {
     /// Sent.
     pub sent: u64,

@@ -1,9 +1,10 @@
 //! Maps of instances as people see them.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A map of an instance.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MapView {
     /// Its name.
     pub name: String,
@@ -24,7 +25,7 @@ pub struct MapView {
 }
 
 /// An entry of a map.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MapEntryView {
     /// The worker whose instance wrote it, from 0 on.
     pub worker: usize,

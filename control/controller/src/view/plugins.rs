@@ -3,13 +3,14 @@
 use millrace_plugin::PluginStatement;
 use millrace_plugin_abi::binary::ABI_VERSION;
 use millrace_plugin_abi::{Features, MapShape};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::PluginView;
 
 /// The interface that plugins are offered.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PluginInterfaceView {
     /// Its version.
     pub version: u32,
@@ -24,7 +25,7 @@ impl Default for PluginInterfaceView {
 }
 
 /// A plugin, and all that it says of itself.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PluginDetailView {
     /// What the list of plugins has of it.
     #[serde(flatten)]
@@ -47,7 +48,7 @@ pub struct PluginDetailView {
 }
 
 /// A map as a plugin declares it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MapShapeView {
     /// Its name.
     pub name: String,

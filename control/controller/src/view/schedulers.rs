@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::BindingView;
 
 /// The scheduler of a port.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SchedulerView {
     /// The port.
     pub port: String,
@@ -35,7 +36,7 @@ pub struct SchedulerView {
 }
 
 /// What the kernel itself sends by a port that has a scheduler.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HostOutputView {
     /// What becomes of it: `queue`, `filter` or `direct`.
     pub setting: &'static str,
@@ -54,7 +55,7 @@ pub struct HostOutputView {
 }
 
 /// A node of a scheduler.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SchedulerNodeView {
     /// Its name.
     pub name: String,
@@ -89,7 +90,7 @@ pub struct SchedulerNodeView {
 }
 
 /// A node of a scheduler that was removed, with all below it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RemovedNodeView {
     /// The port.
     pub port: String,
@@ -104,7 +105,7 @@ pub struct RemovedNodeView {
 }
 
 /// A queue of a port: a leaf of its scheduler.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct QueueView {
     /// The port.
     pub port: String,
@@ -118,7 +119,7 @@ pub struct QueueView {
 }
 
 /// The queue of a flow.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FlowQueueView {
     /// The filter that only the flow's packets match; none when the router knows it no longer, or does not yet.
     pub flow: Option<String>,

@@ -14,6 +14,13 @@ pub fn utc(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", time / 3600, time / 60 % 60, time % 60)
 }
 
+/// Milliseconds since 1970 as date and time (RFC 3339).
+pub fn utc_milliseconds(milliseconds: u64) -> String {
+    let mut text = utc(milliseconds / 1000);
+    text.truncate(text.len() - 1);
+    format!("{text}.{:03}Z", milliseconds % 1000)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -30,5 +37,6 @@ mod tests {
         ] {
             assert_eq!(utc(seconds), date);
         }
+        assert_eq!(utc_milliseconds(1_000_000_000_007), "2001-09-09T01:46:40.007Z");
     }
 }

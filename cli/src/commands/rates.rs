@@ -1,0 +1,42 @@
+//! What the counters of ports grow by in a second.
+
+use std::io::Write as _;
+
+use crate::arguments::Rates;
+use crate::client::Client;
+use crate::commands::events::Messages;
+use crate::output::{Column, Failure, rows, table};
+
+const COLUMNS: [Column; 6] = [
+    ("port", "name"),
+    ("rx/s", "rx_rate"),
+    ("tx/s", "tx_rate"),
+    ("rx b/s", "rx_bits"),
+    ("tx b/s", "tx_bits"),
+    ("drops/s", "drop_rate"),
+];
+
+/// Prints a table so many times a second, or a line of JSON.
+pub fn rates(client: &Client, asked: &Rates, json: bool) -> Result<(), Failure> {
+    let (mut messages, mut left) = (Messages::default(), asked.count);
+    if left == Some(0) {
+        return Ok(());
+    }
+    client.stream(&format!("/rates?hz={}", asked.hz), "text/event-stream", |bytes| {
+        for message in messages.add(bytes) {
+            let text = match json {
+                true => format!("{}\n", message.data),
+                false => format!("{}\n", table(rows(&message.data["ports"]), &COLUMNS)),
+            };
+            let mut out = std::io::stdout();
+            if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+                return Ok(false);
+            }
+            left = left.map(|left| left - 1);
+            if left == Some(0) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    })
+}

@@ -1,0 +1,182 @@
+//! Every request is let in or not, and what would change something is noted in the audit log; the resource `/audit` shows that.
+
+use std::time::Instant;
+
+use axum::Json;
+use axum::extract::{Extension, Request, State};
+use axum::http::{Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use millrace_controller::{AuditEntry, ControlError, Outcome};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::control::Control;
+use crate::extract::{Arguments, Noted};
+use crate::peer::Peer;
+use crate::problem::{Detail, Problem};
+use crate::server::Served;
+
+/// What is POSTed and changes nothing.
+const READING: [&str; 3] = ["/lookup", "/configuration/diff", "/configuration/save"];
+/// Longest request that is noted as it is, in bytes.
+const MOST_BYTES: usize = 1 << 16;
+/// Longest text in it, in letters.
+const MOST_TEXT: usize = 200;
+/// Longest list in it.
+const MOST_ENTRIES: usize = 20;
+
+/// Which lines are wanted.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wanted {
+    /// The last ones, so many: 1 to 10,000; 100, if nothing is said.
+    #[schemars(range(min = 1, max = 10_000))]
+    last: Option<usize>,
+}
+
+/// The last lines of the audit log, the oldest first.
+pub(crate) async fn audit<C: Control>(
+    State(served): State<Served<C>>,
+    Arguments(wanted): Arguments<Wanted>,
+) -> Result<Json<Vec<AuditEntry>>, Problem> {
+    let last = wanted.last.unwrap_or(100);
+    if !(1..=10_000).contains(&last) {
+        return Err(Problem::bad_request(format!("last {last}: 1 to 10000 are right")));
+    }
+    let log = served.control.audit();
+    let read = tokio::task::spawn_blocking(move || log.last(last)).await;
+    let failed = |error: String| ControlError::system("read the audit log", error);
+    let lines = read.map_err(|error| failed(error.to_string()))?;
+    Ok(Json(lines.map_err(|error| failed(error.to_string()))?))
+}
+
+/// Carries out a request, unless its user has asked too often, and notes what would change something.
+pub(crate) async fn admit<C: Control>(
+    State(served): State<Served<C>>,
+    Extension(peer): Extension<Peer>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let admitted = served.limits.request(peer.uid(), Instant::now());
+    if !is_change(&request) {
+        return match admitted {
+            Ok(()) => next.run(request).await,
+            Err(problem) => problem.into_response(),
+        };
+    }
+    let noted = Noted::default();
+    request.extensions_mut().insert(noted.clone());
+    let operation = format!("{} {}", request.method(), request.uri());
+    let asked = Asked { control: served.control, peer, operation, noted, is_answered: false };
+    let response = match admitted {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    };
+    asked.answered(&response);
+    response
+}
+
+fn is_change(request: &Request) -> bool {
+    match *request.method() {
+        Method::GET | Method::HEAD | Method::OPTIONS => false,
+        Method::POST => !READING.contains(&request.uri().path()),
+        _ => true,
+    }
+}
+
+/// A change that was asked for. When the client goes before it is answered, that is noted.
+struct Asked<C: Control> {
+    control: C,
+    peer: Peer,
+    operation: String,
+    noted: Noted,
+    is_answered: bool,
+}
+
+impl<C: Control> Asked<C> {
+    fn answered(mut self, response: &Response) {
+        self.is_answered = true;
+        let status = response.status();
+        let why = response.extensions().get::<Detail>().map(|Detail(text)| text.clone());
+        self.note(outcome(status), Some(status.as_u16()), why);
+    }
+
+    fn note(&self, outcome: Outcome, status: Option<u16>, why: Option<String>) {
+        let request = self.noted.0.get().map(|body| brief(body));
+        let operation = shortened(&self.operation);
+        let (who, pid) = (self.peer.who(), self.peer.pid());
+        let entry = AuditEntry { time: String::new(), who, pid, operation, request, outcome, status, why };
+        self.control.note(entry);
+    }
+}
+
+impl<C: Control> Drop for Asked<C> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.note(Outcome::Abandoned, None, Some("the client went before it was answered".to_owned()));
+        }
+    }
+}
+
+fn outcome(status: StatusCode) -> Outcome {
+    match status.as_u16() {
+        200..=299 => Outcome::Done,
+        500.. => Outcome::Failed,
+        _ => Outcome::Refused,
+    }
+}
+
+/// What a request asks for, without what is long in it.
+fn brief(body: &[u8]) -> Value {
+    if body.len() > MOST_BYTES {
+        return json!(format!("{} bytes", body.len()));
+    }
+    match serde_json::from_slice(body) {
+        Ok(value) => without_long(value),
+        Err(_) => json!(shortened(&String::from_utf8_lossy(body))),
+    }
+}
+
+fn without_long(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(shortened(&text)),
+        Value::Array(entries) => {
+            let more = entries.len().saturating_sub(MOST_ENTRIES);
+            let mut kept: Vec<Value> = entries.into_iter().take(MOST_ENTRIES).map(without_long).collect();
+            if more > 0 {
+                kept.push(json!(format!("… and {more} more")));
+            }
+            Value::Array(kept)
+        }
+        Value::Object(keys) => {
+            keys.into_iter().map(|(key, value)| (shortened(&key), without_long(value))).collect()
+        }
+        other => other,
+    }
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MOST_TEXT) {
+        Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_long_is_shortened() {
+        let body = json!({"text": "x".repeat(1000), "ids": (0..50).collect::<Vec<_>>(), "origin": "a.toml"});
+        let noted = brief(body.to_string().as_bytes());
+        assert_eq!(noted["origin"], "a.toml");
+        assert_eq!(noted["ids"].as_array().unwrap().len(), 21);
+        assert_eq!(noted["ids"][20], "… and 30 more");
+        assert!(noted["text"].as_str().unwrap().ends_with("x… (1000 bytes)"), "{noted}");
+        assert_eq!(brief(&vec![b'['; 100_000]), "100000 bytes");
+        assert_eq!(brief(b"{nonsense"), "{nonsense");
+    }
+}

@@ -1,0 +1,78 @@
+use futures_util::StreamExt;
+
+use super::*;
+
+fn noted(events: &Events, count: u64) {
+    for number in 0..count {
+        // Subjects of their own: each is an event, up to 16 of a kind.
+        let kind = EventKind::ALL[number as usize / 16];
+        events.note(kind, &format!("s{number}"), "it happened", json!({"number": number}));
+    }
+}
+
+/// What a follower is sent, as it stands on the wire, until nothing more comes.
+async fn heard(events: &Events, query: EventQuery) -> String {
+    let (_end, ending) = watch::channel(false);
+    let follower = Follower::new(events.clone(), query, ending);
+    let mut body = stream_of(follower, ()).into_response().into_body().into_data_stream();
+    let mut text = String::new();
+    while let Ok(Some(Ok(bytes))) = tokio::time::timeout(Duration::from_millis(100), body.next()).await {
+        text += std::str::from_utf8(&bytes).unwrap();
+    }
+    text
+}
+
+fn ids(text: &str) -> Vec<u64> {
+    text.lines().filter_map(|line| line.strip_prefix("id: ")?.parse().ok()).collect()
+}
+
+#[tokio::test]
+async fn a_follower_hears_what_comes_after_what_it_heard() {
+    let events = Events::default();
+    noted(&events, 100);
+    let since = EventQuery { since: Some(20), ..EventQuery::default() };
+    let text = heard(&events, since).await;
+    assert_eq!(ids(&text), (21..=100).collect::<Vec<_>>());
+    assert!(text.contains("event: link-up\n") && text.contains(r#""count":1"#), "{text}");
+    assert!(!text.contains("missed"));
+    let last = EventQuery { last: Some(3), ..EventQuery::default() };
+    assert_eq!(ids(&heard(&events, last).await), [98, 99, 100]);
+    assert_eq!(ids(&heard(&events, EventQuery::default()).await), [0; 0], "old ones are not asked for");
+    let kinds = vec![EventKind::ALL[1]];
+    let one_kind = EventQuery { since: Some(0), kinds, ..EventQuery::default() };
+    assert_eq!(ids(&heard(&events, one_kind).await), (17..=32).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_follower_hears_at_once_and_ends_with_the_router() {
+    let events = Events::default();
+    let (end, ending) = watch::channel(false);
+    let mut follower = Follower::new(events.clone(), EventQuery::default(), ending);
+    assert!(follower.next().await.is_some());
+    let waiting = tokio::spawn(async move {
+        let first = follower.next().await.is_some();
+        (first, follower.next().await.is_some())
+    });
+    tokio::task::yield_now().await;
+    noted(&events, 1);
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    end.send_replace(true);
+    let ended = tokio::time::timeout(Duration::from_secs(5), waiting).await.unwrap().unwrap();
+    assert_eq!(ended, (true, false));
+}
+
+#[test]
+fn kinds_are_told_apart_and_wrong_ones_named() {
+    assert_eq!(kinds(Some("link-up,link-down")).unwrap(), [EventKind::LinkUp, EventKind::LinkDown]);
+    assert!(kinds(Some("link-upp")).unwrap_err().detail.contains("did you mean \"link-up\"?"));
+    assert!(kinds(None).unwrap().is_empty());
+}
+
+#[test]
+fn streams_are_sent_to_those_that_accept_them() {
+    let headers = |accept: &str| HeaderMap::from_iter([(header::ACCEPT, accept.parse().unwrap())]);
+    assert!(accepts_stream(&headers("text/event-stream")));
+    assert!(accepts_stream(&headers("application/json, text/event-stream;q=0.9")));
+    assert!(!accepts_stream(&headers("*/*")));
+    assert!(!accepts_stream(&HeaderMap::new()));
+}

@@ -1,0 +1,181 @@
+//! How much a client may ask for: so many requests in a second, so many streams at one time, and it has to read what it asked for.
+
+use std::collections::HashMap;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use axum::http::StatusCode;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Sleep;
+
+use crate::problem::Problem;
+
+/// Requests of a user in a second, in the long run.
+const PER_SECOND: f64 = 2000.0;
+/// Requests of a user that may follow each other at once.
+const BURST: f64 = 4000.0;
+/// Streams at one time: captures, and those that follow events or rates.
+const STREAMS: usize = 64;
+/// How long a client may take to read nothing of an answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is left to clients.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    users: Arc<Mutex<HashMap<Option<u32>, Bucket>>>,
+    streams: Arc<Semaphore>,
+}
+
+/// A bucket of tokens that fills with time; each request takes one.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    tokens: f64,
+    at: Instant,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { users: Arc::default(), streams: Arc::new(Semaphore::new(STREAMS)) }
+    }
+}
+
+impl Limits {
+    /// Whether a user may ask once more.
+    ///
+    /// # Errors
+    /// 429 where there were too many requests.
+    pub fn request(&self, uid: Option<u32>, now: Instant) -> Result<(), Problem> {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        let bucket = users.entry(uid).or_insert(Bucket { tokens: BURST, at: now });
+        let gained = now.saturating_duration_since(bucket.at).as_secs_f64() * PER_SECOND;
+        bucket.tokens = (bucket.tokens + gained).min(BURST);
+        bucket.at = now;
+        if bucket.tokens < 1.0 {
+            let detail = format!("more than {PER_SECOND} requests in a second: wait a second, or send lists");
+            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).with_retry(1));
+        }
+        bucket.tokens -= 1.0;
+        Ok(())
+    }
+
+    /// A place for a stream, as long as it is kept.
+    ///
+    /// # Errors
+    /// 429 where there are too many.
+    pub fn stream(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        self.streams.clone().try_acquire_owned().map_err(|_| {
+            let detail = format!("there are {STREAMS} streams already, the most that there may be: end one");
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).with_retry(10)
+        })
+    }
+}
+
+/// A connection that breaks when its client doesn't read what it asked for.
+#[derive(Debug)]
+pub(crate) struct Patient<S> {
+    stream: S,
+    patience: Duration,
+    /// When it breaks, while something can't be written.
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Patient<S> {
+    pub fn new(stream: S) -> Self {
+        Self { stream, patience: PATIENCE, stalled: None }
+    }
+
+    fn watch<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let patience = self.patience;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        ready!(stalled.as_mut().poll(context));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.watch(context, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
+        self.watch(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.watch(context, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_user_who_asks_too_often_waits_and_no_other() {
+        let limits = Limits::default();
+        let now = Instant::now();
+        let granted = (0..10_000).filter(|_| limits.request(Some(1), now).is_ok()).count();
+        assert_eq!(granted, BURST as usize);
+        assert!(limits.request(Some(2), now).is_ok());
+        let later = now + Duration::from_millis(500);
+        let granted = (0..10_000).filter(|_| limits.request(Some(1), later).is_ok()).count();
+        assert!((999..=1001).contains(&granted), "{granted}");
+    }
+
+    #[test]
+    fn streams_are_bounded() {
+        let limits = Limits::default();
+        let places: Vec<_> = (0..STREAMS).map(|_| limits.stream().unwrap()).collect();
+        assert_eq!(limits.stream().unwrap_err().status, StatusCode::TOO_MANY_REQUESTS);
+        drop(places);
+        assert!(limits.stream().is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_read_is_let_go() {
+        let (_client, server) = tokio::net::UnixStream::pair().unwrap();
+        let mut patient = Patient { patience: Duration::from_millis(50), ..Patient::new(server) };
+        let much = vec![0; 8 << 20];
+        let error = tokio::time::timeout(Duration::from_secs(10), patient.write_all(&much)).await;
+        assert_eq!(error.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+}

@@ -1,0 +1,181 @@
+//! The description of the interface (OpenAPI 3.1), made of the list of operations and of the types that they take and answer.
+
+use schemars::generate::SchemaSettings;
+use schemars::{Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+use crate::operation::{Content, JSON, Operation, Resource};
+use crate::problem::ProblemBody;
+
+/// Where schemas of answers stand.
+const SCHEMAS: &str = "/components/schemas";
+
+/// The description of resources.
+pub(crate) fn document<C>(resources: &[Resource<C>]) -> Value {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let mut answers = settings.with(|settings| settings.definitions_path = SCHEMAS.into()).into_generator();
+    // What is sent has its schema in place: the same type may look otherwise in an answer.
+    let settings = SchemaSettings::draft2020_12().for_deserialize();
+    let mut requests = settings.with(|settings| settings.inline_subschemas = true).into_generator();
+    let problem = answers.subschema_for::<ProblemBody>();
+    let mut paths = Map::new();
+    for resource in resources {
+        let mut item = Map::new();
+        let names = path_parameters(resource.path);
+        if !names.is_empty() {
+            item.insert("parameters".into(), names.into());
+        }
+        for operation in &resource.operations {
+            let described = describe(resource.path, operation, &mut answers, &mut requests);
+            item.insert(operation.method.to_lowercase(), described);
+        }
+        paths.insert(resource.path.into(), item.into());
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Millrace",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "The interface of a running router.",
+            "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
+        },
+        "servers": [{"url": "/", "description": "The router's Unix socket."}],
+        "paths": paths,
+        "components": {
+            "schemas": answers.take_definitions(true),
+            "responses": {"Problem": {
+                "description": "Why it was not done.",
+                "content": {"application/problem+json": {"schema": problem}},
+            }},
+        },
+    })
+}
+
+fn describe(
+    path: &str,
+    operation: &Operation,
+    answers: &mut SchemaGenerator,
+    requests: &mut SchemaGenerator,
+) -> Value {
+    let mut parameters = operation.arguments.map_or_else(Vec::new, |describe| arguments(describe(requests)));
+    if operation.tagged && operation.method != "GET" {
+        parameters.push(json!({
+            "name": "If-Match", "in": "header", "required": false, "schema": {"type": "string"},
+            "description": "The ETag of what is to be changed: where it has another by now, nothing is changed, and the answer is 412.",
+        }));
+    }
+    if operation.streams {
+        parameters.push(json!({
+            "name": "Last-Event-ID", "in": "header", "required": false,
+            "schema": {"type": "integer", "minimum": 0},
+            "description": "Of a stream that is taken up again: the id of what was heard last.",
+        }));
+    }
+    let mut content = json!({operation.media: {"schema": (operation.answer)(answers)}});
+    if operation.streams {
+        content["text/event-stream"] = json!({"schema": {"type": "string"}});
+    }
+    let mut answer = json!({"description": "Done.", "content": content});
+    let mut headers = Map::new();
+    if operation.tagged {
+        let text = "Names what can be changed of it; counters don't count.";
+        headers.insert("ETag".into(), json!({"description": text, "schema": {"type": "string"}}));
+    }
+    if operation.paged {
+        let text = "Where there are more: the next page, as `rel=\"next\"`.";
+        headers.insert("Link".into(), json!({"description": text, "schema": {"type": "string"}}));
+    }
+    if !headers.is_empty() {
+        answer["headers"] = headers.into();
+    }
+    let problem = json!({"$ref": "#/components/responses/Problem"});
+    let mut described = json!({
+        "operationId": operation_id(path, operation.method),
+        "summary": operation.summary,
+        "tags": [tag(path)],
+        "responses": {operation.status.to_string(): answer, "4XX": problem, "5XX": problem},
+    });
+    if !parameters.is_empty() {
+        described["parameters"] = parameters.into();
+    }
+    if let Some(content) = operation.body {
+        let schema = match content {
+            Content::One(describe) => bare(describe(requests)),
+            Content::OneOrList(describe) => {
+                let one = bare(describe(requests));
+                json!({"anyOf": [one.clone(), {"type": "array", "items": one}]})
+            }
+        };
+        described["requestBody"] = json!({"required": true, "content": {JSON: {"schema": schema}}});
+    }
+    described
+}
+
+/// A schema that stands inside a document, which says for all which dialect it is.
+fn bare(schema: Schema) -> Value {
+    let mut schema = schema.to_value();
+    if let Value::Object(keys) = &mut schema {
+        keys.remove("$schema");
+    }
+    schema
+}
+
+/// The properties of an object, as arguments behind a `?`.
+fn arguments(schema: Schema) -> Vec<Value> {
+    let schema = bare(schema);
+    let required = |name: &str| {
+        schema["required"].as_array().is_some_and(|required| required.iter().any(|one| one == name))
+    };
+    let properties = schema["properties"].as_object();
+    let parameter = |(name, schema): (&String, &Value)| {
+        let mut schema = schema.clone();
+        let description = schema.as_object_mut().and_then(|keys| keys.remove("description"));
+        json!({
+            "name": name, "in": "query", "required": required(name), "schema": without_null(schema),
+            "description": description.unwrap_or_default(),
+        })
+    };
+    properties.into_iter().flatten().map(parameter).collect()
+}
+
+/// What is left out behind a `?` is not there; it can't be `null`.
+fn without_null(mut schema: Value) -> Value {
+    let Some(keys) = schema.as_object_mut() else { return schema };
+    if keys.get("default").is_some_and(Value::is_null) {
+        keys.remove("default");
+    }
+    if let Some(Value::Array(types)) = keys.get_mut("type") {
+        types.retain(|one| one != "null");
+        if let [one] = types.as_slice() {
+            let one = one.clone();
+            keys.insert("type".into(), one);
+        }
+    }
+    schema
+}
+
+/// The names in a path.
+fn path_parameters(path: &str) -> Vec<Value> {
+    let names = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let parameter = |name: &str| {
+        let schema = match name {
+            "id" | "number" => json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
+            _ => json!({"type": "string", "minLength": 1}),
+        };
+        json!({"name": name, "in": "path", "required": true, "schema": schema})
+    };
+    names.map(parameter).collect()
+}
+
+/// A name for an operation that programs can be made with: `get_ports_name`.
+fn operation_id(path: &str, method: &str) -> String {
+    let words = path.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let words: Vec<&str> = words.collect();
+    let what = if words.is_empty() { "resources".to_owned() } else { words.join("_") };
+    format!("{}_{what}", method.to_lowercase())
+}
+
+/// The noun that a path is about.
+fn tag(path: &str) -> &str {
+    path.split('/').nth(1).filter(|noun| !noun.is_empty()).unwrap_or("resources")
+}

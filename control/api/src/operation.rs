@@ -1,0 +1,169 @@
+//! Operations: each method of each resource, with what it takes and answers. One list makes the router that carries them out and
+//! the description that is served.
+
+use axum::middleware;
+use axum::routing::MethodRouter;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+use crate::extract::refuse_arguments;
+use crate::server::Served;
+
+/// Makes the schema of a type, with what it refers to.
+pub(crate) type Describe = fn(&mut SchemaGenerator) -> Schema;
+
+/// What a method of a resource is.
+#[derive(Clone)]
+pub(crate) struct Operation {
+    /// `GET`, `POST`, …
+    pub method: &'static str,
+    /// What it does, in a sentence.
+    pub summary: &'static str,
+    /// The arguments behind the `?`.
+    pub arguments: Option<Describe>,
+    /// What its body holds.
+    pub body: Option<Content>,
+    /// The status when it is done.
+    pub status: u16,
+    /// What it answers then.
+    pub answer: Describe,
+    /// Of which kind that is.
+    pub media: &'static str,
+    /// Whether it also answers with a stream of server-sent events.
+    pub streams: bool,
+    /// Whether the answer has an `ETag`, and what changes something takes an `If-Match`.
+    pub tagged: bool,
+    /// Whether the answer may be a part of a list, with a `Link` to the next.
+    pub paged: bool,
+}
+
+/// What the body of a request holds.
+#[derive(Clone, Copy)]
+pub(crate) enum Content {
+    /// An object.
+    One(Describe),
+    /// An object, or a list of such.
+    OneOrList(Describe),
+}
+
+/// What most answers are.
+pub(crate) const JSON: &str = "application/json";
+
+impl Operation {
+    fn new<T: JsonSchema>(method: &'static str, status: u16, summary: &'static str) -> Self {
+        Self {
+            method,
+            summary,
+            arguments: None,
+            body: None,
+            status,
+            answer: SchemaGenerator::subschema_for::<T>,
+            media: JSON,
+            streams: false,
+            tagged: false,
+            paged: false,
+        }
+    }
+
+    /// Reads.
+    pub fn get<T: JsonSchema>(summary: &'static str) -> Self {
+        Self::new::<T>("GET", 200, summary)
+    }
+
+    /// Does something.
+    pub fn post<T: JsonSchema>(summary: &'static str) -> Self {
+        Self::new::<T>("POST", 200, summary)
+    }
+
+    /// Makes something.
+    pub fn create<T: JsonSchema>(summary: &'static str) -> Self {
+        Self::new::<T>("POST", 201, summary)
+    }
+
+    /// Puts something in the place of another.
+    pub fn put<T: JsonSchema>(summary: &'static str) -> Self {
+        Self::new::<T>("PUT", 200, summary)
+    }
+
+    /// Changes something.
+    pub fn patch<T: JsonSchema>(summary: &'static str) -> Self {
+        Self::new::<T>("PATCH", 200, summary)
+    }
+
+    /// Removes something.
+    pub fn delete<T: JsonSchema>(summary: &'static str) -> Self {
+        Self::new::<T>("DELETE", 200, summary)
+    }
+
+    /// With arguments behind the `?`; without this, none are taken.
+    pub fn arguments<T: JsonSchema>(self) -> Self {
+        Self { arguments: Some(SchemaGenerator::root_schema_for::<T>), ..self }
+    }
+
+    /// With an object in the body.
+    pub fn body<T: JsonSchema>(self) -> Self {
+        Self { body: Some(Content::One(SchemaGenerator::root_schema_for::<T>)), ..self }
+    }
+
+    /// With an object in the body, or a list of such.
+    pub fn one_or_list<T: JsonSchema>(self) -> Self {
+        Self { body: Some(Content::OneOrList(SchemaGenerator::root_schema_for::<T>)), ..self }
+    }
+
+    /// Answers with something else than JSON.
+    pub fn media(self, media: &'static str) -> Self {
+        Self { media, ..self }
+    }
+
+    /// Answers with a stream of server-sent events where these are accepted.
+    pub fn streams(self) -> Self {
+        Self { streams: true, ..self }
+    }
+
+    /// Has an `ETag`; what changes something is only done where an `If-Match` holds.
+    pub fn tagged(self) -> Self {
+        Self { tagged: true, ..self }
+    }
+
+    /// Answers with a page of a list where that is asked for.
+    pub fn paged(self) -> Self {
+        Self { paged: true, ..self }
+    }
+}
+
+/// A path, with its methods.
+pub(crate) struct Resource<C> {
+    /// The path; names in braces stand for any.
+    pub path: &'static str,
+    /// What its methods do.
+    pub operations: Vec<Operation>,
+    router: MethodRouter<Served<C>>,
+}
+
+impl<C: Clone + Send + Sync + 'static> Resource<C> {
+    /// One without methods.
+    pub fn new(path: &'static str) -> Self {
+        Self { path, operations: Vec::new(), router: MethodRouter::new() }
+    }
+
+    /// With a method, and what carries it out.
+    pub fn on(mut self, operation: Operation, handler: MethodRouter<Served<C>>) -> Self {
+        let handler = match operation.arguments {
+            Some(_) => handler,
+            None => handler.route_layer(middleware::from_fn(refuse_arguments)),
+        };
+        self.router = self.router.merge(handler);
+        self.operations.push(operation);
+        self
+    }
+
+    /// With bodies up to so many bytes.
+    pub fn bodies(mut self, limit: axum::extract::DefaultBodyLimit) -> Self {
+        self.router = self.router.layer(limit);
+        self
+    }
+
+    /// What carries out its methods.
+    pub fn into_router(self) -> MethodRouter<Served<C>> {
+        self.router
+    }
+}

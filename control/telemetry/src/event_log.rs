@@ -1,0 +1,244 @@
+//! The log of events: the latest ones, numbered. However often something happens, it takes few of the places.
+//!
+//! The first event of a kind and subject is logged at once. Those of the same kind and subject that follow within a second become
+//! one, with a count, when the second is over, and begin the next second. Of a kind, 16 subjects are told apart at one time;
+//! others have the subject `others` meanwhile. So a kind makes few events in a second, and an event that was read never changes.
+
+use std::collections::{HashMap, VecDeque};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::date::utc_milliseconds;
+use crate::event::{Event, EventKind, Occurrence};
+
+/// Events that are kept.
+pub const MOST_EVENTS: usize = 4096;
+/// Subjects of a kind that are told apart within a second.
+const MOST_SUBJECTS: usize = 16;
+/// The subject of others.
+const OTHERS: &str = "others";
+/// Milliseconds in which events of one kind and subject are gathered.
+const WINDOW: u64 = 1000;
+
+/// The latest events.
+#[derive(Debug, Default)]
+pub struct EventLog {
+    kept: VecDeque<Event>,
+    /// How many there ever were.
+    newest: u64,
+    /// What happened less than a second ago, by kind and subject.
+    open: HashMap<(EventKind, String), Window>,
+}
+
+/// A second that began with an event.
+#[derive(Debug)]
+struct Window {
+    /// When, in milliseconds since 1970.
+    began: u64,
+    /// What has happened since: the last of it, when, and how often.
+    more: Option<(Occurrence, u64, u64)>,
+}
+
+/// Which events are asked for.
+#[derive(Clone, Debug, Default)]
+pub struct EventQuery {
+    /// Those with higher numbers. One that no event has had yet was another router's, and asks for all.
+    pub since: Option<u64>,
+    /// Of these, the last ones, so many.
+    pub last: Option<usize>,
+    /// Of these, those of such kinds; none named: all.
+    pub kinds: Vec<EventKind>,
+    /// Of these, the first ones, so many; the others are further pages.
+    pub limit: Option<usize>,
+}
+
+/// Events out of those that there are.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct EventPage {
+    /// The events, the oldest first.
+    pub events: Vec<Event>,
+    /// Events that were asked for and are not kept any more, of whatever kind.
+    pub missed: u64,
+    /// The number of the newest event that there is.
+    pub newest: u64,
+    /// What to ask for as `since` to get those that follow these.
+    pub next: u64,
+}
+
+impl EventLog {
+    /// Notes that something happens, `now` milliseconds after 1970. Returns whether an event has come of it by now.
+    pub fn note(&mut self, mut occurrence: Occurrence, now: u64) -> bool {
+        let before = self.newest;
+        self.flush(now);
+        let mut key = (occurrence.kind, occurrence.subject.clone());
+        if !self.open.contains_key(&key) && self.subjects(occurrence.kind) >= MOST_SUBJECTS {
+            OTHERS.clone_into(&mut occurrence.subject);
+            OTHERS.clone_into(&mut key.1);
+        }
+        match self.open.get_mut(&key) {
+            Some(Window { more, .. }) => {
+                let earlier = more.take().map_or(0, |(_, _, count)| count);
+                *more = Some((occurrence, now, earlier + 1));
+            }
+            None => {
+                self.open.insert(key, Window { began: now, more: None });
+                self.add(occurrence, now, 1);
+            }
+        }
+        self.newest > before
+    }
+
+    /// Logs what was gathered in seconds that are over, in the order in which the last of it happened. Returns whether that was
+    /// something.
+    pub fn flush(&mut self, now: u64) -> bool {
+        let mut due = Vec::new();
+        self.open.retain(|_, window| {
+            // A clock that was set back ends it as well.
+            if now.abs_diff(window.began) < WINDOW {
+                return true;
+            }
+            window.began = now;
+            let more = window.more.take();
+            let goes_on = more.is_some();
+            due.extend(more);
+            goes_on
+        });
+        due.sort_by_key(|(_, at, _)| *at);
+        let is_something = !due.is_empty();
+        due.into_iter().for_each(|(occurrence, at, count)| self.add(occurrence, at, count));
+        is_something
+    }
+
+    fn subjects(&self, kind: EventKind) -> usize {
+        self.open.keys().filter(|(own, _)| *own == kind).count()
+    }
+
+    fn add(&mut self, occurrence: Occurrence, at: u64, count: u64) {
+        let Occurrence { kind, subject, text, details } = occurrence;
+        self.newest += 1;
+        if self.kept.len() == MOST_EVENTS {
+            self.kept.pop_front();
+        }
+        let (number, time, severity) = (self.newest, utc_milliseconds(at), kind.severity());
+        self.kept.push_back(Event { number, time, kind, subject, severity, text, count, details });
+    }
+
+    /// The number of the newest event; 0 where there is none.
+    pub fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// The events that are asked for.
+    pub fn page(&self, query: &EventQuery) -> EventPage {
+        let gone = self.newest - self.kept.len() as u64;
+        let since = query.since.filter(|since| *since <= self.newest);
+        let missed = match since {
+            Some(since) => gone.saturating_sub(since),
+            None => 0,
+        };
+        let from = since.unwrap_or(0).saturating_sub(gone) as usize;
+        let is_meant = |event: &&Event| query.kinds.is_empty() || query.kinds.contains(&event.kind);
+        let meant: Vec<&Event> = self.kept.range(from.min(self.kept.len())..).filter(is_meant).collect();
+        let first = query.last.map_or(0, |last| meant.len().saturating_sub(last));
+        let all = &meant[first..];
+        let shown = &all[..query.limit.map_or(all.len(), |limit| limit.min(all.len()))];
+        let next = match shown.last() {
+            Some(last) if shown.len() < all.len() => last.number,
+            _ => self.newest,
+        };
+        EventPage { events: shown.iter().copied().cloned().collect(), missed, newest: self.newest, next }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn occurrence(kind: EventKind, subject: &str, text: &str) -> Occurrence {
+        Occurrence { kind, subject: subject.into(), text: text.into(), details: serde_json::Map::new() }
+    }
+
+    fn fault(subject: &str) -> Occurrence {
+        occurrence(EventKind::PluginFault, subject, "it trapped")
+    }
+
+    fn all(log: &EventLog) -> Vec<(u64, &str, u64)> {
+        log.kept.iter().map(|event| (event.number, &*event.subject, event.count)).collect()
+    }
+
+    #[test]
+    fn a_million_of_a_kind_and_subject_are_one_in_a_second() {
+        let mut log = EventLog::default();
+        for number in 0..1_000_000 {
+            // Ten seconds of them.
+            log.note(fault("i1"), 5_000 + number / 100);
+        }
+        assert!(log.flush(20_000));
+        assert!(!log.flush(30_000));
+        assert!(log.kept.len() <= 12, "{:?}", all(&log));
+        assert_eq!(log.kept.iter().map(|event| event.count).sum::<u64>(), 1_000_000);
+        assert_eq!(log.kept.front().unwrap().count, 1);
+    }
+
+    #[test]
+    fn what_happens_once_is_told_at_once_whatever_floods_beside_it() {
+        let mut log = EventLog::default();
+        assert!(log.note(fault("i1"), 0));
+        assert!(!log.note(fault("i1"), 1));
+        assert!(log.note(fault("i2"), 2));
+        assert!(log.note(occurrence(EventKind::InstanceQuarantined, "i1", "too often"), 3));
+        assert_eq!(all(&log), [(1, "i1", 1), (2, "i2", 1), (3, "i1", 1)]);
+        assert!(log.flush(1001));
+        assert_eq!(all(&log)[3], (4, "i1", 1));
+    }
+
+    #[test]
+    fn the_last_of_what_alternates_comes_last() {
+        let mut log = EventLog::default();
+        for at in 0..10 {
+            let kind = if at % 2 == 0 { EventKind::LinkDown } else { EventKind::LinkUp };
+            log.note(occurrence(kind, "lan", ""), at);
+        }
+        log.flush(1500);
+        let kinds: Vec<_> = log.kept.iter().map(|event| (event.kind.name(), event.count)).collect();
+        assert_eq!(kinds, [("link-down", 1), ("link-up", 1), ("link-down", 4), ("link-up", 4)]);
+    }
+
+    #[test]
+    fn many_subjects_of_a_kind_share_one() {
+        let mut log = EventLog::default();
+        for number in 0..60_000 {
+            log.note(occurrence(EventKind::NeighbourFailed, &format!("10.0.0.{number}"), ""), number / 60);
+        }
+        log.flush(2000);
+        assert_eq!(log.kept.len(), MOST_SUBJECTS + 2);
+        assert_eq!(all(&log)[MOST_SUBJECTS..], [(17, "others", 1), (18, "others", 60_000 - 17)]);
+        assert!(log.note(fault("i1"), 2001), "other kinds have subjects of their own");
+    }
+
+    #[test]
+    fn pages_go_on_where_the_one_before_ended_and_say_what_is_gone() {
+        let mut log = EventLog::default();
+        for number in 0..MOST_EVENTS as u64 + 10 {
+            log.note(fault("i"), number * 2000);
+        }
+        let newest = MOST_EVENTS as u64 + 10;
+        let numbers = |page: &EventPage| page.events.iter().map(|event| event.number).collect::<Vec<_>>();
+        let ask = |since, last, limit| log.page(&EventQuery { since, last, limit, kinds: Vec::new() });
+        let page = ask(Some(4), None, Some(3));
+        assert_eq!((numbers(&page), page.missed, page.next, page.newest), (vec![11, 12, 13], 6, 13, newest));
+        let page = ask(Some(page.next), None, Some(2));
+        assert_eq!((numbers(&page), page.missed, page.next), (vec![14, 15], 0, 15));
+        let page = ask(Some(newest - 1), None, None);
+        assert_eq!((numbers(&page), page.next), (vec![newest], newest));
+        let page = ask(None, Some(2), None);
+        assert_eq!((numbers(&page), page.missed, page.next), (vec![newest - 1, newest], 0, newest));
+        assert!(ask(Some(newest), None, None).events.is_empty());
+        // The number of a router that ran before.
+        assert_eq!(ask(Some(newest + 1), None, None).events.len(), MOST_EVENTS);
+        let kinds = vec![EventKind::LinkUp];
+        let page = log.page(&EventQuery { kinds, since: Some(newest - 5), ..EventQuery::default() });
+        assert_eq!((page.events.len(), page.next), (0, newest));
+    }
+}
