@@ -88,9 +88,12 @@ impl RatesView {
     }
 }
 
+/// Counters, and when they were looked at.
+type Sample = (Instant, Arc<CountersView>);
+
 /// Counters that several look at.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sampler(Arc<Mutex<Option<(Instant, Arc<CountersView>)>>>);
+pub(crate) struct Sampler(Arc<Mutex<Option<Sample>>>);
 
 impl Sampler {
     fn sample<C: Control>(&self, control: &C) -> Controlled<Arc<CountersView>> {

@@ -236,7 +236,7 @@ async fn errors_are_problems_that_say_what_would_be_right() {
         ("GET", "/events?kind=link", "", 400, "no kind of event is named \"link\""),
         ("GET", "/audit?last=0", "", 400, "1 to 10000"),
         ("GET", "/rates?hz=11", "", 400, "1 to 10"),
-        ("GET", "/plugins/nobody", "", 404, "no plugin is named"),
+        ("GET", "/plugins/nobody", "", 404, "no plugin"),
         ("GET", "/capture?prot=lan", "", 400, "did you mean \"port\""),
         ("GET", "/capture?snap=-1", "", 400, "snap"),
         ("GET", "/capture?port=nowhere", "", 404, "no port"),
