@@ -274,10 +274,21 @@ fn queues_are_shown_and_changed() {
     let all = router.json(&["queue", "show"]);
     assert_eq!((&all[0]["name"], &all[0]["port"]), (&"flows".into(), &"r2".into()));
     // What came is what was sent, waits or was dropped, of the whole queue and of the flows in it.
-    let shown = router.json(&["queue", "show", "r2", "flows"]);
+    let shown = eventually("a queue is above its threshold", Duration::from_secs(10), || {
+        let shown = router.json(&["queue", "show", "r2", "flows"]);
+        (shown["drops"]["threshold"].as_u64() > Some(0)).then_some(shown)
+    });
     let arrived = |queue: &serde_json::Value| queue["offered_packets"].as_u64().unwrap();
     // The flows are asked after the whole.
     let of_flows: u64 = shown["flows"].as_array().unwrap().iter().map(arrived).sum();
+    let of = |key: &str| shown[key].as_u64().unwrap();
+    // All packets of both flows are of 1,000 bytes.
+    assert_eq!(
+        (of("offered_bytes"), of("sent_bytes")),
+        (1000 * of("offered_packets"), 1000 * of("sent_packets"))
+    );
+    assert_eq!(of("offered_bytes"), of("sent_bytes") + of("held_bytes") + of("dropped_bytes"));
+    assert!(of("peak_bytes") >= of("held_bytes") && of("held_bytes") == 1000 * of("held_packets"), "{shown}");
     let sent = shown["sent_packets"].as_u64().unwrap();
     assert!(sent > 0 && sent < arrived(&shown) && arrived(&shown) <= of_flows, "{shown}");
     router.ask(&["queue", "set", "r2", "flows", "threshold=30000"]);
