@@ -45,7 +45,7 @@ enum PluginRequest {
         arguments: Map<String, Value>,
     },
     /// Adds a node to the scheduler of a port.
-    AddNode { port: String, node: SchedulerNode },
+    AddNode { port: String, node: Box<SchedulerNode> },
     /// Gives a node other settings.
     SetNode { port: String, node: String, settings: Map<String, Value> },
     /// Removes a node; what waits there goes to another leaf, or is dropped.

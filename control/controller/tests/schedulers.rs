@@ -127,7 +127,7 @@ fn settings(kind: &str, above: &str, value: u8) -> Map<String, Value> {
     let share = match above {
         "priority" => json!({"level": value % 8}),
         "deficit-round-robin" => json!({"quantum": u32::from(value) * 100}),
-        "hfsc" if value % 3 == 0 && kind != "hfsc" => {
+        "hfsc" if value.is_multiple_of(3) && kind != "hfsc" => {
             json!({"real-time": format!("{}mbit 10ms {}kbit", value % 9 + 1, value)})
         }
         "hfsc" if value % 3 == 1 => json!({"link-sharing": format!("{value}mbit"), "upper-limit": "40mbit"}),
@@ -177,14 +177,14 @@ fn take(router: &Router, (what, port, name, other, value): Step) -> Result<(), S
             router.set_scheduler_node(port, &name, &settings(is, above, value)).map(drop).map_err(said)
         }
         8 => {
-            let to = (value % 2 == 0).then(|| chosen(other).0);
-            let removal = NodeRemoval { to, with_filters: value % 3 == 0 };
+            let to = (value.is_multiple_of(2)).then(|| chosen(other).0);
+            let removal = NodeRemoval { to, with_filters: value.is_multiple_of(3) };
             router.remove_scheduler_node(port, &name, &removal).map(drop).map_err(said)
         }
         9..=11 => {
             let filter = format!("dport {}", value % 5);
             let action = format!("queue {name}");
-            let gate = (value % 4 == 0).then(|| "firewall".to_owned());
+            let gate = (value.is_multiple_of(4)).then(|| "firewall".to_owned());
             let new = NewFilter { filter, action, gate, priority: (value % 3).into() };
             router.add_filter(&new).map(drop).map_err(said)
         }
