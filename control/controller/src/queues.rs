@@ -83,6 +83,7 @@ impl Router {
                 offered_packets: node.sent_packets
                     + u64::from(node.held_packets)
                     + node.drops.values().sum::<u64>(),
+                offered_bytes: node.sent_bytes + u64::from(node.held_bytes) + node.dropped_bytes,
                 flows: Vec::new(),
                 node,
             })
@@ -142,12 +143,14 @@ impl Router {
             threshold: queue.threshold,
             rate: reserved.map(|rate| rate.0),
             offered_packets: queue.offered_packets,
+            offered_bytes: queue.offered_bytes,
             sent_packets: queue.sent_packets,
             sent_bytes: queue.sent_bytes,
             held_packets: queue.held_packets,
             held_bytes: queue.held_bytes,
             peak_bytes: queue.peak_bytes,
             drops: queue.drops.iter().map(|(cause, packets)| (cause.name(), packets)).collect(),
+            dropped_bytes: queue.drops.bytes(),
         };
         Ok(reports.into_iter().map(view).collect())
     }

@@ -101,6 +101,7 @@ impl Inner {
                 peak_bytes: view.peak_bytes,
                 queues: view.queues,
                 drops: view.drops.iter().map(|(cause, packets)| (cause.name(), packets)).collect(),
+                dropped_bytes: view.drops.bytes(),
                 name: node_name,
             }
         };

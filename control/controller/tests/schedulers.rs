@@ -1,7 +1,7 @@
 //! Trees of schedulers that are changed by single commands: what is saved is always what runs, and can always be read again.
 
 use millrace_config::Config;
-use millrace_controller::{NewFilter, NodeRemoval, Router, StartOptions, check, start};
+use millrace_controller::{NewFilter, NodeRemoval, PageQuery, Router, StartOptions, check, start};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -177,14 +177,14 @@ fn take(router: &Router, (what, port, name, other, value): Step) -> Result<(), S
             router.set_scheduler_node(port, &name, &settings(is, above, value)).map(drop).map_err(said)
         }
         8 => {
-            let to = (value % 2 == 0).then(|| chosen(other).0);
-            let removal = NodeRemoval { to, with_filters: value % 3 == 0 };
+            let to = (value.is_multiple_of(2)).then(|| chosen(other).0);
+            let removal = NodeRemoval { to, with_filters: value.is_multiple_of(3) };
             router.remove_scheduler_node(port, &name, &removal).map(drop).map_err(said)
         }
         9..=11 => {
             let filter = format!("dport {}", value % 5);
             let action = format!("queue {name}");
-            let gate = (value % 4 == 0).then(|| "firewall".to_owned());
+            let gate = (value.is_multiple_of(4)).then(|| "firewall".to_owned());
             let new = NewFilter { filter, action, gate, priority: (value % 3).into() };
             router.add_filter(&new).map(drop).map_err(said)
         }

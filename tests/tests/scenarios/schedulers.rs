@@ -52,9 +52,9 @@ fn a_tree_changes_under_load_without_a_loss() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
     let router = shaped(&line);
+    router.ask(&["filter", "add", "proto udp dport 9001", "--action", "queue voice"]);
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 500, 200);
     flow.wait_for_arrival();
-    router.ask(&["filter", "add", "proto udp dport 9001", "--action", "queue voice"]);
     flow.go_on(Duration::from_millis(200));
     router.ask(&["scheduler", "set", "r2", "--node", "voice", "threshold=65536", "manage=codel"]);
     router.ask(&["scheduler", "set", "r2", "rate=20mbit"]);
@@ -69,7 +69,7 @@ fn a_tree_changes_under_load_without_a_loss() {
     router.ask(&["scheduler", "add", "r2", "voice", "--kind", "fifo", "--under", "top", "level=0"]);
     flow.go_on(Duration::from_millis(200));
     let report = flow.finish();
-    assert_eq!((report.lost(), report.duplicated), (0, 0), "{report:?}");
+    assert_eq!((report.lost(), report.duplicated, report.reordered), (0, 0, 0), "{report:?}");
     let said = router.ask(&["scheduler", "remove", "r2", "top", "--with-filters"]);
     assert!(said.contains("1 filter that named its queue is removed"), "{said}");
     assert_eq!(router.json(&["filter", "list"]).as_array().map(Vec::len), Some(0));
@@ -274,10 +274,24 @@ fn queues_are_shown_and_changed() {
     let all = router.json(&["queue", "show"]);
     assert_eq!((&all[0]["name"], &all[0]["port"]), (&"flows".into(), &"r2".into()));
     // What came is what was sent, waits or was dropped, of the whole queue and of the flows in it.
-    let shown = router.json(&["queue", "show", "r2", "flows"]);
+    let shown = eventually("a queue is above its threshold", Duration::from_secs(10), || {
+        let shown = router.json(&["queue", "show", "r2", "flows"]);
+        (shown["drops"]["threshold"].as_u64() > Some(0)).then_some(shown)
+    });
     let arrived = |queue: &serde_json::Value| queue["offered_packets"].as_u64().unwrap();
     // The flows are asked after the whole.
     let of_flows: u64 = shown["flows"].as_array().unwrap().iter().map(arrived).sum();
+    let of = |key: &str| shown[key].as_u64().unwrap();
+    assert_eq!(of("offered_bytes"), of("sent_bytes") + of("held_bytes") + of("dropped_bytes"));
+    assert!(of("peak_bytes") >= of("held_bytes"), "{shown}");
+    // All packets of both flows are of 1,000 bytes.
+    for flow in [9000, 9001].map(|port| flow_in(&shown, port)) {
+        for what in ["offered", "sent", "held"] {
+            let [packets, bytes] =
+                ["packets", "bytes"].map(|unit| flow[format!("{what}_{unit}")].as_u64().unwrap());
+            assert_eq!(bytes, 1000 * packets, "{what}: {flow}");
+        }
+    }
     let sent = shown["sent_packets"].as_u64().unwrap();
     assert!(sent > 0 && sent < arrived(&shown) && arrived(&shown) <= of_flows, "{shown}");
     router.ask(&["queue", "set", "r2", "flows", "threshold=30000"]);

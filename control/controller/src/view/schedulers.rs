@@ -87,6 +87,8 @@ pub struct SchedulerNodeView {
     pub queues: u32,
     /// Packets dropped at or below it, by cause.
     pub drops: BTreeMap<&'static str, u64>,
+    /// Their bytes.
+    pub dropped_bytes: u64,
 }
 
 /// A node of a scheduler that was removed, with all below it.
@@ -114,6 +116,8 @@ pub struct QueueView {
     pub node: SchedulerNodeView,
     /// Packets that arrived: those that were sent, wait or were dropped.
     pub offered_packets: u64,
+    /// Their bytes.
+    pub offered_bytes: u64,
     /// The queues of flows in it; only where one queue was asked for.
     pub flows: Vec<FlowQueueView>,
 }
@@ -131,6 +135,8 @@ pub struct FlowQueueView {
     pub rate: Option<u64>,
     /// Packets that arrived.
     pub offered_packets: u64,
+    /// Their bytes.
+    pub offered_bytes: u64,
     /// Packets that were sent.
     pub sent_packets: u64,
     /// Their bytes.
@@ -143,4 +149,6 @@ pub struct FlowQueueView {
     pub peak_bytes: u32,
     /// Packets that were dropped, by cause.
     pub drops: BTreeMap<&'static str, u64>,
+    /// Their bytes.
+    pub dropped_bytes: u64,
 }
