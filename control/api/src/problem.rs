@@ -19,7 +19,7 @@ pub(crate) struct Problem {
     /// The first of them.
     errors: Vec<WrongEntry>,
     /// What is there, where something else was expected, with its tag.
-    current: Option<(String, Value)>,
+    current: Option<Box<(String, Value)>>,
     /// Seconds after which it makes sense to try again.
     retry: Option<u64>,
 }
@@ -78,7 +78,7 @@ impl Problem {
 
     /// With what is there, where something else was expected, and its tag.
     pub fn with_current(self, tag: String, current: Value) -> Self {
-        Self { current: Some((tag, current)), ..self }
+        Self { current: Some(Box::new((tag, current))), ..self }
     }
 
     /// With the seconds after which it makes sense to try again.
@@ -111,7 +111,7 @@ pub(crate) struct Detail(pub String);
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let detail = Detail(self.detail.clone());
-        let (tag, current) = self.current.unzip();
+        let (tag, current) = self.current.map(|current| *current).unzip();
         let body = ProblemBody {
             // RFC 9457, 4.2.1.
             r#type: "about:blank",
