@@ -1,11 +1,13 @@
 //! All resources: which paths there are, and what each method takes, answers and is carried out by.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{Method, StatusCode, Uri};
+use axum::http::{Method, StatusCode, Uri, header};
 use axum::middleware;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, patch, post, put};
 use millrace_controller::view::{
     AppliedView, BindingView, ConfigurationView, DifferenceView, DropView, FlowsView, GateCheckView,
@@ -22,10 +24,11 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::control::Control;
-use crate::operation::{Operation, Resource};
+use crate::operation::{JSON, Operation, Resource};
+use crate::paging::pages;
 use crate::problem::Problem;
 use crate::rates::RatesView;
-use crate::resources::{find, pages, read};
+use crate::resources::{find, read};
 use crate::server::Served;
 use crate::{audit, capture, configuration, events, metrics, openapi, rates, resources, schedulers};
 
@@ -59,14 +62,14 @@ pub(crate) struct ListView {
 pub(crate) struct Documents {
     /// The list of resources.
     list: Option<ListView>,
-    /// The description of the interface.
-    openapi: Value,
+    /// The description of the interface, made when it is first asked for: that takes a while.
+    openapi: OnceLock<Bytes>,
 }
 
 /// The service that answers requests.
 pub(crate) fn router<C: Control>(served: Served<C>) -> axum::Router {
     let all = catalogue::<C>();
-    let documents = Documents { list: Some(list_of(&all)), openapi: openapi::document(&all) };
+    let documents = Documents { list: Some(list_of(&all)), openapi: OnceLock::new() };
     let served = Served { documents: Arc::new(documents), ..served };
     let paths: Vec<&'static str> = all.iter().map(|resource| resource.path).collect();
     let router = all.into_iter().fold(axum::Router::new(), |router, resource| {
@@ -98,8 +101,15 @@ async fn list<C: Control>(State(served): State<Served<C>>) -> Json<Option<ListVi
     Json(served.documents.list.clone())
 }
 
-async fn description<C: Control>(State(served): State<Served<C>>) -> Json<Value> {
-    Json(served.documents.openapi.clone())
+async fn description<C: Control>(State(served): State<Served<C>>) -> Result<Response, Problem> {
+    let documents = served.documents;
+    // Beside everything else: others are not kept waiting.
+    let make = move || {
+        documents.openapi.get_or_init(|| openapi::document(&catalogue::<C>()).to_string().into()).clone()
+    };
+    let made = tokio::task::spawn_blocking(make).await;
+    let bytes = made.map_err(|error| ControlError::system("describe the interface", error))?;
+    Ok(([(header::CONTENT_TYPE, JSON)], bytes).into_response())
 }
 
 fn unknown_path(uri: &Uri, paths: &[&'static str]) -> Problem {

@@ -23,6 +23,7 @@ mod listener;
 mod metrics;
 mod openapi;
 mod operation;
+mod paging;
 mod peer;
 mod problem;
 mod rates;

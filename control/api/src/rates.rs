@@ -88,23 +88,25 @@ impl RatesView {
     }
 }
 
-/// Counters, and when they were looked at.
-type Sample = (Instant, Arc<CountersView>);
-
 /// Counters that several look at.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sampler(Arc<Mutex<Option<Sample>>>);
 
+/// The counters, and when they were looked at.
+#[derive(Clone, Debug)]
+struct Sample {
+    at: Instant,
+    counters: Arc<CountersView>,
+}
+
 impl Sampler {
     fn sample<C: Control>(&self, control: &C) -> Controlled<Arc<CountersView>> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((at, counters)) = &*last
-            && at.elapsed() < FRESH
-        {
-            return Ok(counters.clone());
+        if let Some(sample) = last.as_ref().filter(|sample| sample.at.elapsed() < FRESH) {
+            return Ok(sample.counters.clone());
         }
         let counters = Arc::new(control.counters()?);
-        *last = Some((Instant::now(), counters.clone()));
+        *last = Some(Sample { at: Instant::now(), counters: counters.clone() });
         Ok(counters)
     }
 }

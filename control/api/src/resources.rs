@@ -2,12 +2,12 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, Uri, header};
+use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use millrace_controller::view::{BindingView, GateView, InstanceView, PluginDetailView, RouteView};
 use millrace_controller::{
-    ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, Page, PageQuery, RouteQuery, Upgrade,
+    ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, PageQuery, RouteQuery, Upgrade,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::control::{Control, Controlled};
 use crate::extract::{Arguments, Body, Name, Names, OneOrList};
+use crate::paging::paged;
 use crate::problem::Problem;
 use crate::server::Served;
 use crate::tag::{Condition, Tagged, WithTag};
@@ -29,45 +30,6 @@ pub(crate) fn read<C: Control, V: Serialize + 'static>(
     get(move |State(served): State<Served<C>>| async move {
         read(&served.control).map(Json).map_err(Problem::from)
     })
-}
-
-/// GET of a noun of which there may be many, by keys that are their own.
-pub(crate) fn pages<C: Control, V: Serialize + 'static>(
-    read: fn(&C) -> Controlled<Vec<V>>,
-    key: fn(&V) -> String,
-) -> MethodRouter<Served<C>> {
-    let answer = move |State(served): State<Served<C>>, uri: Uri, Arguments(query): Arguments<PageQuery>| async move {
-        let page = query.of(read(&served.control)?, key)?;
-        Ok::<_, Problem>(paged(&uri, page))
-    };
-    get(answer)
-}
-
-/// A page of a list, with a link to the next.
-fn paged<V: Serialize>(uri: &Uri, page: Page<V>) -> Response {
-    let mut response = Json(page.rows).into_response();
-    if let Some(next) = page.next
-        && let Ok(link) = HeaderValue::from_str(&next_page(uri, &next))
-    {
-        response.headers_mut().insert(header::LINK, link);
-    }
-    response
-}
-
-/// The link to the next page (RFC 8288): as this one was asked for, with another cursor.
-fn next_page(uri: &Uri, cursor: &str) -> String {
-    let kept = uri.query().unwrap_or_default().split('&');
-    let kept = kept.filter(|pair| !pair.is_empty() && !pair.starts_with("cursor="));
-    let arguments: Vec<String> =
-        kept.map(str::to_owned).chain([format!("cursor={}", escaped(cursor))]).collect();
-    format!("<{}?{}>; rel=\"next\"", uri.path(), arguments.join("&"))
-}
-
-/// A text as the value of an argument.
-fn escaped(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
-    let each = |byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    text.bytes().map(each).collect()
 }
 
 /// GET of one of a noun by its name.

@@ -336,6 +336,9 @@ impl Control for TestControl {
     }
 
     async fn apply(&self, order: Apply, who: Who) -> Controlled<AppliedView> {
+        if order.text == "slow" {
+            tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+        }
         if order.text.is_empty() {
             return Err(ControlError::Invalid("an empty text".into()));
         }

@@ -19,8 +19,16 @@ struct Shared {
 }
 
 impl Default for Events {
+    /// An empty log.
     fn default() -> Self {
-        Self(Arc::new(Shared { log: Mutex::default(), newest: watch::Sender::new(0) }))
+        Self::from(EventLog::default())
+    }
+}
+
+impl From<EventLog> for Events {
+    fn from(log: EventLog) -> Self {
+        let newest = watch::Sender::new(log.newest());
+        Self(Arc::new(Shared { log: Mutex::new(log), newest }))
     }
 }
 

@@ -28,6 +28,8 @@ use crate::start::complete;
 const MOST_REQUESTS: usize = 256;
 /// How often the kernel is told which neighbours are in use.
 const REFRESH: Duration = Duration::from_secs(1);
+/// How often all counters are looked at for what nobody tells.
+const LOOK: Duration = Duration::from_secs(1);
 
 impl Router {
     /// Follows the kernel and the worker until [`shutdown`](Self::shutdown) is called.
@@ -42,6 +44,9 @@ impl Router {
             .map_err(|error| ControlError::system("wait for the data plane", error))?;
         let mut refresh = tokio::time::interval(REFRESH);
         refresh.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        // Not at once: what the kernel says of the routes of the start comes first.
+        let mut look = tokio::time::interval_at(tokio::time::Instant::now() + LOOK, LOOK);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         // What plugins ask for may take long: meanwhile the kernel and the workers are followed.
         let mut serving = std::pin::pin!(self.serve_requests());
         loop {
@@ -62,6 +67,9 @@ impl Router {
                     inner.refresh_driver_ports()?;
                     inner.refresh_neighbours()?;
                     inner.link_gates()?;
+                }
+                _ = look.tick() => {
+                    let mut inner = self.lock();
                     let snapshot = inner.snapshot()?;
                     inner.observe(&snapshot);
                 }

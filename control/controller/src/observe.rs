@@ -111,8 +111,9 @@ impl Inner {
         self.events.note(kind, port, format!("port {port} is {text}"), json!({"port": port}));
     }
 
-    /// Notes that the device of a port is gone, or there again.
-    pub fn note_device(&self, plan: &PortPlan, kind: EventKind, text: &str) {
+    /// Notes that the device of a port is gone, or there again: either way its neighbours are to be found anew.
+    pub fn note_device(&mut self, plan: &PortPlan, kind: EventKind, text: &str) {
+        self.observed.neighbours.retain(|(port, _), _| *port != plan.id);
         let (port, device) = (&plan.settings.name, plan.config.device.as_deref().unwrap_or_default());
         let text = format!("device {device} of port {port} is {text}");
         self.events.note(kind, port, text, json!({"port": port, "device": device}));
@@ -253,13 +254,23 @@ impl Inner {
     }
 
     fn observe_threshold(&mut self, what: &str, above: bool, below: bool, text: String, details: Value) {
-        if above && self.observed.exceeded.insert(what.to_owned()) {
-            self.events.note(EventKind::ThresholdExceeded, what, text, details);
-        } else if below && self.observed.exceeded.remove(what) {
-            let text = format!("{what}: that is over");
-            self.events.note(EventKind::ThresholdCleared, what, text, details);
+        match crossed(&mut self.observed.exceeded, what, above, below) {
+            Some(true) => self.events.note(EventKind::ThresholdExceeded, what, text, details),
+            Some(false) => {
+                let text = format!("{what}: that is over");
+                self.events.note(EventKind::ThresholdCleared, what, text, details);
+            }
+            None => {}
         }
     }
+}
+
+/// Whether something is above its threshold now and was not, or is below and was above.
+fn crossed(exceeded: &mut HashSet<String>, what: &str, above: bool, below: bool) -> Option<bool> {
+    if above {
+        return exceeded.insert(what.to_owned()).then_some(true);
+    }
+    (below && exceeded.remove(what)).then_some(false)
 }
 
 /// What the scheduler of a port promises: to which nodes and flows, and what.
@@ -280,4 +291,29 @@ fn words(promise: &Value) -> String {
     let said = promise.as_object().into_iter().flatten();
     let said = said.map(|(key, value)| format!("{key} {}", value.as_str().unwrap_or_default()));
     said.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_threshold_is_told_when_it_is_crossed_and_not_in_between() {
+        let mut exceeded = HashSet::new();
+        let mut look = |percent: u64| crossed(&mut exceeded, "table", percent >= FULL.0, percent < FULL.1);
+        let told: Vec<_> = [10, 89, 90, 95, 85, 91, 79, 85, 20, 90].map(&mut look).into_iter().collect();
+        let expected = [None, None, Some(true), None, None, None, Some(false), None, None, Some(true)];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn reservations_are_rates_and_curves() {
+        let text = r#"{"node": [{"name": "all", "kind": "hfsc"},
+            {"name": "voice", "kind": "fifo", "under": "all", "real-time": "1mbit"},
+            {"name": "rest", "kind": "fifo", "under": "all", "link-sharing": "1mbit"}]}"#;
+        let scheduler: Scheduler = serde_json::from_str(text).unwrap();
+        let found = reservations(&scheduler);
+        assert_eq!(found.keys().collect::<Vec<_>>(), ["node voice"]);
+        assert!(words(&found["node voice"]).starts_with("real-time 1"), "{found:?}");
+    }
 }

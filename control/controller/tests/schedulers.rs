@@ -47,7 +47,13 @@ fn to_queue(router: &Router, filter: &str, queue: &str) -> u64 {
 }
 
 fn actions(router: &Router) -> Vec<(String, String)> {
-    router.bindings(&PageQuery::default()).unwrap().rows.into_iter().map(|one| (one.filter, one.action)).collect()
+    router
+        .bindings(&PageQuery::default())
+        .unwrap()
+        .rows
+        .into_iter()
+        .map(|one| (one.filter, one.action))
+        .collect()
 }
 
 /// Three leaves at `wan`, one of which is at `lan` as well.
@@ -189,7 +195,8 @@ fn take(router: &Router, (what, port, name, other, value): Step) -> Result<(), S
             router.add_filter(&new).map(drop).map_err(said)
         }
         12 => {
-            let ids = router.bindings(&PageQuery::default()).map_err(said)?.rows.first().map_or(0, |one| one.id);
+            let ids =
+                router.bindings(&PageQuery::default()).map_err(said)?.rows.first().map_or(0, |one| one.id);
             router.remove_filters(&[ids]).map(drop).map_err(said)
         }
         13 => {

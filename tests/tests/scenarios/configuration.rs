@@ -81,7 +81,8 @@ fn what_is_applied_while_another_flow_runs_costs_that_nothing() {
     assert_eq!(router.json(&["filter", "list"]).as_array().unwrap().len(), 1);
 
     let report = flow.finish();
-    assert_eq!((report.lost(), report.duplicated), (0, 0), "{report:?}");
+    let drops = router.ask(&["show", "drops"]);
+    assert_eq!((report.lost(), report.duplicated), (0, 0), "{report:?}\n{drops}");
     let history = router.json(&["history"]);
     let first = &history[2];
     assert_eq!((first["number"].as_u64(), first["who"]["name"].as_str()), (Some(1), Some("router")));

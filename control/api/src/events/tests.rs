@@ -1,4 +1,5 @@
 use futures_util::StreamExt;
+use millrace_telemetry::{EventLog, MOST_EVENTS, Occurrence};
 
 use super::*;
 
@@ -59,6 +60,21 @@ async fn a_follower_hears_at_once_and_ends_with_the_router() {
     end.send_replace(true);
     let ended = tokio::time::timeout(Duration::from_secs(5), waiting).await.unwrap().unwrap();
     assert_eq!(ended, (true, false));
+}
+
+#[tokio::test]
+async fn a_follower_that_comes_too_late_is_told_how_many_are_gone() {
+    let mut log = EventLog::default();
+    let all = MOST_EVENTS as u64 + 100;
+    for number in 0..all {
+        let (kind, subject, text) = (EventKind::LinkUp, "lan".to_owned(), String::new());
+        // Two seconds after each other: each is an event.
+        log.note(Occurrence { kind, subject, text, details: serde_json::Map::new() }, 2000 * number);
+    }
+    let events = Events::from(log);
+    let text = heard(&events, EventQuery { since: Some(40), ..EventQuery::default() }).await;
+    assert!(text.contains("event: missed\ndata: {\"missed\":60}\n"), "{}", &text[..500]);
+    assert_eq!(ids(&text), (101..=all).collect::<Vec<_>>(), "the others are all heard");
 }
 
 #[test]

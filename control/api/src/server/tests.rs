@@ -466,3 +466,25 @@ async fn the_description_names_every_operation_and_every_reference_leads_somewhe
         assert!(description.pointer(pointer).is_some(), "{pointer}");
     }
 }
+
+#[tokio::test]
+async fn a_change_whose_client_goes_before_it_is_answered_is_noted() {
+    let server = Server::start();
+    let mut client = UnixStream::connect(server.socket()).await.unwrap();
+    let body = r#"{"text": "slow"}"#;
+    let head =
+        format!("POST /configuration HTTP/1.1\r\nhost: m\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    client.write_all(head.as_bytes()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    drop(client);
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        let (_, lines) = server.ask("GET", "/audit", "").await;
+        if lines[0]["outcome"] == "abandoned" {
+            assert_eq!(lines[0]["request"]["text"], "slow");
+            break;
+        }
+        assert!(Instant::now() < deadline, "{lines}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

@@ -1,0 +1,69 @@
+//! Answers that are pages of long lists: each leads to the next.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderValue, Uri, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get};
+use millrace_controller::{Page, PageQuery};
+use serde::Serialize;
+
+use crate::control::{Control, Controlled};
+use crate::extract::Arguments;
+use crate::problem::Problem;
+use crate::server::Served;
+
+/// GET of a noun of which there may be many, by keys that are their own.
+pub(crate) fn pages<C: Control, V: Serialize + 'static>(
+    read: fn(&C) -> Controlled<Vec<V>>,
+    key: fn(&V) -> String,
+) -> MethodRouter<Served<C>> {
+    let answer = move |State(served): State<Served<C>>, uri: Uri, Arguments(query): Arguments<PageQuery>| async move {
+        let page = query.of(read(&served.control)?, key)?;
+        Ok::<_, Problem>(paged(&uri, page))
+    };
+    get(answer)
+}
+
+/// A page of a list, with a link to the next.
+pub(crate) fn paged<V: Serialize>(uri: &Uri, page: Page<V>) -> Response {
+    let mut response = Json(page.rows).into_response();
+    if let Some(next) = page.next
+        && let Ok(link) = HeaderValue::from_str(&next_page(uri, &next))
+    {
+        response.headers_mut().insert(header::LINK, link);
+    }
+    response
+}
+
+/// The link to the next page (RFC 8288): as this one was asked for, with another cursor.
+fn next_page(uri: &Uri, cursor: &str) -> String {
+    let kept = uri.query().unwrap_or_default().split('&');
+    let kept = kept.filter(|pair| !pair.is_empty() && !pair.starts_with("cursor="));
+    let arguments: Vec<String> =
+        kept.map(str::to_owned).chain([format!("cursor={}", escaped(cursor))]).collect();
+    format!("<{}?{}>; rel=\"next\"", uri.path(), arguments.join("&"))
+}
+
+/// A text as the value of an argument.
+fn escaped(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    let each = |byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    text.bytes().map(each).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_page_is_asked_for_as_this_one_was() {
+        let next = |uri: &str, cursor| next_page(&uri.parse().unwrap(), cursor);
+        assert_eq!(
+            next("/routes?limit=2", "10.0.0.0/8"),
+            "</routes?limit=2&cursor=10.0.0.0%2F8>; rel=\"next\""
+        );
+        let within = "/routes?within=10.0.0.0%2F8&cursor=a&limit=2";
+        assert_eq!(next(within, "b c"), "</routes?within=10.0.0.0%2F8&limit=2&cursor=b%20c>; rel=\"next\"");
+    }
+}

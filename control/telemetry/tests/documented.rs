@@ -1,0 +1,18 @@
+//! The page about events has a row for each kind, with its severity, and no others.
+
+use millrace_telemetry::EventKind;
+
+#[test]
+fn every_kind_of_event_is_documented_with_its_severity() {
+    let page = include_str!("../../../docs/events.md");
+    let rows: Vec<&str> =
+        page.lines().filter(|line| line.starts_with("| `") && line.matches('|').count() == 5).collect();
+    for kind in EventKind::ALL {
+        let begin = format!("| `{kind}` | {} | ", kind.severity().name());
+        assert!(
+            rows.iter().any(|row| row.starts_with(&begin)),
+            "docs/events.md has no row that begins with: {begin}"
+        );
+    }
+    assert_eq!(rows.len(), EventKind::ALL.len(), "{rows:#?}");
+}
