@@ -34,11 +34,13 @@ const PORTION: usize = 64;
 pub(crate) struct Wanted {
     /// Those with higher numbers.
     since: Option<u64>,
-    /// Of these, the last ones, so many.
-    last: Option<usize>,
     /// Of these, those of such kinds, with commas in between.
     kind: Option<String>,
-    /// Of these, the first ones, so many; `next` in the answer is the `since` of the next page.
+    /// Of these, the last ones, so many: 1 to 10,000.
+    #[schemars(range(min = 1, max = 10_000))]
+    last: Option<usize>,
+    /// Of these, the first ones, so many: 1 to 10,000; `next` in the answer is the `since` of the next page.
+    #[schemars(range(min = 1, max = 10_000))]
     limit: Option<usize>,
 }
 
@@ -49,6 +51,11 @@ pub(crate) async fn events<C: Control>(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let Wanted { since, last, limit, .. } = wanted;
+    for (name, number) in [("last", last), ("limit", limit)] {
+        if let Some(number) = number.filter(|number| !(1..=10_000).contains(number)) {
+            return Err(Problem::bad_request(format!("{name} {number}: 1 to 10000 are right")));
+        }
+    }
     let query = EventQuery { since, last, limit, kinds: kinds(wanted.kind.as_deref())? };
     let query = resumed(query, &headers)?;
     let events = served.control.events();

@@ -17,10 +17,11 @@ pub const NO_MEMORY: u8 = 5;
 
 /// Added to the niceness of a process that makes better code while other code runs.
 const NICE: libc::c_int = 10;
-/// That of the threads beside the first one: they take what no worker wants.
-const NICE_BESIDE: libc::c_int = 19;
+/// That of the threads beside the first one: a worker that polls keeps nine tenths of its processor, and what such a thread has begun
+/// still ends soon.
+const NICE_BESIDE: libc::c_int = 10;
 /// Threads of a process at most. Each takes address space for memory of its own.
-const MOST_THREADS: usize = 4;
+pub(crate) const MOST_THREADS: usize = 4;
 
 /// Why there is no code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -18,6 +18,9 @@ struct Shared {
     newest: watch::Sender<u64>,
 }
 
+/// Letters of a subject, a text or a detail of an event.
+const MOST_TEXT: usize = 1024;
+
 impl Default for Events {
     /// An empty log.
     fn default() -> Self {
@@ -42,10 +45,13 @@ impl Events {
     /// object.
     pub fn note(&self, kind: EventKind, subject: &str, text: impl Into<String>, details: Value) {
         let details = match details {
-            Value::Object(details) => details,
+            Value::Object(details) => {
+                details.into_iter().map(|(key, value)| (key, without_long(value))).collect()
+            }
             _ => Map::new(),
         };
-        let occurrence = Occurrence { kind, subject: subject.to_owned(), text: text.into(), details };
+        let (subject, text) = (cut(subject), cut(&text.into()));
+        let occurrence = Occurrence { kind, subject, text, details };
         let mut log = self.lock();
         if log.note(occurrence, now()) {
             self.0.newest.send_replace(log.newest());
@@ -71,6 +77,20 @@ impl Events {
     }
 }
 
+/// What a detail says, if it isn't long; names and reasons come from outside.
+fn without_long(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(cut(&text)),
+        other => other,
+    }
+}
+
+/// The beginning of a text, in one line of letters that no terminal acts upon.
+fn cut(text: &str) -> String {
+    let letter = |letter: char| if letter.is_control() { ' ' } else { letter };
+    text.chars().take(MOST_TEXT).map(letter).collect()
+}
+
 /// The date and the time, UTC.
 pub(crate) fn utc_now() -> String {
     utc_milliseconds(now())
@@ -79,4 +99,24 @@ pub(crate) fn utc_now() -> String {
 /// Milliseconds since 1970.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_comes_from_outside_is_cut_and_in_one_line() {
+        let events = Events::default();
+        let long = "x".repeat(1 << 20);
+        let text = format!("\u{1b}[31mbad\n{long}");
+        events.note(EventKind::ConfigurationSaved, &long, text, json!({"origin": long, "bytes": 7}));
+        let event = events.page(&EventQuery::default()).events.remove(0);
+        assert!(event.text.starts_with(" [31mbad x"), "{:?}", &event.text[..20]);
+        assert_eq!([&event.subject, &event.text].map(|text| text.chars().count()), [MOST_TEXT; 2]);
+        assert_eq!(event.details["origin"].as_str().unwrap().len(), MOST_TEXT);
+        assert_eq!(event.details["bytes"], 7);
+    }
 }

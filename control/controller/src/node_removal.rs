@@ -38,9 +38,12 @@ impl Model {
             let mut change = vec![Change::RemoveFilter(filter.clone())];
             if let Some(to) = to {
                 let number = self.schedulers.known(to).unwrap_or_default();
-                let is_there =
-                    self.plugins.find_binding(&Action::Queue(number), bound.gate, &bound.filter).is_some();
-                if !is_there && there.insert((bound.gate, &bound.filter)) {
+                let there_already =
+                    self.plugins.find_binding(&Action::Queue(number), bound.gate, &bound.filter);
+                let other = there_already.and_then(|id| self.plugins.binding(id));
+                let wins = other.is_none_or(|other| other.priority < bound.priority);
+                if wins && there.insert((bound.gate, &bound.filter)) {
+                    change.extend(other.map(|other| Change::RemoveFilter(self.running_filter(other))));
                     let action = Text::of(FilterAction::Queue(to.to_owned()));
                     change.push(Change::AddFilter(Filter { action, ..filter }));
                 }

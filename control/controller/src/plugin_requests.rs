@@ -109,8 +109,13 @@ impl Router {
             };
             let json = &*request.json;
             let result = self.serve_request(&request).await;
-            let (who, asked) = (Who::instance(&instance), serde_json::from_str(json).ok());
-            self.note_own(who, "a plugin's request", asked, result.as_ref().copied());
+            let asked = serde_json::from_str(json).unwrap_or_else(|_| Value::String(json.to_owned()));
+            self.note_own(
+                Who::instance(&instance),
+                "a plugin's request",
+                Some(asked),
+                result.as_ref().copied(),
+            );
             match result {
                 Ok(()) => tracing::info!(instance, request = json, "a plugin's request is carried out"),
                 Err(error) => {

@@ -86,17 +86,34 @@ fn a_leaf_that_filters_name_stays_until_something_is_said_of_them() {
         let removed = router.remove_scheduler_node("wan", "video", &NodeRemoval::default()).unwrap();
         assert_eq!(removed.filters.len(), 0);
         let to = |to: &str| NodeRemoval { to: Some(to.into()), with_filters: false };
-        // Where the leaf has a filter for the same packets, that is the one.
+        // Where the leaf has a filter for the same packets, the one of the higher priority stays.
         to_queue(&router, "dport 2", "rest");
+        let with_priority = |filter: &str, queue: &str, priority| NewFilter {
+            filter: filter.into(),
+            action: format!("queue {queue}"),
+            gate: None,
+            priority,
+        };
+        for (queue, priority) in [("voice", 10), ("rest", 1)] {
+            router.add_filter(&with_priority("dport 4", queue, priority)).unwrap();
+        }
         let removed = router.remove_scheduler_node("wan", "voice", &to("rest")).unwrap();
-        assert_eq!(removed.filters.len(), 2);
+        assert_eq!(removed.filters.len(), 3);
+        let priority = router.bindings(&PageQuery::default()).unwrap().rows;
+        let priority = priority.into_iter().find(|one| one.filter == "dport 4").map(|one| one.priority);
+        assert_eq!(priority, Some(10));
         let mut now = actions(&router);
         now.sort();
-        let expected = [("dport 1", "queue rest"), ("dport 2", "queue rest"), ("dport 3", "queue video")];
+        let expected = [
+            ("dport 1", "queue rest"),
+            ("dport 2", "queue rest"),
+            ("dport 3", "queue video"),
+            ("dport 4", "queue rest"),
+        ];
         assert_eq!(now, expected.map(|(filter, action)| (filter.to_owned(), action.to_owned())));
         let with_filters = NodeRemoval { to: None, with_filters: true };
         let removed = router.remove_scheduler_node("wan", "top", &with_filters).unwrap();
-        assert_eq!(removed.filters.iter().map(|one| &*one.action).collect::<Vec<_>>(), ["queue rest"; 2]);
+        assert_eq!(removed.filters.iter().map(|one| &*one.action).collect::<Vec<_>>(), ["queue rest"; 3]);
         assert_eq!(actions(&router), [("dport 3".to_owned(), "queue video".to_owned())]);
         let refused = router.remove_scheduler_node("lan", "video", &NodeRemoval::default()).unwrap_err();
         assert!(refused.to_string().contains("1 filter names as queue"), "{refused}");

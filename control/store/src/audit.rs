@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::Who;
 
@@ -22,6 +23,10 @@ const MOST_BYTES: u64 = 8 << 20;
 const OLDER: u32 = 4;
 /// Lines that are kept where there is no file.
 const IN_MEMORY: usize = 1000;
+/// Longest text in a line, in letters: whoever asks for much, or for what is refused with many words, must not push out what others did.
+const MOST_TEXT: usize = 200;
+/// Longest list in it.
+const MOST_ENTRIES: usize = 20;
 
 /// What came of what was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -49,13 +54,55 @@ pub struct AuditEntry {
     /// The operation: a method and a resource, or what a plugin did.
     pub operation: String,
     /// What was asked for, in short; nothing where the operation says all.
-    pub request: Option<serde_json::Value>,
+    pub request: Option<Value>,
     /// What came of it.
     pub outcome: Outcome,
     /// The status of the answer, where it was one of the interface.
     pub status: Option<u16>,
     /// Why it was not done.
     pub why: Option<String>,
+}
+
+impl AuditEntry {
+    /// Without what is long in it.
+    fn shortened(self) -> Self {
+        let Self { operation, request, why, .. } = &self;
+        let (operation, why) = (shortened(operation), why.as_deref().map(shortened));
+        let request = request.clone().map(without_long);
+        Self { operation, request, why, ..self }
+    }
+}
+
+fn without_long(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(shortened(&text)),
+        Value::Array(entries) => {
+            let more = entries.len().saturating_sub(MOST_ENTRIES);
+            let mut kept: Vec<Value> = entries.into_iter().take(MOST_ENTRIES).map(without_long).collect();
+            if more > 0 {
+                kept.push(Value::String(format!("… and {more} more")));
+            }
+            Value::Array(kept)
+        }
+        Value::Object(keys) => {
+            let more = keys.len().saturating_sub(MOST_ENTRIES);
+            let kept = keys.into_iter().take(MOST_ENTRIES);
+            let mut kept: serde_json::Map<_, _> =
+                kept.map(|(key, value)| (shortened(&key), without_long(value))).collect();
+            if more > 0 {
+                kept.insert("…".to_owned(), Value::String(format!("and {more} more")));
+            }
+            Value::Object(kept)
+        }
+        other => other,
+    }
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MOST_TEXT) {
+        Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()),
+        None => text.to_owned(),
+    }
 }
 
 /// The audit log: in a file, or the latest lines as long as the router runs. Clones are the same.
@@ -103,6 +150,7 @@ impl AuditLog {
     /// # Errors
     /// When it could not be written.
     pub fn add(&self, entry: AuditEntry) -> io::Result<()> {
+        let entry = entry.shortened();
         match &mut *self.lock() {
             Kept::Disk { path, file } => {
                 let written = write(path, file, &entry);
@@ -261,9 +309,10 @@ mod tests {
     fn files_are_bounded_and_the_oldest_lines_go() {
         let folder = Folder::new("audit-long");
         let log = AuditLog::open(Some(&folder.0));
-        let long = "x".repeat(1 << 20);
+        // Longer than a line of the log ever is, so that few fill it.
+        let (path, long, mut file) = (log.path().unwrap(), "x".repeat(1 << 20), None);
         for number in 0..60 {
-            log.add(entry(number, &long)).unwrap();
+            write(&path, &mut file, &entry(number, &long)).unwrap();
         }
         let files: Vec<u64> =
             fs::read_dir(&folder.0).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).collect();
@@ -273,6 +322,27 @@ mod tests {
         assert_eq!(kept.last().unwrap(), "DELETE /filters/59");
         assert!((29..=35).contains(&kept.len()), "{}", kept.len());
         assert_eq!(operations(&log, 10).len(), 10, "out of two files");
+    }
+
+    #[test]
+    fn what_is_long_is_shortened() {
+        let log = AuditLog::open(None);
+        let long = "x".repeat(1 << 20);
+        let keys: serde_json::Map<_, _> = (0..50).map(|key| (format!("{key:02}"), true.into())).collect();
+        let request = serde_json::json!({"text": long, "ids": (0..50).collect::<Vec<_>>(), "keys": keys, "origin": "a.toml"});
+        let asked = AuditEntry {
+            request: Some(request),
+            why: Some(format!("no plugin is named {long:?}")),
+            operation: format!("DELETE /gates/{long}"),
+            ..entry(1, "")
+        };
+        log.add(asked).unwrap();
+        let noted = log.last(1).unwrap().remove(0);
+        let request = noted.request.as_ref().unwrap();
+        assert_eq!((&request["origin"], &request["ids"][20]), (&"a.toml".into(), &"… and 30 more".into()));
+        assert_eq!(request["keys"]["…"], "and 30 more");
+        assert!(request["text"].as_str().unwrap().ends_with("x… (1048576 bytes)"), "{request}");
+        assert!(serde_json::to_vec(&noted).unwrap().len() < 2000);
     }
 
     #[test]

@@ -45,10 +45,10 @@ struct Window {
 pub struct EventQuery {
     /// Those with higher numbers. One that no event has had yet was another router's, and asks for all.
     pub since: Option<u64>,
-    /// Of these, the last ones, so many.
-    pub last: Option<usize>,
     /// Of these, those of such kinds; none named: all.
     pub kinds: Vec<EventKind>,
+    /// Of these, the last ones, so many.
+    pub last: Option<usize>,
     /// Of these, the first ones, so many; the others are further pages.
     pub limit: Option<usize>,
 }

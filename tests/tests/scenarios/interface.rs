@@ -99,7 +99,7 @@ fn whatever_is_sent_the_interface_keeps_to_its_description() {
     std::fs::create_dir_all(&place).expect("a directory");
     let url = format!("http://127.0.0.1:{port}");
     let mut command = Command::new("timeout");
-    command.args(["-k", "5", "150"]).arg(program).arg("--config-file").arg(settings);
+    command.args(["-k", "5", "300"]).arg(program).arg("--config-file").arg(settings);
     command.args(["run", &format!("{url}/openapi.json"), "--url", &url, "--no-color", "--seed", "1"]);
     command.args(["--max-examples", "40", "--request-timeout", "20", "--warnings", "off"]);
     let output = command.current_dir(&place).output().expect("schemathesis");
