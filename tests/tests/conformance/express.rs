@@ -43,7 +43,7 @@ settings = { ports = "53" }
 [[instance]]
 plugin = "delay"
 name = "late"
-settings = { ms = "20" }
+settings = { ms = 20 }
 "#;
 const SETTINGS: &str = "icmp-rate = 1000000\nicmp-burst = 1000000\n";
 /// The ports with devices.
