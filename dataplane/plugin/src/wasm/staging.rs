@@ -3,7 +3,6 @@
 //! A plugin gives memory for a call once, when it begins. Up to 64 packets at a time are described there, with the window of
 //! each; when the plugin has handled them, verdicts are read, and its windows are written to the packets if it may write.
 
-use millrace_memory::{Operation, Vectors, with_widest};
 use millrace_packet::Packet;
 use millrace_plugin_abi::binary::{MOST_PACKETS, RawCall, RawPacket, packet_flags};
 use millrace_plugin_abi::{Instant, Packets, Verdict};
@@ -116,37 +115,6 @@ fn parts(region: &mut [u8]) -> Option<Staged<'_>> {
     Some((descriptions.as_chunks_mut().0, rest))
 }
 
-/// Where packets go.
-#[derive(Clone, Copy)]
-enum Way {
-    /// Into the plugin's memory.
-    There,
-    /// And back.
-    Back,
-}
-
-/// Packets on their way, built for each width of vectors.
-struct Move<'a, 'p> {
-    way: Way,
-    exchange: &'a mut Exchange,
-    packets: &'a mut Packets<'p>,
-    region: &'a mut [u8],
-    area: &'a Area,
-}
-
-impl Operation for Move<'_, '_> {
-    type Output = bool;
-
-    #[inline(always)]
-    fn run<V: Vectors>(self, _vectors: V) -> bool {
-        let Self { way, exchange, packets, region, area } = self;
-        match way {
-            Way::There => exchange.stage(packets, region, area),
-            Way::Back => exchange.collect(packets, region, area),
-        }
-    }
-}
-
 impl Exchange {
     /// Takes what the plugin has done, and says what it is to do next; `None` when there is nothing: it is idle then.
     ///
@@ -156,14 +124,14 @@ impl Exchange {
     pub(super) fn next(&mut self, memory: &mut [u8], area: &Area) -> Result<Option<Step>, Trap> {
         let region = area.of(memory)?;
         if self.call.under_way > 0 {
-            let collected = self.move_packets(Way::Back, region, area);
+            let collected = self.with_packets(|exchange, packets| exchange.collect(packets, region, area));
             self.call.active = collected == Some(true);
         }
         if let Some(ended) = self.pop_end() {
             return Ok(Some(Step::FlowEnded(show_end(ended, region, area))));
         }
         if self.call.active {
-            let staged = self.move_packets(Way::There, region, area);
+            let staged = self.with_packets(|exchange, packets| exchange.stage(packets, region, area));
             self.call.active = staged == Some(true);
             if self.call.active {
                 let call = area.address + area.call() as u32;
@@ -177,15 +145,8 @@ impl Exchange {
         Ok(self.job.is_some().then_some(Step::Job))
     }
 
-    /// Shows the plugin packets, or takes them back, by the widest moves that the processor has; whether it has some to do, `None` when
-    /// no packets are lent.
-    #[inline(never)]
-    fn move_packets(&mut self, way: Way, region: &mut [u8], area: &Area) -> Option<bool> {
-        self.with_packets(|exchange, packets| with_widest(Move { way, exchange, packets, region, area }))
-    }
-
     /// Describes the next packets to the plugin; `false` when there are none.
-    #[inline(always)]
+    #[inline(never)]
     fn stage(&mut self, packets: &mut Packets<'_>, region: &mut [u8], area: &Area) -> bool {
         let Call { settled, now, .. } = self.call;
         let count = packets.len().saturating_sub(settled).min(MOST_PACKETS);
@@ -264,7 +225,7 @@ impl Exchange {
     }
 
     /// Takes verdicts and windows of the packets that the plugin has; whether there are more packets.
-    #[inline(always)]
+    #[inline(never)]
     fn collect(&mut self, packets: &mut Packets<'_>, region: &mut [u8], area: &Area) -> bool {
         let Call { settled, under_way, .. } = self.call;
         let count = under_way.min(packets.len().saturating_sub(settled));
@@ -336,7 +297,7 @@ impl Area {
 
     /// Writes a window to its packet, where the plugin may change packets: as many bytes as it shows of the packet as it is now.
     /// Whatever changes the length of a packet during a call shows it anew.
-    #[inline(always)]
+    #[inline]
     fn write_window(&self, packet: &mut Packet, window: &[u8]) {
         if !self.writes {
             return;
@@ -345,7 +306,7 @@ impl Area {
         let length = data.len().min(self.window);
         // Most packets are as they were, and one that isn't written needn't leave the cache again: frames of a batch are where
         // they are in its way.
-        if length != 128 || !is_same(data, window) {
+        if length != 128 || data.first_chunk::<128>() != window.first_chunk() {
             copy(&mut data[..length], &window[..length]);
         }
     }
@@ -380,20 +341,9 @@ fn show_end(EndedFlow { mut raw, state }: EndedFlow, region: &mut [u8], area: &A
     area.address + at as u32
 }
 
-/// Whether the first 128 bytes of both are the same: by all of them at once, where `memcmp` would have to be called.
-#[inline(always)]
-fn is_same(one: &[u8], other: &[u8]) -> bool {
-    let (Some(one), Some(other)) = (one.first_chunk::<128>(), other.first_chunk::<128>()) else {
-        return false;
-    };
-    let words =
-        |bytes: &[u8; 128], at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| bytes[8 * at + byte]));
-    (0..16).fold(0, |different, at| different | (words(one, at) ^ words(other, at))) == 0
-}
-
 /// Copies all of `from` to `to`, which is as long. Windows are short, and copied for every packet: those of up to 128 bytes
 /// take a few moves in place, where `memcpy` would have to be called.
-#[inline(always)]
+#[inline]
 fn copy(to: &mut [u8], from: &[u8]) {
     match from.len() {
         128 => ends::<128>(to, from),
@@ -404,7 +354,7 @@ fn copy(to: &mut [u8], from: &[u8]) {
 }
 
 /// Copies the first `N` bytes and the last: all, of up to two times `N`.
-#[inline(always)]
+#[inline]
 fn ends<const N: usize>(to: &mut [u8], from: &[u8]) {
     if let (Some(to), Some(from)) = (to.first_chunk_mut::<N>(), from.first_chunk::<N>()) {
         *to = *from;
