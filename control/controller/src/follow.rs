@@ -70,8 +70,8 @@ impl Router {
                 }
                 _ = look.tick() => {
                     let mut inner = self.lock();
-                    let snapshot = inner.snapshot()?;
-                    inner.observe(&snapshot);
+                    let counters = inner.workers.counters()?;
+                    inner.observe(&counters);
                 }
                 never = &mut serving => match never {},
             }

@@ -314,7 +314,7 @@ impl Router {
     /// When the data plane does not answer.
     pub fn counters(&self) -> Result<CountersView, ControlError> {
         let mut inner = self.lock();
-        let snapshot = inner.snapshot()?;
+        let snapshot = inner.workers.counters()?;
         let ports = inner.model.ports.iter().map(|plan| port_counters(&inner, plan, &snapshot)).collect();
         Ok(CountersView { time: utc_now(), seconds: snapshot.at.since(inner.started).as_secs_f64(), ports })
     }

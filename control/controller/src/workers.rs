@@ -91,13 +91,14 @@ impl Workers {
         asked.into_iter().map(WorkerHandle::finish).collect()
     }
 
-    /// The counters of all workers together.
+    /// All that workers count, of all of them together.
     pub fn snapshot(&mut self) -> Result<Snapshot, ControlError> {
-        let add = |mut sum: Snapshot, snapshot| {
-            sum.merge(snapshot);
-            sum
-        };
-        Ok(self.ask(Command::Snapshot)?.into_iter().reduce(add).unwrap_or_default())
+        self.ask(Command::Snapshot).map(sum)
+    }
+
+    /// The same without schedulers, EtherTypes and neighbours, which may be long.
+    pub fn counters(&mut self) -> Result<Snapshot, ControlError> {
+        self.ask(Command::Counters).map(sum)
     }
 
     /// What was counted at bindings, by all workers together.
@@ -168,4 +169,12 @@ pub(crate) fn sum_accounts(answers: Vec<Vec<QueueAccount>>) -> Vec<QueueAccount>
         sums
     };
     answers.into_iter().reduce(add).unwrap_or_default()
+}
+
+fn sum(snapshots: Vec<Snapshot>) -> Snapshot {
+    let add = |mut sum: Snapshot, snapshot| {
+        sum.merge(snapshot);
+        sum
+    };
+    snapshots.into_iter().reduce(add).unwrap_or_default()
 }

@@ -116,6 +116,8 @@ pub enum Command {
     FlushFlows(FlowScan, ReplyTo<FlowPage>),
     /// Asks for all counters.
     Snapshot(ReplyTo<Snapshot>),
+    /// The same without schedulers, EtherTypes and neighbours, which may be long: what can be asked for every moment.
+    Counters(ReplyTo<Snapshot>),
     /// Sets all counters to zero.
     ClearCounters,
     /// Sets the flow cache that the driver forwards by. Not for one of several workers.
@@ -298,6 +300,7 @@ impl fmt::Debug for Command {
             Self::ScanFlows(..) => "ScanFlows",
             Self::FlushFlows(..) => "FlushFlows",
             Self::Snapshot(..) => "Snapshot",
+            Self::Counters(..) => "Counters",
             Self::ClearCounters => "ClearCounters",
             Self::SetDriverCache(..) => "SetDriverCache",
             Self::SetDriverPort(..) => "SetDriverPort",

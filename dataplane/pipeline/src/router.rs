@@ -516,6 +516,7 @@ impl Router {
             | Command::SetHostOutput(..)
             | Command::RemoveHostOutput(..)
             | Command::Snapshot(_)
+            | Command::Counters(_)
             | Command::ClearCounters
             | Command::SetHostPath(_)
             | Command::Stop => {}
@@ -684,20 +685,25 @@ impl Router {
             };
             own.then_some((key.port, key.address, mac))
         });
+        let schedulers =
+            self.ports.iter().filter_map(|(id, entry)| Some((id, entry.scheduler.as_ref()?.report())));
+        Snapshot {
+            schedulers: schedulers.collect(),
+            ether_types: self.ether_types.clone(),
+            neighbours: neighbours.collect(),
+            ..self.counters(now)
+        }
+    }
+
+    /// The same without what may be long: schedulers, EtherTypes and neighbours.
+    pub(crate) fn counters(&self, now: Instant) -> Snapshot {
         Snapshot {
             at: now,
             ports: self.ports.iter().map(|(id, entry)| (id, entry.count.clone())).collect(),
             queued: self.ports.iter().map(|(id, entry)| (id, entry.held() as u64)).collect(),
-            schedulers: self
-                .ports
-                .iter()
-                .filter_map(|(id, entry)| Some((id, entry.scheduler.as_ref()?.report())))
-                .collect(),
             unassigned: self.ports.unassigned.clone(),
             totals: Totals { held: self.held(), ..self.totals.clone() },
             instances: self.gates.plugins().reports().collect(),
-            ether_types: self.ether_types.clone(),
-            neighbours: neighbours.collect(),
             flows: self.flow_counts(),
             flow_states: self.gates.plugins().state_counts(),
             driver_flows: self.driver.as_ref().map(|driver| driver.counts()).unwrap_or_default(),

@@ -293,7 +293,12 @@ impl Worker {
                 let _ = reply.try_send(());
             }
             Command::Snapshot(reply) => {
-                let _ = reply.try_send(self.snapshot(now));
+                let snapshot = self.router.snapshot(now);
+                let _ = reply.try_send(self.complete(snapshot));
+            }
+            Command::Counters(reply) => {
+                let snapshot = self.router.counters(now);
+                let _ = reply.try_send(self.complete(snapshot));
             }
             Command::SetHostPath(host) => self.host = host,
             Command::ClearCounters => self.clear_counters(),
@@ -355,8 +360,8 @@ impl Worker {
         self.carried = before.wrapping_add(inside);
     }
 
-    fn snapshot(&mut self, now: Instant) -> Snapshot {
-        let mut snapshot = self.router.snapshot(now);
+    /// With what the worker counts beside its router.
+    fn complete(&mut self, mut snapshot: Snapshot) -> Snapshot {
         for (index, device) in self.devices.iter_mut().enumerate() {
             if let Some(device) = device {
                 let id = DeviceId(index as u16);
