@@ -3,8 +3,9 @@
 //! In this order: it lets go of all files but the first three, of its place in the file system, of its user (when that is root:
 //! it becomes `nobody`), of the privileges of programs that it could start, and of memory, time and files beyond its limits.
 //! Then a filter (seccomp) leaves it the system calls that compiling takes: memory, and reading and writing what is open
-//! already, by the threads that there are. All others fail with `EPERM`, so there is no file, socket, process or thread that it could open or start; memory
-//! can't be made executable, and signals go to itself only. A kernel without seccomp filters compiles nothing.
+//! already, by the threads that there are. All others fail with `EPERM`, so there is no file, socket, process or thread that it
+//! could open or start; memory can't be made executable, and signals go to itself only. A kernel without seccomp filters compiles
+//! nothing.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
