@@ -62,7 +62,7 @@ pub trait Control: Clone + Send + Sync + 'static {
         port: &str,
         name: &str,
         removal: &NodeRemoval,
-    ) -> Controlled<RemovedNodeView>;
+    ) -> impl Future<Output = Controlled<RemovedNodeView>> + Send;
     fn set_scheduler(&self, port: &str, changes: &Map<String, Value>) -> Controlled<SchedulerView>;
     fn queues(&self) -> Controlled<Vec<QueueView>>;
     fn queue(&self, port: &str, queue: &str) -> impl Future<Output = Controlled<QueueView>> + Send;
@@ -247,14 +247,13 @@ impl Control for Router {
         Router::set_scheduler_node(self, port, name, changes)
     }
 
-    fn remove_scheduler_node(
+    async fn remove_scheduler_node(
         &self,
         port: &str,
         name: &str,
         removal: &NodeRemoval,
     ) -> Controlled<RemovedNodeView> {
-        Router::settled(self)?;
-        Router::remove_scheduler_node(self, port, name, removal)
+        Router::remove_scheduler_node(self, port, name, removal).await
     }
 
     fn set_scheduler(&self, port: &str, changes: &Map<String, Value>) -> Controlled<SchedulerView> {

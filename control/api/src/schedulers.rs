@@ -58,7 +58,7 @@ pub(crate) async fn remove_node<C: Control>(
     Body(removal): Body<NodeRemoval>,
 ) -> Result<Json<RemovedNodeView>, Problem> {
     condition.check(|| scheduler(&served, &port))?;
-    Ok(Json(served.control.remove_scheduler_node(&port, &node, &removal)?))
+    Ok(Json(served.control.remove_scheduler_node(&port, &node, &removal).await?))
 }
 
 /// A queue, with those of flows in it.

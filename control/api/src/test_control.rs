@@ -249,7 +249,12 @@ impl Control for TestControl {
         Err(ControlError::unknown("port", port, []))
     }
 
-    fn remove_scheduler_node(&self, port: &str, _: &str, _: &NodeRemoval) -> Controlled<RemovedNodeView> {
+    async fn remove_scheduler_node(
+        &self,
+        port: &str,
+        _: &str,
+        _: &NodeRemoval,
+    ) -> Controlled<RemovedNodeView> {
         Err(ControlError::unknown("port", port, []))
     }
 

@@ -37,6 +37,8 @@ pub enum Change {
         from: Option<Box<Scheduler>>,
         /// The one after.
         to: Option<Box<Scheduler>>,
+        /// Who gets what waits in nodes that go away.
+        heir: Heir,
     },
     /// A gate is created.
     AddGate(Gate),
@@ -87,6 +89,17 @@ pub enum Change {
     RemoveNeighbour(Neighbour),
 }
 
+/// What becomes of packets that wait in nodes of a scheduler that go away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heir {
+    /// A leaf that stays gets them, where there is one: the default one first.
+    Any,
+    /// This leaf gets them.
+    Leaf(String),
+    /// They are dropped.
+    Nobody,
+}
+
 impl Change {
     /// Whether the next change must be made with this one, so that no packet comes between: it takes its place.
     pub fn is_followed_by(&self, next: &Self) -> bool {
@@ -122,7 +135,9 @@ impl Change {
             Self::AddPlugin(plugin) => Self::RemovePlugin(plugin),
             Self::RemovePlugin(plugin) => Self::AddPlugin(plugin),
             Self::SetPort { from, to } => Self::SetPort { from: to, to: from },
-            Self::SetScheduler { port, from, to } => Self::SetScheduler { port, from: to, to: from },
+            Self::SetScheduler { port, from, to, .. } => {
+                Self::SetScheduler { port, from: to, to: from, heir: Heir::Any }
+            }
             Self::AddGate(gate) => Self::RemoveGate(gate),
             Self::RemoveGate(gate) => Self::AddGate(gate),
             Self::SetGate { gate, from, to } => Self::SetGate { gate, from: to, to: from },
@@ -155,7 +170,9 @@ impl Change {
     /// The commands that do the same, each without the `millrace` before it. Most changes are one.
     pub fn commands(&self) -> Vec<String> {
         match self {
-            Self::SetScheduler { port, from, to } => words::scheduler(port, from.as_deref(), to.as_deref()),
+            Self::SetScheduler { port, from, to, .. } => {
+                words::scheduler(port, from.as_deref(), to.as_deref())
+            }
             Self::RemoveNeighbour(neighbour) => vec![words::neighbour("remove", neighbour)],
             other => vec![other.command()],
         }

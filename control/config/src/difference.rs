@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
-use crate::change::{Change, changed, object};
+use crate::change::{Change, Heir, changed, object};
 use crate::schema::{Bind, Config, Filter, Gate, Instance, Port};
 
 /// The keys of `[router]` that can be changed while it runs.
@@ -258,7 +258,7 @@ fn set_gate(from: &Gate, to: &Gate) -> Change {
 
 fn scheduler(from: &Port, to: &Port) -> Change {
     let own = |port: &Port| port.scheduler.clone().map(Box::new);
-    Change::SetScheduler { port: to.name.to_string(), from: own(from), to: own(to) }
+    Change::SetScheduler { port: to.name.to_string(), from: own(from), to: own(to), heir: Heir::Any }
 }
 
 fn set_port(from: &Port, to: &Port, changes: &mut Vec<Change>, restart: &mut Vec<String>) {

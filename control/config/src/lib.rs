@@ -20,7 +20,7 @@ mod values;
 mod words;
 
 pub use action::{FilterAction, WayOut};
-pub use change::{Change, Together};
+pub use change::{Change, Heir, Together};
 pub use difference::Difference;
 pub use error::{ConfigError, Place};
 pub use nearest::nearest;

@@ -1,19 +1,20 @@
 //! Nodes of schedulers go, and with them queues that filters name: no filter is left without a queue.
 
 use std::collections::HashSet;
+use std::iter;
 
-use millrace_config::{Change, Filter, FilterAction, Text};
+use millrace_config::{Change, Filter, FilterAction, Heir, Scheduler, Text};
 use millrace_plugin::{Action, BindingId};
 
 use crate::ControlError;
+use crate::configuration::Failed;
 use crate::model::Model;
 use crate::request::NodeRemoval;
 use crate::router::{Inner, Router};
+use crate::schedulers::without;
 use crate::show;
 use crate::view::{BindingView, RemovedNodeView};
 
-/// Filters that are told to workers at once, each with the one that takes its place.
-const TOGETHER: usize = 32;
 /// Filters that an error names.
 const NAMED: usize = 5;
 
@@ -28,14 +29,14 @@ impl Model {
 
     /// The changes that take filters away, or let them name another queue. Where two would become one, the one of the higher
     /// priority does.
-    fn without_queue(&self, filters: &[BindingId], to: Option<&str>) -> Vec<Vec<Change>> {
+    fn without_queue(&self, filters: &[BindingId], to: Option<&str>) -> Vec<Change> {
         let mut filters: Vec<_> = filters.iter().filter_map(|id| self.plugins.binding(*id)).collect();
         filters.sort_by_key(|bound| std::cmp::Reverse(bound.priority));
         let mut there = HashSet::new();
         let mut changes = Vec::new();
         for bound in filters {
             let filter = self.running_filter(bound);
-            let mut change = vec![Change::RemoveFilter(filter.clone())];
+            changes.push(Change::RemoveFilter(filter.clone()));
             if let Some(to) = to {
                 let number = self.schedulers.known(to).unwrap_or_default();
                 let there_already =
@@ -43,18 +44,41 @@ impl Model {
                 let other = there_already.and_then(|id| self.plugins.binding(id));
                 let wins = other.is_none_or(|other| other.priority < bound.priority);
                 if wins && there.insert((bound.gate, &bound.filter)) {
-                    change.extend(other.map(|other| Change::RemoveFilter(self.running_filter(other))));
+                    changes.extend(other.map(|other| Change::RemoveFilter(self.running_filter(other))));
                     let action = Text::of(FilterAction::Queue(to.to_owned()));
-                    change.push(Change::AddFilter(Filter { action, ..filter }));
+                    changes.push(Change::AddFilter(Filter { action, ..filter }));
                 }
             }
-            changes.push(change);
         }
         changes
     }
 }
 
 impl Inner {
+    /// The changes that remove a node, and the filters that are concerned.
+    fn plan_removal(
+        &mut self,
+        port: &str,
+        node: &str,
+        removal: &NodeRemoval,
+    ) -> Result<(Vec<Change>, Vec<BindingView>), ControlError> {
+        let id = self.model.port(port)?.id;
+        let to = removal.to.as_deref();
+        let from = self.model.schedulers.of(id).cloned().unwrap_or_default();
+        let after = without(&from, port, node, to)?;
+        let filters = self.model.filters_below(port, node)?;
+        let views = self.views_of(&filters)?;
+        if !filters.is_empty() && to.is_none() && !removal.with_filters {
+            return Err(named(port, node, &views));
+        }
+        let own = |scheduler: Scheduler| (!scheduler.node.is_empty()).then(|| Box::new(scheduler));
+        let heir = removal.to.clone().map_or(Heir::Nobody, Heir::Leaf);
+        let tree = Change::SetScheduler { port: port.to_owned(), from: own(from), to: own(after), heir };
+        // Behind the packets that were moved: what comes for the old queue goes where they went until filters say so.
+        let filters = self.model.without_queue(&filters, to.filter(|_| !removal.with_filters));
+        Ok((iter::once(tree).chain(filters).collect(), views))
+    }
+
     /// What filters are.
     fn views_of(&mut self, filters: &[BindingId]) -> Result<Vec<BindingView>, ControlError> {
         let counts = self.workers.counts_of(filters)?;
@@ -86,39 +110,40 @@ fn named(port: &str, node: &str, filters: &[BindingView]) -> ControlError {
     ))
 }
 
+/// Why a node was not removed.
+fn refused(failed: Failed) -> ControlError {
+    match failed.remains.as_slice() {
+        [] => failed.error,
+        remains => ControlError::System(format!(
+            "{}; what was changed before it is changed back, but for: {}",
+            failed.error,
+            remains.join("; ")
+        )),
+    }
+}
+
 impl Router {
     /// Removes a node of a port's scheduler with all below it; what waits there goes to another leaf, or is dropped. Filters
     /// that name a queue that is at no port then name that leaf from now on, or are removed, if that is said: else
-    /// the node stays. Without nodes the port is as if it never had a scheduler.
+    /// the node stays. Without nodes the port is as if it never had a scheduler. All of it is done, or nothing; it goes on when
+    /// the caller goes away.
     ///
     /// # Errors
     /// No such node, no leaf that could take its packets, filters of which nothing is said.
-    pub fn remove_scheduler_node(
+    pub async fn remove_scheduler_node(
         &self,
         port: &str,
         node: &str,
         removal: &NodeRemoval,
     ) -> Result<RemovedNodeView, ControlError> {
-        let mut inner = self.lock();
-        let filters = inner.model.filters_below(port, node)?;
-        let views = inner.views_of(&filters)?;
-        let to = removal.to.as_deref();
-        if !filters.is_empty() && to.is_none() && !removal.with_filters {
-            return Err(named(port, node, &views));
-        }
-        inner.remove_scheduler_node(port, node, to)?;
-        // Behind the packets that were moved: what comes for the old queue goes where they went until filters say so.
-        let changes = inner.model.without_queue(&filters, to.filter(|_| !removal.with_filters));
-        for together in changes.chunks(TOGETHER) {
-            inner.change_bindings(&together.concat()).1?;
-        }
+        let (router, removal) = (self.clone(), removal.clone());
         let [port, node] = [port, node].map(str::to_owned);
-        Ok(RemovedNodeView {
-            port,
-            node,
-            to: removal.to.clone(),
-            with_filters: removal.with_filters,
-            filters: views,
-        })
+        let work = tokio::spawn(async move {
+            let _turn = router.begin_turn()?;
+            let (changes, filters) = router.lock().plan_removal(&port, &node, &removal)?;
+            router.make(&changes).await.map_err(refused)?;
+            Ok(RemovedNodeView { port, node, to: removal.to, with_filters: removal.with_filters, filters })
+        });
+        work.await.map_err(|error| ControlError::system("remove the node", error))?
     }
 }

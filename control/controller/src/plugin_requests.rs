@@ -149,7 +149,7 @@ impl Router {
             PluginRequest::RemoveNode { port, node, to } => {
                 // Filters are not asked for with it: where some would be left without a queue, it is refused.
                 let removal = NodeRemoval { to, with_filters: false };
-                self.remove_scheduler_node(&port, &node, &removal).map(drop)
+                self.remove_scheduler_node(&port, &node, &removal).await.map(drop)
             }
             PluginRequest::SetQueue { port, queue, flow, settings } => {
                 self.set_queue(&port, &queue, flow.as_deref(), &settings)

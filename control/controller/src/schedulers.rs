@@ -381,27 +381,6 @@ impl Inner {
         self.note_reservations(port, &before, &after);
         Ok(id)
     }
-
-    /// Removes a node of a port's scheduler with all below it; what waits there goes to another leaf, or is dropped.
-    pub fn remove_scheduler_node(
-        &mut self,
-        port: &str,
-        name: &str,
-        to: Option<&str>,
-    ) -> Result<(), ControlError> {
-        let removed = self.change_scheduler(port, to, |scheduler| {
-            find(unless_empty(scheduler, port)?, name)?;
-            let (before, gone) = (scheduler.clone(), below(scheduler, name));
-            scheduler.node.retain(|node| !gone.contains(&node.name));
-            scheduler.flow.retain(|flow| !gone.contains(&flow.queue));
-            // What waited in the default leaf, and goes on in another, must not be overtaken by what comes.
-            if default_leaf(&before)?.is_some_and(|default| gone.iter().any(|name| name == default)) {
-                scheduler.default = to.map(str::to_owned);
-            }
-            Ok(())
-        });
-        removed.map(drop)
-    }
 }
 
 impl Router {
@@ -470,6 +449,27 @@ impl Router {
         })?;
         inner.scheduler_view(id)
     }
+}
+
+/// A scheduler without a node and all below it, of which `to` is the leaf that gets what waits there.
+///
+/// # Errors
+/// No scheduler, no such node.
+pub(crate) fn without(
+    scheduler: &Scheduler,
+    port: &str,
+    name: &str,
+    to: Option<&str>,
+) -> Result<Scheduler, ControlError> {
+    find(unless_empty(scheduler, port)?, name)?;
+    let (gone, mut left) = (below(scheduler, name), scheduler.clone());
+    left.node.retain(|node| !gone.contains(&node.name));
+    left.flow.retain(|flow| !gone.contains(&flow.queue));
+    // What waited in the default leaf, and goes on in another, must not be overtaken by what comes.
+    if default_leaf(scheduler)?.is_some_and(|default| gone.iter().any(|name| name == default)) {
+        left.default = to.map(str::to_owned);
+    }
+    Ok(left)
 }
 
 fn unless_empty<'s>(scheduler: &'s Scheduler, port: &str) -> Result<&'s Scheduler, ControlError> {

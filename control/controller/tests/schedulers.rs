@@ -74,7 +74,8 @@ fn a_leaf_that_filters_name_stays_until_something_is_said_of_them() {
         let before = router.configuration().unwrap().text;
         // By itself, and below another: at no other port is a queue of that name.
         for node in ["voice", "top"] {
-            let refused = router.remove_scheduler_node("wan", node, &NodeRemoval::default()).unwrap_err();
+            let refused =
+                router.remove_scheduler_node("wan", node, &NodeRemoval::default()).await.unwrap_err();
             for words in
                 ["2 filters", &format!("{low} \"dport 1\" (queue voice)"), "--to LEAF", "--with-filters"]
             {
@@ -83,7 +84,7 @@ fn a_leaf_that_filters_name_stays_until_something_is_said_of_them() {
             assert_eq!(router.configuration().unwrap().text, before);
         }
         // The other port has this one too.
-        let removed = router.remove_scheduler_node("wan", "video", &NodeRemoval::default()).unwrap();
+        let removed = router.remove_scheduler_node("wan", "video", &NodeRemoval::default()).await.unwrap();
         assert_eq!(removed.filters.len(), 0);
         let to = |to: &str| NodeRemoval { to: Some(to.into()), with_filters: false };
         // Where the leaf has a filter for the same packets, the one of the higher priority stays.
@@ -97,7 +98,7 @@ fn a_leaf_that_filters_name_stays_until_something_is_said_of_them() {
         for (queue, priority) in [("voice", 10), ("rest", 1)] {
             router.add_filter(&with_priority("dport 4", queue, priority)).unwrap();
         }
-        let removed = router.remove_scheduler_node("wan", "voice", &to("rest")).unwrap();
+        let removed = router.remove_scheduler_node("wan", "voice", &to("rest")).await.unwrap();
         assert_eq!(removed.filters.len(), 3);
         let priority = router.bindings(&PageQuery::default()).unwrap().rows;
         let priority = priority.into_iter().find(|one| one.filter == "dport 4").map(|one| one.priority);
@@ -112,10 +113,11 @@ fn a_leaf_that_filters_name_stays_until_something_is_said_of_them() {
         ];
         assert_eq!(now, expected.map(|(filter, action)| (filter.to_owned(), action.to_owned())));
         let with_filters = NodeRemoval { to: None, with_filters: true };
-        let removed = router.remove_scheduler_node("wan", "top", &with_filters).unwrap();
+        let removed = router.remove_scheduler_node("wan", "top", &with_filters).await.unwrap();
         assert_eq!(removed.filters.iter().map(|one| &*one.action).collect::<Vec<_>>(), ["queue rest"; 3]);
         assert_eq!(actions(&router), [("dport 3".to_owned(), "queue video".to_owned())]);
-        let refused = router.remove_scheduler_node("lan", "video", &NodeRemoval::default()).unwrap_err();
+        let refused =
+            router.remove_scheduler_node("lan", "video", &NodeRemoval::default()).await.unwrap_err();
         assert!(refused.to_string().contains("1 filter names as queue"), "{refused}");
     });
 }
@@ -172,7 +174,7 @@ fn settings(kind: &str, above: &str, value: u8) -> Map<String, Value> {
 }
 
 /// Does what the numbers say, or is refused.
-fn take(router: &Router, (what, port, name, other, value): Step) -> Result<(), String> {
+async fn take(router: &Router, (what, port, name, other, value): Step) -> Result<(), String> {
     let said = |error: millrace_controller::ControlError| error.to_string();
     let port = ["wan", "wan", "lan"][usize::from(port) % 3];
     let there = nodes(router, port);
@@ -202,7 +204,7 @@ fn take(router: &Router, (what, port, name, other, value): Step) -> Result<(), S
         8 => {
             let to = (value.is_multiple_of(2)).then(|| chosen(other).0);
             let removal = NodeRemoval { to, with_filters: value.is_multiple_of(3) };
-            router.remove_scheduler_node(port, &name, &removal).map(drop).map_err(said)
+            router.remove_scheduler_node(port, &name, &removal).await.map(drop).map_err(said)
         }
         9..=11 => {
             let filter = format!("dport {}", value % 5);
@@ -250,7 +252,7 @@ proptest! {
     fn what_is_saved_passes_the_check(steps in prop::collection::vec(any::<Step>(), 1..120)) {
         with_router(async |router| {
             for (number, step) in steps.iter().enumerate() {
-                let done = take(&router, *step);
+                let done = take(&router, *step).await;
                 let text = router.configuration().unwrap().text;
                 let read = Config::parse(&text, "saved").map_err(|error| error.to_string());
                 let checked = read.and_then(|config| check(&config).map_err(|error| error.to_string()));

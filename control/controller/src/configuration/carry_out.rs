@@ -1,6 +1,6 @@
 //! Changes of what runs, made one after the other, and unmade when one of them can't be.
 
-use millrace_config::{Change, Scheduler, Together};
+use millrace_config::{Change, Heir, Scheduler, Together};
 use millrace_pipeline::{Command, NeighbourChange, NeighbourKnowledge};
 
 use crate::model::{options, table_kind};
@@ -14,7 +14,7 @@ const BINDINGS_TOGETHER: usize = 64;
 const ROUTES_TOGETHER: usize = 2048;
 
 /// Why changes were not made.
-pub(super) struct Failed {
+pub(crate) struct Failed {
     /// Which one could not be made, from 0.
     pub step: usize,
     /// Why.
@@ -25,7 +25,7 @@ pub(super) struct Failed {
 
 impl Router {
     /// Makes all of these changes, or none.
-    pub(super) async fn make(&self, changes: &[Change]) -> Result<(), Failed> {
+    pub(crate) async fn make(&self, changes: &[Change]) -> Result<(), Failed> {
         let (made, outcome) = self.make_until_refused(changes).await;
         match outcome {
             Ok(()) => Ok(()),
@@ -125,10 +125,14 @@ impl Inner {
                 self.barrier()
             }
             Change::SetPort { to, .. } => self.set_port(to),
-            Change::SetScheduler { port, from, to } => {
+            Change::SetScheduler { port, from, to, heir } => {
                 let none = Scheduler::default();
                 let (from, to) = (from.as_deref().unwrap_or(&none), to.as_deref().unwrap_or(&none));
-                let heir = Schedulers::heir(from, to);
+                let heir = match heir {
+                    Heir::Any => Schedulers::heir(from, to),
+                    Heir::Leaf(leaf) => Some(leaf.clone()),
+                    Heir::Nobody => None,
+                };
                 let change = |scheduler: &mut Scheduler| {
                     *scheduler = to.clone();
                     Ok(())

@@ -14,4 +14,5 @@ pub use apply::Apply;
 pub use confirm::Pending;
 pub use history::RollBack;
 
+pub(crate) use carry_out::Failed;
 pub(crate) use confirm::Waiting;
