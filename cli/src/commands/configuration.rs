@@ -20,7 +20,7 @@ const COLUMNS: &[Column] = &[
     ("revision", "number"),
     ("time", "shown"),
     ("who", "who/name"),
-    ("state", "state"),
+    ("state", "shown_state"),
     ("changes", "changes"),
     ("from", "origin"),
     ("comment", "comment"),
@@ -119,6 +119,8 @@ pub fn history(client: &Client, history: &History, json: bool) -> Result<(), Fai
     let mut value = client.get("/revisions")?;
     for revision in value.as_array_mut().into_iter().flatten() {
         revision["shown"] = utc(revision["time"].as_u64().unwrap_or(0)).into();
+        let runs = revision["runs"].as_bool().unwrap_or_default();
+        revision["shown_state"] = if runs { "runs".into() } else { revision["state"].clone() };
     }
     if !json && rows(&value).is_empty() {
         println!("nothing was applied yet");
@@ -163,9 +165,12 @@ pub fn save(client: &Client, save: &Save, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The file that the router knows.
+/// The file that what runs came from: where a revision runs again, the file of that.
 fn known_file(client: &Client) -> Result<PathBuf, Failure> {
-    let origin = plain(&client.get("/configuration")?["origin"]);
+    let mut origin = plain(&client.get("/configuration")?["origin"]);
+    while let Some(number) = origin.strip_prefix("revision ").and_then(|number| number.parse::<u64>().ok()) {
+        origin = plain(&client.get(&format!("/revisions/{number}"))?["origin"]);
+    }
     let file = PathBuf::from(&origin);
     match file.is_absolute() {
         true => Ok(file),

@@ -13,11 +13,11 @@ use millrace_controller::view::{
     AppliedView, BindingView, ConfigurationView, DifferenceView, DropView, FlowsView, GateCheckView,
     GateExplanationView, GateView, HeldView, InstanceView, LookupView, MapView, NeighbourView,
     PluginDetailView, PluginView, PortView, QueueView, ReleaseView, RemovedNodeView, RevisionTextView,
-    RouteView, SchedulerView, StatusView, SummaryView, UpgradeView,
+    RevisionView, RouteView, SchedulerView, StatusView, SummaryView, UpgradeView,
 };
 use millrace_controller::{
     Apply, AuditEntry, ControlError, EventPage, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute,
-    NodeRemoval, PageQuery, Revision, RouteQuery, SchedulerNode, Upgrade,
+    NodeRemoval, PageQuery, RouteQuery, SchedulerNode, Upgrade,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -496,13 +496,13 @@ fn configurations<C: Control>() -> Vec<Resource<C>> {
             post(configuration::roll_back::<C>),
         ),
         Resource::new("/revisions").on(
-            Operation::get::<Vec<Revision>>(
+            Operation::get::<Vec<RevisionView>>(
                 "configurations that were applied: when, by whom, why; the newest first",
             )
             .arguments::<PageQuery>()
             .paged(),
             // The newest has the lowest key.
-            pages(C::revisions, |one| format!("{:020}", u64::MAX - one.number)),
+            pages(C::revisions, |one| format!("{:020}", u64::MAX - one.revision.number)),
         ),
         Resource::new("/revisions/{number}").on(
             Operation::get::<RevisionTextView>("one, with its text"),

@@ -6,11 +6,11 @@ use millrace_controller::view::{
     AppliedView, BindingView, ConfigurationView, CountersView, DifferenceView, DropView, FlowsView,
     GateCheckView, GateExplanationView, GateView, HeldView, InstanceView, LookupView, MapView, NeighbourView,
     PluginDetailView, PluginView, PortView, QueueView, ReleaseView, RemovedNodeView, RevisionTextView,
-    RouteView, SchedulerView, StatusView, SummaryView, UpgradeView,
+    RevisionView, RouteView, SchedulerView, StatusView, SummaryView, UpgradeView,
 };
 use millrace_controller::{
     Apply, AuditEntry, AuditLog, Capture, CaptureRequest, ControlError, Events, FlowQuery, NewBinding,
-    NewFilter, NewPlugin, NewRoute, NodeRemoval, Page, PageQuery, Revision, RollBack, RouteQuery, Router,
+    NewFilter, NewPlugin, NewRoute, NodeRemoval, Page, PageQuery, RollBack, RouteQuery, Router,
     SchedulerNode, Upgrade, Who,
 };
 use serde_json::{Map, Value};
@@ -126,7 +126,7 @@ pub trait Control: Clone + Send + Sync + 'static {
         order: RollBack,
         who: Who,
     ) -> impl Future<Output = Controlled<AppliedView>> + Send;
-    fn revisions(&self) -> Controlled<Vec<Revision>>;
+    fn revisions(&self) -> Controlled<Vec<RevisionView>>;
     fn revision(&self, number: u64) -> Controlled<RevisionTextView>;
     fn clear_counters(&self) -> Controlled<()>;
     fn capture(&self, request: &CaptureRequest) -> Controlled<Self::Recording>;
@@ -443,7 +443,7 @@ impl Control for Router {
         Router::roll_back(self, number, &order, who).await
     }
 
-    fn revisions(&self) -> Controlled<Vec<Revision>> {
+    fn revisions(&self) -> Controlled<Vec<RevisionView>> {
         Router::revisions(self)
     }
 

@@ -9,13 +9,13 @@ use millrace_controller::view::{
     AppliedView, BindingView, ConfigurationView, CountersView, DifferenceView, DropView, FlowStatesView,
     FlowTableView, FlowsView, GateCheckView, GateExplanationView, GateView, HeldView, InstanceView,
     LookupView, MapView, MemoryView, NeighbourView, PluginDetailView, PluginInterfaceView, PluginView,
-    PortView, QueueView, QueuesView, ReleaseView, RemovedNodeView, RevisionTextView, RouteView,
+    PortView, QueueView, QueuesView, ReleaseView, RemovedNodeView, RevisionTextView, RevisionView, RouteView,
     SchedulerView, StatusView, SummaryView, TurnsView, UpgradeView,
 };
 use millrace_controller::{
     Apply, AuditEntry, AuditLog, CaptureRequest, ControlError, Events, FlowQuery, NewBinding, NewFilter,
-    NewPlugin, NewRoute, NodeRemoval, Page, PageQuery, Revision, RollBack, RouteQuery, SchedulerNode,
-    Upgrade, Who, Wrong,
+    NewPlugin, NewRoute, NodeRemoval, Page, PageQuery, RollBack, RouteQuery, SchedulerNode, Upgrade, Who,
+    Wrong,
 };
 use serde_json::{Map, Value, json};
 
@@ -370,7 +370,7 @@ impl Control for TestControl {
         self.apply(Apply { text, comment: order.comment, ..Apply::default() }, who).await
     }
 
-    fn revisions(&self) -> Controlled<Vec<Revision>> {
+    fn revisions(&self) -> Controlled<Vec<RevisionView>> {
         Ok(Vec::new())
     }
 

@@ -280,9 +280,7 @@ impl Checker<'_> {
         let binding = config.bind.first().map(|bind| ("bindings need", Some(bind.instance.span())));
         let filter = config.filter.first().map(|filter| ("filters need", filter.r#match.span()));
         let Some((need, span)) = binding.or(filter) else { return Ok(()) };
-        let device = |port: &&Port| port.kind == PortKind::Device && port.vlan.is_none();
-        let unsaid = |port: &&Port| port.on_death.or(config.router.on_death).is_none();
-        match config.port.iter().filter(device).find(unsaid) {
+        match config.silent_on_death().filter(|_| config.router.on_death.is_none()) {
             Some(port) => Err(self.error(
                 span,
                 format!(
@@ -334,6 +332,12 @@ fn is_link_local(address: &IpAddr) -> bool {
 }
 
 impl Config {
+    /// A port of the kernel that doesn't itself say what happens to its packets when the router has died.
+    pub(crate) fn silent_on_death(&self) -> Option<&Port> {
+        let device = |port: &&Port| port.kind == PortKind::Device && port.vlan.is_none();
+        self.port.iter().filter(device).find(|port| port.on_death.is_none())
+    }
+
     /// What happens to the packets of `port` when the router has died.
     pub fn on_death(&self, port: &Port) -> OnDeath {
         port.on_death.or(self.router.on_death).unwrap_or(OnDeath::Kernel)

@@ -2,7 +2,7 @@
 
 use crate::action::FilterAction;
 use crate::scheduler::Scheduler;
-use crate::schema::{Bind, Budget, Config, Filter, Gate, GateTable, OnFault, Port, Router};
+use crate::schema::{Bind, Budget, Config, Filter, Gate, GateTable, OnDeath, OnFault, Port, Router};
 use crate::values::{Named, Text};
 
 /// The budget of a call where none is said, in microseconds.
@@ -13,6 +13,7 @@ impl Config {
     /// follows from other settings said, and what is the default left out.
     #[must_use]
     pub fn normalized(mut self) -> Self {
+        self.router.on_death = self.router.on_death.or(Some(OnDeath::Kernel));
         self.port = self.port.into_iter().map(Port::normalized).collect();
         for route in &mut self.route {
             route.to = Text::of(*route.to.value());

@@ -47,7 +47,12 @@ struct Saving<'a> {
 impl Saving<'_> {
     fn save(mut self, file: &Config, runs: &Config) -> Saved {
         let normal = file.clone().normalized();
-        self.table("router", &normal.router, &runs.router, &crate::schema::Router::default())?;
+        let mut router = normal.router.clone();
+        // What needs no word as long as nobody binds: a file with bindings and without it would be refused.
+        if runs.silent_on_death().is_some() && !(runs.bind.is_empty() && runs.filter.is_empty()) {
+            router.on_death = file.router.on_death;
+        }
+        self.table("router", &router, &runs.router, &crate::schema::Router::default())?;
         self.table("plugins", &normal.plugins, &runs.plugins, &crate::schema::Plugins::default())?;
         self.named("port", &normal.port, &runs.port, |port| port.name.to_string())?;
         self.named("route", &normal.route, &runs.route, |route| route.to.written().to_owned())?;
@@ -265,6 +270,7 @@ fn set(table: &mut dyn toml_edit::TableLike, key: &str, value: Option<&Value>) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::values::Text;
 
     const FILE: &str = r#"# Our router.
 [router]
@@ -308,6 +314,19 @@ via = "10.2.0.254"
         // A filter that means the same is the same.
         let other = FILE.replace("dport 25  in lan proto tcp", "proto tcp dport 25 in lan");
         assert_eq!(parsed(&other).save_into(FILE, "test.toml").unwrap(), FILE);
+    }
+
+    #[test]
+    fn what_happens_at_death_is_said_where_it_has_to_be() {
+        const PORTS: &str = "[[port]]\nname = \"lan\"\ndevice = \"eth1\"\n";
+        let mut runs = parsed(PORTS);
+        assert_eq!(runs.save_into(PORTS, "test.toml").unwrap(), PORTS);
+        runs.filter = parsed(FILE).filter;
+        runs.filter[0].r#match = Text::of("proto tcp dport 25".parse().unwrap());
+        let saved = runs.save_into(PORTS, "test.toml").unwrap();
+        assert!(saved.contains("on-death = \"kernel\""), "{saved}");
+        // Nothing has to be restarted to make of one the other.
+        assert_eq!(runs.normalized().difference(&parsed(&saved).normalized()).restart, [""; 0]);
     }
 
     #[test]

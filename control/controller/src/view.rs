@@ -17,7 +17,7 @@ mod maps;
 mod plugins;
 mod schedulers;
 
-pub use configuration::{AppliedView, ConfigurationView, DifferenceView, RevisionTextView};
+pub use configuration::{AppliedView, ConfigurationView, DifferenceView, RevisionTextView, RevisionView};
 pub use counters::{CountersView, PortCountersView};
 pub use halves::{MessagesView, SlowHalfView};
 pub use maps::{MapEntryView, MapView};

@@ -205,11 +205,12 @@ fn single_commands_are_differences_and_a_revision_takes_them_back() {
         let changed = BASE.replace("dport 25", "dport 26");
         apply(&router, &changed).await.unwrap();
         // Each apply is a revision, before the first of which stands what the router was started with.
-        let numbers: Vec<u64> = router.revisions().unwrap().iter().map(|revision| revision.number).collect();
-        assert_eq!(numbers, [3, 2, 1]);
+        let revisions = || router.revisions().unwrap().into_iter().map(|one| (one.revision.number, one.runs));
+        assert_eq!(revisions().collect::<Vec<_>>(), [(3, true), (2, false), (1, false)]);
         let back = router.roll_back(None, &RollBack::default(), Who::router()).await.unwrap();
         assert_eq!((back.revision, &*back.origin), (Some(4), "revision 2"));
         assert_runs(&router, BASE).await;
+        assert_eq!(revisions().find(|(_, runs)| *runs), Some((4, true)));
         let unknown = router.roll_back(Some(9), &RollBack::default(), Who::router()).await.unwrap_err();
         assert_eq!(unknown.to_string(), "there is no revision 9: there are 1 to 4");
     });

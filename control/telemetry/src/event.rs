@@ -112,7 +112,7 @@ kinds! {
     ConfigurationConfirmed "configuration-confirmed" Information,
     /// A configuration that waited to be confirmed was withdrawn. Subject: its revision.
     ConfigurationRolledBack "configuration-rolled-back" Warning,
-    /// What runs was written as a file. Subject: the file.
+    /// What runs was given out, to be saved as a file. Subject: the file.
     ConfigurationSaved "configuration-saved" Information,
     /// A rate or a service curve is reserved, or another one. Subject: the port, and the queue, node or flow.
     ReservationSet "reservation-set" Information,

@@ -92,6 +92,10 @@ fn what_is_applied_while_another_flow_runs_costs_that_nothing() {
     // Back to the second, which is the fourth then.
     assert!(router.ask(&["rollback", "2"]).contains("revision 4 runs: 2 changes"));
     assert!(kernel_has(&line, "10.9.0.0/16"));
+    assert!(router.ask(&["history"]).lines().nth(1).is_some_and(|newest| newest.contains(" runs ")));
+    // It is saved where its text came from.
+    let saved = router.json(&["save"]);
+    assert_eq!(saved["file"], history[1]["origin"]);
     router.assert_conservation();
 }
 

@@ -1,6 +1,6 @@
 //! What was applied before, and how to get back to it.
 
-use millrace_store::{Revision, Who};
+use millrace_store::{State, StoreError, Who};
 use millrace_telemetry::EventKind;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::apply::Apply;
 use crate::ControlError;
 use crate::router::Router;
-use crate::view::{AppliedView, ConfigurationView, RevisionTextView};
+use crate::view::{AppliedView, ConfigurationView, RevisionTextView, RevisionView};
 
 /// What is said when one goes back to a revision.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -46,7 +46,7 @@ impl Router {
         let work = tokio::task::spawn_blocking(move || running.save_into(&text, &named));
         let saved = work.await.map_err(|error| ControlError::system("write the configuration", error))?;
         let saved = saved?;
-        let text = format!("what runs was written as {origin}");
+        let text = format!("what runs was given out, to be saved as {origin}");
         self.events().note(EventKind::ConfigurationSaved, origin, text, json!({"origin": origin}));
         Ok(saved)
     }
@@ -55,10 +55,18 @@ impl Router {
     ///
     /// # Errors
     /// When they can't be read.
-    pub fn revisions(&self) -> Result<Vec<Revision>, ControlError> {
-        let store = self.lock().store.clone();
-        let revisions = store.revisions().map_err(|error| ControlError::System(error.to_string()))?;
-        Ok(revisions.into_iter().rev().collect())
+    pub fn revisions(&self) -> Result<Vec<RevisionView>, ControlError> {
+        let (store, waiting, base) = {
+            let inner = self.lock();
+            let waiting = inner.waiting.as_ref().map(|waiting| waiting.revision);
+            (inner.store.clone(), waiting, inner.base.clone())
+        };
+        let failed = |error: StoreError| ControlError::System(error.to_string());
+        let last = store.last_good().map_err(failed)?;
+        let last = last.filter(|(_, text)| *text == base.text).map(|(revision, _)| revision.number);
+        let runs = waiting.or(last);
+        let revisions = store.revisions().map_err(failed)?.into_iter().rev();
+        Ok(revisions.map(|one| RevisionView { runs: Some(one.number) == runs, revision: one }).collect())
     }
 
     /// A revision with its text.
@@ -68,7 +76,7 @@ impl Router {
     pub fn revision(&self, number: u64) -> Result<RevisionTextView, ControlError> {
         let store = self.lock().store.clone();
         let (revision, text) = store.revision(number).map_err(|error| match error {
-            millrace_store::StoreError::Unknown { .. } => ControlError::NotFound(error.to_string()),
+            StoreError::Unknown { .. } => ControlError::NotFound(error.to_string()),
             other => ControlError::System(other.to_string()),
         })?;
         Ok(RevisionTextView { revision, text })
@@ -113,7 +121,8 @@ impl Router {
 
     /// The newest revision that counts, before the one that runs.
     fn before_the_last(&self) -> Result<u64, ControlError> {
-        let good = self.revisions()?.into_iter().filter(|one| one.state == millrace_store::State::Good);
+        let revisions = self.revisions()?.into_iter().map(|one| one.revision);
+        let good = revisions.filter(|one| one.state == State::Good);
         let earlier = good.map(|revision| revision.number).nth(1);
         earlier.ok_or_else(|| {
             ControlError::NotFound("there is no revision before the one that runs: `millrace history`".into())

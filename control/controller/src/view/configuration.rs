@@ -50,6 +50,16 @@ impl AppliedView {
     }
 }
 
+/// A revision in a list of them.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RevisionView {
+    /// The revision.
+    #[serde(flatten)]
+    pub revision: Revision,
+    /// Whether it was applied last, and not withdrawn: it runs, with what single commands have changed since.
+    pub runs: bool,
+}
+
 /// A revision and its text.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RevisionTextView {
