@@ -17,7 +17,7 @@ pub struct Filter {
 pub enum FilterAction {
     /// Do something with the packets that a filter matches.
     #[command(after_help = "\
-Actions: drop, reject (with an ICMP error), host, `port NAME [via ADDRESS]`, `ports NAME,NAME` (to each),
+Actions: accept (go on, whatever filters of lower priority at this gate say), drop, reject (with an ICMP error), host, `port NAME [via ADDRESS]`, `ports NAME,NAME` (to each),
 `copy-to NAME [via ADDRESS]`, `copy INSTANCE`, `instance NAME`, `queue NAME` (of a scheduler)
 
 A packet that is rejected is answered with an ICMP error, which passes the gates as well: say `in PORT`, so that the filter does

@@ -9,11 +9,13 @@ use crate::nearest;
 /// What a filter does. Names are not looked up yet.
 ///
 /// ```text
-/// drop | reject | host | port NAME [via ADDRESS] | ports NAME [via ADDRESS],NAME … |
+/// accept | drop | reject | host | port NAME [via ADDRESS] | ports NAME [via ADDRESS],NAME … |
 /// copy-to NAME [via ADDRESS][,NAME …] | copy INSTANCE | instance INSTANCE | queue NAME
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FilterAction {
+    /// They go on, whatever filters of lower priority at the same gate say.
+    Accept,
     /// The packets vanish.
     Drop,
     /// They are refused: their sources are told that it is prohibited.
@@ -42,7 +44,8 @@ pub struct WayOut {
 }
 
 /// The keywords of actions, and how each goes on.
-const FORMS: [(&str, &str); 9] = [
+const FORMS: [(&str, &str); 10] = [
+    ("accept", ""),
     ("drop", ""),
     ("reject", ""),
     ("host", ""),
@@ -58,7 +61,7 @@ impl FilterAction {
     /// The gate where the action is taken unless another is named; `None` when it must be named.
     pub fn default_gate(&self) -> Option<&'static str> {
         match self {
-            Self::Drop | Self::Reject | Self::Host | Self::Ports(_) => Some("route"),
+            Self::Accept | Self::Drop | Self::Reject | Self::Host | Self::Ports(_) => Some("route"),
             Self::CopyTo(_) | Self::Copy(_) => Some("tap"),
             Self::Queue(_) => Some("schedule"),
             Self::Instance(_) => None,
@@ -97,6 +100,7 @@ impl FromStr for FilterAction {
             return Err(format!("it is written `{keyword}{form}`"));
         }
         Ok(match keyword {
+            "accept" => Self::Accept,
             "drop" => Self::Drop,
             "reject" => Self::Reject,
             "host" => Self::Host,
@@ -163,6 +167,7 @@ impl fmt::Display for FilterAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ways = |ways: &[WayOut]| ways.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         match self {
+            Self::Accept => f.write_str("accept"),
             Self::Drop => f.write_str("drop"),
             Self::Reject => f.write_str("reject"),
             Self::Host => f.write_str("host"),
@@ -193,6 +198,7 @@ mod tests {
             via: via.map(|via| via.parse().unwrap()),
         };
         let cases = [
+            ("accept", FilterAction::Accept),
             ("drop", FilterAction::Drop),
             (" reject ", FilterAction::Reject),
             ("host", FilterAction::Host),

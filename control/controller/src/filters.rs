@@ -87,6 +87,7 @@ impl Model {
         };
         Ok(match action {
             FilterAction::Drop => Action::Drop,
+            FilterAction::Accept => Action::Accept,
             FilterAction::Reject => Action::Reject,
             FilterAction::Host => Action::Host,
             FilterAction::Ports(_) => Action::Send(ways()?),

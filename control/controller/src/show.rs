@@ -174,6 +174,7 @@ pub(crate) fn action(action: &Action, model: &Model) -> String {
     };
     match action {
         Action::Instance(id) => format!("instance {}", model.plugins.instance_name(*id)),
+        Action::Accept => "accept".to_owned(),
         Action::Drop => "drop".to_owned(),
         Action::Reject => "reject".to_owned(),
         Action::Host => "host".to_owned(),

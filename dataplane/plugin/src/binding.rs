@@ -36,6 +36,8 @@ pub struct Way {
 pub enum Action {
     /// An instance handles them.
     Instance(InstanceId),
+    /// They go on as if no filter of the gate matched.
+    Accept,
     /// They are dropped.
     Drop,
     /// They are dropped, and their sources are told that it is prohibited.
@@ -55,11 +57,17 @@ impl Action {
     pub fn positions(&self) -> &'static [Position] {
         match self {
             Self::Instance(_) => &Position::ALL,
+            Self::Accept => &[Position::Early, Position::Route, Position::Late, Position::Queue],
             Self::Drop | Self::Reject => &[Position::Early, Position::Route, Position::Late],
             Self::Send(_) | Self::Host => &[Position::Route],
             Self::Copy(_) => &[Position::Copy],
             Self::Queue(_) => &[Position::Early, Position::Late, Position::Queue],
         }
+    }
+
+    /// Whether it takes the place of the route at the gates of that position.
+    pub fn is_route(&self) -> bool {
+        !matches!(self, Self::Instance(_) | Self::Accept)
     }
 
     /// The instance, if it is one.

@@ -78,7 +78,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         self.gates.iter().filter(|gate| gate.bindings() > 0).map(move |gate| {
             let found = gate.table().lookup(candidate).and_then(|id| {
                 let (_, binding) = self.bindings.at(id.0)?;
-                let beside_route = gate.position() == Position::Route && binding.action.instance().is_none();
+                let beside_route = gate.position() == Position::Route && binding.action.is_route();
                 Some((id, beside_route && binding.loses_against(route)))
             });
             (gate, found)
@@ -184,7 +184,7 @@ fn select(
         let Some(id) = winner else { continue };
         let Some((key, binding)) = bindings.at(id.0) else { continue };
         let Some(step) = binding.step else { continue };
-        if position == Position::Route && binding.action.instance().is_none() {
+        if position == Position::Route && binding.action.is_route() {
             if primary.is_some() || binding.loses_against(route) {
                 continue;
             }

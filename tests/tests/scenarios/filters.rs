@@ -80,6 +80,32 @@ fn a_drop_filter_stops_one_flow_at_once_and_no_other() {
 }
 
 #[test]
+fn what_is_accepted_is_an_exception_at_its_gate_and_no_other() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let router = router(&line);
+    meet(&line);
+    let meant = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9005"), 500, 64);
+    let other = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9011"), 500, 64);
+    meant.wait_for_arrival();
+    for gate in ["route", "firewall"] {
+        let drop = add(&router, "in r1 proto udp", "drop", &["--gate", gate]);
+        assert_eq!((arrivals(&meant), arrivals(&other)), (0, 0), "gate {gate}");
+        let accept = add(&router, "proto udp dport 9005", "accept", &["--gate", gate, "--priority", "1"]);
+        assert!(arrivals(&meant) > 100, "gate {gate}");
+        assert_eq!(arrivals(&other), 0, "gate {gate}");
+        assert!(listed(&router, &accept)["packets"].as_u64() > Some(100));
+        let elsewhere = ["route", "firewall"].into_iter().find(|other| *other != gate).unwrap();
+        let there = add(&router, "proto udp dport 9005", "drop", &["--gate", elsewhere]);
+        assert_eq!(arrivals(&meant), 0, "what another gate drops is not saved by gate {gate}");
+        router.ask(&["filter", "remove", &drop, &accept, &there]);
+    }
+    let lost = meant.finish().lost() + other.finish().lost();
+    assert_eq!(router.drops("filter"), lost);
+    router.assert_conservation();
+}
+
+#[test]
 fn a_reject_filter_tells_the_source_that_it_is_prohibited() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();

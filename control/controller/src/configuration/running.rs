@@ -87,6 +87,7 @@ impl Model {
         match action {
             Action::Instance(id) => FilterAction::Instance(self.plugins.instance_name(*id).to_owned()),
             Action::Drop => FilterAction::Drop,
+            Action::Accept => FilterAction::Accept,
             Action::Reject => FilterAction::Reject,
             Action::Host => FilterAction::Host,
             Action::Send(to) => FilterAction::Ports(ways(to)),

@@ -406,6 +406,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     pub fn action_name(&self, action: &Action) -> String {
         match action {
             Action::Instance(id) => format!("instance {:?}", self.instance_name(*id)),
+            Action::Accept => "accept".to_owned(),
             Action::Drop => "drop".to_owned(),
             Action::Reject => "reject".to_owned(),
             Action::Send(_) => "port".to_owned(),
