@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use ipnet::IpNet;
 use millrace_forward::{FibReader, Route, SharedFib};
-use millrace_pipeline::{Command, ROUTES, ReplyTo, RouteChange};
+use millrace_pipeline::{Command, NumberedRoutes, ROUTES, ReplyTo, RouteChange, WaitingRoutes};
 use millrace_units::{NextHopIndex, QueueAccount};
 
 use crate::ControlError;
@@ -21,14 +21,26 @@ pub(crate) trait TellRoutes {
     /// Tells all workers.
     fn tell(&mut self, command: &dyn Fn() -> Command) -> Result<(), ControlError>;
 
-    /// Tells all workers, and waits until each has answered.
-    fn ask_all(&mut self, command: &dyn Fn(ReplyTo<()>) -> Command) -> Result<(), ControlError>;
+    /// Gives all workers routes, and waits until each has given back what it had before.
+    fn exchange(&mut self, command: &dyn Fn(ReplyTo<NumberedRoutes>) -> Command) -> Result<(), ControlError>;
 
-    /// Asks all workers of which routes packets wait.
-    fn waiting_routes(&mut self) -> Result<HashSet<NextHopIndex>, ControlError>;
+    /// Asks all workers of which routes packets wait, of a bounded number from one on.
+    fn waiting_routes(&mut self, from: NextHopIndex) -> Result<Vec<WaitingRoutes>, ControlError>;
 
     /// Asks all workers what routes gave to queues; the sums, in the same order.
     fn count_routes(&mut self, routes: &[NextHopIndex]) -> Result<Vec<QueueAccount>, ControlError>;
+}
+
+/// The routes of which packets wait at some worker.
+fn waiting_routes(workers: &mut impl TellRoutes) -> Result<HashSet<NextHopIndex>, ControlError> {
+    let (mut waiting, mut from) = (HashSet::new(), Some(NextHopIndex(0)));
+    while let Some(start) = from.take() {
+        for (routes, next) in workers.waiting_routes(start)? {
+            waiting.extend(routes);
+            from = from.or(next);
+        }
+    }
+    Ok(waiting)
 }
 
 /// The forwarding table.
@@ -88,7 +100,7 @@ impl RouteTable {
             }));
         }
         if !new.is_empty() {
-            workers.ask_all(&|reply| Command::SetRoutes(new.clone(), reply))?;
+            workers.exchange(&|reply| Command::SetRoutes(new.clone(), reply))?;
         }
         let mut noted = Vec::with_capacity(changes.len());
         let mut outcome = Ok(());
@@ -118,10 +130,14 @@ impl RouteTable {
             return Ok(());
         }
         let epoch = self.0.close_epoch();
-        workers.ask_all(&|reply| Command::SetRoutes(Vec::new(), reply))?;
-        let waiting = workers.waiting_routes()?;
+        workers.exchange(&|reply| Command::SetRoutes(Vec::new(), reply))?;
+        let waiting = waiting_routes(workers)?;
         let freed = self.0.quiesced_but(epoch, |number| waiting.contains(&number));
-        workers.tell(&|| Command::ForgetRoutes(freed.clone()))
+        for piece in freed.chunks(AT_ONCE) {
+            let nothing = || piece.iter().map(|number| (*number, Route::Blackhole)).collect();
+            workers.exchange(&|reply| Command::ForgetRoutes(nothing(), reply))?;
+        }
+        Ok(())
     }
 
     /// What routes to these prefixes gave to queues, and what became of it, in the same order; `None` of those that are not

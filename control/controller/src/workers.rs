@@ -1,10 +1,11 @@
 //! Control's handle on all workers: what is said to all of them, what to the one that has a device, and their answers as
 //! one.
 
-use std::collections::HashSet;
-
 use millrace_packet::FlowKey;
-use millrace_pipeline::{Command, DeviceId, Event, Handover, NeighbourChange, ReplyTo, Snapshot, flow_hash};
+use millrace_pipeline::{
+    Command, DeviceId, Event, Handover, NeighbourChange, NumberedRoutes, ReplyTo, Snapshot, WaitingRoutes,
+    flow_hash,
+};
 
 use millrace_plugin::BindingId;
 use millrace_units::{NextHopIndex, QueueAccount};
@@ -149,12 +150,12 @@ impl TellRoutes for Workers {
         Self::tell(self, command)
     }
 
-    fn ask_all(&mut self, command: &dyn Fn(ReplyTo<()>) -> Command) -> Result<(), ControlError> {
+    fn exchange(&mut self, command: &dyn Fn(ReplyTo<NumberedRoutes>) -> Command) -> Result<(), ControlError> {
         self.ask(command).map(drop)
     }
 
-    fn waiting_routes(&mut self) -> Result<HashSet<NextHopIndex>, ControlError> {
-        Ok(self.ask(Command::WaitingRoutes)?.into_iter().flatten().collect())
+    fn waiting_routes(&mut self, from: NextHopIndex) -> Result<Vec<WaitingRoutes>, ControlError> {
+        self.ask(|reply| Command::WaitingRoutes(from, reply))
     }
 
     fn count_routes(&mut self, routes: &[NextHopIndex]) -> Result<Vec<QueueAccount>, ControlError> {

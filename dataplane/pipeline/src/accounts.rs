@@ -10,11 +10,14 @@ use millrace_packet::Packet;
 use millrace_plugin::{EMPTY_PATH, WorkerPlugins};
 use millrace_units::{Amount, NextHopIndex, PathId, QueueAccount};
 
+use crate::command::WaitingRoutes;
 use crate::gate_tables::WorkerTable;
 use crate::route::NO_ROUTE;
 
 /// Numbers of routes below this are counted, each for itself.
 pub const ROUTES: u32 = 1 << 16;
+/// Routes that are asked about between two batches of packets.
+const WAITING_AT_ONCE: usize = 8192;
 
 /// What waits of a route, and what was dropped.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,11 +27,18 @@ struct Behind {
 }
 
 /// The accounts of routes, by their numbers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct RouteAccounts {
     /// All that most packets need: four routes in a cache line.
     queued: Vec<Amount>,
     behind: Vec<Behind>,
+}
+
+impl Default for RouteAccounts {
+    fn default() -> Self {
+        // Nothing is moved when there are more of them, which packets would have to wait for.
+        Self { queued: Vec::with_capacity(ROUTES as usize), behind: Vec::with_capacity(ROUTES as usize) }
+    }
 }
 
 impl RouteAccounts {
@@ -60,10 +70,13 @@ impl RouteAccounts {
         QueueAccount { queued: self.queued.get(index).copied().unwrap_or_default(), waiting, dropped }
     }
 
-    /// The routes of which packets wait in queues.
-    pub fn waiting(&self) -> impl Iterator<Item = NextHopIndex> + '_ {
+    /// The routes of which packets wait in queues, of a bounded number from one on.
+    pub fn waiting(&self, from: NextHopIndex) -> WaitingRoutes {
+        let rest = self.behind.get(from.index()..).unwrap_or_default();
         let waits = |(_, behind): &(u32, &Behind)| behind.waiting.packets > 0;
-        (0..).zip(&self.behind).filter(waits).map(|(index, _)| NextHopIndex(index))
+        let waiting = (from.0..).zip(rest).take(WAITING_AT_ONCE).filter(waits);
+        let next = (rest.len() > WAITING_AT_ONCE).then(|| NextHopIndex(from.0 + WAITING_AT_ONCE as u32));
+        (waiting.map(|(index, _)| NextHopIndex(index)).collect(), next)
     }
 
     /// Counts from nothing again.
@@ -243,7 +256,7 @@ mod tests {
             }
             let waits = |route: &NextHopIndex| seen[route.index()].waiting.packets > 0;
             let waiting: Vec<_> = (0..3).map(NextHopIndex).filter(waits).collect();
-            assert_eq!(routes.waiting().collect::<Vec<_>>(), waiting);
+            assert_eq!(routes.waiting(NextHopIndex(0)), (waiting, None));
         }
         assert!(seen.iter().all(|seen| seen.dropped.packets > 100 && seen.sent().packets > 100), "{seen:?}");
     }

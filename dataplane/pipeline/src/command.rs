@@ -66,11 +66,11 @@ pub enum Command {
     /// Removes a port; packets that wait for it are dropped.
     RemovePort(PortId),
     /// Says what numbers of routes mean. No prefix has them before this is answered.
-    SetRoutes(Vec<(NextHopIndex, Route)>, ReplyTo<()>),
-    /// Says which numbers of routes mean nothing any more: no prefix has had them since every worker has answered.
-    ForgetRoutes(Vec<NextHopIndex>),
-    /// Asks of which routes packets wait in queues.
-    WaitingRoutes(ReplyTo<Vec<NextHopIndex>>),
+    SetRoutes(NumberedRoutes, ReplyTo<NumberedRoutes>),
+    /// Says what numbers of routes mean that mean nothing any more: no prefix has had them since every worker has answered.
+    ForgetRoutes(NumberedRoutes, ReplyTo<NumberedRoutes>),
+    /// Asks of which routes packets wait in queues, a bounded number of them, from one on.
+    WaitingRoutes(NextHopIndex, ReplyTo<WaitingRoutes>),
     /// Asks what routes gave to queues, and what became of it, in the order of their numbers here: a bounded number of them.
     CountRoutes(Vec<NextHopIndex>, ReplyTo<Vec<QueueAccount>>),
     /// Asks what was counted at bindings, a bounded number of them, from one on.
@@ -264,6 +264,13 @@ pub enum Event {
     /// An instance of a plugin failed.
     InstanceFailed(Failure),
 }
+
+/// Routes with their numbers. Workers put those that were there before in the place of new ones, and give them back: memory
+/// is freed where it was taken, and no packet waits for that.
+pub type NumberedRoutes = Vec<(NextHopIndex, Route)>;
+
+/// The routes of which packets wait, and where to go on asking.
+pub type WaitingRoutes = (Vec<NextHopIndex>, Option<NextHopIndex>);
 
 impl fmt::Debug for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,6 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use millrace_forward::{FibReader, Route};
 use millrace_units::NextHopIndex;
 
+use crate::accounts::ROUTES;
+
 /// Routes by destination and by number.
 #[derive(Debug)]
 pub struct Fib {
@@ -16,26 +18,19 @@ pub struct Fib {
 impl Fib {
     /// What control stores is found from now on.
     pub fn new(prefixes: FibReader) -> Self {
-        Self { prefixes, routes: Vec::new() }
+        Self { prefixes, routes: Vec::with_capacity(ROUTES as usize) }
     }
 
-    /// Says what a number means. Control does so before a prefix gets the number. Returns whether packets were forwarded under
-    /// the number, in another way.
-    pub fn set(&mut self, index: NextHopIndex, route: Route) -> bool {
+    /// Says what a number means, and returns what it meant in `route`. Control does so before a prefix gets the number. Returns
+    /// whether packets were forwarded under the number, in another way.
+    pub fn exchange(&mut self, index: NextHopIndex, route: &mut Route) -> bool {
         if self.routes.len() <= index.index() {
             self.routes.resize(index.index() + 1, Route::Blackhole);
         }
         let old = &mut self.routes[index.index()];
-        let is_other = matches!(old, Route::Forward(_)) && *old != route;
-        *old = route;
+        let is_other = matches!(old, Route::Forward(_)) && old != route;
+        std::mem::swap(old, route);
         is_other
-    }
-
-    /// A number means nothing any more: no prefix has it, and no flow is sent by it.
-    pub fn forget(&mut self, index: NextHopIndex) {
-        if let Some(route) = self.routes.get_mut(index.index()) {
-            *route = Route::Blackhole;
-        }
     }
 
     /// The number of the route with the longest prefix of `destination`.

@@ -50,7 +50,7 @@ pub use capture::{CaptureSink, CaptureSource, CapturedFrame, Direction, capture}
 pub use classify::ClassifyCounts;
 pub use command::{
     Command, DeviceReport, Event, FlowPage, FlowReport, FlowScan, NeighbourChange, NeighbourKnowledge,
-    OpenDevice, OpenedDevice, Question, ReplyTo, RouteChange,
+    NumberedRoutes, OpenDevice, OpenedDevice, Question, ReplyTo, RouteChange, WaitingRoutes,
 };
 pub use driver_flows::{DriverCache, DriverFlow, DriverFlowCounts, DriverPort, DriverTotals};
 pub use explain::{Explanation, Step};

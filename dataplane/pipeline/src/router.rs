@@ -424,19 +424,23 @@ impl Router {
             Command::SetDriverPort(id, can) => self.set_driver_port(id, can),
             Command::SetPort(id, settings) => self.set_port(id, settings, now),
             Command::RemovePort(id) => self.remove_port(id, now),
-            Command::SetRoutes(routes, reply) => {
+            Command::SetRoutes(mut routes, reply) => {
                 let mut other = false;
-                for (index, route) in routes {
-                    self.route_accounts.begin(index);
-                    other |= self.fib.set(index, route);
+                for (index, route) in &mut routes {
+                    self.route_accounts.begin(*index);
+                    other |= self.fib.exchange(*index, route);
                 }
                 if other {
                     self.forget_adjacencies();
                 }
-                let _ = reply.try_send(());
+                let _ = reply.try_send(routes);
             }
-            Command::ForgetRoutes(routes) => routes.into_iter().for_each(|index| self.fib.forget(index)),
-            Command::WaitingRoutes(reply) => _ = reply.try_send(self.route_accounts.waiting().collect()),
+            Command::ForgetRoutes(mut routes, reply) => {
+                // No flow is sent by them, so there is no adjacency to forget.
+                routes.iter_mut().for_each(|(index, route)| _ = self.fib.exchange(*index, route));
+                let _ = reply.try_send(routes);
+            }
+            Command::WaitingRoutes(from, reply) => _ = reply.try_send(self.route_accounts.waiting(from)),
             Command::CountRoutes(routes, reply) => {
                 let accounts = routes.iter().map(|index| self.route_accounts.account(*index));
                 let _ = reply.try_send(accounts.collect());

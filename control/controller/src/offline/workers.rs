@@ -1,12 +1,12 @@
 //! The workers of a router without threads: they take turns, when they are told to.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 use millrace_config::Config;
 use millrace_packet::{FlowKey, Pool};
 use millrace_pipeline::{
-    Command, DeviceId, Event, Handover, NeighbourChange, NeighbourKnowledge, NoHost, ReplyTo, Snapshot,
-    Worker, WorkerLink, flow_hash,
+    Command, DeviceId, Event, Handover, NeighbourChange, NeighbourKnowledge, NoHost, NumberedRoutes, ReplyTo,
+    Snapshot, WaitingRoutes, Worker, WorkerLink, flow_hash,
 };
 use millrace_plugin::BindingId;
 use millrace_port::Port;
@@ -193,15 +193,15 @@ impl TellRoutes for OfflineWorkers {
         Ok(())
     }
 
-    fn ask_all(&mut self, command: &dyn Fn(ReplyTo<()>) -> Command) -> Result<(), ControlError> {
+    fn exchange(&mut self, command: &dyn Fn(ReplyTo<NumberedRoutes>) -> Command) -> Result<(), ControlError> {
         match self.ask(command).len() == self.len() {
             true => Ok(()),
             false => Err(ControlError::System("the data plane did not answer".into())),
         }
     }
 
-    fn waiting_routes(&mut self) -> Result<HashSet<NextHopIndex>, ControlError> {
-        Ok(self.ask(Command::WaitingRoutes).into_iter().flatten().collect())
+    fn waiting_routes(&mut self, from: NextHopIndex) -> Result<Vec<WaitingRoutes>, ControlError> {
+        Ok(self.ask(|reply| Command::WaitingRoutes(from, reply)))
     }
 
     fn count_routes(&mut self, routes: &[NextHopIndex]) -> Result<Vec<QueueAccount>, ControlError> {
