@@ -4,15 +4,19 @@ mod configuration;
 mod plugin;
 mod scheduler;
 mod traffic;
+#[cfg(test)]
+mod words;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use configuration::{Apply, Diff, History, HistoryAction, Rollback, Save};
+pub use configuration::{Apply, Diff, History, HistoryAction, Rollback, Router, RouterAction, Save};
 pub use plugin::{PluginAction, PluginArguments, PluginTest};
 pub use scheduler::{Port, PortAction, Queue, QueueAction, Scheduler, SchedulerAction};
-pub use traffic::{Filter, FilterAction, Flow, FlowAction, FlowOrder, Route, RouteAction, Watch};
+pub use traffic::{
+    Filter, FilterAction, Flow, FlowAction, FlowOrder, Neighbour, NeighbourAction, Route, RouteAction, Watch,
+};
 
 /// Where clients find the daemon unless told otherwise.
 pub const DEFAULT_SOCKET: &str = "/run/millrace/millrace.sock";
@@ -110,9 +114,18 @@ pub enum Command {
         after_help = "Example:\n  millrace route add 10.9.0.0/16 via 10.2.0.254\n  millrace route lookup 10.9.1.1"
     )]
     Route(Route),
+    /// Add, remove and list neighbours: those that are known for good.
+    #[command(
+        visible_alias = "neighbor",
+        after_help = "Example:\n  millrace neighbour add wan 10.2.0.77 02:00:00:00:00:07\n  millrace neighbour list"
+    )]
+    Neighbour(Neighbour),
     /// Change settings of a port while it forwards.
     #[command(after_help = "Example:\n  millrace port set lan input-weight=64")]
     Port(Port),
+    /// Show and change what holds for the whole router: the table [router] of its configuration.
+    #[command(after_help = "Example:\n  millrace router show\n  millrace router set icmp-rate=200")]
+    Router(Router),
     /// Say in which order ports send, and at which rates.
     #[command(
         after_help = "Example:\n  millrace scheduler add wan shared --kind fq-codel\n  millrace scheduler set wan rate=10mbit\n  millrace scheduler show"

@@ -67,6 +67,32 @@ pub struct Save {
     pub file: Option<PathBuf>,
 }
 
+/// Arguments of `router`.
+#[derive(Debug, Args)]
+pub struct Router {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: RouterAction,
+}
+
+/// What `router` can do.
+#[derive(Debug, Subcommand)]
+pub enum RouterAction {
+    /// Show all settings.
+    #[command(after_help = "Example:\n  millrace router show")]
+    Show,
+    /// Change some, all or none; one without a value is again what it is where nothing is said. Some take a restart, and are
+    /// refused.
+    #[command(
+        after_help = "Example:\n  millrace router set icmp-rate=200 redirects=false\n  millrace router set icmp-rate="
+    )]
+    Set {
+        /// Settings, as in the table [router] of a configuration.
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        settings: Vec<String>,
+    },
+}
+
 /// A time as people write it.
 fn time(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no time: write 30s, 10m or 1h");

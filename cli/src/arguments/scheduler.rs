@@ -82,9 +82,9 @@ pub struct Port {
 /// What `port` can do.
 #[derive(Debug, Subcommand)]
 pub enum PortAction {
-    /// Change input-weight or reverse-path of a port. A setting without a value is the default again.
+    /// Change address, input-weight or reverse-path of a port. A setting without a value is the default again.
     #[command(
-        after_help = "input-weight: packets that are taken from the port in a round, at most, 1 to 256: where more comes than can be taken, ports are\nserved in these proportions. reverse-path: off, strict, loose.\n\nExample:\n  millrace port set lan input-weight=64\n  millrace port set wan input-weight= reverse-path=strict"
+        after_help = "address: its addresses, by commas, where it has no kernel device. input-weight: packets that are taken from the port in a round, at most, 1 to 256: where more comes than can be taken, ports are\nserved in these proportions. reverse-path: off, strict, loose.\n\nExample:\n  millrace port set lan input-weight=64\n  millrace port set wan input-weight= reverse-path=strict"
     )]
     Set {
         /// The port.

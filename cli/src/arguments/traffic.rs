@@ -1,5 +1,6 @@
 //! The commands about what becomes of traffic: filters, routes, flows.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -49,12 +50,21 @@ named, those that can't be read before those that can't be done.")]
         #[arg(long, value_name = "FILE", conflicts_with_all = ["filter", "action", "gate", "priority"])]
         from: Option<PathBuf>,
     },
-    /// Remove filters, and bindings of instances, all of them or none.
-    #[command(visible_alias = "del", after_help = "Example:\n  millrace filter remove 3 4")]
+    /// Remove filters, and bindings of instances, all of them or none; or a filter that is told by what it is.
+    #[command(
+        visible_alias = "del",
+        after_help = "Example:\n  millrace filter remove 3 4\n  millrace filter remove 'in lan proto tcp dport 25' --action drop"
+    )]
     Remove {
-        /// Their ids, as `filter list` shows them.
+        /// Their ids, as `filter list` shows them; or, with --action, the filter.
         #[arg(required = true, value_name = "ID")]
-        ids: Vec<u64>,
+        which: Vec<String>,
+        /// What the filter does: then it is removed by what it is.
+        #[arg(long, value_name = "ACTION")]
+        action: Option<String>,
+        /// Its gate, as for `filter add`.
+        #[arg(long, requires = "action")]
+        gate: Option<String>,
     },
     /// List filters, and bindings of instances, with their counters.
     #[command(after_help = "\
@@ -142,6 +152,15 @@ named, those that can't be read before those that can't be done.")]
         #[arg(long, value_name = "FILE", conflicts_with = "words")]
         from: Option<PathBuf>,
     },
+    /// Add a route of our own, or put it in the place of ours to the same prefix: no packet is without a route between.
+    #[command(
+        after_help = "The words are those of `route add`.\n\nExample:\n  millrace route replace 10.9.0.0/16 via 10.2.0.253"
+    )]
+    Replace {
+        /// The route.
+        #[arg(required = true, value_name = "WORD")]
+        words: Vec<String>,
+    },
     /// Remove routes of our own, all of them or none.
     #[command(
         visible_alias = "del",
@@ -181,6 +200,40 @@ Example:
         /// The address.
         address: String,
     },
+}
+
+/// Arguments of `neighbour`.
+#[derive(Debug, Args)]
+pub struct Neighbour {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: NeighbourAction,
+}
+
+/// What to do with neighbours.
+#[derive(Debug, Subcommand)]
+pub enum NeighbourAction {
+    /// Make the MAC address of a neighbour known for good. Those of kernel devices are the kernel's: `ip neighbour` sets them.
+    #[command(after_help = "Example:\n  millrace neighbour add wan 10.2.0.77 02:00:00:00:00:07")]
+    Add {
+        /// The port it is behind.
+        port: String,
+        /// Its address.
+        address: IpAddr,
+        /// Its MAC address.
+        mac: String,
+    },
+    /// Forget one that was known for good: it is asked for its MAC address from then on.
+    #[command(visible_alias = "del", after_help = "Example:\n  millrace neighbour remove wan 10.2.0.77")]
+    Remove {
+        /// The port it is behind.
+        port: String,
+        /// Its address.
+        address: IpAddr,
+    },
+    /// List all neighbours of the ports.
+    #[command(after_help = "Example:\n  millrace neighbour list")]
+    List,
 }
 
 /// Arguments of `flow`.

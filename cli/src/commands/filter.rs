@@ -38,8 +38,12 @@ pub fn filter(client: &Client, action: &FilterAction, json: bool) -> Result<(), 
             let [id, gate, action, filter] = ["id", "gate", "action", "filter"].map(|key| plain(&value[key]));
             done(&value, &format!("filter {id} added at gate {gate}: {action} for {filter}"), json);
         }
-        FilterAction::Remove { ids } => {
-            let value = client.send(Method::DELETE, "/filters", Some(&json!({"ids": ids})))?;
+        FilterAction::Remove { which, action, gate } => {
+            let body = match action {
+                Some(action) => json!({"filter": which.join(" "), "action": action, "gate": gate}),
+                None => json!({"ids": ids(which)?}),
+            };
+            let value = client.send(Method::DELETE, "/filters", Some(&body))?;
             let line = |gone: &Value| {
                 let [id, action, filter] = ["id", "action", "filter"].map(|key| plain(&gone[key]));
                 format!("filter {id} removed: {action} for {filter}")
@@ -72,6 +76,18 @@ pub fn filter(client: &Client, action: &FilterAction, json: bool) -> Result<(), 
         FilterAction::Check => return check(&client.get("/filters/check")?, json),
     }
     Ok(())
+}
+
+/// Ids of filters.
+fn ids(which: &[String]) -> Result<Vec<u64>, Failure> {
+    let id = |text: &String| {
+        text.parse::<u64>().map_err(|_| {
+            Failure::usage(format!(
+                "{text:?} is no id, which `filter list` shows; a filter by what it is takes its --action as well"
+            ))
+        })
+    };
+    which.iter().map(id).collect()
 }
 
 /// A filter of a line: `FILTER action ACTION [gate GATE] [priority PRIORITY]`, as `filter list --lines` prints it.

@@ -17,6 +17,7 @@ mod rates;
 mod remote;
 mod replay;
 mod route;
+mod router;
 mod run;
 mod scheduler;
 mod top;
@@ -59,6 +60,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Filter(filter) => filter::filter(&remote()?, &filter.action, json)?,
         Command::Route(route) => route::route(&remote()?, &route.action, json)?,
         Command::Flow(flow) => flow::flow(&remote()?, &flow.action, json)?,
+        Command::Neighbour(neighbour) => router::neighbour(&remote()?, &neighbour.action, json)?,
+        Command::Router(router) => router::router(&remote()?, &router.action, json)?,
         Command::Port(port) => scheduler::port(&remote()?, &port.action, json)?,
         Command::Queue(queue) => scheduler::queue(&remote()?, &queue.action, json)?,
         Command::Scheduler(scheduler) => scheduler::scheduler(&remote()?, &scheduler.action, json)?,

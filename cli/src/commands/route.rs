@@ -26,6 +26,12 @@ pub fn route(client: &Client, action: &RouteAction, json: bool) -> Result<(), Fa
             let value = client.send(Method::POST, "/routes", Some(&body))?;
             done(&value, &format!("route added: {}", line(&value)), json);
         }
+        RouteAction::Replace { words } => {
+            let body = body(words.iter().map(String::as_str))
+                .map_err(|problem| Failure::usage(format!("route replace: {problem}")))?;
+            let value = client.send(Method::PUT, "/routes", Some(&body))?;
+            done(&value, &format!("route in place: {}", line(&value)), json);
+        }
         RouteAction::Remove { from: Some(file), .. } => {
             let prefix = |line: &str| body(line.split_whitespace()).map(|route| json!({"to": route["to"]}));
             let value = Lines::read(file, prefix, json)?.send(client, Method::DELETE, "/routes", json)?;

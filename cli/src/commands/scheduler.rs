@@ -53,8 +53,13 @@ const FLOWS: &[Column] = &[
 /// Changes ports.
 pub fn port(client: &Client, action: &PortAction, json: bool) -> Result<(), Failure> {
     let PortAction::Set { port, settings } = action;
-    let body = Value::Object(changes(settings)?);
-    let value = client.send(Method::PATCH, &format!("/ports/{}", segment(port)), Some(&body))?;
+    let mut body = changes(settings)?;
+    if let Some(Value::String(addresses)) = body.get_mut("address") {
+        let addresses: Vec<&str> = addresses.split(',').collect();
+        body["address"] = json!(addresses);
+    }
+    let path = format!("/ports/{}", segment(port));
+    let value = client.send(Method::PATCH, &path, Some(&Value::Object(body)))?;
     done(&value, &format!("port {port} changed: {}", settings.join(" ")), json);
     Ok(())
 }

@@ -16,8 +16,8 @@ use millrace_controller::view::{
     RevisionView, RouteView, SchedulerView, StatusView, SummaryView, UpgradeView,
 };
 use millrace_controller::{
-    Apply, AuditEntry, ControlError, EventPage, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute,
-    NodeRemoval, PageQuery, RouteQuery, SchedulerNode, Upgrade,
+    Apply, AuditEntry, ControlError, EventPage, FlowQuery, NewBinding, NewFilter, NewNeighbour, NewPlugin,
+    NewRoute, NodeRemoval, OldNeighbour, PageQuery, RouteQuery, RouterSettings, SchedulerNode, Upgrade,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -152,10 +152,33 @@ fn overview<C: Control>() -> Vec<Resource<C>> {
                     .body::<Map<String, Value>>(),
                 patch(resources::set_port::<C>),
             ),
-        Resource::new("/neighbours").on(
-            Operation::get::<Vec<NeighbourView>>("neighbours of the ports").arguments::<PageQuery>().paged(),
-            pages(C::neighbours, |one| format!("{} {}", one.port, one.address)),
-        ),
+        Resource::new("/neighbours")
+            .on(
+                Operation::get::<Vec<NeighbourView>>("neighbours of the ports")
+                    .arguments::<PageQuery>()
+                    .paged(),
+                pages(C::neighbours, |one| format!("{} {}", one.port, one.address)),
+            )
+            .on(
+                Operation::create::<NeighbourView>("makes one known for good").body::<NewNeighbour>(),
+                post(resources::add_neighbour::<C>),
+            )
+            .on(
+                Operation::delete::<NeighbourView>("forgets one that was known for good")
+                    .body::<OldNeighbour>(),
+                delete(resources::remove_neighbour::<C>),
+            ),
+        Resource::new("/router")
+            .on(
+                Operation::get::<RouterSettings>("settings that hold for the whole router").tagged(),
+                get(resources::settings::<C>),
+            )
+            .on(
+                Operation::patch::<RouterSettings>("changes some of them; null is the default again")
+                    .body::<Map<String, Value>>()
+                    .tagged(),
+                patch(resources::set_settings::<C>),
+            ),
         Resource::new("/drops")
             .on(Operation::get::<Vec<DropView>>("what was dropped, and why"), read(C::drops)),
         Resource::new("/rates").on(
@@ -209,6 +232,11 @@ fn traffic<C: Control>() -> Vec<Resource<C>> {
                 Operation::create::<resources::RoutesAdded>("adds one of ours, or all or none of a list")
                     .one_or_list::<NewRoute>(),
                 post(resources::add_routes::<C>),
+            )
+            .on(
+                Operation::put::<RouteView>("adds one, or puts it in the place of ours to the same prefix")
+                    .body::<NewRoute>(),
+                put(resources::replace_route::<C>),
             )
             .on(
                 Operation::delete::<resources::RoutesRemoved>(

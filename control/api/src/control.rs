@@ -10,8 +10,8 @@ use millrace_controller::view::{
 };
 use millrace_controller::{
     Apply, AuditEntry, AuditLog, Capture, CaptureRequest, ControlError, Events, FlowQuery, NewBinding,
-    NewFilter, NewPlugin, NewRoute, NodeRemoval, Page, PageQuery, RollBack, RouteQuery, Router,
-    SchedulerNode, Upgrade, Who,
+    NewFilter, NewNeighbour, NewPlugin, NewRoute, NodeRemoval, OldNeighbour, Page, PageQuery, RollBack,
+    RouteQuery, Router, RouterSettings, SchedulerNode, Upgrade, Who,
 };
 use serde_json::{Map, Value};
 
@@ -48,7 +48,18 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn gates(&self) -> Controlled<Vec<GateView>>;
     fn bindings(&self, query: &PageQuery) -> Controlled<Page<BindingView>>;
     fn drops(&self) -> Controlled<Vec<DropView>>;
-    fn set_port(&self, name: &str, changes: &Map<String, Value>) -> Controlled<PortView>;
+    fn set_port(
+        &self,
+        name: &str,
+        changes: &Map<String, Value>,
+    ) -> impl Future<Output = Controlled<PortView>> + Send;
+    fn settings(&self) -> Controlled<RouterSettings>;
+    fn set_settings(
+        &self,
+        changes: &Map<String, Value>,
+    ) -> impl Future<Output = Controlled<RouterSettings>> + Send;
+    fn add_neighbour(&self, new: &NewNeighbour) -> impl Future<Output = Controlled<NeighbourView>> + Send;
+    fn remove_neighbour(&self, old: &OldNeighbour) -> impl Future<Output = Controlled<NeighbourView>> + Send;
     fn schedulers(&self) -> Controlled<Vec<SchedulerView>>;
     fn add_scheduler_node(&self, port: &str, node: &SchedulerNode) -> Controlled<SchedulerView>;
     fn set_scheduler_node(
@@ -93,10 +104,12 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn unbind(&self, instance: &str, gate: &str, filter: &str) -> Controlled<BindingView>;
     fn add_filter(&self, new: &NewFilter) -> Controlled<BindingView>;
     fn remove_filters(&self, ids: &[u64]) -> Controlled<Vec<BindingView>>;
+    fn remove_filter(&self, old: &NewFilter) -> Controlled<BindingView>;
     fn add_filters(&self, new: Vec<NewFilter>) -> impl Future<Output = Controlled<Vec<u64>>> + Send;
     fn explain_filters(&self, packet: &str) -> Controlled<Vec<GateExplanationView>>;
     fn check_filters(&self) -> impl Future<Output = Controlled<Vec<GateCheckView>>> + Send;
     fn add_route(&self, new: &NewRoute) -> impl Future<Output = Controlled<RouteView>> + Send;
+    fn replace_route(&self, new: &NewRoute) -> impl Future<Output = Controlled<RouteView>> + Send;
     fn remove_route(&self, to: &str) -> impl Future<Output = Controlled<RouteView>> + Send;
     fn add_routes(&self, new: Vec<NewRoute>) -> impl Future<Output = Controlled<usize>> + Send;
     fn remove_routes(&self, to: Vec<String>) -> impl Future<Output = Controlled<usize>> + Send;
@@ -223,9 +236,24 @@ impl Control for Router {
         Router::drops(self)
     }
 
-    fn set_port(&self, name: &str, changes: &Map<String, Value>) -> Controlled<PortView> {
-        Router::settled(self)?;
-        Router::set_port(self, name, changes)
+    async fn set_port(&self, name: &str, changes: &Map<String, Value>) -> Controlled<PortView> {
+        Router::set_port(self, name, changes).await
+    }
+
+    fn settings(&self) -> Controlled<RouterSettings> {
+        Router::settings(self)
+    }
+
+    async fn set_settings(&self, changes: &Map<String, Value>) -> Controlled<RouterSettings> {
+        Router::set_settings(self, changes).await
+    }
+
+    async fn add_neighbour(&self, new: &NewNeighbour) -> Controlled<NeighbourView> {
+        Router::add_neighbour(self, new).await
+    }
+
+    async fn remove_neighbour(&self, old: &OldNeighbour) -> Controlled<NeighbourView> {
+        Router::remove_neighbour(self, old).await
     }
 
     fn schedulers(&self) -> Controlled<Vec<SchedulerView>> {
@@ -352,6 +380,11 @@ impl Control for Router {
         Router::add_filter(self, new)
     }
 
+    fn remove_filter(&self, old: &NewFilter) -> Controlled<BindingView> {
+        Router::settled(self)?;
+        Router::remove_filter(self, old)
+    }
+
     fn remove_filters(&self, ids: &[u64]) -> Controlled<Vec<BindingView>> {
         Router::settled(self)?;
         Router::remove_filters(self, ids)
@@ -372,6 +405,10 @@ impl Control for Router {
     async fn add_route(&self, new: &NewRoute) -> Controlled<RouteView> {
         Router::settled(self)?;
         Router::add_route(self, new).await
+    }
+
+    async fn replace_route(&self, new: &NewRoute) -> Controlled<RouteView> {
+        Router::replace_route(self, new).await
     }
 
     async fn remove_route(&self, to: &str) -> Controlled<RouteView> {

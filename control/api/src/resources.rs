@@ -7,7 +7,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use millrace_controller::view::{BindingView, GateView, InstanceView, PluginDetailView, RouteView};
 use millrace_controller::{
-    ControlError, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, PageQuery, RouteQuery, Upgrade,
+    ControlError, FlowQuery, NewBinding, NewFilter, NewNeighbour, NewPlugin, NewRoute, OldNeighbour,
+    PageQuery, RouteQuery, RouterSettings, Upgrade,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -283,7 +284,43 @@ pub(crate) async fn set_port<C: Control>(
     Name(port): Name,
     Body(changes): Body<Map<String, Value>>,
 ) -> Answer<impl Serialize> {
-    Ok(Json(served.control.set_port(&port, &changes)?))
+    Ok(Json(served.control.set_port(&port, &changes).await?))
+}
+
+pub(crate) async fn settings<C: Control>(
+    State(served): State<Served<C>>,
+) -> Result<WithTag<RouterSettings>, Problem> {
+    Ok(WithTag(served.control.settings()?))
+}
+
+pub(crate) async fn set_settings<C: Control>(
+    State(served): State<Served<C>>,
+    condition: Condition,
+    Body(changes): Body<Map<String, Value>>,
+) -> Result<WithTag<RouterSettings>, Problem> {
+    condition.check(|| Ok(served.control.settings()?))?;
+    Ok(WithTag(served.control.set_settings(&changes).await?))
+}
+
+pub(crate) async fn add_neighbour<C: Control>(
+    State(served): State<Served<C>>,
+    Body(new): Body<NewNeighbour>,
+) -> Created<impl Serialize> {
+    Ok((StatusCode::CREATED, Json(served.control.add_neighbour(&new).await?)))
+}
+
+pub(crate) async fn remove_neighbour<C: Control>(
+    State(served): State<Served<C>>,
+    Body(old): Body<OldNeighbour>,
+) -> Answer<impl Serialize> {
+    Ok(Json(served.control.remove_neighbour(&old).await?))
+}
+
+pub(crate) async fn replace_route<C: Control>(
+    State(served): State<Served<C>>,
+    Body(new): Body<NewRoute>,
+) -> Answer<impl Serialize> {
+    Ok(Json(served.control.replace_route(&new).await?))
 }
 
 /// What was added.
@@ -319,9 +356,20 @@ pub(crate) async fn bindings<C: Control>(
     Ok(paged(&uri, served.control.bindings(&query)?))
 }
 
+/// Filters by their ids, or one by what it is.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum OldFilters {
+    /// By ids.
+    Ids(Ids),
+    /// By what it is; its priority does not count.
+    One(NewFilter),
+}
+
+/// Ids of filters.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct OldFilters {
+pub(crate) struct Ids {
     ids: Vec<u64>,
 }
 
@@ -329,7 +377,10 @@ pub(crate) async fn remove_filters<C: Control>(
     State(served): State<Served<C>>,
     Body(old): Body<OldFilters>,
 ) -> Answer<impl Serialize> {
-    Ok(Json(served.control.remove_filters(&old.ids)?))
+    Ok(Json(match old {
+        OldFilters::Ids(Ids { ids }) => served.control.remove_filters(&ids)?,
+        OldFilters::One(filter) => vec![served.control.remove_filter(&filter)?],
+    }))
 }
 
 pub(crate) async fn remove_filter<C: Control>(

@@ -9,6 +9,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use millrace_controller::RouterSettings;
 use millrace_controller::view::{
     BindingView, ConfigurationView, GateView, InstanceView, PluginDetailView, PluginView, QueueView,
     SchedulerNodeView, SchedulerView,
@@ -35,6 +36,12 @@ impl Tagged for BindingView {
     fn settings(&self) -> Value {
         let Self { id, action, gate, filter, priority, on_fault, budget, packet_budget, .. } = self;
         json!([id, action, gate, filter, priority, on_fault, budget, packet_budget])
+    }
+}
+
+impl Tagged for RouterSettings {
+    fn settings(&self) -> Value {
+        json!(self)
     }
 }
 

@@ -14,8 +14,8 @@ use millrace_controller::view::{
 };
 use millrace_controller::{
     Apply, AuditEntry, AuditLog, CaptureRequest, ControlError, Events, FlowQuery, NewBinding, NewFilter,
-    NewPlugin, NewRoute, NodeRemoval, Page, PageQuery, RollBack, RouteQuery, SchedulerNode, Upgrade, Who,
-    Wrong,
+    NewNeighbour, NewPlugin, NewRoute, NodeRemoval, OldNeighbour, Page, PageQuery, RollBack, RouteQuery,
+    RouterSettings, SchedulerNode, Upgrade, Who, Wrong,
 };
 use serde_json::{Map, Value, json};
 
@@ -233,8 +233,24 @@ impl Control for TestControl {
         Err(ControlError::unknown("port", port, []))
     }
 
-    fn set_port(&self, name: &str, _: &Map<String, Value>) -> Controlled<PortView> {
+    async fn set_port(&self, name: &str, _: &Map<String, Value>) -> Controlled<PortView> {
         Err(ControlError::unknown("port", name, []))
+    }
+
+    fn settings(&self) -> Controlled<RouterSettings> {
+        Ok(RouterSettings::default())
+    }
+
+    async fn set_settings(&self, _: &Map<String, Value>) -> Controlled<RouterSettings> {
+        Ok(RouterSettings::default())
+    }
+
+    async fn add_neighbour(&self, new: &NewNeighbour) -> Controlled<NeighbourView> {
+        Err(ControlError::unknown("port", &new.port, []))
+    }
+
+    async fn remove_neighbour(&self, old: &OldNeighbour) -> Controlled<NeighbourView> {
+        Err(ControlError::unknown("port", &old.port, []))
     }
 
     fn schedulers(&self) -> Controlled<Vec<SchedulerView>> {
@@ -428,6 +444,10 @@ impl Control for TestControl {
         Ok(binding)
     }
 
+    fn remove_filter(&self, old: &NewFilter) -> Controlled<BindingView> {
+        Err(ControlError::NotFound(format!("no filter {:?}", old.filter)))
+    }
+
     fn remove_filters(&self, ids: &[u64]) -> Controlled<Vec<BindingView>> {
         let mut bindings = self.bindings.lock().unwrap();
         let (gone, left): (Vec<_>, Vec<_>) = bindings.iter().cloned().partition(|one| ids.contains(&one.id));
@@ -461,6 +481,10 @@ impl Control for TestControl {
         let count = new.len();
         self.routes.lock().unwrap().extend(new);
         Ok(count)
+    }
+
+    async fn replace_route(&self, new: &NewRoute) -> Controlled<RouteView> {
+        self.add_route(new).await
     }
 
     async fn remove_routes(&self, to: Vec<String>) -> Controlled<usize> {

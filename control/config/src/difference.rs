@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
 use crate::change::{Change, Heir, changed, object};
+use crate::scheduler::Scheduler;
 use crate::schema::{Bind, Config, Filter, Gate, Instance, Port};
 
 /// The keys of `[router]` that can be changed while it runs.
@@ -96,6 +97,11 @@ impl Config {
         let changes = &mut all.changes;
         changes.extend(plugins.new.into_iter().cloned().map(Change::AddPlugin));
         ports.changed.iter().for_each(|(from, to)| set_port(from, to, changes, &mut all.restart));
+        // Nodes go after the filters that name them.
+        let schedulers = ports.changed.iter().filter(|(from, to)| from.scheduler != to.scheduler);
+        let (less, other): (Vec<_>, Vec<_>) =
+            schedulers.partition(|(from, to)| only_loses(from.scheduler.as_ref(), to.scheduler.as_ref()));
+        changes.extend(other.into_iter().map(|(from, to)| scheduler(from, to)));
         let restart = &mut all.restart;
         restart.extend(
             ports
@@ -122,6 +128,7 @@ impl Config {
             }
         }
         changes.extend(bindings.after);
+        changes.extend(less.into_iter().map(|(from, to)| scheduler(from, to)));
         let set_neighbours = neighbours.changed.iter().map(|(from, _)| *from);
         let gone = neighbours.gone.iter().copied().chain(set_neighbours);
         changes.extend(gone.cloned().map(Change::RemoveNeighbour));
@@ -261,6 +268,13 @@ fn scheduler(from: &Port, to: &Port) -> Change {
     Change::SetScheduler { port: to.name.to_string(), from: own(from), to: own(to), heir: Heir::Any }
 }
 
+/// Whether a scheduler has the same nodes, but for some that are gone.
+fn only_loses(from: Option<&Scheduler>, to: Option<&Scheduler>) -> bool {
+    let nodes = |scheduler: Option<&'_ Scheduler>| scheduler.map_or_else(Vec::new, |own| own.node.clone());
+    let (from, to) = (nodes(from), nodes(to));
+    to.len() < from.len() && to.iter().all(|node| from.contains(node))
+}
+
 fn set_port(from: &Port, to: &Port, changes: &mut Vec<Change>, restart: &mut Vec<String>) {
     let keys = changed(from, to);
     let (live, other): (Vec<_>, Vec<_>) = keys.keys().partition(|key| LIVE_PORT.contains(&key.as_str()));
@@ -279,9 +293,6 @@ fn set_port(from: &Port, to: &Port, changes: &mut Vec<Change>, restart: &mut Vec
             ..from.without_scheduler()
         };
         changes.push(Change::SetPort { from: Box::new(from.without_scheduler()), to: Box::new(to) });
-    }
-    if live.iter().any(|key| *key == "scheduler") {
-        changes.push(scheduler(from, to));
     }
 }
 

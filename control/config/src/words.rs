@@ -74,7 +74,7 @@ pub(crate) fn filter(verb: &str, filter: &Filter) -> String {
     {
         words += &format!(" --gate {}", &**gate);
     }
-    if filter.priority != 0 {
+    if filter.priority != 0 && verb == "add" {
         words += &format!(" --priority {}", filter.priority);
     }
     words
@@ -151,7 +151,9 @@ fn flows(port: &str, from: &Scheduler, to: &Scheduler) -> Vec<String> {
     let command = |own: &FlowQueue, settings: String| {
         format!("queue set {port} {} --flow {}{settings}", own.queue, quoted(&own.flow))
     };
-    let gone = from.flow.iter().filter(|own| !to.flow.iter().any(|other| is(own, other)));
+    // Those of a queue that is gone went with it.
+    let there = |own: &&FlowQueue| to.node.iter().any(|node| node.name == own.queue);
+    let gone = from.flow.iter().filter(there).filter(|own| !to.flow.iter().any(|other| is(own, other)));
     let mut commands: Vec<String> = gone.map(|own| command(own, " rate=".to_owned())).collect();
     for own in to.flow.iter().filter(|own| !from.flow.contains(own)) {
         let mut settings = object(own);

@@ -236,6 +236,18 @@ impl Router {
         inner.unbind(&ids)
     }
 
+    /// Removes a filter that is told by what it is. Its priority does not count.
+    ///
+    /// # Errors
+    /// A filter or an action that is none, no such filter; nothing has changed then.
+    pub fn remove_filter(&self, old: &NewFilter) -> Result<BindingView, ControlError> {
+        let filter = new_filter(old)?;
+        let mut inner = self.lock();
+        let id = inner.model.find_filter(&filter)?;
+        let removed = inner.unbind(&[id])?.pop();
+        removed.ok_or_else(|| ControlError::System("the filter was not there".into()))
+    }
+
     /// Says at each gate with filters which of them a packet is treated by, and why not by the others.
     ///
     /// # Errors

@@ -59,11 +59,14 @@ pub use capture::{Capture, CaptureRequest};
 pub use configuration::{Apply, Pending, RollBack};
 pub use error::{ControlError, Refused, Wrong};
 pub use events::Events;
+/// The settings that hold for the whole router.
+pub use millrace_config::Router as RouterSettings;
 pub use overrides::Overrides;
 pub use page::{Page, PageQuery};
 pub use plan::{Plan, plan};
 pub use request::{
-    FlowOrder, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute, NodeRemoval, RouteQuery, Upgrade,
+    FlowOrder, FlowQuery, NewBinding, NewFilter, NewNeighbour, NewPlugin, NewRoute, NodeRemoval,
+    OldNeighbour, RouteQuery, Upgrade,
 };
 pub use router::Router;
 pub use start::{Source, StartOptions, check, revisions, start};

@@ -7,7 +7,6 @@ use millrace_config::{Change, Filter, FilterAction, Heir, Scheduler, Text};
 use millrace_plugin::{Action, BindingId};
 
 use crate::ControlError;
-use crate::configuration::Failed;
 use crate::model::Model;
 use crate::request::NodeRemoval;
 use crate::router::{Inner, Router};
@@ -110,18 +109,6 @@ fn named(port: &str, node: &str, filters: &[BindingView]) -> ControlError {
     ))
 }
 
-/// Why a node was not removed.
-fn refused(failed: Failed) -> ControlError {
-    match failed.remains.as_slice() {
-        [] => failed.error,
-        remains => ControlError::System(format!(
-            "{}; what was changed before it is changed back, but for: {}",
-            failed.error,
-            remains.join("; ")
-        )),
-    }
-}
-
 impl Router {
     /// Removes a node of a port's scheduler with all below it; what waits there goes to another leaf, or is dropped. Filters
     /// that name a queue that is at no port then name that leaf from now on, or are removed, if that is said: else
@@ -136,14 +123,13 @@ impl Router {
         node: &str,
         removal: &NodeRemoval,
     ) -> Result<RemovedNodeView, ControlError> {
-        let (router, removal) = (self.clone(), removal.clone());
+        let removal = removal.clone();
         let [port, node] = [port, node].map(str::to_owned);
-        let work = tokio::spawn(async move {
-            let _turn = router.begin_turn()?;
-            let (changes, filters) = router.lock().plan_removal(&port, &node, &removal)?;
-            router.make(&changes).await.map_err(refused)?;
-            Ok(RemovedNodeView { port, node, to: removal.to, with_filters: removal.with_filters, filters })
-        });
-        work.await.map_err(|error| ControlError::system("remove the node", error))?
+        self.change(move |inner| {
+            let (changes, filters) = inner.plan_removal(&port, &node, &removal)?;
+            let NodeRemoval { to, with_filters } = removal;
+            Ok((changes, RemovedNodeView { port, node, to, with_filters, filters }))
+        })
+        .await
     }
 }

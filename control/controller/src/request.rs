@@ -92,6 +92,28 @@ pub struct NewRoute {
     pub kind: RouteKind,
 }
 
+/// A neighbour that is to be known for good.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewNeighbour {
+    /// The port it is behind, which has no kernel device.
+    pub port: String,
+    /// Its address.
+    pub address: IpAddr,
+    /// Its MAC address.
+    pub mac: String,
+}
+
+/// A neighbour that was known for good.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OldNeighbour {
+    /// The port it is behind.
+    pub port: String,
+    /// Its address.
+    pub address: IpAddr,
+}
+
 /// Which routes are to be shown.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

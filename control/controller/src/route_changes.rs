@@ -34,6 +34,11 @@ impl Router {
         let route = parse_route(new)?;
         let prefix = *route.to.value();
         self.change_routes(&[Change::AddRoute(route)]).await.1?;
+        self.route_to_prefix(prefix)
+    }
+
+    /// The route to exactly that prefix, which was just added.
+    pub(crate) fn route_to_prefix(&self, prefix: IpNet) -> Result<RouteView, ControlError> {
         let inner = self.lock();
         let view = inner.route_view(prefix).or_else(|| inner.given(prefix));
         view.ok_or_else(|| ControlError::System("the new route is not there".into()))

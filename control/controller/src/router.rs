@@ -485,12 +485,14 @@ impl Router {
         loaded.map_err(|error| ControlError::system("load the plugin", error))?
     }
 
-    /// Forgets a plugin of which there are no instances.
+    /// Forgets a plugin of which there are no instances; it is told by its name, or by the file that it was loaded from.
     ///
     /// # Errors
     /// No such plugin, one that is built in, instances of it.
-    pub fn unload_plugin(&self, name: &str) -> Result<PluginView, ControlError> {
+    pub fn unload_plugin(&self, plugin: &str) -> Result<PluginView, ControlError> {
         let mut inner = self.lock();
+        let of_file = inner.model.files.iter().find(|(_, file)| file.file == std::path::Path::new(plugin));
+        let name = of_file.map_or(plugin, |(name, _)| *name);
         let known = show::plugins(&inner.model).into_iter().find(|plugin| plugin.name == name);
         if inner.model.plugins.is_built_in(name)? {
             return Err(ControlError::Conflict(format!(

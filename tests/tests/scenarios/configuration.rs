@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use millrace_testkit::{Background, Flow, Ground, Line, Millrace, eventually};
+use millrace_testkit::{Background, Flow, Ground, Line, Millrace, binary, eventually};
 
 use crate::support::to;
 
@@ -129,6 +129,121 @@ fn what_cannot_be_whole_changes_nothing() {
     );
     assert_eq!(router.json(&["filter", "list"]).as_array().unwrap().len(), 1);
     assert_eq!(router.json(&["history"]), serde_json::json!([]));
+}
+
+/// Ports in memory, and something of everything that can be changed alone.
+const ALONE: &str = r#"
+[router]
+icmp-rate = 200
+redirects = false
+
+[[port]]
+name = "lan"
+kind = "memory"
+address = ["10.1.0.1/24", "fd00:1::1/64"]
+reverse-path = "strict"
+input-weight = 64
+
+[[port]]
+name = "wan"
+kind = "memory"
+address = ["10.2.0.1/24"]
+
+[port.scheduler]
+rate = "10mbit"
+overhead = "atm"
+node = [
+    { name = "top", kind = "hfsc" },
+    { name = "voice", kind = "fifo", under = "top", real-time = "1mbit 10ms 64kbit" },
+    { name = "flows", kind = "flow-queues", under = "top", link-sharing = "2mbit", rate = "2mbit" },
+]
+flow = [{ queue = "flows", flow = "src 10.1.0.2 dst 10.2.0.2 proto udp sport 4 dport 5 in lan", rate = "64kbit" }]
+
+[[neighbour]]
+port = "wan"
+address = "10.2.0.77"
+mac = "02:00:00:00:00:07"
+
+[[gate]]
+name = "audit"
+position = "late"
+table = "linear"
+
+[[instance]]
+plugin = "port-filter"
+name = "pf1"
+settings = { ports = "80,8000-8080" }
+
+[[bind]]
+instance = "pf1"
+gate = "audit"
+filter = "in lan proto tcp"
+priority = -3
+on-fault = "bypass"
+budget = 400
+
+[[filter]]
+match = "in lan proto udp dport 53"
+action = "queue voice"
+
+[[filter]]
+match = "src 10.1.7.0/24"
+action = "port wan via 10.2.0.77"
+priority = -1
+
+[[route]]
+to = "10.9.0.0/16"
+via = ["10.2.0.7", "10.2.0.8"]
+"#;
+
+/// The same ports with less.
+const LESS: &str = r#"
+[[port]]
+name = "lan"
+kind = "memory"
+address = ["10.1.0.1/24"]
+
+[[port]]
+name = "wan"
+kind = "memory"
+address = ["10.2.0.1/24"]
+
+[[route]]
+to = "10.9.0.0/16"
+via = "10.2.0.7"
+"#;
+
+#[test]
+fn the_commands_that_a_difference_is_told_in_make_it_so() {
+    let Some(_ground) = Ground::enter(&[]) else { return };
+    let line = Line::new();
+    let (router, less) = start(&line, LESS);
+    let all = file(&line, "all.toml", ALONE);
+    for wanted in [&all, &less] {
+        let difference = router.try_ask(&["diff", wanted]);
+        let commands = &difference.stdout;
+        assert!(commands.lines().count() > 10, "{difference:?}");
+        for command in commands.lines() {
+            let millrace = format!("{} --socket {}", binary().display(), router.socket().display());
+            let ended = Command::new("sh").args(["-c", &format!("{millrace} {command}")]).output().unwrap();
+            assert!(ended.status.success(), "{command}: {ended:?}");
+        }
+        assert!(router.ask(&["diff", wanted]).contains("is what runs"));
+    }
+    // What is wrong in one of them changes nothing.
+    for (command, words) in [
+        (&["router", "set", "icmp-rat=9"][..], &["icmp-rat", "did you mean \"icmp-rate\""][..]),
+        (&["router", "set", "icmp-dscp=64"], &["icmp-dscp", "0 to 63"]),
+        (&["router", "set", "workers=2", "icmp-rate=7"], &["only a restart", "router.workers"]),
+        (&["neighbour", "add", "lan", "10.1.0.9", "02:00"], &["is no MAC address"]),
+        (&["neighbour", "remove", "wan", "10.2.0.78"], &["no neighbour 10.2.0.78 is known for good"]),
+        (&["port", "set", "lan", "address=10.1.0.1"], &["port \"lan\"", "invalid IP address"]),
+        (&["route", "replace", "10.9.0.0/16", "via", "10.77.0.1"], &["its next hop is in no subnet of a port"]),
+        (&["filter", "remove", "dport 9", "--action", "drop"], &["no filter \"dport 9\" has the action"]),
+    ] {
+        router.try_ask(command).assert_refused(1, words);
+    }
+    assert!(router.ask(&["diff", &less]).contains("is what runs"));
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub struct Apply {
 const MOST_CONFIRM: u64 = 86_400;
 
 /// Says that a configuration is being applied, or a list of changes made, as long as it is there.
-pub(crate) struct Turn(Router);
+pub(super) struct Turn(Router);
 
 impl Drop for Turn {
     fn drop(&mut self) {
@@ -222,7 +222,7 @@ impl Router {
     }
 
     /// The same for lists of changes, and for going back: what waits for its confirmation is no hindrance.
-    pub(crate) fn begin_turn(&self) -> Result<Turn, ControlError> {
+    pub(super) fn begin_turn(&self) -> Result<Turn, ControlError> {
         let mut inner = self.lock();
         inner.unless_applying()?;
         inner.applying = Some(Progress::default());

@@ -66,7 +66,11 @@ impl Model {
         self.add_filter(matches, action, filter.gate.as_deref(), filter.priority)
     }
 
-    fn find_filter(&self, filter: &Filter) -> Result<BindingId, ControlError> {
+    /// The filter with that action, for those packets, at that gate.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn find_filter(&self, filter: &Filter) -> Result<BindingId, ControlError> {
         let (matches, action) = (filter.r#match.value(), filter.action.value());
         let gate = filter.gate.as_deref().or(action.default_gate()).unwrap_or_default();
         let gate = self.plugins.gate(gate)?.id;

@@ -14,7 +14,7 @@ const BINDINGS_TOGETHER: usize = 64;
 const ROUTES_TOGETHER: usize = 2048;
 
 /// Why changes were not made.
-pub(crate) struct Failed {
+pub(super) struct Failed {
     /// Which one could not be made, from 0.
     pub step: usize,
     /// Why.
@@ -23,9 +23,41 @@ pub(crate) struct Failed {
     pub remains: Vec<String>,
 }
 
+impl Failed {
+    /// The same as an error, where nobody asked for each change.
+    fn into_error(self) -> ControlError {
+        match self.remains.as_slice() {
+            [] => self.error,
+            remains => ControlError::System(format!(
+                "{}; what was changed before it is changed back, but for: {}",
+                self.error,
+                remains.join("; ")
+            )),
+        }
+    }
+}
+
 impl Router {
+    /// Plans changes, and makes all of them or none. Returns what is said of them. It goes on when the caller goes away.
+    ///
+    /// # Errors
+    /// Those of the plan, and why a change could not be made.
+    pub(crate) async fn change<R: Send + 'static>(
+        &self,
+        plan: impl FnOnce(&mut Inner) -> Result<(Vec<Change>, R), ControlError> + Send + 'static,
+    ) -> Result<R, ControlError> {
+        let router = self.clone();
+        let work = tokio::spawn(async move {
+            let _turn = router.begin_turn()?;
+            let (changes, said) = plan(&mut router.lock())?;
+            router.make(&changes).await.map_err(Failed::into_error)?;
+            Ok(said)
+        });
+        work.await.map_err(|error| ControlError::system("make the changes", error))?
+    }
+
     /// Makes all of these changes, or none.
-    pub(crate) async fn make(&self, changes: &[Change]) -> Result<(), Failed> {
+    pub(super) async fn make(&self, changes: &[Change]) -> Result<(), Failed> {
         let (made, outcome) = self.make_until_refused(changes).await;
         match outcome {
             Ok(()) => Ok(()),
@@ -80,11 +112,7 @@ impl Router {
                 let path = plugin.file.display().to_string();
                 self.load_plugin(&NewPlugin { path, allow_downgrade: plugin.allow_downgrade }).await.map(drop)
             }
-            Change::RemovePlugin(plugin) => {
-                let files = self.lock().model.files.clone();
-                let named = files.iter().find(|(_, file)| file.file == plugin.file);
-                named.map_or(Ok(()), |(name, _)| self.unload_plugin(name).map(drop))
-            }
+            Change::RemovePlugin(plugin) => self.unload_plugin(&plugin.file.display().to_string()).map(drop),
             Change::AddGate(gate) => {
                 let position = gate.position.as_ref().map_or("", |position| position.written());
                 self.create_gate(&gate.name, position).map(drop)

@@ -9,10 +9,10 @@ mod lists;
 mod ports;
 mod routes;
 mod running;
+mod single;
 
 pub use apply::Apply;
 pub use confirm::Pending;
 pub use history::RollBack;
 
-pub(crate) use carry_out::Failed;
 pub(crate) use confirm::Waiting;

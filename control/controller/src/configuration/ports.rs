@@ -1,10 +1,12 @@
 //! Ports that get other addresses or settings while they forward.
 
-use millrace_config::{InputWeight, Port, ReversePath};
+use ipnet::IpNet;
+use millrace_config::{Change, Config, InputWeight, Port, ReversePath, Text};
 use millrace_pipeline::Command;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
+use super::single::checked;
 use crate::ControlError;
 use crate::model::reverse_path;
 use crate::router::{Inner, Router};
@@ -14,6 +16,8 @@ use crate::view::PortView;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct PortSettings {
+    #[serde(default, deserialize_with = "said")]
+    address: Option<Vec<IpNet>>,
     #[serde(default, deserialize_with = "said")]
     input_weight: Option<InputWeight>,
     #[serde(default, deserialize_with = "said")]
@@ -30,34 +34,50 @@ where
 }
 
 impl Router {
-    /// Changes settings of a port while it forwards: `input-weight` and `reverse-path`.
+    /// Changes settings of a port while it forwards: `address`, where it has no kernel device, `input-weight` and `reverse-path`.
     ///
     /// # Errors
     /// No such port, other settings, values out of range; nothing has changed then.
-    pub fn set_port(&self, name: &str, changes: &Map<String, Value>) -> Result<PortView, ControlError> {
+    pub async fn set_port(&self, name: &str, changes: &Map<String, Value>) -> Result<PortView, ControlError> {
         let read = serde_json::from_value(Value::Object(changes.clone()));
-        let PortSettings { input_weight, reverse_path } = read.map_err(|error| {
+        let settings: PortSettings = read.map_err(|error| {
             ControlError::Invalid(format!(
-                "port {name:?}: {error}; input-weight and reverse-path are set one by one, what else a file says is applied"
+                "port {name:?}: {error}; address, input-weight and reverse-path are set one by one, what else a file says \
+                 is applied"
             ))
         })?;
-        let mut inner = self.lock();
-        let before = inner.model.port(name)?.id;
-        let plan = inner.model.ports.iter().find(|plan| plan.id == before);
-        let config = plan.map(|plan| plan.config.clone());
-        let to = config.ok_or_else(|| ControlError::System("the port is not there".into()))?;
-        inner.set_port(&Port {
-            input_weight: input_weight.unwrap_or(to.input_weight),
-            reverse_path: reverse_path.unwrap_or(to.reverse_path),
-            ..to
-        })?;
-        drop(inner);
+        let port = name.to_owned();
+        self.change(move |inner| Ok((vec![inner.plan_port(&port, settings)?], ()))).await?;
         let found = self.ports()?.into_iter().find(|port| port.name == name);
         found.ok_or_else(|| ControlError::System("the port is not there".into()))
     }
 }
 
 impl Inner {
+    fn plan_port(&self, name: &str, settings: PortSettings) -> Result<Change, ControlError> {
+        let id = self.model.port(name)?.id;
+        let plan = self.model.ports.iter().find(|plan| plan.id == id);
+        let plan = plan.ok_or_else(|| ControlError::System("the port is not there".into()))?;
+        let PortSettings { address, input_weight, reverse_path } = settings;
+        if address.is_some() && plan.is_kernel() {
+            return Err(ControlError::Invalid(format!(
+                "port {name:?}: addresses of kernel devices are the kernel's: set them with `ip address`"
+            )));
+        }
+        let from = Port { scheduler: None, ..plan.config.clone() };
+        let address = address.map(|nets| nets.into_iter().map(Text::of).collect());
+        let to = Port {
+            address: address.unwrap_or_else(|| from.address.clone()),
+            input_weight: input_weight.unwrap_or(from.input_weight),
+            reverse_path: reverse_path.unwrap_or(from.reverse_path),
+            ..from.clone()
+        };
+        let others = self.model.ports.iter().filter(|plan| plan.id != id).map(|plan| plan.config.clone());
+        let port = others.chain([to.clone()]).map(|port| Port { scheduler: None, ..port }).collect();
+        checked(Config { router: self.model.router.clone(), port, ..Config::default() })?;
+        Ok(Change::SetPort { from: Box::new(from), to: Box::new(to) })
+    }
+
     /// Gives a port other addresses, another weight or another check of the way back to sources.
     pub fn set_port(&mut self, to: &millrace_config::Port) -> Result<(), ControlError> {
         let id = self.model.port(&to.name)?.id;

@@ -1,0 +1,159 @@
+//! Single changes of what a configuration says and nothing else has a name for: settings of the whole router, neighbours that are
+//! known for good, routes that take the place of others.
+//!
+//! They are the changes that applying a file would make, made in the same way: all of it or nothing.
+
+use ipnet::IpNet;
+use millrace_config::{Change, Config, Neighbour, Text};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::ControlError;
+use crate::request::{NewNeighbour, NewRoute, OldNeighbour};
+use crate::route_changes::parse_route;
+use crate::router::{Inner, Router};
+use crate::view::{NeighbourView, RouteView};
+
+impl Router {
+    /// The settings that hold for the whole router.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn settings(&self) -> Result<millrace_config::Router, ControlError> {
+        Ok(self.running().router)
+    }
+
+    /// Changes settings that hold for the whole router; `null` makes one what it is where nothing is said.
+    ///
+    /// # Errors
+    /// Unknown settings, values out of range, settings that only a restart can change; nothing has changed then.
+    pub async fn set_settings(
+        &self,
+        changes: &Map<String, Value>,
+    ) -> Result<millrace_config::Router, ControlError> {
+        let changes = changes.clone();
+        self.change(move |inner| Ok((inner.plan_settings(&changes)?, ()))).await?;
+        self.settings()
+    }
+
+    /// Makes the MAC address of a neighbour known for good, at a port without a kernel device.
+    ///
+    /// # Errors
+    /// No such port, one of the kernel, a neighbour that is known already; nothing has changed then.
+    pub async fn add_neighbour(&self, new: &NewNeighbour) -> Result<NeighbourView, ControlError> {
+        let (new, port, address) = (new.clone(), new.port.clone(), new.address.to_string());
+        self.change(move |inner| Ok((vec![inner.plan_neighbour(&new)?], ()))).await?;
+        let found = self.neighbours()?.into_iter().find(|one| one.port == port && one.address == address);
+        found.ok_or_else(|| ControlError::System("the neighbour is not there".into()))
+    }
+
+    /// Forgets a neighbour that is known for good; it is asked for its address from then on.
+    ///
+    /// # Errors
+    /// No such neighbour; nothing has changed then.
+    pub async fn remove_neighbour(&self, old: &OldNeighbour) -> Result<NeighbourView, ControlError> {
+        let old = old.clone();
+        let address = old.address.to_string();
+        let is_it = |one: &NeighbourView| one.port == old.port && one.address == address;
+        let before = self.neighbours()?.into_iter().find(is_it);
+        self.change(move |inner| Ok((vec![inner.plan_forgetting(&old)?], ()))).await?;
+        before.ok_or_else(|| ControlError::System("the neighbour was not there".into()))
+    }
+
+    /// Adds a route, or puts it in the place of the one of ours to the same prefix: no packet is without a route between.
+    ///
+    /// # Errors
+    /// Those of [`add_route`](Self::add_route), but for a prefix that has a route of ours; nothing has changed then.
+    pub async fn replace_route(&self, new: &NewRoute) -> Result<RouteView, ControlError> {
+        let to = parse_route(new)?;
+        let prefix: IpNet = *to.to.value();
+        self.change(move |inner| {
+            let change = match inner.model.routes.get(&prefix).cloned() {
+                Some(from) => Change::SetRoute { from, to },
+                None => Change::AddRoute(to),
+            };
+            Ok((vec![change], ()))
+        })
+        .await?;
+        self.route_to_prefix(prefix)
+    }
+}
+
+impl Inner {
+    fn plan_settings(&self, changes: &Map<String, Value>) -> Result<Vec<Change>, ControlError> {
+        let from = Config { router: self.model.router.clone(), ..Config::default() }.normalized();
+        let router = changed("setting of the router", &from.router, changes)?;
+        let to = checked(Config { router, ..Config::default() })?.normalized();
+        let difference = from.difference(&to);
+        if !difference.restart.is_empty() {
+            return Err(ControlError::Conflict(format!(
+                "only a restart can change this, and nothing was changed: {}",
+                difference.restart.join("; ").replace("the file says", "asked for is")
+            )));
+        }
+        Ok(difference.changes)
+    }
+
+    fn plan_neighbour(&self, new: &NewNeighbour) -> Result<Change, ControlError> {
+        let mac = new.mac.parse().map_err(|_| {
+            ControlError::Invalid(format!("{:?} is no MAC address: write it as 02:00:00:00:00:01", new.mac))
+        })?;
+        let neighbour =
+            Neighbour { port: new.port.as_str().into(), address: new.address, mac: Text::of(mac) };
+        self.model.known_for_good(&neighbour)?;
+        match self.known_neighbour(&new.port, new.address) {
+            Some(known) => Err(ControlError::Conflict(format!(
+                "neighbour {} at port {:?} is known to be {}: remove it first",
+                new.address,
+                new.port,
+                known.mac.value()
+            ))),
+            None => Ok(Change::AddNeighbour(neighbour)),
+        }
+    }
+
+    fn plan_forgetting(&self, old: &OldNeighbour) -> Result<Change, ControlError> {
+        self.model.port(&old.port)?;
+        let known = self.known_neighbour(&old.port, old.address).cloned();
+        known.map(Change::RemoveNeighbour).ok_or_else(|| {
+            ControlError::NotFound(format!(
+                "no neighbour {} is known for good at port {:?}: what was learnt is forgotten by itself",
+                old.address, old.port
+            ))
+        })
+    }
+
+    fn known_neighbour(&self, port: &str, address: std::net::IpAddr) -> Option<&Neighbour> {
+        self.model.neighbours.iter().find(|one| &*one.port == port && one.address == address)
+    }
+}
+
+/// A configuration that was read anew, so that all of it is checked.
+pub(super) fn checked(config: Config) -> Result<Config, ControlError> {
+    let text = config.to_text()?;
+    Config::parse(&text, "settings").map_err(|error| ControlError::Invalid(error.problem))
+}
+
+/// `changes` to what is written as an object: `null` takes a setting away. `what` is what one is called in errors.
+pub(super) fn changed<T: Serialize + DeserializeOwned>(
+    what: &str,
+    before: &T,
+    changes: &Map<String, Value>,
+) -> Result<T, ControlError> {
+    let invalid = |error: serde_json::Error| ControlError::Invalid(error.to_string());
+    let mut object = match serde_json::to_value(before).map_err(invalid)? {
+        Value::Object(object) => object,
+        _ => Map::new(),
+    };
+    if let Some(unknown) = changes.keys().find(|key| !object.contains_key(*key)) {
+        return Err(ControlError::unknown(what, unknown, object.keys().map(String::as_str)));
+    }
+    for (key, change) in changes {
+        match change {
+            Value::Null => object.remove(key),
+            change => object.insert(key.clone(), change.clone()),
+        };
+    }
+    serde_json::from_value(Value::Object(object)).map_err(invalid)
+}
