@@ -10,7 +10,7 @@ use millrace_units::{NextHopIndex, QueueAccount};
 use crate::ControlError;
 
 /// Changes that a worker notes between two batches: more would make packets wait.
-const AT_ONCE: usize = 256;
+const AT_ONCE: usize = 64;
 /// Routes whose counters a worker reads between two batches.
 const COUNTED_AT_ONCE: usize = 512;
 /// How many parts of the table may wait to be used again before workers are asked whether they have gone on.

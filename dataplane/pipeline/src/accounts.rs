@@ -17,7 +17,7 @@ use crate::route::NO_ROUTE;
 /// Numbers of routes below this are counted, each for itself.
 pub const ROUTES: u32 = 1 << 16;
 /// Routes that are asked about between two batches of packets.
-const WAITING_AT_ONCE: usize = 8192;
+const WAITING_AT_ONCE: usize = 4096;
 
 /// What waits of a route, and what was dropped.
 #[derive(Clone, Copy, Debug, Default)]
