@@ -210,6 +210,12 @@ impl<T: Default> Table<T> {
         &self.items[index as usize]
     }
 
+    /// The one of that number, if there ever was one.
+    #[inline]
+    pub fn find_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.items.get_mut(index as usize)
+    }
+
     #[inline]
     pub fn get_mut(&mut self, index: u32) -> &mut T {
         &mut self.items[index as usize]
