@@ -150,6 +150,12 @@ impl<T: Item> QueueManager<T> {
         is_own.then_some(queue.threshold)
     }
 
+    /// A queue that may not be there.
+    #[inline]
+    pub fn find(&self, index: u32) -> Option<&Queue> {
+        self.queues.get(index as usize)
+    }
+
     #[inline]
     pub fn queue(&self, index: u32) -> &Queue {
         &self.queues[index as usize]
