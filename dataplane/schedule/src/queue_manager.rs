@@ -279,7 +279,7 @@ impl<T: Item> QueueManager<T> {
     fn arrival(cold: &mut Cold, queue: &Queue, item: &mut T, now: Instant) -> Option<DropCause> {
         cold.max_packet = cold.max_packet.max(item.length());
         let AqmState::Red(red) = &mut cold.aqm else { return None };
-        match red.arrival(queue.list.bytes(), now) {
+        match red.arrival(queue.list.load, now) {
             RedVerdict::Pass => None,
             RedVerdict::Mark if red.settings.ecn && item.mark_congestion() => None,
             RedVerdict::Mark => Some(DropCause::Early),
