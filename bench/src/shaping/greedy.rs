@@ -1,9 +1,9 @@
-//! Flows that each want more than the whole link.
+//! Flows that each want more than their share of the link.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::BenchError;
 use crate::network::{Network, RECEIVER};
@@ -11,16 +11,21 @@ use crate::network::{Network, RECEIVER};
 /// The port of the first flow; the others have those behind it.
 pub(super) const FIRST_PORT: u16 = 9000;
 const FLOWS: u16 = 3;
-/// Bytes of a packet's payload, and the time between two of a flow that fills 20 Mb/s.
+/// Bytes of a packet's payload.
 const PAYLOAD: usize = 1200;
-const INTERVAL: Duration = Duration::from_micros(450);
+/// How much more than the link takes is sent, and who sends of each eight packets: the flows by their shares of 1, 2 and 5.
+const EXCESS: f64 = 1.4;
+const ORDER: [u16; 8] = [2, 1, 2, 0, 2, 1, 2, 2];
+/// How long the sender sleeps in between, and how many packets it makes up for at most.
+const INTERVAL: Duration = Duration::from_micros(300);
+const BURST: u64 = 64;
 /// After so long without a byte a connection looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// How they send.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Greedy {
-    /// Somewhat more than the link takes, whatever becomes of it.
+    /// Somewhat more than its share, whatever becomes of it.
     Udp,
     /// As much as the kernel's TCP gets through.
     Tcp,
@@ -69,11 +74,17 @@ fn while_flooded<T>(
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
+            let (start, rate) = (Instant::now(), EXCESS * f64::from(link) * 1e6 / (8.0 * PAYLOAD as f64));
+            let mut sent = 0;
             while !done.load(Ordering::Relaxed) {
-                for port in (0..link.div_ceil(20)).flat_map(|_| ports()) {
+                let due = (start.elapsed().as_secs_f64() * rate) as u64;
+                sent = sent.max(due.saturating_sub(BURST));
+                for packet in sent..due {
+                    let port = FIRST_PORT + ORDER[packet as usize % ORDER.len()];
                     // What can't be sent now would only have been dropped at the router.
                     let _ = sender.send_to(&[0; PAYLOAD], (RECEIVER, port));
                 }
+                sent = due;
                 std::thread::sleep(INTERVAL);
             }
         });

@@ -11,7 +11,7 @@ use crate::network::Network;
 use crate::router::Router;
 use crate::{BenchError, Bound, Measurement, Options};
 
-/// The links in megabits a second, each of which one flow alone would fill.
+/// The links in megabits a second.
 const LINKS: [u32; 3] = [2, 20, 200];
 /// The shares of the flows.
 const SHARES: [u32; 3] = [1, 2, 5];
