@@ -4,11 +4,13 @@
 //! Packets come and go in batches of 32, as a worker puts them in and sends them; H-FSC is asked packet by packet, as each goes at
 //! a moment of its own. Every packet that is sent is followed by one for the same queue, in another order, so that all
 //! queues stay backlogged. Each figure is the median of 501 short rounds, less
-//! what the loop takes by itself; the peer is a ring of the standard library in the same loop.
+//! what the loop takes without any queue, with the arrivals that it makes; the peer is a ring of the standard library in the same loop.
 
 mod forwarding;
 
+use std::collections::VecDeque;
 use std::hint::black_box;
+use std::num::NonZeroU64;
 use std::time::Instant as Clock;
 
 use millrace_schedule::{
@@ -21,17 +23,21 @@ use crate::interrupt::check;
 use crate::statistics::{extremes, median};
 use crate::{BenchError, Bound, Measurement, Options};
 
-/// As large as a reference to a packet.
+/// A word, as a reference to a packet is: its queue, and its length, which is not 0.
 #[derive(Clone, Copy)]
-struct Item8 {
-    queue: u32,
-    length: std::num::NonZeroU32,
+struct Item8(NonZeroU64);
+
+impl Item8 {
+    #[inline]
+    fn queue(self) -> u32 {
+        (self.0.get() >> 32) as u32
+    }
 }
 
 impl Item for Item8 {
     #[inline]
     fn length(&self) -> u32 {
-        self.length.get()
+        self.0.get() as u32
     }
 
     #[inline]
@@ -41,7 +47,7 @@ impl Item for Item8 {
 }
 
 /// Bytes of a packet.
-const LENGTH: std::num::NonZeroU32 = std::num::NonZeroU32::MIN.saturating_add(999);
+const LENGTH: NonZeroU64 = NonZeroU64::MIN.saturating_add(999);
 const BATCH: usize = 32;
 const ROUNDS: usize = 501;
 const BATCHES: usize = 64;
@@ -55,30 +61,80 @@ struct Machine {
 
 impl Machine {
     fn measure() -> Self {
-        let round = |queue: &mut dyn FnMut(&mut [Item8; BATCH])| {
-            let start = Clock::now();
-            let mut batch: [Item8; BATCH] = std::array::from_fn(|index| item(index as u32));
-            for _ in 0..BATCHES {
-                queue(&mut batch);
-                for index in 0..BATCH {
-                    black_box(batch[index * 13 % BATCH]);
-                }
-            }
-            start.elapsed().as_nanos() as f64 / (BATCHES * BATCH) as f64
-        };
-        let own = median(&(0..ROUNDS).map(|_| round(&mut |_| {})).collect::<Vec<_>>());
-        let mut ring: std::collections::VecDeque<Item8> = (0..QUEUES).map(item).collect();
-        let costs = (0..ROUNDS).map(|_| {
-            round(&mut |batch| {
-                for place in batch.iter_mut() {
-                    *place = ring.pop_front().unwrap_or(item(0));
-                }
-                ring.extend(batch.iter().copied());
-            })
-        });
-        let ring = median(&costs.collect::<Vec<_>>()) - own;
+        let own = median(&(0..ROUNDS).map(|_| round(&mut Nothing)).collect::<Vec<_>>());
+        let mut ring: VecDeque<Item8> = (0..QUEUES).map(item).collect();
+        let ring = median(&(0..ROUNDS).map(|_| round(&mut ring)).collect::<Vec<_>>()) - own;
         Self { own, ring }
     }
+}
+
+/// What packets go through in the loop.
+trait Queues {
+    /// Fills the batch with what is sent. Returns how many there were.
+    fn send(&mut self, batch: &mut [Item8; BATCH]) -> usize;
+    /// Where packets of a queue go.
+    fn node(&self, queue: u32) -> NodeId;
+    /// Takes what comes.
+    fn put(&mut self, coming: &mut Vec<Arrival<Item8>>);
+}
+
+struct Nothing;
+
+impl Queues for Nothing {
+    #[inline]
+    fn send(&mut self, _batch: &mut [Item8; BATCH]) -> usize {
+        BATCH
+    }
+
+    #[inline]
+    fn node(&self, queue: u32) -> NodeId {
+        NodeId(queue)
+    }
+
+    #[inline]
+    fn put(&mut self, coming: &mut Vec<Arrival<Item8>>) {
+        black_box(coming).clear();
+    }
+}
+
+impl Queues for VecDeque<Item8> {
+    #[inline]
+    fn send(&mut self, batch: &mut [Item8; BATCH]) -> usize {
+        for place in batch.iter_mut() {
+            *place = self.pop_front().unwrap_or(item(0));
+        }
+        BATCH
+    }
+
+    #[inline]
+    fn node(&self, queue: u32) -> NodeId {
+        NodeId(queue)
+    }
+
+    #[inline]
+    fn put(&mut self, coming: &mut Vec<Arrival<Item8>>) {
+        self.extend(coming.drain(..).map(|arrival| arrival.item));
+    }
+}
+
+/// Batches are sent, and packets for the same queues come again in another order: nanoseconds for each packet.
+#[inline]
+fn round(queues: &mut impl Queues) -> f64 {
+    let mut coming = Vec::with_capacity(BATCH);
+    let start = Clock::now();
+    for _ in 0..BATCHES {
+        let mut batch = [item(u32::MAX); BATCH];
+        let sent = queues.send(&mut batch);
+        coming.extend((0..BATCH).map(|index| {
+            let item = black_box(batch[index * 13 % BATCH]);
+            Arrival { leaf: queues.node(item.queue()), flow: FlowNumber(item.queue()), item }
+        }));
+        if sent < BATCH {
+            coming.retain(|arrival: &Arrival<Item8>| arrival.item.queue() != u32::MAX);
+        }
+        queues.put(&mut coming);
+    }
+    start.elapsed().as_nanos() as f64 / (BATCHES * BATCH) as f64
 }
 
 /// What is measured, and what was.
@@ -93,7 +149,7 @@ impl Run<'_, '_> {
     fn measure(&mut self, case: &str, tree: &mut Tree, limit: Option<f64>) -> Result<f64, BenchError> {
         check()?;
         let held = tree.port.held_packets();
-        let costs: Vec<f64> = (0..ROUNDS).map(|_| tree.round() - self.machine.own).collect();
+        let costs: Vec<f64> = (0..ROUNDS).map(|_| round(tree) - self.machine.own).collect();
         if tree.port.held_packets() != held {
             return Err(failed(format!("{case}: packets were lost, or none was ready")));
         }
@@ -141,7 +197,7 @@ struct Tree {
 }
 
 fn item(queue: u32) -> Item8 {
-    Item8 { queue, length: LENGTH }
+    Item8(LENGTH | u64::from(queue) << 32)
 }
 
 impl Tree {
@@ -163,7 +219,7 @@ impl Tree {
         self.port.add(NodeId(node), parent.map(NodeId), share, kind, now).map_err(failed)
     }
 
-    fn put(&mut self, queue: u32) {
+    fn enqueue(&mut self, queue: u32) {
         let now = Instant::from_nanos(self.now);
         let mut sink = |_: Item8, _: DropCause| {};
         self.port.enqueue(self.places.node(queue), FlowNumber(queue), item(queue), now, &mut sink);
@@ -176,7 +232,7 @@ impl Tree {
             order.swap(index, self.draw() as usize % (index + 1));
         }
         for queue in order {
-            self.put(queue);
+            self.enqueue(queue);
         }
     }
 
@@ -186,27 +242,9 @@ impl Tree {
         self.random ^= self.random << 17;
         self.random
     }
+}
 
-    /// Batches are sent, and packets for the same queues come again in another order.
-    fn round(&mut self) -> f64 {
-        let mut coming = Vec::with_capacity(BATCH);
-        let start = Clock::now();
-        for _ in 0..BATCHES {
-            let mut batch = [item(u32::MAX); BATCH];
-            let (sent, places) = (self.send(&mut batch), self.places);
-            coming.extend(std::array::from_fn::<_, BATCH, _>(|index| {
-                let item = black_box(batch[index * 13 % BATCH]);
-                Arrival { leaf: places.node(item.queue), flow: FlowNumber(item.queue), item }
-            }));
-            if sent < BATCH {
-                coming.retain(|arrival: &Arrival<Item8>| arrival.item.queue != u32::MAX);
-            }
-            let now = Instant::from_nanos(self.now);
-            self.port.enqueue_batch(&mut coming, now, &mut |_: Item8, _: DropCause| {});
-        }
-        start.elapsed().as_nanos() as f64 / (BATCHES * BATCH) as f64
-    }
-
+impl Queues for Tree {
     /// Sends a batch: at one moment, or each packet at its own. Returns how many there were.
     #[inline]
     fn send(&mut self, batch: &mut [Item8; BATCH]) -> usize {
@@ -228,6 +266,17 @@ impl Tree {
             }
         }
         sent
+    }
+
+    #[inline]
+    fn node(&self, queue: u32) -> NodeId {
+        self.places.node(queue)
+    }
+
+    #[inline]
+    fn put(&mut self, coming: &mut Vec<Arrival<Item8>>) {
+        let now = Instant::from_nanos(self.now);
+        self.port.enqueue_batch(coming, now, &mut |_: Item8, _: DropCause| {});
     }
 }
 

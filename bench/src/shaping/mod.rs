@@ -1,5 +1,6 @@
 //! `shaping`: what a port's scheduler does on the wire, beside the kernel's.
 
+mod greedy;
 mod rates;
 mod shares;
 mod voice;

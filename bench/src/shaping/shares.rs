@@ -1,54 +1,89 @@
 //! How exactly a link is shared.
 
-use std::net::UdpSocket;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
 
+use super::greedy::{FIRST_PORT, Greedy, while_greedy};
+use super::{Discipline, htb};
 use crate::interrupt::pause;
-use crate::network::{Network, RECEIVER};
+use crate::network::Network;
 use crate::router::Router;
 use crate::{BenchError, Bound, Measurement, Options};
 
-/// The link in megabits a second, which each flow alone would fill.
-const LINK: u32 = 20;
+/// The links in megabits a second.
+const LINKS: [u32; 3] = [2, 20, 200];
 /// The shares of the flows.
 const SHARES: [u32; 3] = [1, 2, 5];
-/// Bytes of a packet's payload, and the time between two of a flow.
-const PAYLOAD: usize = 1200;
-const INTERVAL: Duration = Duration::from_micros(450);
-const TIME: Duration = Duration::from_secs(5);
 /// Promised: percent that a flow's share is off.
 const LIMIT: f64 = 1.0;
+/// How long senders are left alone before anything is counted.
+const BEFORE: Duration = Duration::from_millis(1500);
+
+/// How long it is counted: long enough that a packet is far less than a percent of the least share.
+fn time(link: u32) -> Duration {
+    Duration::from_secs(if link < 10 { 20 } else { 5 })
+}
 
 pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let mut results = Vec::new();
+    for link in LINKS {
+        for greedy in [Greedy::Udp, Greedy::Tcp] {
+            let kernel = worst(by_htb(network, link, greedy)?);
+            let ours = worst(by_round_robin(network, options, link, greedy)?);
+            let case = format!("{} at {link} Mb/s, shares of 1, 2 and 5", greedy.name());
+            (options.progress)(&format!("{case}: the worst is off by {ours:.2} %, by HTB {kernel:.2} %"));
+            let off = Measurement::of(format!("{case}, the worst, off its weight"), ours, "%");
+            results.push(off.beside("HTB", kernel).promising(Bound::AtMost, LIMIT));
+        }
+    }
+    Ok(results)
+}
+
+/// Percent that the worst share of these bytes is off its weight.
+fn worst(sent: [f64; 3]) -> f64 {
+    let (all, weights) = (sent.iter().sum::<f64>(), f64::from(SHARES.iter().sum::<u32>()));
+    let off = sent.iter().zip(SHARES).map(|(sent, share)| {
+        let part = sent / all / (f64::from(share) / weights);
+        100.0 * (part - 1.0).abs()
+    });
+    off.fold(0.0, f64::max)
+}
+
+/// What each flow's queue sends while all want more than there is.
+fn counted(
+    network: &Network,
+    link: u32,
+    greedy: Greedy,
+    sent: impl Fn() -> Result<[f64; 3], BenchError>,
+) -> Result<[f64; 3], BenchError> {
+    while_greedy(network, greedy, link, || {
+        pause(BEFORE)?;
+        let before = sent()?;
+        pause(time(link))?;
+        let after = sent()?;
+        Ok(std::array::from_fn(|flow| after[flow] - before[flow]))
+    })
+}
+
+fn by_round_robin(
+    network: &Network,
+    options: &Options<'_>,
+    link: u32,
+    greedy: Greedy,
+) -> Result<[f64; 3], BenchError> {
     let router = Router::start(&options.binary, network, None)?;
     router.tell(&["scheduler", "add", "r2", "top", "--kind", "deficit-round-robin"])?;
     for (flow, share) in SHARES.iter().enumerate() {
         let (name, quantum) = (format!("q{flow}"), format!("quantum={}", share * 1538));
         router.tell(&["scheduler", "add", "r2", &name, "--kind", "fifo", "--under", "top", &quantum])?;
-        let filter = format!("proto udp dport {}", 9000 + flow);
+        let filter = format!("dport {}", FIRST_PORT + flow as u16);
         router.tell(&["filter", "add", &filter, "--action", &format!("queue {name}")])?;
     }
-    router.tell(&["scheduler", "set", "r2", &format!("rate={LINK}mbit")])?;
-    let sent = while_flooded(network, || {
-        pause(Duration::from_secs(1))?;
-        let before = sent(&router)?;
-        pause(TIME)?;
-        let after = sent(&router)?;
-        Ok(std::array::from_fn::<f64, 3, _>(|flow| after[flow] - before[flow]))
-    })?;
+    router.tell(&["scheduler", "set", "r2", &format!("rate={link}mbit")])?;
+    let sent = counted(network, link, greedy, || sent(&router))?;
     router.stop()?;
-    let (all, wanted) = (sent.iter().sum::<f64>(), f64::from(SHARES.iter().sum::<u32>()));
-    let off = sent.iter().zip(SHARES).map(|(sent, share)| {
-        let part = sent / all / (f64::from(share) / wanted);
-        100.0 * (part - 1.0).abs()
-    });
-    let worst = off.fold(0.0, f64::max);
-    (options.progress)(&format!("shares of 1, 2 and 5: {sent:.0?} bytes, off by {worst:.2} % at most"));
-    let case = "shares of 1, 2 and 5 by deficit round robin, the worst, off its weight";
-    Ok(vec![Measurement::of(case, worst, "%").promising(Bound::AtMost, LIMIT)])
+    Ok(sent)
 }
 
 /// Bytes that each flow's queue has sent.
@@ -66,31 +101,53 @@ fn sent(router: &Router) -> Result<[f64; 3], BenchError> {
     all.ok_or_else(|| BenchError::measurement("queue show", format!("queues are missing: {shown}")))
 }
 
-/// Does something while all flows send more than the link takes.
-fn while_flooded<T>(
-    network: &Network,
-    work: impl FnOnce() -> Result<T, BenchError>,
-) -> Result<T, BenchError> {
-    let socket = |error| BenchError::system("open a UDP socket")(error);
-    // They take what comes and never read it.
-    let ports: Vec<u16> = (0..SHARES.len() as u16).map(|flow| 9000 + flow).collect();
-    let bind = |port: &u16| UdpSocket::bind((RECEIVER, *port));
-    let _ends: Vec<UdpSocket> =
-        network.s.within(|| ports.iter().map(bind).collect::<Result<_, _>>())?.map_err(socket)?;
-    let sender = network.g.within(|| UdpSocket::bind(("0.0.0.0", 0)))?.map_err(socket)?;
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                for port in &ports {
-                    // What can't be sent now would only have been dropped at the router.
-                    let _ = sender.send_to(&[0; PAYLOAD], (RECEIVER, *port));
-                }
-                std::thread::sleep(INTERVAL);
-            }
-        });
-        let result = work();
-        done.store(true, Ordering::Relaxed);
-        result
-    })
+/// The same by the kernel: classes of these rates, each of which may take the whole link.
+fn by_htb(network: &Network, link: u32, greedy: Greedy) -> Result<[f64; 3], BenchError> {
+    let mut lines = htb(link, 10);
+    for (flow, share) in SHARES.iter().enumerate() {
+        let (rate, quantum, port) =
+            (1000 * link * share / SHARES.iter().sum::<u32>(), share * 1538, FIRST_PORT + flow as u16);
+        lines.push(format!(
+            "class add dev r2 parent 1:1 classid 1:1{flow} htb rate {rate}kbit ceil {link}mbit quantum {quantum} \
+             overhead 24 mpu 84"
+        ));
+        lines.push(format!(
+            "filter add dev r2 parent 1: protocol ip u32 match ip dport {port} 0xffff flowid 1:1{flow}"
+        ));
+    }
+    let _discipline = Discipline::set(network, &lines)?;
+    counted(network, link, greedy, || sent_by_kernel(network))
+}
+
+/// Bytes that each class has sent, from what `tc` says.
+fn sent_by_kernel(network: &Network) -> Result<[f64; 3], BenchError> {
+    let shown = network.r.shell("tc -statistics class show dev r2")?;
+    let all: Option<Vec<f64>> = (0..3).map(|flow| class_bytes(&shown, &format!("1:1{flow}"))).collect();
+    let all = all.and_then(|all| all.try_into().ok());
+    all.ok_or_else(|| BenchError::measurement("tc", format!("classes are missing: {shown}")))
+}
+
+fn class_bytes(shown: &str, class: &str) -> Option<f64> {
+    let mut lines = shown.lines().skip_while(|line| !line.starts_with(&format!("class htb {class} ")));
+    let sent = lines.find(|line| line.trim_start().starts_with("Sent "))?;
+    sent.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_a_class_are_found() {
+        let shown = "class htb 1:1 root rate 20Mbit ceil 20Mbit\n Sent 9 bytes 1 pkt (dropped 0)\n\
+                     class htb 1:10 parent 1:1 leaf 8001: prio 0 rate 2500Kbit\n Sent 1234 bytes 8 pkt (dropped 3)\n";
+        assert_eq!(class_bytes(shown, "1:10"), Some(1234.0));
+        assert_eq!(class_bytes(shown, "1:11"), None);
+    }
+
+    #[test]
+    fn a_share_is_held_against_its_weight() {
+        assert_eq!(worst([10.0, 20.0, 50.0]), 0.0);
+        assert!((worst([9.0, 20.0, 51.0]) - 10.0).abs() < 1e-9);
+    }
 }

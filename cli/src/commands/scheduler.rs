@@ -18,6 +18,7 @@ const COLUMNS: &[Column] = &[
     ("delivered", "delivered"),
     ("packets", "sent_packets"),
     ("waiting", "held_packets"),
+    ("most", "peak_packets"),
     ("peak bytes", "peak_bytes"),
     ("drops", "dropped"),
 ];
@@ -33,6 +34,7 @@ const QUEUES: &[Column] = &[
     ("sent bytes", "sent_bytes"),
     ("waiting", "held_packets"),
     ("bytes", "held_bytes"),
+    ("most", "peak_packets"),
     ("peak bytes", "peak_bytes"),
     ("drops", "dropped"),
 ];
@@ -46,6 +48,7 @@ const FLOWS: &[Column] = &[
     ("sent", "sent_packets"),
     ("waiting", "held_packets"),
     ("bytes", "held_bytes"),
+    ("most", "peak_packets"),
     ("peak bytes", "peak_bytes"),
     ("drops", "dropped"),
 ];

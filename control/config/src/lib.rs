@@ -26,7 +26,8 @@ pub use error::{ConfigError, Place};
 pub use nearest::nearest;
 pub use origin::{Origin, Step};
 pub use scheduler::{
-    Bits, CurveText, FlowQueue, HostOutput, Manage, Overhead, Scheduler, SchedulerKind, SchedulerNode,
+    Bits, CurveText, FlowQueue, HostOutput, LengthUnit, Manage, Overhead, Scheduler, SchedulerKind,
+    SchedulerNode,
 };
 pub use schema::{
     Bind, Boot, Budget, Config, Device, Filter, Gate, GateTable, Impair, InputWeight, Instance, Neighbour,

@@ -145,10 +145,14 @@ pub struct SchedulerNode {
     /// Of a queue: how it keeps itself short. Default `tail-drop`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manage: Option<Manage>,
-    /// Of `red`: bytes, on average, below which nothing is dropped. Default a quarter of `maximum`.
+    /// Of `red`: what `minimum` and `maximum` are counted in. Default `bytes`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unit: Option<LengthUnit>,
+    /// Of `red`: the average length below which nothing is dropped. Default a quarter of `maximum`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub minimum: Option<u32>,
-    /// Of `red`: bytes, on average, above which all is dropped, or with `gentle` above twice as many. Default half the threshold.
+    /// Of `red`: the average length above which all is dropped, or with `gentle` above twice as much. Default half the threshold,
+    /// in packets that of packets of 1,000 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub maximum: Option<u32>,
     /// Of `red`: the share of packets that is dropped when the average is at `maximum`, above 0 and up to 1. Default 0.1.
@@ -203,6 +207,16 @@ pub enum Manage {
     Red,
     /// Controlled delay (RFC 8289).
     Codel,
+}
+
+/// What the length of a queue is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LengthUnit {
+    /// Bytes.
+    Bytes,
+    /// Packets.
+    Packets,
 }
 
 /// Bits in a second, written as `64kbit`, `1.5mbit`, `10gbit` or a number.

@@ -1,10 +1,10 @@
 //! What the settings of a scheduler's node mean. A setting that its kind, or the kind of the node above, takes no notice of
 //! is refused.
 
-use millrace_config::{Bits, CurveText, Manage, SchedulerKind, SchedulerNode};
+use millrace_config::{Bits, CurveText, LengthUnit, Manage, SchedulerKind, SchedulerNode};
 use millrace_schedule::{
     Aqm, CodelSettings, Curve, Curves, FlowQueuesSettings, FqCodelSettings, NodeKind, QueueSettings, Rate,
-    RedSettings, Share,
+    RedSettings, RedUnit, Share,
 };
 
 use crate::ControlError;
@@ -94,10 +94,15 @@ fn queue(node: &SchedulerNode, port: Option<Bits>) -> QueueSettings {
         None | Some(Manage::TailDrop) => Aqm::TailDrop,
         Some(Manage::Codel) => Aqm::Codel(codel(node)),
         Some(Manage::Red) => {
-            let maximum = node.maximum.unwrap_or(threshold / 2);
-            let minimum = node.minimum.unwrap_or(maximum / 4);
             let usual = RedSettings::default();
+            let (unit, half) = match node.unit {
+                None | Some(LengthUnit::Bytes) => (RedUnit::Bytes, threshold / 2),
+                Some(LengthUnit::Packets) => (RedUnit::Packets, threshold / 2 / usual.mean_packet),
+            };
+            let maximum = node.maximum.unwrap_or(half);
+            let minimum = node.minimum.unwrap_or(maximum / 4);
             Aqm::Red(RedSettings {
+                unit,
                 minimum,
                 maximum,
                 probability: node.probability.unwrap_or(usual.probability),
@@ -140,6 +145,7 @@ fn refuse_what_means_nothing(node: &SchedulerNode, above: Option<SchedulerKind>)
         ("queues", node.queues.is_some(), is(&[FlowQueues, FqCodel])),
         ("limit", node.limit.is_some(), is(&[FqCodel])),
         ("manage", node.manage.is_some(), is(&[Fifo, FlowQueues])),
+        ("unit", node.unit.is_some(), red),
         ("minimum", node.minimum.is_some(), red),
         ("maximum", node.maximum.is_some(), red),
         ("probability", node.probability.is_some(), red),
@@ -191,5 +197,7 @@ mod tests {
         };
         assert_eq!(red(all, Some(1_000_000)), expected);
         assert_eq!(red("", None), RedSettings { minimum: 32_768, maximum: 131_072, ..usual });
+        let in_packets = RedSettings { unit: RedUnit::Packets, minimum: 32, maximum: 131, ..usual };
+        assert_eq!(red(r#", "unit": "packets""#, None), in_packets);
     }
 }

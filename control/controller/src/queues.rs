@@ -149,6 +149,7 @@ impl Router {
             held_packets: queue.held_packets,
             held_bytes: queue.held_bytes,
             peak_bytes: queue.peak_bytes,
+            peak_packets: queue.peak_packets,
             drops: queue.drops.iter().map(|(cause, packets)| (cause.name(), packets)).collect(),
             dropped_bytes: queue.drops.bytes(),
         };

@@ -99,6 +99,7 @@ impl Inner {
                 held_packets: view.held_packets,
                 held_bytes: view.held_bytes,
                 peak_bytes: view.peak_bytes,
+                peak_packets: view.peak_packets,
                 queues: view.queues,
                 drops: view.drops.iter().map(|(cause, packets)| (cause.name(), packets)).collect(),
                 dropped_bytes: view.drops.bytes(),

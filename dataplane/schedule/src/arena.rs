@@ -3,9 +3,13 @@
 //! A list is four words; what it holds stands in slots that all lists of a port share, so that an empty queue costs
 //! next to nothing and the port's memory has one bound. A slot freed last is used first: it still lies in the cache.
 
+mod opened;
+
 use millrace_units::Instant;
 
 use crate::FlowNumber;
+
+pub(crate) use opened::Opened;
 
 /// No slot, no queue, no node.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -33,6 +37,13 @@ impl Load {
     #[inline]
     pub fn of_packet(length: u32) -> Self {
         Self(1 << 32 | u64::from(length))
+    }
+
+    /// So many packets and bytes, if they are not too many to be held.
+    #[inline]
+    pub fn of(packets: usize, bytes: u64) -> Option<Self> {
+        let fits = packets <= u32::MAX as usize && bytes <= u64::from(u32::MAX);
+        fits.then_some(Self((packets as u64) << 32 | bytes))
     }
 
     #[inline]
@@ -65,6 +76,16 @@ struct Slot<T> {
     length: u32,
     flow: FlowNumber,
     next: u32,
+}
+
+impl<T> Slot<T> {
+    /// Puts a packet into a slot that has none.
+    #[inline]
+    fn fill(&mut self, item: T, arrival: Instant, length: u32, flow: FlowNumber) {
+        // What was there is nothing, which need not be dropped.
+        std::mem::forget(self.item.replace(item));
+        (self.arrival, self.length, self.flow) = (arrival, length, flow);
+    }
 }
 
 /// A list of packets, first in, first out.
@@ -110,13 +131,26 @@ pub(crate) struct Arena<T> {
     pub load: Load,
     limit_bytes: u32,
     limit_packets: u32,
+    /// Half of the limits: below, no queue holds more than is free beside it.
+    half: Load,
 }
 
 impl<T> Arena<T> {
     /// Memory for `packets` packets; it is taken from the system as it is first used.
     pub fn new(packets: u32, bytes: u32) -> Self {
         let slots = Vec::with_capacity(packets as usize);
-        Self { slots, free: NONE, load: Load::NOTHING, limit_bytes: bytes, limit_packets: packets }
+        let half = Load(u64::from(packets / 2) << 32 | u64::from(bytes / 2));
+        Self { slots, free: NONE, load: Load::NOTHING, limit_bytes: bytes, limit_packets: packets, half }
+    }
+
+    /// Whether so little is held that any queue [has room](Self::has_room) for any of these, and there are slots that were
+    /// used before.
+    #[inline]
+    pub fn is_roomy(&self, more: Load) -> bool {
+        let [packets, held] = [more, self.load].map(|load| u64::from(load.packets()));
+        packets + held <= u64::from(self.half.packets())
+            && u64::from(self.load.bytes()) + u64::from(more.bytes()) <= u64::from(self.half.bytes())
+            && packets + held <= self.slots.len() as u64
     }
 
     /// Whether a packet of `length` bytes can be taken for a queue that holds `queue`: a queue may hold no more than is
@@ -143,14 +177,14 @@ impl<T> Arena<T> {
         let load = Load::of_packet(length);
         self.load = self.load.plus(load);
         list.load = list.load.plus(load);
-        let slot = Slot { item: Some(item), arrival, length, flow, next: NONE };
         let mut index = self.free;
         match self.slots.get_mut(index as usize) {
-            Some(place) => {
-                self.free = place.next;
-                *place = slot;
+            Some(slot) => {
+                self.free = slot.next;
+                slot.fill(item, arrival, length, flow);
+                slot.next = NONE;
             }
-            None => index = self.grow(slot),
+            None => index = self.grow(Slot { item: Some(item), arrival, length, flow, next: NONE }),
         }
         let last = std::mem::replace(&mut list.tail, index);
         match self.slots.get_mut(last as usize) {
@@ -178,78 +212,64 @@ impl<T> Arena<T> {
         Some(held)
     }
 
-    /// Puts packets at the end of `list`, while it has no more than `threshold` bytes and there is room; the first one that
-    /// isn't taken is returned. Slots of the list of free ones stand in the order in which they are taken, so they are
-    /// linked already.
+    /// Whether `more` can be put at the end of a list that holds `load` and may hold `threshold` bytes, and every packet of it
+    /// finds room and a slot that was used before.
     #[inline]
-    pub fn push_while(
+    pub fn has_room_for(&self, load: Load, more: Load, threshold: u32) -> bool {
+        let others = self.load.minus(load);
+        let used = self.slots.len() as u32 - self.load.packets();
+        let (packets, bytes) = (self.limit_packets - others.packets(), self.limit_bytes - others.bytes());
+        // Half of what others leave: all before the last packet are no more than is free beside them then.
+        let most = u64::from(threshold.min(bytes / 2));
+        more.packets() <= used
+            && u64::from(load.packets()) + u64::from(more.packets()) <= u64::from(packets / 2)
+            && u64::from(load.bytes()) + u64::from(more.bytes()) <= most
+    }
+
+    /// Puts packets, `load` in all, at the end of `list`, which there [is room](Self::has_room_for) for. Slots of the list of free ones stand in
+    /// the order in which they are taken, so they are linked already.
+    #[inline]
+    pub fn push_all(
         &mut self,
         list: &mut List,
-        arrivals: &mut impl Iterator<Item = (T, u32, FlowNumber)>,
+        load: Load,
+        arrivals: impl Iterator<Item = (T, u32, FlowNumber)>,
         now: Instant,
-        threshold: u32,
-    ) -> Option<(T, u32, FlowNumber)> {
-        let (mut index, mut last, mut load, mut refused) = (self.free, NONE, list.load, None);
-        let others = self.load.minus(list.load);
-        // As `has_room` says, with what doesn't change computed once.
-        let packets = (self.limit_packets - others.packets()).div_ceil(2);
-        let free = self.limit_bytes - others.bytes();
-        let bytes = threshold.min(free / 2);
-        for (item, length, flow) in arrivals.by_ref() {
-            let has_room = load.packets() < packets && load.bytes() <= bytes && length <= free - load.bytes();
-            let Some(slot) = self.slots.get_mut(index as usize).filter(|_| has_room) else {
-                refused = Some((item, length, flow));
-                break;
-            };
-            let next = slot.next;
-            *slot = Slot { item: Some(item), arrival: now, length, flow, next };
-            load = load.plus(Load::of_packet(length));
-            (last, index) = (index, next);
+    ) {
+        let (mut index, mut last) = (self.free, NONE);
+        let slots = self.slots.as_mut_slice();
+        for (item, length, flow) in arrivals {
+            let Some(slot) = slots.get_mut(index as usize) else { break };
+            slot.fill(item, now, length, flow);
+            (last, index) = (index, slot.next);
         }
-        if let Some(slot) = self.slots.get_mut(last as usize) {
+        if let Some(slot) = slots.get_mut(last as usize) {
             slot.next = NONE;
             let first = std::mem::replace(&mut self.free, index);
-            let before = std::mem::replace(&mut list.tail, last);
-            match self.slots.get_mut(before as usize) {
-                Some(before) => before.next = first,
+            let tail = std::mem::replace(&mut list.tail, last);
+            match slots.get_mut(tail as usize) {
+                Some(tail) => tail.next = first,
                 None => list.head = first,
             }
-            (list.load, self.load) = (load, others.plus(load));
+            list.load = list.load.plus(load);
+            self.load = self.load.plus(load);
         }
-        refused
     }
 
     /// Takes up to `most` packets from the head of `list`, each as long as `wanted` says so of its length, and gives them to
-    /// `out`. Returns how many. Their slots become free in the order in which they stand.
+    /// `out`. Returns what they were. Their slots become free in the order in which they stand.
     #[inline]
     pub fn pop_while(
         &mut self,
         list: &mut List,
         most: usize,
-        mut wanted: impl FnMut(u32) -> bool,
-        mut out: impl FnMut(T),
-    ) -> usize {
-        let (mut head, mut last, mut gone, mut count) = (list.head, NONE, Load::NOTHING, 0);
-        while count < most
-            && let Some(slot) = self.slots.get_mut(head as usize)
-            && wanted(slot.length)
-            && let Some(item) = slot.item.take()
-        {
-            gone = gone.plus(Load::of_packet(slot.length));
-            (last, head) = (head, slot.next);
-            count += 1;
-            out(item);
-        }
-        if let Some(slot) = self.slots.get_mut(last as usize) {
-            slot.next = std::mem::replace(&mut self.free, list.head);
-            list.head = head;
-            if head == NONE {
-                list.tail = NONE;
-            }
-        }
-        list.load = list.load.minus(gone);
-        self.load = self.load.minus(gone);
-        count
+        wanted: impl FnMut(u32) -> bool,
+        out: impl FnMut(T),
+    ) -> Load {
+        let mut opened = self.open();
+        let gone = opened.pop_while(list, most, wanted, out);
+        opened.close();
+        gone
     }
 
     /// Bytes of the first packet of `list`.

@@ -33,9 +33,10 @@ pub(crate) struct Queue {
     /// Its [`Cold`] part, or [`NONE`].
     pub cold: u32,
     peak_bytes: u32,
-    /// Packets that came in, and their bytes: all that were not refused.
-    pub entered_packets: u64,
-    pub entered_bytes: u64,
+    peak_packets: u32,
+    /// Packets that left to be sent, and their bytes.
+    sent_packets: u64,
+    sent_bytes: u64,
 }
 
 const _: () = assert!(size_of::<Queue>() == 64);
@@ -51,41 +52,60 @@ impl Queue {
             flow: 0,
             cold: NONE,
             peak_bytes: 0,
-            entered_packets: 0,
-            entered_bytes: 0,
+            peak_packets: 0,
+            sent_packets: 0,
+            sent_bytes: 0,
         }
     }
 
-    /// Counts a packet of `length` bytes that is in the list by now.
+    /// Whether active queue management, or anything else, has a part in what becomes of its packets.
     #[inline]
-    pub fn entered(&mut self, length: u32) {
-        self.entered_packets += 1;
-        self.entered_bytes += u64::from(length);
-        self.peak_bytes = self.peak_bytes.max(self.list.bytes());
+    pub fn is_managed(&self) -> bool {
+        self.cold != NONE
     }
 
-    /// Counts packets that are in the list by now.
+    /// Whether it takes any packet that the port has room for.
     #[inline]
-    pub fn entered_all(&mut self, load: Load) {
-        self.entered_packets += u64::from(load.packets());
-        self.entered_bytes += u64::from(load.bytes());
-        self.peak_bytes = self.peak_bytes.max(self.list.bytes());
+    pub fn is_plain(&self) -> bool {
+        self.list.bytes() <= self.threshold && !self.is_managed()
+    }
+
+    /// Notes how long the queue is, before packets leave it: between two departures it never was longer.
+    #[inline]
+    pub fn note_peak(&mut self) {
+        if self.list.bytes() > self.peak_bytes || self.list.packets() > self.peak_packets {
+            (self.peak_bytes, self.peak_packets) = self.peak();
+        }
+    }
+
+    /// The most bytes and the most packets that ever waited, not always at the same time.
+    fn peak(&self) -> (u32, u32) {
+        (self.peak_bytes.max(self.list.bytes()), self.peak_packets.max(self.list.packets()))
+    }
+
+    /// Counts what left the list to be sent.
+    #[inline]
+    pub fn sent(&mut self, load: Load) {
+        self.sent_packets += u64::from(load.packets());
+        self.sent_bytes += u64::from(load.bytes());
     }
 
     pub fn view(&self, cold: Option<&Cold>) -> QueueView {
         let nothing = Cold::default();
         let cold = cold.unwrap_or(&nothing);
-        let lost = cold.lost_packets + cold.moved_packets;
-        let lost_bytes = cold.lost_bytes + cold.moved_bytes;
+        let (held, (peak_bytes, peak_packets)) = (self.list.load, self.peak());
+        let gone_packets = self.sent_packets + cold.moved_packets + cold.drops.packets();
+        let gone_bytes = self.sent_bytes + cold.moved_bytes + cold.drops.bytes();
         QueueView {
-            offered_packets: self.entered_packets + cold.drops.packets() - cold.lost_packets,
-            offered_bytes: self.entered_bytes + cold.drops.bytes() - cold.lost_bytes,
-            sent_packets: self.entered_packets - u64::from(self.list.packets()) - lost,
-            sent_bytes: self.entered_bytes - u64::from(self.list.bytes()) - lost_bytes,
+            offered_packets: gone_packets + u64::from(held.packets()),
+            offered_bytes: gone_bytes + u64::from(held.bytes()),
+            sent_packets: self.sent_packets,
+            sent_bytes: self.sent_bytes,
             moved_packets: cold.moved_packets,
-            held_packets: self.list.packets(),
-            held_bytes: self.list.bytes(),
-            peak_bytes: self.peak_bytes,
+            held_packets: held.packets(),
+            held_bytes: held.bytes(),
+            peak_bytes,
+            peak_packets,
             quantum: self.quantum,
             threshold: self.threshold,
             has_own_threshold: cold.has_own_threshold,
@@ -102,9 +122,6 @@ pub(crate) struct Cold {
     pub drops: DropCounts,
     /// The largest packet seen, for CoDel.
     pub max_packet: u32,
-    /// Of the drops, those of packets that had come in, and their bytes.
-    pub lost_packets: u64,
-    pub lost_bytes: u64,
     /// Packets that came in and were moved to another queue, and their bytes.
     pub moved_packets: u64,
     pub moved_bytes: u64,
@@ -131,6 +148,8 @@ pub struct QueueView {
     pub held_bytes: u32,
     /// The most bytes that ever waited.
     pub peak_bytes: u32,
+    /// The most packets that ever waited.
+    pub peak_packets: u32,
     /// Bytes per round, where a round robin serves the queue; 0 elsewhere.
     pub quantum: u32,
     /// Discard threshold in bytes.

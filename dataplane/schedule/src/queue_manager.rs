@@ -2,7 +2,7 @@
 
 use millrace_units::Instant;
 
-use crate::arena::{Arena, Held, Load, NONE};
+use crate::arena::{Arena, Held, Load, NONE, Opened};
 use crate::link::{AqmState, Arrival, CodelQueue, RedVerdict};
 use crate::queue::{Cold, Queue, QueueSettings, QueueView};
 use crate::{DropCause, DropSink, FlowNumber, Item, LinkOverhead};
@@ -150,6 +150,12 @@ impl<T: Item> QueueManager<T> {
         is_own.then_some(queue.threshold)
     }
 
+    /// A queue that may not be there.
+    #[inline]
+    pub fn find(&self, index: u32) -> Option<&Queue> {
+        self.queues.get(index as usize)
+    }
+
     #[inline]
     pub fn queue(&self, index: u32) -> &Queue {
         &self.queues[index as usize]
@@ -165,6 +171,12 @@ impl<T: Item> QueueManager<T> {
     #[inline]
     pub fn queue_mut(&mut self, index: u32) -> &mut Queue {
         &mut self.queues[index as usize]
+    }
+
+    /// The queues and their packets, for a batch.
+    #[inline(always)]
+    pub fn open_all(&mut self) -> (&mut [Queue], Opened<'_, T>) {
+        (&mut self.queues, self.arena.open())
     }
 
     pub fn view(&self, index: u32) -> QueueView {
@@ -191,6 +203,29 @@ impl<T: Item> QueueManager<T> {
         &mut self,
         index: u32,
         flow: FlowNumber,
+        item: T,
+        now: Instant,
+        sink: &mut impl DropSink<T>,
+    ) -> Offer {
+        let length = item.length();
+        let queue = &mut self.queues[index as usize];
+        if queue.list.bytes() > queue.threshold
+            || queue.cold != NONE
+            || !self.arena.is_roomy(Load::of_packet(length))
+        {
+            return self.offer_carefully(index, flow, item, now, sink);
+        }
+        let offer = if queue.list.is_empty() { Offer::First } else { Offer::Taken };
+        self.arena.push(&mut queue.list, Held { item, arrival: now, length, flow });
+        offer
+    }
+
+    /// The same where it may be refused.
+    #[inline(never)]
+    fn offer_carefully(
+        &mut self,
+        index: u32,
+        flow: FlowNumber,
         mut item: T,
         now: Instant,
         sink: &mut impl DropSink<T>,
@@ -211,37 +246,32 @@ impl<T: Item> QueueManager<T> {
         }
         let offer = if queue.list.is_empty() { Offer::First } else { Offer::Taken };
         self.arena.push(&mut queue.list, Held { item, arrival: now, length, flow });
-        queue.entered(length);
         offer
     }
 
-    /// Packets arrive at one queue, one after the other. `batch` is empty afterwards.
+    /// Packets of `bytes` bytes in all arrive at one queue, one after the other. `batch` is empty afterwards.
     #[inline]
     pub fn offer_all(
         &mut self,
         index: u32,
-        batch: &mut Vec<Arrival<T>>,
+        (batch, bytes): (&mut Vec<Arrival<T>>, u64),
         now: Instant,
         sink: &mut impl DropSink<T>,
     ) {
-        let mut arrivals = batch.drain(..).map(|Arrival { flow, item, .. }| {
-            let length = item.length();
-            (item, length, flow)
-        });
-        loop {
-            let queue = &mut self.queues[index as usize];
-            if queue.cold != NONE {
-                break;
-            }
-            let (threshold, before) = (queue.threshold, queue.list.load);
-            let left = self.arena.push_while(&mut queue.list, &mut arrivals, now, threshold);
-            queue.entered_all(queue.list.load.minus(before));
-            // It is refused, or a slot is used for the first time.
-            let Some((item, _, flow)) = left else { return };
-            self.offer(index, flow, item, now, sink);
+        let queue = &mut self.queues[index as usize];
+        let load = Load::of(batch.len(), bytes);
+        if let Some(load) = load
+            && queue.cold == NONE
+            && self.arena.has_room_for(queue.list.load, load, queue.threshold)
+        {
+            let arrivals = batch.drain(..).map(|Arrival { flow, item, .. }| {
+                let length = item.length();
+                (item, length, flow)
+            });
+            return self.arena.push_all(&mut queue.list, load, arrivals, now);
         }
-        for (item, _, flow) in arrivals {
-            self.offer(index, flow, item, now, sink);
+        for Arrival { flow, item, .. } in batch.drain(..) {
+            self.offer_carefully(index, flow, item, now, sink);
         }
     }
 
@@ -249,7 +279,7 @@ impl<T: Item> QueueManager<T> {
     fn arrival(cold: &mut Cold, queue: &Queue, item: &mut T, now: Instant) -> Option<DropCause> {
         cold.max_packet = cold.max_packet.max(item.length());
         let AqmState::Red(red) = &mut cold.aqm else { return None };
-        match red.arrival(queue.list.bytes(), now) {
+        match red.arrival(queue.list.load, now) {
             RedVerdict::Pass => None,
             RedVerdict::Mark if red.settings.ecn && item.mark_congestion() => None,
             RedVerdict::Mark => Some(DropCause::Early),
@@ -266,38 +296,45 @@ impl<T: Item> QueueManager<T> {
 
     /// Takes up to `most` packets of a queue to send them, as long as `wanted` says so of each one's length. None of a queue
     /// with a cold part, whose packets have to be asked about one by one.
-    #[inline]
+    #[inline(always)]
     pub fn take_while(
         &mut self,
         index: u32,
         most: usize,
         wanted: impl FnMut(u32) -> bool,
         out: impl FnMut(T),
-    ) -> usize {
+    ) -> Load {
         let queue = &mut self.queues[index as usize];
         if queue.cold != NONE {
-            return 0;
+            return Load::NOTHING;
         }
-        self.arena.pop_while(&mut queue.list, most, wanted, out)
+        queue.note_peak();
+        let gone = self.arena.pop_while(&mut queue.list, most, wanted, out);
+        queue.sent(gone);
+        gone
     }
 
     /// Takes the next packet of a queue to send it, and says whether there are more.
     #[inline]
     pub fn take(&mut self, index: u32, now: Instant, sink: &mut impl DropSink<T>) -> (Option<Held<T>>, bool) {
         let queue = &mut self.queues[index as usize];
-        if queue.cold == NONE {
-            let held = self.arena.pop(&mut queue.list);
-            self.arena.prefetch(&queue.list);
-            return (held, !queue.list.is_empty());
+        queue.note_peak();
+        let managed = queue.cold != NONE;
+        let held =
+            if managed { self.take_managed(index, now, sink) } else { self.arena.pop(&mut queue.list) };
+        let queue = &mut self.queues[index as usize];
+        if let Some(held) = &held {
+            queue.sent(Load::of_packet(held.length));
         }
-        let held = self.take_managed(index, now, sink);
-        (held, !self.queue(index).list.is_empty())
+        if !managed {
+            self.arena.prefetch(&queue.list);
+        }
+        (held, !queue.list.is_empty())
     }
 
     fn take_managed(&mut self, index: u32, now: Instant, sink: &mut impl DropSink<T>) -> Option<Held<T>> {
         let queue = &mut self.queues[index as usize];
-        let Cold { aqm, drops, max_packet, lost_packets, lost_bytes, .. } =
-            &mut self.cold[queue.cold as usize];
+        let Cold { aqm, drops, max_packet, .. } = &mut self.cold[queue.cold as usize];
         let AqmState::Codel(settings, codel) = aqm else {
             let held = self.arena.pop(&mut queue.list);
             if let AqmState::Red(red) = aqm
@@ -311,15 +348,15 @@ impl<T: Item> QueueManager<T> {
         let mut queue = CodelQueue { arena: &mut self.arena, list: &mut queue.list, max_packet: *max_packet };
         codel.dequeue(settings, &mut queue, now, |held| {
             drops.add(DropCause::Sojourn, held.length);
-            *lost_packets += 1;
-            *lost_bytes += u64::from(held.length);
             sink.dropped(held.item, DropCause::Sojourn);
         })
     }
 
     /// Takes the next packet of a queue to put it elsewhere.
     pub fn take_to_move(&mut self, index: u32) -> Option<Held<T>> {
-        let held = self.arena.pop(&mut self.queues[index as usize].list)?;
+        let queue = &mut self.queues[index as usize];
+        queue.note_peak();
+        let held = self.arena.pop(&mut queue.list)?;
         let cold = self.cold_mut(index);
         cold.moved_packets += 1;
         cold.moved_bytes += u64::from(held.length);
@@ -333,12 +370,12 @@ impl<T: Item> QueueManager<T> {
             cold.max_packet = cold.max_packet.max(length);
         }
         self.arena.push(&mut queue.list, held);
-        queue.entered(length);
     }
 
     /// Moves the packets of a flow from one queue to another, which is empty; all keep their order. Returns how many there
     /// were.
     pub fn separate(&mut self, from: u32, to: u32, flow: FlowNumber) -> u32 {
+        self.queues[from as usize].note_peak();
         let mut all = std::mem::take(&mut self.queues[from as usize].list);
         let mut moved = Load::NOTHING;
         while let Some(held) = self.arena.pop(&mut all) {

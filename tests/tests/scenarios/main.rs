@@ -32,6 +32,7 @@ mod plugins;
 mod policy;
 mod remembered;
 mod routing_daemon;
+mod scheduler_changes;
 mod schedulers;
 mod service;
 mod shared_objects;

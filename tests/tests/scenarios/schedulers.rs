@@ -113,6 +113,12 @@ fn what_can_not_be_promised_is_refused_with_its_reason() {
     ]);
     let settings = node(&router, "voice")["settings"].clone();
     assert_eq!((&settings["gentle"], &settings["probability"]), (&false.into(), &0.5.into()), "{settings}");
+    refused(&["set", "r2", "--node", "voice", "unit=cells"], &["cells", "bytes", "packets"]);
+    refused(&["set", "r2", "--node", "rest", "unit=packets"], &["unit means nothing to a fq-codel"]);
+    let in_packets = ["unit=packets", "minimum=10", "maximum=40"];
+    router.ask(&[&["queue", "set", "r2", "voice"], &in_packets[..]].concat());
+    let settings = node(&router, "voice")["settings"].clone();
+    assert_eq!((&settings["unit"], &settings["maximum"]), (&"packets".into(), &40.into()), "{settings}");
     refused(&["remove", "r2", "voice", "--to", "top"], &["top", "leaf"]);
     router
         .try_ask(&["filter", "add", "dport 9", "--action", "queue voic"])

@@ -83,6 +83,8 @@ pub struct SchedulerNodeView {
     pub held_bytes: u32,
     /// The most bytes that ever waited.
     pub peak_bytes: u32,
+    /// The most packets that ever waited, not always at the same moment.
+    pub peak_packets: u32,
     /// Queues in use.
     pub queues: u32,
     /// Packets dropped at or below it, by cause.
@@ -147,6 +149,8 @@ pub struct FlowQueueView {
     pub held_bytes: u32,
     /// The most bytes that ever waited.
     pub peak_bytes: u32,
+    /// The most packets that ever waited, not always at the same moment.
+    pub peak_packets: u32,
     /// Packets that were dropped, by cause.
     pub drops: BTreeMap<&'static str, u64>,
     /// Their bytes.

@@ -60,7 +60,7 @@ impl AqmState {
     /// Takes other settings. What it knows of the queue stays, unless it is managed in another way from now on.
     pub fn set(&mut self, aqm: &Aqm) {
         match (self, aqm) {
-            (Self::Red(red), Aqm::Red(settings)) => red.settings = *settings,
+            (Self::Red(red), Aqm::Red(settings)) => red.set(*settings),
             (Self::Codel(before, _), Aqm::Codel(settings)) => *before = *settings,
             (state, aqm) => *state = Self::new(aqm),
         }

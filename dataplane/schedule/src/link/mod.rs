@@ -31,7 +31,7 @@ pub use hierarchy::{
 pub use overhead::LinkOverhead;
 pub use priority::PRIORITY_LEVELS;
 pub use rate::Rate;
-pub use red::RedSettings;
+pub use red::{RedSettings, RedUnit};
 
 pub(crate) use aqm::AqmState;
 pub(crate) use codel::CodelQueue;

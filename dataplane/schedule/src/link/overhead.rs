@@ -33,6 +33,16 @@ impl LinkOverhead {
         }
     }
 
+    /// The same to be added up, in fewer instructions.
+    #[inline]
+    pub(crate) fn wire_bytes(self, length: u32) -> u64 {
+        if self == Self::Ethernet {
+            u64::from(length.max(60)) + 24
+        } else {
+            self.other_wire_length(length).into()
+        }
+    }
+
     /// Apart, so that the usual link costs a comparison and no jump by a table.
     fn other_wire_length(self, length: u32) -> u32 {
         match self {

@@ -42,6 +42,37 @@ impl Priority {
         self.at(self.lowest as u32)
     }
 
+    /// The lowest level that is backlogged.
+    #[inline]
+    pub fn first_backlogged(&self) -> Option<u32> {
+        if self.top == 0 {
+            return None;
+        }
+        let group = self.top.trailing_zeros() as usize % 16;
+        let word = group * 64 + self.groups[group].trailing_zeros() as usize;
+        Some(word as u32 * 64 + self.backlogged[word].trailing_zeros())
+    }
+
+    /// The first one is backlogged no more: the next one.
+    #[inline(always)]
+    pub fn next_without(&mut self, first: u32) -> Option<u32> {
+        let number = first / 64;
+        let word = &mut self.backlogged[number as usize];
+        // Of all that are backlogged it was the lowest.
+        *word &= word.wrapping_sub(1);
+        if *word != 0 {
+            return Some(number * 64 + word.trailing_zeros());
+        }
+        self.next_word(first)
+    }
+
+    /// No other level of its word is backlogged any more.
+    #[inline(never)]
+    fn next_word(&mut self, first: u32) -> Option<u32> {
+        self.deactivate(first, Instant::ZERO);
+        self.first_backlogged()
+    }
+
     /// Takes a child away that isn't backlogged.
     pub fn remove(&mut self, level: u32) {
         self.children[level as usize] = NONE;
@@ -54,10 +85,12 @@ impl Priority {
 impl Discipline for Priority {
     #[inline]
     fn activate(&mut self, slot: u32, _length: u32, _now: Instant) {
-        let (word, group) = (slot as usize / 64, slot as usize / 4096);
-        self.backlogged[word] |= 1 << (slot % 64);
-        self.groups[group] |= 1 << (word % 64);
-        self.top |= 1 << group;
+        let word = &mut self.backlogged[slot as usize / 64];
+        if std::mem::replace(word, *word | 1 << (slot % 64)) == 0 {
+            let (word, group) = (slot as usize / 64, slot as usize / 4096);
+            self.groups[group] |= 1 << (word % 64);
+            self.top |= 1 << group;
+        }
     }
 
     #[inline]
@@ -74,12 +107,7 @@ impl Discipline for Priority {
 
     #[inline]
     fn choose(&mut self, _now: Instant) -> Option<u32> {
-        if self.top == 0 {
-            return None;
-        }
-        let group = self.top.trailing_zeros() as usize % 16;
-        let word = group * 64 + self.groups[group].trailing_zeros() as usize;
-        Some(word as u32 * 64 + self.backlogged[word].trailing_zeros())
+        self.first_backlogged()
     }
 
     #[inline]

@@ -3,12 +3,26 @@
 
 use millrace_units::Instant;
 
+use crate::arena::Load;
 use crate::random::Random;
 use crate::{DropCause, Rate};
 
-/// How RED decides. Lengths are in bytes.
+/// What RED counts a queue in. Bytes are what a link's time is made of; packets are, where what is behind a queue has a cost for
+/// each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RedUnit {
+    /// Bytes.
+    #[default]
+    Bytes,
+    /// Packets.
+    Packets,
+}
+
+/// How RED decides. Lengths are in its unit.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RedSettings {
+    /// What lengths are counted in.
+    pub unit: RedUnit,
     /// Below this average nothing is dropped.
     pub minimum: u32,
     /// At this average the probability reaches `probability`.
@@ -34,6 +48,7 @@ impl Default for RedSettings {
     /// Thresholds of 30 and 90 packets of 1,000 bytes at 100 Mb/s, at most 10 %, gentle, with marks.
     fn default() -> Self {
         Self {
+            unit: RedUnit::Bytes,
             minimum: 30_000,
             maximum: 90_000,
             probability: 0.1,
@@ -91,9 +106,20 @@ impl Red {
         Self { settings, average: 0.0, count: -1, idle_since: Some(Instant::ZERO), random }
     }
 
-    /// A packet arrives at a queue that holds `bytes`.
-    pub fn arrival(&mut self, bytes: u32, now: Instant) -> RedVerdict {
-        self.update_average(bytes, now);
+    /// Takes other settings. The average stays, in another unit as so many usual packets.
+    pub fn set(&mut self, settings: RedSettings) {
+        let (before, packet) = (self.settings.unit, f64::from(settings.mean_packet));
+        match (before, settings.unit) {
+            (RedUnit::Bytes, RedUnit::Packets) => self.average /= packet,
+            (RedUnit::Packets, RedUnit::Bytes) => self.average *= packet,
+            _ => {}
+        }
+        self.settings = settings;
+    }
+
+    /// A packet arrives at a queue that holds so much.
+    pub fn arrival(&mut self, held: Load, now: Instant) -> RedVerdict {
+        self.update_average(held, now);
         let RedSettings { minimum, maximum, probability, gentle, .. } = self.settings;
         let (low, high) = (f64::from(minimum), f64::from(maximum));
         if self.average < low {
@@ -118,10 +144,14 @@ impl Red {
         self.idle_since = Some(now);
     }
 
-    fn update_average(&mut self, bytes: u32, now: Instant) {
+    fn update_average(&mut self, held: Load, now: Instant) {
         let weight = self.settings.weight;
-        let Some(since) = self.idle_since.filter(|_| bytes == 0) else {
-            self.average += weight * (f64::from(bytes) - self.average);
+        let length = match self.settings.unit {
+            RedUnit::Bytes => held.bytes(),
+            RedUnit::Packets => held.packets(),
+        };
+        let Some(since) = self.idle_since.filter(|_| length == 0) else {
+            self.average += weight * (f64::from(length) - self.average);
             return;
         };
         let per_packet = self.settings.rate.time_for(self.settings.mean_packet.into()).max(1);

@@ -122,9 +122,12 @@ proptest! {
     }
 
     #[test]
-    fn red_is_the_papers(steps in traffic(), seed in any::<u64>(), gentle in any::<bool>(), ecn in any::<bool>()) {
+    fn red_is_the_papers(
+        steps in traffic(), seed in any::<u64>(), gentle in any::<bool>(), ecn in any::<bool>(), packets in any::<bool>(),
+    ) {
+        let (unit, scale) = if packets { (RedUnit::Packets, 1) } else { (RedUnit::Bytes, 1000) };
         let settings = RedSettings {
-            minimum: 3000, maximum: 9000, probability: 0.2, weight: 0.05, gentle, ecn, seed,
+            unit, minimum: 3 * scale, maximum: 9 * scale, probability: 0.2, weight: 0.05, gentle, ecn, seed,
             rate: Rate(10_000_000), mean_packet: 1000,
         };
         let mut port = port(None);
@@ -145,7 +148,8 @@ proptest! {
             }
             let mut frame = Frame { capable, ..frame(0, number as u32, length) };
             let arrived = frame.clone();
-            let expected = twin.arrival(&mut frame, bytes, now);
+            let length_of_queue = if packets { queue.len() as u32 } else { bytes };
+            let expected = twin.arrival(&mut frame, length_of_queue, now);
             if expected.is_none() {
                 bytes += length;
                 queue.push_back(frame);
@@ -188,7 +192,7 @@ proptest! {
     }
 }
 
-/// Floyd and Jacobson, figure 2, with the gentle part; lengths in bytes.
+/// Floyd and Jacobson, figure 2, with the gentle part; lengths in the unit of the thresholds.
 struct ReferenceRed {
     settings: RedSettings,
     avg: f64,
@@ -310,6 +314,19 @@ fn reds_average_stays_when_its_settings_change() {
         causes.push(cause)
     });
     assert_eq!(causes, [DropCause::Forced]);
+    // In packets it is as many usual ones: above 2,000 bytes it is above 2.
+    let packets = RedSettings { unit: RedUnit::Packets, minimum: 1, maximum: 2, weight: 0.001, ..settings };
+    for (settings, expected) in [(packets, DropCause::Forced), (settings, DropCause::Forced)] {
+        port.set(NodeId(0), &kind(settings), at(0)).unwrap();
+        causes.clear();
+        port.enqueue(NodeId(0), FlowNumber(0), frame(0, 21, 1000), at(0), &mut |_: Frame, cause| {
+            causes.push(cause)
+        });
+        assert_eq!(causes, [expected], "{settings:?}");
+    }
+    // Twenty of them are far from 50.
+    port.set(NodeId(0), &kind(RedSettings { minimum: 50, maximum: 60, ..packets }), at(0)).unwrap();
+    assert!(port.enqueue(NodeId(0), FlowNumber(0), frame(0, 22, 1000), at(0), &mut never));
 }
 
 /// RFC 8290, section 4: two lists of flows.

@@ -77,7 +77,7 @@ fn counters_before_and_behind_a_queue_agree() {
     assert!(port.dequeue(at(0), &mut never).is_some());
     let view = port.queue(NodeId(1)).unwrap();
     assert_eq!((view.offered_packets, view.sent_packets, view.held_packets, dropped), (5, 1, 2, 2));
-    assert_eq!((view.offered_bytes, view.peak_bytes), (5000, 3000));
+    assert_eq!((view.offered_bytes, view.peak_bytes, view.peak_packets), (5000, 3000, 3));
     assert_conserved(&view);
     assert_eq!(port.move_packets(NodeId(1), NodeId(2), at(0)).unwrap(), 2);
     let (from, to) = (port.queue(NodeId(1)).unwrap(), port.queue(NodeId(2)).unwrap());

@@ -5,43 +5,47 @@ use crate::arena::NONE;
 use crate::link::heap::Heap;
 
 /// A leaf class, or the part that leaf and inner classes share. The names in brackets are the paper's.
+///
+/// Two cache lines for link sharing, two for real time: what one criterion needs of a class comes as a pair of lines.
+#[repr(C, align(128))]
 #[derive(Clone, Debug)]
 pub(crate) struct Class {
     /// The class above; [`NONE`] for the root.
     pub parent: u32,
     /// Its [`Inner`] part; [`NONE`] for a leaf.
     pub inner: u32,
-    /// The child of the tree that it schedules.
-    pub node: u32,
     /// Whether it waits to become eligible, is eligible, or is in neither heap.
     pub demand: Demand,
     /// Whether it takes part in link sharing now, and whether it does so within its upper limit.
     pub sharing: Sharing,
+    /// Whether it has a real-time curve.
+    pub has_guarantee: bool,
+    /// Virtual curve [V], and the virtual time on it [v].
+    pub running: Running,
+    pub virtual_time: u64,
+    /// Bytes sent by either criterion [w].
+    pub total: u64,
+
+    pub link_sharing: Option<Curve>,
+    /// Added to the virtual time because the class was passed over at its upper limit.
+    pub adjustment: u64,
+    /// From when on it may send by link sharing; for an inner class, one of its children too.
+    pub fit: u64,
+    pub upper_limit: Option<Box<UpperLimit>>,
     /// How often it became active, and the parent's count of that when it last did.
     pub period: u32,
     pub parent_period: u32,
 
-    pub link_sharing: Option<Curve>,
-    /// Virtual curve [V], and the virtual time on it [v].
-    pub running: Running,
-    pub virtual_time: u64,
-    /// Added to the virtual time because the class was passed over at its upper limit.
-    pub adjustment: u64,
-    /// Bytes sent by either criterion [w].
-    pub total: u64,
-
-    pub real_time: Option<Curve>,
     /// Deadline curve [D], bytes sent by the real-time criterion [c], and the deadline of the next packet [d].
     pub deadlines: Running,
     pub cumulative: u64,
     pub deadline: u64,
     /// Bytes that are to be sent by that deadline: those before and the packet itself.
     pub due: u64,
-
-    /// From when on it may send by link sharing; for an inner class, one of its children too.
-    pub fit: u64,
-    pub upper_limit: Option<Box<UpperLimit>>,
+    pub real_time: Option<Curve>,
 }
+
+const _: () = assert!(size_of::<Class>() == 256);
 
 /// An upper limit and the curve that runs with it.
 #[derive(Clone, Debug)]
@@ -67,27 +71,27 @@ pub(crate) enum Sharing {
 }
 
 impl Class {
-    pub fn new(parent: u32, inner: u32, node: u32, curves: &Curves) -> Self {
+    pub fn new(parent: u32, inner: u32, curves: &Curves) -> Self {
         let mut class = Self {
             parent,
             inner,
-            node,
             demand: Demand::None,
             sharing: Sharing::Idle,
-            period: 0,
-            parent_period: 0,
-            link_sharing: None,
+            has_guarantee: false,
             running: Running::default(),
             virtual_time: 0,
-            adjustment: 0,
             total: 0,
-            real_time: None,
+            link_sharing: None,
+            adjustment: 0,
+            fit: 0,
+            upper_limit: None,
+            period: 0,
+            parent_period: 0,
             deadlines: Running::default(),
             cumulative: 0,
             deadline: 0,
             due: 0,
-            fit: 0,
-            upper_limit: None,
+            real_time: None,
         };
         class.set_curves(curves, 0);
         class
@@ -96,6 +100,7 @@ impl Class {
     /// New curves, from `now` on, for a class that isn't active.
     pub fn set_curves(&mut self, curves: &Curves, now: u64) {
         self.real_time = curves.real_time;
+        self.has_guarantee = curves.real_time.is_some();
         self.link_sharing = curves.link_sharing;
         if let Some(curve) = &curves.real_time {
             self.deadlines = Running::new(curve, now, self.cumulative);

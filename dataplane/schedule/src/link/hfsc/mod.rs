@@ -39,6 +39,10 @@ pub(crate) struct Hfsc {
     /// Leaves that wait to become eligible, and those that are.
     pending: Heap,
     eligible: Heap,
+    /// By number of class, apart from them, because it is wanted before they are.
+    children: Vec<Child>,
+    /// Whether there ever was a real-time curve.
+    has_guarantees: bool,
     demand_places: Vec<u32>,
     sharing_places: Vec<u32>,
     criterion: Criterion,
@@ -48,21 +52,24 @@ impl Hfsc {
     /// A hierarchy of nothing but its root, which is the tree's node `node`.
     pub fn new(node: u32) -> Self {
         let mut hierarchy = Self::default();
-        hierarchy.insert(NONE, node, &Curves::default(), true);
+        hierarchy.insert(NONE, Child { node, queue: NONE }, &Curves::default(), true);
         hierarchy
     }
 
     /// A class below `parent`; returns its number.
-    pub fn insert(&mut self, parent: u32, node: u32, curves: &Curves, is_inner: bool) -> u32 {
+    pub fn insert(&mut self, parent: u32, child: Child, curves: &Curves, is_inner: bool) -> u32 {
         let inner = if is_inner { self.new_inner() } else { NONE };
-        let class = Class::new(parent, inner, node, curves);
+        let class = Class::new(parent, inner, curves);
+        self.has_guarantees |= class.has_guarantee;
         let index = match self.free.pop() {
             Some(index) => {
                 self.classes[index as usize] = class;
+                self.children[index as usize] = child;
                 index
             }
             None => {
                 self.classes.push(class);
+                self.children.push(child);
                 for places in [&mut self.demand_places, &mut self.sharing_places] {
                     places.push(NONE);
                 }
@@ -128,6 +135,7 @@ impl Hfsc {
     /// New curves for a class that isn't active, from `now` on.
     pub fn set_curves(&mut self, index: u32, curves: &Curves, now: Instant) {
         self.classes[index as usize].set_curves(curves, now.as_nanos());
+        self.has_guarantees |= curves.real_time.is_some();
     }
 
     /// The curves of a class.
@@ -146,20 +154,49 @@ impl Hfsc {
         all.filter(|(_, class)| class.parent != NONE).map(|(index, class)| (index as u32, class))
     }
 
-    /// Asks for the classes that may come next, so early that they are there when their turn comes: one of those behind
-    /// the first of each heap follows it.
+    /// The classes that have come near the head of a heap: their memory is wanted soon, but not at once.
     #[inline]
-    fn prefetch(&self) {
-        let root = self.inners.first().map(|root| root.fit.second());
-        for index in self.eligible.second().chain(self.pending.second()).chain(root.into_iter().flatten()) {
-            if let Some(class) = self.classes.get(index as usize) {
-                millrace_memory::prefetch(class);
-                millrace_memory::prefetch(&class.running);
+    fn near(&self) -> [u32; 3] {
+        let sharing = self.inners.first().map_or(NONE, |root| root.fit.risen());
+        [self.eligible.risen(), self.pending.risen(), sharing]
+    }
+
+    /// Asks for the classes that have come near the head of a heap, so early that they are there when their turn comes, and
+    /// calls `visit` with the child and the queue of each that has one of its own.
+    #[inline]
+    pub fn fetch_ahead(&self, mut visit: impl FnMut(Child)) {
+        for index in self.near() {
+            let (Some(class), Some(child)) =
+                (self.classes.get(index as usize), self.children.get(index as usize))
+            else {
+                continue;
+            };
+            millrace_memory::prefetch(class);
+            millrace_memory::prefetch(&class.link_sharing);
+            if self.has_guarantees {
                 millrace_memory::prefetch(&class.deadlines);
-                millrace_memory::prefetch(&class.cumulative);
+                millrace_memory::prefetch(&class.real_time);
             }
+            visit(*child);
         }
     }
+
+    /// Who would be chosen next, if nobody comes and no time passes.
+    #[inline]
+    pub fn next_child(&self) -> Option<Child> {
+        let sharing = self.inners.first().and_then(|root| root.fit.first());
+        let (_, first) = self.eligible.first().or(sharing).or_else(|| self.pending.first())?;
+        self.children.get(first as usize).copied()
+    }
+}
+
+/// What a class schedules.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Child {
+    /// The node of the tree.
+    pub node: u32,
+    /// Its queue, if it is a FIFO.
+    pub queue: u32,
 }
 
 impl Discipline for Hfsc {
@@ -190,7 +227,6 @@ impl Discipline for Hfsc {
         let counted = if self.criterion == Criterion::RealTime { bytes } else { 0 };
         self.demand_served(slot, counted, next, now.as_nanos());
         self.sharing_served(slot, bytes, next.is_some(), now.as_nanos());
-        self.prefetch();
     }
 
     #[inline]
@@ -204,7 +240,7 @@ impl Discipline for Hfsc {
 
     #[inline]
     fn child(&self, slot: u32) -> u32 {
-        self.classes[slot as usize].node
+        self.children[slot as usize].node
     }
 }
 

@@ -11,7 +11,7 @@ impl Hfsc {
     #[inline]
     pub(super) fn demand_begins(&mut self, index: u32, length: u32, now: u64) {
         let class = &mut self.classes[index as usize];
-        let Some(curve) = class.real_time else { return };
+        let Some(curve) = class.real_time.filter(|_| class.has_guarantee) else { return };
         class.deadlines.cut(&curve, now, class.cumulative);
         self.set_demand(index, length, now);
     }
@@ -20,7 +20,7 @@ impl Hfsc {
     #[inline]
     pub(super) fn demand_served(&mut self, index: u32, bytes: u32, next: Option<u32>, now: u64) {
         let class = &mut self.classes[index as usize];
-        if class.real_time.is_none() {
+        if !class.has_guarantee {
             return;
         }
         class.cumulative += u64::from(bytes);

@@ -221,14 +221,14 @@ proptest! {
         naive.add(0, Curves::default());
         for (parent, kind, curve) in &inners {
             let (parent, curves) = (parent % naive.parents.len(), class_curves(*kind, *curve, true));
-            fast.insert(parent as u32, 0, &curves, true);
+            fast.insert(parent as u32, Child { node: 0, queue: NONE }, &curves, true);
             naive.add(parent, curves);
         }
         let first = naive.parents.len();
         for (parent, kind, curve) in &leaves {
             let (parent, curves) = (parent % first, class_curves(*kind, *curve, false));
             let index = naive.parents.len();
-            prop_assert_eq!(fast.insert(parent as u32, index as u32, &curves, false) as usize, index);
+            prop_assert_eq!(fast.insert(parent as u32, Child { node: index as u32, queue: NONE }, &curves, false) as usize, index);
             naive.add(parent, curves);
         }
         let mut now = 0;
@@ -262,7 +262,7 @@ proptest! {
 fn virtual_times_do_not_overflow() {
     let mut hierarchy = Hfsc::new(0);
     for node in 1..4 {
-        hierarchy.insert(0, node, &Curves::sharing(Rate(1000)), false);
+        hierarchy.insert(0, Child { node, queue: NONE }, &Curves::sharing(Rate(1000)), false);
         hierarchy.activate(node, 1 << 30, Instant::ZERO);
     }
     let mut sent = [0_u64; 4];

@@ -3,12 +3,12 @@
 
 use millrace_units::Instant;
 
-use super::node::{Kind, Node};
+use super::node::Kind;
+use super::plain::{Pause, Tally, send_levels};
 use super::{LinkScheduler, NodeId};
 use crate::arena::{Load, NONE};
-use crate::link::discipline::{Discipline, PacketScheduler};
+use crate::link::discipline::PacketScheduler;
 use crate::link::fifo::Fifo;
-use crate::queue_manager::Offer;
 use crate::{DropSink, FlowNumber, Item};
 
 /// A packet that comes to a leaf.
@@ -28,10 +28,17 @@ impl<T: Item> LinkScheduler<T> {
     pub fn enqueue_batch(&mut self, batch: &mut Vec<Arrival<T>>, now: Instant, sink: &mut impl DropSink<T>) {
         let Some(leaf) = batch.first().map(|first| first.leaf) else { return };
         let kind = self.nodes.get(leaf.0 as usize).map(|node| node.kind);
-        let (before, is_one) = (self.queues.arena.load, batch.iter().all(|arrival| arrival.leaf == leaf));
+        let (before, mut bytes, mut is_one) = (self.queues.arena.load, 0, true);
+        for arrival in batch.iter() {
+            if arrival.leaf != leaf {
+                is_one = false;
+                break;
+            }
+            bytes += u64::from(arrival.item.length());
+        }
         match kind {
             Some(Kind::Fifo(fifo)) if is_one => {
-                self.queues.offer_all(fifo.0, batch, now, sink);
+                self.queues.offer_all(fifo.0, (batch, bytes), now, sink);
                 let came = self.queues.arena.load.minus(before);
                 self.came_in(self.nodes[leaf.0 as usize].parent, leaf, came, now);
             }
@@ -55,39 +62,35 @@ impl<T: Item> LinkScheduler<T> {
 
     /// Packets for several leaves, or for one that drops others for them.
     fn enqueue_mixed(&mut self, batch: &mut Vec<Arrival<T>>, now: Instant, sink: &mut impl DropSink<T>) {
-        for arrival in batch.iter() {
-            millrace_memory::prefetch_slice_element(&self.nodes, arrival.leaf.0 as usize);
-        }
-        for arrival in batch.iter() {
-            self.prefetch(arrival.leaf, arrival.flow);
-        }
-        if !self.flow_queues.is_empty() {
+        // Lines of queues come in time by themselves: what is done for one packet doesn't wait for the one before.
+        if !self.flow_queues.is_empty() || !self.fq_codels.is_empty() {
+            for arrival in batch.iter() {
+                self.prefetch(arrival.leaf, arrival.flow);
+            }
             for arrival in batch.iter() {
                 self.prefetch_queue(arrival.leaf, arrival.flow);
             }
         }
-        let (mut above, mut came) = (NONE, Load::NOTHING);
-        for Arrival { leaf, flow, item } in batch.drain(..) {
-            let Some(&Node { kind: Kind::Fifo(fifo), parent, ready, .. }) = self.nodes.get(leaf.0 as usize)
-            else {
-                self.count_in(above, std::mem::take(&mut came));
-                self.enqueue(leaf, flow, item, now, sink);
-                continue;
+        let bytes = batch.iter().map(|arrival| u64::from(arrival.item.length())).sum();
+        let is_roomy = Load::of(batch.len(), bytes).is_some_and(|load| self.queues.arena.is_roomy(load));
+        let (mut arrivals, mut tally) = (batch.drain(..), Tally::new(self.queues.arena.load));
+        loop {
+            let pause = if is_roomy {
+                self.put_plain(&mut arrivals, now, &mut tally)
+            } else {
+                arrivals.next().map(Pause::Other)
             };
-            let length = item.length();
-            if self.queues.offer(fifo.0, flow, item, now, sink) == Offer::Refused {
-                continue;
-            }
-            // What has the same parent is counted there and above at once.
-            if parent != above {
-                self.count_in(std::mem::replace(&mut above, parent), std::mem::take(&mut came));
-            }
-            came = came.plus(Load::of_packet(length));
-            if !ready {
-                self.rouse_leaf(leaf.0, now);
+            match pause {
+                None => break,
+                Some(Pause::Rouse(leaf)) => self.rouse_counted(leaf, now, &mut tally),
+                Some(Pause::Other(Arrival { leaf, flow, item })) => {
+                    tally.settle(&mut self.nodes, self.queues.arena.load, NONE);
+                    self.enqueue(leaf, flow, item, now, sink);
+                    tally = Tally::new(self.queues.arena.load);
+                }
             }
         }
-        self.count_in(above, came);
+        tally.settle(&mut self.nodes, self.queues.arena.load, NONE);
     }
 
     /// Counts what came in from the node `first` on upwards.
@@ -147,13 +150,13 @@ impl<T: Item> LinkScheduler<T> {
     /// Of a FIFO alone.
     #[inline]
     fn send_queue(&mut self, fifo: Fifo, most: usize, now: Instant, out: &mut impl FnMut(T)) -> usize {
-        let (count, _) = self.send_of(self.root, fifo, most, now, out);
+        let (sent, _) = self.send_of(self.root, fifo, most, now, out);
         self.nodes[self.root as usize].ready = !self.queues.queue(fifo.0).list.is_empty();
-        count
+        sent.packets() as usize
     }
 
-    /// Packets of a FIFO that is not managed actively, as far as the link's rate lets them go: how many, and their bytes on
-    /// the wire.
+    /// Packets of a FIFO that is not managed actively, as far as the link's rate lets them go: what they were, and their
+    /// bytes on the wire.
     #[inline]
     fn send_of(
         &mut self,
@@ -162,12 +165,12 @@ impl<T: Item> LinkScheduler<T> {
         most: usize,
         now: Instant,
         out: &mut impl FnMut(T),
-    ) -> (usize, u64) {
+    ) -> (Load, u64) {
         let (overhead, mut wire) = (self.queues.overhead, 0);
-        let count = match &mut self.pace {
+        let sent = match &mut self.pace {
             None => {
                 let all = |length| {
-                    wire += u64::from(overhead.wire_length(length));
+                    wire += overhead.wire_bytes(length);
                     true
                 };
                 self.queues.take_while(fifo.0, most, all, out)
@@ -186,7 +189,7 @@ impl<T: Item> LinkScheduler<T> {
             }
         };
         self.nodes[leaf as usize].totals.sent_wire_bytes += wire;
-        (count, wire)
+        (sent, wire)
     }
 
     /// Of a queue for each flow alone, at a link without a rate.
@@ -249,24 +252,26 @@ impl<T: Item> LinkScheduler<T> {
     /// Of FIFOs behind strict priority at the root: each as long as it has packets.
     #[inline]
     fn send_levels(&mut self, index: u32, most: usize, now: Instant, out: &mut impl FnMut(T)) -> usize {
-        let (mut count, mut wire, before) = (0, 0, self.queues.arena.load);
-        while count < most
-            && let Some((level, child, fifo)) = self.first_fifo(index)
-        {
-            let (sent, on_wire) = self.send_of(child, fifo, most - count, now, out);
-            count += sent;
-            wire += on_wire;
-            if !self.queues.queue(fifo.0).list.is_empty() {
-                break;
+        let Self { nodes, queues, priorities, pace, .. } = self;
+        let (overhead, priority) = (queues.overhead, priorities.get_mut(index));
+        let tree = (nodes.as_mut_slice(), queues, priority);
+        let (sent, wire) = match pace {
+            None => send_levels(tree, most, |_| true, out),
+            Some(pace) => {
+                let covered = |length| {
+                    let goes = pace.covers(0, now);
+                    if goes {
+                        pace.spend(overhead.wire_length(length), now);
+                    }
+                    goes
+                };
+                send_levels(tree, most, covered, out)
             }
-            self.nodes[child as usize].ready = false;
-            self.priorities.get_mut(index).deactivate(level, now);
-        }
-        let gone = before.minus(self.queues.arena.load);
+        };
         let root = &mut self.nodes[self.root as usize];
-        root.totals.left(gone);
-        root.totals.sent_all(gone, wire);
-        root.ready = self.priorities.get_mut(index).next_ready() == Instant::ZERO;
-        count
+        root.totals.left(sent);
+        root.totals.sent_all(sent, wire);
+        root.ready = self.priorities.get(index).first_backlogged().is_some();
+        sent.packets() as usize
     }
 }

@@ -13,7 +13,7 @@ use crate::link::deficit_round_robin::DeficitRoundRobin;
 use crate::link::fifo::Fifo;
 use crate::link::flow_queues::FlowQueues;
 use crate::link::fq_codel::FqCodel;
-use crate::link::hfsc::{HIERARCHY_ROOT, Hfsc};
+use crate::link::hfsc::{Child, HIERARCHY_ROOT, Hfsc};
 use crate::link::priority::Priority;
 use crate::link::rate::{Credit, MOST_BYTES};
 use crate::link::token_bucket::TokenBucket;
@@ -174,7 +174,12 @@ impl<T: Item> LinkScheduler<T> {
                 0
             }
             (Kind::Hfsc { hierarchy, class }, Share::Curves(curves)) => {
-                let new = self.hierarchies.get_mut(hierarchy).insert(class, node.0, curves, inner_class);
+                let queue = match self.nodes[node.0 as usize].kind {
+                    Kind::Fifo(fifo) => fifo.0,
+                    _ => NONE,
+                };
+                let child = Child { node: node.0, queue };
+                let new = self.hierarchies.get_mut(hierarchy).insert(class, child, curves, inner_class);
                 if inner_class {
                     self.nodes[node.0 as usize].kind = Kind::Hfsc { hierarchy, class: new };
                 }

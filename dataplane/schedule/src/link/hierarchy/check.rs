@@ -192,7 +192,7 @@ impl<T: Item> LinkScheduler<T> {
             let available = self.available(classes.child(HIERARCHY_ROOT));
             for (index, class) in classes.classes() {
                 if let Some(available) = available {
-                    check_slopes(NodeId(class.node), &class.curves(), available)?;
+                    check_slopes(NodeId(classes.child(index)), &class.curves(), available)?;
                 }
                 if class.upper_limit.is_some() {
                     self.check_limit(node, hierarchy, index)?;

@@ -258,11 +258,27 @@ impl<T: Item> LinkScheduler<T> {
                     self.start_timer(parent, at);
                 }
                 if !has_parent {
+                    self.fetch_ahead(kind);
                     return;
                 }
                 next = self.next_length(parent, now);
             }
             node = parent;
+        }
+    }
+
+    /// Asks for what the packets need that an H-FSC at the root will send next. Those of a small tree are in the cache.
+    #[inline]
+    fn fetch_ahead(&self, root: Kind) {
+        let Kind::Hfsc { hierarchy, .. } = root else { return };
+        let classes = self.hierarchies.get(hierarchy);
+        classes.fetch_ahead(|child| {
+            millrace_memory::prefetch_slice_element(&self.nodes, child.node as usize);
+            self.queues.prefetch(child.queue);
+        });
+        // The queue of the next one was asked for before.
+        if let Some(queue) = classes.next_child().and_then(|child| self.queues.find(child.queue)) {
+            self.queues.arena.prefetch(&queue.list);
         }
     }
 

@@ -129,11 +129,11 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Asks for the memory that [`enqueue`](Self::enqueue) will touch first: for a whole batch of packets before any of them.
+    /// Asks for the memory that [`enqueue`](Self::enqueue) will touch first at a leaf with many queues: for a whole batch of packets
+    /// before any of them.
     #[inline]
     pub(super) fn prefetch(&self, node: NodeId, flow: FlowNumber) {
         match self.nodes.get(node.0 as usize).map(|node| node.kind) {
-            Some(Kind::Fifo(fifo)) => self.queues.prefetch(fifo.0),
             Some(Kind::FlowQueues(index)) => self.flow_queues.get(index).prefetch(flow),
             Some(Kind::FqCodel(index)) => self.fq_codels.get(index).prefetch(flow),
             _ => {}

@@ -17,6 +17,7 @@ mod flows;
 mod move_to;
 mod node;
 mod parameters;
+mod plain;
 mod readiness;
 mod remove;
 mod share;

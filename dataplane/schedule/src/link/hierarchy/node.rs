@@ -105,15 +105,15 @@ pub(crate) struct Totals {
     /// What that took on the wire; of a FIFO as well.
     pub sent_wire_bytes: u64,
     pub peak_bytes: u32,
+    pub peak_packets: u32,
 }
 
 impl Totals {
     #[inline]
     pub fn entered(&mut self, load: Load) {
         self.held = self.held.plus(load);
-        if self.held.bytes() > self.peak_bytes {
-            self.peak_bytes = self.held.bytes();
-        }
+        self.peak_bytes = self.peak_bytes.max(self.held.bytes());
+        self.peak_packets = self.peak_packets.max(self.held.packets());
     }
 
     #[inline]
@@ -163,6 +163,7 @@ impl Node {
             sent_bytes: 0,
             sent_wire_bytes: 0,
             peak_bytes: 0,
+            peak_packets: 0,
         },
     };
 }
@@ -208,6 +209,12 @@ impl<T: Default> Table<T> {
     #[inline]
     pub fn get(&self, index: u32) -> &T {
         &self.items[index as usize]
+    }
+
+    /// The one of that number, if there ever was one.
+    #[inline]
+    pub fn find_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.items.get_mut(index as usize)
     }
 
     #[inline]

@@ -32,6 +32,8 @@ pub struct NodeView {
     pub held_bytes: u32,
     /// The most bytes that ever waited.
     pub peak_bytes: u32,
+    /// The most packets that ever waited.
+    pub peak_packets: u32,
     /// Queues in use: 1 for FIFO, those of flows, buckets of FQ-CoDel; 0 for others.
     pub queues: u32,
     /// Drops by cause, at or below it, of nodes that are still there.
@@ -88,6 +90,7 @@ impl<T: Item> LinkScheduler<T> {
             held_packets: totals.held.packets(),
             held_bytes: totals.held.bytes(),
             peak_bytes: totals.peak_bytes,
+            peak_packets: totals.peak_packets,
             queues: 0,
             drops: DropCounts::default(),
         };
@@ -96,7 +99,7 @@ impl<T: Item> LinkScheduler<T> {
                 let queue = self.queues.view(fifo.0);
                 (view.sent_packets, view.sent_bytes) = (queue.sent_packets, queue.sent_bytes);
                 (view.held_packets, view.held_bytes) = (queue.held_packets, queue.held_bytes);
-                view.peak_bytes = queue.peak_bytes;
+                (view.peak_bytes, view.peak_packets) = (queue.peak_bytes, queue.peak_packets);
                 view.queues = 1;
             }
             Kind::FlowQueues(index) => view.queues = self.flow_queues.get(index).queues().count() as u32,

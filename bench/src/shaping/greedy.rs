@@ -1,0 +1,136 @@
+//! Flows that each want more than their share of the link.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::BenchError;
+use crate::network::{Network, RECEIVER};
+
+/// The port of the first flow; the others have those behind it.
+pub(super) const FIRST_PORT: u16 = 9000;
+const FLOWS: u16 = 3;
+/// Bytes of a packet's payload.
+const PAYLOAD: usize = 1200;
+/// How much more than the link takes is sent, and who sends of each eight packets: the flows by their shares of 1, 2 and 5.
+const EXCESS: f64 = 1.4;
+const ORDER: [u16; 8] = [2, 1, 2, 0, 2, 1, 2, 2];
+/// How long the sender sleeps in between, and how many packets it makes up for at most.
+const INTERVAL: Duration = Duration::from_micros(300);
+const BURST: u64 = 64;
+/// After so long without a byte a connection looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// How they send.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Greedy {
+    /// Somewhat more than its share, whatever becomes of it.
+    Udp,
+    /// As much as the kernel's TCP gets through.
+    Tcp,
+}
+
+impl Greedy {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Udp => "UDP",
+            Self::Tcp => "TCP",
+        }
+    }
+}
+
+/// Does something while all flows send more than a link of so many megabits takes.
+pub(super) fn while_greedy<T>(
+    network: &Network,
+    greedy: Greedy,
+    link: u32,
+    work: impl FnOnce() -> Result<T, BenchError>,
+) -> Result<T, BenchError> {
+    match greedy {
+        Greedy::Udp => while_flooded(network, link, work),
+        Greedy::Tcp => while_transferred(network, work),
+    }
+}
+
+fn socket(error: std::io::Error) -> BenchError {
+    BenchError::system("open a socket")(error)
+}
+
+fn ports() -> impl Iterator<Item = u16> {
+    FIRST_PORT..FIRST_PORT + FLOWS
+}
+
+fn while_flooded<T>(
+    network: &Network,
+    link: u32,
+    work: impl FnOnce() -> Result<T, BenchError>,
+) -> Result<T, BenchError> {
+    // They take what comes and never read it.
+    let bind = |port: u16| UdpSocket::bind((RECEIVER, port));
+    let _ends: Vec<UdpSocket> =
+        network.s.within(|| ports().map(bind).collect::<Result<_, _>>())?.map_err(socket)?;
+    let sender = network.g.within(|| UdpSocket::bind(("0.0.0.0", 0)))?.map_err(socket)?;
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (start, rate) = (Instant::now(), EXCESS * f64::from(link) * 1e6 / (8.0 * PAYLOAD as f64));
+            let mut sent = 0;
+            while !done.load(Ordering::Relaxed) {
+                let due = (start.elapsed().as_secs_f64() * rate) as u64;
+                sent = sent.max(due.saturating_sub(BURST));
+                for packet in sent..due {
+                    let port = FIRST_PORT + ORDER[packet as usize % ORDER.len()];
+                    // What can't be sent now would only have been dropped at the router.
+                    let _ = sender.send_to(&[0; PAYLOAD], (RECEIVER, port));
+                }
+                sent = due;
+                std::thread::sleep(INTERVAL);
+            }
+        });
+        let result = work();
+        done.store(true, Ordering::Relaxed);
+        result
+    })
+}
+
+fn while_transferred<T>(
+    network: &Network,
+    work: impl FnOnce() -> Result<T, BenchError>,
+) -> Result<T, BenchError> {
+    let listen = |port: u16| TcpListener::bind((RECEIVER, port));
+    let listeners: Vec<TcpListener> =
+        network.s.within(|| ports().map(listen).collect::<Result<_, _>>())?.map_err(socket)?;
+    let connect = |port: u16| TcpStream::connect((RECEIVER, port));
+    let senders: Vec<TcpStream> =
+        network.g.within(|| ports().map(connect).collect::<Result<_, _>>())?.map_err(socket)?;
+    let accept = |listener: &TcpListener| listener.accept().map(|(stream, _)| stream);
+    let receivers: Vec<TcpStream> = listeners.iter().map(accept).collect::<Result<_, _>>().map_err(socket)?;
+    for stream in senders.iter().chain(&receivers) {
+        stream.set_write_timeout(Some(LOOK)).map_err(socket)?;
+        stream.set_read_timeout(Some(LOOK)).map_err(socket)?;
+    }
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for mut stream in &senders {
+            let done = &done;
+            // Errors are those of the timeout, or of the end.
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    let _ = stream.write(&[0; 16_384]);
+                }
+            });
+        }
+        for mut stream in &receivers {
+            let (done, mut bytes) = (&done, [0; 65_536]);
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    let _ = stream.read(&mut bytes);
+                }
+            });
+        }
+        let result = work();
+        done.store(true, Ordering::Relaxed);
+        result
+    })
+}

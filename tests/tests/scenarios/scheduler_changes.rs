@@ -1,0 +1,226 @@
+//! Schedulers that change while packets wait in them: what was not to be lost isn't, flows keep their order, and what was to be
+//! dropped is counted, to the packet.
+
+use std::time::Duration;
+
+use millrace_testkit::{Flow, FlowReport, Ground, Line, Millrace, Namespace, eventually};
+
+use crate::support::{router, to};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// No packet may take this long, whatever changes: far more than any change takes, and less than a queue that stands still.
+const STALL: Duration = Duration::from_secs(5);
+
+/// A router that has forwarded something, so that both neighbours are known.
+fn ready(line: &Line) -> Millrace {
+    let router = router(line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    router
+}
+
+/// Adds nodes to port r2: each by its words behind `scheduler add r2`.
+fn add(router: &Millrace, nodes: &[&str]) {
+    for node in nodes {
+        let words = ["scheduler", "add", "r2"].into_iter().chain(node.split(' '));
+        router.ask(&words.collect::<Vec<_>>());
+    }
+}
+
+/// Changes settings of port r2, or of a node of it.
+fn set(router: &Millrace, words: &str) {
+    let words = ["scheduler", "set", "r2"].into_iter().chain(words.split(' '));
+    router.ask(&words.collect::<Vec<_>>());
+}
+
+/// Sends what goes to a port of the second host to a queue.
+fn steer(router: &Millrace, port: u16, queue: &str) {
+    router.ask(&["filter", "add", &format!("proto udp dport {port}"), "--action", &format!("queue {queue}")]);
+}
+
+fn flow(line: &Line, port: u16, rate: u32) -> Flow {
+    Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), rate, 100)
+}
+
+fn assert_whole(reports: &[FlowReport], what: &str) {
+    for report in reports {
+        assert_eq!((report.lost(), report.duplicated, report.reordered), (0, 0, 0), "{what}: {report:?}");
+        assert!(report.longest_delay < STALL, "{what}: {report:?}");
+    }
+}
+
+/// Packets that wait in a node.
+fn held(router: &Millrace, name: &str) -> u64 {
+    let shown = router.json(&["scheduler", "show", "r2"]);
+    let node = shown["nodes"].as_array().and_then(|nodes| nodes.iter().find(|node| node["name"] == name));
+    node.and_then(|node| node["held_packets"].as_u64()).unwrap_or_else(|| panic!("{name}: {shown}"))
+}
+
+fn until_waiting(router: &Millrace, name: &str, packets: u64) {
+    eventually("packets wait", PATIENCE, || (held(router, name) >= packets).then_some(()));
+}
+
+fn until_empty(router: &Millrace, name: &str) {
+    eventually("nothing waits", PATIENCE, || (held(router, name) <= 2).then_some(()));
+}
+
+/// All three kinds of shares at once: service curves, a token bucket's rate, weights of deficit round robin.
+#[test]
+fn curves_rates_and_weights_change_under_load_without_a_loss_or_a_stall() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let router = ready(&line);
+    add(
+        &router,
+        &[
+            "top --kind hfsc",
+            "voice --kind fifo --under top real-time=2mbit link-sharing=2mbit",
+            "shaped --kind token-bucket --under top link-sharing=10mbit rate=8mbit burst=5000",
+            "bulk --kind fifo --under shaped",
+            "fair --kind deficit-round-robin --under top link-sharing=10mbit",
+            "left --kind fifo --under fair quantum=1538",
+            "right --kind flow-queues --under fair quantum=3076",
+        ],
+    );
+    set(&router, "rate=40mbit default=right host=direct");
+    for (port, queue) in [(9001, "voice"), (9002, "bulk"), (9003, "left"), (9004, "right")] {
+        steer(&router, port, queue);
+    }
+    // Each well below what its class gets in any of the settings.
+    let flows = [9001, 9002, 9003, 9004].map(|port| flow(&line, port, 400));
+    flows.iter().for_each(Flow::wait_for_arrival);
+    for round in 0..12 {
+        let other = round % 2 == 0;
+        let pick = |one: &'static str, two: &'static str| if other { one } else { two };
+        set(&router, pick("--node voice real-time=3mbit", "--node voice real-time=1mbit"));
+        set(&router, pick("--node voice upper-limit=6mbit", "--node voice upper-limit="));
+        set(&router, pick("--node fair link-sharing=1mbit", "--node fair link-sharing=20mbit"));
+        set(&router, pick("--node shaped rate=4mbit burst=3076", "--node shaped rate=12mbit burst=20000"));
+        set(&router, pick("--node left quantum=300", "--node left quantum=9000"));
+        set(&router, pick("--node right threshold=200000", "--node right threshold=100000"));
+        set(&router, pick("rate=30mbit", "rate=50mbit"));
+    }
+    // Rates that are too low, and are right again: what waited meanwhile goes, in order.
+    set(&router, "--node shaped rate=64kbit");
+    until_waiting(&router, "bulk", 50);
+    set(&router, "--node shaped rate=12mbit");
+    until_empty(&router, "bulk");
+    set(&router, "--node voice real-time= link-sharing=2mbit upper-limit=64kbit");
+    until_waiting(&router, "voice", 50);
+    set(&router, "--node voice upper-limit=");
+    until_empty(&router, "voice");
+    for node in ["voice", "shaped", "fair"] {
+        set(&router, &format!("--node {node} link-sharing=1mbit"));
+    }
+    set(&router, "rate=1mbit");
+    until_waiting(&router, "top", 100);
+    set(&router, "rate=40mbit");
+    until_empty(&router, "top");
+    assert_whole(&flows.map(Flow::finish), "changes of curves, rates and weights");
+    router.assert_conservation();
+}
+
+/// A queue behind 64 kb/s in which packets wait, and one for all others.
+fn slow_class(router: &Millrace) {
+    add(
+        router,
+        &[
+            "top --kind priority",
+            "slow --kind token-bucket --under top level=0 rate=64kbit",
+            "full --kind fifo --under slow",
+            "rest --kind fifo --under top level=1",
+        ],
+    );
+    set(router, "default=rest host=direct");
+    steer(router, 9001, "full");
+}
+
+/// Removes a class, and waits until it is gone.
+fn remove(router: &Millrace, words: &[&str]) {
+    router.ask(&[&["scheduler", "remove", "r2"], words].concat());
+    eventually("the class is gone", PATIENCE, || {
+        let shown = router.json(&["scheduler", "show", "r2"]);
+        let names = shown["nodes"].as_array()?.iter().map(|node| node["name"].clone()).collect::<Vec<_>>();
+        (!names.contains(&words[0].into())).then_some(())
+    });
+}
+
+#[test]
+fn what_waits_in_a_removed_class_goes_to_the_leaf_that_was_named_in_order() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let router = ready(&line);
+    slow_class(&router);
+    let (other, moved) = (flow(&line, 9000, 500), flow(&line, 9001, 500));
+    until_waiting(&router, "full", 200);
+    let received = moved.received();
+    // The leaf alone, then, with packets in it again, an inner node with all below it.
+    remove(&router, &["full", "--to", "rest"]);
+    eventually("what waited arrives", PATIENCE, || (moved.received() >= received + 200).then_some(()));
+    add(&router, &["full --kind flow-queues --under slow"]);
+    let filter = router.json(&["filter", "list"])[0]["id"].as_u64().unwrap().to_string();
+    router.ask(&["filter", "remove", &filter]);
+    steer(&router, 9001, "full");
+    until_waiting(&router, "full", 200);
+    let received = moved.received();
+    remove(&router, &["slow", "--to", "rest"]);
+    eventually("what waited arrives", PATIENCE, || (moved.received() >= received + 200).then_some(()));
+    assert_whole(&[moved.finish(), other.finish()], "what was moved, and beside it");
+    assert_eq!(router.drops("queue_removed"), 0);
+    router.assert_conservation();
+}
+
+#[test]
+fn what_waits_in_a_removed_class_is_dropped_and_counted_where_no_leaf_was_named() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let router = ready(&line);
+    slow_class(&router);
+    let (other, cut) = (flow(&line, 9000, 500), flow(&line, 9001, 500));
+    until_waiting(&router, "full", 200);
+    remove(&router, &["slow", "--with-filters"]);
+    // What comes from then on waits in the default leaf.
+    cut.wait_for_arrival();
+    let [other, cut] = [other, cut].map(Flow::finish);
+    assert_whole(&[other], "beside a class that was removed");
+    assert_eq!((cut.duplicated, cut.reordered), (0, 0), "{cut:?}");
+    // To the packet, and in one piece.
+    assert!(cut.lost() >= 200, "{cut:?}");
+    assert_eq!(router.drops("queue_removed"), cut.lost(), "{cut:?}");
+    router.assert_conservation();
+}
+
+/// A TAP device takes nothing while whoever has it has set it down.
+#[test]
+fn a_tap_device_that_takes_nothing_costs_its_own_packets_only() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let config = "[[port]]\nname = \"r1\"\ndevice = \"r1\"\n[[port]]\nname = \"r2\"\ndevice = \"r2\"\n\
+                  [[port]]\nname = \"mrtap\"\nkind = \"tap\"\naddress = [\"10.5.0.1/24\"]\n\
+                  [port.scheduler]\nrate = \"50mbit\"\n\
+                  node = [{ name = \"all\", kind = \"fifo\", threshold = 20000 }]\n";
+    let config = line.write("tap.toml", config).display().to_string();
+    let router = Millrace::start(&line.r, &format!("--config {config}"));
+    let guest = Namespace::new("guest");
+    line.r.ip(&format!("link set mrtap netns {}", guest.name()));
+    let up = "link set mrtap up\nroute replace default via 10.5.0.1";
+    guest.ip("address add 10.5.0.2/24 dev mrtap");
+    guest.ip(up);
+    line.h1.run("ping -c 2 -i 0.2 10.5.0.2");
+    line.h1.run("ping -c 1 10.2.0.2");
+    let into = Flow::start(&line.h1, &guest, to("10.5.0.2:9000"), 500, 200);
+    let beside = flow(&line, 9001, 500);
+    into.wait_for_arrival();
+    guest.ip("link set mrtap down");
+    let lost =
+        || ["transmit_failed", "queue_full", "port_down"].map(|why| router.drops(why)).iter().sum::<u64>();
+    eventually("packets are lost at the port", PATIENCE, || (lost() >= 200).then_some(()));
+    let shown = router.json(&["queue", "show", "mrtap", "all"]);
+    assert!(shown["held_bytes"].as_u64().is_some_and(|bytes| bytes <= 20_000 + 242), "{shown}");
+    guest.ip(up);
+    into.wait_for_arrival();
+    let [into, beside] = [into, beside].map(Flow::finish);
+    assert_whole(&[beside], "beside a TAP device that took nothing");
+    assert_eq!((into.duplicated, into.reordered), (0, 0), "{into:?}");
+    assert!(into.lost() >= 200 && lost() >= into.lost(), "{} {into:?}", lost());
+    router.assert_conservation();
+}
