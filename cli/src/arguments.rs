@@ -578,7 +578,8 @@ pub struct Control {
 /// Arguments of `lookup`.
 #[derive(Debug, Args)]
 pub struct Lookup {
-    /// The packet, written as a filter without wildcards for source and destination.
+    /// The packet, written as a filter without wildcards for source and destination. Without `proto` it is UDP, without
+    /// `sport` and `dport` its ports are 0; it has 64 bytes.
     pub packet: String,
 }
 

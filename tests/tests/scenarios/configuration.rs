@@ -238,7 +238,10 @@ fn the_commands_that_a_difference_is_told_in_make_it_so() {
         (&["neighbour", "add", "lan", "10.1.0.9", "02:00"], &["is no MAC address"]),
         (&["neighbour", "remove", "wan", "10.2.0.78"], &["no neighbour 10.2.0.78 is known for good"]),
         (&["port", "set", "lan", "address=10.1.0.1"], &["port \"lan\"", "invalid IP address"]),
-        (&["route", "replace", "10.9.0.0/16", "via", "10.77.0.1"], &["its next hop is in no subnet of a port"]),
+        (
+            &["route", "replace", "10.9.0.0/16", "via", "10.77.0.1"],
+            &["its next hop is in no subnet of a port"],
+        ),
         (&["filter", "remove", "dport 9", "--action", "drop"], &["no filter \"dport 9\" has the action"]),
     ] {
         router.try_ask(command).assert_refused(1, words);
