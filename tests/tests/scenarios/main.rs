@@ -31,6 +31,7 @@ mod plugin_words;
 mod plugins;
 mod policy;
 mod remembered;
+mod remote;
 mod routing_daemon;
 mod schedulers;
 mod service;

@@ -5,8 +5,10 @@ use std::time::Instant;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -25,10 +27,11 @@ struct Server {
 impl Server {
     fn start() -> Self {
         let directory = TestDirectory::new();
-        let listener = Listener::bind(&directory.join("r.sock")).unwrap();
+        let local = Listener::bind(&directory.join("r.sock")).unwrap();
+        let entrances = Entrances { local, groups: BTreeMap::new(), remote: None };
         let control = TestControl::default();
         let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(serve(listener, control.clone(), async {
+        let task = tokio::spawn(start(entrances, control.clone()).unwrap().run(async {
             let _ = stopped.await;
         }));
         Self { directory, control, stop, task }
