@@ -139,10 +139,11 @@ impl Door {
         if let Some(holder) = token.and_then(|token| self.tokens.check(token, from)) {
             return Ok(holder);
         }
-        // Guesses are slowed down, and fill no log.
-        self.limits.stranger(from, Instant::now())?;
         let problem = unauthorized(sent.is_some());
-        self.refused(&Principal::stranger(from), head, &problem).await;
+        // Who tries it again and again fills no log. A token can't be guessed, so nobody need be slowed down.
+        if self.limits.stranger(from, Instant::now()) {
+            self.refused(&Principal::stranger(from), head, &problem).await;
+        }
         Err(problem)
     }
 

@@ -19,7 +19,7 @@ use crate::problem::Problem;
 const PER_SECOND: f64 = 2000.0;
 /// Requests of a user that may follow each other at once.
 const BURST: f64 = 4000.0;
-/// Requests without a token that holds in a second, from an address, in the long run.
+/// Requests without a token that holds that are noted in a second, from an address, in the long run.
 const STRANGERS: f64 = 5.0;
 /// Such requests that may follow each other at once.
 const STRANGERS_BURST: f64 = 20.0;
@@ -85,18 +85,9 @@ impl Limits {
         Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).with_retry(1))
     }
 
-    /// Whether somebody at an address may ask once more without a token that holds.
-    ///
-    /// # Errors
-    /// 429 where that was tried too often.
-    pub fn stranger(&self, from: IpAddr, now: Instant) -> Result<(), Problem> {
-        if self.take(Key::stranger(from), (STRANGERS, STRANGERS_BURST), now) {
-            return Ok(());
-        }
-        let detail = format!(
-            "more than {STRANGERS} requests in a second from {from} without a token that holds: wait"
-        );
-        Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).with_retry(1))
+    /// Whether it is noted once more that somebody at an address asked without a token that holds.
+    pub fn stranger(&self, from: IpAddr, now: Instant) -> bool {
+        self.take(Key::stranger(from), (STRANGERS, STRANGERS_BURST), now)
     }
 
     fn take(&self, key: Key, (rate, burst): (f64, f64), now: Instant) -> bool {
@@ -221,13 +212,15 @@ mod tests {
     #[test]
     fn strangers_are_counted_by_their_networks_and_not_all_at_one_time() {
         let (limits, now) = (Limits::default(), Instant::now());
-        let from = |text: &str| limits.stranger(text.parse().unwrap(), now).is_ok();
+        let from = |text: &str| limits.stranger(text.parse().unwrap(), now);
         assert_eq!((0..100).filter(|_| from("fd00::1")).count(), STRANGERS_BURST as usize);
         assert!(!from("fd00::2") && from("fd00:0:0:1::1") && from("10.0.0.1"));
-        (0..BUCKETS as u32).for_each(|address| drop(limits.stranger(IpAddr::V4(address.into()), now)));
+        (0..BUCKETS as u32).for_each(|address| {
+            limits.stranger(IpAddr::V4(address.into()), now);
+        });
         assert!(!from("10.0.0.2"), "there is no room for more");
         let later = now + FILLED;
-        assert!(limits.stranger("10.0.0.2".parse().unwrap(), later).is_ok());
+        assert!(limits.stranger("10.0.0.2".parse().unwrap(), later));
         assert!(limits.buckets.lock().unwrap().len() < 10);
     }
 

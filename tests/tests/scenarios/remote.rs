@@ -2,7 +2,7 @@
 //! privileges.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -13,6 +13,11 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The roles, from the least on.
 const ROLES: [&str; 3] = ["viewer", "operator", "admin"];
+
+/// Methods of operations.
+const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
+/// Names in paths that stand for any.
+const PLACES: [&str; 7] = ["{id}", "{number}", "{name}", "{port}", "{node}", "{queue}", "{map}"];
 
 /// A router that is served over TLS as well, on the line.
 struct Served {
@@ -45,19 +50,23 @@ impl Served {
         self.line.write(&format!("{name}.token"), &token)
     }
 
-    /// Asks by HTTPS from the router's machine, by an address of its own; returns the status and the answer.
-    fn curl(&self, from: &str, token: Option<&PathBuf>, arguments: &[&str], path: &str) -> (u16, Value) {
+    /// Asks by HTTPS from the router's machine; returns status and answer of each.
+    fn ask(&self, all: &[Asked]) -> Vec<(u16, Value)> {
+        let answer = |number: usize| self.line.file(&format!("answer-{number}"));
+        let settings: Vec<String> = all
+            .iter()
+            .enumerate()
+            .map(|(number, asked)| asked.settings(&self.certificate(), &answer(number)))
+            .collect();
+        let file = self.line.write("curl", &settings.join("next\n"));
         let mut command = self.line.r.command("curl");
-        command.args(["-s", "-g", "-m", "20", "-w", "\n%{http_code}", "--interface", from, "--cacert"]);
-        command.arg(self.certificate()).args(arguments);
-        if let Some(token) = token {
-            let token = std::fs::read_to_string(token).expect("a token");
-            command.args(["-H", &format!("Authorization: Bearer {}", token.trim())]);
-        }
-        let output = command.arg(format!("https://127.0.0.1:8443{path}")).output().expect("curl");
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let (body, status) = text.rsplit_once('\n').expect("a status");
-        (status.parse().expect("a status"), serde_json::from_str(body).unwrap_or(Value::Null))
+        let output = command.arg("-K").arg(file).output().expect("curl");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let statuses: Vec<u16> = said.lines().map(|line| line.parse().expect("a status")).collect();
+        assert_eq!(statuses.len(), all.len(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        let read = |number: usize| std::fs::read(answer(number)).unwrap_or_default();
+        let parsed = |number| serde_json::from_slice(&read(number)).unwrap_or(Value::Null);
+        statuses.into_iter().enumerate().map(|(number, status)| (status, parsed(number))).collect()
     }
 
     /// `millrace --server …`, run on a host, to be completed by a command.
@@ -66,6 +75,36 @@ impl Served {
         command.args(["--server", "https://10.1.0.1:8443", "--token-file"]).arg(token);
         command.arg("--ca").arg(self.certificate());
         command
+    }
+}
+
+/// A request over TLS.
+#[derive(Clone, Debug)]
+struct Asked {
+    method: &'static str,
+    path: String,
+    /// The address that it comes from.
+    from: String,
+    token: Option<String>,
+}
+
+impl Asked {
+    /// The same in the words of curl's configuration. What has a body has one that nothing comes of.
+    fn settings(&self, certificate: &Path, answer: &Path) -> String {
+        let Self { method, path, from, token } = self;
+        let (certificate, answer) = (certificate.display(), answer.display());
+        let mut text = format!(
+            "url = \"https://127.0.0.1:8443{path}\"\nrequest = \"{method}\"\ninterface = \"{from}\"\n\
+             cacert = \"{certificate}\"\noutput = \"{answer}\"\nwrite-out = \"%{{http_code}}\\n\"\n\
+             silent\ngloboff\nmax-time = 20\n"
+        );
+        if let Some(token) = token {
+            text += &format!("header = \"Authorization: Bearer {token}\"\n");
+        }
+        if *method != "GET" {
+            text += "json = \"{\\\"nothing\\\": 0}\"\n";
+        }
+        text
     }
 }
 
@@ -83,10 +122,11 @@ fn table() -> BTreeMap<String, String> {
 fn operations(description: &Value) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for (path, item) in description["paths"].as_object().expect("paths") {
-        for method in ["get", "post", "put", "patch", "delete"] {
-            if item[method].is_object() {
-                let role = item[method]["security"][0]["token"][0].as_str().unwrap_or("none");
-                all.insert(format!("{} {path}", method.to_uppercase()), role.to_owned());
+        for method in METHODS {
+            let operation = &item[method.to_lowercase()];
+            if operation.is_object() {
+                let role = operation["security"][0]["token"][0].as_str().unwrap_or("none");
+                all.insert(format!("{method} {path}"), role.to_owned());
             }
         }
     }
@@ -97,47 +137,43 @@ fn operations(description: &Value) -> BTreeMap<String, String> {
 fn every_operation_answers_those_whom_the_table_of_roles_names_and_nobody_else() {
     let Some(_ground) = Ground::enter(&["curl"]) else { return };
     let served = Served::start();
-    let admin = served.token("admin", "admin");
-    let (status, description) = served.curl("127.0.0.1", Some(&admin), &[], "/openapi.json");
+    let secret = |role| std::fs::read_to_string(served.token(role, role)).unwrap().trim().to_owned();
+    let tokens = ROLES.map(secret);
+    let (table, from) = (table(), "127.0.0.1".to_owned());
+    let asked = Asked { method: "GET", path: "/openapi.json".into(), from, token: Some(tokens[0].clone()) };
+    let (status, description) = served.ask(&[asked.clone()]).remove(0);
     assert_eq!(status, 200);
-    let (table, described) = (table(), operations(&description));
-    assert_eq!(described, table, "docs/roles.md and the description differ");
+    assert_eq!(operations(&description), table, "docs/roles.md and the description differ");
     assert!(table.len() > 70, "{}", table.len());
-    let tokens = ROLES.map(|role| (role, served.token(&format!("a-{role}"), role)));
-    for (number, (operation, needed)) in table.iter().enumerate() {
-        let (method, path) = operation.split_once(' ').expect("a method and a path");
-        let filled = ["{id}", "{number}", "{name}", "{port}", "{node}", "{queue}", "{map}"];
-        let path = filled.iter().fold(path.to_owned(), |path, part| path.replace(part, "0"));
-        // Bodies that nothing comes of.
-        let arguments = match method {
-            "GET" => vec![],
-            _ => vec!["-X", method, "--json", "{\"nothing\": 0}"],
+    // Nobody, somebody with a wrong token, and each role; each time from an address of its own, for guesses are slowed down by address.
+    let wrong = format!("millrace_{}", "0".repeat(64));
+    let all = [None, Some(wrong)].into_iter().chain(tokens.map(Some)).enumerate();
+    for (who, token) in all {
+        let request = |(number, operation): (usize, &String)| {
+            let (method, path) = operation.split_once(' ').expect("a method and a path");
+            let method = METHODS.into_iter().find(|known| *known == method).expect("a method");
+            let path = PLACES.iter().fold(path.to_owned(), |path, part| path.replace(part, "0"));
+            Asked { method, path, from: format!("127.0.1.{}", number + 1), token: token.clone() }
         };
-        // From an address of its own: guesses are slowed down by address.
-        let from = format!("127.0.1.{}", number + 1);
-        let wrong = served.line.write("wrong.token", &format!("millrace_{}", "0".repeat(64)));
-        for token in [None, Some(&wrong)] {
-            let (status, problem) = served.curl(&from, token, &arguments, &path);
-            assert_eq!((status, &problem["status"]), (401, &401.into()), "{operation}: {problem}");
-        }
-        let rank = |role: &str| ROLES.iter().position(|one| *one == role);
-        for (role, token) in &tokens {
-            let (status, answer) = served.curl(&from, Some(token), &arguments, &path);
-            if rank(role) >= rank(needed) {
-                assert!(![401, 403, 429].contains(&status), "{operation} as {role}: {status} {answer}");
-            } else {
-                assert_eq!(
-                    (status, &answer["needs"]),
-                    (403, &needed.as_str().into()),
-                    "{operation} as {role}"
-                );
-                let detail = answer["detail"].as_str().unwrap_or_default();
-                assert!(detail.contains(needed) && detail.contains(role), "{operation} as {role}: {detail}");
+        let requests: Vec<Asked> = table.keys().enumerate().map(request).collect();
+        for ((operation, needed), (status, answer)) in table.iter().zip(served.ask(&requests)) {
+            let needed = ROLES.iter().position(|role| role == needed).expect("a role");
+            let said = || format!("{operation}: {status} {answer}");
+            match who.checked_sub(2) {
+                None => assert_eq!((status, &answer["status"]), (401, &401.into()), "a stranger, {}", said()),
+                Some(role) if role >= needed => {
+                    assert!(![401, 403, 429].contains(&status), "{}, {}", ROLES[role], said());
+                }
+                Some(role) => {
+                    assert_eq!((status, &answer["needs"]), (403, &ROLES[needed].into()), "{}", said());
+                    let detail = answer["detail"].as_str().unwrap_or_default();
+                    assert!(detail.contains(ROLES[needed]) && detail.contains(ROLES[role]), "{detail}");
+                }
             }
         }
     }
-    let (status, _) = served.curl("127.0.0.1", None, &[], "/nowhere");
-    assert_eq!(status, 401, "what there is isn't told to strangers");
+    let nowhere = Asked { path: "/nowhere".into(), token: None, ..asked };
+    assert_eq!(served.ask(&[nowhere])[0].0, 401, "what there is isn't told to strangers");
     let headers = served
         .line
         .r
@@ -179,7 +215,7 @@ fn commands_ask_from_elsewhere_until_their_token_is_revoked() {
     // Who follows events is let go, too, when the token is revoked.
     let program = served.far(&operator);
     let words: Vec<&str> = program.get_args().map(|word| word.to_str().unwrap()).collect();
-    // The first three are those of the namespace, which `Background` enters by itself.
+    // Without those by which the namespace is entered: `Background` does that.
     let words = [&words[4..], &["events", "--follow", "--last", "1"]].concat();
     let log = served.line.file("events.log");
     let mut follower = Background::start(&served.line.h1, binary().to_str().unwrap(), &words, log);
@@ -227,10 +263,11 @@ fn threads_that_speak_with_clients_have_no_privileges_and_the_router_does_all_it
     assert!(served.line.r.run("ip route show proto 213").contains("10.9.0.0/16"));
     let text = served.line.file("router.toml").display().to_string();
     run(&["apply", &text, "--comment", "from elsewhere"]);
-    let pings = served.line.h1.command("ping").args(["-i", "0.2", "-c", "40", "10.2.0.2"]).spawn();
+    let log = served.line.file("ping.log");
+    let mut pings = Background::start(&served.line.h1, "ping", &["-i", "0.2", "-c", "40", "10.2.0.2"], log);
     let captured = run(&["capture", "lan", "--count", "4", "-w", "-"]);
     assert_eq!(captured[..4], 0x0a0d_0d0a_u32.to_ne_bytes(), "pcapng");
-    pings.expect("ping").wait().expect("ping");
+    assert!(pings.wait(PATIENCE).is_some_and(|status| status.success()), "{}", pings.log());
     router.ask(&["show", "ports"]);
 
     let tasks = std::fs::read_dir(format!("/proc/{}/task", router.pid())).expect("threads");
