@@ -3,6 +3,8 @@
 //! Requests and answers go over whole; a request's body, and an answer that goes on, piece by piece. All that an answer is made of
 //! runs at control.
 
+use std::sync::Arc;
+
 use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::Request;
 use axum::http::StatusCode;
@@ -12,7 +14,7 @@ use hyper::body::Frame;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use millrace_controller::AuditEntry;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::principal::Principal;
 use crate::problem::Problem;
@@ -32,15 +34,26 @@ pub(crate) enum Message {
     Find(u32, oneshot::Sender<Known>),
 }
 
+/// Requests from elsewhere that control has at one time: those at the own socket wait behind so few.
+const FROM_ELSEWHERE: usize = 32;
+
 /// The end of those that speak with clients.
 #[derive(Clone, Debug)]
-pub(crate) struct Hop(mpsc::Sender<Message>);
+pub(crate) struct Hop {
+    control: mpsc::Sender<Message>,
+    places: Option<Arc<Semaphore>>,
+}
 
 impl Hop {
     /// Both ends.
     pub fn new() -> (Self, mpsc::Receiver<Message>) {
         let (sender, receiver) = mpsc::channel(WAITING);
-        (Self(sender), receiver)
+        (Self { control: sender, places: None }, receiver)
+    }
+
+    /// The same for those who ask from elsewhere.
+    pub fn from_elsewhere(&self) -> Self {
+        Self { places: Some(Arc::new(Semaphore::new(FROM_ELSEWHERE))), ..self.clone() }
     }
 
     /// Has a request carried out for somebody.
@@ -50,15 +63,19 @@ impl Hop {
         (*plain.method_mut(), *plain.uri_mut()) = (parts.method, parts.uri);
         (*plain.headers_mut(), *plain.version_mut()) = (parts.headers, parts.version);
         plain.extensions_mut().insert(principal);
+        let _place = match &self.places {
+            Some(places) => places.acquire().await.ok(),
+            None => None,
+        };
         let (reply, answer) = oneshot::channel();
         // Where nobody listens any more the channel is closed, and so is the answer's.
-        let _ = self.0.send(Message::Carry(Box::new(plain), reply)).await;
+        let _ = self.control.send(Message::Carry(Box::new(plain), reply)).await;
         answer.await.unwrap_or_else(|_| ending().into_response())
     }
 
     /// Has something noted.
     pub async fn note(&self, entry: AuditEntry) {
-        let _ = self.0.send(Message::Note(Box::new(entry))).await;
+        let _ = self.control.send(Message::Note(Box::new(entry))).await;
     }
 
     /// Who a user is.
@@ -67,7 +84,7 @@ impl Hop {
     /// When the router ends.
     pub async fn find(&self, uid: u32) -> Result<Known, Problem> {
         let (reply, answer) = oneshot::channel();
-        let _ = self.0.send(Message::Find(uid, reply)).await;
+        let _ = self.control.send(Message::Find(uid, reply)).await;
         answer.await.map_err(|_| ending())
     }
 }

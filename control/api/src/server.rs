@@ -77,16 +77,19 @@ pub fn start<C: Control>(entrances: Entrances, control: C) -> Result<Server<C>, 
     let (hop, asked) = Hop::new();
     let limits = Limits::default();
     let tokens = control.tokens().clone();
-    let door = Door { hop, tokens: tokens.clone(), limits: limits.clone() }.service::<C>();
-    let service = Service { door, tokens, ending: ending.clone() };
+    let service = |hop: Hop| {
+        let door = Door { hop, tokens: tokens.clone(), limits: limits.clone() }.service::<C>();
+        Service { door, tokens: tokens.clone(), ending: ending.clone() }
+    };
     if !groups.is_empty() {
         local.open_to_all()?;
     }
     let (listener, socket) = local.into_parts();
     let mut interface = Interface::at(socket.path(), remote.as_ref());
-    let mut all = vec![Sockets::Unix(listener)];
-    all.extend(remote.map(|remote| Sockets::Tls(remote.listeners, remote.config)));
-    let started = all.into_iter().map(|sockets| Serving::start(sockets, service.clone()));
+    let elsewhere = service(hop.from_elsewhere());
+    let mut all = vec![(Sockets::Unix(listener), service(hop))];
+    all.extend(remote.map(|remote| (Sockets::Tls(remote.listeners, remote.config), elsewhere)));
+    let started = all.into_iter().map(|(sockets, service)| Serving::start(sockets, service));
     let started = started.collect::<Result<Vec<Serving>, ApiError>>()?;
     interface.threads = started.iter().map(|serving| (serving.name, serving.thread)).collect();
     let interface = Arc::new(interface);

@@ -30,6 +30,8 @@ const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 /// How long answers that are under way may take when the server stops.
 const GRACE: Duration = Duration::from_millis(500);
+/// Of the clients at the Unix socket at one time, those of users other than root; more are turned away.
+const USERS: usize = 192;
 /// A rest after the system refused a connection: it lacks descriptors, and asking again at once gets none.
 const REST: Duration = Duration::from_millis(100);
 /// How often it is looked whether the token of a connection still holds.
@@ -125,7 +127,16 @@ fn begin(sockets: Sockets) -> Result<(tokio::runtime::Runtime, Doors), String> {
 /// Sockets by which clients come in, and room for them.
 struct Doors {
     all: Vec<Door>,
-    places: Arc<Semaphore>,
+    places: Places,
+}
+
+/// Room for clients.
+#[derive(Clone)]
+struct Places {
+    /// All of it.
+    all: Arc<Semaphore>,
+    /// That of users other than root: some is always left.
+    users: Arc<Semaphore>,
 }
 
 /// A socket by which clients come in.
@@ -142,7 +153,8 @@ enum Client {
 
 impl Doors {
     fn open(sockets: Sockets) -> io::Result<Self> {
-        let places = Arc::new(Semaphore::new(sockets.most()));
+        let all = Arc::new(Semaphore::new(sockets.most()));
+        let places = Places { all, users: Arc::new(Semaphore::new(USERS)) };
         let all = match sockets {
             Sockets::Unix(listener) => vec![Door::Unix(UnixListener::from_std(listener)?)],
             Sockets::Tls(listeners, config) => {
@@ -165,7 +177,7 @@ impl Doors {
 }
 
 impl Door {
-    async fn serve(self, places: Arc<Semaphore>, service: Service) {
+    async fn serve(self, places: Places, service: Service) {
         let mut ending = service.ending.clone();
         let mut clients = JoinSet::new();
         loop {
@@ -173,9 +185,9 @@ impl Door {
                 () = ended(&mut ending) => break,
                 accepted = self.accept(&places) => match accepted {
                     Ok((place, client)) => {
-                        let service = service.clone();
+                        let (service, places) = (service.clone(), places.clone());
                         clients.spawn(async move {
-                            client.serve(service).await;
+                            client.serve(service, &places).await;
                             drop(place);
                         });
                     }
@@ -194,8 +206,8 @@ impl Door {
     }
 
     /// Takes in the next client, once there is a place.
-    async fn accept(&self, places: &Arc<Semaphore>) -> io::Result<(OwnedSemaphorePermit, Client)> {
-        let place = places.clone().acquire_owned().await.map_err(io::Error::other)?;
+    async fn accept(&self, places: &Places) -> io::Result<(OwnedSemaphorePermit, Client)> {
+        let place = places.all.clone().acquire_owned().await.map_err(io::Error::other)?;
         let client = match self {
             Self::Unix(listener) => Client::Local(listener.accept().await?.0),
             Self::Tls(listener, tls) => {
@@ -208,12 +220,16 @@ impl Door {
 }
 
 impl Client {
-    async fn serve(self, service: Service) {
+    async fn serve(self, service: Service, places: &Places) {
         match self {
             Self::Local(stream) => {
                 let credentials = stream.peer_cred().ok();
                 let pid = credentials.as_ref().and_then(|credentials| credentials.pid());
                 let uid = credentials.map(|credentials| credentials.uid());
+                let place = (uid != Some(0)).then(|| places.users.clone().try_acquire_owned());
+                if place.as_ref().is_some_and(Result::is_err) {
+                    return;
+                }
                 let caller = Caller::Local { uid, pid, known: OnceLock::new() };
                 connection(stream, Arc::new(caller), service).await;
             }

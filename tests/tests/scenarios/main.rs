@@ -19,6 +19,7 @@ mod host_output;
 mod interface;
 mod kernel;
 mod lab;
+mod limits;
 mod links;
 mod lists;
 mod monitors;
