@@ -6,6 +6,7 @@
 
 mod bad_input;
 mod capture;
+mod clients;
 mod commands;
 mod configuration;
 mod counters;
