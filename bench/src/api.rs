@@ -37,20 +37,23 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     let config = line.write("router.toml", &configuration(&state));
     let binary = options.binary.to_string_lossy().into_owned();
     let words = ["--socket", &*socket.to_string_lossy(), "run", "--config", &*config.to_string_lossy()];
-    let router = Background::start(&line.r, &binary, &words, line.file("router.log"));
+    let _router = Background::start(&line.r, &binary, &words, line.file("router.log"));
     eventually("the router answers", PATIENCE, || socket.exists().then_some(()));
     let tell = |arguments: &[&str]| {
         run_command(&binary, &[&["--socket", &*socket.to_string_lossy()], arguments].concat())
     };
-    let token = tell(&["token", "create", "wrk", "--role", "viewer"])?;
+    let made = parsed(&tell(&["token", "create", "wrk", "--role", "viewer", "--json"])?)?;
+    let token = made["token"].as_str().unwrap_or_default().to_owned();
+    // Neighbours are known before the flow begins.
+    line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
     let mut results = Vec::new();
     for (who, header) in [
-        ("with a token", format!("Authorization: Bearer {}", token.trim())),
+        ("with a token", format!("Authorization: Bearer {}", token)),
         ("without a token", "X-Nothing: 0".to_owned()),
     ] {
         check()?;
         (options.progress)(&format!("{SECONDS} s of 400 connections {who}"));
-        let pid = process_of(&router, &socket)?;
+        let pid = process_of(&socket)?;
         let before = resident(pid);
         let flow = Flow::start(&line.h1, &line.h2, ([10, 2, 0, 2], 9000).into(), RATE, 64);
         let log = line.file("wrk.log");
@@ -86,20 +89,23 @@ fn configuration(state: &Path) -> String {
     format!(
         "[router]\non-death = \"kernel\"\n[plugins]\nstate = \"{}\"\n[api]\nlisten = [\"127.0.0.1:8443\"]\n\
          [[port]]\nname = \"lan\"\ndevice = \"r1\"\n[[port]]\nname = \"wan\"\ndevice = \"r2\"\n\
-         [port.scheduler]\nrate = \"1gbit\"\nnode = [{{ name = \"flows\", kind = \"flow-queues\" }}]\n\
+         [port.scheduler]\nrate = \"1gbit\"\nnode = [{{ name = \"flows\", kind = \"flow-queues\", rate = \"100mbit\" }}]\n\
          [[filter]]\nmatch = \"proto udp dport 9000\"\naction = \"queue flows\"\n",
         state.display()
     )
 }
 
-/// The router's process, behind the one that has entered the namespace.
-fn process_of(router: &Background, socket: &Path) -> Result<u32, BenchError> {
+/// The router's process.
+fn process_of(socket: &Path) -> Result<u32, BenchError> {
     let status = run_command("curl", &["-s", "--unix-socket", &socket.to_string_lossy(), "http://m/status"])?;
-    let status: serde_json::Value = serde_json::from_str(&status)
-        .map_err(|error| BenchError::measurement("api", format!("{error}: {}", router.log())))?;
+    let status = parsed(&status)?;
     let pid = status["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
     let pid = pid.filter(|pid| fs::metadata(format!("/proc/{pid}")).is_ok());
     pid.ok_or_else(|| BenchError::measurement("api", "the router doesn't say which process it is"))
+}
+
+fn parsed(text: &str) -> Result<serde_json::Value, BenchError> {
+    serde_json::from_str(text).map_err(|error| BenchError::measurement("api", format!("{error}: {text}")))
 }
 
 /// Requests in a second, as wrk tells.

@@ -52,7 +52,7 @@ impl Hop {
     }
 
     /// The same for those who ask from elsewhere.
-    pub fn from_elsewhere(&self) -> Self {
+    pub fn for_elsewhere(&self) -> Self {
         Self { places: Some(Arc::new(Semaphore::new(FROM_ELSEWHERE))), ..self.clone() }
     }
 

@@ -43,6 +43,7 @@ mod tag;
 mod test_control;
 mod tokens;
 mod users;
+mod wording;
 
 pub use control::{Control, Recording};
 pub use error::ApiError;

@@ -86,7 +86,7 @@ pub fn start<C: Control>(entrances: Entrances, control: C) -> Result<Server<C>, 
     }
     let (listener, socket) = local.into_parts();
     let mut interface = Interface::at(socket.path(), remote.as_ref());
-    let elsewhere = service(hop.from_elsewhere());
+    let elsewhere = service(hop.for_elsewhere());
     let mut all = vec![(Sockets::Unix(listener), service(hop))];
     all.extend(remote.map(|remote| (Sockets::Tls(remote.listeners, remote.config), elsewhere)));
     let started = all.into_iter().map(|(sockets, service)| Serving::start(sockets, service));

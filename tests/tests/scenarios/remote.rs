@@ -141,7 +141,7 @@ fn every_operation_answers_those_whom_the_table_of_roles_names_and_nobody_else()
     let tokens = ROLES.map(secret);
     let (table, from) = (table(), "127.0.0.1".to_owned());
     let asked = Asked { method: "GET", path: "/openapi.json".into(), from, token: Some(tokens[0].clone()) };
-    let (status, description) = served.ask(&[asked.clone()]).remove(0);
+    let (status, description) = served.ask(std::slice::from_ref(&asked)).remove(0);
     assert_eq!(status, 200);
     assert_eq!(operations(&description), table, "docs/roles.md and the description differ");
     assert!(table.len() > 70, "{}", table.len());
