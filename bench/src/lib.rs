@@ -3,6 +3,7 @@
 //! Every benchmark builds what it needs in network namespaces of its own, is bounded in time, and removes what it has
 //! built, also when it fails or is interrupted. Figures are of this machine in this run: compare ratios.
 
+mod api;
 mod apply;
 mod callgrind;
 mod changes;
@@ -52,7 +53,11 @@ pub struct Options<'a> {
     pub progress: &'a mut dyn FnMut(&str),
 }
 
-const BENCHES: [Bench; 16] = [
+const BENCHES: [Bench; 17] = [
+    Bench {
+        name: "api",
+        summary: "a reserved flow, memory and answers while 400 connections flood the interface over TLS",
+    },
     Bench {
         name: "apply",
         summary: "a configuration with 10,000 filters and 100,000 routes checked, applied, applied again and taken back",
@@ -137,10 +142,11 @@ pub fn run(name: &str, options: &mut Options<'_>) -> Result<Vec<Measurement>, Be
 }
 
 fn run_one(name: &'static str, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
-    if matches!(name, "shaping" | "takeover" | "veth") && !nix::unistd::geteuid().is_root() {
+    if matches!(name, "api" | "shaping" | "takeover" | "veth") && !nix::unistd::geteuid().is_root() {
         return Err(BenchError::NotRoot { name });
     }
     match name {
+        "api" => api::run(options),
         "apply" => apply::run(options),
         "changes" => changes::run(options),
         "classify" => classify::run(options),

@@ -1,8 +1,10 @@
 //! The command line: every command with its arguments, help and an example.
 
 mod configuration;
+mod connection;
 mod plugin;
 mod scheduler;
+mod token;
 mod traffic;
 #[cfg(test)]
 mod words;
@@ -12,8 +14,10 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use configuration::{Apply, Diff, History, HistoryAction, Rollback, Router, RouterAction, Save};
+pub use connection::Connection;
 pub use plugin::{PluginAction, PluginArguments, PluginTest};
 pub use scheduler::{Port, PortAction, Queue, QueueAction, Scheduler, SchedulerAction};
+pub use token::{Token, TokenAction};
 pub use traffic::{
     Filter, FilterAction, Flow, FlowAction, FlowOrder, Neighbour, NeighbourAction, Route, RouteAction, Watch,
 };
@@ -25,9 +29,9 @@ pub const DEFAULT_SOCKET: &str = "/run/millrace/millrace.sock";
 #[derive(Debug, Parser)]
 #[command(name = "millrace", version, max_term_width = 110, propagate_version = true)]
 pub struct Arguments {
-    /// The daemon's Unix socket.
-    #[arg(long, global = true, env = "MILLRACE_SOCKET", default_value = DEFAULT_SOCKET, value_name = "PATH")]
-    pub socket: PathBuf,
+    /// Which router is asked.
+    #[command(flatten)]
+    pub connection: Connection,
     /// Print JSON.
     #[arg(long, global = true)]
     pub json: bool,
@@ -164,6 +168,11 @@ pub enum Command {
     /// Print who asked for which change, when, and what came of it.
     #[command(after_help = "Example:\n  millrace audit\n  millrace audit --last 1000 --json")]
     Audit(Audit),
+    /// Make, list and revoke tokens, by which one is let in from elsewhere.
+    #[command(
+        after_help = "Example:\n  millrace token create prometheus --role viewer\n  millrace token list\n  millrace token revoke prometheus\n\nWith a token, commands ask a router elsewhere:\n  millrace --server https://router:8443 --token-file ci.token --ca router.crt show ports"
+    )]
+    Token(Token),
     /// Print what the counters of ports grow by in a second, again and again.
     #[command(after_help = "Example:\n  millrace rates\n  millrace rates --hz 10 --count 50 --json")]
     Rates(Rates),
@@ -305,6 +314,15 @@ pub struct Run {
     /// Say what would be taken, what stays with the kernel, and what changes; change nothing.
     #[arg(long)]
     pub dry_run: bool,
+    /// Serve the HTTP interface here over TLS, to whoever has a token; may be given several times.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Vec<std::net::SocketAddr>,
+    /// The certificate for --listen, with those that vouch for it, in PEM. Without it the router makes its own.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub certificate: Option<PathBuf>,
+    /// The certificate's key, in PEM.
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub key: Option<PathBuf>,
     /// Write `ready` and a newline to this descriptor once the router forwards.
     #[arg(long, value_name = "FD")]
     pub ready_fd: Option<i32>,

@@ -1,6 +1,9 @@
-//! A client of the daemon: HTTP over its Unix socket.
+//! A client of the daemon: HTTP over its Unix socket, or over TLS to a router elsewhere.
 
-use std::path::{Path, PathBuf};
+mod remote;
+
+use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
@@ -8,12 +11,18 @@ use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 
+use crate::arguments::Connection;
 use crate::output::{Failure, Progress, rows};
+use remote::Remote;
 
 /// How long a client waits for a daemon that is starting.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a client waits for a connection to a router elsewhere.
+const FAR_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long an answer may take: a router that is told something forwards on, and answers in milliseconds.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(15);
@@ -36,22 +45,47 @@ const JSON: &str = "application/json";
 /// How often is looked how far long work is.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// Where a daemon is.
+#[derive(Debug)]
+enum Place {
+    Socket(PathBuf),
+    Elsewhere(Box<Remote>),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Socket(path) => path.display().fmt(f),
+            Self::Elsewhere(remote) => f.write_str(&remote.place()),
+        }
+    }
+}
+
+/// A connection of any kind.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
 /// A client of one daemon.
 #[derive(Debug)]
 pub struct Client {
-    socket: PathBuf,
+    place: Place,
     runtime: tokio::runtime::Runtime,
 }
 
 impl Client {
-    /// A client of the daemon at `socket`.
+    /// A client of the daemon that is meant.
     ///
     /// # Errors
-    /// The system's, when it gives no resources.
-    pub fn new(socket: &Path) -> Result<Self, Failure> {
+    /// A server, token or certificate that can't be used; and the system's, when it gives no resources.
+    pub fn new(connection: &Connection) -> Result<Self, Failure> {
+        let place = match &connection.server {
+            Some(url) => Place::Elsewhere(Box::new(Remote::new(url, connection)?)),
+            None => Place::Socket(connection.socket.clone()),
+        };
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
-        Ok(Self { socket: socket.to_owned(), runtime })
+        Ok(Self { place, runtime })
     }
 
     /// Reads a resource.
@@ -143,9 +177,11 @@ impl Client {
             .map_err(|error| self.broken(&error))?;
         tokio::spawn(connection);
         let bytes = body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
+        let mut request = Request::builder().method(method).uri(path);
+        if let Place::Elsewhere(remote) = &self.place {
+            request = request.header("authorization", remote.authorization());
+        }
+        let request = request
             .header("host", "millrace")
             .header("accept", accept)
             .header("content-type", JSON)
@@ -171,11 +207,22 @@ impl Client {
         Err(Failure { wrong, entries, ..Failure::new(detail) })
     }
 
-    async fn connect(&self) -> Result<UnixStream, Failure> {
+    async fn connect(&self) -> Result<Box<dyn Stream>, Failure> {
         let deadline = tokio::time::Instant::now() + PATIENCE;
+        let socket = match &self.place {
+            Place::Socket(socket) => socket,
+            Place::Elsewhere(remote) => {
+                let connected = tokio::time::timeout(FAR_PATIENCE, remote.connect()).await;
+                let connected = connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
+                return match connected {
+                    Ok(stream) => Ok(Box::new(stream)),
+                    Err(error) => Err(self.unreachable(&error)),
+                };
+            }
+        };
         loop {
-            match UnixStream::connect(&self.socket).await {
-                Ok(stream) => return Ok(stream),
+            match UnixStream::connect(socket).await {
+                Ok(stream) => return Ok(Box::new(stream)),
                 Err(error) if tokio::time::Instant::now() >= deadline => return Err(self.unreachable(&error)),
                 Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
             }
@@ -183,22 +230,28 @@ impl Client {
     }
 
     fn unreachable(&self, error: &std::io::Error) -> Failure {
-        let socket = self.socket.display();
+        let place = &self.place;
         let hint = match error.kind() {
+            _ if matches!(place, Place::Elsewhere(_)) => match error.kind() {
+                std::io::ErrorKind::InvalidData => {
+                    "is it the router that is meant? --ca or --fingerprint says by what it is known"
+                }
+                _ => "does it run with `listen` in [api], or --listen, and can it be reached?",
+            },
             std::io::ErrorKind::PermissionDenied => "only root and the socket's group may: run as root",
             _ => "is `millrace run` running, with this --socket?",
         };
-        Failure::new(format!("can't reach a router at {socket} ({error}): {hint}"))
+        Failure::new(format!("can't reach a router at {place} ({error}): {hint}"))
     }
 
     fn silent(&self, patience: Duration) -> Failure {
-        let (socket, seconds) = (self.socket.display(), patience.as_secs());
+        let (place, seconds) = (&self.place, patience.as_secs());
         Failure::new(format!(
-            "the router at {socket} does not answer for {seconds} s: is its process stopped?"
+            "the router at {place} does not answer for {seconds} s: is its process stopped?"
         ))
     }
 
     fn broken(&self, error: &hyper::Error) -> Failure {
-        Failure::new(format!("the connection to {} broke: {error}", self.socket.display()))
+        Failure::new(format!("the connection to {} broke: {error}", self.place))
     }
 }

@@ -18,6 +18,7 @@
 mod background;
 pub mod built;
 pub mod classbench;
+mod clients;
 mod flow;
 mod ground;
 mod line;
@@ -29,6 +30,7 @@ mod transfer;
 mod wait;
 
 pub use background::Background;
+pub use clients::{answer_times, percentile, resident};
 pub use flow::{Flow, FlowReport};
 pub use ground::{Ground, binary, tool};
 pub use line::{Line, LineOptions};

@@ -18,6 +18,8 @@ enum Floor {
     Plugin,
     /// A control room below the controller. They never import each other.
     Control,
+    /// `control/confine`, which other control rooms stand on.
+    Confine,
     /// `control/controller`.
     Controller,
     /// `control/api`.
@@ -32,7 +34,9 @@ enum Floor {
     Top,
 }
 
-use Floor::{Api, Bench, Control, Controller, Dataplane, Foundation, Lab, Pipeline, Plugin, Testkit, Top};
+use Floor::{
+    Api, Bench, Confine, Control, Controller, Dataplane, Foundation, Lab, Pipeline, Plugin, Testkit, Top,
+};
 
 const FLOORS: &[(&str, Floor)] = &[
     ("foundation/units", Foundation(0)),
@@ -45,6 +49,7 @@ const FLOORS: &[(&str, Floor)] = &[
     ("dataplane/pipeline", Pipeline),
     ("dataplane/*", Dataplane),
     ("plugins/*", Plugin),
+    ("control/confine", Confine),
     ("control/controller", Controller),
     ("control/api", Api),
     ("control/*", Control),
@@ -88,11 +93,11 @@ fn allowed(from: Floor, to: Floor) -> bool {
     match (from, to) {
         (Foundation(high), Foundation(low)) => low < high,
         (_, Foundation(_)) => true,
-        (Foundation(_) | Dataplane | Plugin | Lab, _) => false,
+        (Foundation(_) | Dataplane | Plugin | Lab | Confine, _) => false,
         (Pipeline, to) => to == Dataplane,
-        (Control, to) => matches!(to, Dataplane | Pipeline),
-        (Controller, to) => matches!(to, Dataplane | Pipeline | Plugin | Control),
-        (Api, to) => matches!(to, Dataplane | Pipeline | Plugin | Control | Controller),
+        (Control, to) => matches!(to, Dataplane | Pipeline | Confine),
+        (Controller, to) => matches!(to, Dataplane | Pipeline | Plugin | Confine | Control),
+        (Api, to) => matches!(to, Dataplane | Pipeline | Plugin | Confine | Control | Controller),
         (Testkit, to) => !matches!(to, Testkit | Bench | Top),
         (Bench, to) => !matches!(to, Bench | Top),
         (Top, to) => to != Top,

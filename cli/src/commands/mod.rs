@@ -20,6 +20,7 @@ mod route;
 mod router;
 mod run;
 mod scheduler;
+mod token;
 mod top;
 mod watch;
 mod workbench;
@@ -36,9 +37,9 @@ use crate::output::Failure;
 /// What failed, in one line, with the exit code.
 pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let json = arguments.json;
-    let remote = || Client::new(&arguments.socket);
+    let remote = || Client::new(&arguments.connection);
     match arguments.command {
-        Command::Run(run) => run::run(&run, &arguments.socket, json)?,
+        Command::Run(run) => run::run(&run, &arguments.connection.socket, json)?,
         Command::Check(check) => check::check(&check, json)?,
         Command::Apply(apply) => configuration::apply(&remote()?, &apply, json)?,
         Command::Diff(diff) => return configuration::diff(&remote()?, &diff, json),
@@ -70,6 +71,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Top(top) => top::top(remote()?, &top, json)?,
         Command::Events(asked) => events::events(&remote()?, &asked, json)?,
         Command::Audit(asked) => events::audit(&remote()?, &asked, json)?,
+        Command::Token(asked) => token::token(&remote()?, &asked.action, json)?,
         Command::Rates(asked) => rates::rates(&remote()?, &asked, json)?,
         Command::Metrics => remote::metrics(&remote()?, json)?,
         Command::Completions(completions) => manual::completions(completions.shell),

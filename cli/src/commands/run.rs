@@ -8,7 +8,7 @@ mod signals;
 
 use std::path::Path;
 
-use millrace_api::Listener;
+use millrace_api::{Entrances, Listener, Remote};
 use millrace_config::{Config, Device, OnDeath, PollMode, PortKind};
 use millrace_controller::{Overrides, Router, StartOptions};
 use tokio::sync::oneshot;
@@ -85,6 +85,8 @@ fn overrides(arguments: &Run) -> Overrides {
             arguments::Driver::AfXdpGeneric => Device::AfXdpGeneric,
             arguments::Driver::AfPacket => Device::AfPacket,
         }),
+        listen: arguments.listen.clone(),
+        certificate: arguments.certificate.clone().zip(arguments.key.clone()),
     }
 }
 
@@ -96,7 +98,8 @@ async fn daemon(
 ) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     // Before any device is touched: an occupied socket means that nothing is to change.
-    let listener = Listener::bind(socket).map_err(Failure::new)?;
+    let local = Listener::bind(socket).map_err(Failure::new)?;
+    let entrances = entrances(local, &config, &options.overrides)?;
     let router = tokio::select! {
         started = millrace_controller::start(config, options) => started.map_err(Failure::new)?,
         signal = signals.first() => {
@@ -104,9 +107,16 @@ async fn daemon(
             return Ok(());
         }
     };
-    tracing::info!("listening at {}", listener.path().display());
+    tracing::info!("listening at {}", socket.display());
+    let server = match millrace_api::start(entrances, router.clone()) {
+        Ok(server) => server,
+        Err(error) => {
+            router.shutdown().await.map_err(Failure::new)?;
+            return Err(Failure::new(error));
+        }
+    };
     let (stop, stopped) = oneshot::channel::<()>();
-    let served = tokio::spawn(millrace_api::serve(listener, router.clone(), async {
+    let served = tokio::spawn(server.run(async {
         let _ = stopped.await;
     }));
     if let Some(ready) = ready {
@@ -127,6 +137,15 @@ async fn daemon(
         tracing::info!("stopped");
     }
     result
+}
+
+/// Where clients come in: at the socket, and where the configuration and what is said beside it name addresses.
+fn entrances(local: Listener, config: &Config, overrides: &Overrides) -> Result<Entrances, Failure> {
+    let mut config = config.clone();
+    overrides.put_into(&mut config);
+    let state = millrace_controller::state_directory(&config);
+    let remote = Remote::open(&config.api, state).map_err(Failure::new)?;
+    Ok(Entrances { local, groups: config.api.groups, remote })
 }
 
 /// Runs the router until a signal, and shuts it down; `stopping` is called between the two.

@@ -1,12 +1,10 @@
-//! Every request is let in or not, and what would change something is noted in the audit log; the resource `/audit` shows that.
-
-use std::time::Instant;
+//! What would change something is noted in the audit log; the resource `/audit` shows that.
 
 use axum::Json;
 use axum::extract::{Extension, Request, State};
 use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use millrace_controller::{AuditEntry, ControlError, Outcome};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -14,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::control::Control;
 use crate::extract::{Arguments, Noted};
-use crate::peer::Peer;
+use crate::principal::Principal;
 use crate::problem::{Detail, Problem};
 use crate::server::Served;
 
@@ -48,24 +46,20 @@ pub(crate) async fn audit<C: Control>(
     Ok(Json(lines.map_err(|error| failed(error.to_string()))?))
 }
 
-/// Carries out a request, unless its user has asked too often, and notes what would change something.
-pub(crate) async fn admit<C: Control>(
+/// Carries out a request, and notes what would change something.
+pub(crate) async fn note<C: Control>(
     State(served): State<Served<C>>,
-    Extension(peer): Extension<Peer>,
+    Extension(principal): Extension<Principal>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    // Not noted, or who asks too often would also write too much.
-    if let Err(problem) = served.limits.request(peer.uid(), Instant::now()) {
-        return problem.into_response();
-    }
     if !is_change(&request) {
         return next.run(request).await;
     }
     let noted = Noted::default();
     request.extensions_mut().insert(noted.clone());
     let operation = format!("{} {}", request.method(), request.uri());
-    let asked = Asked { control: served.control, peer, operation, noted, is_answered: false };
+    let asked = Asked { control: served.control, principal, operation, noted, is_answered: false };
     let response = next.run(request).await;
     asked.answered(&response);
     response
@@ -82,7 +76,7 @@ fn is_change(request: &Request) -> bool {
 /// A change that was asked for. When the client goes before it is answered, that is noted.
 struct Asked<C: Control> {
     control: C,
-    peer: Peer,
+    principal: Principal,
     operation: String,
     noted: Noted,
     is_answered: bool,
@@ -98,10 +92,8 @@ impl<C: Control> Asked<C> {
 
     fn note(&self, outcome: Outcome, status: Option<u16>, why: Option<String>) {
         let request = self.noted.0.get().map(|body| brief(body));
-        let operation = self.operation.clone();
-        let (who, pid) = (self.peer.who(), self.peer.pid());
-        let entry = AuditEntry { time: String::new(), who, pid, operation, request, outcome, status, why };
-        self.control.note(entry);
+        let entry = self.principal.entry(self.operation.clone(), outcome);
+        self.control.note(AuditEntry { request, status, why, ..entry });
     }
 }
 

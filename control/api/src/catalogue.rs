@@ -9,15 +9,17 @@ use axum::http::{Method, StatusCode, Uri, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, patch, post, put};
+use millrace_controller::Role::{Admin, Operator, Viewer};
 use millrace_controller::view::{
-    AppliedView, BindingView, ConfigurationView, DifferenceView, DropView, FlowsView, GateCheckView,
-    GateExplanationView, GateView, HeldView, InstanceView, LookupView, MapView, NeighbourView,
+    AppliedView, BindingView, ConfigurationView, CreatedTokenView, DifferenceView, DropView, FlowsView,
+    GateCheckView, GateExplanationView, GateView, HeldView, InstanceView, LookupView, MapView, NeighbourView,
     PluginDetailView, PluginView, PortView, QueueView, ReleaseView, RemovedNodeView, RevisionTextView,
-    RevisionView, RouteView, SchedulerView, StatusView, SummaryView, UpgradeView,
+    RevisionView, RouteView, SchedulerView, SummaryView, TokenView, UpgradeView,
 };
 use millrace_controller::{
     Apply, AuditEntry, ControlError, EventPage, FlowQuery, NewBinding, NewFilter, NewNeighbour, NewPlugin,
-    NewRoute, NodeRemoval, OldNeighbour, PageQuery, RouteQuery, RouterSettings, SchedulerNode, Upgrade,
+    NewRoute, NewToken, NodeRemoval, OldNeighbour, PageQuery, Role, RouteQuery, RouterSettings,
+    SchedulerNode, Upgrade,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -30,7 +32,10 @@ use crate::problem::Problem;
 use crate::rates::RatesView;
 use crate::resources::{find, read};
 use crate::server::Served;
-use crate::{audit, capture, configuration, events, metrics, openapi, rates, resources, schedulers};
+use crate::status::StatusAnswer;
+use crate::{
+    audit, capture, configuration, events, metrics, openapi, rates, resources, schedulers, status, tokens,
+};
 
 /// Largest body of a request, in bytes.
 const BODY_LIMIT: usize = 1 << 20;
@@ -42,6 +47,8 @@ pub(crate) struct ResourceView {
     pub path: String,
     /// The methods that it takes.
     pub methods: Vec<&'static str>,
+    /// The role that each of them needs.
+    pub roles: Vec<Role>,
     /// What they do, in their order.
     pub summary: String,
 }
@@ -80,7 +87,7 @@ pub(crate) fn router<C: Control>(served: Served<C>) -> axum::Router {
         .fallback(move |uri: Uri| std::future::ready(unknown_path(&uri, &paths)))
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
-        .layer(middleware::from_fn_with_state(served.clone(), audit::admit::<C>))
+        .layer(middleware::from_fn_with_state(served.clone(), audit::note::<C>))
         .with_state(served)
 }
 
@@ -91,7 +98,9 @@ fn list_of<C>(all: &[Resource<C>]) -> ListView {
             1 => operation.summary.to_owned(),
             _ => format!("{} {}", operation.method, operation.summary),
         });
-        ResourceView { path: resource.path.to_owned(), summary: each.collect::<Vec<_>>().join("; "), methods }
+        let roles = resource.operations.iter().map(|operation| operation.role).collect();
+        let summary = each.collect::<Vec<_>>().join("; ");
+        ResourceView { path: resource.path.to_owned(), methods, roles, summary }
     };
     let resources = all.iter().map(resource).collect();
     ListView { name: "millrace", version: env!("CARGO_PKG_VERSION"), resources }
@@ -135,54 +144,65 @@ pub(crate) fn catalogue<C: Control>() -> Vec<Resource<C>> {
 /// What the router is and does.
 fn overview<C: Control>() -> Vec<Resource<C>> {
     vec![
-        Resource::new("/").on(Operation::get::<ListView>("this list"), get(list::<C>)),
+        Resource::new("/").on(Operation::get::<ListView>(Viewer, "this list"), get(list::<C>)),
         Resource::new("/openapi.json").on(
-            Operation::get::<Map<String, Value>>("the description of this interface, in OpenAPI 3.1"),
+            Operation::get::<Map<String, Value>>(Viewer, "the description of this interface, in OpenAPI 3.1"),
             get(description::<C>),
         ),
-        Resource::new("/status").on(Operation::get::<StatusView>("the daemon"), read(C::status)),
+        Resource::new("/status").on(
+            Operation::get::<StatusAnswer>(Viewer, "the daemon, and how it is asked"),
+            get(status::status::<C>),
+        ),
         Resource::new("/summary")
-            .on(Operation::get::<SummaryView>("what became of all packets"), read(C::summary)),
+            .on(Operation::get::<SummaryView>(Viewer, "what became of all packets"), read(C::summary)),
         Resource::new("/ports")
-            .on(Operation::get::<Vec<PortView>>("ports with counters and rates"), read(C::ports)),
+            .on(Operation::get::<Vec<PortView>>(Viewer, "ports with counters and rates"), read(C::ports)),
         Resource::new("/ports/{name}")
-            .on(Operation::get::<PortView>("a port"), get(resources::find_port::<C>))
+            .on(Operation::get::<PortView>(Viewer, "a port"), get(resources::find_port::<C>))
             .on(
-                Operation::patch::<PortView>("changes a port while it forwards; null is the default")
-                    .body::<Map<String, Value>>(),
+                Operation::patch::<PortView>(
+                    Operator,
+                    "changes a port while it forwards; null is the default",
+                )
+                .body::<Map<String, Value>>(),
                 patch(resources::set_port::<C>),
             ),
         Resource::new("/neighbours")
             .on(
-                Operation::get::<Vec<NeighbourView>>("neighbours of the ports")
+                Operation::get::<Vec<NeighbourView>>(Viewer, "neighbours of the ports")
                     .arguments::<PageQuery>()
                     .paged(),
                 pages(C::neighbours, |one| format!("{} {}", one.port, one.address)),
             )
             .on(
-                Operation::create::<NeighbourView>("makes one known for good").body::<NewNeighbour>(),
+                Operation::create::<NeighbourView>(Operator, "makes one known for good")
+                    .body::<NewNeighbour>(),
                 post(resources::add_neighbour::<C>),
             )
             .on(
-                Operation::delete::<NeighbourView>("forgets one that was known for good")
+                Operation::delete::<NeighbourView>(Operator, "forgets one that was known for good")
                     .body::<OldNeighbour>(),
                 delete(resources::remove_neighbour::<C>),
             ),
         Resource::new("/router")
             .on(
-                Operation::get::<RouterSettings>("settings that hold for the whole router").tagged(),
+                Operation::get::<RouterSettings>(Viewer, "settings that hold for the whole router").tagged(),
                 get(resources::settings::<C>),
             )
             .on(
-                Operation::patch::<RouterSettings>("changes some of them; null is the default again")
-                    .body::<Map<String, Value>>()
-                    .tagged(),
+                Operation::patch::<RouterSettings>(
+                    Operator,
+                    "changes some of them; null is the default again",
+                )
+                .body::<Map<String, Value>>()
+                .tagged(),
                 patch(resources::set_settings::<C>),
             ),
         Resource::new("/drops")
-            .on(Operation::get::<Vec<DropView>>("what was dropped, and why"), read(C::drops)),
+            .on(Operation::get::<Vec<DropView>>(Viewer, "what was dropped, and why"), read(C::drops)),
         Resource::new("/rates").on(
             Operation::get::<RatesView>(
+                Viewer,
                 "what the counters of ports grow by in a second, ?hz= times a second as a stream, or once",
             )
             .arguments::<rates::Wanted>()
@@ -191,6 +211,7 @@ fn overview<C: Control>() -> Vec<Resource<C>> {
         ),
         Resource::new("/events").on(
             Operation::get::<EventPage>(
+                Viewer,
                 "what happened; with `Accept: text/event-stream`, as it happens, and after Last-Event-ID",
             )
             .arguments::<events::Wanted>()
@@ -198,21 +219,41 @@ fn overview<C: Control>() -> Vec<Resource<C>> {
             get(events::events::<C>),
         ),
         Resource::new("/audit").on(
-            Operation::get::<Vec<AuditEntry>>("who asked for which change, and what came of it")
+            Operation::get::<Vec<AuditEntry>>(Admin, "who asked for which change, and what came of it")
                 .arguments::<audit::Wanted>(),
             get(audit::audit::<C>),
         ),
+        Resource::new("/tokens")
+            .on(
+                Operation::get::<Vec<TokenView>>(
+                    Admin,
+                    "by which one is let in from elsewhere: whose, and when used",
+                ),
+                get(tokens::list::<C>),
+            )
+            .on(
+                Operation::create::<CreatedTokenView>(Admin, "makes one, and tells it this once")
+                    .body::<NewToken>(),
+                post(tokens::create::<C>),
+            ),
+        Resource::new("/tokens/{name}")
+            .on(Operation::delete::<TokenView>(Admin, "revokes it"), delete(tokens::revoke::<C>)),
         Resource::new("/metrics").on(
-            Operation::get::<String>("counters and gauges for Prometheus, as OpenMetrics text")
+            Operation::get::<String>(Viewer, "counters and gauges for Prometheus, as OpenMetrics text")
                 .media(metrics::MEDIA),
             get(metrics::metrics::<C>),
         ),
-        Resource::new("/counters")
-            .on(Operation::delete::<resources::Cleared>("sets them to zero"), delete(resources::clear::<C>)),
+        Resource::new("/counters").on(
+            Operation::delete::<resources::Cleared>(Operator, "sets them to zero"),
+            delete(resources::clear::<C>),
+        ),
         Resource::new("/capture").on(
-            Operation::get::<String>("frames as pcapng, until there are ?count= or the client goes")
-                .arguments::<capture::Wanted>()
-                .media("application/x-pcapng"),
+            Operation::get::<String>(
+                Operator,
+                "frames as pcapng, until there are ?count= or the client goes",
+            )
+            .arguments::<capture::Wanted>()
+            .media("application/x-pcapng"),
             get(capture::capture::<C>),
         ),
     ]
@@ -223,23 +264,33 @@ fn traffic<C: Control>() -> Vec<Resource<C>> {
     vec![
         Resource::new("/routes")
             .on(
-                Operation::get::<Vec<RouteView>>("routes, mirrored and our own, with what was sent by them")
-                    .arguments::<RouteQuery>()
-                    .paged(),
+                Operation::get::<Vec<RouteView>>(
+                    Viewer,
+                    "routes, mirrored and our own, with what was sent by them",
+                )
+                .arguments::<RouteQuery>()
+                .paged(),
                 get(resources::routes::<C>),
             )
             .on(
-                Operation::create::<resources::RoutesAdded>("adds one of ours, or all or none of a list")
-                    .one_or_list::<NewRoute>(),
+                Operation::create::<resources::RoutesAdded>(
+                    Operator,
+                    "adds one of ours, or all or none of a list",
+                )
+                .one_or_list::<NewRoute>(),
                 post(resources::add_routes::<C>),
             )
             .on(
-                Operation::put::<RouteView>("adds one, or puts it in the place of ours to the same prefix")
-                    .body::<NewRoute>(),
+                Operation::put::<RouteView>(
+                    Operator,
+                    "adds one, or puts it in the place of ours to the same prefix",
+                )
+                .body::<NewRoute>(),
                 put(resources::replace_route::<C>),
             )
             .on(
                 Operation::delete::<resources::RoutesRemoved>(
+                    Operator,
                     "removes one of ours, or all or none of a list",
                 )
                 .one_or_list::<resources::OldRoute>(),
@@ -247,60 +298,63 @@ fn traffic<C: Control>() -> Vec<Resource<C>> {
             )
             .bodies(long_bodies()),
         Resource::new("/routes/lookup").on(
-            Operation::get::<RouteView>("the route that packets to ?address= take")
+            Operation::get::<RouteView>(Viewer, "the route that packets to ?address= take")
                 .arguments::<resources::Address>(),
             get(resources::lookup_route::<C>),
         ),
         Resource::new("/filters")
             .on(
-                Operation::get::<Vec<BindingView>>("all bindings, of instances and of other actions")
+                Operation::get::<Vec<BindingView>>(Viewer, "all bindings, of instances and of other actions")
                     .arguments::<PageQuery>()
                     .paged(),
                 get(resources::bindings::<C>),
             )
             .on(
-                Operation::create::<resources::FiltersAdded>("adds one, or all or none of a list")
+                Operation::create::<resources::FiltersAdded>(Operator, "adds one, or all or none of a list")
                     .one_or_list::<NewFilter>(),
                 post(resources::add_filters::<C>),
             )
             .on(
-                Operation::delete::<Vec<BindingView>>("removes some, all or none")
+                Operation::delete::<Vec<BindingView>>(Operator, "removes some, all or none")
                     .body::<resources::OldFilters>(),
                 delete(resources::remove_filters::<C>),
             )
             .bodies(long_bodies()),
         Resource::new("/filters/check").on(
             Operation::get::<Vec<GateCheckView>>(
+                Viewer,
                 "at each gate, filters that never win, and those of which it is hard to see which wins",
             ),
             get(resources::check_filters::<C>),
         ),
         Resource::new("/filters/explain").on(
             Operation::get::<Vec<GateExplanationView>>(
+                Viewer,
                 "at each gate, which filter ?packet= is treated by, and why not by the others",
             )
             .arguments::<resources::Packet>(),
             get(resources::explain_filters::<C>),
         ),
         Resource::new("/filters/{id}")
-            .on(Operation::get::<BindingView>("a binding").tagged(), get(resources::find_filter::<C>))
+            .on(Operation::get::<BindingView>(Viewer, "a binding").tagged(), get(resources::find_filter::<C>))
             .on(
-                Operation::delete::<Option<BindingView>>("removes it").tagged(),
+                Operation::delete::<Option<BindingView>>(Operator, "removes it").tagged(),
                 delete(resources::remove_filter::<C>),
             ),
         Resource::new("/flows")
             .on(
-                Operation::get::<FlowsView>("flows that a filter selects, in an order")
+                Operation::get::<FlowsView>(Viewer, "flows that a filter selects, in an order")
                     .arguments::<FlowQuery>(),
                 get(resources::flows::<C>),
             )
             .on(
-                Operation::delete::<resources::Flushed>("forgets flows that a filter selects")
+                Operation::delete::<resources::Flushed>(Operator, "forgets flows that a filter selects")
                     .arguments::<resources::OldFlows>(),
                 delete(resources::flush_flows::<C>),
             ),
         Resource::new("/lookup").on(
-            Operation::post::<LookupView>("says what would happen to a packet").body::<resources::Packet>(),
+            Operation::post::<LookupView>(Viewer, "says what would happen to a packet")
+                .body::<resources::Packet>(),
             post(resources::lookup::<C>),
         ),
     ]
@@ -310,71 +364,82 @@ fn traffic<C: Control>() -> Vec<Resource<C>> {
 fn plugins<C: Control>() -> Vec<Resource<C>> {
     vec![
         Resource::new("/plugins")
-            .on(Operation::get::<Vec<PluginView>>("plugins that instances can be made of"), read(C::plugins))
             .on(
-                Operation::create::<PluginView>("loads the one of a file of the router's machine")
+                Operation::get::<Vec<PluginView>>(Viewer, "plugins that instances can be made of"),
+                read(C::plugins),
+            )
+            .on(
+                Operation::create::<PluginView>(Admin, "loads the one of a file of the router's machine")
                     .body::<NewPlugin>(),
                 post(resources::load_plugin::<C>),
             ),
         Resource::new("/plugins/{name}")
             .on(
-                Operation::get::<PluginDetailView>("all that a plugin says of itself").tagged(),
+                Operation::get::<PluginDetailView>(Viewer, "all that a plugin says of itself").tagged(),
                 get(resources::find_plugin::<C>),
             )
             .on(
-                Operation::put::<UpgradeView>("puts another version in its place").body::<Upgrade>().tagged(),
+                Operation::put::<UpgradeView>(Admin, "puts another version in its place")
+                    .body::<Upgrade>()
+                    .tagged(),
                 put(resources::upgrade_plugin::<C>),
             )
             .on(
-                Operation::delete::<PluginView>("forgets one of which there are no instances").tagged(),
+                Operation::delete::<PluginView>(Admin, "forgets one of which there are no instances")
+                    .tagged(),
                 delete(resources::unload_plugin::<C>),
             ),
         Resource::new("/plugins/{name}/rollback").on(
-            Operation::post::<UpgradeView>("puts the version back that was there before").tagged(),
+            Operation::post::<UpgradeView>(Admin, "puts the version back that was there before").tagged(),
             post(resources::roll_back_plugin::<C>),
         ),
         Resource::new("/instances")
             .on(
-                Operation::get::<Vec<InstanceView>>("plugin instances").arguments::<PageQuery>().paged(),
+                Operation::get::<Vec<InstanceView>>(Viewer, "plugin instances")
+                    .arguments::<PageQuery>()
+                    .paged(),
                 pages(C::instances, |one| one.name.clone()),
             )
             .on(
-                Operation::create::<InstanceView>("creates one").body::<resources::NewInstance>(),
+                Operation::create::<InstanceView>(Operator, "creates one").body::<resources::NewInstance>(),
                 post(resources::create_instance::<C>),
             ),
         Resource::new("/instances/{name}")
             .on(
-                Operation::get::<InstanceView>("one").tagged(),
+                Operation::get::<InstanceView>(Viewer, "one").tagged(),
                 find("instance", C::instances, |one| &one.name),
             )
             .on(
-                Operation::patch::<InstanceView>("changes some settings, or gives it another name")
+                Operation::patch::<InstanceView>(Operator, "changes some settings, or gives it another name")
                     .body::<resources::InstanceChange>()
                     .tagged(),
                 patch(resources::change_instance::<C>),
             )
             .on(
-                Operation::delete::<InstanceView>("frees it, after its bindings").tagged(),
+                Operation::delete::<InstanceView>(Operator, "frees it, after its bindings").tagged(),
                 delete(resources::free_instance::<C>),
             ),
         Resource::new("/instances/{name}/release").on(
-            Operation::post::<ReleaseView>("lets it out of quarantine"),
+            Operation::post::<ReleaseView>(Operator, "lets it out of quarantine"),
             post(resources::release_instance::<C>),
         ),
         Resource::new("/quarantine").on(
-            Operation::get::<Vec<HeldView>>("instances that a call of theirs has ended the router for"),
+            Operation::get::<Vec<HeldView>>(
+                Viewer,
+                "instances that a call of theirs has ended the router for",
+            ),
             read(C::quarantine),
         ),
         Resource::new("/instances/{name}/maps").on(
-            Operation::get::<Vec<MapView>>("the maps that the instance writes"),
+            Operation::get::<Vec<MapView>>(Viewer, "the maps that the instance writes"),
             get(resources::instance_maps::<C>),
         ),
         Resource::new("/instances/{name}/maps/{map}").on(
-            Operation::get::<MapView>("one of them, with up to 4,096 of its entries"),
+            Operation::get::<MapView>(Viewer, "one of them, with up to 4,096 of its entries"),
             get(resources::instance_map::<C>),
         ),
         Resource::new("/instances/{name}/control").on(
-            Operation::post::<Value>("sends the instance a message, or its slow half")
+            Operation::post::<Value>(Operator, "sends the instance a message, or its slow half")
                 .body::<resources::Message>(),
             post(resources::control::<C>),
         ),
@@ -385,32 +450,39 @@ fn plugins<C: Control>() -> Vec<Resource<C>> {
 fn gates<C: Control>() -> Vec<Resource<C>> {
     vec![
         Resource::new("/gates")
-            .on(Operation::get::<Vec<GateView>>("gates and what is bound there"), read(C::gates))
+            .on(Operation::get::<Vec<GateView>>(Viewer, "gates and what is bound there"), read(C::gates))
             .on(
-                Operation::create::<GateView>("creates one, the last at its position")
+                Operation::create::<GateView>(Operator, "creates one, the last at its position")
                     .body::<resources::NewGate>(),
                 post(resources::create_gate::<C>),
             ),
         Resource::new("/gates/{name}")
-            .on(Operation::get::<GateView>("a gate").tagged(), find("gate", C::gates, |gate| &gate.name))
             .on(
-                Operation::patch::<GateView>("gives it another filter table")
+                Operation::get::<GateView>(Viewer, "a gate").tagged(),
+                find("gate", C::gates, |gate| &gate.name),
+            )
+            .on(
+                Operation::patch::<GateView>(Operator, "gives it another filter table")
                     .body::<resources::GateSettings>()
                     .tagged(),
                 patch(resources::set_gate::<C>),
             )
-            .on(Operation::delete::<GateView>("removes it").tagged(), delete(resources::remove_gate::<C>)),
+            .on(
+                Operation::delete::<GateView>(Operator, "removes it").tagged(),
+                delete(resources::remove_gate::<C>),
+            ),
         Resource::new("/bindings")
             .on(
-                Operation::get::<Vec<BindingView>>("bindings").arguments::<PageQuery>().paged(),
+                Operation::get::<Vec<BindingView>>(Viewer, "bindings").arguments::<PageQuery>().paged(),
                 get(resources::bindings::<C>),
             )
             .on(
-                Operation::create::<BindingView>("binds an instance").body::<NewBinding>(),
+                Operation::create::<BindingView>(Operator, "binds an instance").body::<NewBinding>(),
                 post(resources::bind::<C>),
             )
             .on(
-                Operation::delete::<BindingView>("undoes a binding").body::<resources::OldBinding>(),
+                Operation::delete::<BindingView>(Operator, "undoes a binding")
+                    .body::<resources::OldBinding>(),
                 delete(resources::unbind::<C>),
             ),
     ]
@@ -421,34 +493,39 @@ fn queues<C: Control>() -> Vec<Resource<C>> {
     vec![
         Resource::new("/schedulers").on(
             Operation::get::<Vec<SchedulerView>>(
+                Viewer,
                 "in which order ports send, and at which rates: promised and delivered",
             ),
             read(C::schedulers),
         ),
         Resource::new("/schedulers/{port}")
             .on(
-                Operation::get::<SchedulerView>("one").tagged(),
+                Operation::get::<SchedulerView>(Viewer, "one").tagged(),
                 find("scheduler", C::schedulers, |one| &one.port),
             )
             .on(
-                Operation::create::<SchedulerView>("adds a node").body::<SchedulerNode>().tagged(),
+                Operation::create::<SchedulerView>(Operator, "adds a node").body::<SchedulerNode>().tagged(),
                 post(schedulers::add::<C>),
             )
             .on(
-                Operation::patch::<SchedulerView>("changes the port's own settings")
+                Operation::patch::<SchedulerView>(Operator, "changes the port's own settings")
                     .body::<Map<String, Value>>()
                     .tagged(),
                 patch(schedulers::set::<C>),
             ),
         Resource::new("/schedulers/{port}/{node}")
             .on(
-                Operation::patch::<SchedulerView>("changes settings of a node; null takes one away")
-                    .body::<Map<String, Value>>()
-                    .tagged(),
+                Operation::patch::<SchedulerView>(
+                    Operator,
+                    "changes settings of a node; null takes one away",
+                )
+                .body::<Map<String, Value>>()
+                .tagged(),
                 patch(schedulers::set_node::<C>),
             )
             .on(
                 Operation::delete::<RemovedNodeView>(
+                    Operator,
                     "removes it, and moves what waits there to another leaf",
                 )
                 .body::<NodeRemoval>()
@@ -457,6 +534,7 @@ fn queues<C: Control>() -> Vec<Resource<C>> {
             ),
         Resource::new("/queues").on(
             Operation::get::<Vec<QueueView>>(
+                Viewer,
                 "what waits in queues of ports with a scheduler, and what came before and behind",
             )
             .arguments::<PageQuery>()
@@ -465,11 +543,12 @@ fn queues<C: Control>() -> Vec<Resource<C>> {
         ),
         Resource::new("/queues/{port}/{queue}")
             .on(
-                Operation::get::<QueueView>("one, with the queues of flows in it").tagged(),
+                Operation::get::<QueueView>(Viewer, "one, with the queues of flows in it").tagged(),
                 get(schedulers::queue::<C>),
             )
             .on(
                 Operation::patch::<schedulers::QueueChanged>(
+                    Operator,
                     "changes its settings, or those of a flow in it",
                 )
                 .body::<schedulers::QueueChanges>()
@@ -484,12 +563,11 @@ fn configurations<C: Control>() -> Vec<Resource<C>> {
     vec![
         Resource::new("/configuration")
             .on(
-                Operation::get::<ConfigurationView>("what runs, as a file").tagged(),
+                Operation::get::<ConfigurationView>(Viewer, "what runs, as a file").tagged(),
                 get(configuration::running::<C>),
             )
             .on(
-                Operation::post::<AppliedView>(
-                    "applies a file, whole or not at all, and goes back after `confirm` seconds unless it is confirmed",
+                Operation::post::<AppliedView>(Admin, "applies a file, whole or not at all, and goes back after `confirm` seconds unless it is confirmed",
                 )
                 .body::<Apply>()
                 .tagged(),
@@ -498,8 +576,7 @@ fn configurations<C: Control>() -> Vec<Resource<C>> {
             .bodies(long_bodies()),
         Resource::new("/configuration/diff")
             .on(
-                Operation::post::<DifferenceView>(
-                    "says what a file would change; without a text, what has changed since the last one was applied",
+                Operation::post::<DifferenceView>(Operator, "says what a file would change; without a text, what has changed since the last one was applied",
                 )
                 .body::<configuration::Compared>(),
                 post(configuration::difference::<C>),
@@ -507,24 +584,24 @@ fn configurations<C: Control>() -> Vec<Resource<C>> {
             .bodies(long_bodies()),
         Resource::new("/configuration/save")
             .on(
-                Operation::post::<configuration::Saved>(
-                    "writes what runs into the text of a file, and keeps its comments",
+                Operation::post::<configuration::Saved>(Operator, "writes what runs into the text of a file, and keeps its comments",
                 )
                 .body::<configuration::Text>(),
                 post(configuration::save::<C>),
             )
             .bodies(long_bodies()),
         Resource::new("/configuration/confirm").on(
-            Operation::post::<configuration::Confirmed>("keeps what was applied and waits to be confirmed"),
+            Operation::post::<configuration::Confirmed>(Admin, "keeps what was applied and waits to be confirmed"),
             post(configuration::confirm::<C>),
         ),
         Resource::new("/configuration/rollback").on(
-            Operation::post::<AppliedView>("applies a revision again; without a number, what ran before")
+            Operation::post::<AppliedView>(Admin, "applies a revision again; without a number, what ran before")
                 .body::<configuration::Return>(),
             post(configuration::roll_back::<C>),
         ),
         Resource::new("/revisions").on(
             Operation::get::<Vec<RevisionView>>(
+                Viewer,
                 "configurations that were applied: when, by whom, why; the newest first",
             )
             .arguments::<PageQuery>()
@@ -533,7 +610,7 @@ fn configurations<C: Control>() -> Vec<Resource<C>> {
             pages(C::revisions, |one| format!("{:020}", u64::MAX - one.revision.number)),
         ),
         Resource::new("/revisions/{number}").on(
-            Operation::get::<RevisionTextView>("one, with its text"),
+            Operation::get::<RevisionTextView>(Viewer, "one, with its text"),
             get(configuration::revision::<C>),
         ),
     ]

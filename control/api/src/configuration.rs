@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::Control;
 use crate::extract::{Body, Name};
-use crate::peer::Peer;
+use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::server::Served;
 use crate::tag::{Condition, WithTag};
@@ -28,7 +28,7 @@ pub(crate) async fn running<C: Control>(
 
 pub(crate) async fn apply<C: Control>(
     State(served): State<Served<C>>,
-    Extension(peer): Extension<Peer>,
+    Extension(principal): Extension<Principal>,
     condition: Condition,
     Body(mut order): Body<Apply>,
 ) -> Answer<impl Serialize> {
@@ -38,7 +38,7 @@ pub(crate) async fn apply<C: Control>(
         // It is looked at again when all is ready to be changed.
         order.only_if = Some(running.text);
     }
-    Ok(Json(served.control.apply(order, peer.who()).await?))
+    Ok(Json(served.control.apply(order, principal.who).await?))
 }
 
 /// A text, and the file that it is of.
@@ -111,12 +111,12 @@ pub(crate) struct Return {
 
 pub(crate) async fn roll_back<C: Control>(
     State(served): State<Served<C>>,
-    Extension(peer): Extension<Peer>,
+    Extension(principal): Extension<Principal>,
     Body(order): Body<Return>,
 ) -> Answer<impl Serialize> {
     let Return { revision, comment, confirm } = order;
     let order = RollBack { comment, confirm };
-    Ok(Json(served.control.roll_back(revision, order, peer.who()).await?))
+    Ok(Json(served.control.roll_back(revision, order, principal.who).await?))
 }
 
 pub(crate) async fn revision<C: Control>(

@@ -11,7 +11,7 @@ use millrace_controller::view::{
 use millrace_controller::{
     Apply, AuditEntry, AuditLog, Capture, CaptureRequest, ControlError, Events, FlowQuery, NewBinding,
     NewFilter, NewNeighbour, NewPlugin, NewRoute, NodeRemoval, OldNeighbour, Page, PageQuery, RollBack,
-    RouteQuery, Router, RouterSettings, SchedulerNode, Upgrade, Who,
+    RouteQuery, Router, RouterSettings, SchedulerNode, Tokens, Upgrade, Who,
 };
 use serde_json::{Map, Value};
 
@@ -27,6 +27,7 @@ pub trait Control: Clone + Send + Sync + 'static {
 
     fn events(&self) -> &Events;
     fn audit(&self) -> AuditLog;
+    fn tokens(&self) -> &Tokens;
     fn note(&self, entry: AuditEntry);
     fn status(&self) -> Controlled<StatusView>;
     fn summary(&self) -> Controlled<SummaryView>;
@@ -162,6 +163,10 @@ impl Control for Router {
 
     fn audit(&self) -> AuditLog {
         Router::audit(self)
+    }
+
+    fn tokens(&self) -> &Tokens {
+        Router::tokens(self)
     }
 
     fn note(&self, entry: AuditEntry) {

@@ -1,6 +1,7 @@
 //! Why the interface could not be opened.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Why a socket could not be listened at.
@@ -31,6 +32,38 @@ pub enum ApiError {
     NotASocket {
         /// The path.
         path: PathBuf,
+    },
+    /// An address can't be listened at.
+    #[error("can't listen at {address}: {error}")]
+    Address {
+        /// The address.
+        address: SocketAddr,
+        /// The system's answer.
+        error: io::Error,
+    },
+    /// A certificate that was given can't be used.
+    #[error("the certificate of {} can't be used: {why}", path.display())]
+    Certificate {
+        /// Its file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// A certificate can't be made.
+    #[error("a certificate can't be made: {why}")]
+    OwnCertificate {
+        /// Why.
+        why: String,
+    },
+    /// A thread can't serve.
+    #[error("can't {what} the thread {name}: {why}")]
+    Thread {
+        /// Its name.
+        name: &'static str,
+        /// What failed.
+        what: &'static str,
+        /// Why.
+        why: String,
     },
     /// The system refused.
     #[error("can't {action} {}: {source}", path.display())]

@@ -10,11 +10,12 @@ use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use millrace_controller::{ControlError, Wrong};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::problem::Problem;
+use crate::wording::{explain, of_arguments};
 
 /// How long a body may take to arrive.
 const BODY_PATIENCE: Duration = Duration::from_secs(10);
@@ -103,12 +104,11 @@ impl<T: DeserializeOwned> OneOrList<T> {
         if bytes.trim_ascii_start().first() != Some(&b'[') {
             return object(bytes).map(Self::One);
         }
-        let entries: Vec<Value> = serde_json::from_slice(bytes).map_err(|error| unreadable(&error))?;
+        let entries: Vec<Value> = serde_json::from_slice(bytes).map_err(|error| unreadable("", &error))?;
         let (count, mut wrong) = (entries.len(), Wrong::default());
         let read = |(number, entry): (usize, Value)| {
-            let is_object = entry.is_object();
-            let read = if is_object { serde_json::from_value(entry) } else { Err(no_object()) };
-            wrong.unless(number, read.map_err(|error| unreadable(&error)))
+            let read = if entry.is_object() { parsed(entry) } else { Err(no_object()) };
+            wrong.unless(number, read)
         };
         let entries = entries.into_iter().enumerate().filter_map(read).collect();
         wrong.refuse(count).map(|()| Self::List(entries))
@@ -117,19 +117,33 @@ impl<T: DeserializeOwned> OneOrList<T> {
 
 /// The object that bytes hold; a list of its values is none.
 fn object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ControlError> {
-    let read = match bytes.trim_ascii_start().first() {
-        Some(b'[') => Err(no_object()),
-        _ => serde_json::from_slice(bytes),
-    };
-    read.map_err(|error| unreadable(&error))
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        return Err(no_object());
+    }
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let read = parsed(&mut json)?;
+    json.end().map_err(|error| unreadable("", &error))?;
+    Ok(read)
 }
 
-fn no_object() -> serde_json::Error {
-    serde::de::Error::custom("it has to be an object: {\"key\": value}")
+/// What JSON says; where it is wrong, it is told where in it.
+fn parsed<'de, T: DeserializeOwned>(
+    json: impl Deserializer<'de, Error = serde_json::Error>,
+) -> Result<T, ControlError> {
+    serde_path_to_error::deserialize(json)
+        .map_err(|error| unreadable(&error.path().to_string(), error.inner()))
 }
 
-fn unreadable(error: &serde_json::Error) -> ControlError {
-    ControlError::Invalid(explain(&error.to_string()))
+fn no_object() -> ControlError {
+    ControlError::Invalid("it has to be an object: {\"key\": value}".to_owned())
+}
+
+fn unreadable(path: &str, error: &serde_json::Error) -> ControlError {
+    let text = error.to_string();
+    let is_syntax = error.is_syntax() || error.is_eof();
+    // A place in the text helps where it is no JSON; elsewhere the path does.
+    let text = if is_syntax { &text } else { text.rsplit_once(" at line ").map_or(&*text, |(text, _)| text) };
+    ControlError::Invalid(explain(path, text))
 }
 
 /// The name in a request's path.
@@ -169,29 +183,6 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Arguments<T> {
         let arguments = Query::from_request_parts(parts, state).await;
         arguments
             .map(|Query(arguments)| Self(arguments))
-            .map_err(|rejection| Problem::bad_request(explain(&rejection.body_text())))
-    }
-}
-
-/// Serde's message for people: an unknown key names the nearest.
-fn explain(message: &str) -> String {
-    let Some((_, unknown)) = message.split_once("unknown field ") else {
-        return format!("the request can't be read: {message}");
-    };
-    let mut quoted = unknown.split('`').skip(1).step_by(2);
-    let wrong = quoted.next().unwrap_or_default();
-    ControlError::unknown("key of this request", wrong, quoted).to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_unknown_key_names_the_nearest() {
-        let message =
-            "unknown field `filtr`, expected one of `gate`, `filter`, `priority` at line 1 column 9";
-        assert_eq!(explain(message), "no key of this request is named \"filtr\": did you mean \"filter\"?");
-        assert!(explain("expected value at line 1 column 1").ends_with("line 1 column 1"));
+            .map_err(|rejection| Problem::bad_request(of_arguments(&rejection.body_text())))
     }
 }

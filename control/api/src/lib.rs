@@ -1,10 +1,12 @@
-//! The HTTP interface: JSON resources, one per noun, on a Unix socket.
+//! The HTTP interface: JSON resources, one per noun, on a Unix socket, and over TCP with TLS.
 //!
-//! [`Listener`] holds the socket, [`serve`] answers on it. What it answers with comes from a [`Control`], which is the
-//! router's own control in the daemon. Whoever may connect may do everything: the socket's mode (0660) is the guard.
+//! [`Listener`] holds the socket, [`Remote`] those of TCP; [`start`] begins threads that speak with clients, [`Server::run`] answers them.
+//! These threads (`serving.rs`) have no privileges. They take requests in (`door.rs`): who asks, by the user at the other end of the Unix
+//! socket or by a token, has to have the role that the operation needs, and must not ask too often. What they let in goes over to control
+//! (`hop.rs`), which alone carries it out. What is answered comes from a [`Control`], which is the router's own control in the daemon.
 //!
-//! `catalogue.rs` has all resources with what they take and answer; from it come the router, the list at `/`, and the description
-//! at `/openapi.json`.
+//! `catalogue.rs` has all resources with who may use them, what they take and answer; from it come the router, the list at `/`, and the
+//! description at `/openapi.json`.
 //!
 //! Errors are problem details (RFC 9457) whose `detail` is one sentence for people.
 #![forbid(unsafe_code)]
@@ -12,29 +14,39 @@
 mod audit;
 mod capture;
 mod catalogue;
+mod certificate;
 mod configuration;
 mod control;
+mod door;
 mod error;
 mod events;
 mod extract;
 mod frames;
+mod hop;
 mod limits;
 mod listener;
 mod metrics;
 mod openapi;
 mod operation;
 mod paging;
-mod peer;
+mod principal;
 mod problem;
 mod rates;
+mod remote;
 mod resources;
 mod schedulers;
 mod server;
+mod serving;
+mod status;
 mod tag;
 #[cfg(test)]
 mod test_control;
+mod tokens;
+mod users;
+mod wording;
 
 pub use control::{Control, Recording};
 pub use error::ApiError;
 pub use listener::Listener;
-pub use server::serve;
+pub use remote::Remote;
+pub use server::{Entrances, Server, start};

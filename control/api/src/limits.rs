@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::net::{IpAddr, Ipv6Addr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -18,6 +19,14 @@ use crate::problem::Problem;
 const PER_SECOND: f64 = 2000.0;
 /// Requests of a user that may follow each other at once.
 const BURST: f64 = 4000.0;
+/// Requests without a token that holds that are noted in a second, from an address, in the long run.
+const STRANGERS: f64 = 5.0;
+/// Such requests that may follow each other at once.
+const STRANGERS_BURST: f64 = 20.0;
+/// Whose requests are counted at one time.
+const BUCKETS: usize = 10_000;
+/// After so long a bucket is full again.
+const FILLED: Duration = Duration::from_secs(4);
 /// Streams at one time: captures, and those that follow events or rates.
 const STREAMS: usize = 64;
 /// How long a client may take to read nothing of an answer.
@@ -26,8 +35,28 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What is left to clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
-    users: Arc<Mutex<HashMap<Option<u32>, Bucket>>>,
+    buckets: Arc<Mutex<HashMap<Key, Bucket>>>,
     streams: Arc<Semaphore>,
+}
+
+/// Whose requests are counted together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Key {
+    /// A user's, at the Unix socket.
+    User(Option<u32>),
+    /// Those with a token.
+    Token(String),
+    /// Those without one, from an address; of IPv6 from a network of 64 bits.
+    Stranger(IpAddr),
+}
+
+impl Key {
+    fn stranger(from: IpAddr) -> Self {
+        Self::Stranger(match from.to_canonical() {
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+            address => address,
+        })
+    }
 }
 
 /// A bucket of tokens that fills with time; each request takes one.
@@ -39,27 +68,46 @@ struct Bucket {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { users: Arc::default(), streams: Arc::new(Semaphore::new(STREAMS)) }
+        Self { buckets: Arc::default(), streams: Arc::new(Semaphore::new(STREAMS)) }
     }
 }
 
 impl Limits {
-    /// Whether a user may ask once more.
+    /// Whether somebody may ask once more.
     ///
     /// # Errors
     /// 429 where there were too many requests.
-    pub fn request(&self, uid: Option<u32>, now: Instant) -> Result<(), Problem> {
-        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
-        let bucket = users.entry(uid).or_insert(Bucket { tokens: BURST, at: now });
-        let gained = now.saturating_duration_since(bucket.at).as_secs_f64() * PER_SECOND;
-        bucket.tokens = (bucket.tokens + gained).min(BURST);
+    pub fn request(&self, who: Key, now: Instant) -> Result<(), Problem> {
+        if self.take(who, (PER_SECOND, BURST), now) {
+            return Ok(());
+        }
+        let detail = format!("more than {PER_SECOND} requests in a second: wait a second, or send lists");
+        Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).with_retry(1))
+    }
+
+    /// Whether it is noted once more that somebody at an address asked without a token that holds.
+    pub fn stranger(&self, from: IpAddr, now: Instant) -> bool {
+        self.take(Key::stranger(from), (STRANGERS, STRANGERS_BURST), now)
+    }
+
+    fn take(&self, key: Key, (rate, burst): (f64, f64), now: Instant) -> bool {
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if buckets.len() >= BUCKETS {
+            // Those that nobody took of for long are full again, as new ones are.
+            buckets.retain(|_, bucket| now.saturating_duration_since(bucket.at) < FILLED);
+        }
+        if buckets.len() >= BUCKETS && !buckets.contains_key(&key) {
+            return false;
+        }
+        let bucket = buckets.entry(key).or_insert(Bucket { tokens: burst, at: now });
+        let gained = now.saturating_duration_since(bucket.at).as_secs_f64() * rate;
+        bucket.tokens = (bucket.tokens + gained).min(burst);
         bucket.at = now;
         if bucket.tokens < 1.0 {
-            let detail = format!("more than {PER_SECOND} requests in a second: wait a second, or send lists");
-            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).with_retry(1));
+            return false;
         }
         bucket.tokens -= 1.0;
-        Ok(())
+        true
     }
 
     /// A place for a stream, as long as it is kept.
@@ -153,12 +201,27 @@ mod tests {
     fn a_user_who_asks_too_often_waits_and_no_other() {
         let limits = Limits::default();
         let now = Instant::now();
-        let granted = (0..10_000).filter(|_| limits.request(Some(1), now).is_ok()).count();
+        let granted = (0..10_000).filter(|_| limits.request(Key::User(Some(1)), now).is_ok()).count();
         assert_eq!(granted, BURST as usize);
-        assert!(limits.request(Some(2), now).is_ok());
+        assert!(limits.request(Key::User(Some(2)), now).is_ok());
         let later = now + Duration::from_millis(500);
-        let granted = (0..10_000).filter(|_| limits.request(Some(1), later).is_ok()).count();
+        let granted = (0..10_000).filter(|_| limits.request(Key::User(Some(1)), later).is_ok()).count();
         assert!((999..=1001).contains(&granted), "{granted}");
+    }
+
+    #[test]
+    fn strangers_are_counted_by_their_networks_and_not_all_at_one_time() {
+        let (limits, now) = (Limits::default(), Instant::now());
+        let from = |text: &str| limits.stranger(text.parse().unwrap(), now);
+        assert_eq!((0..100).filter(|_| from("fd00::1")).count(), STRANGERS_BURST as usize);
+        assert!(!from("fd00::2") && from("fd00:0:0:1::1") && from("10.0.0.1"));
+        (0..BUCKETS as u32).for_each(|address| {
+            limits.stranger(IpAddr::V4(address.into()), now);
+        });
+        assert!(!from("10.0.0.2"), "there is no room for more");
+        let later = now + FILLED;
+        assert!(limits.stranger("10.0.0.2".parse().unwrap(), later));
+        assert!(limits.buckets.lock().unwrap().len() < 10);
     }
 
     #[test]

@@ -14,7 +14,6 @@ use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, getsockopt, listen, socket, sockopt,
 };
 use nix::sys::stat::{Mode, fchmod};
-use tokio::net::{UnixListener, UnixStream};
 
 use crate::ApiError;
 
@@ -28,13 +27,13 @@ const MODE: Mode = Mode::from_bits_truncate(0o660);
 /// A socket that is listened at; dropping it removes its file, and the directory if it was made for it.
 #[derive(Debug)]
 pub struct Listener {
-    listener: UnixListener,
+    listener: net::UnixListener,
     file: SocketFile,
 }
 
 impl Listener {
-    /// Listens at `path`, inside a tokio runtime. A missing directory is made (mode 0755), and a socket that nobody
-    /// listens at any more is replaced. Clients may connect at once; they are answered when [`crate::serve`] runs.
+    /// Listens at `path`. A missing directory is made (mode 0755), and a socket that nobody
+    /// listens at any more is replaced. Clients may connect at once; they are answered when [`crate::Server::run`] does.
     ///
     /// # Errors
     /// [`ApiError::Occupied`] when a router listens there; the others where the path can't be a socket. Nothing is
@@ -49,10 +48,9 @@ impl Listener {
         // From the look at an old socket to the new one's first breath no other router may do the same.
         let _lock =
             lock(parent).and_then(|lock| make_room(path).map(|()| lock)).inspect_err(|_| unmake(&made))?;
-        let listening =
+        let listener =
             open(path).map_err(ApiError::system("listen at", path)).inspect_err(|_| unmake(&made))?;
         let file = SocketFile::of(path, made)?;
-        let listener = UnixListener::from_std(listening).map_err(ApiError::system("listen at", path))?;
         Ok(Self { listener, file })
     }
 
@@ -61,20 +59,32 @@ impl Listener {
         &self.file.path
     }
 
-    pub(crate) async fn accept(&self) -> io::Result<UnixStream> {
-        self.listener.accept().await.map(|(stream, _)| stream)
+    /// Lets every user connect: what each may do is looked at then.
+    pub(crate) fn open_to_all(&self) -> Result<(), ApiError> {
+        let opened = fs::set_permissions(self.path(), Permissions::from_mode(0o666));
+        opened.map_err(ApiError::system("let all users connect at", self.path()))
+    }
+
+    /// The socket, and what removes its file when it is dropped.
+    pub(crate) fn into_parts(self) -> (net::UnixListener, SocketFile) {
+        (self.listener, self.file)
     }
 }
 
 /// The socket's file, told apart from a later one of the same name.
 #[derive(Debug)]
-struct SocketFile {
+pub(crate) struct SocketFile {
     path: PathBuf,
     identity: (u64, u64),
     made: Option<PathBuf>,
 }
 
 impl SocketFile {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     fn of(path: &Path, made: Option<PathBuf>) -> Result<Self, ApiError> {
         let failed = |error| ApiError::system("find", path)(error);
         let path = std::path::absolute(path).map_err(failed)?;

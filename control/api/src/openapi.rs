@@ -39,9 +39,15 @@ pub(crate) fn document<C>(resources: &[Resource<C>]) -> Value {
             "description": "The interface of a running router.",
             "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
         },
-        "servers": [{"url": "/", "description": "The router's Unix socket."}],
+        "servers": [{"url": "/", "description": "The router's Unix socket, or where it listens with TLS."}],
         "paths": paths,
         "components": {
+            "securitySchemes": {"token": {
+                "type": "http", "scheme": "bearer",
+                "description": "A token, as `millrace token create` tells it once. It has a role: `viewer`, `operator`, which may do all that \
+                    `viewer` may, or `admin`, which may do everything. At the Unix socket no token is needed: what a user may do there \
+                    depends on the user.",
+            }},
             "schemas": answers.take_definitions(true),
             "responses": {"Problem": {
                 "description": "Why it was not done.",
@@ -93,6 +99,8 @@ fn describe(
         "operationId": operation_id(path, operation.method),
         "summary": operation.summary,
         "tags": [tag(path)],
+        // The role that is needed (OpenAPI 3.1, 4.8.30).
+        "security": [{"token": [operation.role]}],
         "responses": {operation.status.to_string(): answer, "4XX": problem, "5XX": problem},
     });
     if !parameters.is_empty() {

@@ -1,8 +1,9 @@
-//! Operations: each method of each resource, with what it takes and answers. One list makes the router that carries them out and
+//! Operations: each method of each resource, with who may do it, what it takes and answers. One list makes the router that carries them out and
 //! the description that is served.
 
 use axum::middleware;
 use axum::routing::MethodRouter;
+use millrace_controller::Role;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::extract::refuse_arguments;
@@ -16,6 +17,8 @@ pub(crate) type Describe = fn(&mut SchemaGenerator) -> Schema;
 pub(crate) struct Operation {
     /// `GET`, `POST`, …
     pub method: &'static str,
+    /// Who may do it: whoever has this role, or a higher one.
+    pub role: Role,
     /// What it does, in a sentence.
     pub summary: &'static str,
     /// The arguments behind the `?`.
@@ -49,9 +52,10 @@ pub(crate) enum Content {
 pub(crate) const JSON: &str = "application/json";
 
 impl Operation {
-    fn new<T: JsonSchema>(method: &'static str, status: u16, summary: &'static str) -> Self {
+    fn new<T: JsonSchema>(method: &'static str, status: u16, role: Role, summary: &'static str) -> Self {
         Self {
             method,
+            role,
             summary,
             arguments: None,
             body: None,
@@ -65,33 +69,33 @@ impl Operation {
     }
 
     /// Reads.
-    pub fn get<T: JsonSchema>(summary: &'static str) -> Self {
-        Self::new::<T>("GET", 200, summary)
+    pub fn get<T: JsonSchema>(role: Role, summary: &'static str) -> Self {
+        Self::new::<T>("GET", 200, role, summary)
     }
 
     /// Does something.
-    pub fn post<T: JsonSchema>(summary: &'static str) -> Self {
-        Self::new::<T>("POST", 200, summary)
+    pub fn post<T: JsonSchema>(role: Role, summary: &'static str) -> Self {
+        Self::new::<T>("POST", 200, role, summary)
     }
 
     /// Makes something.
-    pub fn create<T: JsonSchema>(summary: &'static str) -> Self {
-        Self::new::<T>("POST", 201, summary)
+    pub fn create<T: JsonSchema>(role: Role, summary: &'static str) -> Self {
+        Self::new::<T>("POST", 201, role, summary)
     }
 
     /// Puts something in the place of another.
-    pub fn put<T: JsonSchema>(summary: &'static str) -> Self {
-        Self::new::<T>("PUT", 200, summary)
+    pub fn put<T: JsonSchema>(role: Role, summary: &'static str) -> Self {
+        Self::new::<T>("PUT", 200, role, summary)
     }
 
     /// Changes something.
-    pub fn patch<T: JsonSchema>(summary: &'static str) -> Self {
-        Self::new::<T>("PATCH", 200, summary)
+    pub fn patch<T: JsonSchema>(role: Role, summary: &'static str) -> Self {
+        Self::new::<T>("PATCH", 200, role, summary)
     }
 
     /// Removes something.
-    pub fn delete<T: JsonSchema>(summary: &'static str) -> Self {
-        Self::new::<T>("DELETE", 200, summary)
+    pub fn delete<T: JsonSchema>(role: Role, summary: &'static str) -> Self {
+        Self::new::<T>("DELETE", 200, role, summary)
     }
 
     /// With arguments behind the `?`; without this, none are taken.

@@ -2,7 +2,7 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use millrace_controller::ControlError;
+use millrace_controller::{ControlError, Role};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -22,6 +22,10 @@ pub(crate) struct Problem {
     current: Option<Box<(String, Value)>>,
     /// Seconds after which it makes sense to try again.
     retry: Option<u64>,
+    /// The role that is needed.
+    needs: Option<Role>,
+    /// By what one may be let in (RFC 9110, 11.6.1).
+    challenge: Option<String>,
 }
 
 /// An entry of a list that is wrong.
@@ -54,6 +58,9 @@ pub(crate) struct ProblemBody {
     /// What is there, where something else was expected.
     #[serde(skip_serializing_if = "Option::is_none")]
     current: Option<Value>,
+    /// The role that is needed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    needs: Option<Role>,
 }
 
 /// The status that says what kind of error it is; of a list's, the first entry's.
@@ -72,8 +79,8 @@ fn status(error: &ControlError) -> StatusCode {
 
 impl Problem {
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        let (errors, current, retry) = (Vec::new(), None, None);
-        Self { status, detail: detail.into(), wrong: 0, errors, current, retry }
+        let (errors, current, retry, needs, challenge) = Default::default();
+        Self { status, detail: detail.into(), wrong: 0, errors, current, retry, needs, challenge }
     }
 
     /// With what is there, where something else was expected, and its tag.
@@ -84,6 +91,16 @@ impl Problem {
     /// With the seconds after which it makes sense to try again.
     pub fn with_retry(self, seconds: u64) -> Self {
         Self { retry: Some(seconds), ..self }
+    }
+
+    /// With the role that is needed.
+    pub fn with_needed(self, role: Role) -> Self {
+        Self { needs: Some(role), ..self }
+    }
+
+    /// With what one may be let in by.
+    pub fn with_challenge(self, challenge: String) -> Self {
+        Self { challenge: Some(challenge), ..self }
     }
 
     pub fn bad_request(detail: impl Into<String>) -> Self {
@@ -121,6 +138,7 @@ impl IntoResponse for Problem {
             wrong: Some(self.wrong).filter(|wrong| *wrong > 0),
             errors: self.errors,
             current,
+            needs: self.needs,
         };
         let mut response = (self.status, axum::Json(body)).into_response();
         let kind = HeaderValue::from_static("application/problem+json");
@@ -130,6 +148,9 @@ impl IntoResponse for Problem {
         }
         if let Some(seconds) = self.retry {
             response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        }
+        if let Some(challenge) = self.challenge.and_then(|challenge| challenge.try_into().ok()) {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
         }
         response.extensions_mut().insert(detail);
         response

@@ -97,8 +97,13 @@ pub(crate) async fn set_queue<C: Control>(
     condition: Condition,
     Body(QueueChanges { flow, changes }): Body<QueueChanges>,
 ) -> Result<Json<QueueChanged>, Problem> {
-    if condition.is_there() {
+    while condition.is_there() {
+        let before = served.control.configuration()?.text;
         condition.check_this(&served.control.queue(&port, &queue).await?)?;
+        // Others are heard while its worker is asked.
+        if served.control.configuration()?.text == before {
+            break;
+        }
     }
     served.control.set_queue(&port, &queue, flow.as_deref(), &changes)?;
     Ok(Json(QueueChanged { port, queue, flow, changes }))

@@ -1,33 +1,42 @@
-//! Answers on the socket until told to stop.
+//! The interface of a router: started on threads of its own, answered by control.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Extension;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use axum::extract::Request;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::UnixStream;
-use tokio::sync::watch;
-use tokio::task::JoinSet;
+use millrace_controller::Role;
+use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::ApiError;
 use crate::catalogue::{self, Documents};
 use crate::control::Control;
-use crate::limits::{Limits, Patient};
-use crate::listener::Listener;
-use crate::peer::Peer;
+use crate::door::Door;
+use crate::hop::{Hop, Message, carry_out};
+use crate::limits::Limits;
+use crate::listener::{Listener, SocketFile};
 use crate::rates::Sampler;
+use crate::remote::Remote;
+use crate::serving::{Service, Serving, Sockets};
+use crate::status::Interface;
+use crate::users::Users;
 
-/// How long a client may take to send a request's head, or keep a connection without a request.
-const HEAD_PATIENCE: Duration = Duration::from_secs(10);
-/// How long answers that are under way may take when the server stops.
-const GRACE: Duration = Duration::from_millis(500);
-/// Clients at one time; others wait in the socket's queue.
-const MAX_CONNECTIONS: usize = 256;
-/// A rest after the system refused a connection: it lacks descriptors, and asking again at once gets none.
-const REST: Duration = Duration::from_millis(100);
+/// How often it is looked whether something has to be brought to the disk, or read anew from there.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// Where clients come in.
+#[derive(Debug)]
+pub struct Entrances {
+    /// The Unix socket.
+    pub local: Listener,
+    /// What members of groups may do there; others than root and the router's own user may do nothing.
+    pub groups: BTreeMap<String, Role>,
+    /// TCP with TLS, for who has a token.
+    pub remote: Option<Remote>,
+}
 
 /// What requests are answered with.
 #[derive(Clone, Debug)]
@@ -41,60 +50,127 @@ pub(crate) struct Served<C> {
     pub sampler: Sampler,
     /// What is left to clients.
     pub limits: Limits,
+    /// How the interface is served.
+    pub interface: Arc<Interface>,
 }
 
-/// Answers clients until `shutdown` is ready; then removes the socket, ends captures, and gives answers that are under
-/// way half a second.
-pub async fn serve<C: Control>(listener: Listener, control: C, shutdown: impl Future<Output = ()>) {
+/// An interface that is being served.
+#[derive(Debug)]
+pub struct Server<C> {
+    control: C,
+    resources: TowerToHyperService<axum::Router>,
+    asked: mpsc::Receiver<Message>,
+    threads: Vec<oneshot::Receiver<()>>,
+    end: watch::Sender<bool>,
+    users: Users,
+    interface: Arc<Interface>,
+    socket: SocketFile,
+}
+
+/// Starts the threads that speak with clients. They are answered while [`Server::run`] runs.
+///
+/// # Errors
+/// When a thread can't be started, or not be confined.
+pub fn start<C: Control>(entrances: Entrances, control: C) -> Result<Server<C>, ApiError> {
+    let Entrances { local, groups, remote } = entrances;
     let (end, ending) = watch::channel(false);
-    let (documents, sampler, limits) = Default::default();
-    let app = catalogue::router(Served { control, ending: ending.clone(), documents, sampler, limits });
-    let mut connections = JoinSet::new();
-    let mut shutdown = pin!(shutdown);
-    loop {
-        tokio::select! {
-            () = &mut shutdown => break,
-            accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
-                Ok(stream) => {
-                    let app = app.clone().layer(Extension(Peer::of(&stream)));
-                    connections.spawn(connection(stream, app, ending.clone()));
-                }
-                Err(error) => {
-                    tracing::warn!("can't accept a client: {error}");
-                    tokio::time::sleep(REST).await;
-                }
-            },
-            Some(_) = connections.join_next() => {}
-        }
-    }
-    drop(listener);
-    end.send_replace(true);
-    let drained = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(GRACE, drained).await.is_err() {
-        connections.shutdown().await;
-    }
-}
-
-async fn connection(stream: UnixStream, app: axum::Router, mut ending: watch::Receiver<bool>) {
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);
-    let mut connection =
-        pin!(http.serve_connection(TokioIo::new(Patient::new(stream)), TowerToHyperService::new(app)));
-    let result = tokio::select! {
-        result = connection.as_mut() => result,
-        () = ended(&mut ending) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
+    let (hop, asked) = Hop::new();
+    let limits = Limits::default();
+    let tokens = control.tokens().clone();
+    let service = |hop: Hop| {
+        let door = Door { hop, tokens: tokens.clone(), limits: limits.clone() }.service::<C>();
+        Service { door, tokens: tokens.clone(), ending: ending.clone() }
     };
-    if let Err(error) = result {
-        tracing::debug!("a client's connection ended: {error}");
+    if !groups.is_empty() {
+        local.open_to_all()?;
+    }
+    let (listener, socket) = local.into_parts();
+    let mut interface = Interface::at(socket.path(), remote.as_ref());
+    let elsewhere = service(hop.for_elsewhere());
+    let mut all = vec![(Sockets::Unix(listener), service(hop))];
+    all.extend(remote.map(|remote| (Sockets::Tls(remote.listeners, remote.config), elsewhere)));
+    let started = all.into_iter().map(|(sockets, service)| Serving::start(sockets, service));
+    let started = started.collect::<Result<Vec<Serving>, ApiError>>()?;
+    interface.threads = started.iter().map(|serving| (serving.name, serving.thread)).collect();
+    let interface = Arc::new(interface);
+    let (documents, sampler) = Default::default();
+    let served =
+        Served { control: control.clone(), ending, documents, sampler, limits, interface: interface.clone() };
+    let resources = TowerToHyperService::new(catalogue::router(served));
+    let threads = started.into_iter().map(|serving| serving.ended).collect();
+    let users = Users::new(groups);
+    Ok(Server { control, resources, asked, threads, end, users, interface, socket })
+}
+
+impl<C: Control> Server<C> {
+    /// Answers clients until `shutdown` is ready; then removes the socket, ends what goes on, and gives answers that are under
+    /// way half a second.
+    pub async fn run(mut self, shutdown: impl Future<Output = ()>) {
+        let mut shutdown = pin!(shutdown);
+        let mut look = tokio::time::interval(LOOK);
+        loop {
+            tokio::select! {
+                () = &mut shutdown => break,
+                Some(message) = self.asked.recv() => self.take(message),
+                _ = look.tick() => self.look_after(),
+            }
+        }
+        let Self { control, resources, mut asked, threads, end, users, socket, .. } = self;
+        drop(socket);
+        end.send_replace(true);
+        let ended = async {
+            for thread in threads {
+                // It has ended in any case.
+                let _ = thread.await;
+            }
+        };
+        let mut ended = pin!(ended);
+        loop {
+            tokio::select! {
+                () = &mut ended => break,
+                Some(message) = asked.recv() => take(message, &control, &resources, &users),
+            }
+        }
+        keep_uses(&control);
+    }
+
+    fn take(&self, message: Message) {
+        take(message, &self.control, &self.resources, &self.users);
+    }
+
+    /// Writes down when tokens were used, and takes up a certificate that was renewed.
+    fn look_after(&self) {
+        let (control, interface) = (self.control.clone(), self.interface.clone());
+        tokio::task::spawn_blocking(move || {
+            keep_uses(&control);
+            interface.renew();
+        });
     }
 }
 
-async fn ended(ending: &mut watch::Receiver<bool>) {
-    // A closed channel is an end as well.
-    let _ = ending.wait_for(|ending| *ending).await;
+fn keep_uses<C: Control>(control: &C) {
+    if let Err(error) = control.tokens().keep_uses() {
+        tracing::warn!("when tokens were used can't be written down: {error}");
+    }
+}
+
+fn take<C: Control>(
+    message: Message,
+    control: &C,
+    resources: &TowerToHyperService<axum::Router>,
+    users: &Users,
+) {
+    match message {
+        Message::Carry(request, reply) => {
+            let request: Request = *request;
+            tokio::spawn(carry_out(resources.clone(), request, reply));
+        }
+        Message::Note(entry) => control.note(*entry),
+        Message::Find(uid, reply) => {
+            let users = users.clone();
+            tokio::task::spawn_blocking(move || reply.send(users.find(uid)));
+        }
+    }
 }
 
 #[cfg(test)]

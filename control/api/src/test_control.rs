@@ -15,7 +15,7 @@ use millrace_controller::view::{
 use millrace_controller::{
     Apply, AuditEntry, AuditLog, CaptureRequest, ControlError, Events, FlowQuery, NewBinding, NewFilter,
     NewNeighbour, NewPlugin, NewRoute, NodeRemoval, OldNeighbour, Page, PageQuery, RollBack, RouteQuery,
-    RouterSettings, SchedulerNode, Upgrade, Who, Wrong,
+    RouterSettings, SchedulerNode, Tokens, Upgrade, Who, Wrong,
 };
 use serde_json::{Map, Value, json};
 
@@ -61,6 +61,8 @@ pub(crate) struct TestControl {
     pub events: Events,
     /// What was asked for.
     pub audited: AuditLog,
+    /// By which one is let in from elsewhere.
+    pub tokens: Tokens,
 }
 
 fn binding(instance: &str, gate: &str, filter: &str, priority: i32) -> BindingView {
@@ -120,6 +122,10 @@ impl Control for TestControl {
 
     fn audit(&self) -> AuditLog {
         self.audited.clone()
+    }
+
+    fn tokens(&self) -> &Tokens {
+        &self.tokens
     }
 
     fn note(&self, entry: AuditEntry) {

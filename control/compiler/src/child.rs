@@ -3,10 +3,11 @@
 
 use std::io::{Read, Write};
 
+use millrace_confine::ConfineError;
 use millrace_plugin::wasm::{MOST_MODULE, ModuleError, Tier, compile};
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
-use crate::confine::{ConfineError, confine};
+use crate::confine::confine;
 
 /// Exit code of a process whose compiler refused the module.
 pub const REFUSED: u8 = 3;

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use millrace_plugin_abi::DEFAULT_GATES;
 
+use crate::api::Api;
 use crate::error::{ConfigError, Place};
 use crate::nearest;
 use crate::schema::{Config, Filter, Gate, GateTable, OnDeath, Plugins, Port, PortKind, Route, RouteKind};
@@ -22,6 +23,7 @@ pub(crate) fn check(config: &Config, text: &str, origin: &str) -> Checked {
     let checker = Checker { text, origin };
     checker.router(config)?;
     checker.plugins(&config.plugins)?;
+    checker.api(&config.api)?;
     checker.unique("port", config.port.iter().map(|port| &port.name))?;
     checker.unique("instance", config.instance.iter().map(|instance| &instance.name))?;
     checker.unique("gate", config.gate.iter().map(|gate| &gate.name))?;
@@ -58,6 +60,19 @@ impl Checker<'_> {
 
     fn require(&self, holds: bool, span: Option<Range<usize>>, problem: impl FnOnce() -> String) -> Checked {
         if holds { Ok(()) } else { Err(self.error(span, problem())) }
+    }
+
+    fn api(&self, api: &Api) -> Checked {
+        for (has, lacks, there) in [
+            ("certificate", "key", api.certificate.is_some() && api.key.is_none()),
+            ("key", "certificate", api.key.is_some() && api.certificate.is_none()),
+        ] {
+            self.require(!there, None, || {
+                format!("api.{has} is said, and api.{lacks} is not: say both or none")
+            })?;
+        }
+        let wrong = api.listen.iter().find(|address| address.port() == 0);
+        self.require(wrong.is_none(), None, || "api.listen: give a port, as in \"0.0.0.0:8443\"".to_owned())
     }
 
     fn plugins(&self, plugins: &Plugins) -> Checked {

@@ -307,10 +307,15 @@ fn router(from: &Config, to: &Config, all: &mut Difference) {
         after.keep_fixed(&from);
         all.changes.push(Change::Router { from: Box::new(from), to: Box::new(after) });
     }
-    let (was, keys) = (object(&from.plugins), changed(&from.plugins, &to.plugins));
-    all.restart.extend(
-        keys.iter().map(|(key, value)| needs_restart(&format!("plugins.{key}"), was.get(key), Some(value))),
-    );
+    fixed("plugins", &from.plugins, &to.plugins, all);
+    fixed("api", &from.api, &to.api, all);
+}
+
+/// A table of which nothing can be changed while the router runs.
+fn fixed<T: serde::Serialize>(table: &str, from: &T, to: &T, all: &mut Difference) {
+    let (was, keys) = (object(from), changed(from, to));
+    let sentence = |(key, value)| needs_restart(&format!("{table}.{key}"), was.get(key), Some(value));
+    all.restart.extend(keys.iter().map(sentence));
 }
 
 fn needs_restart(what: &str, was: Option<&serde_json::Value>, is: Option<&serde_json::Value>) -> String {

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod action;
+mod api;
 mod change;
 mod check;
 mod difference;
@@ -20,6 +21,7 @@ mod values;
 mod words;
 
 pub use action::{FilterAction, WayOut};
+pub use api::{Api, Role};
 pub use change::{Change, Heir, Together};
 pub use difference::Difference;
 pub use error::{ConfigError, Place};

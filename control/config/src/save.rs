@@ -53,6 +53,7 @@ impl Saving<'_> {
             router.on_death = file.router.on_death;
         }
         self.table("router", &router, &runs.router, &crate::schema::Router::default())?;
+        self.table("api", &normal.api, &runs.api, &crate::Api::default())?;
         self.table("plugins", &normal.plugins, &runs.plugins, &crate::schema::Plugins::default())?;
         self.named("port", &normal.port, &runs.port, |port| port.name.to_string())?;
         self.named("route", &normal.route, &runs.route, |route| route.to.written().to_owned())?;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::action::FilterAction;
+use crate::api::Api;
 use crate::origin::Origin;
 use crate::scheduler::Scheduler;
 use crate::values::{Named, Text, VlanIds};
@@ -22,6 +23,9 @@ use crate::values::{Named, Text, VlanIds};
 pub struct Config {
     /// What holds for the whole router.
     pub router: Router,
+    /// The HTTP interface.
+    #[serde(skip_serializing_if = "is_default")]
+    pub api: Api,
     /// Its ports.
     pub port: Vec<Port>,
     /// Routes beside those mirrored from the kernel.

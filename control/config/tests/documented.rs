@@ -7,8 +7,9 @@ use millrace_config::Config;
 use serde_json::{Map, Value};
 
 /// The tables of the file: the heading in the document, and the name in the schema.
-const TABLES: [(&str, &str); 14] = [
+const TABLES: [(&str, &str); 15] = [
     ("[router]", "Router"),
+    ("[api]", "Api"),
     ("[[port]]", "Port"),
     ("[port.scheduler]", "Scheduler"),
     ("[[port.scheduler.node]]", "SchedulerNode"),

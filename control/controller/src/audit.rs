@@ -7,11 +7,17 @@ use serde_json::{Value, json};
 use crate::ControlError;
 use crate::events::utc_now;
 use crate::router::Router;
+use crate::tokens::Tokens;
 
 impl Router {
     /// The audit log.
     pub fn audit(&self) -> AuditLog {
         self.0.audit.clone()
+    }
+
+    /// By which one is let in from elsewhere.
+    pub fn tokens(&self) -> &Tokens {
+        &self.0.tokens
     }
 
     /// Notes what was asked for, and what came of it, as of now. Where that can't be written, an event tells it.
@@ -41,7 +47,9 @@ impl Router {
         self.note(AuditEntry {
             time: String::new(),
             who,
+            role: None,
             pid: None,
+            from: None,
             operation: operation.to_owned(),
             request,
             outcome,

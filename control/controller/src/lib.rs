@@ -44,13 +44,14 @@ mod scheduler_view;
 mod schedulers;
 mod show;
 mod start;
+mod tokens;
 mod upgrade;
 pub mod view;
 mod watchdog;
 mod worker_handle;
 mod workers;
 
-pub use millrace_config::SchedulerNode;
+pub use millrace_config::{Role, SchedulerNode};
 pub use millrace_store::{AuditEntry, AuditLog, Outcome, Revision, Store, Who};
 pub use millrace_telemetry::{Event, EventKind, EventPage, EventQuery, Severity, utc};
 
@@ -69,4 +70,5 @@ pub use request::{
     OldNeighbour, RouteQuery, Upgrade,
 };
 pub use router::Router;
-pub use start::{Source, StartOptions, check, revisions, start};
+pub use start::{Source, StartOptions, check, revisions, start, state_directory};
+pub use tokens::{Holder, NewToken, Tokens};

@@ -66,6 +66,8 @@ pub(crate) struct Model {
     pub router: millrace_config::Router,
     /// What was said of all plugins that are files.
     pub plugin_settings: millrace_config::Plugins,
+    /// The HTTP interface, as the configuration says.
+    pub api: millrace_config::Api,
     /// The files of plugins, by the names of the plugins, in the order in which they were loaded.
     pub files: Vec<(&'static str, millrace_config::Plugin)>,
     pub plugins: Plugins,
@@ -95,6 +97,7 @@ impl Model {
             neighbours: Vec::new(),
             router: config.router.clone(),
             plugin_settings: config.plugins.clone(),
+            api: config.api.clone(),
             files: Vec::new(),
             plugins: Plugins::new(),
             repository: crate::load::repository(&config.plugins, memory)?,

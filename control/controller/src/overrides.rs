@@ -1,5 +1,8 @@
 //! What is said beside a configuration when a router is started, and holds whatever configuration runs.
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
 use millrace_config::{Config, Device, OnDeath, PollMode, PortKind};
 
 /// What is said beside a configuration.
@@ -13,6 +16,10 @@ pub struct Overrides {
     pub on_death: Option<OnDeath>,
     /// How kernel devices are used, for ports that don't say.
     pub driver: Option<Device>,
+    /// Where the HTTP interface is served over TLS, instead of where the configuration says; empty: there.
+    pub listen: Vec<SocketAddr>,
+    /// The interface's certificate and its key.
+    pub certificate: Option<(PathBuf, PathBuf)>,
 }
 
 impl Overrides {
@@ -22,6 +29,12 @@ impl Overrides {
         router.mode = self.mode.unwrap_or(router.mode);
         router.workers = self.workers.unwrap_or(router.workers);
         router.on_death = self.on_death.or(router.on_death);
+        if !self.listen.is_empty() {
+            config.api.listen.clone_from(&self.listen);
+        }
+        if let Some((certificate, key)) = self.certificate.clone() {
+            (config.api.certificate, config.api.key) = (Some(certificate), Some(key));
+        }
         let Some(driver) = self.driver else { return };
         let devices = config.port.iter_mut().filter(|port| port.kind == PortKind::Device);
         devices.filter(|port| port.driver == Device::Auto).for_each(|port| port.driver = driver);

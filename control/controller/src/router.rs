@@ -38,6 +38,7 @@ use crate::route_changes::{kernel_view, parse_prefix};
 use crate::route_table::RouteTable;
 use crate::routes::PortsByDevice;
 use crate::show::{self, KernelShare};
+use crate::tokens::Tokens;
 use crate::view::{
     ApplyingView, CountersView, DropView, GateView, InstanceView, LookupView, MemoryView, MirrorView,
     NeighbourView, PluginDetailView, PluginInterfaceView, PluginView, PortCountersView, PortView, RouteView,
@@ -68,6 +69,8 @@ pub(crate) struct Shared {
     pub events: Events,
     /// What was asked for, and by whom.
     pub audit: AuditLog,
+    /// By which one is let in from elsewhere.
+    pub tokens: Tokens,
 }
 
 /// Changes that belong together and are being made.

@@ -37,6 +37,7 @@ use crate::observe::Observed;
 use crate::overrides::Overrides;
 use crate::route_table::RouteTable;
 use crate::router::{Inner, Router, Shared};
+use crate::tokens::Tokens;
 use crate::watchdog::{Names, Watch, Watchdog, WorkerThread};
 use crate::worker_handle::WorkerHandle;
 use crate::workers::Workers;
@@ -147,6 +148,8 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
         observed: Observed::default(),
     };
     let audit = AuditLog::open(state.as_deref());
+    let tokens = Tokens::open(state.as_deref());
+    tokens.damage().into_iter().for_each(|damage| tracing::error!("{damage}"));
     inner.tell_names();
     let watch = |end| Watch {
         workers: inner.workers.watched(),
@@ -162,7 +165,7 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
     });
     let events = inner.events.clone();
     let (inner, stop, requested) = (Mutex::new(inner), Notify::new(), Notify::new());
-    let router = Router(Arc::new(Shared { inner, stop, requested, control_wake, events, audit }));
+    let router = Router(Arc::new(Shared { inner, stop, requested, control_wake, events, audit, tokens }));
     match result {
         Ok(()) => {
             router.lock().note_start();
@@ -562,7 +565,7 @@ fn io_mode(mode: PollMode) -> IoMode {
 }
 
 /// Where it is remembered what has to outlive the router, as the configuration says.
-fn state_directory(config: &Config) -> Option<PathBuf> {
+pub fn state_directory(config: &Config) -> Option<PathBuf> {
     match &config.plugins.state {
         Some(none) if none.as_os_str() == "none" => None,
         Some(directory) => Some(directory.clone()),

@@ -47,7 +47,7 @@ impl Router {
     }
 
     async fn upgrade_to_file(&self, name: &str, upgrade: &Upgrade) -> Result<UpgradeView, ControlError> {
-        self.lock().model.plugins.plugin_named(name)?;
+        let before = self.lock().model.plugins.plugin_named(name)?;
         let loaded = self.read_plugin(&upgrade.path).await?;
         let found = loaded.plugin.name();
         if found != name {
@@ -75,6 +75,12 @@ impl Router {
         }
         let inheritance = if upgrade.without_state { Inheritance::Renounced } else { Inheritance::Required };
         let mut inner = self.lock();
+        // Others are heard while the new one is read and tried out.
+        if !Arc::ptr_eq(&before, &inner.model.plugins.plugin_named(name)?) {
+            return Err(ControlError::Conflict(format!(
+                "plugin {name}: another version has taken its place meanwhile, and stays: look at it, and try again"
+            )));
+        }
         let remembered = remember(&mut inner.model, &admission)?;
         let replaced = inner.replace(&plugin, inheritance);
         let mut view = match replaced {

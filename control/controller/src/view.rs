@@ -16,6 +16,7 @@ mod halves;
 mod maps;
 mod plugins;
 mod schedulers;
+mod tokens;
 
 pub use configuration::{AppliedView, ConfigurationView, DifferenceView, RevisionTextView, RevisionView};
 pub use counters::{CountersView, PortCountersView};
@@ -25,6 +26,7 @@ pub use plugins::{MapShapeView, PluginDetailView, PluginInterfaceView};
 pub use schedulers::{
     FlowQueueView, HostOutputView, QueueView, RemovedNodeView, SchedulerNodeView, SchedulerView,
 };
+pub use tokens::{CreatedTokenView, TokenView};
 
 /// A port and its counters.
 #[derive(Clone, Debug, Serialize, JsonSchema)]

@@ -30,7 +30,7 @@ pub use files::{
 };
 pub use key::{KeyId, PublicKey, SecretKey, SecretKeyProblem};
 pub use memory::{Memory, usual_state_directory};
-pub use notebook::NotebookError;
+pub use notebook::{Notebook, NotebookError};
 pub use quarantine::{Held, Quarantine};
 pub use repository::{Admission, Remembered, Repository};
 pub use signature::{MOST_SIGNATURE, sign};

@@ -48,7 +48,7 @@ struct Content<T> {
 
 /// A list of entries in a file of a directory; without a directory, in memory alone.
 #[derive(Clone, Debug)]
-pub(crate) struct Notebook<T> {
+pub struct Notebook<T> {
     directory: Option<PathBuf>,
     file: &'static str,
     entries: Vec<T>,

@@ -49,8 +49,14 @@ pub struct AuditEntry {
     pub time: String,
     /// By whom.
     pub who: Who,
-    /// The process that asked; none where it was the router or a plugin.
+    /// The role that they had; none where they had none, or it was the router or a plugin.
+    #[serde(default)]
+    pub role: Option<String>,
+    /// The process that asked; none where it was the router or a plugin, or somebody elsewhere.
     pub pid: Option<i32>,
+    /// The address that it was asked from; none where it was this machine.
+    #[serde(default)]
+    pub from: Option<String>,
     /// The operation: a method and a resource, or what a plugin did.
     pub operation: String,
     /// What was asked for, in short; nothing where the operation says all.
@@ -273,7 +279,9 @@ mod tests {
         AuditEntry {
             time: "2026-11-22T12:00:00.000Z".into(),
             who: Who::user(0, Some("root".into())),
+            role: Some("admin".into()),
             pid: Some(7),
+            from: None,
             operation: format!("DELETE /filters/{number}"),
             request: Some(request.into()),
             outcome: Outcome::Done,

@@ -259,6 +259,11 @@ fn what_is_not_confirmed_goes_back_by_itself() {
 
     assert!(router.ask(&["apply", &more, "--confirm", "1s"]).contains("goes back in 1 s"));
     router.try_ask(&["apply", &base]).assert_refused(1, &["revision 2 waits to be confirmed"]);
+    let lost = router.try_ask(&["filter", "add", "proto udp dport 53", "--action", "drop"]);
+    lost.assert_refused(1, &["revision 2 waits to be confirmed"]);
+    let lines = line.write("lost", "proto udp dport 53 action drop\n").display().to_string();
+    let lost = router.try_ask(&["filter", "add", "--from", &lines]);
+    lost.assert_refused(1, &["revision 2 waits to be confirmed"]);
     eventually("the router goes back", Duration::from_secs(10), || {
         (router.try_ask(&["diff", &base]).code == Some(0)).then_some(())
     });

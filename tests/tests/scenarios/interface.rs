@@ -1,10 +1,7 @@
 //! The interface of a running router keeps to its description, whatever is sent to it; changes are noted, and made only where
 //! what is changed is still what its client saw.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -33,9 +30,14 @@ filter = "proto udp dport 9000"
 "#;
 
 fn start(line: &Line) -> Millrace {
-    let config = line.write("router.toml", BASE);
+    start_with(line, "")
+}
+
+fn start_with(line: &Line, text: &str) -> Millrace {
+    let config = line.write("router.toml", &format!("{text}{BASE}"));
     let router = Millrace::start(&line.r, &format!("--config {}", config.display()));
     router.ask(&["scheduler", "add", "wan", "flows", "--kind", "flow-queues"]);
+    router.ask(&["token", "create", "ci", "--role", "viewer"]);
     router
 }
 
@@ -58,49 +60,35 @@ fn header(router: &Millrace, name: &str, path: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Passes connections to a port of this machine on to a socket, as long as the test goes on. Returns the port.
-fn pass_on(socket: &Path) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let (port, socket) = (listener.local_addr().expect("an address").port(), socket.to_owned());
-    std::thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            let Ok(router) = UnixStream::connect(&socket) else { return };
-            pass_both_ways(client, router);
-        }
-    });
-    port
-}
-
-fn pass_both_ways(client: TcpStream, router: UnixStream) {
-    let (Ok(from_client), Ok(from_router)) = (client.try_clone(), router.try_clone()) else { return };
-    std::thread::spawn(move || {
-        pass(from_client, &router);
-        let _ = router.shutdown(Shutdown::Write);
-    });
-    std::thread::spawn(move || {
-        pass(from_router, &client);
-        let _ = client.shutdown(Shutdown::Both);
-    });
-}
-
-fn pass(mut from: impl Read, mut to: impl Write) {
-    let _ = std::io::copy(&mut from, &mut to);
-}
-
 #[test]
 fn whatever_is_sent_the_interface_keeps_to_its_description() {
     let Some(_ground) = Ground::enter(&["schemathesis"]) else { return };
     let line = Line::new();
-    let mut router = start(&line);
-    let port = pass_on(router.socket());
+    line.r.ip("link set lo up");
+    let state = line.file("state").display().to_string();
+    let elsewhere = format!("[plugins]\nstate = \"{state}\"\n[api]\nlisten = [\"127.0.0.1:8443\"]\n");
+    let mut router = start_with(&line, &elsewhere);
+    let token = router.ask(&["token", "create", "schemathesis", "--role", "admin"]);
+    let header = format!("Authorization: Bearer {}", token.trim());
     let program = tool("schemathesis").unwrap_or_else(|| PathBuf::from("schemathesis"));
-    let settings = repository().join("tests/schemathesis.toml");
+    let settings = repository().join("tests/schemathesis.toml").display().to_string();
     let place = line.file("schemathesis");
     std::fs::create_dir_all(&place).expect("a directory");
-    let url = format!("http://127.0.0.1:{port}");
-    let mut command = Command::new("timeout");
-    command.args(["-k", "5", "300"]).arg(program).arg("--config-file").arg(settings);
-    command.args(["run", &format!("{url}/openapi.json"), "--url", &url, "--no-color", "--seed", "1"]);
+    let (url, certificate) = ("https://127.0.0.1:8443", line.file("state").join("interface.crt"));
+    let mut command = line.r.command("timeout");
+    command.args(["-k", "5", "300"]).arg(program).args(["--config-file", &settings]);
+    command.args([
+        "run",
+        &format!("{url}/openapi.json"),
+        "--url",
+        url,
+        "--no-color",
+        "--seed",
+        "1",
+        "-H",
+        &header,
+    ]);
+    command.arg("--tls-verify").arg(certificate);
     command.args(["--max-examples", "40", "--request-timeout", "20", "--warnings", "off"]);
     let output = command.current_dir(&place).output().expect("schemathesis");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

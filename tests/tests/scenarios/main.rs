@@ -6,6 +6,7 @@
 
 mod bad_input;
 mod capture;
+mod clients;
 mod commands;
 mod configuration;
 mod counters;
@@ -19,6 +20,7 @@ mod host_output;
 mod interface;
 mod kernel;
 mod lab;
+mod limits;
 mod links;
 mod lists;
 mod monitors;
@@ -31,6 +33,7 @@ mod plugin_words;
 mod plugins;
 mod policy;
 mod remembered;
+mod remote;
 mod routing_daemon;
 mod scheduler_changes;
 mod schedulers;

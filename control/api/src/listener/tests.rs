@@ -1,5 +1,7 @@
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
+use tokio::net::UnixStream;
+
 use super::*;
 use crate::test_control::TestDirectory;
 

@@ -209,15 +209,7 @@ impl Router {
 
     /// Keeps others from applying something meanwhile.
     fn begin_apply(&self) -> Result<Turn, ControlError> {
-        let inner = self.lock();
-        inner.unless_applying()?;
-        if let Some(waiting) = &inner.waiting {
-            return Err(ControlError::Conflict(format!(
-                "revision {} waits to be confirmed: `millrace confirm` keeps it, `millrace rollback` goes back at once",
-                waiting.revision
-            )));
-        }
-        drop(inner);
+        self.settled()?;
         self.begin_turn()
     }
 
@@ -229,12 +221,21 @@ impl Router {
         Ok(Turn(self.clone()))
     }
 
-    /// Whether single changes can be made: not while a configuration is applied, of which they would be no part.
+    /// Whether changes can be made: not while a configuration is applied, of which they would be no part, nor while one waits to be
+    /// confirmed, for they would be gone when it goes back.
     ///
     /// # Errors
-    /// [`ControlError::Conflict`] while it is.
+    /// [`ControlError::Conflict`] while it is so.
     pub fn settled(&self) -> Result<(), ControlError> {
-        self.lock().unless_applying()
+        let inner = self.lock();
+        inner.unless_applying()?;
+        match &inner.waiting {
+            None => Ok(()),
+            Some(waiting) => Err(ControlError::Conflict(format!(
+                "revision {} waits to be confirmed: `millrace confirm` keeps it, `millrace rollback` goes back at once",
+                waiting.revision
+            ))),
+        }
     }
 
     /// Puts a revision on the disk; before the first one, what the router was started with.

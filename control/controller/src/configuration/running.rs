@@ -21,6 +21,7 @@ impl Model {
             neighbour: self.neighbours.clone(),
             gate: self.plugins.gates_in_order().iter().map(|gate| running_gate(gate, tables)).collect(),
             plugins: self.plugin_settings.clone(),
+            api: self.api.clone(),
             plugin: self.files.iter().map(|(_, file)| file.clone()).collect(),
             instance: self.running_instances(),
             bind: Vec::new(),

@@ -1,0 +1,114 @@
+//! `api`: a flood of requests over TLS, while a flow with a reserved rate goes through the router.
+//!
+//! wrk keeps 400 connections busy from the router's own machine. Of the flow no packet may be lost, the router may not take much more
+//! memory, and at its own socket it answers as if nothing was. A second flood is of clients that have no token.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use millrace_testkit::{Background, Flow, Line, answer_times, eventually, percentile, resident};
+
+use crate::interrupt::check;
+use crate::process::{is_installed, run as run_command};
+use crate::{BenchError, Bound, Measurement, Options};
+
+/// Seconds of each flood.
+const SECONDS: u64 = 30;
+/// Packets of the flow in a second.
+const RATE: u32 = 5_000;
+/// How long the router may take to start.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Promised: packets of the flow that are lost.
+const LOSS_LIMIT: f64 = 0.0;
+/// Promised: growth of the router's memory, in MiB.
+const MEMORY_LIMIT: f64 = 64.0;
+/// Promised: milliseconds in which 99 of 100 requests at the own socket are answered.
+const ANSWER_LIMIT: f64 = 100.0;
+
+/// Runs all cases.
+pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    if !is_installed("wrk") {
+        return Err(BenchError::measurement("api", "wrk is not installed: apt-get install wrk"));
+    }
+    let line = Line::new();
+    line.r.ip("link set lo up");
+    let (socket, state) = (line.file("router"), line.file("state"));
+    let config = line.write("router.toml", &configuration(&state));
+    let binary = options.binary.to_string_lossy().into_owned();
+    let words = ["--socket", &*socket.to_string_lossy(), "run", "--config", &*config.to_string_lossy()];
+    let _router = Background::start(&line.r, &binary, &words, line.file("router.log"));
+    eventually("the router answers", PATIENCE, || socket.exists().then_some(()));
+    let tell = |arguments: &[&str]| {
+        run_command(&binary, &[&["--socket", &*socket.to_string_lossy()], arguments].concat())
+    };
+    let made = parsed(&tell(&["token", "create", "wrk", "--role", "viewer", "--json"])?)?;
+    let token = made["token"].as_str().unwrap_or_default().to_owned();
+    // Neighbours are known before the flow begins.
+    line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
+    let mut results = Vec::new();
+    for (who, header) in [
+        ("with a token", format!("Authorization: Bearer {}", token)),
+        ("without a token", "X-Nothing: 0".to_owned()),
+    ] {
+        check()?;
+        (options.progress)(&format!("{SECONDS} s of 400 connections {who}"));
+        let pid = process_of(&socket)?;
+        let before = resident(pid);
+        let flow = Flow::start(&line.h1, &line.h2, ([10, 2, 0, 2], 9000).into(), RATE, 64);
+        let log = line.file("wrk.log");
+        let wrk = format!("-t1 -c400 -d{SECONDS}s");
+        let mut words: Vec<&str> = wrk.split(' ').collect();
+        words.extend(["-H", &header, "https://127.0.0.1:8443/status"]);
+        let mut flood = Background::start(&line.r, "wrk", &words, log);
+        let times = answer_times(&socket, "/status", Duration::from_secs(SECONDS - 1));
+        let grown = resident(pid).saturating_sub(before);
+        flood.wait(Duration::from_secs(20));
+        let report = flow.finish();
+        let case = |what: &str| format!("400 connections {who}: {what}");
+        let requests = requests(&flood.log()).unwrap_or_default();
+        results.extend([
+            Measurement::of(case("requests answered"), requests, "1/s"),
+            Measurement::of(case("packets of a reserved flow lost"), report.lost() as f64, "packets")
+                .promising(Bound::AtMost, LOSS_LIMIT),
+            Measurement::of(case("memory more than before"), grown as f64 / f64::from(1 << 20), "MiB")
+                .promising(Bound::AtMost, MEMORY_LIMIT),
+            Measurement::of(
+                case("99 of 100 answers at the own socket"),
+                percentile(&times, 99).as_secs_f64() * 1000.0,
+                "ms",
+            )
+            .promising(Bound::AtMost, ANSWER_LIMIT),
+        ]);
+    }
+    Ok(results)
+}
+
+/// The router's ports, a rate that is reserved for the flow, and where it is asked.
+fn configuration(state: &Path) -> String {
+    format!(
+        "[router]\non-death = \"kernel\"\n[plugins]\nstate = \"{}\"\n[api]\nlisten = [\"127.0.0.1:8443\"]\n\
+         [[port]]\nname = \"lan\"\ndevice = \"r1\"\n[[port]]\nname = \"wan\"\ndevice = \"r2\"\n\
+         [port.scheduler]\nrate = \"1gbit\"\nnode = [{{ name = \"flows\", kind = \"flow-queues\", rate = \"100mbit\" }}]\n\
+         [[filter]]\nmatch = \"proto udp dport 9000\"\naction = \"queue flows\"\n",
+        state.display()
+    )
+}
+
+/// The router's process.
+fn process_of(socket: &Path) -> Result<u32, BenchError> {
+    let status = run_command("curl", &["-s", "--unix-socket", &socket.to_string_lossy(), "http://m/status"])?;
+    let status = parsed(&status)?;
+    let pid = status["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
+    let pid = pid.filter(|pid| fs::metadata(format!("/proc/{pid}")).is_ok());
+    pid.ok_or_else(|| BenchError::measurement("api", "the router doesn't say which process it is"))
+}
+
+fn parsed(text: &str) -> Result<serde_json::Value, BenchError> {
+    serde_json::from_str(text).map_err(|error| BenchError::measurement("api", format!("{error}: {text}")))
+}
+
+/// Requests in a second, as wrk tells.
+fn requests(said: &str) -> Option<f64> {
+    said.lines().find_map(|line| line.trim().strip_prefix("Requests/sec:"))?.trim().parse().ok()
+}

@@ -1,0 +1,34 @@
+//! Where clients find the router that they ask.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::DEFAULT_SOCKET;
+
+/// Which router is asked, and how.
+#[derive(Clone, Debug, Args)]
+pub struct Connection {
+    /// The daemon's Unix socket.
+    #[arg(long, global = true, env = "MILLRACE_SOCKET", default_value = DEFAULT_SOCKET, value_name = "PATH")]
+    pub socket: PathBuf,
+    /// A router elsewhere, instead of the socket: https://HOST:PORT.
+    #[arg(long, global = true, env = "MILLRACE_SERVER", value_name = "URL", hide_env_values = true)]
+    pub server: Option<String>,
+    /// The file with the token for --server; a token itself may stand in MILLRACE_TOKEN.
+    #[arg(long, global = true, env = "MILLRACE_TOKEN_FILE", value_name = "FILE", hide_env_values = true)]
+    pub token_file: Option<PathBuf>,
+    /// The file with certificates, in PEM, that the router's has to come from; without it, those that this machine trusts.
+    #[arg(
+        long,
+        global = true,
+        env = "MILLRACE_CA",
+        value_name = "FILE",
+        conflicts_with = "fingerprint",
+        hide_env_values = true
+    )]
+    pub ca: Option<PathBuf>,
+    /// The SHA-256 fingerprint of the router's certificate, which then may be anyone's, as `show status` tells it.
+    #[arg(long, global = true, env = "MILLRACE_FINGERPRINT", value_name = "SHA256", hide_env_values = true)]
+    pub fingerprint: Option<String>,
+}

@@ -1,0 +1,48 @@
+//! The command `token`.
+
+use hyper::Method;
+use serde_json::json;
+
+use crate::arguments::TokenAction;
+use crate::client::Client;
+use crate::commands::remote::{done, print, segment};
+use crate::output::{Column, Failure, plain};
+
+/// The columns of the list.
+const COLUMNS: &[Column] = &[
+    ("token", "name"),
+    ("role", "role"),
+    ("created", "created"),
+    ("by", "created_by/name"),
+    ("expires", "expires"),
+    ("expired", "expired"),
+    ("last used", "used"),
+    ("from", "used_from"),
+];
+
+/// Makes, lists and revokes tokens.
+pub fn token(client: &Client, action: &TokenAction, json: bool) -> Result<(), Failure> {
+    match action {
+        TokenAction::Create { name, role, expires } => {
+            let seconds = expires.map(|time| time.as_secs());
+            let body = json!({"name": name, "role": role.name(), "expires": seconds});
+            let made = client.send(Method::POST, "/tokens", Some(&body))?;
+            if json {
+                println!("{made:#}");
+                return Ok(());
+            }
+            // Alone on standard output, so that it can be written into a file.
+            println!("{}", plain(&made["token"]));
+            eprintln!("token {name}, role {}: it is not told again", role.name());
+        }
+        TokenAction::List => {
+            let all = client.get("/tokens")?;
+            print(&all, COLUMNS, json);
+        }
+        TokenAction::Revoke { name } => {
+            let gone = client.send(Method::DELETE, &format!("/tokens/{}", segment(name)), None)?;
+            done(&gone, &format!("token {name} revoked"), json);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,605 @@
+"""The operations of the interface, each as a method.
+
+Made by tools/python-client: change what the router says of itself, and make it again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterator
+
+from . import types
+from .transport import Event, Transport
+
+
+class Operations(Transport):
+    """All operations, named by method and path."""
+
+    def get_resources(
+        self,
+    ) -> types.ListView:
+        """GET /: this list. Role: viewer."""
+        return self.json('GET', '/')
+
+    def get_audit(
+        self,
+        *,
+        last: int | None = None,
+    ) -> list[types.AuditEntry]:
+        """GET /audit: who asked for which change, and what came of it. Role: admin."""
+        return self.json('GET', '/audit', query={'last': last})
+
+    def get_bindings(
+        self,
+        *,
+        cursor: str | None = None,
+        limit: int | None = None,
+    ) -> list[types.BindingView]:
+        """GET /bindings: bindings. Role: viewer."""
+        return self.json('GET', '/bindings', query={'cursor': cursor, 'limit': limit})
+
+    def post_bindings(
+        self,
+        body: types.NewBinding,
+    ) -> types.BindingView:
+        """POST /bindings: binds an instance. Role: operator."""
+        return self.json('POST', '/bindings', body=body)
+
+    def delete_bindings(
+        self,
+        body: types.OldBinding,
+    ) -> types.BindingView:
+        """DELETE /bindings: undoes a binding. Role: operator."""
+        return self.json('DELETE', '/bindings', body=body)
+
+    def get_capture(
+        self,
+        *,
+        count: int | None = None,
+        filter: str | None = None,
+        port: str | None = None,
+        snap: int | None = None,
+    ) -> Iterator[bytes]:
+        """GET /capture: frames as pcapng, until there are ?count= or the client goes. Role: operator."""
+        return self.pieces('GET', '/capture', query={'count': count, 'filter': filter, 'port': port, 'snap': snap})
+
+    def get_configuration(
+        self,
+    ) -> types.ConfigurationView:
+        """GET /configuration: what runs, as a file. Role: viewer."""
+        return self.json('GET', '/configuration')
+
+    def post_configuration(
+        self,
+        body: types.Apply,
+        *,
+        if_match: str | None = None,
+    ) -> types.AppliedView:
+        """POST /configuration: applies a file, whole or not at all, and goes back after `confirm` seconds unless it is confirmed. Role: admin."""
+        return self.json('POST', '/configuration', body=body, if_match=if_match)
+
+    def post_configuration_confirm(
+        self,
+    ) -> types.Confirmed:
+        """POST /configuration/confirm: keeps what was applied and waits to be confirmed. Role: admin."""
+        return self.json('POST', '/configuration/confirm')
+
+    def post_configuration_diff(
+        self,
+        body: types.Compared,
+    ) -> types.DifferenceView:
+        """POST /configuration/diff: says what a file would change; without a text, what has changed since the last one was applied. Role: operator."""
+        return self.json('POST', '/configuration/diff', body=body)
+
+    def post_configuration_rollback(
+        self,
+        body: types.Return,
+    ) -> types.AppliedView:
+        """POST /configuration/rollback: applies a revision again; without a number, what ran before. Role: admin."""
+        return self.json('POST', '/configuration/rollback', body=body)
+
+    def post_configuration_save(
+        self,
+        body: types.Text,
+    ) -> types.Saved:
+        """POST /configuration/save: writes what runs into the text of a file, and keeps its comments. Role: operator."""
+        return self.json('POST', '/configuration/save', body=body)
+
+    def delete_counters(
+        self,
+    ) -> types.Cleared:
+        """DELETE /counters: sets them to zero. Role: operator."""
+        return self.json('DELETE', '/counters')
+
+    def get_drops(
+        self,
+    ) -> list[types.DropView]:
+        """GET /drops: what was dropped, and why. Role: viewer."""
+        return self.json('GET', '/drops')
+
+    def get_events(
+        self,
+        *,
+        kind: str | None = None,
+        last: int | None = None,
+        limit: int | None = None,
+        since: int | None = None,
+    ) -> types.EventPage:
+        """GET /events: what happened; with `Accept: text/event-stream`, as it happens, and after Last-Event-ID. Role: viewer."""
+        return self.json('GET', '/events', query={'kind': kind, 'last': last, 'limit': limit, 'since': since})
+
+    def follow_events(
+        self,
+        *,
+        kind: str | None = None,
+        last: int | None = None,
+        limit: int | None = None,
+        since: int | None = None,
+        last_event_id: int | None = None,
+    ) -> Iterator[Event]:
+        """GET /events as it goes on, until the iteration is ended. Role: viewer."""
+        return self.events('/events', query={'kind': kind, 'last': last, 'limit': limit, 'since': since}, last_event_id=last_event_id)
+
+    def get_filters(
+        self,
+        *,
+        cursor: str | None = None,
+        limit: int | None = None,
+    ) -> list[types.BindingView]:
+        """GET /filters: all bindings, of instances and of other actions. Role: viewer."""
+        return self.json('GET', '/filters', query={'cursor': cursor, 'limit': limit})
+
+    def post_filters(
+        self,
+        body: types.NewFilter | list[types.NewFilter],
+    ) -> types.FiltersAdded:
+        """POST /filters: adds one, or all or none of a list. Role: operator."""
+        return self.json('POST', '/filters', body=body)
+
+    def delete_filters(
+        self,
+        body: types.OldFilters,
+    ) -> list[types.BindingView]:
+        """DELETE /filters: removes some, all or none. Role: operator."""
+        return self.json('DELETE', '/filters', body=body)
+
+    def get_filters_check(
+        self,
+    ) -> list[types.GateCheckView]:
+        """GET /filters/check: at each gate, filters that never win, and those of which it is hard to see which wins. Role: viewer."""
+        return self.json('GET', '/filters/check')
+
+    def get_filters_explain(
+        self,
+        *,
+        packet: str,
+    ) -> list[types.GateExplanationView]:
+        """GET /filters/explain: at each gate, which filter ?packet= is treated by, and why not by the others. Role: viewer."""
+        return self.json('GET', '/filters/explain', query={'packet': packet})
+
+    def get_filters_id(
+        self,
+        id: int,
+    ) -> types.BindingView:
+        """GET /filters/{id}: a binding. Role: viewer."""
+        return self.json('GET', f'/filters/{self.segment(id)}')
+
+    def delete_filters_id(
+        self,
+        id: int,
+        *,
+        if_match: str | None = None,
+    ) -> types.BindingView | None:
+        """DELETE /filters/{id}: removes it. Role: operator."""
+        return self.json('DELETE', f'/filters/{self.segment(id)}', if_match=if_match)
+
+    def get_flows(
+        self,
+        *,
+        filter: str | None = None,
+        limit: int | None = None,
+        order: Literal['rate'] | Literal['bytes'] | Literal['packets'] | Literal['recent'] | None = None,
+    ) -> types.FlowsView:
+        """GET /flows: flows that a filter selects, in an order. Role: viewer."""
+        return self.json('GET', '/flows', query={'filter': filter, 'limit': limit, 'order': order})
+
+    def delete_flows(
+        self,
+        *,
+        filter: str | None = None,
+    ) -> types.Flushed:
+        """DELETE /flows: forgets flows that a filter selects. Role: operator."""
+        return self.json('DELETE', '/flows', query={'filter': filter})
+
+    def get_gates(
+        self,
+    ) -> list[types.GateView]:
+        """GET /gates: gates and what is bound there. Role: viewer."""
+        return self.json('GET', '/gates')
+
+    def post_gates(
+        self,
+        body: types.NewGate,
+    ) -> types.GateView:
+        """POST /gates: creates one, the last at its position. Role: operator."""
+        return self.json('POST', '/gates', body=body)
+
+    def get_gates_name(
+        self,
+        name: str,
+    ) -> types.GateView:
+        """GET /gates/{name}: a gate. Role: viewer."""
+        return self.json('GET', f'/gates/{self.segment(name)}')
+
+    def patch_gates_name(
+        self,
+        name: str,
+        body: types.GateSettings,
+        *,
+        if_match: str | None = None,
+    ) -> types.GateView:
+        """PATCH /gates/{name}: gives it another filter table. Role: operator."""
+        return self.json('PATCH', f'/gates/{self.segment(name)}', body=body, if_match=if_match)
+
+    def delete_gates_name(
+        self,
+        name: str,
+        *,
+        if_match: str | None = None,
+    ) -> types.GateView:
+        """DELETE /gates/{name}: removes it. Role: operator."""
+        return self.json('DELETE', f'/gates/{self.segment(name)}', if_match=if_match)
+
+    def get_instances(
+        self,
+        *,
+        cursor: str | None = None,
+        limit: int | None = None,
+    ) -> list[types.InstanceView]:
+        """GET /instances: plugin instances. Role: viewer."""
+        return self.json('GET', '/instances', query={'cursor': cursor, 'limit': limit})
+
+    def post_instances(
+        self,
+        body: types.NewInstance,
+    ) -> types.InstanceView:
+        """POST /instances: creates one. Role: operator."""
+        return self.json('POST', '/instances', body=body)
+
+    def get_instances_name(
+        self,
+        name: str,
+    ) -> types.InstanceView:
+        """GET /instances/{name}: one. Role: viewer."""
+        return self.json('GET', f'/instances/{self.segment(name)}')
+
+    def patch_instances_name(
+        self,
+        name: str,
+        body: types.InstanceChange,
+        *,
+        if_match: str | None = None,
+    ) -> types.InstanceView:
+        """PATCH /instances/{name}: changes some settings, or gives it another name. Role: operator."""
+        return self.json('PATCH', f'/instances/{self.segment(name)}', body=body, if_match=if_match)
+
+    def delete_instances_name(
+        self,
+        name: str,
+        *,
+        if_match: str | None = None,
+    ) -> types.InstanceView:
+        """DELETE /instances/{name}: frees it, after its bindings. Role: operator."""
+        return self.json('DELETE', f'/instances/{self.segment(name)}', if_match=if_match)
+
+    def post_instances_name_control(
+        self,
+        name: str,
+        body: types.Message,
+    ) -> Any:
+        """POST /instances/{name}/control: sends the instance a message, or its slow half. Role: operator."""
+        return self.json('POST', f'/instances/{self.segment(name)}/control', body=body)
+
+    def get_instances_name_maps(
+        self,
+        name: str,
+    ) -> list[types.MapView]:
+        """GET /instances/{name}/maps: the maps that the instance writes. Role: viewer."""
+        return self.json('GET', f'/instances/{self.segment(name)}/maps')
+
+    def get_instances_name_maps_map(
+        self,
+        name: str,
+        map: str,
+    ) -> types.MapView:
+        """GET /instances/{name}/maps/{map}: one of them, with up to 4,096 of its entries. Role: viewer."""
+        return self.json('GET', f'/instances/{self.segment(name)}/maps/{self.segment(map)}')
+
+    def post_instances_name_release(
+        self,
+        name: str,
+    ) -> types.ReleaseView:
+        """POST /instances/{name}/release: lets it out of quarantine. Role: operator."""
+        return self.json('POST', f'/instances/{self.segment(name)}/release')
+
+    def post_lookup(
+        self,
+        body: types.Packet,
+    ) -> types.LookupView:
+        """POST /lookup: says what would happen to a packet. Role: viewer."""
+        return self.json('POST', '/lookup', body=body)
+
+    def get_metrics(
+        self,
+    ) -> str:
+        """GET /metrics: counters and gauges for Prometheus, as OpenMetrics text. Role: viewer."""
+        return self.text('GET', '/metrics')
+
+    def get_neighbours(
+        self,
+        *,
+        cursor: str | None = None,
+        limit: int | None = None,
+    ) -> list[types.NeighbourView]:
+        """GET /neighbours: neighbours of the ports. Role: viewer."""
+        return self.json('GET', '/neighbours', query={'cursor': cursor, 'limit': limit})
+
+    def get_openapi_json(
+        self,
+    ) -> dict[str, Any]:
+        """GET /openapi.json: the description of this interface, in OpenAPI 3.1. Role: viewer."""
+        return self.json('GET', '/openapi.json')
+
+    def get_plugins(
+        self,
+    ) -> list[types.PluginView]:
+        """GET /plugins: plugins that instances can be made of. Role: viewer."""
+        return self.json('GET', '/plugins')
+
+    def post_plugins(
+        self,
+        body: types.NewPlugin,
+    ) -> types.PluginView:
+        """POST /plugins: loads the one of a file of the router's machine. Role: admin."""
+        return self.json('POST', '/plugins', body=body)
+
+    def get_plugins_name(
+        self,
+        name: str,
+    ) -> types.PluginDetailView:
+        """GET /plugins/{name}: all that a plugin says of itself. Role: viewer."""
+        return self.json('GET', f'/plugins/{self.segment(name)}')
+
+    def put_plugins_name(
+        self,
+        name: str,
+        body: types.Upgrade,
+        *,
+        if_match: str | None = None,
+    ) -> types.UpgradeView:
+        """PUT /plugins/{name}: puts another version in its place. Role: admin."""
+        return self.json('PUT', f'/plugins/{self.segment(name)}', body=body, if_match=if_match)
+
+    def delete_plugins_name(
+        self,
+        name: str,
+        *,
+        if_match: str | None = None,
+    ) -> types.PluginView:
+        """DELETE /plugins/{name}: forgets one of which there are no instances. Role: admin."""
+        return self.json('DELETE', f'/plugins/{self.segment(name)}', if_match=if_match)
+
+    def post_plugins_name_rollback(
+        self,
+        name: str,
+        *,
+        if_match: str | None = None,
+    ) -> types.UpgradeView:
+        """POST /plugins/{name}/rollback: puts the version back that was there before. Role: admin."""
+        return self.json('POST', f'/plugins/{self.segment(name)}/rollback', if_match=if_match)
+
+    def get_ports(
+        self,
+    ) -> list[types.PortView]:
+        """GET /ports: ports with counters and rates. Role: viewer."""
+        return self.json('GET', '/ports')
+
+    def get_ports_name(
+        self,
+        name: str,
+    ) -> types.PortView:
+        """GET /ports/{name}: a port. Role: viewer."""
+        return self.json('GET', f'/ports/{self.segment(name)}')
+
+    def patch_ports_name(
+        self,
+        name: str,
+        body: dict[str, Any],
+    ) -> types.PortView:
+        """PATCH /ports/{name}: changes a port while it forwards; null is the default. Role: operator."""
+        return self.json('PATCH', f'/ports/{self.segment(name)}', body=body)
+
+    def get_quarantine(
+        self,
+    ) -> list[types.HeldView]:
+        """GET /quarantine: instances that a call of theirs has ended the router for. Role: viewer."""
+        return self.json('GET', '/quarantine')
+
+    def get_queues(
+        self,
+        *,
+        cursor: str | None = None,
+        limit: int | None = None,
+    ) -> list[types.QueueView]:
+        """GET /queues: what waits in queues of ports with a scheduler, and what came before and behind. Role: viewer."""
+        return self.json('GET', '/queues', query={'cursor': cursor, 'limit': limit})
+
+    def get_queues_port_queue(
+        self,
+        port: str,
+        queue: str,
+    ) -> types.QueueView:
+        """GET /queues/{port}/{queue}: one, with the queues of flows in it. Role: viewer."""
+        return self.json('GET', f'/queues/{self.segment(port)}/{self.segment(queue)}')
+
+    def patch_queues_port_queue(
+        self,
+        port: str,
+        queue: str,
+        body: types.QueueChanges,
+        *,
+        if_match: str | None = None,
+    ) -> types.QueueChanged:
+        """PATCH /queues/{port}/{queue}: changes its settings, or those of a flow in it. Role: operator."""
+        return self.json('PATCH', f'/queues/{self.segment(port)}/{self.segment(queue)}', body=body, if_match=if_match)
+
+    def get_rates(
+        self,
+        *,
+        hz: int | None = None,
+    ) -> types.RatesView:
+        """GET /rates: what the counters of ports grow by in a second, ?hz= times a second as a stream, or once. Role: viewer."""
+        return self.json('GET', '/rates', query={'hz': hz})
+
+    def follow_rates(
+        self,
+        *,
+        hz: int | None = None,
+        last_event_id: int | None = None,
+    ) -> Iterator[Event]:
+        """GET /rates as it goes on, until the iteration is ended. Role: viewer."""
+        return self.events('/rates', query={'hz': hz}, last_event_id=last_event_id)
+
+    def get_revisions(
+        self,
+        *,
+        cursor: str | None = None,
+        limit: int | None = None,
+    ) -> list[types.Revision]:
+        """GET /revisions: configurations that were applied: when, by whom, why; the newest first. Role: viewer."""
+        return self.json('GET', '/revisions', query={'cursor': cursor, 'limit': limit})
+
+    def get_revisions_number(
+        self,
+        number: int,
+    ) -> types.RevisionTextView:
+        """GET /revisions/{number}: one, with its text. Role: viewer."""
+        return self.json('GET', f'/revisions/{self.segment(number)}')
+
+    def get_routes(
+        self,
+        *,
+        cursor: str | None = None,
+        limit: int | None = None,
+        within: str | None = None,
+    ) -> list[types.RouteView]:
+        """GET /routes: routes, mirrored and our own, with what was sent by them. Role: viewer."""
+        return self.json('GET', '/routes', query={'cursor': cursor, 'limit': limit, 'within': within})
+
+    def post_routes(
+        self,
+        body: types.NewRoute | list[types.NewRoute],
+    ) -> types.RoutesAdded:
+        """POST /routes: adds one of ours, or all or none of a list. Role: operator."""
+        return self.json('POST', '/routes', body=body)
+
+    def delete_routes(
+        self,
+        body: types.OldRoute | list[types.OldRoute],
+    ) -> types.RoutesRemoved:
+        """DELETE /routes: removes one of ours, or all or none of a list. Role: operator."""
+        return self.json('DELETE', '/routes', body=body)
+
+    def get_routes_lookup(
+        self,
+        *,
+        address: str,
+    ) -> types.RouteView:
+        """GET /routes/lookup: the route that packets to ?address= take. Role: viewer."""
+        return self.json('GET', '/routes/lookup', query={'address': address})
+
+    def get_schedulers(
+        self,
+    ) -> list[types.SchedulerView]:
+        """GET /schedulers: in which order ports send, and at which rates: promised and delivered. Role: viewer."""
+        return self.json('GET', '/schedulers')
+
+    def get_schedulers_port(
+        self,
+        port: str,
+    ) -> types.SchedulerView:
+        """GET /schedulers/{port}: one. Role: viewer."""
+        return self.json('GET', f'/schedulers/{self.segment(port)}')
+
+    def post_schedulers_port(
+        self,
+        port: str,
+        body: dict[str, Any],
+        *,
+        if_match: str | None = None,
+    ) -> types.SchedulerView:
+        """POST /schedulers/{port}: adds a node. Role: operator."""
+        return self.json('POST', f'/schedulers/{self.segment(port)}', body=body, if_match=if_match)
+
+    def patch_schedulers_port(
+        self,
+        port: str,
+        body: dict[str, Any],
+        *,
+        if_match: str | None = None,
+    ) -> types.SchedulerView:
+        """PATCH /schedulers/{port}: changes the port's own settings. Role: operator."""
+        return self.json('PATCH', f'/schedulers/{self.segment(port)}', body=body, if_match=if_match)
+
+    def patch_schedulers_port_node(
+        self,
+        port: str,
+        node: str,
+        body: dict[str, Any],
+        *,
+        if_match: str | None = None,
+    ) -> types.SchedulerView:
+        """PATCH /schedulers/{port}/{node}: changes settings of a node; null takes one away. Role: operator."""
+        return self.json('PATCH', f'/schedulers/{self.segment(port)}/{self.segment(node)}', body=body, if_match=if_match)
+
+    def delete_schedulers_port_node(
+        self,
+        port: str,
+        node: str,
+        body: types.NodeRemoval,
+        *,
+        if_match: str | None = None,
+    ) -> types.RemovedNodeView:
+        """DELETE /schedulers/{port}/{node}: removes it, and moves what waits there to another leaf. Role: operator."""
+        return self.json('DELETE', f'/schedulers/{self.segment(port)}/{self.segment(node)}', body=body, if_match=if_match)
+
+    def get_status(
+        self,
+    ) -> types.StatusAnswer:
+        """GET /status: the daemon, and how it is asked. Role: viewer."""
+        return self.json('GET', '/status')
+
+    def get_summary(
+        self,
+    ) -> types.SummaryView:
+        """GET /summary: what became of all packets. Role: viewer."""
+        return self.json('GET', '/summary')
+
+    def get_tokens(
+        self,
+    ) -> list[types.TokenView]:
+        """GET /tokens: by which one is let in from elsewhere: whose, and when used. Role: admin."""
+        return self.json('GET', '/tokens')
+
+    def post_tokens(
+        self,
+        body: types.NewToken,
+    ) -> types.CreatedTokenView:
+        """POST /tokens: makes one, and tells it this once. Role: admin."""
+        return self.json('POST', '/tokens', body=body)
+
+    def delete_tokens_name(
+        self,
+        name: str,
+    ) -> types.TokenView:
+        """DELETE /tokens/{name}: revokes it. Role: admin."""
+        return self.json('DELETE', f'/tokens/{self.segment(name)}')

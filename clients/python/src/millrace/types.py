@@ -1,0 +1,1384 @@
+"""What is sent and answered.
+
+Made by tools/python-client: change what the router says of itself, and make it again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+
+class AmbiguousView(TypedDict):
+    """Two filters of which it is hard to see which wins."""
+    decided_by: str
+    """The field in which the winner is more specific; `age` when it is only older."""
+    loser: NamedFilterView
+    """The other one."""
+    winner: NamedFilterView
+    """The one that wins."""
+
+
+class AppliedView(TypedDict):
+    """What was applied."""
+    changes: list[str]
+    """The commands that would have done the same."""
+    confirm: int | None
+    """Seconds after which it goes back, unless it is confirmed."""
+    origin: str
+    """Where it came from."""
+    revision: int | None
+    """Its revision; none where nothing changed, or what ran before runs again."""
+
+
+class Apply(TypedDict):
+    """A configuration to be applied."""
+    comment: NotRequired[str | None]
+    """Why it is applied."""
+    confirm: NotRequired[int | None]
+    """Seconds after which what ran before runs again, unless it is confirmed by then."""
+    origin: NotRequired[str | None]
+    """The file's name, for messages and for the history."""
+    text: str
+    """Its text, as it stands in a file."""
+
+
+class ApplyingView(TypedDict):
+    """Changes that are being made together."""
+    made: int
+    """How many are made."""
+    of: int
+    """How many there are; 0 as long as that isn't known."""
+
+
+AuditEntry: TypeAlias = 'dict[str, Any]'
+"""Something that was asked for."""
+
+
+class BindingView(TypedDict):
+    """A binding of an instance, or of another action, to flows."""
+    action: str
+    """What is done with the packets: `instance NAME`, `drop`, `reject`, `host`, `port NAME`, `ports NAME,NAME`
+    or `copy-to NAME`."""
+    budget: int | None
+    """Microseconds that a call of the instance may take."""
+    bytes: int
+    """Their bytes."""
+    drops: int
+    """Packets of these that the instance dropped."""
+    filter: str
+    """Which packets."""
+    gate: str
+    """The gate."""
+    id: int
+    """Its number, which no other one ever has while the router runs: the smaller is the older."""
+    instance: str | None
+    """The instance, if the action is one."""
+    lost_bytes: int
+    """Their bytes."""
+    lost_packets: int
+    """Packets that were dropped in queues or behind, before a device took them."""
+    on_fault: str | None
+    """What becomes of packets that the instance fails at; `null` where there is none."""
+    packet_budget: int | None
+    """The same for each packet of a call, if that is less."""
+    packets: int
+    """Packets that it got."""
+    priority: int
+    """Of several filters that match, the highest priority wins."""
+    queued_bytes: int
+    """Their bytes."""
+    queued_packets: int
+    """Packets that were given to the queues of ports; each copy and each fragment is one."""
+    sent_bytes: int
+    """Their bytes."""
+    sent_packets: int
+    """Packets that went on to devices."""
+    waiting_bytes: int
+    """Their bytes."""
+    waiting_packets: int
+    """Packets that wait."""
+
+
+class CandidateView(TypedDict):
+    """A filter beside others, for a packet."""
+    action: str
+    """What it does."""
+    chosen: bool
+    """Whether the packet is treated by it."""
+    filter: str
+    """Which packets."""
+    id: int
+    """Its number."""
+    outcome: str
+    """Why it was chosen or not."""
+    priority: int
+    """Of several filters that match, the highest priority wins."""
+
+
+class Cleared(TypedDict):
+    """That counters begin anew."""
+    cleared: bool
+    """Always true."""
+
+
+class Compared(TypedDict):
+    """A text, or what was last applied."""
+    origin: NotRequired[str]
+    text: NotRequired[str | None]
+
+
+class ConfigurationView(TypedDict):
+    """What runs."""
+    origin: str
+    """The file that was applied last, or that the router was started with."""
+    pending: Pending | None
+    """What waits to be confirmed."""
+    store: str | None
+    """Where revisions are kept; nowhere, where they end with the router."""
+    text: str
+    """As a file would say it."""
+
+
+class Confirmed(TypedDict):
+    """What was confirmed."""
+    revision: int
+    """Its revision."""
+
+
+class CreatedTokenView(TypedDict):
+    """A token that was just made."""
+    created: str
+    """When it was made: date and time, UTC."""
+    created_by: Who
+    """Who made it."""
+    expired: bool
+    """Whether it has ended."""
+    expires: str | None
+    """When it ends; nothing where it doesn't by itself."""
+    name: str
+    """Its name."""
+    role: Role
+    """What who has it may do."""
+    token: str
+    """The token itself. It is told this once."""
+    used: str | None
+    """When it was last used, as far as is known; nothing where it never was."""
+    used_from: str | None
+    """From which address that was."""
+
+
+class DifferenceView(TypedDict):
+    """What makes one configuration of what runs."""
+    changes: list[str]
+    """The commands that would make it so."""
+    origin: str
+    """The configuration's name."""
+    restart: list[str]
+    """What only a restart can change."""
+
+
+class DriverFlowsView(TypedDict):
+    """Flows that the driver forwards by itself."""
+    flows: int
+    """Flows that the driver knows."""
+    idle: int
+    """Flows that were taken back because no packet came for a time."""
+    inserted: int
+    """Flows that it was told of."""
+    most: int
+    """Most that it can know."""
+    refused: int
+    """Flows that found no room."""
+    renewed: int
+    """Flows that it was told of again after a change."""
+
+
+class DropView(TypedDict):
+    """What was dropped."""
+    ether_types: dict[str, int]
+    """How many by EtherType, for the reason `ether_type`: up to 64 of them."""
+    meaning: str
+    """What it means."""
+    packets: int
+    """How many packets."""
+    ports: dict[str, int]
+    """How many by port; `-` stands for none."""
+    rate: float
+    """How many per second since the last look."""
+    reason: str
+    """The reason."""
+
+
+class Event(TypedDict):
+    """Something that happened."""
+    count: int
+    """How many there were."""
+    details: dict[str, Any]
+    """What the sentence says, for programs."""
+    kind: EventKind
+    """What kind of thing."""
+    number: int
+    """Its number: the first of a router is 1, each one more than the one before."""
+    severity: Severity
+    """How much it matters."""
+    subject: str
+    """What it happened to."""
+    text: str
+    """One sentence for people; of several, about the last."""
+    time: str
+    """When it happened, or the last of several: date and time, UTC."""
+
+
+EventKind: TypeAlias = Literal['router-started'] | Literal['link-up'] | Literal['link-down'] | Literal['device-gone'] | Literal['device-back'] | Literal['neighbour-learned'] | Literal['neighbour-changed'] | Literal['neighbour-lost'] | Literal['neighbour-failed'] | Literal['address-conflict'] | Literal['plugin-loaded'] | Literal['plugin-unloaded'] | Literal['plugin-upgraded'] | Literal['plugin-rolled-back'] | Literal['plugin-fault'] | Literal['instance-restarted'] | Literal['instance-quarantined'] | Literal['instance-released'] | Literal['configuration-applied'] | Literal['configuration-refused'] | Literal['configuration-confirmed'] | Literal['configuration-rolled-back'] | Literal['configuration-saved'] | Literal['reservation-set'] | Literal['reservation-removed'] | Literal['threshold-exceeded'] | Literal['threshold-cleared'] | Literal['audit-failed']
+"""What kind of thing happened."""
+
+
+class EventPage(TypedDict):
+    """Events out of those that there are."""
+    events: list[Event]
+    """The events, the oldest first."""
+    missed: int
+    """Events that were asked for and are not kept any more, of whatever kind."""
+    newest: int
+    """The number of the newest event that there is."""
+    next: int
+    """What to ask for as `since` to get those that follow these."""
+
+
+FiltersAdded: TypeAlias = 'BindingView | dict[str, Any]'
+"""What was added."""
+
+
+class FlowQueueView(TypedDict):
+    """The queue of a flow."""
+    dropped_bytes: int
+    """Their bytes."""
+    drops: dict[str, int]
+    """Packets that were dropped, by cause."""
+    flow: str | None
+    """The filter that only the flow's packets match; none when the router knows it no longer, or does not yet."""
+    held_bytes: int
+    """Their bytes."""
+    held_packets: int
+    """Packets that wait."""
+    offered_bytes: int
+    """Their bytes."""
+    offered_packets: int
+    """Packets that arrived."""
+    peak_bytes: int
+    """The most bytes that ever waited."""
+    quantum: int
+    """Bytes in each round."""
+    rate: int | None
+    """Bits in a second that are reserved for it."""
+    sent_bytes: int
+    """Their bytes."""
+    sent_packets: int
+    """Packets that were sent."""
+    threshold: int
+    """Bytes above which what arrives is dropped."""
+
+
+class FlowStatesView(TypedDict):
+    """What plugins keep for flows."""
+    bytes: int
+    """Bytes of memory for it."""
+    flows: int
+    """Flows that have state."""
+    refused: int
+    """Flows so far that found no room for theirs: plugins see them without state."""
+
+
+class FlowTableView(TypedDict):
+    """The flow table."""
+    displaced: int
+    """Flows that were displaced by others."""
+    expired: int
+    """Flows that were forgotten because no packet came for too long."""
+    hits: int
+    """Packets whose flow was known."""
+    known: int
+    """Flows."""
+    misses: int
+    """Packets whose flow was not."""
+    most: int
+    """Most flows that there may be."""
+    new: int
+    """Of these, those whose second packet is still awaited."""
+    reclassified: int
+    """Flows that were classified again after a change."""
+    rerouted: int
+    """Flows whose route was looked up again after a change."""
+
+
+class FlowView(TypedDict):
+    """A flow."""
+    age: float
+    """Seconds since the router came to know it."""
+    bindings: list[str]
+    """What it is bound to, in the order of the journey."""
+    bit_rate: float | None
+    """Bits per second, where the rate was asked for."""
+    bytes: int
+    """Their bytes, link headers included."""
+    destination: str
+    """Destination address."""
+    destination_port: int
+    """Destination port; 0 where the protocol has none."""
+    flow: str
+    """The filter that only its packets match."""
+    idle: float
+    """Seconds since its last packet."""
+    level: str
+    """`driver` where the driver forwards it by itself, else `worker`."""
+    packet_rate: float | None
+    """Packets per second, where that was asked for."""
+    packets: int
+    """Packets since the router came to know it."""
+    port: str
+    """The port that it comes in by; `-` for packets of the router's own."""
+    protocol: str
+    """IP protocol: its name, or its number."""
+    route: str
+    """Where it goes."""
+    source: str
+    """Source address."""
+    source_port: int
+    """Source port; 0 where the protocol has none."""
+    state: str
+    """`new` while it may be displaced by other new flows, then `established`; `reserved` while a rate is
+    reserved for it, so that no other displaces it."""
+    worker: int
+    """The number of the worker that it belongs to: 0 where there is only one."""
+
+
+class FlowsView(TypedDict):
+    """Flows out of those that there are."""
+    flows: list[FlowView]
+    """The first of them."""
+    found: int
+    """How many there are, those that are not shown included."""
+
+
+class Flushed(TypedDict):
+    """What was forgotten."""
+    flushed: int
+    """How many flows."""
+
+
+class GateCheckView(TypedDict):
+    """What is odd about the filters of a gate."""
+    ambiguous: list[AmbiguousView]
+    """Pairs of filters of one priority, neither a special case of the other, that some packets match both; up to
+    100."""
+    ambiguous_pairs: int
+    """How many such pairs there are."""
+    below_routes: list[NamedFilterView]
+    """Filters that compete with routes, and lose against each for their priority."""
+    filters: int
+    """How many filters it has."""
+    gate: str
+    """The gate."""
+    shadowed: list[ShadowedView]
+    """Filters that never win."""
+    undecided: list[NamedFilterView]
+    """Filters that no other outdoes, and of which it would take too long to find out whether several do
+    together."""
+
+
+class GateExplanationView(TypedDict):
+    """What becomes of a packet at a gate with filters."""
+    candidates: list[CandidateView]
+    """Its filters in the order in which they win: all that match, and some that don't."""
+    gate: str
+    """The gate."""
+    left_out: int
+    """How many more don't match."""
+    position: str
+    """Its position in the journey."""
+
+
+GateLinksView: TypeAlias = 'dict[str, Any]'
+"""Links from the filters of one gate into the DAG of the next."""
+
+
+class GateSettings(TypedDict):
+    table: str
+
+
+class GateView(TypedDict):
+    """A gate."""
+    bindings: list[BindingView]
+    """What is bound there."""
+    links: GateLinksView | None
+    """What leads from the filters of the gate before into its table, where both are DAGs."""
+    memory: int
+    """Bytes that its filters take, in the form in which they are searched."""
+    moved: str | None
+    """Why they are searched in another way for now."""
+    name: str
+    """Its name."""
+    position: str
+    """Its position in the journey."""
+    table: str
+    """How its filters are searched: `linear`, `tuple-space`, `cutting-tree`, `dag`, `dag-patricia` or `dag-tree-
+    bitmap`."""
+
+
+class HeldView(TypedDict):
+    """An instance in quarantine, because a call of it has ended the router."""
+    instance: str
+    """Its name."""
+    is_here: bool
+    """Whether this router has an instance of that name."""
+    plugin: str
+    """Its plugin."""
+    since: str
+    """When it happened: date and time, UTC."""
+    why: str
+    """What happened."""
+
+
+class HostOutputView(TypedDict):
+    """What the kernel itself sends by a port that has a scheduler."""
+    bytes: int
+    """Their bytes."""
+    caught: bool
+    """Whether it is caught, and waits in the queues."""
+    lost: int
+    """Packets of these that were lost before they were read, or for which there was no memory."""
+    packets: int
+    """Packets that were caught."""
+    setting: str
+    """What becomes of it: `queue`, `filter` or `direct`."""
+    weight: int
+    """Packets that are taken in a round, at most."""
+    why: str | None
+    """Why it is not, although it should be."""
+
+
+class InstanceChange(TypedDict):
+    name: NotRequired[str | None]
+    """Its name from now on."""
+    settings: NotRequired[dict[str, Any] | None]
+    """Settings that change; `null` takes one away."""
+
+
+class InstanceView(TypedDict):
+    """A plugin instance."""
+    bindings: list[BindingView]
+    """Where it is bound."""
+    counters: dict[str, int]
+    """Its plugin's own counters, by name."""
+    drops: dict[str, Any]
+    """Packets that it dropped, by its own reasons."""
+    faults: dict[str, int]
+    """Faults by kind."""
+    health: str
+    """`well`, `pausing` after a fault, or `quarantined` after many."""
+    last_fault: str | None
+    """What happened last."""
+    name: str
+    """Its name."""
+    number: int
+    """Its number, by which plugins send packets to it."""
+    plugin: str
+    """Its plugin."""
+    settings: Any
+    """Its settings."""
+    slow_half: SlowHalfView | None
+    """Its slow half; nothing where its plugin has none."""
+    suspensions: int
+    """How often it was stopped in the middle, for others to have their turn."""
+
+
+class InterfaceView(TypedDict):
+    """How the interface is served."""
+    fingerprint: str | None
+    """SHA-256 of the certificate that it is served with there."""
+    listen: list[str]
+    """Where it is served over TLS."""
+    socket: str
+    """The Unix socket."""
+    threads: list[ThreadView]
+    """The threads that speak with clients."""
+
+
+class ListView(TypedDict):
+    """The list of resources."""
+    name: str
+    """`millrace`."""
+    resources: list[ResourceView]
+    """What there is."""
+    version: str
+    """The version of the router."""
+
+
+class LookupView(TypedDict):
+    """What would happen to a packet."""
+    steps: list[StepView]
+    """Stage by stage."""
+    verdict: str
+    """What becomes of it in the end."""
+
+
+class MapEntryView(TypedDict):
+    """An entry of a map."""
+    key: str
+    """The key, in hexadecimal digits."""
+    value: str
+    """The value, in hexadecimal digits."""
+    worker: int
+    """The worker whose instance wrote it, from 0 on."""
+
+
+class MapShapeView(TypedDict):
+    """A map as a plugin declares it."""
+    entries: int
+    """Entries at most, at each worker."""
+    key: int
+    """Bytes of each key."""
+    memory: int
+    """Bytes of memory that it takes at each worker."""
+    name: str
+    """Its name."""
+    value: int
+    """Bytes of each value."""
+
+
+class MapView(TypedDict):
+    """A map of an instance."""
+    content: list[MapEntryView]
+    """What stands there; only where one map was asked for."""
+    entries: int
+    """Entries that there are, at all workers together."""
+    key: int
+    """Bytes of each key."""
+    more: bool
+    """Whether there is more than what is shown."""
+    most: int
+    """Entries that there may be, at each worker."""
+    name: str
+    """Its name."""
+    refused: int
+    """New keys so far for which there was no room."""
+    value: int
+    """Bytes of each value."""
+
+
+class MemoryView(TypedDict):
+    """Packet memory."""
+    frames: int
+    """All frames."""
+    used: int
+    """Frames in use."""
+
+
+class Message(TypedDict):
+    arguments: NotRequired[dict[str, Any]]
+    message: str
+    slow: NotRequired[bool]
+    """Whether it is for the slow half."""
+
+
+class MessagesView(TypedDict):
+    """Messages from one half to the other."""
+    heard: int
+    """Heard, by the instance of each worker."""
+    lost: int
+    """Lost: too many waited, or who should hear was pausing."""
+    sent: int
+    """Sent."""
+
+
+class MirrorView(TypedDict):
+    """What the mirror of the kernel saw."""
+    divergences_repaired: int
+    """Differences that a comparison found and repaired."""
+    dumps: int
+    """Complete readings."""
+    messages: int
+    """Messages."""
+    overruns: int
+    """Overruns, after each of which everything was read again."""
+
+
+class NamedFilterView(TypedDict):
+    """A filter as it is spoken of."""
+    action: str
+    """What it does."""
+    filter: str
+    """Which packets."""
+    id: int
+    """Its number."""
+    priority: int
+    """Of several filters that match, the highest priority wins."""
+
+
+class NeighbourView(TypedDict):
+    """A neighbour."""
+    address: str
+    """Its address."""
+    mac: str | None
+    """Its MAC address, if known."""
+    port: str
+    """The port it is behind."""
+    state: str
+    """The state: the kernel's word for it, or `own`."""
+
+
+class NewBinding(TypedDict):
+    """An instance to be bound."""
+    budget: NotRequired[int | None]
+    """Microseconds that a call may take in all."""
+    filter: str
+    """Which packets."""
+    gate: str
+    """The gate."""
+    instance: str
+    """The instance."""
+    on_fault: NotRequired[Literal['drop'] | Literal['bypass']]
+    """What becomes of packets that the instance fails at."""
+    packet_budget: NotRequired[int | None]
+    """Microseconds that a call may take for each of its packets."""
+    priority: NotRequired[int]
+    """Of several filters that match, the highest priority wins."""
+
+
+class NewFilter(TypedDict):
+    """A filter to be added."""
+    action: str
+    """What is done with them, as in the configuration."""
+    filter: str
+    """Which packets; `*` is all."""
+    gate: NotRequired[str | None]
+    """The gate; `route`, `tap` for copies, or `schedule` for queues, if none is named."""
+    priority: NotRequired[int]
+    """Of several filters that match, the highest priority wins."""
+
+
+class NewGate(TypedDict):
+    name: str
+    position: str
+
+
+class NewInstance(TypedDict):
+    name: str
+    plugin: str
+    settings: NotRequired[dict[str, Any]]
+
+
+class NewPlugin(TypedDict):
+    """A plugin to be loaded."""
+    allow_downgrade: NotRequired[bool]
+    """Load it also when it is signed and older than one that was loaded before."""
+    path: str
+    """Its file, on the router's machine."""
+
+
+class NewRoute(TypedDict):
+    """A route to be added."""
+    kind: NotRequired[Literal['forward'] | Literal['blackhole'] | Literal['unreachable'] | Literal['prohibit']]
+    """What the route does."""
+    port: NotRequired[str | None]
+    """Port to leave by."""
+    to: str
+    """Destination prefix."""
+    via: NotRequired[list[str]]
+    """Next hops."""
+
+
+class NewToken(TypedDict):
+    """A token to be made."""
+    expires: NotRequired[int | None]
+    """Seconds until it ends; without this it doesn't by itself."""
+    name: str
+    """Its name: letters, digits, dots, hyphens and underscores, 64 at most."""
+    role: Literal['viewer'] | Literal['operator'] | Literal['admin']
+    """What who has it may do."""
+
+
+class NextHopView(TypedDict):
+    """A next hop of a route."""
+    port: str
+    """The port to leave by."""
+    via: str | None
+    """Its address; none when the destinations are neighbours themselves."""
+    weight: int
+    """Its share among the route's next hops."""
+
+
+class NodeRemoval(TypedDict):
+    """What becomes of packets and filters of a scheduler's node that is removed."""
+    to: NotRequired[str | None]
+    """The leaf that gets what waits there, and is named by filters whose queue is gone; without it packets are
+    dropped."""
+    with_filters: NotRequired[bool]
+    """Whether filters whose queue is gone are removed as well."""
+
+
+class OldBinding(TypedDict):
+    """A binding is known by these three; of its priority nothing is left to say."""
+    filter: str
+    gate: str
+    instance: str
+
+
+class OldFilters(TypedDict):
+    ids: list[int]
+
+
+class OldRoute(TypedDict):
+    to: str
+
+
+Outcome: TypeAlias = Literal['done'] | Literal['refused'] | Literal['failed'] | Literal['abandoned']
+"""What came of what was asked for."""
+
+
+Overhead: TypeAlias = Literal['ethernet'] | Literal['atm'] | Literal['none']
+"""What a link adds to each packet."""
+
+
+class Packet(TypedDict):
+    packet: str
+
+
+class Pending(TypedDict):
+    """A revision that waits to be confirmed."""
+    revision: int
+    """Its number."""
+    seconds: int
+    """Seconds that are left."""
+
+
+class PluginDetailView(TypedDict):
+    """A plugin, and all that it says of itself."""
+    capabilities: list[str]
+    """The capabilities that it asks for."""
+    codes: dict[str, int]
+    """Its code at each of them (*Router Plugins*, section 4): the type, which stands for the position, in the
+    upper 16 bits, and the plugin's number in the lower."""
+    counters: list[str]
+    """The names of its counters."""
+    features: list[str]
+    """What it needs of the interface between plugins and router."""
+    home: str
+    """`built in`, `contained` or `trusted`, and what that is."""
+    instances: list[str]
+    """The instances of it."""
+    manual: str | None
+    """Its manual page; nothing where it has none."""
+    maps: list[MapShapeView]
+    """The maps that its instances write."""
+    messages: dict[str, str]
+    """Its control messages."""
+    name: str
+    """Its name."""
+    positions: list[str]
+    """Positions of the gates that it may be bound at."""
+    previous: str | None
+    """The version to which a rollback would go back; nothing when it was not upgraded."""
+    settings: dict[str, Any] | None
+    """The JSON Schema of its settings; nothing when it takes none."""
+    signature: str | None
+    """`signed by` and the key's id, or `unsigned`; nothing for what is built in."""
+    slow_half: NotRequired[PluginDetailView | None]
+    """Its slow half."""
+    state_version: int
+    """The version of what its instances save."""
+    summary: str
+    """What it does."""
+    version: str
+    """Its version."""
+
+
+class PluginInterfaceView(TypedDict):
+    """The interface that plugins are offered."""
+    features: list[str]
+    """Its features at the workers."""
+    version: int
+    """Its version."""
+
+
+class PluginView(TypedDict):
+    """A plugin that instances can be made of."""
+    capabilities: list[str]
+    """The capabilities that it asks for."""
+    codes: dict[str, int]
+    """Its code at each of them (*Router Plugins*, section 4): the type, which stands for the position, in the
+    upper 16 bits, and the plugin's number in the lower."""
+    counters: list[str]
+    """The names of its counters."""
+    features: list[str]
+    """What it needs of the interface between plugins and router."""
+    home: str
+    """`built in`, `contained` or `trusted`, and what that is."""
+    messages: dict[str, str]
+    """Its control messages."""
+    name: str
+    """Its name."""
+    positions: list[str]
+    """Positions of the gates that it may be bound at."""
+    signature: str | None
+    """`signed by` and the key's id, or `unsigned`; nothing for what is built in."""
+    summary: str
+    """What it does."""
+    version: str
+    """Its version."""
+
+
+class PortRatesView(TypedDict):
+    """What the counters of a port grew by in a second."""
+    drop_rate: float
+    """Frames dropped."""
+    name: str
+    """The port."""
+    rx_bits: float
+    """Bits received."""
+    rx_rate: float
+    """Frames received."""
+    tx_bits: float
+    """Bits sent."""
+    tx_rate: float
+    """Frames sent."""
+
+
+class PortView(TypedDict):
+    """A port and its counters."""
+    addresses: list[str]
+    """Its addresses."""
+    device: str | None
+    """The kernel device below, if there is one."""
+    driver: str
+    """`af_xdp`, `af_packet`, `tap`, `pcap`, `memory`, `vlan`."""
+    driver_packets: int
+    """Of the frames received, those that the driver forwarded by itself."""
+    drops: dict[str, int]
+    """Frames dropped, by reason."""
+    held: int
+    """Frames that wait inside the port and its queue."""
+    input_weight: int
+    """Packets that are taken from it in a round, at most."""
+    mac: str
+    """Its MAC address."""
+    mode: str
+    """How the driver works here: `zero-copy`, `native`, `generic`, `ring`, `call`, `in-process`."""
+    mtu: int
+    """Largest network packet in bytes."""
+    name: str
+    """Its name."""
+    on_death: str | None
+    """`kernel` or `drop`: what happens to its packets when the router has died."""
+    reverse_path: str
+    """`off`, `strict` or `loose`: whether the way back to a packet's source is looked at."""
+    rx_bits: float
+    """Bits received per second since the last look."""
+    rx_bytes: int
+    """Their bytes."""
+    rx_packets: int
+    """Frames received, those that the kernel kept included."""
+    rx_rate: float
+    """Frames received per second since the last look."""
+    state: str
+    """`up` or `down`."""
+    to_host: int
+    """Frames that the kernel or the router's own stack got."""
+    tx_bits: float
+    """Bits sent per second since the last look."""
+    tx_bytes: int
+    """Their bytes."""
+    tx_packets: int
+    """Frames sent by the router."""
+    tx_rate: float
+    """Frames sent per second since the last look."""
+    why: str
+    """Why it works in no better mode; empty when it is the best."""
+
+
+class Problem(TypedDict):
+    """Why something was not done (RFC 9457)."""
+    current: NotRequired[Any]
+    """What is there, where something else was expected."""
+    detail: str
+    """One sentence for people: what is wrong, where, and what would be right."""
+    errors: NotRequired[list[WrongEntry]]
+    """The first of them, up to 100."""
+    needs: NotRequired[Role | None]
+    """The role that is needed."""
+    status: int
+    """The status."""
+    title: str
+    """The status in words."""
+    type: str
+    """`about:blank`: no more is known than the status says."""
+    wrong: NotRequired[int | None]
+    """How many entries of a list are wrong."""
+
+
+class QueueChanged(TypedDict):
+    """What was changed of a queue."""
+    changes: dict[str, Any]
+    """What was said."""
+    flow: str | None
+    """The flow in it, if it was that."""
+    port: str
+    """The port."""
+    queue: str
+    """The queue."""
+
+
+class QueueChanges(TypedDict):
+    """Changes of a queue, or of a flow's."""
+    flow: NotRequired[str | None]
+
+
+class QueueView(TypedDict):
+    """A queue of a port: a leaf of its scheduler."""
+    delivered: int
+    """Bits in a second on the wire that it sent since it was last asked for."""
+    dropped_bytes: int
+    """Their bytes."""
+    drops: dict[str, int]
+    """Packets dropped at or below it, by cause."""
+    flows: list[FlowQueueView]
+    """The queues of flows in it; only where one queue was asked for."""
+    held_bytes: int
+    """Their bytes."""
+    held_packets: int
+    """Packets that wait at or below it."""
+    id: int
+    """The number by which plugins name it as a queue."""
+    kind: str
+    """What it does."""
+    name: str
+    """Its name."""
+    offered_bytes: int
+    """Their bytes."""
+    offered_packets: int
+    """Packets that arrived: those that were sent, wait or were dropped."""
+    peak_bytes: int
+    """The most bytes that ever waited."""
+    port: str
+    """The port."""
+    promised: int | None
+    """Bits in a second on the wire that it gets when all others send as much as they can, as far as that is
+    bounded."""
+    queues: int
+    """Queues in use."""
+    sent_bytes: int
+    """Their bytes."""
+    sent_packets: int
+    """Packets sent."""
+    sent_wire_bytes: int
+    """What they took on the wire: their bytes and what the link adds."""
+    settings: dict[str, Any]
+    """Its settings."""
+    under: str | None
+    """The node above."""
+
+
+class RatesView(TypedDict):
+    """What the counters grew by in a second."""
+    ports: list[PortRatesView]
+    """The ports."""
+    seconds: float
+    """Seconds between the two looks."""
+    time: str
+    """When: date and time, UTC."""
+
+
+class ReleaseView(TypedDict):
+    """An instance that was let out of quarantine."""
+    instance: str
+    """Its name."""
+    is_here: bool
+    """Whether this router has it, so that it runs now."""
+
+
+class RemovedNodeView(TypedDict):
+    """A node of a scheduler that was removed, with all below it."""
+    filters: list[BindingView]
+    """Filters whose queue is gone, as they were."""
+    node: str
+    """Its name."""
+    port: str
+    """The port."""
+    to: str | None
+    """The leaf that has its packets now; none, if they were dropped."""
+    with_filters: bool
+    """Whether the filters were removed; if not, they name the leaf now."""
+
+
+class ResourceView(TypedDict):
+    """A resource as the list shows it."""
+    methods: list[str]
+    """The methods that it takes."""
+    path: str
+    """Its path."""
+    roles: list[Role]
+    """The role that each of them needs."""
+    summary: str
+    """What they do, in their order."""
+
+
+class Return(TypedDict):
+    """Where to go back to, and why."""
+    comment: NotRequired[str | None]
+    confirm: NotRequired[int | None]
+    revision: NotRequired[int | None]
+
+
+class Revision(TypedDict):
+    """A revision without its text."""
+    changes: int
+    """How many changes it was."""
+    comment: str | None
+    """Why, as that said."""
+    number: int
+    """Its number: the first is 1, each one more than the one before."""
+    origin: str
+    """Where its text came from: a file's name, or the revision that was returned to."""
+    state: State
+    """What became of it."""
+    time: int
+    """When it was applied, in seconds since 1970."""
+    who: Who
+    """Who applied it."""
+
+
+class RevisionTextView(TypedDict):
+    """A revision and its text."""
+    changes: int
+    """How many changes it was."""
+    comment: str | None
+    """Why, as that said."""
+    number: int
+    """Its number: the first is 1, each one more than the one before."""
+    origin: str
+    """Where its text came from: a file's name, or the revision that was returned to."""
+    state: State
+    """What became of it."""
+    text: str
+    """The file's text."""
+    time: int
+    """When it was applied, in seconds since 1970."""
+    who: Who
+    """Who applied it."""
+
+
+Role: TypeAlias = Literal['viewer'] | Literal['operator'] | Literal['admin']
+"""What somebody may do. Each may also do what the one before may."""
+
+
+class RouteView(TypedDict):
+    """A route."""
+    kind: str
+    """`forward`, `local`, `kernel`, `broadcast`, `blackhole`, `unreachable`, `prohibit`."""
+    lost_bytes: NotRequired[int]
+    """Their bytes."""
+    lost_packets: NotRequired[int]
+    """Packets that were dropped in queues or behind, before a device took them."""
+    next_hops: list[NextHopView]
+    """Next hops; empty unless it forwards."""
+    protocol: str
+    """Who made it, in the kernel's words: `static`, `kernel`, `bgp`…; `millrace` for ours."""
+    queued_bytes: NotRequired[int]
+    """Their bytes."""
+    queued_packets: NotRequired[int]
+    """Packets that were given to the queues of ports; each copy and each fragment is one."""
+    sent_bytes: NotRequired[int]
+    """Their bytes."""
+    sent_packets: NotRequired[int]
+    """Packets that went on to devices."""
+    source: str
+    """`kernel` for mirrored routes, else `millrace`."""
+    to: str
+    """Destination prefix."""
+    waiting_bytes: NotRequired[int]
+    """Their bytes."""
+    waiting_packets: NotRequired[int]
+    """Packets that wait."""
+
+
+RoutesAdded: TypeAlias = 'RouteView | dict[str, Any]'
+"""What was added."""
+
+
+RoutesRemoved: TypeAlias = 'RouteView | dict[str, Any]'
+"""What was removed."""
+
+
+class Saved(TypedDict):
+    """A file with what runs in it."""
+    text: str
+    """Its text."""
+
+
+class SchedulerNodeView(TypedDict):
+    """A node of a scheduler."""
+    delivered: int
+    """Bits in a second on the wire that it sent since it was last asked for."""
+    dropped_bytes: int
+    """Their bytes."""
+    drops: dict[str, int]
+    """Packets dropped at or below it, by cause."""
+    held_bytes: int
+    """Their bytes."""
+    held_packets: int
+    """Packets that wait at or below it."""
+    id: int
+    """The number by which plugins name it as a queue."""
+    kind: str
+    """What it does."""
+    name: str
+    """Its name."""
+    peak_bytes: int
+    """The most bytes that ever waited."""
+    promised: int | None
+    """Bits in a second on the wire that it gets when all others send as much as they can, as far as that is
+    bounded."""
+    queues: int
+    """Queues in use."""
+    sent_bytes: int
+    """Their bytes."""
+    sent_packets: int
+    """Packets sent."""
+    sent_wire_bytes: int
+    """What they took on the wire: their bytes and what the link adds."""
+    settings: dict[str, Any]
+    """Its settings."""
+    under: str | None
+    """The node above."""
+
+
+class SchedulerView(TypedDict):
+    """The scheduler of a port."""
+    default: str | None
+    """The queue of packets that nothing else is said of."""
+    held: int
+    """Packets that wait."""
+    host: HostOutputView | None
+    """What the kernel itself sends by the port; none at ports without a kernel device."""
+    link: int | None
+    """Bits in a second that its link carries, where the kernel knows: that of no virtual device."""
+    most_queues: int
+    """Queues that there may be."""
+    nodes: list[SchedulerNodeView]
+    """Its nodes, each behind the one above it."""
+    overhead: Overhead
+    """What its link adds to each packet."""
+    port: str
+    """The port."""
+    queues: int
+    """Queues in use, those of flows included."""
+    rate: int | None
+    """Bits in a second that it sends at most; none if it sends as fast as it can."""
+    warning: str | None
+    """What the link can't carry of what is promised."""
+
+
+Severity: TypeAlias = Literal['information'] | Literal['warning'] | Literal['error']
+"""How much an event matters."""
+
+
+class ShadowView(TypedDict):
+    """What came of the trial of a new version on copies of packets."""
+    different: int
+    """Packets of these that they treated differently."""
+    fault: str | None
+    """What the new version did wrong."""
+    first: str | None
+    """The first of those, in a sentence."""
+    packets: int
+    """Packets that both versions had."""
+
+
+class ShadowedView(TypedDict):
+    """A filter that never wins."""
+    by: list[NamedFilterView]
+    """Those that come before it, and match whatever it matches: one, or several together, of which none can be
+    left out."""
+    filter: NamedFilterView
+    """The filter."""
+
+
+class SlowHalfView(TypedDict):
+    """The slow half of an instance."""
+    down: MessagesView
+    """Messages that it sent itself."""
+    faults: dict[str, int]
+    """Faults by kind."""
+    health: str
+    """`well`, `pausing` after a fault, or `quarantined` after many."""
+    last_fault: str | None
+    """What happened last."""
+    plugin: str
+    """Its plugin."""
+    suspensions: int
+    """How often it was stopped in the middle, for others to have their turn."""
+    up: MessagesView
+    """Messages that the fast half sent."""
+    version: str
+    """The version of that."""
+
+
+State: TypeAlias = Literal['good'] | Literal['waiting'] | Literal['withdrawn']
+"""What became of a revision."""
+
+
+class StatusAnswer(TypedDict):
+    """The daemon, and how it is asked."""
+    applying: NotRequired[ApplyingView | None]
+    """How far a configuration is that is being applied, or a list of changes; nothing when there is none."""
+    driver_flows: DriverFlowsView | None
+    """Flows in the driver; nothing where the driver forwards none."""
+    flow_states: FlowStatesView
+    """What plugins keep for flows."""
+    flows: FlowTableView
+    """The flow table."""
+    interface: InterfaceView
+    """How the interface is served."""
+    leftover_objects: NotRequired[int | None]
+    """Copies of shared objects that no instance uses any longer, which stay in memory; nothing where there are
+    none."""
+    memory: MemoryView
+    """Packet memory."""
+    mirror: MirrorView | None
+    """What the mirror of the kernel saw."""
+    mode: str
+    """`poll`, `interrupt` or `adaptive`."""
+    pid: int
+    """Its process."""
+    plugin_interface: PluginInterfaceView
+    """The interface that plugins are offered."""
+    routes: int
+    """Routes in the forwarding table."""
+    sleeps: int
+    """How often the worker slept."""
+    turns: TurnsView
+    """Rounds of the workers."""
+    uptime: float
+    """Seconds since it started."""
+    version: str
+    """Its version."""
+    worker_cpu: list[float]
+    """Seconds that each of them has run on a processor."""
+    workers: int
+    """Threads that forward."""
+
+
+class StepView(TypedDict):
+    """A stage of a packet's journey."""
+    stage: str
+    """The stage."""
+    text: str
+    """What happens there, and why."""
+
+
+class SummaryView(TypedDict):
+    """What became of all packets."""
+    consumed: int
+    """Packets used up by plugins."""
+    created: int
+    """Packets that the router made."""
+    created_by: dict[str, int]
+    """Packets made, by reason."""
+    dropped: int
+    """Packets dropped."""
+    dropped_by: dict[str, int]
+    """Packets dropped, by reason."""
+    held: int
+    """Packets inside the router."""
+    imbalance: int
+    """received + created less all the others: 0 when nothing was lost or invented. While packets flow it may be
+    off by those that pass between two readings."""
+    received: int
+    """Packets received, those that the kernel kept at a port included."""
+    received_from_host: int
+    """Of these, packets that the kernel itself sent by ports that have a scheduler."""
+    to_host: int
+    """Packets for the kernel and for the router's own stack."""
+    transmitted: int
+    """Packets sent."""
+
+
+class Text(TypedDict):
+    """A text, and the file that it is of."""
+    origin: NotRequired[str]
+    text: str
+
+
+class ThreadView(TypedDict):
+    """A thread that speaks with clients."""
+    confined: bool | None
+    """Whether it has given away all capabilities, and its system calls are filtered; nothing where the system
+    doesn't say."""
+    name: str
+    """Its name."""
+    thread: int
+    """Its number."""
+
+
+class TokenView(TypedDict):
+    """A token, without its secret, which nobody keeps."""
+    created: str
+    """When it was made: date and time, UTC."""
+    created_by: Who
+    """Who made it."""
+    expired: bool
+    """Whether it has ended."""
+    expires: str | None
+    """When it ends; nothing where it doesn't by itself."""
+    name: str
+    """Its name."""
+    role: Role
+    """What who has it may do."""
+    used: str | None
+    """When it was last used, as far as is known; nothing where it never was."""
+    used_from: str | None
+    """From which address that was."""
+
+
+class TurnsView(TypedDict):
+    """Rounds of the workers."""
+    busy: int
+    """Those that found packets."""
+    empty: int
+    """Those that found none."""
+    longest_change: int
+    """Microseconds of the longest one in which a worker was told of a change, or asked: packets waited for it as
+    long."""
+
+
+class Upgrade(TypedDict):
+    """A plugin to be replaced by another version of itself."""
+    accept_differences: NotRequired[bool]
+    """Whether it takes the place although it treats packets differently."""
+    allow_downgrade: NotRequired[bool]
+    """Whether it takes the place also when it is signed and older than one that was loaded before."""
+    path: str
+    """The file of the new version."""
+    shadow: NotRequired[int | None]
+    """How many packets it is to be tried out on before."""
+    without_state: NotRequired[bool]
+    """Whether its instances begin without what the old ones know."""
+
+
+UpgradeView: TypeAlias = 'dict[str, Any]'
+"""What became of a plugin that was replaced by another version."""
+
+
+class Who(TypedDict):
+    """Who applied it, as the kernel says of the other end of the socket."""
+    name: str
+    """The user's name, or the number where it has none."""
+    uid: int | None
+    """The user's number; `None` for the router itself and for plugins."""
+
+
+class WrongEntry(TypedDict):
+    """An entry of a list that is wrong."""
+    detail: str
+    """What is wrong."""
+    entry: int
+    """Its number, from 0."""

@@ -1,0 +1,242 @@
+//! The certificate that the interface is served with over TLS: one that was given, or one of the router's own making.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
+
+use rcgen::{
+    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose,
+};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use sha2::{Digest as _, Sha256};
+
+use crate::ApiError;
+
+/// The files of the router's own certificate, in the directory of what outlives it.
+const OWN: [&str; 2] = ["interface.crt", "interface.key"];
+/// What stands before the names that an own certificate is for, above it.
+const NAMES: &str = "# for: ";
+/// Years that an own certificate holds.
+const YEARS: i32 = 20;
+
+/// Where a certificate is, or is to be.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// A file of it and those that vouch for it, and one of its key, both in PEM.
+    Given(PathBuf, PathBuf),
+    /// One of the router's own, for these names and addresses, kept in a directory; without one, until the router ends.
+    Own(Option<PathBuf>, Vec<String>),
+}
+
+/// A certificate in use. One that was given is read again when its file has changed.
+#[derive(Debug)]
+pub(crate) struct Certificate {
+    place: Place,
+    used: RwLock<Used>,
+}
+
+#[derive(Debug)]
+struct Used {
+    key: Arc<CertifiedKey>,
+    /// When the files were last changed.
+    changed: Option<[SystemTime; 2]>,
+}
+
+impl Certificate {
+    /// Reads it, or makes it.
+    ///
+    /// # Errors
+    /// Files that can't be read or written, or don't belong together.
+    pub fn open(place: Place) -> Result<Self, ApiError> {
+        let (changed, key) = match &place {
+            Place::Given(chain, key) => (times(chain, key), read(chain, key)?),
+            Place::Own(None, names) => (None, parsed(&make(names, None)?, Path::new("a certificate"))?),
+            Place::Own(Some(directory), names) => (None, own(directory, names)?),
+        };
+        Ok(Self { place, used: RwLock::new(Used { key, changed }) })
+    }
+
+    /// SHA-256 of the certificate, as openssl and browsers write it.
+    pub fn fingerprint(&self) -> String {
+        let key = self.key();
+        let digest = key.cert.first().map(Sha256::digest).unwrap_or_default();
+        digest.iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(":")
+    }
+
+    /// Reads it again if its files have changed. Returns whether it is another one now.
+    ///
+    /// # Errors
+    /// When they can't be read, or don't belong together: the one before stays in use, and this is not tried again until they change.
+    pub fn renew(&self) -> Result<bool, ApiError> {
+        let Place::Given(chain, key) = &self.place else { return Ok(false) };
+        let now = times(chain, key);
+        let mut used = self.used.write().unwrap_or_else(PoisonError::into_inner);
+        if now.is_none() || now == used.changed {
+            return Ok(false);
+        }
+        used.changed = now;
+        used.key = read(chain, key)?;
+        Ok(true)
+    }
+
+    fn key(&self) -> Arc<CertifiedKey> {
+        self.used.read().unwrap_or_else(PoisonError::into_inner).key.clone()
+    }
+}
+
+impl ResolvesServerCert for Certificate {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.key())
+    }
+}
+
+fn times(chain: &Path, key: &Path) -> Option<[SystemTime; 2]> {
+    let time = |path: &Path| fs::metadata(path).and_then(|about| about.modified()).ok();
+    Some([time(chain)?, time(key)?])
+}
+
+fn read(chain: &Path, key: &Path) -> Result<Arc<CertifiedKey>, ApiError> {
+    let text = |path: &Path| fs::read(path).map_err(ApiError::system("read the certificate", path));
+    parsed(&[text(chain)?, text(key)?], chain)
+}
+
+/// A certificate and its key, each as PEM.
+fn parsed([chain, key]: &[Vec<u8>; 2], path: &Path) -> Result<Arc<CertifiedKey>, ApiError> {
+    let wrong = |why: String| ApiError::Certificate { path: path.to_owned(), why };
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(chain)
+        .collect::<Result<_, _>>()
+        .map_err(|error| wrong(format!("the certificate is no PEM: {error}")))?;
+    if chain.is_empty() {
+        return Err(wrong("there is no certificate in PEM in it".to_owned()));
+    }
+    let key =
+        PrivateKeyDer::from_pem_slice(key).map_err(|error| wrong(format!("its key is no PEM: {error}")))?;
+    let provider = rustls::crypto::ring::default_provider();
+    let certified =
+        CertifiedKey::from_der(chain, key, &provider).map_err(|error| wrong(error.to_string()))?;
+    Ok(Arc::new(certified))
+}
+
+/// The router's own certificate: that of before, if it is for these names, or a new one with the key of before.
+fn own(directory: &Path, names: &[String]) -> Result<Arc<CertifiedKey>, ApiError> {
+    let [chain, key] = OWN.map(|name| directory.join(name));
+    let old_key = fs::read(&key).ok();
+    if let (Ok(text), Some(old_key)) = (fs::read(&chain), &old_key)
+        && is_for(&text, names)
+        && let Ok(certified) = parsed(&[text, old_key.clone()], &chain)
+    {
+        return Ok(certified);
+    }
+    let made = make(names, old_key.as_deref())?;
+    let failed = ApiError::system("make the directory", directory);
+    DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
+    // The key first: a certificate without it would be of no use.
+    write(&key, &made[1], 0o600)?;
+    write(&chain, &made[0], 0o644)?;
+    parsed(&made, &chain)
+}
+
+/// Whether a certificate of the router's own is for all these names.
+fn is_for(text: &[u8], names: &[String]) -> bool {
+    let text = String::from_utf8_lossy(text);
+    let said = text.lines().find_map(|line| line.strip_prefix(NAMES));
+    said.is_some_and(|said| names.iter().all(|name| said.split(' ').any(|one| one == name)))
+}
+
+/// A new certificate for these names, and its key, each as PEM.
+fn make(names: &[String], old_key: Option<&[u8]>) -> Result<[Vec<u8>; 2], ApiError> {
+    let failed = |error: rcgen::Error| ApiError::OwnCertificate { why: error.to_string() };
+    let old = old_key.and_then(|text| KeyPair::from_pem(&String::from_utf8_lossy(text)).ok());
+    let key = old.map_or_else(KeyPair::generate, Ok).map_err(failed)?;
+    let mut params = CertificateParams::new(names.to_vec()).map_err(failed)?;
+    params.distinguished_name = DistinguishedName::new();
+    let name = names.first().map_or("millrace", String::as_str);
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    // A machine may not know the year when it starts first.
+    let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let year = (1970 + (seconds / 31_556_952) as i32).max(2026);
+    params.not_before = rcgen::date_time_ymd(2026, 1, 1);
+    params.not_after = rcgen::date_time_ymd(year + YEARS, 1, 1);
+    let made = params.self_signed(&key).map_err(failed)?;
+    let text = format!("{NAMES}{}\n{}", names.join(" "), made.pem());
+    Ok([text.into_bytes(), key.serialize_pem().into_bytes()])
+}
+
+fn write(path: &Path, text: &[u8], mode: u32) -> Result<(), ApiError> {
+    let failed = |error| ApiError::system("write", path)(error);
+    let beside = path.with_extension("new");
+    let _ = fs::remove_file(&beside);
+    let mut file =
+        OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside).map_err(failed)?;
+    file.write_all(text).and_then(|()| file.sync_all()).map_err(failed)?;
+    fs::rename(&beside, path).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::test_control::TestDirectory;
+
+    #[test]
+    fn an_own_certificate_stays_until_it_is_for_other_names() {
+        let directory = TestDirectory::new();
+        let state = directory.join("state");
+        let open = |names: &[&str]| {
+            let names = names.iter().map(|name| (*name).to_owned()).collect();
+            Certificate::open(Place::Own(Some(state.clone()), names)).unwrap().fingerprint()
+        };
+        let first = open(&["router", "127.0.0.1"]);
+        assert_eq!(first.len(), 32 * 3 - 1, "{first}");
+        assert_eq!(open(&["router"]), first);
+        let key = fs::read(state.join("interface.key")).unwrap();
+        assert_ne!(open(&["router", "fd00::1"]), first);
+        assert_eq!(fs::read(state.join("interface.key")).unwrap(), key);
+        let mode = |name: &str| fs::metadata(state.join(name)).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode("interface.key"), mode("interface.crt")), (0o600, 0o644));
+    }
+
+    #[test]
+    fn a_given_certificate_is_read_again_when_it_changes_and_stays_when_the_new_one_is_wrong() {
+        let directory = TestDirectory::new();
+        let (chain, key) = (directory.join("c.pem"), directory.join("k.pem"));
+        let put = |name: &str| {
+            let [made, its_key] = make(&[name.to_owned()], None).unwrap();
+            fs::write(&chain, made).unwrap();
+            fs::write(&key, its_key).unwrap();
+            // A clock's tick later, whatever that is here.
+            let later = SystemTime::now() + std::time::Duration::from_secs(name.len() as u64);
+            fs::File::open(&chain).unwrap().set_modified(later).unwrap();
+        };
+        assert!(matches!(
+            Certificate::open(Place::Given(chain.clone(), key.clone())),
+            Err(ApiError::System { .. })
+        ));
+        put("a");
+        let certificate = Certificate::open(Place::Given(chain.clone(), key.clone())).unwrap();
+        let first = certificate.fingerprint();
+        assert!(!certificate.renew().unwrap());
+        put("bb");
+        assert!(certificate.renew().unwrap());
+        let second = certificate.fingerprint();
+        assert_ne!(first, second);
+        fs::write(&key, "nonsense").unwrap();
+        assert!(certificate.renew().is_err());
+        assert_eq!(certificate.fingerprint(), second);
+        let [other, _] = make(&["c".into()], None).unwrap();
+        let [_, strange] = make(&["d".into()], None).unwrap();
+        fs::write(&chain, other).unwrap();
+        fs::write(&key, strange).unwrap();
+        let wrong = Certificate::open(Place::Given(chain, key)).unwrap_err();
+        assert!(matches!(wrong, ApiError::Certificate { .. }), "{wrong}");
+    }
+}

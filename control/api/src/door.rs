@@ -1,0 +1,220 @@
+//! What every request passes before it gets to control: who asks, whether they may, and whether they ask too often.
+//!
+//! What an operation needs is said in the catalogue alone. What is not in there is told only to those who may look at something.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use axum::extract::Request;
+use axum::http::request::Parts;
+use axum::http::{Method, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::any;
+use millrace_controller::{Holder, Outcome, Role, Tokens};
+
+use crate::catalogue::catalogue;
+use crate::control::Control;
+use crate::hop::Hop;
+use crate::limits::{Key, Limits};
+use crate::principal::Principal;
+use crate::problem::Problem;
+
+/// Who is at the other end of a connection.
+#[derive(Debug)]
+pub(crate) enum Caller {
+    /// A process of this machine, at the Unix socket.
+    Local {
+        /// Its user; none where the kernel doesn't say.
+        uid: Option<u32>,
+        /// Its number.
+        pid: Option<i32>,
+        /// Who that is, once somebody asked.
+        known: OnceLock<Principal>,
+    },
+    /// Somebody elsewhere.
+    Remote {
+        /// Where.
+        address: SocketAddr,
+        /// By which token they asked last.
+        holder: Mutex<Option<Holder>>,
+    },
+}
+
+impl Caller {
+    /// Who has the token that they asked by last, if it was one.
+    pub fn holder(&self) -> Option<Holder> {
+        match self {
+            Self::Local { .. } => None,
+            Self::Remote { holder, .. } => holder.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+}
+
+/// What a path's methods need.
+type Needs = Arc<[(&'static str, Role)]>;
+
+/// Lets requests in, or refuses them.
+#[derive(Clone, Debug)]
+pub(crate) struct Door {
+    pub hop: Hop,
+    pub tokens: Tokens,
+    pub limits: Limits,
+}
+
+impl Door {
+    /// The service that lets requests in to the resources of the catalogue.
+    pub fn service<C: Control>(self) -> axum::Router {
+        let guarded = |door: Self, needs: Needs| {
+            move |request: Request| {
+                let (door, needs) = (door.clone(), needs.clone());
+                async move { door.pass(request, &needs).await }
+            }
+        };
+        let router = catalogue::<C>().into_iter().fold(axum::Router::new(), |router, resource| {
+            let needs =
+                resource.operations.iter().map(|operation| (operation.method, operation.role)).collect();
+            router.route(resource.path, any(guarded(self.clone(), needs)))
+        });
+        router.fallback(guarded(self, Arc::default()))
+    }
+
+    async fn pass(self, request: Request, needs: &Needs) -> Response {
+        let Some(caller) = request.extensions().get::<Arc<Caller>>().cloned() else {
+            return Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "nobody asks").into_response();
+        };
+        let (head, body) = request.into_parts();
+        match self.admit(&caller, &head, needed(&head.method, needs)).await {
+            Ok(principal) => self.hop.carry(Request::from_parts(head, body), principal).await,
+            Err(problem) => problem.into_response(),
+        }
+    }
+
+    /// Who asks, if they may.
+    async fn admit(&self, caller: &Caller, head: &Parts, needed: Role) -> Result<Principal, Problem> {
+        let principal = match caller {
+            Caller::Local { uid, pid, known } => {
+                self.limits.request(Key::User(*uid), Instant::now())?;
+                self.local(*uid, *pid, known).await?
+            }
+            Caller::Remote { address, holder } => {
+                let found = self.remote(address.ip(), head).await?;
+                self.limits.request(Key::Token(found.name().to_owned()), Instant::now())?;
+                let principal = Principal::token(found.name(), found.role(), address.ip());
+                *holder.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+                principal
+            }
+        };
+        if principal.role.is_some_and(|role| role >= needed) {
+            return Ok(principal);
+        }
+        let problem = forbidden(&principal, needed);
+        self.refused(&principal, head, &problem).await;
+        Err(problem)
+    }
+
+    /// Who is at the other end of the Unix socket.
+    async fn local(
+        &self,
+        uid: Option<u32>,
+        pid: Option<i32>,
+        known: &OnceLock<Principal>,
+    ) -> Result<Principal, Problem> {
+        if let Some(known) = known.get() {
+            return Ok(known.clone());
+        }
+        let uid =
+            uid.ok_or_else(|| Problem::new(StatusCode::FORBIDDEN, "the kernel doesn't say who asks"))?;
+        let found = self.hop.find(uid).await?;
+        let principal = Principal { who: found.who, role: found.role, pid, from: None };
+        // A connection has one request at a time.
+        let _ = known.set(principal.clone());
+        Ok(principal)
+    }
+
+    /// By which token somebody elsewhere asks.
+    async fn remote(&self, from: IpAddr, head: &Parts) -> Result<Holder, Problem> {
+        let sent = head.headers.get(header::AUTHORIZATION);
+        let token = sent.and_then(|sent| sent.to_str().ok()).and_then(bearer);
+        if let Some(holder) = token.and_then(|token| self.tokens.check(token, from)) {
+            return Ok(holder);
+        }
+        let problem = unauthorized(sent.is_some());
+        // Who tries it again and again fills no log. A token can't be guessed, so nobody need be slowed down.
+        if self.limits.stranger(from, Instant::now()) {
+            self.refused(&Principal::stranger(from), head, &problem).await;
+        }
+        Err(problem)
+    }
+
+    async fn refused(&self, principal: &Principal, head: &Parts, problem: &Problem) {
+        let mut entry = principal.entry(format!("{} {}", head.method, head.uri), Outcome::Refused);
+        (entry.status, entry.why) = (Some(problem.status.as_u16()), Some(problem.detail.clone()));
+        self.hop.note(entry).await;
+    }
+}
+
+/// What a method needs. One that the path doesn't take is refused to who may look.
+fn needed(method: &Method, needs: &Needs) -> Role {
+    let method = if *method == Method::HEAD { Method::GET } else { method.clone() };
+    needs.iter().find(|(name, _)| *name == method.as_str()).map_or(Role::Viewer, |(_, role)| *role)
+}
+
+/// The token in what `Authorization` says (RFC 6750, 2.1).
+fn bearer(said: &str) -> Option<&str> {
+    let (scheme, token) = said.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+fn unauthorized(was_sent: bool) -> Problem {
+    let (detail, error) = match was_sent {
+        false => ("no token: send `Authorization: Bearer TOKEN`, made by `millrace token create`", ""),
+        true => {
+            ("this token lets nobody in: it is wrong, was revoked or has ended", ", error=\"invalid_token\"")
+        }
+    };
+    Problem::new(StatusCode::UNAUTHORIZED, detail).with_challenge(format!("Bearer realm=\"millrace\"{error}"))
+}
+
+fn forbidden(principal: &Principal, needed: Role) -> Problem {
+    let who = &principal.who.name;
+    let detail = match (principal.role, principal.from) {
+        (Some(role), _) => format!("this needs the role {needed}, and {who} has the role {role}"),
+        (None, _) => format!(
+            "this needs the role {needed}, and user {who} has none: run as root, or give a group of theirs one in [api] groups"
+        ),
+    };
+    let problem = Problem::new(StatusCode::FORBIDDEN, detail).with_needed(needed);
+    match principal.from {
+        None => problem,
+        Some(_) => problem.with_challenge(format!(
+            "Bearer realm=\"millrace\", error=\"insufficient_scope\", scope=\"{needed}\""
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_stands_behind_bearer() {
+        assert_eq!(bearer("Bearer abc"), Some("abc"));
+        assert_eq!(bearer("bearer  abc "), Some("abc"));
+        assert_eq!(bearer("Basic abc"), None);
+        assert_eq!(bearer("abc"), None);
+    }
+
+    #[test]
+    fn methods_need_what_the_catalogue_says() {
+        let needs: Needs = Arc::new([("GET", Role::Operator), ("DELETE", Role::Admin)]);
+        for (method, role) in [
+            ("GET", Role::Operator),
+            ("HEAD", Role::Operator),
+            ("DELETE", Role::Admin),
+            ("PUT", Role::Viewer),
+        ] {
+            assert_eq!(needed(&method.parse().unwrap(), &needs), role, "{method}");
+        }
+    }
+}

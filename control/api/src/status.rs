@@ -1,0 +1,107 @@
+//! How the interface itself is served, beside what the daemon is.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use millrace_confine::look;
+use millrace_controller::view::StatusView;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::certificate::Certificate;
+use crate::control::Control;
+use crate::problem::Problem;
+use crate::remote::Remote;
+use crate::server::Served;
+
+/// How the interface is served.
+#[derive(Debug)]
+pub(crate) struct Interface {
+    socket: String,
+    listen: Vec<SocketAddr>,
+    certificate: Option<Arc<Certificate>>,
+    /// Names and numbers of the threads that speak with clients.
+    pub threads: Vec<(&'static str, i32)>,
+}
+
+impl Interface {
+    /// Served at a socket, and elsewhere.
+    pub fn at(socket: &Path, remote: Option<&Remote>) -> Self {
+        let listeners = remote.map(|remote| &remote.listeners).into_iter().flatten();
+        let listen: Vec<SocketAddr> = listeners.filter_map(|listener| listener.local_addr().ok()).collect();
+        let certificate = remote.map(|remote| remote.certificate.clone());
+        if let Some(certificate) = &certificate {
+            let (addresses, fingerprint) = (list(&listen), certificate.fingerprint());
+            tracing::info!("serving HTTPS at {addresses}, with the certificate of SHA-256 {fingerprint}");
+        }
+        Self { socket: socket.display().to_string(), listen, certificate, threads: Vec::new() }
+    }
+
+    /// Takes up a certificate that was renewed.
+    pub fn renew(&self) {
+        let Some(certificate) = &self.certificate else { return };
+        match certificate.renew() {
+            Ok(false) => {}
+            Ok(true) => tracing::info!("the certificate was renewed, SHA-256 {}", certificate.fingerprint()),
+            Err(error) => tracing::error!("the certificate before stays in use: {error}"),
+        }
+    }
+}
+
+fn list(addresses: &[SocketAddr]) -> String {
+    addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The daemon, and how it is asked.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct StatusAnswer {
+    #[serde(flatten)]
+    status: StatusView,
+    /// How the interface is served.
+    interface: InterfaceView,
+}
+
+/// How the interface is served.
+#[derive(Serialize, JsonSchema)]
+struct InterfaceView {
+    /// The Unix socket.
+    socket: String,
+    /// Where it is served over TLS.
+    listen: Vec<String>,
+    /// SHA-256 of the certificate that it is served with there.
+    fingerprint: Option<String>,
+    /// The threads that speak with clients.
+    threads: Vec<ThreadView>,
+}
+
+/// A thread that speaks with clients.
+#[derive(Serialize, JsonSchema)]
+struct ThreadView {
+    /// Its name.
+    name: &'static str,
+    /// Its number.
+    thread: i32,
+    /// Whether it has given away all capabilities, and its system calls are filtered; nothing where the system doesn't say.
+    confined: Option<bool>,
+}
+
+pub(crate) async fn status<C: Control>(
+    State(served): State<Served<C>>,
+) -> Result<Json<StatusAnswer>, Problem> {
+    let interface = &served.interface;
+    let thread = |&(name, thread): &(&'static str, i32)| ThreadView {
+        name,
+        thread,
+        confined: look(thread).ok().map(|seen| seen.is_complete()),
+    };
+    let interface = InterfaceView {
+        socket: interface.socket.clone(),
+        listen: interface.listen.iter().map(SocketAddr::to_string).collect(),
+        fingerprint: interface.certificate.as_ref().map(|certificate| certificate.fingerprint()),
+        threads: interface.threads.iter().map(thread).collect(),
+    };
+    Ok(Json(StatusAnswer { status: served.control.status()?, interface }))
+}

@@ -1,0 +1,43 @@
+//! The resource of tokens, by which one is let in from elsewhere.
+
+use axum::Json;
+use axum::extract::{Extension, State};
+use axum::http::StatusCode;
+use millrace_controller::view::{CreatedTokenView, TokenView};
+use millrace_controller::{ControlError, NewToken};
+
+use crate::control::Control;
+use crate::extract::{Body, Name};
+use crate::principal::Principal;
+use crate::problem::Problem;
+use crate::server::Served;
+
+pub(crate) async fn list<C: Control>(State(served): State<Served<C>>) -> Json<Vec<TokenView>> {
+    Json(served.control.tokens().list())
+}
+
+pub(crate) async fn create<C: Control>(
+    State(served): State<Served<C>>,
+    Extension(principal): Extension<Principal>,
+    Body(new): Body<NewToken>,
+) -> Result<(StatusCode, Json<CreatedTokenView>), Problem> {
+    let tokens = served.control.tokens().clone();
+    let created = beside(move || tokens.create(&new, &principal.who)).await?;
+    Ok((StatusCode::CREATED, Json(created)))
+}
+
+pub(crate) async fn revoke<C: Control>(
+    State(served): State<Served<C>>,
+    Name(name): Name,
+) -> Result<Json<TokenView>, Problem> {
+    let tokens = served.control.tokens().clone();
+    beside(move || tokens.revoke(&name)).await.map(Json)
+}
+
+/// Done beside everything else: it waits for the disk.
+async fn beside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ControlError> + Send + 'static,
+) -> Result<T, Problem> {
+    let done = tokio::task::spawn_blocking(work).await;
+    Ok(done.map_err(|error| ControlError::system("keep the tokens", error))??)
+}

@@ -1,0 +1,104 @@
+//! Users of this machine: their names, and what their groups let them do at the Unix socket.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::CString;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use millrace_controller::{Role, Who};
+use nix::unistd::{Gid, Group, Uid, User, geteuid, getgrouplist};
+
+/// How long it is believed what the system said of a user.
+const FRESH: Duration = Duration::from_secs(60);
+/// Users that are remembered at one time.
+const MOST: usize = 1000;
+
+/// A user: its name, and what it may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub who: Who,
+    pub role: Option<Role>,
+}
+
+/// What is known of users. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Users {
+    groups: Arc<BTreeMap<String, Role>>,
+    known: Arc<Mutex<HashMap<u32, (Instant, Known)>>>,
+}
+
+impl Users {
+    /// Users whose groups have these roles.
+    pub fn new(groups: BTreeMap<String, Role>) -> Self {
+        Self { groups: Arc::new(groups), known: Arc::default() }
+    }
+
+    /// What is known of a user. The system may be slow to say it: this may wait for a directory service.
+    pub fn find(&self, uid: u32) -> Known {
+        let now = Instant::now();
+        let remembered =
+            self.lock().get(&uid).filter(|(at, _)| now - *at < FRESH).map(|(_, one)| one.clone());
+        remembered.unwrap_or_else(|| {
+            let found = self.ask(uid);
+            let mut known = self.lock();
+            if known.len() >= MOST {
+                known.clear();
+            }
+            known.insert(uid, (now, found.clone()));
+            found
+        })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u32, (Instant, Known)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ask(&self, uid: u32) -> Known {
+        let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
+        let role = match uid {
+            0 => Some(Role::Admin),
+            _ if uid == geteuid().as_raw() => Some(Role::Admin),
+            _ => user.as_ref().and_then(|user| self.by_groups(&user.name, user.gid)),
+        };
+        Known { who: Who::user(uid, user.map(|user| user.name)), role }
+    }
+
+    /// The highest role of the groups that a user is in.
+    fn by_groups(&self, name: &str, first: Gid) -> Option<Role> {
+        if self.groups.is_empty() {
+            return None;
+        }
+        let member_of = getgrouplist(&CString::new(name).ok()?, first).ok()?;
+        let role = |(group, role): (&String, &Role)| {
+            let group = Group::from_name(group).ok().flatten()?;
+            member_of.contains(&group.gid).then_some(*role)
+        };
+        self.groups.iter().filter_map(role).max()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_and_the_own_user_may_do_everything_and_others_what_their_groups_may() {
+        let users =
+            Users::new(BTreeMap::from([("daemon".into(), Role::Viewer), ("bin".into(), Role::Operator)]));
+        let role = |name: &str| {
+            let user = User::from_name(name).unwrap().unwrap();
+            let known = users.find(user.uid.as_raw());
+            assert_eq!((known.who.name.as_str(), known.who.uid), (name, Some(user.uid.as_raw())));
+            known.role
+        };
+        assert_eq!(users.find(geteuid().as_raw()).role, Some(Role::Admin));
+        assert_eq!(role("root"), Some(Role::Admin));
+        assert_eq!((role("daemon"), role("bin")), (Some(Role::Viewer), Some(Role::Operator)));
+        assert_eq!(role("nobody"), None);
+        assert_eq!(users.find(3_999_999_999), Known { who: Who::user(3_999_999_999, None), role: None });
+        assert_eq!(
+            Users::default().find(User::from_name("daemon").unwrap().unwrap().uid.as_raw()).role,
+            None
+        );
+    }
+}

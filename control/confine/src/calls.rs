@@ -1,0 +1,106 @@
+//! The system calls that are left to a process or a thread.
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule,
+};
+
+use crate::ConfineError;
+
+/// What computing takes, with any arguments: memory, time, waiting for other threads, reading and writing what is open already.
+const COMPUTING: &[libc::c_long] = &[
+    libc::SYS_brk,
+    libc::SYS_clock_gettime,
+    libc::SYS_close,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_futex,
+    libc::SYS_getpid,
+    libc::SYS_getrandom,
+    libc::SYS_gettid,
+    libc::SYS_madvise,
+    libc::SYS_mremap,
+    libc::SYS_munmap,
+    libc::SYS_read,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sched_yield,
+    libc::SYS_sigaltstack,
+    libc::SYS_write,
+];
+
+/// What serving takes beside that, with sockets that are open already: clients that connect, and waiting for them.
+const SERVING: &[libc::c_long] = &[
+    libc::SYS_accept4,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_wait,
+    libc::SYS_getpeername,
+    libc::SYS_getsockname,
+    libc::SYS_getsockopt,
+    libc::SYS_readv,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_restart_syscall,
+    libc::SYS_sendmsg,
+    libc::SYS_sendto,
+    libc::SYS_setsockopt,
+    libc::SYS_shutdown,
+    libc::SYS_writev,
+];
+
+/// System calls; all that are not among them fail with `EPERM`. Memory can't be made executable, and signals go to the process
+/// itself only.
+#[derive(Clone, Copy, Debug)]
+pub struct Calls {
+    allowed: [&'static [libc::c_long]; 2],
+}
+
+impl Calls {
+    /// What computing takes.
+    pub const COMPUTING: Self = Self { allowed: [COMPUTING, &[]] };
+    /// What serving clients takes, on sockets that are open already.
+    pub const SERVING: Self = Self { allowed: [COMPUTING, SERVING] };
+
+    /// Leaves these to the calling thread, and to those that it starts.
+    ///
+    /// # Errors
+    /// When the kernel has no filters of system calls, or refuses.
+    pub fn leave_to_thread(self) -> Result<(), ConfineError> {
+        let filter = self.filter().map_err(ConfineError::of("make a filter of system calls"))?;
+        seccompiler::apply_filter(&filter).map_err(ConfineError::of("set a filter of system calls (seccomp)"))
+    }
+
+    /// Leaves these to all threads of the process.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn leave_to_process(self) -> Result<(), ConfineError> {
+        let filter = self.filter().map_err(ConfineError::of("make a filter of system calls"))?;
+        let set = seccompiler::apply_filter_all_threads(&filter);
+        set.map_err(ConfineError::of("set a filter of system calls (seccomp)"))
+    }
+
+    fn filter(self) -> Result<BpfProgram, BackendError> {
+        let allowed = self.allowed.iter().copied().flatten();
+        let mut rules: BTreeMap<i64, Vec<SeccompRule>> = allowed.map(|call| (*call, Vec::new())).collect();
+        // What the third argument of these says must not contain PROT_EXEC.
+        let none = SeccompCmpOp::MaskedEq(libc::PROT_EXEC as u64);
+        let data_only = SeccompCondition::new(2, SeccompCmpArgLen::Dword, none, 0)?;
+        for call in [libc::SYS_mmap, libc::SYS_mprotect] {
+            rules.insert(call, vec![SeccompRule::new(vec![data_only.clone()])?]);
+        }
+        // How `abort` ends a process.
+        let own = u64::from(std::process::id());
+        let to_itself = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, own)?;
+        rules.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![to_itself])?]);
+        let refuse = SeccompAction::Errno(libc::EPERM as u32);
+        let architecture = std::env::consts::ARCH.try_into()?;
+        SeccompFilter::new(rules, refuse, SeccompAction::Allow, architecture)?.try_into()
+    }
+}

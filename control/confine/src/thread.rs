@@ -1,0 +1,72 @@
+//! A thread of a process with privileges that has none.
+
+use caps::CapSet;
+use nix::sys::prctl;
+
+use crate::{Calls, ConfineError};
+
+/// Takes all capabilities away from the calling thread, for good, with those that it could get by starting programs, and all system
+/// calls but these. Other threads keep theirs; those that it starts are as it is.
+///
+/// # Errors
+/// [`ConfineError`] when the kernel refuses a part of it: a thread that is confined in part only must end.
+pub fn confine_thread(calls: Calls) -> Result<(), ConfineError> {
+    let failed = ConfineError::of("give up privileges");
+    // A process that may not take them away keeps them for programs that it starts, which this thread can't.
+    let _ = caps::clear(None, CapSet::Bounding);
+    let sets = [CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted];
+    sets.into_iter()
+        .try_for_each(|set| caps::clear(None, set))
+        .map_err(ConfineError::of("give up capabilities"))?;
+    prctl::set_no_new_privs().map_err(failed)?;
+    calls.leave_to_thread()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::ErrorKind;
+    use std::net::{TcpListener, TcpStream};
+    use std::process::Command;
+
+    use super::*;
+    use crate::look;
+
+    #[test]
+    fn a_confined_thread_serves_and_does_nothing_else_while_others_do() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let thread = std::thread::spawn(move || {
+            confine_thread(Calls::SERVING).unwrap();
+            let denied = ErrorKind::PermissionDenied;
+            assert_eq!(File::open("/etc/passwd").unwrap_err().kind(), denied);
+            assert_eq!(File::create("/tmp/millrace-confined").unwrap_err().kind(), denied);
+            assert_eq!(TcpStream::connect(address).unwrap_err().kind(), denied);
+            assert_eq!(TcpListener::bind("127.0.0.1:0").unwrap_err().kind(), denied);
+            assert_eq!(Command::new("/bin/true").status().unwrap_err().kind(), denied);
+            let thread = nix::unistd::gettid();
+            let (_client, _) = listener.accept().unwrap();
+            // It waits to be looked at.
+            (thread, std::thread::park_timeout(std::time::Duration::from_millis(0)))
+        });
+        let _client = TcpStream::connect(address).unwrap();
+        thread.join().unwrap();
+        File::open("/etc/passwd").unwrap();
+    }
+
+    #[test]
+    fn what_a_thread_has_given_away_can_be_seen() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            confine_thread(Calls::COMPUTING).unwrap();
+            tell.send(nix::unistd::gettid()).unwrap();
+            let _ = ended.recv();
+        });
+        let seen = look(told.recv().unwrap().as_raw()).unwrap();
+        assert!(seen.is_complete(), "{seen:?}");
+        assert!(!look(nix::unistd::gettid().as_raw()).unwrap().is_complete());
+        drop(end);
+        thread.join().unwrap();
+    }
+}

@@ -1,0 +1,387 @@
+//! Tokens: by them one is let in from elsewhere, and may do what its role says.
+//!
+//! A token is told once, when it is made. What is kept of it, in a file beside the revisions, is its SHA-256 hash: it is 256 random bits,
+//! so there is nothing to be guessed that a slower hash would make dearer. Whoever looks for the token of a request compares all
+//! hashes, each in a time that does not depend on where they differ.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use millrace_config::Role;
+use millrace_repository::Notebook;
+use millrace_store::Who;
+use millrace_telemetry::utc;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+
+use crate::ControlError;
+use crate::view::{CreatedTokenView, TokenView};
+
+/// The file.
+const FILE: &str = "tokens.json";
+/// What every token begins with, so that programs that look for secrets in texts find it.
+const PREFIX: &str = "millrace_";
+/// Random bytes of a token.
+const SECRET: usize = 32;
+/// Tokens that there may be.
+const MOST: usize = 1000;
+/// Longest name.
+const MOST_NAME: usize = 64;
+/// Seconds that a token may hold, if it ends at all: a hundred years.
+const MOST_SECONDS: u64 = 100 * 366 * 86_400;
+
+/// A token to be made.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewToken {
+    /// Its name: letters, digits, dots, hyphens and underscores, 64 at most.
+    pub name: String,
+    /// What who has it may do.
+    pub role: Role,
+    /// Seconds until it ends; without this it doesn't by itself.
+    #[schemars(range(min = 1, max = 3_162_240_000_u64))]
+    pub expires: Option<u64>,
+}
+
+/// What is kept of a token.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    name: String,
+    role: Role,
+    /// SHA-256 of the token, in hexadecimal digits.
+    hash: String,
+    /// Seconds since 1970, as all times here.
+    created: u64,
+    created_by: Who,
+    expires: Option<u64>,
+    used: Option<u64>,
+    used_from: Option<IpAddr>,
+}
+
+/// A token, as requests are held against it.
+#[derive(Debug)]
+struct Known {
+    hash: [u8; 32],
+    name: String,
+    role: Role,
+    expires: Option<u64>,
+    used: AtomicU64,
+    used_from: Mutex<Option<IpAddr>>,
+}
+
+/// Who has sent a token that holds.
+#[derive(Clone, Debug)]
+pub struct Holder(Arc<Known>);
+
+impl Holder {
+    /// The token's name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// What may be done with it.
+    pub fn role(&self) -> Role {
+        self.0.role
+    }
+}
+
+/// All tokens. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct Tokens(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    book: Mutex<Notebook<Kept>>,
+    /// The same for those that read: nobody waits for a disk.
+    known: RwLock<Vec<Arc<Known>>>,
+}
+
+impl Default for Tokens {
+    /// None, and what comes ends with the router.
+    fn default() -> Self {
+        Self::open(None)
+    }
+}
+
+impl Tokens {
+    /// Those of a directory, which need not be there yet; without one they end with the router.
+    pub fn open(directory: Option<&Path>) -> Self {
+        let book = Notebook::open(directory, FILE);
+        let known = RwLock::new(book.entries().iter().filter_map(known).collect());
+        Self(Arc::new(Shared { book: Mutex::new(book), known }))
+    }
+
+    /// Why the file could not be read; there are no tokens then.
+    pub fn damage(&self) -> Option<String> {
+        self.book().damage().map(|damage| format!("no token holds: {damage}"))
+    }
+
+    fn book(&self) -> MutexGuard<'_, Notebook<Kept>> {
+        // A change of the book is made or not.
+        self.0.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(&self) -> Vec<Arc<Known>> {
+        self.0.known.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Makes a token.
+    ///
+    /// # Errors
+    /// A name that makes no sense or is taken, an end that is too far away, too many tokens, or a file that can't be written.
+    pub fn create(&self, new: &NewToken, who: &Who) -> Result<CreatedTokenView, ControlError> {
+        let now = now();
+        check(new)?;
+        let mut book = self.book();
+        if book.entries().iter().any(|kept| kept.name == new.name) {
+            let text = format!("there is a token {:?} already: give another name, or revoke it", new.name);
+            return Err(ControlError::Conflict(text));
+        }
+        if book.entries().len() >= MOST {
+            let text = format!("there are {MOST} tokens, the most that there may be: revoke some");
+            return Err(ControlError::Conflict(text));
+        }
+        let token = secret()?;
+        let kept = Kept {
+            name: new.name.clone(),
+            role: new.role,
+            hash: hex(&hash(&token)),
+            created: now,
+            created_by: who.clone(),
+            expires: new.expires.map(|seconds| now + seconds),
+            used: None,
+            used_from: None,
+        };
+        let about = view(&kept, now);
+        self.change(&mut book, |entries| entries.push(kept))?;
+        Ok(CreatedTokenView { about, token })
+    }
+
+    /// All of them, by name.
+    pub fn list(&self) -> Vec<TokenView> {
+        let (now, uses) = (now(), self.uses());
+        let mut all: Vec<TokenView> =
+            self.book().entries().iter().map(|kept| view(&with_use(kept.clone(), &uses), now)).collect();
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        all
+    }
+
+    /// Revokes a token: nobody is let in by it from now on.
+    ///
+    /// # Errors
+    /// When there is none of that name, or the file can't be written.
+    pub fn revoke(&self, name: &str) -> Result<TokenView, ControlError> {
+        let uses = self.uses();
+        let mut book = self.book();
+        let Some(kept) = book.entries().iter().find(|kept| kept.name == name).cloned() else {
+            let names = book.entries().iter().map(|kept| kept.name.as_str());
+            return Err(ControlError::unknown("token", name, names));
+        };
+        self.change(&mut book, |entries| entries.retain(|kept| kept.name != name))?;
+        Ok(view(&with_use(kept, &uses), now()))
+    }
+
+    /// Who has sent this, if it is a token that holds; that it was used is noted.
+    pub fn check(&self, sent: &str, from: IpAddr) -> Option<Holder> {
+        let sent = hash(sent);
+        let (now, known) = (now(), self.0.known.read().unwrap_or_else(PoisonError::into_inner));
+        let mut found = None;
+        for one in known.iter() {
+            if bool::from(one.hash.ct_eq(&sent)) {
+                found = Some(one.clone());
+            }
+        }
+        let holder = found.filter(|one| one.expires.is_none_or(|end| now < end)).map(Holder)?;
+        holder.0.used.store(now, Ordering::Relaxed);
+        *holder.0.used_from.lock().unwrap_or_else(PoisonError::into_inner) = Some(from);
+        Some(holder)
+    }
+
+    /// Whether a token that held still does.
+    pub fn holds(&self, holder: &Holder) -> bool {
+        let known = self.0.known.read().unwrap_or_else(PoisonError::into_inner);
+        holder.0.expires.is_none_or(|end| now() < end) && known.iter().any(|one| one.hash == holder.0.hash)
+    }
+
+    /// Writes down when tokens were last used, where that has changed by a minute or more.
+    ///
+    /// # Errors
+    /// When the file can't be written.
+    pub fn keep_uses(&self) -> Result<(), ControlError> {
+        let uses = self.uses();
+        let mut book = self.book();
+        let old = |kept: &Kept| {
+            let used = uses.iter().find(|(name, ..)| *name == kept.name).map_or(0, |(_, used, _)| *used);
+            used >= kept.used.unwrap_or(0) + 60
+        };
+        if !book.is_kept() || !book.entries().iter().any(old) {
+            return Ok(());
+        }
+        self.change(&mut book, |entries| {
+            entries.iter_mut().for_each(|kept| *kept = with_use(kept.clone(), &uses));
+        })
+    }
+
+    /// Name, time and place of the last uses that this router has seen.
+    fn uses(&self) -> Vec<(String, u64, Option<IpAddr>)> {
+        let seen = |one: Arc<Known>| {
+            let from = *one.used_from.lock().unwrap_or_else(PoisonError::into_inner);
+            (one.name.clone(), one.used.load(Ordering::Relaxed), from)
+        };
+        self.known().into_iter().map(seen).filter(|(_, used, _)| *used > 0).collect()
+    }
+
+    fn change(
+        &self,
+        book: &mut Notebook<Kept>,
+        change: impl FnOnce(&mut Vec<Kept>),
+    ) -> Result<(), ControlError> {
+        book.change(change).map_err(|error| ControlError::system("keep the tokens", error))?;
+        let before = self.known();
+        let same = |kept: &Kept| {
+            let one = known(kept)?;
+            Some(before.iter().find(|known| known.hash == one.hash).cloned().unwrap_or(one))
+        };
+        let after = book.entries().iter().filter_map(same).collect();
+        *self.0.known.write().unwrap_or_else(PoisonError::into_inner) = after;
+        Ok(())
+    }
+}
+
+fn check(new: &NewToken) -> Result<(), ControlError> {
+    let right = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    if new.name.is_empty() || new.name.len() > MOST_NAME || !new.name.chars().all(right) {
+        let text = format!(
+            "{:?} is no name for a token: give 1 to {MOST_NAME} letters, digits, dots, hyphens and underscores",
+            new.name
+        );
+        return Err(ControlError::Invalid(text));
+    }
+    match new.expires {
+        Some(seconds) if !(1..=MOST_SECONDS).contains(&seconds) => Err(ControlError::Invalid(format!(
+            "expires {seconds}: 1 to {MOST_SECONDS} seconds are right; without it the token doesn't end"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// A new token.
+fn secret() -> Result<String, ControlError> {
+    let mut bytes = [0; SECRET];
+    getrandom::fill(&mut bytes).map_err(|error| ControlError::system("get random bytes", error))?;
+    Ok(format!("{PREFIX}{}", hex(&bytes)))
+}
+
+fn hash(token: &str) -> [u8; 32] {
+    Sha256::digest(token.as_bytes()).into()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_hex(text: &str) -> Option<[u8; 32]> {
+    let digits: Option<Vec<u8>> = (0..32)
+        .map(|at| text.get(2 * at..2 * at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok()))
+        .collect();
+    digits?.try_into().ok()
+}
+
+/// One whose hash can't be read holds for nobody.
+fn known(kept: &Kept) -> Option<Arc<Known>> {
+    Some(Arc::new(Known {
+        hash: from_hex(&kept.hash)?,
+        name: kept.name.clone(),
+        role: kept.role,
+        expires: kept.expires,
+        used: AtomicU64::new(kept.used.unwrap_or(0)),
+        used_from: Mutex::new(kept.used_from),
+    }))
+}
+
+fn with_use(kept: Kept, uses: &[(String, u64, Option<IpAddr>)]) -> Kept {
+    match uses.iter().find(|(name, ..)| *name == kept.name) {
+        Some((_, used, from)) => Kept { used: Some(*used), used_from: *from, ..kept },
+        None => kept,
+    }
+}
+
+fn view(kept: &Kept, now: u64) -> TokenView {
+    TokenView {
+        name: kept.name.clone(),
+        role: kept.role,
+        created: utc(kept.created),
+        created_by: kept.created_by.clone(),
+        expires: kept.expires.map(utc),
+        expired: kept.expires.is_some_and(|end| now >= end),
+        used: kept.used.map(utc),
+        used_from: kept.used_from.map(|from| from.to_string()),
+    }
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    fn new(name: &str) -> NewToken {
+        NewToken { name: name.into(), role: Role::Operator, expires: None }
+    }
+
+    #[test]
+    fn a_token_lets_in_until_it_is_revoked_and_is_kept_as_a_hash() {
+        let folder = std::env::temp_dir().join(format!("millrace-tokens-{}", std::process::id()));
+        let tokens = Tokens::open(Some(&folder));
+        let made = tokens.create(&new("ci"), &Who::router()).unwrap();
+        assert!(made.token.starts_with(PREFIX) && made.token.len() == PREFIX.len() + 64, "{}", made.token);
+        let kept = std::fs::read_to_string(folder.join(FILE)).unwrap();
+        assert!(!kept.contains(&made.token) && !kept.contains(&made.token[PREFIX.len()..]), "{kept}");
+        // The same after a new start.
+        let again = Tokens::open(Some(&folder));
+        for tokens in [&tokens, &again] {
+            let holder = tokens.check(&made.token, HERE).unwrap();
+            assert_eq!((holder.name(), holder.role()), ("ci", Role::Operator));
+            assert!(tokens.holds(&holder));
+            for wrong in ["", "millrace_", &made.token[1..], &made.token.to_uppercase()] {
+                assert!(tokens.check(wrong, HERE).is_none(), "{wrong}");
+            }
+        }
+        again.keep_uses().unwrap();
+        assert_eq!(Tokens::open(Some(&folder)).list()[0].used_from.as_deref(), Some("127.0.0.1"));
+        let holder = again.check(&made.token, HERE).unwrap();
+        again.revoke("ci").unwrap();
+        assert!(again.check(&made.token, HERE).is_none() && !again.holds(&holder));
+        assert!(matches!(again.revoke("ci"), Err(ControlError::NotFound(_))));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn names_are_unique_and_plain_and_tokens_end() {
+        let tokens = Tokens::default();
+        let made = tokens.create(&NewToken { expires: Some(1), ..new("a") }, &Who::router()).unwrap();
+        assert!(matches!(tokens.create(&new("a"), &Who::router()), Err(ControlError::Conflict(_))));
+        for wrong in ["", "a b", "ä", "a/b", &"x".repeat(65)] {
+            assert!(matches!(tokens.create(&new(wrong), &Who::router()), Err(ControlError::Invalid(_))));
+        }
+        let endless = NewToken { expires: Some(u64::MAX), ..new("b") };
+        assert!(matches!(tokens.create(&endless, &Who::router()), Err(ControlError::Invalid(_))));
+        let holder = tokens.check(&made.token, HERE).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+        assert!(tokens.check(&made.token, HERE).is_none() && !tokens.holds(&holder));
+        assert!(tokens.list()[0].expired);
+    }
+}

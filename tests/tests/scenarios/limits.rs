@@ -1,0 +1,141 @@
+//! Floods, slow clients, idle connections and huge bodies at the interface: the router answers at its own socket, forwards, and takes
+//! little memory.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use millrace_testkit::{
+    Background, Flow, Ground, Line, Millrace, answer_times, eventually, percentile, resident,
+};
+
+use crate::support::to;
+
+/// How long each attack goes on.
+const TIME: Duration = Duration::from_secs(4);
+/// What 99 of 100 answers may take here, where others use the machine as well; `bench api` has the figure that is promised.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Bytes of memory that the router may take in addition.
+const MEMORY: u64 = 64 << 20;
+
+fn start(line: &Line) -> Millrace {
+    line.r.ip("link set lo up");
+    let text = format!(
+        "[router]\non-death = \"kernel\"\n[plugins]\nstate = \"{}\"\n[api]\nlisten = [\"127.0.0.1:8443\"]\n\
+         [[port]]\nname = \"lan\"\ndevice = \"r1\"\n[[port]]\nname = \"wan\"\ndevice = \"r2\"\n",
+        line.file("state").display()
+    );
+    let config = line.write("router.toml", &text);
+    Millrace::start(&line.r, &format!("--config {}", config.display()))
+}
+
+/// Has a flow go through the router, and somebody ask at its socket, while something goes on.
+fn assert_unmoved(line: &Line, router: &Millrace, what: &str) {
+    let pid = router.pid().unsigned_abs();
+    let before = resident(pid);
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
+    let times = answer_times(router.socket(), "/status", TIME);
+    let grown = resident(pid).saturating_sub(before);
+    let report = flow.finish();
+    assert!(report.lost() * 100 <= report.sent, "{what}: {report:?}");
+    let late = percentile(&times, 99);
+    assert!(late < PATIENCE, "{what}: 99 of 100 answers took up to {late:?}");
+    assert!(grown < MEMORY, "{what}: {grown} bytes more");
+    println!(
+        "{what}: 99 of 100 answers in {late:?}, {} KiB more, {} of {} lost",
+        grown >> 10,
+        report.lost(),
+        report.sent
+    );
+}
+
+#[test]
+fn a_flood_of_requests_over_tls_moves_nothing() {
+    let Some(_ground) = Ground::enter(&["wrk"]) else { return };
+    let line = Line::new();
+    let router = start(&line);
+    let token = router.ask(&["token", "create", "wrk", "--role", "viewer"]);
+    let header = format!("Authorization: Bearer {}", token.trim());
+    for (what, header) in [("with a token", &*header), ("without a token", "X-Nothing: 0")] {
+        let words = ["-t1", "-c400", "-d5s", "-H", header, "https://127.0.0.1:8443/status"];
+        let mut flood = Background::start(&line.r, "wrk", &words, line.file("wrk.log"));
+        assert_unmoved(&line, &router, &format!("a flood {what}"));
+        assert!(flood.wait(Duration::from_secs(30)).is_some(), "{}", flood.log());
+        assert!(flood.log().contains("requests in"), "{}", flood.log());
+    }
+    router.assert_conservation();
+}
+
+#[test]
+fn clients_that_send_slowly_or_nothing_keep_nobody_waiting_and_are_let_go() {
+    let Some(_ground) = Ground::enter(&["curl"]) else { return };
+    let line = Line::new();
+    let router = start(&line);
+    // Without a word, and in the middle of agreeing on keys: more than there are places for.
+    let mute: Vec<TcpStream> = line.r.within(|| {
+        let connect = |number: usize| {
+            let mut stream = TcpStream::connect("127.0.0.1:8443").expect("a connection");
+            if number % 2 == 1 {
+                stream.write_all(&[22, 3, 1, 2, 0, 1]).expect("the beginning of a handshake");
+            }
+            stream
+        };
+        (0..600).map(connect).collect()
+    });
+    // At the own socket: a head, or a body, that does not go on; less than there are places for.
+    let head = "POST /configuration HTTP/1.1\r\nhost: m\r\ncontent-type: application/json\r\n";
+    let slow: Vec<UnixStream> = (0..200)
+        .map(|number| {
+            let mut stream = UnixStream::connect(router.socket()).expect("a connection");
+            let body = if number % 2 == 1 { "content-length: 60000000\r\n\r\n{" } else { "" };
+            stream.write_all(format!("{head}{body}").as_bytes()).expect("a part of a request");
+            stream
+        })
+        .collect();
+    assert_unmoved(&line, &router, "clients that don't go on");
+    let gone = |stream: &UnixStream| {
+        stream.set_nonblocking(true).expect("a socket");
+        let mut last = stream;
+        let mut read = [0; 512];
+        loop {
+            match std::io::Read::read(&mut last, &mut read) {
+                Ok(0) => return true,
+                Ok(_) => {}
+                Err(error) => return error.kind() != std::io::ErrorKind::WouldBlock,
+            }
+        }
+    };
+    eventually("the slow ones are let go", Duration::from_secs(40), || slow.iter().all(gone).then_some(()));
+    drop(mute);
+    // Others come in again.
+    let token = router.ask(&["token", "create", "one", "--role", "viewer"]);
+    let certificate = line.file("state").join("interface.crt");
+    eventually("somebody is answered over TLS", Duration::from_secs(40), || {
+        let asked = line.r.try_run(&format!(
+            "curl -sf -m 5 --cacert {} -H 'Authorization: Bearer {}' https://127.0.0.1:8443/status",
+            certificate.display(),
+            token.trim()
+        ));
+        asked.status.success().then_some(())
+    });
+}
+
+#[test]
+fn bodies_that_are_too_long_are_refused_unread() {
+    let Some(_ground) = Ground::enter(&["curl"]) else { return };
+    let line = Line::new();
+    let router = start(&line);
+    let long = line.write("long", &" ".repeat(80 << 20)).display().to_string();
+    let socket = router.socket().display().to_string();
+    let words = ["-s", "-m", "60", "-w", "%{http_code}", "-o", "/dev/null", "--unix-socket", &*socket];
+    let body = format!("@{long}");
+    for (path, status) in [("gates", "413"), ("configuration", "413")] {
+        let url = format!("http://m/{path}");
+        let words = [&words[..], &["--json", &*body, &*url]].concat();
+        let mut sent = Background::start(&line.r, "curl", &words, line.file(path));
+        assert_unmoved(&line, &router, &format!("a long body to /{path}"));
+        assert!(sent.wait(Duration::from_secs(60)).is_some());
+        assert_eq!(sent.log().trim(), status, "{path}");
+    }
+}

@@ -1,0 +1,301 @@
+//! The interface from elsewhere: over TLS, to whoever has a token whose role suffices; and threads that speak with clients and have no
+//! privileges.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use millrace_testkit::{Background, Ground, Line, Millrace, binary, eventually, repository};
+use serde_json::Value;
+
+/// How long it may take until somebody is let go.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The roles, from the least on.
+const ROLES: [&str; 3] = ["viewer", "operator", "admin"];
+
+/// Methods of operations.
+const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
+/// Names in paths that stand for any.
+const PLACES: [&str; 7] = ["{id}", "{number}", "{name}", "{port}", "{node}", "{queue}", "{map}"];
+
+/// A router that is served over TLS as well, on the line.
+struct Served {
+    router: Millrace,
+    line: Line,
+}
+
+impl Served {
+    fn start() -> Self {
+        let line = Line::new();
+        line.r.ip("link set lo up");
+        let text = format!(
+            "[router]\non-death = \"kernel\"\n[plugins]\nstate = \"{}\"\n\
+             [api]\nlisten = [\"0.0.0.0:8443\"]\nnames = [\"10.1.0.1\"]\n\
+             [[port]]\nname = \"lan\"\ndevice = \"r1\"\n[[port]]\nname = \"wan\"\ndevice = \"r2\"\n",
+            line.file("state").display()
+        );
+        let config = line.write("router.toml", &text);
+        let router = Millrace::start(&line.r, &format!("--config {}", config.display()));
+        Self { router, line }
+    }
+
+    fn certificate(&self) -> PathBuf {
+        self.line.file("state").join("interface.crt")
+    }
+
+    /// Makes a token; returns its file.
+    fn token(&self, name: &str, role: &str) -> PathBuf {
+        let token = self.router.ask(&["token", "create", name, "--role", role]);
+        self.line.write(&format!("{name}.token"), &token)
+    }
+
+    /// Asks by HTTPS from the router's machine; returns status and answer of each.
+    fn ask(&self, all: &[Asked]) -> Vec<(u16, Value)> {
+        let answer = |number: usize| self.line.file(&format!("answer-{number}"));
+        let settings: Vec<String> = all
+            .iter()
+            .enumerate()
+            .map(|(number, asked)| asked.settings(&self.certificate(), &answer(number)))
+            .collect();
+        let file = self.line.write("curl", &settings.join("next\n"));
+        let mut command = self.line.r.command("curl");
+        let output = command.arg("-K").arg(file).output().expect("curl");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let statuses: Vec<u16> = said.lines().map(|line| line.parse().expect("a status")).collect();
+        assert_eq!(statuses.len(), all.len(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        let read = |number: usize| std::fs::read(answer(number)).unwrap_or_default();
+        let parsed = |number| serde_json::from_slice(&read(number)).unwrap_or(Value::Null);
+        statuses.into_iter().enumerate().map(|(number, status)| (status, parsed(number))).collect()
+    }
+
+    /// `millrace --server …`, run on a host, to be completed by a command.
+    fn far(&self, token: &PathBuf) -> Command {
+        let mut command = self.line.h1.command(binary().to_str().expect("a path"));
+        command.args(["--server", "https://10.1.0.1:8443", "--token-file"]).arg(token);
+        command.arg("--ca").arg(self.certificate());
+        command
+    }
+}
+
+/// A request over TLS.
+#[derive(Clone, Debug)]
+struct Asked {
+    method: &'static str,
+    path: String,
+    /// The address that it comes from.
+    from: String,
+    token: Option<String>,
+}
+
+impl Asked {
+    /// The same in the words of curl's configuration. What has a body has one that nothing comes of.
+    fn settings(&self, certificate: &Path, answer: &Path) -> String {
+        let Self { method, path, from, token } = self;
+        let (certificate, answer) = (certificate.display(), answer.display());
+        let mut text = format!(
+            "url = \"https://127.0.0.1:8443{path}\"\nrequest = \"{method}\"\ninterface = \"{from}\"\n\
+             cacert = \"{certificate}\"\noutput = \"{answer}\"\nwrite-out = \"%{{http_code}}\\n\"\n\
+             silent\ngloboff\nmax-time = 20\n"
+        );
+        if let Some(token) = token {
+            text += &format!("header = \"Authorization: Bearer {token}\"\n");
+        }
+        if *method != "GET" {
+            text += "json = \"{\\\"nothing\\\": 0}\"\n";
+        }
+        text
+    }
+}
+
+/// The committed table: the role of each operation.
+fn table() -> BTreeMap<String, String> {
+    let text = std::fs::read_to_string(repository().join("docs/roles.md")).expect("the table");
+    let row = |line: &str| {
+        let (operation, role) = line.strip_prefix("| `")?.strip_suffix(" |")?.split_once("` | ")?;
+        Some((operation.to_owned(), role.to_owned()))
+    };
+    text.lines().filter_map(row).collect()
+}
+
+/// The operations of a description, with the roles that they are said to need.
+fn operations(description: &Value) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    for (path, item) in description["paths"].as_object().expect("paths") {
+        for method in METHODS {
+            let operation = &item[method.to_lowercase()];
+            if operation.is_object() {
+                let role = operation["security"][0]["token"][0].as_str().unwrap_or("none");
+                all.insert(format!("{method} {path}"), role.to_owned());
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn every_operation_answers_those_whom_the_table_of_roles_names_and_nobody_else() {
+    let Some(_ground) = Ground::enter(&["curl"]) else { return };
+    let served = Served::start();
+    let secret = |role| std::fs::read_to_string(served.token(role, role)).unwrap().trim().to_owned();
+    let tokens = ROLES.map(secret);
+    let (table, from) = (table(), "127.0.0.1".to_owned());
+    let asked = Asked { method: "GET", path: "/openapi.json".into(), from, token: Some(tokens[0].clone()) };
+    let (status, description) = served.ask(std::slice::from_ref(&asked)).remove(0);
+    assert_eq!(status, 200);
+    assert_eq!(operations(&description), table, "docs/roles.md and the description differ");
+    assert!(table.len() > 70, "{}", table.len());
+    // Nobody, somebody with a wrong token, and each role; each time from an address of its own, for guesses are slowed down by address.
+    let wrong = format!("millrace_{}", "0".repeat(64));
+    let all = [None, Some(wrong)].into_iter().chain(tokens.map(Some)).enumerate();
+    for (who, token) in all {
+        let request = |(number, operation): (usize, &String)| {
+            let (method, path) = operation.split_once(' ').expect("a method and a path");
+            let method = METHODS.into_iter().find(|known| *known == method).expect("a method");
+            let path = PLACES.iter().fold(path.to_owned(), |path, part| path.replace(part, "0"));
+            Asked { method, path, from: format!("127.0.1.{}", number + 1), token: token.clone() }
+        };
+        let requests: Vec<Asked> = table.keys().enumerate().map(request).collect();
+        for ((operation, needed), (status, answer)) in table.iter().zip(served.ask(&requests)) {
+            let needed = ROLES.iter().position(|role| role == needed).expect("a role");
+            let said = || format!("{operation}: {status} {answer}");
+            match who.checked_sub(2) {
+                None => assert_eq!((status, &answer["status"]), (401, &401.into()), "a stranger, {}", said()),
+                Some(role) if role >= needed => {
+                    assert!(![401, 403, 429].contains(&status), "{}, {}", ROLES[role], said());
+                }
+                Some(role) => {
+                    assert_eq!((status, &answer["needs"]), (403, &ROLES[needed].into()), "{}", said());
+                    let detail = answer["detail"].as_str().unwrap_or_default();
+                    assert!(detail.contains(ROLES[needed]) && detail.contains(ROLES[role]), "{detail}");
+                }
+            }
+        }
+    }
+    let nowhere = Asked { path: "/nowhere".into(), token: None, ..asked };
+    assert_eq!(served.ask(&[nowhere])[0].0, 401, "what there is isn't told to strangers");
+    let headers = served
+        .line
+        .r
+        .run(&format!("curl -si --cacert {} https://127.0.0.1:8443/status", served.certificate().display()));
+    assert!(headers.to_lowercase().contains("www-authenticate: bearer realm=\"millrace\""), "{headers}");
+    let plain = served.line.r.try_run("curl -s -m 5 http://127.0.0.1:8443/status");
+    assert!(!plain.status.success(), "without TLS nothing is said: {plain:?}");
+}
+
+#[test]
+fn commands_ask_from_elsewhere_until_their_token_is_revoked() {
+    let Some(_ground) = Ground::enter(&["curl"]) else { return };
+    let served = Served::start();
+    let (operator, router) = (served.token("ops", "operator"), &served.router);
+    let run = |arguments: &[&str]| {
+        let output = served.far(&operator).args(arguments).output().expect("millrace");
+        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.success(), said(&output.stdout), said(&output.stderr))
+    };
+    let (done, ports, said) = run(&["show", "ports", "--json"]);
+    assert!(done && ports.contains("\"lan\""), "{ports}{said}");
+    assert!(run(&["route", "add", "10.9.0.0/16", "via", "10.2.0.2"]).0);
+    assert!(router.ask(&["route", "list"]).contains("10.9.0.0/16"));
+    let (done, _, said) = run(&["token", "list"]);
+    assert!(!done && said.contains("needs the role admin"), "{said}");
+    let fingerprint =
+        router.json(&["show", "status"])["interface"]["fingerprint"].as_str().unwrap().to_owned();
+    let known = ["--server", "https://10.1.0.1:8443", "--token-file"];
+    let by_fingerprint = |fingerprint: &str| {
+        let mut command = served.line.h1.command(binary().to_str().unwrap());
+        command.args(known).arg(&operator).args(["--fingerprint", fingerprint, "show", "ports"]);
+        command.output().expect("millrace")
+    };
+    assert!(by_fingerprint(&fingerprint).status.success());
+    let refused = by_fingerprint(&"ab".repeat(32));
+    assert!(!refused.status.success(), "another router");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains(&fingerprint), "it tells which it found");
+
+    // Who follows events is let go, too, when the token is revoked.
+    let program = served.far(&operator);
+    let words: Vec<&str> = program.get_args().map(|word| word.to_str().unwrap()).collect();
+    // Without those by which the namespace is entered: `Background` does that.
+    let words = [&words[4..], &["events", "--follow", "--last", "1"]].concat();
+    let log = served.line.file("events.log");
+    let mut follower = Background::start(&served.line.h1, binary().to_str().unwrap(), &words, log);
+    eventually("it has heard something", PATIENCE, || (!follower.log().is_empty()).then_some(()));
+    router.ask(&["token", "revoke", "ops"]);
+    assert!(follower.wait(PATIENCE).is_some(), "{}", follower.log());
+    let (done, _, said) = run(&["show", "ports"]);
+    assert!(!done && said.contains("lets nobody in"), "{said}");
+
+    // The audit log tells who that was.
+    let entries = router.json(&["audit"]);
+    let found = |operation: &str, outcome: &str| {
+        entries.as_array().unwrap().iter().any(|entry| {
+            entry["operation"] == operation
+                && entry["outcome"] == outcome
+                && entry["who"]["name"] == "token ops"
+                && entry["role"] == "operator"
+                && entry["from"] == "10.1.0.2"
+        })
+    };
+    assert!(found("POST /routes", "done") && found("GET /tokens", "refused"), "{entries:#}");
+    let stranger = |entry: &Value| entry["status"] == 401 && entry["from"] == "10.1.0.2";
+    assert!(entries.as_array().unwrap().iter().any(stranger), "{entries:#}");
+}
+
+#[test]
+fn threads_that_speak_with_clients_have_no_privileges_and_the_router_does_all_it_should() {
+    let Some(_ground) = Ground::enter(&["curl", "ping"]) else { return };
+    let served = Served::start();
+    let (admin, router) = (served.token("admin", "admin"), &served.router);
+    let run = |arguments: &[&str]| {
+        let output = served.far(&admin).args(arguments).output().expect("millrace");
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    };
+    // What takes privileges, asked for from elsewhere.
+    let module = served.line.file("hold.wasm");
+    std::fs::write(&module, MODULE).expect("a module");
+    let load = served.far(&admin).args(["plugin", "load"]).arg(&module).output().expect("millrace");
+    assert!(
+        String::from_utf8_lossy(&load.stderr).contains("hold.wasm"),
+        "the router reads the file, and says what is wrong with it: {load:?}"
+    );
+    run(&["route", "add", "10.9.0.0/16", "via", "10.2.0.2"]);
+    assert!(served.line.r.run("ip route show proto 213").contains("10.9.0.0/16"));
+    let text = served.line.file("router.toml").display().to_string();
+    run(&["apply", &text, "--comment", "from elsewhere"]);
+    let log = served.line.file("ping.log");
+    let mut pings = Background::start(&served.line.h1, "ping", &["-i", "0.2", "-c", "40", "10.2.0.2"], log);
+    let captured = run(&["capture", "lan", "--count", "4", "-w", "-"]);
+    assert_eq!(captured[..4], 0x0a0d_0d0a_u32.to_ne_bytes(), "pcapng");
+    assert!(pings.wait(PATIENCE).is_some_and(|status| status.success()), "{}", pings.log());
+    router.ask(&["show", "ports"]);
+
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", router.pid())).expect("threads");
+    let mut seen = BTreeMap::new();
+    for task in tasks {
+        let status =
+            std::fs::read_to_string(task.expect("a thread").path().join("status")).unwrap_or_default();
+        let value = |key: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(key));
+            line.unwrap_or_default().trim().to_owned()
+        };
+        let given_away = ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"]
+            .iter()
+            .all(|set| value(set).trim_matches('0').is_empty());
+        seen.insert(value("Name:"), (given_away, value("NoNewPrivs:"), value("Seccomp:")));
+    }
+    for name in ["api-local", "api-remote"] {
+        assert_eq!(seen.get(name), Some(&(true, "1".into(), "2".into())), "{name}: {seen:?}");
+    }
+    assert!(
+        seen.iter().any(|(name, (given_away, ..))| name.starts_with("worker") && !given_away),
+        "{seen:?}"
+    );
+    let threads = router.json(&["show", "status"])["interface"]["threads"].clone();
+    let all = threads.as_array().expect("threads");
+    assert!(all.len() == 2 && all.iter().all(|thread| thread["confined"] == true), "{threads}");
+    router.assert_conservation();
+}
+
+/// A module of WebAssembly with nothing in it.
+const MODULE: &[u8] = b"\0asm\x01\0\0\0";
