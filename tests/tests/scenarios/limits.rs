@@ -33,6 +33,8 @@ fn start(line: &Line) -> Millrace {
 /// Has a flow go through the router, and somebody ask at its socket, while something goes on.
 fn assert_unmoved(line: &Line, router: &Millrace, what: &str) {
     let pid = router.pid().unsigned_abs();
+    // Neighbours are known before the flow begins.
+    line.h1.run("ping -c 2 -i 0.2 -W 2 10.2.0.2");
     let before = resident(pid);
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     let times = answer_times(router.socket(), "/status", TIME);
