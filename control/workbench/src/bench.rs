@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::frames::sized;
 use crate::inspect::Outline;
 use crate::ready::{Call, Flows, Ready, instance_of};
-use crate::tsc::cycles;
+use millrace_pipeline::cycles;
 use crate::{Module, WorkbenchError};
 
 /// Packets in a call that are measured.

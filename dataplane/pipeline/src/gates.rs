@@ -4,11 +4,11 @@ use millrace_classify::Candidate;
 use millrace_forward::{IcmpError, Route};
 use millrace_packet::{BATCH_SIZE, Batch, DropReason, FlowKey, Packet, Pool};
 use millrace_plugin::{
-    Action, Classified, Direction, EMPTY_PATH, End, Group, Kept, Place, PluginChange, Refusal, Released,
+    Action, BindingId, Classified, Direction, EMPTY_PATH, End, Group, Kept, Place, PluginChange, Refusal, Released,
     Taken, Way, WorkerPlugins,
 };
 use millrace_plugin_abi::{Position, Verdict};
-use millrace_units::{Instant, NextHopIndex, PathId, PortId};
+use millrace_units::{GateId, Instant, NextHopIndex, PathId, PortId};
 
 use crate::fib::Fib;
 use crate::filter_route::{FilterRoutes, is_copy, is_filter};
@@ -148,6 +148,18 @@ impl Gates {
         outlet: &mut Outlet<'_>,
         now: Instant,
     ) {
+        self.run_seen((position, from), work, outlet, now, &mut |_, _, _| {});
+    }
+
+    /// The same for who looks on: see [`WorkerPlugins::run_seen`].
+    pub fn run_seen(
+        &mut self,
+        (position, from): (Position, u16),
+        work: &mut Work,
+        outlet: &mut Outlet<'_>,
+        now: Instant,
+        seen: &mut impl FnMut(&Group<'_>, (GateId, BindingId), Option<Refusal>),
+    ) {
         let queues = &Queues { ports: outlet.ports, fib: outlet.fib, routes: &self.routes };
         for PathGroup { path, members, bytes, has_changed } in self.groups.iter_mut() {
             if !self.plugins.has_stages(*path, position) {
@@ -165,7 +177,7 @@ impl Gates {
             let mut group =
                 Group { packets, keys, states, verdicts, members, bytes, taken, directed, queues };
             let place = Place { path: *path, position, stage: from };
-            let refused = self.plugins.run(place, &mut group, now);
+            let refused = self.plugins.run_seen(place, &mut group, now, seen);
             *has_changed |= known.is_none();
             for (member, why) in taken.drain(..) {
                 fates[usize::from(member)] = fate(why);

@@ -10,6 +10,7 @@ mod classify;
 mod command;
 mod dispose;
 mod driver_flows;
+mod drop_log;
 mod explain;
 mod express;
 mod fib;
@@ -41,7 +42,9 @@ mod snapshot;
 mod steer;
 mod tags;
 pub mod thread;
+mod trace;
 mod transmit;
+mod tsc;
 mod work;
 mod worker;
 
@@ -52,6 +55,7 @@ pub use command::{
     Command, DeviceReport, Event, FlowPage, FlowReport, FlowScan, NeighbourChange, NeighbourKnowledge,
     OpenDevice, OpenedDevice, Question, ReplyTo, RouteChange,
 };
+pub use drop_log::{DROPS_KEPT, DropQuery, DroppedPacket};
 pub use driver_flows::{DriverCache, DriverFlow, DriverFlowCounts, DriverPort, DriverTotals};
 pub use explain::{Explanation, Step};
 pub use gate_links::GateLinks;
@@ -67,5 +71,10 @@ pub use ports::{DeviceId, PortCount, PortSettings, QUEUE_LIMIT, ReversePath, Sta
 pub use router::Router;
 pub use snapshot::{Created, FlowCounts, Snapshot, Totals};
 pub use tags::Tags;
+pub use trace::{
+    FlowFound, Head, MOST_TRACED, RouteTaken, StageOutcome, TraceEnd, TraceEvent, TraceOrder, TraceSink, TraceSource,
+    TraceStep, Waits, trace,
+};
+pub use tsc::cycles;
 pub use work::{Fate, Work};
 pub use worker::{Turn, Worker, WorkerLink};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use millrace_packet::{DropReason, FlowKey, Packet};
 use millrace_plugin_abi::{Backlogs, Fault, Known, Packets, Position, Progress, Verdict};
-use millrace_units::{Instant, PathId, PortId, QueueId};
+use millrace_units::{GateId, Instant, PathId, PortId, QueueId};
 
 use crate::fault::FaultKind;
 use crate::flow_state::FlowStateBlocks;
@@ -13,7 +13,7 @@ use crate::path::{Part, Refusal, Step};
 use crate::slab::Key;
 use crate::waiting::{End, Kept, LONGEST_HOLD, Place, Taken, Ticket, WaitingRoom};
 use crate::worker_plugins::{Binding, WorkerPlugins};
-use crate::{Action, BindingTable, OnFault};
+use crate::{Action, BindingId, BindingTable, OnFault};
 
 /// How often in a row a packet may be sent from instance to instance.
 pub(crate) const MOST_PASSED_ON: u8 = 8;
@@ -115,6 +115,19 @@ impl<T: BindingTable> WorkerPlugins<T> {
     /// this returns, and how is what it returns.
     #[inline]
     pub fn run(&mut self, from: Place, group: &mut Group<'_>, now: Instant) -> Option<Refusal> {
+        self.run_seen(from, group, now, &mut |_, _, _| {})
+    }
+
+    /// The same for who looks on: `seen` is called behind each stage, with the group, the gate and the binding, and how the filter
+    /// of that refuses packets, if it does.
+    #[inline]
+    pub fn run_seen(
+        &mut self,
+        from: Place,
+        group: &mut Group<'_>,
+        now: Instant,
+        seen: &mut impl FnMut(&Group<'_>, (GateId, BindingId), Option<Refusal>),
+    ) -> Option<Refusal> {
         let Self { paths, bindings, instances, waiting, states, news, ports, spare, .. } = self;
         let mut desk = Desk { instances, waiting, states, news, ports, spare };
         let stages = paths.stages_at(from.path, from.position);
@@ -128,6 +141,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 let length = |member: &u16| group.packets[usize::from(*member)].len() as u64;
                 group.members.iter().map(length).sum::<u64>()
             });
+            let at = (binding.gate, BindingId(stage.binding.slot));
             match stage.step {
                 Step::Instance(instance) => {
                     let place = Place { stage: number, ..from };
@@ -138,6 +152,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 }
                 Step::Refuse(refusal) => {
                     binding.counts.drops += group.members.len() as u64;
+                    seen(group, at, Some(refusal));
                     return Some(refusal);
                 }
                 Step::Queue(queue) => {
@@ -151,6 +166,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 }
                 Step::Count => {}
             }
+            seen(group, at, None);
         }
         None
     }

@@ -69,6 +69,12 @@ impl Batch {
         self.packets.drain(..count)
     }
 
+    /// Takes the packets from place `from` on out.
+    #[inline]
+    pub fn drain_from(&mut self, from: usize) -> std::vec::Drain<'_, Packet> {
+        self.packets.drain(from..)
+    }
+
     /// Takes the last packet out.
     #[inline]
     pub fn pop(&mut self) -> Option<Packet> {
