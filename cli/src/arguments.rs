@@ -3,6 +3,7 @@
 mod configuration;
 mod plugin;
 mod scheduler;
+mod seeing;
 mod traffic;
 
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use configuration::{Apply, Diff, History, HistoryAction, Rollback, Save};
 pub use plugin::{PluginAction, PluginArguments, PluginTest};
 pub use scheduler::{Port, PortAction, Queue, QueueAction, Scheduler, SchedulerAction};
+pub use seeing::{Drops, Trace};
 pub use traffic::{Filter, FilterAction, Flow, FlowAction, FlowOrder, Route, RouteAction, Watch};
 
 /// Where clients find the daemon unless told otherwise.
@@ -138,6 +140,27 @@ pub enum Command {
         after_help = "Example:\n  millrace capture lan --filter 'proto tcp dport 80' -w - | tshark -r -\n\ntcpdump can't see packets that the router takes before the kernel does; this can."
     )]
     Capture(Capture),
+    /// Write down the journeys of packets that come in, stage by stage: decisions, cycles, and why they are dropped.
+    #[command(after_help = "\
+Whichever level would have treated a packet, it is seen: while a trace goes on, the driver leaves the flows that its filter may match to
+the workers, and each packet that is chosen goes through the stages alone. So its cycles are its own; in a batch it costs less.
+One trace goes on at a time. What the kernel keeps (its own addresses, other protocols) never enters the router.
+
+Example:
+  millrace trace --filter 'proto tcp dport 80 in lan' --count 3
+  millrace trace --every 1000 --count 100 --seconds 600 --json
+  millrace trace --filter 'src 10.1.0.2' -w - | tshark -r - -T fields -e frame.comment")]
+    Trace(Trace),
+    /// Say what was dropped and why, with the last packets of each reason.
+    #[command(after_help = "\
+Up to 8 packets are kept for each reason and worker; of those that are dropped in one turn of a worker, the first.
+What devices and the driver drop before the router sees it is counted, and has no packets.
+
+Example:
+  millrace drops
+  millrace drops --reason no_route --follow
+  millrace drops -w drops.pcapng")]
+    Drops(Drops),
     /// Watch a running router: ports, queues, flows and plugins, drawn anew every second.
     #[command(
         after_help = "Example:\n  millrace top\n  millrace top --interval 5\n\nKeys: q ends it, space holds it."

@@ -1,12 +1,16 @@
-//! The command `capture`.
+//! The command `capture`, and files of packets.
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::path::Path;
 
 use crate::arguments::Capture;
 use crate::client::Client;
 use crate::commands::remote::segment;
 use crate::output::Failure;
+
+/// What files of packets are.
+const PCAPNG: &str = "application/x-pcapng";
 
 /// Writes the frames of a port to a file or to standard output, until interrupted or `--count` is reached.
 pub fn capture(client: &Client, capture: &Capture) -> Result<(), Failure> {
@@ -17,16 +21,19 @@ pub fn capture(client: &Client, capture: &Capture) -> Result<(), Failure> {
     if let Some(count) = capture.count {
         query += &format!("&count={count}");
     }
-    let mut output: Box<dyn Write> = if capture.write.as_os_str() == "-" {
-        Box::new(io::stdout())
-    } else {
-        let file = File::create(&capture.write)
-            .map_err(|error| Failure::new(format!("can't write {}: {error}", capture.write.display())))?;
-        Box::new(file)
+    write_packets(client, &query, &capture.write)
+}
+
+/// Writes what a resource says as pcapng to a file, or to standard output for `-`, until it ends or is interrupted.
+pub fn write_packets(client: &Client, path: &str, file: &Path) -> Result<(), Failure> {
+    let failed = |error: &io::Error| Failure::new(format!("can't write {}: {error}", file.display()));
+    let mut output: Box<dyn Write> = match file.as_os_str() == "-" {
+        true => Box::new(io::stdout()),
+        false => Box::new(File::create(file).map_err(|error| failed(&error))?),
     };
-    client.stream(&query, "*/*", |bytes| match output.write_all(bytes).and_then(|()| output.flush()) {
+    client.stream(path, PCAPNG, |bytes| match output.write_all(bytes).and_then(|()| output.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failure::new(format!("can't write {}: {error}", capture.write.display()))),
+        Err(error) => Err(failed(&error)),
     })
 }

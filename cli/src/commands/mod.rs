@@ -5,6 +5,7 @@ mod capture;
 mod check;
 mod configuration;
 mod doctor;
+mod drops;
 mod events;
 mod filter;
 mod flow;
@@ -20,6 +21,7 @@ mod route;
 mod run;
 mod scheduler;
 mod top;
+mod trace;
 mod watch;
 mod workbench;
 
@@ -64,6 +66,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Scheduler(scheduler) => scheduler::scheduler(&remote()?, &scheduler.action, json)?,
         Command::Control(control) => remote::control(&remote()?, &control, json)?,
         Command::Lookup(lookup) => remote::lookup(&remote()?, &lookup, json)?,
+        Command::Trace(asked) => trace::trace(&remote()?, &asked, json)?,
+        Command::Drops(asked) => drops::drops(&remote()?, &asked, json)?,
         Command::Top(top) => top::top(remote()?, &top, json)?,
         Command::Events(asked) => events::events(&remote()?, &asked, json)?,
         Command::Audit(asked) => events::audit(&remote()?, &asked, json)?,

@@ -22,6 +22,8 @@ use crate::server::Served;
 const POLL: Duration = Duration::from_millis(20);
 /// Whole frames, unless the client wants less.
 const DEFAULT_SNAP: u32 = 65_535;
+/// What captures are.
+pub(crate) const PCAPNG: &str = "application/x-pcapng";
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -51,7 +53,7 @@ pub(crate) async fn capture<C: Control>(
     let pieces = stream::unfold((running, place), |(mut running, place)| async move {
         running.next().await.map(|bytes| (Ok::<_, std::convert::Infallible>(bytes), (running, place)))
     });
-    Ok(([(header::CONTENT_TYPE, "application/x-pcapng")], Body::from_stream(pieces)).into_response())
+    Ok(([(header::CONTENT_TYPE, PCAPNG)], Body::from_stream(pieces)).into_response())
 }
 
 struct Running<R: Recording> {

@@ -10,10 +10,10 @@ use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, patch, post, put};
 use millrace_controller::view::{
-    AppliedView, BindingView, ConfigurationView, DifferenceView, DropView, FlowsView, GateCheckView,
-    GateExplanationView, GateView, HeldView, InstanceView, LookupView, MapView, NeighbourView,
+    AppliedView, BindingView, ConfigurationView, DifferenceView, DropView, DroppedView, FlowsView,
+    GateCheckView, GateExplanationView, GateView, HeldView, InstanceView, LookupView, MapView, NeighbourView,
     PluginDetailView, PluginView, PortView, QueueView, ReleaseView, RemovedNodeView, RevisionTextView,
-    RouteView, SchedulerView, StatusView, SummaryView, UpgradeView,
+    RouteView, SchedulerView, StatusView, SummaryView, TraceView, UpgradeView,
 };
 use millrace_controller::{
     Apply, AuditEntry, ControlError, EventPage, FlowQuery, NewBinding, NewFilter, NewPlugin, NewRoute,
@@ -30,7 +30,9 @@ use crate::problem::Problem;
 use crate::rates::RatesView;
 use crate::resources::{find, read};
 use crate::server::Served;
-use crate::{audit, capture, configuration, events, metrics, openapi, rates, resources, schedulers};
+use crate::{
+    audit, capture, configuration, drops, events, metrics, openapi, rates, resources, schedulers, trace,
+};
 
 /// Largest body of a request, in bytes.
 const BODY_LIMIT: usize = 1 << 20;
@@ -158,6 +160,22 @@ fn overview<C: Control>() -> Vec<Resource<C>> {
         ),
         Resource::new("/drops")
             .on(Operation::get::<Vec<DropView>>("what was dropped, and why"), read(C::drops)),
+        Resource::new("/drops/packets").on(
+            Operation::get::<Vec<DroppedView>>(
+                "the last packets that were dropped, up to 8 for each reason and worker; as pcapng, or as a stream, if accepted",
+            )
+            .arguments::<drops::Wanted>()
+            .streams(),
+            get(drops::packets::<C>),
+        ),
+        Resource::new("/trace").on(
+            Operation::get::<Vec<TraceView>>(
+                "journeys of packets that come in, stage by stage, until there are ?count=; as pcapng, or as a stream, if accepted",
+            )
+            .arguments::<trace::Wanted>()
+            .streams(),
+            get(trace::trace::<C>),
+        ),
         Resource::new("/rates").on(
             Operation::get::<RatesView>(
                 "what the counters of ports grow by in a second, ?hz= times a second as a stream, or once",

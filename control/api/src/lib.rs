@@ -14,6 +14,7 @@ mod capture;
 mod catalogue;
 mod configuration;
 mod control;
+mod drops;
 mod error;
 mod events;
 mod extract;
@@ -33,8 +34,9 @@ mod server;
 mod tag;
 #[cfg(test)]
 mod test_control;
+mod trace;
 
-pub use control::{Control, Recording};
+pub use control::{Control, Recording, Tracing};
 pub use error::ApiError;
 pub use listener::Listener;
 pub use server::serve;

@@ -16,6 +16,7 @@ mod halves;
 mod maps;
 mod plugins;
 mod schedulers;
+mod trace;
 
 pub use configuration::{AppliedView, ConfigurationView, DifferenceView, RevisionTextView};
 pub use counters::{CountersView, PortCountersView};
@@ -25,6 +26,7 @@ pub use plugins::{MapShapeView, PluginDetailView, PluginInterfaceView};
 pub use schedulers::{
     FlowQueueView, HostOutputView, QueueView, RemovedNodeView, SchedulerNodeView, SchedulerView,
 };
+pub use trace::{DroppedView, RawFrame, TraceStepView, TraceView};
 
 /// A port and its counters.
 #[derive(Clone, Debug, Serialize, JsonSchema)]

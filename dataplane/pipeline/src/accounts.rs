@@ -172,12 +172,7 @@ impl Departures<'_> {
     }
 
     /// The packets of the queue from the one of that number on are dropped, for a reason.
-    pub fn lose<'p>(
-        &mut self,
-        from: usize,
-        packets: impl Iterator<Item = &'p Packet>,
-        reason: DropReason,
-    ) {
+    pub fn lose<'p>(&mut self, from: usize, packets: impl Iterator<Item = &'p Packet>, reason: DropReason) {
         for (number, packet) in packets.enumerate().skip(from) {
             self.log.note(packet, reason, self.ledger.filters);
             if number < *self.noted {

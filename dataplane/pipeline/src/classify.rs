@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use millrace_classify::{
-    ChangeLog, FlowAnswer, FlowIndex, FlowTable, FlowTableConfig, FlowTableError, Fragment,
-    FragmentTable, Touch, fragment_key,
+    ChangeLog, FlowAnswer, FlowIndex, FlowTable, FlowTableConfig, FlowTableError, Fragment, FragmentTable,
+    Touch, fragment_key,
 };
 use millrace_forward::{NO_ADJACENCY, Route};
 use millrace_packet::{BATCH_SIZE, DropReason, Exceptions, Family, FlowKey, Packet};

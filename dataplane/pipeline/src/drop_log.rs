@@ -166,7 +166,7 @@ mod tests {
     fn the_last_packets_of_each_reason_are_kept_of_a_turn_the_first() {
         let pool = Pool::new(4).unwrap();
         let (mut log, plugins) = (DropLog::default(), WorkerPlugins::new());
-        let mut drop = |log: &mut DropLog, first: u8, reason| {
+        let drop = |log: &mut DropLog, first: u8, reason| {
             let mut packet = pool.packet_from(&[first; 60]).unwrap();
             packet.port = PortId(2);
             log.note(&packet, reason, &plugins);

@@ -4,8 +4,8 @@ use millrace_classify::Candidate;
 use millrace_forward::{IcmpError, Route};
 use millrace_packet::{BATCH_SIZE, Batch, DropReason, FlowKey, Packet, Pool};
 use millrace_plugin::{
-    Action, BindingId, Classified, Direction, EMPTY_PATH, End, Group, Kept, Place, PluginChange, Refusal, Released,
-    Taken, Way, WorkerPlugins,
+    Action, BindingId, Classified, Direction, EMPTY_PATH, End, Group, Kept, Place, PluginChange, Refusal,
+    Released, Taken, Way, WorkerPlugins,
 };
 use millrace_plugin_abi::{Position, Verdict};
 use millrace_units::{GateId, Instant, NextHopIndex, PathId, PortId};

@@ -55,8 +55,8 @@ pub use command::{
     Command, DeviceReport, Event, FlowPage, FlowReport, FlowScan, NeighbourChange, NeighbourKnowledge,
     OpenDevice, OpenedDevice, Question, ReplyTo, RouteChange,
 };
-pub use drop_log::{DROPS_KEPT, DropQuery, DroppedPacket};
 pub use driver_flows::{DriverCache, DriverFlow, DriverFlowCounts, DriverPort, DriverTotals};
+pub use drop_log::{DROPS_KEPT, DropQuery, DroppedPacket};
 pub use explain::{Explanation, Step};
 pub use gate_links::GateLinks;
 pub use gate_table::{GateTable, SharedTable, TableKind};
@@ -72,8 +72,8 @@ pub use router::Router;
 pub use snapshot::{Created, FlowCounts, Snapshot, Totals};
 pub use tags::Tags;
 pub use trace::{
-    FlowFound, Head, MOST_TRACED, RouteTaken, StageOutcome, TraceEnd, TraceEvent, TraceOrder, TraceSink, TraceSource,
-    TraceStep, Waits, trace,
+    FlowFound, Head, MOST_TRACED, RouteTaken, StageOutcome, TraceEnd, TraceEvent, TraceOrder, TraceSink,
+    TraceSource, TraceStep, Waits, trace,
 };
 pub use tsc::cycles;
 pub use work::{Fate, Work};

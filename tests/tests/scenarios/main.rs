@@ -33,6 +33,7 @@ mod policy;
 mod remembered;
 mod routing_daemon;
 mod schedulers;
+mod seeing;
 mod service;
 mod shared_objects;
 mod shutdown;
