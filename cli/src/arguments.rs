@@ -135,9 +135,9 @@ pub enum Command {
         after_help = "Example:\n  millrace lookup 'src 10.1.0.2 dst 10.2.0.2 proto udp sport 9 dport 5201 in lan'"
     )]
     Lookup(Lookup),
-    /// Write the frames of a port to a pcapng file or, with `-w -`, to Wireshark.
+    /// Write the frames at a port, a gate or an instance to a pcapng file or, with `-w -`, to Wireshark.
     #[command(
-        after_help = "Example:\n  millrace capture lan --filter 'proto tcp dport 80' -w - | tshark -r -\n\ntcpdump can't see packets that the router takes before the kernel does; this can."
+        after_help = "At gates and instances, packets are inbound as they come there, and outbound as they go on; what is dropped there does not. Those that an instance keeps for a while are not seen as they go on.\n\nExample:\n  millrace capture lan --filter 'proto tcp dport 80' -w - | tshark -r -\n  millrace capture firewall -w - | tcpdump -n -r -\n  millrace capture instance:stats1 --count 100 -w stats1.pcapng\n\ntcpdump can't see packets that the router takes before the kernel does; this can."
     )]
     Capture(Capture),
     /// Write down the journeys of packets that come in, stage by stage: decisions, cycles, and why they are dropped.
@@ -161,6 +161,17 @@ Example:
   millrace drops --reason no_route --follow
   millrace drops -w drops.pcapng")]
     Drops(Drops),
+    /// Read commands and carry them out, one after the other: from the terminal, with completion and history, or from a file.
+    #[command(after_help = "\
+Lines are what stands behind `millrace`, with quotes as in other shells; # begins a comment, `exit` or Ctrl-D ends, Ctrl-C ends what runs.
+Tab completes commands, options, and names of the running router. What was typed is remembered in ~/.local/state/millrace/history.
+Out of a file, or from a pipe, the first line that fails ends it, with its exit code, unless --keep-going is said.
+
+Example:
+  millrace shell
+  millrace shell commands.txt
+  echo 'show ports' | millrace shell --json")]
+    Shell(Shell),
     /// Watch a running router: ports, queues, flows and plugins, drawn anew every second.
     #[command(
         after_help = "Example:\n  millrace top\n  millrace top --interval 5\n\nKeys: q ends it, space holds it."
@@ -196,7 +207,7 @@ Example:
     Bench(Bench),
     /// Print the completions of commands for a shell.
     #[command(
-        after_help = "Example:\n  millrace completions bash > /etc/bash_completion.d/millrace\n  millrace completions fish > ~/.config/fish/completions/millrace.fish"
+        after_help = "Example:\n  millrace completions bash > /etc/bash_completion.d/millrace\n  millrace completions fish > ~/.config/fish/completions/millrace.fish\n  source <(millrace completions bash --names)"
     )]
     Completions(Completions),
     /// Write the manual pages of all commands.
@@ -207,6 +218,16 @@ Example:
     /// Compile a plugin: the router starts itself so.
     #[command(hide = true)]
     CompilePlugin(CompilePlugin),
+}
+
+/// Arguments of `shell`.
+#[derive(Debug, Args)]
+pub struct Shell {
+    /// The file with the commands; without it, the terminal, or what comes from a pipe.
+    pub file: Option<PathBuf>,
+    /// Go on behind lines that fail, and end with the exit code of the last of them.
+    #[arg(long, short)]
+    pub keep_going: bool,
 }
 
 /// Arguments of `top`.
@@ -269,6 +290,9 @@ pub struct Rates {
 pub struct Completions {
     /// The shell.
     pub shell: clap_complete::Shell,
+    /// Complete names of the running router too: the shell asks millrace each time.
+    #[arg(long)]
+    pub names: bool,
 }
 
 /// Arguments of `manual`.
@@ -405,6 +429,14 @@ pub enum Noun {
     Drops,
     /// The daemon itself.
     Status,
+    /// Bindings of instances and of other actions.
+    Bindings,
+    /// What runs, as the text of a configuration.
+    Configuration,
+    /// What the interface has: paths and methods.
+    Interface,
+    /// The interface described in OpenAPI, as JSON.
+    Openapi,
 }
 
 impl Noun {
@@ -421,6 +453,10 @@ impl Noun {
             Self::Summary => "/summary",
             Self::Drops => "/drops",
             Self::Status => "/status",
+            Self::Bindings => "/bindings",
+            Self::Configuration => "/configuration",
+            Self::Interface => "/",
+            Self::Openapi => "/openapi.json",
         }
     }
 }
@@ -595,8 +631,8 @@ pub struct Lookup {
 /// Arguments of `capture`.
 #[derive(Debug, Args)]
 pub struct Capture {
-    /// The port; `any` for all.
-    pub port: String,
+    /// A port, a gate or an instance, by its name; `any` for all ports. `gate:NAME` says which, where names are not unique.
+    pub place: String,
     /// Which packets.
     #[arg(long)]
     pub filter: Option<String>,

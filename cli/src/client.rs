@@ -40,6 +40,8 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Client {
     socket: PathBuf,
+    /// How long it waits for a daemon that is starting.
+    patience: Duration,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -51,7 +53,15 @@ impl Client {
     pub fn new(socket: &Path) -> Result<Self, Failure> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
-        Ok(Self { socket: socket.to_owned(), runtime })
+        Ok(Self { socket: socket.to_owned(), patience: PATIENCE, runtime })
+    }
+
+    /// A client that waits for no daemon that isn't there.
+    ///
+    /// # Errors
+    /// The system's, when it gives no resources.
+    pub fn hasty(socket: &Path) -> Result<Self, Failure> {
+        Ok(Self { patience: Duration::ZERO, ..Self::new(socket)? })
     }
 
     /// Reads a resource.
@@ -172,7 +182,7 @@ impl Client {
     }
 
     async fn connect(&self) -> Result<UnixStream, Failure> {
-        let deadline = tokio::time::Instant::now() + PATIENCE;
+        let deadline = tokio::time::Instant::now() + self.patience;
         loop {
             match UnixStream::connect(&self.socket).await {
                 Ok(stream) => return Ok(stream),

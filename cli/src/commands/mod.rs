@@ -20,6 +20,7 @@ mod replay;
 mod route;
 mod run;
 mod scheduler;
+mod shell;
 mod top;
 mod trace;
 mod watch;
@@ -73,7 +74,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Audit(asked) => events::audit(&remote()?, &asked, json)?,
         Command::Rates(asked) => rates::rates(&remote()?, &asked, json)?,
         Command::Metrics => remote::metrics(&remote()?, json)?,
-        Command::Completions(completions) => manual::completions(completions.shell),
+        Command::Shell(shell) => return shell::shell(&shell, &arguments.socket, json),
+        Command::Completions(asked) => manual::completions(&asked)?,
         Command::Manual(manual) => manual::manual(&manual.directory)?,
         Command::Clear => remote::clear(&remote()?, json)?,
         Command::Capture(capture) => capture::capture(&remote()?, &capture)?,

@@ -13,8 +13,8 @@ use millrace_controller::view::{
     RouteView, SchedulerView, StatusView, SummaryView, TraceView, TurnsView, UpgradeView,
 };
 use millrace_controller::{
-    Apply, AuditEntry, AuditLog, CaptureRequest, ControlError, DropCursor, Events, FlowQuery, NewBinding,
-    NewFilter, NewPlugin, NewRoute, NodeRemoval, Page, PageQuery, Revision, RollBack, RouteQuery,
+    Apply, AuditEntry, AuditLog, CaptureAt, CaptureRequest, ControlError, DropCursor, Events, FlowQuery,
+    NewBinding, NewFilter, NewPlugin, NewRoute, NodeRemoval, Page, PageQuery, Revision, RollBack, RouteQuery,
     SchedulerNode, TraceRequest, Upgrade, Who, Wrong,
 };
 use serde_json::{Map, Value, json};
@@ -517,7 +517,7 @@ impl Control for TestControl {
     }
 
     fn capture(&self, request: &CaptureRequest) -> Controlled<TestRecording> {
-        if request.port.as_deref() == Some("nowhere") {
+        if request.place == CaptureAt::Port("nowhere".to_owned()) {
             return Err(ControlError::unknown("port", "nowhere", ["lan"]));
         }
         self.captured.lock().unwrap().push(request.clone());

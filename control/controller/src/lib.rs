@@ -59,7 +59,7 @@ pub use millrace_store::{AuditEntry, AuditLog, Outcome, Revision, Store, Who};
 pub use millrace_telemetry::{Event, EventKind, EventPage, EventQuery, Severity, utc};
 
 pub use built_in::manual_page;
-pub use capture::{Capture, CaptureRequest};
+pub use capture::{Capture, CaptureAt, CaptureRequest};
 pub use configuration::{Apply, Pending, RollBack};
 pub use error::{ControlError, Refused, Wrong};
 pub use events::Events;

@@ -4,11 +4,11 @@ use millrace_classify::Candidate;
 use millrace_forward::{IcmpError, Route};
 use millrace_packet::{BATCH_SIZE, Batch, DropReason, FlowKey, Packet, Pool};
 use millrace_plugin::{
-    Action, BindingId, Classified, Direction, EMPTY_PATH, End, Group, Kept, Place, PluginChange, Refusal,
-    Released, Taken, Way, WorkerPlugins,
+    Action, Classified, Direction, EMPTY_PATH, End, Group, Kept, Place, PluginChange, Refusal, Released,
+    Taken, Watch, Way, WorkerPlugins,
 };
 use millrace_plugin_abi::{Position, Verdict};
-use millrace_units::{GateId, Instant, NextHopIndex, PathId, PortId};
+use millrace_units::{Instant, NextHopIndex, PathId, PortId};
 
 use crate::fib::Fib;
 use crate::filter_route::{FilterRoutes, is_copy, is_filter};
@@ -148,17 +148,17 @@ impl Gates {
         outlet: &mut Outlet<'_>,
         now: Instant,
     ) {
-        self.run_seen((position, from), work, outlet, now, &mut |_, _, _| {});
+        self.run_watched((position, from), work, outlet, now, &mut ());
     }
 
-    /// The same for who looks on: see [`WorkerPlugins::run_seen`].
-    pub fn run_seen(
+    /// The same for who looks on.
+    pub fn run_watched(
         &mut self,
         (position, from): (Position, u16),
         work: &mut Work,
         outlet: &mut Outlet<'_>,
         now: Instant,
-        seen: &mut impl FnMut(&Group<'_>, (GateId, BindingId), Option<Refusal>),
+        watch: &mut impl Watch,
     ) {
         let queues = &Queues { ports: outlet.ports, fib: outlet.fib, routes: &self.routes };
         for PathGroup { path, members, bytes, has_changed } in self.groups.iter_mut() {
@@ -177,7 +177,7 @@ impl Gates {
             let mut group =
                 Group { packets, keys, states, verdicts, members, bytes, taken, directed, queues };
             let place = Place { path: *path, position, stage: from };
-            let refused = self.plugins.run_seen(place, &mut group, now, seen);
+            let refused = self.plugins.run_watched(place, &mut group, now, watch);
             *has_changed |= known.is_none();
             for (member, why) in taken.drain(..) {
                 fates[usize::from(member)] = fate(why);
@@ -306,6 +306,7 @@ impl Gates {
         copies: &mut Copies,
         outlet: &mut Outlet<'_>,
         now: Instant,
+        watch: &mut impl Watch,
     ) -> CopyCounts {
         let mut counts = CopyCounts::default();
         let groups = std::mem::take(&mut self.groups);
@@ -328,7 +329,7 @@ impl Gates {
                     counts.made += 1;
                 }
             }
-            copies.hand_over(self, *path, outlet, &mut counts, now);
+            copies.hand_over(self, *path, outlet, (&mut counts, &mut *watch), now);
         }
         self.groups = groups;
         counts
@@ -388,7 +389,7 @@ impl Copies {
         gates: &mut Gates,
         path: PathId,
         outlet: &mut Outlet<'_>,
-        counts: &mut CopyCounts,
+        (counts, watch): (&mut CopyCounts, &mut impl Watch),
         now: Instant,
     ) {
         self.verdicts.clear();
@@ -398,7 +399,7 @@ impl Copies {
         let queues = &Queues { ports: outlet.ports, fib: outlet.fib, routes: &gates.routes };
         let bytes = &mut None;
         let mut group = Group { packets, keys, states, verdicts, members, bytes, taken, directed, queues };
-        gates.plugins.run(place, &mut group, now);
+        gates.plugins.run_watched(place, &mut group, now, watch);
         for (member, direction) in directed.drain(..) {
             gates.direct(&mut packets[usize::from(member)], direction, place.position, outlet);
         }

@@ -49,7 +49,7 @@ mod work;
 mod worker;
 
 pub use accounts::ROUTES;
-pub use capture::{CaptureSink, CaptureSource, CapturedFrame, Direction, capture};
+pub use capture::{CapturePlace, CaptureSink, CaptureSource, CapturedFrame, Direction, capture};
 pub use classify::ClassifyCounts;
 pub use command::{
     Command, DeviceReport, Event, FlowPage, FlowReport, FlowScan, NeighbourChange, NeighbourKnowledge,

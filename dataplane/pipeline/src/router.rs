@@ -17,7 +17,7 @@ use millrace_units::{Instant, PortId};
 use millrace_wire::EtherType;
 
 use crate::accounts::{Departures, Ledger, RouteAccounts};
-use crate::capture::{CaptureSink, Direction};
+use crate::capture::{CaptureSink, Direction, GateTap};
 use crate::classify::Classifier;
 use crate::command::{Command, Event, RouteChange};
 use crate::driver_flows::DriverFlows;
@@ -72,7 +72,7 @@ pub struct Router {
     pub(crate) options: Options,
     pub(crate) classifier: Classifier,
     pub(crate) errors: ErrorLimiter,
-    captures: Vec<CaptureSink>,
+    pub(crate) captures: Vec<CaptureSink>,
     /// The trace that goes on.
     pub(crate) trace: Option<Box<Tracer>>,
     /// The number of the first packet of the next trace.
@@ -292,9 +292,15 @@ impl Router {
     /// Makes the copies that filters want, and hands those at gates for copies to the instances there.
     #[inline]
     pub(crate) fn make_copies(&mut self, work: &Work, now: Instant) {
-        let Self { gates, copies, fib, ports, pool, resumed, .. } = self;
+        let Self { gates, copies, fib, ports, pool, resumed, captures, .. } = self;
         let mut outlet = Outlet { fib, ports, pool, made: resumed, copies: 0 };
-        let copies = gates.run_copies(work, copies, &mut outlet, now);
+        let copies = match captures.is_empty() {
+            true => gates.run_copies(work, copies, &mut outlet, now, &mut ()),
+            false => {
+                let mut tap = GateTap { captures, pool, now };
+                gates.run_copies(work, copies, &mut outlet, now, &mut tap)
+            }
+        };
         self.totals.created.copies += outlet.copies + copies.made;
         self.totals.consumed += copies.made - copies.kept;
         self.totals.created.copies += self.gates.replicate(work, &self.pool, &mut self.resumed);
@@ -302,9 +308,14 @@ impl Router {
 
     /// Runs the instances at a position over the batch that was grouped last, from the stage of that number on.
     pub(crate) fn run_gates(&mut self, position: Position, stage: u16, work: &mut Work, now: Instant) {
-        let Self { gates, fib, ports, pool, resumed, .. } = self;
+        let Self { gates, fib, ports, pool, resumed, captures, .. } = self;
         let mut outlet = Outlet { fib, ports, pool, made: resumed, copies: 0 };
-        gates.run(position, stage, work, &mut outlet, now);
+        if captures.is_empty() {
+            gates.run(position, stage, work, &mut outlet, now);
+        } else {
+            let mut tap = GateTap { captures, pool, now };
+            gates.run_watched((position, stage), work, &mut outlet, now, &mut tap);
+        }
         self.totals.created.copies += outlet.copies;
     }
 

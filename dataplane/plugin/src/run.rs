@@ -4,7 +4,7 @@ use std::fmt;
 
 use millrace_packet::{DropReason, FlowKey, Packet};
 use millrace_plugin_abi::{Backlogs, Fault, Known, Packets, Position, Progress, Verdict};
-use millrace_units::{GateId, Instant, PathId, PortId, QueueId};
+use millrace_units::{GateId, InstanceId, Instant, PathId, PortId, QueueId};
 
 use crate::fault::FaultKind;
 use crate::flow_state::FlowStateBlocks;
@@ -26,6 +26,35 @@ pub enum Direction {
     /// By each port below 64 whose bit is set; there is one at least.
     Ports(u64),
 }
+
+/// A stage of a path, for who looks on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stop {
+    /// The gate.
+    pub gate: GateId,
+    /// What is bound there.
+    pub binding: BindingId,
+    /// The instance, if it is one.
+    pub instance: Option<InstanceId>,
+}
+
+/// Who looks on while packets go through the stages of their path. What is left as it is costs nothing.
+pub trait Watch {
+    /// The members of a group come to a stage.
+    #[inline(always)]
+    fn before(&mut self, group: &Group<'_>, at: Stop) {
+        let _ = (group, at);
+    }
+
+    /// They have been there: members are those that go on, and those that the stage refuses, if it does.
+    #[inline(always)]
+    fn after(&mut self, group: &Group<'_>, at: Stop, refusal: Option<Refusal>) {
+        let _ = (group, at, refusal);
+    }
+}
+
+/// Nobody.
+impl Watch for () {}
 
 /// Packets of a batch that are on the same path.
 pub struct Group<'a> {
@@ -115,18 +144,17 @@ impl<T: BindingTable> WorkerPlugins<T> {
     /// this returns, and how is what it returns.
     #[inline]
     pub fn run(&mut self, from: Place, group: &mut Group<'_>, now: Instant) -> Option<Refusal> {
-        self.run_seen(from, group, now, &mut |_, _, _| {})
+        self.run_watched(from, group, now, &mut ())
     }
 
-    /// The same for who looks on: `seen` is called behind each stage, with the group, the gate and the binding, and how the filter
-    /// of that refuses packets, if it does.
+    /// The same for who looks on.
     #[inline]
-    pub fn run_seen(
+    pub fn run_watched(
         &mut self,
         from: Place,
         group: &mut Group<'_>,
         now: Instant,
-        seen: &mut impl FnMut(&Group<'_>, (GateId, BindingId), Option<Refusal>),
+        watch: &mut impl Watch,
     ) -> Option<Refusal> {
         let Self { paths, bindings, instances, waiting, states, news, ports, spare, .. } = self;
         let mut desk = Desk { instances, waiting, states, news, ports, spare };
@@ -136,12 +164,14 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 return None;
             }
             let Some(binding) = bindings.get_mut(stage.binding) else { continue };
+            let instance = binding.action.instance();
+            let at = Stop { gate: binding.gate, binding: BindingId(stage.binding.slot), instance };
+            watch.before(group, at);
             binding.counts.packets += group.members.len() as u64;
             binding.counts.bytes += *group.bytes.get_or_insert_with(|| {
                 let length = |member: &u16| group.packets[usize::from(*member)].len() as u64;
                 group.members.iter().map(length).sum::<u64>()
             });
-            let at = (binding.gate, BindingId(stage.binding.slot));
             match stage.step {
                 Step::Instance(instance) => {
                     let place = Place { stage: number, ..from };
@@ -152,7 +182,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 }
                 Step::Refuse(refusal) => {
                     binding.counts.drops += group.members.len() as u64;
-                    seen(group, at, Some(refusal));
+                    watch.after(group, at, Some(refusal));
                     return Some(refusal);
                 }
                 Step::Queue(queue) => {
@@ -166,7 +196,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 }
                 Step::Count => {}
             }
-            seen(group, at, None);
+            watch.after(group, at, None);
         }
         None
     }

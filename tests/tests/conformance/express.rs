@@ -300,7 +300,8 @@ fn run_alike(steps: &[Step], workers: usize) {
         let open: Vec<_> = way.open.iter().filter(|(_, ends)| **ends != 0).collect();
         assert!(open.is_empty(), "{open:?} of {} journeys", way.begun);
     }
-    assert_eq!(ways[2].begun, number as usize);
+    // Beside what was sent, stations have said where they are.
+    assert!(ways[2].begun >= number as usize, "{} of {number}", ways[2].begun);
 }
 
 proptest! {

@@ -5,6 +5,7 @@ use std::time::Instant;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response, StatusCode};
+use millrace_controller::CaptureAt;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
@@ -291,7 +292,12 @@ async fn a_capture_ends_at_its_count() {
     let expected = [block(0x0a0d_0d0a, 12), block(6, 16), block(6, 16), block(6, 16)].concat();
     assert_eq!(bytes, expected);
     let asked = server.control.captured.lock().unwrap().remove(0);
-    assert_eq!((asked.port, asked.filter.as_deref(), asked.snap), (None, Some("proto udp"), 65_535));
+    assert_eq!(
+        (asked.place, asked.filter.as_deref(), asked.snap),
+        (CaptureAt::Anywhere, Some("proto udp"), 65_535)
+    );
+    let refused = request(&server.socket(), "GET", "/capture?port=lan&gate=firewall", Bytes::new()).await;
+    assert_eq!(refused.status(), 400);
 }
 
 #[tokio::test]

@@ -3,13 +3,15 @@
 
 use millrace_forward::Route;
 use millrace_packet::{DropReason, Packet};
-use millrace_plugin::{End, Group, Refusal, Taken};
+use millrace_plugin::{End, Group, Refusal, Stop, Taken, Watch};
 use millrace_plugin_abi::Position;
 use millrace_units::{Instant, QueueId};
 use millrace_wire::MacAddr;
 
 use super::event::{FlowFound, Head, RouteTaken, StageOutcome, TraceEnd, TraceStep, Waits};
 use super::pieces::Pick;
+use super::tracer::Tracer;
+use crate::capture::{Both, CaptureSink, GateTap};
 use crate::classify::ClassifyCounts;
 use crate::filter_route::{FilterRoute, is_filter};
 use crate::forward::alive;
@@ -162,17 +164,18 @@ impl Router {
     }
 
     fn gates_traced(&mut self, position: Position, stage: u16, work: &mut Work, now: Instant) {
-        let (mark, mut queue) = (work.packets[0].trace, work.packets[0].queue);
-        let Self { gates, fib, ports, pool, resumed, trace, .. } = self;
+        let mark = work.packets[0].trace;
+        let Self { gates, fib, ports, pool, resumed, trace, captures, .. } = self;
         let mut outlet = Outlet { fib, ports, pool, made: resumed, copies: 0 };
-        let mut directed = 0;
-        let mut seen = |group: &Group<'_>, (gate, binding), refusal: Option<Refusal>| {
-            let outcome = outcome(group, refusal, &mut queue, &mut directed);
-            if let Some(tracer) = trace {
-                tracer.write(mark, TraceStep::Gate(gate, binding, outcome), now);
+        let Some(tracer) = trace else { return };
+        let mut writer = GateWriter { tracer, mark, queue: work.packets[0].queue, directed: 0, now };
+        match captures.iter().any(CaptureSink::is_at_gates) {
+            false => gates.run_watched((position, stage), work, &mut outlet, now, &mut writer),
+            true => {
+                let mut both = Both(GateTap { captures, pool, now }, writer);
+                gates.run_watched((position, stage), work, &mut outlet, now, &mut both);
             }
-        };
-        gates.run_seen((position, stage), work, &mut outlet, now, &mut seen);
+        }
         self.totals.created.copies += outlet.copies;
     }
 
@@ -296,6 +299,24 @@ impl Router {
     pub(crate) fn trace_dropped(&mut self, packet: &Packet, reason: DropReason) {
         let now = self.drop_log.now();
         self.end(packet.trace, TraceEnd::Dropped(reason), now);
+    }
+}
+
+/// Writes down what stages do with the one packet of a group.
+struct GateWriter<'a> {
+    tracer: &'a mut Tracer,
+    mark: u16,
+    /// The queue that it named before.
+    queue: QueueId,
+    /// How often it was sent somewhere.
+    directed: usize,
+    now: Instant,
+}
+
+impl Watch for GateWriter<'_> {
+    fn after(&mut self, group: &Group<'_>, at: Stop, refusal: Option<Refusal>) {
+        let outcome = outcome(group, refusal, &mut self.queue, &mut self.directed);
+        self.tracer.write(self.mark, TraceStep::Gate(at.gate, at.binding, outcome), self.now);
     }
 }
 
