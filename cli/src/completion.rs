@@ -34,7 +34,7 @@ const INSTANCES: Names = named("/instances", "/name", "/plugin");
 const GATES: Names = named("/gates", "/name", "/position");
 const PLUGINS: Names = named("/plugins", "/name", "/version");
 const FILTERS: Names = named("/filters", "/id", "/filter");
-const QUEUES: Names = named("/queues", "/node/name", "/port");
+const QUEUES: Names = named("/queues", "/name", "/port");
 const NODES: Names = Names { within: "/nodes", ..named("/schedulers", "/name", "/kind") };
 const REASONS: Names = named("/drops", "/reason", "/meaning");
 
@@ -103,7 +103,8 @@ pub fn command() -> Command {
 /// Says of an argument of a command below this one what can stand there.
 fn within(command: Command, path: &[&str], argument: &'static str, names: ArgValueCandidates) -> Command {
     match path {
-        [] => command.mut_arg(argument, |argument| argument.add(names)),
+        // Not one by one, or positional arguments would change places.
+        [] => command.mut_args(|one| if one.get_id() == argument { one.add(names.clone()) } else { one }),
         [first, rest @ ..] => command.mut_subcommand(first, |below| within(below, rest, argument, names)),
     }
 }
@@ -160,6 +161,19 @@ mod tests {
     }
 
     #[test]
+    fn every_argument_that_is_a_name_is_there() {
+        command().debug_assert();
+        for (path, argument, _) in ARGUMENTS {
+            let whole = Arguments::command();
+            let mut at = &whole;
+            for word in path {
+                at = at.find_subcommand(word).unwrap_or_else(|| panic!("{path:?}"));
+            }
+            assert!(at.get_arguments().any(|one| one.get_id() == argument), "{path:?} {argument}");
+        }
+    }
+
+    #[test]
     fn names_are_read_out_of_rows_and_of_lists_in_rows() {
         let names = |names: Names, answer: Value| {
             names.of(&answer).iter().map(|one| one.get_value().to_owned()).collect::<Vec<_>>()
@@ -170,6 +184,6 @@ mod tests {
             names(NODES, json!([{"port": "wan", "nodes": [{"name": "voice"}, {"name": "rest"}]}])),
             ["voice", "rest"]
         );
-        assert_eq!(names(QUEUES, json!([{"port": "wan", "node": {"name": "voice"}}])), ["voice"]);
+        assert_eq!(names(QUEUES, json!([{"port": "wan", "name": "voice"}])), ["voice"]);
     }
 }

@@ -9,6 +9,7 @@ mod capture;
 mod commands;
 mod configuration;
 mod counters;
+mod dashboard;
 mod death;
 mod driver_flows;
 mod drivers;

@@ -76,7 +76,8 @@ fn a_journey_that_ends_in_a_drop_says_where_and_why_and_stands_in_a_file() {
     }
     let refused = router.try_ask(&["trace", "--filter", "proto nonsense", "--count", "1"]);
     refused.assert_refused(1, &["filter", "nonsense"]);
-    router.try_ask(&["trace", "--count", "5000", "--json"]).assert_refused(2, &["4000"]);
+    let refused = router.try_ask(&["trace", "--count", "5000"]);
+    assert!(refused.code == Some(2) && refused.stderr.contains("4000"), "{refused:?}");
     router.assert_conservation();
 }
 
