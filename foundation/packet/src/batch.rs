@@ -69,10 +69,11 @@ impl Batch {
         self.packets.drain(..count)
     }
 
-    /// Takes the packets from place `from` on out.
+    /// Takes the packets from place `from` on out of another batch, as many as there is room for; the rest of them is dropped.
     #[inline]
-    pub fn drain_from(&mut self, from: usize) -> std::vec::Drain<'_, Packet> {
-        self.packets.drain(from..)
+    pub fn take_tail(&mut self, other: &mut Self, from: usize) {
+        let room = self.room();
+        self.packets.extend(other.packets.drain(from..).take(room));
     }
 
     /// Takes the last packet out.

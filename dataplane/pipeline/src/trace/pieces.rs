@@ -21,28 +21,27 @@ impl Router {
     #[inline(never)]
     pub(crate) fn journey_watched(&mut self, work: &mut Work, pick: Pick, now: Instant) {
         let count = work.packets.len();
-        let Some(first) = self.next_traced(work, 0, pick, now) else {
+        let Some(first) = self.next_traced(work, pick, now) else {
             self.whole(work, pick, now);
             self.follow_up(now);
             return self.keep_flows(now, false);
         };
         self.classifier.begin_pieces(count, self.options.new_flows);
-        let mut rest = self.trace.as_mut().map(|tracer| tracer.take_rest()).unwrap_or_default();
+        let (mut rest, mut alone) = self.trace.as_mut().map(|tracer| tracer.take_room()).unwrap_or_default();
         let mut next = Some(first);
         while let Some(at) = next {
             // What is before it stays in `work`, and goes first.
-            rest.take_tail(work, at);
+            rest.take_tail(work, at + 1);
+            alone.take_tail(work, at);
             self.whole(work, pick, now);
+            self.go_alone(&mut alone, pick, now);
             std::mem::swap(work, &mut rest);
-            rest.take_tail(work, 1);
-            self.go_alone(work, pick, now);
-            std::mem::swap(work, &mut rest);
-            next = self.next_traced(work, 0, pick, now);
+            next = self.next_traced(work, pick, now);
         }
         self.whole(work, pick, now);
         self.classifier.end_pieces();
         if let Some(tracer) = &mut self.trace {
-            tracer.keep_rest(rest);
+            tracer.keep_room((rest, alone));
         }
         self.follow_up(now);
         self.keep_flows(now, false);
@@ -58,17 +57,16 @@ impl Router {
         }
     }
 
-    /// The first packet from `from` on that is traced.
-    fn next_traced(&mut self, work: &mut Work, from: usize, pick: Pick, now: Instant) -> Option<usize> {
+    /// The first packet that is traced.
+    fn next_traced(&mut self, work: &mut Work, pick: Pick, now: Instant) -> Option<usize> {
         let tracer = self.trace.as_mut()?;
         if pick == Pick::Marked {
-            let marked = work.packets[from..].iter().position(|packet| packet.trace != 0);
-            return marked.map(|at| from + at);
+            return work.packets.iter().position(|packet| packet.trace != 0);
         }
         if tracer.is_over(now) {
             return None;
         }
-        let mut from = from;
+        let mut from = 0;
         while let Some(at) = tracer.next_of(work.packets.len() - from) {
             let index = from + at;
             from = index + 1;
@@ -87,10 +85,8 @@ impl Work {
     fn take_tail(&mut self, other: &mut Self, from: usize) {
         let end = other.packets.len();
         let count = end - from;
-        for packet in other.packets.drain_from(from) {
-            // It was in a batch, so it finds room in one.
-            let _ = self.packets.push(packet);
-        }
+        // They were in a batch, so they find room in one that is empty.
+        self.packets.take_tail(&mut other.packets, from);
         self.keys[..count].copy_from_slice(&other.keys[from..end]);
         self.hashes[..count].copy_from_slice(&other.hashes[from..end]);
         self.varying[..count].copy_from_slice(&other.varying[from..end]);

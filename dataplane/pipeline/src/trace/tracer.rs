@@ -95,7 +95,7 @@ pub(crate) struct Tracer {
     /// Those of a queue: place, number, length and first bytes.
     leaving: Vec<(u64, u16, u32, Head)>,
     /// Kept for its memory.
-    rest: Option<Box<Work>>,
+    room: Option<(Box<Work>, Box<Work>)>,
 }
 
 impl std::fmt::Debug for Tracer {
@@ -120,7 +120,7 @@ impl Tracer {
             live: 0,
             last: None,
             leaving: Vec::with_capacity(LEAVING),
-            rest: Some(Box::default()),
+            room: Some(<(Box<Work>, Box<Work>)>::default()),
         };
         if every > 1 {
             tracer.skip = tracer.gap();
@@ -172,17 +172,17 @@ impl Tracer {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 17;
         self.random ^= self.random << 5;
-        (u64::from(self.random) * u64::from(2 * self.sink.order.every - 1) >> 32) as u32
+        ((u64::from(self.random) * u64::from(2 * self.sink.order.every - 1)) >> 32) as u32
     }
 
-    /// Room for the rest of a batch.
-    pub fn take_rest(&mut self) -> Box<Work> {
-        self.rest.take().unwrap_or_default()
+    /// Room for the rest of a batch, and for a packet alone.
+    pub fn take_room(&mut self) -> (Box<Work>, Box<Work>) {
+        self.room.take().unwrap_or_default()
     }
 
     /// Gives that room back.
-    pub fn keep_rest(&mut self, rest: Box<Work>) {
-        self.rest = Some(rest);
+    pub fn keep_room(&mut self, room: (Box<Work>, Box<Work>)) {
+        self.room = Some(room);
     }
 
     /// Chooses a packet, if it is one of those that are asked for and there is room to write. `candidate`: as filters see it, if it
@@ -197,7 +197,7 @@ impl Tracer {
             return false;
         }
         self.left -= 1;
-        packet.trace = u16::from(self.worker) << NUMBER | self.number;
+        packet.trace = (u16::from(self.worker) << NUMBER) | self.number;
         self.number = if self.number + 1 == 1 << NUMBER { 1 } else { self.number + 1 };
         true
     }
@@ -289,7 +289,7 @@ mod tests {
         while tracer.choose(&mut packet, None) {
             marks.push(packet.trace);
         }
-        assert_eq!(marks, [3 << 12 | 4095, 3 << 12 | 1], "numbers begin anew, and none is 0");
+        assert_eq!(marks, [(3 << 12) | 4095, (3 << 12) | 1], "numbers begin anew, and none is 0");
         assert!(tracer.is_over(Instant::ZERO));
         let (sink, slow) = trace(2, order(1, 4000));
         let mut tracer = Tracer::new(sink, 0, 1, Instant::ZERO);
