@@ -4,6 +4,7 @@ mod configuration;
 mod connection;
 mod plugin;
 mod scheduler;
+mod seeing;
 mod token;
 mod traffic;
 #[cfg(test)]
@@ -17,6 +18,7 @@ pub use configuration::{Apply, Diff, History, HistoryAction, Rollback, Router, R
 pub use connection::Connection;
 pub use plugin::{PluginAction, PluginArguments, PluginTest};
 pub use scheduler::{Port, PortAction, Queue, QueueAction, Scheduler, SchedulerAction};
+pub use seeing::{Drops, Trace};
 pub use token::{Token, TokenAction};
 pub use traffic::{
     Filter, FilterAction, Flow, FlowAction, FlowOrder, Neighbour, NeighbourAction, Route, RouteAction, Watch,
@@ -150,11 +152,43 @@ pub enum Command {
         after_help = "Example:\n  millrace lookup 'src 10.1.0.2 dst 10.2.0.2 proto udp sport 9 dport 5201 in lan'"
     )]
     Lookup(Lookup),
-    /// Write the frames of a port to a pcapng file or, with `-w -`, to Wireshark.
+    /// Write the frames at a port, a gate or an instance to a pcapng file or, with `-w -`, to Wireshark.
     #[command(
-        after_help = "Example:\n  millrace capture lan --filter 'proto tcp dport 80' -w - | tshark -r -\n\ntcpdump can't see packets that the router takes before the kernel does; this can."
+        after_help = "At gates and instances, packets are inbound as they come there, and outbound as they go on; what is dropped there does not. Those that an instance keeps for a while are not seen as they go on.\n\nExample:\n  millrace capture lan --filter 'proto tcp dport 80' -w - | tshark -r -\n  millrace capture firewall -w - | tcpdump -n -r -\n  millrace capture instance:stats1 --count 100 -w stats1.pcapng\n\ntcpdump can't see packets that the router takes before the kernel does; this can."
     )]
     Capture(Capture),
+    /// Write down the journeys of packets that come in, stage by stage: decisions, cycles, and why they are dropped.
+    #[command(after_help = "\
+Whichever level would have treated a packet, it is seen: while a trace goes on, the driver leaves the flows that its filter may match to
+the workers, and each packet that is chosen goes through the stages alone. So its cycles are its own; in a batch it costs less.
+One trace goes on at a time. What the kernel keeps (its own addresses, other protocols) never enters the router.
+
+Example:
+  millrace trace --filter 'proto tcp dport 80 in lan' --count 3
+  millrace trace --every 1000 --count 100 --seconds 600 --json
+  millrace trace --filter 'src 10.1.0.2' -w - | tshark -r - -T fields -e frame.comment")]
+    Trace(Trace),
+    /// Say what was dropped and why, with the last packets of each reason.
+    #[command(after_help = "\
+Up to 8 packets are kept for each reason and worker; of those that are dropped in one turn of a worker, the first.
+What devices and the driver drop before the router sees it is counted, and has no packets.
+
+Example:
+  millrace drops
+  millrace drops --reason no_route --follow
+  millrace drops -w drops.pcapng")]
+    Drops(Drops),
+    /// Read commands and carry them out, one after the other: from the terminal, with completion and history, or from a file.
+    #[command(after_help = "\
+Lines are what stands behind `millrace`, with quotes as in other shells; # begins a comment, `exit` or Ctrl-D ends, Ctrl-C ends what runs.
+Tab completes commands, options, and names of the running router. What was typed is remembered in ~/.local/state/millrace/history.
+Out of a file, or from a pipe, the first line that fails ends it, with its exit code, unless --keep-going is said.
+
+Example:
+  millrace shell
+  millrace shell commands.txt
+  echo 'show ports' | millrace shell --json")]
+    Shell(Shell),
     /// Watch a running router: ports, queues, flows and plugins, drawn anew every second.
     #[command(
         after_help = "Example:\n  millrace top\n  millrace top --interval 5\n\nKeys: q ends it, space holds it."
@@ -195,7 +229,7 @@ pub enum Command {
     Bench(Bench),
     /// Print the completions of commands for a shell.
     #[command(
-        after_help = "Example:\n  millrace completions bash > /etc/bash_completion.d/millrace\n  millrace completions fish > ~/.config/fish/completions/millrace.fish"
+        after_help = "Example:\n  millrace completions bash > /etc/bash_completion.d/millrace\n  millrace completions fish > ~/.config/fish/completions/millrace.fish\n  source <(millrace completions bash --names)"
     )]
     Completions(Completions),
     /// Write the manual pages of all commands.
@@ -206,6 +240,16 @@ pub enum Command {
     /// Compile a plugin: the router starts itself so.
     #[command(hide = true)]
     CompilePlugin(CompilePlugin),
+}
+
+/// Arguments of `shell`.
+#[derive(Debug, Args)]
+pub struct Shell {
+    /// The file with the commands; without it, the terminal, or what comes from a pipe.
+    pub file: Option<PathBuf>,
+    /// Go on behind lines that fail, and end with the exit code of the last of them.
+    #[arg(long, short)]
+    pub keep_going: bool,
 }
 
 /// Arguments of `top`.
@@ -268,6 +312,9 @@ pub struct Rates {
 pub struct Completions {
     /// The shell.
     pub shell: clap_complete::Shell,
+    /// Complete names of the running router too: the shell asks millrace each time.
+    #[arg(long)]
+    pub names: bool,
 }
 
 /// Arguments of `manual`.
@@ -413,6 +460,14 @@ pub enum Noun {
     Drops,
     /// The daemon itself.
     Status,
+    /// Bindings of instances and of other actions.
+    Bindings,
+    /// What runs, as the text of a configuration.
+    Configuration,
+    /// What the interface has: paths and methods.
+    Interface,
+    /// The interface described in OpenAPI, as JSON.
+    Openapi,
 }
 
 impl Noun {
@@ -429,6 +484,10 @@ impl Noun {
             Self::Summary => "/summary",
             Self::Drops => "/drops",
             Self::Status => "/status",
+            Self::Bindings => "/bindings",
+            Self::Configuration => "/configuration",
+            Self::Interface => "/",
+            Self::Openapi => "/openapi.json",
         }
     }
 }
@@ -604,8 +663,8 @@ pub struct Lookup {
 /// Arguments of `capture`.
 #[derive(Debug, Args)]
 pub struct Capture {
-    /// The port; `any` for all.
-    pub port: String,
+    /// A port, a gate or an instance, by its name; `any` for all ports. `gate:NAME` says which, where names are not unique.
+    pub place: String,
     /// Which packets.
     #[arg(long)]
     pub filter: Option<String>,

@@ -70,6 +70,8 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 #[derive(Debug)]
 pub struct Client {
     place: Place,
+    /// How long it waits for a daemon that is starting.
+    patience: Duration,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -85,7 +87,15 @@ impl Client {
         };
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
-        Ok(Self { place, runtime })
+        Ok(Self { place, patience: PATIENCE, runtime })
+    }
+
+    /// A client that waits for no daemon that isn't there.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn hasty(connection: &Connection) -> Result<Self, Failure> {
+        Ok(Self { patience: Duration::ZERO, ..Self::new(connection)? })
     }
 
     /// Reads a resource.
@@ -208,7 +218,7 @@ impl Client {
     }
 
     async fn connect(&self) -> Result<Box<dyn Stream>, Failure> {
-        let deadline = tokio::time::Instant::now() + PATIENCE;
+        let deadline = tokio::time::Instant::now() + self.patience;
         let socket = match &self.place {
             Place::Socket(socket) => socket,
             Place::Elsewhere(remote) => {

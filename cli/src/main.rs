@@ -7,6 +7,7 @@
 mod arguments;
 mod client;
 mod commands;
+mod completion;
 mod log;
 mod output;
 
@@ -19,6 +20,7 @@ use crate::output::Failure;
 
 fn main() -> ExitCode {
     restore_broken_pipe();
+    completion::answer();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) if error.use_stderr() && std::env::args().any(|argument| argument == "--json") => {

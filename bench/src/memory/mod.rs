@@ -46,6 +46,12 @@ fn cases() -> Vec<Named> {
     vec![
         v4("IPv4, 1 flow", 1, Setup::default(), 14.0),
         v4("IPv4, 1,000 flows", 1000, Setup::default(), 14.0),
+        v4(
+            "IPv4, 1,000 flows, 1 packet in 1,000 traced",
+            1000,
+            Setup { traced: 1000, ..Setup::default() },
+            14.5,
+        ),
         v4("IPv4, 1,000 flows, 3 empty gates", 1000, gates, 14.0),
         v4("IPv4, 128 K flows, 3 empty gates", 128 << 10, gates, 17.0),
         v4(
@@ -106,6 +112,7 @@ pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
             Pipeline::with(case, setup).map(|mut pipeline| {
                 // So that flows that are to be known are.
                 pipeline.forward(2 * u64::from(case.flows.min(MOST_KNOWN)));
+                pipeline.trace();
                 pipeline.callgrind_measured(packets);
             })
         }
@@ -120,6 +127,7 @@ fn nanoseconds(case: Case, setup: Setup) -> Result<Vec<f64>, BenchError> {
     let mut times = Vec::new();
     for _ in 0..REPETITIONS {
         check()?;
+        pipeline.trace();
         let bare = per_packet(|| source.callgrind_measured(PACKETS));
         times.push(per_packet(|| pipeline.callgrind_measured(PACKETS)) - bare);
     }

@@ -10,8 +10,9 @@ use millrace_classify::{CompiledFilter, Filter};
 use millrace_forward::{NextHop, NextHops, Route, SharedFib};
 use millrace_packet::{Batch, FlowKey, Pool};
 use millrace_pipeline::{
-    Command, DeviceId, GateTables, NeighbourChange, NeighbourKnowledge, NoHost, Options, PortSettings,
-    ReversePath, RouteChange, Snapshot, Stack, Tags, Worker, WorkerLink,
+    Command, DeviceId, GateTables, MOST_TRACED, NeighbourChange, NeighbourKnowledge, NoHost, Options,
+    PortSettings, ReversePath, RouteChange, Snapshot, Stack, Tags, TraceOrder, TraceSource, Worker,
+    WorkerLink, trace,
 };
 use millrace_plugin::{BindingId, PluginChange, PluginControlUnit, Terms};
 use millrace_port::Port;
@@ -64,6 +65,8 @@ pub(crate) struct Setup {
     pub routes: u32,
     /// Where packets wait before they leave.
     pub queue: QueueSetup,
+    /// One in so many packets is traced; 0 for none.
+    pub traced: u32,
 }
 
 /// The queue of the port that packets leave by.
@@ -101,13 +104,14 @@ impl Default for Setup {
             new_flows: u16::MAX,
             routes: ROUTES,
             queue: QueueSetup::Fifo,
+            traced: 0,
         }
     }
 }
 
 impl Setup {
-    /// A word that [`of_word`](Self::of_word) reads: gates, packets of a flow, most flows, routes and queue. Floods have
-    /// none.
+    /// A word that [`of_word`](Self::of_word) reads: gates, packets of a flow, most flows, routes, queue and traces.
+    /// Floods have none.
     pub fn word(self) -> String {
         let gates = match self.gates {
             GatesSetup::None => "none".to_owned(),
@@ -116,7 +120,8 @@ impl Setup {
             GatesSetup::Filters(count) => count.to_string(),
         };
         let queue = if self.queue == QueueSetup::Fifo { "fifo" } else { "perflow" };
-        format!("{gates}-{}-{}-{}-{queue}", self.flow_packets, self.flows_max, self.routes)
+        let Self { flow_packets, flows_max, routes, traced, .. } = self;
+        format!("{gates}-{flow_packets}-{flows_max}-{routes}-{queue}-{traced}")
     }
 
     /// The setup of a word.
@@ -135,7 +140,8 @@ impl Setup {
             "perflow" => QueueSetup::PerFlow,
             _ => return None,
         };
-        let setup = Self { gates, flow_packets, flows_max, routes, queue, ..Self::default() };
+        let traced = words.next()?.parse().ok()?;
+        let setup = Self { gates, flow_packets, flows_max, routes, queue, traced, ..Self::default() };
         words.next().is_none().then_some(setup)
     }
 }
@@ -182,6 +188,10 @@ pub(crate) struct Pipeline {
     /// When it began, for those who run it in real time.
     began: std::time::Instant,
     sent: u64,
+    /// One in so many packets is traced; 0 for none.
+    traced: u32,
+    /// Who reads the traces; nothing is read.
+    reader: Option<TraceSource>,
 }
 
 type Unit = PluginControlUnit<Filter, CompiledFilter>;
@@ -214,7 +224,9 @@ impl Pipeline {
         let mut tables = GateTables::default();
         let changes = tables.publish(changes(&unit)?);
         let (now, began) = (Instant::ZERO, std::time::Instant::now());
-        let mut pipeline = Self { fib, worker, link, unit, tables, now, began, sent: 0 };
+        let traced = setup.traced;
+        let mut pipeline =
+            Self { fib, worker, link, unit, tables, now, began, sent: 0, traced, reader: None };
         pipeline.tell(Command::SetPort(IN.1, settings("in", IN.0, IN_MAC, case.family, 1)));
         pipeline.tell(Command::SetPort(OUT.1, settings("out", OUT.0, OUT_MAC, case.family, 2)));
         pipeline.tell(Command::SetOptions(Options {
@@ -260,6 +272,17 @@ impl Pipeline {
         // The ring has room: each command is carried out before the next is given.
         let _ = self.link.commands.push(command);
         self.sent += self.worker.turn(self.now).received as u64;
+    }
+
+    /// Begins a trace anew, where packets are to be traced.
+    pub fn trace(&mut self) {
+        if self.traced > 0 {
+            let order =
+                TraceOrder { filter: None, every: self.traced, count: MOST_TRACED, time: Duration::MAX };
+            let (sink, reader) = trace(1, order);
+            self.reader = Some(reader);
+            self.tell(Command::StartTrace(Box::new(sink)));
+        }
     }
 
     /// As [`forward`](Self::forward); callgrind counts in here.

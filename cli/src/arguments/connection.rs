@@ -1,8 +1,9 @@
 //! Where clients find the router that they ask.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, FromArgMatches as _};
 
 use super::DEFAULT_SOCKET;
 
@@ -31,4 +32,26 @@ pub struct Connection {
     /// The SHA-256 fingerprint of the router's certificate, which then may be anyone's, as `show status` tells it.
     #[arg(long, global = true, env = "MILLRACE_FINGERPRINT", value_name = "SHA256", hide_env_values = true)]
     pub fingerprint: Option<String>,
+}
+
+impl Connection {
+    /// The router that is meant where only the environment says something; `None` where that is wrong.
+    pub fn usual() -> Option<Self> {
+        let command = Self::augment_args(clap::Command::new("millrace"));
+        Self::from_arg_matches(&command.try_get_matches_from(["millrace"]).ok()?).ok()
+    }
+
+    /// The same as arguments of a command.
+    pub fn arguments(&self) -> Vec<OsString> {
+        let Self { socket, server, token_file, ca, fingerprint } = self;
+        let mut arguments = vec!["--socket".into(), socket.into()];
+        let mut add = |option: &str, value: Option<OsString>| {
+            arguments.extend(value.into_iter().flat_map(|value| [option.into(), value]));
+        };
+        add("--server", server.as_ref().map(OsString::from));
+        add("--token-file", token_file.as_ref().map(OsString::from));
+        add("--ca", ca.as_ref().map(OsString::from));
+        add("--fingerprint", fingerprint.as_ref().map(OsString::from));
+        arguments
+    }
 }

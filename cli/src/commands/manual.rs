@@ -3,14 +3,23 @@
 use std::path::Path;
 
 use clap::CommandFactory;
-use clap_complete::Shell;
+use clap_complete::env::Shells;
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, Completions};
 use crate::output::Failure;
 
 /// Prints the completions for a shell.
-pub fn completions(shell: Shell) {
-    clap_complete::generate(shell, &mut Arguments::command(), "millrace", &mut std::io::stdout());
+pub fn completions(asked: &Completions) -> Result<(), Failure> {
+    let mut out = std::io::stdout();
+    if !asked.names {
+        clap_complete::generate(asked.shell, &mut Arguments::command(), "millrace", &mut out);
+        return Ok(());
+    }
+    let name = asked.shell.to_string();
+    let shells = Shells::builtins();
+    let shell =
+        shells.completer(&name).ok_or_else(|| Failure::usage(format!("{name} can't ask for names")))?;
+    shell.write_registration("COMPLETE", "millrace", "millrace", "millrace", &mut out).map_err(Failure::new)
 }
 
 /// Writes a page for each command to a directory.

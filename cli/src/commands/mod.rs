@@ -5,6 +5,7 @@ mod capture;
 mod check;
 mod configuration;
 mod doctor;
+mod drops;
 mod events;
 mod filter;
 mod flow;
@@ -20,8 +21,10 @@ mod route;
 mod router;
 mod run;
 mod scheduler;
+mod shell;
 mod token;
 mod top;
+mod trace;
 mod watch;
 mod workbench;
 
@@ -68,13 +71,16 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Scheduler(scheduler) => scheduler::scheduler(&remote()?, &scheduler.action, json)?,
         Command::Control(control) => remote::control(&remote()?, &control, json)?,
         Command::Lookup(lookup) => remote::lookup(&remote()?, &lookup, json)?,
+        Command::Trace(asked) => trace::trace(&remote()?, &asked, json)?,
+        Command::Drops(asked) => drops::drops(&remote()?, &asked, json)?,
         Command::Top(top) => top::top(remote()?, &top, json)?,
         Command::Events(asked) => events::events(&remote()?, &asked, json)?,
         Command::Audit(asked) => events::audit(&remote()?, &asked, json)?,
         Command::Token(asked) => token::token(&remote()?, &asked.action, json)?,
         Command::Rates(asked) => rates::rates(&remote()?, &asked, json)?,
         Command::Metrics => remote::metrics(&remote()?, json)?,
-        Command::Completions(completions) => manual::completions(completions.shell),
+        Command::Shell(shell) => return shell::shell(&shell, &arguments.connection, json),
+        Command::Completions(asked) => manual::completions(&asked)?,
         Command::Manual(manual) => manual::manual(&manual.directory)?,
         Command::Clear => remote::clear(&remote()?, json)?,
         Command::Capture(capture) => capture::capture(&remote()?, &capture)?,

@@ -10,12 +10,22 @@ use crate::output::{Column, Failure, lines, plain, rows, table};
 /// Shows a noun.
 pub fn show(client: &Client, noun: Noun, json: bool) -> Result<(), Failure> {
     let mut value = client.get(noun.path())?;
+    match noun {
+        Noun::Openapi => print(&value, &[], true),
+        Noun::Configuration if !json => print!("{}", value["text"].as_str().unwrap_or_default()),
+        Noun::Interface if !json => print(&value["resources"], columns(noun), false),
+        _ => show_rows(&mut value, noun, json),
+    }
+    Ok(())
+}
+
+/// Shows a list, or an object.
+fn show_rows(value: &mut Value, noun: Noun, json: bool) {
     if !json {
         let what = if matches!(noun, Noun::Gates) { "action" } else { "gate" };
         value.as_array_mut().into_iter().flatten().for_each(|row| name_bindings(row, what));
     }
-    print(&value, columns(noun), json);
-    Ok(())
+    print(value, columns(noun), json);
 }
 
 /// Bindings of a row that are shown; of others only how many there are.
@@ -105,7 +115,17 @@ pub fn columns(noun: Noun) -> &'static [Column] {
             ("meaning", "meaning"),
             ("ports", "ports"),
         ],
-        Noun::Summary | Noun::Status => &[],
+        Noun::Bindings => &[
+            ("id", "id"),
+            ("gate", "gate"),
+            ("filter", "filter"),
+            ("action", "action"),
+            ("priority", "priority"),
+            ("packets", "packets"),
+            ("drops", "drops"),
+        ],
+        Noun::Interface => &[("path", "path"), ("methods", "methods"), ("summary", "summary")],
+        Noun::Summary | Noun::Status | Noun::Configuration | Noun::Openapi => &[],
     }
 }
 

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use millrace_controller::CaptureRequest;
+use millrace_controller::{CaptureAt, CaptureRequest};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::watch;
@@ -22,12 +22,18 @@ use crate::server::Served;
 const POLL: Duration = Duration::from_millis(20);
 /// Whole frames, unless the client wants less.
 const DEFAULT_SNAP: u32 = 65_535;
+/// What captures are.
+pub(crate) const PCAPNG: &str = "application/x-pcapng";
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wanted {
-    /// The port; `any`, or none: all.
+    /// The port; `any`, or no place at all: all ports.
     port: Option<String>,
+    /// The gate: packets as they come to what is bound there, and as they go on.
+    gate: Option<String>,
+    /// The instance: packets as they come to it, and as they go on.
+    instance: Option<String>,
     filter: Option<String>,
     /// Bytes kept of each frame.
     snap: Option<u32>,
@@ -41,7 +47,18 @@ pub(crate) async fn capture<C: Control>(
     Arguments(wanted): Arguments<Wanted>,
 ) -> Result<Response, Problem> {
     let request = CaptureRequest {
-        port: wanted.port.filter(|port| port != "any"),
+        place: match (wanted.port, wanted.gate, wanted.instance) {
+            (None, None, None) => CaptureAt::Anywhere,
+            (Some(port), None, None) if port == "any" => CaptureAt::Anywhere,
+            (Some(port), None, None) => CaptureAt::Port(port),
+            (None, Some(gate), None) => CaptureAt::Gate(gate),
+            (None, None, Some(instance)) => CaptureAt::Instance(instance),
+            _ => {
+                return Err(Problem::bad_request(
+                    "a capture has one place: say a port, a gate or an instance",
+                ));
+            }
+        },
         filter: wanted.filter,
         snap: wanted.snap.unwrap_or(DEFAULT_SNAP),
     };
@@ -51,7 +68,7 @@ pub(crate) async fn capture<C: Control>(
     let pieces = stream::unfold((running, place), |(mut running, place)| async move {
         running.next().await.map(|bytes| (Ok::<_, std::convert::Infallible>(bytes), (running, place)))
     });
-    Ok(([(header::CONTENT_TYPE, "application/x-pcapng")], Body::from_stream(pieces)).into_response())
+    Ok(([(header::CONTENT_TYPE, PCAPNG)], Body::from_stream(pieces)).into_response())
 }
 
 struct Running<R: Recording> {

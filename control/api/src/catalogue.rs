@@ -11,10 +11,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, patch, post, put};
 use millrace_controller::Role::{Admin, Operator, Viewer};
 use millrace_controller::view::{
-    AppliedView, BindingView, ConfigurationView, CreatedTokenView, DifferenceView, DropView, FlowsView,
-    GateCheckView, GateExplanationView, GateView, HeldView, InstanceView, LookupView, MapView, NeighbourView,
-    PluginDetailView, PluginView, PortView, QueueView, ReleaseView, RemovedNodeView, RevisionTextView,
-    RevisionView, RouteView, SchedulerView, SummaryView, TokenView, UpgradeView,
+    AppliedView, BindingView, ConfigurationView, CreatedTokenView, DifferenceView, DropView, DroppedView,
+    FlowsView, GateCheckView, GateExplanationView, GateView, HeldView, InstanceView, LookupView, MapView,
+    NeighbourView, PluginDetailView, PluginView, PortView, QueueView, ReleaseView, RemovedNodeView,
+    RevisionTextView, RevisionView, RouteView, SchedulerView, SummaryView, TokenView, TraceView, UpgradeView,
 };
 use millrace_controller::{
     Apply, AuditEntry, ControlError, EventPage, FlowQuery, NewBinding, NewFilter, NewNeighbour, NewPlugin,
@@ -34,7 +34,8 @@ use crate::resources::{find, read};
 use crate::server::Served;
 use crate::status::StatusAnswer;
 use crate::{
-    audit, capture, configuration, events, metrics, openapi, rates, resources, schedulers, status, tokens,
+    audit, capture, configuration, drops, events, metrics, openapi, rates, resources, schedulers, status,
+    tokens, trace,
 };
 
 /// Largest body of a request, in bytes.
@@ -200,6 +201,24 @@ fn overview<C: Control>() -> Vec<Resource<C>> {
             ),
         Resource::new("/drops")
             .on(Operation::get::<Vec<DropView>>(Viewer, "what was dropped, and why"), read(C::drops)),
+        Resource::new("/drops/packets").on(
+            Operation::get::<Vec<DroppedView>>(
+                Operator,
+                "the last packets that were dropped, up to 8 for each reason and worker; as pcapng, or as a stream, if accepted",
+            )
+            .arguments::<drops::Wanted>()
+            .streams(),
+            get(drops::packets::<C>),
+        ),
+        Resource::new("/trace").on(
+            Operation::get::<Vec<TraceView>>(
+                Operator,
+                "journeys of packets that come in, stage by stage, until there are ?count=; as pcapng, or as a stream, if accepted",
+            )
+            .arguments::<trace::Wanted>()
+            .streams(),
+            get(trace::trace::<C>),
+        ),
         Resource::new("/rates").on(
             Operation::get::<RatesView>(
                 Viewer,

@@ -3,15 +3,16 @@
 use std::future::Future;
 
 use millrace_controller::view::{
-    AppliedView, BindingView, ConfigurationView, CountersView, DifferenceView, DropView, FlowsView,
-    GateCheckView, GateExplanationView, GateView, HeldView, InstanceView, LookupView, MapView, NeighbourView,
-    PluginDetailView, PluginView, PortView, QueueView, ReleaseView, RemovedNodeView, RevisionTextView,
-    RevisionView, RouteView, SchedulerView, StatusView, SummaryView, UpgradeView,
+    AppliedView, BindingView, ConfigurationView, CountersView, DifferenceView, DropView, DroppedView,
+    FlowsView, GateCheckView, GateExplanationView, GateView, HeldView, InstanceView, LookupView, MapView,
+    NeighbourView, PluginDetailView, PluginView, PortView, QueueView, ReleaseView, RemovedNodeView,
+    RevisionTextView, RevisionView, RouteView, SchedulerView, StatusView, SummaryView, TraceView,
+    UpgradeView,
 };
 use millrace_controller::{
-    Apply, AuditEntry, AuditLog, Capture, CaptureRequest, ControlError, Events, FlowQuery, NewBinding,
-    NewFilter, NewNeighbour, NewPlugin, NewRoute, NodeRemoval, OldNeighbour, Page, PageQuery, RollBack,
-    RouteQuery, Router, RouterSettings, SchedulerNode, Tokens, Upgrade, Who,
+    Apply, AuditEntry, AuditLog, Capture, CaptureRequest, ControlError, DropCursor, Events, FlowQuery,
+    NewBinding, NewFilter, NewNeighbour, NewPlugin, NewRoute, NodeRemoval, OldNeighbour, Page, PageQuery,
+    RollBack, RouteQuery, Router, RouterSettings, SchedulerNode, Tokens, Trace, TraceRequest, Upgrade, Who,
 };
 use serde_json::{Map, Value};
 
@@ -24,6 +25,8 @@ pub type Controlled<T> = Result<T, ControlError>;
 pub trait Control: Clone + Send + Sync + 'static {
     /// A capture that goes on.
     type Recording: Recording;
+    /// A trace that goes on.
+    type Tracing: Tracing;
 
     fn events(&self) -> &Events;
     fn audit(&self) -> AuditLog;
@@ -144,6 +147,17 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn revision(&self, number: u64) -> Controlled<RevisionTextView>;
     fn clear_counters(&self) -> Controlled<()>;
     fn capture(&self, request: &CaptureRequest) -> Controlled<Self::Recording>;
+    fn trace(&self, request: &TraceRequest) -> Controlled<Self::Tracing>;
+    /// The last packets that were dropped behind those that the cursor has seen.
+    fn last_drops(&self, reason: Option<&str>, cursor: &mut DropCursor) -> Controlled<Vec<DroppedView>>;
+}
+
+/// A trace that goes on until it is dropped.
+pub trait Tracing: Send + 'static {
+    /// The journeys that have ended since the last call; whether the trace is over.
+    fn take(&mut self) -> (Vec<TraceView>, bool);
+    /// Packets that were left out because they were taken too slowly.
+    fn lost(&self) -> u64;
 }
 
 /// A capture that goes on until it is dropped.
@@ -156,6 +170,7 @@ pub trait Recording: Send + 'static {
 
 impl Control for Router {
     type Recording = Capture;
+    type Tracing = Trace;
 
     fn events(&self) -> &Events {
         Router::events(self)
@@ -499,6 +514,24 @@ impl Control for Router {
 
     fn capture(&self, request: &CaptureRequest) -> Controlled<Capture> {
         Router::capture(self, request)
+    }
+
+    fn trace(&self, request: &TraceRequest) -> Controlled<Trace> {
+        Router::trace(self, request)
+    }
+
+    fn last_drops(&self, reason: Option<&str>, cursor: &mut DropCursor) -> Controlled<Vec<DroppedView>> {
+        Router::last_drops(self, reason, cursor)
+    }
+}
+
+impl Tracing for Trace {
+    fn take(&mut self) -> (Vec<TraceView>, bool) {
+        Trace::take(self)
+    }
+
+    fn lost(&self) -> u64 {
+        Trace::lost(self)
     }
 }
 

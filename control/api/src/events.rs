@@ -80,10 +80,15 @@ fn kinds(named: Option<&str>) -> Result<Vec<EventKind>, Problem> {
 
 /// Whether a client wants a stream of server-sent events.
 pub(crate) fn accepts_stream(headers: &HeaderMap) -> bool {
+    accepts(headers, "text/event-stream")
+}
+
+/// Whether a client names a media type among those that it wants.
+pub(crate) fn accepts(headers: &HeaderMap, media: &str) -> bool {
     let accepted = headers.get_all(header::ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
     accepted
         .flat_map(|value| value.split(','))
-        .any(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == "text/event-stream"))
+        .any(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == media))
 }
 
 /// A client that was there before says what it heard last.

@@ -18,6 +18,7 @@ mod certificate;
 mod configuration;
 mod control;
 mod door;
+mod drops;
 mod error;
 mod events;
 mod extract;
@@ -42,10 +43,11 @@ mod tag;
 #[cfg(test)]
 mod test_control;
 mod tokens;
+mod trace;
 mod users;
 mod wording;
 
-pub use control::{Control, Recording};
+pub use control::{Control, Recording, Tracing};
 pub use error::ApiError;
 pub use listener::Listener;
 pub use remote::Remote;

@@ -6,20 +6,20 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use millrace_controller::view::{
-    AppliedView, BindingView, ConfigurationView, CountersView, DifferenceView, DropView, FlowStatesView,
-    FlowTableView, FlowsView, GateCheckView, GateExplanationView, GateView, HeldView, InstanceView,
-    LookupView, MapView, MemoryView, NeighbourView, PluginDetailView, PluginInterfaceView, PluginView,
-    PortView, QueueView, QueuesView, ReleaseView, RemovedNodeView, RevisionTextView, RevisionView, RouteView,
-    SchedulerView, StatusView, SummaryView, TurnsView, UpgradeView,
+    AppliedView, BindingView, ConfigurationView, CountersView, DifferenceView, DropView, DroppedView,
+    FlowStatesView, FlowTableView, FlowsView, GateCheckView, GateExplanationView, GateView, HeldView,
+    InstanceView, LookupView, MapView, MemoryView, NeighbourView, PluginDetailView, PluginInterfaceView,
+    PluginView, PortView, QueueView, QueuesView, RawFrame, ReleaseView, RemovedNodeView, RevisionTextView,
+    RevisionView, RouteView, SchedulerView, StatusView, SummaryView, TraceView, TurnsView, UpgradeView,
 };
 use millrace_controller::{
-    Apply, AuditEntry, AuditLog, CaptureRequest, ControlError, Events, FlowQuery, NewBinding, NewFilter,
-    NewNeighbour, NewPlugin, NewRoute, NodeRemoval, OldNeighbour, Page, PageQuery, RollBack, RouteQuery,
-    RouterSettings, SchedulerNode, Tokens, Upgrade, Who, Wrong,
+    Apply, AuditEntry, AuditLog, CaptureAt, CaptureRequest, ControlError, DropCursor, Events, FlowQuery,
+    NewBinding, NewFilter, NewNeighbour, NewPlugin, NewRoute, NodeRemoval, OldNeighbour, Page, PageQuery,
+    RollBack, RouteQuery, RouterSettings, SchedulerNode, Tokens, TraceRequest, Upgrade, Who, Wrong,
 };
 use serde_json::{Map, Value, json};
 
-use crate::control::{Control, Controlled, Recording};
+use crate::control::{Control, Controlled, Recording, Tracing};
 
 /// A directory that goes with the test.
 pub(crate) struct TestDirectory(pub PathBuf);
@@ -115,6 +115,7 @@ fn view(new: &NewRoute) -> RouteView {
 
 impl Control for TestControl {
     type Recording = TestRecording;
+    type Tracing = TestTrace;
 
     fn events(&self) -> &Events {
         &self.events
@@ -551,13 +552,73 @@ impl Control for TestControl {
     }
 
     fn capture(&self, request: &CaptureRequest) -> Controlled<TestRecording> {
-        if request.port.as_deref() == Some("nowhere") {
+        if request.place == CaptureAt::Port("nowhere".to_owned()) {
             return Err(ControlError::unknown("port", "nowhere", ["lan"]));
         }
         self.captured.lock().unwrap().push(request.clone());
         self.captures.fetch_add(1, Ordering::SeqCst);
         Ok(TestRecording { captures: Arc::clone(&self.captures), first: true })
     }
+
+    fn trace(&self, request: &TraceRequest) -> Controlled<TestTrace> {
+        match request.filter.as_deref() {
+            Some("nonsense") => Err(ControlError::Invalid("filter \"nonsense\"".into())),
+            _ => Ok(TestTrace(request.count.unwrap_or(1).into())),
+        }
+    }
+
+    fn last_drops(&self, reason: Option<&str>, _cursor: &mut DropCursor) -> Controlled<Vec<DroppedView>> {
+        let view = DroppedView {
+            time: String::new(),
+            reason: "no_route",
+            worker: 0,
+            port: "lan".into(),
+            out_port: None,
+            length: 60,
+            summary: String::new(),
+            binding: None,
+            filter: None,
+            instance: None,
+            by: None,
+            frame: "00".into(),
+            raw: raw_frame(),
+        };
+        match reason {
+            None | Some("no_route") => Ok(vec![view]),
+            Some(other) => Err(ControlError::unknown("reason", other, ["no_route"])),
+        }
+    }
+}
+
+/// A trace of as many packets as were asked for.
+pub(crate) struct TestTrace(u64);
+
+impl Tracing for TestTrace {
+    fn take(&mut self) -> (Vec<TraceView>, bool) {
+        let packets = (1..=std::mem::take(&mut self.0)).map(|number| TraceView {
+            number,
+            time: String::new(),
+            port: "lan".into(),
+            level: "worker 0".into(),
+            length: 60,
+            frame: "00".into(),
+            steps: Vec::new(),
+            verdict: "sent by port wan".into(),
+            reason: None,
+            cycles: None,
+            is_over: true,
+            raw: raw_frame(),
+        });
+        (packets.collect(), true)
+    }
+
+    fn lost(&self) -> u64 {
+        0
+    }
+}
+
+fn raw_frame() -> RawFrame {
+    RawFrame { port: "lan".into(), at: std::time::Duration::ZERO, length: 60, bytes: vec![0; 14] }
 }
 
 /// Two frames of 16 bytes at each look, after a header of 12.

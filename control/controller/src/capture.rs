@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millrace_pipeline::{CaptureSink, CaptureSource, Direction, capture};
+use millrace_pipeline::{CapturePlace, CaptureSink, CaptureSource, Direction, capture};
 use millrace_telemetry::CaptureFile;
 
 use crate::ControlError;
@@ -12,11 +12,25 @@ use crate::model::Model;
 /// Bytes that may wait for the reader of a capture.
 const RING: usize = 4 << 20;
 
+/// Where is to be captured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum CaptureAt {
+    /// At all ports.
+    #[default]
+    Anywhere,
+    /// At the port of this name.
+    Port(String),
+    /// At the gate of this name: what comes to what is bound there, and what goes on.
+    Gate(String),
+    /// At the instance of this name.
+    Instance(String),
+}
+
 /// What is to be captured.
 #[derive(Clone, Debug, Default)]
 pub struct CaptureRequest {
-    /// The port; all, if `None` or `any`.
-    pub port: Option<String>,
+    /// Where.
+    pub place: CaptureAt,
     /// Which packets; all, if `None`.
     pub filter: Option<String>,
     /// Most bytes that are kept of a frame, 1 or more; 0 means all.
@@ -40,9 +54,11 @@ impl Capture {
         model: &Model,
         workers: usize,
     ) -> Result<(Self, Vec<CaptureSink>), ControlError> {
-        let port = match request.port.as_deref() {
-            None | Some("any") => None,
-            Some(name) => Some(model.port(name)?.id),
+        let place = match &request.place {
+            CaptureAt::Anywhere => CapturePlace::Ports,
+            CaptureAt::Port(name) => CapturePlace::Port(model.port(name)?.id),
+            CaptureAt::Gate(name) => CapturePlace::Gate(model.gate(name)?),
+            CaptureAt::Instance(name) => CapturePlace::Instance(model.instance(name)?),
         };
         let filter = request.filter.as_deref().filter(|text| !text.trim().is_empty());
         let filter = filter
@@ -54,12 +70,20 @@ impl Capture {
             })
             .transpose()?;
         let snap = if request.snap == 0 { u32::from(u16::MAX) } else { request.snap };
-        let mut names = vec![""; model.ports.len()];
-        for plan in &model.ports {
-            names[plan.id.index()] = &plan.settings.name;
-        }
+        let names = match &request.place {
+            CaptureAt::Gate(name) => vec![format!("gate {name}")],
+            CaptureAt::Instance(name) => vec![format!("instance {name}")],
+            CaptureAt::Anywhere | CaptureAt::Port(_) => {
+                let mut names = vec![String::new(); model.ports.len()];
+                for plan in &model.ports {
+                    names[plan.id.index()].clone_from(&plan.settings.name);
+                }
+                names
+            }
+        };
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let file = CaptureFile::new(&names, snap).map_err(|error| ControlError::System(error.to_string()))?;
-        let ends = (0..workers).map(|_| capture(number, port, filter, snap as usize, RING / workers));
+        let ends = (0..workers).map(|_| capture(number, place, filter, snap as usize, RING / workers));
         let (sinks, sources) = ends.unzip();
         Ok((Self { sources, file, origin: time_of_day() }, sinks))
     }

@@ -17,7 +17,7 @@ use millrace_pipeline::{
 use millrace_plugin::{Limits, PluginChange, PluginControlUnit, Terms};
 use millrace_plugin_abi::Home;
 use millrace_repository::{Memory, Repository};
-use millrace_units::{GateId, PortId};
+use millrace_units::{GateId, InstanceId, PortId};
 use millrace_wire::MacAddr;
 use serde_json::{Map, Value};
 
@@ -175,6 +175,19 @@ impl Model {
     /// The name of a port.
     pub fn port_name(&self, id: PortId) -> &str {
         self.ports.iter().find(|plan| plan.id == id).map_or("-", |plan| &plan.settings.name)
+    }
+
+    /// The id of a gate.
+    pub fn gate(&self, name: &str) -> Result<GateId, ControlError> {
+        Ok(self.plugins.gate(name)?.id)
+    }
+
+    /// The id of an instance.
+    pub fn instance(&self, name: &str) -> Result<InstanceId, ControlError> {
+        let mut names = self.plugins.instance_names();
+        let found = names.find(|(_, own, _)| *own == name).map(|(id, ..)| id);
+        let known = || self.plugins.instance_names().map(|(_, name, _)| name);
+        found.ok_or_else(|| ControlError::unknown("instance", name, known()))
     }
 
     /// A filter in the form that is matched.

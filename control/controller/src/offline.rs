@@ -13,8 +13,8 @@ use ipnet::IpNet;
 use millrace_classify::CompiledFilter;
 use millrace_config::Config;
 use millrace_pipeline::{
-    CaptureSource, Command, DriverCache, DriverFlowCounts, DriverPort, FlowCounts, GateTables, PortCount,
-    ReversePath, Snapshot, capture,
+    CapturePlace, CaptureSource, Command, DriverCache, DriverFlowCounts, DriverPort, FlowCounts, GateTables,
+    MOST_TRACED, PortCount, ReversePath, Snapshot, TraceOrder, TraceSource, capture, trace,
 };
 use millrace_plugin::{BindingCounts, BindingId, PluginChange};
 use millrace_port::{Memory, MemoryHandle};
@@ -252,8 +252,17 @@ impl OfflineRouter {
     pub fn capture(&mut self, snap: usize) -> Vec<CaptureSource> {
         let workers = 0..self.workers.len();
         let (sinks, sources): (Vec<_>, _) =
-            workers.map(|_| capture(0, None, None, snap, CAPTURE_ROOM)).unzip();
+            workers.map(|_| capture(0, CapturePlace::Ports, None, snap, CAPTURE_ROOM)).unzip();
         self.workers.tell_each(sinks.into_iter().map(|sink| Command::StartCapture(Box::new(sink))).collect());
+        sources
+    }
+
+    /// Traces the first packets that come in from now on, as many as can be traced, until the readers are dropped: one for each
+    /// worker. One in `every` is looked at.
+    pub fn trace(&mut self, every: u32) -> Vec<TraceSource> {
+        let order = TraceOrder { filter: None, every, count: MOST_TRACED, time: Duration::MAX };
+        let (sinks, sources): (Vec<_>, _) = (0..self.workers.len()).map(|_| trace(0, order)).unzip();
+        self.workers.tell_each(sinks.into_iter().map(|sink| Command::StartTrace(Box::new(sink))).collect());
         sources
     }
 

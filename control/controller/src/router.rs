@@ -105,6 +105,9 @@ pub(crate) struct Inner {
     pub rates: Rate,
     pub started: Instant,
     pub captures: u32,
+    /// Traces that were started, and the one that goes on.
+    pub traces: u32,
+    pub tracing: Option<u32>,
     /// What level-0 programs had counted when the counters were cleared.
     pub share_offset: HashMap<PortId, KernelShare>,
     /// What level-0 programs of devices that are gone had counted since.

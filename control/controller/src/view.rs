@@ -17,6 +17,7 @@ mod maps;
 mod plugins;
 mod schedulers;
 mod tokens;
+mod trace;
 
 pub use configuration::{AppliedView, ConfigurationView, DifferenceView, RevisionTextView, RevisionView};
 pub use counters::{CountersView, PortCountersView};
@@ -27,6 +28,7 @@ pub use schedulers::{
     FlowQueueView, HostOutputView, QueueView, RemovedNodeView, SchedulerNodeView, SchedulerView,
 };
 pub use tokens::{CreatedTokenView, TokenView};
+pub use trace::{DroppedView, RawFrame, TraceStepView, TraceView};
 
 /// A port and its counters.
 #[derive(Clone, Debug, Serialize, JsonSchema)]

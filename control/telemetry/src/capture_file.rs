@@ -18,6 +18,18 @@ pub struct CaptureFileError(#[from] PcapError);
 /// A pcapng file in the making. One interface per port, nanosecond times since the Unix epoch.
 pub struct CaptureFile {
     writer: PcapNgWriter<Vec<u8>>,
+    snap: u32,
+}
+
+fn describe(name: &str, snap: u32) -> InterfaceDescriptionBlock<'_> {
+    InterfaceDescriptionBlock {
+        linktype: DataLink::ETHERNET,
+        snaplen: snap,
+        options: vec![
+            InterfaceDescriptionOption::IfName(Cow::Borrowed(name)),
+            InterfaceDescriptionOption::IfTsResol(9),
+        ],
+    }
 }
 
 impl std::fmt::Debug for CaptureFile {
@@ -34,17 +46,53 @@ impl CaptureFile {
     pub fn new(interfaces: &[&str], snap: u32) -> Result<Self, CaptureFileError> {
         let mut writer = PcapNgWriter::new(Vec::new())?;
         for name in interfaces {
-            let block = InterfaceDescriptionBlock {
-                linktype: DataLink::ETHERNET,
-                snaplen: snap,
-                options: vec![
-                    InterfaceDescriptionOption::IfName(Cow::Borrowed(name)),
-                    InterfaceDescriptionOption::IfTsResol(9),
-                ],
-            };
-            writer.write_block(&block.into_block())?;
+            writer.write_block(&describe(name, snap).into_block())?;
         }
-        Ok(Self { writer })
+        Ok(Self { writer, snap })
+    }
+
+    /// Adds an interface: its number is how many there were before.
+    ///
+    /// # Errors
+    /// [`CaptureFileError`] when the name has no form in the file.
+    pub fn interface(&mut self, name: &str) -> Result<(), CaptureFileError> {
+        self.writer.write_block(&describe(name, self.snap).into_block())?;
+        Ok(())
+    }
+
+    /// Adds a frame that came in by an interface, with something that is said of it.
+    ///
+    /// # Errors
+    /// [`CaptureFileError`] when there is no such interface.
+    pub fn commented(
+        &mut self,
+        interface: u32,
+        at: Duration,
+        length: u32,
+        bytes: &[u8],
+        comment: &str,
+    ) -> Result<(), CaptureFileError> {
+        let comment = EnhancedPacketOption::Comment(Cow::Borrowed(comment));
+        self.write(interface, at, length, bytes, vec![EnhancedPacketOption::Flags(1), comment])
+    }
+
+    fn write(
+        &mut self,
+        interface: u32,
+        at: Duration,
+        length: u32,
+        bytes: &[u8],
+        options: Vec<EnhancedPacketOption<'_>>,
+    ) -> Result<(), CaptureFileError> {
+        let block = EnhancedPacketBlock {
+            interface_id: interface,
+            timestamp: at,
+            original_len: length,
+            data: Cow::Borrowed(bytes),
+            options,
+        };
+        self.writer.write_block(&block.into_block())?;
+        Ok(())
     }
 
     /// Adds a frame that passed interface `interface` at `at` since the Unix epoch; `length` is its length there.
@@ -59,15 +107,8 @@ impl CaptureFile {
         length: u32,
         bytes: &[u8],
     ) -> Result<(), CaptureFileError> {
-        let block = EnhancedPacketBlock {
-            interface_id: interface,
-            timestamp: at,
-            original_len: length,
-            data: Cow::Borrowed(bytes),
-            options: vec![EnhancedPacketOption::Flags(if outbound { 2 } else { 1 })],
-        };
-        self.writer.write_block(&block.into_block())?;
-        Ok(())
+        let flags = EnhancedPacketOption::Flags(if outbound { 2 } else { 1 });
+        self.write(interface, at, length, bytes, vec![flags])
     }
 
     /// What was written since the last call.

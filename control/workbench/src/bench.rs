@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use crate::frames::sized;
 use crate::inspect::Outline;
 use crate::ready::{Call, Flows, Ready, instance_of};
-use crate::tsc::cycles;
 use crate::{Module, WorkbenchError};
+use millrace_pipeline::cycles;
 
 /// Packets in a call that are measured.
 const BATCHES: [usize; 4] = [1, 8, 32, 64];

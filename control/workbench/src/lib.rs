@@ -14,16 +14,15 @@ mod inspect;
 mod module;
 mod ready;
 mod trial;
-mod tsc;
 
 pub use bench::{BatchCost, Costs, Spread, measure};
 pub use changes::{Change, changes};
 pub use error::WorkbenchError;
 pub use expectation::Expectation;
 pub use frames::{Frame, built_in};
+pub use millrace_pipeline::cycles;
 pub use millrace_plugin_abi::Message;
 
 pub use inspect::{CostStatement, Inspection, check, inspect};
 pub use module::Module;
 pub use trial::{Exchange, FaultReport, Outcome, Trial, TrialOptions, try_out};
-pub use tsc::cycles;

@@ -6,11 +6,12 @@
 //! at once: packets in a scheduler, packets that a full device has left in the queue at the end of a turn, and packets that
 //! are dropped there. What was sent is the rest ([`QueueAccount::sent`]); between two turns it is exact.
 
-use millrace_packet::Packet;
+use millrace_packet::{DropReason, Packet};
 use millrace_plugin::{EMPTY_PATH, WorkerPlugins};
 use millrace_units::{Amount, NextHopIndex, PathId, QueueAccount};
 
 use crate::command::WaitingRoutes;
+use crate::drop_log::DropLog;
 use crate::gate_tables::WorkerTable;
 use crate::route::NO_ROUTE;
 
@@ -168,6 +169,8 @@ pub(crate) struct Departures<'a> {
     pub ledger: Ledger<'a>,
     /// So many of the queue's first packets are known to wait.
     pub noted: &'a mut usize,
+    /// Where those are noted that don't leave.
+    pub log: &'a mut DropLog,
 }
 
 impl Departures<'_> {
@@ -181,9 +184,10 @@ impl Departures<'_> {
         }
     }
 
-    /// The packets of the queue from the one of that number on are dropped.
-    pub fn lose<'p>(&mut self, from: usize, packets: impl Iterator<Item = &'p Packet>) {
+    /// The packets of the queue from the one of that number on are dropped, for a reason.
+    pub fn lose<'p>(&mut self, from: usize, packets: impl Iterator<Item = &'p Packet>, reason: DropReason) {
         for (number, packet) in packets.enumerate().skip(from) {
+            self.log.note(packet, reason, self.ledger.filters);
             if number < *self.noted {
                 self.ledger.goes_on(packet);
             }
@@ -236,13 +240,14 @@ mod tests {
                 queue.push_back(packet);
             }
             // Now the device takes some, and of the rest not all may wait.
-            let mut departures = Departures { ledger, noted: &mut noted };
+            let mut log = DropLog::default();
+            let mut departures = Departures { ledger, noted: &mut noted, log: &mut log };
             let mut batch = Batch::new();
             batch.take_from(&mut queue, numbers.below(20));
             departures.leave(&batch);
             let most = numbers.below(60);
             if queue.len() > most {
-                departures.lose(most, queue.iter());
+                departures.lose(most, queue.iter(), DropReason::QueueFull);
                 for packet in queue.drain(most..) {
                     seen[packet.next_hop.index()].dropped += Amount::packet(packet.len());
                 }

@@ -1,4 +1,4 @@
-//! Taps at ports: copies of passing frames, for people who want to see what no tool of the kernel sees.
+//! Taps at ports, gates and instances: copies of passing frames, for people who want to see what no tool of the kernel sees.
 //!
 //! A worker writes frames into a byte ring; a reader in control turns them into a file. When the ring is full, frames
 //! are left out and counted: a capture never slows the router.
@@ -7,9 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_classify::{Candidate, CompiledFilter};
-use millrace_packet::Packet;
-use millrace_units::{Instant, PortId};
+use millrace_packet::{Packet, Pool};
+use millrace_plugin::{Group, Refusal, Stop, Watch};
+use millrace_units::{GateId, InstanceId, Instant, PortId};
 use rtrb::{Consumer, Producer, RingBuffer};
+
+use crate::parse::parse_copy;
 
 /// Which way a frame went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +42,7 @@ pub struct CapturedFrame {
 pub struct CaptureSink {
     /// The number by which the capture is ended.
     pub id: u32,
-    port: Option<PortId>,
+    place: CapturePlace,
     filter: Option<CompiledFilter>,
     snap: usize,
     ring: Producer<u8>,
@@ -55,18 +58,31 @@ pub struct CaptureSource {
 
 const HEADER: usize = 20;
 
-/// Makes a capture of frames at `port` (everywhere, if `None`) that `filter` matches, of each at most `snap` bytes.
+/// Where frames are captured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CapturePlace {
+    /// At every port.
+    Ports,
+    /// At a port.
+    Port(PortId),
+    /// At a gate: what comes to what is bound there, and what goes on behind it.
+    Gate(GateId),
+    /// At an instance, whatever gates it stands at.
+    Instance(InstanceId),
+}
+
+/// Makes a capture of frames at a place that `filter` matches, of each at most `snap` bytes.
 /// `capacity` is the size of the ring in bytes.
 pub fn capture(
     id: u32,
-    port: Option<PortId>,
+    place: CapturePlace,
     filter: Option<CompiledFilter>,
     snap: usize,
     capacity: usize,
 ) -> (CaptureSink, CaptureSource) {
     let (producer, consumer) = RingBuffer::new(capacity);
     let lost = Arc::new(AtomicU64::new(0));
-    let sink = CaptureSink { id, port, filter, snap, ring: producer, lost: Arc::clone(&lost) };
+    let sink = CaptureSink { id, place, filter, snap, ring: producer, lost: Arc::clone(&lost) };
     (sink, CaptureSource { ring: consumer, lost })
 }
 
@@ -76,7 +92,21 @@ impl CaptureSink {
         self.ring.is_abandoned()
     }
 
-    /// Takes a copy of the frame if it is wanted.
+    /// Whether it is about gates or instances.
+    pub fn is_at_gates(&self) -> bool {
+        matches!(self.place, CapturePlace::Gate(_) | CapturePlace::Instance(_))
+    }
+
+    /// Whether it is about this stage.
+    fn is_at(&self, stop: Stop) -> bool {
+        match self.place {
+            CapturePlace::Gate(gate) => stop.gate == gate,
+            CapturePlace::Instance(instance) => stop.instance == Some(instance),
+            CapturePlace::Ports | CapturePlace::Port(_) => false,
+        }
+    }
+
+    /// Takes a copy of a frame at a port if it is wanted.
     pub fn offer(
         &mut self,
         packet: &Packet,
@@ -85,9 +115,25 @@ impl CaptureSink {
         direction: Direction,
         now: Instant,
     ) {
-        if self.port.is_some_and(|wanted| wanted != port) {
-            return;
+        let is_here = match self.place {
+            CapturePlace::Ports => true,
+            CapturePlace::Port(wanted) => wanted == port,
+            CapturePlace::Gate(_) | CapturePlace::Instance(_) => false,
+        };
+        if is_here {
+            self.take(packet, candidate, port, direction, now);
         }
+    }
+
+    /// Takes a copy of the frame if its filter wants it.
+    fn take(
+        &mut self,
+        packet: &Packet,
+        candidate: Option<&Candidate>,
+        port: PortId,
+        direction: Direction,
+        now: Instant,
+    ) {
         if let Some(filter) = &self.filter
             && !candidate.is_some_and(|candidate| filter.matches(candidate))
         {
@@ -99,7 +145,9 @@ impl CaptureSink {
     }
 
     fn write(&mut self, packet: &Packet, port: PortId, direction: Direction, now: Instant) -> bool {
-        let length = packet.len();
+        // Frames of the router's own have no link header yet.
+        let link = if packet.network_offset() == 0 { made_up_link(packet) } else { &[] };
+        let length = packet.len() + link.len();
         let kept = length.min(self.snap);
         let Ok(chunk) = self.ring.write_chunk_uninit(HEADER + kept) else { return false };
         let mut header = [0; HEADER];
@@ -108,11 +156,65 @@ impl CaptureSink {
         header[10] = u8::from(direction == Direction::Outbound);
         header[12..16].copy_from_slice(&(length as u32).to_le_bytes());
         header[16..20].copy_from_slice(&(kept as u32).to_le_bytes());
-        let bytes = packet.frames().flatten().copied().take(kept);
+        let bytes = link.iter().chain(packet.frames().flatten()).copied().take(kept);
         chunk.fill_from_iter(header.into_iter().chain(bytes));
         true
     }
 }
+
+/// A link header without addresses.
+fn made_up_link(packet: &Packet) -> &'static [u8] {
+    match packet.data().first().map(|first| first >> 4) {
+        Some(6) => &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x86, 0xdd],
+        _ => &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0],
+    }
+}
+
+/// Captures of what comes to stages, and goes on behind them.
+pub(crate) struct GateTap<'a> {
+    pub captures: &'a mut [CaptureSink],
+    pub pool: &'a Pool,
+    pub now: Instant,
+}
+
+impl GateTap<'_> {
+    fn tap(&mut self, group: &Group<'_>, at: Stop, direction: Direction) {
+        for capture in self.captures.iter_mut().filter(|capture| capture.is_at(at)) {
+            for packet in group.members.iter().map(|member| &group.packets[usize::from(*member)]) {
+                let parsed = parse_copy(packet, self.pool);
+                let candidate = parsed.map(|(parsed, copy)| parsed.candidate(&copy));
+                capture.take(packet, candidate.as_ref(), PortId(0), direction, self.now);
+            }
+        }
+    }
+}
+
+impl Watch for GateTap<'_> {
+    fn before(&mut self, group: &Group<'_>, at: Stop) {
+        self.tap(group, at, Direction::Inbound);
+    }
+
+    fn after(&mut self, group: &Group<'_>, at: Stop, refusal: Option<Refusal>) {
+        if refusal.is_none() {
+            self.tap(group, at, Direction::Outbound);
+        }
+    }
+}
+
+impl<A: Watch, B: Watch> Watch for Both<A, B> {
+    fn before(&mut self, group: &Group<'_>, at: Stop) {
+        self.0.before(group, at);
+        self.1.before(group, at);
+    }
+
+    fn after(&mut self, group: &Group<'_>, at: Stop, refusal: Option<Refusal>) {
+        self.0.after(group, at, refusal);
+        self.1.after(group, at, refusal);
+    }
+}
+
+/// Two who look on.
+pub(crate) struct Both<A, B>(pub A, pub B);
 
 impl CaptureSource {
     /// The next frame, if one was captured.
@@ -159,13 +261,13 @@ impl CaptureSource {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millrace_packet::Pool;
 
     #[test]
     fn frames_come_out_as_they_went_in_until_the_ring_is_full() {
         let pool = Pool::new(8).unwrap();
-        let (mut sink, mut source) = capture(1, Some(PortId(2)), None, 64, 200);
-        let packet = pool.packet_from(&[7; 100]).unwrap();
+        let (mut sink, mut source) = capture(1, CapturePlace::Port(PortId(2)), None, 64, 200);
+        let mut packet = pool.packet_from(&[7; 100]).unwrap();
+        packet.set_network(14);
         sink.offer(&packet, None, PortId(3), Direction::Inbound, Instant::ZERO);
         assert_eq!(source.next_frame(), None);
         for _ in 0..3 {

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use millrace_classify::{
-    Candidate, ChangeLog, FlowAnswer, FlowIndex, FlowTable, FlowTableConfig, FlowTableError, Fragment,
-    FragmentTable, Touch, fragment_key,
+    ChangeLog, FlowAnswer, FlowIndex, FlowTable, FlowTableConfig, FlowTableError, Fragment, FragmentTable,
+    Touch, fragment_key,
 };
 use millrace_forward::{NO_ADJACENCY, Route};
 use millrace_packet::{BATCH_SIZE, DropReason, Exceptions, Family, FlowKey, Packet};
@@ -68,6 +68,8 @@ pub(crate) struct Classifier {
     budget: usize,
     /// Whether this batch has brought records that its lookup could not see.
     grown: bool,
+    /// Whether this batch is a piece of one.
+    is_piece: bool,
     /// When flows are next looked after although no packet comes.
     upkeep: Option<Instant>,
     /// Flows that are displaced by no others.
@@ -88,6 +90,7 @@ impl Classifier {
             full_batches: 0,
             budget: 0,
             grown: false,
+            is_piece: false,
             upkeep: None,
             reserved: ReservedFlows::default(),
         })
@@ -130,9 +133,20 @@ impl Classifier {
         is_right
     }
 
+    /// A batch of so many packets comes, in pieces.
+    pub fn begin_pieces(&mut self, packets: usize, new_flows: u16) {
+        self.begin_batch(packets, false, new_flows);
+        self.is_piece = true;
+    }
+
+    /// That was the last piece.
+    pub fn end_pieces(&mut self) {
+        self.is_piece = false;
+    }
+
     fn begin_batch(&mut self, packets: usize, own: bool, new_flows: u16) {
         self.grown = false;
-        if own {
+        if own || self.is_piece {
             // How many packets the router makes says nothing of how many come.
             return;
         }
@@ -227,7 +241,7 @@ impl Router {
         self.classifier.ahead.clear();
         let open = (0..work.packets.len()).filter(|index| work.fates[*index].is_open());
         for index in open.filter(|index| wanted(*index)).take(most) {
-            let candidate = self.candidate(work, index);
+            let candidate = work.candidate(index);
             self.classifier.ahead.ask(index, candidate);
         }
         if self.classifier.ahead.len() > 0 {
@@ -286,7 +300,7 @@ impl Router {
             self.classifier.counts.hits += 1;
         }
         if answer.varying_mask != 0 {
-            let varying = self.candidate(work, index).varying() & answer.varying_mask;
+            let varying = work.candidate(index).varying() & answer.varying_mask;
             if varying != answer.varying_value {
                 return self.known_variant(work, index, varying | VARIANT, now);
             }
@@ -441,7 +455,7 @@ impl Router {
                 return Err(Fate::Drop(DropReason::ReversePath));
             }
         }
-        let candidate = self.candidate(work, index);
+        let candidate = work.candidate(index);
         let treatment = match ahead {
             Some((_, treatment)) => treatment,
             None => {
@@ -457,17 +471,6 @@ impl Router {
             varying_value: candidate.varying() & treatment.varying_mask,
             adjacency: NO_ADJACENCY,
         })
-    }
-
-    fn candidate(&self, work: &Work, index: usize) -> Candidate {
-        let (packet, varying) = (&work.packets[index], work.varying[index]);
-        Candidate {
-            key: work.keys[index],
-            tcp_flags: varying.tcp_flags,
-            tag: packet.tag,
-            exceptions: packet.exceptions,
-            dscp: varying.dscp,
-        }
     }
 
     /// Lets idle flows end, the table grow, and plugins know of flows that have ended. `idle`: there is time for it.

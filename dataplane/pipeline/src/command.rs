@@ -20,6 +20,7 @@ use millrace_wire::mac_addr::MacAddr;
 
 use crate::capture::CaptureSink;
 use crate::driver_flows::{DriverCache, DriverPort};
+use crate::drop_log::{DropQuery, DroppedPacket};
 use crate::explain::Explanation;
 use crate::gate_tables::{Published, WorkerTable};
 use crate::host_output::HostSettings;
@@ -27,6 +28,7 @@ use crate::host_path::HostPath;
 use crate::port_scheduler::{FlowQueueReport, ScheduleChange};
 use crate::ports::{DeviceId, PortSettings};
 use crate::snapshot::Snapshot;
+use crate::trace::TraceSink;
 
 /// Where the answer to a command goes. A worker never waits: an answer that nobody takes is lost.
 pub type ReplyTo<T> = SyncSender<T>;
@@ -108,6 +110,12 @@ pub enum Command {
     StartCapture(Box<CaptureSink>),
     /// Ends the capture of that number.
     StopCapture(u32),
+    /// Starts a trace, in the place of one that goes on.
+    StartTrace(Box<TraceSink>),
+    /// Ends the trace of that number.
+    StopTrace(u32),
+    /// Asks for the last packets that were dropped.
+    LastDrops(DropQuery, ReplyTo<Vec<DroppedPacket>>),
     /// Asks what would happen to a packet of that key.
     Explain(Question, ReplyTo<Explanation>),
     /// Asks for flow records, a bounded part of the table at a time.
@@ -303,6 +311,9 @@ impl fmt::Debug for Command {
             Self::ShowQueues(..) => "ShowQueues",
             Self::StartCapture(..) => "StartCapture",
             Self::StopCapture(..) => "StopCapture",
+            Self::StartTrace(..) => "StartTrace",
+            Self::StopTrace(..) => "StopTrace",
+            Self::LastDrops(..) => "LastDrops",
             Self::Explain(..) => "Explain",
             Self::ScanFlows(..) => "ScanFlows",
             Self::FlushFlows(..) => "FlushFlows",

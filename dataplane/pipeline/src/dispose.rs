@@ -91,6 +91,10 @@ impl Router {
     pub(crate) fn drop_packet(&mut self, packet: Packet, reason: DropReason) {
         self.totals.dropped += 1;
         self.ports.count_drop(packet.port, reason);
+        self.drop_log.note(&packet, reason, self.gates.plugins());
+        if packet.trace != 0 {
+            self.trace_dropped(&packet, reason);
+        }
     }
 
     /// Sends a packet to a station behind its `out_port`, in fragments if need be.
@@ -436,19 +440,24 @@ impl Router {
         now: Instant,
         mut send: impl FnMut(DeviceId, &mut VecDeque<Packet>, &mut Departures<'_>) -> Option<Amount>,
     ) {
-        let Self { ports, queue_drops, route_accounts, gates, totals, .. } = self;
-        for (_, entry) in ports.iter_mut() {
+        let Self { ports, queue_drops, route_accounts, gates, totals, drop_log, trace, .. } = self;
+        // Packets that are traced are few: those that leave are looked for only while some are inside.
+        let mut trace = trace.as_mut().filter(|tracer| tracer.has_live());
+        for (id, entry) in ports.iter_mut() {
             let mut ledger = Ledger { routes: route_accounts, filters: gates.plugins_mut() };
             entry.release(now, queue_drops, &mut ledger);
             if entry.queue.is_empty() {
                 continue;
             }
             let before = Amount { packets: entry.queue.len() as u64, bytes: entry.queue_bytes };
-            let mut departures = Departures { ledger, noted: &mut entry.noted };
+            if let Some(tracer) = &mut trace {
+                tracer.look_for(&entry.queue);
+            }
+            let mut departures = Departures { ledger, noted: &mut entry.noted, log: drop_log };
             let (beyond, reason) = match send(entry.settings.device, &mut entry.queue, &mut departures) {
                 Some(beyond) => (beyond, DropReason::QueueFull),
                 None => {
-                    departures.lose(0, entry.queue.iter());
+                    departures.lose(0, entry.queue.iter(), DropReason::PortDown);
                     entry.queue.clear();
                     (before, DropReason::PortDown)
                 }
@@ -458,6 +467,9 @@ impl Router {
             let sent = before.packets - left.packets - beyond.packets;
             entry.count.tx_packets += sent;
             entry.count.tx_bytes += before.bytes - left.bytes - beyond.bytes;
+            if let Some(tracer) = &mut trace {
+                tracer.left(id, sent, left.packets, reason, now);
+            }
             entry.count.drops.add(reason, beyond.packets);
             entry.queue_bytes = left.bytes;
             totals.transmitted += sent;
@@ -482,6 +494,9 @@ impl Router {
             let taken = self.hand_back_group(port, group, &mut hand_back);
             self.totals.to_host += taken;
             self.totals.dropped += group.len() as u64 - taken;
+            for packet in &group[taken as usize..] {
+                self.drop_log.note(packet, DropReason::HostRefused, self.gates.plugins());
+            }
             if let Some(entry) = self.ports.get_mut(port) {
                 entry.count.to_host += taken;
                 entry.count.drops.add(DropReason::HostRefused, group.len() as u64 - taken);

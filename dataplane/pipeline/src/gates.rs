@@ -5,7 +5,7 @@ use millrace_forward::{IcmpError, Route};
 use millrace_packet::{BATCH_SIZE, Batch, DropReason, FlowKey, Packet, Pool};
 use millrace_plugin::{
     Action, Classified, Direction, EMPTY_PATH, End, Group, Kept, Place, PluginChange, Refusal, Released,
-    Taken, Way, WorkerPlugins,
+    Taken, Watch, Way, WorkerPlugins,
 };
 use millrace_plugin_abi::{Position, Verdict};
 use millrace_units::{Instant, NextHopIndex, PathId, PortId};
@@ -148,6 +148,18 @@ impl Gates {
         outlet: &mut Outlet<'_>,
         now: Instant,
     ) {
+        self.run_watched((position, from), work, outlet, now, &mut ());
+    }
+
+    /// The same for who looks on.
+    pub fn run_watched(
+        &mut self,
+        (position, from): (Position, u16),
+        work: &mut Work,
+        outlet: &mut Outlet<'_>,
+        now: Instant,
+        watch: &mut impl Watch,
+    ) {
         let queues = &Queues { ports: outlet.ports, fib: outlet.fib, routes: &self.routes };
         for PathGroup { path, members, bytes, has_changed } in self.groups.iter_mut() {
             if !self.plugins.has_stages(*path, position) {
@@ -165,7 +177,7 @@ impl Gates {
             let mut group =
                 Group { packets, keys, states, verdicts, members, bytes, taken, directed, queues };
             let place = Place { path: *path, position, stage: from };
-            let refused = self.plugins.run(place, &mut group, now);
+            let refused = self.plugins.run_watched(place, &mut group, now, watch);
             *has_changed |= known.is_none();
             for (member, why) in taken.drain(..) {
                 fates[usize::from(member)] = fate(why);
@@ -294,6 +306,7 @@ impl Gates {
         copies: &mut Copies,
         outlet: &mut Outlet<'_>,
         now: Instant,
+        watch: &mut impl Watch,
     ) -> CopyCounts {
         let mut counts = CopyCounts::default();
         let groups = std::mem::take(&mut self.groups);
@@ -316,7 +329,7 @@ impl Gates {
                     counts.made += 1;
                 }
             }
-            copies.hand_over(self, *path, outlet, &mut counts, now);
+            copies.hand_over(self, *path, outlet, (&mut counts, &mut *watch), now);
         }
         self.groups = groups;
         counts
@@ -376,7 +389,7 @@ impl Copies {
         gates: &mut Gates,
         path: PathId,
         outlet: &mut Outlet<'_>,
-        counts: &mut CopyCounts,
+        (counts, watch): (&mut CopyCounts, &mut impl Watch),
         now: Instant,
     ) {
         self.verdicts.clear();
@@ -386,7 +399,7 @@ impl Copies {
         let queues = &Queues { ports: outlet.ports, fib: outlet.fib, routes: &gates.routes };
         let bytes = &mut None;
         let mut group = Group { packets, keys, states, verdicts, members, bytes, taken, directed, queues };
-        gates.plugins.run(place, &mut group, now);
+        gates.plugins.run_watched(place, &mut group, now, watch);
         for (member, direction) in directed.drain(..) {
             gates.direct(&mut packets[usize::from(member)], direction, place.position, outlet);
         }

@@ -30,8 +30,12 @@ impl Router {
             let place = first.waiting.place;
             work.begin();
             self.add(&mut work, first);
+            let alone = self.trace.is_some() && work.packets.first().is_some_and(|packet| packet.trace != 0);
             while work.packets.room() > 0
-                && let Some(next) = waiting.next_if(|next| next.waiting.place == place)
+                && !alone
+                && let Some(next) = waiting.next_if(|next| {
+                    next.waiting.place == place && (self.trace.is_none() || next.waiting.packet.trace == 0)
+                })
             {
                 self.add(&mut work, next);
             }

@@ -57,10 +57,12 @@ pub(crate) struct Handed<'a> {
     pub counts_for: &'a [u8],
     /// What is exceptional about it, as known to the worker that received it.
     pub exceptions: Exceptions,
+    /// The number under which its journey is written down.
+    pub trace: u16,
     pub bytes: &'a [u8],
 }
 
-const HEADER: usize = 28;
+const HEADER: usize = 30;
 /// Bytes behind the header for each filter that a packet counts for.
 const FILTER: usize = 8;
 /// Filters that are handed over with a packet, at most: there is no path of so many.
@@ -160,6 +162,7 @@ impl Incoming {
             hash: word(16),
             queue: QueueId(half(20)),
             next_hop: NextHopIndex(word(24)),
+            trace: half(28),
             counts_for: parcel.get(filters..start)?,
             bytes: parcel.get(start..start + length)?,
         })
@@ -284,6 +287,7 @@ impl Handover {
         let filters = &filters[..filters.len().min(FILTERS)];
         header[22] = filters.len() as u8;
         header[24..28].copy_from_slice(&packet.next_hop.0.to_le_bytes());
+        header[28..30].copy_from_slice(&packet.trace.to_le_bytes());
         peer.outgoing.put(header, filters, packet)
     }
 

@@ -10,6 +10,7 @@ mod classify;
 mod command;
 mod dispose;
 mod driver_flows;
+mod drop_log;
 mod explain;
 mod express;
 mod fib;
@@ -41,18 +42,21 @@ mod snapshot;
 mod steer;
 mod tags;
 pub mod thread;
+mod trace;
 mod transmit;
+mod tsc;
 mod work;
 mod worker;
 
 pub use accounts::ROUTES;
-pub use capture::{CaptureSink, CaptureSource, CapturedFrame, Direction, capture};
+pub use capture::{CapturePlace, CaptureSink, CaptureSource, CapturedFrame, Direction, capture};
 pub use classify::ClassifyCounts;
 pub use command::{
     Command, DeviceReport, Event, FlowPage, FlowReport, FlowScan, NeighbourChange, NeighbourKnowledge,
     NumberedRoutes, OpenDevice, OpenedDevice, Question, ReplyTo, RouteChange, WaitingRoutes,
 };
 pub use driver_flows::{DriverCache, DriverFlow, DriverFlowCounts, DriverPort, DriverTotals};
+pub use drop_log::{DROPS_KEPT, DropQuery, DroppedPacket};
 pub use explain::{Explanation, Step};
 pub use gate_links::GateLinks;
 pub use gate_table::{GateTable, SharedTable, TableKind};
@@ -67,5 +71,10 @@ pub use ports::{DeviceId, PortCount, PortSettings, QUEUE_LIMIT, ReversePath, Sta
 pub use router::Router;
 pub use snapshot::{Created, FlowCounts, Snapshot, Totals};
 pub use tags::Tags;
+pub use trace::{
+    FlowFound, Head, MOST_TRACED, RouteTaken, StageOutcome, TraceEnd, TraceEvent, TraceOrder, TraceSink,
+    TraceSource, TraceStep, Waits, trace,
+};
+pub use tsc::cycles;
 pub use work::{Fate, Work};
 pub use worker::{Turn, Worker, WorkerLink};

@@ -50,16 +50,24 @@ pub fn parse(packet: &mut Packet, ether_type: EtherType) -> Result<Parsed, DropR
 
 /// Reads a packet that was parsed before, from its bytes alone: for taps, where speed is no concern.
 pub fn parse_copy(packet: &Packet, pool: &millrace_packet::Pool) -> Option<(Parsed, Packet)> {
+    let mut copy = copy_to_parse(packet, pool)?;
+    let parsed = parse_again(&mut copy)?;
+    Some((parsed, copy))
+}
+
+/// A copy of a packet that [`parse_again`] takes.
+pub(crate) fn copy_to_parse(packet: &Packet, pool: &millrace_packet::Pool) -> Option<Packet> {
     let mut copy = packet.copy(pool)?;
-    if copy.is_shared() {
-        copy.make_writable(pool);
-    }
-    let ether_type = match copy.network().first()? >> 4 {
+    (!copy.is_shared() || copy.make_writable(pool)).then_some(copy)
+}
+
+/// Reads a packet that was parsed before.
+pub(crate) fn parse_again(packet: &mut Packet) -> Option<Parsed> {
+    let ether_type = match packet.network().first()? >> 4 {
         4 => EtherType::IPV4,
         _ => EtherType::IPV6,
     };
-    let parsed = parse(&mut copy, ether_type).ok()?;
-    Some((parsed, copy))
+    parse(packet, ether_type).ok()
 }
 
 fn parse_v4(packet: &mut Packet) -> Result<Parsed, DropReason> {

@@ -17,10 +17,11 @@ use millrace_units::{Instant, PortId};
 use millrace_wire::EtherType;
 
 use crate::accounts::{Departures, Ledger, RouteAccounts};
-use crate::capture::{CaptureSink, Direction};
+use crate::capture::{CaptureSink, Direction, GateTap};
 use crate::classify::Classifier;
 use crate::command::{Command, Event, RouteChange};
 use crate::driver_flows::DriverFlows;
+use crate::drop_log::DropLog;
 use crate::explain::Tables;
 use crate::express::leaves_by;
 use crate::fib::Fib;
@@ -38,6 +39,7 @@ use crate::ports::{DeviceId, PortCount, PortSettings, PortTable};
 use crate::receive::receive;
 use crate::route::{admit, look_up};
 use crate::snapshot::{Snapshot, Totals};
+use crate::trace::{Pick, Tracer};
 use crate::work::{Fate, Work};
 
 /// Neighbours of all ports together.
@@ -70,7 +72,13 @@ pub struct Router {
     pub(crate) options: Options,
     pub(crate) classifier: Classifier,
     pub(crate) errors: ErrorLimiter,
-    captures: Vec<CaptureSink>,
+    pub(crate) captures: Vec<CaptureSink>,
+    /// The trace that goes on.
+    pub(crate) trace: Option<Box<Tracer>>,
+    /// The number of the first packet of the next trace.
+    next_mark: u16,
+    /// The last packets that were dropped.
+    pub(crate) drop_log: DropLog,
     pub(crate) totals: Totals,
     /// What routes gave to queues, and what became of it.
     pub(crate) route_accounts: RouteAccounts,
@@ -123,6 +131,9 @@ impl Router {
             options: Options::default(),
             errors: ErrorLimiter::default(),
             captures: Vec::new(),
+            trace: None,
+            next_mark: 1,
+            drop_log: DropLog::default(),
             totals: Totals::default(),
             route_accounts: RouteAccounts::default(),
             ether_types: BTreeMap::new(),
@@ -175,6 +186,9 @@ impl Router {
         if tapped {
             self.tap_arrivals(work, now);
         }
+        if self.trace.is_some() {
+            return self.journey_watched(work, Pick::Chosen, now);
+        }
         if self.handover.is_some() {
             self.steer(work);
         }
@@ -183,6 +197,14 @@ impl Router {
 
     /// The stages from classify on, and all that they lead to.
     pub(crate) fn journey(&mut self, work: &mut Work, now: Instant) {
+        self.stages(work, now);
+        self.follow_up(now);
+        self.keep_flows(now, false);
+    }
+
+    /// The stages from classify on.
+    #[inline(always)]
+    pub(crate) fn stages(&mut self, work: &mut Work, now: Instant) {
         let tapped = self.is_tapped();
         let express = |this: &mut Self, work: &mut Work, index| !tapped && this.express(work, index, now);
         self.gates.groups.begin();
@@ -197,8 +219,6 @@ impl Router {
         } else {
             self.travel(work, now);
         }
-        self.follow_up(now);
-        self.keep_flows(now, false);
     }
 
     /// Stage parse, of one packet.
@@ -246,6 +266,9 @@ impl Router {
 
     /// The same for packets that go on at a position, from the stage of that number on.
     pub(crate) fn travel_from(&mut self, work: &mut Work, position: Position, stage: u16, now: Instant) {
+        if self.is_traced(work) {
+            return self.travel_traced(work, position, stage, now);
+        }
         self.gates.group(work);
         let from = |here: Position| if here == position { stage } else { 0 };
         for here in [Position::Early, Position::Route, Position::Late] {
@@ -254,12 +277,7 @@ impl Router {
             }
         }
         if position <= Position::Late {
-            let Self { gates, copies, fib, ports, pool, resumed, .. } = self;
-            let mut outlet = Outlet { fib, ports, pool, made: resumed, copies: 0 };
-            let copies = gates.run_copies(work, copies, &mut outlet, now);
-            self.totals.created.copies += outlet.copies + copies.made;
-            self.totals.consumed += copies.made - copies.kept;
-            self.totals.created.copies += self.gates.replicate(work, &self.pool, &mut self.resumed);
+            self.make_copies(work, now);
             self.forward(work);
             if (position, stage) == (Position::Early, 0) {
                 // Not for packets that waited: what is noted of flows is not theirs.
@@ -271,15 +289,37 @@ impl Router {
         self.dispose(work, now);
     }
 
+    /// Makes the copies that filters want, and hands those at gates for copies to the instances there.
+    #[inline]
+    pub(crate) fn make_copies(&mut self, work: &Work, now: Instant) {
+        let Self { gates, copies, fib, ports, pool, resumed, captures, .. } = self;
+        let mut outlet = Outlet { fib, ports, pool, made: resumed, copies: 0 };
+        let copies = match captures.is_empty() {
+            true => gates.run_copies(work, copies, &mut outlet, now, &mut ()),
+            false => {
+                let mut tap = GateTap { captures, pool, now };
+                gates.run_copies(work, copies, &mut outlet, now, &mut tap)
+            }
+        };
+        self.totals.created.copies += outlet.copies + copies.made;
+        self.totals.consumed += copies.made - copies.kept;
+        self.totals.created.copies += self.gates.replicate(work, &self.pool, &mut self.resumed);
+    }
+
     /// Runs the instances at a position over the batch that was grouped last, from the stage of that number on.
     pub(crate) fn run_gates(&mut self, position: Position, stage: u16, work: &mut Work, now: Instant) {
-        let Self { gates, fib, ports, pool, resumed, .. } = self;
+        let Self { gates, fib, ports, pool, resumed, captures, .. } = self;
         let mut outlet = Outlet { fib, ports, pool, made: resumed, copies: 0 };
-        gates.run(position, stage, work, &mut outlet, now);
+        if captures.is_empty() {
+            gates.run(position, stage, work, &mut outlet, now);
+        } else {
+            let mut tap = GateTap { captures, pool, now };
+            gates.run_watched((position, stage), work, &mut outlet, now, &mut tap);
+        }
         self.totals.created.copies += outlet.copies;
     }
 
-    fn forward(&mut self, work: &mut Work) {
+    pub(crate) fn forward(&mut self, work: &mut Work) {
         if self.is_tapped() {
             // Who captures sees every packet on the general way.
             work.adjacencies.fill(NO_ADJACENCY);
@@ -316,18 +356,23 @@ impl Router {
             }
             self.send_frames(now);
             let mut work = std::mem::take(&mut self.spare);
-            while fill(&mut work.packets, &mut self.made) {
+            let alone = self.trace.is_some();
+            while fill(&mut work.packets, &mut self.made, false) {
                 self.start_own(&mut work, now);
                 self.classify(&mut work, now);
                 self.travel(&mut work, now);
             }
-            while fill(&mut work.packets, &mut self.again) {
+            while fill(&mut work.packets, &mut self.again, alone) {
                 self.start_again(&mut work, now);
                 self.classify(&mut work, now);
                 self.travel(&mut work, now);
             }
-            while fill(&mut work.packets, &mut self.resumed) {
+            while fill(&mut work.packets, &mut self.resumed, alone) {
                 self.resume(&mut work, now);
+                if self.is_traced(&work) {
+                    self.go_on_traced(&mut work, now);
+                    continue;
+                }
                 self.forward(&mut work);
                 self.dispose(&mut work, now);
             }
@@ -482,6 +527,16 @@ impl Router {
             Command::EndShadow(id) => self.gates.plugins_mut().end_shadow(id),
             Command::StartCapture(sink) => self.captures.push(*sink),
             Command::StopCapture(id) => self.captures.retain(|capture| capture.id != id),
+            Command::StartTrace(sink) => {
+                let worker = self.handover.as_ref().map_or(0, |handover| handover.me());
+                self.trace = Some(Box::new(Tracer::new(*sink, worker, self.next_mark, now)));
+            }
+            Command::StopTrace(id) => {
+                if let Some(tracer) = self.trace.take_if(|tracer| tracer.id() == id) {
+                    self.next_mark = tracer.number();
+                }
+            }
+            Command::LastDrops(query, reply) => _ = reply.try_send(self.last_drops(&query)),
             Command::Explain(question, reply) => {
                 let tables = Tables {
                     ports: &self.ports,
@@ -597,9 +652,10 @@ impl Router {
         self.neighbours.remove_port(id);
         let Some(mut entry) = self.ports.remove(id) else { return };
         let waiting = entry.held() as u64;
-        let Self { route_accounts, gates, .. } = self;
+        let Self { route_accounts, gates, drop_log: log, .. } = self;
         let ledger = Ledger { routes: route_accounts, filters: gates.plugins_mut() };
-        Departures { ledger, noted: &mut entry.noted }.lose(0, entry.queue.iter());
+        let mut departures = Departures { ledger, noted: &mut entry.noted, log };
+        departures.lose(0, entry.queue.iter(), DropReason::PortDown);
         entry.queue.clear();
         if let Some(scheduler) = &mut entry.scheduler {
             let mut drops = QueueDrops::new();
@@ -722,9 +778,12 @@ impl Router {
     }
 }
 
-/// Moves packets into an empty batch; whether there were any.
-fn fill(batch: &mut Batch, packets: &mut Vec<Packet>) -> bool {
-    let count = packets.len().min(batch.room());
+/// Moves packets into an empty batch; whether there were any. Those that are marked are to be `alone`.
+fn fill(batch: &mut Batch, packets: &mut Vec<Packet>, alone: bool) -> bool {
+    let mut count = packets.len().min(batch.room());
+    if alone && let Some(marked) = packets[..count].iter().position(|packet| packet.trace != 0) {
+        count = marked.max(1);
+    }
     for packet in packets.drain(..count) {
         // There is room for as many as were counted.
         let _ = batch.push(packet);

@@ -12,6 +12,7 @@ use crate::handover::{Errand, Handed};
 use crate::parse::{flow_hash, parse};
 use crate::ports::{DeviceId, PortTable};
 use crate::router::Router;
+use crate::trace::Pick;
 use crate::work::{Fate, Work};
 
 impl Router {
@@ -55,7 +56,10 @@ impl Router {
         }
         self.handover = Some(handover);
         if !work.packets.is_empty() {
-            self.journey(work, now);
+            match self.trace {
+                None => self.journey(work, now),
+                Some(_) => self.journey_watched(work, Pick::Marked, now),
+            }
         }
         count
     }
@@ -67,6 +71,7 @@ impl Router {
         };
         packet.set_network(handed.network);
         (packet.port, packet.out_port) = (handed.port, handed.out_port);
+        packet.trace = handed.trace;
         match handed.errand {
             Errand::Transmit => {
                 (packet.hash, packet.queue) = (handed.hash, handed.queue);
@@ -74,6 +79,9 @@ impl Router {
                 let (words, _) = handed.counts_for.as_chunks();
                 let words = words.iter().map(|word| u64::from_le_bytes(*word));
                 packet.counts_for = self.gates.plugins_mut().account_of(words);
+                if packet.trace != 0 {
+                    self.trace_taken_over(&packet, now);
+                }
                 self.queue_here(packet, now);
             }
             Errand::Host => self.for_kernel.push(packet),

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use millrace_packet::{BATCH_SIZE, Batch, Packet, Pool};
+use millrace_packet::{BATCH_SIZE, Batch, DropReason, Packet, Pool};
 use millrace_port::Port;
 use millrace_units::{Amount, Instant};
 
@@ -40,7 +40,7 @@ pub(crate) fn transmit(
         let batch = queue.len().min(BATCH_SIZE).min(room);
         if batch == 0 {
             let beyond = amount_of(queue.iter().skip(most));
-            departures.lose(most, queue.iter());
+            departures.lose(most, queue.iter(), DropReason::QueueFull);
             queue.truncate(most);
             return beyond;
         }
@@ -61,6 +61,7 @@ mod tests {
 
     use super::*;
     use crate::accounts::{Ledger, RouteAccounts};
+    use crate::drop_log::DropLog;
 
     /// A device with a ring of so many places, which a flush empties as far as its wire takes packets.
     struct Narrow {
@@ -112,7 +113,8 @@ mod tests {
         let nothing = Amount::default();
         let (mut routes, mut filters, mut noted) = (RouteAccounts::default(), WorkerPlugins::new(), 0);
         let ledger = Ledger { routes: &mut routes, filters: &mut filters };
-        let mut departures = Departures { ledger, noted: &mut noted };
+        let mut log = DropLog::default();
+        let mut departures = Departures { ledger, noted: &mut noted, log: &mut log };
         assert_eq!(transmit(&mut port, at, (&mut queue, 13), &mut departures, &mut outgoing), nothing);
         // Four filled the ring, of which three left: there was room for three more.
         assert_eq!(queue.len(), 13);

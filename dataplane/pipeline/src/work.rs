@@ -1,6 +1,6 @@
 //! A batch on its journey: the packets, and what the stages have found out about each.
 
-use millrace_classify::FlowIndex;
+use millrace_classify::{Candidate, FlowIndex};
 use millrace_forward::{IcmpError, NO_ADJACENCY};
 use millrace_packet::{BATCH_SIZE, Batch, DropReason, FlowKey};
 use millrace_plugin::Ticket;
@@ -106,8 +106,27 @@ impl Work {
     pub fn begin(&mut self) {
         let count = self.packets.len();
         self.fates[..count].fill(Fate::Forward);
+        self.begin_classified(count);
+    }
+
+    /// Forgets what the stages from classify on have noted of so many packets.
+    #[inline]
+    pub fn begin_classified(&mut self, count: usize) {
         self.paths[..count].fill(PathId(0));
         self.adjacencies[..count].fill(NO_ADJACENCY);
         self.states[..count].fill(0);
+    }
+
+    /// A packet that was parsed, as filters see it.
+    #[inline]
+    pub fn candidate(&self, index: usize) -> Candidate {
+        let (packet, varying) = (&self.packets[index], self.varying[index]);
+        Candidate {
+            key: self.keys[index],
+            tcp_flags: varying.tcp_flags,
+            tag: packet.tag,
+            exceptions: packet.exceptions,
+            dscp: varying.dscp,
+        }
     }
 }

@@ -130,6 +130,7 @@ impl Worker {
 
     /// One round at `now`.
     pub fn turn(&mut self, now: Instant) -> Turn {
+        self.router.drop_log.begin(now);
         let commands = self.take_commands(now);
         let received = self.receive_all(now) + self.take_over(now);
         self.router.run_timers(now);

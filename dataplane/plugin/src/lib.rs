@@ -63,7 +63,7 @@ pub use plugin_control_unit::{
     PluginControlError, PluginControlUnit, PluginDescription, PluginStatement, SlowHalf, Successors,
 };
 pub use pulse::{Calling, Pulse};
-pub use run::{Direction, Group};
+pub use run::{Direction, Group, Stop, Watch};
 pub use settings::without_router;
 pub use shadow::{Reported, ShadowReport};
 pub use terms::{OnFault, Terms};

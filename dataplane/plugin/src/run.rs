@@ -4,7 +4,7 @@ use std::fmt;
 
 use millrace_packet::{DropReason, FlowKey, Packet};
 use millrace_plugin_abi::{Backlogs, Fault, Known, Packets, Position, Progress, Verdict};
-use millrace_units::{Instant, PathId, PortId, QueueId};
+use millrace_units::{GateId, InstanceId, Instant, PathId, PortId, QueueId};
 
 use crate::fault::FaultKind;
 use crate::flow_state::FlowStateBlocks;
@@ -13,7 +13,7 @@ use crate::path::{Part, Refusal, Step};
 use crate::slab::Key;
 use crate::waiting::{End, Kept, LONGEST_HOLD, Place, Taken, Ticket, WaitingRoom};
 use crate::worker_plugins::{Binding, WorkerPlugins};
-use crate::{Action, BindingTable, OnFault};
+use crate::{Action, BindingId, BindingTable, OnFault};
 
 /// How often in a row a packet may be sent from instance to instance.
 pub(crate) const MOST_PASSED_ON: u8 = 8;
@@ -26,6 +26,35 @@ pub enum Direction {
     /// By each port below 64 whose bit is set; there is one at least.
     Ports(u64),
 }
+
+/// A stage of a path, for who looks on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stop {
+    /// The gate.
+    pub gate: GateId,
+    /// What is bound there.
+    pub binding: BindingId,
+    /// The instance, if it is one.
+    pub instance: Option<InstanceId>,
+}
+
+/// Who looks on while packets go through the stages of their path. What is left as it is costs nothing.
+pub trait Watch {
+    /// The members of a group come to a stage.
+    #[inline(always)]
+    fn before(&mut self, group: &Group<'_>, at: Stop) {
+        let _ = (group, at);
+    }
+
+    /// They have been there: members are those that go on, and those that the stage refuses, if it does.
+    #[inline(always)]
+    fn after(&mut self, group: &Group<'_>, at: Stop, refusal: Option<Refusal>) {
+        let _ = (group, at, refusal);
+    }
+}
+
+/// Nobody.
+impl Watch for () {}
 
 /// Packets of a batch that are on the same path.
 pub struct Group<'a> {
@@ -115,6 +144,18 @@ impl<T: BindingTable> WorkerPlugins<T> {
     /// this returns, and how is what it returns.
     #[inline]
     pub fn run(&mut self, from: Place, group: &mut Group<'_>, now: Instant) -> Option<Refusal> {
+        self.run_watched(from, group, now, &mut ())
+    }
+
+    /// The same for who looks on.
+    #[inline]
+    pub fn run_watched(
+        &mut self,
+        from: Place,
+        group: &mut Group<'_>,
+        now: Instant,
+        watch: &mut impl Watch,
+    ) -> Option<Refusal> {
         let Self { paths, bindings, instances, waiting, states, news, ports, spare, .. } = self;
         let mut desk = Desk { instances, waiting, states, news, ports, spare };
         let stages = paths.stages_at(from.path, from.position);
@@ -123,6 +164,9 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 return None;
             }
             let Some(binding) = bindings.get_mut(stage.binding) else { continue };
+            let instance = binding.action.instance();
+            let at = Stop { gate: binding.gate, binding: BindingId(stage.binding.slot), instance };
+            watch.before(group, at);
             binding.counts.packets += group.members.len() as u64;
             binding.counts.bytes += *group.bytes.get_or_insert_with(|| {
                 let length = |member: &u16| group.packets[usize::from(*member)].len() as u64;
@@ -138,6 +182,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 }
                 Step::Refuse(refusal) => {
                     binding.counts.drops += group.members.len() as u64;
+                    watch.after(group, at, Some(refusal));
                     return Some(refusal);
                 }
                 Step::Queue(queue) => {
@@ -151,6 +196,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 }
                 Step::Count => {}
             }
+            watch.after(group, at, None);
         }
         None
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_packet::BATCH_SIZE;
+use millrace_packet::{BATCH_SIZE, DropReason};
 use millrace_plugin_abi::{Message, Position, Progress, Verdict};
 use millrace_units::{GateId, InstanceId, Instant, PathId, PortId};
 
@@ -456,6 +456,26 @@ impl<T: BindingTable> WorkerPlugins<T> {
             let id = BindingId(stage.binding.slot);
             Some(StageOfPath { gate: binding.gate, binding: id, instance: binding.action.instance() })
         })
+    }
+
+    /// The bindings of a path that may have dropped a packet for a reason: the first that refuses packets, or the instances.
+    pub fn may_drop(&self, path: PathId, reason: DropReason) -> impl Iterator<Item = BindingId> + '_ {
+        let by_filter = reason == DropReason::Filter;
+        let by_instance = matches!(
+            reason,
+            DropReason::Plugin | DropReason::PluginBusy | DropReason::PluginFailed | DropReason::PluginLoop
+        );
+        let drops = move |stage: &&Stage| match stage.step {
+            Step::Instance(_) => by_instance,
+            Step::Refuse(_) => by_filter,
+            Step::Count => {
+                let action = self.bindings.get(stage.binding).map(|binding| &binding.action);
+                by_filter && matches!(action, Some(Action::Drop | Action::Reject))
+            }
+            Step::Queue(_) => false,
+        };
+        let stages = self.paths.stages(path).iter().filter(drops);
+        stages.map(|stage| BindingId(stage.binding.slot)).take(if by_filter { 1 } else { usize::MAX })
     }
 
     /// How many different paths are remembered. Changes leave some behind that no flow uses any more.

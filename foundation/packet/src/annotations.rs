@@ -21,6 +21,8 @@ pub struct Annotations {
     pub passes: u8,
     /// Whether it leaves by its `out_port` as the frame that it is, link header and all: the kernel made it.
     pub is_framed: bool,
+    /// The number under which its journey is written down; 0 for most packets, whose journey is not.
+    pub trace: u16,
     /// Flow hash; equal for all packets of a flow.
     pub hash: u32,
     /// Next-hop group, once forwarding has chosen it.
@@ -39,6 +41,7 @@ impl Annotations {
         exceptions: Exceptions::NONE,
         passes: 0,
         is_framed: false,
+        trace: 0,
         hash: 0,
         next_hop: NextHopIndex(u32::MAX),
         counts_for: PathId(0),

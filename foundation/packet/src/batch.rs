@@ -69,6 +69,13 @@ impl Batch {
         self.packets.drain(..count)
     }
 
+    /// Takes the packets from place `from` on out of another batch, as many as there is room for; the rest of them is dropped.
+    #[inline]
+    pub fn take_tail(&mut self, other: &mut Self, from: usize) {
+        let room = self.room();
+        self.packets.extend(other.packets.drain(from..).take(room));
+    }
+
     /// Takes the last packet out.
     #[inline]
     pub fn pop(&mut self) -> Option<Packet> {

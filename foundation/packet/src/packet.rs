@@ -295,7 +295,7 @@ impl Packet {
     }
 
     /// A second packet with the same bytes and annotations: its first frame is its own, the frames behind are shared
-    /// and from now on read-only. `None` when the pool is empty.
+    /// and from now on read-only. Its journey is not written down. `None` when the pool is empty.
     pub fn copy(&self, pool: &Pool) -> Option<Packet> {
         let mut copy = pool.allocate()?;
         let (from, to) = (self.head(), copy.head_mut());
@@ -303,7 +303,7 @@ impl Packet {
         to.length = from.length;
         to.network = from.network;
         to.transport = from.transport;
-        to.annotations = from.annotations;
+        to.annotations = Annotations { trace: 0, ..from.annotations };
         to.next = from.next;
         copy.data_mut().copy_from_slice(self.data());
         let mut shared = self.head().next;

@@ -1,9 +1,10 @@
 //! The express way of plain flows: whatever comes, and whatever changes, the same leaves in the same order, and the same is
-//! counted, as on the general way, which all packets take while somebody captures.
+//! counted, as on the general way, which all packets take while somebody captures; and as while packets are traced.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use millrace_pipeline::{CaptureSource, ReversePath};
+use millrace_pipeline::{CaptureSource, ReversePath, TraceSource, TraceStep};
 use millrace_plugin::BindingId;
 use millrace_plugin_abi::Message;
 use millrace_tests::{ArpFrame, Frame, Ipv4Frame, Ipv6Frame, NdFrame, Random, STANDARD, Scenario, station};
@@ -62,6 +63,8 @@ const FILTERS: [&str; 10] = [
     "match = \"proto udp dport 443\"\naction = \"instance free\"\ngate = \"process\"",
     "match = \"proto udp sport 1001\"\naction = \"instance late\"\ngate = \"process\"",
 ];
+/// The filter that has copies sent.
+const COPYING: usize = 2;
 const ROUTES: [(&str, &str); 5] = [
     ("10.9.0.0/24", "via = \"10.3.0.2\""),
     ("10.9.0.1/32", "kind = \"blackhole\""),
@@ -152,16 +155,58 @@ type Sent = Vec<(&'static str, Vec<Vec<u8>>)>;
 struct Way {
     router: Scenario,
     captures: Vec<CaptureSource>,
+    traces: Vec<TraceSource>,
+    /// Ends of journeys that are still to be seen, by the numbers of packets.
+    open: BTreeMap<u16, i64>,
+    /// Journeys that were begun.
+    begun: usize,
     filters: Vec<(usize, BindingId)>,
     sent: Sent,
 }
 
 impl Way {
-    fn new(workers: usize, is_general: bool) -> Self {
+    fn new(workers: usize) -> Self {
         let text = format!("[router]\nworkers = {workers}\n{SETTINGS}{STANDARD}{MORE}");
-        let mut router = Scenario::new(&text);
-        let captures = if is_general { router.router.capture(0) } else { Vec::new() };
-        Self { router, captures, filters: Vec::new(), sent: Vec::new() }
+        Self {
+            router: Scenario::new(&text),
+            captures: Vec::new(),
+            traces: Vec::new(),
+            open: BTreeMap::new(),
+            begun: 0,
+            filters: Vec::new(),
+            sent: Vec::new(),
+        }
+    }
+
+    /// All its packets take the general way.
+    fn general(workers: usize) -> Self {
+        let mut way = Self::new(workers);
+        way.captures = way.router.router.capture(0);
+        way
+    }
+
+    /// Packets, one in so many of those that come in, are traced.
+    fn traced(workers: usize, every: u32) -> Self {
+        let mut way = Self::new(workers);
+        way.traces = way.router.router.trace(every);
+        way
+    }
+
+    /// Reads what was written down of journeys.
+    fn read_journeys(&mut self) {
+        for event in self.traces.iter_mut().flat_map(|trace| std::iter::from_fn(|| trace.next_event())) {
+            let ends = match event.step {
+                TraceStep::Arrived(..) => {
+                    self.begun += 1;
+                    1
+                }
+                TraceStep::Fragmented(pieces) => i64::from(pieces) - 1,
+                TraceStep::End(_) => -1,
+                _ => 0,
+            };
+            *self.open.entry(event.mark).or_default() += ends;
+        }
+        assert!(self.traces.iter().all(|trace| trace.lost() == 0));
     }
 
     fn run(&mut self) {
@@ -169,6 +214,7 @@ impl Way {
         for port in DEVICES {
             self.sent.push((port, self.router.router.take(port)));
         }
+        self.read_journeys();
     }
 
     fn change(&mut self, change: &Change) {
@@ -224,10 +270,16 @@ fn any_steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec((any_change(), bursts), 1..12)
 }
 
+/// Puts the frames that left by a port in one go in an order of their own.
+fn sort_frames((sent, _): &mut (Sent, String)) {
+    sent.iter_mut().for_each(|(_, frames)| frames.sort());
+}
+
 fn run_alike(steps: &[Step], workers: usize) {
-    let mut ways = [Way::new(workers, true), Way::new(workers, false)];
-    assert_eq!(ways[0].captures.len(), workers);
-    let mut number = 0;
+    let mut ways =
+        [Way::general(workers), Way::new(workers), Way::traced(workers, 1), Way::traced(workers, 3)];
+    assert_eq!((ways[0].captures.len(), ways[2].traces.len()), (workers, workers));
+    let (mut number, mut has_copied) = (0, false);
     for (change, bursts) in steps {
         ways.iter_mut().for_each(|way| way.change(change));
         for (seed, count) in bursts {
@@ -240,13 +292,29 @@ fn run_alike(steps: &[Step], workers: usize) {
             }
             ways.iter_mut().for_each(Way::run);
         }
-        let [general, express] = ways.each_mut().map(Way::take_seen);
+        let [mut general, express, mut traced, mut sampled] = ways.each_mut().map(Way::take_seen);
         assert_eq!(express, general, "after {change:?}");
+        if has_copied || ways[0].filters.iter().any(|(which, _)| *which == COPYING) {
+            // Copies of flows that are treated differently leave group by group, and batches are others while packets are traced.
+            has_copied = true;
+            [&mut general, &mut traced, &mut sampled].into_iter().for_each(sort_frames);
+        }
+        assert_eq!(traced, general, "while all packets are traced, after {change:?}");
+        assert_eq!(sampled, general, "while some packets are traced, after {change:?}");
     }
     ways.iter_mut().for_each(|way| way.change(&Change::Wait(60_000)));
-    let [general, express] = ways.each_mut().map(Way::take_seen);
+    let [mut general, express, mut traced, mut sampled] = ways.each_mut().map(Way::take_seen);
     assert_eq!(express, general, "in the end");
+    [&mut general, &mut traced, &mut sampled].into_iter().for_each(sort_frames);
+    assert_eq!((&traced, &sampled), (&general, &general), "in the end, while packets are traced");
     ways[1].router.check_conservation();
+    // Every journey has ended, and each of its ends was seen once.
+    for way in &ways[2..] {
+        let open: Vec<_> = way.open.iter().filter(|(_, ends)| **ends != 0).collect();
+        assert!(open.is_empty(), "{open:?} of {} journeys", way.begun);
+    }
+    // Beside what was sent, stations have said where they are.
+    assert!(ways[2].begun >= number as usize, "{} of {number}", ways[2].begun);
 }
 
 proptest! {

@@ -92,3 +92,39 @@ fn a_captured_file_is_replayed_by_the_same_pipeline() {
     run_to_end(&line.r, &["replay", "--in", &input, "--out", &again, "--config", &config]);
     assert!(std::fs::read(&output).unwrap() == std::fs::read(&again).unwrap());
 }
+
+#[test]
+fn gates_and_instances_are_captured_as_packets_come_and_go_on() {
+    let Some(_ground) = Ground::enter(&["ping", "tshark", "tcpdump"]) else { return };
+    let line = Line::new();
+    let router = crate::support::router(&line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    router.ask(&["instance", "create", "port-filter", "door", "ports=9000"]);
+    router.ask(&["bind", "door", "--gate", "firewall", "--filter", "src 10.1.0.2"]);
+    let capture = |place: &str, count: &str, more: &[&str]| {
+        let file = line.file(&format!("{}.pcapng", place.replace(':', "-"))).display().to_string();
+        let mut command = router.client();
+        command.args(["capture", place, "-w", &file, "--count", count]).args(more);
+        let mut child = command.spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        line.h1.run("ping -c 4 -i 0.1 10.2.0.2");
+        line.h1.run("sh -c 'echo x > /dev/udp/10.2.0.2/9000 || true' 2>/dev/null || true");
+        assert!(child.wait().unwrap().success());
+        file
+    };
+    let file = capture("firewall", "4", &[]);
+    let rows = tshark(&line, &file, "-e frame.interface_name -e ip.dst -e ip.ttl -e icmp.seq");
+    assert_eq!(rows.len(), 4, "{rows:?}");
+    // Each packet as it comes to the instance, and as it goes on; the answers are bound to nothing there.
+    assert_eq!(rows[0], "gate firewall\t10.2.0.2\t64\t1");
+    assert_eq!(rows[0], rows[1]);
+    assert!(rows.iter().all(|row| row.starts_with("gate firewall\t10.2.0.2")), "{rows:?}");
+    let file = capture("instance:door", "2", &["--filter", "proto icmp", "--snap", "40"]);
+    let rows = tshark(&line, &file, "-e frame.interface_name -e frame.cap_len -e frame.len");
+    assert_eq!(rows, ["instance door\t40\t98"; 2]);
+    let read = line.h1.run(&format!("sh -c 'tcpdump -n -r - < {file} 2>/dev/null'"));
+    assert_eq!(read.lines().count(), 2, "{read}");
+    router.try_ask(&["capture", "nowhere", "-w", "-"]).assert_refused(1, &["nowhere", "r1"]);
+    router.try_ask(&["capture", "gate:firewal", "-w", "-"]).assert_refused(1, &["firewal", "firewall"]);
+    router.assert_conservation();
+}

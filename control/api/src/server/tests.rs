@@ -6,6 +6,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use millrace_controller::CaptureAt;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -256,6 +257,35 @@ async fn errors_are_problems_that_say_what_would_be_right() {
 }
 
 #[tokio::test]
+async fn journeys_and_drops_come_as_json_as_messages_and_as_files() {
+    let server = Server::start();
+    let ask = async |path: &str, accept: &str| {
+        let headers = [("accept", accept)];
+        let response = request_with(&server.socket(), "GET", path, &headers, Bytes::new()).await;
+        let kind = response.headers()["content-type"].to_str().unwrap().to_owned();
+        (kind, response.into_body().collect().await.unwrap().to_bytes())
+    };
+    let (kind, bytes) = ask("/trace?count=2", "*/*").await;
+    let packets: Value = serde_json::from_slice(&bytes).unwrap();
+    assert_eq!((&*kind, packets[1]["number"].as_u64()), ("application/json", Some(2)));
+    let (kind, bytes) = ask("/trace?count=2", "text/event-stream").await;
+    let text = String::from_utf8(bytes.to_vec()).unwrap();
+    assert_eq!((&*kind, text.matches("event: packet").count()), ("text/event-stream", 2));
+    assert!(text.ends_with("event: end\ndata: {\"lost\":0,\"packets\":2}\n\n"), "{text}");
+    for (path, comment) in [("/trace", "sent by port wan"), ("/drops/packets", "dropped: no_route")] {
+        let (kind, bytes) = ask(path, "application/x-pcapng").await;
+        assert_eq!(kind, "application/x-pcapng");
+        assert!(bytes.windows(comment.len()).any(|part| part == comment.as_bytes()), "{path}");
+    }
+    let (_, bytes) = ask("/drops/packets?reason=no_route", "*/*").await;
+    assert_eq!(serde_json::from_slice::<Value>(&bytes).unwrap()[0]["reason"], "no_route");
+    let refused = request(&server.socket(), "GET", "/drops/packets?reason=no_rout", Bytes::new()).await;
+    assert_eq!(refused.status(), 404);
+    let refused = request(&server.socket(), "GET", "/trace?filter=nonsense", Bytes::new()).await;
+    assert_eq!(refused.status(), 400);
+}
+
+#[tokio::test]
 async fn a_capture_ends_at_its_count() {
     let server = Server::start();
     let response =
@@ -265,7 +295,12 @@ async fn a_capture_ends_at_its_count() {
     let expected = [block(0x0a0d_0d0a, 12), block(6, 16), block(6, 16), block(6, 16)].concat();
     assert_eq!(bytes, expected);
     let asked = server.control.captured.lock().unwrap().remove(0);
-    assert_eq!((asked.port, asked.filter.as_deref(), asked.snap), (None, Some("proto udp"), 65_535));
+    assert_eq!(
+        (asked.place, asked.filter.as_deref(), asked.snap),
+        (CaptureAt::Anywhere, Some("proto udp"), 65_535)
+    );
+    let refused = request(&server.socket(), "GET", "/capture?port=lan&gate=firewall", Bytes::new()).await;
+    assert_eq!(refused.status(), 400);
 }
 
 #[tokio::test]

@@ -11,6 +11,9 @@
 //!
 //! *Order.* An entry is used only while the worker is done with all packets of the flow that went up ([`Way`]).
 //!
+//! *Traces.* When a trace begins, all entries have to be renewed, and those of flows that it asks for are not until it ends: so a
+//! trace sees their packets, and other flows go down again at once.
+//!
 //! *Records.* The flow's record in the flow table stays, and is told what the driver has forwarded; when the record goes
 //! the entry goes.
 
@@ -298,6 +301,7 @@ impl Router {
                 | Command::FlushFlows(..)
                 | Command::Succeed(..)
                 | Command::RemoveDevice(..)
+                | Command::StartTrace(..)
         ) {
             driver.other_change();
         }
@@ -336,6 +340,10 @@ impl Router {
         now: Instant,
     ) {
         let Some(driver) = &mut self.driver else { return };
+        if self.trace.as_ref().is_some_and(|tracer| tracer.wants(key)) {
+            // Its packets are to come up, as long as the trace goes on.
+            return;
+        }
         let slot = driver.entry_of(flow, key);
         let record = self.classifier.flows.record(flow);
         let packets = record.packets_low();

@@ -1,4 +1,5 @@
-//! The processor's time-stamp counter.
+//! The processor's time-stamp counter: what stages cost packets that are traced, and plugins that are measured. The data plane
+//! does not read it otherwise.
 
 /// Cycles of the counter since some moment; `None` where there is no such counter.
 #[cfg(target_arch = "x86_64")]

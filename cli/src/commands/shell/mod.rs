@@ -1,0 +1,124 @@
+//! The command `shell`: commands one after the other, typed or out of a file. Each line is what would stand behind `millrace`, and is
+//! carried out by a process of its own: whatever it does, the shell goes on.
+
+mod line;
+
+use std::io::{BufRead, BufReader, IsTerminal};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use rustyline::error::ReadlineError;
+use rustyline::history::FileHistory;
+use rustyline::{CompletionType, Config, Editor};
+use signal_hook::consts::SIGINT;
+
+use self::line::{Order, Words, order};
+use crate::arguments::{Connection, Shell};
+use crate::completion::ask_at;
+use crate::output::Failure;
+
+const PROMPT: &str = "millrace> ";
+/// Lines that are remembered.
+const REMEMBERED: usize = 1000;
+
+/// Reads and carries out commands until there are no more, or one fails that was not typed.
+pub fn shell(shell: &Shell, connection: &Connection, json: bool) -> Result<ExitCode, Failure> {
+    if let Some(file) = &shell.file {
+        let opened = std::fs::File::open(file);
+        let opened =
+            opened.map_err(|error| Failure::new(format!("can't read {}: {error}", file.display())))?;
+        return script(BufReader::new(opened), &file.display().to_string(), shell, (connection, json));
+    }
+    if !std::io::stdin().is_terminal() {
+        return script(std::io::stdin().lock(), "standard input", shell, (connection, json));
+    }
+    ask_at(connection.clone());
+    interactive(connection, json)
+}
+
+/// Carries out the lines of a file.
+fn script(
+    lines: impl BufRead,
+    name: &str,
+    shell: &Shell,
+    (connection, json): (&Connection, bool),
+) -> Result<ExitCode, Failure> {
+    let mut failed = None;
+    for (number, line) in (1..).zip(lines.lines()) {
+        let at = |what: &str| format!("{name}, line {number}: {what}");
+        let line = line.map_err(|error| Failure::new(at(&format!("can't be read: {error}"))))?;
+        let failure = match order(&line) {
+            Err(why) => Failure::usage(at(&why)),
+            Ok(Order::Nothing) => continue,
+            Ok(Order::End) => break,
+            Ok(Order::Run(words)) => match run(&words, (connection, json), Stdio::null())? {
+                0 => continue,
+                code => Failure { code, ..Failure::new(at(&format!("`{}` has failed", line.trim()))) },
+            },
+        };
+        if !shell.keep_going {
+            return Err(failure);
+        }
+        eprintln!("millrace: {}", failure.message);
+        failed = Some(failure.code);
+    }
+    Ok(ExitCode::from(failed.unwrap_or(0)))
+}
+
+/// Reads lines from a terminal.
+fn interactive(connection: &Connection, json: bool) -> Result<ExitCode, Failure> {
+    // Ctrl-C ends what runs, not the shell; a process that is started gets the usual action back.
+    signal_hook::flag::register(SIGINT, Arc::new(AtomicBool::new(false))).map_err(Failure::new)?;
+    let config = Config::builder().completion_type(CompletionType::List).max_history_size(REMEMBERED);
+    let config = config.map_err(Failure::new)?.build();
+    let mut editor: Editor<Words, FileHistory> = Editor::with_config(config).map_err(Failure::new)?;
+    editor.set_helper(Some(Words));
+    let history = history_file();
+    if let Some(file) = &history {
+        // There is none the first time.
+        let _ = editor.load_history(file);
+    }
+    loop {
+        let line = match editor.readline(PROMPT) {
+            Ok(line) => line,
+            Err(ReadlineError::Interrupted) => continue,
+            Err(ReadlineError::Eof) => return Ok(ExitCode::SUCCESS),
+            Err(error) => return Err(Failure::new(format!("can't read from the terminal: {error}"))),
+        };
+        if editor.add_history_entry(line.as_str()).unwrap_or(false)
+            && let Some(file) = &history
+        {
+            // Who has no place to keep it works on without.
+            let _ = editor.append_history(file);
+        }
+        match order(&line) {
+            Ok(Order::Nothing) => {}
+            Ok(Order::End) => return Ok(ExitCode::SUCCESS),
+            // Why it failed was said by the process.
+            Ok(Order::Run(words)) => _ = run(&words, (connection, json), Stdio::inherit())?,
+            Err(why) => eprintln!("millrace: {why}"),
+        }
+    }
+}
+
+/// Carries out one command; returns its exit code, as shells have it.
+fn run(words: &[String], (connection, json): (&Connection, bool), input: Stdio) -> Result<u8, Failure> {
+    use std::os::unix::process::ExitStatusExt;
+    let program = std::env::current_exe().map_err(Failure::new)?;
+    let mut command = Command::new(program);
+    command.args(connection.arguments()).args(json.then_some("--json")).args(words).stdin(input);
+    let status = command.status().map_err(|error| Failure::new(format!("can't run a command: {error}")))?;
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    Ok(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+}
+
+/// Where lines are remembered, in a directory of the user's (XDG Base Directory Specification); made where it is missing.
+fn history_file() -> Option<PathBuf> {
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state"));
+    let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let directory = state.or_else(home)?.join("millrace");
+    std::fs::create_dir_all(&directory).ok()?;
+    Some(directory.join("history"))
+}

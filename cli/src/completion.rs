@@ -1,0 +1,187 @@
+//! What can stand at a place of a command line: commands and options by their definition, and names by asking the running router.
+//!
+//! Shells ask by the variable `COMPLETE`, which [`answer`] sees; [`crate::commands`]' own shell asks in place.
+
+use std::ffi::OsString;
+use std::sync::OnceLock;
+
+use clap::{Command, CommandFactory};
+use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
+use clap_complete::env::CompleteEnv;
+use serde_json::Value;
+
+use crate::arguments::{Arguments, Connection};
+use crate::client::Client;
+use crate::output::{plain, rows};
+
+/// What is asked for names: a resource, where in each of its rows the name stands, and where what is said of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Names {
+    path: &'static str,
+    /// The list in each row, if rows hold one.
+    within: &'static str,
+    name: &'static str,
+    help: &'static str,
+}
+
+const fn named(path: &'static str, name: &'static str, help: &'static str) -> Names {
+    Names { path, within: "", name, help }
+}
+
+const PORTS: Names = named("/ports", "/name", "/device");
+const INSTANCES: Names = named("/instances", "/name", "/plugin");
+const GATES: Names = named("/gates", "/name", "/position");
+const PLUGINS: Names = named("/plugins", "/name", "/version");
+const FILTERS: Names = named("/filters", "/id", "/filter");
+const QUEUES: Names = named("/queues", "/name", "/port");
+const NODES: Names = Names { within: "/nodes", ..named("/schedulers", "/name", "/kind") };
+const REASONS: Names = named("/drops", "/reason", "/meaning");
+
+/// Which arguments of which commands are names of what.
+const ARGUMENTS: [(&[&str], &str, Names); 35] = [
+    (&["capture"], "place", PORTS),
+    (&["port", "set"], "port", PORTS),
+    (&["scheduler", "add"], "port", PORTS),
+    (&["scheduler", "set"], "port", PORTS),
+    (&["scheduler", "remove"], "port", PORTS),
+    (&["scheduler", "show"], "port", PORTS),
+    (&["queue", "show"], "port", PORTS),
+    (&["queue", "set"], "port", PORTS),
+    (&["scheduler", "add"], "under", NODES),
+    (&["scheduler", "set"], "node", NODES),
+    (&["scheduler", "remove"], "node", NODES),
+    (&["scheduler", "remove"], "to", NODES),
+    (&["queue", "show"], "queue", QUEUES),
+    (&["queue", "set"], "queue", QUEUES),
+    (&["bind"], "instance", INSTANCES),
+    (&["unbind"], "instance", INSTANCES),
+    (&["control"], "instance", INSTANCES),
+    (&["instance", "set"], "name", INSTANCES),
+    (&["instance", "rename"], "name", INSTANCES),
+    (&["instance", "release"], "name", INSTANCES),
+    (&["instance", "free"], "name", INSTANCES),
+    (&["instance", "map"], "name", INSTANCES),
+    (&["bind"], "gate", GATES),
+    (&["unbind"], "gate", GATES),
+    (&["filter", "add"], "gate", GATES),
+    (&["filter", "list"], "gate", GATES),
+    (&["gate", "set"], "name", GATES),
+    (&["gate", "remove"], "name", GATES),
+    (&["instance", "create"], "plugin", PLUGINS),
+    (&["plugin", "manual"], "name", PLUGINS),
+    (&["plugin", "upgrade"], "name", PLUGINS),
+    (&["plugin", "rollback"], "name", PLUGINS),
+    (&["plugin", "unload"], "name", PLUGINS),
+    (&["filter", "remove"], "which", FILTERS),
+    (&["drops"], "reason", REASONS),
+];
+
+/// The router that is asked, where it isn't the usual one.
+static ASKED: OnceLock<Connection> = OnceLock::new();
+
+/// Says which router is asked for names.
+pub fn ask_at(connection: Connection) {
+    // Once: a process speaks to one router.
+    let _ = ASKED.set(connection);
+}
+
+/// Answers a shell that asks what can stand somewhere, and ends then; otherwise does nothing.
+pub fn answer() {
+    CompleteEnv::with_factory(command).complete();
+}
+
+/// The command line, which knows what its arguments are names of.
+pub fn command() -> Command {
+    let names = |command, (path, argument, names): &(&[&str], &'static str, Names)| {
+        let names = *names;
+        within(command, path, argument, ArgValueCandidates::new(move || candidates(names)))
+    };
+    ARGUMENTS.iter().fold(Arguments::command(), names)
+}
+
+/// Says of an argument of a command below this one what can stand there.
+fn within(command: Command, path: &[&str], argument: &'static str, names: ArgValueCandidates) -> Command {
+    match path {
+        // Not one by one, or positional arguments would change places.
+        [] => command.mut_args(|one| if one.get_id() == argument { one.add(names.clone()) } else { one }),
+        [first, rest @ ..] => command.mut_subcommand(first, |below| within(below, rest, argument, names)),
+    }
+}
+
+/// What can stand at the last of these words, behind the program's name.
+pub fn complete(words: Vec<String>) -> Vec<CompletionCandidate> {
+    let mut all: Vec<OsString> = vec!["millrace".into()];
+    all.extend(words.into_iter().map(OsString::from));
+    let last = all.len() - 1;
+    clap_complete::engine::complete(&mut command(), all, last, None).unwrap_or_default()
+}
+
+/// Names of a running router; none where there is no router.
+fn candidates(names: Names) -> Vec<CompletionCandidate> {
+    let Some(asked) = ASKED.get().cloned().or_else(Connection::usual) else { return Vec::new() };
+    let Ok(answer) = Client::hasty(&asked).and_then(|client| client.get(names.path)) else {
+        return Vec::new();
+    };
+    names.of(&answer)
+}
+
+impl Names {
+    fn of(self, answer: &Value) -> Vec<CompletionCandidate> {
+        let mut all: Vec<&Value> = rows(answer).iter().collect();
+        if !self.within.is_empty() {
+            all = all.into_iter().filter_map(|row| row.pointer(self.within)).flat_map(rows).collect();
+        }
+        let candidate = |row: &&Value| {
+            let help = row.pointer(self.help).map(|help| plain(help).into());
+            Some(CompletionCandidate::new(plain(row.pointer(self.name)?)).help(help))
+        };
+        all.iter().filter_map(candidate).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn values(words: &[&str]) -> Vec<String> {
+        let candidates = complete(words.iter().map(|word| (*word).to_owned()).collect());
+        candidates.iter().map(|one| one.get_value().to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn commands_options_and_their_values_are_known() {
+        assert_eq!(values(&["sched"]), ["scheduler"]);
+        assert!(values(&["filter", ""]).contains(&"explain".to_owned()));
+        assert!(values(&["trace", "--"]).contains(&"--every".to_owned()));
+        assert!(values(&["flow", "list", "--by", ""]).contains(&"rate".to_owned()));
+    }
+
+    #[test]
+    fn every_argument_that_is_a_name_is_there() {
+        command().debug_assert();
+        for (path, argument, _) in ARGUMENTS {
+            let whole = Arguments::command();
+            let mut at = &whole;
+            for word in path {
+                at = at.find_subcommand(word).unwrap_or_else(|| panic!("{path:?}"));
+            }
+            assert!(at.get_arguments().any(|one| one.get_id() == argument), "{path:?} {argument}");
+        }
+    }
+
+    #[test]
+    fn names_are_read_out_of_rows_and_of_lists_in_rows() {
+        let names = |names: Names, answer: Value| {
+            names.of(&answer).iter().map(|one| one.get_value().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(PORTS, json!([{"name": "lan", "device": "eth1"}, {"name": "wan"}])), ["lan", "wan"]);
+        assert_eq!(names(FILTERS, json!([{"id": 7, "filter": "proto udp"}])), ["7"]);
+        assert_eq!(
+            names(NODES, json!([{"port": "wan", "nodes": [{"name": "voice"}, {"name": "rest"}]}])),
+            ["voice", "rest"]
+        );
+        assert_eq!(names(QUEUES, json!([{"port": "wan", "name": "voice"}])), ["voice"]);
+    }
+}

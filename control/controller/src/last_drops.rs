@@ -1,0 +1,93 @@
+//! The last packets that were dropped, for each reason and worker.
+
+use std::time::Duration;
+
+use millrace_packet::DropReason;
+use millrace_pipeline::{Command, DropQuery, DroppedPacket};
+use millrace_telemetry::utc_milliseconds;
+use millrace_units::PortId;
+
+use crate::ControlError;
+use crate::device::time_of_day;
+use crate::headers::{Headers, hexadecimal};
+use crate::model::Model;
+use crate::router::Router;
+use crate::show;
+use crate::trace::with_link;
+use crate::view::{DroppedView, RawFrame};
+
+/// Up to which packets somebody has seen what was dropped, by worker.
+#[derive(Clone, Debug, Default)]
+pub struct DropCursor(Vec<u64>);
+
+impl Router {
+    /// The last packets that were dropped, in the order of time, behind those that `cursor` has seen; it has seen them then.
+    ///
+    /// # Errors
+    /// A reason that there isn't; when the data plane does not answer.
+    pub fn last_drops(
+        &self,
+        reason: Option<&str>,
+        cursor: &mut DropCursor,
+    ) -> Result<Vec<DroppedView>, ControlError> {
+        let known = || DropReason::ALL.iter().map(|reason| reason.name());
+        let find =
+            |name| DropReason::from_name(name).ok_or_else(|| ControlError::unknown("reason", name, known()));
+        let reason = reason.map(find).transpose()?;
+        let mut inner = self.lock();
+        cursor.0.resize(inner.workers.len(), 0);
+        let mut dropped: Vec<(usize, DroppedPacket)> = Vec::new();
+        for (worker, seen) in cursor.0.iter_mut().enumerate() {
+            let query = DropQuery { reason, after: *seen };
+            let packets = inner.workers.get(worker).ask(|reply| Command::LastDrops(query, reply))?;
+            *seen = packets.iter().map(|packet| packet.number).max().unwrap_or(*seen);
+            dropped.extend(packets.into_iter().map(|packet| (worker, packet)));
+        }
+        dropped.sort_by_key(|(_, packet)| packet.at);
+        let origin = time_of_day();
+        Ok(dropped.iter().map(|(worker, packet)| view(*worker, packet, origin, &inner.model)).collect())
+    }
+}
+
+fn view(worker: usize, packet: &DroppedPacket, origin: Duration, model: &Model) -> DroppedView {
+    let at = origin + Duration::from_nanos(packet.at.as_nanos());
+    let headers = match packet.network {
+        0 if packet.port == PortId::NONE => Headers::of_packet(packet.head.bytes()),
+        _ => Headers::of_frame(packet.head.bytes()),
+    };
+    let bindings: Vec<_> = packet.bindings().filter_map(|id| model.plugins.binding(id)).collect();
+    let only = match bindings.as_slice() {
+        [only] => Some(only),
+        _ => None,
+    };
+    let words = bindings.iter().map(|bound| {
+        let gate = model.plugins.gate_name(bound.gate);
+        format!(
+            "filter {} {:?} at gate {gate} ({})",
+            bound.number,
+            bound.filter.to_string(),
+            show::action(&bound.action, model)
+        )
+    });
+    let by = words.collect::<Vec<_>>().join(" or ");
+    let out_port = (packet.out_port != PortId::NONE).then(|| model.port_name(packet.out_port).to_owned());
+    let port = model.port_name(packet.port).to_owned();
+    let network = if packet.port == PortId::NONE { packet.network } else { packet.network.max(1) };
+    let bytes = with_link(&packet.head, network, headers.ether_type());
+    let instance = only.and_then(|bound| bound.action.instance());
+    DroppedView {
+        time: utc_milliseconds(at.as_millis() as u64),
+        reason: packet.reason.name(),
+        worker,
+        length: packet.length,
+        summary: headers.line(),
+        binding: only.map(|bound| bound.number),
+        filter: only.map(|bound| bound.filter.to_string()),
+        instance: instance.map(|id| model.plugins.instance_name(id).to_owned()),
+        by: (!by.is_empty()).then_some(by),
+        frame: hexadecimal(packet.head.bytes()),
+        raw: RawFrame { port: port.clone(), at, length: packet.length.max(bytes.len() as u32), bytes },
+        port,
+        out_port,
+    }
+}

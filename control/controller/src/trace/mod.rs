@@ -1,0 +1,206 @@
+//! Traces: journeys of packets, made of what workers write down.
+
+mod words;
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use millrace_pipeline::{Command, MOST_TRACED, TraceEvent, TraceOrder, TraceSource, TraceStep, trace};
+
+pub(crate) use words::with_link;
+
+use crate::ControlError;
+use crate::device::time_of_day;
+use crate::filters::parse_filter;
+use crate::router::Router;
+use crate::view::TraceView;
+
+/// How long a trace goes on at most, unless it is said.
+const TIME: Duration = Duration::from_secs(60);
+/// The longest time that can be said, in seconds.
+const LONGEST: u64 = 3600;
+/// How long the end of a journey is waited for after the last step that was seen.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Which packets are to be traced.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TraceRequest {
+    /// Those that come in and match; all, if `None`.
+    pub filter: Option<String>,
+    /// One in so many of those that come in is looked at; each, if `None`.
+    pub every: Option<u32>,
+    /// How many, 1 to 4,000; 10, if `None`.
+    pub count: Option<u32>,
+    /// For how many seconds at most, 1 to 3,600; 60, if `None`.
+    pub seconds: Option<u64>,
+}
+
+impl TraceRequest {
+    /// How many packets are traced unless it is said.
+    pub const COUNT: u32 = 10;
+}
+
+/// A trace that goes on until it has its packets, its time is over, or it is dropped.
+#[derive(Debug)]
+pub struct Trace {
+    router: Router,
+    number: u32,
+    /// Of each worker one.
+    sources: Vec<TraceSource>,
+    journeys: HashMap<u16, Journey>,
+    /// From the workers' clock to 1970.
+    origin: Duration,
+    until: Instant,
+    left: u32,
+    told: u64,
+}
+
+/// What was written down of a packet so far.
+#[derive(Debug)]
+struct Journey {
+    events: Vec<TraceEvent>,
+    /// When the last of it was read.
+    read: Instant,
+    /// Whether it was read in the round before this one, so that all that happened before it was read as well.
+    is_settled: bool,
+}
+
+impl Journey {
+    /// How many ends are still to come: one for the packet, and one for each fragment but the first.
+    fn open_ends(&self) -> i64 {
+        self.events.iter().map(|event| ends(&event.step)).sum()
+    }
+
+    fn has_begun(&self) -> bool {
+        self.events.iter().any(|event| matches!(event.step, TraceStep::Arrived(..)))
+    }
+}
+
+/// How many ends a step adds or takes away.
+fn ends(step: &TraceStep) -> i64 {
+    match step {
+        TraceStep::Arrived(..) => 1,
+        TraceStep::Fragmented(fragments) => i64::from(*fragments) - 1,
+        TraceStep::End(_) => -1,
+        _ => 0,
+    }
+}
+
+impl Router {
+    /// Starts a trace. One goes on at a time.
+    ///
+    /// # Errors
+    /// A filter that is none, a number out of range; a trace that goes on.
+    pub fn trace(&self, request: &TraceRequest) -> Result<Trace, ControlError> {
+        let in_range = |what: &str, value: u64, most: u64| {
+            let right = (1..=most).contains(&value);
+            let refusal = || ControlError::Invalid(format!("{what} {value}: it takes 1 to {most}"));
+            if right { Ok(value) } else { Err(refusal()) }
+        };
+        let count = request.count.unwrap_or(TraceRequest::COUNT);
+        in_range("count", count.into(), MOST_TRACED.into())?;
+        let every = request.every.unwrap_or(1);
+        in_range("every", every.into(), 1 << 20)?;
+        let seconds = request.seconds.map(|seconds| in_range("seconds", seconds, LONGEST)).transpose()?;
+        let time = seconds.map_or(TIME, Duration::from_secs);
+        let text = request.filter.as_deref().filter(|text| !text.trim().is_empty());
+        let filter = text.map(parse_filter).transpose()?;
+        let mut inner = self.lock();
+        let filter = filter.map(|filter| inner.model.compile(&filter)).transpose()?;
+        if inner.tracing.is_some() {
+            return Err(ControlError::Conflict(
+                "a trace goes on already, and there is one at a time: end that, or wait until it has ended"
+                    .to_owned(),
+            ));
+        }
+        inner.traces += 1;
+        let number = inner.traces;
+        let order = TraceOrder { filter, every, count, time };
+        let (sinks, sources): (Vec<_>, _) = (0..inner.workers.len()).map(|_| trace(number, order)).unzip();
+        let start = |sink| Command::StartTrace(Box::new(sink));
+        inner.workers.tell_each(sinks.into_iter().map(start).collect())?;
+        inner.tracing = Some(number);
+        Ok(Trace {
+            router: self.clone(),
+            number,
+            sources,
+            journeys: HashMap::new(),
+            origin: time_of_day(),
+            until: Instant::now() + time,
+            left: count,
+            told: 0,
+        })
+    }
+}
+
+impl Trace {
+    /// The journeys whose ends were seen since the last call, or are not to be seen, in the order in which the packets came; and
+    /// whether the trace is over.
+    pub fn take(&mut self) -> (Vec<TraceView>, bool) {
+        let now = Instant::now();
+        // What a worker did before it handed a packet over was written before what the other did: whoever reads twice has it.
+        self.journeys.values_mut().for_each(|journey| journey.is_settled = true);
+        self.read(now, true);
+        self.read(now, false);
+        let ended = self.sources.iter().all(TraceSource::is_ended);
+        let is_out = now >= self.until;
+        let mut done: Vec<(u16, bool)> = Vec::new();
+        self.journeys.retain(|mark, journey| {
+            let is_over = journey.is_settled && journey.has_begun() && journey.open_ends() <= 0;
+            let is_given_up = ended || now >= journey.read + PATIENCE;
+            if (is_over || is_given_up) && journey.has_begun() {
+                done.push((*mark, is_over));
+            }
+            journey.has_begun() || !is_given_up
+        });
+        let mut journeys: Vec<(Vec<TraceEvent>, bool)> = done
+            .into_iter()
+            .filter_map(|(mark, is_over)| Some((self.journeys.remove(&mark)?.events, is_over)))
+            .collect();
+        for (events, _) in &mut journeys {
+            // Of workers that go on with a packet one after the other, the counter tells the order.
+            events.sort_by_key(|event| event.counter);
+        }
+        journeys.sort_by_key(|(events, _)| events.first().map(|event| (event.at, event.counter)));
+        journeys.truncate(self.left as usize);
+        self.left -= journeys.len() as u32;
+        let views = if journeys.is_empty() { Vec::new() } else { self.render(journeys) };
+        let over = self.left == 0 || ended || (is_out && self.journeys.is_empty());
+        (views, over)
+    }
+
+    fn read(&mut self, now: Instant, is_settled: bool) {
+        for source in &mut self.sources {
+            while let Some(event) = source.next_event() {
+                let new = || Journey { events: Vec::new(), read: now, is_settled };
+                let journey = self.journeys.entry(event.mark).or_insert_with(new);
+                journey.events.push(event);
+                (journey.read, journey.is_settled) = (now, is_settled);
+            }
+        }
+    }
+
+    fn render(&mut self, journeys: Vec<(Vec<TraceEvent>, bool)>) -> Vec<TraceView> {
+        let inner = self.router.lock();
+        let words = words::Words { inner: &inner, origin: self.origin };
+        let render = |(events, is_over): (Vec<TraceEvent>, bool)| {
+            self.told += 1;
+            words.view(self.told, &events, is_over)
+        };
+        journeys.into_iter().map(render).collect()
+    }
+
+    /// Packets that were left out, or whose journey is not whole, because they were read too slowly.
+    pub fn lost(&self) -> u64 {
+        self.sources.iter().map(TraceSource::lost).sum()
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        let mut inner = self.router.lock();
+        inner.tracing = None;
+        // A router that has stopped traces nothing.
+        let _ = inner.workers.tell(|| Command::StopTrace(self.number));
+    }
+}

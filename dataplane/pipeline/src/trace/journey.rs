@@ -1,0 +1,355 @@
+//! The journey of a packet that is traced: through the same stages, in the same order, as [`Router::stages`] and
+//! [`Router::travel_from`] take a batch, with a line written behind each.
+
+use millrace_forward::Route;
+use millrace_packet::{DropReason, Packet};
+use millrace_plugin::{End, Group, Refusal, Stop, Taken, Watch};
+use millrace_plugin_abi::Position;
+use millrace_units::{Instant, QueueId};
+use millrace_wire::MacAddr;
+
+use super::event::{FlowFound, Head, RouteTaken, StageOutcome, TraceEnd, TraceStep, Waits};
+use super::pieces::Pick;
+use super::tracer::Tracer;
+use crate::capture::{Both, CaptureSink, GateTap};
+use crate::classify::ClassifyCounts;
+use crate::filter_route::{FilterRoute, is_filter};
+use crate::forward::alive;
+use crate::gates::Outlet;
+use crate::parse::{copy_to_parse, parse_again};
+use crate::route::NO_ROUTE;
+use crate::router::Router;
+use crate::work::{Fate, Work};
+
+impl Router {
+    /// Whether a batch is one packet whose journey is written down.
+    #[inline]
+    pub(crate) fn is_traced(&self, work: &Work) -> bool {
+        self.trace.is_some() && matches!(&work.packets[..], [packet] if packet.trace != 0)
+    }
+
+    /// Writes a line.
+    fn write(&mut self, mark: u16, step: TraceStep, now: Instant) {
+        if let Some(tracer) = &mut self.trace {
+            tracer.write(mark, step, now);
+        }
+    }
+
+    /// Writes the last line.
+    fn end(&mut self, mark: u16, end: TraceEnd, now: Instant) {
+        self.write(mark, TraceStep::End(end), now);
+        self.gone();
+    }
+
+    fn gone(&mut self) {
+        if let Some(tracer) = &mut self.trace {
+            tracer.leave();
+        }
+    }
+
+    /// Takes the one packet of a batch through the stages from classify on.
+    pub(crate) fn go_alone(&mut self, work: &mut Work, pick: Pick, now: Instant) {
+        self.begin(work, pick, now);
+        let mark = work.packets[0].trace;
+        if pick == Pick::Chosen && self.handover.is_some() {
+            self.steer(work);
+        }
+        let (before, was_open) = (self.classifier.counts, work.fates[0].is_open());
+        self.gates.groups.begin();
+        let tapped = self.is_tapped();
+        let express = |this: &mut Self, work: &mut Work, index| !tapped && this.express(work, index, now);
+        let is_express = self.classify_or(work, now, express);
+        if was_open {
+            let step = self.classified(work, before);
+            self.write(mark, step, now);
+        }
+        if !is_express {
+            return self.travel_stages(work, Position::Early, 0, now);
+        }
+        if !self.gates.groups.is_empty() {
+            self.gates_traced(Position::Early, 0, work, now);
+            self.gates_traced(Position::Late, 0, work, now);
+        }
+        self.forward_traced(work, now);
+        self.offer_to_driver(work, now);
+        self.dispose_traced(work, now);
+    }
+
+    fn begin(&mut self, work: &Work, pick: Pick, now: Instant) {
+        let packet = &work.packets[0];
+        // Its batch was read before it was known that it is traced: what that costs is seen on a copy. Only what could be read
+        // has a hash.
+        let copy = if packet.hash != 0 { copy_to_parse(packet, &self.pool) } else { None };
+        let Some(tracer) = &mut self.trace else { return };
+        tracer.enter();
+        match pick {
+            Pick::Chosen => {
+                let head = Head::of(packet);
+                tracer.write(packet.trace, TraceStep::Arrived(packet.port, packet.len() as u32, head), now);
+            }
+            Pick::Marked => tracer.write(packet.trace, TraceStep::TakenOver, now),
+        }
+        if packet.hash != 0 {
+            tracer.restart();
+            let _ = copy.and_then(|mut copy| parse_again(&mut copy));
+            tracer.write(packet.trace, TraceStep::Parsed(work.candidate(0)), now);
+        }
+    }
+
+    /// How the packet's flow was found, by what was counted meanwhile.
+    fn classified(&self, work: &Work, before: ClassifyCounts) -> TraceStep {
+        let now = self.classifier.counts;
+        let found = match () {
+            () if now.misses > before.misses => FlowFound::Miss,
+            () if now.reclassified > before.reclassified => FlowFound::Reclassified,
+            () if now.rerouted > before.rerouted => FlowFound::Rerouted,
+            () if now.checked > before.checked => FlowFound::Checked,
+            () if now.hits > before.hits => FlowFound::Hit,
+            () => FlowFound::NotAsked,
+        };
+        let flow = work.flows[0].filter(|_| self.classifier.remembers());
+        TraceStep::Classified {
+            found,
+            bindings: self.gates.plugins().stages(work.paths[0]).count().min(255) as u8,
+            in_driver: flow.is_some_and(|flow| {
+                self.driver.as_ref().is_some_and(|driver| driver.has(flow, &work.keys[0]))
+            }),
+        }
+    }
+
+    /// The stages from a position on for a packet that has waited, or is classified anew.
+    #[cold]
+    pub(crate) fn travel_traced(&mut self, work: &mut Work, position: Position, stage: u16, now: Instant) {
+        if let Some(tracer) = &mut self.trace {
+            tracer.restart();
+        }
+        self.write(work.packets[0].trace, TraceStep::GoesOn, now);
+        self.travel_stages(work, position, stage, now);
+    }
+
+    fn travel_stages(&mut self, work: &mut Work, position: Position, stage: u16, now: Instant) {
+        self.gates.group(work);
+        let from = |here: Position| if here == position { stage } else { 0 };
+        for here in [Position::Early, Position::Route, Position::Late] {
+            if here >= position {
+                self.gates_traced(here, from(here), work, now);
+            }
+        }
+        if position <= Position::Late {
+            let before = self.totals.created.copies;
+            self.make_copies(work, now);
+            let copies = (self.totals.created.copies - before) as u32;
+            if copies > 0 {
+                self.write(work.packets[0].trace, TraceStep::Copied(copies), now);
+            }
+            self.forward_traced(work, now);
+            if (position, stage) == (Position::Early, 0) {
+                self.note_adjacencies(work);
+                self.offer_to_driver(work, now);
+            }
+        }
+        self.gates_traced(Position::Queue, from(Position::Queue), work, now);
+        self.dispose_traced(work, now);
+    }
+
+    /// A packet that has waited for a neighbour goes on.
+    #[cold]
+    pub(crate) fn go_on_traced(&mut self, work: &mut Work, now: Instant) {
+        if let Some(tracer) = &mut self.trace {
+            tracer.restart();
+        }
+        self.write(work.packets[0].trace, TraceStep::GoesOn, now);
+        self.forward_traced(work, now);
+        self.dispose_traced(work, now);
+    }
+
+    fn gates_traced(&mut self, position: Position, stage: u16, work: &mut Work, now: Instant) {
+        let mark = work.packets[0].trace;
+        let Self { gates, fib, ports, pool, resumed, trace, captures, .. } = self;
+        let mut outlet = Outlet { fib, ports, pool, made: resumed, copies: 0 };
+        let Some(tracer) = trace else { return };
+        let mut writer = GateWriter { tracer, mark, queue: work.packets[0].queue, directed: 0, now };
+        match captures.iter().any(CaptureSink::is_at_gates) {
+            false => gates.run_watched((position, stage), work, &mut outlet, now, &mut writer),
+            true => {
+                let mut both = Both(GateTap { captures, pool, now }, writer);
+                gates.run_watched((position, stage), work, &mut outlet, now, &mut both);
+            }
+        }
+        self.totals.created.copies += outlet.copies;
+    }
+
+    fn forward_traced(&mut self, work: &mut Work, now: Instant) {
+        let (was_open, is_noted) = (work.fates[0].is_open(), work.fates[0] == Fate::Queue);
+        self.forward(work);
+        if was_open || is_noted {
+            let taken = self.route_taken(work);
+            self.write(work.packets[0].trace, TraceStep::Routed(taken), now);
+        }
+    }
+
+    fn route_taken(&self, work: &Work) -> RouteTaken {
+        let (packet, key) = (&work.packets[0], &work.keys[0]);
+        if packet.is_framed {
+            return RouteTaken::Framed(packet.out_port);
+        }
+        if packet.next_hop == NO_ROUTE {
+            return RouteTaken::None;
+        }
+        let hops = match self.gates.routes().route(packet.next_hop) {
+            Some(FilterRoute::Drop) => return RouteTaken::Ends("drop"),
+            Some(FilterRoute::Reject) => return RouteTaken::Ends("reject"),
+            Some(FilterRoute::Host) => return RouteTaken::Ends("host"),
+            Some(FilterRoute::Forward(hops)) => hops,
+            None => match self.fib.route(packet.next_hop) {
+                Route::Forward(hops) => hops,
+                Route::Local => return RouteTaken::Ends("local"),
+                Route::Kernel => return RouteTaken::Ends("kernel"),
+                Route::Broadcast => return RouteTaken::Ends("broadcast"),
+                Route::Blackhole => return RouteTaken::Ends("blackhole"),
+                Route::Unreachable => return RouteTaken::Ends("unreachable"),
+                Route::Prohibit => return RouteTaken::Ends("prohibit"),
+            },
+        };
+        let hop = alive(hops, packet.hash, &self.ports);
+        let noted = work.fates[0] == Fate::Queue;
+        let mac = match work.fates[0] {
+            Fate::Queue => packet.data().first_chunk().map(|mac| MacAddr(*mac)),
+            Fate::Forward => Some(work.destinations[0]),
+            _ => None,
+        };
+        RouteTaken::Sent {
+            by_filter: is_filter(packet.next_hop),
+            hops: hops.len() as u8,
+            port: hop.port,
+            neighbour: hop.neighbour(key.destination()),
+            mac,
+            noted,
+        }
+    }
+
+    /// Carries out the fate of the one packet of a batch, and writes down what came of it.
+    fn dispose_traced(&mut self, work: &mut Work, now: Instant) {
+        let (mark, fate) = (work.packets[0].trace, work.fates[0]);
+        match fate {
+            Fate::Refuse(error, _) => self.write(mark, TraceStep::Refused(error), now),
+            Fate::Hold(neighbour) => {
+                let waits = Waits::Neighbour(work.packets[0].out_port, neighbour);
+                self.write(mark, TraceStep::Waits(waits), now);
+            }
+            Fate::Kept(_) => self.write(mark, TraceStep::Waits(Waits::Instance), now),
+            Fate::Again => self.write(mark, TraceStep::Again, now),
+            Fate::Consumed => self.end(mark, TraceEnd::Consumed, now),
+            Fate::HandedOver => {
+                self.write(mark, TraceStep::HandedOver, now);
+                self.gone();
+            }
+            _ => {}
+        }
+        let leaves = matches!(fate, Fate::Forward | Fate::Queue);
+        let queued = leaves.then(|| self.queue_of(&work.packets[0]));
+        let before = (self.for_kernel.len(), self.totals.handed, self.totals.to_host);
+        let (dropped, fragments) = (self.totals.dropped, self.totals.created.fragments);
+        self.dispose(work, now);
+        let fragments = self.totals.created.fragments - fragments;
+        if fragments > 0 {
+            self.write(mark, TraceStep::Fragmented(fragments as u16 + 1), now);
+            if let Some(tracer) = &mut self.trace {
+                (0..fragments).for_each(|_| tracer.enter());
+            }
+        }
+        if self.for_kernel.len() > before.0 {
+            self.end(mark, TraceEnd::Host, now);
+        } else if fate == Fate::Own && self.totals.to_host > before.2 {
+            self.end(mark, TraceEnd::Own, now);
+        } else if leaves && self.totals.handed > before.1 {
+            (0..self.totals.handed - before.1).for_each(|_| self.gone());
+            self.write(mark, TraceStep::HandedOver, now);
+        } else if let Some(step) = queued.filter(|_| self.totals.dropped == dropped) {
+            self.write(mark, step, now);
+        }
+    }
+
+    /// The queue that a packet comes to at the port that it leaves by.
+    fn queue_of(&self, packet: &Packet) -> TraceStep {
+        let entry = self.ports.get(packet.out_port);
+        let scheduler = entry.and_then(|entry| entry.scheduler.as_ref());
+        let (leaf, before) = match scheduler.filter(|scheduler| scheduler.takes_packets()) {
+            Some(scheduler) => {
+                let leaf: QueueId = scheduler.leaf_for(packet.queue);
+                (Some(leaf), scheduler.backlog(packet).map_or(0, |(_, backlog)| backlog.packets))
+            }
+            None => (None, entry.map_or(0, |entry| entry.queue.len() as u32)),
+        };
+        TraceStep::Queued { port: packet.out_port, leaf, before }
+    }
+
+    /// A packet of which another worker has decided all comes to its port's queue.
+    #[cold]
+    pub(crate) fn trace_taken_over(&mut self, packet: &Packet, now: Instant) {
+        let step = self.queue_of(packet);
+        let Some(tracer) = &mut self.trace else { return };
+        tracer.enter();
+        tracer.write(packet.trace, TraceStep::TakenOver, now);
+        tracer.write(packet.trace, step, now);
+    }
+
+    /// A packet whose journey is written down is dropped.
+    #[cold]
+    pub(crate) fn trace_dropped(&mut self, packet: &Packet, reason: DropReason) {
+        let now = self.drop_log.now();
+        self.end(packet.trace, TraceEnd::Dropped(reason), now);
+    }
+}
+
+/// Writes down what stages do with the one packet of a group.
+struct GateWriter<'a> {
+    tracer: &'a mut Tracer,
+    mark: u16,
+    /// The queue that it named before.
+    queue: QueueId,
+    /// How often it was sent somewhere.
+    directed: usize,
+    now: Instant,
+}
+
+impl Watch for GateWriter<'_> {
+    fn after(&mut self, group: &Group<'_>, at: Stop, refusal: Option<Refusal>) {
+        let outcome = outcome(group, refusal, &mut self.queue, &mut self.directed);
+        self.tracer.write(self.mark, TraceStep::Gate(at.gate, at.binding, outcome), self.now);
+    }
+}
+
+/// What a stage did with the one packet of a group.
+fn outcome(
+    group: &Group<'_>,
+    refusal: Option<Refusal>,
+    queue: &mut QueueId,
+    directed: &mut usize,
+) -> StageOutcome {
+    if refusal.is_some() {
+        return StageOutcome::Dropped(DropReason::Filter);
+    }
+    if group.members.is_empty()
+        && let Some((_, taken)) = group.taken.last()
+    {
+        return match taken {
+            Taken::End(End::Drop(reason)) => StageOutcome::Dropped(*reason),
+            Taken::End(End::Consume) => StageOutcome::Consumed,
+            Taken::End(End::Classify) => StageOutcome::Again,
+            Taken::Keep(_) => StageOutcome::Kept,
+        };
+    }
+    if group.directed.len() > *directed
+        && let Some((_, direction)) = group.directed.last()
+    {
+        *directed = group.directed.len();
+        return StageOutcome::Sent(*direction);
+    }
+    let now = group.packets[0].queue;
+    if now != *queue {
+        *queue = now;
+        return StageOutcome::Queue(now);
+    }
+    StageOutcome::Passed
+}

@@ -1,0 +1,305 @@
+//! Who chooses packets for a trace at a worker, and the ring to control.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use millrace_classify::{Candidate, CompiledFilter};
+use millrace_packet::{DropReason, FlowKey, Packet};
+use millrace_units::{Instant, PortId};
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use super::event::{Head, TraceEnd, TraceEvent, TraceStep};
+use crate::tsc::cycles;
+use crate::work::Work;
+
+/// Events that may wait for the reader of a trace, of each worker.
+const RING: usize = 8192;
+/// Events that a packet may have: one is chosen only where there is room for so many.
+const LONGEST: usize = 64;
+/// Packets that are seen to leave by a port in a turn.
+const LEAVING: usize = 256;
+/// Bits of a mark that say which packet of the worker it is; those above say which worker.
+const NUMBER: u32 = 12;
+/// Most packets of a trace.
+pub const MOST_TRACED: u32 = (1 << NUMBER) - 96;
+
+/// Which packets are to be traced.
+#[derive(Clone, Copy, Debug)]
+pub struct TraceOrder {
+    /// Those that this matches; all, if `None`.
+    pub filter: Option<CompiledFilter>,
+    /// Of the packets that come in, one in so many is looked at, on average; with 1, each.
+    pub every: u32,
+    /// So many, at most [`MOST_TRACED`].
+    pub count: u32,
+    /// For so long.
+    pub time: Duration,
+}
+
+/// The worker's end of a trace.
+pub struct TraceSink {
+    /// The number by which the trace is ended.
+    pub id: u32,
+    order: TraceOrder,
+    ring: Producer<TraceEvent>,
+    lost: Arc<AtomicU64>,
+}
+
+/// The reader's end of a trace.
+#[derive(Debug)]
+pub struct TraceSource {
+    ring: Consumer<TraceEvent>,
+    lost: Arc<AtomicU64>,
+}
+
+/// Makes a trace at a worker.
+pub fn trace(id: u32, order: TraceOrder) -> (TraceSink, TraceSource) {
+    let (producer, consumer) = RingBuffer::new(RING);
+    let lost = Arc::new(AtomicU64::new(0));
+    (TraceSink { id, order, ring: producer, lost: lost.clone() }, TraceSource { ring: consumer, lost })
+}
+
+impl TraceSource {
+    /// The next event, if there is one.
+    pub fn next_event(&mut self) -> Option<TraceEvent> {
+        self.ring.pop().ok()
+    }
+
+    /// Packets that were left out, or whose journey is not whole, because the reader was too slow.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Whether the trace was ended at the worker.
+    pub fn is_ended(&self) -> bool {
+        self.ring.is_abandoned()
+    }
+}
+
+/// A trace at a worker.
+pub(crate) struct Tracer {
+    sink: TraceSink,
+    worker: u8,
+    until: Instant,
+    left: u32,
+    /// Packets that are not looked at before the next one that is.
+    skip: u32,
+    random: u32,
+    number: u16,
+    /// Marked packets that are inside.
+    live: u32,
+    /// The counter when the last event was written.
+    last: Option<u64>,
+    /// Those of a queue: place, number, length and first bytes.
+    leaving: Vec<(u64, u16, u32, Head)>,
+    /// Kept for its memory.
+    room: Option<(Box<Work>, Box<Work>)>,
+}
+
+impl std::fmt::Debug for Tracer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tracer").field("order", &self.sink.order).finish_non_exhaustive()
+    }
+}
+
+impl Tracer {
+    /// A trace that begins now. `first` is the number of the first packet: no packet of a trace before has it, that may
+    /// still be inside.
+    pub fn new(sink: TraceSink, worker: usize, first: u16, now: Instant) -> Self {
+        let TraceOrder { every, count, time, .. } = sink.order;
+        let mut tracer = Self {
+            sink,
+            worker: worker as u8,
+            until: now + time,
+            left: count.min(MOST_TRACED),
+            skip: 0,
+            random: 0x9e37_79b9 ^ worker as u32,
+            number: first,
+            live: 0,
+            last: None,
+            leaving: Vec::with_capacity(LEAVING),
+            room: Some(<(Box<Work>, Box<Work>)>::default()),
+        };
+        if every > 1 {
+            tracer.skip = tracer.gap();
+        }
+        tracer
+    }
+
+    /// The number of the trace.
+    pub fn id(&self) -> u32 {
+        self.sink.id
+    }
+
+    /// The number of the next packet.
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// Whether no more packets are chosen.
+    pub fn is_over(&self, now: Instant) -> bool {
+        self.left == 0 || now >= self.until || self.sink.ring.is_abandoned()
+    }
+
+    /// Whether the packets of a flow have to come to the worker.
+    pub fn wants(&self, key: &FlowKey) -> bool {
+        self.left > 0 && self.sink.order.filter.is_none_or(|filter| filter.may_match_flow(key))
+    }
+
+    /// Whether marked packets are inside.
+    #[inline]
+    pub fn has_live(&self) -> bool {
+        self.live > 0
+    }
+
+    /// The first packet that is looked at, of `count`; those before it, or all, are skipped.
+    #[inline]
+    pub fn next_of(&mut self, count: usize) -> Option<usize> {
+        let skip = self.skip as usize;
+        if skip >= count {
+            self.skip -= count as u32;
+            return None;
+        }
+        self.skip = if self.sink.order.every > 1 { self.gap() } else { 0 };
+        Some(skip)
+    }
+
+    /// How many packets are skipped before the next one: between 0 and twice the average, so that no pattern of what comes
+    /// decides what is seen (xorshift, Marsaglia 2003).
+    fn gap(&mut self) -> u32 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 17;
+        self.random ^= self.random << 5;
+        ((u64::from(self.random) * u64::from(2 * self.sink.order.every - 1)) >> 32) as u32
+    }
+
+    /// Room for the rest of a batch, and for a packet alone.
+    pub fn take_room(&mut self) -> (Box<Work>, Box<Work>) {
+        self.room.take().unwrap_or_default()
+    }
+
+    /// Gives that room back.
+    pub fn keep_room(&mut self, room: (Box<Work>, Box<Work>)) {
+        self.room = Some(room);
+    }
+
+    /// Chooses a packet, if it is one of those that are asked for and there is room to write. `candidate`: as filters see it, if it
+    /// could be read.
+    pub fn choose(&mut self, packet: &mut Packet, candidate: Option<&Candidate>) -> bool {
+        let matches = |filter: &CompiledFilter| candidate.is_some_and(|candidate| filter.matches(candidate));
+        if self.left == 0 || self.sink.order.filter.is_some_and(|filter| !matches(&filter)) {
+            return false;
+        }
+        if self.sink.ring.slots() < LONGEST {
+            self.sink.lost.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        self.left -= 1;
+        packet.trace = (u16::from(self.worker) << NUMBER) | self.number;
+        self.number = if self.number + 1 == 1 << NUMBER { 1 } else { self.number + 1 };
+        true
+    }
+
+    /// A packet that is marked is inside from now on.
+    pub fn enter(&mut self) {
+        self.live += 1;
+        self.last = cycles();
+    }
+
+    /// One is not any more.
+    pub fn leave(&mut self) {
+        self.live = self.live.saturating_sub(1);
+    }
+
+    /// The clock runs from now on: what was before is not the next step's.
+    pub fn restart(&mut self) {
+        self.last = cycles();
+    }
+
+    /// Notes the marked packets in a queue whose packets are about to leave.
+    pub fn look_for(&mut self, queue: &VecDeque<Packet>) {
+        self.leaving.clear();
+        for (place, packet) in queue.iter().enumerate().filter(|(_, packet)| packet.trace != 0) {
+            if self.leaving.len() == LEAVING {
+                return;
+            }
+            self.leaving.push((place as u64, packet.trace, packet.len() as u32, Head::of(packet)));
+        }
+    }
+
+    /// Of the queue that was looked at last, so many packets were given to the device of a port, and so many are left; those
+    /// behind were dropped.
+    pub fn left(&mut self, port: PortId, sent: u64, left: u64, reason: DropReason, now: Instant) {
+        for index in 0..self.leaving.len() {
+            let (place, mark, length, head) = self.leaving[index];
+            let end = match place {
+                place if place < sent => TraceEnd::Sent(port, length, head),
+                place if place < sent + left => continue,
+                _ => TraceEnd::Dropped(reason),
+            };
+            // What it took the device is not this packet's alone.
+            self.last = None;
+            self.write(mark, TraceStep::End(end), now);
+            self.leave();
+        }
+    }
+
+    /// Writes down what happened to a packet.
+    pub fn write(&mut self, mark: u16, step: TraceStep, now: Instant) {
+        let counter = cycles();
+        let spent = counter.zip(self.last).map(|(counter, last)| counter.saturating_sub(last));
+        let event = TraceEvent { mark, worker: self.worker, at: now, counter, cycles: spent, step };
+        if self.sink.ring.push(event).is_err() {
+            self.sink.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        self.last = cycles();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_packet::Pool;
+
+    use super::*;
+
+    fn order(every: u32, count: u32) -> TraceOrder {
+        TraceOrder { filter: None, every, count, time: Duration::from_secs(1) }
+    }
+
+    #[test]
+    fn one_in_so_many_is_looked_at_on_average() {
+        let (sink, _source) = trace(1, order(1000, 4000));
+        let mut tracer = Tracer::new(sink, 0, 1, Instant::ZERO);
+        let looked: usize = (0..40_000).filter(|_| tracer.next_of(50).is_some()).count();
+        assert!((1900..2100).contains(&looked), "{looked}");
+        let (sink, _source) = trace(1, order(1, 4000));
+        let mut tracer = Tracer::new(sink, 0, 1, Instant::ZERO);
+        assert!((0..100).all(|_| tracer.next_of(1) == Some(0)));
+    }
+
+    #[test]
+    fn a_trace_ends_with_its_count_its_time_or_its_reader_and_what_finds_no_room_is_lost() {
+        let pool = Pool::new(4).unwrap();
+        let mut packet = pool.packet_from(&[0; 60]).unwrap();
+        let (sink, source) = trace(1, order(1, 2));
+        let mut tracer = Tracer::new(sink, 3, 4095, Instant::ZERO);
+        let mut marks = Vec::new();
+        while tracer.choose(&mut packet, None) {
+            marks.push(packet.trace);
+        }
+        assert_eq!(marks, [(3 << 12) | 4095, (3 << 12) | 1], "numbers begin anew, and none is 0");
+        assert!(tracer.is_over(Instant::ZERO));
+        let (sink, slow) = trace(2, order(1, 4000));
+        let mut tracer = Tracer::new(sink, 0, 1, Instant::ZERO);
+        assert!(!tracer.is_over(Instant::ZERO) && tracer.is_over(Instant::ZERO + Duration::from_secs(1)));
+        while tracer.choose(&mut packet, None) {
+            tracer.write(packet.trace, TraceStep::Copied(1), Instant::ZERO);
+            (1..LONGEST).for_each(|_| tracer.write(packet.trace, TraceStep::GoesOn, Instant::ZERO));
+        }
+        assert_eq!(slow.lost(), 1);
+        drop((source, slow));
+        assert!(tracer.is_over(Instant::ZERO));
+    }
+}
