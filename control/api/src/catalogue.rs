@@ -192,7 +192,7 @@ fn overview<C: Control>() -> Vec<Resource<C>> {
             )
             .on(
                 Operation::patch::<RouterSettings>(
-                    Operator,
+                    Admin,
                     "changes some of them; null is the default again",
                 )
                 .body::<Map<String, Value>>()

@@ -56,11 +56,13 @@ class Operations(Transport):
         *,
         count: int | None = None,
         filter: str | None = None,
+        gate: str | None = None,
+        instance: str | None = None,
         port: str | None = None,
         snap: int | None = None,
     ) -> Iterator[bytes]:
         """GET /capture: frames as pcapng, until there are ?count= or the client goes. Role: operator."""
-        return self.pieces('GET', '/capture', query={'count': count, 'filter': filter, 'port': port, 'snap': snap})
+        return self.pieces('GET', '/capture', query={'count': count, 'filter': filter, 'gate': gate, 'instance': instance, 'port': port, 'snap': snap})
 
     def get_configuration(
         self,
@@ -116,6 +118,25 @@ class Operations(Transport):
         """GET /drops: what was dropped, and why. Role: viewer."""
         return self.json('GET', '/drops')
 
+    def get_drops_packets(
+        self,
+        *,
+        follow: bool | None = None,
+        reason: str | None = None,
+    ) -> list[types.DroppedView]:
+        """GET /drops/packets: the last packets that were dropped, up to 8 for each reason and worker; as pcapng, or as a stream, if accepted. Role: operator."""
+        return self.json('GET', '/drops/packets', query={'follow': follow, 'reason': reason})
+
+    def follow_drops_packets(
+        self,
+        *,
+        follow: bool | None = None,
+        reason: str | None = None,
+        last_event_id: int | None = None,
+    ) -> Iterator[Event]:
+        """GET /drops/packets as it goes on, until the iteration is ended. Role: operator."""
+        return self.events('/drops/packets', query={'follow': follow, 'reason': reason}, last_event_id=last_event_id)
+
     def get_events(
         self,
         *,
@@ -157,7 +178,7 @@ class Operations(Transport):
 
     def delete_filters(
         self,
-        body: types.OldFilters,
+        body: types.DeleteFiltersBody | types.DeleteFiltersBody1,
     ) -> list[types.BindingView]:
         """DELETE /filters: removes some, all or none. Role: operator."""
         return self.json('DELETE', '/filters', body=body)
@@ -343,6 +364,20 @@ class Operations(Transport):
         """GET /neighbours: neighbours of the ports. Role: viewer."""
         return self.json('GET', '/neighbours', query={'cursor': cursor, 'limit': limit})
 
+    def post_neighbours(
+        self,
+        body: types.NewNeighbour,
+    ) -> types.NeighbourView:
+        """POST /neighbours: makes one known for good. Role: operator."""
+        return self.json('POST', '/neighbours', body=body)
+
+    def delete_neighbours(
+        self,
+        body: types.OldNeighbour,
+    ) -> types.NeighbourView:
+        """DELETE /neighbours: forgets one that was known for good. Role: operator."""
+        return self.json('DELETE', '/neighbours', body=body)
+
     def get_openapi_json(
         self,
     ) -> dict[str, Any]:
@@ -474,7 +509,7 @@ class Operations(Transport):
         *,
         cursor: str | None = None,
         limit: int | None = None,
-    ) -> list[types.Revision]:
+    ) -> list[types.RevisionView]:
         """GET /revisions: configurations that were applied: when, by whom, why; the newest first. Role: viewer."""
         return self.json('GET', '/revisions', query={'cursor': cursor, 'limit': limit})
 
@@ -484,6 +519,21 @@ class Operations(Transport):
     ) -> types.RevisionTextView:
         """GET /revisions/{number}: one, with its text. Role: viewer."""
         return self.json('GET', f'/revisions/{self.segment(number)}')
+
+    def get_router(
+        self,
+    ) -> types.Router:
+        """GET /router: settings that hold for the whole router. Role: viewer."""
+        return self.json('GET', '/router')
+
+    def patch_router(
+        self,
+        body: dict[str, Any],
+        *,
+        if_match: str | None = None,
+    ) -> types.Router:
+        """PATCH /router: changes some of them; null is the default again. Role: admin."""
+        return self.json('PATCH', '/router', body=body, if_match=if_match)
 
     def get_routes(
         self,
@@ -501,6 +551,13 @@ class Operations(Transport):
     ) -> types.RoutesAdded:
         """POST /routes: adds one of ours, or all or none of a list. Role: operator."""
         return self.json('POST', '/routes', body=body)
+
+    def put_routes(
+        self,
+        body: types.NewRoute,
+    ) -> types.RouteView:
+        """PUT /routes: adds one, or puts it in the place of ours to the same prefix. Role: operator."""
+        return self.json('PUT', '/routes', body=body)
 
     def delete_routes(
         self,
@@ -603,3 +660,26 @@ class Operations(Transport):
     ) -> types.TokenView:
         """DELETE /tokens/{name}: revokes it. Role: admin."""
         return self.json('DELETE', f'/tokens/{self.segment(name)}')
+
+    def get_trace(
+        self,
+        *,
+        count: int | None = None,
+        every: int | None = None,
+        filter: str | None = None,
+        seconds: int | None = None,
+    ) -> list[types.TraceView]:
+        """GET /trace: journeys of packets that come in, stage by stage, until there are ?count=; as pcapng, or as a stream, if accepted. Role: operator."""
+        return self.json('GET', '/trace', query={'count': count, 'every': every, 'filter': filter, 'seconds': seconds})
+
+    def follow_trace(
+        self,
+        *,
+        count: int | None = None,
+        every: int | None = None,
+        filter: str | None = None,
+        seconds: int | None = None,
+        last_event_id: int | None = None,
+    ) -> Iterator[Event]:
+        """GET /trace as it goes on, until the iteration is ended. Role: operator."""
+        return self.events('/trace', query={'count': count, 'every': every, 'filter': filter, 'seconds': seconds}, last_event_id=last_event_id)

@@ -98,6 +98,10 @@ class BindingView(TypedDict):
     """Packets that wait."""
 
 
+Boot: TypeAlias = Literal['file'] | Literal['last-good']
+"""From what a router starts."""
+
+
 class CandidateView(TypedDict):
     """A filter beside others, for a packet."""
     action: str
@@ -166,6 +170,23 @@ class CreatedTokenView(TypedDict):
     """From which address that was."""
 
 
+class DeleteFiltersBody(TypedDict):
+    """By ids."""
+    ids: list[int]
+
+
+class DeleteFiltersBody1(TypedDict):
+    """By what it is; its priority does not count."""
+    action: str
+    """What is done with them, as in the configuration."""
+    filter: str
+    """Which packets; `*` is all."""
+    gate: NotRequired[str | None]
+    """The gate; `route`, `tap` for copies, or `schedule` for queues, if none is named."""
+    priority: NotRequired[int]
+    """Of several filters that match, the highest priority wins."""
+
+
 class DifferenceView(TypedDict):
     """What makes one configuration of what runs."""
     changes: list[str]
@@ -206,6 +227,34 @@ class DropView(TypedDict):
     """How many per second since the last look."""
     reason: str
     """The reason."""
+
+
+class DroppedView(TypedDict):
+    """A packet that was dropped."""
+    binding: int | None
+    """The number of the filter or binding that dropped it, where it is known."""
+    by: str | None
+    """What dropped it, in words; where several instances may have, which."""
+    filter: str | None
+    """What that matches."""
+    frame: str
+    """Its first bytes, up to 128, in hexadecimal."""
+    instance: str | None
+    """The instance that dropped it, where it is known."""
+    length: int
+    """Its length."""
+    out_port: str | None
+    """The port that it was to leave by, if that was decided."""
+    port: str
+    """The port that it came in by; `-` for the router's own."""
+    reason: str
+    """Why."""
+    summary: str
+    """Its headers in a line."""
+    time: str
+    """When: date and time, UTC."""
+    worker: int
+    """The number of the worker."""
 
 
 class Event(TypedDict):
@@ -266,6 +315,8 @@ class FlowQueueView(TypedDict):
     """Packets that arrived."""
     peak_bytes: int
     """The most bytes that ever waited."""
+    peak_packets: int
+    """The most packets that ever waited, not always at the same moment."""
     quantum: int
     """Bytes in each round."""
     rate: int | None
@@ -667,6 +718,16 @@ class NewInstance(TypedDict):
     settings: NotRequired[dict[str, Any]]
 
 
+class NewNeighbour(TypedDict):
+    """A neighbour that is to be known for good."""
+    address: str
+    """Its address."""
+    mac: str
+    """Its MAC address."""
+    port: str
+    """The port it is behind, which has no kernel device."""
+
+
 class NewPlugin(TypedDict):
     """A plugin to be loaded."""
     allow_downgrade: NotRequired[bool]
@@ -723,12 +784,20 @@ class OldBinding(TypedDict):
     instance: str
 
 
-class OldFilters(TypedDict):
-    ids: list[int]
+class OldNeighbour(TypedDict):
+    """A neighbour that was known for good."""
+    address: str
+    """Its address."""
+    port: str
+    """The port it is behind."""
 
 
 class OldRoute(TypedDict):
     to: str
+
+
+OnDeath: TypeAlias = Literal['kernel'] | Literal['drop']
+"""What happens to packets when the router has died."""
 
 
 Outcome: TypeAlias = Literal['done'] | Literal['refused'] | Literal['failed'] | Literal['abandoned']
@@ -825,6 +894,10 @@ class PluginView(TypedDict):
     """What it does."""
     version: str
     """Its version."""
+
+
+PollMode: TypeAlias = Literal['poll'] | Literal['interrupt'] | Literal['adaptive']
+"""How the worker waits for packets."""
 
 
 class PortRatesView(TypedDict):
@@ -958,6 +1031,8 @@ class QueueView(TypedDict):
     """Packets that arrived: those that were sent, wait or were dropped."""
     peak_bytes: int
     """The most bytes that ever waited."""
+    peak_packets: int
+    """The most packets that ever waited, not always at the same moment."""
     port: str
     """The port."""
     promised: int | None
@@ -1028,24 +1103,6 @@ class Return(TypedDict):
     revision: NotRequired[int | None]
 
 
-class Revision(TypedDict):
-    """A revision without its text."""
-    changes: int
-    """How many changes it was."""
-    comment: str | None
-    """Why, as that said."""
-    number: int
-    """Its number: the first is 1, each one more than the one before."""
-    origin: str
-    """Where its text came from: a file's name, or the revision that was returned to."""
-    state: State
-    """What became of it."""
-    time: int
-    """When it was applied, in seconds since 1970."""
-    who: Who
-    """Who applied it."""
-
-
 class RevisionTextView(TypedDict):
     """A revision and its text."""
     changes: int
@@ -1060,6 +1117,26 @@ class RevisionTextView(TypedDict):
     """What became of it."""
     text: str
     """The file's text."""
+    time: int
+    """When it was applied, in seconds since 1970."""
+    who: Who
+    """Who applied it."""
+
+
+class RevisionView(TypedDict):
+    """A revision in a list of them."""
+    changes: int
+    """How many changes it was."""
+    comment: str | None
+    """Why, as that said."""
+    number: int
+    """Its number: the first is 1, each one more than the one before."""
+    origin: str
+    """Where its text came from: a file's name, or the revision that was returned to."""
+    runs: bool
+    """Whether it was applied last, and not withdrawn: it runs, with what single commands have changed since."""
+    state: State
+    """What became of it."""
     time: int
     """When it was applied, in seconds since 1970."""
     who: Who
@@ -1100,6 +1177,10 @@ class RouteView(TypedDict):
     """Packets that wait."""
 
 
+Router: TypeAlias = 'dict[str, Any]'
+"""What holds for the whole router."""
+
+
 RoutesAdded: TypeAlias = 'RouteView | dict[str, Any]'
 """What was added."""
 
@@ -1134,6 +1215,8 @@ class SchedulerNodeView(TypedDict):
     """Its name."""
     peak_bytes: int
     """The most bytes that ever waited."""
+    peak_packets: int
+    """The most packets that ever waited, not always at the same moment."""
     promised: int | None
     """Bits in a second on the wire that it gets when all others send as much as they can, as far as that is
     bounded."""
@@ -1337,6 +1420,66 @@ class TokenView(TypedDict):
     """When it was last used, as far as is known; nothing where it never was."""
     used_from: str | None
     """From which address that was."""
+
+
+class TraceStepView(TypedDict):
+    """A step of the journey."""
+    action: NotRequired[str | None]
+    """At a gate: what is done with what it matches."""
+    binding: NotRequired[int | None]
+    """At a gate: the number of the filter or binding."""
+    cycles: int | None
+    """Cycles that it took; `null` where that is not known, as it was done for others too."""
+    filter: NotRequired[str | None]
+    """At a gate: what the filter matches."""
+    gate: NotRequired[str | None]
+    """At a gate: its name."""
+    instance: NotRequired[str | None]
+    """At a gate: the instance that is bound, if one is."""
+    next_hop: NotRequired[str | None]
+    """Of a route: the neighbour that gets the packet."""
+    port: NotRequired[str | None]
+    """The port, where the step is at one."""
+    prefix: NotRequired[str | None]
+    """Of a route: its prefix."""
+    reason: NotRequired[str | None]
+    """Of a drop: why."""
+    stage: str
+    """The stage: `receive`, `worker`, `parse`, `classify`, `gate`, `copy`, `route`, `error`, `rewrite`,
+    `fragment`, `queue`, `wait`, `transmit`, `host`, `own`, `plugin` or `drop`."""
+    text: str
+    """What happened, and why."""
+    verdict: NotRequired[str | None]
+    """What was decided: at gates `pass`, `drop`, `consume`, `hold`, `queue`, `send` or `classify`; at the flow
+    table `hit`, `checked`, `rerouted`, `reclassified`, `miss` or `none`."""
+    worker: int
+    """The number of the worker."""
+
+
+class TraceView(TypedDict):
+    """The journey of a packet that was traced."""
+    cycles: int | None
+    """Cycles of all steps of which it is known, on the processor's time-stamp counter."""
+    frame: str
+    """Its first bytes as they came, up to 128, in hexadecimal."""
+    is_over: bool
+    """Whether its end was seen; it may still wait for something."""
+    length: int
+    """Its length, link header included."""
+    level: str
+    """The level that treated it: `worker 0` is the first worker."""
+    number: int
+    """Its number in the trace, from 1."""
+    port: str
+    """The port that it came in by."""
+    reason: str | None
+    """Why it was dropped, if it was."""
+    steps: list[TraceStepView]
+    """Stage by stage."""
+    time: str
+    """When it came: date and time, UTC."""
+    verdict: str
+    """What became of it in the end."""
 
 
 class TurnsView(TypedDict):
