@@ -356,21 +356,14 @@ pub(crate) async fn bindings<C: Control>(
     Ok(paged(&uri, served.control.bindings(&query)?))
 }
 
-/// Filters by their ids, or one by what it is.
-#[derive(Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub(crate) enum OldFilters {
-    /// By ids.
-    Ids(Ids),
-    /// By what it is; its priority does not count.
-    One(NewFilter),
-}
-
-/// Ids of filters.
+/// Filters by their ids, or one by what it is; its priority does not count.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Ids {
-    ids: Vec<u64>,
+pub(crate) struct OldFilters {
+    ids: Option<Vec<u64>>,
+    filter: Option<String>,
+    action: Option<String>,
+    gate: Option<String>,
 }
 
 pub(crate) async fn remove_filters<C: Control>(
@@ -378,8 +371,16 @@ pub(crate) async fn remove_filters<C: Control>(
     Body(old): Body<OldFilters>,
 ) -> Answer<impl Serialize> {
     Ok(Json(match old {
-        OldFilters::Ids(Ids { ids }) => served.control.remove_filters(&ids)?,
-        OldFilters::One(filter) => vec![served.control.remove_filter(&filter)?],
+        OldFilters { ids: Some(ids), filter: None, action: None, gate: None } => {
+            served.control.remove_filters(&ids)?
+        }
+        OldFilters { ids: None, filter: Some(filter), action: Some(action), gate } => {
+            vec![served.control.remove_filter(&NewFilter { filter, action, gate, priority: 0 })?]
+        }
+        _ => {
+            let problem = "give ids, or filter and action: one of the two".to_owned();
+            return Err(ControlError::Invalid(problem).into());
+        }
     }))
 }
 

@@ -222,7 +222,7 @@ mod tests {
     fn wrong_actions_say_what_would_be_right() {
         for (text, said) in [
             ("dorp", "did you mean \"drop\"?"),
-            ("lane 3", "the actions are `drop`, `reject`, `host`, `port NAME [via ADDRESS]`"),
+            ("lane 3", "the actions are `accept`, `drop`, `reject`, `host`, `port NAME [via ADDRESS]`"),
             ("", "the actions are"),
             ("drop all", "it is written `drop`"),
             ("port", "it is written `port NAME [via ADDRESS]`"),

@@ -178,7 +178,7 @@ class Operations(Transport):
 
     def delete_filters(
         self,
-        body: types.DeleteFiltersBody | types.DeleteFiltersBody1,
+        body: types.OldFilters,
     ) -> list[types.BindingView]:
         """DELETE /filters: removes some, all or none. Role: operator."""
         return self.json('DELETE', '/filters', body=body)

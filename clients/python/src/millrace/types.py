@@ -170,23 +170,6 @@ class CreatedTokenView(TypedDict):
     """From which address that was."""
 
 
-class DeleteFiltersBody(TypedDict):
-    """By ids."""
-    ids: list[int]
-
-
-class DeleteFiltersBody1(TypedDict):
-    """By what it is; its priority does not count."""
-    action: str
-    """What is done with them, as in the configuration."""
-    filter: str
-    """Which packets; `*` is all."""
-    gate: NotRequired[str | None]
-    """The gate; `route`, `tap` for copies, or `schedule` for queues, if none is named."""
-    priority: NotRequired[int]
-    """Of several filters that match, the highest priority wins."""
-
-
 class DifferenceView(TypedDict):
     """What makes one configuration of what runs."""
     changes: list[str]
@@ -782,6 +765,14 @@ class OldBinding(TypedDict):
     filter: str
     gate: str
     instance: str
+
+
+class OldFilters(TypedDict):
+    """Filters by their ids, or one by what it is; its priority does not count."""
+    action: NotRequired[str | None]
+    filter: NotRequired[str | None]
+    gate: NotRequired[str | None]
+    ids: NotRequired[list[int] | None]
 
 
 class OldNeighbour(TypedDict):
