@@ -234,7 +234,7 @@ fn overview<C: Control>() -> Vec<Resource<C>> {
                 "what happened; with `Accept: text/event-stream`, as it happens, and after Last-Event-ID",
             )
             .arguments::<events::Wanted>()
-            .streams(),
+            .streams_on(),
             get(events::events::<C>),
         ),
         Resource::new("/audit").on(

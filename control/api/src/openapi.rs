@@ -70,7 +70,7 @@ fn describe(
             "description": "The ETag of what is to be changed: where it has another by now, nothing is changed, and the answer is 412.",
         }));
     }
-    if operation.streams {
+    if operation.resumes {
         parameters.push(json!({
             "name": "Last-Event-ID", "in": "header", "required": false,
             "schema": {"type": "integer", "minimum": 0},

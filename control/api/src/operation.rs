@@ -33,6 +33,8 @@ pub(crate) struct Operation {
     pub media: &'static str,
     /// Whether it also answers with a stream of server-sent events.
     pub streams: bool,
+    /// Whether such a stream goes on behind what `Last-Event-ID` names.
+    pub resumes: bool,
     /// Whether the answer has an `ETag`, and what changes something takes an `If-Match`.
     pub tagged: bool,
     /// Whether the answer may be a part of a list, with a `Link` to the next.
@@ -63,6 +65,7 @@ impl Operation {
             answer: SchemaGenerator::subschema_for::<T>,
             media: JSON,
             streams: false,
+            resumes: false,
             tagged: false,
             paged: false,
         }
@@ -121,6 +124,11 @@ impl Operation {
     /// Answers with a stream of server-sent events where these are accepted.
     pub fn streams(self) -> Self {
         Self { streams: true, ..self }
+    }
+
+    /// The same, and goes on behind what `Last-Event-ID` names.
+    pub fn streams_on(self) -> Self {
+        Self { resumes: true, ..self.streams() }
     }
 
     /// Has an `ETag`; what changes something is only done where an `If-Match` holds.
