@@ -12,7 +12,7 @@ mod words;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
 pub use configuration::{Apply, Diff, History, HistoryAction, Rollback, Router, RouterAction, Save};
 pub use connection::Connection;
@@ -40,6 +40,18 @@ pub struct Arguments {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// The arguments of this process.
+///
+/// # Errors
+/// Why they are wrong.
+pub fn parse() -> Result<Arguments, clap::Error> {
+    let matches = Arguments::command().try_get_matches()?;
+    let mut arguments =
+        Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut Arguments::command()))?;
+    arguments.connection.prefer_said(&matches);
+    Ok(arguments)
 }
 
 /// Why arguments are wrong, in one line: what there is before the usage.

@@ -248,7 +248,7 @@ impl Client {
                 }
                 _ => "does it run with `listen` in [api], or --listen, and can it be reached?",
             },
-            std::io::ErrorKind::PermissionDenied => "only root and the socket's group may: run as root",
+            std::io::ErrorKind::PermissionDenied => "run as root, or let your group in by `groups` in [api]",
             _ => "is `millrace run` running, with this --socket?",
         };
         Failure::new(format!("can't reach a router at {place} ({error}): {hint}"))

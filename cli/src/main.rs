@@ -13,15 +13,12 @@ mod output;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use crate::arguments::Arguments;
 use crate::output::Failure;
 
 fn main() -> ExitCode {
     restore_broken_pipe();
     completion::answer();
-    let arguments = match Arguments::try_parse() {
+    let arguments = match arguments::parse() {
         Ok(arguments) => arguments,
         Err(error) if error.use_stderr() && std::env::args().any(|argument| argument == "--json") => {
             return fail(&Failure::usage(arguments::one_line(&error)), true);

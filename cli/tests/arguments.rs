@@ -38,6 +38,19 @@ impl Drop for TestFile {
     }
 }
 
+#[test]
+fn a_socket_that_is_said_counts_more_than_a_server_of_the_environment() {
+    let ask = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
+        command.env("MILLRACE_SERVER", "https://127.0.0.1:1").env("MILLRACE_TOKEN", "none");
+        error(&command.args(arguments).output().unwrap())
+    };
+    let said = ask(&["show", "status", "--socket", "/nowhere/millrace.sock"]);
+    assert!(said.contains("/nowhere/millrace.sock"), "{said}");
+    let elsewhere = ask(&["show", "status"]);
+    assert!(elsewhere.contains("127.0.0.1:1"), "{elsewhere}");
+}
+
 /// All commands, those of commands included.
 const COMMANDS: &[&[&str]] = &[
     &["run"],

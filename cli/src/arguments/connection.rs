@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, FromArgMatches as _};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, FromArgMatches as _};
 
 use super::DEFAULT_SOCKET;
 
@@ -39,6 +40,15 @@ impl Connection {
     pub fn usual() -> Option<Self> {
         let command = Self::augment_args(clap::Command::new("millrace"));
         Self::from_arg_matches(&command.try_get_matches_from(["millrace"]).ok()?).ok()
+    }
+
+    /// A socket that is said on the command line counts more than a server that the environment names.
+    pub fn prefer_said(&mut self, matches: &ArgMatches) {
+        if matches.value_source("socket") == Some(ValueSource::CommandLine)
+            && matches.value_source("server") == Some(ValueSource::EnvVariable)
+        {
+            self.server = None;
+        }
     }
 
     /// The same as arguments of a command.

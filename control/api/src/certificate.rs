@@ -76,12 +76,14 @@ impl Certificate {
     pub fn renew(&self) -> Result<bool, ApiError> {
         let Place::Given(chain, key) = &self.place else { return Ok(false) };
         let now = times(chain, key);
-        let mut used = self.used.write().unwrap_or_else(PoisonError::into_inner);
-        if now.is_none() || now == used.changed {
+        if now.is_none() || now == self.used.read().unwrap_or_else(PoisonError::into_inner).changed {
             return Ok(false);
         }
+        // No handshake waits for the disk.
+        let read = read(chain, key);
+        let mut used = self.used.write().unwrap_or_else(PoisonError::into_inner);
         used.changed = now;
-        used.key = read(chain, key)?;
+        used.key = read?;
         Ok(true)
     }
 

@@ -109,7 +109,11 @@ impl Door {
             return Ok(principal);
         }
         let problem = forbidden(&principal, needed);
-        self.refused(&principal, head, &problem).await;
+        let who = match caller {
+            Caller::Local { uid, .. } => Key::User(*uid),
+            Caller::Remote { .. } => Key::Token(principal.who.name.clone()),
+        };
+        self.refused(who, &principal, head, &problem).await;
         Err(problem)
     }
 
@@ -140,14 +144,16 @@ impl Door {
             return Ok(holder);
         }
         let problem = unauthorized(sent.is_some());
-        // Who tries it again and again fills no log. A token can't be guessed, so nobody need be slowed down.
-        if self.limits.stranger(from, Instant::now()) {
-            self.refused(&Principal::stranger(from), head, &problem).await;
-        }
+        // A token can't be guessed, so nobody need be slowed down.
+        self.refused(Key::stranger(from), &Principal::stranger(from), head, &problem).await;
         Err(problem)
     }
 
-    async fn refused(&self, principal: &Principal, head: &Parts, problem: &Problem) {
+    /// Notes a refusal; who tries it again and again fills no log.
+    async fn refused(&self, who: Key, principal: &Principal, head: &Parts, problem: &Problem) {
+        if !self.limits.refusal(who, Instant::now()) {
+            return;
+        }
         let mut entry = principal.entry(format!("{} {}", head.method, head.uri), Outcome::Refused);
         (entry.status, entry.why) = (Some(problem.status.as_u16()), Some(problem.detail.clone()));
         self.hop.note(entry).await;

@@ -19,14 +19,16 @@ use crate::problem::Problem;
 const PER_SECOND: f64 = 2000.0;
 /// Requests of a user that may follow each other at once.
 const BURST: f64 = 4000.0;
-/// Requests without a token that holds that are noted in a second, from an address, in the long run.
-const STRANGERS: f64 = 5.0;
-/// Such requests that may follow each other at once.
-const STRANGERS_BURST: f64 = 20.0;
-/// Whose requests are counted at one time.
+/// Refusals of somebody that are noted in a second, in the long run: twelve in a minute, so that nobody turns the audit log over.
+const REFUSALS: f64 = 0.2;
+/// Such refusals that may follow each other at once.
+const REFUSALS_BURST: f64 = 20.0;
+/// Whose requests are counted at one time, and whose refusals.
 const BUCKETS: usize = 10_000;
-/// After so long a bucket is full again.
+/// After so long a bucket of requests is full again.
 const FILLED: Duration = Duration::from_secs(4);
+/// The same of refusals.
+const FORGIVEN: Duration = Duration::from_secs(100);
 /// Streams at one time: captures, and those that follow events or rates.
 const STREAMS: usize = 64;
 /// How long a client may take to read nothing of an answer.
@@ -35,9 +37,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What is left to clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
-    buckets: Arc<Mutex<HashMap<Key, Bucket>>>,
+    requests: Buckets,
+    /// Beside those of requests: whoever is refused must not keep others from asking.
+    refusals: Buckets,
     streams: Arc<Semaphore>,
 }
+
+type Buckets = Arc<Mutex<HashMap<Key, Bucket>>>;
 
 /// Whose requests are counted together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -51,7 +57,8 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    fn stranger(from: IpAddr) -> Self {
+    /// Of those without a token that holds.
+    pub fn stranger(from: IpAddr) -> Self {
         Self::Stranger(match from.to_canonical() {
             IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
             address => address,
@@ -68,7 +75,11 @@ struct Bucket {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { buckets: Arc::default(), streams: Arc::new(Semaphore::new(STREAMS)) }
+        Self {
+            requests: Arc::default(),
+            refusals: Arc::default(),
+            streams: Arc::new(Semaphore::new(STREAMS)),
+        }
     }
 }
 
@@ -78,36 +89,16 @@ impl Limits {
     /// # Errors
     /// 429 where there were too many requests.
     pub fn request(&self, who: Key, now: Instant) -> Result<(), Problem> {
-        if self.take(who, (PER_SECOND, BURST), now) {
+        if take(&self.requests, who, (PER_SECOND, BURST), FILLED, now) {
             return Ok(());
         }
         let detail = format!("more than {PER_SECOND} requests in a second: wait a second, or send lists");
         Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).with_retry(1))
     }
 
-    /// Whether it is noted once more that somebody at an address asked without a token that holds.
-    pub fn stranger(&self, from: IpAddr, now: Instant) -> bool {
-        self.take(Key::stranger(from), (STRANGERS, STRANGERS_BURST), now)
-    }
-
-    fn take(&self, key: Key, (rate, burst): (f64, f64), now: Instant) -> bool {
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        if buckets.len() >= BUCKETS {
-            // Those that nobody took of for long are full again, as new ones are.
-            buckets.retain(|_, bucket| now.saturating_duration_since(bucket.at) < FILLED);
-        }
-        if buckets.len() >= BUCKETS && !buckets.contains_key(&key) {
-            return false;
-        }
-        let bucket = buckets.entry(key).or_insert(Bucket { tokens: burst, at: now });
-        let gained = now.saturating_duration_since(bucket.at).as_secs_f64() * rate;
-        bucket.tokens = (bucket.tokens + gained).min(burst);
-        bucket.at = now;
-        if bucket.tokens < 1.0 {
-            return false;
-        }
-        bucket.tokens -= 1.0;
-        true
+    /// Whether it is noted once more that somebody was refused.
+    pub fn refusal(&self, who: Key, now: Instant) -> bool {
+        take(&self.refusals, who, (REFUSALS, REFUSALS_BURST), FORGIVEN, now)
     }
 
     /// A place for a stream, as long as it is kept.
@@ -120,6 +111,26 @@ impl Limits {
             Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).with_retry(10)
         })
     }
+}
+
+/// Takes one of what a bucket holds; buckets of which nobody took for so long are full again, as new ones are.
+fn take(buckets: &Buckets, key: Key, (rate, burst): (f64, f64), full_after: Duration, now: Instant) -> bool {
+    let mut buckets = buckets.lock().unwrap_or_else(PoisonError::into_inner);
+    if buckets.len() >= BUCKETS && !buckets.contains_key(&key) {
+        buckets.retain(|_, bucket| now.saturating_duration_since(bucket.at) < full_after);
+        if buckets.len() >= BUCKETS {
+            return false;
+        }
+    }
+    let bucket = buckets.entry(key).or_insert(Bucket { tokens: burst, at: now });
+    let gained = now.saturating_duration_since(bucket.at).as_secs_f64() * rate;
+    bucket.tokens = (bucket.tokens + gained).min(burst);
+    bucket.at = now;
+    if bucket.tokens < 1.0 {
+        return false;
+    }
+    bucket.tokens -= 1.0;
+    true
 }
 
 /// A connection that breaks when its client doesn't read what it asked for.
@@ -210,18 +221,19 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_counted_by_their_networks_and_not_all_at_one_time() {
+    fn strangers_are_counted_by_their_networks_and_keep_nobody_from_asking() {
         let (limits, now) = (Limits::default(), Instant::now());
-        let from = |text: &str| limits.stranger(text.parse().unwrap(), now);
-        assert_eq!((0..100).filter(|_| from("fd00::1")).count(), STRANGERS_BURST as usize);
+        let stranger = |address: IpAddr, now| limits.refusal(Key::stranger(address), now);
+        let from = |text: &str| stranger(text.parse().unwrap(), now);
+        assert_eq!((0..100).filter(|_| from("fd00::1")).count(), REFUSALS_BURST as usize);
         assert!(!from("fd00::2") && from("fd00:0:0:1::1") && from("10.0.0.1"));
         (0..BUCKETS as u32).for_each(|address| {
-            limits.stranger(IpAddr::V4(address.into()), now);
+            stranger(IpAddr::V4(address.into()), now);
         });
         assert!(!from("10.0.0.2"), "there is no room for more");
-        let later = now + FILLED;
-        assert!(limits.stranger("10.0.0.2".parse().unwrap(), later));
-        assert!(limits.buckets.lock().unwrap().len() < 10);
+        assert!(limits.request(Key::User(Some(7)), now).is_ok(), "users have their own");
+        assert!(stranger("10.0.0.2".parse().unwrap(), now + FORGIVEN));
+        assert!(limits.refusals.lock().unwrap().len() < 10);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use millrace_confine::{Calls, confine_thread};
 use millrace_controller::Tokens;
+use nix::sys::socket::{setsockopt, sockopt};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -236,6 +237,7 @@ impl Client {
             Self::Remote(stream, address, tls) => {
                 // Answers are written whole.
                 let _ = stream.set_nodelay(true);
+                keep_alive(&stream);
                 match tokio::time::timeout(HANDSHAKE_PATIENCE, tls.accept(stream)).await {
                     Ok(Ok(stream)) => {
                         let caller = Caller::Remote { address, holder: Mutex::new(None) };
@@ -247,6 +249,15 @@ impl Client {
             }
         }
     }
+}
+
+/// A client that has vanished without a word is noticed within a minute, also where nothing is sent to it.
+fn keep_alive(stream: &TcpStream) {
+    // Where the kernel refuses it, all else goes on.
+    let _ = setsockopt(stream, sockopt::TcpKeepIdle, &30);
+    let _ = setsockopt(stream, sockopt::TcpKeepInterval, &10);
+    let _ = setsockopt(stream, sockopt::TcpKeepCount, &3);
+    let _ = setsockopt(stream, sockopt::KeepAlive, &true);
 }
 
 async fn connection<S: AsyncRead + AsyncWrite + Unpin>(stream: S, caller: Arc<Caller>, service: Service) {

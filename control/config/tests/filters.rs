@@ -73,7 +73,7 @@ fn wrong_filters_are_refused_with_line_column_and_remedy() {
             filter("match = \"*\"\naction = \"dorp\""),
             "f:11:10: \"dorp\": there is no action \"dorp\": did you mean \"drop\"?",
         ),
-        (filter("match = \"*\"\naction = \"lane 3\""), "the actions are `drop`"),
+        (filter("match = \"*\"\naction = \"lane 3\""), "the actions are `accept`"),
         (
             filter("match = \"*\"\naction = \"port wam\""),
             "f:11:10: no port is named \"wam\": did you mean \"wan\"?",

@@ -99,7 +99,7 @@ fn queue(node: &SchedulerNode, port: Option<Bits>) -> QueueSettings {
                 None | Some(LengthUnit::Bytes) => (RedUnit::Bytes, threshold / 2),
                 Some(LengthUnit::Packets) => (RedUnit::Packets, threshold / 2 / usual.mean_packet),
             };
-            let maximum = node.maximum.unwrap_or(half);
+            let maximum = node.maximum.unwrap_or(half.max(1));
             let minimum = node.minimum.unwrap_or(maximum / 4);
             Aqm::Red(RedSettings {
                 unit,

@@ -223,6 +223,10 @@ impl Tokens {
         if !book.is_kept() || !book.entries().iter().any(old) {
             return Ok(());
         }
+        // Only who changes tokens begins a damaged file anew: tokens that hold are not lost for this.
+        if let Some(problem) = book.problem() {
+            return Err(ControlError::System(problem));
+        }
         self.change(&mut book, |entries| {
             entries.iter_mut().for_each(|kept| *kept = with_use(kept.clone(), &uses));
         })

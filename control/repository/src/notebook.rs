@@ -82,6 +82,12 @@ impl<T: Serialize + DeserializeOwned + Clone> Notebook<T> {
         self.directory.is_some()
     }
 
+    /// Why the file can't be read now, with its path; `None` where it can, or there is none.
+    pub fn problem(&self) -> Option<String> {
+        let path = self.directory.as_ref()?.join(self.file);
+        read::<T>(&path).err()
+    }
+
     /// Changes the entries as they are in the file now. A damaged file is put aside, with `.damaged` behind its name, and begun
     /// anew. When this returns, the change is on the disk.
     ///
@@ -97,8 +103,9 @@ impl<T: Serialize + DeserializeOwned + Clone> Notebook<T> {
         let mut entries = match read(&path) {
             Ok(entries) => entries,
             Err(_) => {
+                // What can't be read just now is not damaged; and what is goes only with what takes its place.
                 let aside = directory.join(format!("{}.damaged", self.file));
-                fs::rename(&path, &aside).map_err(NotebookError::of(&path))?;
+                fs::copy(&path, &aside).map_err(NotebookError::of(&path))?;
                 Vec::new()
             }
         };
