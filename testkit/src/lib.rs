@@ -15,6 +15,7 @@
 //! should. Whatever is made is removed when it is dropped, also by a panic. Only processes that were started here are
 //! ended, by their number.
 
+mod arrivals;
 mod background;
 pub mod built;
 pub mod classbench;
@@ -29,6 +30,7 @@ mod repository;
 mod transfer;
 mod wait;
 
+pub use arrivals::{Arrival, Arrivals, burst};
 pub use background::Background;
 pub use clients::{answer_times, percentile, resident};
 pub use flow::{Flow, FlowReport};

@@ -48,7 +48,13 @@ pub(super) fn while_greedy<T>(
     work: impl FnOnce() -> Result<T, BenchError>,
 ) -> Result<T, BenchError> {
     match greedy {
-        Greedy::Udp => while_flooded(network, link, work),
+        Greedy::Udp => {
+            // They take what comes and never read it.
+            let bind = |port: u16| UdpSocket::bind((RECEIVER, port));
+            let _ends: Vec<UdpSocket> =
+                network.s.within(|| ports().map(bind).collect::<Result<_, _>>())?.map_err(socket)?;
+            while_flooded(network, link, &ORDER.map(|flow| FIRST_PORT + flow), work)
+        }
         Greedy::Tcp => while_transferred(network, work),
     }
 }
@@ -61,15 +67,13 @@ fn ports() -> impl Iterator<Item = u16> {
     FIRST_PORT..FIRST_PORT + FLOWS
 }
 
-fn while_flooded<T>(
+/// Does something while more UDP is sent than a link of so many megabits takes, to these ports in turn.
+pub(super) fn while_flooded<T>(
     network: &Network,
     link: u32,
+    to: &[u16],
     work: impl FnOnce() -> Result<T, BenchError>,
 ) -> Result<T, BenchError> {
-    // They take what comes and never read it.
-    let bind = |port: u16| UdpSocket::bind((RECEIVER, port));
-    let _ends: Vec<UdpSocket> =
-        network.s.within(|| ports().map(bind).collect::<Result<_, _>>())?.map_err(socket)?;
     let sender = network.g.within(|| UdpSocket::bind(("0.0.0.0", 0)))?.map_err(socket)?;
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -80,7 +84,7 @@ fn while_flooded<T>(
                 let due = (start.elapsed().as_secs_f64() * rate) as u64;
                 sent = sent.max(due.saturating_sub(BURST));
                 for packet in sent..due {
-                    let port = FIRST_PORT + ORDER[packet as usize % ORDER.len()];
+                    let port = to[packet as usize % to.len()];
                     // What can't be sent now would only have been dropped at the router.
                     let _ = sender.send_to(&[0; PAYLOAD], (RECEIVER, port));
                 }

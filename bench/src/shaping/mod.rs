@@ -1,5 +1,6 @@
 //! `shaping`: what a port's scheduler does on the wire, beside the kernel's.
 
+mod bursts;
 mod greedy;
 mod rates;
 mod shares;
@@ -7,6 +8,7 @@ mod voice;
 
 use crate::network::Network;
 use crate::process::is_installed;
+use crate::router::Router;
 use crate::{BenchError, Measurement, Options};
 
 /// Runs all cases.
@@ -16,6 +18,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     }
     let network = Network::new()?;
     let mut results = rates::measure(&network, options)?;
+    results.extend(bursts::measure(&network, options)?);
     results.extend(shares::measure(&network, options)?);
     results.extend(voice::measure(&network, options)?);
     Ok(results)
@@ -51,4 +54,44 @@ fn htb(megabits: u32, default: u32) -> Vec<String> {
             "class add dev r2 parent 1: classid 1:1 htb rate {megabits}mbit ceil {megabits}mbit overhead 24 mpu 84"
         ),
     ]
+}
+
+/// Who keeps the rate.
+#[derive(Clone, Copy, PartialEq)]
+enum Shaper {
+    Millrace,
+    Htb,
+    Tbf,
+}
+
+/// Does something while the port to the second host sends at a rate in megabits a second.
+fn shaped<T>(
+    network: &Network,
+    options: &Options<'_>,
+    shaper: Shaper,
+    megabits: u32,
+    work: impl FnOnce() -> Result<T, BenchError>,
+) -> Result<T, BenchError> {
+    let (mut router, mut discipline) = (None, None);
+    match shaper {
+        Shaper::Millrace => {
+            let started = Router::start(&options.binary, network, None)?;
+            started.tell(&["scheduler", "add", "r2", "all", "--kind", "fifo"])?;
+            started.tell(&["scheduler", "set", "r2", &format!("rate={megabits}mbit")])?;
+            router = Some(started);
+        }
+        Shaper::Htb => discipline = Some(Discipline::set(network, &htb(megabits, 1))?),
+        Shaper::Tbf => {
+            // What a late worker makes up for: 200 us, or two packets.
+            let burst = (megabits * 25).max(3076);
+            let line = format!(
+                "qdisc add dev r2 root tbf rate {megabits}mbit burst {burst} latency 200ms overhead 24 mpu 84"
+            );
+            discipline = Some(Discipline::set(network, &[line])?);
+        }
+    }
+    let result = work()?;
+    drop(discipline);
+    router.map_or(Ok(()), Router::stop)?;
+    Ok(result)
 }

@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Discipline, htb};
+use super::{Shaper, shaped};
 use crate::interrupt::pause;
 use crate::network::Network;
-use crate::router::Router;
 use crate::statistics::median;
 use crate::{BenchError, Bound, Measurement, Options, iperf3};
 
@@ -21,14 +20,6 @@ const LIMIT: f64 = 1.0;
 /// Bytes that a link adds to each frame: preamble, check sequence and gap.
 const OVERHEAD: u64 = 24;
 
-/// Who keeps the rate.
-#[derive(Clone, Copy, PartialEq)]
-enum Shaper {
-    Millrace,
-    Htb,
-    Tbf,
-}
-
 pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let mut results = Vec::new();
     for megabits in RATES {
@@ -36,7 +27,7 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
             let mut off: [Vec<f64>; 3] = Default::default();
             for _ in 0..ROUNDS {
                 for (shaper, off) in [Shaper::Millrace, Shaper::Htb, Shaper::Tbf].into_iter().zip(&mut off) {
-                    let rate = shaped(network, options, shaper, (megabits, udp))?;
+                    let rate = shaped(network, options, shaper, megabits, || rate(network, (megabits, udp)))?;
                     off.push(100.0 * (rate / (f64::from(megabits) * 1e6) - 1.0));
                 }
             }
@@ -53,36 +44,6 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
 }
 
 /// Bits a second that go over the link while more are wanted.
-fn shaped(
-    network: &Network,
-    options: &Options<'_>,
-    shaper: Shaper,
-    (megabits, udp): (u32, bool),
-) -> Result<f64, BenchError> {
-    let (mut router, mut discipline) = (None, None);
-    match shaper {
-        Shaper::Millrace => {
-            let started = Router::start(&options.binary, network, None)?;
-            started.tell(&["scheduler", "add", "r2", "all", "--kind", "fifo"])?;
-            started.tell(&["scheduler", "set", "r2", &format!("rate={megabits}mbit")])?;
-            router = Some(started);
-        }
-        Shaper::Htb => discipline = Some(Discipline::set(network, &htb(megabits, 1))?),
-        Shaper::Tbf => {
-            // What a late worker makes up for: 200 us, or two packets.
-            let burst = (megabits * 25).max(3076);
-            let line = format!(
-                "qdisc add dev r2 root tbf rate {megabits}mbit burst {burst} latency 200ms overhead 24 mpu 84"
-            );
-            discipline = Some(Discipline::set(network, &[line])?);
-        }
-    }
-    let rate = rate(network, (megabits, udp))?;
-    drop(discipline);
-    router.map_or(Ok(()), Router::stop)?;
-    Ok(rate)
-}
-
 fn rate(network: &Network, (megabits, udp): (u32, bool)) -> Result<f64, BenchError> {
     let server = iperf3::server(network)?;
     let wanted = format!("{}K", megabits * 1300);

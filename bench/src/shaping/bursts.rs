@@ -1,0 +1,61 @@
+//! How far a rate is kept from one packet to the next.
+
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use millrace_testkit::{Arrivals, burst};
+
+use super::greedy::{FIRST_PORT, while_flooded};
+use super::{Shaper, shaped};
+use crate::interrupt::pause;
+use crate::network::{Network, RECEIVER};
+use crate::statistics::median;
+use crate::{BenchError, Bound, Measurement, Options};
+
+/// Rates in megabits a second.
+const RATES: [u32; 4] = [1, 10, 100, 1000];
+/// Rounds, of which the median counts.
+const ROUNDS: usize = 5;
+/// How long a sender is left alone, and how long its packets are looked at.
+const BEFORE: Duration = Duration::from_millis(500);
+const TIME: Duration = Duration::from_secs(1);
+/// Headers and what a link adds to each packet: UDP, IPv4, Ethernet, and preamble, check sequence and gap.
+const OVERHEAD: usize = 8 + 20 + 14 + 24;
+/// What may be sent at once: the larger of two packets and what the link carries in this time.
+const ALLOWED: Duration = Duration::from_micros(200);
+const PACKETS: usize = 2;
+
+pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let mut results = Vec::new();
+    for megabits in RATES {
+        let mut bursts: [Vec<f64>; 2] = Default::default();
+        for _ in 0..ROUNDS {
+            for (shaper, bursts) in [Shaper::Millrace, Shaper::Tbf].into_iter().zip(&mut bursts) {
+                bursts.push(shaped(network, options, shaper, megabits, || largest(network, megabits))?);
+            }
+        }
+        let [ours, tbf] = bursts.map(|bursts| median(&bursts));
+        let case = format!("the largest burst at {megabits} Mb/s, of what is allowed");
+        (options.progress)(&format!("{case}: {ours:.2}, TBF {tbf:.2}"));
+        let burst = Measurement::of(case, ours, "x");
+        results.push(burst.beside("TBF", tbf).promising(Bound::AtMost, 1.0));
+    }
+    Ok(results)
+}
+
+/// The largest burst of a second, as a part of what is allowed.
+fn largest(network: &Network, megabits: u32) -> Result<f64, BenchError> {
+    let failed = BenchError::system("receive packets with their times");
+    let receiver = network.s.within(|| UdpSocket::bind((RECEIVER, FIRST_PORT)).and_then(Arrivals::at))?;
+    let receiver = receiver.map_err(BenchError::system("open a socket"))?;
+    let arrivals = while_flooded(network, megabits, &[FIRST_PORT], || {
+        pause(BEFORE)?;
+        receiver.take().map_err(BenchError::system("receive packets with their times"))?;
+        pause(TIME)?;
+        receiver.take().map_err(failed)
+    })?;
+    let rate = f64::from(megabits) * 1e6;
+    let packet = arrivals.first().map_or(0, |first| first.payload) + OVERHEAD;
+    let allowed = (ALLOWED.as_secs_f64() * rate / 8.0).max((PACKETS * packet) as f64);
+    Ok(burst(&arrivals, OVERHEAD, rate) / allowed)
+}
