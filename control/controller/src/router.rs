@@ -174,6 +174,18 @@ impl Inner {
         )))
     }
 
+    /// Refuses while a configuration is being applied, or waits to be confirmed.
+    pub fn settled(&self) -> Result<(), ControlError> {
+        self.unless_applying()?;
+        match &self.waiting {
+            None => Ok(()),
+            Some(waiting) => Err(ControlError::Conflict(format!(
+                "revision {} waits to be confirmed: `millrace confirm` keeps it, `millrace rollback` goes back at once",
+                waiting.revision
+            ))),
+        }
+    }
+
     pub fn by_device(&self) -> PortsByDevice {
         self.kernel.iter().map(|(port, device)| (device.ifindex, *port)).collect()
     }

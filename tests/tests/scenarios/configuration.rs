@@ -259,11 +259,19 @@ fn what_is_not_confirmed_goes_back_by_itself() {
 
     assert!(router.ask(&["apply", &more, "--confirm", "1s"]).contains("goes back in 1 s"));
     router.try_ask(&["apply", &base]).assert_refused(1, &["revision 2 waits to be confirmed"]);
-    let lost = router.try_ask(&["filter", "add", "proto udp dport 53", "--action", "drop"]);
-    lost.assert_refused(1, &["revision 2 waits to be confirmed"]);
     let lines = line.write("lost", "proto udp dport 53 action drop\n").display().to_string();
-    let lost = router.try_ask(&["filter", "add", "--from", &lines]);
-    lost.assert_refused(1, &["revision 2 waits to be confirmed"]);
+    for lost in [
+        &["filter", "add", "proto udp dport 53", "--action", "drop"][..],
+        &["filter", "add", "--from", &lines],
+        &["port", "set", "lan", "reverse-path=strict"],
+        &["router", "set", "icmp-rate=9"],
+        &["neighbour", "add", "lan", "10.1.0.9", "02:00:00:00:00:09"],
+        &["neighbour", "remove", "lan", "10.1.0.9"],
+        &["route", "replace", "10.9.0.0/16", "via", "10.2.0.2"],
+        &["scheduler", "remove", "lan", "nothing"],
+    ] {
+        router.try_ask(lost).assert_refused(1, &["revision 2 waits to be confirmed"]);
+    }
     eventually("the router goes back", Duration::from_secs(10), || {
         (router.try_ask(&["diff", &base]).code == Some(0)).then_some(())
     });

@@ -14,7 +14,7 @@ use super::carry_out::Failed;
 use super::confirm::Waiting;
 use crate::ControlError;
 use crate::model::Model;
-use crate::router::{Progress, Router};
+use crate::router::{Inner, Progress, Router};
 use crate::view::{AppliedView, DifferenceView};
 
 /// A configuration to be applied.
@@ -207,18 +207,26 @@ impl Router {
         work.await.map_err(|error| ControlError::system("check the configuration", error))?
     }
 
-    /// Keeps others from applying something meanwhile.
-    fn begin_apply(&self) -> Result<Turn, ControlError> {
-        self.settled()?;
-        self.begin_turn()
+    /// Keeps others from changing anything meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`settled`](Self::settled).
+    pub(super) fn begin_apply(&self) -> Result<Turn, ControlError> {
+        let mut inner = self.lock();
+        inner.settled()?;
+        Ok(self.turn(&mut inner))
     }
 
-    /// The same for lists of changes, and for going back: what waits for its confirmation is no hindrance.
+    /// The same for going back: what waits for its confirmation is no hindrance.
     pub(super) fn begin_turn(&self) -> Result<Turn, ControlError> {
         let mut inner = self.lock();
         inner.unless_applying()?;
+        Ok(self.turn(&mut inner))
+    }
+
+    fn turn(&self, inner: &mut Inner) -> Turn {
         inner.applying = Some(Progress::default());
-        Ok(Turn(self.clone()))
+        Turn(self.clone())
     }
 
     /// Whether changes can be made: not while a configuration is applied, of which they would be no part, nor while one waits to be
@@ -227,15 +235,7 @@ impl Router {
     /// # Errors
     /// [`ControlError::Conflict`] while it is so.
     pub fn settled(&self) -> Result<(), ControlError> {
-        let inner = self.lock();
-        inner.unless_applying()?;
-        match &inner.waiting {
-            None => Ok(()),
-            Some(waiting) => Err(ControlError::Conflict(format!(
-                "revision {} waits to be confirmed: `millrace confirm` keeps it, `millrace rollback` goes back at once",
-                waiting.revision
-            ))),
-        }
+        self.lock().settled()
     }
 
     /// Puts a revision on the disk; before the first one, what the router was started with.

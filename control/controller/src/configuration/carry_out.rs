@@ -48,7 +48,7 @@ impl Router {
     ) -> Result<R, ControlError> {
         let router = self.clone();
         let work = tokio::spawn(async move {
-            let _turn = router.begin_turn()?;
+            let _turn = router.begin_apply()?;
             let (changes, said) = plan(&mut router.lock())?;
             router.make(&changes).await.map_err(Failed::into_error)?;
             Ok(said)

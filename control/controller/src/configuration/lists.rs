@@ -67,8 +67,7 @@ impl Router {
             reading.await.map_err(|error| ControlError::system("read the list", error))?;
         let router = self.clone();
         let work = tokio::spawn(async move {
-            router.settled()?;
-            let _turn = router.begin_turn()?;
+            let _turn = router.begin_apply()?;
             let changes = try_all(&mut router.lock(), entries, &mut wrong);
             wrong.refuse(count)?;
             router.make(&changes).await.map_err(|failed| refused(count, failed))?;
