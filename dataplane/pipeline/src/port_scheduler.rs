@@ -270,7 +270,7 @@ impl PortScheduler {
 
     /// The leaf that a packet would go to, and what waits there before it.
     pub(crate) fn backlog(&self, packet: &Packet) -> Option<(QueueId, LeafBacklog)> {
-        let leaf = if self.is_leaf(packet.queue) { packet.queue } else { self.default };
+        let leaf = self.leaf_for(packet.queue);
         let mut backlog = self.tree.backlog(id(leaf), FlowNumber(packet.hash))?;
         let is_before = |arrival: &&Arrival<Packet>| {
             arrival.leaf == id(leaf) && (!backlog.of_flow || arrival.flow == FlowNumber(packet.hash))
@@ -463,6 +463,8 @@ mod tests {
         scheduler.change(&remove(3, Some(5)), Instant::ZERO, &mut drops).unwrap();
         send(&mut scheduler, 4);
         send(&mut scheduler, 0);
+        let backlog = scheduler.backlog(&packet(&pool, 4)).map(|(leaf, backlog)| (leaf, backlog.packets));
+        assert_eq!(backlog, Some((QueueId(5), 3)), "what waits there is told of the leaf that it goes to");
         let hash = || next(&mut scheduler, Instant::ZERO, &mut Vec::new()).map(|packet| packet.hash);
         assert_eq!(std::iter::from_fn(hash).collect::<Vec<u32>>(), [4, 1, 2, 3]);
         // The leaf is there again; of one whose packets were dropped nothing is known.
