@@ -1,8 +1,8 @@
 //! Headers of a frame of which only the first bytes are there, for people: in a line, and what became of them.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
-use millrace_wire::{EtherType, MacAddr, Protocol};
+use millrace_wire::{EtherType, MacAddr, Protocol, ethernet, ipv4, ipv6, ipv6_ext, vlan};
 
 /// The headers that routers look at, as far as they are there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,20 +23,20 @@ pub(crate) struct Headers {
 
 impl Headers {
     /// Those of a frame with a link header.
-    pub fn of_frame(frame: &[u8]) -> Self {
+    pub fn of_frame(bytes: &[u8]) -> Self {
         let mut headers = Self::default();
-        let Some(link) = frame.first_chunk::<14>() else { return headers };
-        let mac = |at: usize| MacAddr(link[at..at + 6].try_into().unwrap_or_default());
-        headers.link = Some((mac(0), mac(6)));
-        let (mut at, mut ether_type) = (14, half(frame, 12).unwrap_or(0));
-        while matches!(ether_type, 0x8100 | 0x88a8)
-            && let (Some(tag), Some(next)) = (half(frame, at), half(frame, at + 2))
+        let Ok(frame) = ethernet::Frame::new_checked(bytes) else { return headers };
+        headers.link = Some((frame.destination(), frame.source()));
+        headers.ether_type = frame.ether_type().0;
+        let mut rest = &bytes[ethernet::HEADER_LEN..];
+        while EtherType(headers.ether_type).is_vlan()
+            && let Ok(tag) = vlan::Tag::new_checked(rest)
         {
-            headers.vlans.push(tag & 0xfff);
-            (at, ether_type) = (at + 4, next);
+            headers.vlans.push(tag.control().id());
+            headers.ether_type = tag.ether_type().0;
+            rest = &rest[vlan::TAG_LEN..];
         }
-        headers.ether_type = ether_type;
-        headers.read_network(frame.get(at..).unwrap_or_default());
+        headers.read_network(rest);
         headers
     }
 
@@ -65,22 +65,20 @@ impl Headers {
         }
     }
 
-    fn read_v4<'a>(&mut self, packet: &'a [u8]) -> Option<&'a [u8]> {
-        let header = packet.first_chunk::<20>()?;
-        let address = |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
-        self.addresses = Some((address(12).into(), address(16).into()));
-        (self.class, self.ttl, self.protocol) = (header[1], header[8], header[9]);
-        let offset = u16::from_be_bytes([header[6], header[7]]) & 0x1fff;
-        packet.get(usize::from(header[0] & 15) * 4..).filter(|_| offset == 0)
+    fn read_v4<'a>(&mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let packet = ipv4::Packet::new_checked(bytes).ok()?;
+        self.addresses = Some((packet.src().into(), packet.dst().into()));
+        (self.class, self.ttl, self.protocol) = (packet.tos(), packet.ttl(), packet.protocol().0);
+        bytes.get(packet.header_len()..).filter(|_| packet.fragment_offset() == 0)
     }
 
-    fn read_v6<'a>(&mut self, packet: &'a [u8]) -> Option<&'a [u8]> {
-        let header = packet.first_chunk::<40>()?;
-        let address = |at: usize| <[u8; 16]>::try_from(&header[at..at + 16]).map(Ipv6Addr::from).ok();
-        self.addresses = Some((address(8)?.into(), address(24)?.into()));
-        self.class = header[0] << 4 | header[1] >> 4;
-        (self.protocol, self.ttl) = (header[6], header[7]);
-        packet.get(40..)
+    fn read_v6<'a>(&mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let packet = ipv6::Packet::new_checked(bytes).ok()?;
+        self.addresses = Some((packet.src().into(), packet.dst().into()));
+        (self.class, self.ttl) = (packet.traffic_class(), packet.hop_limit());
+        let walk = ipv6_ext::walk(&packet);
+        self.protocol = walk.protocol.0;
+        walk.upper_layer().and_then(|(_, at)| bytes.get(at..))
     }
 
     /// All of it in a line.
@@ -164,6 +162,15 @@ mod tests {
             Headers::of_frame(&arp).line(),
             "02:00:00:00:00:02 to 02:00:00:00:00:01, ethertype 0x0806"
         );
+    }
+
+    #[test]
+    fn extension_headers_are_passed() {
+        let mut packet = vec![0x60, 0, 0, 0, 0, 16, 0, 9];
+        packet.extend([0; 15].iter().chain(&[1]).chain(&[0; 15]).chain(&[2]));
+        // Hop-by-hop options that are padding, and UDP.
+        packet.extend([17, 0, 1, 4, 0, 0, 0, 0, 3, 232, 0, 53, 0, 8, 0, 0]);
+        assert_eq!(Headers::of_packet(&packet).line(), "[::1]:1000 to [::2]:53, udp, ttl 9");
     }
 
     #[test]
