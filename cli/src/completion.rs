@@ -35,45 +35,50 @@ const PLUGINS: Names = named("/plugins", "/name", "/version");
 const FILTERS: Names = named("/filters", "/id", "/filter");
 const QUEUES: Names = named("/queues", "/name", "/port");
 const NODES: Names = Names { within: "/nodes", ..named("/schedulers", "/name", "/kind") };
+const TOKENS: Names = named("/tokens", "/name", "/role");
 const REASONS: Names = named("/drops", "/reason", "/meaning");
 
 /// Which arguments of which commands are names of what.
-const ARGUMENTS: [(&[&str], &str, Names); 35] = [
-    (&["capture"], "place", PORTS),
-    (&["port", "set"], "port", PORTS),
-    (&["scheduler", "add"], "port", PORTS),
-    (&["scheduler", "set"], "port", PORTS),
-    (&["scheduler", "remove"], "port", PORTS),
-    (&["scheduler", "show"], "port", PORTS),
-    (&["queue", "show"], "port", PORTS),
-    (&["queue", "set"], "port", PORTS),
-    (&["scheduler", "add"], "under", NODES),
-    (&["scheduler", "set"], "node", NODES),
-    (&["scheduler", "remove"], "node", NODES),
-    (&["scheduler", "remove"], "to", NODES),
-    (&["queue", "show"], "queue", QUEUES),
-    (&["queue", "set"], "queue", QUEUES),
-    (&["bind"], "instance", INSTANCES),
-    (&["unbind"], "instance", INSTANCES),
-    (&["control"], "instance", INSTANCES),
-    (&["instance", "set"], "name", INSTANCES),
-    (&["instance", "rename"], "name", INSTANCES),
-    (&["instance", "release"], "name", INSTANCES),
-    (&["instance", "free"], "name", INSTANCES),
-    (&["instance", "map"], "name", INSTANCES),
-    (&["bind"], "gate", GATES),
-    (&["unbind"], "gate", GATES),
-    (&["filter", "add"], "gate", GATES),
-    (&["filter", "list"], "gate", GATES),
-    (&["gate", "set"], "name", GATES),
-    (&["gate", "remove"], "name", GATES),
-    (&["instance", "create"], "plugin", PLUGINS),
-    (&["plugin", "manual"], "name", PLUGINS),
-    (&["plugin", "upgrade"], "name", PLUGINS),
-    (&["plugin", "rollback"], "name", PLUGINS),
-    (&["plugin", "unload"], "name", PLUGINS),
-    (&["filter", "remove"], "which", FILTERS),
-    (&["drops"], "reason", REASONS),
+const ARGUMENTS: [(&[&str], &str, &[Names]); 39] = [
+    (&["capture"], "place", &[PORTS, GATES, INSTANCES]),
+    (&["port", "set"], "port", &[PORTS]),
+    (&["scheduler", "add"], "port", &[PORTS]),
+    (&["scheduler", "set"], "port", &[PORTS]),
+    (&["scheduler", "remove"], "port", &[PORTS]),
+    (&["scheduler", "show"], "port", &[PORTS]),
+    (&["queue", "show"], "port", &[PORTS]),
+    (&["queue", "set"], "port", &[PORTS]),
+    (&["scheduler", "add"], "under", &[NODES]),
+    (&["scheduler", "set"], "node", &[NODES]),
+    (&["scheduler", "remove"], "node", &[NODES]),
+    (&["scheduler", "remove"], "to", &[NODES]),
+    (&["queue", "show"], "queue", &[QUEUES]),
+    (&["queue", "set"], "queue", &[QUEUES]),
+    (&["bind"], "instance", &[INSTANCES]),
+    (&["unbind"], "instance", &[INSTANCES]),
+    (&["control"], "instance", &[INSTANCES]),
+    (&["instance", "set"], "name", &[INSTANCES]),
+    (&["instance", "rename"], "name", &[INSTANCES]),
+    (&["instance", "release"], "name", &[INSTANCES]),
+    (&["instance", "free"], "name", &[INSTANCES]),
+    (&["instance", "map"], "name", &[INSTANCES]),
+    (&["bind"], "gate", &[GATES]),
+    (&["unbind"], "gate", &[GATES]),
+    (&["filter", "add"], "gate", &[GATES]),
+    (&["filter", "list"], "gate", &[GATES]),
+    (&["filter", "remove"], "gate", &[GATES]),
+    (&["gate", "set"], "name", &[GATES]),
+    (&["gate", "remove"], "name", &[GATES]),
+    (&["instance", "create"], "plugin", &[PLUGINS]),
+    (&["plugin", "manual"], "name", &[PLUGINS]),
+    (&["plugin", "upgrade"], "name", &[PLUGINS]),
+    (&["plugin", "rollback"], "name", &[PLUGINS]),
+    (&["plugin", "unload"], "name", &[PLUGINS]),
+    (&["filter", "remove"], "which", &[FILTERS]),
+    (&["drops"], "reason", &[REASONS]),
+    (&["neighbour", "add"], "port", &[PORTS]),
+    (&["neighbour", "remove"], "port", &[PORTS]),
+    (&["token", "revoke"], "name", &[TOKENS]),
 ];
 
 /// The router that is asked, where it isn't the usual one.
@@ -92,7 +97,7 @@ pub fn answer() {
 
 /// The command line, which knows what its arguments are names of.
 pub fn command() -> Command {
-    let names = |command, (path, argument, names): &(&[&str], &'static str, Names)| {
+    let names = |command, (path, argument, names): &(&[&str], &'static str, &'static [Names])| {
         let names = *names;
         within(command, path, argument, ArgValueCandidates::new(move || candidates(names)))
     };
@@ -117,12 +122,11 @@ pub fn complete(words: Vec<String>) -> Vec<CompletionCandidate> {
 }
 
 /// Names of a running router; none where there is no router.
-fn candidates(names: Names) -> Vec<CompletionCandidate> {
+fn candidates(names: &[Names]) -> Vec<CompletionCandidate> {
     let Some(asked) = ASKED.get().cloned().or_else(Connection::usual) else { return Vec::new() };
-    let Ok(answer) = Client::hasty(&asked).and_then(|client| client.get(names.path)) else {
-        return Vec::new();
-    };
-    names.of(&answer)
+    let Ok(client) = Client::hasty(&asked) else { return Vec::new() };
+    let known = |names: &Names| client.get(names.path).map(|answer| names.of(&answer)).unwrap_or_default();
+    names.iter().flat_map(known).collect()
 }
 
 impl Names {
@@ -169,6 +173,31 @@ mod tests {
             }
             assert!(at.get_arguments().any(|one| one.get_id() == argument), "{path:?} {argument}");
         }
+    }
+
+    #[test]
+    fn every_argument_that_is_there_is_a_name_that_is_known() {
+        /// Arguments that name something of a router, and those that only seem to: they make it, or it is a lab's.
+        const NOUNS: [&str; 8] = ["port", "gate", "instance", "place", "queue", "node", "plugin", "reason"];
+        const OTHERS: [&str; 3] = ["run port", "scheduler add node", "lab exec node"];
+        fn walk(command: &Command, path: &mut Vec<String>, missing: &mut Vec<String>) {
+            for one in command.get_arguments().filter(|one| NOUNS.contains(&one.get_id().as_str())) {
+                let is_known =
+                    ARGUMENTS.iter().any(|(at, argument, _)| at == path && one.get_id() == argument);
+                let place = format!("{} {}", path.join(" "), one.get_id());
+                if !is_known && !OTHERS.contains(&place.as_str()) {
+                    missing.push(place);
+                }
+            }
+            for below in command.get_subcommands() {
+                path.push(below.get_name().to_owned());
+                walk(below, path, missing);
+                path.pop();
+            }
+        }
+        let mut missing = Vec::new();
+        walk(&Arguments::command(), &mut Vec::new(), &mut missing);
+        assert!(missing.is_empty(), "{missing:#?}");
     }
 
     #[test]
