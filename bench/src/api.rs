@@ -43,7 +43,8 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
         run_command(&binary, &[&["--socket", &*socket.to_string_lossy()], arguments].concat())
     };
     let made = parsed(&tell(&["token", "create", "wrk", "--role", "viewer", "--json"])?)?;
-    let token = made["token"].as_str().unwrap_or_default().to_owned();
+    let token = made["token"].as_str();
+    let token = token.ok_or_else(|| BenchError::measurement("api", format!("no token in {made}")))?;
     // Neighbours are known before the flow begins.
     line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
     let mut results = Vec::new();
@@ -63,10 +64,11 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
         let mut flood = Background::start(&line.r, "wrk", &words, log);
         let times = answer_times(&socket, "/status", Duration::from_secs(SECONDS - 1));
         let grown = resident(pid).saturating_sub(before);
-        flood.wait(Duration::from_secs(20));
+        let ended = flood.wait(Duration::from_secs(20)).is_some_and(|status| status.success());
         let report = flow.finish();
         let case = |what: &str| format!("400 connections {who}: {what}");
-        let requests = requests(&flood.log()).unwrap_or_default();
+        let requests = requests(&flood.log()).filter(|requests| ended && *requests > 0.0);
+        let requests = requests.ok_or_else(|| BenchError::measurement("api", flood.log()))?;
         results.extend([
             Measurement::of(case("requests answered"), requests, "1/s"),
             Measurement::of(case("packets of a reserved flow lost"), report.lost() as f64, "packets")

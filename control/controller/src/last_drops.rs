@@ -36,10 +36,10 @@ impl Router {
         let reason = reason.map(find).transpose()?;
         let mut inner = self.lock();
         cursor.0.resize(inner.workers.len(), 0);
+        let unseen = |worker: usize| DropQuery { reason, after: cursor.0[worker] };
+        let answers = inner.workers.ask_each(|worker, reply| Command::LastDrops(unseen(worker), reply))?;
         let mut dropped: Vec<(usize, DroppedPacket)> = Vec::new();
-        for (worker, seen) in cursor.0.iter_mut().enumerate() {
-            let query = DropQuery { reason, after: *seen };
-            let packets = inner.workers.get(worker).ask(|reply| Command::LastDrops(query, reply))?;
+        for (worker, (seen, packets)) in cursor.0.iter_mut().zip(answers).enumerate() {
             *seen = packets.iter().map(|packet| packet.number).max().unwrap_or(*seen);
             dropped.extend(packets.into_iter().map(|packet| (worker, packet)));
         }

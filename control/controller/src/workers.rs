@@ -87,8 +87,18 @@ impl Workers {
 
     /// Asks all workers, at once, and waits for their answers.
     pub fn ask<T>(&mut self, question: impl Fn(ReplyTo<T>) -> Command) -> Result<Vec<T>, ControlError> {
-        let asked: Vec<_> =
-            self.workers.iter_mut().map(|worker| worker.begin(&question)).collect::<Result<_, _>>()?;
+        self.ask_each(|_, reply| question(reply))
+    }
+
+    /// Asks each worker, by its number, its own question, all at once, and waits for their answers.
+    pub fn ask_each<T>(
+        &mut self,
+        question: impl Fn(usize, ReplyTo<T>) -> Command,
+    ) -> Result<Vec<T>, ControlError> {
+        let each = self.workers.iter_mut().enumerate();
+        let asked: Vec<_> = each
+            .map(|(number, worker)| worker.begin(|reply| question(number, reply)))
+            .collect::<Result<_, _>>()?;
         asked.into_iter().map(WorkerHandle::finish).collect()
     }
 
