@@ -103,8 +103,11 @@ impl Checker<'_> {
         self.require((1..=256).contains(&router.new_flows), None, || {
             format!("router.new-flows = {}: it takes 1 to 256", router.new_flows)
         })?;
-        self.require((1024..=1 << 24).contains(&router.flows_max), None, || {
-            format!("router.flows-max = {}: it takes 1024 to 16777216", router.flows_max)
+        self.require(router.flows_max == 0 || (1024..=1 << 24).contains(&router.flows_max), None, || {
+            format!(
+                "router.flows-max = {}: it takes 1024 to 16777216, or 0 for no flow table",
+                router.flows_max
+            )
         })?;
         self.require(router.driver_flows <= 4_194_304, None, || {
             format!("router.driver-flows = {}: it takes 0 to 4194304", router.driver_flows)

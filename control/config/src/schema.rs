@@ -85,7 +85,8 @@ pub struct Router {
     /// The one priority of all routes: where a packet has a route, filters at gates of the position `route` need at least
     /// this one. Default 0.
     pub route_priority: i32,
-    /// Flows that the flow table holds, 1,024 to 16,777,216. Default 1,048,576.
+    /// Flows that the flow table holds, 1,024 to 16,777,216. Default 1,048,576. With 0 there is none: filters and routes are looked up
+    /// for each packet, instances keep nothing of flows, and the driver forwards none.
     pub flows_max: u32,
     /// New flows that are classified in a batch of 256 packets while more comes than the router bears, 1 to 256; packets
     /// of others are dropped then. Default 128.

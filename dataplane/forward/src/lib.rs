@@ -42,7 +42,8 @@ pub use resolver::{Action, Heard, Resolver, ResolverSettings, Solicited};
 pub use retired::Epoch;
 pub use route_table::{PrefixBits, RouteTable};
 pub use sanity::{
-    MartianPolicy, check_destination4, check_destination6, check_source4, check_source6, leaves_scope6,
+    MartianPolicy, check_destination4, check_destination6, check_source4, check_source6, is_ordinary4,
+    is_ordinary6, leaves_scope6,
 };
 pub use shared_route_table::FibFull;
 pub use ttl::{decrement_hop_limit, decrement_ttl};

@@ -32,7 +32,7 @@ pub(crate) struct Ahead {
 
 /// Destinations of one family.
 #[derive(Debug)]
-struct Addresses<A> {
+pub(crate) struct Addresses<A> {
     places: Vec<u16>,
     addresses: Vec<A>,
     numbers: Vec<Option<NextHopIndex>>,
@@ -45,28 +45,30 @@ impl<A> Default for Addresses<A> {
 }
 
 impl<A> Addresses<A> {
-    fn clear(&mut self) {
+    /// Asks for none.
+    pub fn clear(&mut self) {
         self.places.clear();
         self.addresses.clear();
     }
 
-    fn push(&mut self, place: u16, address: A) {
+    /// Asks for one more, for the packet at `place`.
+    #[inline]
+    pub fn push(&mut self, place: u16, address: A) {
         self.places.push(place);
         self.addresses.push(address);
     }
 
-    /// Looks all of them up, and puts what is found where it belongs.
-    fn look_up(
-        &mut self,
-        next_hops: &mut [NextHopIndex],
-        look_up: impl FnOnce(&[A], &mut [Option<NextHopIndex>]),
-    ) {
+    /// Looks all of them up.
+    pub fn look_up(&mut self, look_up: impl FnOnce(&[A], &mut [Option<NextHopIndex>])) {
         self.numbers.clear();
         self.numbers.resize(self.addresses.len(), None);
         look_up(&self.addresses, &mut self.numbers);
-        for (place, number) in self.places.iter().zip(&self.numbers) {
-            next_hops[usize::from(*place)] = number.unwrap_or(NO_ROUTE);
-        }
+    }
+
+    /// The places that were asked for, and the routes that were found.
+    #[inline]
+    pub fn found(&self) -> impl Iterator<Item = (usize, Option<NextHopIndex>)> + use<'_, A> {
+        self.places.iter().zip(&self.numbers).map(|(place, number)| (usize::from(*place), *number))
     }
 }
 
@@ -120,8 +122,11 @@ impl Ahead {
         }
         self.next_hops.clear();
         self.next_hops.resize(self.candidates.len(), NO_ROUTE);
-        self.v4.look_up(&mut self.next_hops, |addresses, numbers| fib.lookup4_batch(addresses, numbers));
-        self.v6.look_up(&mut self.next_hops, |addresses, numbers| fib.lookup6_batch(addresses, numbers));
+        self.v4.look_up(|addresses, numbers| fib.lookup4_batch(addresses, numbers));
+        self.v6.look_up(|addresses, numbers| fib.lookup6_batch(addresses, numbers));
+        for (place, number) in self.v4.found().chain(self.v6.found()) {
+            self.next_hops[place] = number.unwrap_or(NO_ROUTE);
+        }
         self.priorities.clear();
         self.priorities.extend(self.next_hops.iter().map(|hop| (*hop != NO_ROUTE).then_some(route)));
         gates.classify_batch(&self.candidates, &self.priorities, &mut self.treatments);

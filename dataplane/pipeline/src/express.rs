@@ -82,7 +82,8 @@ impl Router {
         true
     }
 
-    /// Notes with the records of flows how their packets leave, as it was found out for packets of this batch.
+    /// Notes with the records of flows, or with routes where there are none, how their packets leave, as it was found out for
+    /// packets of this batch.
     pub(crate) fn note_adjacencies(&mut self, work: &Work) {
         for (index, packet) in work.packets.iter().enumerate() {
             let is_sent_on = work.fates[index] == Fate::Forward
@@ -90,8 +91,16 @@ impl Router {
                 && packet.port != ROUTER
                 && packet.port != packet.out_port
                 && !is_filter(packet.next_hop);
-            if let Some(flow) = work.flows[index].filter(|_| is_sent_on) {
-                self.note_adjacency(packet, &work.keys[index], flow, work.destinations[index]);
+            if !is_sent_on {
+                continue;
+            }
+            let (key, destination) = (&work.keys[index], work.destinations[index]);
+            if !self.classifier.remembers() {
+                if let Some(number) = self.adjacency_of(packet, key, destination) {
+                    self.note_bare(packet.next_hop, key.family(), number);
+                }
+            } else if let Some(flow) = work.flows[index] {
+                self.note_adjacency(packet, key, flow, destination);
             }
         }
     }
@@ -104,8 +113,15 @@ impl Router {
         if !is_right || self.adjacencies.get_mut(answer.adjacency).is_some() {
             return;
         }
-        let Some(out) = self.ports.get(packet.out_port).filter(|out| out.is_here) else { return };
-        let Route::Forward(hops) = self.fib.route(packet.next_hop) else { return };
+        if let Some(number) = self.adjacency_of(packet, key, destination) {
+            self.classifier.flows.answer_mut(flow).adjacency = number;
+        }
+    }
+
+    /// The number of the adjacency by which a packet leaves, by the route that is noted on it.
+    fn adjacency_of(&mut self, packet: &Packet, key: &FlowKey, destination: MacAddr) -> Option<u32> {
+        let out = self.ports.get(packet.out_port).filter(|out| out.is_here)?;
+        let Route::Forward(hops) = self.fib.route(packet.next_hop) else { return None };
         let neighbour = alive(hops, packet.hash, &self.ports).neighbour(key.destination());
         let neighbour = NeighbourKey { port: packet.out_port, address: neighbour };
         let ether_type = if key.family() == Family::V4 { EtherType::IPV4 } else { EtherType::IPV6 };
@@ -113,17 +129,16 @@ impl Router {
             let header = link_header(&out.settings, destination, ether_type);
             Adjacency::new(packet.out_port, out.settings.mtu, key.family(), header)
         };
-        if let Some(number) = self.adjacencies.intern(neighbour, key.family(), made) {
-            self.classifier.flows.answer_mut(flow).adjacency = number;
-        }
+        self.adjacencies.intern(neighbour, key.family(), made)
     }
 
     /// Has every flow take the general way once, because something has changed that adjacencies depend on.
     pub(crate) fn forget_adjacencies(&mut self) {
-        let Self { adjacencies, neighbours, classifier, .. } = self;
+        let Self { adjacencies, neighbours, classifier, bare, .. } = self;
         // Who looks up a neighbour says that it is used.
         if adjacencies.forget(|key| _ = neighbours.lookup(key.port, key.address)) {
             classifier.changes.everything_changed();
+            bare.forget_all();
         }
     }
 }

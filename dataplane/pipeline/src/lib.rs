@@ -5,6 +5,7 @@
 
 mod accounts;
 mod ahead;
+mod bare;
 mod capture;
 mod classify;
 mod command;

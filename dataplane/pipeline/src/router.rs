@@ -1,10 +1,8 @@
 //! The router of a worker: its tables, and the journey of a batch through the stages.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::net::IpAddr;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use foldhash::fast::FixedState;
 use millrace_classify::FlowTableError;
 use millrace_forward::{
     AdjacencyTable, ErrorLimiter, FibReader, HoldLimits, HoldQueue, IcmpError, NO_ADJACENCY, NeighbourKey,
@@ -17,6 +15,7 @@ use millrace_units::{Instant, PortId};
 use millrace_wire::EtherType;
 
 use crate::accounts::{Departures, Ledger, RouteAccounts};
+use crate::bare::{Bare, OwnAddresses};
 use crate::capture::{CaptureSink, Direction, GateTap};
 use crate::classify::Classifier;
 use crate::command::{Command, Event, RouteChange};
@@ -61,10 +60,12 @@ pub struct Router {
     pub(crate) ports: PortTable,
     pub(crate) fib: Fib,
     /// Addresses that no packet may come from: the router's own, and broadcasts of its subnets.
-    pub(crate) own_addresses: HashSet<IpAddr, FixedState>,
+    pub(crate) own_addresses: OwnAddresses,
     pub(crate) neighbours: NeighbourTable,
     /// How packets of plain flows leave.
     pub(crate) adjacencies: AdjacencyTable,
+    /// Those of routes, for when there is no flow table.
+    pub(crate) bare: Bare,
     pub(crate) hold: HoldQueue,
     pub(crate) own: OwnStack,
     pub(crate) gates: Gates,
@@ -121,7 +122,8 @@ impl Router {
             seed,
             ports: PortTable::default(),
             fib: Fib::new(prefixes),
-            own_addresses: HashSet::with_hasher(FixedState::with_seed(seed)),
+            own_addresses: OwnAddresses::new(seed),
+            bare: Bare::default(),
             neighbours: NeighbourTable::new(NEIGHBOURS, seed),
             adjacencies: AdjacencyTable::new(seed),
             hold: HoldQueue::new(HoldLimits::default(), seed),
@@ -208,7 +210,8 @@ impl Router {
         let tapped = self.is_tapped();
         let express = |this: &mut Self, work: &mut Work, index| !tapped && this.express(work, index, now);
         self.gates.groups.begin();
-        if self.classify_or(work, now, express) {
+        let bare = !tapped && !self.classifier.remembers() && self.leave_bare(work);
+        if bare || self.classify_or(work, now, express) {
             if !self.gates.groups.is_empty() {
                 self.run_gates(Position::Early, 0, work, now);
                 self.run_gates(Position::Late, 0, work, now);
@@ -473,6 +476,7 @@ impl Router {
                 let mut other = false;
                 for (index, route) in &mut routes {
                     self.route_accounts.begin(*index);
+                    self.bare.forget(*index);
                     other |= self.fib.exchange(*index, route);
                 }
                 if other {
@@ -482,7 +486,10 @@ impl Router {
             }
             Command::ForgetRoutes(mut routes, reply) => {
                 // No flow is sent by them, so there is no adjacency to forget.
-                routes.iter_mut().for_each(|(index, route)| _ = self.fib.exchange(*index, route));
+                for (index, route) in &mut routes {
+                    self.fib.exchange(*index, route);
+                    self.bare.forget(*index);
+                }
                 let _ = reply.try_send(routes);
             }
             Command::WaitingRoutes(from, reply) => _ = reply.try_send(self.route_accounts.waiting(from)),

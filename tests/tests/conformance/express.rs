@@ -46,6 +46,8 @@ plugin = "delay"
 name = "late"
 settings = { ms = 20 }
 "#;
+/// The default, and none.
+const FLOW_TABLES: [u32; 2] = [1 << 20, 0];
 const SETTINGS: &str = "icmp-rate = 1000000\nicmp-burst = 1000000\n";
 /// The ports with devices.
 const DEVICES: [&str; 4] = ["a", "b", "c", "t"];
@@ -165,8 +167,8 @@ struct Way {
 }
 
 impl Way {
-    fn new(workers: usize) -> Self {
-        let text = format!("[router]\nworkers = {workers}\n{SETTINGS}{STANDARD}{MORE}");
+    fn new((workers, flows): (usize, u32)) -> Self {
+        let text = format!("[router]\nworkers = {workers}\nflows-max = {flows}\n{SETTINGS}{STANDARD}{MORE}");
         Self {
             router: Scenario::new(&text),
             captures: Vec::new(),
@@ -179,15 +181,15 @@ impl Way {
     }
 
     /// All its packets take the general way.
-    fn general(workers: usize) -> Self {
-        let mut way = Self::new(workers);
+    fn general(setting: (usize, u32)) -> Self {
+        let mut way = Self::new(setting);
         way.captures = way.router.router.capture(0);
         way
     }
 
     /// Packets, one in so many of those that come in, are traced.
-    fn traced(workers: usize, every: u32) -> Self {
-        let mut way = Self::new(workers);
+    fn traced(setting: (usize, u32), every: u32) -> Self {
+        let mut way = Self::new(setting);
         way.traces = way.router.router.trace(every);
         way
     }
@@ -275,9 +277,11 @@ fn sort_frames((sent, _): &mut (Sent, String)) {
     sent.iter_mut().for_each(|(_, frames)| frames.sort());
 }
 
-fn run_alike(steps: &[Step], workers: usize) {
+/// With so many workers, and a flow table for so many flows.
+fn run_alike(steps: &[Step], setting: (usize, u32)) {
+    let workers = setting.0;
     let mut ways =
-        [Way::general(workers), Way::new(workers), Way::traced(workers, 1), Way::traced(workers, 3)];
+        [Way::general(setting), Way::new(setting), Way::traced(setting, 1), Way::traced(setting, 3)];
     assert_eq!((ways[0].captures.len(), ways[2].traces.len()), (workers, workers));
     let (mut number, mut has_copied) = (0, false);
     for (change, bursts) in steps {
@@ -321,7 +325,37 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn plain_flows_are_treated_as_on_the_general_way(steps in any_steps(), workers in 1..3_usize) {
-        run_alike(&steps, workers);
+    fn plain_flows_are_treated_as_on_the_general_way(
+        steps in any_steps(),
+        workers in 1..3_usize,
+        flows in prop::sample::select(FLOW_TABLES.to_vec()),
+    ) {
+        run_alike(&steps, (workers, flows));
+    }
+}
+
+#[test]
+fn without_a_flow_table_a_number_that_is_given_to_another_route_is_that_route() {
+    let mut way = Way::new((1, 0));
+    // Numbers are used again when a thousand are free.
+    for round in 0..3000_u16 {
+        let (gateway, port) = if round % 2 == 0 { ("10.2.0.2", "b") } else { ("10.3.0.2", "c") };
+        let [high, low] = round.to_be_bytes();
+        let (network, host) = (format!("10.{}.{low}.0/24", 20 + high), format!("10.{}.{low}.1", 20 + high));
+        let route = toml::from_str(&format!("to = \"{network}\"\nvia = \"{gateway}\"")).unwrap();
+        way.router.router.add_route(&route).unwrap();
+        // The first packet finds out how the route leaves, the second one leaves so.
+        for _ in 0..2 {
+            way.router.router.inject("a", &Ipv4Frame::udp().dst(&host).bytes());
+            way.run();
+        }
+        let left: Vec<_> =
+            std::mem::take(&mut way.sent).into_iter().filter(|(_, all)| !all.is_empty()).collect();
+        assert_eq!(
+            left.iter().map(|(port, all)| (*port, all.len())).collect::<Vec<_>>(),
+            [(port, 1); 2],
+            "{round}"
+        );
+        way.router.router.remove_route(network.parse().unwrap());
     }
 }

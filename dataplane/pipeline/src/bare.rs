@@ -1,0 +1,247 @@
+//! The express way without a flow table: where no filter is bound, the route to its destination alone says how a plain packet
+//! leaves, and a route by one gateway says the same for all of them.
+//!
+//! What the general way checks of a packet's addresses is passed over where it could object to nothing; a packet of which
+//! that can't be told at a glance, or whose route leads to no adjacency, takes the general way, which also finds
+//! out what adjacency a route leads to. A number is void once something has changed that the adjacency depends on, and forgotten when
+//! the number of the route gets another meaning.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use foldhash::fast::FixedState;
+use millrace_forward::{AdjacencyTable, NO_ADJACENCY, Route, is_ordinary4, is_ordinary6};
+use millrace_packet::{BATCH_SIZE, Exceptions, Family};
+use millrace_units::{NextHopIndex, PortId};
+
+use crate::accounts::ROUTES;
+use crate::ahead::Addresses;
+use crate::parse::ROUTER;
+use crate::ports::{PortTable, ReversePath};
+use crate::router::Router;
+use crate::work::{Fate, Work};
+
+/// The router's own addresses, to which no packet may pretend to belong.
+#[derive(Debug)]
+pub(crate) struct OwnAddresses {
+    addresses: HashSet<IpAddr, FixedState>,
+    /// A bit for each hash of an address that is there (Bloom, 1970, with one hash).
+    marks: u64,
+}
+
+impl OwnAddresses {
+    pub fn new(seed: u64) -> Self {
+        Self { addresses: HashSet::with_hasher(FixedState::with_seed(seed)), marks: 0 }
+    }
+
+    pub fn insert(&mut self, address: IpAddr) {
+        self.addresses.insert(address);
+        self.marks |= mark(address);
+    }
+
+    pub fn remove(&mut self, address: &IpAddr) {
+        if self.addresses.remove(address) {
+            self.marks = self.addresses.iter().fold(0, |marks, address| marks | mark(*address));
+        }
+    }
+
+    #[inline]
+    pub fn contains(&self, address: &IpAddr) -> bool {
+        self.marks & mark(*address) != 0 && self.addresses.contains(address)
+    }
+}
+
+/// One bit of 64, that depends on the address.
+#[inline]
+fn mark(address: IpAddr) -> u64 {
+    let word = match address {
+        IpAddr::V4(address) => u64::from(address.to_bits()),
+        IpAddr::V6(address) => address.to_bits() as u64 ^ (address.to_bits() >> 64) as u64,
+    };
+    1 << (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
+}
+
+/// How packets leave by routes, and what a batch looks up.
+#[derive(Debug)]
+pub(crate) struct Bare {
+    /// Numbers of adjacencies, IPv4 and IPv6, by the numbers of routes.
+    adjacencies: Vec<[u32; 2]>,
+    v4: Addresses<Ipv4Addr>,
+    v6: Addresses<Ipv6Addr>,
+}
+
+impl Default for Bare {
+    fn default() -> Self {
+        Self {
+            adjacencies: Vec::with_capacity(ROUTES as usize),
+            v4: Addresses::default(),
+            v6: Addresses::default(),
+        }
+    }
+}
+
+impl Bare {
+    /// The number of a route gets another meaning.
+    pub fn forget(&mut self, route: NextHopIndex) {
+        if let Some(numbers) = self.adjacencies.get_mut(route.index()) {
+            *numbers = [NO_ADJACENCY; 2];
+        }
+    }
+
+    /// All of them do, or numbers of adjacencies begin anew.
+    pub fn forget_all(&mut self) {
+        self.adjacencies.clear();
+    }
+
+    fn note(&mut self, route: NextHopIndex, family: Family, number: u32) {
+        if route.0 >= ROUTES {
+            return;
+        }
+        if self.adjacencies.len() <= route.index() {
+            self.adjacencies.resize(route.index() + 1, [NO_ADJACENCY; 2]);
+        }
+        self.adjacencies[route.index()][place(family)] = number;
+    }
+}
+
+#[inline(always)]
+fn place(family: Family) -> usize {
+    usize::from(family == Family::V6)
+}
+
+/// Whose packets a port takes without a look at where they come from.
+#[derive(Clone, Copy)]
+struct Arrival {
+    port: PortId,
+    v4: bool,
+    v6: bool,
+}
+
+impl Arrival {
+    fn at(ports: &PortTable, port: PortId) -> Self {
+        let entry = ports.get(port).filter(|entry| entry.settings.reverse_path == ReversePath::Off);
+        let forwards = |family| entry.is_some_and(|entry| entry.forwards(family));
+        Self { port, v4: forwards(Family::V4), v6: forwards(Family::V6) }
+    }
+}
+
+impl Router {
+    /// Makes the plain packets of a batch ready to leave that their destination says all of; whether those were all.
+    pub(crate) fn leave_bare(&mut self, work: &mut Work) -> bool {
+        if self.gates.is_bound() {
+            return false;
+        }
+        self.ask_bare(work);
+        let Self { bare: Bare { v4, v6, adjacencies: numbers }, fib, adjacencies, .. } = self;
+        v4.look_up(|addresses, numbers| fib.lookup4_batch(addresses, numbers));
+        v6.look_up(|addresses, numbers| fib.lookup6_batch(addresses, numbers));
+        let sent = send(v4.found(), Family::V4, (numbers, adjacencies), work)
+            + send(v6.found(), Family::V6, (numbers, adjacencies), work);
+        sent == work.packets.len()
+    }
+
+    /// Asks for the routes of packets that nothing else can be said of.
+    #[inline]
+    fn ask_bare(&mut self, work: &Work) {
+        let Self { bare, ports, own_addresses, .. } = self;
+        (bare.v4.clear(), bare.v6.clear());
+        let mut arrival = Arrival { port: ROUTER, v4: false, v6: false };
+        for (index, packet) in (0..BATCH_SIZE as u16).zip(work.packets.iter()) {
+            let place = usize::from(index);
+            if !work.fates[place].is_open() || packet.exceptions != Exceptions::NONE {
+                continue;
+            }
+            if packet.port != arrival.port {
+                arrival = Arrival::at(ports, packet.port);
+            }
+            let key = &work.keys[place];
+            match (key.source(), key.destination()) {
+                (IpAddr::V4(source), IpAddr::V4(destination))
+                    if arrival.v4 && is_ordinary4(source) && is_ordinary4(destination) =>
+                {
+                    if !own_addresses.contains(&source.into()) {
+                        bare.v4.push(index, destination);
+                    }
+                }
+                (IpAddr::V6(source), IpAddr::V6(destination))
+                    if arrival.v6 && is_ordinary6(source) && is_ordinary6(destination) =>
+                {
+                    if !own_addresses.contains(&source.into()) {
+                        bare.v6.push(index, destination);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Notes with a route how a packet left by it, if all others to its gateway leave alike.
+    pub(crate) fn note_bare(&mut self, route: NextHopIndex, family: Family, number: u32) {
+        if !self.classifier.remembers()
+            && let Route::Forward(hops) = self.fib.route(route)
+            && hops.len() == 1
+            && hops.iter().all(|hop| hop.gateway.is_some())
+        {
+            self.bare.note(route, family, number);
+        }
+    }
+}
+
+/// Makes those packets of a family ready to leave whose routes lead to adjacencies; how many.
+#[inline(always)]
+fn send(
+    found: impl Iterator<Item = (usize, Option<NextHopIndex>)>,
+    family: Family,
+    (numbers, adjacencies): (&[[u32; 2]], &mut AdjacencyTable),
+    work: &mut Work,
+) -> usize {
+    let mut sent = 0;
+    for (index, route) in found {
+        let packet = &mut work.packets[index];
+        let number = route.and_then(|route| Some((route, numbers.get(route.index())?[place(family)])));
+        let Some((route, number)) = number else { continue };
+        let Some(adjacency) = adjacencies.get_mut(number) else { continue };
+        if adjacency.port == packet.port || !adjacency.takes(packet) {
+            continue;
+        }
+        adjacency.rewrite(packet);
+        (packet.next_hop, packet.out_port) = (route, adjacency.port);
+        work.fates[index] = Fate::Queue;
+        sent += 1;
+    }
+    sent
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn own_addresses_are_those_of_a_set(steps in prop::collection::vec((any::<bool>(), 0_u8..40, any::<bool>()), 0..200)) {
+            let (mut own, mut twin) = (OwnAddresses::new(7), HashSet::new());
+            let address = |number: u8, v6| match v6 {
+                false => IpAddr::from([10, 0, number, 1]),
+                true => IpAddr::from([0xfd00, 0, 0, u16::from(number), 0, 0, 0, 1]),
+            };
+            for (add, number, v6) in steps {
+                let address = address(number, v6);
+                if add {
+                    own.insert(address);
+                    twin.insert(address);
+                } else {
+                    own.remove(&address);
+                    twin.remove(&address);
+                }
+            }
+            for number in 0..40 {
+                for v6 in [false, true] {
+                    let address = address(number, v6);
+                    prop_assert_eq!(own.contains(&address), twin.contains(&address));
+                }
+            }
+        }
+    }
+}
