@@ -207,7 +207,7 @@ impl Router {
         now: Instant,
         express: impl Fn(&mut Self, &mut Work, usize) -> bool,
     ) -> bool {
-        let count = work.packets.len();
+        let count = work.packets.len().min(BATCH_SIZE);
         if !self.classifier.remembers {
             self.classify_each(work);
             return false;

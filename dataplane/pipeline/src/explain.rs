@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use millrace_classify::Candidate;
+use millrace_classify::{Candidate, flow_hash};
 use millrace_forward::{MartianPolicy, NeighbourKey, NeighbourState, NeighbourTable, NextHops, Route};
 use millrace_plugin::Action;
 use millrace_plugin_abi::Position;
@@ -13,7 +13,6 @@ use crate::command::Question;
 use crate::fib::Fib;
 use crate::filter_route::FilterRoute;
 use crate::gates::Gates;
-use crate::parse::flow_hash;
 use crate::ports::PortTable;
 use crate::route::admit_addresses;
 use crate::work::Fate;

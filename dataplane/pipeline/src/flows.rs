@@ -6,7 +6,6 @@ use millrace_units::{Instant, NextHopIndex, PortId};
 
 use crate::command::{FlowPage, FlowReport, FlowScan};
 use crate::filter_route::FilterRoute;
-use crate::parse::flow_hash;
 use crate::route::NO_ROUTE;
 use crate::router::Router;
 use crate::snapshot::FlowCounts;
@@ -60,7 +59,7 @@ impl Router {
             reserved: record.is_reserved(),
             bindings: self.gates.plugins().stages(record.answer.path).map(|stage| stage.binding).collect(),
             route: self.route_in_words(record.answer.next_hop),
-            hash: flow_hash(&flows.key(index), self.seed),
+            hash: flows.hashes(&flows.key(index)).1,
             in_driver: self.driver.as_ref().is_some_and(|driver| driver.has(index, &flows.key(index))),
         }
     }

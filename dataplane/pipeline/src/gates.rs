@@ -174,6 +174,7 @@ impl Gates {
             let (taken, directed) = (&mut self.taken, &mut self.directed);
             let mut known = (!*has_changed).then_some(*bytes);
             let bytes = &mut known;
+            let (keys, states, verdicts) = (&keys[..], &states[..], &mut verdicts[..]);
             let mut group =
                 Group { packets, keys, states, verdicts, members, bytes, taken, directed, queues };
             let place = Place { path: *path, position, stage: from };

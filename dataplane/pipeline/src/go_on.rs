@@ -137,7 +137,7 @@ impl Router {
     fn go_on_at(&mut self, place: Place, work: &mut Work, now: Instant) {
         if place.position != Position::Copy {
             // What the number of the route meant may be another by now.
-            for (packet, key) in work.packets.iter_mut().zip(&work.keys) {
+            for (packet, key) in work.packets.iter_mut().zip(work.keys.iter()) {
                 if !is_filter(packet.next_hop) {
                     look_up(&self.fib, packet, key);
                 }

@@ -1,7 +1,7 @@
 //! Stage parse: sanity checks (the first partial classifier), the six-tuple, header offsets and exception bits.
 
 use millrace_classify::{Candidate, Fragment};
-use millrace_packet::{DropReason, Exceptions, Family, FlowKey, Packet};
+use millrace_packet::{DropReason, Exceptions, FlowKey, Packet};
 use millrace_units::PortId;
 use millrace_wire::ipv6_ext::{self, End};
 use millrace_wire::{EtherType, Ipv4Fault, Ipv6Fault, Protocol, ipv4, ipv6};
@@ -185,33 +185,6 @@ fn transport(packet: &Packet, protocol: Protocol, later_fragment: bool) -> Trans
     let ports = (u16::from_be_bytes([bytes[0], bytes[1]]), u16::from_be_bytes([bytes[2], bytes[3]]));
     let tcp_flags = (protocol == Protocol::TCP).then(|| bytes[13]);
     Transport { ports, tcp_flags, exceptions: Exceptions::NONE }
-}
-
-/// A keyed hash over the five-tuple: the same for all packets of a flow, whatever port they come in by.
-///
-/// Two rounds of 64 x 64 to 128 bit multiplication, folded, over the words of the key. Who does not know `seed`
-/// cannot choose flows that collide.
-#[inline]
-pub fn flow_hash(key: &FlowKey, seed: u64) -> u32 {
-    const MIX: [u64; 3] = [0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03, 0x8cb9_2ba7_2f3d_8dd7];
-    let word = |bytes: &[u8; 16], at: usize| {
-        let mut word = [0; 8];
-        word.copy_from_slice(&bytes[at..at + 8]);
-        u64::from_le_bytes(word)
-    };
-    let fold = |a: u64, b: u64| {
-        let product = u128::from(a) * u128::from(b);
-        product as u64 ^ (product >> 64) as u64
-    };
-    let (source, destination) = (key.source_bytes(), key.destination_bytes());
-    let tail =
-        u64::from(key.source_port) << 32 | u64::from(key.destination_port) << 16 | u64::from(key.protocol);
-    let mut state = fold(word(source, 0) ^ seed, word(destination, 0) ^ MIX[0]);
-    if key.family() == Family::V6 {
-        state ^= fold(word(source, 8) ^ seed.rotate_left(32), word(destination, 8) ^ MIX[1]);
-    }
-    let hash = fold(state ^ tail ^ seed, MIX[2] ^ tail.rotate_left(40));
-    (hash ^ hash >> 32) as u32
 }
 
 /// The port id under which the router's own packets are classified.

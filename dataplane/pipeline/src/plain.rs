@@ -5,11 +5,11 @@
 //! noted on it: [`receive`](crate::receive) and [`parse`](crate::parse) say what it is. What is said of a plain frame is what
 //! they would have said.
 
+use millrace_classify::FlowTable;
 use millrace_packet::{Exceptions, FlowKey, Packet};
 use millrace_units::PortId;
 use millrace_wire::{EtherType, checksum};
 
-use crate::parse::flow_hash;
 use crate::ports::{DeviceId, PortTable};
 use crate::tags::Tags;
 use crate::work::Varying;
@@ -72,17 +72,17 @@ impl Arrivals {
         }
     }
 
-    /// Reads a frame if it is plain, and notes on it what the stages note; whether it is. Its key is put where it belongs at
-    /// once: it is too large to be handed around.
+    /// Reads a frame if it is plain, and notes on it what the stages note; whether it is. Its key, hash and varying fields are put
+    /// where they belong at once: they are too large to be handed around.
     #[inline(always)]
     pub fn read(
         &mut self,
         ports: &mut PortTable,
         packet: &mut Packet,
-        seed: u64,
-        (key, varying): (&mut FlowKey, &mut Varying),
+        flows: &FlowTable,
+        notes: (&mut FlowKey, &mut u64, &mut Varying),
     ) -> bool {
-        self.look(ports, packet, seed, key, varying).is_some()
+        self.look(ports, packet, flows, notes).is_some()
     }
 
     #[inline(always)]
@@ -90,9 +90,8 @@ impl Arrivals {
         &mut self,
         ports: &mut PortTable,
         packet: &mut Packet,
-        seed: u64,
-        key: &mut FlowKey,
-        varying: &mut Varying,
+        flows: &FlowTable,
+        (key, hash, varying): (&mut FlowKey, &mut u64, &mut Varying),
     ) -> Option<()> {
         let data = packet.data();
         let start = data.first_chunk::<SHORTEST>()?;
@@ -132,7 +131,7 @@ impl Arrivals {
         packet.set_transport(network + header_len);
         packet.port = self.port;
         packet.exceptions = Exceptions::NONE;
-        packet.hash = flow_hash(key, seed);
+        (*hash, packet.hash) = flows.hashes(key);
         self.packets += 1;
         self.bytes += length as u64;
         *varying = Varying { tcp_flags, dscp };

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use millrace_classify::flow_hash;
 use millrace_packet::{DropReason, FRAME_SIZE, FlowKey, Packet};
 use millrace_schedule::{
     Arrival, BufferLimits, DropCause, FlowNumber, LeafBacklog, Leftover, LinkOverhead, LinkRate,
@@ -9,7 +10,6 @@ use millrace_schedule::{
 };
 use millrace_units::{Instant, PortId, QueueId};
 
-use crate::parse::flow_hash;
 use crate::router::Router;
 
 /// Packets that come to the tree together, so that it asks for their memory before it needs it.

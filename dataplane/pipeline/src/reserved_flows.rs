@@ -7,10 +7,8 @@
 use std::collections::HashSet;
 
 use foldhash::fast::RandomState;
-use millrace_classify::{FlowIndex, FlowTable};
+use millrace_classify::{FlowIndex, FlowTable, flow_hash};
 use millrace_packet::FlowKey;
-
-use crate::parse::flow_hash;
 
 /// Slots of the flow table that are looked at in a round.
 const PIECE: u32 = 1024;

@@ -8,7 +8,7 @@ use millrace_forward::{
     AdjacencyTable, ErrorLimiter, FibReader, HoldLimits, HoldQueue, IcmpError, NO_ADJACENCY, NeighbourKey,
     NeighbourState, NeighbourTable, RateLimit,
 };
-use millrace_packet::{Batch, DropReason, Packet, Pool};
+use millrace_packet::{BATCH_SIZE, Batch, DropReason, Packet, Pool};
 use millrace_plugin::{PluginChange, Pulse, Released};
 use millrace_plugin_abi::Position;
 use millrace_units::{Instant, PortId};
@@ -31,7 +31,7 @@ use crate::gates::{Copies, Gates, Outlet};
 use crate::handover::Handover;
 use crate::options::Options;
 use crate::own_stack::{Outgoing, OwnStack};
-use crate::parse::{Parsed, ROUTER, flow_hash, parse, parse_copy};
+use crate::parse::{Parsed, ROUTER, parse, parse_copy};
 use crate::plain::Arrivals;
 use crate::port_scheduler::QueueDrops;
 use crate::ports::{DeviceId, PortCount, PortSettings, PortTable};
@@ -163,7 +163,7 @@ impl Router {
         // Who captures sees every packet on the general way.
         let tapped = self.is_tapped();
         let mut arrivals = Arrivals::of(device);
-        for index in 0..work.packets.len() {
+        for index in 0..work.packets.len().min(BATCH_SIZE) {
             if let Some(ahead) = work.packets.get(index + METADATA_AHEAD) {
                 ahead.prefetch_metadata();
             }
@@ -171,9 +171,8 @@ impl Router {
                 ahead.prefetch();
             }
             let packet = &mut work.packets[index];
-            let notes = (&mut work.keys[index], &mut work.varying[index]);
-            if !tapped && arrivals.read(&mut self.ports, packet, self.seed, notes) {
-                work.hashes[index] = self.classifier.flows.hash(&work.keys[index]);
+            let notes = (&mut work.keys[index], &mut work.hashes[index], &mut work.varying[index]);
+            if !tapped && arrivals.read(&mut self.ports, packet, &self.classifier.flows, notes) {
                 continue;
             }
             let link = receive(&mut self.ports, device, packet);
@@ -258,7 +257,7 @@ impl Router {
         if parsed.fragment.is_some() {
             self.join_fragments(packet, &mut parsed, now)?;
         }
-        packet.hash = flow_hash(&parsed.key, self.seed);
+        packet.hash = self.classifier.flows.hashes(&parsed.key).1;
         Ok(parsed)
     }
 
@@ -334,7 +333,7 @@ impl Router {
             ports: &self.ports,
         };
         let Work { packets, keys, adjacencies, fates, destinations, .. } = work;
-        let each = packets.iter_mut().zip(fates).zip(adjacencies).enumerate();
+        let each = packets.iter_mut().zip(fates.iter_mut()).zip(adjacencies.iter()).enumerate();
         for (index, ((packet, fate), adjacency)) in each.filter(|(_, ((_, fate), _))| fate.is_open()) {
             if let Some(adjacency) = self.adjacencies.get_mut(*adjacency)
                 && leaves_by(adjacency, packet)

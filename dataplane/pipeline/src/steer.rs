@@ -9,7 +9,7 @@ use millrace_units::Instant;
 use millrace_wire::{EtherType, Protocol};
 
 use crate::handover::{Errand, Handed};
-use crate::parse::{flow_hash, parse};
+use crate::parse::parse;
 use crate::ports::{DeviceId, PortTable};
 use crate::router::Router;
 use crate::trace::Pick;
@@ -103,8 +103,7 @@ impl Router {
             Ok(mut parsed) => {
                 (parsed.key.source_port, parsed.key.destination_port) = handed.ports;
                 packet.exceptions = handed.exceptions;
-                packet.hash = flow_hash(&parsed.key, self.seed);
-                work.hashes[index] = self.classifier.flows.hash(&parsed.key);
+                (work.hashes[index], packet.hash) = self.classifier.flows.hashes(&parsed.key);
                 work.keys[index] = parsed.key;
                 work.varying[index] = parsed.varying;
             }

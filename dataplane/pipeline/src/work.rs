@@ -55,31 +55,38 @@ pub struct Varying {
     pub dscp: u8,
 }
 
+/// A note on each packet of a batch. Its length is known when the stages are built, so an index below that is not checked again.
+pub(crate) type Each<T> = Box<[T; BATCH_SIZE]>;
+
+fn each<T: Copy>(note: T) -> Each<T> {
+    Box::new([note; BATCH_SIZE])
+}
+
 /// A batch and the stages' notes, index by index.
 #[derive(Debug)]
 pub struct Work {
     /// The packets.
     pub packets: Batch,
     /// Their flow keys; meaningless where the fate was settled before the parse stage.
-    pub keys: Vec<FlowKey>,
+    pub keys: Each<FlowKey>,
     /// Their hashes in the flow table.
-    pub hashes: Vec<u64>,
+    pub hashes: Each<u64>,
     /// Their flows, as far as they are known.
-    pub flows: Vec<Option<FlowIndex>>,
+    pub flows: Each<Option<FlowIndex>>,
     /// Fields that vary inside a flow.
-    pub varying: Vec<Varying>,
+    pub varying: Each<Varying>,
     /// The instances bound to each.
-    pub paths: Vec<PathId>,
+    pub paths: Each<PathId>,
     /// Numbers of the adjacencies that are noted with their flows, [`NO_ADJACENCY`] where none is.
-    pub adjacencies: Vec<u32>,
+    pub adjacencies: Each<u32>,
     /// Numbers of the blocks of state of their flows, 0 for none.
-    pub states: Vec<u32>,
+    pub states: Each<u32>,
     /// Scratch for plugin calls, [`Verdict::Pass`] between them.
-    pub verdicts: Vec<Verdict>,
+    pub verdicts: Each<Verdict>,
     /// What becomes of each.
-    pub fates: Vec<Fate>,
+    pub fates: Each<Fate>,
     /// The link address that each is sent to, if it is forwarded.
-    pub destinations: Vec<MacAddr>,
+    pub destinations: Each<MacAddr>,
 }
 
 impl Default for Work {
@@ -87,16 +94,16 @@ impl Default for Work {
         let key = FlowKey::v4(Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED, 0, (0, 0), PortId::NONE);
         Self {
             packets: Batch::new(),
-            keys: vec![key; BATCH_SIZE],
-            hashes: vec![0; BATCH_SIZE],
-            flows: vec![None; BATCH_SIZE],
-            varying: vec![Varying::default(); BATCH_SIZE],
-            paths: vec![PathId(0); BATCH_SIZE],
-            adjacencies: vec![NO_ADJACENCY; BATCH_SIZE],
-            states: vec![0; BATCH_SIZE],
-            verdicts: vec![Verdict::Pass; BATCH_SIZE],
-            fates: vec![Fate::Forward; BATCH_SIZE],
-            destinations: vec![MacAddr::ZERO; BATCH_SIZE],
+            keys: each(key),
+            hashes: each(0),
+            flows: each(None),
+            varying: each(Varying::default()),
+            paths: each(PathId(0)),
+            adjacencies: each(NO_ADJACENCY),
+            states: each(0),
+            verdicts: each(Verdict::Pass),
+            fates: each(Fate::Forward),
+            destinations: each(MacAddr::ZERO),
         }
     }
 }

@@ -356,6 +356,6 @@ fn without_a_flow_table_a_number_that_is_given_to_another_route_is_that_route() 
             [(port, 1); 2],
             "{round}"
         );
-        way.router.router.remove_route(network.parse().unwrap());
+        way.router.router.remove_route(network.parse().unwrap()).expect("it was added");
     }
 }

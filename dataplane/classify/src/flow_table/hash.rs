@@ -2,16 +2,27 @@
 
 use millrace_packet::{Family, FlowKey};
 
+/// Bits of the last word of a key that hold the port that the packet came in by.
+const PORT_SHIFT: u32 = 48;
+
+/// A keyed hash over the five-tuple: the same for all packets of a flow, whatever port they come in by. Who does not know `seed`
+/// can't choose flows that collide.
+pub fn flow_hash(key: &FlowKey, seed: u64) -> u32 {
+    FlowHash::new(seed).of_both(key).1
+}
+
 /// A hash whose key is drawn when the table is made.
 ///
 /// The words of the flow key go through NH, the almost universal hash of UMAC (Black, Halevi, Krawczyk, Krovetz and
 /// Rogaway, CRYPTO '99, section 4), here with words of 64 bits: without its key, two flow keys can't be chosen that
-/// collide with a probability above 2^-64. One more multiplication with words of the key brings its 128 bits to 64.
+/// collide with a probability above 2^-64. One more multiplication with words of the key brings its 128 bits to 64. The port
+/// that a packet came in by is added last, times one more word: so what there is before that is a hash of the five-tuple.
 #[derive(Clone)]
 pub(super) struct FlowHash {
     secrets: [u64; 6],
     fold: [u64; 2],
     variant: u64,
+    port: u64,
 }
 
 impl FlowHash {
@@ -26,14 +37,26 @@ impl FlowHash {
             word ^ word >> 31
         };
         let secrets = std::array::from_fn(|_| next());
-        Self { secrets, fold: [next(), next()], variant: next() | 1 }
+        Self { secrets, fold: [next(), next()], variant: next() | 1, port: next() | 1 }
     }
 
     /// The hash of all six fields.
     #[inline(always)]
     pub fn of(&self, key: &FlowKey) -> u64 {
-        let (source, destination) = (key.source_bytes(), key.destination_bytes());
+        self.of_both(key).0
+    }
+
+    /// The hash of all six fields, and the one of [`flow_hash`].
+    #[inline(always)]
+    pub fn of_both(&self, key: &FlowKey) -> (u64, u32) {
         let last = key.last_word();
+        let hash = self.of_five(key, last & ((1 << PORT_SHIFT) - 1));
+        (hash.wrapping_add((last >> PORT_SHIFT).wrapping_mul(self.port)), (hash ^ hash >> 32) as u32)
+    }
+
+    #[inline(always)]
+    fn of_five(&self, key: &FlowKey, last: u64) -> u64 {
+        let (source, destination) = (key.source_bytes(), key.destination_bytes());
         let sum = match key.family() {
             Family::V4 => {
                 let addresses = word(source, 0) & 0xffff_ffff | word(destination, 0) << 32;
@@ -101,6 +124,15 @@ mod tests {
         let hashes = |seed| keys.map(|key| FlowHash::new(seed).of(&key));
         let all: HashSet<u64> = hashes(1).into_iter().chain(hashes(2)).collect();
         assert_eq!(all.len(), 2 * keys.len());
+    }
+
+    #[test]
+    fn flows_have_a_hash_that_is_the_same_whatever_port_they_come_in_by() {
+        let (a, b) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
+        let of = |source, port| flow_hash(&FlowKey::v4(a, b, 17, (source, 53), PortId(port)), 3);
+        assert_eq!((of(1, 1), of(2, 1)), (of(1, 2), of(2, PortId::NONE.0)));
+        let different: HashSet<u32> = (0..1000).map(|source| of(source, 1)).collect();
+        assert_eq!(different.len(), 1000);
     }
 
     #[test]

@@ -15,6 +15,12 @@ impl FlowTable {
         self.hash.of(key)
     }
 
+    /// The same, and the flow's hash, which the port that it comes in by does not matter for: see [`flow_hash`](crate::flow_hash).
+    #[inline(always)]
+    pub fn hashes(&self, key: &FlowKey) -> (u64, u32) {
+        self.hash.of_both(key)
+    }
+
     /// Fetches where the search for a flow's base record begins.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {

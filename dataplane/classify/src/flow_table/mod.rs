@@ -48,6 +48,7 @@ use self::buckets::Buckets;
 use self::end::Sweep;
 pub use self::end::{RemovalReason, RemovedFlow};
 use self::hash::FlowHash;
+pub use self::hash::flow_hash;
 pub use self::insert::Full;
 use self::list::List;
 pub use self::record::{FlowAnswer, FlowIndex, FlowRecord};
