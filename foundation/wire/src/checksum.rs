@@ -159,11 +159,13 @@ pub const fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
 }
 
 /// The IPv4 header checksum after the TTL became one less, which must not have been zero. TTL is the high octet
-/// of its word, so m' is m - 0x0100 and equation 3 adds ~m + m' = 0xfeff, whatever the TTL and the protocol are.
+/// of its word, so m' is m - 0x0100 and equation 3 adds ~m + m' = 0xfeff, whatever the TTL and the protocol are: 0x0100 is
+/// added to the checksum itself, with the carry of one's complement, in which 0xffff is 0.
 #[inline]
 #[must_use]
 pub const fn ttl_decremented(checksum: u16) -> u16 {
-    !fold(!checksum as u64 + 0xfeff)
+    let sum = checksum as u32 + 0x0100;
+    (sum + (sum >= 0xffff) as u32) as u16
 }
 
 /// Offset of the checksum field in the transport header, for the protocols whose checksum a sender may leave
