@@ -8,11 +8,13 @@ mod apply;
 mod callgrind;
 mod changes;
 mod classify;
+mod counters;
 mod error;
 mod flow_table;
 mod frame;
 mod gates;
 mod headers;
+pub mod instructions;
 mod interrupt;
 mod iperf3;
 mod load;
@@ -53,7 +55,7 @@ pub struct Options<'a> {
     pub progress: &'a mut dyn FnMut(&str),
 }
 
-const BENCHES: [Bench; 17] = [
+const BENCHES: [Bench; 18] = [
     Bench {
         name: "api",
         summary: "a reserved flow, memory and answers while 400 connections flood the interface over TLS",
@@ -89,6 +91,10 @@ const BENCHES: [Bench; 17] = [
         name: "headers",
         summary: "packets with long chains of headers beside plain ones, in the pipeline alone",
     },
+    Bench {
+        name: "instructions",
+        summary: "instructions of the hot paths, beside the baseline in bench/instructions.json",
+    },
     Bench { name: "memory", summary: "time and instructions per packet in the pipeline alone" },
     Bench { name: "plugin-load", summary: "from the bytes of a plugin to its first packet" },
     Bench {
@@ -117,6 +123,9 @@ pub fn list() -> &'static [Bench] {
 /// See [`BenchError`]; what was set up has been removed then, too.
 pub fn run(name: &str, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let _watch = interrupt::Interrupt::watch();
+    if let Some(result) = instructions::run_measured(name) {
+        return result.map(|()| Vec::new());
+    }
     if let Some(result) = memory::run_measured(name) {
         return result.map(|()| Vec::new());
     }
@@ -155,8 +164,9 @@ fn run_one(name: &'static str, options: &mut Options<'_>) -> Result<Vec<Measurem
         "gates" => gates::run(options),
         "headers" => headers::run(options),
         "hot-swap" => plugins::hot_swap(options),
+        "instructions" => instructions::run(options),
         "memory" => memory::run(options),
-        "plugin-call" => plugins::call(options),
+        "plugin-call" => plugins::call::run(options),
         "plugin-load" => plugin_load::run(options),
         "route" => route::run(options),
         "schedule" => schedule::run(options),

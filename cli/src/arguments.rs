@@ -237,7 +237,9 @@ Example:
     )]
     Lab(Lab),
     /// Measure, beside a peer where there is one. Without a name: list what can be measured.
-    #[command(after_help = "Example:\n  millrace bench\n  millrace bench memory --json")]
+    #[command(
+        after_help = "Example:\n  millrace bench\n  millrace bench memory --json\n  millrace bench instructions --baseline bench/instructions.json\n  millrace bench instructions --accept"
+    )]
     Bench(Bench),
     /// Print the completions of commands for a shell.
     #[command(
@@ -752,4 +754,10 @@ pub enum LabAction {
 pub struct Bench {
     /// What to measure; `all` for everything.
     pub name: Option<String>,
+    /// With `instructions`: the file with the counts to compare with. Without it `bench/instructions.json`, where that is.
+    #[arg(long, value_name = "FILE")]
+    pub baseline: Option<PathBuf>,
+    /// With `instructions`: make what is counted the baseline, and print what changed.
+    #[arg(long)]
+    pub accept: bool,
 }

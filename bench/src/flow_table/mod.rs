@@ -6,7 +6,7 @@
 
 mod attack;
 mod changes;
-mod counted;
+pub(crate) mod counted;
 mod flows;
 mod lookups;
 

@@ -1,6 +1,9 @@
 //! The command `bench`.
 
-use millrace_bench::Options;
+use std::path::{Path, PathBuf};
+
+use millrace_bench::instructions::{self, BASELINE};
+use millrace_bench::{BenchError, Measurement, Options};
 use serde_json::{Value, json};
 
 use crate::arguments::Bench;
@@ -19,11 +22,78 @@ const COLUMNS: &[Column] = &[
 
 /// Runs a benchmark, or lists them.
 pub fn bench(bench: &Bench, json: bool) -> Result<(), Failure> {
-    match &bench.name {
-        None => list(json),
-        Some(name) => measure(name, json)?,
+    let Some(name) = &bench.name else {
+        only_for_instructions(bench, "")?;
+        list(json);
+        return Ok(());
+    };
+    only_for_instructions(bench, name)?;
+    match (name.as_str(), baseline(bench)) {
+        (INSTRUCTIONS, Some(baseline)) if bench.accept => accept(&baseline, json),
+        (INSTRUCTIONS, Some(baseline)) => compare(&baseline, json),
+        _ => measure(name, json),
+    }
+}
+
+/// The bench that is compared with a baseline.
+const INSTRUCTIONS: &str = "instructions";
+
+fn only_for_instructions(bench: &Bench, name: &str) -> Result<(), Failure> {
+    if name != INSTRUCTIONS && (bench.accept || bench.baseline.is_some()) {
+        let option = if bench.accept { "--accept" } else { "--baseline" };
+        return Err(Failure::usage(format!("{option} belongs to `millrace bench {INSTRUCTIONS}`")));
     }
     Ok(())
+}
+
+/// The file that was named, or that of a clone where this is one, or is to be made.
+fn baseline(bench: &Bench) -> Option<PathBuf> {
+    let usual = Path::new(BASELINE);
+    let usual = (bench.accept || usual.exists()).then(|| usual.to_owned());
+    bench.baseline.clone().or(usual)
+}
+
+/// Counts instructions and compares them with a baseline: fails when a path takes more than it may.
+fn compare(baseline: &Path, json: bool) -> Result<(), Failure> {
+    let comparison = with_options(|options| instructions::compare(options, baseline))?;
+    show(&comparison.measurements, json)?;
+    for line in comparison.notes.iter().chain(&comparison.not_judged) {
+        eprintln!("{line}");
+    }
+    let accept = format!("`millrace bench {INSTRUCTIONS} --accept` makes what is counted now the baseline");
+    if !comparison.failures.is_empty() {
+        let failures = comparison.failures.join("\n  ");
+        let problem = format!("against {}:\n  {failures}\nIf that is meant: {accept}", baseline.display());
+        return Err(Failure::new(problem));
+    }
+    // As with tests that are skipped: what can't be judged is a failure of continuous integration, and of nobody else.
+    if !comparison.not_judged.is_empty() {
+        if std::env::var_os("CI").is_some() {
+            return Err(Failure::new(format!("{}: {accept}", comparison.not_judged.join("; "))));
+        }
+        eprintln!("not judged; {accept}");
+    }
+    Ok(())
+}
+
+/// Makes what is counted the baseline, and prints what changed.
+fn accept(baseline: &Path, json: bool) -> Result<(), Failure> {
+    let changes = with_options(|options| instructions::accept(options, baseline))?;
+    if json {
+        println!("{:#}", json!({"baseline": baseline, "changes": changes}));
+    } else {
+        changes.iter().for_each(|change| println!("{change}"));
+        println!("{} changes; written to {}", changes.len(), baseline.display());
+    }
+    Ok(())
+}
+
+/// Does something that measures this program.
+fn with_options<T>(work: impl FnOnce(&mut Options<'_>) -> Result<T, BenchError>) -> Result<T, Failure> {
+    let binary =
+        std::env::current_exe().map_err(|error| Failure::new(format!("can't find this program: {error}")))?;
+    let mut progress = |line: &str| eprintln!("{line}");
+    work(&mut Options { binary, progress: &mut progress }).map_err(Failure::new)
 }
 
 fn list(json: bool) {
@@ -46,12 +116,11 @@ fn measure(name: &str, json: bool) -> Result<(), Failure> {
         };
         return Err(Failure::usage(format!("no benchmark is named {name:?}: {hint}")));
     }
-    let binary =
-        std::env::current_exe().map_err(|error| Failure::new(format!("can't find this program: {error}")))?;
-    let mut progress = |line: &str| eprintln!("{line}");
-    let mut options = Options { binary, progress: &mut progress };
-    let measurements = millrace_bench::run(name, &mut options).map_err(Failure::new)?;
-    let results = serde_json::to_value(&measurements).map_err(Failure::new)?;
+    show(&with_options(|options| millrace_bench::run(name, options))?, json)
+}
+
+fn show(measurements: &[Measurement], json: bool) -> Result<(), Failure> {
+    let results = serde_json::to_value(measurements).map_err(Failure::new)?;
     if json {
         println!("{:#}", json!({"results": results}));
     } else {
