@@ -37,6 +37,7 @@ use std::path::PathBuf;
 
 pub use error::BenchError;
 pub use measurement::{Bound, Measurement};
+pub use memory::workload::{Amount, Distribution, EmptyGates, Ip, Size, Stages, Workers, Workload};
 
 /// A benchmark that can be run by name.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +52,8 @@ pub struct Bench {
 pub struct Options<'a> {
     /// The `millrace` binary that is measured.
     pub binary: PathBuf,
+    /// What is sent through the router in memory; all that something is promised of, if nothing is said.
+    pub workload: Option<Workload>,
     /// Told, in a line without newline, what goes on.
     pub progress: &'a mut dyn FnMut(&str),
 }

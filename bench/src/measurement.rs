@@ -1,14 +1,18 @@
 //! One figure, with the peer's and the promised one.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use crate::statistics::{extremes, median};
 
 /// One line of a benchmark's result.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// What was measured: `forwarding, 64 bytes`.
     pub case: String,
     /// Our figure, in `unit`.
     pub ours: f64,
+    /// The least and the most of the repetitions whose median `ours` is; `None` where it is no median, or they aren't known.
+    pub spread: Option<[f64; 2]>,
     /// The unit of `ours` and `peer`: `Mpps`, `Gbit/s`, `ms`, `ns/packet`, …
     pub unit: String,
     /// The peer's figure in the same run; `None` where there is no peer, or it is not installed.
@@ -48,6 +52,7 @@ impl Measurement {
         Self {
             case: case.into(),
             ours,
+            spread: None,
             unit: unit.to_owned(),
             peer: None,
             peer_name: None,
@@ -55,6 +60,19 @@ impl Measurement {
             limit: None,
             holds: None,
         }
+    }
+
+    /// The median of repetitions, with their spread.
+    pub fn median_of(case: impl Into<String>, figures: &[f64], unit: &str) -> Self {
+        Self::of(case, median(figures), unit).within(figures)
+    }
+
+    /// Notes how far repetitions lie from each other. Nothing without any.
+    #[must_use]
+    pub fn within(mut self, figures: &[f64]) -> Self {
+        let (least, most) = extremes(figures);
+        self.spread = (!figures.is_empty()).then_some([least, most]);
+        self
     }
 
     /// Sets the peer's figure beside ours. The ratio is left out when the peer's figure is 0.
@@ -109,6 +127,13 @@ mod tests {
         assert_eq!((alone.limit, alone.holds), (Some(0.9), None));
         let idle = Measurement::of("x", 9.0, "Mpps").beside("peer", 0.0).promising_ratio(Bound::AtLeast, 0.9);
         assert_eq!((idle.ratio, idle.holds), (None, None));
+    }
+
+    #[test]
+    fn a_median_bears_its_spread() {
+        let measured = Measurement::median_of("x", &[3.0, 1.0, 2.0], "ns");
+        assert_eq!((measured.ours, measured.spread), (2.0, Some([1.0, 3.0])));
+        assert_eq!(Measurement::of("x", 1.0, "ns").within(&[]).spread, None);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 mod attack;
 mod changes;
 pub(crate) mod counted;
-mod flows;
+pub(crate) mod flows;
 mod lookups;
 
 use millrace_classify::{FlowTable, FlowTableConfig};

@@ -3,15 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use millrace_bench::instructions::{self, BASELINE};
-use millrace_bench::{BenchError, Measurement, Options};
+use millrace_bench::{BenchError, Measurement, Options, Workload};
 use serde_json::{Value, json};
 
-use crate::arguments::Bench;
+use crate::arguments::{Bench, BenchWorkload};
 use crate::output::{Column, Failure, table};
 
 const COLUMNS: &[Column] = &[
     ("case", "case"),
     ("ours", "ours"),
+    ("spread", "spread"),
     ("unit", "unit"),
     ("peer", "peer"),
     ("peer name", "peer_name"),
@@ -20,30 +21,52 @@ const COLUMNS: &[Column] = &[
     ("holds", "holds"),
 ];
 
+/// The benches that have options of their own.
+const INSTRUCTIONS: &str = "instructions";
+const MEMORY: &str = "memory";
+
 /// Runs a benchmark, or lists them.
 pub fn bench(bench: &Bench, json: bool) -> Result<(), Failure> {
+    check_options(bench)?;
     let Some(name) = &bench.name else {
-        only_for_instructions(bench, "")?;
         list(json);
         return Ok(());
     };
-    only_for_instructions(bench, name)?;
     match (name.as_str(), baseline(bench)) {
         (INSTRUCTIONS, Some(baseline)) if bench.accept => accept(&baseline, json),
         (INSTRUCTIONS, Some(baseline)) => compare(&baseline, json),
-        _ => measure(name, json),
+        _ => measure(name, workload(&bench.workload), json),
     }
 }
 
-/// The bench that is compared with a baseline.
-const INSTRUCTIONS: &str = "instructions";
-
-fn only_for_instructions(bench: &Bench, name: &str) -> Result<(), Failure> {
-    if name != INSTRUCTIONS && (bench.accept || bench.baseline.is_some()) {
-        let option = if bench.accept { "--accept" } else { "--baseline" };
-        return Err(Failure::usage(format!("{option} belongs to `millrace bench {INSTRUCTIONS}`")));
+/// An option that belongs to another bench is an error.
+fn check_options(bench: &Bench) -> Result<(), Failure> {
+    let options = [
+        (bench.accept, "--accept", INSTRUCTIONS),
+        (bench.baseline.is_some(), "--baseline", INSTRUCTIONS),
+        (bench.workload != BenchWorkload::default(), "what packets are", MEMORY),
+    ];
+    for (said, option, wanted) in options {
+        if said && bench.name.as_deref() != Some(wanted) {
+            return Err(Failure::usage(format!("{option} can only be said of `millrace bench {wanted}`")));
+        }
     }
     Ok(())
+}
+
+/// The workload that was asked for; `None` when nothing was said.
+fn workload(said: &BenchWorkload) -> Option<Workload> {
+    let usual = Workload::default();
+    (*said != BenchWorkload::default()).then(|| Workload {
+        flows: said.flows.unwrap_or(usual.flows),
+        distribution: said.distribution.unwrap_or(usual.distribution),
+        ip: said.ip.unwrap_or(usual.ip),
+        size: said.size.unwrap_or(usual.size),
+        routes: said.routes.unwrap_or(usual.routes),
+        gates: said.gates.unwrap_or(usual.gates),
+        path: said.path.unwrap_or(usual.path),
+        workers: said.workers.unwrap_or(usual.workers),
+    })
 }
 
 /// The file that was named, or that of a clone where this is one, or is to be made.
@@ -93,7 +116,7 @@ fn with_options<T>(work: impl FnOnce(&mut Options<'_>) -> Result<T, BenchError>)
     let binary =
         std::env::current_exe().map_err(|error| Failure::new(format!("can't find this program: {error}")))?;
     let mut progress = |line: &str| eprintln!("{line}");
-    work(&mut Options { binary, progress: &mut progress }).map_err(Failure::new)
+    work(&mut Options { binary, workload: None, progress: &mut progress }).map_err(Failure::new)
 }
 
 fn list(json: bool) {
@@ -106,7 +129,7 @@ fn list(json: bool) {
     }
 }
 
-fn measure(name: &str, json: bool) -> Result<(), Failure> {
+fn measure(name: &str, workload: Option<Workload>, json: bool) -> Result<(), Failure> {
     let known: Vec<&str> = millrace_bench::list().iter().map(|bench| bench.name).chain(["all"]).collect();
     // A benchmark may run a part of itself, which it names behind its own name, in a process of its own.
     if !known.contains(&name.split('/').next().unwrap_or(name)) {
@@ -116,7 +139,11 @@ fn measure(name: &str, json: bool) -> Result<(), Failure> {
         };
         return Err(Failure::usage(format!("no benchmark is named {name:?}: {hint}")));
     }
-    show(&with_options(|options| millrace_bench::run(name, options))?, json)
+    let work = |options: &mut Options<'_>| {
+        options.workload = workload;
+        millrace_bench::run(name, options)
+    };
+    show(&with_options(work)?, json)
 }
 
 fn show(measurements: &[Measurement], json: bool) -> Result<(), Failure> {
@@ -137,6 +164,10 @@ fn readable(measurement: &Value) -> Value {
         if let Some(figure) = row[key].as_f64() {
             row[key] = Value::from(three_digits(figure));
         }
+    }
+    let ends: Vec<f64> = row["spread"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+    if let [least, most] = ends[..] {
+        row["spread"] = format!("{} to {}", three_digits(least), three_digits(most)).into();
     }
     row["holds"] = match row["holds"].as_bool() {
         Some(true) => "yes".into(),
@@ -162,8 +193,10 @@ mod tests {
 
     #[test]
     fn measurements_read_as_people_write_them() {
-        let row =
-            readable(&json!({"case": "c", "ours": 1234.56, "peer": null, "ratio": 0.9123, "holds": false}));
-        assert_eq!(row, json!({"case": "c", "ours": "1235", "peer": null, "ratio": "0.912", "holds": "NO"}));
+        let row = readable(
+            &json!({"case": "c", "ours": 1234.56, "spread": [1.0, 20.5], "peer": null, "ratio": 0.9123, "holds": false}),
+        );
+        let expected = json!({"case": "c", "ours": "1235", "spread": "1.00 to 20.5", "peer": null, "ratio": "0.912", "holds": "NO"});
+        assert_eq!(row, expected);
     }
 }
