@@ -3,6 +3,7 @@
 //! Every benchmark builds what it needs in network namespaces of its own, is bounded in time, and removes what it has
 //! built, also when it fails or is interrupted. Figures are of this machine in this run: compare ratios.
 
+mod against;
 mod api;
 mod apply;
 mod callgrind;
@@ -25,6 +26,7 @@ mod peer;
 mod plugin_load;
 mod plugins;
 mod process;
+mod report;
 mod route;
 mod router;
 mod schedule;
@@ -35,9 +37,11 @@ mod veth;
 
 use std::path::PathBuf;
 
+pub use against::against;
 pub use error::BenchError;
 pub use measurement::{Bound, Measurement};
 pub use memory::workload::{Amount, Distribution, EmptyGates, Ip, Size, Stages, Workers, Workload};
+pub use report::{Entry, FailedBench, Machine, Report, run_all};
 
 /// A benchmark that can be run by name.
 #[derive(Clone, Copy, Debug)]
@@ -120,7 +124,7 @@ pub fn list() -> &'static [Bench] {
     &BENCHES
 }
 
-/// Runs the benchmark `name`, or `all` of them one after the other.
+/// Runs the benchmark `name`.
 ///
 /// # Errors
 /// See [`BenchError`]; what was set up has been removed then, too.
@@ -141,16 +145,11 @@ pub fn run(name: &str, options: &mut Options<'_>) -> Result<Vec<Measurement>, Be
     if let Some(result) = flow_table::run_measured(name) {
         return result.map(|()| Vec::new());
     }
-    let chosen: Vec<&Bench> = list().iter().filter(|bench| name == "all" || name == bench.name).collect();
-    if chosen.is_empty() {
+    let Some(bench) = list().iter().find(|bench| bench.name == name) else {
         let known = list().iter().map(|bench| bench.name).collect::<Vec<_>>().join(", ");
-        return Err(BenchError::Unknown { name: name.to_owned(), known: format!("{known}, all") });
-    }
-    let mut results = Vec::new();
-    for bench in chosen {
-        results.extend(run_one(bench.name, options)?);
-    }
-    Ok(results)
+        return Err(BenchError::Unknown { name: name.to_owned(), known });
+    };
+    run_one(bench.name, options)
 }
 
 fn run_one(name: &'static str, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {

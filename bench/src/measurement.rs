@@ -17,13 +17,18 @@ pub struct Measurement {
     pub unit: String,
     /// The peer's figure in the same run; `None` where there is no peer, or it is not installed.
     pub peer: Option<f64>,
+    /// The least and the most of the repetitions whose median `peer` is.
+    pub peer_spread: Option<[f64; 2]>,
     /// Who the peer is.
     pub peer_name: Option<String>,
     /// Ours divided by the peer's. Where runs alternate it is the median of the pairs' ratios, which need not be the
     /// ratio of the medians that `ours` and `peer` are.
     pub ratio: Option<f64>,
-    /// The promised figure: a bound of `ratio` where a peer is compared with, else of `ours`.
+    /// The promised figure: a bound of `ratio` or of `ours`.
     pub limit: Option<f64>,
+    /// Whether `limit` bounds `ratio`.
+    #[serde(default)]
+    pub of_ratio: bool,
     /// Whether the promise was kept in this run; `None` without a promise, or when it couldn't be judged.
     pub holds: Option<bool>,
 }
@@ -55,9 +60,11 @@ impl Measurement {
             spread: None,
             unit: unit.to_owned(),
             peer: None,
+            peer_spread: None,
             peer_name: None,
             ratio: None,
             limit: None,
+            of_ratio: false,
             holds: None,
         }
     }
@@ -70,8 +77,14 @@ impl Measurement {
     /// Notes how far repetitions lie from each other. Nothing without any.
     #[must_use]
     pub fn within(mut self, figures: &[f64]) -> Self {
-        let (least, most) = extremes(figures);
-        self.spread = (!figures.is_empty()).then_some([least, most]);
+        self.spread = spread(figures);
+        self
+    }
+
+    /// The same for the peer's.
+    #[must_use]
+    pub fn peer_within(mut self, figures: &[f64]) -> Self {
+        self.peer_spread = spread(figures);
         self
     }
 
@@ -91,10 +104,16 @@ impl Measurement {
         self
     }
 
+    /// Whether the limit bounds the ratio to the peer's figure, and not our own.
+    pub fn limits_ratio(&self) -> bool {
+        self.limit.is_some() && self.of_ratio
+    }
+
     /// States what is promised of the ratio, and judges it. Without a ratio it stays open.
     #[must_use]
     pub fn promising_ratio(mut self, bound: Bound, limit: f64) -> Self {
         self.limit = Some(limit);
+        self.of_ratio = true;
         self.holds = self.ratio.map(|ratio| bound.holds(ratio, limit));
         self
     }
@@ -103,9 +122,15 @@ impl Measurement {
     #[must_use]
     pub fn promising(mut self, bound: Bound, limit: f64) -> Self {
         self.limit = Some(limit);
+        self.of_ratio = false;
         self.holds = Some(bound.holds(self.ours, limit));
         self
     }
+}
+
+fn spread(figures: &[f64]) -> Option<[f64; 2]> {
+    let (least, most) = extremes(figures);
+    (!figures.is_empty()).then_some([least, most])
 }
 
 #[cfg(test)]

@@ -760,6 +760,18 @@ pub struct Bench {
     /// With `instructions`: make what is counted the baseline, and print what changed.
     #[arg(long)]
     pub accept: bool,
+    /// Run it by another build of Millrace as well, in turns with this one, and print the ratio of the medians of each case.
+    #[arg(long, value_name = "BINARY", conflicts_with_all = ["accept", "baseline"])]
+    pub against: Option<PathBuf>,
+    /// With `--against`: how often each build runs it.
+    #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub rounds: u32,
+    /// Write the results to a page with plots as well, which needs nothing else.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// With `--html`: measure nothing, and take results that were printed by `--json`.
+    #[arg(long, value_name = "FILE", requires = "html", conflicts_with_all = ["name", "against", "accept", "baseline"])]
+    pub from: Option<PathBuf>,
     /// With `memory`: what is sent.
     #[command(flatten)]
     pub workload: BenchWorkload,

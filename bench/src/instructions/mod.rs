@@ -154,7 +154,7 @@ fn counts(parts: &[f64], vectors: &str) -> Counts {
 }
 
 /// The widest vectors of the processor, or of those that callgrind doesn't hide.
-fn vectors(all: bool) -> &'static str {
+pub(crate) fn vectors(all: bool) -> &'static str {
     #[cfg(target_arch = "x86_64")]
     {
         if all && is_x86_feature_detected!("avx512bw") {

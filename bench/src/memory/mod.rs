@@ -100,7 +100,8 @@ impl Run<'_, '_> {
         let mut measured = Measurement::median_of(name, &times, UNITS[0]);
         if let Some(peers) = peers {
             let ratios: Vec<f64> = times.iter().zip(&peers).map(|(ours, peer)| ours / peer).collect();
-            measured = measured.beside(peer::NAME, median(&peers)).with_ratio(median(&ratios));
+            let peer = measured.beside(peer::NAME, median(&peers)).peer_within(&peers);
+            measured = peer.with_ratio(median(&ratios));
         }
         self.results.push(match limit {
             Some(limit) => measured.promising(Bound::AtMost, *limit),
@@ -166,6 +167,7 @@ impl Run<'_, '_> {
             self.tell(&format!("{name}, {how}: {double:.1} Mpps, one worker {single:.1}"));
             let measured = Measurement::median_of(format!("{name}, {how}"), &ours, "Mpps")
                 .beside("one worker", single)
+                .peer_within(&one)
                 .with_ratio(median(&ratios));
             self.results.push(match spread {
                 Spread::AtTheirs => measured.promising_ratio(Bound::AtLeast, SPEED_UP),

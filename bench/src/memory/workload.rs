@@ -43,6 +43,26 @@ impl Default for Workload {
 }
 
 impl Workload {
+    /// The arguments of `millrace bench memory` that say it.
+    pub fn arguments(&self) -> Vec<String> {
+        let path = match self.path {
+            Stages::Bare => "bare",
+            Stages::FlowTable => "flow-table",
+            Stages::Queues => "queues",
+        };
+        let parts = [
+            ("flows", self.flows.0.to_string()),
+            ("distribution", self.distribution.to_string()),
+            ("ip", if self.ip.0 == Family::V4 { "4" } else { "6" }.to_owned()),
+            ("size", self.size.to_string()),
+            ("routes", self.routes.0.to_string()),
+            ("gates", self.gates.0.to_string()),
+            ("path", path.to_owned()),
+            ("workers", self.workers.0.to_string()),
+        ];
+        parts.into_iter().map(|(name, value)| format!("--{name}={value}")).collect()
+    }
+
     pub(super) fn case(&self) -> Case {
         Case { family: self.ip.0, flows: self.flows.0 }
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use millrace_bench::instructions::{self, BASELINE};
-use millrace_bench::{BenchError, Measurement, Options, Workload};
+use millrace_bench::{BenchError, Measurement, Options, Report, Workload, run_all};
 use serde_json::{Value, json};
 
 use crate::arguments::{Bench, BenchWorkload};
@@ -28,15 +28,91 @@ const MEMORY: &str = "memory";
 /// Runs a benchmark, or lists them.
 pub fn bench(bench: &Bench, json: bool) -> Result<(), Failure> {
     check_options(bench)?;
+    if let Some(results) = &bench.from {
+        return write_page(&read(results)?, bench.html.as_deref());
+    }
     let Some(name) = &bench.name else {
         list(json);
         return Ok(());
     };
     match (name.as_str(), baseline(bench)) {
-        (INSTRUCTIONS, Some(baseline)) if bench.accept => accept(&baseline, json),
-        (INSTRUCTIONS, Some(baseline)) => compare(&baseline, json),
-        _ => measure(name, workload(&bench.workload), json),
+        (INSTRUCTIONS, Some(baseline)) if bench.accept => return accept(&baseline, json),
+        (INSTRUCTIONS, Some(baseline)) if bench.against.is_none() => {
+            return compare(&baseline, bench.html.as_deref(), json);
+        }
+        _ => {}
     }
+    check_name(name)?;
+    if name.contains('/') {
+        return with_options(|options| millrace_bench::run(name, options)).map(drop);
+    }
+    let report = match (&bench.against, name.as_str()) {
+        (Some(other), _) => Report::of(name, against(bench, name, other)?),
+        (None, ALL) => all()?,
+        (None, _) => {
+            let workload = workload(&bench.workload);
+            Report::of(
+                name,
+                with_options(|options| {
+                    options.workload = workload;
+                    millrace_bench::run(name, options)
+                })?,
+            )
+        }
+    };
+    show(&report, json)?;
+    write_page(&report, bench.html.as_deref())?;
+    tell_failures(&report)
+}
+
+/// All benches.
+const ALL: &str = "all";
+
+/// Runs everything, and says what is needed and how long it takes.
+fn all() -> Result<Report, Failure> {
+    eprintln!(
+        "everything is measured: half an hour to an hour, best on a machine that does nothing else. Ctrl-C ends it, and removes what was set up."
+    );
+    with_options(|options| run_all(options))
+}
+
+/// Runs a bench by this build and another one.
+fn against(bench: &Bench, name: &str, other: &Path) -> Result<Vec<Measurement>, Failure> {
+    if !other.is_file() {
+        return Err(Failure::usage(format!("--against {}: there is no such program", other.display())));
+    }
+    let mut arguments = vec![name.to_owned()];
+    arguments.extend(workload(&bench.workload).iter().flat_map(Workload::arguments));
+    with_options(|options| millrace_bench::against(options, other, &arguments, bench.rounds))
+}
+
+fn read(results: &Path) -> Result<Report, Failure> {
+    let problem = |error: String| Failure::new(format!("{}: {error}", results.display()));
+    let text = std::fs::read_to_string(results).map_err(|error| problem(error.to_string()))?;
+    serde_json::from_str(&text)
+        .map_err(|error| problem(format!("no results of `millrace bench --json`: {error}")))
+}
+
+/// Writes the page, where one was asked for.
+fn write_page(report: &Report, file: Option<&Path>) -> Result<(), Failure> {
+    let Some(file) = file else { return Ok(()) };
+    let problem = |error| Failure::new(format!("can't write {}: {error}", file.display()));
+    std::fs::write(file, report.page()).map_err(problem)?;
+    eprintln!("page: {}", file.display());
+    Ok(())
+}
+
+/// Says at the end which benches gave no results: an error, unless all that is missing is root.
+fn tell_failures(report: &Report) -> Result<(), Failure> {
+    for failure in report.failures.iter().filter(|failure| failure.left_out) {
+        eprintln!("left out: {}: {}", failure.bench, failure.error);
+    }
+    let failed = report.failures.iter().filter(|failure| !failure.left_out);
+    let failed: Vec<String> = failed.map(|failure| format!("{}: {}", failure.bench, failure.error)).collect();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("benches without results: {}", failed.join("; "))))
 }
 
 /// An option that belongs to another bench is an error.
@@ -50,6 +126,12 @@ fn check_options(bench: &Bench) -> Result<(), Failure> {
         if said && bench.name.as_deref() != Some(wanted) {
             return Err(Failure::usage(format!("{option} can only be said of `millrace bench {wanted}`")));
         }
+    }
+    if bench.html.is_some() && bench.name.is_none() && bench.from.is_none() {
+        return Err(Failure::usage("--html needs the name of a benchmark, `all`, or --from FILE"));
+    }
+    if bench.against.is_some() && bench.name.is_none() {
+        return Err(Failure::usage("--against needs the name of a benchmark"));
     }
     Ok(())
 }
@@ -77,9 +159,11 @@ fn baseline(bench: &Bench) -> Option<PathBuf> {
 }
 
 /// Counts instructions and compares them with a baseline: fails when a path takes more than it may.
-fn compare(baseline: &Path, json: bool) -> Result<(), Failure> {
-    let comparison = with_options(|options| instructions::compare(options, baseline))?;
-    show(&comparison.measurements, json)?;
+fn compare(baseline: &Path, page: Option<&Path>, json: bool) -> Result<(), Failure> {
+    let mut comparison = with_options(|options| instructions::compare(options, baseline))?;
+    let report = Report::of(INSTRUCTIONS, std::mem::take(&mut comparison.measurements));
+    show(&report, json)?;
+    write_page(&report, page)?;
     for line in comparison.notes.iter().chain(&comparison.not_judged) {
         eprintln!("{line}");
     }
@@ -129,29 +213,25 @@ fn list(json: bool) {
     }
 }
 
-fn measure(name: &str, workload: Option<Workload>, json: bool) -> Result<(), Failure> {
-    let known: Vec<&str> = millrace_bench::list().iter().map(|bench| bench.name).chain(["all"]).collect();
-    // A benchmark may run a part of itself, which it names behind its own name, in a process of its own.
-    if !known.contains(&name.split('/').next().unwrap_or(name)) {
-        let hint = match millrace_config::nearest(name, known.iter().copied()) {
-            Some(near) => format!("did you mean {near:?}?"),
-            None => format!("there are: {}", known.join(", ")),
-        };
-        return Err(Failure::usage(format!("no benchmark is named {name:?}: {hint}")));
+/// Whether there is such a benchmark. One may run a part of itself, which it names behind its own name, in a process of its own.
+fn check_name(name: &str) -> Result<(), Failure> {
+    let known: Vec<&str> = millrace_bench::list().iter().map(|bench| bench.name).chain([ALL]).collect();
+    if known.contains(&name.split('/').next().unwrap_or(name)) {
+        return Ok(());
     }
-    let work = |options: &mut Options<'_>| {
-        options.workload = workload;
-        millrace_bench::run(name, options)
+    let hint = match millrace_config::nearest(name, known.iter().copied()) {
+        Some(near) => format!("did you mean {near:?}?"),
+        None => format!("there are: {}", known.join(", ")),
     };
-    show(&with_options(work)?, json)
+    Err(Failure::usage(format!("no benchmark is named {name:?}: {hint}")))
 }
 
-fn show(measurements: &[Measurement], json: bool) -> Result<(), Failure> {
-    let results = serde_json::to_value(measurements).map_err(Failure::new)?;
+fn show(report: &Report, json: bool) -> Result<(), Failure> {
+    let value = serde_json::to_value(report).map_err(Failure::new)?;
     if json {
-        println!("{:#}", json!({"results": results}));
+        println!("{value:#}");
     } else {
-        let rows: Vec<Value> = results.as_array().into_iter().flatten().map(readable).collect();
+        let rows: Vec<Value> = value["results"].as_array().into_iter().flatten().map(readable).collect();
         print!("{}", table(&rows, COLUMNS));
     }
     Ok(())
