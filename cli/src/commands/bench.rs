@@ -71,9 +71,9 @@ const ALL: &str = "all";
 /// Runs everything, and says what is needed and how long it takes.
 fn all() -> Result<Report, Failure> {
     eprintln!(
-        "everything is measured: half an hour to an hour, best on a machine that does nothing else. Ctrl-C ends it, and removes what was set up."
+        "everything is measured, which takes up to an hour: best on a machine that does nothing else. Ctrl-C ends it, and removes what was set up."
     );
-    with_options(|options| run_all(options))
+    with_options(run_all)
 }
 
 /// Runs a bench by this build and another one.
