@@ -22,7 +22,7 @@ use crate::{BenchError, Bound, Measurement, Options, callgrind};
 /// The name of a run that goes through all paths, for callgrind.
 const RUN: &str = "instructions/all";
 /// How long callgrind may take.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(600);
 /// Decimals of a count: more is noise of addresses.
 const PRECISION: f64 = 10.0;
 

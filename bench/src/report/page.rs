@@ -14,8 +14,7 @@ td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .kept{color:#1a7f37}.missed{color:#b42318;font-weight:600}svg{max-width:100%;height:auto;display:block;margin:.5rem 0}\
 svg text{font:11px system-ui,sans-serif;fill:#1c2330}svg .label{text-anchor:end}svg .axis{fill:#667085}\
 rect.ours{fill:#2f6fde}rect.ours.missed{fill:#d9541e}rect.peer{fill:#a9b4c6}\
-line.limit{stroke:#1c2330;stroke-width:1.5;stroke-dasharray:3 2}line.spread{stroke:#0b1f4b;stroke-width:1.2}\
-.key span{display:inline-block;width:1em;height:.7em;margin:0 .3em 0 1em}";
+line.limit{stroke:#1c2330;stroke-width:1.5;stroke-dasharray:3 2}line.spread{stroke:#0b1f4b;stroke-width:1.2}";
 
 /// The whole page.
 pub(super) fn page(report: &Report) -> String {
@@ -88,9 +87,9 @@ fn summary(body: &mut String, report: &Report) {
         "<p>{kept} of {all} promises were kept in this run. Figures are of one machine in one run.</p>"
     );
     body.push_str(
-        "<p class=\"key\"><span style=\"background:#2f6fde\"></span>ours\
-         <span style=\"background:#d9541e\"></span>ours, promise not kept\
-         <span style=\"background:#a9b4c6\"></span>peer; dashed: what is promised; thin line: from the least to the most of the repetitions</p>\n",
+        "<p><span style=\"color:#2f6fde\">■</span> ours \
+         <span style=\"color:#d9541e\">■</span> ours, promise not kept \
+         <span style=\"color:#a9b4c6\">■</span> peer; dashed: what is promised; thin line: from the least to the most of the repetitions</p>\n",
     );
     if report.failures.is_empty() {
         return;

@@ -116,8 +116,11 @@ impl Case<'_, '_> {
         ));
         let name = way.map(|way| way.name(self.family));
         self.add(&format!("{what} lookups"), time, "ns/lookup", |measured| {
+            let measured = measured.within(&ours);
             match name {
-                Some(name) => measured.beside(&name, peers_time).with_ratio(median(&ratios)),
+                Some(name) => {
+                    measured.beside(&name, peers_time).peer_within(&peers).with_ratio(median(&ratios))
+                }
                 None => measured,
             }
             .promising_ratio(Bound::AtMost, 1.0)

@@ -162,11 +162,10 @@ impl Run<'_, '_> {
         }
         let (cost, (least, _)) = (median(&costs), extremes(&costs));
         (self.options.progress)(&format!("{case}: {cost:.1} ns, {least:.1} at best"));
-        let measured =
-            Measurement::of(case, cost, "ns/packet").beside("a ring, first in first out", self.machine.ring);
+        let measured = Measurement::median_of(case, &costs, "ns/packet");
         self.results.push(match limit {
-            Some(limit) => Measurement::of(case, cost, "ns/packet").promising(Bound::AtMost, limit),
-            None => measured,
+            Some(limit) => measured.promising(Bound::AtMost, limit),
+            None => measured.beside("a ring, first in first out", self.machine.ring),
         });
         Ok(cost)
     }
