@@ -169,9 +169,12 @@ fn compare(baseline: &Path, page: Option<&Path>, json: bool) -> Result<(), Failu
     }
     let accept = format!("`millrace bench {INSTRUCTIONS} --accept` makes what is counted now the baseline");
     if !comparison.failures.is_empty() {
-        let failures = comparison.failures.join("\n  ");
-        let problem = format!("against {}:\n  {failures}\nIf that is meant: {accept}", baseline.display());
-        return Err(Failure::new(problem));
+        comparison.failures.iter().for_each(|failure| eprintln!("{failure}"));
+        let (count, file) = (comparison.failures.len(), baseline.display());
+        let noun = if count == 1 { "path is" } else { "paths are" };
+        return Err(Failure::new(format!(
+            "{count} {noun} not as {file} has it (see above). If that is meant: {accept}"
+        )));
     }
     // As with tests that are skipped: what can't be judged is a failure of continuous integration, and of nobody else.
     if !comparison.not_judged.is_empty() {
