@@ -29,8 +29,8 @@ demo: setup build ## carry real traffic between two hosts and show what happened
 test: setup lint build ## set up, lint, build, and run every test
 	@tools/test
 
-bench: build ## run every benchmark beside its peer
-	@out/millrace bench all
+bench: build ## measure everything beside its peers: out/bench.html, out/bench.json
+	@out/millrace bench all --html out/bench.html --json > out/bench.json
 
 package: build ## make a Debian package with the service, manual pages and completions in out/
 	@tools/package out/millrace out

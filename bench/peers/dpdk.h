@@ -11,6 +11,7 @@
 
 #include <rte_eal.h>
 #include <rte_memory.h>
+#include <rte_vect.h>
 
 #define HUGE ((size_t)2 << 20)
 #define PAGE 4096
@@ -60,5 +61,7 @@ static void start_library(char *name, const char *processor, char *megabytes)
 			    "--log-level=3" };
 	if (rte_eal_init(sizeof(options) / sizeof(options[0]), options) < 0)
 		fail("the library does not start");
+	/* It uses no vectors of 512 bits otherwise, which it is faster by where there are some. */
+	rte_vect_set_max_simd_bitwidth(RTE_VECT_SIMD_512);
 	rte_memseg_list_walk(move_to_huge_pages, NULL);
 }

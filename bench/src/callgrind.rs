@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::BenchError;
+use crate::peer::Scratch;
 use crate::process::Running;
 
 /// What is counted in `callgrind_measured`: instructions, and reads that miss the smaller and the larger cache.
@@ -22,6 +23,46 @@ pub(crate) fn count(binary: &Path, name: &str, patience: Duration) -> Result<Opt
 /// The instructions alone, without simulated caches.
 pub(crate) fn instructions(binary: &Path, name: &str, patience: Duration) -> Result<Option<f64>, BenchError> {
     Ok(run(binary, name, &[], patience)?.map(|[instructions, ..]| instructions))
+}
+
+/// Does a piece of work, and says then that it is done. Callgrind counts in here, and [`parts`] of it.
+#[inline(never)]
+pub(crate) fn callgrind_measured<T>(work: impl FnOnce() -> T) -> T {
+    work()
+}
+
+/// The end of what is counted as one part.
+#[inline(never)]
+pub(crate) fn callgrind_part_ends(part: usize) {
+    std::hint::black_box(part);
+}
+
+/// Instructions of each part of `millrace bench NAME`, in order: what is done within `callgrind_measured` until
+/// `callgrind_part_ends`. None when the binary's functions have no names.
+pub(crate) fn parts(binary: &Path, name: &str, patience: Duration) -> Result<Vec<f64>, BenchError> {
+    let scratch = Scratch::new()?;
+    let file = scratch.file("parts");
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--combine-dumps=yes", "--dump-line=no", "--collect-atstart=no"]);
+    command.args(["--toggle-collect=*callgrind_measured*", "--dump-before=*callgrind_part_ends*"]);
+    command.arg(format!("--callgrind-out-file={}", file.display()));
+    command.env(LIBRARY.0, LIBRARY.1).arg(binary).args(["bench", name]);
+    Running::start(&mut command)?.finish(patience)?;
+    let text =
+        std::fs::read_to_string(&file).map_err(BenchError::system(format!("read {}", file.display())))?;
+    Ok(parts_of(&text))
+}
+
+/// Has the C library copy memory in the same way on each processor.
+const LIBRARY: (&str, &str) =
+    ("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-AVX2,-AVX,-ERMS,-FSRM,-AVX512VL,-AVX512F");
+
+/// The sums of callgrind's dumps, without that of the end of the program.
+fn parts_of(text: &str) -> Vec<f64> {
+    let mut parts: Vec<f64> =
+        text.lines().filter_map(|line| line.strip_prefix("summary:")?.trim().parse().ok()).collect();
+    parts.pop();
+    parts
 }
 
 fn run(
@@ -50,6 +91,13 @@ fn collected(output: &str) -> Option<[f64; 3]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_are_found_without_the_programs_end() {
+        let text = "part: 1\nsummary: 1200\nfn=(1)\n0 1200\ntotals: 1200\npart: 2\nsummary: 34\npart: 3\nsummary: 0\n";
+        assert_eq!(parts_of(text), [1200.0, 34.0]);
+        assert!(parts_of("").is_empty());
+    }
 
     #[test]
     fn the_sums_are_found() {

@@ -21,17 +21,24 @@ pub(crate) struct UdpFrame {
 impl UdpFrame {
     /// Its bytes.
     pub fn bytes(&self) -> Vec<u8> {
+        self.bytes_of(SHORTEST)
+    }
+
+    /// The same for a frame of so many bytes, or as few as it takes.
+    pub fn bytes_of(&self, length: usize) -> Vec<u8> {
+        let length = length.max(SHORTEST);
         let ethernet = [self.destination_mac, self.source_mac].concat();
         let packet = match (self.source, self.destination) {
-            (IpAddr::V4(source), IpAddr::V4(destination)) => self.ipv4(source, destination),
-            (source, destination) => self.ipv6(octets(source), octets(destination)),
+            (IpAddr::V4(source), IpAddr::V4(destination)) => self.ipv4(source, destination, length),
+            (source, destination) => self.ipv6(octets(source), octets(destination), length),
         };
         [ethernet, packet].concat()
     }
 
-    fn ipv4(&self, source: Ipv4Addr, destination: Ipv4Addr) -> Vec<u8> {
-        let udp_length = SHORTEST - 14 - 20;
-        let mut header = vec![0x45, 0, 0, (20 + udp_length) as u8, 0, 0, 0x40, 0, 64, 17, 0, 0];
+    fn ipv4(&self, source: Ipv4Addr, destination: Ipv4Addr, length: usize) -> Vec<u8> {
+        let udp_length = length - 14 - 20;
+        let [high, low] = ((20 + udp_length) as u16).to_be_bytes();
+        let mut header = vec![0x45, 0, high, low, 0, 0, 0x40, 0, 64, 17, 0, 0];
         header.extend(source.octets());
         header.extend(destination.octets());
         let sum = Sum::new().bytes(&header).checksum();
@@ -40,10 +47,11 @@ impl UdpFrame {
         [vec![8, 0], header, self.udp(udp_length, pseudo)].concat()
     }
 
-    fn ipv6(&self, source: [u8; 16], destination: [u8; 16]) -> Vec<u8> {
-        // The shortest that has room for a header and a few bytes.
-        let udp_length = 16;
-        let mut header = vec![0x60, 0, 0, 0, 0, udp_length as u8, 17, 64];
+    fn ipv6(&self, source: [u8; 16], destination: [u8; 16], length: usize) -> Vec<u8> {
+        // At least what has room for a header and a few bytes.
+        let udp_length = length.saturating_sub(14 + 40).max(16);
+        let [high, low] = (udp_length as u16).to_be_bytes();
+        let mut header = vec![0x60, 0, 0, 0, high, low, 17, 64];
         header.extend(source);
         header.extend(destination);
         let pseudo = Sum::new().bytes(&header[8..40]);
@@ -72,17 +80,13 @@ mod tests {
     use super::*;
 
     fn frame(source: &str, destination: &str) -> Vec<u8> {
+        udp(source, destination).bytes()
+    }
+
+    fn udp(source: &str, destination: &str) -> UdpFrame {
         let (source, destination) = (source.parse().unwrap(), destination.parse().unwrap());
         let (source_mac, destination_mac) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
-        let frame = UdpFrame {
-            source_mac,
-            destination_mac,
-            source,
-            destination,
-            source_port: 1000,
-            destination_port: 9,
-        };
-        frame.bytes()
+        UdpFrame { source_mac, destination_mac, source, destination, source_port: 1000, destination_port: 9 }
     }
 
     #[test]
@@ -92,6 +96,17 @@ mod tests {
         assert!(Sum::new().bytes(&frame[14..34]).folded() == 0xffff);
         let pseudo = Sum::new().bytes(&frame[26..34]).word(17).word(26);
         assert_eq!(pseudo.bytes(&frame[34..]).folded(), 0xffff);
+    }
+
+    #[test]
+    fn longer_frames_have_the_length_that_was_asked_for() {
+        let (source, destination) = ("fd00::1".parse().unwrap(), "fd00::2".parse().unwrap());
+        let v6 = UdpFrame { source, destination, ..udp("10.0.0.1", "10.0.0.2") };
+        let v4 = udp("10.0.0.1", "10.0.0.2").bytes_of(1514);
+        assert_eq!((v4.len(), &v4[16..18]), (1514, &1500_u16.to_be_bytes()[..]));
+        assert!(Sum::new().bytes(&v4[14..34]).folded() == 0xffff);
+        let v6 = v6.bytes_of(566);
+        assert_eq!((v6.len(), &v6[18..20]), (566, &512_u16.to_be_bytes()[..]));
     }
 
     #[test]

@@ -54,10 +54,13 @@ fn compare(name: &str, frame: Vec<u8>, options: &mut Options<'_>) -> Result<Meas
     }
     plain.pipeline.check(CASE)?;
     other.pipeline.check(CASE)?;
-    let (ours, theirs) = (median(&ours), median(&theirs));
-    (options.progress)(&format!("{name}: {ours:.1} ns per packet at the 99th percentile, plain {theirs:.1}"));
-    Ok(Measurement::of(name, ours, "ns/packet at the 99th percentile of batches")
-        .beside("a plain packet of the same length", theirs)
+    let (middle, plain) = (median(&ours), median(&theirs));
+    (options.progress)(&format!(
+        "{name}: {middle:.1} ns per packet at the 99th percentile, plain {plain:.1}"
+    ));
+    Ok(Measurement::median_of(name, &ours, "ns/packet at the 99th percentile of batches")
+        .beside("a plain packet of the same length", plain)
+        .peer_within(&theirs)
         .with_ratio(median(&ratios))
         .promising_ratio(Bound::AtMost, LIMIT))
 }

@@ -3,16 +3,19 @@
 //! Every benchmark builds what it needs in network namespaces of its own, is bounded in time, and removes what it has
 //! built, also when it fails or is interrupted. Figures are of this machine in this run: compare ratios.
 
+mod against;
 mod api;
 mod apply;
 mod callgrind;
 mod changes;
 mod classify;
+mod counters;
 mod error;
 mod flow_table;
 mod frame;
 mod gates;
 mod headers;
+pub mod instructions;
 mod interrupt;
 mod iperf3;
 mod load;
@@ -23,6 +26,7 @@ mod peer;
 mod plugin_load;
 mod plugins;
 mod process;
+mod report;
 mod route;
 mod router;
 mod schedule;
@@ -33,8 +37,11 @@ mod veth;
 
 use std::path::PathBuf;
 
+pub use against::against;
 pub use error::BenchError;
 pub use measurement::{Bound, Measurement};
+pub use memory::workload::{Amount, Distribution, EmptyGates, Ip, Size, Stages, Workers, Workload};
+pub use report::{Entry, FailedBench, Machine, Report, run_all};
 
 /// A benchmark that can be run by name.
 #[derive(Clone, Copy, Debug)]
@@ -49,11 +56,13 @@ pub struct Bench {
 pub struct Options<'a> {
     /// The `millrace` binary that is measured.
     pub binary: PathBuf,
+    /// What is sent through the router in memory; all that something is promised of, if nothing is said.
+    pub workload: Option<Workload>,
     /// Told, in a line without newline, what goes on.
     pub progress: &'a mut dyn FnMut(&str),
 }
 
-const BENCHES: [Bench; 17] = [
+const BENCHES: [Bench; 18] = [
     Bench {
         name: "api",
         summary: "a reserved flow, memory and answers while 400 connections flood the interface over TLS",
@@ -89,6 +98,10 @@ const BENCHES: [Bench; 17] = [
         name: "headers",
         summary: "packets with long chains of headers beside plain ones, in the pipeline alone",
     },
+    Bench {
+        name: "instructions",
+        summary: "instructions of the hot paths, beside the baseline in bench/instructions.json",
+    },
     Bench { name: "memory", summary: "time and instructions per packet in the pipeline alone" },
     Bench { name: "plugin-load", summary: "from the bytes of a plugin to its first packet" },
     Bench {
@@ -111,12 +124,15 @@ pub fn list() -> &'static [Bench] {
     &BENCHES
 }
 
-/// Runs the benchmark `name`, or `all` of them one after the other.
+/// Runs the benchmark `name`.
 ///
 /// # Errors
 /// See [`BenchError`]; what was set up has been removed then, too.
 pub fn run(name: &str, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let _watch = interrupt::Interrupt::watch();
+    if let Some(result) = instructions::run_measured(name) {
+        return result.map(|()| Vec::new());
+    }
     if let Some(result) = memory::run_measured(name) {
         return result.map(|()| Vec::new());
     }
@@ -129,16 +145,11 @@ pub fn run(name: &str, options: &mut Options<'_>) -> Result<Vec<Measurement>, Be
     if let Some(result) = flow_table::run_measured(name) {
         return result.map(|()| Vec::new());
     }
-    let chosen: Vec<&Bench> = list().iter().filter(|bench| name == "all" || name == bench.name).collect();
-    if chosen.is_empty() {
+    let Some(bench) = list().iter().find(|bench| bench.name == name) else {
         let known = list().iter().map(|bench| bench.name).collect::<Vec<_>>().join(", ");
-        return Err(BenchError::Unknown { name: name.to_owned(), known: format!("{known}, all") });
-    }
-    let mut results = Vec::new();
-    for bench in chosen {
-        results.extend(run_one(bench.name, options)?);
-    }
-    Ok(results)
+        return Err(BenchError::Unknown { name: name.to_owned(), known });
+    };
+    run_one(bench.name, options)
 }
 
 fn run_one(name: &'static str, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
@@ -155,8 +166,9 @@ fn run_one(name: &'static str, options: &mut Options<'_>) -> Result<Vec<Measurem
         "gates" => gates::run(options),
         "headers" => headers::run(options),
         "hot-swap" => plugins::hot_swap(options),
+        "instructions" => instructions::run(options),
         "memory" => memory::run(options),
-        "plugin-call" => plugins::call(options),
+        "plugin-call" => plugins::call::run(options),
         "plugin-load" => plugin_load::run(options),
         "route" => route::run(options),
         "schedule" => schedule::run(options),

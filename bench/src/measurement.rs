@@ -1,25 +1,34 @@
 //! One figure, with the peer's and the promised one.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use crate::statistics::{extremes, median};
 
 /// One line of a benchmark's result.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// What was measured: `forwarding, 64 bytes`.
     pub case: String,
     /// Our figure, in `unit`.
     pub ours: f64,
+    /// The least and the most of the repetitions whose median `ours` is; `None` where it is no median, or they aren't known.
+    pub spread: Option<[f64; 2]>,
     /// The unit of `ours` and `peer`: `Mpps`, `Gbit/s`, `ms`, `ns/packet`, …
     pub unit: String,
     /// The peer's figure in the same run; `None` where there is no peer, or it is not installed.
     pub peer: Option<f64>,
+    /// The least and the most of the repetitions whose median `peer` is.
+    pub peer_spread: Option<[f64; 2]>,
     /// Who the peer is.
     pub peer_name: Option<String>,
     /// Ours divided by the peer's. Where runs alternate it is the median of the pairs' ratios, which need not be the
     /// ratio of the medians that `ours` and `peer` are.
     pub ratio: Option<f64>,
-    /// The promised figure: a bound of `ratio` where a peer is compared with, else of `ours`.
+    /// The promised figure: a bound of `ratio` or of `ours`.
     pub limit: Option<f64>,
+    /// Whether `limit` bounds `ratio`.
+    #[serde(default)]
+    pub of_ratio: bool,
     /// Whether the promise was kept in this run; `None` without a promise, or when it couldn't be judged.
     pub holds: Option<bool>,
 }
@@ -48,13 +57,35 @@ impl Measurement {
         Self {
             case: case.into(),
             ours,
+            spread: None,
             unit: unit.to_owned(),
             peer: None,
+            peer_spread: None,
             peer_name: None,
             ratio: None,
             limit: None,
+            of_ratio: false,
             holds: None,
         }
+    }
+
+    /// The median of repetitions, with their spread.
+    pub fn median_of(case: impl Into<String>, figures: &[f64], unit: &str) -> Self {
+        Self::of(case, median(figures), unit).within(figures)
+    }
+
+    /// Notes how far repetitions lie from each other. Nothing without any.
+    #[must_use]
+    pub fn within(mut self, figures: &[f64]) -> Self {
+        self.spread = spread(figures);
+        self
+    }
+
+    /// The same for the peer's.
+    #[must_use]
+    pub fn peer_within(mut self, figures: &[f64]) -> Self {
+        self.peer_spread = spread(figures);
+        self
     }
 
     /// Sets the peer's figure beside ours. The ratio is left out when the peer's figure is 0.
@@ -73,10 +104,16 @@ impl Measurement {
         self
     }
 
+    /// Whether the limit bounds the ratio to the peer's figure, and not our own.
+    pub fn limits_ratio(&self) -> bool {
+        self.limit.is_some() && self.of_ratio
+    }
+
     /// States what is promised of the ratio, and judges it. Without a ratio it stays open.
     #[must_use]
     pub fn promising_ratio(mut self, bound: Bound, limit: f64) -> Self {
         self.limit = Some(limit);
+        self.of_ratio = true;
         self.holds = self.ratio.map(|ratio| bound.holds(ratio, limit));
         self
     }
@@ -85,9 +122,15 @@ impl Measurement {
     #[must_use]
     pub fn promising(mut self, bound: Bound, limit: f64) -> Self {
         self.limit = Some(limit);
+        self.of_ratio = false;
         self.holds = Some(bound.holds(self.ours, limit));
         self
     }
+}
+
+fn spread(figures: &[f64]) -> Option<[f64; 2]> {
+    let (least, most) = extremes(figures);
+    (!figures.is_empty()).then_some([least, most])
 }
 
 #[cfg(test)]
@@ -109,6 +152,13 @@ mod tests {
         assert_eq!((alone.limit, alone.holds), (Some(0.9), None));
         let idle = Measurement::of("x", 9.0, "Mpps").beside("peer", 0.0).promising_ratio(Bound::AtLeast, 0.9);
         assert_eq!((idle.ratio, idle.holds), (None, None));
+    }
+
+    #[test]
+    fn a_median_bears_its_spread() {
+        let measured = Measurement::median_of("x", &[3.0, 1.0, 2.0], "ns");
+        assert_eq!((measured.ours, measured.spread), (2.0, Some([1.0, 3.0])));
+        assert_eq!(Measurement::of("x", 1.0, "ns").within(&[]).spread, None);
     }
 
     #[test]

@@ -169,6 +169,13 @@ fn wrong_usage_is_exit_code_2() {
         &["capture", "lan"],
         &["lab", "exec", "l", "h1"],
         &["bench", "vet"],
+        &["bench", "gates", "--flows", "1K"],
+        &["bench", "memory", "--size", "jumbo"],
+        &["bench", "memory", "--accept"],
+        &["bench", "--html", "page.html"],
+        &["bench", "memory", "--against", "/nowhere/millrace"],
+        &["bench", "memory", "--against", "/bin/true", "--rounds", "0"],
+        &["bench", "--from", "results.json"],
         &["top", "--interval", "0.1"],
         &["top"],
         &["metrics", "--json"],
@@ -236,6 +243,33 @@ fn benchmarks_are_listed_with_and_without_json() {
     let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(list.as_array().unwrap().iter().all(|bench| bench["name"].is_string()));
     assert_eq!(code(&millrace(&["bench"])), 0);
+}
+
+#[test]
+fn a_page_is_made_of_results_that_were_kept() {
+    let results = TestFile::new(
+        "results.json",
+        r#"{"results": [{"bench": "memory", "case": "IPv4", "ours": 9.5, "spread": [9.0, 10.0], "unit": "ns/packet",
+            "peer": null, "peer_name": null, "ratio": null, "limit": 9.0, "holds": false}]}"#,
+    );
+    let page = TestFile::new("page.html", "");
+    let made = millrace(&["bench", "--from", results.path(), "--html", page.path()]);
+    assert_eq!(code(&made), 0, "{}", error(&made));
+    let text = fs::read_to_string(page.path()).unwrap();
+    assert!(text.starts_with("<!DOCTYPE html>") && text.contains("9.00 to 10.0"), "{text}");
+    let wrong = millrace(&["bench", "--from", page.path(), "--html", results.path()]);
+    assert!(code(&wrong) == 1 && error(&wrong).contains("no results of"), "{}", error(&wrong));
+}
+
+#[test]
+fn instructions_need_the_baseline_that_was_named() {
+    let output = millrace(&["bench", "instructions", "--baseline", "/nowhere/instructions.json"]);
+    assert_eq!(code(&output), 1);
+    assert!(
+        error(&output).contains("/nowhere/instructions.json: there is no such file"),
+        "{}",
+        error(&output)
+    );
 }
 
 #[test]

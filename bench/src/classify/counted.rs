@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use millrace_testkit::classbench::{Popularity, trace};
+use millrace_packet::Family;
+use millrace_testkit::classbench::{Popularity, Style, generate, trace};
 
 use super::set::Source;
 use super::table::{KINDS, Kind, Ranked};
 use super::{BATCH, in_batches};
+use crate::instructions::Meter;
 use crate::{BenchError, callgrind};
 
 /// Packets looked up.
@@ -49,6 +51,24 @@ pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
     };
     std::hint::black_box(callgrind_measured(&*table, &packets));
     Some(Ok(()))
+}
+
+/// Filters of the tables where nothing but instructions is counted.
+const FILTERS: usize = 1000;
+
+/// Looks up packets in batches in a table of this kind, in the style of access lists.
+pub(crate) fn look_up(kind: &str, family: Family, packets: u64, meter: &mut Meter) -> Result<(), BenchError> {
+    let set = generate(Style::Acl, family, FILTERS, 1);
+    let compile = |(place, filter): (usize, &millrace_classify::Filter)| {
+        Some((filter.compile(|_| None).ok()?, set.priority(place)))
+    };
+    let filters: Vec<Ranked> = set.filters.iter().enumerate().filter_map(compile).collect();
+    let trace = trace(&set, Popularity::Uniform, packets as usize, 2);
+    let unfit = || BenchError::measurement(kind, "it can't be filled");
+    let known = KINDS.iter().find(|known| known.name == kind).ok_or_else(unfit)?;
+    let (table, _) = known.fill(&filters).map_err(|_| unfit())?;
+    std::hint::black_box(meter.measure(|| in_batches(&*table, &trace)));
+    Ok(())
 }
 
 #[inline(never)]

@@ -6,7 +6,7 @@
 
 mod acl;
 mod caches;
-mod counted;
+pub(crate) mod counted;
 mod linked;
 mod set;
 mod table;

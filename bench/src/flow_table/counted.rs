@@ -3,13 +3,14 @@
 use std::array::from_fn;
 use std::time::Duration;
 
-use millrace_classify::FlowTable;
+use millrace_classify::{FlowAnswer, FlowTable};
 use millrace_packet::FlowKey;
 use millrace_units::Instant;
 
 use super::BATCH;
 use super::flows::{Family, Popularity, key, order};
 use super::lookups::{SIZES, filled};
+use crate::instructions::Meter;
 use crate::process::is_installed;
 use crate::{BenchError, Measurement, Options, callgrind};
 
@@ -17,6 +18,9 @@ use crate::{BenchError, Measurement, Options, callgrind};
 const PACKETS: usize = 128 * BATCH;
 /// How long one run may take; filling the largest table is most of it.
 const PATIENCE: Duration = Duration::from_secs(400);
+
+/// Flows of the table where nothing but instructions is counted, which do not depend on how many there are.
+const FLOWS: u32 = 1024;
 
 /// The name of a run that only fills a table and looks up packets.
 const PREFIX: &str = "flow-table/";
@@ -80,6 +84,43 @@ pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
         let problem = || BenchError::measurement("flow table", format!("{hits} packets had a record"));
         (hits == 2 * PACKETS).then_some(()).ok_or_else(problem)
     }))
+}
+
+/// Looks up packets in batches whose flows all have a record.
+pub(crate) fn hits(v4: bool, packets: u64, meter: &mut Meter) -> Result<(), BenchError> {
+    let family = if v4 { Family::V4 } else { Family::V6 };
+    let mut table = filled(FLOWS, |number| key(family, number))?;
+    let order = order(Popularity::Uniform, FLOWS, packets as usize);
+    let batches: Vec<[FlowKey; BATCH]> =
+        order.chunks_exact(BATCH).map(|numbers| from_fn(|at| key(family, numbers[at]))).collect();
+    let hits: usize = meter.measure(|| {
+        let mut look_up = |keys: &[FlowKey; BATCH]| {
+            let hashes = from_fn(|at| table.hash(&keys[at]));
+            look_up(&mut table, keys, &hashes)
+        };
+        batches.iter().map(&mut look_up).sum()
+    });
+    all(hits, packets)
+}
+
+/// Makes records of new flows in a table that is full of flows without a second packet.
+pub(crate) fn new_flows(v4: bool, packets: u64, meter: &mut Meter) -> Result<(), BenchError> {
+    let family = if v4 { Family::V4 } else { Family::V6 };
+    let mut table = super::table(FLOWS, FLOWS)?;
+    let keys: Vec<FlowKey> = (0..packets as u32).map(|number| key(family, number)).collect();
+    let mut insert = |key: &FlowKey| {
+        let made = table.insert(key, table.hash(key), 0, FlowAnswer::default(), Instant::ZERO);
+        while table.pop_removed().is_some() {}
+        usize::from(made.is_ok())
+    };
+    let (before, counted) = keys.split_at(keys.len() / 2);
+    before.iter().for_each(|key| _ = insert(key));
+    all(meter.measure(|| counted.iter().map(insert).sum()), counted.len() as u64)
+}
+
+fn all(done: usize, packets: u64) -> Result<(), BenchError> {
+    let problem = || BenchError::measurement("flow table", format!("{done} of {packets} packets"));
+    (done as u64 == packets).then_some(()).ok_or_else(problem)
 }
 
 /// As [`look_up`]; callgrind counts in here.

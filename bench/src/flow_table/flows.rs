@@ -48,7 +48,7 @@ pub(super) fn scramble(number: u64) -> u64 {
 
 /// How often each flow comes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Popularity {
+pub(crate) enum Popularity {
     /// All flows alike.
     Uniform,
     /// The n-th most frequent flow in proportion to 1/n.
@@ -62,7 +62,7 @@ impl fmt::Display for Popularity {
 }
 
 /// Numbers of `packets` packets' flows, of `flows`.
-pub(super) fn order(popularity: Popularity, flows: u32, packets: usize) -> Vec<u32> {
+pub(crate) fn order(popularity: Popularity, flows: u32, packets: usize) -> Vec<u32> {
     let random = |packet: usize| scramble(packet as u64 ^ 1 << 50) >> 11;
     match popularity {
         Popularity::Uniform => {

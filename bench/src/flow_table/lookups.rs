@@ -172,10 +172,12 @@ fn hits(flows: u32, name: &str, limit: Option<f64>) -> Result<Vec<Measurement>, 
         let ratios: Vec<f64> = sixes.iter().zip(&fours).map(|(six, four)| six / four).collect();
         let hash = if timed == Timed::HashAndSearch { ", with hash" } else { "" };
         let case = |family| format!("hit, {family}, {name} flows, {popularity}{hash}");
-        let mut ours = Measurement::of(case(Family::V4), median(&fours), "ns/packet")
-            .beside("its two lines alone", median(&bare));
-        let mut ours_six = Measurement::of(case(Family::V6), median(&sixes), "ns/packet")
+        let mut ours = Measurement::median_of(case(Family::V4), &fours, "ns/packet")
+            .beside("its two lines alone", median(&bare))
+            .peer_within(&bare);
+        let mut ours_six = Measurement::median_of(case(Family::V6), &sixes, "ns/packet")
             .beside("IPv4", median(&fours))
+            .peer_within(&fours)
             .with_ratio(median(&ratios));
         if let (Some(limit), Popularity::Uniform, Timed::Search) = (limit, popularity, timed) {
             ours = ours.promising(Bound::AtMost, limit);

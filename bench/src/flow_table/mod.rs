@@ -6,8 +6,8 @@
 
 mod attack;
 mod changes;
-mod counted;
-mod flows;
+pub(crate) mod counted;
+pub(crate) mod flows;
 mod lookups;
 
 use millrace_classify::{FlowTable, FlowTableConfig};

@@ -61,7 +61,9 @@ fn gates(case: Case, options: &mut Options<'_>) -> Result<Vec<Measurement>, Benc
     };
     let measurement = |what: &str, ours: f64, index: usize, limit: f64| {
         Measurement::of(format!("{case}, {what}"), ours, "ns/packet")
+            .within(&times[index])
             .beside("no gates", none)
+            .peer_within(&times[0])
             .with_ratio(ratio(index))
             .promising_ratio(Bound::AtMost, limit)
     };
@@ -110,7 +112,11 @@ fn lengths(family: Family, options: &mut Options<'_>) -> Result<Vec<Measurement>
             "{name}, 3 x {FILTERS} filters, {flow_packets} packets a flow: {with:.1} ns with the flow table, {without:.1} without"
         ));
         let what = format!("{name}, 3 x {FILTERS} filters, {flow_packets} packet(s) a flow");
-        results.push(Measurement::of(what, with, "ns/packet").beside("no flow table", without));
+        results.push(
+            Measurement::median_of(what, &times[0], "ns/packet")
+                .beside("no flow table", without)
+                .peer_within(&times[1]),
+        );
         per_flow.push((f64::from(flow_packets), with * f64::from(flow_packets)));
         if with <= without && pays_at.is_none() {
             pays_at = Some(flow_packets);

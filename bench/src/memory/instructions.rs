@@ -66,7 +66,7 @@ mod tests {
                 assert_eq!(parse(&name(what, case, setup)), Some((what, case, setup, PACKETS)));
             }
         }
-        assert_eq!(parse("memory/source/ipv4-1/x/none-1-0-1-fifo"), None);
+        assert_eq!(parse("memory/source/ipv4-1/x/none-1-0-1-fifo-0-uniform-64"), None);
         assert_eq!(parse("memory"), None);
     }
 }

@@ -1,17 +1,28 @@
 //! `memory`: the pipeline without input and output, in this process.
 //!
-//! A generator gives batches of 256 copies of prepared frames, those of all flows in turn; the router has 1,000 routes over
-//! one next hop unless the case says another number. What the generator itself costs is measured beside it, and subtracted.
+//! A generator gives batches of 256 copies of prepared frames, those of all flows in turn or as often as Zipf's law says;
+//! the router has 1,000 routes over one next hop unless the case says another number. What the generator itself costs is
+//! measured beside it, shown, and subtracted. The peer of plain IPv4 forwarding is a loop over DPDK's libraries.
 
 pub(crate) mod case;
+mod figures;
 pub(crate) mod instructions;
+mod peer;
+mod sample;
 pub(crate) mod setup;
+mod workers;
+pub(crate) mod workload;
 
 use std::time::Instant;
 
-use self::case::{Case, Family};
+use self::case::Case;
+use self::figures::{Figure, figures};
 use self::instructions::What;
-use self::setup::{GatesSetup, Pipeline, QueueSetup, Setup, Source};
+use self::peer::Forwarder;
+use self::sample::{Counters, Sample, UNITS};
+use self::setup::{Pipeline, Setup, Source};
+use self::workers::Spread;
+use self::workload::Workload;
 use crate::interrupt::check;
 use crate::process::is_installed;
 use crate::statistics::{extremes, median};
@@ -23,84 +34,154 @@ const REPETITIONS: usize = 7;
 const MOST_KNOWN: u32 = 100_000;
 /// Cases of so many flows have their instructions counted: they don't depend on how many flows there are.
 const MOST_COUNTED: u32 = 1000;
-/// Packets of a repetition: enough for a tenth of a second.
+/// Packets of a repetition: enough for a twentieth of a second.
 const PACKETS: u64 = 1_000_000;
+/// Promised: what two workers send, as a multiple of what one does.
+const SPEED_UP: f64 = 1.9;
 
-/// What is measured: packets, what they meet, and what is promised of a packet, in nanoseconds.
-struct Named {
-    name: &'static str,
-    case: Case,
-    setup: Setup,
-    limit: f64,
-}
-
-/// All cases.
-fn cases() -> Vec<Named> {
-    let bare = Setup { flows_max: 0, routes: 1, ..Setup::default() };
-    let gates = Setup { gates: GatesSetup::Empty, ..Setup::default() };
-    let v4 =
-        |name, flows, setup, limit| Named { name, case: Case { family: Family::V4, flows }, setup, limit };
-    let v6 =
-        |name, flows, setup, limit| Named { name, case: Case { family: Family::V6, flows }, setup, limit };
-    let (many4, many6) = (500_000, 200_000);
-    vec![
-        v4("IPv4, 1 flow", 1, Setup::default(), 14.0),
-        v4("IPv4, 1,000 flows", 1000, Setup::default(), 14.0),
-        v4(
-            "IPv4, 1,000 flows, 1 packet in 1,000 traced",
-            1000,
-            Setup { traced: 1000, ..Setup::default() },
-            14.5,
-        ),
-        v4("IPv4, 1,000 flows, 3 empty gates", 1000, gates, 14.0),
-        v4("IPv4, 128 K flows, 3 empty gates", 128 << 10, gates, 17.0),
-        v4(
-            "IPv4, 128 K flows, 3 empty gates, a queue for each flow",
-            128 << 10,
-            Setup { queue: QueueSetup::PerFlow, ..gates },
-            29.0,
-        ),
-        v4("IPv4, 1 M flows, 500 K routes, 3 empty gates", 1_000_000, Setup { routes: many4, ..gates }, 30.0),
-        v6("IPv6, 1,000 flows, 3 empty gates", 1000, gates, 22.0),
-        v6(
-            "IPv6, 128 K flows, 200 K routes, 3 empty gates",
-            128 << 10,
-            Setup { routes: many6, ..gates },
-            22.0,
-        ),
-        v4("IPv4, no flow table, 1 route", 1000, bare, 9.0),
-        v4(
-            "IPv4, no flow table, 500 K routes, 1 M destinations",
-            1_000_000,
-            Setup { routes: many4, ..bare },
-            20.0,
-        ),
-    ]
-}
-
-/// Runs all cases.
+/// Runs the workload that was asked for, or all cases that something is promised of.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
-    let mut results = Vec::new();
-    let valgrind = is_installed("valgrind");
-    if !valgrind {
-        (options.progress)("valgrind is not installed: instructions are not counted");
+    let workload = options.workload;
+    let mut run =
+        Run { valgrind: is_installed("valgrind"), counters: Counters::open(), options, results: Vec::new() };
+    if !run.valgrind {
+        run.tell("valgrind is not installed: it counts no instructions");
     }
-    for Named { name, case, setup, limit } in cases() {
-        let times = nanoseconds(case, setup)?;
+    if !run.counters.has_events() {
+        run.tell(
+            "the processor counts no events here (or the kernel forbids it): no core cycles and cache misses",
+        );
+    }
+    let two = match workload {
+        Some(Workload { workers, .. }) => workers.0 == 2,
+        None => true,
+    };
+    match workload {
+        // Of two workers the rate is what is asked for.
+        Some(workload) if two => run.two_workers(&figures::of(&workload))?,
+        Some(workload) => _ = run.figure(&figures::of(&workload))?,
+        None => {
+            let mut before = 0.0;
+            for figure in figures() {
+                let time = run.figure(&figure)?;
+                run.beyond(&figure, time - before);
+                before = time;
+            }
+            let gates = Workload { gates: workload::EmptyGates::THREE, ..Workload::default() };
+            run.two_workers(&figures::of(&gates))?;
+        }
+    }
+    Ok(run.results)
+}
+
+struct Run<'a, 'b> {
+    valgrind: bool,
+    counters: Counters,
+    options: &'a mut Options<'b>,
+    results: Vec<Measurement>,
+}
+
+impl Run<'_, '_> {
+    fn tell(&mut self, what: &str) {
+        (self.options.progress)(what);
+    }
+
+    /// Measures a case in all units; its nanoseconds.
+    fn figure(&mut self, figure: &Figure) -> Result<f64, BenchError> {
+        let Figure { name, case, setup, limit, .. } = figure;
+        let (sample, peers) = sample(*case, *setup, &self.counters)?;
+        let times = sample.net(0);
         let ((least, most), middle) = (extremes(&times), median(&times));
-        (options.progress)(&format!("{name}: {middle:.1} ns per packet, {least:.1} to {most:.1}"));
-        results.push(Measurement::of(name, middle, "ns/packet").promising(Bound::AtMost, limit));
-        if !valgrind || case.flows > MOST_COUNTED {
-            continue;
+        let peer = peers.as_ref().map_or_else(String::new, |peers| format!("; peer {:.1}", median(peers)));
+        self.tell(&format!(
+            "{name}: {middle:.1} ns per packet, {least:.1} to {most:.1}, beyond {:.1} of the generator{peer}",
+            sample.source()
+        ));
+        let mut measured = Measurement::median_of(name, &times, UNITS[0]);
+        if let Some(peers) = peers {
+            let ratios: Vec<f64> = times.iter().zip(&peers).map(|(ours, peer)| ours / peer).collect();
+            let peer = measured.beside(peer::NAME, median(&peers)).peer_within(&peers);
+            measured = peer.with_ratio(median(&ratios));
         }
-        match instructions::count(&options.binary, case, setup) {
-            Ok(Some(count)) => results.push(Measurement::of(name, count, "instructions/packet")),
-            Ok(None) => (options.progress)("callgrind found no function names: instructions are not counted"),
+        self.results.push(match limit {
+            Some(limit) => measured.promising(Bound::AtMost, *limit),
+            None => measured,
+        });
+        for (unit, name_of) in UNITS.iter().enumerate().skip(1) {
+            let counted = sample.net(unit);
+            if !counted.is_empty() {
+                self.results.push(Measurement::median_of(name, &counted, name_of));
+            }
+        }
+        self.results.push(Measurement::of(format!("{name}: the generator alone"), sample.source(), UNITS[0]));
+        self.instructions(figure)?;
+        Ok(middle)
+    }
+
+    /// The instructions of the portable way.
+    fn instructions(&mut self, figure: &Figure) -> Result<(), BenchError> {
+        if !self.valgrind || figure.case.flows > MOST_COUNTED || figure.setup.routes > MOST_COUNTED {
+            return Ok(());
+        }
+        match instructions::count(&self.options.binary, figure.case, figure.setup) {
+            Ok(Some(count)) => {
+                let name = format!("{}, the portable way", figure.name);
+                self.results.push(Measurement::of(name, count, "instructions/packet"));
+            }
+            Ok(None) => self.tell("callgrind found no function names: instructions are not counted"),
             Err(BenchError::Interrupted) => return Err(BenchError::Interrupted),
-            Err(error) => (options.progress)(&format!("instructions are not counted: {error}")),
+            Err(error) => self.tell(&format!("instructions are not counted: {error}")),
+        }
+        Ok(())
+    }
+
+    /// What a case takes beyond the one before, where something is promised of that.
+    fn beyond(&mut self, figure: &Figure, time: f64) {
+        if let Some(limit) = figure.beyond {
+            let name = format!("{}, beyond one for all", figure.name);
+            self.results.push(Measurement::of(name, time, UNITS[0]).promising(Bound::AtMost, limit));
         }
     }
-    Ok(results)
+
+    /// What two workers send beside one, in turn, the generator's time subtracted.
+    fn two_workers(&mut self, figure: &Figure) -> Result<(), BenchError> {
+        let Figure { name, case, setup, .. } = figure;
+        if std::thread::available_parallelism().map_or(1, std::num::NonZero::get) < 2 {
+            self.tell("two workers need two processors: they are left out");
+            return Ok(());
+        }
+        let source = sample_source(*case, *setup)?;
+        for (spread, how) in [
+            (Spread::AtTheirs, "2 workers, flows come to the one that has them"),
+            (Spread::Anywhere, "2 workers, flows come to any"),
+        ] {
+            let (mut ours, mut one, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+            for _ in 0..REPETITIONS {
+                let single = net_rate(workers::rate(*case, *setup, 1, Spread::Anywhere)?, 1, source);
+                let double = net_rate(workers::rate(*case, *setup, 2, spread)?, 2, source);
+                ratios.push(double / single);
+                one.push(single);
+                ours.push(double);
+            }
+            let (double, single) = (median(&ours), median(&one));
+            self.tell(&format!("{name}, {how}: {double:.1} Mpps, one worker {single:.1}"));
+            let measured = Measurement::median_of(format!("{name}, {how}"), &ours, "Mpps")
+                .beside("one worker", single)
+                .peer_within(&one)
+                .with_ratio(median(&ratios));
+            self.results.push(match spread {
+                Spread::AtTheirs => measured.promising_ratio(Bound::AtLeast, SPEED_UP),
+                Spread::Anywhere => measured,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Millions of packets a second that workers would send if the generator took no time: packets a second, and nanoseconds.
+fn net_rate(rate: f64, workers: usize, source: f64) -> f64 {
+    let each = workers as f64 * 1e9 / rate - source;
+    workers as f64 * 1e3 / each
 }
 
 /// Runs nothing but a number of packets, for a tool that counts what that costs; `None` when `name` isn't such a run.
@@ -119,20 +200,31 @@ pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
     })
 }
 
-/// Nanoseconds per packet in each repetition, less what the source took in the same one.
-fn nanoseconds(case: Case, setup: Setup) -> Result<Vec<f64>, BenchError> {
+/// Costs in each repetition, beside those of the source and the peer's nanoseconds in the same one.
+fn sample(case: Case, setup: Setup, counters: &Counters) -> Result<(Sample, Option<Vec<f64>>), BenchError> {
+    let mut peer = Forwarder::start(case, setup, PACKETS)?;
     let (mut source, mut pipeline) = (Source::with(case, setup)?, Pipeline::with(case, setup)?);
     // Two packets of each flow, so that all are known, and for the caches and the processor's clock.
     pipeline.callgrind_measured((2 * u64::from(case.flows)).max(PACKETS / 4));
-    let mut times = Vec::new();
+    let (mut sample, mut peers) = (Sample::default(), Vec::new());
     for _ in 0..REPETITIONS {
         check()?;
         pipeline.trace();
-        let bare = per_packet(|| source.callgrind_measured(PACKETS));
-        times.push(per_packet(|| pipeline.callgrind_measured(PACKETS)) - bare);
+        let bare = counters.count(|| source.callgrind_measured(PACKETS));
+        sample.add(bare, counters.count(|| pipeline.callgrind_measured(PACKETS)));
+        if let Some(peer) = &mut peer {
+            peers.push(peer.forward(PACKETS)?);
+        }
     }
     pipeline.check(case)?;
-    Ok(times)
+    Ok((sample, peer.map(|_| peers)))
+}
+
+/// Nanoseconds that the source takes by itself.
+fn sample_source(case: Case, setup: Setup) -> Result<f64, BenchError> {
+    let mut source = Source::with(case, setup)?;
+    let times: Vec<f64> = (0..REPETITIONS).map(|_| per_packet(|| source.make(PACKETS))).collect();
+    Ok(median(&times))
 }
 
 /// Nanoseconds per packet of work that says how many packets it did.
@@ -140,4 +232,15 @@ pub(crate) fn per_packet(work: impl FnOnce() -> u64) -> f64 {
     let start = Instant::now();
     let packets = work();
     start.elapsed().as_secs_f64() * 1e9 / packets as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_generators_time_is_subtracted_from_each_workers() {
+        // 20 ns a packet at each of two workers, 10 of them the generator's.
+        assert!((net_rate(100e6, 2, 10.0) - 200.0).abs() < 1e-9);
+    }
 }

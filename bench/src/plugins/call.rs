@@ -2,9 +2,10 @@
 
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::time::Instant as Clock;
+use std::time::{Duration, Instant as Clock};
 
 use millrace_packet::{FlowKey, Packet, Pool};
+use millrace_plugin::wasm::{Sandbox, SandboxSettings};
 use millrace_plugin_abi::{Instance, Message, Packets, Plugin, PluginError, Progress, Reply, Verdict};
 use millrace_units::{Instant, PortId};
 use millrace_workbench::cycles;
@@ -12,6 +13,7 @@ use serde_json::Map;
 
 use super::shared_ring::{OtherSide, WINDOW};
 use super::{failed, plugin, sandbox};
+use crate::instructions::Meter;
 use crate::interrupt::check;
 use crate::statistics::{extremes, median};
 use crate::{BenchError, Bound, Measurement, Options};
@@ -126,16 +128,15 @@ fn round_trip(binary: &Path) -> Result<Vec<Cost>, BenchError> {
 }
 
 /// The instances that are measured: in the router itself, and contained, with and without a call back.
-fn instances(short_calls: bool) -> Result<[Box<dyn Instance>; 3], BenchError> {
-    let sandbox = sandbox(short_calls)?;
+fn instances(sandbox: &Sandbox) -> Result<[Box<dyn Instance>; 3], BenchError> {
     let nothing = plugin(
-        &sandbox,
+        sandbox,
         r#""capabilities": ["packet-write"],"#,
         "",
         r#"(func (export "millrace_packets") (param i32))"#,
     )?;
     let calls_back = plugin(
-        &sandbox,
+        sandbox,
         r#""capabilities": ["packet-read", "packet-write"],"#,
         r#"(import "millrace" "packet_read" (func $read (param i32 i32 i32 i32) (result i32)))"#,
         r#"(func (export "millrace_packets") (param i32)
@@ -145,11 +146,44 @@ fn instances(short_calls: bool) -> Result<[Box<dyn Instance>; 3], BenchError> {
     Ok([Box::new(Nothing), make(&nothing)?, make(&calls_back)?])
 }
 
+/// Which of the instances is called where instructions are counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Called {
+    Native,
+    Contained,
+    ContainedWithCallBack,
+}
+
+/// Calls an instance with so many packets each time, contained ones on the worker's stack.
+pub(crate) fn call_counted(
+    called: Called,
+    packets: usize,
+    calls: u64,
+    meter: &mut Meter,
+) -> Result<(), BenchError> {
+    // No call is to be stopped, however slow what counts makes it.
+    let usual = SandboxSettings::default();
+    let sandbox =
+        Sandbox::new(SandboxSettings { tick: Duration::from_millis(50), ..usual }).map_err(failed)?;
+    let [native, contained, with_call_back] = instances(&sandbox)?;
+    let mut instance = match called {
+        Called::Native => native,
+        Called::Contained => contained,
+        Called::ContainedWithCallBack => with_call_back,
+    };
+    let pool = Pool::new(256).map_err(failed)?;
+    let mut batch = Batch::new(&pool, packets)?;
+    // Until it has shown that its calls are short.
+    (0..2 * usual.short_calls).for_each(|_| batch.call(&mut *instance));
+    meter.measure(|| (0..calls).for_each(|_| batch.call(&mut *instance)));
+    Ok(())
+}
+
 /// Runs all cases. Windows are copied in and out.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let pool = Pool::new(256).map_err(failed)?;
-    let [native, stopped, stopped_back] = instances(false)?;
-    let [_, short, short_back] = instances(true)?;
+    let [native, stopped, stopped_back] = instances(&sandbox(false)?)?;
+    let [_, short, short_back] = instances(&sandbox(true)?)?;
     let mut instances = [native, stopped, short, stopped_back, short_back];
     let one = costs(&mut instances, &mut Batch::new(&pool, 1)?)?;
     let many = costs(&mut instances[..3], &mut Batch::new(&pool, MANY)?)?;

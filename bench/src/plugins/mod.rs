@@ -1,6 +1,6 @@
 //! What plugins cost and what they can't do, in the pipeline alone: `plugin-call`, `hot-swap` and `containment`.
 
-mod call;
+pub(crate) mod call;
 mod containment;
 mod hot_swap;
 mod paced;
@@ -8,7 +8,6 @@ mod shared_ring;
 
 use millrace_plugin::wasm::{LoadedPlugin, Sandbox, SandboxSettings};
 
-pub(crate) use call::run as call;
 pub(crate) use containment::run as containment;
 pub(crate) use hot_swap::run as hot_swap;
 pub(crate) use shared_ring::run_other_side;

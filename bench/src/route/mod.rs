@@ -5,6 +5,7 @@
 //! the peer's in turn.
 
 mod contention;
+pub(crate) mod counted;
 mod fib;
 mod ours;
 mod tables;
@@ -51,7 +52,7 @@ struct Case<'a, 'b> {
 impl Case<'_, '_> {
     fn run(&mut self, count: usize) -> Result<(), BenchError> {
         let table = self.family.table(count);
-        let bits = [tables::random(&table), tables::zipf(&table)];
+        let bits = [tables::random(&table, tables::ADDRESSES), tables::zipf(&table)];
         self.tell(&format!("{} prefixes over {} routes", table.len(), tables::ROUTES));
         let before = resident(std::process::id());
         let mut ours = Ours::new(self.family)?;
@@ -115,8 +116,11 @@ impl Case<'_, '_> {
         ));
         let name = way.map(|way| way.name(self.family));
         self.add(&format!("{what} lookups"), time, "ns/lookup", |measured| {
+            let measured = measured.within(&ours);
             match name {
-                Some(name) => measured.beside(&name, peers_time).with_ratio(median(&ratios)),
+                Some(name) => {
+                    measured.beside(&name, peers_time).peer_within(&peers).with_ratio(median(&ratios))
+                }
                 None => measured,
             }
             .promising_ratio(Bound::AtMost, 1.0)

@@ -224,14 +224,14 @@ impl Made {
     }
 }
 
-/// An address in each of a number of prefixes, all of them as likely.
-pub(super) fn random(table: &[Prefix]) -> Vec<u128> {
+/// An address in each of so many prefixes, all of them as likely.
+pub(super) fn random(table: &[Prefix], count: usize) -> Vec<u128> {
     let mut random = Random(2);
     let mut one = || {
         let prefix = table[random.below(table.len())];
         random.inside(prefix.bits, prefix.length)
     };
-    (0..ADDRESSES).map(|_| one()).collect()
+    (0..count).map(|_| one()).collect()
 }
 
 /// Addresses of which the n-th most frequent is n times rarer than the first (Zipf), one in each prefix.
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn every_address_has_a_prefix() {
         let table = Family::V6.table(2000);
-        for addresses in [random(&table), zipf(&table)] {
+        for addresses in [random(&table, ADDRESSES), zipf(&table)] {
             let covered =
                 |address: u128| table.iter().any(|prefix| address & mask(prefix.length) == prefix.bits);
             assert!(addresses.iter().step_by(1000).all(|address| covered(*address)));

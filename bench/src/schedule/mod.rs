@@ -6,6 +6,7 @@
 //! queues stay backlogged. Each figure is the median of 501 short rounds, less
 //! what the loop takes without any queue, with the arrivals that it makes; the peer is a ring of the standard library in the same loop.
 
+pub(crate) mod counted;
 mod forwarding;
 
 use std::collections::VecDeque;
@@ -122,7 +123,14 @@ impl Queues for VecDeque<Item8> {
 fn round(queues: &mut impl Queues) -> f64 {
     let mut coming = Vec::with_capacity(BATCH);
     let start = Clock::now();
-    for _ in 0..BATCHES {
+    exchange(queues, BATCHES, &mut coming);
+    start.elapsed().as_nanos() as f64 / (BATCHES * BATCH) as f64
+}
+
+/// The same for so many batches, without a look at the clock.
+#[inline(always)]
+fn exchange(queues: &mut impl Queues, batches: usize, coming: &mut Vec<Arrival<Item8>>) {
+    for _ in 0..batches {
         let mut batch = [item(u32::MAX); BATCH];
         let sent = queues.send(&mut batch);
         coming.extend((0..BATCH).map(|index| {
@@ -132,9 +140,8 @@ fn round(queues: &mut impl Queues) -> f64 {
         if sent < BATCH {
             coming.retain(|arrival: &Arrival<Item8>| arrival.item.queue() != u32::MAX);
         }
-        queues.put(&mut coming);
+        queues.put(coming);
     }
-    start.elapsed().as_nanos() as f64 / (BATCHES * BATCH) as f64
 }
 
 /// What is measured, and what was.
@@ -155,11 +162,10 @@ impl Run<'_, '_> {
         }
         let (cost, (least, _)) = (median(&costs), extremes(&costs));
         (self.options.progress)(&format!("{case}: {cost:.1} ns, {least:.1} at best"));
-        let measured =
-            Measurement::of(case, cost, "ns/packet").beside("a ring, first in first out", self.machine.ring);
+        let measured = Measurement::median_of(case, &costs, "ns/packet");
         self.results.push(match limit {
-            Some(limit) => Measurement::of(case, cost, "ns/packet").promising(Bound::AtMost, limit),
-            None => measured,
+            Some(limit) => measured.promising(Bound::AtMost, limit),
+            None => measured.beside("a ring, first in first out", self.machine.ring),
         });
         Ok(cost)
     }

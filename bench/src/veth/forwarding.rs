@@ -56,7 +56,7 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
     let (ours, peers) = bed.pairs(options, with_peer)?;
     let kernel = bed.kernel_runs(options)?;
     let case = "forwarding, 64-byte UDP";
-    let first = Measurement::of(case, median(&ours), "Mpps");
+    let first = Measurement::median_of(case, &ours, "Mpps");
     let first = if with_peer {
         let ratios: Vec<f64> = ours.iter().zip(&peers).map(|(ours, peer)| ours / peer).collect();
         let (least, most) = extremes(&ratios);
@@ -64,14 +64,19 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
             "ratio to testpmd: median {:.3}, {least:.3} to {most:.3}",
             median(&ratios)
         ));
-        first.beside("DPDK testpmd, net_af_xdp", median(&peers)).with_ratio(median(&ratios))
+        first
+            .beside("DPDK testpmd, net_af_xdp", median(&peers))
+            .peer_within(&peers)
+            .with_ratio(median(&ratios))
     } else {
         first
     };
-    let second = Measurement::of(case, median(&ours), "Mpps").beside("kernel", median(&kernel));
+    let second =
+        Measurement::median_of(case, &ours, "Mpps").beside("kernel", median(&kernel)).peer_within(&kernel);
     let driver = bed.driver_runs(options)?;
-    let third = Measurement::of(format!("{case}, in the driver"), median(&driver), "Mpps")
+    let third = Measurement::median_of(format!("{case}, in the driver"), &driver, "Mpps")
         .beside("kernel", median(&kernel))
+        .peer_within(&kernel)
         .promising_ratio(Bound::AtLeast, DRIVER_LIMIT);
     Ok(vec![first.promising_ratio(Bound::AtLeast, LIMIT), second, third])
 }

@@ -1,14 +1,18 @@
 //! The command `bench`.
 
-use millrace_bench::Options;
+use std::path::{Path, PathBuf};
+
+use millrace_bench::instructions::{self, BASELINE};
+use millrace_bench::{BenchError, Measurement, Options, Report, Workload, run_all};
 use serde_json::{Value, json};
 
-use crate::arguments::Bench;
+use crate::arguments::{Bench, BenchWorkload};
 use crate::output::{Column, Failure, table};
 
 const COLUMNS: &[Column] = &[
     ("case", "case"),
     ("ours", "ours"),
+    ("spread", "spread"),
     ("unit", "unit"),
     ("peer", "peer"),
     ("peer name", "peer_name"),
@@ -17,13 +21,189 @@ const COLUMNS: &[Column] = &[
     ("holds", "holds"),
 ];
 
+/// The benches that have options of their own.
+const INSTRUCTIONS: &str = "instructions";
+const MEMORY: &str = "memory";
+
 /// Runs a benchmark, or lists them.
 pub fn bench(bench: &Bench, json: bool) -> Result<(), Failure> {
-    match &bench.name {
-        None => list(json),
-        Some(name) => measure(name, json)?,
+    check_options(bench)?;
+    if let Some(results) = &bench.from {
+        return write_page(&read(results)?, bench.html.as_deref());
+    }
+    let Some(name) = &bench.name else {
+        list(json);
+        return Ok(());
+    };
+    match (name.as_str(), baseline(bench)) {
+        (INSTRUCTIONS, Some(baseline)) if bench.accept => return accept(&baseline, json),
+        (INSTRUCTIONS, Some(baseline)) if bench.against.is_none() => {
+            return compare(&baseline, bench.html.as_deref(), json);
+        }
+        _ => {}
+    }
+    check_name(name)?;
+    if name.contains('/') {
+        return with_options(|options| millrace_bench::run(name, options)).map(drop);
+    }
+    let report = match (&bench.against, name.as_str()) {
+        (Some(other), _) => Report::of(name, against(bench, name, other)?),
+        (None, ALL) => all()?,
+        (None, _) => {
+            let workload = workload(&bench.workload);
+            Report::of(
+                name,
+                with_options(|options| {
+                    options.workload = workload;
+                    millrace_bench::run(name, options)
+                })?,
+            )
+        }
+    };
+    show(&report, json)?;
+    write_page(&report, bench.html.as_deref())?;
+    tell_failures(&report)
+}
+
+/// All benches.
+const ALL: &str = "all";
+
+/// Runs everything, and says what is needed and how long it takes.
+fn all() -> Result<Report, Failure> {
+    eprintln!(
+        "everything is measured, which takes up to an hour: best on a machine that does nothing else. Ctrl-C ends it, and removes what was set up."
+    );
+    with_options(run_all)
+}
+
+/// Runs a bench by this build and another one.
+fn against(bench: &Bench, name: &str, other: &Path) -> Result<Vec<Measurement>, Failure> {
+    if !other.is_file() {
+        return Err(Failure::usage(format!("--against {}: there is no such program", other.display())));
+    }
+    let mut arguments = vec![name.to_owned()];
+    arguments.extend(workload(&bench.workload).iter().flat_map(Workload::arguments));
+    with_options(|options| millrace_bench::against(options, other, &arguments, bench.rounds))
+}
+
+fn read(results: &Path) -> Result<Report, Failure> {
+    let problem = |error: String| Failure::new(format!("{}: {error}", results.display()));
+    let text = std::fs::read_to_string(results).map_err(|error| problem(error.to_string()))?;
+    serde_json::from_str(&text)
+        .map_err(|error| problem(format!("no results of `millrace bench --json`: {error}")))
+}
+
+/// Writes the page, where one was asked for.
+fn write_page(report: &Report, file: Option<&Path>) -> Result<(), Failure> {
+    let Some(file) = file else { return Ok(()) };
+    let problem = |error| Failure::new(format!("can't write {}: {error}", file.display()));
+    std::fs::write(file, report.page()).map_err(problem)?;
+    eprintln!("page: {}", file.display());
+    Ok(())
+}
+
+/// Says at the end which benches gave no results: an error, unless all that is missing is root.
+fn tell_failures(report: &Report) -> Result<(), Failure> {
+    for failure in report.failures.iter().filter(|failure| failure.left_out) {
+        eprintln!("left out: {}: {}", failure.bench, failure.error);
+    }
+    let failed = report.failures.iter().filter(|failure| !failure.left_out);
+    let failed: Vec<String> = failed.map(|failure| format!("{}: {}", failure.bench, failure.error)).collect();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("benches without results: {}", failed.join("; "))))
+}
+
+/// An option that belongs to another bench is an error.
+fn check_options(bench: &Bench) -> Result<(), Failure> {
+    let options = [
+        (bench.accept, "--accept", INSTRUCTIONS),
+        (bench.baseline.is_some(), "--baseline", INSTRUCTIONS),
+        (bench.workload != BenchWorkload::default(), "what packets are", MEMORY),
+    ];
+    for (said, option, wanted) in options {
+        if said && bench.name.as_deref() != Some(wanted) {
+            return Err(Failure::usage(format!("{option} can only be said of `millrace bench {wanted}`")));
+        }
+    }
+    if bench.html.is_some() && bench.name.is_none() && bench.from.is_none() {
+        return Err(Failure::usage("--html needs the name of a benchmark, `all`, or --from FILE"));
+    }
+    if bench.against.is_some() && bench.name.is_none() {
+        return Err(Failure::usage("--against needs the name of a benchmark"));
     }
     Ok(())
+}
+
+/// The workload that was asked for; `None` when nothing was said.
+fn workload(said: &BenchWorkload) -> Option<Workload> {
+    let usual = Workload::default();
+    (*said != BenchWorkload::default()).then(|| Workload {
+        flows: said.flows.unwrap_or(usual.flows),
+        distribution: said.distribution.unwrap_or(usual.distribution),
+        ip: said.ip.unwrap_or(usual.ip),
+        size: said.size.unwrap_or(usual.size),
+        routes: said.routes.unwrap_or(usual.routes),
+        gates: said.gates.unwrap_or(usual.gates),
+        path: said.path.unwrap_or(usual.path),
+        workers: said.workers.unwrap_or(usual.workers),
+    })
+}
+
+/// The file that was named, or that of a clone where this is one, or is to be made.
+fn baseline(bench: &Bench) -> Option<PathBuf> {
+    let usual = Path::new(BASELINE);
+    let usual = (bench.accept || usual.exists()).then(|| usual.to_owned());
+    bench.baseline.clone().or(usual)
+}
+
+/// Counts instructions and compares them with a baseline: fails when a path takes more than it may.
+fn compare(baseline: &Path, page: Option<&Path>, json: bool) -> Result<(), Failure> {
+    let mut comparison = with_options(|options| instructions::compare(options, baseline))?;
+    let report = Report::of(INSTRUCTIONS, std::mem::take(&mut comparison.measurements));
+    show(&report, json)?;
+    write_page(&report, page)?;
+    for line in comparison.notes.iter().chain(&comparison.not_judged) {
+        eprintln!("{line}");
+    }
+    let accept = format!("`millrace bench {INSTRUCTIONS} --accept` makes what is counted now the baseline");
+    if !comparison.failures.is_empty() {
+        comparison.failures.iter().for_each(|failure| eprintln!("{failure}"));
+        let (count, file) = (comparison.failures.len(), baseline.display());
+        let noun = if count == 1 { "path is" } else { "paths are" };
+        return Err(Failure::new(format!(
+            "{count} {noun} not as {file} has it (see above). If that is meant: {accept}"
+        )));
+    }
+    // As with tests that are skipped: what can't be judged is a failure of continuous integration, and of nobody else.
+    if !comparison.not_judged.is_empty() {
+        if std::env::var_os("CI").is_some() {
+            return Err(Failure::new(format!("{}: {accept}", comparison.not_judged.join("; "))));
+        }
+        eprintln!("not judged; {accept}");
+    }
+    Ok(())
+}
+
+/// Makes what is counted the baseline, and prints what changed.
+fn accept(baseline: &Path, json: bool) -> Result<(), Failure> {
+    let changes = with_options(|options| instructions::accept(options, baseline))?;
+    if json {
+        println!("{:#}", json!({"baseline": baseline, "changes": changes}));
+    } else {
+        changes.iter().for_each(|change| println!("{change}"));
+        println!("{} changes; written to {}", changes.len(), baseline.display());
+    }
+    Ok(())
+}
+
+/// Does something that measures this program.
+fn with_options<T>(work: impl FnOnce(&mut Options<'_>) -> Result<T, BenchError>) -> Result<T, Failure> {
+    let binary =
+        std::env::current_exe().map_err(|error| Failure::new(format!("can't find this program: {error}")))?;
+    let mut progress = |line: &str| eprintln!("{line}");
+    work(&mut Options { binary, workload: None, progress: &mut progress }).map_err(Failure::new)
 }
 
 fn list(json: bool) {
@@ -36,26 +216,25 @@ fn list(json: bool) {
     }
 }
 
-fn measure(name: &str, json: bool) -> Result<(), Failure> {
-    let known: Vec<&str> = millrace_bench::list().iter().map(|bench| bench.name).chain(["all"]).collect();
-    // A benchmark may run a part of itself, which it names behind its own name, in a process of its own.
-    if !known.contains(&name.split('/').next().unwrap_or(name)) {
-        let hint = match millrace_config::nearest(name, known.iter().copied()) {
-            Some(near) => format!("did you mean {near:?}?"),
-            None => format!("there are: {}", known.join(", ")),
-        };
-        return Err(Failure::usage(format!("no benchmark is named {name:?}: {hint}")));
+/// Whether there is such a benchmark. One may run a part of itself, which it names behind its own name, in a process of its own.
+fn check_name(name: &str) -> Result<(), Failure> {
+    let known: Vec<&str> = millrace_bench::list().iter().map(|bench| bench.name).chain([ALL]).collect();
+    if known.contains(&name.split('/').next().unwrap_or(name)) {
+        return Ok(());
     }
-    let binary =
-        std::env::current_exe().map_err(|error| Failure::new(format!("can't find this program: {error}")))?;
-    let mut progress = |line: &str| eprintln!("{line}");
-    let mut options = Options { binary, progress: &mut progress };
-    let measurements = millrace_bench::run(name, &mut options).map_err(Failure::new)?;
-    let results = serde_json::to_value(&measurements).map_err(Failure::new)?;
+    let hint = match millrace_config::nearest(name, known.iter().copied()) {
+        Some(near) => format!("did you mean {near:?}?"),
+        None => format!("there are: {}", known.join(", ")),
+    };
+    Err(Failure::usage(format!("no benchmark is named {name:?}: {hint}")))
+}
+
+fn show(report: &Report, json: bool) -> Result<(), Failure> {
+    let value = serde_json::to_value(report).map_err(Failure::new)?;
     if json {
-        println!("{:#}", json!({"results": results}));
+        println!("{value:#}");
     } else {
-        let rows: Vec<Value> = results.as_array().into_iter().flatten().map(readable).collect();
+        let rows: Vec<Value> = value["results"].as_array().into_iter().flatten().map(readable).collect();
         print!("{}", table(&rows, COLUMNS));
     }
     Ok(())
@@ -68,6 +247,10 @@ fn readable(measurement: &Value) -> Value {
         if let Some(figure) = row[key].as_f64() {
             row[key] = Value::from(three_digits(figure));
         }
+    }
+    let ends: Vec<f64> = row["spread"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+    if let [least, most] = ends[..] {
+        row["spread"] = format!("{} to {}", three_digits(least), three_digits(most)).into();
     }
     row["holds"] = match row["holds"].as_bool() {
         Some(true) => "yes".into(),
@@ -93,8 +276,10 @@ mod tests {
 
     #[test]
     fn measurements_read_as_people_write_them() {
-        let row =
-            readable(&json!({"case": "c", "ours": 1234.56, "peer": null, "ratio": 0.9123, "holds": false}));
-        assert_eq!(row, json!({"case": "c", "ours": "1235", "peer": null, "ratio": "0.912", "holds": "NO"}));
+        let row = readable(
+            &json!({"case": "c", "ours": 1234.56, "spread": [1.0, 20.5], "peer": null, "ratio": 0.9123, "holds": false}),
+        );
+        let expected = json!({"case": "c", "ours": "1235", "spread": "1.00 to 20.5", "peer": null, "ratio": "0.912", "holds": "NO"});
+        assert_eq!(row, expected);
     }
 }

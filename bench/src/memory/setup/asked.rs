@@ -11,7 +11,8 @@ use millrace_plugin_abi::{Message, Plugin};
 use millrace_schedule::{FlowQueuesSettings, NodeKind, Rate, Share};
 use millrace_units::{InstanceId, QueueId};
 
-use super::{COUNTING, OUT, Pipeline, bind, failed};
+use super::gates::{COUNTING, bind};
+use super::{Pipeline, failed};
 use crate::BenchError;
 
 /// The leaf of the port's scheduler.
@@ -34,7 +35,7 @@ impl Pipeline {
 
     fn change_schedule(&mut self, change: ScheduleChange) -> Result<(), BenchError> {
         let (reply, answer) = sync_channel(1);
-        self.tell(Command::Schedule(OUT.1, vec![change], reply));
+        self.tell(Command::Schedule(self.out.port, vec![change], reply));
         let made = answer.try_recv().map_err(failed)?;
         made.map_err(failed)
     }

@@ -1,0 +1,165 @@
+//! Two builds of Millrace beside each other: each runs the same benchmark in a process of its own, in turns.
+
+use std::path::Path;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde::Deserialize;
+
+use crate::interrupt::wait_until;
+use crate::process::Running;
+use crate::statistics::median;
+use crate::{BenchError, Measurement, Options};
+
+/// What the other build is called in results.
+const NAME: &str = "the other build";
+/// How long a run may take: all benchmarks one after the other.
+const PATIENCE: Duration = Duration::from_secs(4 * 3600);
+/// How long an interrupted one may take to remove what it had set up.
+const GRACE: Duration = Duration::from_secs(15);
+
+/// What a build of any age says of a case.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+struct Said {
+    case: String,
+    ours: f64,
+    unit: String,
+    peer_name: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Results {
+    results: Vec<Said>,
+}
+
+impl Said {
+    fn is_the_same_as(&self, other: &Self) -> bool {
+        (&self.case, &self.unit, &self.peer_name) == (&other.case, &other.unit, &other.peer_name)
+    }
+}
+
+/// Runs `bench ARGUMENTS` by this build and by the one at `other`, so often each, in turns. Of each case that both have the
+/// medians, and the ratio of these.
+///
+/// # Errors
+/// One of them gives no results; see [`BenchError`].
+pub fn against(
+    options: &mut Options<'_>,
+    other: &Path,
+    arguments: &[String],
+    rounds: u32,
+) -> Result<Vec<Measurement>, BenchError> {
+    let _watch = crate::interrupt::Interrupt::watch();
+    let ours = options.binary.clone();
+    let mut said: [Vec<Vec<Said>>; 2] = Default::default();
+    for round in 0..rounds as usize {
+        // Who is first alternates, too.
+        for turn in 0..2 {
+            let build = (round + turn) % 2;
+            let (binary, name) = [(ours.as_path(), "this build"), (other, NAME)][build];
+            (options.progress)(&format!("round {} of {rounds}: {name}", round + 1));
+            said[build].push(results_of(binary, arguments)?);
+        }
+    }
+    let [ours, theirs] = said;
+    let (measurements, missing) = compare(&ours, &theirs);
+    for case in missing {
+        (options.progress)(&format!("{case}: not every run has it, so it is left out"));
+    }
+    Ok(measurements)
+}
+
+/// What a build prints.
+fn results_of(binary: &Path, arguments: &[String]) -> Result<Vec<Said>, BenchError> {
+    let mut command = Command::new(binary);
+    command.arg("bench").args(arguments).arg("--json");
+    let mut running = Running::start(&mut command)?;
+    let ended = wait_until(PATIENCE, || Ok(running.ended()?.is_some()));
+    if ended.is_err() {
+        running.signal(Signal::SIGTERM)?;
+        let begun = Instant::now();
+        while running.ended()?.is_none() && begun.elapsed() < GRACE {
+            sleep(Duration::from_millis(20));
+        }
+    }
+    if !ended? {
+        return Err(running.failure(&format!("still running after {PATIENCE:?}")));
+    }
+    // A bench may fail for its figures alone: then it has some.
+    parse(&running.output()).ok_or_else(|| running.failure("it printed no results"))
+}
+
+/// The JSON behind what is told of the progress.
+fn parse(output: &str) -> Option<Vec<Said>> {
+    let start = if output.starts_with("{\n") { 0 } else { output.find("\n{\n")? };
+    let values = serde_json::Deserializer::from_str(&output[start..]).into_iter::<Results>();
+    values.filter_map(Result::ok).next().map(|found| found.results)
+}
+
+/// Medians of the cases that all runs have, and the names of the others.
+fn compare(ours: &[Vec<Said>], theirs: &[Vec<Said>]) -> (Vec<Measurement>, Vec<String>) {
+    let figures = |runs: &[Vec<Said>], wanted: &Said| -> Option<Vec<f64>> {
+        let of_run = |run: &Vec<Said>| Some(run.iter().find(|said| said.is_the_same_as(wanted))?.ours);
+        runs.iter().map(of_run).collect()
+    };
+    let (mut measurements, mut missing) = (Vec::new(), Vec::new());
+    for wanted in ours.iter().take(1).flatten() {
+        match (figures(ours, wanted), figures(theirs, wanted)) {
+            (Some(ours), Some(theirs)) => measurements.push(
+                Measurement::median_of(&wanted.case, &ours, &wanted.unit)
+                    .beside(NAME, median(&theirs))
+                    .peer_within(&theirs),
+            ),
+            _ => missing.push(wanted.case.clone()),
+        }
+    }
+    let all = theirs.iter().take(1).flatten();
+    let only_theirs = all.filter(|said| !ours.iter().take(1).flatten().any(|own| own.is_the_same_as(said)));
+    missing.extend(only_theirs.map(|said| said.case.clone()));
+    (measurements, missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(figures: &[(&str, f64)]) -> Vec<Said> {
+        let said = |&(case, ours): &(&str, f64)| Said {
+            case: case.to_owned(),
+            ours,
+            unit: "ns".to_owned(),
+            peer_name: None,
+        };
+        figures.iter().map(said).collect()
+    }
+
+    #[test]
+    fn medians_of_what_all_runs_have_are_compared() {
+        let ours = [run(&[("a", 1.0), ("new", 5.0)]), run(&[("a", 2.0), ("new", 5.0)]), run(&[("a", 9.0)])];
+        let theirs = [run(&[("a", 4.0), ("gone", 1.0)]), run(&[("a", 5.0)]), run(&[("a", 3.0)])];
+        let (measurements, missing) = compare(&ours, &theirs);
+        let [a] = &measurements[..] else { panic!("{measurements:?}") };
+        assert_eq!((a.ours, a.peer, a.ratio), (2.0, Some(4.0), Some(0.5)));
+        assert_eq!((a.spread, a.peer_spread), (Some([1.0, 9.0]), Some([3.0, 5.0])));
+        assert_eq!(missing, ["new", "gone"]);
+    }
+
+    #[test]
+    fn results_are_found_behind_what_is_told_of_the_progress() {
+        let json =
+            "{\n  \"results\": [{\"case\": \"c\", \"ours\": 1.5, \"unit\": \"ns\", \"peer\": null}]\n}\n";
+        for output in [json.to_owned(), format!("c: {{1.5}} ns\nmore\n{json}millrace: it failed\n")] {
+            assert_eq!(parse(&output).unwrap()[0].ours, 1.5);
+        }
+        assert_eq!(parse("nothing"), None);
+    }
+
+    #[test]
+    fn a_build_without_results_is_told_with_what_it_said() {
+        let _alone = crate::interrupt::FLAG_IN_USE.lock().unwrap();
+        let error = results_of(Path::new("/bin/echo"), &["memory".to_owned()]).unwrap_err();
+        assert!(error.to_string().contains("it printed no results: bench memory --json"), "{error}");
+    }
+}

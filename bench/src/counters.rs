@@ -1,0 +1,120 @@
+//! What the processor counts of the calling thread, in user space: cycles, instructions and cache misses (`perf_event_open(2)`).
+//!
+//! Virtual machines often have no such counters, and the kernel may forbid them (`kernel.perf_event_paranoid`): then there are none.
+
+use std::io;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+
+/// A kind of event, by the numbers of `linux/perf_event.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    kind: u32,
+    number: u64,
+}
+
+impl Event {
+    /// Cycles of the core (`PERF_COUNT_HW_CPU_CYCLES`).
+    pub const CYCLES: Self = Self { kind: 0, number: 0 };
+    /// Instructions that were carried out (`PERF_COUNT_HW_INSTRUCTIONS`).
+    pub const INSTRUCTIONS: Self = Self { kind: 0, number: 1 };
+    /// What perf calls cache misses: accesses that the last cache didn't serve (`PERF_COUNT_HW_CACHE_MISSES`).
+    pub const CACHE_MISSES: Self = Self { kind: 0, number: 3 };
+    /// Nanoseconds that the thread ran (`PERF_COUNT_SW_TASK_CLOCK`): the kernel's own, so it is always there.
+    #[cfg(test)]
+    const TASK_CLOCK: Self = Self { kind: 1, number: 1 };
+}
+
+/// `struct perf_event_attr` as of its first version (`PERF_ATTR_SIZE_VER0`); the kernel takes the rest for 0.
+#[repr(C)]
+#[derive(Debug, Default)]
+struct Attributes {
+    kind: u32,
+    size: u32,
+    number: u64,
+    period: u64,
+    sample: u64,
+    format: u64,
+    flags: u64,
+    wakeup: u32,
+    breakpoint: u32,
+    extension: u64,
+}
+
+/// The counter is never shared by turns, but fails where there is no room.
+const PINNED: u64 = 1 << 2;
+const NOT_KERNEL: u64 = 1 << 5;
+const NOT_HYPERVISOR: u64 = 1 << 6;
+
+/// A counter of the calling thread, which runs from now on.
+#[derive(Debug)]
+pub(crate) struct Counter(OwnedFd);
+
+impl Counter {
+    /// `None` where the processor or the kernel has none.
+    pub fn open(event: Event) -> Option<Self> {
+        let attributes = Attributes {
+            kind: event.kind,
+            size: size_of::<Attributes>() as u32,
+            number: event.number,
+            flags: PINNED | NOT_KERNEL | NOT_HYPERVISOR,
+            ..Attributes::default()
+        };
+        let (this_thread, any_processor, no_group, close_on_exec) = (0, -1, -1, 8_u64);
+        // SAFETY: the kernel reads as many bytes of the attributes as they say, and keeps no pointer to them.
+        let answer = unsafe {
+            libc::syscall(
+                libc::SYS_perf_event_open,
+                &raw const attributes,
+                this_thread,
+                any_processor,
+                no_group,
+                close_on_exec,
+            )
+        };
+        let descriptor = i32::try_from(answer).ok().filter(|descriptor| *descriptor >= 0)?;
+        // SAFETY: the kernel has just made this descriptor for us, and nobody else knows of it.
+        let counter = Self(unsafe { OwnedFd::from_raw_fd(descriptor) });
+        counter.read().ok().map(|_| counter)
+    }
+
+    /// What was counted so far.
+    ///
+    /// # Errors
+    /// The processor has no room for the counter.
+    pub fn read(&self) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        let read = nix::unistd::read(self.0.as_fd(), &mut bytes)?;
+        if read == bytes.len() {
+            Ok(u64::from_ne_bytes(bytes))
+        } else {
+            Err(io::ErrorKind::UnexpectedEof.into())
+        }
+    }
+
+    /// How many events a piece of work takes.
+    pub fn count<T>(&self, work: impl FnOnce() -> T) -> (T, Option<u64>) {
+        let before = self.read();
+        let done = work();
+        (done, before.ok().zip(self.read().ok()).map(|(before, after)| after - before))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_goes_on_while_its_thread_works() {
+        let Some(counter) = Counter::open(Event::TASK_CLOCK) else {
+            return println!("skipped: the kernel gives no counters");
+        };
+        let (sum, nanoseconds) = counter.count(|| (0..1_000_000_u64).map(std::hint::black_box).sum::<u64>());
+        assert_eq!(sum, 499_999_500_000);
+        assert!(nanoseconds.is_some_and(|nanoseconds| nanoseconds > 1000), "{nanoseconds:?}");
+    }
+
+    #[test]
+    fn an_event_that_does_not_exist_has_no_counter() {
+        assert!(Counter::open(Event { kind: 1, number: 1 << 40 }).is_none());
+    }
+}

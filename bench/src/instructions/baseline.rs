@@ -1,0 +1,187 @@
+//! The counts that are committed, and how new ones differ from them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::BenchError;
+
+/// How much more a path may take than the baseline says.
+pub(super) const TOLERANCE: f64 = 0.02;
+
+/// Who counts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Counter {
+    /// Valgrind, which hides the widest vectors: the portable way.
+    Callgrind,
+    /// The processor: the way that is taken on this machine.
+    Processor,
+}
+
+impl fmt::Display for Counter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Callgrind => "callgrind",
+            Self::Processor => "the processor",
+        })
+    }
+}
+
+/// What a counter found.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Counts {
+    /// Who built the binary that was counted.
+    pub compiler: String,
+    /// The widest vectors that the binary could use while it was counted.
+    pub vectors: String,
+    /// Instructions of each path, per packet or call.
+    pub instructions: BTreeMap<String, f64>,
+}
+
+/// The counts of each counter.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Baseline(pub BTreeMap<Counter, Counts>);
+
+impl Baseline {
+    /// Reads a file; `None` when there is none.
+    pub fn read(file: &Path) -> Result<Option<Self>, BenchError> {
+        match fs::read_to_string(file) {
+            Ok(text) => {
+                let wrong = |error| BenchError::measurement(&file.display().to_string(), format!("{error}"));
+                serde_json::from_str(&text).map(Some).map_err(wrong)
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(BenchError::system(format!("read {}", file.display()))(error)),
+        }
+    }
+
+    /// Writes it to a file.
+    pub fn write(&self, file: &Path) -> Result<(), BenchError> {
+        let text = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
+        fs::write(file, text).map_err(BenchError::system(format!("write {}", file.display())))
+    }
+}
+
+/// A path's count in the baseline and now.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Change {
+    pub path: String,
+    pub before: Option<f64>,
+    pub after: Option<f64>,
+}
+
+impl Change {
+    /// After divided by before.
+    pub fn ratio(&self) -> Option<f64> {
+        Some(self.after? / self.before.filter(|before| *before > 0.0)?)
+    }
+
+    /// Whether the path takes more than it may, or is not what the baseline has.
+    pub fn fails(&self) -> bool {
+        self.ratio().is_none_or(|ratio| ratio > 1.0 + TOLERANCE)
+    }
+
+    /// Whether it takes so much less that the baseline no longer guards it.
+    pub fn is_cheaper(&self) -> bool {
+        self.ratio().is_some_and(|ratio| ratio < 1.0 - TOLERANCE)
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.path)?;
+        match (self.before, self.after, self.ratio()) {
+            (Some(before), Some(after), Some(ratio)) => {
+                write!(f, "{before:.1} before, {after:.1} now, {:+.1} %", (ratio - 1.0) * 100.0)
+            }
+            (_, Some(after), _) => write!(f, "not in the baseline, {after:.1} now"),
+            (Some(before), ..) => write!(f, "{before:.1} before, not counted any more"),
+            (None, None, _) => write!(f, "never counted"),
+        }
+    }
+}
+
+impl Counts {
+    /// What differs in how both were made, so that they can't be judged by each other; `None` when nothing does.
+    pub fn made_otherwise(&self, before: &Self) -> Option<String> {
+        if self.compiler != before.compiler {
+            return Some(format!("it was built by {}, this by {}", before.compiler, self.compiler));
+        }
+        let vectors = || format!("it was counted with {}, this with {}", before.vectors, self.vectors);
+        (self.vectors != before.vectors).then(vectors)
+    }
+
+    /// Every path of either, in the order of their names.
+    pub fn changes(&self, before: &Self) -> Vec<Change> {
+        let mut paths: Vec<&String> = before.instructions.keys().chain(self.instructions.keys()).collect();
+        paths.sort();
+        paths.dedup();
+        let change = |path: &String| Change {
+            path: path.clone(),
+            before: before.instructions.get(path).copied(),
+            after: self.instructions.get(path).copied(),
+        };
+        paths.into_iter().map(change).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(paths: &[(&str, f64)]) -> Counts {
+        Counts {
+            compiler: "rustc 1".to_owned(),
+            vectors: "AVX2".to_owned(),
+            instructions: paths.iter().map(|(path, count)| ((*path).to_owned(), *count)).collect(),
+        }
+    }
+
+    #[test]
+    fn more_than_the_tolerance_fails_and_so_does_what_is_not_in_both() {
+        let before = counts(&[("a", 100.0), ("b", 100.0), ("c", 100.0), ("gone", 7.0)]);
+        let now = counts(&[("a", 102.0), ("b", 102.1), ("c", 97.0), ("new", 5.0)]);
+        let changes = now.changes(&before);
+        let seen: Vec<_> =
+            changes.iter().map(|change| (&*change.path, change.fails(), change.is_cheaper())).collect();
+        let expected = [
+            ("a", false, false),
+            ("b", true, false),
+            ("c", false, true),
+            ("gone", true, false),
+            ("new", true, false),
+        ];
+        assert_eq!(seen, expected);
+        assert_eq!(changes[1].to_string(), "b: 100.0 before, 102.1 now, +2.1 %");
+        assert_eq!(changes[3].to_string(), "gone: 7.0 before, not counted any more");
+        assert_eq!(changes[4].to_string(), "new: not in the baseline, 5.0 now");
+    }
+
+    #[test]
+    fn another_compiler_or_other_vectors_are_told() {
+        let before = counts(&[]);
+        assert_eq!(before.made_otherwise(&before), None);
+        let other = Counts { compiler: "rustc 2".to_owned(), ..before.clone() };
+        assert_eq!(other.made_otherwise(&before).unwrap(), "it was built by rustc 1, this by rustc 2");
+        let other = Counts { vectors: "AVX-512".to_owned(), ..before.clone() };
+        assert_eq!(other.made_otherwise(&before).unwrap(), "it was counted with AVX2, this with AVX-512");
+    }
+
+    #[test]
+    fn a_file_is_read_as_it_was_written() {
+        let scratch = crate::peer::Scratch::new().unwrap();
+        let file = scratch.file("baseline.json");
+        assert_eq!(Baseline::read(&file).unwrap(), None);
+        let baseline = Baseline([(Counter::Callgrind, counts(&[("a", 100.5)]))].into());
+        baseline.write(&file).unwrap();
+        assert_eq!(Baseline::read(&file).unwrap(), Some(baseline));
+        fs::write(&file, "{").unwrap();
+        assert!(Baseline::read(&file).unwrap_err().to_string().contains("baseline.json"));
+    }
+}

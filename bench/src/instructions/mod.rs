@@ -1,0 +1,245 @@
+//! `instructions`: how many instructions the hot paths take, beside a baseline that is committed.
+//!
+//! Counts are of a fixed workload and don't depend on how busy a machine is, so that a difference of 2 % is one of the
+//! code. Callgrind hides the widest vectors: it counts the portable way. Where the processor counts as well, the way that
+//! is taken on this machine is judged, too. What a generator or a loop takes by itself is subtracted.
+
+mod baseline;
+mod meter;
+mod paths;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+pub(crate) use self::meter::Meter;
+
+use self::baseline::{Baseline, Change, Counter, Counts, TOLERANCE};
+use self::paths::PATHS;
+use crate::process::is_installed;
+use crate::{BenchError, Bound, Measurement, Options, callgrind};
+
+/// The name of a run that goes through all paths, for callgrind.
+const RUN: &str = "instructions/all";
+/// How long callgrind may take.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// Decimals of a count: more is noise of addresses.
+const PRECISION: f64 = 10.0;
+
+/// Where the baseline lies in a clone.
+pub const BASELINE: &str = "bench/instructions.json";
+
+/// What came of a comparison with the baseline.
+#[derive(Debug, Default)]
+pub struct Comparison {
+    /// All counts, beside the baseline's.
+    pub measurements: Vec<Measurement>,
+    /// What is to be told, a line each.
+    pub notes: Vec<String>,
+    /// Paths that take more than they may, or are not in both, a line each.
+    pub failures: Vec<String>,
+    /// Why counts could not be judged, a line each.
+    pub not_judged: Vec<String>,
+}
+
+/// Counts, without a baseline.
+pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let mut results = Vec::new();
+    for (counter, counts) in count(options)? {
+        results.extend(counts.instructions.iter().map(|(path, count)| measurement(counter, path, *count)));
+    }
+    Ok(results)
+}
+
+/// Counts, and compares with the baseline in a file.
+///
+/// # Errors
+/// There is no such file, or nothing can be counted; see [`BenchError`].
+pub fn compare(options: &mut Options<'_>, file: &Path) -> Result<Comparison, BenchError> {
+    let Some(before) = Baseline::read(file)? else {
+        let problem = "there is no such file. `millrace bench instructions --accept` makes it";
+        return Err(BenchError::measurement(&format!("baseline {}", file.display()), problem));
+    };
+    let mut comparison = Comparison::default();
+    for (counter, counts) in count(options)? {
+        compare_counts(&mut comparison, counter, &counts, before.0.get(&counter));
+    }
+    Ok(comparison)
+}
+
+/// Counts, and makes this the baseline. Returns what changed, a line for each path.
+///
+/// # Errors
+/// See [`BenchError`]; the file is as it was then.
+pub fn accept(options: &mut Options<'_>, file: &Path) -> Result<Vec<String>, BenchError> {
+    let mut baseline = Baseline::read(file)?.unwrap_or_default();
+    let mut changes = Vec::new();
+    for (counter, counts) in count(options)? {
+        if let Some(before) = baseline.0.get(&counter) {
+            changes.extend(counts.made_otherwise(before).map(|how| format!("{counter}: {how}")));
+            let changed = counts.changes(before).into_iter().filter(|change| change.before != change.after);
+            changes.extend(changed.map(|change| format!("{counter}: {change}")));
+        } else {
+            let new =
+                counts.instructions.iter().map(|(path, count)| format!("{counter}: {path}: {count:.1}, new"));
+            changes.extend(new);
+        }
+        baseline.0.insert(counter, counts);
+    }
+    baseline.write(file)?;
+    Ok(changes)
+}
+
+/// Runs all paths, for callgrind; `None` when `name` isn't this run.
+pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
+    (name == RUN).then(|| run_paths(&mut Meter::callgrind()))
+}
+
+fn run_paths(meter: &mut Meter) -> Result<(), BenchError> {
+    for (place, path) in PATHS.iter().enumerate() {
+        (path.run)(path.times, meter)?;
+        if meter.pieces() != place + 1 {
+            return Err(BenchError::measurement(path.name, "it is not one piece of work"));
+        }
+    }
+    Ok(())
+}
+
+/// What each counter of this machine finds.
+fn count(options: &mut Options<'_>) -> Result<Vec<(Counter, Counts)>, BenchError> {
+    let mut found = Vec::new();
+    if is_installed("valgrind") {
+        (options.progress)("callgrind counts; this takes about a minute");
+        let parts = callgrind::parts(&options.binary, RUN, PATIENCE)?;
+        if parts.len() == PATHS.len() && parts.iter().all(|part| *part > 0.0) {
+            found.push((Counter::Callgrind, counts(&parts, vectors(false))));
+        } else {
+            (options.progress)("callgrind found no function names: it counts nothing");
+        }
+    } else {
+        (options.progress)("valgrind is not installed: the portable way is not counted");
+    }
+    match Meter::processor() {
+        Some(mut meter) => {
+            run_paths(&mut meter)?;
+            match meter.counts() {
+                Some(parts) => found.push((Counter::Processor, counts(&parts, vectors(true)))),
+                None => (options.progress)("the processor's counter stopped: its counts are left out"),
+            }
+        }
+        None => (options.progress)(
+            "the processor counts no instructions here (or the kernel forbids it): the way by its widest vectors is not counted",
+        ),
+    }
+    if found.is_empty() {
+        return Err(BenchError::measurement("instructions", "nothing can count them: install valgrind"));
+    }
+    Ok(found)
+}
+
+/// Counts per packet or call, from those of all paths in order.
+fn counts(parts: &[f64], vectors: &str) -> Counts {
+    let each: BTreeMap<&str, f64> =
+        PATHS.iter().zip(parts).map(|(path, part)| (path.name, part / path.times as f64)).collect();
+    let net = |path: &paths::HotPath| {
+        let less = path.without.and_then(|without| each.get(without)).copied().unwrap_or(0.0);
+        ((each[path.name] - less) * PRECISION).round() / PRECISION
+    };
+    let judged = PATHS.iter().filter(|path| path.is_judged());
+    Counts {
+        compiler: env!("MILLRACE_COMPILER").to_owned(),
+        vectors: vectors.to_owned(),
+        instructions: judged.map(|path| (path.name.to_owned(), net(path))).collect(),
+    }
+}
+
+/// The widest vectors of the processor, or of those that callgrind doesn't hide.
+pub(crate) fn vectors(all: bool) -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if all && is_x86_feature_detected!("avx512bw") {
+            return "AVX-512";
+        }
+        if is_x86_feature_detected!("avx2") {
+            return "AVX2";
+        }
+    }
+    let _ = all;
+    std::env::consts::ARCH
+}
+
+fn measurement(counter: Counter, path: &str, count: f64) -> Measurement {
+    Measurement::of(format!("{path}, counted by {counter}"), count, "instructions")
+}
+
+fn compare_counts(comparison: &mut Comparison, counter: Counter, counts: &Counts, before: Option<&Counts>) {
+    let Some(before) = before else {
+        let path_count = |(path, count): (&String, &f64)| measurement(counter, path, *count);
+        comparison.measurements.extend(counts.instructions.iter().map(path_count));
+        // Few machines count, so the baseline need not have it.
+        comparison.notes.push(format!("the baseline has no counts by {counter}: these are not judged"));
+        return;
+    };
+    let otherwise = counts.made_otherwise(before);
+    for change in counts.changes(before) {
+        let judged = otherwise.is_none();
+        comparison.measurements.extend(compared(counter, &change, judged));
+        if judged && change.fails() {
+            comparison.failures.push(format!("{change} (counted by {counter})"));
+        } else if judged && change.is_cheaper() {
+            comparison.notes.push(format!("{change}: accept it, or the gain may be lost again unseen"));
+        }
+    }
+    let reason = |how| format!("the baseline's counts by {counter} are of another kind: {how}");
+    comparison.not_judged.extend(otherwise.map(reason));
+}
+
+fn compared(counter: Counter, change: &Change, judged: bool) -> Option<Measurement> {
+    let measured = measurement(counter, &change.path, change.after?);
+    let Some(before) = change.before else { return Some(measured) };
+    let measured = measured.beside("the baseline", before);
+    Some(if judged { measured.promising_ratio(Bound::AtMost, 1.0 + TOLERANCE) } else { measured })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(count: f64) -> Counts {
+        counts(&PATHS.iter().map(|path| count * path.times as f64).collect::<Vec<_>>(), "AVX2")
+    }
+
+    #[test]
+    fn what_is_only_subtracted_is_not_judged() {
+        let counts = all(10.0);
+        assert!(counts.instructions.keys().all(|path| !path.starts_with("source")));
+        assert_eq!(counts.instructions["IPv4, 1,000 flows"], 0.0);
+        assert_eq!(counts.instructions["route lookup, IPv4"], 10.0);
+        assert!(counts.compiler.starts_with("rustc "), "{}", counts.compiler);
+    }
+
+    #[test]
+    fn a_path_that_takes_more_fails_unless_another_compiler_built_it() {
+        let (mut before, mut now) = (all(10.0), all(10.0));
+        for counts in [&mut before, &mut now] {
+            counts.instructions.values_mut().for_each(|count| *count = 100.0);
+        }
+        now.instructions.insert("route lookup, IPv4".to_owned(), 105.0);
+        now.instructions.insert("route lookup, IPv6".to_owned(), 95.0);
+        let compared = |before: Option<&Counts>| {
+            let mut comparison = Comparison::default();
+            compare_counts(&mut comparison, Counter::Callgrind, &now, before);
+            comparison
+        };
+        let comparison = compared(Some(&before));
+        let expected = "route lookup, IPv4: 100.0 before, 105.0 now, +5.0 % (counted by callgrind)";
+        assert_eq!(comparison.failures, [expected]);
+        assert!(comparison.notes[0].starts_with("route lookup, IPv6: 100.0 before, 95.0 now, -5.0 %"));
+        assert_eq!(comparison.measurements.iter().filter(|one| one.holds == Some(false)).count(), 1);
+        before.compiler = "rustc 1.0".to_owned();
+        let comparison = compared(Some(&before));
+        assert!(comparison.failures.is_empty());
+        assert!(comparison.not_judged[0].contains("rustc 1.0"), "{:?}", comparison.not_judged);
+        assert!(compared(None).failures.is_empty());
+    }
+}

@@ -1,0 +1,183 @@
+//! The hot paths, each with a workload that is the same in every run.
+
+use millrace_packet::Family as AddressFamily;
+
+use super::Meter;
+use crate::BenchError;
+use crate::classify::counted::look_up as filter;
+use crate::flow_table::counted::{hits, new_flows};
+use crate::memory::case::{Case, Family};
+use crate::memory::setup::{GatesSetup, Pipeline, QueueSetup, Setup, Source};
+use crate::plugins::call::{Called, call_counted as call};
+use crate::route::counted::look_up as route;
+use crate::schedule::counted::{Scheduler, exchanged};
+
+/// A path that packets take.
+pub(super) struct HotPath {
+    pub name: &'static str,
+    /// What is subtracted: the path that does the same without what is judged.
+    pub without: Option<&'static str>,
+    /// What the count is divided by: packets, or calls.
+    pub times: u64,
+    /// Does it so many times, after what has to be done before.
+    pub run: fn(u64, &mut Meter) -> Result<(), BenchError>,
+}
+
+/// Packets, or calls, of most paths: 100 batches.
+const TIMES: u64 = 25_600;
+/// Of those that take long.
+const FEW: u64 = 2560;
+/// Packets of a call of many.
+const MANY: usize = 32;
+/// Flows that are known.
+const FLOWS: u32 = 1000;
+/// Flows that come one packet each, more than the router remembers.
+const NEW: u32 = 20_000;
+const REMEMBERED: u32 = 512;
+/// Filters at each gate that new flows pass.
+const FILTERS: usize = 1000;
+
+const SOURCE4: &str = "source of IPv4 packets";
+const SOURCE6: &str = "source of IPv6 packets";
+const LOOP: &str = "loop around a scheduler";
+
+/// Paths that are only there to be subtracted come first.
+pub(super) const PATHS: &[HotPath] = &[
+    alone(SOURCE4, TIMES, |packets, meter| source(Family::V4, packets, meter)),
+    alone(SOURCE6, TIMES, |packets, meter| source(Family::V6, packets, meter)),
+    alone(LOOP, TIMES, |packets, meter| exchanged(Scheduler::None, packets, meter)),
+    beyond("IPv4, no flow table, 1 route", SOURCE4, |packets, meter| {
+        known(Family::V4, Setup { flows_max: 0, routes: 1, ..Setup::default() }, packets, meter)
+    }),
+    beyond("IPv4, 1,000 flows", SOURCE4, |packets, meter| {
+        known(Family::V4, Setup::default(), packets, meter)
+    }),
+    beyond("IPv4, 1,000 flows, 3 empty gates", SOURCE4, |packets, meter| {
+        known(Family::V4, Setup { gates: GatesSetup::Empty, ..Setup::default() }, packets, meter)
+    }),
+    beyond("IPv4, 1,000 flows, 3 gates with null", SOURCE4, |packets, meter| {
+        known(Family::V4, Setup { gates: GatesSetup::Null, ..Setup::default() }, packets, meter)
+    }),
+    beyond("IPv4, 1,000 flows, a queue for each flow", SOURCE4, |packets, meter| {
+        known(Family::V4, Setup { queue: QueueSetup::PerFlow, ..Setup::default() }, packets, meter)
+    }),
+    beyond("IPv4, new flows", SOURCE4, |packets, meter| new(Family::V4, GatesSetup::None, packets, meter)),
+    beyond("IPv4, new flows, 3 gates with 1,000 filters", SOURCE4, |packets, meter| {
+        new(Family::V4, GatesSetup::Filters(FILTERS), packets, meter)
+    }),
+    beyond("IPv6, no flow table, 1 route", SOURCE6, |packets, meter| {
+        known(Family::V6, Setup { flows_max: 0, routes: 1, ..Setup::default() }, packets, meter)
+    }),
+    beyond("IPv6, 1,000 flows", SOURCE6, |packets, meter| {
+        known(Family::V6, Setup::default(), packets, meter)
+    }),
+    beyond("IPv6, 1,000 flows, 3 gates with null", SOURCE6, |packets, meter| {
+        known(Family::V6, Setup { gates: GatesSetup::Null, ..Setup::default() }, packets, meter)
+    }),
+    beyond("IPv6, new flows, 3 gates with 1,000 filters", SOURCE6, |packets, meter| {
+        new(Family::V6, GatesSetup::Filters(FILTERS), packets, meter)
+    }),
+    alone("flow table, hit, IPv4", TIMES, |packets, meter| hits(true, packets, meter)),
+    alone("flow table, hit, IPv6", TIMES, |packets, meter| hits(false, packets, meter)),
+    alone("flow table, new flow, IPv4", TIMES, |packets, meter| new_flows(true, 2 * packets, meter)),
+    alone("route lookup, IPv4", TIMES, |packets, meter| route(true, packets, meter)),
+    alone("route lookup, IPv6", TIMES, |packets, meter| route(false, packets, meter)),
+    alone("filter lookup, tuple space, IPv4", TIMES, |packets, meter| {
+        filter("tuple space", AddressFamily::V4, packets, meter)
+    }),
+    alone("filter lookup, tuple space, IPv6", TIMES, |packets, meter| {
+        filter("tuple space", AddressFamily::V6, packets, meter)
+    }),
+    alone("filter lookup, cutting tree, IPv4", TIMES, |packets, meter| {
+        filter("cutting tree", AddressFamily::V4, packets, meter)
+    }),
+    alone("filter lookup, DAG, IPv4", TIMES, |packets, meter| {
+        filter("DAG", AddressFamily::V4, packets, meter)
+    }),
+    beyond("scheduler, FIFO", LOOP, |packets, meter| exchanged(Scheduler::Fifo, packets, meter)),
+    beyond("scheduler, priority", LOOP, |packets, meter| exchanged(Scheduler::Priority, packets, meter)),
+    beyond("scheduler, deficit round robin", LOOP, |packets, meter| {
+        exchanged(Scheduler::DeficitRoundRobin, packets, meter)
+    }),
+    beyond("scheduler, FQ-CoDel", LOOP, |packets, meter| exchanged(Scheduler::FqCodel, packets, meter)),
+    beyond("scheduler, H-FSC, sharing", LOOP, |packets, meter| {
+        exchanged(Scheduler::Hfsc { real_time: false }, packets, meter)
+    }),
+    beyond("scheduler, H-FSC, real time", LOOP, |packets, meter| {
+        exchanged(Scheduler::Hfsc { real_time: true }, packets, meter)
+    }),
+    alone("plugin, call in the router itself, 1 packet", FEW, |calls, meter| {
+        call(Called::Native, 1, calls, meter)
+    }),
+    alone("plugin, contained call, 1 packet", FEW, |calls, meter| call(Called::Contained, 1, calls, meter)),
+    alone("plugin, contained call, 32 packets", FEW, |calls, meter| {
+        call(Called::Contained, MANY, calls, meter)
+    }),
+    alone("plugin, contained call with a call back, 1 packet", FEW, |calls, meter| {
+        call(Called::ContainedWithCallBack, 1, calls, meter)
+    }),
+];
+
+type Run = fn(u64, &mut Meter) -> Result<(), BenchError>;
+
+const fn alone(name: &'static str, times: u64, run: Run) -> HotPath {
+    HotPath { name, without: None, times, run }
+}
+
+const fn beyond(name: &'static str, without: &'static str, run: Run) -> HotPath {
+    HotPath { name, without: Some(without), times: TIMES, run }
+}
+
+impl HotPath {
+    /// Whether it is more than something to subtract.
+    pub fn is_judged(&self) -> bool {
+        !PATHS.iter().any(|other| other.without == Some(self.name))
+    }
+}
+
+fn source(family: Family, packets: u64, meter: &mut Meter) -> Result<(), BenchError> {
+    let mut source = Source::with(Case { family, flows: FLOWS }, Setup::default())?;
+    meter.measure(|| source.make(packets));
+    Ok(())
+}
+
+/// Packets of flows that are known.
+fn known(family: Family, setup: Setup, packets: u64, meter: &mut Meter) -> Result<(), BenchError> {
+    let case = Case { family, flows: FLOWS };
+    let mut pipeline = Pipeline::with(case, setup)?;
+    pipeline.forward(2 * u64::from(FLOWS));
+    meter.measure(|| pipeline.forward(packets));
+    pipeline.check(case)
+}
+
+/// Packets each of which is the first one of its flow.
+fn new(family: Family, gates: GatesSetup, packets: u64, meter: &mut Meter) -> Result<(), BenchError> {
+    let case = Case { family, flows: NEW };
+    let mut pipeline = Pipeline::with(case, Setup { gates, flows_max: REMEMBERED, ..Setup::default() })?;
+    pipeline.forward(u64::from(REMEMBERED));
+    meter.measure(|| pipeline.forward(packets));
+    pipeline.check(case)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_is_its_own_and_what_it_is_less_is_counted() {
+        for (place, path) in PATHS.iter().enumerate() {
+            assert!(PATHS[..place].iter().all(|other| other.name != path.name), "{}", path.name);
+            let less = path.without.map(|without| PATHS[..place].iter().find(|other| other.name == without));
+            assert!(less.is_none_or(|less| less.is_some_and(|less| less.times == path.times)));
+        }
+    }
+
+    #[test]
+    fn every_path_can_be_run_and_is_one_piece_of_work() {
+        for path in PATHS {
+            let mut meter = Meter::callgrind();
+            (path.run)(1024, &mut meter).unwrap();
+            assert_eq!(meter.pieces(), 1, "{}", path.name);
+        }
+    }
+}

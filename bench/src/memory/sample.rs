@@ -1,0 +1,97 @@
+//! What packets cost, in each unit that this machine counts in.
+
+use std::time::Instant;
+
+use millrace_workbench::cycles;
+
+use crate::counters::{Counter, Event};
+use crate::statistics::median;
+
+/// The units of [`Costs`].
+pub(super) const UNITS: [&str; 5] = [
+    "ns/packet",
+    "cycles of the time stamp counter/packet",
+    "cycles/packet",
+    "instructions/packet",
+    "cache misses/packet",
+];
+/// Which of them are the processor's events.
+const EVENTS: [Event; 3] = [Event::CYCLES, Event::INSTRUCTIONS, Event::CACHE_MISSES];
+
+/// Costs of a packet; `None` where they aren't counted.
+pub(super) type Costs = [Option<f64>; UNITS.len()];
+
+/// All that counts here.
+pub(super) struct Counters([Option<Counter>; EVENTS.len()]);
+
+impl Counters {
+    pub fn open() -> Self {
+        Self(EVENTS.map(Counter::open))
+    }
+
+    /// Whether the processor's events are counted.
+    pub fn has_events(&self) -> bool {
+        self.0.iter().any(Option::is_some)
+    }
+
+    /// What a packet costs, of work that says how many it did.
+    pub fn count(&self, work: impl FnOnce() -> u64) -> Costs {
+        let events =
+            || self.0.each_ref().map(|counter| counter.as_ref().and_then(|counter| counter.read().ok()));
+        let (before, stamp, start) = (events(), cycles(), Instant::now());
+        let packets = work() as f64;
+        let (time, end, after) = (start.elapsed(), cycles(), events());
+        let difference =
+            |before: Option<u64>, after: Option<u64>| Some((after?.wrapping_sub(before?)) as f64 / packets);
+        let [core, instructions, misses] = [0, 1, 2].map(|event| difference(before[event], after[event]));
+        [Some(time.as_secs_f64() * 1e9 / packets), difference(stamp, end), core, instructions, misses]
+    }
+}
+
+/// Costs of repetitions: of the source alone, and of all else.
+#[derive(Default)]
+pub(super) struct Sample {
+    source: Vec<Costs>,
+    net: Vec<Costs>,
+}
+
+impl Sample {
+    /// Adds a repetition of the source and of all together.
+    pub fn add(&mut self, source: Costs, all: Costs) {
+        let less = |unit: usize| Some(all[unit]? - source[unit]?);
+        self.source.push(source);
+        self.net.push(std::array::from_fn(less));
+    }
+
+    /// What was counted in a unit, without the source; empty where it isn't counted.
+    pub fn net(&self, unit: usize) -> Vec<f64> {
+        self.net.iter().filter_map(|costs| costs[unit]).collect()
+    }
+
+    /// The median of nanoseconds that the source takes.
+    pub fn source(&self) -> f64 {
+        median(&self.source.iter().filter_map(|costs| costs[0]).collect::<Vec<_>>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_source_costs_is_subtracted_in_each_unit() {
+        let mut sample = Sample::default();
+        sample.add([Some(5.0), Some(10.0), None, None, None], [Some(12.0), Some(30.0), None, None, None]);
+        assert_eq!((sample.net(0), sample.net(1), sample.net(2)), (vec![7.0], vec![20.0], vec![]));
+        assert_eq!(sample.source(), 5.0);
+    }
+
+    #[test]
+    fn time_is_counted_per_packet() {
+        let costs = Counters::open().count(|| {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            1000
+        });
+        assert!(costs[0].is_some_and(|nanoseconds| nanoseconds >= 2000.0), "{costs:?}");
+    }
+}

@@ -1,0 +1,77 @@
+//! The gates of a router in memory, and what is bound at them.
+
+use millrace_classify::{CompiledFilter, Filter};
+use millrace_plugin::{BindingId, PluginChange, Terms};
+use millrace_testkit::classbench;
+
+use super::pipeline::Unit;
+use super::{GatesSetup, Setup, failed};
+use crate::BenchError;
+use crate::memory::case::Family;
+
+/// The gates of the setups that have some; each has an instance of its name.
+const GATES: [&str; 3] = ["security-in", "process", "monitor"];
+
+/// The gates, with all that is bound at them.
+pub(super) fn gates(family: Family, setup: Setup) -> Result<Unit, BenchError> {
+    let mut unit = Unit::new();
+    unit.add_plugin(std::sync::Arc::new(millrace_plugin_null::Null)).map_err(failed)?;
+    for gate in unit.gates() {
+        if setup.gates == GatesSetup::None || !GATES.contains(&gate.name.as_str()) {
+            unit.remove_gate(&gate.name).map_err(failed)?;
+        }
+    }
+    let filters = match setup.gates {
+        GatesSetup::None => return Ok(unit),
+        GatesSetup::Empty => Vec::new(),
+        GatesSetup::Null => vec![Filter::default()],
+        GatesSetup::Filters(count) => {
+            let family = match family {
+                Family::V4 => millrace_packet::Family::V4,
+                Family::V6 => millrace_packet::Family::V6,
+            };
+            let mut filters = classbench::generate(classbench::Style::Acl, family, count, 1).filters;
+            filters.push(Filter::default());
+            filters
+        }
+    };
+    for gate in GATES {
+        unit.create_instance("null", gate, serde_json::Map::new()).map_err(failed)?;
+        for filter in &filters {
+            // A generated set may have a filter twice.
+            let _ = bind(&mut unit, gate, filter, 0);
+        }
+    }
+    if setup.established > 0 {
+        bind(&mut unit, COUNTING, &of_established(family)?, 1)?;
+    }
+    Ok(unit)
+}
+
+/// The gate at which packets of established flows are counted.
+pub(super) const COUNTING: &str = "process";
+
+/// What packets of established flows match, and no others.
+pub(super) fn of_established(family: Family) -> Result<Filter, BenchError> {
+    let filter = match family {
+        Family::V4 => "src 31.0.0.0/8",
+        Family::V6 => "src fd1f::/16",
+    };
+    filter.parse().map_err(failed)
+}
+
+/// Binds the instance of a gate.
+pub(super) fn bind(
+    unit: &mut Unit,
+    gate: &str,
+    filter: &Filter,
+    priority: i32,
+) -> Result<(BindingId, PluginChange<CompiledFilter>), BenchError> {
+    let compiled = filter.compile(|_| None).map_err(failed)?;
+    unit.register_instance(gate, gate, filter.clone(), compiled, priority, Terms::default()).map_err(failed)
+}
+
+/// The changes that make gates and bindings.
+pub(super) fn changes(unit: &Unit) -> Result<Vec<PluginChange<CompiledFilter>>, BenchError> {
+    unit.populate().map_err(failed)
+}

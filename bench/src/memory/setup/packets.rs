@@ -1,0 +1,161 @@
+//! The packets that go through a router in memory.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use millrace_packet::FlowKey;
+use millrace_pipeline::{Handover, flow_hash};
+use millrace_port::memory::Generator;
+use millrace_wire::MacAddr;
+
+use super::{ABREAST, IN, IN_MAC, MTU, ROUTES, Setup};
+use crate::flow_table::flows::order;
+use crate::frame::UdpFrame;
+use crate::memory::case::{Case, Family};
+use crate::memory::workload::Distribution;
+
+const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
+/// What packets are: UDP, for a service that takes all and says nothing.
+const UDP: u8 = 17;
+const DISCARD: u16 = 9;
+/// The networks that flows come from, and that established ones do.
+const NET: u8 = 30;
+const ESTABLISHED: u8 = 31;
+/// Packets at least before the order of flows of different frequency begins anew.
+const FEWEST: usize = 1 << 16;
+
+/// Which flows a generator gives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Chosen {
+    All,
+    /// Those of one of two workers, which also leave by its port: as cards spread flows at best.
+    Of {
+        worker: usize,
+        workers: usize,
+        seed: u64,
+    },
+}
+
+/// Host `host` of the network of a route.
+pub(super) fn destination(family: Family, route: u32, host: u32) -> IpAddr {
+    match family {
+        Family::V4 => Ipv4Addr::from((32 << 24) + (route << 8) + host % 256).into(),
+        Family::V6 => {
+            Ipv6Addr::from((0xfd14_u128 << 112) | (u128::from(route) << 64) | u128::from(host)).into()
+        }
+    }
+}
+
+pub(super) fn source(family: Family, net: u8, flow: u32) -> IpAddr {
+    match family {
+        Family::V4 => Ipv4Addr::from((u32::from(net) << 24) | (flow + 1)).into(),
+        Family::V6 => {
+            let net = 0xfd00 | u128::from(net);
+            Ipv6Addr::from((net << 112) | u128::from(flow + 1)).into()
+        }
+    }
+}
+
+/// The network of a route.
+pub(crate) fn network(family: Family, route: u32) -> IpAddr {
+    destination(family, route, 0)
+}
+
+/// A packet of a flow from a network.
+pub(crate) fn frame(family: Family, net: u8, flow: u32) -> Vec<u8> {
+    udp_frame(family, net, flow, ROUTES).bytes()
+}
+
+/// The flow of the packets of [`frame`], of IPv4.
+pub(crate) fn flow(net: u8, flow: u32) -> Option<FlowKey> {
+    key(&udp_frame(Family::V4, net, flow, ROUTES))
+}
+
+fn key(frame: &UdpFrame) -> Option<FlowKey> {
+    let ports = (frame.source_port, frame.destination_port);
+    match (frame.source, frame.destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            Some(FlowKey::v4(source, destination, UDP, ports, IN.port))
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            Some(FlowKey::v6(source, destination, UDP, ports, IN.port))
+        }
+        _ => None,
+    }
+}
+
+/// A packet of a flow, with so many routes.
+fn udp_frame(family: Family, net: u8, flow: u32, routes: u32) -> UdpFrame {
+    UdpFrame {
+        source_mac: HOST_MAC,
+        destination_mac: IN_MAC,
+        source: source(family, net, flow),
+        destination: destination(family, flow % routes, flow / routes + 1),
+        source_port: 1024 + (flow % 50_000) as u16,
+        destination_port: DISCARD,
+    }
+}
+
+/// Gives packets of each flow as the setup says, the flows in an order without a pattern.
+pub(super) fn generator(case: Case, setup: Setup, chosen: Chosen) -> Generator {
+    Generator::new(MacAddr(IN_MAC), MTU, frames(case, setup, chosen), u64::MAX)
+}
+
+/// The packets of a case, until they come again.
+pub(crate) fn frames(case: Case, setup: Setup, chosen: Chosen) -> Vec<Vec<u8>> {
+    let frame = |net, (place, flow): (usize, u32)| {
+        udp_frame(case.family, net, flow, setup.routes).bytes_of(setup.size.of(place))
+    };
+    let flows = chosen_flows(case, setup, chosen);
+    let mut frames: Vec<Vec<u8>> = flows.into_iter().enumerate().map(|flow| frame(NET, flow)).collect();
+    shuffle(&mut frames);
+    if setup.distribution == Distribution::Zipf {
+        let packets = frames.len().max(FEWEST);
+        let order = order(crate::flow_table::flows::Popularity::Zipf, frames.len() as u32, packets);
+        frames = order.into_iter().map(|flow| frames[flow as usize].clone()).collect();
+    }
+    if setup.flow_packets > 1 {
+        let groups = frames.chunks(ABREAST);
+        frames = groups.flat_map(|group| vec![group; setup.flow_packets as usize].concat()).collect();
+    }
+    if setup.established > 0 {
+        let established = (0..setup.established).cycle().map(|flow| frame(ESTABLISHED, (0, flow)));
+        let mixed = frames.chunks(3).zip(established).map(|(new, known)| [&[known], new].concat());
+        frames = mixed.flatten().collect();
+    }
+    frames
+}
+
+fn chosen_flows(case: Case, setup: Setup, chosen: Chosen) -> Vec<u32> {
+    let Chosen::Of { worker, workers, seed } = chosen else { return (0..case.flows).collect() };
+    let is_of = |flow: &u32| {
+        let frame = udp_frame(case.family, NET, *flow, setup.routes);
+        let owner = key(&frame).map(|key| Handover::owner_of_hash(flow_hash(&key, seed), workers));
+        owner == Some(worker) && (*flow % setup.routes) as usize % workers == worker
+    };
+    (0..).filter(is_of).take((case.flows as usize).div_ceil(workers)).collect()
+}
+
+/// Fisher and Yates' shuffle with Marsaglia's xorshift: the same order in every run.
+fn shuffle<T>(items: &mut [T]) {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    for last in (1..items.len()).rev() {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        items.swap(last, (state % (last as u64 + 1)) as usize);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shuffle_keeps_everything_and_the_order_is_another() {
+        let mut items: Vec<u32> = (0..1000).collect();
+        shuffle(&mut items);
+        assert!(items[..10] != [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        items.sort_unstable();
+        assert!(items.into_iter().eq(0..1000));
+    }
+}

@@ -1,0 +1,371 @@
+//! A router between ports in memory.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use millrace_classify::{CompiledFilter, Filter};
+use millrace_forward::{Route, SharedFib};
+use millrace_pipeline::{
+    Command, DeviceId, GateTables, Handover, MOST_TRACED, NeighbourChange, NeighbourKnowledge, NoHost,
+    Options, PortSettings, ReversePath, RouteChange, Snapshot, Stack, Tags, TraceOrder, TraceSource, Worker,
+    WorkerLink, trace,
+};
+use millrace_plugin::{BindingId, PluginControlUnit};
+use millrace_port::Port;
+use millrace_port::memory::Generator;
+use millrace_schedule::{FlowQueuesSettings, NodeKind};
+use millrace_units::{Instant, PortId};
+use millrace_wire::MacAddr;
+
+use super::gates::{changes, gates, of_established};
+use super::packets::{Chosen, generator};
+use super::routes::{gateway, in_subnet, out_subnet, routes};
+use super::source::pool;
+use super::{IN, IN_MAC, MTU, OUT, OUT_MAC, QueueSetup, RouteWriter, STEP, Setup};
+use crate::BenchError;
+use crate::memory::case::{Case, Family};
+
+const NEXT_HOP_MAC: [u8; 6] = [2, 0, 0, 0, 1, 2];
+/// Keys the hashes of flows: the same in every run, and for all workers of a router.
+pub(crate) const SEED: u64 = 0x5eed;
+
+/// A device and the port at it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub device: DeviceId,
+    pub port: PortId,
+}
+
+impl Place {
+    pub const fn numbered(number: u16) -> Self {
+        Self { device: DeviceId(number), port: PortId(number) }
+    }
+}
+
+/// Where packets come in and go out.
+struct Ports {
+    ins: Vec<Place>,
+    outs: Vec<Place>,
+}
+
+/// One worker of a router, with its part of the ports.
+pub(crate) struct Pipeline {
+    pub(super) fib: SharedFib,
+    pub(super) worker: Worker,
+    pub(super) link: WorkerLink,
+    pub(super) unit: Unit,
+    pub(super) tables: GateTables,
+    pub(super) now: Instant,
+    /// When it began, for those who run it in real time.
+    began: std::time::Instant,
+    pub(super) sent: u64,
+    /// The port that packets leave by which this worker has.
+    pub(super) out: Place,
+    /// One in so many packets is traced; 0 for none.
+    traced: u32,
+    /// Who reads the traces; nothing is read.
+    reader: Option<TraceSource>,
+}
+
+pub(super) type Unit = PluginControlUnit<Filter, CompiledFilter>;
+
+impl Pipeline {
+    pub fn new(case: Case) -> Result<Self, BenchError> {
+        Self::with(case, Setup::default())
+    }
+
+    pub fn with(case: Case, setup: Setup) -> Result<Self, BenchError> {
+        let input = generator(case, setup, Chosen::All);
+        Self::between(case, setup, Box::new(input), Box::new(sink()))
+    }
+
+    /// A router between two ports.
+    pub fn between(
+        case: Case,
+        setup: Setup,
+        input: Box<dyn Port>,
+        output: Box<dyn Port>,
+    ) -> Result<Self, BenchError> {
+        let ports = Ports { ins: vec![IN], outs: vec![OUT] };
+        Self::of(case, setup, &ports, None, 0, [input, output])
+    }
+
+    /// One of several workers, which has one port to receive by and one to send by, as each has. Routes lead to these in
+    /// turn.
+    pub fn member(
+        case: Case,
+        setup: Setup,
+        handover: Handover,
+        worker: usize,
+        chosen: Chosen,
+    ) -> Result<Self, BenchError> {
+        let workers = handover.workers() as u16;
+        // Devices go to workers in turn.
+        let places = |first: u16| (first..first + workers).map(Place::numbered).collect();
+        let ports = Ports { ins: places(0), outs: places(workers) };
+        let input = generator(case, setup, chosen);
+        let devices: [Box<dyn Port>; 2] = [Box::new(input), Box::new(sink())];
+        Self::of(case, setup, &ports, Some(handover), worker, devices)
+    }
+
+    fn of(
+        case: Case,
+        setup: Setup,
+        ports: &Ports,
+        handover: Option<Handover>,
+        worker_number: usize,
+        [input, output]: [Box<dyn Port>; 2],
+    ) -> Result<Self, BenchError> {
+        let no_memory = |error: &dyn std::error::Error| BenchError::measurement("tables", error.to_string());
+        let fib = SharedFib::new().map_err(|error| no_memory(&error))?;
+        let (mut worker, link) =
+            Worker::new(pool()?, fib.reader(), Box::new(NoHost), SEED).map_err(|error| no_memory(&error))?;
+        if let Some(handover) = handover {
+            worker.join(handover);
+        }
+        let unit = gates(case.family, setup)?;
+        let mut tables = GateTables::default();
+        let changes = tables.publish(changes(&unit)?);
+        let (now, began) = (Instant::ZERO, std::time::Instant::now());
+        let (traced, out) = (setup.traced, ports.outs[worker_number]);
+        let mut pipeline =
+            Self { fib, worker, link, unit, tables, now, began, sent: 0, out, traced, reader: None };
+        for (number, place) in ports.ins.iter().enumerate() {
+            let settings = settings("in", *place, IN_MAC, case.family, in_subnet(number));
+            pipeline.tell(Command::SetPort(place.port, settings));
+        }
+        for (number, place) in ports.outs.iter().enumerate() {
+            let settings = settings("out", *place, OUT_MAC, case.family, out_subnet(number));
+            pipeline.tell(Command::SetPort(place.port, settings));
+        }
+        pipeline.tell(Command::SetOptions(Options {
+            flows_max: setup.flows_max,
+            new_flows: setup.new_flows,
+            ..Options::default()
+        }));
+        pipeline.tell(Command::Plugins(changes));
+        pipeline.set_routes(routes(case.family, setup.routes, &ports.outs))?;
+        for (number, place) in ports.outs.iter().enumerate() {
+            let (address, mac) = (gateway(case.family, number), MacAddr(NEXT_HOP_MAC));
+            let next_hop =
+                NeighbourChange { port: place.port, address, state: NeighbourKnowledge::Known(mac) };
+            pipeline.tell(Command::SetNeighbours(vec![next_hop]));
+        }
+        if setup.queue == QueueSetup::PerFlow {
+            pipeline.schedule(NodeKind::FlowQueues(FlowQueuesSettings::default()))?;
+        }
+        pipeline.worker.add_device(out.device, output);
+        // Last, so that no packet comes before the router is ready.
+        pipeline.worker.add_device(ports.ins[worker_number].device, input);
+        Ok(pipeline)
+    }
+
+    pub(super) fn set_routes(&mut self, routes: Vec<(IpNet, Option<Route>)>) -> Result<(), BenchError> {
+        let mut changed = Vec::new();
+        for (prefix, route) in routes {
+            match route {
+                Some(route) => {
+                    let (number, is_new) = self.fib.intern(route.clone());
+                    if is_new {
+                        self.tell(Command::SetRoutes(vec![(number, route)], sync_channel(1).0));
+                    }
+                    let stored = self.fib.store(prefix, number);
+                    stored.map_err(|error| BenchError::measurement("routes", error.to_string()))?;
+                }
+                None => drop(self.fib.remove(prefix)),
+            }
+            changed.push(RouteChange { prefix, own: false });
+        }
+        self.tell(Command::RoutesChanged(changed));
+        Ok(())
+    }
+
+    pub(super) fn tell(&mut self, command: Command) {
+        // The ring has room: each command is carried out before the next is given.
+        let _ = self.link.commands.push(command);
+        self.sent += self.worker.turn(self.now).received as u64;
+    }
+
+    /// Begins a trace anew, where packets are to be traced.
+    pub fn trace(&mut self) {
+        if self.traced > 0 {
+            let order =
+                TraceOrder { filter: None, every: self.traced, count: MOST_TRACED, time: Duration::MAX };
+            let (sink, reader) = trace(1, order);
+            self.reader = Some(reader);
+            self.tell(Command::StartTrace(Box::new(sink)));
+        }
+    }
+
+    /// As [`forward`](Self::forward); callgrind counts in here.
+    #[inline(never)]
+    pub fn callgrind_measured(&mut self, packets: u64) -> u64 {
+        self.forward(packets)
+    }
+
+    /// Sends a number of packets through the router, in whole batches; returns how many.
+    #[inline(always)]
+    pub fn forward(&mut self, packets: u64) -> u64 {
+        let mut done = 0;
+        while done < packets {
+            done += self.worker.turn(self.now).received as u64;
+            self.now += STEP;
+        }
+        self.sent += done;
+        done
+    }
+
+    /// One round of the worker in real time.
+    pub fn turn_now(&mut self) {
+        self.now = Instant::ZERO + self.began.elapsed();
+        self.sent += self.worker.turn(self.now).received as u64;
+    }
+
+    /// How many packets went in.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Sends packets through the router for a time, while `change` changes routes on another thread; returns the
+    /// nanoseconds per packet and what `change` does.
+    pub fn forward_beside<T: Send>(
+        &mut self,
+        time: Duration,
+        change: impl FnOnce(&mut RouteWriter<'_>) -> T + Send,
+    ) -> Result<(f64, T), BenchError> {
+        let stop = AtomicBool::new(false);
+        let mut writer = RouteWriter { fib: &mut self.fib, commands: &mut self.link.commands, stop: &stop };
+        let (worker, now) = (&mut self.worker, &mut self.now);
+        let (packets, each, changed) = std::thread::scope(|scope| {
+            let changing = scope.spawn(move || change(&mut writer));
+            let (start, mut packets) = (std::time::Instant::now(), 0);
+            while start.elapsed() < time {
+                packets += worker.turn(*now).received as u64;
+                *now += STEP;
+            }
+            let each = start.elapsed().as_secs_f64() * 1e9 / packets as f64;
+            stop.store(true, Ordering::Relaxed);
+            while !changing.is_finished() {
+                // Who changes may wait for an answer.
+                packets += worker.turn(*now).received as u64;
+            }
+            (packets, each, changing.join())
+        });
+        self.sent += packets;
+        let changed = changed.map_err(|_| BenchError::measurement("routes", "the thread died"))?;
+        Ok((each, changed))
+    }
+
+    /// All counters.
+    pub fn snapshot(&mut self) -> Snapshot {
+        let (reply, answer) = sync_channel(1);
+        self.tell(Command::Snapshot(reply));
+        answer.try_recv().unwrap_or_default()
+    }
+
+    /// Packets of established flows that came and were not treated as such.
+    pub fn established_lost(&mut self, family: Family) -> Result<u64, BenchError> {
+        let filter = of_established(family)?.to_string();
+        let bound = self.unit.bindings().into_iter().find(|bound| bound.filter == filter);
+        let received = self.snapshot().totals.received;
+        let treated = bound.map_or(0, |bound| self.treated_by(bound.id));
+        Ok((received / 4).saturating_sub(treated))
+    }
+
+    /// Packets that a binding has treated.
+    fn treated_by(&mut self, binding: BindingId) -> u64 {
+        let (reply, answer) = sync_channel(1);
+        self.tell(Command::CountFilters(binding, reply));
+        let page = answer.try_recv().unwrap_or_default();
+        let counts = page.counts.first().filter(|(id, _)| *id == binding);
+        counts.map_or(0, |(_, counts)| counts.packets)
+    }
+
+    /// An error unless every packet so far has left by the other port.
+    pub fn check(&mut self, case: Case) -> Result<(), BenchError> {
+        let sent = self.sent;
+        let (received, transmitted) = self.passed();
+        if transmitted < received || received < sent {
+            let problem = format!("{transmitted} of {received} packets came out, {sent} were sent");
+            return Err(BenchError::measurement(&case.to_string(), problem));
+        }
+        Ok(())
+    }
+
+    /// Packets that came in, and that came out, before the round that this takes.
+    pub fn passed(&mut self) -> (u64, u64) {
+        let snapshot = self.snapshot();
+        let out = snapshot.devices.iter().find(|(device, _)| *device == self.out.device);
+        (snapshot.totals.received, out.map_or(0, |(_, counters)| counters.transmitted))
+    }
+}
+
+/// Takes what is sent.
+fn sink() -> Generator {
+    Generator::new(MacAddr(OUT_MAC), MTU, Vec::new(), 0)
+}
+
+fn settings(name: &str, place: Place, mac: [u8; 6], family: Family, subnet: u8) -> PortSettings {
+    let (own, length) = match family {
+        Family::V4 => (IpAddr::from([10, subnet, 0, 254]), 24),
+        Family::V6 => (IpAddr::from([0xfd00, u16::from(subnet), 0, 0, 0, 0, 0, 0xfe]), 64),
+    };
+    PortSettings {
+        name: format!("{name}{}", place.device.0),
+        device: place.device,
+        tags: Tags::NONE,
+        stack: Stack::Kernel { ifindex: u32::from(place.device.0) + 1 },
+        mac: MacAddr(mac),
+        mtu: MTU,
+        up: true,
+        forwards4: true,
+        forwards6: true,
+        reverse_path: ReversePath::Off,
+        input_weight: 256,
+        addresses: IpNet::new(own, length).into_iter().collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_packet_comes_out_at_the_other_port() {
+        for family in [Family::V4, Family::V6] {
+            for flows in [1, 3000] {
+                let case = Case { family, flows };
+                let mut pipeline = Pipeline::new(case).unwrap();
+                assert!(pipeline.callgrind_measured(6000) >= 6000);
+                pipeline.check(case).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn the_check_notices_packets_that_do_not_come_out() {
+        let case = Case { family: Family::V4, flows: 1 };
+        let mut pipeline = Pipeline::new(case).unwrap();
+        let gone = routes(case.family, super::super::ROUTES, &[OUT])
+            .into_iter()
+            .map(|(network, _)| (network, None))
+            .collect();
+        pipeline.set_routes(gone).unwrap();
+        pipeline.callgrind_measured(1000);
+        let error = pipeline.check(case).unwrap_err();
+        assert!(error.to_string().contains("packets came out"), "{error}");
+    }
+
+    #[test]
+    fn flows_of_many_packets_are_mostly_known() {
+        let case = Case { family: Family::V4, flows: 2000 };
+        let setup = Setup { flow_packets: 100, flows_max: 512, ..Setup::default() };
+        let mut pipeline = Pipeline::with(case, setup).unwrap();
+        pipeline.callgrind_measured(400_000);
+        let flows = pipeline.snapshot().flows;
+        assert!(flows.packets.hits > 80 * flows.packets.misses, "{flows:?}");
+    }
+}

@@ -1,0 +1,100 @@
+//! The routes of a router in memory, and who changes them while it forwards.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
+
+use ipnet::IpNet;
+use millrace_forward::{NextHop, NextHops, Route, SharedFib};
+use millrace_pipeline::{Command, RouteChange};
+use rtrb::{Producer, PushError};
+
+use super::packets::destination;
+use super::{OUT, Place};
+use crate::BenchError;
+use crate::memory::case::Family;
+
+/// Parts of the route table that may wait to be used again before the worker is asked whether it has gone on.
+const WAITING: usize = 1024;
+
+/// What changes routes while the router forwards.
+pub(crate) struct RouteWriter<'a> {
+    pub(super) fib: &'a mut SharedFib,
+    pub(super) commands: &'a mut Producer<Command>,
+    pub(super) stop: &'a AtomicBool,
+}
+
+impl RouteWriter<'_> {
+    /// Whether the measurement is over.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Adds routes to these prefixes, by the next hop of all others, or removes them.
+    pub fn change(&mut self, family: Family, prefixes: &[IpNet], add: bool) -> Result<(), BenchError> {
+        for prefix in prefixes {
+            if add {
+                let (number, _) = self.fib.intern(Route::Forward(next_hop(family, &[OUT], 0)));
+                let stored = self.fib.store(*prefix, number);
+                stored.map_err(|error| BenchError::measurement("routes", error.to_string()))?;
+            } else {
+                self.fib.remove(*prefix);
+            }
+        }
+        let changed = prefixes.iter().map(|prefix| RouteChange { prefix: *prefix, own: false }).collect();
+        self.push(Command::RoutesChanged(changed));
+        if self.fib.waiting() >= WAITING {
+            let epoch = self.fib.close_epoch();
+            let (reply, answer) = sync_channel(1);
+            self.push(Command::SetRoutes(Vec::new(), reply));
+            if answer.recv().is_ok() {
+                self.fib.quiesced(epoch);
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, command: Command) {
+        let mut waiting = Some(command);
+        while let Some(command) = waiting.take() {
+            if let Err(PushError::Full(command)) = self.commands.push(command) {
+                std::thread::yield_now();
+                waiting = Some(command);
+            }
+        }
+    }
+}
+
+/// The router behind a port that packets leave by: the first or the second of them.
+pub(super) fn gateway(family: Family, place: usize) -> IpAddr {
+    let subnet = out_subnet(place);
+    match family {
+        Family::V4 => IpAddr::from([10, subnet, 0, 1]),
+        Family::V6 => IpAddr::from([0xfd00, u16::from(subnet), 0, 0, 0, 0, 0, 1]),
+    }
+}
+
+/// The number in the addresses of a port that packets come by, …
+pub(super) fn in_subnet(place: usize) -> u8 {
+    1 + 2 * place as u8
+}
+
+/// … and of one that they leave by.
+pub(super) fn out_subnet(place: usize) -> u8 {
+    2 + 2 * place as u8
+}
+
+fn next_hop(family: Family, outs: &[Place], place: usize) -> NextHops {
+    NextHops::single(NextHop::new(outs[place].port, Some(gateway(family, place))))
+}
+
+/// Routes by the ports that packets leave by, in turn.
+pub(super) fn routes(family: Family, count: u32, outs: &[Place]) -> Vec<(IpNet, Option<Route>)> {
+    let hops: Vec<NextHops> = (0..outs.len()).map(|place| next_hop(family, outs, place)).collect();
+    let length = if family == Family::V4 { 24 } else { 64 };
+    let route = |route: u32| {
+        let network = IpNet::new(destination(family, route, 0), length).ok()?;
+        Some((network, Some(Route::Forward(hops[route as usize % hops.len()].clone()))))
+    };
+    (0..count).filter_map(route).collect()
+}

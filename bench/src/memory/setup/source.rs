@@ -1,0 +1,55 @@
+//! The source of packets, without a router.
+
+use millrace_packet::{Batch, Pool};
+use millrace_port::Port;
+use millrace_port::memory::Generator;
+use millrace_units::Instant;
+
+use super::Setup;
+use super::packets::{Chosen, generator};
+use crate::BenchError;
+use crate::memory::case::Case;
+
+/// Frames of packet memory.
+const FRAMES: u32 = 4096;
+
+/// The packets' source alone, without a router: what is subtracted.
+pub(crate) struct Source {
+    generator: Generator,
+    pool: Pool,
+    batch: Batch,
+}
+
+impl Source {
+    pub fn with(case: Case, setup: Setup) -> Result<Self, BenchError> {
+        Self::of(generator(case, setup, Chosen::All))
+    }
+
+    /// What a generator makes.
+    pub fn of(generator: Generator) -> Result<Self, BenchError> {
+        Ok(Self { generator, pool: pool()?, batch: Batch::new() })
+    }
+
+    /// As [`make`](Self::make); callgrind counts in here.
+    #[inline(never)]
+    pub fn callgrind_measured(&mut self, packets: u64) -> u64 {
+        self.make(packets)
+    }
+
+    /// Makes and takes back a number of packets, in whole batches; returns how many.
+    #[inline(always)]
+    pub fn make(&mut self, packets: u64) -> u64 {
+        let mut done = 0;
+        while done < packets {
+            self.generator.receive(&self.pool, Instant::ZERO, &mut self.batch);
+            done += self.batch.len() as u64;
+            self.generator.transmit(&self.pool, Instant::ZERO, &mut self.batch);
+            self.generator.flush(&self.pool, Instant::ZERO);
+        }
+        done
+    }
+}
+
+pub(super) fn pool() -> Result<Pool, BenchError> {
+    Pool::new(FRAMES).map_err(|error| BenchError::measurement("packet memory", error.to_string()))
+}

@@ -1,0 +1,104 @@
+//! Several workers of one router, each in a thread, with a port of its own to receive by and one to send by.
+//!
+//! Flows come either to the worker that has them and leave by its port, as cards spread flows at best, or to all alike, so
+//! that half of the packets are handed over on the way in, and half on the way out.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use millrace_pipeline::Handover;
+use nix::unistd::Pid;
+
+use super::case::Case;
+use super::setup::{Chosen, Pipeline, SEED, Setup};
+use crate::BenchError;
+use crate::interrupt::check;
+use crate::process::dedicate;
+
+/// How long packets flow before they are counted, and how long they are.
+const WARM_UP: Duration = Duration::from_millis(100);
+const COUNTED: Duration = Duration::from_millis(150);
+/// Packets between two looks at the clock.
+const PORTION: u64 = 2560;
+
+/// Where flows come in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Spread {
+    /// At the worker that has them.
+    AtTheirs,
+    /// At any.
+    Anywhere,
+}
+
+/// Packets per second that come out of a router of so many workers.
+pub(super) fn rate(case: Case, setup: Setup, workers: usize, spread: Spread) -> Result<f64, BenchError> {
+    check()?;
+    // A route by each port that packets leave by.
+    let setup = Setup { routes: setup.routes.max(workers as u32), ..setup };
+    let (ready, done) = (Barrier::new(workers), AtomicUsize::new(0));
+    let ends = Handover::mesh(&vec![None; workers]);
+    let rates = std::thread::scope(|scope| {
+        let start = |(worker, handover)| {
+            let (ready, done) = (&ready, &done);
+            scope.spawn(move || {
+                let chosen = match spread {
+                    Spread::AtTheirs => Chosen::Of { worker, workers, seed: SEED },
+                    Spread::Anywhere => Chosen::All,
+                };
+                // Only root may; without it the figures are noisier.
+                let _ = dedicate(Pid::from_raw(0), worker);
+                let made = Pipeline::member(case, setup, handover, worker, chosen);
+                ready.wait();
+                made.and_then(|mut pipeline| run(&mut pipeline, done, workers))
+            })
+        };
+        let threads: Vec<_> = ends.into_iter().enumerate().map(start).collect();
+        let died = |_| BenchError::measurement("workers", "a thread died");
+        threads.into_iter().map(|thread| thread.join().map_err(died)?).collect::<Result<Vec<f64>, _>>()
+    })?;
+    Ok(rates.iter().sum())
+}
+
+/// Packets per second that leave by this worker's port.
+fn run(pipeline: &mut Pipeline, done: &AtomicUsize, workers: usize) -> Result<f64, BenchError> {
+    turn_for(pipeline, WARM_UP);
+    let (_, before) = pipeline.passed();
+    let start = Instant::now();
+    turn_for(pipeline, COUNTED);
+    let (_, after) = pipeline.passed();
+    let rate = (after - before) as f64 / start.elapsed().as_secs_f64();
+    done.fetch_add(1, Ordering::Relaxed);
+    // Others may have packets for this one as long as they count.
+    while done.load(Ordering::Relaxed) < workers && start.elapsed() < 4 * COUNTED {
+        pipeline.forward(PORTION);
+    }
+    if after == before {
+        return Err(BenchError::measurement("workers", "no packets came out"));
+    }
+    Ok(rate)
+}
+
+fn turn_for(pipeline: &mut Pipeline, time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        pipeline.forward(PORTION);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::case::Family;
+    use super::*;
+
+    #[test]
+    fn two_workers_forward_wherever_flows_come_in() {
+        let _alone = crate::interrupt::FLAG_IN_USE.lock().unwrap();
+        for family in [Family::V4, Family::V6] {
+            let case = Case { family, flows: 100 };
+            for spread in [Spread::AtTheirs, Spread::Anywhere] {
+                assert!(rate(case, Setup::default(), 2, spread).unwrap() > 0.0);
+            }
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! What is sent through a router in memory, by the names that people say.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::case::{Case, Family};
+use super::setup::{GatesSetup, QueueSetup, Setup};
+
+/// A workload that was asked for; each part has a default.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Workload {
+    /// Flows: 1,000 by default.
+    pub flows: Amount,
+    /// How often each comes.
+    pub distribution: Distribution,
+    /// The internet protocol's version.
+    pub ip: Ip,
+    /// How long packets are.
+    pub size: Size,
+    /// Routes, all with flows: 1,000 by default.
+    pub routes: Amount,
+    /// Gates at which nothing is bound: 0 or 3.
+    pub gates: EmptyGates,
+    /// What packets pass.
+    pub path: Stages,
+    /// Workers.
+    pub workers: Workers,
+}
+
+impl Default for Workload {
+    fn default() -> Self {
+        Self {
+            flows: Amount(1000),
+            distribution: Distribution::Uniform,
+            ip: Ip(Family::V4),
+            size: Size::Shortest,
+            routes: Amount(1000),
+            gates: EmptyGates(0),
+            path: Stages::FlowTable,
+            workers: Workers(1),
+        }
+    }
+}
+
+impl Workload {
+    /// The arguments of `millrace bench memory` that say it.
+    pub fn arguments(&self) -> Vec<String> {
+        let path = match self.path {
+            Stages::Bare => "bare",
+            Stages::FlowTable => "flow-table",
+            Stages::Queues => "queues",
+        };
+        let parts = [
+            ("flows", self.flows.0.to_string()),
+            ("distribution", self.distribution.to_string()),
+            ("ip", if self.ip.0 == Family::V4 { "4" } else { "6" }.to_owned()),
+            ("size", self.size.to_string()),
+            ("routes", self.routes.0.to_string()),
+            ("gates", self.gates.0.to_string()),
+            ("path", path.to_owned()),
+            ("workers", self.workers.0.to_string()),
+        ];
+        parts.into_iter().map(|(name, value)| format!("--{name}={value}")).collect()
+    }
+
+    pub(super) fn case(&self) -> Case {
+        Case { family: self.ip.0, flows: self.flows.0 }
+    }
+
+    pub(super) fn setup(&self) -> Setup {
+        let usual = Setup::default();
+        Setup {
+            gates: if self.gates.0 == 0 { GatesSetup::None } else { GatesSetup::Empty },
+            flows_max: if self.path == Stages::Bare { 0 } else { usual.flows_max },
+            routes: self.routes.0,
+            queue: if self.path == Stages::Queues { QueueSetup::PerFlow } else { QueueSetup::Fifo },
+            distribution: self.distribution,
+            size: self.size,
+            ..usual
+        }
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}", self.ip, self.flows.of("flow"))?;
+        if self.distribution == Distribution::Zipf {
+            f.write_str(" (Zipf)")?;
+        }
+        write!(f, ", {}", self.routes.of("route"))?;
+        if self.gates.0 > 0 {
+            write!(f, ", {} empty gates", self.gates.0)?;
+        }
+        match self.path {
+            Stages::Bare => f.write_str(", no flow table")?,
+            Stages::FlowTable => {}
+            Stages::Queues => f.write_str(", a queue for each flow")?,
+        }
+        if self.size != Size::Shortest {
+            write!(f, ", {}", self.size.words())?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads one of some words; the error names them.
+fn one_of<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
+    let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+    let known = || words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
+    found.ok_or_else(|| format!("one of {} is expected", known()))
+}
+
+/// A number as people write it: `1`, `128K`, `1M`, by steps of 1,000.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Amount(pub(super) u32);
+
+/// The most flows and routes of a workload.
+const MOST: u32 = 1_000_000;
+
+impl Amount {
+    fn of(self, noun: &str) -> String {
+        format!("{self} {noun}{}", if self.0 == 1 { "" } else { "s" })
+    }
+}
+
+impl FromStr for Amount {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (number, step) = match text.strip_suffix(['K', 'k']) {
+            Some(number) => (number, 1000),
+            None => text.strip_suffix(['M', 'm']).map_or((text, 1), |number| (number, 1_000_000)),
+        };
+        let amount = number.parse::<u32>().ok().and_then(|number| number.checked_mul(step));
+        let wrong = || format!("a number from 1 to 1M is expected, as in 1, 128K or {MOST}");
+        amount.filter(|amount| (1..=MOST).contains(amount)).map(Self).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            millions if millions % 1_000_000 == 0 => write!(f, "{} M", millions / 1_000_000),
+            thousands if thousands % 1000 == 0 => write!(f, "{} K", thousands / 1000),
+            other => write!(f, "{other}"),
+        }
+    }
+}
+
+/// How often each flow comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Distribution {
+    /// All alike.
+    Uniform,
+    /// The n-th most frequent one in proportion to 1/n.
+    Zipf,
+}
+
+impl FromStr for Distribution {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        one_of(text, &[("uniform", Self::Uniform), ("zipf", Self::Zipf)])
+    }
+}
+
+impl fmt::Display for Distribution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Self::Uniform { "uniform" } else { "zipf" })
+    }
+}
+
+/// The internet protocol's version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ip(pub(super) Family);
+
+impl FromStr for Ip {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        one_of(text, &[("4", Self(Family::V4)), ("6", Self(Family::V6))])
+    }
+}
+
+impl fmt::Display for Ip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0 == Family::V4 { "IPv4" } else { "IPv6" })
+    }
+}
+
+/// How long packets are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Size {
+    /// 64 bytes on the wire; 74 for IPv6.
+    Shortest,
+    /// Seven flows of 64, four of 570 and one of 1,518 bytes on the wire in twelve: about 350 on average.
+    Imix,
+    /// Packets of 1,500 bytes.
+    Longest,
+}
+
+/// Bytes of frames in memory, without the check sequence.
+const IMIX: [usize; 12] = [60, 566, 60, 60, 566, 60, 1514, 60, 566, 60, 566, 60];
+const LONGEST: usize = 1514;
+
+impl Size {
+    /// Bytes of the frames of a flow, by its place among all.
+    pub(super) fn of(self, place: usize) -> usize {
+        match self {
+            Self::Shortest => 0,
+            Self::Imix => IMIX[place % IMIX.len()],
+            Self::Longest => LONGEST,
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Shortest => "64 bytes",
+            Self::Imix => "IMIX of 350 bytes on average",
+            Self::Longest => "1,500 bytes",
+        }
+    }
+}
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        one_of(text, &[("64", Self::Shortest), ("imix", Self::Imix), ("1500", Self::Longest)])
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Shortest => "64",
+            Self::Imix => "imix",
+            Self::Longest => "1500",
+        })
+    }
+}
+
+/// Gates at which nothing is bound.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EmptyGates(u8);
+
+impl EmptyGates {
+    pub(super) const THREE: Self = Self(3);
+}
+
+impl FromStr for EmptyGates {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        one_of(text, &[("0", Self(0)), ("3", Self(3))])
+    }
+}
+
+/// What packets pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stages {
+    /// No flow table: each packet is classified by itself.
+    Bare,
+    /// The flow table, and one queue, first in, first out.
+    FlowTable,
+    /// The flow table, and a queue for each flow, by deficit round robin.
+    Queues,
+}
+
+impl FromStr for Stages {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let words = [("bare", Self::Bare), ("flow-table", Self::FlowTable), ("queues", Self::Queues)];
+        one_of(text, &words)
+    }
+}
+
+/// Workers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Workers(pub(super) usize);
+
+impl FromStr for Workers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        one_of(text, &[("1", Self(1)), ("2", Self(2))])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_read_as_people_write_them() {
+        let read = |text: &str| text.parse::<Amount>().map(|amount| amount.0).ok();
+        assert_eq!(
+            [read("1"), read("128K"), read("1M"), read("1500")],
+            [Some(1), Some(128_000), Some(1_000_000), Some(1500)]
+        );
+        assert_eq!([read("0"), read("2M"), read("K"), read("-1"), read("9999999K")], [None; 5]);
+        assert_eq!(Amount(128_000).to_string(), "128 K");
+    }
+
+    #[test]
+    fn what_is_none_of_the_words_is_told_which_there_are() {
+        assert_eq!("jumbo".parse::<Size>(), Err("one of 64, imix, 1500 is expected".to_owned()));
+        for size in [Size::Shortest, Size::Imix, Size::Longest] {
+            assert_eq!(size.to_string().parse(), Ok(size));
+        }
+        for distribution in [Distribution::Uniform, Distribution::Zipf] {
+            assert_eq!(distribution.to_string().parse(), Ok(distribution));
+        }
+        assert!("2".parse::<EmptyGates>().is_err() && "3".parse::<Workers>().is_err());
+    }
+
+    #[test]
+    fn a_mix_has_the_average_that_it_is_named_by() {
+        let sum: usize = IMIX.iter().map(|bytes| bytes + 4).sum();
+        assert_eq!(sum / IMIX.len(), 353);
+    }
+
+    #[test]
+    fn a_workload_reads_as_a_sentence() {
+        let workload = Workload {
+            flows: Amount(1),
+            distribution: Distribution::Zipf,
+            gates: EmptyGates(3),
+            path: Stages::Queues,
+            size: Size::Longest,
+            ..Workload::default()
+        };
+        let expected = "IPv4, 1 flow (Zipf), 1 K routes, 3 empty gates, a queue for each flow, 1,500 bytes";
+        assert_eq!(workload.to_string(), expected);
+    }
+}

@@ -1,0 +1,107 @@
+//! On what figures were found.
+
+use std::fs;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::process::run;
+
+/// A machine and what runs on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Machine {
+    /// The processor's name.
+    pub processor: String,
+    /// How many processors there are.
+    pub processors: usize,
+    /// The widest vectors that it has.
+    pub vectors: String,
+    /// Memory, in MiB.
+    pub memory: u64,
+    /// The kernel's name and version.
+    pub kernel: String,
+    /// The version of Millrace, and the compiler that built it.
+    pub millrace: String,
+    /// The versions of peers and tools that were there.
+    pub tools: Vec<String>,
+    /// When it was measured, in UTC.
+    pub date: String,
+}
+
+impl Machine {
+    /// This one, now.
+    pub fn this() -> Self {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let uname = nix::sys::utsname::uname().ok();
+        let kernel = uname
+            .map(|name| format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy()));
+        let version = |program: &str, arguments: &[&str], name: &str| {
+            let said = run(program, arguments).ok()?;
+            let line = said.lines().next()?.trim();
+            Some(if name.is_empty() { line.to_owned() } else { format!("{name} {line}") })
+        };
+        let tools = [
+            version("pkg-config", &["--modversion", "libdpdk"], "DPDK"),
+            version("valgrind", &["--version"], ""),
+            version("iperf3", &["--version"], ""),
+        ];
+        Self {
+            processor: value(&cpuinfo, "model name").unwrap_or(std::env::consts::ARCH).to_owned(),
+            processors: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            vectors: crate::instructions::vectors(true).to_owned(),
+            memory: value(&meminfo, "MemTotal").and_then(kibibytes).unwrap_or(0) / 1024,
+            kernel: kernel.unwrap_or_default(),
+            millrace: format!("{} ({})", env!("CARGO_PKG_VERSION"), env!("MILLRACE_COMPILER")),
+            tools: tools.into_iter().flatten().collect(),
+            date: date(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()),
+        }
+    }
+}
+
+/// The first value of a name, in lines of `name : value`.
+fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.trim_start().strip_prefix(':')?.trim())
+}
+
+fn kibibytes(text: &str) -> Option<u64> {
+    text.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// A moment since 1970 as `2026-11-22 23:05 UTC`, by Hinnant's algorithm for days of the Gregorian calendar
+/// (`civil_from_days`, <https://howardhinnant.github.io/date_algorithms.html>).
+fn date(since: Duration) -> String {
+    let (days, minutes) = (since.as_secs() / 86_400 + 719_468, since.as_secs() % 86_400 / 60);
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let (day, month) = (of_year - (153 * from_march + 2) / 5 + 1, from_march % 12 + 3);
+    let (month, next) = if month > 12 { (month - 12, 1) } else { (month, 0) };
+    let year = year + era * 400 + next;
+    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", minutes / 60, minutes % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        let at = |seconds| date(Duration::from_secs(seconds));
+        assert_eq!(at(0), "1970-01-01 00:00 UTC");
+        assert_eq!(at(951_782_400), "2000-02-29 00:00 UTC");
+        assert_eq!(at(1_767_225_599), "2025-12-31 23:59 UTC");
+        assert_eq!(at(1_795_388_700), "2026-11-22 23:05 UTC");
+    }
+
+    #[test]
+    fn this_machine_is_known() {
+        let _alone = crate::interrupt::FLAG_IN_USE.lock().unwrap();
+        let machine = Machine::this();
+        assert!(machine.processors > 0 && machine.memory > 0 && machine.kernel.starts_with("Linux "));
+        assert_eq!(value("model name\t: A B\n", "model name"), Some("A B"));
+    }
+}

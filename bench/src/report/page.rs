@@ -1,0 +1,218 @@
+//! One HTML page: the machine, and for each benchmark plots and a table. It loads nothing.
+
+use std::fmt::Write;
+
+use super::plot::plot;
+use super::{Machine, Report};
+use crate::{Measurement, list};
+
+const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:1000px;padding:0 1rem;color:#1c2330;background:#fff}\
+h1{font-size:1.6rem}h2{font-size:1.2rem;margin-top:2.5rem;border-top:1px solid #d5dae3;padding-top:1rem}\
+table{border-collapse:collapse;width:100%;font-size:13px;margin:.8rem 0}\
+th,td{text-align:left;padding:.25rem .5rem;border-bottom:1px solid #e6e9ef;vertical-align:top}\
+td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\
+.kept{color:#1a7f37}.missed{color:#b42318;font-weight:600}svg{max-width:100%;height:auto;display:block;margin:.5rem 0}\
+svg text{font:11px system-ui,sans-serif;fill:#1c2330}svg .label{text-anchor:end}svg .axis{fill:#667085}\
+rect.ours{fill:#2f6fde}rect.ours.missed{fill:#d9541e}rect.peer{fill:#a9b4c6}\
+line.limit{stroke:#1c2330;stroke-width:1.5;stroke-dasharray:3 2}line.spread{stroke:#0b1f4b;stroke-width:1.2}";
+
+/// The whole page.
+pub(super) fn page(report: &Report) -> String {
+    let mut body = String::new();
+    machine(&mut body, &report.machine);
+    summary(&mut body, report);
+    for (name, measurements) in sections(report) {
+        section(&mut body, name, &measurements);
+    }
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>Millrace: benchmarks</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
+         <h1>Millrace: benchmarks</h1>\n{body}</body>\n</html>\n"
+    )
+}
+
+/// Text for HTML and its attributes.
+pub(super) fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            other => safe.push(other),
+        }
+    }
+    safe
+}
+
+/// A figure with at least three digits that mean something.
+pub(super) fn figure(value: f64) -> String {
+    match value.abs() {
+        large if large >= 100.0 => format!("{value:.0}"),
+        middle if middle >= 10.0 => format!("{value:.1}"),
+        small if small >= 1.0 || small == 0.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+fn machine(body: &mut String, machine: &Machine) {
+    let rows = [
+        ("Processor", format!("{}, {} of them, {}", machine.processor, machine.processors, machine.vectors)),
+        ("Memory", format!("{} MiB", machine.memory)),
+        ("Kernel", machine.kernel.clone()),
+        ("Millrace", machine.millrace.clone()),
+        ("Peers and tools", machine.tools.join("; ")),
+        ("Date", machine.date.clone()),
+    ];
+    body.push_str("<table>\n");
+    if machine.processor.is_empty() {
+        body.push_str("<tr><td>The results don't say of which machine they are.</td></tr>\n");
+    } else {
+        for (name, value) in rows {
+            // Writing to a string does not fail.
+            let _ = writeln!(body, "<tr><th>{name}</th><td>{}</td></tr>", escaped(&value));
+        }
+    }
+    body.push_str("</table>\n");
+}
+
+fn summary(body: &mut String, report: &Report) {
+    let judged = report.results.iter().filter_map(|entry| entry.measurement.holds);
+    let (kept, all) = judged.fold((0, 0), |(kept, all), holds| (kept + u32::from(holds), all + 1));
+    let _ = writeln!(
+        body,
+        "<p>{kept} of {all} promises were kept in this run. Figures are of one machine in one run.</p>"
+    );
+    body.push_str(
+        "<p><span style=\"color:#2f6fde\">■</span> ours \
+         <span style=\"color:#d9541e\">■</span> ours, promise not kept \
+         <span style=\"color:#a9b4c6\">■</span> peer; dashed: what is promised; thin line: from the least to the most of the repetitions</p>\n",
+    );
+    if report.failures.is_empty() {
+        return;
+    }
+    body.push_str("<p>Without results:</p>\n<ul>\n");
+    for failure in &report.failures {
+        let _ = writeln!(body, "<li>{}: {}</li>", escaped(&failure.bench), escaped(&failure.error));
+    }
+    body.push_str("</ul>\n");
+}
+
+/// Measurements by benchmark, in order.
+fn sections(report: &Report) -> Vec<(&str, Vec<&Measurement>)> {
+    let mut sections: Vec<(&str, Vec<&Measurement>)> = Vec::new();
+    for entry in &report.results {
+        match sections.iter_mut().find(|(name, _)| *name == entry.bench) {
+            Some((_, measurements)) => measurements.push(&entry.measurement),
+            None => sections.push((&entry.bench, vec![&entry.measurement])),
+        }
+    }
+    sections
+}
+
+fn section(body: &mut String, name: &str, measurements: &[&Measurement]) {
+    let title = if name.is_empty() { "results" } else { name };
+    let _ = writeln!(body, "<h2>{}</h2>", escaped(title));
+    if let Some(bench) = list().iter().find(|bench| bench.name == name) {
+        let _ = writeln!(body, "<p>{}.</p>", escaped(bench.summary));
+    }
+    let mut units: Vec<&str> = Vec::new();
+    for measurement in measurements {
+        if !units.contains(&&*measurement.unit) {
+            units.push(&measurement.unit);
+        }
+    }
+    for unit in units {
+        let of_unit: Vec<&Measurement> =
+            measurements.iter().copied().filter(|measurement| measurement.unit == unit).collect();
+        body.push_str(&plot(unit, &of_unit));
+    }
+    table(body, measurements);
+}
+
+fn table(body: &mut String, measurements: &[&Measurement]) {
+    body.push_str("<table>\n<tr><th>case</th><th class=\"n\">ours</th><th class=\"n\">spread</th><th>unit</th><th class=\"n\">peer</th><th>peer's name</th><th class=\"n\">ratio</th><th class=\"n\">promised</th><th>kept</th></tr>\n");
+    for one in measurements {
+        let number = |value: Option<f64>| value.map(figure).unwrap_or_default();
+        let spread = one.spread.map(|[least, most]| format!("{} to {}", figure(least), figure(most)));
+        let promised = one.limit.map(|limit| {
+            let of = if one.limits_ratio() { " (ratio)" } else { "" };
+            format!("{}{of}", figure(limit))
+        });
+        let kept = match one.holds {
+            Some(true) => "<td class=\"kept\">yes</td>",
+            Some(false) => "<td class=\"missed\">no</td>",
+            None => "<td></td>",
+        };
+        let _ = writeln!(
+            body,
+            "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td><td class=\"n\">{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>{kept}</tr>",
+            escaped(&one.case),
+            figure(one.ours),
+            spread.unwrap_or_default(),
+            escaped(&one.unit),
+            number(one.peer),
+            escaped(one.peer_name.as_deref().unwrap_or_default()),
+            number(one.ratio),
+            promised.unwrap_or_default(),
+        );
+    }
+    body.push_str("</table>\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Bound;
+    use crate::report::FailedBench;
+
+    fn report() -> Report {
+        let fast = Measurement::median_of("IPv4 & <IPv6>", &[8.0, 9.0, 11.0], "ns/packet")
+            .beside("peer \"x\"", 12.0)
+            .promising(Bound::AtMost, 8.5);
+        let rate =
+            Measurement::of("rate", 3.0, "Mpps").beside("kernel", 2.0).promising_ratio(Bound::AtLeast, 1.5);
+        let mut report = Report::of("memory", vec![fast, rate]);
+        let failure = ("veth".to_owned(), "run it as <root>".to_owned());
+        report.failures.push(FailedBench { bench: failure.0, error: failure.1, left_out: true });
+        report
+    }
+
+    #[test]
+    fn a_page_has_all_figures_and_loads_nothing() {
+        let _alone = crate::interrupt::FLAG_IN_USE.lock().unwrap();
+        let page = report().page();
+        for part in [
+            "IPv4 &amp; &lt;IPv6&gt;",
+            "8.00 to 11.0",
+            "1.50 (ratio)",
+            "1 of 2 promises",
+            "run it as &lt;root&gt;",
+        ] {
+            assert!(page.contains(part), "{part}");
+        }
+        for loaded in ["http:", "https:", "src=", "href=", "<script", "url("] {
+            assert!(!page.contains(loaded), "{loaded}");
+        }
+        assert_eq!(page.matches("<svg").count(), 2);
+    }
+
+    #[test]
+    fn every_element_of_a_page_is_closed() {
+        let _alone = crate::interrupt::FLAG_IN_USE.lock().unwrap();
+        let page = report().page();
+        let mut open = Vec::new();
+        for tag in page.split('<').skip(1).map(|part| part.split_once('>').unwrap().0) {
+            let name = tag.trim_start_matches('/').split([' ', '/']).next().unwrap();
+            match tag {
+                _ if tag.starts_with('!') || tag.ends_with('/') || name == "meta" => {}
+                _ if tag.starts_with('/') => assert_eq!(open.pop(), Some(name)),
+                _ => open.push(name),
+            }
+        }
+        assert_eq!(open, [""; 0]);
+    }
+}

@@ -1,0 +1,24 @@
+//! The lookups whose instructions are counted.
+
+use std::hint::black_box;
+
+use super::ours::{Addresses, Ours};
+use super::tables::{Family, random};
+use crate::BenchError;
+use crate::instructions::Meter;
+
+/// Prefixes of the table: how many there are makes no difference to a lookup, but to the time that filling takes.
+const PREFIXES: usize = 20_000;
+
+/// Looks up addresses in batches, IPv4 or IPv6.
+pub(crate) fn look_up(v4: bool, packets: u64, meter: &mut Meter) -> Result<(), BenchError> {
+    let family = if v4 { Family::V4 } else { Family::V6 };
+    let table = family.table(PREFIXES);
+    let addresses = Addresses::new(family, &random(&table, packets as usize));
+    let mut ours = Ours::new(family)?;
+    table.iter().try_for_each(|prefix| ours.insert(prefix))?;
+    let reader = ours.fib.reader();
+    let sum = meter.measure(|| black_box(addresses.sum(&reader)));
+    let problem = || BenchError::measurement("routes", "addresses had no route");
+    (sum >= packets).then_some(()).ok_or_else(problem)
+}
