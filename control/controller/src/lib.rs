@@ -39,6 +39,7 @@ mod queues;
 pub mod replay;
 mod request;
 mod route_changes;
+mod route_list;
 mod route_table;
 mod router;
 mod routes;
