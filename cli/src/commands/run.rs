@@ -134,7 +134,9 @@ async fn daemon(
         result = forward(&router, &mut signals, stopping) => result,
         never = manager.keep_up(&router) => match never {},
     };
-    served.await.map_err(|error| Failure::new(format!("the interface failed: {error}")))?;
+    let served = served.await;
+    router.flush_audit().await;
+    served.map_err(|error| Failure::new(format!("the interface failed: {error}")))?;
     if result.is_ok() {
         tracing::info!("stopped");
     }

@@ -521,6 +521,25 @@ async fn changes_and_refusals_are_noted_and_questions_are_not() {
 }
 
 #[tokio::test]
+async fn who_looks_at_packets_is_noted_with_place_and_filter() {
+    let server = Server::start();
+    let wanted = "/capture?count=1&gate=firewall&filter=proto%20udp%20dport%2053";
+    assert_eq!(server.ask("GET", wanted, "").await.0, StatusCode::OK);
+    server.ask("GET", "/capture?gate=a&port=b", "").await;
+    server.ask("GET", "/trace?count=1", "").await;
+    let (_, lines) = server.ask("GET", "/audit", "").await;
+    let line = |number: usize| (&lines[number]["operation"], &lines[number]["outcome"]);
+    assert_eq!(line(0), (&json!("GET /capture"), &json!("done")));
+    assert_eq!(
+        lines[0]["request"],
+        json!({"count": "1", "gate": "firewall", "filter": "proto udp dport 53"})
+    );
+    assert_eq!(lines[0]["who"]["uid"], nix::unistd::geteuid().as_raw());
+    assert_eq!(line(1), (&json!("GET /capture"), &json!("refused")));
+    assert_eq!(lines[2]["operation"], "GET /trace");
+}
+
+#[tokio::test]
 async fn the_description_names_every_operation_and_every_reference_leads_somewhere() {
     let server = Server::start();
     let (status, description) = server.ask("GET", "/openapi.json", "").await;
