@@ -50,7 +50,7 @@ pub fn parse() -> Result<Arguments, clap::Error> {
     let matches = Arguments::command().try_get_matches()?;
     let mut arguments =
         Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut Arguments::command()))?;
-    arguments.connection.prefer_said(&matches);
+    arguments.connection.prefer_said(&matches)?;
     Ok(arguments)
 }
 

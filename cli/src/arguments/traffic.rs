@@ -274,8 +274,8 @@ pub enum FlowAction {
         #[command(flatten)]
         flows: Flows,
     },
-    /// Forget flows: their next packets are classified anew.
-    #[command(after_help = "Example:\n  millrace flow flush 'src 10.1.0.2'")]
+    /// Forget flows, all of them without a filter: their next packets are classified anew.
+    #[command(after_help = "Examples:\n  millrace flow flush 'src 10.1.0.2'\n  millrace flow flush")]
     Flush {
         /// Which flows.
         #[command(flatten)]

@@ -43,6 +43,7 @@ mod route_list;
 mod route_table;
 mod router;
 mod routes;
+mod said;
 mod scheduler_tree;
 mod scheduler_view;
 mod schedulers;
