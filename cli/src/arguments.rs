@@ -50,7 +50,7 @@ pub fn parse() -> Result<Arguments, clap::Error> {
     let matches = Arguments::command().try_get_matches()?;
     let mut arguments =
         Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut Arguments::command()))?;
-    arguments.connection.prefer_said(&matches);
+    arguments.connection.prefer_said(&matches)?;
     Ok(arguments)
 }
 
@@ -134,7 +134,7 @@ pub enum Command {
     Route(Route),
     /// Add, remove and list neighbours: those that are known for good.
     #[command(
-        visible_alias = "neighbor",
+        alias = "neighbor",
         after_help = "Example:\n  millrace neighbour add wan 10.2.0.77 02:00:00:00:00:07\n  millrace neighbour list"
     )]
     Neighbour(Neighbour),
@@ -554,7 +554,7 @@ pub enum InstanceAction {
         name: String,
     },
     /// Free an instance; its bindings are removed first.
-    #[command(visible_alias = "remove", after_help = "Example:\n  millrace instance free stats1")]
+    #[command(alias = "remove", after_help = "Example:\n  millrace instance free stats1")]
     Free {
         /// The instance's name.
         name: String,

@@ -136,7 +136,7 @@ impl Names {
             all = all.into_iter().filter_map(|row| row.pointer(self.within)).flat_map(rows).collect();
         }
         let candidate = |row: &&Value| {
-            let help = row.pointer(self.help).map(|help| plain(help).into());
+            let help = row.pointer(self.help).filter(|help| !help.is_null()).map(|help| plain(help).into());
             Some(CompletionCandidate::new(plain(row.pointer(self.name)?)).help(help))
         };
         all.iter().filter_map(candidate).collect()

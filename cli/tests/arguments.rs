@@ -51,6 +51,27 @@ fn a_socket_that_is_said_counts_more_than_a_server_of_the_environment() {
     assert!(elsewhere.contains("127.0.0.1:1"), "{elsewhere}");
 }
 
+#[test]
+fn a_fingerprint_that_is_said_counts_more_than_certificates_of_the_environment() {
+    let ask = |variables: &[(&str, &str)], arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
+        command.env("MILLRACE_SERVER", "https://127.0.0.1:1").env("MILLRACE_TOKEN", "none");
+        let output =
+            command.envs(variables.to_vec()).args(["show", "status"]).args(arguments).output().unwrap();
+        (code(&output), error(&output))
+    };
+    let (certificates, print) = (("MILLRACE_CA", "/nowhere/ca.pem"), "ab".repeat(32));
+    // Nobody listens there: it comes as far as to try.
+    let (_, said) = ask(&[certificates], &["--fingerprint", &print]);
+    assert!(said.contains("127.0.0.1:1") && !said.contains("ca.pem"), "{said}");
+    let (_, said) = ask(&[("MILLRACE_FINGERPRINT", &print)], &["--ca", "/nowhere/ca.pem"]);
+    assert!(said.contains("ca.pem"), "{said}");
+    let (status, said) = ask(&[certificates, ("MILLRACE_FINGERPRINT", &print)], &[]);
+    assert!(status == 2 && said.contains("MILLRACE_CA and MILLRACE_FINGERPRINT are both said"), "{said}");
+    let (status, said) = ask(&[], &["--ca", "x", "--fingerprint", &print]);
+    assert!(status == 2 && said.contains("--ca and --fingerprint are both said"), "{said}");
+}
+
 /// All commands, those of commands included.
 const COMMANDS: &[&[&str]] = &[
     &["run"],
@@ -285,7 +306,10 @@ fn doctor_looks_at_the_machine() {
         .iter()
         .filter_map(|check| check["topic"].as_str())
         .collect();
-    assert!(["kernel", "tcpdump", "huge pages"].iter().all(|topic| topics.contains(topic)), "{topics:?}");
+    assert!(
+        ["kernel", "tcpdump", "huge pages", "confinement"].iter().all(|topic| topics.contains(topic)),
+        "{topics:?}"
+    );
 }
 
 #[test]

@@ -21,14 +21,7 @@ pub struct Connection {
     #[arg(long, global = true, env = "MILLRACE_TOKEN_FILE", value_name = "FILE", hide_env_values = true)]
     pub token_file: Option<PathBuf>,
     /// The file with certificates, in PEM, that the router's has to come from; without it, those that this machine trusts.
-    #[arg(
-        long,
-        global = true,
-        env = "MILLRACE_CA",
-        value_name = "FILE",
-        conflicts_with = "fingerprint",
-        hide_env_values = true
-    )]
+    #[arg(long, global = true, env = "MILLRACE_CA", value_name = "FILE", hide_env_values = true)]
     pub ca: Option<PathBuf>,
     /// The SHA-256 fingerprint of the router's certificate, which then may be anyone's, as `show status` tells it.
     #[arg(long, global = true, env = "MILLRACE_FINGERPRINT", value_name = "SHA256", hide_env_values = true)]
@@ -39,16 +32,38 @@ impl Connection {
     /// The router that is meant where only the environment says something; `None` where that is wrong.
     pub fn usual() -> Option<Self> {
         let command = Self::augment_args(clap::Command::new("millrace"));
-        Self::from_arg_matches(&command.try_get_matches_from(["millrace"]).ok()?).ok()
+        let matches = command.try_get_matches_from(["millrace"]).ok()?;
+        let mut usual = Self::from_arg_matches(&matches).ok()?;
+        usual.prefer_said(&matches).ok()?;
+        Some(usual)
     }
 
-    /// A socket that is said on the command line counts more than a server that the environment names.
-    pub fn prefer_said(&mut self, matches: &ArgMatches) {
-        if matches.value_source("socket") == Some(ValueSource::CommandLine)
-            && matches.value_source("server") == Some(ValueSource::EnvVariable)
-        {
+    /// What is said on the command line counts more than what the environment says: a socket than a server, certificates than a
+    /// fingerprint, and the other way round.
+    ///
+    /// # Errors
+    /// Where both certificates and a fingerprint are said in one place.
+    pub fn prefer_said(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        let is_said = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
+        if is_said("socket") && !is_said("server") {
             self.server = None;
         }
+        if self.ca.is_none() || self.fingerprint.is_none() {
+            return Ok(());
+        }
+        match (is_said("ca"), is_said("fingerprint")) {
+            (true, false) => self.fingerprint = None,
+            (false, true) => self.ca = None,
+            (said, _) => {
+                let (one, other) =
+                    if said { ("--ca", "--fingerprint") } else { ("MILLRACE_CA", "MILLRACE_FINGERPRINT") };
+                let text = format!(
+                    "{one} and {other} are both said: the router's certificate is known by one of them\n"
+                );
+                return Err(clap::Error::raw(clap::error::ErrorKind::ArgumentConflict, text));
+            }
+        }
+        Ok(())
     }
 
     /// The same as arguments of a command.

@@ -55,7 +55,7 @@ named, those that can't be read before those that can't be done.")]
     },
     /// Remove filters, and bindings of instances, all of them or none; or a filter that is told by what it is.
     #[command(
-        visible_alias = "del",
+        alias = "del",
         after_help = "Example:\n  millrace filter remove 3 4\n  millrace filter remove 'in lan proto tcp dport 25' --action drop"
     )]
     Remove {
@@ -166,7 +166,7 @@ named, those that can't be read before those that can't be done.")]
     },
     /// Remove routes of our own, all of them or none.
     #[command(
-        visible_alias = "del",
+        alias = "del",
         after_help = "Example:\n  millrace route remove 10.9.0.0/16\n  millrace route remove --from routes.txt"
     )]
     Remove {
@@ -198,7 +198,7 @@ Example:
         watch: Watch,
     },
     /// Show the route that packets to an address take.
-    #[command(visible_alias = "get", after_help = "Example:\n  millrace route lookup 10.9.1.1")]
+    #[command(alias = "get", after_help = "Example:\n  millrace route lookup 10.9.1.1")]
     Lookup {
         /// The address.
         address: String,
@@ -227,7 +227,7 @@ pub enum NeighbourAction {
         mac: String,
     },
     /// Forget one that was known for good: it is asked for its MAC address from then on.
-    #[command(visible_alias = "del", after_help = "Example:\n  millrace neighbour remove wan 10.2.0.77")]
+    #[command(alias = "del", after_help = "Example:\n  millrace neighbour remove wan 10.2.0.77")]
     Remove {
         /// The port it is behind.
         port: String,
@@ -274,8 +274,8 @@ pub enum FlowAction {
         #[command(flatten)]
         flows: Flows,
     },
-    /// Forget flows: their next packets are classified anew.
-    #[command(after_help = "Example:\n  millrace flow flush 'src 10.1.0.2'")]
+    /// Forget flows, all of them without a filter: their next packets are classified anew.
+    #[command(after_help = "Example:\n  millrace flow flush 'src 10.1.0.2'\n  millrace flow flush")]
     Flush {
         /// Which flows.
         #[command(flatten)]

@@ -1,5 +1,6 @@
 //! The command `doctor`: what this machine can do for a router, what is chosen, why, and what would make it faster.
 
+mod confinement;
 mod device;
 mod system;
 
@@ -10,7 +11,7 @@ use millrace_host::{HostLink, HostState, Mirror, MirrorOptions, forwarding_advic
 use millrace_offload::{DeviceReport, own_program_ids};
 use serde::Serialize;
 
-use crate::arguments::Doctor;
+use crate::arguments::{Connection, Doctor};
 use crate::output::Failure;
 use device::DeviceView;
 use system::SystemView;
@@ -24,9 +25,11 @@ struct Report {
 }
 
 /// Looks at the machine and its devices, and says what it found.
-pub fn doctor(doctor: &Doctor, json: bool) -> Result<(), Failure> {
+pub fn doctor(doctor: &Doctor, connection: &Connection, json: bool) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
-    let report = runtime.block_on(examine(&doctor.devices))?;
+    let mut report = runtime.block_on(examine(&doctor.devices))?;
+    report.system.checks.push(confinement::possible());
+    report.system.checks.extend(confinement::of_running(connection));
     if json {
         println!("{:#}", serde_json::to_value(&report).map_err(Failure::new)?);
     } else {

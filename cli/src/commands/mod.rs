@@ -50,7 +50,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::History(history) => configuration::history(&remote()?, &history, json)?,
         Command::Rollback(rollback) => configuration::rollback(&remote()?, &rollback, json)?,
         Command::Save(save) => configuration::save(&remote()?, &save, json)?,
-        Command::Doctor(doctor) => doctor::doctor(&doctor, json)?,
+        Command::Doctor(doctor) => doctor::doctor(&doctor, &arguments.connection, json)?,
         Command::Replay(replay) => replay::replay(&replay, json)?,
         Command::Bench(bench) => bench::bench(&bench, json)?,
         Command::CompilePlugin(compile) => return Ok(compile_plugin(&compile.order)),

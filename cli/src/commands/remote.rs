@@ -14,9 +14,34 @@ pub fn show(client: &Client, noun: Noun, json: bool) -> Result<(), Failure> {
         Noun::Openapi => print(&value, &[], true),
         Noun::Configuration if !json => print!("{}", value["text"].as_str().unwrap_or_default()),
         Noun::Interface if !json => print(&value["resources"], columns(noun), false),
+        Noun::Status if !json => {
+            put_units(&mut value);
+            print(&value, &[], false);
+        }
         _ => show_rows(&mut value, noun, json),
     }
     Ok(())
+}
+
+/// Where numbers of the status stand, and what they count.
+const UNITS: [(&str, &str); 7] = [
+    ("/uptime", "s"),
+    ("/memory/used", "frames"),
+    ("/memory/frames", "frames of 2048 bytes"),
+    ("/flow_states/bytes", "bytes"),
+    ("/turns/longest_change", "µs"),
+    ("/sleeps", "times"),
+    ("/routes", "prefixes"),
+];
+
+/// Puts units behind the numbers of the status.
+fn put_units(status: &mut Value) {
+    let with_unit = |value: &mut Value, unit: &str| *value = format!("{} {unit}", plain(value)).into();
+    for (place, unit) in UNITS {
+        status.pointer_mut(place).into_iter().for_each(|value| with_unit(value, unit));
+    }
+    let seconds = status.get_mut("worker_cpu").and_then(Value::as_array_mut);
+    seconds.into_iter().flatten().for_each(|value| with_unit(value, "s"));
 }
 
 /// Shows a list, or an object.
@@ -359,6 +384,19 @@ mod tests {
         let nameless = pairs(&["=5".into()]).unwrap_err();
         assert_eq!(nameless.code, 2);
         assert!(nameless.message.starts_with("\"=5\" has no key"), "{}", nameless.message);
+    }
+
+    #[test]
+    fn numbers_of_the_status_have_units() {
+        let mut status = json!({"uptime": 1.44, "memory": {"used": 3, "frames": 32768}, "worker_cpu": [0.5, 2.0], "pid": 7});
+        put_units(&mut status);
+        let expected = json!({
+            "uptime": "1.4 s",
+            "memory": {"used": "3 frames", "frames": "32768 frames of 2048 bytes"},
+            "worker_cpu": ["0.5 s", "2.0 s"],
+            "pid": 7
+        });
+        assert_eq!(status, expected);
     }
 
     #[test]

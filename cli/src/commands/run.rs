@@ -1,6 +1,7 @@
 //! The command `run`: the daemon, from its arguments to its end.
 
 mod boot;
+mod descriptors;
 mod huge_pages;
 mod ready;
 mod service_manager;
@@ -42,6 +43,7 @@ pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
         return Err(Failure::new(format!("ports on devices need permissions that we don't have: {missing}")));
     }
     log::start()?;
+    descriptors::allow();
     let ignore_kernel_policy = arguments.ignore_kernel_policy || config.router.ignore_kernel_policy;
     let options = StartOptions { ignore_kernel_policy, end: Some(end_at_once), overrides, source };
     runtime.block_on(daemon(config, options, socket, ready))
@@ -132,7 +134,9 @@ async fn daemon(
         result = forward(&router, &mut signals, stopping) => result,
         never = manager.keep_up(&router) => match never {},
     };
-    served.await.map_err(|error| Failure::new(format!("the interface failed: {error}")))?;
+    let served = served.await;
+    router.flush_audit().await;
+    served.map_err(|error| Failure::new(format!("the interface failed: {error}")))?;
     if result.is_ok() {
         tracing::info!("stopped");
     }

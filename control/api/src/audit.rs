@@ -1,8 +1,10 @@
-//! What would change something is noted in the audit log; the resource `/audit` shows that.
+//! What would change something is noted in the audit log, and who looks at packets; the resource `/audit` shows that.
+
+use std::collections::BTreeMap;
 
 use axum::Json;
-use axum::extract::{Extension, Request, State};
-use axum::http::{Method, StatusCode};
+use axum::extract::{Extension, Query, Request, State};
+use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::Response;
 use millrace_controller::{AuditEntry, ControlError, Outcome};
@@ -18,6 +20,8 @@ use crate::server::Served;
 
 /// What is POSTed and changes nothing.
 const READING: [&str; 3] = ["/lookup", "/configuration/diff", "/configuration/save"];
+/// What changes nothing, and shows what is in packets: it is noted when it begins.
+const LOOKING: [&str; 2] = ["/capture", "/trace"];
 /// Longest request that is noted as it is, in bytes.
 const MOST_BYTES: usize = 1 << 16;
 
@@ -53,13 +57,17 @@ pub(crate) async fn note<C: Control>(
     mut request: Request,
     next: Next,
 ) -> Response {
-    if !is_change(&request) {
+    let looks_at_packets = LOOKING.contains(&request.uri().path());
+    if !looks_at_packets && !is_change(&request) {
         return next.run(request).await;
     }
     let noted = Noted::default();
     request.extensions_mut().insert(noted.clone());
-    let operation = format!("{} {}", request.method(), request.uri());
-    let asked = Asked { control: served.control, principal, operation, noted, is_answered: false };
+    let (operation, arguments) = match looks_at_packets {
+        true => (format!("{} {}", request.method(), request.uri().path()), arguments(request.uri())),
+        false => (format!("{} {}", request.method(), request.uri()), None),
+    };
+    let asked = Asked { control: served.control, principal, operation, arguments, noted, is_answered: false };
     let response = next.run(request).await;
     asked.answered(&response);
     response
@@ -78,6 +86,8 @@ struct Asked<C: Control> {
     control: C,
     principal: Principal,
     operation: String,
+    /// What stands behind the `?`, where that says what was asked for.
+    arguments: Option<Value>,
     noted: Noted,
     is_answered: bool,
 }
@@ -91,7 +101,7 @@ impl<C: Control> Asked<C> {
     }
 
     fn note(&self, outcome: Outcome, status: Option<u16>, why: Option<String>) {
-        let request = self.noted.0.get().map(|body| brief(body));
+        let request = self.arguments.clone().or_else(|| self.noted.0.get().map(|body| brief(body)));
         let entry = self.principal.entry(self.operation.clone(), outcome);
         self.control.note(AuditEntry { request, status, why, ..entry });
     }
@@ -103,6 +113,12 @@ impl<C: Control> Drop for Asked<C> {
             self.note(Outcome::Abandoned, None, Some("the client went before it was answered".to_owned()));
         }
     }
+}
+
+/// The arguments of a request as an object; none where there are none, or they can't be read.
+fn arguments(uri: &Uri) -> Option<Value> {
+    let Query(arguments) = Query::<BTreeMap<String, String>>::try_from_uri(uri).ok()?;
+    (!arguments.is_empty()).then(|| json!(arguments))
 }
 
 fn outcome(status: StatusCode) -> Outcome {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use crate::control::{Control, Recording};
 use crate::extract::Arguments;
 use crate::frames::bytes_of_first;
+use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::server::Served;
 
@@ -44,6 +45,7 @@ pub(crate) struct Wanted {
 /// Streams a capture until it has its count, the client goes, or the router stops.
 pub(crate) async fn capture<C: Control>(
     State(served): State<Served<C>>,
+    Extension(principal): Extension<Principal>,
     Arguments(wanted): Arguments<Wanted>,
 ) -> Result<Response, Problem> {
     let request = CaptureRequest {
@@ -62,7 +64,7 @@ pub(crate) async fn capture<C: Control>(
         filter: wanted.filter,
         snap: wanted.snap.unwrap_or(DEFAULT_SNAP),
     };
-    let place = served.limits.stream()?;
+    let place = served.limits.streams.enter(&principal)?;
     let recording = served.control.capture(&request)?;
     let running = Running { recording, left: wanted.count, ending: served.ending, ended: false };
     let pieces = stream::unfold((running, place), |(mut running, place)| async move {

@@ -25,6 +25,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::body_budget::BodyBudget;
 use crate::control::Control;
 use crate::operation::{JSON, Operation, Resource};
 use crate::paging::pages;
@@ -34,8 +35,8 @@ use crate::resources::{find, read};
 use crate::server::Served;
 use crate::status::StatusAnswer;
 use crate::{
-    audit, capture, configuration, drops, events, metrics, openapi, rates, resources, schedulers, status,
-    tokens, trace,
+    audit, body_budget, capture, configuration, drops, events, metrics, openapi, rates, resources,
+    schedulers, status, tokens, trace,
 };
 
 /// Largest body of a request, in bytes.
@@ -88,6 +89,7 @@ pub(crate) fn router<C: Control>(served: Served<C>) -> axum::Router {
         .fallback(move |uri: Uri| std::future::ready(unknown_path(&uri, &paths)))
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(middleware::from_fn_with_state(BodyBudget::default(), body_budget::count))
         .layer(middleware::from_fn_with_state(served.clone(), audit::note::<C>))
         .with_state(served)
 }

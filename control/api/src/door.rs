@@ -17,6 +17,7 @@ use crate::catalogue::catalogue;
 use crate::control::Control;
 use crate::hop::Hop;
 use crate::limits::{Key, Limits};
+use crate::places::StrangersPlace;
 use crate::principal::Principal;
 use crate::problem::Problem;
 
@@ -38,6 +39,8 @@ pub(crate) enum Caller {
         address: SocketAddr,
         /// By which token they asked last.
         holder: Mutex<Option<Holder>>,
+        /// The place that they take among those of their address, until they have shown a token that holds.
+        stranger: Mutex<Option<StrangersPlace>>,
     },
 }
 
@@ -48,6 +51,11 @@ impl Caller {
             Self::Local { .. } => None,
             Self::Remote { holder, .. } => holder.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
+    }
+
+    /// Somebody at an address, who has a place there until they show a token.
+    pub fn remote(address: SocketAddr, place: StrangersPlace) -> Self {
+        Self::Remote { address, holder: Mutex::default(), stranger: Mutex::new(Some(place)) }
     }
 }
 
@@ -97,8 +105,9 @@ impl Door {
                 self.limits.request(Key::User(*uid), Instant::now())?;
                 self.local(*uid, *pid, known).await?
             }
-            Caller::Remote { address, holder } => {
+            Caller::Remote { address, holder, stranger } => {
                 let found = self.remote(address.ip(), head).await?;
+                stranger.lock().unwrap_or_else(PoisonError::into_inner).take();
                 self.limits.request(Key::Token(found.name().to_owned()), Instant::now())?;
                 let principal = Principal::token(found.name(), found.role(), address.ip());
                 *holder.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);

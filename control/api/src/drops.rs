@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::{Body, Bytes};
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, header};
 use axum::response::sse::{Event as Message, Sse};
 use axum::response::{IntoResponse, Response};
@@ -21,6 +21,7 @@ use crate::capture::PCAPNG;
 use crate::control::Control;
 use crate::events::{accepts, accepts_stream};
 use crate::extract::Arguments;
+use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::server::Served;
 
@@ -39,6 +40,7 @@ pub(crate) struct Wanted {
 /// Answers with the last packets, or goes on with those that come.
 pub(crate) async fn packets<C: Control>(
     State(served): State<Served<C>>,
+    Extension(principal): Extension<Principal>,
     Arguments(wanted): Arguments<Wanted>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -49,7 +51,7 @@ pub(crate) async fn packets<C: Control>(
         return Ok(Json(last).into_response());
     }
     let follow = as_stream || wanted.follow == Some(true);
-    let place = served.limits.stream()?;
+    let place = served.limits.streams.enter(&principal)?;
     let Served { control, ending, .. } = served;
     let following = Following { control, reason: wanted.reason, cursor, ending, first: Some(last), follow };
     let parts = stream::unfold((following, place), |(mut following, place)| async move {

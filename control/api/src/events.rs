@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, header};
 use axum::response::sse::{Event as Message, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -18,6 +18,7 @@ use tokio::sync::watch;
 
 use crate::control::Control;
 use crate::extract::Arguments;
+use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::server::Served;
 
@@ -47,6 +48,7 @@ pub(crate) struct Wanted {
 /// Answers with a page; with a stream, where the client accepts one.
 pub(crate) async fn events<C: Control>(
     State(served): State<Served<C>>,
+    Extension(principal): Extension<Principal>,
     Arguments(wanted): Arguments<Wanted>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -60,7 +62,7 @@ pub(crate) async fn events<C: Control>(
     let query = resumed(query, &headers)?;
     let events = served.control.events();
     if accepts_stream(&headers) {
-        let place = served.limits.stream()?;
+        let place = served.limits.streams.enter(&principal)?;
         let follower = Follower::new(events.clone(), query, served.ending);
         return Ok(stream_of(follower, place).into_response());
     }

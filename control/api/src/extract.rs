@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use crate::body_budget::Share;
 use crate::problem::Problem;
 use crate::wording::{explain, of_arguments};
 
@@ -48,10 +49,14 @@ async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Prob
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
     }
     let noted = request.extensions().get::<Noted>().cloned();
+    let share = request.extensions().get::<Arc<Share>>().cloned();
     let bytes = tokio::time::timeout(BODY_PATIENCE, Bytes::from_request(request, state)).await;
     let bytes = bytes
         .map_err(|_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the request's body did not arrive in time"))?
-        .map_err(|rejection| Problem::new(rejection.status(), rejection.body_text()))?;
+        .map_err(|rejection| {
+            let refused = share.and_then(|share| share.problem());
+            refused.unwrap_or_else(|| Problem::new(rejection.status(), rejection.body_text()))
+        })?;
     if bytes.is_empty() {
         return Err(Problem::bad_request("the request has no body: send a JSON object"));
     }

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod audit;
+mod body_budget;
 mod capture;
 mod catalogue;
 mod certificate;
@@ -30,6 +31,7 @@ mod metrics;
 mod openapi;
 mod operation;
 mod paging;
+mod places;
 mod principal;
 mod problem;
 mod rates;
@@ -39,6 +41,7 @@ mod schedulers;
 mod server;
 mod serving;
 mod status;
+mod streams;
 mod tag;
 #[cfg(test)]
 mod test_control;

@@ -1,4 +1,5 @@
-//! How much a client may ask for: so many requests in a second, so many streams at one time, and it has to read what it asked for.
+//! How much a client may ask for: so many requests in a second, so many streams at one time (`streams.rs`), and it has to read what it
+//! asked for.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
 
 use crate::problem::Problem;
+use crate::streams::Streams;
 
 /// Requests of a user in a second, in the long run.
 const PER_SECOND: f64 = 2000.0;
@@ -29,18 +30,17 @@ const BUCKETS: usize = 10_000;
 const FILLED: Duration = Duration::from_secs(4);
 /// The same of refusals.
 const FORGIVEN: Duration = Duration::from_secs(100);
-/// Streams at one time: captures, and those that follow events or rates.
-const STREAMS: usize = 64;
 /// How long a client may take to read nothing of an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What is left to clients.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Limits {
     requests: Buckets,
     /// Beside those of requests: whoever is refused must not keep others from asking.
     refusals: Buckets,
-    streams: Arc<Semaphore>,
+    /// Streams that go on.
+    pub streams: Streams,
 }
 
 type Buckets = Arc<Mutex<HashMap<Key, Bucket>>>;
@@ -59,10 +59,15 @@ pub(crate) enum Key {
 impl Key {
     /// Of those without a token that holds.
     pub fn stranger(from: IpAddr) -> Self {
-        Self::Stranger(match from.to_canonical() {
-            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-            address => address,
-        })
+        Self::Stranger(network(from))
+    }
+}
+
+/// The address by which somebody counts: of IPv6 that of the network of 64 bits.
+pub(crate) fn network(from: IpAddr) -> IpAddr {
+    match from.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        address => address,
     }
 }
 
@@ -71,16 +76,6 @@ impl Key {
 struct Bucket {
     tokens: f64,
     at: Instant,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            requests: Arc::default(),
-            refusals: Arc::default(),
-            streams: Arc::new(Semaphore::new(STREAMS)),
-        }
-    }
 }
 
 impl Limits {
@@ -99,17 +94,6 @@ impl Limits {
     /// Whether it is noted once more that somebody was refused.
     pub fn refusal(&self, who: Key, now: Instant) -> bool {
         take(&self.refusals, who, (REFUSALS, REFUSALS_BURST), FORGIVEN, now)
-    }
-
-    /// A place for a stream, as long as it is kept.
-    ///
-    /// # Errors
-    /// 429 where there are too many.
-    pub fn stream(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        self.streams.clone().try_acquire_owned().map_err(|_| {
-            let detail = format!("there are {STREAMS} streams already, the most that there may be: end one");
-            Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).with_retry(10)
-        })
     }
 }
 
@@ -234,15 +218,6 @@ mod tests {
         assert!(limits.request(Key::User(Some(7)), now).is_ok(), "users have their own");
         assert!(stranger("10.0.0.2".parse().unwrap(), now + FORGIVEN));
         assert!(limits.refusals.lock().unwrap().len() < 10);
-    }
-
-    #[test]
-    fn streams_are_bounded() {
-        let limits = Limits::default();
-        let places: Vec<_> = (0..STREAMS).map(|_| limits.stream().unwrap()).collect();
-        assert_eq!(limits.stream().unwrap_err().status, StatusCode::TOO_MANY_REQUESTS);
-        drop(places);
-        assert!(limits.stream().is_ok());
     }
 
     #[tokio::test]

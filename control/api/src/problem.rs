@@ -149,6 +149,10 @@ impl IntoResponse for Problem {
         if let Some(seconds) = self.retry {
             response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
         }
+        if self.status == StatusCode::UNAUTHORIZED {
+            // Who shows no token that holds keeps no place.
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         if let Some(challenge) = self.challenge.and_then(|challenge| challenge.try_into().ok()) {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
         }

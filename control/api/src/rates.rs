@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
 use axum::response::sse::{Event as Message, Sse};
 use axum::response::{IntoResponse, Response};
@@ -20,6 +20,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 use crate::control::{Control, Controlled};
 use crate::events::accepts_stream;
 use crate::extract::Arguments;
+use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::server::Served;
 
@@ -114,6 +115,7 @@ impl Sampler {
 /// Answers with the rates between two looks, or goes on as a stream.
 pub(crate) async fn rates<C: Control>(
     State(served): State<Served<C>>,
+    Extension(principal): Extension<Principal>,
     Arguments(wanted): Arguments<Wanted>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -123,7 +125,7 @@ pub(crate) async fn rates<C: Control>(
     }
     let mut watch = Watch::new(served, hz)?;
     if accepts_stream(&headers) {
-        let place = watch.served.limits.stream()?;
+        let place = watch.served.limits.streams.enter(&principal)?;
         let messages = stream::unfold((watch, place), |(mut watch, place)| async move {
             let rates = watch.next().await?.ok()?;
             let message = Message::default().event("rates").data(json!(rates).to_string());

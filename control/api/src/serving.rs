@@ -4,7 +4,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Extension;
@@ -24,6 +24,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::ApiError;
 use crate::door::Caller;
 use crate::limits::Patient;
+use crate::places::Places;
 
 /// How long a client may take to send a request's head, or keep a connection without a request.
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
@@ -31,7 +32,9 @@ const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 /// How long answers that are under way may take when the server stops.
 const GRACE: Duration = Duration::from_millis(500);
-/// Of the clients at the Unix socket at one time, those of users other than root; more are turned away.
+/// Clients at the Unix socket at one time; others wait in the socket's queue.
+const LOCAL: usize = 256;
+/// Of these, those of users other than root; more are turned away.
 const USERS: usize = 192;
 /// A rest after the system refused a connection: it lacks descriptors, and asking again at once gets none.
 const REST: Duration = Duration::from_millis(100);
@@ -53,14 +56,6 @@ impl Sockets {
         match self {
             Self::Unix(_) => "api-local",
             Self::Tls(..) => "api-remote",
-        }
-    }
-
-    /// Clients at one time; others wait in the sockets' queues.
-    const fn most(&self) -> usize {
-        match self {
-            Self::Unix(_) => 256,
-            Self::Tls(..) => 512,
         }
     }
 }
@@ -125,73 +120,68 @@ fn begin(sockets: Sockets) -> Result<(tokio::runtime::Runtime, Doors), String> {
     Ok((runtime, doors))
 }
 
-/// Sockets by which clients come in, and room for them.
-struct Doors {
-    all: Vec<Door>,
-    places: Places,
+/// Sockets by which clients come in.
+struct Doors(Vec<Door>);
+
+/// A socket by which clients come in.
+enum Door {
+    Unix(UnixListener, LocalPlaces),
+    Tls(TcpListener, TlsAcceptor, Places),
 }
 
-/// Room for clients.
+/// Room for clients at the Unix socket.
 #[derive(Clone)]
-struct Places {
+struct LocalPlaces {
     /// All of it.
     all: Arc<Semaphore>,
     /// That of users other than root: some is always left.
     users: Arc<Semaphore>,
 }
 
-/// A socket by which clients come in.
-enum Door {
-    Unix(UnixListener),
-    Tls(TcpListener, TlsAcceptor),
-}
-
 /// A client that has come in.
 enum Client {
-    Local(UnixStream),
-    Remote(TcpStream, SocketAddr, TlsAcceptor),
+    Local(UnixStream, OwnedSemaphorePermit, Arc<Semaphore>),
+    Remote(TcpStream, SocketAddr, TlsAcceptor, Places),
 }
 
 impl Doors {
     fn open(sockets: Sockets) -> io::Result<Self> {
-        let all = Arc::new(Semaphore::new(sockets.most()));
-        let places = Places { all, users: Arc::new(Semaphore::new(USERS)) };
         let all = match sockets {
-            Sockets::Unix(listener) => vec![Door::Unix(UnixListener::from_std(listener)?)],
+            Sockets::Unix(listener) => {
+                let places = |most| Arc::new(Semaphore::new(most));
+                let places = LocalPlaces { all: places(LOCAL), users: places(USERS) };
+                vec![Door::Unix(UnixListener::from_std(listener)?, places)]
+            }
             Sockets::Tls(listeners, config) => {
-                let tls = TlsAcceptor::from(config);
-                let door = |listener| TcpListener::from_std(listener).map(|one| Door::Tls(one, tls.clone()));
+                let (tls, places) = (TlsAcceptor::from(config), Places::default());
+                let door = |listener| {
+                    TcpListener::from_std(listener).map(|one| Door::Tls(one, tls.clone(), places.clone()))
+                };
                 listeners.into_iter().map(door).collect::<io::Result<_>>()?
             }
         };
-        Ok(Self { all, places })
+        Ok(Self(all))
     }
 
     /// Answers clients until the server stops; gives those that are being answered half a second then.
     async fn serve(self, service: Service) {
         let mut doors = JoinSet::new();
-        for door in self.all {
-            doors.spawn(door.serve(self.places.clone(), service.clone()));
+        for door in self.0 {
+            doors.spawn(door.serve(service.clone()));
         }
         while doors.join_next().await.is_some() {}
     }
 }
 
 impl Door {
-    async fn serve(self, places: Places, service: Service) {
+    async fn serve(self, service: Service) {
         let mut ending = service.ending.clone();
         let mut clients = JoinSet::new();
         loop {
             tokio::select! {
                 () = ended(&mut ending) => break,
-                accepted = self.accept(&places) => match accepted {
-                    Ok((place, client)) => {
-                        let (service, places) = (service.clone(), places.clone());
-                        clients.spawn(async move {
-                            client.serve(service, &places).await;
-                            drop(place);
-                        });
-                    }
+                accepted = self.accept() => match accepted {
+                    Ok(client) => drop(clients.spawn(client.serve(service.clone()))),
                     Err(error) => {
                         tracing::warn!("can't accept a client: {error}");
                         tokio::time::sleep(REST).await;
@@ -206,48 +196,63 @@ impl Door {
         }
     }
 
-    /// Takes in the next client, once there is a place.
-    async fn accept(&self, places: &Places) -> io::Result<(OwnedSemaphorePermit, Client)> {
-        let place = places.all.clone().acquire_owned().await.map_err(io::Error::other)?;
-        let client = match self {
-            Self::Unix(listener) => Client::Local(listener.accept().await?.0),
-            Self::Tls(listener, tls) => {
-                let (stream, address) = listener.accept().await?;
-                Client::Remote(stream, address, tls.clone())
+    /// Takes in the next client; at the Unix socket once there is a place.
+    async fn accept(&self) -> io::Result<Client> {
+        match self {
+            Self::Unix(listener, places) => {
+                let place = places.all.clone().acquire_owned().await.map_err(io::Error::other)?;
+                Ok(Client::Local(listener.accept().await?.0, place, places.users.clone()))
             }
-        };
-        Ok((place, client))
+            Self::Tls(listener, tls, places) => {
+                let (stream, address) = listener.accept().await?;
+                Ok(Client::Remote(stream, address, tls.clone(), places.clone()))
+            }
+        }
     }
 }
 
 impl Client {
-    async fn serve(self, service: Service, places: &Places) {
+    async fn serve(self, service: Service) {
         match self {
-            Self::Local(stream) => {
-                let credentials = stream.peer_cred().ok();
-                let pid = credentials.as_ref().and_then(|credentials| credentials.pid());
-                let uid = credentials.map(|credentials| credentials.uid());
-                let place = (uid != Some(0)).then(|| places.users.clone().try_acquire_owned());
-                if place.as_ref().is_some_and(Result::is_err) {
-                    return;
-                }
-                let caller = Caller::Local { uid, pid, known: OnceLock::new() };
-                connection(stream, Arc::new(caller), service).await;
-            }
-            Self::Remote(stream, address, tls) => {
-                // Answers are written whole.
-                let _ = stream.set_nodelay(true);
-                keep_alive(&stream);
-                match tokio::time::timeout(HANDSHAKE_PATIENCE, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => {
-                        let caller = Caller::Remote { address, holder: Mutex::new(None) };
-                        connection(stream, Arc::new(caller), service).await;
-                    }
-                    Ok(Err(error)) => tracing::debug!("no TLS with {address}: {error}"),
-                    Err(_) => tracing::debug!("no TLS with {address} in time"),
-                }
+            Self::Local(stream, _place, users) => serve_local(stream, users, service).await,
+            Self::Remote(stream, address, tls, places) => {
+                // Whoever comes beyond what its address may have is not heard before others go.
+                let Some((_place, stranger)) = places.enter(address.ip()).await else {
+                    return tracing::debug!("no place for {address}");
+                };
+                let caller = Caller::remote(address, stranger);
+                serve_remote(stream, address, tls, caller, service).await;
             }
         }
+    }
+}
+
+async fn serve_local(stream: UnixStream, users: Arc<Semaphore>, service: Service) {
+    let credentials = stream.peer_cred().ok();
+    let pid = credentials.as_ref().and_then(|credentials| credentials.pid());
+    let uid = credentials.map(|credentials| credentials.uid());
+    let place = (uid != Some(0)).then(|| users.try_acquire_owned());
+    if place.as_ref().is_some_and(Result::is_err) {
+        return;
+    }
+    let caller = Caller::Local { uid, pid, known: OnceLock::new() };
+    connection(stream, Arc::new(caller), service).await;
+}
+
+async fn serve_remote(
+    stream: TcpStream,
+    address: SocketAddr,
+    tls: TlsAcceptor,
+    caller: Caller,
+    service: Service,
+) {
+    // Answers are written whole.
+    let _ = stream.set_nodelay(true);
+    keep_alive(&stream);
+    match tokio::time::timeout(HANDSHAKE_PATIENCE, tls.accept(stream)).await {
+        Ok(Ok(stream)) => connection(stream, Arc::new(caller), service).await,
+        Ok(Err(error)) => tracing::debug!("no TLS with {address}: {error}"),
+        Err(_) => tracing::debug!("no TLS with {address} in time"),
     }
 }
 

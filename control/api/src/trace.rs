@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::{Body, Bytes};
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, header};
 use axum::response::sse::{Event as Message, Sse};
 use axum::response::{IntoResponse, Response};
@@ -21,6 +21,7 @@ use crate::capture::PCAPNG;
 use crate::control::{Control, Tracing};
 use crate::events::{accepts, accepts_stream};
 use crate::extract::Arguments;
+use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::server::Served;
 
@@ -46,11 +47,12 @@ pub(crate) struct Wanted {
 /// Traces packets until there are as many as are wanted, the time is over, the client goes, or the router stops.
 pub(crate) async fn trace<C: Control>(
     State(served): State<Served<C>>,
+    Extension(principal): Extension<Principal>,
     Arguments(wanted): Arguments<Wanted>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let Wanted { filter, count, every, seconds } = wanted;
-    let place = served.limits.stream()?;
+    let place = served.limits.streams.enter(&principal)?;
     let tracing = served.control.trace(&TraceRequest { filter, every, count, seconds })?;
     let running = Running { tracing, ending: served.ending, over: false, told: 0 };
     let parts = stream::unfold((running, place), |(mut running, place)| async move {

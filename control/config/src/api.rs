@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The HTTP interface, beside its Unix socket.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Api {
     /// Addresses with ports at which it is served over TLS, to whoever has a token. Default: none.
@@ -29,6 +29,34 @@ pub struct Api {
     /// user, who may do everything.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub groups: BTreeMap<String, Role>,
+    /// Bytes of the file of the audit log, 64 KiB to 1 TiB; then another one is begun. Default 8 MiB.
+    #[serde(skip_serializing_if = "is_usual_size")]
+    #[schemars(range(min = 65_536, max = 1_099_511_627_776_u64))]
+    pub audit_size: u64,
+    /// Files of the audit log, the one that is written among them, 1 to 100; the oldest goes. Default 5.
+    #[serde(skip_serializing_if = "is_usual_number")]
+    #[schemars(range(min = 1, max = 100))]
+    pub audit_files: u32,
+}
+
+/// Bytes of a file of the audit log where nothing is said.
+const AUDIT_SIZE: u64 = 8 << 20;
+/// Files of it.
+const AUDIT_FILES: u32 = 5;
+
+fn is_usual_size(size: &u64) -> bool {
+    *size == AUDIT_SIZE
+}
+
+fn is_usual_number(files: &u32) -> bool {
+    *files == AUDIT_FILES
+}
+
+impl Default for Api {
+    fn default() -> Self {
+        let (listen, certificate, key, names, groups) = Default::default();
+        Self { listen, certificate, key, names, groups, audit_size: AUDIT_SIZE, audit_files: AUDIT_FILES }
+    }
 }
 
 /// What somebody may do. Each may also do what the one before may.

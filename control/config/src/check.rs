@@ -71,6 +71,13 @@ impl Checker<'_> {
                 format!("api.{has} is said, and api.{lacks} is not: say both or none")
             })?;
         }
+        let (size, files) = (65_536..=1 << 40, 1..=100);
+        self.require(size.contains(&api.audit_size), None, || {
+            format!("api.audit-size {}: 65536 to 1099511627776 bytes are right", api.audit_size)
+        })?;
+        self.require(files.contains(&api.audit_files), None, || {
+            format!("api.audit-files {}: 1 to 100 are right", api.audit_files)
+        })?;
         let wrong = api.listen.iter().find(|address| address.port() == 0);
         self.require(wrong.is_none(), None, || "api.listen: give a port, as in \"0.0.0.0:8443\"".to_owned())
     }

@@ -1,13 +1,46 @@
 //! What was asked for is noted: by people and programs, and by plugins.
 
-use millrace_store::{AuditEntry, AuditLog, Outcome, Who};
+use std::path::Path;
+use std::time::Duration;
+
+use millrace_config::Api;
+use millrace_store::{AuditEntry, AuditLimits, AuditLog, AuditTrouble, Outcome, Who};
 use millrace_telemetry::EventKind;
 use serde_json::{Value, json};
 
 use crate::ControlError;
-use crate::events::utc_now;
+use crate::events::{Events, utc_now};
 use crate::router::Router;
 use crate::tokens::Tokens;
+
+/// How long the end of the router waits for the last lines.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The audit log of a directory, as the configuration wants it; without one it ends with the router.
+///
+/// # Errors
+/// When the system gives no thread.
+pub(crate) fn open(
+    directory: Option<&Path>,
+    settings: &Api,
+    events: &Events,
+) -> Result<AuditLog, ControlError> {
+    let Some(directory) = directory else { return Ok(AuditLog::default()) };
+    let (file, events) = (directory.join("audit.jsonl").display().to_string(), events.clone());
+    let tell = move |trouble: AuditTrouble| {
+        let (lost, text) = match trouble {
+            AuditTrouble::Unwritten(error) => (1, format!("a line can't be written into {file}: {error}")),
+            AuditTrouble::Lost(lost) => {
+                (lost, format!("{lost} lines of {file} are lost: the disk took them too slowly"))
+            }
+        };
+        tracing::error!("{text}");
+        events.note(EventKind::AuditFailed, &file, text, json!({"file": file, "lost": lost}));
+    };
+    let limits = AuditLimits { bytes: settings.audit_size, files: settings.audit_files };
+    AuditLog::open(directory, limits, tell)
+        .map_err(|error| ControlError::system("write the audit log", error))
+}
 
 impl Router {
     /// The audit log.
@@ -20,14 +53,19 @@ impl Router {
         &self.0.tokens
     }
 
-    /// Notes what was asked for, and what came of it, as of now. Where that can't be written, an event tells it.
+    /// Notes what was asked for, and what came of it, as of now. It is written by and by; where that can't be, an event tells it.
     pub fn note(&self, entry: AuditEntry) {
-        let written = self.0.audit.add(AuditEntry { time: utc_now(), ..entry });
-        if let Err(error) = written {
-            let file = self.0.audit.path().unwrap_or_default().display().to_string();
-            tracing::error!(file, "a line can't be written into the audit log: {error}");
-            let text = format!("a line can't be written into {file}: {error}");
-            self.events().note(EventKind::AuditFailed, &file, text, json!({"file": file}));
+        self.0.audit.add(AuditEntry { time: utc_now(), ..entry });
+    }
+
+    /// Waits, a while at most, until all that was noted is written.
+    pub async fn flush_audit(&self) {
+        let log = self.audit();
+        let flushed = tokio::task::spawn_blocking(move || log.flush(PATIENCE)).await;
+        if !matches!(flushed, Ok(true)) {
+            tracing::error!(
+                "the last lines of the audit log are not written: the disk takes them too slowly"
+            );
         }
     }
 

@@ -62,5 +62,5 @@ pub(crate) fn links(
 
 /// The router's own routes, as changes of a table that has none of them.
 pub(crate) fn own_routes(model: &Model) -> Vec<(ipnet::IpNet, Option<millrace_forward::Route>)> {
-    model.own_routes.iter().map(|(prefix, route)| (*prefix, Some(route.clone()))).collect()
+    model.own_routes.iter().map(|(prefix, route)| (prefix, Some(route.clone()))).collect()
 }

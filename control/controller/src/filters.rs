@@ -1,7 +1,7 @@
 //! Filters with their actions: added, removed, explained.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use millrace_classify::{Candidate, CompiledFilter, Filter, FilterTable, Outcome};
@@ -13,11 +13,12 @@ use millrace_units::GateId;
 
 use crate::ControlError;
 use crate::lookup::parse_candidate;
-use crate::model::Model;
 use crate::model::terms;
+use crate::model::{Model, PortPlan};
 use crate::page::{Page, PageQuery};
 use crate::request::{NewBinding, NewFilter};
 use crate::router::{Inner, Router};
+use crate::said::Said;
 use crate::show::{self, Counts};
 use crate::view::{BindingView, CandidateView, GateExplanationView};
 
@@ -81,7 +82,11 @@ impl Model {
                     "\"{action}\" for {:?}: IPv6 packets need an IPv6 neighbour",
                     filter.to_string()
                 ))),
-                via => Ok(Way { port: self.port(&way.port)?.id, via }),
+                via => {
+                    let port = self.port(&way.port)?;
+                    via.map_or(Ok(()), |via| self.refuse_unreachable(port, via, action))?;
+                    Ok(Way { port: port.id, via })
+                }
             };
             action.ways().iter().map(way).collect::<Result<_, _>>()
         };
@@ -100,7 +105,65 @@ impl Model {
     }
 }
 
+impl Model {
+    /// Refuses a neighbour at a port without a kernel that can't be there: packets would wait for it in vain.
+    fn refuse_unreachable(
+        &self,
+        port: &PortPlan,
+        via: IpAddr,
+        action: &FilterAction,
+    ) -> Result<(), ControlError> {
+        let is_known = self.neighbours.iter().any(|one| *one.port == *port.config.name && one.address == via);
+        if port.is_kernel() || is_known {
+            return Ok(());
+        }
+        refuse_beyond(port.settings.addresses.iter().copied(), &port.config.name, via, action)
+    }
+}
+
+/// Refuses a neighbour that is in none of the subnets of a port.
+fn refuse_beyond(
+    subnets: impl Iterator<Item = IpNet>,
+    port: &str,
+    via: IpAddr,
+    action: &FilterAction,
+) -> Result<(), ControlError> {
+    let subnets: Vec<IpNet> = subnets.filter(|net| net.addr().is_ipv4() == via.is_ipv4()).collect();
+    let is_link_local = matches!(via, IpAddr::V6(via) if via.is_unicast_link_local());
+    if is_link_local || subnets.iter().any(|net| net.contains(&via)) {
+        return Ok(());
+    }
+    let there = match subnets.as_slice() {
+        [] => "which has no address of its family".to_owned(),
+        subnets => {
+            let list: Vec<String> = subnets.iter().map(|net| net.trunc().to_string()).collect();
+            format!("whose subnets are {}", list.join(", "))
+        }
+    };
+    Err(ControlError::Invalid(format!("\"{action}\": {via} can't be a neighbour at port {port:?}, {there}")))
+}
+
 impl Inner {
+    /// Refuses neighbours that can't be at ports with a kernel, as the kernel's addresses are now.
+    pub(crate) fn refuse_unreachable(&self, filter: &millrace_config::Filter) -> Result<(), ControlError> {
+        let Some(mirror) = &self.mirror else { return Ok(()) };
+        let (state, action) = (mirror.state(), filter.action.value());
+        for way in action.ways() {
+            let port = self.model.port(&way.port)?;
+            let Some((via, device)) = way.via.zip(self.kernel.get(&port.id)) else { continue };
+            if state.neighbour(device.ifindex, via).is_some() {
+                continue;
+            }
+            let own = state.addresses().filter(|address| address.ifindex == device.ifindex);
+            let subnets = own.flat_map(|address| {
+                let net = IpNet::new(address.address, address.prefix_length).ok();
+                net.into_iter().chain(address.peer.map(IpNet::from))
+            });
+            refuse_beyond(subnets, &way.port, via, action)?;
+        }
+        Ok(())
+    }
+
     /// Tells the worker of a new binding, and shows it once the worker has it.
     fn bound(
         &mut self,
@@ -215,6 +278,8 @@ impl Router {
     pub fn add_filter(&self, new: &NewFilter) -> Result<BindingView, ControlError> {
         let filter = new_filter(new)?;
         let mut inner = self.lock();
+        Said::about(&inner.model, &filter).refuse(&inner.model, &filter)?;
+        inner.refuse_unreachable(&filter)?;
         let bound = inner.model.add_configured_filter(&filter)?;
         inner.bound(bound)
     }

@@ -99,7 +99,7 @@ impl Router {
     pub(crate) async fn serve_requests(&self) -> Infallible {
         loop {
             // What is applied is whole before anything is added to it.
-            while self.settled().is_err() {
+            while self.is_applying() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             let next = self.lock().requests.pop_front();
@@ -108,7 +108,11 @@ impl Router {
                 continue;
             };
             let json = &*request.json;
-            let result = self.serve_request(&request).await;
+            // What waits to be confirmed may wait for a day: then it is refused as other changes are.
+            let result = match self.settled() {
+                Ok(()) => self.serve_request(&request).await,
+                Err(error) => Err(error),
+            };
             let asked = serde_json::from_str(json).unwrap_or_else(|_| Value::String(json.to_owned()));
             self.note_own(
                 Who::instance(&instance),
@@ -123,6 +127,10 @@ impl Router {
                 }
             }
         }
+    }
+
+    fn is_applying(&self) -> bool {
+        self.lock().unless_applying().is_err()
     }
 
     async fn serve_request(&self, request: &Request) -> Result<(), ControlError> {

@@ -32,17 +32,14 @@ use crate::lookup::{self, parse_packet};
 use crate::model::Model;
 use crate::observe::Observed;
 use crate::overrides::Overrides;
-use crate::page::{Page, PageQuery};
-use crate::request::RouteQuery;
-use crate::route_changes::{kernel_view, parse_prefix};
 use crate::route_table::RouteTable;
 use crate::routes::PortsByDevice;
 use crate::show::{self, KernelShare};
 use crate::tokens::Tokens;
 use crate::view::{
     ApplyingView, CountersView, DropView, GateView, InstanceView, LookupView, MemoryView, MirrorView,
-    NeighbourView, PluginDetailView, PluginInterfaceView, PluginView, PortCountersView, PortView, RouteView,
-    StatusView, SummaryView, TurnsView,
+    NeighbourView, PluginDetailView, PluginInterfaceView, PluginView, PortCountersView, PortView, StatusView,
+    SummaryView, TurnsView,
 };
 use crate::watchdog::{Names, Watchdog};
 use crate::workers::Workers;
@@ -359,38 +356,6 @@ impl Router {
             view.rate = inner.rates.read(&format!("drop {}", view.reason), view.packets, snapshot.at);
         }
         Ok(views)
-    }
-
-    /// Routes: those of the kernel that this router knows, and its own; all, or those within a prefix.
-    ///
-    /// # Errors
-    /// A prefix or a limit that is none; when the data plane does not answer.
-    pub fn routes(&self, query: &RouteQuery) -> Result<Page<RouteView>, ControlError> {
-        let within = query.within.as_deref().map(parse_prefix).transpose()?;
-        let is_meant = |prefix: &IpNet| within.is_none_or(|within| within.contains(prefix));
-        let mut guard = self.lock();
-        let inner = &mut *guard;
-        let own = &inner.model.own_routes;
-        let ours = own.iter().filter(|(prefix, _)| is_meant(prefix));
-        let ours = ours.map(|(prefix, route)| (*prefix, show::route(prefix, route, None, &inner.model)));
-        let mut views: Vec<(IpNet, RouteView)> = ours.collect();
-        if let Some(mirror) = &inner.mirror {
-            let (state, ports) = (mirror.state(), inner.by_device());
-            let is_mirrored = |prefix: &IpNet| is_meant(prefix) && own.get(prefix).is_none();
-            for route in state.routes().filter(|route| is_mirrored(&route.prefix)) {
-                if let Some(view) = kernel_view(&route, &ports, &inner.model) {
-                    views.push((route.prefix, view));
-                }
-            }
-        }
-        let page = PageQuery { limit: query.limit, cursor: query.cursor.clone() };
-        let mut page = page.of(views, |(prefix, _)| prefix.to_string())?;
-        let prefixes: Vec<IpNet> = page.rows.iter().map(|(prefix, _)| *prefix).collect();
-        let accounts = inner.route_table.count(&prefixes, &mut inner.workers)?;
-        for ((_, view), account) in page.rows.iter_mut().zip(accounts) {
-            view.queues = account.as_ref().map(show::queues);
-        }
-        Ok(page.map(|(_, view)| view))
     }
 
     /// The neighbours of all ports.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use millrace_forward::{NextHop, NextHops, Route};
-use millrace_host::{HostRoute, RouteKind};
+use millrace_host::{HostRoute, PrefixRange, RouteKind, merged};
 use millrace_units::PortId;
 
 /// Finds the port of a kernel device.
@@ -150,10 +150,14 @@ impl OwnRoutes {
         self.added.get(prefix).or_else(|| self.connected.get(prefix))
     }
 
-    /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = (&IpNet, &Route)> {
-        let connected = self.connected.iter().filter(|(prefix, _)| !self.added.contains_key(prefix));
-        connected.chain(&self.added)
+    /// All of them, in the order of their prefixes.
+    pub fn iter(&self) -> impl Iterator<Item = (IpNet, &Route)> {
+        self.range(PrefixRange::default())
+    }
+
+    /// Those of a range, in that order.
+    pub fn range(&self, range: PrefixRange) -> impl Iterator<Item = (IpNet, &Route)> {
+        merged(range.of(&self.added), range.of(&self.connected))
     }
 
     /// The port whose subnet `address` is in.

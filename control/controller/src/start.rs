@@ -18,7 +18,7 @@ use millrace_packet::Pool;
 use millrace_pipeline::thread::{self, IoMode, Wake};
 use millrace_pipeline::{Command, GateTables, Handover, NoHost, PortSettings, Stack, Worker, WorkerLink};
 use millrace_repository::{Held, Memory, usual_state_directory};
-use millrace_store::{AuditLog, Draft, State, Store, Who};
+use millrace_store::{Draft, State, Store, Who};
 use millrace_telemetry::Rate;
 use millrace_wire::MacAddr;
 use nix::unistd::{Pid, gettid};
@@ -149,7 +149,7 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
         events: Events::default(),
         observed: Observed::default(),
     };
-    let audit = AuditLog::open(state.as_deref());
+    let audit = crate::audit::open(state.as_deref(), &config.api, &inner.events)?;
     let tokens = Tokens::open(state.as_deref());
     tokens.damage().into_iter().for_each(|damage| tracing::error!("{damage}"));
     inner.tell_names();

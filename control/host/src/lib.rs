@@ -15,6 +15,7 @@ mod mirror;
 mod neighbour;
 mod netlink;
 pub mod policy;
+mod prefix_range;
 mod route;
 pub mod state;
 #[cfg(test)]
@@ -28,5 +29,6 @@ pub use forwarding::{DeviceSwitches, Family, Forwarding, ForwardingAdvice, forwa
 pub use link::{HostLink, LinkPeer, LinkXdp};
 pub use mirror::{Mirror, MirrorOptions, MirrorStatistics};
 pub use neighbour::{HostNeighbour, NeighbourState};
+pub use prefix_range::{PrefixRange, merged};
 pub use route::{HostNextHop, HostRoute, RouteKind};
 pub use state::{HostState, local_addresses};

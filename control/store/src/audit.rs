@@ -1,28 +1,26 @@
 //! The audit log: every change that was asked for, by whom, when, and what came of it, one line of JSON each.
 //!
-//! Lines are added to a file beside the revisions. When it is longer than 8 MiB it becomes `audit.1.jsonl`, that one `audit.2.jsonl`, and
-//! so on to `audit.4.jsonl`, the oldest. A line is written before the answer is sent, and handed to the system, not to the disk: it survives
-//! the router's death, and not that of the machine.
+//! Lines are added to a file beside the revisions (`audit_file.rs`), by a thread of their own (`audit_writer.rs`). They are handed to the
+//! system, not to the disk: they survive the router's death, and not that of the machine. An orderly end waits for the last of them.
 
 use std::collections::VecDeque;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Who;
+use crate::audit_file::{self, AuditFile, AuditLimits};
+use crate::audit_writer::Writer;
 
-/// Bytes of a file that goes on being written.
-const MOST_BYTES: u64 = 8 << 20;
-/// Files with older lines.
-const OLDER: u32 = 4;
 /// Lines that are kept where there is no file.
 const IN_MEMORY: usize = 1000;
+/// How long a reader waits for lines that are still to be written.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Longest text in a line, in letters: whoever asks for much, or for what is refused with many words, must not push out what others did.
 const MOST_TEXT: usize = 200;
 /// Longest list in it.
@@ -111,166 +109,109 @@ fn shortened(text: &str) -> String {
     }
 }
 
+/// Why something could not be noted.
+#[derive(Debug)]
+pub enum AuditTrouble {
+    /// A line could not be written.
+    Unwritten(io::Error),
+    /// So many lines came faster than they could be written, and are lost.
+    Lost(u64),
+}
+
 /// The audit log: in a file, or the latest lines as long as the router runs. Clones are the same.
 #[derive(Clone, Debug)]
-pub struct AuditLog(Arc<Mutex<Kept>>);
+pub struct AuditLog(Kept);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Kept {
-    Disk { path: PathBuf, file: Option<File> },
-    Memory(VecDeque<AuditEntry>),
+    Disk { path: PathBuf, limits: AuditLimits, writer: Writer },
+    Memory(Arc<Mutex<VecDeque<AuditEntry>>>),
 }
 
 impl Default for AuditLog {
     /// One that ends with the router.
     fn default() -> Self {
-        Self::open(None)
+        Self(Kept::Memory(Arc::default()))
     }
 }
 
 impl AuditLog {
-    /// The log of a directory, which need not be there yet; without one it ends with the router.
-    pub fn open(directory: Option<&Path>) -> Self {
-        let kept = match directory {
-            Some(directory) => Kept::Disk { path: directory.join("audit.jsonl"), file: None },
-            None => Kept::Memory(VecDeque::new()),
-        };
-        Self(Arc::new(Mutex::new(kept)))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        // A line is there or not.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The log of a directory, which need not be there yet, written by a thread of its own. `tell` hears there what could not be noted.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn open(
+        directory: &Path,
+        limits: AuditLimits,
+        tell: impl Fn(AuditTrouble) + Send + 'static,
+    ) -> io::Result<Self> {
+        let file = AuditFile::new(directory, limits);
+        let path = file.path().to_owned();
+        let writer = Writer::start(file, Box::new(tell))?;
+        Ok(Self(Kept::Disk { path, limits, writer }))
     }
 
     /// The file; `None` where nothing outlives the router.
-    pub fn path(&self) -> Option<PathBuf> {
-        match &*self.lock() {
-            Kept::Disk { path, .. } => Some(path.clone()),
+    pub fn path(&self) -> Option<&Path> {
+        match &self.0 {
+            Kept::Disk { path, .. } => Some(path),
             Kept::Memory(_) => None,
         }
     }
 
-    /// Adds a line.
-    ///
-    /// # Errors
-    /// When it could not be written.
-    pub fn add(&self, entry: AuditEntry) -> io::Result<()> {
+    /// Adds a line, which is written by and by: nobody waits for a disk.
+    pub fn add(&self, entry: AuditEntry) {
         let entry = entry.shortened();
-        match &mut *self.lock() {
-            Kept::Disk { path, file } => {
-                let written = write(path, file, &entry);
-                if written.is_err() {
-                    // The next line is tried from the beginning.
-                    *file = None;
-                }
-                written
-            }
+        match &self.0 {
+            Kept::Disk { writer, .. } => writer.write(entry),
             Kept::Memory(entries) => {
+                let mut entries = lock(entries);
                 if entries.len() == IN_MEMORY {
                     entries.pop_front();
                 }
                 entries.push_back(entry);
-                Ok(())
             }
         }
     }
 
-    /// The last lines, so many, the oldest first. Lines that can't be read are left out.
+    /// Waits until all lines are written, but no longer than so long. Says whether they are.
+    pub fn flush(&self, patience: Duration) -> bool {
+        match &self.0 {
+            Kept::Disk { writer, .. } => writer.flush(patience),
+            Kept::Memory(_) => true,
+        }
+    }
+
+    /// The last lines, so many, the oldest first. Lines that can't be read are left out, and those that a disk takes too slowly.
     ///
     /// # Errors
     /// A file that can't be read.
     pub fn last(&self, most: usize) -> io::Result<Vec<AuditEntry>> {
-        let path = match &*self.lock() {
+        match &self.0 {
             Kept::Memory(entries) => {
-                return Ok(entries.iter().skip(entries.len().saturating_sub(most)).cloned().collect());
+                let entries = lock(entries);
+                Ok(entries.iter().skip(entries.len().saturating_sub(most)).cloned().collect())
             }
-            Kept::Disk { path, .. } => path.clone(),
-        };
-        let mut found: VecDeque<AuditEntry> = VecDeque::new();
-        for number in 0..=OLDER {
-            let left = most - found.len();
-            if left == 0 {
-                break;
+            Kept::Disk { path, limits, writer } => {
+                writer.flush(PATIENCE);
+                audit_file::last(path, *limits, most)
             }
-            let older = last_lines(&numbered(&path, number), left)?;
-            older.into_iter().rev().for_each(|entry| found.push_front(entry));
-        }
-        Ok(found.into())
-    }
-}
-
-/// The last lines of a file; none where it isn't there.
-fn last_lines(path: &Path, most: usize) -> io::Result<Vec<AuditEntry>> {
-    let file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        file => file?,
-    };
-    let mut last = VecDeque::new();
-    for line in BufReader::new(file).split(b'\n') {
-        let Ok(entry) = serde_json::from_slice(&line?) else { continue };
-        if last.len() == most {
-            last.pop_front();
-        }
-        last.push_back(entry);
-    }
-    Ok(last.into())
-}
-
-fn write(path: &Path, file: &mut Option<File>, entry: &AuditEntry) -> io::Result<()> {
-    let mut line = serde_json::to_vec(entry)?;
-    line.push(b'\n');
-    // Whoever moved the file away wants another one.
-    let mut open = match file.take() {
-        Some(open) if path.exists() => open,
-        _ => open_at(path)?,
-    };
-    let length = open.metadata()?.len();
-    if length > 0 && length + line.len() as u64 > MOST_BYTES {
-        drop(open);
-        rotate(path)?;
-        open = open_at(path)?;
-    }
-    open.write_all(&line)?;
-    *file = Some(open);
-    Ok(())
-}
-
-/// The file, open at its end; a line that was cut short there is ended.
-fn open_at(path: &Path) -> io::Result<File> {
-    if let Some(directory) = path.parent() {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    }
-    let mut file = OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(path)?;
-    if file.metadata()?.len() > 0 {
-        file.seek(SeekFrom::End(-1))?;
-        let mut last = [0];
-        file.read_exact(&mut last)?;
-        if last != *b"\n" {
-            file.write_all(b"\n")?;
         }
     }
-    Ok(file)
 }
 
-fn rotate(path: &Path) -> io::Result<()> {
-    for number in (0..OLDER).rev() {
-        match fs::rename(numbered(path, number), numbered(path, number + 1)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// The file with older lines of that number; 0 is the newest.
-fn numbered(path: &Path, number: u32) -> PathBuf {
-    if number == 0 { path.to_owned() } else { path.with_extension(format!("{number}.jsonl")) }
+fn lock(entries: &Mutex<VecDeque<AuditEntry>>) -> MutexGuard<'_, VecDeque<AuditEntry>> {
+    // A line is there or not.
+    entries.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::io::Read;
     use std::os::unix::fs::PermissionsExt as _;
+    use std::sync::mpsc::{Receiver, channel};
+    use std::time::Instant;
 
     use super::*;
     use crate::test_folder::Folder;
@@ -294,12 +235,20 @@ mod tests {
         log.last(most).unwrap().into_iter().map(|entry| entry.operation).collect()
     }
 
+    /// The log of a directory, and what is told of it.
+    fn open(directory: &Path, limits: AuditLimits) -> (AuditLog, Receiver<AuditTrouble>) {
+        let (tell, told) = channel();
+        let log = AuditLog::open(directory, limits, move |trouble| drop(tell.send(trouble))).unwrap();
+        (log, told)
+    }
+
     #[test]
     fn lines_are_found_again_in_their_order() {
         let folder = Folder::new("audit");
-        for log in [AuditLog::open(None), AuditLog::open(Some(&folder.0.join("state")))] {
+        let state = folder.0.join("state");
+        for log in [AuditLog::default(), open(&state, AuditLimits::default()).0] {
             assert!(operations(&log, 10).is_empty());
-            (0..5).for_each(|number| log.add(entry(number, "")).unwrap());
+            (0..5).for_each(|number| log.add(entry(number, "")));
             assert_eq!(operations(&log, 2), ["DELETE /filters/3", "DELETE /filters/4"]);
             assert_eq!(operations(&log, 100).len(), 5);
         }
@@ -308,33 +257,75 @@ mod tests {
         // A line that was cut short harms no other.
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, &text[..text.len() - 9]).unwrap();
-        let again = AuditLog::open(Some(&folder.0.join("state")));
-        again.add(entry(9, "")).unwrap();
+        let (again, _) = open(&state, AuditLimits::default());
+        again.add(entry(9, ""));
         assert_eq!(operations(&again, 2), ["DELETE /filters/3", "DELETE /filters/9"]);
     }
 
     #[test]
     fn files_are_bounded_and_the_oldest_lines_go() {
-        let folder = Folder::new("audit-long");
-        let log = AuditLog::open(Some(&folder.0));
-        // Longer than a line of the log ever is, so that few fill it.
-        let (path, long, mut file) = (log.path().unwrap(), "x".repeat(1 << 20), None);
-        for number in 0..60 {
-            write(&path, &mut file, &entry(number, &long)).unwrap();
+        for files in [1, 3] {
+            let folder = Folder::new(&format!("audit-long-{files}"));
+            let limits = AuditLimits { bytes: 100_000, files };
+            let (log, _) = open(&folder.0, limits);
+            (0..3000).for_each(|number| log.add(entry(number, &"x".repeat(150))));
+            assert!(log.flush(Duration::from_secs(20)));
+            let lengths: Vec<u64> = fs::read_dir(&folder.0)
+                .unwrap()
+                .map(|file| file.unwrap().metadata().unwrap().len())
+                .collect();
+            assert_eq!(lengths.len(), files as usize);
+            assert!(lengths.iter().all(|length| *length <= limits.bytes), "{lengths:?}");
+            let kept = operations(&log, 10_000);
+            assert_eq!(kept.last().unwrap(), "DELETE /filters/2999");
+            assert!(kept.len() < 3000 && kept.len() > 200 * (files as usize - 1), "{}", kept.len());
+            let all_in_order = kept.windows(2).all(|pair| number(&pair[0]) + 1 == number(&pair[1]));
+            assert!(all_in_order, "out of several files");
         }
-        let files: Vec<u64> =
-            fs::read_dir(&folder.0).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).collect();
-        assert_eq!(files.len(), 1 + OLDER as usize);
-        assert!(files.iter().all(|length| *length <= MOST_BYTES), "{files:?}");
-        let kept = operations(&log, 1000);
-        assert_eq!(kept.last().unwrap(), "DELETE /filters/59");
-        assert!((29..=35).contains(&kept.len()), "{}", kept.len());
-        assert_eq!(operations(&log, 10).len(), 10, "out of two files");
+    }
+
+    fn number(operation: &str) -> usize {
+        operation.rsplit('/').next().unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn a_disk_that_stalls_keeps_nobody_waiting_and_what_is_lost_is_counted() {
+        let folder = Folder::new("audit-stall");
+        let pipe = folder.0.join("audit.jsonl");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        // Whoever writes there waits as soon as a pipe is full.
+        let mut reader = fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+        let (log, told) = open(&folder.0, AuditLimits::default());
+        let begun = Instant::now();
+        let all = 3 * crate::audit_writer::WAITING;
+        (0..all).for_each(|number| log.add(entry(number, "")));
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert!(!log.flush(Duration::from_millis(50)));
+        let reading = std::thread::spawn(move || {
+            let (mut text, mut piece) = (Vec::new(), vec![0; 1 << 16]);
+            while !text.ends_with(b"the end\",\"outcome\":\"done\",\"status\":200,\"why\":null}\n") {
+                let read = reader.read(&mut piece).unwrap();
+                text.extend_from_slice(&piece[..read]);
+            }
+            String::from_utf8(text).unwrap()
+        });
+        assert!(log.flush(Duration::from_secs(20)));
+        let lost: u64 = told
+            .try_iter()
+            .map(|trouble| match trouble {
+                AuditTrouble::Lost(lost) => lost,
+                AuditTrouble::Unwritten(error) => panic!("{error}"),
+            })
+            .sum();
+        log.add(AuditEntry { operation: "last".into(), request: Some("the end".into()), ..entry(0, "") });
+        let text = reading.join().unwrap();
+        assert_eq!(text.matches("DELETE /filters/").count() as u64 + lost, all as u64);
+        assert!(lost > 0 && text.contains("lines are lost"), "{lost}");
     }
 
     #[test]
     fn what_is_long_is_shortened() {
-        let log = AuditLog::open(None);
+        let log = AuditLog::default();
         let long = "x".repeat(1 << 20);
         let keys: serde_json::Map<_, _> = (0..50).map(|key| (format!("{key:02}"), true.into())).collect();
         let request = serde_json::json!({"text": long, "ids": (0..50).collect::<Vec<_>>(), "keys": keys, "origin": "a.toml"});
@@ -344,7 +335,7 @@ mod tests {
             operation: format!("DELETE /gates/{long}"),
             ..entry(1, "")
         };
-        log.add(asked).unwrap();
+        log.add(asked);
         let noted = log.last(1).unwrap().remove(0);
         let request = noted.request.as_ref().unwrap();
         assert_eq!((&request["origin"], &request["ids"][20]), (&"a.toml".into(), &"… and 30 more".into()));
@@ -357,10 +348,12 @@ mod tests {
     fn what_cannot_be_written_is_told_and_tried_again() {
         let folder = Folder::new("audit-full");
         fs::write(folder.0.join("file"), "").unwrap();
-        let log = AuditLog::open(Some(&folder.0.join("file/below")));
-        assert!(log.add(entry(0, "")).is_err());
+        let (log, told) = open(&folder.0.join("file/below"), AuditLimits::default());
+        log.add(entry(0, ""));
+        assert!(log.flush(Duration::from_secs(5)));
+        assert!(matches!(told.try_recv(), Ok(AuditTrouble::Unwritten(_))));
         fs::remove_file(folder.0.join("file")).unwrap();
-        log.add(entry(1, "")).unwrap();
+        log.add(entry(1, ""));
         assert_eq!(operations(&log, 10), ["DELETE /filters/1"]);
     }
 }

@@ -7,6 +7,8 @@
 #![forbid(unsafe_code)]
 
 mod audit;
+mod audit_file;
+mod audit_writer;
 mod database;
 mod error;
 mod revision;
@@ -14,7 +16,8 @@ mod store;
 #[cfg(test)]
 mod test_folder;
 
-pub use audit::{AuditEntry, AuditLog, Outcome};
+pub use audit::{AuditEntry, AuditLog, AuditTrouble, Outcome};
+pub use audit_file::AuditLimits;
 pub use error::StoreError;
 pub use revision::{Draft, Revision, State, Who};
 pub use store::Store;

@@ -122,7 +122,7 @@ kinds! {
     ThresholdExceeded "threshold-exceeded" Warning,
     /// That is over. Subject: what.
     ThresholdCleared "threshold-cleared" Information,
-    /// A line could not be written into the audit log. Subject: its file.
+    /// Lines could not be written into the audit log, or came faster than its disk took them. Subject: its file.
     AuditFailed "audit-failed" Error,
 }
 

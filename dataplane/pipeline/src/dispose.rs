@@ -110,10 +110,13 @@ impl Router {
         if packet.network_len() <= mtu {
             return self.enqueue(packet, ether_type, destination, now);
         }
-        let mut fragments = std::mem::take(&mut self.fragments);
+        let (mut fragments, mark) = (std::mem::take(&mut self.fragments), packet.trace);
         match fragment4(&self.pool, packet, mtu, &mut fragments) {
             Ok(()) => {
                 self.totals.created.fragments += fragments.len() as u64 - 1;
+                if mark != 0 {
+                    self.trace_fragmented(mark, fragments.len(), now);
+                }
                 for fragment in fragments.drain(..) {
                     self.enqueue(fragment, ether_type, destination, now);
                 }
@@ -496,6 +499,9 @@ impl Router {
             self.totals.dropped += group.len() as u64 - taken;
             for packet in &group[taken as usize..] {
                 self.drop_log.note(packet, DropReason::HostRefused, self.gates.plugins());
+            }
+            if self.trace.is_some() {
+                self.trace_handed_back(group, taken as usize);
             }
             if let Some(entry) = self.ports.get_mut(port) {
                 entry.count.to_host += taken;

@@ -84,7 +84,12 @@ impl Router {
                 }
                 self.queue_here(packet, now);
             }
-            Errand::Host => self.for_kernel.push(packet),
+            Errand::Host => {
+                if packet.trace != 0 {
+                    self.trace_for_kernel(&packet, now);
+                }
+                self.for_kernel.push(packet);
+            }
             Errand::Flow => self.read_again(packet, handed, work),
         }
     }
@@ -139,7 +144,12 @@ impl Router {
             match (device, &mut self.handover) {
                 (Some(device), Some(handover)) if !handover.owns(device) => {
                     match handover.put_to_device(device, Errand::Host, &packet, &[]) {
-                        true => self.totals.handed += 1,
+                        true => {
+                            self.totals.handed += 1;
+                            if packet.trace != 0 {
+                                self.trace_handed_over(packet.trace);
+                            }
+                        }
                         false => self.drop_packet(packet, DropReason::HandoverFull),
                     }
                 }

@@ -1,8 +1,8 @@
 //! Paths: the treatment of a flow, interned, so that all flows with the same share one.
 //!
-//! A path is the list of the bindings that a flow meets, in the order of the journey. Nobody counts who refers to a
-//! path: ids stay valid until [`Paths::collect`] frees those that its caller finds no longer in use. A path that
-//! names a binding which is gone simply skips it, so a reference that is a little old does no harm.
+//! A path is the list of the bindings that a flow meets, in the order of the journey. Ids stay valid as long
+//! as the worker runs: nobody counts who refers to a path. One that names a binding which is gone simply skips it, so a
+//! reference that is old does no harm.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -150,19 +150,14 @@ impl Path {
 /// All paths of a worker.
 #[derive(Debug)]
 pub(crate) struct Paths {
-    paths: Vec<Option<Path>>,
+    paths: Vec<Path>,
     ids: HashMap<Arc<[Stage]>, PathId, RandomState>,
-    free: Vec<PathId>,
 }
 
 impl Default for Paths {
     fn default() -> Self {
         let empty: Arc<[Stage]> = Arc::new([]);
-        Self {
-            ids: HashMap::from_iter([(empty.clone(), EMPTY_PATH)]),
-            paths: vec![Some(Path::new(empty))],
-            free: Vec::new(),
-        }
+        Self { ids: HashMap::from_iter([(empty.clone(), EMPTY_PATH)]), paths: vec![Path::new(empty)] }
     }
 }
 
@@ -174,22 +169,11 @@ impl Paths {
             return *id;
         }
         let stages: Arc<[Stage]> = stages.into();
-        let path = Some(Path::new(stages.clone()));
-        let id = match self.free.pop() {
-            Some(id) => {
-                self.paths[id.index()] = path;
-                id
-            }
-            None => {
-                self.paths.push(path);
-                PathId((self.paths.len() - 1) as u32)
-            }
-        };
+        self.paths.push(Path::new(stages.clone()));
+        let id = PathId((self.paths.len() - 1) as u32);
         self.ids.insert(stages.clone(), id);
         let accounts = (self.part(id, &stages, false), self.part(id, &stages, true));
-        if let Some(path) = &mut self.paths[id.index()] {
-            path.accounts = accounts;
-        }
+        self.paths[id.index()].accounts = accounts;
         id
     }
 
@@ -212,7 +196,7 @@ impl Paths {
         self.path(id).map_or(EMPTY_PATH, |path| path.accounts.1)
     }
 
-    /// The stages of a path; none for an id that was freed.
+    /// The stages of a path; none for an id that is none's.
     #[inline]
     pub fn stages(&self, id: PathId) -> &[Stage] {
         self.path(id).map_or(&[], |path| &path.stages)
@@ -231,7 +215,7 @@ impl Paths {
     }
 
     /// Whether the stages of a path leave alone which way packets take, and what is copied, unless a verdict says otherwise: all
-    /// stand at the positions `early` and `late`. Not of an id that was freed.
+    /// stand at the positions `early` and `late`.
     #[inline]
     pub fn is_through(&self, id: PathId) -> bool {
         self.path(id).is_some_and(|path| path.through)
@@ -245,25 +229,12 @@ impl Paths {
 
     #[inline]
     fn path(&self, id: PathId) -> Option<&Path> {
-        self.paths.get(id.index())?.as_ref()
+        self.paths.get(id.index())
     }
 
     /// How many paths there are, the empty one included.
     pub fn len(&self) -> usize {
         self.ids.len()
-    }
-
-    /// Frees the paths that are not in use; their ids will stand for others.
-    pub fn collect(&mut self, in_use: impl Fn(PathId) -> bool) {
-        for (id, place) in (0..).map(PathId).zip(&mut self.paths).skip(1) {
-            if in_use(id) {
-                continue;
-            }
-            if let Some(path) = place.take() {
-                self.ids.remove(&path.stages);
-                self.free.push(id);
-            }
-        }
     }
 }
 
@@ -332,18 +303,5 @@ mod tests {
         }
         assert!(lay_out(&mut stages) <= MOST_BLOCK);
         assert!(stages[0].part.bytes == 256 && stages[99].part.bytes == 0);
-    }
-
-    #[test]
-    fn paths_not_in_use_make_room_for_others() {
-        let mut paths = Paths::default();
-        let first = paths.intern(&[stage(1, Position::Early)]);
-        let second = paths.intern(&[stage(2, Position::Early)]);
-        paths.collect(|id| id == second);
-        assert_eq!(paths.len(), 2);
-        assert_eq!(paths.stages(first), &[]);
-        assert_eq!(paths.intern(&[stage(3, Position::Late)]), first);
-        assert_eq!(paths.intern(&[stage(2, Position::Early)]), second);
-        assert_eq!(paths.intern(&[]), EMPTY_PATH);
     }
 }

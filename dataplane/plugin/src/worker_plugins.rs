@@ -482,12 +482,6 @@ impl<T: BindingTable> WorkerPlugins<T> {
     pub fn path_count(&self) -> usize {
         self.paths.len()
     }
-
-    /// Forgets the paths that are not in use; their ids will stand for others. Not for every batch: it looks at all. In use are
-    /// those of records of flows, of packets that wait anywhere (`counts_for` among them), and the accounts of those paths.
-    pub fn collect_paths(&mut self, in_use: impl Fn(PathId) -> bool) {
-        self.paths.collect(in_use);
-    }
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ mod overload;
 mod plugins;
 mod random;
 mod security;
+mod trace;
 mod ttl;
 mod unreachable;
 mod v4;

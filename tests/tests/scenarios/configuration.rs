@@ -454,3 +454,39 @@ fn a_router_starts_from_the_last_revision_that_counts() {
     };
     refused.assert_refused(1, &["unknown key \"prt\"", "did you mean \"port\""]);
 }
+
+#[test]
+fn a_change_that_a_worker_does_not_answer_is_unmade() {
+    let Some(_ground) = Ground::enter(&["strace"]) else { return };
+    let line = Line::new();
+    let own = "[[port]]\nname = \"own\"\nkind = \"tap\"\naddress = [\"10.7.0.1/24\"]\n";
+    let (router, _) = start(&line, &format!("{BASE}{own}"));
+    let before = router.json(&["router", "show"]);
+    let neighbours = router.json(&["neighbour", "list"]);
+    // The worker sleeps in one call for longer than control waits.
+    let worker =
+        fs::read_dir(format!("/proc/{}/task", router.pid())).expect("threads").flatten().find(|task| {
+            fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.trim() == "worker-0")
+        });
+    let worker = worker.expect("the worker").file_name().to_string_lossy().into_owned();
+    let add = ["neighbour", "add", "own", "10.7.0.9", "02:00:00:00:00:09"];
+    for change in [&["router", "set", "icmp-rate=77"][..], &add] {
+        let words = ["-p", &*worker, "-e", "inject=ppoll:delay_enter=12000000"];
+        let asleep = Background::start(&line.r, "strace", &words, line.file("strace.log"));
+        eventually("the worker is held", Duration::from_secs(5), || {
+            asleep.log().contains("attached").then_some(())
+        });
+        std::thread::sleep(Duration::from_millis(500));
+        let refused = eventually("the worker doesn't answer", Duration::from_secs(60), || {
+            let asked = router.try_ask(change);
+            (asked.code != Some(0)).then_some(asked.stderr)
+        });
+        assert!(refused.contains("did not answer within 5 s"), "{refused}");
+        drop(asleep);
+        let same = || {
+            router.json(&["router", "show"]) == before && router.json(&["neighbour", "list"]) == neighbours
+        };
+        eventually("all is as before", Duration::from_secs(30), || same().then_some(()));
+    }
+    router.assert_conservation();
+}

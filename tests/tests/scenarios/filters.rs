@@ -280,10 +280,22 @@ fn wrong_filters_are_refused_whole() {
         (&["proto udp", "--action", "drop", "--gate", "rout"], &["rout", "route"]),
         (&["proto udp", "--action", "drop", "--gate", "tap"], &["tap", "early, route, late"]),
         (&["proto udp dport 9", "--action", "drop"], &["already"]),
+        (
+            &["proto udp dport 9", "--action", "reject"],
+            &["says drop", "dport 9", "priority 0", "another priority"],
+        ),
+        (&["proto udp", "--action", "port r2 via 10.1.0.9"], &["10.1.0.9", "\"r2\"", "10.2.0.0/24"]),
+        (&["proto udp", "--action", "copy-to r2 via 10.1.0.9"], &["10.1.0.9", "\"r2\""]),
+        (&["proto udp", "--action", "port r9 via 10.2.0.2"], &["r9"]),
     ];
     for (words, said) in cases {
         router.try_ask(&[&["filter", "add"], *words].concat()).assert_refused(1, said);
     }
+    let lines = line
+        .write("lines", "proto udp dport 7 action drop\nproto udp dport 7 action accept\n")
+        .display()
+        .to_string();
+    router.try_ask(&["filter", "add", "--from", &lines]).assert_refused(1, &["1 line is wrong"]);
     router.try_ask(&["filter", "remove", &id, "77"]).assert_refused(1, &["77", "filter list"]);
     router.try_ask(&["filter", "list", "--gate", "rout"]).assert_refused(1, &["rout", "route"]);
     router.try_ask(&["filter", "explain", "dst 10.2.0.2"]).assert_refused(1, &["src"]);

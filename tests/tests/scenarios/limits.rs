@@ -95,6 +95,20 @@ fn clients_that_send_slowly_or_nothing_keep_nobody_waiting_and_are_let_go() {
             stream
         })
         .collect();
+    // Who comes from another address finds room, at once; who shows no token is let go.
+    let token = router.ask(&["token", "create", "one", "--role", "viewer"]);
+    let certificate = line.file("state").join("interface.crt").display().to_string();
+    let ask = |from: &str, header: &str| {
+        let words = format!("curl -si -m 5 --interface {from} --cacert {certificate} -H '{header}'");
+        line.r.try_run(&format!("{words} https://127.0.0.1:8443/status"))
+    };
+    let bearer = format!("Authorization: Bearer {}", token.trim());
+    let heads = [ask("127.0.0.2", &bearer), ask("127.0.0.2", "X-Nothing: 0")]
+        .map(|output| String::from_utf8_lossy(&output.stdout).to_ascii_lowercase());
+    assert!(heads[0].starts_with("http/1.1 200"), "{heads:?}");
+    assert!(!heads[0].contains("connection: close"), "{heads:?}");
+    assert!(heads[1].starts_with("http/1.1 401") && heads[1].contains("connection: close"), "{heads:?}");
+    assert!(!ask("127.0.0.1", &bearer).status.success(), "the places of that address are taken");
     assert_unmoved(&line, &router, "clients that don't go on");
     let gone = |stream: &UnixStream| {
         stream.set_nonblocking(true).expect("a socket");
@@ -111,15 +125,8 @@ fn clients_that_send_slowly_or_nothing_keep_nobody_waiting_and_are_let_go() {
     eventually("the slow ones are let go", Duration::from_secs(40), || slow.iter().all(gone).then_some(()));
     drop(mute);
     // Others come in again.
-    let token = router.ask(&["token", "create", "one", "--role", "viewer"]);
-    let certificate = line.file("state").join("interface.crt");
     eventually("somebody is answered over TLS", Duration::from_secs(40), || {
-        let asked = line.r.try_run(&format!(
-            "curl -sf -m 5 --cacert {} -H 'Authorization: Bearer {}' https://127.0.0.1:8443/status",
-            certificate.display(),
-            token.trim()
-        ));
-        asked.status.success().then_some(())
+        ask("127.0.0.1", &bearer).status.success().then_some(())
     });
 }
 

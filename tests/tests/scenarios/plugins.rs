@@ -350,6 +350,19 @@ void millrace_periodic(uint64_t now) {
     // Of routes its manifest says nothing.
     assert!(log.contains("its manifest doesn't name the capability \"request-routes\""), "{log}");
     assert!(!router.json(&["route", "list"]).to_string().contains("10.9.0.0"));
+    // While a configuration waits to be confirmed, they are refused as other changes are.
+    router.ask(&["instance", "create", "echoes", "later"]);
+    router.ask(&["bind", "later", "--gate", "process", "--filter", "proto udp dport 9005"]);
+    let saved = line.file("saved.toml");
+    router.ask(&["save", &saved.display().to_string()]);
+    let more = "\n[[filter]]\nmatch = \"proto udp dport 7\"\naction = \"drop\"\n";
+    let more = line.write("more.toml", &(std::fs::read_to_string(&saved).unwrap() + more));
+    router.ask(&["apply", &more.display().to_string(), "--confirm", "1h"]);
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9005"), 100, 64);
+    eventually("the request is refused", Duration::from_secs(10), || {
+        router.log().contains("request is refused: revision 2 waits to be confirmed").then_some(())
+    });
+    drop(flow);
     router.assert_conservation();
 }
 

@@ -75,7 +75,7 @@ impl Screen {
         let panels = [
             ("ports", table(rows(&self.look.ports), PORTS)),
             ("drops", table(rows(&self.look.drops), DROPS)),
-            ("queues", table(rows(&self.look.queues), QUEUES)),
+            ("queues", table(&self.queues(), QUEUES)),
             ("plugins", table(&instances, INSTANCES)),
             ("flows", table(rows(&self.look.flows["flows"]), FLOWS)),
         ];
@@ -117,7 +117,7 @@ impl Screen {
                 per_second("dropped"),
                 plain(&summary["held"]),
             )),
-            Line::from(format!("processor: {}", self.processors())),
+            Line::from(format!("processor: {}  (space holds, q ends)", self.processors())),
         ]
     }
 
@@ -136,6 +136,19 @@ impl Screen {
         let grown = number(&self.look)? - number(before)?;
         let time = self.look.at.saturating_duration_since(before.at).as_secs_f64();
         (grown >= 0.0 && time > 0.0).then(|| grown / time)
+    }
+
+    /// Queues, with rates that are written as those of ports.
+    fn queues(&self) -> Vec<Value> {
+        let mut queues = rows(&self.look.queues).to_vec();
+        for queue in &mut queues {
+            for key in ["promised", "delivered"] {
+                if let Some(rate) = queue[key].as_f64() {
+                    queue[key] = json!(rate);
+                }
+            }
+        }
+        queues
     }
 
     /// Instances with the sums of their bindings.
@@ -189,7 +202,7 @@ mod tests {
             }),
             ports: json!([{"name": "lan", "state": "up", "rx_rate": 5.0, "tx_rate": 6.0, "rx_bits": 2e6, "tx_bits": 0.0, "held": 0}]),
             drops: json!([]),
-            queues: json!([]),
+            queues: json!([{"port": "wan", "name": "voice", "promised": 20_000_000, "delivered": 472_974, "held_packets": 0}]),
             instances: json!([{"name": "s1", "plugin": "statistics", "health": "well", "faults": {},
                                "bindings": [{"packets": packets}, {"packets": 4}]}]),
             flows: json!({"found": 1, "flows": [{"packet_rate": 5.0, "bit_rate": 1e4, "level": "driver",
@@ -217,14 +230,14 @@ mod tests {
             "worker 0 25 %, worker 1 0 %",
             "lan",
             "300.0",
+            "20.00 M",
+            "472.97 k",
+            "q ends",
             "1604",
         ] {
             assert!(second.contains(text), "{text}: {second}");
         }
-        assert!(
-            second.contains(" flows ") && !second.contains(" queues ") && !second.contains(" drops "),
-            "{second}"
-        );
+        assert!(second.contains(" flows ─") && !second.contains(" drops ─"), "{second}");
     }
 
     #[test]

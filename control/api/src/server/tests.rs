@@ -408,6 +408,40 @@ async fn a_list_may_be_longer_than_other_requests() {
 }
 
 #[tokio::test]
+async fn long_bodies_share_a_memory_and_short_ones_get_through() {
+    let server = Server::start();
+    let long = vec![b' '; (64 << 20) - 1];
+    let head = format!("POST /routes HTTP/1.1\r\nhost: m\r\ncontent-length: {}\r\n\r\n[", long.len() + 1);
+    let mut waiting = Vec::new();
+    for _ in 0..2 {
+        let mut client = UnixStream::connect(server.socket()).await.unwrap();
+        client.write_all(head.as_bytes()).await.unwrap();
+        client.write_all(&long[1..]).await.unwrap();
+        waiting.push(client);
+    }
+    let socket = server.socket();
+    let third = || request(&socket, "POST", "/routes", vec![b' '; 1 << 20].into());
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let refused = loop {
+        let answer = third().await;
+        if answer.status() == StatusCode::SERVICE_UNAVAILABLE {
+            break answer;
+        }
+        assert!(Instant::now() < deadline, "{}", answer.status());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert_eq!(refused.headers()["retry-after"], "1");
+    let short = json!({"plugin": "statistics", "name": "s1"}).to_string();
+    assert_eq!(server.ask("POST", "/instances", short).await.0, StatusCode::CREATED);
+    drop(waiting);
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while third().await.status() != StatusCode::BAD_REQUEST {
+        assert!(Instant::now() < deadline, "what has gone takes no memory");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
 async fn what_is_said_to_be_no_json_is_not_read() {
     let server = Server::start();
     for (kind, expected) in [
@@ -484,6 +518,25 @@ async fn changes_and_refusals_are_noted_and_questions_are_not() {
     );
     assert_eq!(lines[1]["request"]["plugin"], "statistics");
     assert_eq!(lines[1]["who"]["uid"], nix::unistd::geteuid().as_raw());
+}
+
+#[tokio::test]
+async fn who_looks_at_packets_is_noted_with_place_and_filter() {
+    let server = Server::start();
+    let wanted = "/capture?count=1&gate=firewall&filter=proto%20udp%20dport%2053";
+    assert_eq!(server.ask("GET", wanted, "").await.0, StatusCode::OK);
+    server.ask("GET", "/capture?gate=a&port=b", "").await;
+    server.ask("GET", "/trace?count=1", "").await;
+    let (_, lines) = server.ask("GET", "/audit", "").await;
+    let line = |number: usize| (&lines[number]["operation"], &lines[number]["outcome"]);
+    assert_eq!(line(0), (&json!("GET /capture"), &json!("done")));
+    assert_eq!(
+        lines[0]["request"],
+        json!({"count": "1", "gate": "firewall", "filter": "proto udp dport 53"})
+    );
+    assert_eq!(lines[0]["who"]["uid"], nix::unistd::geteuid().as_raw());
+    assert_eq!(line(1), (&json!("GET /capture"), &json!("refused")));
+    assert_eq!(lines[2]["operation"], "GET /trace");
 }
 
 #[tokio::test]

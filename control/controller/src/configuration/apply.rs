@@ -262,17 +262,20 @@ pub(super) fn commands(changes: &[Change]) -> Vec<String> {
 
 /// Why changes were not made, and what became of those before.
 fn refused(changes: &[Change], failed: &Failed) -> ControlError {
-    let (step, all, change) = (failed.step + 1, changes.len(), &changes[failed.step]);
-    let undone = match failed.step {
+    let (step, all, error) = (failed.step, changes.len(), &failed.error);
+    let remains = told(&failed.remains);
+    // When the data plane does not answer, the step may have been made, and was unmade as those before it.
+    let Some(change) = changes.get(step) else {
+        return ControlError::System(format!(
+            "after step {step} of {all}: {error}; what was changed is changed back{remains}"
+        ));
+    };
+    let undone = match step {
         0 => "nothing was changed".to_owned(),
         1 => "the step before it is undone".to_owned(),
         steps => format!("the {steps} steps before it are undone"),
     };
-    let error = &failed.error;
-    ControlError::Conflict(format!(
-        "step {step} of {all}, `{change}`: {error}; {undone}{}",
-        told(&failed.remains)
-    ))
+    ControlError::Conflict(format!("step {} of {all}, `{change}`: {error}; {undone}{remains}", step + 1))
 }
 
 fn told(remains: &[String]) -> String {

@@ -1,6 +1,6 @@
 //! Changes of what runs, made one after the other, and unmade when one of them can't be.
 
-use millrace_config::{Change, Heir, Scheduler, Together};
+use millrace_config::{Change, Heir, Port, Scheduler, Together};
 use millrace_pipeline::{Command, NeighbourChange, NeighbourKnowledge};
 
 use crate::model::{options, table_kind};
@@ -91,10 +91,7 @@ impl Router {
             let (made, outcome) = match group[0].together() {
                 Together::Bindings => self.lock().change_bindings(group),
                 Together::Routes => self.change_routes(group).await,
-                Together::Alone => match self.make_one(&group[0]).await {
-                    Ok(()) => (1, Ok(())),
-                    Err(error) => (0, Err(error)),
-                },
+                Together::Alone => self.make_alone(&group[0]).await,
             };
             at += made;
             if outcome.is_err() {
@@ -104,6 +101,18 @@ impl Router {
             tokio::task::yield_now().await;
         }
         (at, Ok(()))
+    }
+
+    /// Makes a change, and says with 0 or 1 whether it is made. When the data plane does not answer it is, for all that control knows,
+    /// and has to be unmade.
+    async fn make_alone(&self, change: &Change) -> (usize, Result<(), ControlError>) {
+        match self.make_one(change).await {
+            Ok(()) => (1, Ok(())),
+            Err(error) => {
+                let is_silence = matches!(error, ControlError::System(_));
+                (usize::from(is_silence && self.lock().stands(change)), Err(error))
+            }
+        }
     }
 
     async fn make_one(&self, change: &Change) -> Result<(), ControlError> {
@@ -144,6 +153,25 @@ fn group(changes: &[Change]) -> &[Change] {
 }
 
 impl Inner {
+    /// Whether a change that could not be made stands in the model all the same, since all that failed came after that.
+    fn stands(&self, change: &Change) -> bool {
+        let plugins = &self.model.plugins;
+        let port =
+            |name: &str| self.model.ports.iter().map(|plan| &plan.config).find(|port| *port.name == *name);
+        let live = |port: &Port| (port.reverse_path, port.input_weight, port.address.clone());
+        match change {
+            Change::Router { to, .. } => self.model.router == **to,
+            Change::SetPort { to, .. } => port(&to.name).is_some_and(|port| live(port) == live(to)),
+            Change::AddNeighbour(neighbour) => self.model.neighbours.contains(neighbour),
+            Change::RemoveNeighbour(neighbour) => !self.model.neighbours.contains(neighbour),
+            Change::AddInstance(instance) => plugins.instance(&instance.name).is_ok(),
+            Change::RemoveInstance(instance) => plugins.instance(&instance.name).is_err(),
+            Change::AddGate(gate) => plugins.gate(&gate.name).is_ok(),
+            Change::RemoveGate(gate) => plugins.gate(&gate.name).is_err(),
+            _ => false,
+        }
+    }
+
     fn make_one(&mut self, change: &Change) -> Result<(), ControlError> {
         match change {
             Change::Router { to, .. } => {
@@ -169,15 +197,15 @@ impl Inner {
             }
             Change::AddNeighbour(neighbour) => {
                 let known = self.model.known_for_good(neighbour)?;
-                self.workers.tell(|| Command::SetNeighbours(vec![known]))?;
                 self.model.neighbours.push(neighbour.clone());
+                self.workers.tell(|| Command::SetNeighbours(vec![known]))?;
                 self.barrier()
             }
             Change::RemoveNeighbour(neighbour) => {
                 let known = self.model.known_for_good(neighbour)?;
                 let forgotten = NeighbourChange { state: NeighbourKnowledge::Forgotten, ..known };
-                self.workers.tell(|| Command::SetNeighbours(vec![forgotten]))?;
                 self.model.neighbours.retain(|one| one != neighbour);
+                self.workers.tell(|| Command::SetNeighbours(vec![forgotten]))?;
                 self.barrier()
             }
             other => Err(ControlError::System(format!("{other} is made elsewhere"))),

@@ -16,6 +16,7 @@ use crate::request::{NewFilter, NewRoute};
 use crate::route_changes::{parse_prefix, parse_route};
 use crate::router::{Inner, Router};
 use crate::routes::OwnRoutes;
+use crate::said::Said;
 use crate::{ControlError, Refused, Wrong};
 
 /// The entries of a list that can be done, with their numbers.
@@ -139,9 +140,11 @@ impl Inner {
 
     /// Finds out which of these filters could not be added, and leaves what they were added to as it was.
     fn try_filters(&mut self, filters: Numbered<Filter>, wrong: &mut Wrong) -> Vec<Change> {
-        let before = self.model.plugins.clone();
+        let (before, mut said) = (self.model.plugins.clone(), Said::of(&self.model));
         let addition = |(number, filter): (usize, Filter)| {
-            wrong.unless(number, self.model.add_configured_filter(&filter)).map(|_| Change::AddFilter(filter))
+            let right = said.refuse(&self.model, &filter).and_then(|()| self.refuse_unreachable(&filter));
+            let added = right.and_then(|()| self.model.add_configured_filter(&filter));
+            wrong.unless(number, added).map(|_| Change::AddFilter(filter))
         };
         let changes = filters.into_iter().filter_map(addition).collect();
         self.model.plugins = before;

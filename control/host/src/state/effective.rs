@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use super::HostState;
 use super::message::RouteEntry;
 use super::route_table::{DEFAULT, LOCAL, MAIN, StoredRoute};
-use crate::{HostNextHop, HostRoute, RouteKind};
+use crate::{HostNextHop, HostRoute, PrefixRange, RouteKind};
 
 impl HostState {
     /// The route that holds for exactly this prefix, with its usable next hops.
@@ -36,6 +36,11 @@ impl HostState {
     /// All effective routes in the order of their prefixes.
     pub fn routes(&self) -> impl Iterator<Item = HostRoute> + '_ {
         self.routes.prefixes().filter_map(|prefix| self.effective(prefix))
+    }
+
+    /// The effective routes of a range, in that order; what is before it is not looked at.
+    pub fn routes_in(&self, range: PrefixRange) -> impl Iterator<Item = HostRoute> + '_ {
+        self.routes.prefixes_in(range).filter_map(|prefix| self.effective(prefix))
     }
 
     fn first_usable(&self, routes: &[StoredRoute], table: u32) -> Option<HostRoute> {

@@ -1,12 +1,13 @@
 //! The routes of the kernel's three tables, by prefix, with the rules by which the kernel puts one before another.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 
 use super::message::{Placement, RouteEntry};
-use crate::HostNextHop;
+use crate::prefix_range::span;
+use crate::{HostNextHop, PrefixRange};
 
 pub(super) const LOCAL: u32 = 255;
 pub(super) const MAIN: u32 = 254;
@@ -45,6 +46,10 @@ impl RouteTable {
 
     pub fn prefixes(&self) -> impl Iterator<Item = IpNet> + '_ {
         self.by_prefix.keys().copied()
+    }
+
+    pub fn prefixes_in(&self, range: PrefixRange) -> impl Iterator<Item = IpNet> + '_ {
+        range.of(&self.by_prefix).map(|(prefix, _)| prefix)
     }
 
     pub fn covered_by(&self, prefix: IpNet) -> impl Iterator<Item = IpNet> + '_ {
@@ -96,19 +101,6 @@ impl RouteTable {
             self.by_prefix.remove(&prefix);
         }
     }
-}
-
-/// The keys between which every prefix inside `prefix` lies.
-pub(super) fn span(prefix: IpNet) -> std::ops::RangeInclusive<IpNet> {
-    let first = IpNet::new_assert(prefix.network(), 0);
-    let last = match prefix {
-        IpNet::V4(net) => IpNet::new_assert(net.broadcast().into(), 32),
-        IpNet::V6(net) => {
-            let last = Ipv6Addr::from(u128::from(net.network()) | u128::from(net.hostmask()));
-            IpNet::new_assert(last.into(), 128)
-        }
-    };
-    first..=last
 }
 
 fn mark(set: &mut BTreeSet<IpNet>, prefix: IpNet, member: bool) {

@@ -6,8 +6,9 @@ use ipnet::IpNet;
 
 use super::HostState;
 use super::message::{NextHopObject, Placement, RouteEntry};
-use super::route_table::{Dependency, LOCAL, MAIN, span};
+use super::route_table::{Dependency, LOCAL, MAIN};
 use crate::HostChange;
+use crate::prefix_range::span;
 
 impl HostState {
     pub(super) fn set_route(

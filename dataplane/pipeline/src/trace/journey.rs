@@ -248,22 +248,12 @@ impl Router {
         }
         let leaves = matches!(fate, Fate::Forward | Fate::Queue);
         let queued = leaves.then(|| self.queue_of(&work.packets[0]));
-        let before = (self.for_kernel.len(), self.totals.handed, self.totals.to_host);
-        let (dropped, fragments) = (self.totals.dropped, self.totals.created.fragments);
+        let (dropped, handed, to_host) = (self.totals.dropped, self.totals.handed, self.totals.to_host);
         self.dispose(work, now);
-        let fragments = self.totals.created.fragments - fragments;
-        if fragments > 0 {
-            self.write(mark, TraceStep::Fragmented(fragments as u16 + 1), now);
-            if let Some(tracer) = &mut self.trace {
-                (0..fragments).for_each(|_| tracer.enter());
-            }
-        }
-        if self.for_kernel.len() > before.0 {
-            self.end(mark, TraceEnd::Host, now);
-        } else if fate == Fate::Own && self.totals.to_host > before.2 {
+        if fate == Fate::Own && self.totals.to_host > to_host {
             self.end(mark, TraceEnd::Own, now);
-        } else if leaves && self.totals.handed > before.1 {
-            (0..self.totals.handed - before.1).for_each(|_| self.gone());
+        } else if leaves && self.totals.handed > handed {
+            (0..self.totals.handed - handed).for_each(|_| self.gone());
             self.write(mark, TraceStep::HandedOver, now);
         } else if let Some(step) = queued.filter(|_| self.totals.dropped == dropped) {
             self.write(mark, step, now);
@@ -282,6 +272,41 @@ impl Router {
             None => (None, entry.map_or(0, |entry| entry.queue.len() as u32)),
         };
         TraceStep::Queued { port: packet.out_port, leaf, before }
+    }
+
+    /// A packet whose journey is written down is cut into so many fragments, each of which has an end.
+    #[cold]
+    pub(crate) fn trace_fragmented(&mut self, mark: u16, fragments: usize, now: Instant) {
+        self.write(mark, TraceStep::Fragmented(fragments as u16), now);
+        if let Some(tracer) = &mut self.trace {
+            (1..fragments).for_each(|_| tracer.enter());
+        }
+    }
+
+    /// The kernel took so many of the first of these packets, and refused the others.
+    #[cold]
+    pub(crate) fn trace_handed_back(&mut self, packets: &[Packet], taken: usize) {
+        let now = self.drop_log.now();
+        for (place, packet) in packets.iter().enumerate().filter(|(_, packet)| packet.trace != 0) {
+            let end = if place < taken { TraceEnd::Host } else { TraceEnd::Dropped(DropReason::HostRefused) };
+            self.end(packet.trace, end, now);
+        }
+    }
+
+    /// A packet for the kernel goes to the worker that has the device that it came by.
+    #[cold]
+    pub(crate) fn trace_handed_over(&mut self, mark: u16) {
+        self.write(mark, TraceStep::HandedOver, self.drop_log.now());
+        self.gone();
+    }
+
+    /// A packet for the kernel comes from the worker that decided so.
+    #[cold]
+    pub(crate) fn trace_for_kernel(&mut self, packet: &Packet, now: Instant) {
+        if let Some(tracer) = &mut self.trace {
+            tracer.enter();
+            tracer.write(packet.trace, TraceStep::TakenOver, now);
+        }
     }
 
     /// A packet of which another worker has decided all comes to its port's queue.
@@ -352,4 +377,61 @@ fn outcome(
         return StageOutcome::Queue(now);
     }
     StageOutcome::Passed
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use millrace_forward::SharedFib;
+    use millrace_packet::Pool;
+    use millrace_units::PortId;
+
+    use super::*;
+    use crate::ports::{DeviceId, PortSettings, ReversePath, Stack};
+    use crate::tags::Tags;
+    use crate::trace::{TraceOrder, trace};
+
+    #[test]
+    fn what_the_kernel_refuses_is_dropped_and_not_given_to_it() {
+        let (pool, fib) = (Pool::new(64).unwrap(), SharedFib::new().unwrap());
+        let mut packets: Vec<Packet> = (0..3).map(|_| pool.packet_from(&[0; 60]).unwrap()).collect();
+        let mut router = Router::new(pool, fib.reader(), 1).unwrap();
+        let settings = PortSettings {
+            name: "p".into(),
+            device: DeviceId(0),
+            tags: Tags::NONE,
+            stack: Stack::Kernel { ifindex: 7 },
+            mac: MacAddr::ZERO,
+            mtu: 1500,
+            up: true,
+            forwards4: true,
+            forwards6: true,
+            reverse_path: ReversePath::Off,
+            input_weight: 256,
+            addresses: Vec::new(),
+        };
+        router.ports.set(PortId(0), settings);
+        let order = TraceOrder { filter: None, every: 1, count: 10, time: Duration::MAX };
+        let (sink, mut source) = trace(1, order);
+        router.trace = Some(Box::new(Tracer::new(sink, 0, 1, Instant::ZERO)));
+        for (mark, packet) in [4, 0, 6].into_iter().zip(&mut packets) {
+            (packet.trace, packet.port) = (mark, PortId(0));
+        }
+        router.for_kernel = packets;
+        router.for_the_kernel(|_, frames| {
+            assert_eq!(frames.len(), 3);
+            2
+        });
+        let ends: Vec<_> =
+            std::iter::from_fn(|| source.next_event()).map(|event| (event.mark, event.step)).collect();
+        let is_right = matches!(
+            ends[..],
+            [
+                (4, TraceStep::End(TraceEnd::Host)),
+                (6, TraceStep::End(TraceEnd::Dropped(DropReason::HostRefused)))
+            ]
+        );
+        assert!(is_right, "{ends:?}");
+    }
 }

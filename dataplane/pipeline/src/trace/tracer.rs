@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use millrace_classify::{Candidate, CompiledFilter};
-use millrace_packet::{DropReason, FlowKey, Packet};
+use millrace_packet::{BATCH_SIZE, DropReason, FlowKey, Packet};
 use millrace_units::{Instant, PortId};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::event::{Head, TraceEnd, TraceEvent, TraceStep};
+use crate::ports::QUEUE_LIMIT;
 use crate::tsc::cycles;
 use crate::work::Work;
 
@@ -18,8 +19,8 @@ use crate::work::Work;
 const RING: usize = 8192;
 /// Events that a packet may have: one is chosen only where there is room for so many.
 const LONGEST: usize = 64;
-/// Packets that are seen to leave by a port in a turn.
-const LEAVING: usize = 256;
+/// Packets that are seen to leave by a port in a turn: as many as its queue may hold, and those that a turn puts in beyond that.
+const LEAVING: usize = QUEUE_LIMIT + BATCH_SIZE;
 /// Bits of a mark that say which packet of the worker it is; those above say which worker.
 const NUMBER: u32 = 12;
 /// Most packets of a trace.
@@ -45,6 +46,8 @@ pub struct TraceSink {
     order: TraceOrder,
     ring: Producer<TraceEvent>,
     lost: Arc<AtomicU64>,
+    /// Packets of a queue that are about to leave: place, number, length and first bytes.
+    leaving: Vec<(u64, u16, u32, Head)>,
 }
 
 /// The reader's end of a trace.
@@ -58,7 +61,11 @@ pub struct TraceSource {
 pub fn trace(id: u32, order: TraceOrder) -> (TraceSink, TraceSource) {
     let (producer, consumer) = RingBuffer::new(RING);
     let lost = Arc::new(AtomicU64::new(0));
-    (TraceSink { id, order, ring: producer, lost: lost.clone() }, TraceSource { ring: consumer, lost })
+    let leaving = Vec::with_capacity(LEAVING);
+    (
+        TraceSink { id, order, ring: producer, lost: lost.clone(), leaving },
+        TraceSource { ring: consumer, lost },
+    )
 }
 
 impl TraceSource {
@@ -92,8 +99,6 @@ pub(crate) struct Tracer {
     live: u32,
     /// The counter when the last event was written.
     last: Option<u64>,
-    /// Those of a queue: place, number, length and first bytes.
-    leaving: Vec<(u64, u16, u32, Head)>,
     /// Kept for its memory.
     room: Option<(Box<Work>, Box<Work>)>,
 }
@@ -119,7 +124,6 @@ impl Tracer {
             number: first,
             live: 0,
             last: None,
-            leaving: Vec::with_capacity(LEAVING),
             room: Some(<(Box<Work>, Box<Work>)>::default()),
         };
         if every > 1 {
@@ -220,20 +224,21 @@ impl Tracer {
 
     /// Notes the marked packets in a queue whose packets are about to leave.
     pub fn look_for(&mut self, queue: &VecDeque<Packet>) {
-        self.leaving.clear();
+        let leaving = &mut self.sink.leaving;
+        leaving.clear();
         for (place, packet) in queue.iter().enumerate().filter(|(_, packet)| packet.trace != 0) {
-            if self.leaving.len() == LEAVING {
+            if leaving.len() == LEAVING {
                 return;
             }
-            self.leaving.push((place as u64, packet.trace, packet.len() as u32, Head::of(packet)));
+            leaving.push((place as u64, packet.trace, packet.len() as u32, Head::of(packet)));
         }
     }
 
     /// Of the queue that was looked at last, so many packets were given to the device of a port, and so many are left; those
     /// behind were dropped.
     pub fn left(&mut self, port: PortId, sent: u64, left: u64, reason: DropReason, now: Instant) {
-        for index in 0..self.leaving.len() {
-            let (place, mark, length, head) = self.leaving[index];
+        for index in 0..self.sink.leaving.len() {
+            let (place, mark, length, head) = self.sink.leaving[index];
             let end = match place {
                 place if place < sent => TraceEnd::Sent(port, length, head),
                 place if place < sent + left => continue,
@@ -277,6 +282,29 @@ mod tests {
         let (sink, _source) = trace(1, order(1, 4000));
         let mut tracer = Tracer::new(sink, 0, 1, Instant::ZERO);
         assert!((0..100).all(|_| tracer.next_of(1) == Some(0)));
+    }
+
+    #[test]
+    fn each_packet_of_a_full_queue_has_an_end() {
+        let pool = Pool::new(QUEUE_LIMIT as u32 + 8).unwrap();
+        let (sink, mut source) = trace(1, order(1, MOST_TRACED));
+        let mut tracer = Tracer::new(sink, 0, 1, Instant::ZERO);
+        let marked = |mark| {
+            let mut packet = pool.packet_from(&[0; 60]).unwrap();
+            packet.trace = mark;
+            packet
+        };
+        let queue: VecDeque<Packet> = (1..=QUEUE_LIMIT as u16).map(marked).collect();
+        tracer.look_for(&queue);
+        tracer.left(PortId(1), 1000, 500, DropReason::QueueFull, Instant::ZERO);
+        let ends: Vec<(u16, bool)> = std::iter::from_fn(|| source.next_event())
+            .map(|event| (event.mark, matches!(event.step, TraceStep::End(TraceEnd::Sent(..)))))
+            .collect();
+        let expected: Vec<(u16, bool)> = (1..=1000)
+            .map(|mark| (mark, true))
+            .chain((1501..=QUEUE_LIMIT as u16).map(|mark| (mark, false)))
+            .collect();
+        assert_eq!(ends, expected, "those that are left have none yet");
     }
 
     #[test]

@@ -75,8 +75,6 @@ fn an_old_path_skips_what_is_gone_even_when_its_ids_are_used_again() {
     let new = path_of(&mut worker, 80);
     assert_ne!(new, old);
     assert!(send(&mut worker, new, Position::Early, &[1, 1]).0.is_empty());
-    worker.collect_paths(|path| path == new);
-    assert_eq!(worker.path_count(), 2);
 }
 
 #[test]

@@ -1,0 +1,88 @@
+//! What threads that speak with clients give away: whether this system lets them, and whether those of a running router have.
+
+use std::sync::mpsc::channel;
+
+use millrace_confine::{Calls, Confinement, confine_thread, look};
+use serde_json::Value;
+
+use super::system::Check;
+use crate::arguments::Connection;
+use crate::client::Client;
+use crate::output::{plain, rows};
+
+const TOPIC: &str = "confinement";
+
+/// Tries it on a thread of this process.
+pub(super) fn possible() -> Check {
+    match tried() {
+        Ok(seen) if seen.is_complete() => Check::new(
+            TOPIC,
+            true,
+            "threads that speak with clients give up all capabilities, and most system calls (seccomp)",
+        ),
+        Ok(seen) => {
+            Check::new(TOPIC, false, format!("threads that speak with clients keep too much: {seen:?}"))
+        }
+        Err(why) => {
+            Check::new(TOPIC, false, format!("threads that speak with clients can't be confined: {why}"))
+        }
+    }
+}
+
+/// What is left to a thread that has given away all it can.
+fn tried() -> Result<Confinement, String> {
+    let (tell, told) = channel();
+    let (end, ended) = channel::<()>();
+    let thread = std::thread::spawn(move || {
+        let confined = confine_thread(Calls::SERVING).map(|()| nix::unistd::gettid());
+        // It waits to be looked at, by who can still read files.
+        let _ = tell.send(confined.map_err(|error| error.to_string()));
+        let _ = ended.recv();
+    });
+    let confined = told.recv().map_err(|error| error.to_string()).and_then(|confined| confined);
+    let seen = confined.and_then(|thread| look(thread.as_raw()).map_err(|error| error.to_string()));
+    drop(end);
+    let _ = thread.join();
+    seen
+}
+
+/// The threads of the router that answers, if one does.
+pub(super) fn of_running(connection: &Connection) -> Option<Check> {
+    let status = Client::hasty(connection).and_then(|client| client.get("/status")).ok()?;
+    Some(of_threads(rows(&status["interface"]["threads"])))
+}
+
+fn of_threads(threads: &[Value]) -> Check {
+    let names =
+        |meant: &[&Value]| meant.iter().map(|thread| plain(&thread["name"])).collect::<Vec<_>>().join(", ");
+    let (confined, open): (Vec<&Value>, Vec<&Value>) =
+        threads.iter().partition(|thread| thread["confined"] == true);
+    match open.as_slice() {
+        [] => Check::new(
+            "interface",
+            true,
+            format!("of the running router: {} have no capabilities, and few system calls", names(&confined)),
+        ),
+        open => {
+            Check::new("interface", false, format!("of the running router: {} are not confined", names(open)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn threads_that_are_not_confined_are_named() {
+        let all = [
+            json!({"name": "api-local", "confined": true}),
+            json!({"name": "api-remote", "confined": false}),
+        ];
+        let check = of_threads(&all);
+        assert!(!check.fine && check.text.contains("api-remote are not"), "{check:?}");
+        assert!(of_threads(&all[..1]).fine);
+    }
+}

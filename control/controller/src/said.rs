@@ -1,0 +1,60 @@
+//! What filters say already: one with the same conditions, gate and priority, and another action, would never win.
+
+use std::collections::HashMap;
+
+use millrace_classify::Filter;
+use millrace_plugin::Action;
+use millrace_units::GateId;
+
+use crate::model::Model;
+use crate::{ControlError, show};
+
+/// Actions by gate, conditions and priority, with the numbers of their filters; those of a list that is tried have none yet.
+#[derive(Debug, Default)]
+pub(crate) struct Said(HashMap<(GateId, Filter, i32), (Option<u64>, Action)>);
+
+impl Said {
+    /// What all filters say.
+    pub fn of(model: &Model) -> Self {
+        Self::filtered(model, |_| true)
+    }
+
+    /// What filters with the conditions of this one say.
+    pub fn about(model: &Model, filter: &millrace_config::Filter) -> Self {
+        Self::filtered(model, |other| other == filter.r#match.value())
+    }
+
+    fn filtered(model: &Model, is_meant: impl Fn(&Filter) -> bool) -> Self {
+        let bound = model.plugins.bindings_by_age().map(|(_, bound)| bound);
+        let meant = bound.filter(|bound| is_meant(&bound.filter));
+        let mut said = Self::default();
+        for bound in meant {
+            // The oldest one wins.
+            let key = (bound.gate, bound.filter.clone(), bound.priority);
+            said.0.entry(key).or_insert_with(|| (Some(bound.number), bound.action.clone()));
+        }
+        said
+    }
+
+    /// Refuses a filter that says something else with the same conditions, gate and priority; else it is said from now on.
+    ///
+    /// # Errors
+    /// [`ControlError::Conflict`]; unknown names.
+    pub fn refuse(&mut self, model: &Model, filter: &millrace_config::Filter) -> Result<(), ControlError> {
+        let (conditions, action) = (filter.r#match.value(), filter.action.value());
+        let Some(gate) = filter.gate.as_deref().or(action.default_gate()) else { return Ok(()) };
+        let meant = model.action(action, conditions)?;
+        let key = (model.plugins.gate(gate)?.id, conditions.clone(), filter.priority);
+        let (number, there) = self.0.entry(key).or_insert_with(|| (None, meant.clone()));
+        if *there == meant {
+            return Ok(());
+        }
+        let who = number.map_or("one before it".to_owned(), |number| format!("filter {number}"));
+        Err(ControlError::Conflict(format!(
+            "{who} says {} for {:?} at gate {gate:?} with priority {}, and would win: remove it, or give this one another priority",
+            show::action(there, model),
+            conditions.to_string(),
+            filter.priority
+        )))
+    }
+}

@@ -1,0 +1,124 @@
+//! Parts of tables by prefix: those behind a prefix and within another, found without looking at what is before them.
+
+use std::collections::BTreeMap;
+use std::iter::Peekable;
+use std::net::Ipv6Addr;
+use std::ops::{Bound, RangeInclusive};
+
+use ipnet::IpNet;
+
+/// Prefixes in their order: by family, address and length.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PrefixRange {
+    /// Those behind this one; from the first on, if it is `None`.
+    pub after: Option<IpNet>,
+    /// Of these, those that this one contains, itself among them.
+    pub within: Option<IpNet>,
+}
+
+impl PrefixRange {
+    /// The entries of a table whose prefixes are meant.
+    pub fn of<'a, V>(
+        &self,
+        table: &'a BTreeMap<IpNet, V>,
+    ) -> impl Iterator<Item = (IpNet, &'a V)> + use<'a, V> {
+        let within = self.within;
+        let entries = self.bounds().map(|bounds| table.range(bounds));
+        let entries = entries.into_iter().flatten().map(|(prefix, value)| (*prefix, value));
+        // Shorter ones with the same address lie between those within, too.
+        entries.filter(move |(prefix, _)| within.is_none_or(|within| within.contains(prefix)))
+    }
+
+    /// Between which keys they lie; `None` where there can be none.
+    fn bounds(&self) -> Option<(Bound<IpNet>, Bound<IpNet>)> {
+        let span = self.within.map(span);
+        let end = span.as_ref().map(|span| *span.end());
+        if self.after.zip(end).is_some_and(|(after, end)| after > end) {
+            return None;
+        }
+        let first = span.as_ref().map(|span| *span.start());
+        let start = match (self.after, first) {
+            (Some(after), Some(first)) if after < first => Bound::Included(first),
+            (Some(after), _) => Bound::Excluded(after),
+            (None, first) => first.map_or(Bound::Unbounded, Bound::Included),
+        };
+        Some((start, end.map_or(Bound::Unbounded, Bound::Included)))
+    }
+}
+
+/// The keys between which every prefix inside `prefix` lies.
+pub(crate) fn span(prefix: IpNet) -> RangeInclusive<IpNet> {
+    let first = IpNet::new_assert(prefix.network(), 0);
+    let last = match prefix {
+        IpNet::V4(net) => IpNet::new_assert(net.broadcast().into(), 32),
+        IpNet::V6(net) => {
+            let last = Ipv6Addr::from(u128::from(net.network()) | u128::from(net.hostmask()));
+            IpNet::new_assert(last.into(), 128)
+        }
+    };
+    first..=last
+}
+
+/// Two tables as one, in the order of prefixes; where both have one, that of the first counts.
+pub fn merged<T>(
+    first: impl Iterator<Item = (IpNet, T)>,
+    second: impl Iterator<Item = (IpNet, T)>,
+) -> impl Iterator<Item = (IpNet, T)> {
+    let (mut first, mut second) = (first.peekable(), second.peekable());
+    let key = |entry: Option<&(IpNet, T)>| entry.map(|(prefix, _)| *prefix);
+    std::iter::from_fn(move || match (key(first.peek()), key(second.peek())) {
+        (Some(one), Some(other)) if other < one => second.next(),
+        (Some(one), other) => {
+            if other == Some(one) {
+                skip(&mut second);
+            }
+            first.next()
+        }
+        (None, _) => second.next(),
+    })
+}
+
+fn skip<I: Iterator>(entries: &mut Peekable<I>) {
+    let _ = entries.next();
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Few prefixes, so that many contain each other.
+    fn any_prefix() -> impl Strategy<Value = IpNet> {
+        let v4 = (0..4_u32, 0..=32_u8)
+            .prop_map(|(bits, length)| IpNet::new_assert((bits << 30 | bits).to_be_bytes().into(), length));
+        let v6 = (0..4_u128, 0..=128_u8)
+            .prop_map(|(bits, length)| IpNet::new_assert((bits << 126 | bits).to_be_bytes().into(), length));
+        prop_oneof![v4, v6].prop_map(|prefix| prefix.trunc())
+    }
+
+    proptest! {
+        #[test]
+        fn a_range_is_what_a_look_at_all_entries_finds(
+            all in prop::collection::btree_map(any_prefix(), any::<u8>(), 0..40),
+            after in prop::option::of(any_prefix()),
+            within in prop::option::of(any_prefix()),
+        ) {
+            let is_meant = |prefix: &IpNet| {
+                after.is_none_or(|after| *prefix > after) && within.is_none_or(|within| within.contains(prefix))
+            };
+            let simple: Vec<_> = all.iter().filter(|(prefix, _)| is_meant(prefix)).map(|(prefix, value)| (*prefix, value)).collect();
+            prop_assert_eq!(PrefixRange { after, within }.of(&all).collect::<Vec<_>>(), simple);
+        }
+
+        #[test]
+        fn two_tables_are_merged_as_a_map_would(
+            first in prop::collection::btree_map(any_prefix(), 0..100_u8, 0..40),
+            second in prop::collection::btree_map(any_prefix(), 100..200_u8, 0..40),
+        ) {
+            let (copy, other) = (first.clone(), second.clone());
+            let simple: BTreeMap<IpNet, u8> = second.into_iter().chain(first).collect();
+            prop_assert_eq!(merged(copy.into_iter(), other.into_iter()).collect::<Vec<_>>(), simple.into_iter().collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The thread that writes the audit log, so that nobody who does something waits for a disk.
+//!
+//! Lines wait in a queue of bounded length. What finds it full is lost: it is counted, a line says how many were lost, and who opened the
+//! log is told, as of what can't be written.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
+
+use crate::audit::{AuditEntry, Outcome};
+use crate::audit_file::AuditFile;
+use crate::{AuditTrouble, Who};
+
+/// Lines that wait at most.
+pub(crate) const WAITING: usize = 4096;
+
+/// Who is told what could not be noted.
+pub(crate) type Tell = Box<dyn Fn(AuditTrouble) + Send>;
+
+/// The way to the thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Writer {
+    queue: SyncSender<Order>,
+    lost: Arc<AtomicU64>,
+}
+
+/// What the thread is asked for.
+#[derive(Debug)]
+enum Order {
+    Write(Box<AuditEntry>),
+    /// To say when all before has been written.
+    Say(SyncSender<()>),
+}
+
+impl Writer {
+    /// Starts the thread. It ends when nobody has the way to it any more.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn start(file: AuditFile, tell: Tell) -> io::Result<Self> {
+        let (queue, orders) = sync_channel(WAITING);
+        let lost = Arc::new(AtomicU64::new(0));
+        let thread = Thread { file, tell, lost: lost.clone(), latest: String::new() };
+        std::thread::Builder::new().name("audit".to_owned()).spawn(move || thread.serve(&orders))?;
+        Ok(Self { queue, lost })
+    }
+
+    /// Has a line written.
+    pub fn write(&self, entry: AuditEntry) {
+        if let Err(TrySendError::Full(_)) = self.queue.try_send(Order::Write(Box::new(entry))) {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until all has been written that was to be before, but no longer than so long. Says whether it was.
+    pub fn flush(&self, patience: Duration) -> bool {
+        let (say, said) = sync_channel(1);
+        let begun = std::time::Instant::now();
+        let mut order = Order::Say(say);
+        while let Err(TrySendError::Full(back)) = self.queue.try_send(order) {
+            if begun.elapsed() >= patience {
+                return false;
+            }
+            order = back;
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        said.recv_timeout(patience.saturating_sub(begun.elapsed())).is_ok()
+    }
+}
+
+/// The thread's own.
+struct Thread {
+    file: AuditFile,
+    tell: Tell,
+    lost: Arc<AtomicU64>,
+    /// The time of the last line.
+    latest: String,
+}
+
+impl Thread {
+    fn serve(mut self, orders: &Receiver<Order>) {
+        while let Ok(order) = orders.recv() {
+            match order {
+                Order::Write(entry) => self.write(&entry),
+                // Whoever asked may have gone.
+                Order::Say(say) => drop(say.send(())),
+            }
+            let lost = self.lost.swap(0, Ordering::Relaxed);
+            if lost > 0 {
+                let gap = gap(lost, self.latest.clone());
+                self.write(&gap);
+                (self.tell)(AuditTrouble::Lost(lost));
+            }
+        }
+    }
+
+    fn write(&mut self, entry: &AuditEntry) {
+        self.latest.clone_from(&entry.time);
+        if let Err(error) = self.file.write(entry) {
+            (self.tell)(AuditTrouble::Unwritten(error));
+        }
+    }
+}
+
+/// The line that stands where others are lost.
+fn gap(lost: u64, time: String) -> AuditEntry {
+    AuditEntry {
+        time,
+        who: Who::router(),
+        role: None,
+        pid: None,
+        from: None,
+        operation: "audit".to_owned(),
+        request: None,
+        outcome: Outcome::Failed,
+        status: None,
+        why: Some(format!("{lost} lines are lost: the disk took them too slowly")),
+    }
+}
