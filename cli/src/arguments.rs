@@ -454,6 +454,8 @@ pub struct Show {
 pub enum Noun {
     /// Ports with counters and rates.
     Ports,
+    /// Processors, ports and switches, what each can do, and the tree that they are.
+    Hardware,
     /// Routes, mirrored and our own.
     Routes,
     /// Neighbours of the ports.
@@ -487,6 +489,7 @@ impl Noun {
     pub fn path(self) -> &'static str {
         match self {
             Self::Ports => "/ports",
+            Self::Hardware => "/hardware",
             Self::Routes => "/routes",
             Self::Neighbours => "/neighbours",
             Self::Instances => "/instances",

@@ -9,6 +9,7 @@ mod drops;
 mod events;
 mod filter;
 mod flow;
+mod hardware;
 mod inspect;
 mod lab;
 mod lists;

@@ -4,10 +4,10 @@ use std::future::Future;
 
 use millrace_controller::view::{
     AppliedView, BindingView, ConfigurationView, CountersView, DifferenceView, DropView, DroppedView,
-    FlowsView, GateCheckView, GateExplanationView, GateView, HeldView, InstanceView, LookupView, MapView,
-    NeighbourView, PluginDetailView, PluginView, PortView, QueueView, ReleaseView, RemovedNodeView,
-    RevisionTextView, RevisionView, RouteView, SchedulerView, StatusView, SummaryView, TraceView,
-    UpgradeView,
+    FlowsView, GateCheckView, GateExplanationView, GateView, HardwareView, HeldView, InstanceView,
+    LookupView, MapView, NeighbourView, PluginDetailView, PluginView, PortView, QueueView, ReleaseView,
+    RemovedNodeView, RevisionTextView, RevisionView, RouteView, SchedulerView, StatusView, SummaryView,
+    TraceView, UpgradeView,
 };
 use millrace_controller::{
     Apply, AuditEntry, AuditLog, Capture, CaptureRequest, ControlError, DropCursor, Events, FlowQuery,
@@ -35,6 +35,7 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn status(&self) -> Controlled<StatusView>;
     fn summary(&self) -> Controlled<SummaryView>;
     fn ports(&self) -> Controlled<Vec<PortView>>;
+    fn hardware(&self) -> Controlled<HardwareView>;
     fn counters(&self) -> Controlled<CountersView>;
     fn routes(&self, query: &RouteQuery) -> Controlled<Page<RouteView>>;
     fn neighbours(&self) -> Controlled<Vec<NeighbourView>>;
@@ -198,6 +199,10 @@ impl Control for Router {
 
     fn ports(&self) -> Controlled<Vec<PortView>> {
         Router::ports(self)
+    }
+
+    fn hardware(&self) -> Controlled<HardwareView> {
+        Router::hardware(self)
     }
 
     fn counters(&self) -> Controlled<CountersView> {

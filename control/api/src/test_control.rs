@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use millrace_controller::view::{
     AppliedView, BindingView, ConfigurationView, CountersView, DifferenceView, DropView, DroppedView,
-    FlowStatesView, FlowTableView, FlowsView, GateCheckView, GateExplanationView, GateView, HeldView,
-    InstanceView, LookupView, MapView, MemoryView, NeighbourView, PluginDetailView, PluginInterfaceView,
-    PluginView, PortView, QueueView, QueuesView, RawFrame, ReleaseView, RemovedNodeView, RevisionTextView,
-    RevisionView, RouteView, SchedulerView, StatusView, SummaryView, TraceView, TurnsView, UpgradeView,
+    FlowStatesView, FlowTableView, FlowsView, GateCheckView, GateExplanationView, GateView, HardwareView,
+    HeldView, InstanceView, LookupView, MapView, MemoryView, NeighbourView, PluginDetailView,
+    PluginInterfaceView, PluginView, PortView, QueueView, QueuesView, RawFrame, ReleaseView, RemovedNodeView,
+    RevisionTextView, RevisionView, RouteView, SchedulerView, StatusView, SummaryView, TraceView, TurnsView,
+    UpgradeView,
 };
 use millrace_controller::{
     Apply, AuditEntry, AuditLog, CaptureAt, CaptureRequest, ControlError, DropCursor, Events, FlowQuery,
@@ -153,6 +154,11 @@ impl Control for TestControl {
             leftover_objects: None,
             mirror: None,
         })
+    }
+
+    fn hardware(&self) -> Controlled<HardwareView> {
+        let empty = HardwareView { cpus: vec![], processors: vec![], ports: vec![], switches: vec![] };
+        Ok(empty)
     }
 
     fn summary(&self) -> Controlled<SummaryView> {

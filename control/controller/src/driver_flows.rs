@@ -97,24 +97,27 @@ impl DriverCache for WorkerCache {
     }
 }
 
-/// The flow cache of a router of one worker with kernel ports, if it is to have one and the kernel makes it.
-pub(crate) fn make_cache(flows: u32, workers: usize) -> Option<FlowCache> {
-    if flows == 0 || workers > 1 {
-        return None;
+/// The flow cache of a router of one worker with kernel ports, or why there is none.
+pub(crate) fn make_cache(has_kernel: bool, flows: u32, workers: usize) -> Result<FlowCache, &'static str> {
+    if !has_kernel {
+        return Err("no port has a kernel device");
     }
-    match FlowCache::new(flows, workers) {
-        Ok(cache) => Some(cache),
-        Err(error) => {
-            tracing::info!("no flow is forwarded in the driver: {error}");
-            None
-        }
+    if flows == 0 {
+        return Err("the configuration says driver-flows = 0");
     }
+    if workers > 1 {
+        return Err("the router has several workers: who receives a packet is not who is done with it");
+    }
+    FlowCache::new(flows, workers).map_err(|error| {
+        tracing::info!("no flow is forwarded in the driver: {error}");
+        "the kernel made no flow cache: the log says why"
+    })
 }
 
 impl Inner {
     /// Gives the worker the flow cache.
     pub fn begin_driver_flows(&mut self) -> Result<(), ControlError> {
-        let Some(cache) = &mut self.flow_cache else { return Ok(()) };
+        let Ok(cache) = &mut self.flow_cache else { return Ok(()) };
         let writer = cache.writer(0).map_err(|error| ControlError::system("map the flow cache", error))?;
         let cache = WorkerCache { writer, slots: Vec::new() };
         self.workers.get(0).tell(Command::SetDriverCache(Box::new(cache)))?;
@@ -124,10 +127,11 @@ impl Inner {
     /// Tells the worker and the flow cache what the driver can do at each port, where that changed: the other end of a
     /// veth may begin or cease to take what is redirected to it at any time.
     pub fn refresh_driver_ports(&mut self) -> Result<(), ControlError> {
-        let Some(cache) = &mut self.flow_cache else { return Ok(()) };
+        let Ok(cache) = &mut self.flow_cache else { return Ok(()) };
         for (port, device) in &mut self.kernel {
             let (takes, takes_long) = device.programs.takes_redirects();
-            let can = DriverPort { receives: device.counts_way, sends: device.counts_way && takes };
+            let looks_up = device.stays_up.is_none();
+            let can = DriverPort { receives: looks_up, sends: looks_up && takes };
             if device.driver == Some(can) {
                 continue;
             }
@@ -148,7 +152,7 @@ impl Inner {
 
     /// The device of a port is gone: nothing goes there in the driver.
     pub fn forget_driver_port(&mut self, port: PortId) -> Result<(), ControlError> {
-        let Some(cache) = &mut self.flow_cache else { return Ok(()) };
+        let Ok(cache) = &mut self.flow_cache else { return Ok(()) };
         let unset = cache.set_device(port.0, None, false);
         unset.map_err(|error| ControlError::system("forget a port of the flow cache", error))?;
         self.workers.get(0).tell(Command::SetDriverPort(port, DriverPort::default()))

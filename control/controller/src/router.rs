@@ -91,8 +91,8 @@ pub(crate) struct Inner {
     pub workers: Workers,
     pub threads: Vec<JoinHandle<()>>,
     pub kernel: HashMap<PortId, KernelDevice>,
-    /// Plain flows in the driver, where that is possible and wanted.
-    pub flow_cache: Option<FlowCache>,
+    /// Plain flows in the driver, or why there are none.
+    pub flow_cache: Result<FlowCache, &'static str>,
     /// Where the kernel's own packets are caught, by the port that they are for.
     pub hosts: HashMap<PortId, HostOutput>,
     pub capabilities: HashMap<DeviceId, Capabilities>,
@@ -234,7 +234,7 @@ impl Inner {
 
     /// What left by a port in the driver.
     fn driver_sent(&self, port: PortId) -> DriverSent {
-        let sent = self.flow_cache.as_ref().map(|cache| cache.sent(port.0));
+        let sent = self.flow_cache.as_ref().ok().map(|cache| cache.sent(port.0));
         sent.and_then(Result::ok).unwrap_or_default()
     }
 
@@ -289,7 +289,7 @@ impl Router {
             routes: inner.route_table.len(),
             flows: show::flow_table(&snapshot.flows),
             flow_states: show::flow_states(snapshot.flow_states),
-            driver_flows: inner.flow_cache.is_some().then(|| show::driver_flows(snapshot.driver_flows)),
+            driver_flows: inner.flow_cache.is_ok().then(|| show::driver_flows(snapshot.driver_flows)),
             turns: TurnsView {
                 busy: snapshot.turns.0,
                 empty: snapshot.turns.1,

@@ -13,6 +13,7 @@ use crate::upgrade::Succeeded;
 mod configuration;
 mod counters;
 mod halves;
+mod hardware;
 mod maps;
 mod plugins;
 mod schedulers;
@@ -22,6 +23,7 @@ mod trace;
 pub use configuration::{AppliedView, ConfigurationView, DifferenceView, RevisionTextView, RevisionView};
 pub use counters::{CountersView, PortCountersView};
 pub use halves::{MessagesView, SlowHalfView};
+pub use hardware::{CpuView, HardwarePortView, HardwareView, ProcessorView, SwitchView};
 pub use maps::{MapEntryView, MapView};
 pub use plugins::{MapShapeView, PluginDetailView, PluginInterfaceView};
 pub use schedulers::{

@@ -17,6 +17,7 @@ mod drivers;
 mod events;
 mod filters;
 mod garbage;
+mod hardware;
 mod host_output;
 mod interface;
 mod kernel;

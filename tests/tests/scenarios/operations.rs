@@ -13,6 +13,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("get /ports", "show ports"),
     ("get /ports/{name}", "show ports"),
     ("patch /ports/{name}", "port set"),
+    ("get /hardware", "show hardware"),
     ("get /neighbours", "neighbour list"),
     ("post /neighbours", "neighbour add"),
     ("delete /neighbours", "neighbour remove"),
