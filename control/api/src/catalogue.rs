@@ -35,8 +35,8 @@ use crate::resources::{find, read};
 use crate::server::Served;
 use crate::status::StatusAnswer;
 use crate::{
-    audit, capture, configuration, drops, events, metrics, openapi, rates, resources, schedulers, status,
-    tokens, trace,
+    audit, capture, configuration, drops, events, metrics, openapi, placement, rates, resources, schedulers,
+    status, tokens, trace,
 };
 
 /// Largest body of a request, in bytes.
@@ -384,6 +384,7 @@ fn traffic<C: Control>() -> Vec<Resource<C>> {
                     .arguments::<resources::OldFlows>(),
                 delete(resources::flush_flows::<C>),
             ),
+        placement::resource(),
         Resource::new("/lookup").on(
             Operation::post::<LookupView>(Viewer, "says what would happen to a packet")
                 .body::<resources::Packet>(),

@@ -30,6 +30,7 @@ mod metrics;
 mod openapi;
 mod operation;
 mod paging;
+mod placement;
 mod principal;
 mod problem;
 mod rates;

@@ -20,7 +20,7 @@ mod schema;
 mod values;
 mod words;
 
-pub use action::{FilterAction, WayOut};
+pub use action::{FilterAction, Policing, WayOut};
 pub use api::{Api, Role};
 pub use change::{Change, Heir, Together};
 pub use difference::Difference;

@@ -1,9 +1,17 @@
 //! Plain flows in the driver: the flow cache of level 0 given to the worker, and what each port's device can do.
 
-use millrace_offload::{CachedFlow, FlowCache, FlowCacheWriter, FlowSlot, FlowTotals, KEY_BYTES};
+use std::sync::atomic::AtomicU64;
+
+use millrace_offload::{
+    CachedAction, CachedFlow, CachedWay, FlowCache, FlowCacheWriter, FlowSlot, FlowTotals, KEY_BYTES,
+    PolicerPlace,
+};
 use millrace_packet::{Family, FlowKey};
-use millrace_pipeline::{Command, DriverCache, DriverFlow, DriverPort, DriverTotals};
-use millrace_units::PortId;
+use millrace_pipeline::{
+    Command, DriverAction, DriverCache, DriverFlow, DriverPort, DriverTotals, DriverWay,
+};
+use millrace_plugin::{Policer, Price, SharedBucket};
+use millrace_units::{Amount, PortId};
 
 use crate::ControlError;
 use crate::router::Inner;
@@ -22,7 +30,34 @@ impl WorkerCache {
 }
 
 fn content(flow: &DriverFlow) -> CachedFlow {
-    CachedFlow { out: flow.out.0, mtu: flow.mtu, destination: flow.destination.0, source: flow.source.0 }
+    let action = match flow.action {
+        DriverAction::Drop => CachedAction::Drop,
+        DriverAction::Send(DriverWay { out, mtu, destination, source }) => {
+            CachedAction::Send(CachedWay { out: out.0, mtu, destination: destination.0, source: source.0 })
+        }
+    };
+    CachedFlow { action, policer: flow.policer }
+}
+
+fn totals(totals: FlowTotals) -> DriverTotals {
+    let FlowTotals { packets, bytes, dropped, dropped_bytes } = totals;
+    let dropped = Amount { packets: dropped, bytes: dropped_bytes };
+    DriverTotals { sent: Amount { packets, bytes }, dropped }
+}
+
+/// The place of a token bucket in the flow cache.
+#[derive(Debug)]
+struct Bucket(PolicerPlace);
+
+impl SharedBucket for Bucket {
+    #[inline]
+    fn word(&self) -> &AtomicU64 {
+        self.0.paid()
+    }
+
+    fn place(&self) -> u16 {
+        self.0.number()
+    }
 }
 
 /// A flow's key as the programs make it of a packet: `struct flow_key`.
@@ -50,6 +85,14 @@ impl DriverCache for WorkerCache {
         self.writer.publish(generation);
     }
 
+    fn police(&mut self, policer: &Policer) -> Option<u16> {
+        if policer.place().is_none() {
+            let Price { byte, depth } = policer.price();
+            policer.share(Box::new(Bucket(self.writer.police(byte, depth)?)));
+        }
+        policer.place()
+    }
+
     fn insert(&mut self, key: &FlowKey, flow: &DriverFlow) -> Option<u32> {
         let slot = self.writer.insert(&bytes(key), &content(flow))?;
         if self.slots.len() <= slot.index() {
@@ -75,13 +118,11 @@ impl DriverCache for WorkerCache {
         let Some(slot) = self.slots.get_mut(slot as usize).and_then(Option::take) else {
             return DriverTotals::default();
         };
-        let FlowTotals { packets, bytes } = self.writer.remove(&bytes(key), slot);
-        DriverTotals { packets, bytes }
+        totals(self.writer.remove(&bytes(key), slot))
     }
 
     fn totals(&self, slot: u32) -> DriverTotals {
-        let totals = self.slot(slot).map(|slot| self.writer.totals(slot)).unwrap_or_default();
-        DriverTotals { packets: totals.packets, bytes: totals.bytes }
+        totals(self.slot(slot).map(|slot| self.writer.totals(slot)).unwrap_or_default())
     }
 
     fn up(&self, port: PortId) -> u32 {

@@ -70,7 +70,7 @@ impl Router {
                 }
                 _ = look.tick() => {
                     let mut inner = self.lock();
-                    let counters = inner.workers.counters()?;
+                    let counters = inner.counters()?;
                     inner.observe(&counters);
                 }
                 never = &mut serving => match never {},

@@ -33,6 +33,7 @@ pub mod offline;
 mod overrides;
 mod packet_file;
 mod page;
+mod placement;
 mod plan;
 mod plugin_requests;
 mod quarantine;
@@ -74,8 +75,8 @@ pub use packet_file::PacketFile;
 pub use page::{Page, PageQuery};
 pub use plan::{Plan, plan};
 pub use request::{
-    FlowOrder, FlowQuery, NewBinding, NewFilter, NewNeighbour, NewPlugin, NewRoute, NodeRemoval,
-    OldNeighbour, RouteQuery, Upgrade,
+    FlowOrder, FlowQuery, NewBinding, NewFilter, NewNeighbour, NewPlacement, NewPlugin, NewRoute,
+    NodeRemoval, OldNeighbour, RouteQuery, Upgrade, WantedLevel,
 };
 pub use router::Router;
 pub use start::{Source, StartOptions, check, revisions, start, state_directory};

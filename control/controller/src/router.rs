@@ -33,6 +33,7 @@ use crate::model::Model;
 use crate::observe::Observed;
 use crate::overrides::Overrides;
 use crate::page::{Page, PageQuery};
+use crate::placement::Placed;
 use crate::request::RouteQuery;
 use crate::route_changes::{kernel_view, parse_prefix};
 use crate::route_table::RouteTable;
@@ -130,6 +131,8 @@ pub(crate) struct Inner {
     pub base: Draft,
     /// The revisions that were applied.
     pub store: Store,
+    /// Where flows are wanted, as it was said.
+    pub placements: Vec<Placed>,
     /// How far a configuration is that is being applied, or a list of changes that are being made.
     pub applying: Option<Progress>,
     /// What goes back by itself unless it is confirmed.
@@ -194,8 +197,22 @@ impl Inner {
         self.workers.ask(|reply| Command::SetRoutes(Vec::new(), reply)).map(drop)
     }
 
+    /// All counters, with what the driver dropped as workers do.
     pub fn snapshot(&mut self) -> Result<Snapshot, ControlError> {
-        self.workers.snapshot()
+        let snapshot = self.workers.snapshot()?;
+        Ok(self.with_driver_drops(snapshot))
+    }
+
+    /// The same without what may be long: schedulers, EtherTypes and neighbours.
+    pub fn counters(&mut self) -> Result<Snapshot, ControlError> {
+        let snapshot = self.workers.counters()?;
+        Ok(self.with_driver_drops(snapshot))
+    }
+
+    fn with_driver_drops(&self, mut snapshot: Snapshot) -> Snapshot {
+        let shares = self.model.ports.iter().map(|plan| (plan.id, self.share(plan.id)));
+        show::add_driver_drops(&mut snapshot, shares);
+        snapshot
     }
 
     /// What the level-0 program of a port did since it was loaded.
@@ -210,6 +227,8 @@ impl Inner {
             passed: counters.passed(),
             dropped: counters.fallback_dropped + counters.undeliverable + counters.made_way,
             forwarded: counters.forwarded,
+            filtered: counters.filtered,
+            policed: counters.policed,
             sent: self.driver_sent(port),
         }
     }
@@ -225,6 +244,8 @@ impl Inner {
             passed: gone.passed + now.passed.saturating_sub(offset.passed),
             dropped: gone.dropped + now.dropped.saturating_sub(offset.dropped),
             forwarded: gone.forwarded + now.forwarded.saturating_sub(offset.forwarded),
+            filtered: gone.filtered + now.filtered.saturating_sub(offset.filtered),
+            policed: gone.policed + now.policed.saturating_sub(offset.policed),
             sent: DriverSent {
                 packets: gone.sent.packets + now.sent.packets.saturating_sub(offset.sent.packets),
                 bytes: gone.sent.bytes + now.sent.bytes.saturating_sub(offset.sent.bytes),
@@ -320,7 +341,7 @@ impl Router {
     /// When the data plane does not answer.
     pub fn counters(&self) -> Result<CountersView, ControlError> {
         let mut inner = self.lock();
-        let snapshot = inner.workers.counters()?;
+        let snapshot = inner.counters()?;
         let ports = inner.model.ports.iter().map(|plan| port_counters(&inner, plan, &snapshot)).collect();
         Ok(CountersView { time: utc_now(), seconds: snapshot.at.since(inner.started).as_secs_f64(), ports })
     }

@@ -58,7 +58,8 @@ fn processors_ports_and_switches_are_shown_with_what_they_can_do() {
     let third = millrace_testkit::Namespace::new("h3");
     line.connect(&third, "eth0", 3, 1500);
     third.run("ethtool -K eth0 gro off");
-    let doctor = router.json(&["doctor", "r3"]);
+    let doctor = millrace_testkit::run_to_end(&line.r, &["doctor", "r3", "--json"]);
+    let doctor: Value = serde_json::from_str(&doctor.stdout).expect("JSON");
     assert_eq!(
         (&doctor["devices"][0]["flows_in"]["works"], &doctor["devices"][0]["flows_out"]["works"]),
         (&true.into(), &false.into()),
@@ -72,7 +73,7 @@ fn why_the_driver_forwards_no_flows_is_said_in_each_case() {
     let line = Line::new();
     let ports = |driver: &str| {
         format!(
-            "[[port]]\ndevice = \"r1\"\ndriver = \"{driver}\"\n[[port]]\ndevice = \"r2\"\n[[port]]\nname = \"t\"\nkind = \"tap\"\naddress = [\"10.7.0.1/24\"]\n"
+            "[[port]]\nname = \"r1\"\ndevice = \"r1\"\ndriver = \"{driver}\"\n[[port]]\nname = \"r2\"\ndevice = \"r2\"\n[[port]]\nname = \"t\"\nkind = \"tap\"\naddress = [\"10.7.0.1/24\"]\n"
         )
     };
     let cases = [

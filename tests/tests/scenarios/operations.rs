@@ -45,6 +45,8 @@ const COMMANDS: &[(&str, &str)] = &[
     ("delete /filters/{id}", "filter remove"),
     ("get /flows", "flow list"),
     ("delete /flows", "flow flush"),
+    ("get /placements", "place list"),
+    ("put /placements", "place"),
     ("post /lookup", "lookup"),
     ("get /plugins", "plugin list"),
     ("post /plugins", "plugin load"),

@@ -10,6 +10,7 @@ use millrace_plugin_abi::DEFAULT_GATES;
 use millrace_units::GateId;
 
 use crate::model::{Bound, Model};
+use crate::show;
 
 impl Model {
     /// What runs, in the form that is compared.
@@ -94,6 +95,7 @@ impl Model {
             Action::Send(to) => FilterAction::Ports(ways(to)),
             Action::Copy(to) => FilterAction::CopyTo(ways(to)),
             Action::Queue(queue) => FilterAction::Queue(self.schedulers.name(*queue).to_owned()),
+            Action::Police(policer) => FilterAction::Police(show::policing(policer)),
         }
     }
 }
