@@ -158,7 +158,7 @@ pub enum Command {
     Flow(Flow),
     /// Say at which level flows are treated: in the driver, or at a worker; show where each is, and why.
     #[command(
-        after_help = "By itself a flow goes down into the driver when it sends, if nothing about it is a worker's, and comes up when it is idle. What is said here holds until the router ends.\n\nExample:\n  millrace place 'proto udp dport 5201' worker\n  millrace place 'dst 10.2.0.0/16' xdp\n  millrace place 'proto udp dport 5201' auto\n  millrace place list\n  millrace place show 'proto udp'"
+        after_help = "By itself a flow goes down into the driver when it sends, if nothing about it is a worker's, and comes up when it is idle. The first that was said of a flow counts.\n\nExample:\n  millrace place 'proto udp dport 5201' worker\n  millrace place 'dst 10.2.0.0/16' xdp\n  millrace place 'proto udp dport 5201' auto\n  millrace place list\n  millrace place show 'proto udp'"
     )]
     Place(Place),
     /// Send an instance a control message.

@@ -465,6 +465,7 @@ impl Control for Router {
     }
 
     async fn place(&self, new: &NewPlacement) -> Controlled<PlacementView> {
+        Router::settled(self)?;
         Router::place(self, new).await
     }
 

@@ -33,8 +33,8 @@ pub use scheduler::{
 };
 pub use schema::{
     Bind, Boot, Budget, Config, Device, Filter, Gate, GateTable, Impair, InputWeight, Instance, Neighbour,
-    OnDeath, OnFault, Plugin, Plugins, PollMode, Port, PortKind, ReversePath, Route, RouteKind, Router,
-    SharedObjects, Unsigned, Watchdog,
+    OnDeath, OnFault, Placement, PlacementLevel, Plugin, Plugins, PollMode, Port, PortKind, ReversePath,
+    Route, RouteKind, Router, SharedObjects, Unsigned, Watchdog,
 };
 pub use values::{Named, Text, VlanIds};
 

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use millrace_classify::Filter;
+use millrace_config::{PlacementLevel, Text};
 use millrace_offload::LongestWay;
 use millrace_packet::FlowKey;
 use millrace_pipeline::{BUDGET, Command, FORWARD, FlowReport, Level, POLICE, Placement, StaysUp};
@@ -28,6 +29,26 @@ pub(crate) struct Placed {
     pub level: Level,
 }
 
+impl Placed {
+    /// As the configuration says it.
+    pub fn of(place: &millrace_config::Placement) -> Self {
+        let level = match place.level {
+            PlacementLevel::Xdp => Level::Driver,
+            PlacementLevel::Worker => Level::Worker,
+        };
+        Self { flows: place.flow.value().clone(), level }
+    }
+
+    /// As the configuration is to say it.
+    pub fn written(&self) -> millrace_config::Placement {
+        let level = match self.level {
+            Level::Driver => PlacementLevel::Xdp,
+            Level::Worker => PlacementLevel::Worker,
+        };
+        millrace_config::Placement { flow: Text::of(self.flows.clone()), level }
+    }
+}
+
 impl Router {
     /// Where flows are wanted, where all flows are, and why those that are at a worker are not lower.
     ///
@@ -37,8 +58,8 @@ impl Router {
         let (placed, compiled) = {
             let inner = self.lock();
             let compile = |placed: &Placed| inner.model.compile(&placed.flows);
-            let compiled: Vec<_> = inner.placements.iter().map(compile).collect::<Result<_, _>>()?;
-            (inner.placements.clone(), compiled)
+            let compiled: Vec<_> = inner.model.placements.iter().map(compile).collect::<Result<_, _>>()?;
+            (inner.model.placements.clone(), compiled)
         };
         let mut counts = vec![Count::default(); placed.len()];
         let mut all = Count::default();
@@ -70,25 +91,26 @@ impl Router {
     pub async fn place(&self, new: &NewPlacement) -> Result<PlacementView, ControlError> {
         let (placed, compiled) = {
             let mut inner = self.lock();
+            inner.unless_applying()?;
             let Some(flows) = inner.placeable(new)? else {
                 return Ok(PlacementView::of_instance(&new.what));
             };
             let compiled = inner.model.compile(&flows)?;
-            let known = inner.placements.iter().position(|placed| placed.flows == flows);
+            let known = inner.model.placements.iter().position(|placed| placed.flows == flows);
             let level = match new.level {
                 WantedLevel::Xdp => Some(Level::Driver),
                 WantedLevel::Worker => Some(Level::Worker),
                 WantedLevel::Auto => None,
             };
             match (level, known) {
-                (Some(level), Some(known)) => inner.placements[known].level = level,
-                (Some(_), None) if inner.placements.len() >= MOST => {
+                (Some(level), Some(known)) => inner.model.placements[known].level = level,
+                (Some(_), None) if inner.model.placements.len() >= MOST => {
                     return Err(ControlError::Conflict(format!(
                         "there are {MOST} placements, and no more: take one back by `place FLOW auto`"
                     )));
                 }
-                (Some(level), None) => inner.placements.push(Placed { flows: flows.clone(), level }),
-                (None, Some(known)) => drop(inner.placements.remove(known)),
+                (Some(level), None) => inner.model.placements.push(Placed { flows: flows.clone(), level }),
+                (None, Some(known)) => drop(inner.model.placements.remove(known)),
                 (None, None) => {
                     return Err(ControlError::NotFound(format!(
                         "nothing is said of {:?}: `place list` shows what is",
@@ -129,10 +151,11 @@ impl Inner {
 
     /// Tells the workers where flows are wanted, and waits until that holds.
     pub(crate) fn tell_placements(&mut self) -> Result<(), ControlError> {
-        let Self { model, placements, workers, .. } = self;
+        let Self { model, workers, .. } = self;
         let placement =
             |placed: &Placed| Ok(Placement { flows: model.compile(&placed.flows)?, level: placed.level });
-        let told: Vec<Placement> = placements.iter().map(placement).collect::<Result<_, ControlError>>()?;
+        let told: Vec<Placement> =
+            model.placements.iter().map(placement).collect::<Result<_, ControlError>>()?;
         workers.tell(|| Command::PlaceFlows(told.clone()))?;
         self.barrier()
     }

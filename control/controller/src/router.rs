@@ -33,7 +33,6 @@ use crate::model::Model;
 use crate::observe::Observed;
 use crate::overrides::Overrides;
 use crate::page::{Page, PageQuery};
-use crate::placement::Placed;
 use crate::request::RouteQuery;
 use crate::route_changes::{kernel_view, parse_prefix};
 use crate::route_table::RouteTable;
@@ -131,8 +130,6 @@ pub(crate) struct Inner {
     pub base: Draft,
     /// The revisions that were applied.
     pub store: Store,
-    /// Where flows are wanted, as it was said.
-    pub placements: Vec<Placed>,
     /// How far a configuration is that is being applied, or a list of changes that are being made.
     pub applying: Option<Progress>,
     /// What goes back by itself unless it is confirmed.

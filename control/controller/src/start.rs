@@ -140,7 +140,6 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
         overrides: options.overrides,
         base,
         store: Store::open(state.as_deref()),
-        placements: Vec::new(),
         applying: None,
         waiting: None,
         events: Events::default(),
@@ -267,6 +266,9 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
     inner.set_host_path()?;
     inner.set_witness()?;
     inner.begin_driver_flows()?;
+    if !inner.model.placements.is_empty() {
+        inner.tell_placements()?;
+    }
     for plan in inner.model.ports.clone() {
         if !plan.is_kernel() && plan.config.vlan.is_none() {
             let capabilities = open_own(&plan, &mut inner.workers)?;

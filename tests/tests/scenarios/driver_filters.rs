@@ -27,7 +27,7 @@ fn is_in_driver(router: &Millrace) -> bool {
 
 fn filter(router: &Millrace, id: &str) -> Value {
     let filters = router.json(&["filter", "list"]);
-    let found = filters.as_array().into_iter().flatten().find(|row| row["id"].to_string() == id);
+    let found = filters.as_array().into_iter().flatten().find(|row| row["id"].as_u64() == id.parse().ok());
     found.cloned().unwrap_or_else(|| panic!("no filter {id}: {filters:#}"))
 }
 

@@ -104,3 +104,42 @@ fn why_a_flow_is_where_it_is_is_said_and_what_cannot_be_is_refused() {
         router.try_ask(&arguments).assert_refused(1, &[words]);
     }
 }
+
+#[test]
+fn placements_are_part_of_the_configuration() {
+    let Some(_ground) = Ground::enter(&[]) else { return };
+    let line = line();
+    let ports = "[[port]]\nname = \"r1\"\ndevice = \"r1\"\n[[port]]\nname = \"r2\"\ndevice = \"r2\"\n";
+    let places = "[[place]]\nflow = \"dport 9000 proto udp\"\nlevel = \"worker\"\n[[place]]\nflow = \"*\"\nlevel = \"xdp\"\n";
+    let file = line.write("placed.toml", &format!("{ports}{places}"));
+    let router = millrace_testkit::Millrace::start(&line.r, &format!("--config {}", file.display()));
+    let file = file.display().to_string();
+    let wanted = || {
+        let listed = router.json(&["place", "list"]);
+        let rows = listed["placements"].as_array().into_iter().flatten();
+        rows.map(|row| format!("{} {}", row["what"], row["level"])).collect::<Vec<_>>()
+    };
+    let both = ["\"proto udp dport 9000\" \"worker\"", "\"*\" \"xdp\""];
+    assert_eq!(wanted(), both);
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
+    flow.wait_for_arrival();
+    flow.go_on(Duration::from_millis(300));
+    let shown = router.json(&["flow", "list", "proto udp dport 9000"])["flows"][0].clone();
+    assert_eq!(shown["why_not_driver"], "it was placed there", "{shown:#}");
+    router.ask(&["place", "proto udp dport 9000", "auto"]);
+    router.ask(&["place", "proto tcp", "worker"]);
+    let difference = router.try_ask(&["diff", &file]).stdout;
+    for command in ["place 'proto udp dport 9000' worker", "place 'proto tcp' auto"] {
+        assert!(difference.contains(command), "{command:?} is not in: {difference}");
+    }
+    router.ask(&["save", &file]);
+    let saved = std::fs::read_to_string(&file).expect("the file");
+    assert!(saved.contains("flow = \"proto tcp\"") && !saved.contains("9000"), "{saved}");
+    std::fs::write(&file, format!("{ports}{places}")).expect("the file");
+    router.ask(&["apply", &file]);
+    assert_eq!(wanted(), both);
+    flow.finish();
+    let twice = line.write("twice.toml", &format!("{ports}{places}{places}"));
+    let refused = millrace_testkit::run_to_end(&line.r, &["check", &twice.display().to_string()]);
+    refused.assert_refused(1, &["is placed twice"]);
+}

@@ -10,6 +10,7 @@ use millrace_plugin_abi::DEFAULT_GATES;
 use millrace_units::GateId;
 
 use crate::model::{Bound, Model};
+use crate::placement::Placed;
 use crate::show;
 
 impl Model {
@@ -27,6 +28,7 @@ impl Model {
             instance: self.running_instances(),
             bind: Vec::new(),
             filter: Vec::new(),
+            place: self.placements.iter().map(Placed::written).collect(),
             origin: Default::default(),
         };
         for (_, bound) in self.plugins.bindings_by_age() {
