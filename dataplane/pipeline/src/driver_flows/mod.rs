@@ -57,6 +57,8 @@ const ENTRIES_PER_TURN: usize = 128;
 const INSERTS_PER_TURN: usize = 32;
 /// A flow that has no entry is offered with each of so many packets, and with the first 2, 4, 8, ….
 const OFFER: u32 = 256;
+/// A flow that is dropped goes down with one of so many packets: some of each are to be among the last drops that are kept.
+const SHOWN: u32 = 16;
 /// An entry that forwards nothing for so long is given up.
 const IDLE: Duration = Duration::from_secs(15);
 /// The same when there is no room for others.
@@ -371,6 +373,9 @@ impl Router {
         }
         // Where it can't, its entry is of an older generation, or there is none.
         let Ok(plan) = self.plan_of(key, hash, &record.answer) else { return };
+        if plan.form.drops() && !packets.is_multiple_of(SHOWN) {
+            return;
+        }
         if let Some(slot) = slot {
             // What it did so far was done by the plan of before.
             self.tell_driven(slot, now);

@@ -7,7 +7,7 @@ use millrace_units::Amount;
 use super::*;
 use crate::{Action, DriverRefusal, DriverStep, Policer};
 
-fn filter(worker: &mut WorkerPlugins<ByPort>, id: u32, gate: u16, action: Action) {
+fn filter(worker: &mut WorkerPlugins<ByPort>, id: u32, gate: u8, action: Action) {
     let (filter, terms) = (80, crate::Terms::default());
     let change =
         PluginChange::Bind { binding: BindingId(id), gate: GateId(gate), filter, priority: 0, action, terms };
