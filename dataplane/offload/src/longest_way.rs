@@ -130,7 +130,7 @@ fn function<'a>(elf: &'a [u8], name: &str) -> Option<&'a [u8]> {
         let own = names.get(word(symbol, 0, 4)?..)?.split(|byte| *byte == 0).next()?;
         if own == name.as_bytes() {
             let (value, size) = (word(symbol, 8, 8)?, word(symbol, 16, 8)?);
-            return sections.content(word(symbol, 6, 2)?)?.get(value..value + size);
+            return sections.content(word(symbol, 6, 2)?)?.get(value..value.checked_add(size)?);
         }
     }
     None
@@ -145,18 +145,18 @@ struct Sections<'a> {
 
 impl<'a> Sections<'a> {
     fn field(&self, index: usize, at: usize, bytes: usize) -> Option<usize> {
-        word(self.elf, self.start + index * self.size + at, bytes)
+        word(self.elf, self.start.checked_add(index.checked_mul(self.size)?)?.checked_add(at)?, bytes)
     }
 
     fn content(&self, index: usize) -> Option<&'a [u8]> {
         let start = self.field(index, 0x18, 8)?;
-        self.elf.get(start..start + self.field(index, 0x20, 8)?)
+        self.elf.get(start..start.checked_add(self.field(index, 0x20, 8)?)?)
     }
 }
 
 /// A number of so many bytes.
 fn word(bytes: &[u8], at: usize, count: usize) -> Option<usize> {
-    let found = bytes.get(at..at + count)?;
+    let found = bytes.get(at..at.checked_add(count)?)?;
     Some(found.iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte)))
 }
 

@@ -177,7 +177,7 @@ mod tests {
         // A byte in a microsecond.
         let later = |micros: u64| Instant::from_nanos(start.as_nanos() + micros * 1_000);
         assert!(!policer.takes(1_000, later(998)));
-        assert!(policer.takes(1_000, later(1_001)) && !policer.takes(1, later(1_001)));
+        assert!(policer.takes(1_000, later(1_001)) && !policer.takes(2, later(1_001)));
         let after_long = (0..100).filter(|_| policer.takes(1_000, later(1_000_000))).count();
         assert_eq!(after_long, 10, "it holds no more than the burst");
     }

@@ -244,9 +244,9 @@ fn a_token_bucket_lets_its_burst_through_whoever_takes_from_it() {
         return;
     }
     let mut bench = Bench::new(16);
-    // A byte takes an hour, and ten packets fit.
-    let (hour, length) = (3_600_000_000_000 * 16_u64, v4_frame().len() as u64);
-    let bucket = bench.writer.police(hour << 16, hour * length * 10).expect("a place");
+    // A byte takes a second, and ten packets fit.
+    let (second, length) = (1_000_000_000 * 16_u64, v4_frame().len() as u64);
+    let bucket = bench.writer.police(second << 16, second * length * 10).expect("a place");
     let slot = bench.begin(V4.0, V4.1);
     bench.writer.publish(2);
     let policed = CachedFlow { policer: Some(bucket.number()), ..FLOW };
@@ -254,7 +254,7 @@ fn a_token_bucket_lets_its_burst_through_whoever_takes_from_it() {
     let forwarded = (0..6).filter(|_| bench.forwards(&v4_frame())).count();
     assert_eq!(forwarded, 6);
     // Somebody else takes one packet out.
-    bucket.paid().fetch_add(hour * length, std::sync::atomic::Ordering::Relaxed);
+    bucket.paid().fetch_add(second * length, std::sync::atomic::Ordering::Relaxed);
     let forwarded = (0..6).filter(|_| bench.forwards(&v4_frame())).count();
     assert_eq!((forwarded, bench.counters().policed), (3, 3));
     let totals = bench.writer.totals(slot);
