@@ -35,6 +35,16 @@ impl UdpFrame {
         [ethernet, packet].concat()
     }
 
+    /// The same with another time to live; only of IPv4.
+    pub fn with_ttl(&self, ttl: u8) -> Vec<u8> {
+        let mut frame = self.bytes();
+        frame[14 + 8] = ttl;
+        frame[14 + 10..14 + 12].fill(0);
+        let sum = Sum::new().bytes(&frame[14..34]).checksum();
+        frame[14 + 10..14 + 12].copy_from_slice(&sum.to_be_bytes());
+        frame
+    }
+
     fn ipv4(&self, source: Ipv4Addr, destination: Ipv4Addr, length: usize) -> Vec<u8> {
         let udp_length = length - 14 - 20;
         let [high, low] = ((20 + udp_length) as u16).to_be_bytes();

@@ -10,6 +10,7 @@ mod callgrind;
 mod changes;
 mod classify;
 mod counters;
+mod driver;
 mod error;
 mod flow_table;
 mod frame;
@@ -62,7 +63,7 @@ pub struct Options<'a> {
     pub progress: &'a mut dyn FnMut(&str),
 }
 
-const BENCHES: [Bench; 18] = [
+const BENCHES: [Bench; 19] = [
     Bench {
         name: "api",
         summary: "a reserved flow, memory and answers while 400 connections flood the interface over TLS",
@@ -74,6 +75,10 @@ const BENCHES: [Bench; 18] = [
     Bench {
         name: "veth",
         summary: "packets per second on veth beside DPDK's testpmd and the kernel; TCP; delay and processor use when idle",
+    },
+    Bench {
+        name: "driver",
+        summary: "flows in the driver beside the kernel: few, many, over 500,000 routes, beside filters and a flood of exceptional packets",
     },
     Bench {
         name: "changes",
@@ -153,7 +158,8 @@ pub fn run(name: &str, options: &mut Options<'_>) -> Result<Vec<Measurement>, Be
 }
 
 fn run_one(name: &'static str, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
-    if matches!(name, "api" | "shaping" | "takeover" | "veth") && !nix::unistd::geteuid().is_root() {
+    if matches!(name, "api" | "driver" | "shaping" | "takeover" | "veth") && !nix::unistd::geteuid().is_root()
+    {
         return Err(BenchError::NotRoot { name });
     }
     match name {
@@ -161,6 +167,7 @@ fn run_one(name: &'static str, options: &mut Options<'_>) -> Result<Vec<Measurem
         "apply" => apply::run(options),
         "changes" => changes::run(options),
         "classify" => classify::run(options),
+        "driver" => driver::run(options),
         "containment" => plugins::containment(options),
         "flow-table" => flow_table::run(options),
         "gates" => gates::run(options),

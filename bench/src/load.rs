@@ -39,12 +39,30 @@ struct Shared {
 }
 
 impl Load {
-    /// Starts the thread, which pauses at first.
+    /// Starts the thread, which pauses at first: of 256 flows.
     pub fn start(network: &Network, processor: Processor) -> Result<Self, BenchError> {
+        let frame = UdpFrame {
+            source_mac: GENERATOR_MAC,
+            destination_mac: ROUTER_MAC,
+            source: GENERATOR.into(),
+            destination: SINK.into(),
+            source_port: 10_000,
+            destination_port: 9,
+        };
+        Self::of(network, processor, vec![frame.bytes()], Flows { ports: FLOWS, ..Flows::default() })
+    }
+
+    /// The same with other frames, in turn, and with other flows of each.
+    pub fn of(
+        network: &Network,
+        processor: Processor,
+        frames: Vec<Vec<u8>>,
+        flows: Flows,
+    ) -> Result<Self, BenchError> {
         let shared = Arc::new(Shared::default());
         let (name, device) = (network.g.name().to_owned(), network.g.index("g0")?);
         let theirs = Arc::clone(&shared);
-        let work = move || within(&name, || send(&theirs, device, processor))?;
+        let work = move || within(&name, || send(&theirs, device, processor, (&frames, flows)))?;
         Ok(Self { shared, thread: Some(std::thread::spawn(work)) })
     }
 
@@ -74,18 +92,15 @@ impl Drop for Load {
     }
 }
 
-fn send(shared: &Shared, device: u32, processor: Processor) -> Result<(), BenchError> {
+fn send(
+    shared: &Shared,
+    device: u32,
+    processor: Processor,
+    (frames, flows): (&[Vec<u8>], Flows),
+) -> Result<(), BenchError> {
     dedicate(Pid::from_raw(0), processor)?;
-    let frame = UdpFrame {
-        source_mac: GENERATOR_MAC,
-        destination_mac: ROUTER_MAC,
-        source: GENERATOR.into(),
-        destination: SINK.into(),
-        source_port: 10_000,
-        destination_port: 9,
-    };
-    let frame = frame.bytes();
-    let mut source = FrameSource::new(&[&frame], Flows { ports: FLOWS, ..Flows::default() })?;
+    let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+    let mut source = FrameSource::new(&frames, flows)?;
     let mut pace = Pace::new(0, Instant::now());
     while !shared.stop.load(Ordering::Relaxed) {
         let rate = shared.rate.load(Ordering::Relaxed);

@@ -2,6 +2,7 @@
 
 mod configuration;
 mod connection;
+mod place;
 mod plugin;
 mod scheduler;
 mod seeing;
@@ -16,6 +17,7 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, V
 
 pub use configuration::{Apply, Diff, History, HistoryAction, Rollback, Router, RouterAction, Save};
 pub use connection::Connection;
+pub use place::{Place, PlaceAction};
 pub use plugin::{PluginAction, PluginArguments, PluginTest};
 pub use scheduler::{Port, PortAction, Queue, QueueAction, Scheduler, SchedulerAction};
 pub use seeing::{Drops, Trace};
@@ -154,6 +156,11 @@ pub enum Command {
     /// List, show and forget the flows that the router knows.
     #[command(after_help = "Example:\n  millrace flow list --by rate --limit 10")]
     Flow(Flow),
+    /// Say at which level flows are treated: in the driver, or at a worker; show where each is, and why.
+    #[command(
+        after_help = "By itself a flow goes down into the driver when it sends, if nothing about it is a worker's, and comes up when it is idle. The first that was said of a flow counts.\n\nExample:\n  millrace place 'proto udp dport 5201' worker\n  millrace place 'dst 10.2.0.0/16' xdp\n  millrace place 'proto udp dport 5201' auto\n  millrace place list\n  millrace place show 'proto udp'"
+    )]
+    Place(Place),
     /// Send an instance a control message.
     #[command(
         after_help = "Example:\n  millrace control stats1 read --json\n  millrace control pf1 set ports=80,443"
@@ -456,6 +463,8 @@ pub struct Show {
 pub enum Noun {
     /// Ports with counters and rates.
     Ports,
+    /// Processors, ports and switches, what each can do, and the tree that they are.
+    Hardware,
     /// Routes, mirrored and our own.
     Routes,
     /// Neighbours of the ports.
@@ -489,6 +498,7 @@ impl Noun {
     pub fn path(self) -> &'static str {
         match self {
             Self::Ports => "/ports",
+            Self::Hardware => "/hardware",
             Self::Routes => "/routes",
             Self::Neighbours => "/neighbours",
             Self::Instances => "/instances",

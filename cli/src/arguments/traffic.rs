@@ -22,7 +22,8 @@ A filter is words in any order: src and dst (10.1.0.2, 10.1.0.0/16, fd00::/8), p
 (80, 1000-2000), in PORT, flags syn/syn+ack, dscp ef, exceptions ttl,options, tag 3. What is left out is a wildcard.
 
 Actions: accept (go on, whatever filters of lower priority at this gate say), drop, reject (with an ICMP error), host, `port NAME [via ADDRESS]`, `ports NAME,NAME` (to each),
-`copy-to NAME [via ADDRESS]`, `copy INSTANCE`, `instance NAME`, `queue NAME` (of a scheduler)
+`copy-to NAME [via ADDRESS]`, `copy INSTANCE`, `instance NAME`, `queue NAME` (of a scheduler), `police RATE [burst BYTES]` (what comes
+faster is dropped)
 
 A packet that is rejected is answered with an ICMP error, which passes the gates as well: say `in PORT`, so that the filter does
 not take the answer too.

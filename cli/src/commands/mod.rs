@@ -9,10 +9,12 @@ mod drops;
 mod events;
 mod filter;
 mod flow;
+mod hardware;
 mod inspect;
 mod lab;
 mod lists;
 mod manual;
+mod place;
 mod plugin;
 mod rates;
 mod remote;
@@ -63,6 +65,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Unbind(unbind) => remote::unbind(&remote()?, &unbind, json)?,
         Command::Filter(filter) => filter::filter(&remote()?, &filter.action, json)?,
         Command::Route(route) => route::route(&remote()?, &route.action, json)?,
+        Command::Place(place) => place::place(&remote()?, &place, json)?,
         Command::Flow(flow) => flow::flow(&remote()?, &flow.action, json)?,
         Command::Neighbour(neighbour) => router::neighbour(&remote()?, &neighbour.action, json)?,
         Command::Router(router) => router::router(&remote()?, &router.action, json)?,

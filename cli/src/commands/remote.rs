@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::arguments::{Bind, Control, GateAction, InstanceAction, Lookup, Noun, Unbind};
 use crate::client::Client;
+use crate::commands::hardware;
 use crate::output::{Column, Failure, lines, plain, rows, table};
 
 /// Shows a noun.
@@ -13,6 +14,7 @@ pub fn show(client: &Client, noun: Noun, json: bool) -> Result<(), Failure> {
     match noun {
         Noun::Openapi => print(&value, &[], true),
         Noun::Configuration if !json => print!("{}", value["text"].as_str().unwrap_or_default()),
+        Noun::Hardware if !json => print!("{}", hardware::drawn(&value)),
         Noun::Interface if !json => print(&value["resources"], columns(noun), false),
         Noun::Status if !json => {
             put_units(&mut value);
@@ -150,7 +152,7 @@ pub fn columns(noun: Noun) -> &'static [Column] {
             ("drops", "drops"),
         ],
         Noun::Interface => &[("path", "path"), ("methods", "methods"), ("summary", "summary")],
-        Noun::Summary | Noun::Status | Noun::Configuration | Noun::Openapi => &[],
+        Noun::Hardware | Noun::Summary | Noun::Status | Noun::Configuration | Noun::Openapi => &[],
     }
 }
 

@@ -12,9 +12,10 @@ use axum::routing::{delete, get, patch, post, put};
 use millrace_controller::Role::{Admin, Operator, Viewer};
 use millrace_controller::view::{
     AppliedView, BindingView, ConfigurationView, CreatedTokenView, DifferenceView, DropView, DroppedView,
-    FlowsView, GateCheckView, GateExplanationView, GateView, HeldView, InstanceView, LookupView, MapView,
-    NeighbourView, PluginDetailView, PluginView, PortView, QueueView, ReleaseView, RemovedNodeView,
-    RevisionTextView, RevisionView, RouteView, SchedulerView, SummaryView, TokenView, TraceView, UpgradeView,
+    FlowsView, GateCheckView, GateExplanationView, GateView, HardwareView, HeldView, InstanceView,
+    LookupView, MapView, NeighbourView, PluginDetailView, PluginView, PortView, QueueView, ReleaseView,
+    RemovedNodeView, RevisionTextView, RevisionView, RouteView, SchedulerView, SummaryView, TokenView,
+    TraceView, UpgradeView,
 };
 use millrace_controller::{
     Apply, AuditEntry, ControlError, EventPage, FlowQuery, NewBinding, NewFilter, NewNeighbour, NewPlugin,
@@ -35,7 +36,7 @@ use crate::resources::{find, read};
 use crate::server::Served;
 use crate::status::StatusAnswer;
 use crate::{
-    audit, body_budget, capture, configuration, drops, events, metrics, openapi, rates, resources,
+    audit, body_budget, capture, configuration, drops, events, metrics, openapi, placement, rates, resources,
     schedulers, status, tokens, trace,
 };
 
@@ -170,6 +171,7 @@ fn overview<C: Control>() -> Vec<Resource<C>> {
                 .body::<Map<String, Value>>(),
                 patch(resources::set_port::<C>),
             ),
+        hardware(),
         Resource::new("/neighbours")
             .on(
                 Operation::get::<Vec<NeighbourView>>(Viewer, "neighbours of the ports")
@@ -280,6 +282,17 @@ fn overview<C: Control>() -> Vec<Resource<C>> {
     ]
 }
 
+/// What there is for packets to pass.
+fn hardware<C: Control>() -> Resource<C> {
+    Resource::new("/hardware").on(
+        Operation::get::<HardwareView>(
+            Viewer,
+            "processors, ports and the switches between them, with what each can do here",
+        ),
+        read(C::hardware),
+    )
+}
+
 /// Where packets go.
 fn traffic<C: Control>() -> Vec<Resource<C>> {
     vec![
@@ -373,6 +386,7 @@ fn traffic<C: Control>() -> Vec<Resource<C>> {
                     .arguments::<resources::OldFlows>(),
                 delete(resources::flush_flows::<C>),
             ),
+        placement::resource(),
         Resource::new("/lookup").on(
             Operation::post::<LookupView>(Viewer, "says what would happen to a packet")
                 .body::<resources::Packet>(),

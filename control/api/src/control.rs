@@ -4,15 +4,16 @@ use std::future::Future;
 
 use millrace_controller::view::{
     AppliedView, BindingView, ConfigurationView, CountersView, DifferenceView, DropView, DroppedView,
-    FlowsView, GateCheckView, GateExplanationView, GateView, HeldView, InstanceView, LookupView, MapView,
-    NeighbourView, PluginDetailView, PluginView, PortView, QueueView, ReleaseView, RemovedNodeView,
-    RevisionTextView, RevisionView, RouteView, SchedulerView, StatusView, SummaryView, TraceView,
-    UpgradeView,
+    FlowsView, GateCheckView, GateExplanationView, GateView, HardwareView, HeldView, InstanceView,
+    LookupView, MapView, NeighbourView, PlacementView, PlacementsView, PluginDetailView, PluginView,
+    PortView, QueueView, ReleaseView, RemovedNodeView, RevisionTextView, RevisionView, RouteView,
+    SchedulerView, StatusView, SummaryView, TraceView, UpgradeView,
 };
 use millrace_controller::{
     Apply, AuditEntry, AuditLog, Capture, CaptureRequest, ControlError, DropCursor, Events, FlowQuery,
-    NewBinding, NewFilter, NewNeighbour, NewPlugin, NewRoute, NodeRemoval, OldNeighbour, Page, PageQuery,
-    RollBack, RouteQuery, Router, RouterSettings, SchedulerNode, Tokens, Trace, TraceRequest, Upgrade, Who,
+    NewBinding, NewFilter, NewNeighbour, NewPlacement, NewPlugin, NewRoute, NodeRemoval, OldNeighbour, Page,
+    PageQuery, RollBack, RouteQuery, Router, RouterSettings, SchedulerNode, Tokens, Trace, TraceRequest,
+    Upgrade, Who,
 };
 use serde_json::{Map, Value};
 
@@ -35,6 +36,7 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn status(&self) -> Controlled<StatusView>;
     fn summary(&self) -> Controlled<SummaryView>;
     fn ports(&self) -> Controlled<Vec<PortView>>;
+    fn hardware(&self) -> Controlled<HardwareView>;
     fn counters(&self) -> Controlled<CountersView>;
     fn routes(&self, query: &RouteQuery) -> Controlled<Page<RouteView>>;
     fn neighbours(&self) -> Controlled<Vec<NeighbourView>>;
@@ -120,6 +122,8 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn lookup_route(&self, address: &str) -> Controlled<RouteView>;
     fn flows(&self, query: &FlowQuery) -> impl Future<Output = Controlled<FlowsView>> + Send;
     fn flush_flows(&self, filter: Option<&str>) -> impl Future<Output = Controlled<u64>> + Send;
+    fn placements(&self) -> impl Future<Output = Controlled<PlacementsView>> + Send;
+    fn place(&self, new: &NewPlacement) -> impl Future<Output = Controlled<PlacementView>> + Send;
     fn control(&self, instance: &str, message: &str, arguments: &Map<String, Value>) -> Controlled<Value>;
     fn control_slow_half(
         &self,
@@ -198,6 +202,10 @@ impl Control for Router {
 
     fn ports(&self) -> Controlled<Vec<PortView>> {
         Router::ports(self)
+    }
+
+    fn hardware(&self) -> Controlled<HardwareView> {
+        Router::hardware(self)
     }
 
     fn counters(&self) -> Controlled<CountersView> {
@@ -450,6 +458,15 @@ impl Control for Router {
 
     async fn flows(&self, query: &FlowQuery) -> Controlled<FlowsView> {
         Router::flows(self, query).await
+    }
+
+    async fn placements(&self) -> Controlled<PlacementsView> {
+        Router::placements(self).await
+    }
+
+    async fn place(&self, new: &NewPlacement) -> Controlled<PlacementView> {
+        Router::settled(self)?;
+        Router::place(self, new).await
     }
 
     async fn flush_flows(&self, filter: Option<&str>) -> Controlled<u64> {

@@ -31,6 +31,7 @@ mod metrics;
 mod openapi;
 mod operation;
 mod paging;
+mod placement;
 mod places;
 mod principal;
 mod problem;

@@ -7,15 +7,17 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use millrace_controller::view::{
     AppliedView, BindingView, ConfigurationView, CountersView, DifferenceView, DropView, DroppedView,
-    FlowStatesView, FlowTableView, FlowsView, GateCheckView, GateExplanationView, GateView, HeldView,
-    InstanceView, LookupView, MapView, MemoryView, NeighbourView, PluginDetailView, PluginInterfaceView,
-    PluginView, PortView, QueueView, QueuesView, RawFrame, ReleaseView, RemovedNodeView, RevisionTextView,
-    RevisionView, RouteView, SchedulerView, StatusView, SummaryView, TraceView, TurnsView, UpgradeView,
+    FlowStatesView, FlowTableView, FlowsView, GateCheckView, GateExplanationView, GateView, HardwareView,
+    HeldView, InstanceView, LookupView, MapView, MemoryView, NeighbourView, PlacementView, PlacementsView,
+    PluginDetailView, PluginInterfaceView, PluginView, PortView, QueueView, QueuesView, RawFrame,
+    ReleaseView, RemovedNodeView, RevisionTextView, RevisionView, RouteView, SchedulerView, StatusView,
+    SummaryView, TraceView, TurnsView, UpgradeView,
 };
 use millrace_controller::{
     Apply, AuditEntry, AuditLog, CaptureAt, CaptureRequest, ControlError, DropCursor, Events, FlowQuery,
-    NewBinding, NewFilter, NewNeighbour, NewPlugin, NewRoute, NodeRemoval, OldNeighbour, Page, PageQuery,
-    RollBack, RouteQuery, RouterSettings, SchedulerNode, Tokens, TraceRequest, Upgrade, Who, Wrong,
+    NewBinding, NewFilter, NewNeighbour, NewPlacement, NewPlugin, NewRoute, NodeRemoval, OldNeighbour, Page,
+    PageQuery, RollBack, RouteQuery, RouterSettings, SchedulerNode, Tokens, TraceRequest, Upgrade, Who,
+    Wrong,
 };
 use serde_json::{Map, Value, json};
 
@@ -153,6 +155,11 @@ impl Control for TestControl {
             leftover_objects: None,
             mirror: None,
         })
+    }
+
+    fn hardware(&self) -> Controlled<HardwareView> {
+        let empty = HardwareView { cpus: vec![], processors: vec![], ports: vec![], switches: vec![] };
+        Ok(empty)
     }
 
     fn summary(&self) -> Controlled<SummaryView> {
@@ -522,6 +529,20 @@ impl Control for TestControl {
     async fn flows(&self, query: &FlowQuery) -> Controlled<FlowsView> {
         self.queries.lock().unwrap().push(query.clone());
         Ok(FlowsView { found: 3, flows: Vec::new() })
+    }
+
+    async fn placements(&self) -> Controlled<PlacementsView> {
+        Err(ControlError::System("no flow is placed in tests".into()))
+    }
+
+    async fn place(&self, new: &NewPlacement) -> Controlled<PlacementView> {
+        Ok(PlacementView {
+            what: new.what.clone(),
+            level: "auto",
+            driver: 0,
+            worker: 0,
+            why_worker: BTreeMap::new(),
+        })
     }
 
     async fn flush_flows(&self, filter: Option<&str>) -> Controlled<u64> {

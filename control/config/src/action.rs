@@ -2,15 +2,17 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use crate::nearest;
+use crate::scheduler::Bits;
 
 /// What a filter does. Names are not looked up yet.
 ///
 /// ```text
 /// accept | drop | reject | host | port NAME [via ADDRESS] | ports NAME [via ADDRESS],NAME … |
-/// copy-to NAME [via ADDRESS][,NAME …] | copy INSTANCE | instance INSTANCE | queue NAME
+/// copy-to NAME [via ADDRESS][,NAME …] | copy INSTANCE | instance INSTANCE | queue NAME | police RATE [burst BYTES]
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FilterAction {
@@ -32,6 +34,51 @@ pub enum FilterAction {
     Instance(String),
     /// They wait in this queue of the port that they leave by.
     Queue(String),
+    /// Those go on that come no faster than that; others are dropped.
+    Police(Policing),
+}
+
+/// How fast the packets of a filter may come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Policing {
+    /// Bits in a second, link headers included.
+    pub rate: Bits,
+    /// Bytes that may come at once.
+    pub burst: u32,
+}
+
+impl Policing {
+    /// The lowest rate and the highest.
+    pub const RATES: RangeInclusive<u64> = 1_000..=1_000_000_000_000;
+    /// The least burst, a packet of 1,500 bytes with its link header, and the largest.
+    pub const BURSTS: RangeInclusive<u32> = 1_514..=1 << 26;
+
+    /// The burst where none is said: what comes in 50 ms, 16 KiB at least and 16 MiB at most.
+    fn usual_burst(rate: Bits) -> u32 {
+        (rate.0 / 8 / 20).clamp(16 << 10, 16 << 20) as u32
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let (rate, burst) = match words[..] {
+            [rate] => (rate, None),
+            [rate, "burst", burst] => (rate, Some(burst)),
+            _ => {
+                return Err(format!("{text:?} is no rate: write `police RATE` or `police RATE burst BYTES`"));
+            }
+        };
+        let rate: Bits = rate.parse()?;
+        if !Self::RATES.contains(&rate.0) {
+            return Err(format!("{rate} is out of range: a policer takes 1kbit to 1000gbit"));
+        }
+        let wrong = |burst: &str| {
+            let (least, most) = (Self::BURSTS.start(), Self::BURSTS.end());
+            format!("{burst:?} behind `burst` is out of range: {least} to {most} bytes are right")
+        };
+        let known = |burst: &str| burst.parse().ok().filter(|bytes| Self::BURSTS.contains(bytes));
+        let burst = burst.map(|burst| known(burst).ok_or_else(|| wrong(burst))).transpose()?;
+        Ok(Self { rate, burst: burst.unwrap_or_else(|| Self::usual_burst(rate)) })
+    }
 }
 
 /// A port to leave by.
@@ -44,7 +91,7 @@ pub struct WayOut {
 }
 
 /// The keywords of actions, and how each goes on.
-const FORMS: [(&str, &str); 10] = [
+const FORMS: [(&str, &str); 11] = [
     ("accept", ""),
     ("drop", ""),
     ("reject", ""),
@@ -55,6 +102,7 @@ const FORMS: [(&str, &str); 10] = [
     ("copy", " INSTANCE"),
     ("instance", " INSTANCE"),
     ("queue", " NAME"),
+    ("police", " RATE [burst BYTES]"),
 ];
 
 impl FilterAction {
@@ -64,6 +112,7 @@ impl FilterAction {
             Self::Accept | Self::Drop | Self::Reject | Self::Host | Self::Ports(_) => Some("route"),
             Self::CopyTo(_) | Self::Copy(_) => Some("tap"),
             Self::Queue(_) => Some("schedule"),
+            Self::Police(_) => Some("firewall"),
             Self::Instance(_) => None,
         }
     }
@@ -112,6 +161,7 @@ impl FromStr for FilterAction {
             "copy-to" => Self::CopyTo(ways(rest)?),
             "copy" => Self::Copy(name(rest)?),
             "queue" => Self::Queue(name(rest)?),
+            "police" => Self::Police(Policing::parse(rest)?),
             _ => Self::Instance(name(rest)?),
         })
     }
@@ -177,6 +227,7 @@ impl fmt::Display for FilterAction {
             Self::Copy(name) => write!(f, "copy {name}"),
             Self::Instance(name) => write!(f, "instance {name}"),
             Self::Queue(name) => write!(f, "queue {name}"),
+            Self::Police(Policing { rate, burst }) => write!(f, "police {rate} burst {burst}"),
         }
     }
 }
@@ -212,6 +263,8 @@ mod tests {
             ("copy stats1", FilterAction::Copy("stats1".into())),
             ("queue voice", FilterAction::Queue("voice".into())),
             ("instance stats1", FilterAction::Instance("stats1".into())),
+            ("police 10mbit", FilterAction::Police(Policing { rate: Bits(10_000_000), burst: 62_500 })),
+            ("police 8kbit burst 3000", FilterAction::Police(Policing { rate: Bits(8_000), burst: 3_000 })),
         ];
         for (text, action) in cases {
             assert_eq!(text.parse(), Ok(action), "{text}");
@@ -234,6 +287,11 @@ mod tests {
             ("ports a,b,a", "port \"a\" is named twice"),
             ("copy", "it is written `copy INSTANCE`"),
             ("instance a b", "not the name of one instance"),
+            ("police", "it is written `police RATE [burst BYTES]`"),
+            ("police fast", "is no rate"),
+            ("police 10bit", "a policer takes 1kbit to 1000gbit"),
+            ("police 10mbit 5", "write `police RATE` or `police RATE burst BYTES`"),
+            ("police 10mbit burst 64", "1514 to 67108864 bytes are right"),
         ] {
             assert!(refused(text).contains(said), "{text}: {}", refused(text));
         }
@@ -243,7 +301,9 @@ mod tests {
         #[test]
         fn what_is_printed_reads_back(
             ways in prop::collection::btree_map("[a-z][a-z0-9.-]{0,8}", any::<Option<IpAddr>>(), 1..4),
-            kind in 0..6,
+            kind in 0..7,
+            rate in Policing::RATES,
+            burst in Policing::BURSTS,
         ) {
             let name = ways.keys().next().unwrap().clone();
             let ways: Vec<WayOut> = ways.into_iter().map(|(port, via)| WayOut { port, via }).collect();
@@ -254,6 +314,7 @@ mod tests {
                 2 => FilterAction::Ports(ways),
                 3 => FilterAction::CopyTo(ways),
                 4 => FilterAction::Copy(name),
+                5 => FilterAction::Police(Policing { rate: Bits(rate), burst }),
                 _ => FilterAction::Instance(name),
             };
             prop_assert_eq!(action.to_string().parse(), Ok(action));

@@ -5,7 +5,9 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use crate::scheduler::Scheduler;
-use crate::schema::{Bind, Filter, Gate, GateTable, Instance, Neighbour, Plugin, Port, Route, Router};
+use crate::schema::{
+    Bind, Filter, Gate, GateTable, Instance, Neighbour, Placement, Plugin, Port, Route, Router,
+};
 use crate::words;
 
 /// A change of what runs. It knows what was there before, so that it can be undone.
@@ -87,6 +89,13 @@ pub enum Change {
     AddNeighbour(Neighbour),
     /// It is no longer.
     RemoveNeighbour(Neighbour),
+    /// Flows are treated elsewhere.
+    Place {
+        /// What was said of flows before.
+        from: Vec<Placement>,
+        /// What is said after.
+        to: Vec<Placement>,
+    },
 }
 
 /// What becomes of packets that wait in nodes of a scheduler that go away.
@@ -153,6 +162,7 @@ impl Change {
             Self::SetRoute { from, to } => Self::SetRoute { from: to, to: from },
             Self::AddNeighbour(neighbour) => Self::RemoveNeighbour(neighbour),
             Self::RemoveNeighbour(neighbour) => Self::AddNeighbour(neighbour),
+            Self::Place { from, to } => Self::Place { from: to, to: from },
         }
     }
 
@@ -174,6 +184,7 @@ impl Change {
                 words::scheduler(port, from.as_deref(), to.as_deref())
             }
             Self::RemoveNeighbour(neighbour) => vec![words::neighbour("remove", neighbour)],
+            Self::Place { from, to } => words::places(from, to),
             other => vec![other.command()],
         }
     }
@@ -209,6 +220,7 @@ impl Change {
             Self::SetRoute { to, .. } => words::route("replace", to),
             Self::AddNeighbour(neighbour) => words::neighbour("add", neighbour),
             Self::RemoveNeighbour(neighbour) => words::neighbour("remove", neighbour),
+            Self::Place { from, to } => words::places(from, to).join("; "),
         }
     }
 }

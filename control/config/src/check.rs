@@ -9,7 +9,9 @@ use millrace_plugin_abi::DEFAULT_GATES;
 use crate::api::Api;
 use crate::error::{ConfigError, Place};
 use crate::nearest;
-use crate::schema::{Config, Filter, Gate, GateTable, OnDeath, Plugins, Port, PortKind, Route, RouteKind};
+use crate::schema::{
+    Config, Filter, Gate, GateTable, OnDeath, Placement, Plugins, Port, PortKind, Route, RouteKind,
+};
 use crate::values::{Named, Text};
 
 struct Checker<'a> {
@@ -36,6 +38,7 @@ pub(crate) fn check(config: &Config, text: &str, origin: &str) -> Checked {
     checker.routes(config)?;
     let ports = || config.port.iter().map(|port| &*port.name);
     config.neighbour.iter().try_for_each(|neighbour| checker.known("port", &neighbour.port, ports()))?;
+    config.place.iter().try_for_each(|place| checker.place(config, place))?;
     config.gate.iter().try_for_each(|gate| checker.gate(gate))?;
     checker.bindings(config)?;
     config.filter.iter().try_for_each(|filter| checker.filter(config, filter))?;
@@ -298,6 +301,17 @@ impl Checker<'_> {
                 )
             }),
         }
+    }
+
+    fn place(&self, config: &Config, place: &Placement) -> Checked {
+        self.require(!place.flow.written().trim().is_empty(), place.flow.span(), || {
+            "an empty filter: write \"*\" if all flows are meant".to_owned()
+        })?;
+        let same = config.place.iter().filter(|other| other.flow.value() == place.flow.value()).count();
+        self.require(same == 1, place.flow.span(), || {
+            format!("{:?} is placed twice: the first would count", place.flow.written())
+        })?;
+        self.incoming(config, &place.flow)
     }
 
     /// Whoever binds says what happens when the router dies, for the kernel knows nothing of it.

@@ -141,6 +141,9 @@ impl Config {
         changes.extend(instances.gone.iter().rev().map(|one| Change::RemoveInstance((*one).clone())));
         changes.extend(gates.gone.iter().rev().flat_map(|gate| remove_gate(gate)));
         changes.extend(plugins.gone.into_iter().rev().cloned().map(Change::RemovePlugin));
+        if self.place != to.place {
+            changes.push(Change::Place { from: self.place.clone(), to: to.place.clone() });
+        }
         all
     }
 }

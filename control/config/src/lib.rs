@@ -20,7 +20,7 @@ mod schema;
 mod values;
 mod words;
 
-pub use action::{FilterAction, WayOut};
+pub use action::{FilterAction, Policing, WayOut};
 pub use api::{Api, Role};
 pub use change::{Change, Heir, Together};
 pub use difference::Difference;
@@ -33,8 +33,8 @@ pub use scheduler::{
 };
 pub use schema::{
     Bind, Boot, Budget, Config, Device, Filter, Gate, GateTable, Impair, InputWeight, Instance, Neighbour,
-    OnDeath, OnFault, Plugin, Plugins, PollMode, Port, PortKind, ReversePath, Route, RouteKind, Router,
-    SharedObjects, Unsigned, Watchdog,
+    OnDeath, OnFault, Placement, PlacementLevel, Plugin, Plugins, PollMode, Port, PortKind, ReversePath,
+    Route, RouteKind, Router, SharedObjects, Unsigned, Watchdog,
 };
 pub use values::{Named, Text, VlanIds};
 

@@ -27,6 +27,9 @@ impl Config {
             self.filter.into_iter().map(Filter::normalized).partition(|filter| filter.bound().is_some());
         self.bind.extend(bound.iter().filter_map(Filter::bound));
         self.filter = filters;
+        for place in &mut self.place {
+            place.flow = Text::of(place.flow.value().clone());
+        }
         self
     }
 }

@@ -65,6 +65,7 @@ impl Saving<'_> {
         self.named("gate", &gates, &runs.gate, |gate| gate.name.to_string())?;
         self.named("plugin", &normal.plugin, &runs.plugin, |plugin| plugin.file.display().to_string())?;
         self.named("instance", &normal.instance, &runs.instance, |instance| instance.name.to_string())?;
+        self.named("place", &normal.place, &runs.place, |one| one.flow.written().to_owned())?;
         self.bindings(file, runs)
     }
 

@@ -44,6 +44,9 @@ pub struct Config {
     pub bind: Vec<Bind>,
     /// What is done with which packets.
     pub filter: Vec<Filter>,
+    /// At which level which flows are treated.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub place: Vec<Placement>,
     /// The file that it was read from.
     #[serde(skip)]
     pub origin: Origin,
@@ -661,4 +664,25 @@ pub struct Filter {
     #[serde(default)]
     #[serde(skip_serializing_if = "is_default")]
     pub priority: i32,
+}
+
+/// At which level flows are treated; the first that concerns a flow counts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Placement {
+    /// Which flows; `*` is all.
+    #[schemars(with = "String")]
+    pub flow: Text<millrace_classify::Filter>,
+    /// Where.
+    pub level: PlacementLevel,
+}
+
+/// A level that flows can be placed at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlacementLevel {
+    /// In the driver, as soon as they can be there, and also while they are idle.
+    Xdp,
+    /// At a worker.
+    Worker,
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::change::object;
 use crate::scheduler::{FlowQueue, Scheduler, SchedulerNode};
-use crate::schema::{Bind, Filter, Gate, Neighbour, OnFault, Plugin, Route, RouteKind};
+use crate::schema::{Bind, Filter, Gate, Neighbour, OnFault, Placement, Plugin, Route, RouteKind};
 
 /// A word as a shell reads it.
 pub(crate) fn quoted(word: &impl Display) -> String {
@@ -96,6 +96,18 @@ pub(crate) fn neighbour(verb: &str, neighbour: &Neighbour) -> String {
         "add" => format!("neighbour add {port} {address} {}", neighbour.mac.value()),
         _ => format!("neighbour {verb} {port} {address}"),
     }
+}
+
+/// What makes one list of placements of another. As long as their order stays, only what differs is said.
+pub(crate) fn places(from: &[Placement], to: &[Placement]) -> Vec<String> {
+    let place = |flow: &str, level: &str| format!("place {} {level}", quoted(&flow));
+    let stay = |one: &&Placement| to.iter().any(|other| other.flow == one.flow);
+    let kept: Vec<&str> = from.iter().filter(stay).map(|one| one.flow.written()).collect();
+    let ordered = to.iter().map(|one| one.flow.written()).take(kept.len()).eq(kept.iter().copied());
+    let gone = from.iter().filter(|one| !ordered || !stay(one));
+    let said = to.iter().filter(|one| !ordered || !from.contains(one));
+    let gone = gone.map(|one| place(one.flow.written(), "auto"));
+    gone.chain(said.map(|one| place(one.flow.written(), &text(&one.level)))).collect()
 }
 
 /// What makes one scheduler of a port of another.

@@ -7,7 +7,7 @@ use millrace_config::Config;
 use serde_json::{Map, Value};
 
 /// The tables of the file: the heading in the document, and the name in the schema.
-const TABLES: [(&str, &str); 15] = [
+const TABLES: [(&str, &str); 16] = [
     ("[router]", "Router"),
     ("[api]", "Api"),
     ("[[port]]", "Port"),
@@ -23,6 +23,7 @@ const TABLES: [(&str, &str); 15] = [
     ("[[instance]]", "Instance"),
     ("[[bind]]", "Bind"),
     ("[[filter]]", "Filter"),
+    ("[[place]]", "Placement"),
 ];
 
 fn document() -> String {

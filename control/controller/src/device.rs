@@ -29,8 +29,8 @@ pub(crate) struct KernelDevice {
     pub programs: PortPrograms,
     /// The AF_XDP sockets that the worker has for it.
     pub sockets: Vec<i32>,
-    /// Whether its program looks flows up in the flow cache, and counts what goes up.
-    pub counts_way: bool,
+    /// Why its program does not look flows up in the flow cache; `None` where it does, and counts what goes up.
+    pub stays_up: Option<&'static str>,
     /// What the driver was last found to be able to do.
     pub driver: Option<DriverPort>,
     claim: Claim,
@@ -42,8 +42,8 @@ pub(crate) struct KernelOptions {
     pub on_death: OnDeath,
     /// Super-frames are cut so that they fit every port.
     pub segment_mtu: u16,
-    /// Whether there is a flow cache.
-    pub caches_flows: bool,
+    /// Why there is no flow cache; `None` where there is one.
+    pub no_cache: Option<&'static str>,
 }
 
 /// A kernel device whose programs are attached, and whose sockets are still to be opened.
@@ -68,19 +68,33 @@ enum Stage {
     Packet(String),
 }
 
+/// Why flows are not looked up where no XDP program runs.
+const NO_XDP: &str = "no XDP program runs there: the port is served by AF_PACKET";
+/// Why flows are not looked up where several queues are read.
+const SEVERAL_QUEUES: &str =
+    "several receive queues are in use, and what goes up by them is counted together";
+
 impl Stage {
-    /// Has the program look flows up, where that is possible: whether it does.
-    fn look_up_flows(&mut self, plan: &PortPlan) -> Result<bool, ControlError> {
-        let Self::Xdp(attached) = self else { return Ok(false) };
+    /// Has the program look flows up, where that is possible; why it does not, else.
+    fn look_up_flows(&mut self, plan: &PortPlan) -> Result<Option<&'static str>, ControlError> {
+        let Self::Xdp(attached) = self else { return Ok(Some(NO_XDP)) };
         let programs = &mut attached.0;
-        let can = programs.mode() == Attachment::Native
-            && programs.queues() == 1
-            && Wrapping::of(plan)?.is_empty()
-            && FlowCache::knows(plan.id.0);
-        if can {
+        let why = match programs.mode() {
+            Attachment::Tcx => Some(NO_XDP),
+            Attachment::Generic => Some("XDP runs behind the driver (generic), where it would save nothing"),
+            Attachment::Native if programs.queues() != 1 => Some(SEVERAL_QUEUES),
+            Attachment::Native if !Wrapping::of(plan)?.is_empty() => {
+                Some("the port is impaired or recorded, which sees all of its frames")
+            }
+            Attachment::Native if !FlowCache::knows(plan.id.0) => {
+                Some("there are more ports before it than the flow cache knows")
+            }
+            Attachment::Native => None,
+        };
+        if why.is_none() {
             programs.cache_flows(plan.id.0, true).map_err(|error| offload_error(&error))?;
         }
-        Ok(can)
+        Ok(why)
     }
 }
 
@@ -113,7 +127,10 @@ impl AttachedDevice {
     pub fn open(self, workers: &mut Workers) -> Result<(KernelDevice, Capabilities), ControlError> {
         let Self { plan, link, claim, options, mut stage } = self;
         // Before anything goes up by a socket, so that all of it is counted.
-        let looks_up = options.caches_flows && stage.look_up_flows(&plan)?;
+        let stays_up = match options.no_cache {
+            Some(why) => Some(why),
+            None => stage.look_up_flows(&plan)?,
+        };
         let (programs, capabilities, sockets) = match stage {
             Stage::Xdp(attached) => match open_xdp(&plan, *attached, workers) {
                 Err(ControlError::System(problem)) if plan.config.driver == Driver::Auto => open_packet(
@@ -129,11 +146,9 @@ impl AttachedDevice {
         }?;
         let device = plan.settings.device;
         // What goes up by several queues is counted by none of them.
-        let (ifindex, counts_way) = (link.ifindex, looks_up && sockets.len() == 1);
-        Ok((
-            KernelDevice { ifindex, device, programs, sockets, counts_way, driver: None, claim },
-            capabilities,
-        ))
+        let stays_up = stays_up.or_else(|| (sockets.len() != 1).then_some(SEVERAL_QUEUES));
+        let ifindex = link.ifindex;
+        Ok((KernelDevice { ifindex, device, programs, sockets, stays_up, driver: None, claim }, capabilities))
     }
 }
 

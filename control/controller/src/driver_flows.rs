@@ -1,9 +1,17 @@
 //! Plain flows in the driver: the flow cache of level 0 given to the worker, and what each port's device can do.
 
-use millrace_offload::{CachedFlow, FlowCache, FlowCacheWriter, FlowSlot, FlowTotals, KEY_BYTES};
+use std::sync::atomic::AtomicU64;
+
+use millrace_offload::{
+    CachedAction, CachedFlow, CachedWay, FlowCache, FlowCacheWriter, FlowSlot, FlowTotals, KEY_BYTES,
+    PolicerPlace,
+};
 use millrace_packet::{Family, FlowKey};
-use millrace_pipeline::{Command, DriverCache, DriverFlow, DriverPort, DriverTotals};
-use millrace_units::PortId;
+use millrace_pipeline::{
+    Command, DriverAction, DriverCache, DriverFlow, DriverPort, DriverTotals, DriverWay,
+};
+use millrace_plugin::{Policer, Price, SharedBucket};
+use millrace_units::{Amount, PortId};
 
 use crate::ControlError;
 use crate::router::Inner;
@@ -22,7 +30,34 @@ impl WorkerCache {
 }
 
 fn content(flow: &DriverFlow) -> CachedFlow {
-    CachedFlow { out: flow.out.0, mtu: flow.mtu, destination: flow.destination.0, source: flow.source.0 }
+    let action = match flow.action {
+        DriverAction::Drop => CachedAction::Drop,
+        DriverAction::Send(DriverWay { out, mtu, destination, source }) => {
+            CachedAction::Send(CachedWay { out: out.0, mtu, destination: destination.0, source: source.0 })
+        }
+    };
+    CachedFlow { action, policer: flow.policer }
+}
+
+fn totals(totals: FlowTotals) -> DriverTotals {
+    let FlowTotals { packets, bytes, dropped, dropped_bytes } = totals;
+    let dropped = Amount { packets: dropped, bytes: dropped_bytes };
+    DriverTotals { sent: Amount { packets, bytes }, dropped }
+}
+
+/// The place of a token bucket in the flow cache.
+#[derive(Debug)]
+struct Bucket(PolicerPlace);
+
+impl SharedBucket for Bucket {
+    #[inline]
+    fn word(&self) -> &AtomicU64 {
+        self.0.paid()
+    }
+
+    fn place(&self) -> u16 {
+        self.0.number()
+    }
 }
 
 /// A flow's key as the programs make it of a packet: `struct flow_key`.
@@ -50,6 +85,14 @@ impl DriverCache for WorkerCache {
         self.writer.publish(generation);
     }
 
+    fn police(&mut self, policer: &Policer) -> Option<u16> {
+        if policer.place().is_none() {
+            let Price { byte, depth } = policer.price();
+            policer.share(Box::new(Bucket(self.writer.police(byte, depth)?)));
+        }
+        policer.place()
+    }
+
     fn insert(&mut self, key: &FlowKey, flow: &DriverFlow) -> Option<u32> {
         let slot = self.writer.insert(&bytes(key), &content(flow))?;
         if self.slots.len() <= slot.index() {
@@ -75,13 +118,11 @@ impl DriverCache for WorkerCache {
         let Some(slot) = self.slots.get_mut(slot as usize).and_then(Option::take) else {
             return DriverTotals::default();
         };
-        let FlowTotals { packets, bytes } = self.writer.remove(&bytes(key), slot);
-        DriverTotals { packets, bytes }
+        totals(self.writer.remove(&bytes(key), slot))
     }
 
     fn totals(&self, slot: u32) -> DriverTotals {
-        let totals = self.slot(slot).map(|slot| self.writer.totals(slot)).unwrap_or_default();
-        DriverTotals { packets: totals.packets, bytes: totals.bytes }
+        totals(self.slot(slot).map(|slot| self.writer.totals(slot)).unwrap_or_default())
     }
 
     fn up(&self, port: PortId) -> u32 {
@@ -97,24 +138,27 @@ impl DriverCache for WorkerCache {
     }
 }
 
-/// The flow cache of a router of one worker with kernel ports, if it is to have one and the kernel makes it.
-pub(crate) fn make_cache(flows: u32, workers: usize) -> Option<FlowCache> {
-    if flows == 0 || workers > 1 {
-        return None;
+/// The flow cache of a router of one worker with kernel ports, or why there is none.
+pub(crate) fn make_cache(has_kernel: bool, flows: u32, workers: usize) -> Result<FlowCache, &'static str> {
+    if !has_kernel {
+        return Err("no port has a kernel device");
     }
-    match FlowCache::new(flows, workers) {
-        Ok(cache) => Some(cache),
-        Err(error) => {
-            tracing::info!("no flow is forwarded in the driver: {error}");
-            None
-        }
+    if flows == 0 {
+        return Err("the configuration says driver-flows = 0");
     }
+    if workers > 1 {
+        return Err("the router has several workers: who receives a packet is not who is done with it");
+    }
+    FlowCache::new(flows, workers).map_err(|error| {
+        tracing::info!("no flow is forwarded in the driver: {error}");
+        "the kernel made no flow cache: the log says why"
+    })
 }
 
 impl Inner {
     /// Gives the worker the flow cache.
     pub fn begin_driver_flows(&mut self) -> Result<(), ControlError> {
-        let Some(cache) = &mut self.flow_cache else { return Ok(()) };
+        let Ok(cache) = &mut self.flow_cache else { return Ok(()) };
         let writer = cache.writer(0).map_err(|error| ControlError::system("map the flow cache", error))?;
         let cache = WorkerCache { writer, slots: Vec::new() };
         self.workers.get(0).tell(Command::SetDriverCache(Box::new(cache)))?;
@@ -124,10 +168,11 @@ impl Inner {
     /// Tells the worker and the flow cache what the driver can do at each port, where that changed: the other end of a
     /// veth may begin or cease to take what is redirected to it at any time.
     pub fn refresh_driver_ports(&mut self) -> Result<(), ControlError> {
-        let Some(cache) = &mut self.flow_cache else { return Ok(()) };
+        let Ok(cache) = &mut self.flow_cache else { return Ok(()) };
         for (port, device) in &mut self.kernel {
             let (takes, takes_long) = device.programs.takes_redirects();
-            let can = DriverPort { receives: device.counts_way, sends: device.counts_way && takes };
+            let looks_up = device.stays_up.is_none();
+            let can = DriverPort { receives: looks_up, sends: looks_up && takes };
             if device.driver == Some(can) {
                 continue;
             }
@@ -148,7 +193,7 @@ impl Inner {
 
     /// The device of a port is gone: nothing goes there in the driver.
     pub fn forget_driver_port(&mut self, port: PortId) -> Result<(), ControlError> {
-        let Some(cache) = &mut self.flow_cache else { return Ok(()) };
+        let Ok(cache) = &mut self.flow_cache else { return Ok(()) };
         let unset = cache.set_device(port.0, None, false);
         unset.map_err(|error| ControlError::system("forget a port of the flow cache", error))?;
         self.workers.get(0).tell(Command::SetDriverPort(port, DriverPort::default()))

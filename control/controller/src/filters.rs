@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use millrace_classify::{Candidate, CompiledFilter, Filter, FilterTable, Outcome};
-use millrace_config::FilterAction;
+use millrace_config::{FilterAction, Policing};
 use millrace_pipeline::GateTable;
-use millrace_plugin::{Action, BindingId, PluginChange, Terms, Way};
+use millrace_plugin::{Action, BindingId, PluginChange, Policer, Terms, Way};
 use millrace_plugin_abi::Position;
 use millrace_units::GateId;
 
@@ -98,6 +98,9 @@ impl Model {
             FilterAction::Ports(_) => Action::Send(ways()?),
             FilterAction::CopyTo(_) => Action::Copy(ways()?),
             FilterAction::Queue(name) => Action::Queue(self.schedulers.queue(name)?),
+            FilterAction::Police(Policing { rate, burst }) => {
+                Action::Police(Policer::new(rate.0, *burst).into())
+            }
             FilterAction::Copy(name) | FilterAction::Instance(name) => {
                 Action::Instance(self.plugins.instance(name)?)
             }

@@ -16,6 +16,7 @@ use millrace_wire::Protocol;
 use crate::ControlError;
 use crate::filters::parse_filter;
 use crate::model::Model;
+use crate::placement;
 use crate::request::{FlowOrder, FlowQuery};
 use crate::router::Router;
 use crate::show;
@@ -182,7 +183,9 @@ fn view(Measured { flow, worker, rate }: Measured, model: &Model) -> FlowView {
         bit_rate: rate.map(|(_, bytes)| 8.0 * bytes),
         age: flow.age.as_secs_f64(),
         idle: flow.idle.as_secs_f64(),
-        level: if flow.in_driver { "driver" } else { "worker" },
+        level: if flow.stays_up.is_none() { "driver" } else { "worker" },
+        why_not_driver: flow.stays_up.map(|why| placement::words(why, model)),
+        placed: flow.placed,
         worker,
         state: match (flow.reserved, flow.probation) {
             (true, _) => "reserved",
@@ -234,7 +237,8 @@ mod tests {
             reserved: false,
             bindings: Vec::new(),
             route: String::new(),
-            in_driver: false,
+            stays_up: Some(millrace_pipeline::StaysUp::Soon),
+            placed: false,
             hash: 0,
         }
     }

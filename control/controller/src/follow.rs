@@ -70,7 +70,7 @@ impl Router {
                 }
                 _ = look.tick() => {
                     let mut inner = self.lock();
-                    let counters = inner.workers.counters()?;
+                    let counters = inner.counters()?;
                     inner.observe(&counters);
                 }
                 never = &mut serving => match never {},
@@ -291,14 +291,17 @@ impl Inner {
         link: &millrace_host::HostLink,
     ) -> Result<(), ControlError> {
         let on_death = self.on_death.get(&plan.id).copied().unwrap_or(millrace_config::OnDeath::Kernel);
-        let options =
-            KernelOptions { on_death, segment_mtu: mtu_of(link), caches_flows: self.flow_cache.is_some() };
+        let options = KernelOptions {
+            on_death,
+            segment_mtu: mtu_of(link),
+            no_cache: self.flow_cache.as_ref().err().copied(),
+        };
         let (mut device, capabilities) = AttachedDevice::attach(
             plan,
             link,
             Claim::take(link.ifindex, &link.name)?,
             options,
-            self.flow_cache.as_ref(),
+            self.flow_cache.as_ref().ok(),
         )?
         .open(&mut self.workers)?;
         device.take_over(MacAddr(link.mac.unwrap_or_default()))?;

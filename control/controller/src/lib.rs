@@ -15,6 +15,7 @@ mod filter_check;
 mod filters;
 mod flows;
 mod follow;
+mod hardware;
 mod headers;
 mod host_level;
 mod host_output;
@@ -32,6 +33,7 @@ pub mod offline;
 mod overrides;
 mod packet_file;
 mod page;
+mod placement;
 mod plan;
 mod plugin_requests;
 mod quarantine;
@@ -50,6 +52,7 @@ mod schedulers;
 mod show;
 mod start;
 mod tokens;
+mod topology;
 mod trace;
 mod upgrade;
 pub mod view;
@@ -74,8 +77,8 @@ pub use packet_file::PacketFile;
 pub use page::{Page, PageQuery};
 pub use plan::{Plan, plan};
 pub use request::{
-    FlowOrder, FlowQuery, NewBinding, NewFilter, NewNeighbour, NewPlugin, NewRoute, NodeRemoval,
-    OldNeighbour, RouteQuery, Upgrade,
+    FlowOrder, FlowQuery, NewBinding, NewFilter, NewNeighbour, NewPlacement, NewPlugin, NewRoute,
+    NodeRemoval, OldNeighbour, RouteQuery, Upgrade, WantedLevel,
 };
 pub use router::Router;
 pub use start::{Source, StartOptions, check, revisions, start, state_directory};

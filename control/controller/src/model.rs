@@ -25,6 +25,7 @@ use crate::built_in::built_in_plugins;
 use crate::crash::beginning;
 use crate::load::Admitted;
 use crate::loader::Loader;
+use crate::placement::Placed;
 use crate::routes::OwnRoutes;
 use crate::scheduler_tree::{Part, Unplanned};
 use crate::schedulers::Schedulers;
@@ -62,6 +63,8 @@ pub(crate) struct Model {
     /// Routes that people want, as they said it.
     pub routes: BTreeMap<IpNet, millrace_config::Route>,
     pub neighbours: Vec<millrace_config::Neighbour>,
+    /// Where flows are wanted; the first that concerns a flow counts.
+    pub placements: Vec<Placed>,
     /// What was said of the whole router.
     pub router: millrace_config::Router,
     /// What was said of all plugins that are files.
@@ -95,6 +98,7 @@ impl Model {
             own_routes: OwnRoutes::default(),
             routes: BTreeMap::new(),
             neighbours: Vec::new(),
+            placements: config.place.iter().map(Placed::of).collect(),
             router: config.router.clone(),
             plugin_settings: config.plugins.clone(),
             api: config.api.clone(),

@@ -6,6 +6,28 @@ use millrace_config::{Budget, OnFault, RouteKind};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+/// Where flows are to be treated.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewPlacement {
+    /// Which flows: a filter, or the name of an instance.
+    pub what: String,
+    /// Where.
+    pub level: WantedLevel,
+}
+
+/// A level, or none in particular.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WantedLevel {
+    /// In the driver.
+    Xdp,
+    /// At a worker.
+    Worker,
+    /// Where the router finds best.
+    Auto,
+}
+
 /// An instance to be bound.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -88,8 +88,8 @@ pub(crate) struct Inner {
     pub workers: Workers,
     pub threads: Vec<JoinHandle<()>>,
     pub kernel: HashMap<PortId, KernelDevice>,
-    /// Plain flows in the driver, where that is possible and wanted.
-    pub flow_cache: Option<FlowCache>,
+    /// Plain flows in the driver, or why there are none.
+    pub flow_cache: Result<FlowCache, &'static str>,
     /// Where the kernel's own packets are caught, by the port that they are for.
     pub hosts: HashMap<PortId, HostOutput>,
     pub capabilities: HashMap<DeviceId, Capabilities>,
@@ -203,8 +203,22 @@ impl Inner {
         self.workers.ask(|reply| Command::SetRoutes(Vec::new(), reply)).map(drop)
     }
 
+    /// All counters, with what the driver dropped as workers do.
     pub fn snapshot(&mut self) -> Result<Snapshot, ControlError> {
-        self.workers.snapshot()
+        let snapshot = self.workers.snapshot()?;
+        Ok(self.with_driver_drops(snapshot))
+    }
+
+    /// The same without what may be long: schedulers, EtherTypes and neighbours.
+    pub fn counters(&mut self) -> Result<Snapshot, ControlError> {
+        let snapshot = self.workers.counters()?;
+        Ok(self.with_driver_drops(snapshot))
+    }
+
+    fn with_driver_drops(&self, mut snapshot: Snapshot) -> Snapshot {
+        let shares = self.model.ports.iter().map(|plan| (plan.id, self.share(plan.id)));
+        show::add_driver_drops(&mut snapshot, shares);
+        snapshot
     }
 
     /// What the level-0 program of a port did since it was loaded.
@@ -219,6 +233,8 @@ impl Inner {
             passed: counters.passed(),
             dropped: counters.fallback_dropped + counters.undeliverable + counters.made_way,
             forwarded: counters.forwarded,
+            filtered: counters.filtered,
+            policed: counters.policed,
             sent: self.driver_sent(port),
         }
     }
@@ -234,6 +250,8 @@ impl Inner {
             passed: gone.passed + now.passed.saturating_sub(offset.passed),
             dropped: gone.dropped + now.dropped.saturating_sub(offset.dropped),
             forwarded: gone.forwarded + now.forwarded.saturating_sub(offset.forwarded),
+            filtered: gone.filtered + now.filtered.saturating_sub(offset.filtered),
+            policed: gone.policed + now.policed.saturating_sub(offset.policed),
             sent: DriverSent {
                 packets: gone.sent.packets + now.sent.packets.saturating_sub(offset.sent.packets),
                 bytes: gone.sent.bytes + now.sent.bytes.saturating_sub(offset.sent.bytes),
@@ -243,7 +261,7 @@ impl Inner {
 
     /// What left by a port in the driver.
     fn driver_sent(&self, port: PortId) -> DriverSent {
-        let sent = self.flow_cache.as_ref().map(|cache| cache.sent(port.0));
+        let sent = self.flow_cache.as_ref().ok().map(|cache| cache.sent(port.0));
         sent.and_then(Result::ok).unwrap_or_default()
     }
 
@@ -298,7 +316,7 @@ impl Router {
             routes: inner.route_table.len(),
             flows: show::flow_table(&snapshot.flows),
             flow_states: show::flow_states(snapshot.flow_states),
-            driver_flows: inner.flow_cache.is_some().then(|| show::driver_flows(snapshot.driver_flows)),
+            driver_flows: inner.flow_cache.is_ok().then(|| show::driver_flows(snapshot.driver_flows)),
             turns: TurnsView {
                 busy: snapshot.turns.0,
                 empty: snapshot.turns.1,
@@ -329,7 +347,7 @@ impl Router {
     /// When the data plane does not answer.
     pub fn counters(&self) -> Result<CountersView, ControlError> {
         let mut inner = self.lock();
-        let snapshot = inner.workers.counters()?;
+        let snapshot = inner.counters()?;
         let ports = inner.model.ports.iter().map(|plan| port_counters(&inner, plan, &snapshot)).collect();
         Ok(CountersView { time: utc_now(), seconds: snapshot.at.since(inner.started).as_secs_f64(), ports })
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use ipnet::IpNet;
+use millrace_config::{Bits, FilterAction, Policing};
 use millrace_forward::Route;
 use millrace_host::PROTOCOL_MILLRACE;
 use millrace_offload::DriverSent;
@@ -10,9 +11,9 @@ use millrace_packet::{DropCounts, DropReason};
 use millrace_pipeline::{DriverFlowCounts, FlowCounts, GateTable, GateTables, ReversePath, Snapshot};
 use millrace_plugin::{
     Action, BindingCounts, BindingCountsPage, BindingDescription, BindingId, FlowStateCounts, InstanceReport,
-    MessageCounts, Way,
+    MessageCounts, Policer, Way,
 };
-use millrace_units::{GateId, QueueAccount};
+use millrace_units::{GateId, PortId, QueueAccount};
 
 use crate::ControlError;
 use crate::host_level::SlowReports;
@@ -38,8 +39,30 @@ pub(crate) struct KernelShare {
     pub dropped: u64,
     /// Frames that came in here and that the driver forwarded.
     pub forwarded: u64,
+    /// Frames that came in here and that the driver dropped because a filter says so.
+    pub filtered: u64,
+    /// The same because more came than a token bucket lets through.
+    pub policed: u64,
     /// Frames that the driver sent by this port.
     pub sent: DriverSent,
+}
+
+impl KernelShare {
+    /// What the driver dropped, by reasons that workers have too.
+    pub fn drops(&self) -> [(DropReason, u64); 2] {
+        [(DropReason::Filter, self.filtered), (DropReason::Policer, self.policed)]
+    }
+}
+
+/// Adds to what workers dropped, port by port, what the driver dropped for the same reasons.
+pub(crate) fn add_driver_drops(snapshot: &mut Snapshot, shares: impl Iterator<Item = (PortId, KernelShare)>) {
+    for (port, share) in shares {
+        if let Some((_, count)) = snapshot.ports.iter_mut().find(|(id, _)| *id == port) {
+            for (reason, packets) in share.drops().into_iter().filter(|(_, packets)| *packets > 0) {
+                count.drops.add(reason, packets);
+            }
+        }
+    }
 }
 
 /// Counts by the names of their reasons.
@@ -68,11 +91,14 @@ pub(crate) fn summary(snapshot: &Snapshot, kernel: &[KernelShare]) -> SummaryVie
     let passed: u64 = kernel.iter().map(|share| share.passed).sum();
     let passed_drops: u64 = kernel.iter().map(|share| share.dropped).sum();
     let forwarded: u64 = kernel.iter().map(|share| share.forwarded).sum();
+    // Among what the snapshot has as dropped.
+    let dropped_there: u64 = kernel.iter().map(|share| share.filtered + share.policed).sum();
     let hosts = || snapshot.hosts.iter().map(|(_, count)| count);
     let devices = || snapshot.devices.iter().map(|(_, count)| count).chain(hosts()).chain([&snapshot.closed]);
     let received = devices().map(|count| count.received).sum::<u64>().wrapping_add(snapshot.carried)
         + passed
         + passed_drops
+        + dropped_there
         + forwarded;
     let device_created: u64 = devices().map(|count| count.created).sum();
     let transmitted = devices().map(|count| count.transmitted).sum::<u64>() + forwarded;
@@ -182,7 +208,13 @@ pub(crate) fn action(action: &Action, model: &Model) -> String {
         Action::Send(to) => format!("ports {}", ways(to)),
         Action::Copy(to) => format!("copy-to {}", ways(to)),
         Action::Queue(queue) => format!("queue {}", model.schedulers.name(*queue)),
+        Action::Police(policer) => FilterAction::Police(policing(policer)).to_string(),
     }
+}
+
+/// A token bucket as people write it.
+pub(crate) fn policing(policer: &Policer) -> Policing {
+    Policing { rate: Bits(policer.rate()), burst: policer.burst() }
 }
 
 /// The counts of bindings, by their ids; those that are not here are zero.

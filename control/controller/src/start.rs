@@ -117,11 +117,7 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
         workers,
         threads,
         kernel: HashMap::new(),
-        flow_cache: if has_kernel {
-            make_cache(config.router.driver_flows, config.router.workers)
-        } else {
-            None
-        },
+        flow_cache: make_cache(has_kernel, config.router.driver_flows, config.router.workers),
         hosts: HashMap::new(),
         capabilities: HashMap::new(),
         mirror: None,
@@ -254,8 +250,8 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
             &plan,
             &link,
             claim,
-            KernelOptions { on_death, segment_mtu, caches_flows: inner.flow_cache.is_some() },
-            inner.flow_cache.as_ref(),
+            KernelOptions { on_death, segment_mtu, no_cache: inner.flow_cache.as_ref().err().copied() },
+            inner.flow_cache.as_ref().ok(),
         )?;
         attached.push((plan, device));
     }
@@ -270,6 +266,9 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
     inner.set_host_path()?;
     inner.set_witness()?;
     inner.begin_driver_flows()?;
+    if !inner.model.placements.is_empty() {
+        inner.tell_placements()?;
+    }
     for plan in inner.model.ports.clone() {
         if !plan.is_kernel() && plan.config.vlan.is_none() {
             let capabilities = open_own(&plan, &mut inner.workers)?;

@@ -13,7 +13,9 @@ use crate::upgrade::Succeeded;
 mod configuration;
 mod counters;
 mod halves;
+mod hardware;
 mod maps;
+mod placement;
 mod plugins;
 mod schedulers;
 mod tokens;
@@ -22,7 +24,9 @@ mod trace;
 pub use configuration::{AppliedView, ConfigurationView, DifferenceView, RevisionTextView, RevisionView};
 pub use counters::{CountersView, PortCountersView};
 pub use halves::{MessagesView, SlowHalfView};
+pub use hardware::{CpuView, HardwarePortView, HardwareView, ProcessorView, SwitchView};
 pub use maps::{MapEntryView, MapView};
+pub use placement::{DriverBudgetView, PlacementView, PlacementsView};
 pub use plugins::{MapShapeView, PluginDetailView, PluginInterfaceView};
 pub use schedulers::{
     FlowQueueView, HostOutputView, QueueView, RemovedNodeView, SchedulerNodeView, SchedulerView,
@@ -613,6 +617,10 @@ pub struct FlowView {
     pub idle: f64,
     /// `driver` where the driver forwards it by itself, else `worker`.
     pub level: &'static str,
+    /// Why it is not in the driver; nothing when it is.
+    pub why_not_driver: Option<String>,
+    /// Whether somebody has said where it is to be.
+    pub placed: bool,
     /// The number of the worker that it belongs to: 0 where there is only one.
     pub worker: usize,
     /// `new` while it may be displaced by other new flows, then `established`; `reserved` while a rate is reserved for it, so that

@@ -11,6 +11,7 @@
 #define MILLRACE_FLOW_CACHE_H
 
 #include "helpers.h"
+#include "policer.h"
 
 /* Programs that share nothing need no such file system. */
 #ifdef ALONE
@@ -44,6 +45,10 @@
 #define GO_UP (-1)
 /* Dropped, so that its flow can be forwarded here from now on. */
 #define MAKE_WAY (-2)
+/* Dropped, because a filter says so. */
+#define FILTERED (-3)
+/* Dropped, because more comes than a filter lets through. */
+#define POLICED (-4)
 
 /* FlowKey of foundation/packet, byte by byte. */
 struct flow_key {
@@ -54,8 +59,9 @@ struct flow_key {
 };
 
 /*
- * What becomes of the packets of a flow: a cache line. User space writes generation last, and compares its own word
- * first, so an entry is either whole or not used. src/flow_cache/layout.rs has the same.
+ * What becomes of the packets of a flow: a cache line, and one more for those that are dropped. User space writes
+ * generation last, and compares its own word first, so an entry is either whole or not used. src/flow_cache/layout.rs
+ * has the same.
  */
 struct cached_flow {
 	__u64 generation; /* as long as it is that of its worker, all else is right */
@@ -66,7 +72,11 @@ struct cached_flow {
 	__u16 mtu;
 	__u16 worker;
 	__u8 link[2 * ETH_ALEN]; /* destination and source */
-	__u8 reserved[6];
+	__u16 drops; /* whether all packets are dropped, because a filter says so */
+	__u16 policer; /* one more than the place of a token bucket that packets must find room in; 0 for none */
+	__u8 reserved[10];
+	__u64 dropped, dropped_bytes;
+	__u8 also_reserved[48];
 } __attribute__((aligned(64)));
 
 /*
@@ -78,6 +88,15 @@ struct way {
 	__u32 overloaded; /* more comes than the worker bears */
 	__u8 reserved[52];
 } __attribute__((aligned(64)));
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(pinning, PINNING);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, POLICERS);
+	__type(key, __u32);
+	__type(value, struct policer);
+} policers SEC(".maps");
 
 struct sent {
 	__u64 packets, bytes;
@@ -396,6 +415,26 @@ static __always_inline int none_is_up(const struct way *way, const struct cached
 	return (__s32)(done - flow->last_up) >= 0 && (__s32)(done - flow->floor) >= 0;
 }
 
+static __always_inline int drop_here(struct cached_flow *flow, __u64 length, int why)
+{
+	flow->dropped++;
+	flow->dropped_bytes += length;
+	return why;
+}
+
+/* Whether the token bucket of a flow, if it has one, has room for a packet. */
+static __always_inline int has_room(const struct cached_flow *flow, __u64 length)
+{
+	__u32 place = flow->policer;
+	struct policer *bucket;
+
+	if (!place)
+		return 1;
+	place--;
+	bucket = bpf_map_lookup_elem(&policers, &place);
+	return !bucket || takes(bucket, length);
+}
+
 static __always_inline int read_packet(struct candidate *packet, void *data, const void *end, __u64 length)
 {
 	const struct ethhdr *link = data;
@@ -439,12 +478,16 @@ static __always_inline int forward_here(struct xdp_md *context, __u64 length, vo
 	if (!generation || *(volatile __u64 *)generation != *(volatile __u64 *)&flow->generation ||
 	    packet.network_length > flow->mtu)
 		return go_up(way, flow);
+	if (flow->drops)
+		return drop_here(flow, length, FILTERED);
 	/* A flow that fills the way up would always have packets there, and some are lost there anyway. */
 	if (!none_is_up(way, flow))
 		return way->overloaded ? MAKE_WAY : go_up(way, flow);
 	port = flow->out;
 	if (!bpf_map_lookup_elem(to, &port) || (packet.partial && complete(&packet, data, end)))
 		return go_up(way, flow);
+	if (!has_room(flow, length))
+		return drop_here(flow, length, POLICED);
 	rewrite(data, flow, packet.key.family);
 	if (bpf_redirect_map(to, port, XDP_DROP) != XDP_REDIRECT)
 		return XDP_DROP;

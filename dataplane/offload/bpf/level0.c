@@ -18,7 +18,7 @@
 struct counters {
 	__u64 seen, seen_bytes;
 	__u64 by_verdict[6];
-	__u64 forwarded, undeliverable, made_way;
+	__u64 forwarded, undeliverable, made_way, filtered, policed;
 	__u64 fallback_passed, fallback_dropped, handed_back;
 };
 
@@ -96,6 +96,8 @@ static __always_inline int count_forwarded(struct counters *count, int action)
 	switch (action) {
 	case XDP_REDIRECT: count->forwarded++; return action;
 	case MAKE_WAY: count->made_way++; return XDP_DROP;
+	case FILTERED: count->filtered++; return XDP_DROP;
+	case POLICED: count->policed++; return XDP_DROP;
 	default: count->undeliverable++; return XDP_DROP;
 	}
 }

@@ -103,6 +103,8 @@ fn difference(after: &Level0Counters, before: &Level0Counters) -> Level0Counters
         forwarded: after.forwarded - before.forwarded,
         undeliverable: after.undeliverable - before.undeliverable,
         made_way: after.made_way - before.made_way,
+        filtered: after.filtered - before.filtered,
+        policed: after.policed - before.policed,
         fallback_passed: after.fallback_passed - before.fallback_passed,
         fallback_dropped: after.fallback_dropped - before.fallback_dropped,
         handed_back: after.handed_back - before.handed_back,

@@ -25,6 +25,10 @@ pub struct Level0Counters {
     pub undeliverable: u64,
     /// Dropped so that a flow could move from an overloaded worker into the driver without a packet overtaking another.
     pub made_way: u64,
+    /// Dropped in the driver, by the flow cache, because a filter says so.
+    pub filtered: u64,
+    /// Dropped in the driver, by the flow cache, because more came than the token bucket of a filter lets through.
+    pub policed: u64,
     /// Meant for user space, but no socket was registered; the kernel forwarded instead (`OnDeath::Kernel`).
     pub fallback_passed: u64,
     /// Meant for user space, but no socket was registered; dropped (`OnDeath::Drop`).
@@ -35,12 +39,12 @@ pub struct Level0Counters {
 }
 
 /// `struct counters` of bpf/level0.c.
-pub(crate) type Words = [u64; 14];
+pub(crate) type Words = [u64; 16];
 
 impl Level0Counters {
     /// Adds up what each processor has counted.
     pub(crate) fn sum<'a>(processors: impl Iterator<Item = &'a Words>) -> Self {
-        let mut sum: Words = [0; 14];
+        let mut sum: Words = [0; 16];
         processors.for_each(|words| sum.iter_mut().zip(words).for_each(|(sum, word)| *sum += word));
         let [
             seen,
@@ -54,6 +58,8 @@ impl Level0Counters {
             forwarded,
             undeliverable,
             made_way,
+            filtered,
+            policed,
             passed,
             dropped,
             back,
@@ -70,6 +76,8 @@ impl Level0Counters {
             forwarded,
             undeliverable,
             made_way,
+            filtered,
+            policed,
             fallback_passed: passed,
             fallback_dropped: dropped,
             handed_back: back,

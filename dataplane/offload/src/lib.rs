@@ -15,6 +15,7 @@ mod classifier_twin;
 mod counters;
 mod error;
 mod ethtool;
+mod facts;
 mod flow_cache;
 mod genetlink;
 mod host_output;
@@ -23,6 +24,7 @@ mod host_output_test;
 mod injector;
 mod leftover;
 mod local_address;
+mod longest_way;
 mod mapped_map;
 mod object;
 mod port_programs;
@@ -37,10 +39,15 @@ mod vlan;
 pub use counters::Level0Counters;
 pub use error::{InjectError, OffloadError};
 pub use ethtool::link_speed;
-pub use flow_cache::{CachedFlow, DriverSent, FlowCache, FlowCacheWriter, FlowSlot, FlowTotals, KEY_BYTES};
+pub use facts::{DeviceFacts, why_no_redirects};
+pub use flow_cache::{
+    CachedAction, CachedFlow, CachedWay, DriverSent, FlowCache, FlowCacheWriter, FlowSlot, FlowTotals,
+    KEY_BYTES, PolicerPlace,
+};
 pub use host_output::HostCatch;
 pub use injector::{Flows, FrameSource, KernelHandback};
 pub use leftover::own_program_ids;
+pub use longest_way::LongestWay;
 pub use port_programs::{Attachment, Mode, OnDeath, PortPrograms};
 pub use probe::{AttachedProgram, DeviceReport, Support};
 pub use vlan::{VlanStack, VlanTag};

@@ -24,6 +24,8 @@ pub(crate) struct MappedMap {
 // SAFETY: the memory belongs to this value alone on our side. The kernel's programs read and write it meanwhile; what they and
 // we both look at is either a word that is loaded and stored as one, or not looked at by them until such a word says so.
 unsafe impl Send for MappedMap {}
+// SAFETY: as above; what is reached by a shared reference is loaded and stored in words, or copied out as bytes, of which any are a value.
+unsafe impl Sync for MappedMap {}
 
 impl MappedMap {
     /// Maps the array `name` of `object`, `entries` values of `size` bytes.

@@ -8,7 +8,7 @@ use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
 use crate::OffloadError;
 use crate::flow_cache::Directory;
 
-static LEVEL0: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/level0.o"));
+pub(crate) static LEVEL0: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/level0.o"));
 static LEVEL0_ALONE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/level0_alone.o"));
 static HOST_OUTPUT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/host_output.o"));
 static SOURCE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/source.o"));

@@ -19,7 +19,7 @@ use millrace_units::{GateId, InstanceId, NextHopIndex, PortId, QueueAccount, Que
 use millrace_wire::mac_addr::MacAddr;
 
 use crate::capture::CaptureSink;
-use crate::driver_flows::{DriverCache, DriverPort};
+use crate::driver_flows::{DriverCache, DriverPort, Placement, StaysUp};
 use crate::drop_log::{DropQuery, DroppedPacket};
 use crate::explain::Explanation;
 use crate::gate_tables::{Published, WorkerTable};
@@ -132,6 +132,8 @@ pub enum Command {
     SetDriverCache(Box<dyn DriverCache>),
     /// Says what the driver can do at a port.
     SetDriverPort(PortId, DriverPort),
+    /// Says where flows are wanted: the first that concerns a flow counts.
+    PlaceFlows(Vec<Placement>),
     /// Sets the way back to the kernel.
     SetHostPath(Box<dyn HostPath + Send>),
     /// Changes what holds for the whole router.
@@ -187,8 +189,10 @@ pub struct FlowReport {
     pub route: String,
     /// The hash by which queues know it.
     pub hash: u32,
-    /// Whether the driver forwards it.
-    pub in_driver: bool,
+    /// Why it is not in the driver; `None` when it is there.
+    pub stays_up: Option<StaysUp>,
+    /// Whether somebody has said where it is to be.
+    pub placed: bool,
 }
 
 /// A packet of which control asks what would become of it.
@@ -322,6 +326,7 @@ impl fmt::Debug for Command {
             Self::ClearCounters => "ClearCounters",
             Self::SetDriverCache(..) => "SetDriverCache",
             Self::SetDriverPort(..) => "SetDriverPort",
+            Self::PlaceFlows(..) => "PlaceFlows",
             Self::SetHostPath(..) => "SetHostPath",
             Self::SetOptions(..) => "SetOptions",
             Self::Stop => "Stop",

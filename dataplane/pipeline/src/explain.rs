@@ -175,6 +175,13 @@ impl Tables<'_> {
                 }
                 (_, Some(Action::Drop)) => refused = Some("dropped: filter"),
                 (_, Some(Action::Queue(named))) => queue = *named,
+                (_, Some(Action::Police(policer))) => {
+                    let (rate, burst) = (policer.rate(), policer.burst());
+                    let text = format!(
+                        "{{gate {id}}}: at most {rate} bits a second, {burst} bytes at once; more is dropped: policer"
+                    );
+                    explanation.step("gate", text);
+                }
                 (_, Some(Action::Reject)) => refused = Some("dropped: filter; the source is told"),
                 _ => {}
             }

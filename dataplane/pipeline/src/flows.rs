@@ -5,7 +5,9 @@ use millrace_forward::{NextHop, Route};
 use millrace_units::{Instant, NextHopIndex, PortId};
 
 use crate::command::{FlowPage, FlowReport, FlowScan};
+use crate::driver_flows::StaysUp;
 use crate::filter_route::FilterRoute;
+use crate::parse::ROUTER;
 use crate::route::NO_ROUTE;
 use crate::router::Router;
 use crate::snapshot::FlowCounts;
@@ -60,8 +62,23 @@ impl Router {
             bindings: self.gates.plugins().stages(record.answer.path).map(|stage| stage.binding).collect(),
             route: self.route_in_words(record.answer.next_hop),
             hash: flows.hashes(&flows.key(index)).1,
-            in_driver: self.driver.as_ref().is_some_and(|driver| driver.has(index, &flows.key(index))),
+            stays_up: self.stays_up(index, record),
+            placed: self.driver.as_ref().is_some_and(|driver| driver.is_placed(&flows.key(index))),
         }
+    }
+
+    /// Why a flow is not in the driver; `None` when it is there.
+    fn stays_up(&self, index: FlowIndex, record: &FlowRecord) -> Option<StaysUp> {
+        let key = self.classifier.flows.key(index);
+        if self.driver.as_ref().is_some_and(|driver| driver.has(index, &key)) {
+            return None;
+        }
+        if key.port == ROUTER {
+            return Some(StaysUp::Own);
+        }
+        let plan = self.plan_of(&key, self.classifier.flows.hashes(&key).1, &record.answer);
+        let is_full = || self.driver.as_ref().is_some_and(|driver| driver.counts().room == 0);
+        Some(plan.err().unwrap_or_else(|| if is_full() { StaysUp::Full } else { StaysUp::Soon }))
     }
 
     /// The flow table at this moment.

@@ -56,7 +56,10 @@ pub use command::{
     Command, DeviceReport, Event, FlowPage, FlowReport, FlowScan, NeighbourChange, NeighbourKnowledge,
     NumberedRoutes, OpenDevice, OpenedDevice, Question, ReplyTo, RouteChange, WaitingRoutes,
 };
-pub use driver_flows::{DriverCache, DriverFlow, DriverFlowCounts, DriverPort, DriverTotals};
+pub use driver_flows::{
+    BUDGET, DriverAction, DriverCache, DriverFlow, DriverFlowCounts, DriverPort, DriverTotals, DriverWay,
+    FORWARD, Level, POLICE, Placement, StaysUp,
+};
 pub use drop_log::{DROPS_KEPT, DropQuery, DroppedPacket};
 pub use explain::{Explanation, Step};
 pub use gate_links::GateLinks;

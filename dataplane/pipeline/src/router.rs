@@ -469,6 +469,7 @@ impl Router {
         match command {
             Command::SetDriverCache(cache) => self.driver = Some(Box::new(DriverFlows::new(cache))),
             Command::SetDriverPort(id, can) => self.set_driver_port(id, can),
+            Command::PlaceFlows(placements) => self.place_flows(placements),
             Command::SetPort(id, settings) => self.set_port(id, settings, now),
             Command::RemovePort(id) => self.remove_port(id, now),
             Command::SetRoutes(mut routes, reply) => {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use millrace_plugin_abi::Position;
 use millrace_units::{InstanceId, PortId, QueueAccount, QueueId};
 
+use crate::Policer;
 use crate::waiting::End;
 
 /// A binding of an action, mostly an instance, to a filter at a gate, as workers know it. The control side gives the ids; one is used again
@@ -50,6 +51,8 @@ pub enum Action {
     Copy(Arc<[Way]>),
     /// They wait in this queue of the port that they leave by; where it has none of that number, in its default one.
     Queue(QueueId),
+    /// Those go on that find room in this token bucket; others are dropped.
+    Police(Arc<Policer>),
 }
 
 impl Action {
@@ -62,6 +65,7 @@ impl Action {
             Self::Send(_) | Self::Host => &[Position::Route],
             Self::Copy(_) => &[Position::Copy],
             Self::Queue(_) => &[Position::Early, Position::Late, Position::Queue],
+            Self::Police(_) => &[Position::Early, Position::Late],
         }
     }
 

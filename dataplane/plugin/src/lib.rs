@@ -15,6 +15,7 @@ mod binding;
 mod change;
 mod classify;
 mod declared;
+mod driver_form;
 mod exchange;
 mod fault;
 mod flow_state;
@@ -30,6 +31,7 @@ mod maps;
 pub mod native;
 mod path;
 mod plugin_control_unit;
+mod policer;
 mod pulse;
 mod quarantined;
 mod raw_packet;
@@ -47,6 +49,7 @@ mod worker_plugins;
 pub use binding::{Action, BindingCounts, BindingCountsPage, BindingId, BindingTable, Way};
 pub use change::{PluginChange, Remains};
 pub use classify::Classified;
+pub use driver_form::{DriverForm, DriverRefusal, DriverStep, MOST_DRIVER_STEPS};
 pub use flow_state::{FlowStateCounts, StateRef};
 pub use gate::{Gate, GateOrder};
 pub use halves::Halves;
@@ -62,6 +65,7 @@ pub use plugin_control_unit::{
     BindingDescription, Bound, GateDescription, HeldMaps, InstanceDescription, PluginCode,
     PluginControlError, PluginControlUnit, PluginDescription, PluginStatement, SlowHalf, Successors,
 };
+pub use policer::{Policer, Price, SharedBucket};
 pub use pulse::{Calling, Pulse};
 pub use run::{Direction, Group, Stop, Watch};
 pub use settings::without_router;

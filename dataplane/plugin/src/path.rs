@@ -104,6 +104,8 @@ pub(crate) enum Step {
     Refuse(Refusal),
     /// They are told which queue to wait in.
     Queue(QueueId),
+    /// They take from the token bucket of their binding's action, or are dropped.
+    Police,
     /// They are counted: what becomes of them stands in the route of their flow, or is done by who makes copies.
     Count,
 }

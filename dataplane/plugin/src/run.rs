@@ -13,7 +13,7 @@ use crate::path::{Part, Refusal, Step};
 use crate::slab::Key;
 use crate::waiting::{End, Kept, LONGEST_HOLD, Place, Taken, Ticket, WaitingRoom};
 use crate::worker_plugins::{Binding, WorkerPlugins};
-use crate::{Action, BindingId, BindingTable, OnFault};
+use crate::{Action, BindingId, BindingTable, OnFault, Policer};
 
 /// How often in a row a packet may be sent from instance to instance.
 pub(crate) const MOST_PASSED_ON: u8 = 8;
@@ -188,6 +188,15 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 Step::Queue(queue) => {
                     for member in &*group.members {
                         group.packets[usize::from(*member)].queue = queue;
+                    }
+                }
+                Step::Police => {
+                    if let Action::Police(policer) = &binding.action {
+                        let dropped = police(policer, group, now);
+                        binding.counts.drops += dropped;
+                        if dropped > 0 {
+                            *group.bytes = None;
+                        }
                     }
                 }
                 // What a filter at the position of the route refuses is dropped where that route is taken.
@@ -381,6 +390,20 @@ impl Desk<'_> {
 /// The ports whose bits are set.
 pub(crate) fn ports_of(bits: u64) -> impl Iterator<Item = u16> {
     (0..64).filter(move |port| bits >> port & 1 == 1)
+}
+
+/// Takes those members out of a group that find no room in a token bucket; how many.
+fn police(policer: &Policer, group: &mut Group<'_>, now: Instant) -> u64 {
+    let Group { packets, members, taken, .. } = group;
+    let before = members.len();
+    members.retain(|member| {
+        let fits = policer.takes(packets[usize::from(*member)].len() as u32, now);
+        if !fits {
+            taken.push((*member, Taken::End(End::Drop(DropReason::Policer))));
+        }
+        fits
+    });
+    (before - members.len()) as u64
 }
 
 /// Calls an instance with the members of a group.

@@ -290,6 +290,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             Action::Drop if found.position != Position::Route => Some(Step::Refuse(Refusal::Drop)),
             Action::Reject if found.position != Position::Route => Some(Step::Refuse(Refusal::Reject)),
             Action::Queue(queue) => Some(Step::Queue(*queue)),
+            Action::Police(_) => Some(Step::Police),
             _ => Some(Step::Count),
         };
         let instance = match step {
@@ -461,6 +462,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
     /// The bindings of a path that may have dropped a packet for a reason: the first that refuses packets, or the instances.
     pub fn may_drop(&self, path: PathId, reason: DropReason) -> impl Iterator<Item = BindingId> + '_ {
         let by_filter = reason == DropReason::Filter;
+        let by_policer = reason == DropReason::Policer;
         let by_instance = matches!(
             reason,
             DropReason::Plugin | DropReason::PluginBusy | DropReason::PluginFailed | DropReason::PluginLoop
@@ -472,6 +474,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 let action = self.bindings.get(stage.binding).map(|binding| &binding.action);
                 by_filter && matches!(action, Some(Action::Drop | Action::Reject))
             }
+            Step::Police => by_policer,
             Step::Queue(_) => false,
         };
         let stages = self.paths.stages(path).iter().filter(drops);

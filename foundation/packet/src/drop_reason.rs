@@ -101,6 +101,8 @@ drop_reasons! {
     PluginLoop = "plugin_loop",
     /// A filter says so.
     Filter = "filter",
+    /// More came than the token bucket of a filter lets through.
+    Policer = "policer",
     /// No route leads back to its source, or not by the port that it came in by (RFC 3704).
     ReversePath = "reverse_path",
     /// Its flow is new, and while more comes than the router bears only so many new flows are classified.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use millrace_host::HostLink;
-use millrace_offload::{DeviceReport, Support};
+use millrace_offload::{DeviceReport, Support, why_no_redirects};
 use serde::Serialize;
 
 /// Drivers that the router's own tests run on.
@@ -28,6 +28,10 @@ pub struct DeviceView {
     tcx: Ability,
     /// Whether a scheduler can have what the kernel itself sends by the device.
     host_output: Ability,
+    /// Whether plain flows that come in by it can be forwarded in the driver.
+    flows_in: Ability,
+    /// Whether the driver of another port can send to it.
+    flows_out: Ability,
     /// The XDP program that is attached now.
     attached: Option<String>,
     /// What `run` would choose; none if the device can't be a port.
@@ -86,6 +90,8 @@ impl DeviceView {
             native_xdp: unprobed(""),
             tcx: unprobed(""),
             host_output: unprobed(""),
+            flows_in: unprobed(""),
+            flows_out: unprobed(""),
             attached: None,
             choice: None,
             problems,
@@ -99,6 +105,8 @@ impl DeviceView {
                 view.native_xdp = unprobed(why);
                 view.tcx = unprobed(why);
                 view.host_output = unprobed(why);
+                view.flows_in = unprobed(why);
+                view.flows_out = unprobed(why);
             }
         }
         view.tried = TRIED.contains(&view.driver.as_str());
@@ -114,6 +122,8 @@ impl DeviceView {
         self.native_xdp = (&report.native_xdp).into();
         self.tcx = (&report.tcx).into();
         self.host_output = (&report.tcx_egress).into();
+        self.flows_in = flows_in(report);
+        self.flows_out = flows_out(report);
         self.attached = report.attached.as_ref().map(|program| {
             let place = if program.native { "in the driver" } else { "generic" };
             format!("{} (id {}, {place})", program.name, program.id)
@@ -128,6 +138,32 @@ impl DeviceView {
             self.faster = faster(report, self.choice.as_ref());
         }
     }
+}
+
+/// Whether plain flows that come in by a device can be forwarded in the driver.
+fn flows_in(report: &DeviceReport) -> Ability {
+    let queues = report.rx_queues;
+    match &report.native_xdp {
+        Support::Yes if queues > 1 => {
+            let why = format!(
+                "{queues} receive queues are in use, and it takes one: ethtool -L {} combined 1",
+                report.name
+            );
+            Ability { works: Some(false), why: Some(why) }
+        }
+        Support::No(_) => {
+            let why =
+                "XDP does not attach in the driver; behind it (generic) it would save nothing".to_owned();
+            Ability { works: Some(false), why: Some(why) }
+        }
+        other => other.into(),
+    }
+}
+
+/// Whether the driver of another port can send to a device.
+fn flows_out(report: &DeviceReport) -> Ability {
+    let why = why_no_redirects(&report.driver, &report.xdp_features);
+    Ability { works: Some(why.is_none()), why: why.map(ToOwned::to_owned) }
 }
 
 fn state(link: &HostLink) -> &'static str {
@@ -250,6 +286,8 @@ impl fmt::Display for DeviceView {
         }
         writeln!(f, "    tcx            {}", self.tcx)?;
         writeln!(f, "    host output    {}", self.host_output)?;
+        writeln!(f, "    flows in       {}", self.flows_in)?;
+        writeln!(f, "    flows out      {}", self.flows_out)?;
         let tried = if self.tried {
             "by us: the tests run on it"
         } else {
@@ -359,6 +397,20 @@ mod tests {
         assert!(text.contains("not by us on this driver"), "{text}");
         let text = DeviceView::new(&link(), Ok(&report(Support::Yes, &[])), true).to_string();
         assert!(text.contains("the tests run on it") && text.contains("af_xdp, native"), "{text}");
+    }
+
+    #[test]
+    fn whether_flows_may_be_forwarded_in_the_driver_is_said() {
+        let takes = report(Support::Yes, &["basic", "ndo-xmit"]);
+        assert_eq!((flows_in(&takes).works, flows_out(&takes).works), (Some(true), Some(true)));
+        let alone = report(Support::Yes, &["basic"]);
+        assert!(flows_out(&alone).why.is_some_and(|why| why.contains("gro on")));
+        let generic = report(Support::No("no".into()), &[]);
+        assert_eq!(flows_in(&generic).works, Some(false));
+        let many = DeviceReport { rx_queues: 4, ..report(Support::Yes, &["basic"]) };
+        assert!(flows_in(&many).why.is_some_and(|why| why.contains("4 receive queues")));
+        let text = DeviceView::new(&link(), Ok(&alone), true).to_string();
+        assert!(text.contains("flows in       works\n    flows out      does not work: a veth"), "{text}");
     }
 
     #[test]

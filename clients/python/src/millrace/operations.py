@@ -270,6 +270,12 @@ class Operations(Transport):
         """DELETE /gates/{name}: removes it. Role: operator."""
         return self.json('DELETE', f'/gates/{self.segment(name)}', if_match=if_match)
 
+    def get_hardware(
+        self,
+    ) -> types.HardwareView:
+        """GET /hardware: processors, ports and the switches between them, with what each can do here. Role: viewer."""
+        return self.json('GET', '/hardware')
+
     def get_instances(
         self,
         *,
@@ -383,6 +389,19 @@ class Operations(Transport):
     ) -> dict[str, Any]:
         """GET /openapi.json: the description of this interface, in OpenAPI 3.1. Role: viewer."""
         return self.json('GET', '/openapi.json')
+
+    def get_placements(
+        self,
+    ) -> types.PlacementsView:
+        """GET /placements: where flows are wanted, where all of them are, and why those at a worker are not in the driver. Role: viewer."""
+        return self.json('GET', '/placements')
+
+    def put_placements(
+        self,
+        body: types.NewPlacement,
+    ) -> types.PlacementView:
+        """PUT /placements: says where flows are to be treated: xdp, worker, or auto, where that is left to the router. Role: operator."""
+        return self.json('PUT', '/placements', body=body)
 
     def get_plugins(
         self,

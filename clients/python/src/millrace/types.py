@@ -148,6 +148,18 @@ class Confirmed(TypedDict):
     """Its revision."""
 
 
+class CpuView(TypedDict):
+    """A processor of the machine."""
+    core: int | None
+    """Its core: processors with the same one, in the same package, share it."""
+    cpu: int
+    """Its number in Linux."""
+    node: int | None
+    """The node of memory that is near to it."""
+    package: int | None
+    """Its package."""
+
+
 class CreatedTokenView(TypedDict):
     """A token that was just made."""
     created: str
@@ -178,6 +190,19 @@ class DifferenceView(TypedDict):
     """The configuration's name."""
     restart: list[str]
     """What only a restart can change."""
+
+
+class DriverBudgetView(TypedDict):
+    """The static budget of the driver's level, in instructions for each packet."""
+    forward: int
+    """What forwarding is taken to cost, or dropping."""
+    instructions: int
+    """What a flow may take."""
+    longest_way: int | None
+    """Instructions of the longest way through the program as it was compiled, without a token bucket and beside
+    completing a checksum."""
+    police: int
+    """What a token bucket is taken to add."""
 
 
 class DriverFlowsView(TypedDict):
@@ -368,6 +393,8 @@ class FlowView(TypedDict):
     """Packets per second, where that was asked for."""
     packets: int
     """Packets since the router came to know it."""
+    placed: bool
+    """Whether somebody has said where it is to be."""
     port: str
     """The port that it comes in by; `-` for packets of the router's own."""
     protocol: str
@@ -381,6 +408,8 @@ class FlowView(TypedDict):
     state: str
     """`new` while it may be displaced by other new flows, then `established`; `reserved` while a rate is
     reserved for it, so that no other displaces it."""
+    why_not_driver: str | None
+    """Why it is not in the driver; nothing when it is."""
     worker: int
     """The number of the worker that it belongs to: 0 where there is only one."""
 
@@ -456,6 +485,49 @@ class GateView(TypedDict):
     table: str
     """How its filters are searched: `linear`, `tuple-space`, `cutting-tree`, `dag`, `dag-patricia` or `dag-tree-
     bitmap`."""
+
+
+class HardwarePortView(TypedDict):
+    """A port, as hardware."""
+    device: str | None
+    """The kernel device, if there is one."""
+    driver: str
+    """The driver of that device, as it calls itself, or the kind of the port."""
+    features: list[str]
+    """XDP features that the driver announces."""
+    mtu: int
+    """Largest network packet in bytes."""
+    name: str
+    """Its name."""
+    processor: str
+    """The processor that manages it: what comes in by it goes there first."""
+    rx_queues: int
+    """Receive queues in use."""
+    sockets: str
+    """How packets get to a worker: `zero-copy` and `copy` (AF_XDP), `ring` (AF_PACKET), `call`, `in-process`."""
+    speed: int | None
+    """Bits per second of its link, as the driver says."""
+    tx_queues: int
+    """Transmit queues in use."""
+    why: str
+    """Why it works in no better mode; empty when it is the best."""
+    why_no_redirects: str | None
+    """Why no packet can be redirected to it in the driver; none where that works."""
+    xdp: str
+    """Where XDP runs: `driver`, `generic` behind it, or `none`."""
+
+
+class HardwareView(TypedDict):
+    """Processors, ports and switches (*VERA*, section 2.1): what there is for packets to pass."""
+    cpus: list[CpuView]
+    """The machine's own processors."""
+    ports: list[HardwarePortView]
+    """The ports."""
+    processors: list[ProcessorView]
+    """The router's processors, the highest level first: with `above` they are a tree, whose leaves are the
+    ports."""
+    switches: list[SwitchView]
+    """By which ways packets get from one to the other."""
 
 
 class HeldView(TypedDict):
@@ -711,6 +783,14 @@ class NewNeighbour(TypedDict):
     """The port it is behind, which has no kernel device."""
 
 
+class NewPlacement(TypedDict):
+    """Where flows are to be treated."""
+    level: Literal['xdp'] | Literal['worker'] | Literal['auto']
+    """Where."""
+    what: str
+    """Which flows: a filter, or the name of an instance."""
+
+
 class NewPlugin(TypedDict):
     """A plugin to be loaded."""
     allow_downgrade: NotRequired[bool]
@@ -809,6 +889,34 @@ class Pending(TypedDict):
     """Its number."""
     seconds: int
     """Seconds that are left."""
+
+
+class PlacementView(TypedDict):
+    """Where some flows are wanted, and where they are."""
+    driver: int
+    """Those that are in the driver."""
+    level: str
+    """Where they are wanted: `xdp`, `worker`, or `auto` where that is left to the router."""
+    what: str
+    """Which flows: a filter, or `instance NAME`."""
+    why_worker: dict[str, int]
+    """How many of these, for which reason."""
+    worker: int
+    """Those that are at a worker."""
+
+
+class PlacementsView(TypedDict):
+    """Where flows are wanted, and where all of them are."""
+    budget: DriverBudgetView
+    """How many instructions a program in the driver may spend on a packet."""
+    driver: int
+    """All flows that are in the driver."""
+    placements: list[PlacementView]
+    """What was said of flows; the first that concerns a flow counts."""
+    why_worker: dict[str, int]
+    """How many of these, for which reason."""
+    worker: int
+    """All flows that are at a worker."""
 
 
 class PluginDetailView(TypedDict):
@@ -977,6 +1085,22 @@ class Problem(TypedDict):
     """`about:blank`: no more is known than the status says."""
     wrong: NotRequired[int | None]
     """How many entries of a list are wrong."""
+
+
+class ProcessorView(TypedDict):
+    """A processor of the router: a place where packets are treated."""
+    above: str | None
+    """The processor that gets what this one leaves to others; none for the highest."""
+    cpus: str
+    """The processors of the machine that it may run on; empty where that is whichever receives the packet."""
+    level: int
+    """0 in the driver, 1 a worker, 2 the host."""
+    name: str
+    """`host`, `worker 0`, `xdp r1`."""
+    treats: str
+    """What it treats."""
+    why_not: str | None
+    """Why it treats no flows by itself; none where it does."""
 
 
 class QueueChanged(TypedDict):
@@ -1374,6 +1498,10 @@ class SummaryView(TypedDict):
     """Packets for the kernel and for the router's own stack."""
     transmitted: int
     """Packets sent."""
+
+
+SwitchView: TypeAlias = 'dict[str, Any]'
+"""A way between two processors, or from one to a port."""
 
 
 class Text(TypedDict):

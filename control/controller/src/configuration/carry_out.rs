@@ -4,6 +4,7 @@ use millrace_config::{Change, Heir, Port, Scheduler, Together};
 use millrace_pipeline::{Command, NeighbourChange, NeighbourKnowledge};
 
 use crate::model::{options, table_kind};
+use crate::placement::Placed;
 use crate::router::{Inner, Progress, Router};
 use crate::schedulers::Schedulers;
 use crate::{ControlError, NewPlugin};
@@ -194,6 +195,10 @@ impl Inner {
                     Ok(())
                 };
                 self.change_scheduler(port, heir.as_deref(), change).map(drop)
+            }
+            Change::Place { to, .. } => {
+                self.model.placements = to.iter().map(Placed::of).collect();
+                self.tell_placements()
             }
             Change::AddNeighbour(neighbour) => {
                 let known = self.model.known_for_good(neighbour)?;

@@ -10,6 +10,8 @@ use millrace_plugin_abi::DEFAULT_GATES;
 use millrace_units::GateId;
 
 use crate::model::{Bound, Model};
+use crate::placement::Placed;
+use crate::show;
 
 impl Model {
     /// What runs, in the form that is compared.
@@ -26,6 +28,7 @@ impl Model {
             instance: self.running_instances(),
             bind: Vec::new(),
             filter: Vec::new(),
+            place: self.placements.iter().map(Placed::written).collect(),
             origin: Default::default(),
         };
         for (_, bound) in self.plugins.bindings_by_age() {
@@ -94,6 +97,7 @@ impl Model {
             Action::Send(to) => FilterAction::Ports(ways(to)),
             Action::Copy(to) => FilterAction::CopyTo(ways(to)),
             Action::Queue(queue) => FilterAction::Queue(self.schedulers.name(*queue).to_owned()),
+            Action::Police(policer) => FilterAction::Police(show::policing(policer)),
         }
     }
 }

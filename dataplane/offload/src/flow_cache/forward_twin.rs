@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::{CachedFlow, KEY_BYTES};
+use super::{CachedWay, KEY_BYTES};
 use crate::test_support::ones_complement;
 
 const TCP: u8 = 6;
@@ -82,7 +82,7 @@ fn ports(addresses: &[u8], protocol: u8, transport: &[u8]) -> Option<((u16, u16)
 }
 
 /// The frame as it leaves.
-pub(super) fn forwarded(frame: &[u8], flow: &CachedFlow) -> Vec<u8> {
+pub(super) fn forwarded(frame: &[u8], flow: &CachedWay) -> Vec<u8> {
     let (read, mut frame) = (read(frame, 0).expect("a plain packet"), frame.to_vec());
     if let Some(at) = read.partial {
         let transport = if frame[12] == 8 { 34 } else { 54 };

@@ -6,6 +6,8 @@ use aya::Pod;
 
 /// Ports, by their numbers in the router, that can have their flows in the cache.
 pub(crate) const PORTS: usize = 256;
+/// Token buckets that programs can take from.
+pub(crate) const POLICERS: usize = 1024;
 /// Workers that can fill it.
 pub(crate) const WORKERS: usize = 64;
 /// The length of a key: that of `FlowKey` of the room `packet`.
@@ -24,7 +26,22 @@ pub(crate) struct Entry {
     pub mtu: u16,
     pub worker: u16,
     pub link: [u8; 12],
-    pub reserved: [u8; 6],
+    pub drops: u16,
+    pub policer: u16,
+    pub reserved: [u8; 10],
+    pub dropped: u64,
+    pub dropped_bytes: u64,
+    pub also_reserved: [u64; 6],
+}
+
+/// `struct policer`.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Policer {
+    pub paid: u64,
+    pub byte: u64,
+    pub depth: u64,
+    pub reserved: [u64; 5],
 }
 
 /// `struct way`.
@@ -64,8 +81,9 @@ mod plain {
 }
 
 const _: () = {
-    assert!(size_of::<Entry>() == 64 && size_of::<Way>() == 64);
+    assert!(size_of::<Entry>() == 128 && size_of::<Way>() == 64 && size_of::<Policer>() == 64);
     assert!(
         offset_of!(Entry, last_up) == 24 && offset_of!(Entry, out) == 32 && offset_of!(Entry, link) == 38
     );
+    assert!(offset_of!(Entry, drops) == 50 && offset_of!(Entry, dropped) == 64);
 };

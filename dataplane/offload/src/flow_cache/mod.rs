@@ -8,6 +8,7 @@ mod directory;
 #[cfg(test)]
 mod forward_twin;
 mod layout;
+mod policers;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -22,7 +23,8 @@ pub(crate) use directory::Directory;
 pub use layout::KEY_BYTES;
 pub(crate) use layout::Place;
 use layout::{PORTS, Sent, WORKERS};
-pub use writer::{CachedFlow, FlowCacheWriter, FlowSlot, FlowTotals};
+pub use policers::PolicerPlace;
+pub use writer::{CachedAction, CachedFlow, CachedWay, FlowCacheWriter, FlowSlot, FlowTotals};
 
 use crate::bpf_syscall::delete_key;
 use crate::port_programs::{map_mut, missing};
@@ -51,7 +53,7 @@ impl FlowCache {
     /// A cache for `capacity` flows, of `workers` workers together: up to 64, each of which has its part.
     ///
     /// # Errors
-    /// [`OffloadError`] without the privileges, or the memory: some 170 bytes a flow.
+    /// [`OffloadError`] without the privileges, or the memory: some 240 bytes a flow.
     pub fn new(capacity: u32, workers: usize) -> Result<Self, OffloadError> {
         let workers = u16::try_from(workers.clamp(1, WORKERS)).unwrap_or(1);
         let capacity = capacity.max(u32::from(workers));

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
 use super::forward_twin::{forwarded, read, udp_key};
-use super::{CachedFlow, FlowCache, FlowCacheWriter, FlowSlot, FlowTotals, Place};
+use super::{CachedAction, CachedFlow, CachedWay, FlowCache, FlowCacheWriter, FlowSlot, FlowTotals, Place};
 use crate::port_programs::{read_counters, write_config};
 use crate::test_support::{can_load, frame_to, ipv4_packet, ipv6_packet, ones_complement, xdp_socket};
 use crate::{Level0Counters, bpf_syscall, object};
@@ -18,8 +18,9 @@ const PORT: u16 = 3;
 const OUT: u16 = 7;
 const LOOPBACK: u32 = 1;
 const REDIRECT: u32 = 4;
-const FLOW: CachedFlow =
-    CachedFlow { out: OUT, mtu: 1500, destination: [2, 9, 9, 9, 9, 9], source: [2, 8, 8, 8, 8, 8] };
+const WAY: CachedWay =
+    CachedWay { out: OUT, mtu: 1500, destination: [2, 9, 9, 9, 9, 9], source: [2, 8, 8, 8, 8, 8] };
+const FLOW: CachedFlow = CachedFlow { action: CachedAction::Send(WAY), policer: None };
 
 /// A port's program with sockets, so that it forwards, and a cache.
 struct Bench {
@@ -104,9 +105,9 @@ fn a_cached_flow_leaves_as_its_twin_says_and_is_counted() {
         assert!(!bench.forwards(&frame));
         let slot = bench.begin(from, to);
         for program in 0..2 {
-            assert_eq!(bench.run(program, &frame), Some(forwarded(&frame, &FLOW)));
+            assert_eq!(bench.run(program, &frame), Some(forwarded(&frame, &WAY)));
         }
-        let totals = FlowTotals { packets: 2, bytes: 2 * frame.len() as u64 };
+        let totals = FlowTotals { packets: 2, bytes: 2 * frame.len() as u64, ..FlowTotals::default() };
         assert_eq!(bench.writer.totals(slot), totals);
         assert!(!bench.forwards(&[&frame[..35], &[frame[35] ^ 1], &frame[36..]].concat()), "another flow");
     }
@@ -125,8 +126,8 @@ fn an_entry_is_used_in_its_generation_only() {
     assert!(bench.forwards(&v4_frame()));
     bench.writer.publish(2);
     assert!(!bench.forwards(&v4_frame()), "after a change");
-    let elsewhere = CachedFlow { destination: [2, 7, 7, 7, 7, 7], ..FLOW };
-    bench.writer.renew(slot, &elsewhere, 2);
+    let elsewhere = CachedWay { destination: [2, 7, 7, 7, 7, 7], ..WAY };
+    bench.writer.renew(slot, &CachedFlow { action: CachedAction::Send(elsewhere), policer: None }, 2);
     assert!(!bench.forwards(&v4_frame()), "a packet is still up");
     bench.writer.set_done(PORT, bench.writer.up(PORT));
     assert_eq!(bench.run(0, &v4_frame()), Some(forwarded(&v4_frame(), &elsewhere)));
@@ -214,6 +215,60 @@ fn slots_are_used_again_and_a_full_cache_takes_no_more() {
     assert!(!bench.forwards(&v6_frame()));
 }
 
+#[test]
+fn a_flow_that_a_filter_drops_is_dropped_whatever_is_under_way_and_counted() {
+    if !can_load() {
+        return;
+    }
+    let mut bench = Bench::new(16);
+    let slot = bench.begin(V4.0, V4.1);
+    assert!(bench.forwards(&v4_frame()));
+    bench.writer.publish(2);
+    assert!(!bench.forwards(&v4_frame()));
+    bench.writer.renew(slot, &CachedFlow { action: CachedAction::Drop, policer: None }, 2);
+    let up = bench.writer.up(PORT);
+    let long = frame_to(OWN, 0x0800, &ipv4_packet(V4.0, V4.1, 1800));
+    assert!(!bench.forwards(&v4_frame()) && !bench.forwards(&long));
+    assert_eq!((bench.counters().filtered, bench.writer.up(PORT)), (2, up), "none of them went up");
+    let totals = bench.writer.totals(slot);
+    assert_eq!((totals.packets, totals.dropped), (1, 2));
+    assert_eq!(totals.dropped_bytes, (v4_frame().len() + long.len()) as u64);
+    bench.writer.publish(3);
+    assert!(!bench.forwards(&v4_frame()));
+    assert_eq!((bench.counters().filtered, bench.writer.up(PORT)), (2, up + 1), "the filter is gone");
+}
+
+#[test]
+fn a_token_bucket_lets_its_burst_through_whoever_takes_from_it() {
+    if !can_load() {
+        return;
+    }
+    let mut bench = Bench::new(16);
+    // A byte takes a second, and ten packets fit.
+    let (second, length) = (1_000_000_000 * 16_u64, v4_frame().len() as u64);
+    let bucket = bench.writer.police(second << 16, second * length * 10).expect("a place");
+    let slot = bench.begin(V4.0, V4.1);
+    bench.writer.publish(2);
+    let policed = CachedFlow { policer: Some(bucket.number()), ..FLOW };
+    bench.writer.renew(slot, &policed, 2);
+    let forwarded = (0..6).filter(|_| bench.forwards(&v4_frame())).count();
+    assert_eq!(forwarded, 6);
+    // Somebody else takes one packet out.
+    bucket.paid().fetch_add(second * length, std::sync::atomic::Ordering::Relaxed);
+    let forwarded = (0..6).filter(|_| bench.forwards(&v4_frame())).count();
+    assert_eq!((forwarded, bench.counters().policed), (3, 3));
+    let totals = bench.writer.totals(slot);
+    assert_eq!((totals.packets, totals.dropped, totals.dropped_bytes), (9, 3, 3 * length));
+    assert_eq!(bench.cache.sent(OUT).unwrap().packets, 9, "what is dropped was not sent");
+    // Its place is free again, and the next one there is full.
+    let place = bucket.number();
+    drop(bucket);
+    let next = bench.writer.police(0, 0).expect("a place");
+    assert_eq!((next.number(), next.paid().load(std::sync::atomic::Ordering::Relaxed)), (place, 0));
+    let others: Vec<_> = std::iter::from_fn(|| bench.writer.police(0, 0)).collect();
+    assert_eq!(others.len(), 1023);
+}
+
 /// Packets of the two flows, with a byte or a bit changed here and there, cut and padded.
 fn any_frame() -> impl Strategy<Value = Vec<u8>> {
     let payload = prop_oneof![Just(4_usize), Just(18), 0..60_usize, Just(1480)];
@@ -288,8 +343,8 @@ fn programs_agree_with_their_twin_on_any_frame() {
         let mut bench = bench.borrow_mut();
         let read = read(&frame, PORT);
         let expected = read
-            .filter(|read| known.contains(&read.key) && read.network_length <= usize::from(FLOW.mtu))
-            .map(|_| forwarded(&frame, &FLOW));
+            .filter(|read| known.contains(&read.key) && read.network_length <= usize::from(WAY.mtu))
+            .map(|_| forwarded(&frame, &WAY));
         let counter = if expected.is_some() { &forwarded_here } else { &gone_up };
         counter.set(counter.get() + 1);
         let found = bench.run(0, &frame);

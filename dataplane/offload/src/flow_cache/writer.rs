@@ -1,12 +1,14 @@
 //! A worker's part of the flow cache.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use aya::Ebpf;
 
 use super::descriptor;
 use super::layout::{Entry, KEY_BYTES, PORTS, WORKERS, Way};
+use super::policers::{PolicerPlace, Policers};
 use crate::OffloadError;
 use crate::bpf_syscall::{delete_key, insert_key};
 use crate::mapped_map::MappedMap;
@@ -25,6 +27,24 @@ impl FlowSlot {
 /// What the driver is to do with the packets of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CachedFlow {
+    /// What becomes of them.
+    pub action: CachedAction,
+    /// The number of a token bucket that those find room in that go on.
+    pub policer: Option<u16>,
+}
+
+/// What becomes of packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CachedAction {
+    /// They are forwarded.
+    Send(CachedWay),
+    /// They are dropped.
+    Drop,
+}
+
+/// Where packets leave, and as what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CachedWay {
     /// The port to leave by.
     pub out: u16,
     /// The longest network packet that may leave there; longer ones go up.
@@ -35,13 +55,17 @@ pub struct CachedFlow {
     pub source: [u8; 6],
 }
 
-/// What the driver has forwarded of a flow.
+/// What the driver has done with a flow. Bytes are those of whole frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FlowTotals {
-    /// Packets.
+    /// Packets that it forwarded.
     pub packets: u64,
-    /// Their bytes, link headers included.
+    /// Their bytes.
     pub bytes: u64,
+    /// Packets that it dropped, by a filter or a token bucket.
+    pub dropped: u64,
+    /// Their bytes.
+    pub dropped_bytes: u64,
 }
 
 /// A worker's part of the flow cache: its own flows, its own generation, and the ways of the ports whose packets it
@@ -55,6 +79,7 @@ pub struct FlowCacheWriter {
     entries: MappedMap,
     generations: MappedMap,
     ways: MappedMap,
+    policers: Arc<Policers>,
     worker: u16,
     /// Slots that are free: those that were given back, and those from `fresh` to `end` that were never used.
     free: Vec<u32>,
@@ -70,6 +95,10 @@ const FLOOR: usize = std::mem::offset_of!(Entry, floor);
 const OUT: usize = std::mem::offset_of!(Entry, out);
 const MTU: usize = std::mem::offset_of!(Entry, mtu);
 const LINK: usize = std::mem::offset_of!(Entry, link);
+const DROPS: usize = std::mem::offset_of!(Entry, drops);
+const POLICER: usize = std::mem::offset_of!(Entry, policer);
+const DROPPED: usize = std::mem::offset_of!(Entry, dropped);
+const DROPPED_BYTES: usize = std::mem::offset_of!(Entry, dropped_bytes);
 const DONE: usize = std::mem::offset_of!(Way, done);
 const OVERLOADED: usize = std::mem::offset_of!(Way, overloaded);
 
@@ -85,7 +114,9 @@ impl FlowCacheWriter {
         let part = |worker: u16| (u64::from(capacity) * u64::from(worker) / u64::from(workers)) as u32;
         let (fresh, end) = (part(worker), part(worker + 1));
         let keys = descriptor(object, "flows")?;
-        let mut writer = Self { keys, entries, generations, ways, worker, free: Vec::new(), fresh, end };
+        let policers = Policers::new(object)?;
+        let free = Vec::new();
+        let mut writer = Self { keys, entries, generations, ways, policers, worker, free, fresh, end };
         writer.publish(u64::MAX);
         Ok(writer)
     }
@@ -98,6 +129,12 @@ impl FlowCacheWriter {
     /// From now on only entries of this generation are used, which is neither 0 nor the largest number.
     pub fn publish(&mut self, generation: u64) {
         self.generations.word64(usize::from(self.worker) * 8).store(generation, Ordering::Release);
+    }
+
+    /// A token bucket that programs take from too, full; `None` when all 1,024 are taken. A byte takes so many 65,536th parts of a tick,
+    /// which is a sixteenth of a nanosecond, and `depth` ticks lie between a full bucket and an empty one.
+    pub fn police(&mut self, byte: u64, depth: u64) -> Option<PolicerPlace> {
+        self.policers.take(byte, depth)
     }
 
     /// Gives a flow an entry, which is used from [`begin`](Self::begin) on; `None` when there is no room, the
@@ -159,6 +196,8 @@ impl FlowCacheWriter {
         FlowTotals {
             packets: self.entries.word64(at + PACKETS).load(Ordering::Relaxed),
             bytes: self.entries.word64(at + BYTES).load(Ordering::Relaxed),
+            dropped: self.entries.word64(at + DROPPED).load(Ordering::Relaxed),
+            dropped_bytes: self.entries.word64(at + DROPPED_BYTES).load(Ordering::Relaxed),
         }
     }
 
@@ -184,10 +223,18 @@ impl FlowCacheWriter {
 
     fn write(&mut self, slot: u32, flow: &CachedFlow) {
         let at = slot as usize * ENTRY;
-        self.entries.write(at + OUT, &flow.out.to_ne_bytes());
-        self.entries.write(at + MTU, &flow.mtu.to_ne_bytes());
-        self.entries.write(at + LINK, &flow.destination);
-        self.entries.write(at + LINK + flow.destination.len(), &flow.source);
+        let policer = flow.policer.map_or(0, |place| place + 1);
+        self.entries.write(at + POLICER, &policer.to_ne_bytes());
+        let drops = u16::from(flow.action == CachedAction::Drop);
+        self.entries.write(at + DROPS, &drops.to_ne_bytes());
+        // What is dropped may be of any length.
+        let mtu = if let CachedAction::Send(way) = flow.action { way.mtu } else { u16::MAX };
+        self.entries.write(at + MTU, &mtu.to_ne_bytes());
+        if let CachedAction::Send(way) = flow.action {
+            self.entries.write(at + OUT, &way.out.to_ne_bytes());
+            self.entries.write(at + LINK, &way.destination);
+            self.entries.write(at + LINK + way.destination.len(), &way.source);
+        }
     }
 
     fn store_generation(&mut self, slot: FlowSlot, generation: u64) {

@@ -1,12 +1,31 @@
 //! The driver's flow cache, as the pipeline uses it. Who builds a router fills this in.
 
 use millrace_packet::FlowKey;
-use millrace_units::PortId;
+use millrace_plugin::Policer;
+use millrace_units::{Amount, PortId};
 use millrace_wire::MacAddr;
 
 /// What the driver is to do with the packets of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DriverFlow {
+    /// What becomes of them.
+    pub action: DriverAction,
+    /// The place of a token bucket that those find room in that go on: see [`DriverCache::police`].
+    pub policer: Option<u16>,
+}
+
+/// What becomes of packets in the driver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DriverAction {
+    /// They are forwarded.
+    Send(DriverWay),
+    /// They are dropped, because a filter says so.
+    Drop,
+}
+
+/// Where packets leave, and as what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DriverWay {
     /// The port to leave by.
     pub out: PortId,
     /// The longest network packet that may leave there; longer ones go up.
@@ -17,17 +36,17 @@ pub struct DriverFlow {
     pub source: MacAddr,
 }
 
-/// What the driver has forwarded of a flow.
+/// What the driver has done with the packets of a flow. Bytes are those of whole frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DriverTotals {
-    /// Packets.
-    pub packets: u64,
-    /// Their bytes, link headers included.
-    pub bytes: u64,
+    /// Forwarded.
+    pub sent: Amount,
+    /// Dropped, by a filter or because a token bucket was empty.
+    pub dropped: Amount,
 }
 
 /// A worker's part of the flow cache that the programs of its ports read: for packets that come in by a port, the driver
-/// looks their flow up, and forwards them as its entry says, if that is of the published generation, begun, and no packet
+/// looks their flow up, and does with them what its entry says, if that is of the published generation, begun, and no packet
 /// of the flow is still under way up to the worker. All others go up.
 ///
 /// All but [`insert`](Self::insert) and [`remove`](Self::remove) are stores and loads.
@@ -36,6 +55,9 @@ pub trait DriverCache: Send {
     fn room(&self) -> usize;
     /// From now on only entries of this generation are used, which is neither 0 nor the largest number.
     fn publish(&mut self, generation: u64);
+    /// Gives a token bucket a place where programs take from it too, and tells which; `None` where there is none left. It keeps
+    /// that place as long as it lives.
+    fn police(&mut self, policer: &Policer) -> Option<u16>;
     /// Gives a flow an entry that is not used yet; its number, or `None` where there is no room for it.
     fn insert(&mut self, key: &FlowKey, flow: &DriverFlow) -> Option<u32>;
     /// Lets an entry be used, some microseconds after it was inserted, as soon as none of the packets that have gone up
@@ -43,9 +65,9 @@ pub trait DriverCache: Send {
     fn begin(&mut self, slot: u32, port: PortId, generation: u64);
     /// Changes an entry whose generation is not the published one.
     fn renew(&mut self, slot: u32, flow: &DriverFlow, generation: u64);
-    /// Removes a flow. Returns all that was forwarded of it.
+    /// Removes a flow. Returns all that was done with it.
     fn remove(&mut self, key: &FlowKey, slot: u32) -> DriverTotals;
-    /// What was forwarded of a flow since it was inserted.
+    /// What was done with a flow since it was inserted.
     fn totals(&self, slot: u32) -> DriverTotals;
     /// Packets that went up from a port so far, modulo 2^32.
     fn up(&self, port: PortId) -> u32;

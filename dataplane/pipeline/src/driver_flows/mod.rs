@@ -17,28 +17,31 @@
 //! *Records.* The flow's record in the flow table stays, and is told what the driver has forwarded; when the record goes
 //! the entry goes.
 
+mod budget;
 mod cache;
+mod level;
+mod plan;
+mod told;
 mod way;
 
-use std::net::IpAddr;
 use std::time::Duration;
 
-pub use cache::{DriverCache, DriverFlow, DriverTotals};
+pub use budget::{BUDGET, FORWARD, POLICE};
+pub use cache::{DriverAction, DriverCache, DriverFlow, DriverTotals, DriverWay};
+use level::Placements;
+pub use level::{Level, Placement, StaysUp};
 use millrace_classify::FlowIndex;
-use millrace_forward::Route;
-use millrace_packet::{DropReason, Exceptions, FlowKey, Packet};
-use millrace_plugin::EMPTY_PATH;
+use millrace_packet::{DropReason, Exceptions, FlowKey};
+use millrace_plugin::Policer;
 use millrace_port::Port;
-use millrace_units::{Amount, Instant, NextHopIndex, PortId};
-use millrace_wire::MacAddr;
+use millrace_units::{Instant, PortId};
 
+use self::plan::Plan;
 use self::way::Way;
 use crate::command::Command;
 use crate::filter_route::is_filter;
-use crate::forward::alive;
-use crate::ports::{DeviceId, PortEntry};
+use crate::ports::DeviceId;
 use crate::router::Router;
-use crate::tags::Tags;
 use crate::work::{Fate, Work};
 
 /// In every generation of an entry.
@@ -54,6 +57,8 @@ const ENTRIES_PER_TURN: usize = 128;
 const INSERTS_PER_TURN: usize = 32;
 /// A flow that has no entry is offered with each of so many packets, and with the first 2, 4, 8, ….
 const OFFER: u32 = 256;
+/// A flow that is dropped goes down with one of so many packets: some of each are to be among the last drops that are kept.
+const SHOWN: u32 = 16;
 /// An entry that forwards nothing for so long is given up.
 const IDLE: Duration = Duration::from_secs(15);
 /// The same when there is no room for others.
@@ -90,15 +95,14 @@ pub struct DriverFlowCounts {
 struct Entry {
     key: FlowKey,
     flow: FlowIndex,
-    content: DriverFlow,
-    neighbour: IpAddr,
+    plan: Plan,
     /// That in which it was right.
     generation: u64,
     /// Whether it has settled.
     begun: bool,
     told: DriverTotals,
-    /// The route by which it is forwarded.
-    route: NextHopIndex,
+    /// Whether somebody wants it in the driver.
+    placed: bool,
     last_used: Instant,
 }
 
@@ -107,6 +111,8 @@ pub(crate) struct DriverFlows {
     cache: Box<dyn DriverCache>,
     ports: Vec<DriverPort>,
     ways: Vec<Way>,
+    /// Where flows are wanted.
+    placements: Placements,
     /// Entries by their numbers in the cache.
     entries: Vec<Option<Entry>>,
     /// For each record of the flow table the number of its entry, plus 1; it may be another flow's by now.
@@ -135,6 +141,7 @@ impl DriverFlows {
             cache,
             ports: Vec::new(),
             ways: Vec::new(),
+            placements: Placements::default(),
             entries: Vec::new(),
             by_flow: Vec::new(),
             settling: Vec::new(),
@@ -172,17 +179,32 @@ impl DriverFlows {
         (entry.key == *key).then_some(slot)
     }
 
-    /// Whether a flow has an entry.
+    /// Whether the driver has the packets of a flow.
     pub fn has(&self, flow: FlowIndex, key: &FlowKey) -> bool {
-        self.entry_of(flow, key).is_some()
+        let entry = self.entry_of(flow, key).and_then(|slot| self.entries.get(slot as usize)?.as_ref());
+        entry.is_some_and(|entry| entry.begun && entry.generation == self.published)
     }
 
-    fn insert(&mut self, entry: Entry, now: Instant) {
+    /// Whether somebody has said where a flow is to be.
+    pub fn is_placed(&self, key: &FlowKey) -> bool {
+        self.placements.of(key).is_some()
+    }
+
+    /// What the cache is told of a plan; `None` where there is no place for its token bucket.
+    fn content(&mut self, plan: &Plan, policer: Option<&Policer>) -> Option<DriverFlow> {
+        let policer = match policer {
+            Some(policer) => Some(self.cache.police(policer)?),
+            None => None,
+        };
+        Some(DriverFlow { action: plan.action, policer })
+    }
+
+    fn insert(&mut self, entry: Entry, content: &DriverFlow, now: Instant) {
         if self.inserts == 0 {
             return;
         }
         self.inserts -= 1;
-        let Some(slot) = self.cache.insert(&entry.key, &entry.content) else {
+        let Some(slot) = self.cache.insert(&entry.key, content) else {
             self.counts.refused += 1;
             return;
         };
@@ -200,13 +222,21 @@ impl DriverFlows {
         self.counts.flows += 1;
     }
 
-    /// Gives an entry up; by which route it forwarded, and what of that was not told yet.
-    fn remove(&mut self, slot: u32) -> Option<(NextHopIndex, Amount)> {
+    /// Gives an entry up; what it was, and what was done by it.
+    fn remove(&mut self, slot: u32) -> Option<(Entry, DriverTotals)> {
         let entry = self.entries.get_mut(slot as usize)?.take()?;
         let totals = self.cache.remove(&entry.key, slot);
         self.settling.retain(|(settling, _)| *settling != slot);
         self.counts.flows -= 1;
-        Some((entry.route, since(totals, entry.told)))
+        Some((entry, totals))
+    }
+
+    /// An entry, of those that come next, that nobody has asked for: to make room for one that somebody has.
+    fn least_wanted(&self) -> Option<u32> {
+        let places = (self.hand..self.entries.len()).chain(0..self.hand).take(ENTRIES_PER_TURN);
+        let found = places.filter_map(|place| Some((place, self.entries[place].as_ref()?)));
+        let unasked = found.filter(|(_, entry)| !entry.placed);
+        unasked.min_by_key(|(_, entry)| entry.last_used).map(|(place, _)| place as u32)
     }
 
     /// Whether an entry is in use, and of an older generation than the one that is published.
@@ -216,18 +246,11 @@ impl DriverFlows {
     }
 
     /// An old entry is as the flow is to be treated now.
-    fn renew(
-        &mut self,
-        slot: u32,
-        content: DriverFlow,
-        (neighbour, route): (IpAddr, NextHopIndex),
-        now: Instant,
-    ) {
+    fn renew(&mut self, slot: u32, (plan, content): (Plan, &DriverFlow), placed: bool, now: Instant) {
         let generation = self.published;
         let Some(entry) = self.entries.get_mut(slot as usize).and_then(Option::as_mut) else { return };
-        (entry.content, entry.neighbour, entry.generation) = (content, neighbour, generation);
-        (entry.route, entry.last_used) = (route, now);
-        self.cache.renew(slot, &content, generation);
+        (entry.plan, entry.generation, entry.placed, entry.last_used) = (plan, generation, placed, now);
+        self.cache.renew(slot, content, generation);
         self.counts.renewed += 1;
     }
 
@@ -325,71 +348,66 @@ impl Router {
         for (index, packet) in work.packets.iter().enumerate() {
             if let Some(flow) = work.flows[index]
                 && packet.port != crate::parse::ROUTER
+                && is_plain(work, index)
             {
-                self.offer_one(packet, &work.keys[index], flow, offered(work, index), now);
+                self.offer_one(packet.hash, &work.keys[index], flow, now);
             }
         }
     }
 
-    fn offer_one(
-        &mut self,
-        packet: &Packet,
-        key: &FlowKey,
-        flow: FlowIndex,
-        plain: Option<MacAddr>,
-        now: Instant,
-    ) {
-        let Some(driver) = &mut self.driver else { return };
-        if self.trace.as_ref().is_some_and(|tracer| tracer.wants(key)) {
-            // Its packets are to come up, as long as the trace goes on.
+    /// Offers a flow, of which a packet was just treated that is as all others.
+    fn offer_one(&mut self, hash: u32, key: &FlowKey, flow: FlowIndex, now: Instant) {
+        let Some(driver) = &self.driver else { return };
+        let slot = driver.entry_of(flow, key);
+        if slot.is_some_and(|slot| !driver.is_old(slot)) {
             return;
         }
-        let slot = driver.entry_of(flow, key);
         let record = self.classifier.flows.record(flow);
         let packets = record.packets_low();
         let is_time = packets >= 2 && (packets.is_power_of_two() || packets.is_multiple_of(OFFER));
+        let placed = !driver.placements.is_empty() && driver.placements.of(key) == Some(Level::Driver);
         // A record that was recycled within the batch is another flow's by now.
-        if slot.is_none() && (!is_time || self.classifier.flows.key(flow) != *key) {
+        let is_asked = (is_time || (placed && packets >= 2)) && self.classifier.flows.key(flow) == *key;
+        if (slot.is_none() && !is_asked) || record.variant() != 0 {
             return;
         }
-        let plain = plain.filter(|_| record.answer.varying_mask == 0 && record.variant() == 0);
-        let content = plain.and_then(|destination| {
-            let out = self.ports.get(packet.out_port).filter(|out| is_plain(out))?;
-            let arrival = self.ports.get(packet.port).filter(|port| port.settings.tags == Tags::NONE)?;
-            let can = driver.port(packet.port).receives && driver.port(packet.out_port).sends;
-            let leaves = can && packet.port != packet.out_port && arrival.settings.up;
-            let (mtu, source) = (out.settings.mtu, out.settings.mac);
-            leaves.then_some(DriverFlow { out: packet.out_port, mtu, destination, source })
-        });
-        let Some(content) = content else {
-            // Its entry is of an older generation, or packets of the flow are exceptional now and then.
+        // Where it can't, its entry is of an older generation, or there is none.
+        let Ok(plan) = self.plan_of(key, hash, &record.answer) else { return };
+        if plan.form.drops() && !packets.is_multiple_of(SHOWN) {
+            return;
+        }
+        if let Some(slot) = slot {
+            // What it did so far was done by the plan of before.
+            self.tell_driven(slot, now);
+        }
+        let Self { driver: Some(driver), gates, .. } = self else { return };
+        let policer = gates.plugins().driver_policer(&plan.form).map(|policer| &**policer);
+        let Some(content) = driver.content(&plan, policer) else {
+            driver.counts.refused += 1;
             return;
         };
-        let Route::Forward(hops) = self.fib.route(packet.next_hop) else { return };
-        let neighbour = alive(hops, packet.hash, &self.ports).neighbour(key.destination());
         match slot {
-            Some(slot) if driver.is_old(slot) => {
-                // What it forwarded so far went by the route of before.
-                self.tell_driven(slot, now);
+            Some(slot) => driver.renew(slot, (plan, &content), placed, now),
+            None => {
+                let (generation, told) = (driver.published, DriverTotals::default());
+                let entry =
+                    Entry { key: *key, flow, plan, generation, begun: false, told, placed, last_used: now };
+                let full = placed && driver.cache.room() == 0;
+                if let Some(least) = full.then(|| driver.least_wanted()).flatten() {
+                    self.give_up_driven(least);
+                }
                 if let Some(driver) = &mut self.driver {
-                    driver.renew(slot, content, (neighbour, packet.next_hop), now);
+                    driver.insert(entry, &content, now);
                 }
             }
-            Some(_) => {}
-            None => {
-                let entry = Entry {
-                    key: *key,
-                    flow,
-                    content,
-                    neighbour,
-                    generation: driver.published,
-                    begun: false,
-                    told: DriverTotals::default(),
-                    route: packet.next_hop,
-                    last_used: now,
-                };
-                driver.insert(entry, now);
-            }
+        }
+    }
+
+    /// Says where flows are wanted. Every flow comes up once, and goes where it is wanted then.
+    pub(crate) fn place_flows(&mut self, placements: Vec<Placement>) {
+        if let Some(driver) = &mut self.driver {
+            driver.placements = Placements::new(placements);
+            driver.other_change();
         }
     }
 
@@ -432,77 +450,15 @@ impl Router {
         }
         driver.begin(now);
     }
-
-    /// Tells the flow table what the driver has forwarded, and gives up entries that forward nothing.
-    pub(crate) fn keep_driver_flows(&mut self, now: Instant) {
-        let Some(driver) = &mut self.driver else { return };
-        if now < driver.next_round || driver.counts.flows == 0 {
-            return;
-        }
-        let (full, suspended) = (driver.cache.room() == 0, driver.published == SUSPENDED);
-        let end = driver.entries.len().min(driver.hand + ENTRIES_PER_TURN);
-        let part = driver.hand..end;
-        driver.hand = if end < driver.entries.len() { end } else { 0 };
-        if driver.hand == 0 {
-            driver.next_round = now + ROUND;
-        }
-        for place in part {
-            let slot = place as u32;
-            let Some((known, last_used)) = self.tell_driven(slot, now) else { continue };
-            let patience = if full { IDLE_WHEN_FULL } else { IDLE };
-            if !known || (now >= last_used + patience && !suspended) {
-                let Some(driver) = &mut self.driver else { return };
-                driver.counts.idle += u64::from(known);
-                if let Some((route, last)) = driver.remove(slot) {
-                    self.route_accounts.queued(route, last);
-                }
-            }
-        }
-    }
-
-    /// Tells the flow table and the account of the route what the driver has forwarded by an entry since the last time. Returns
-    /// whether the flow has a record still, and when the entry was used.
-    fn tell_driven(&mut self, slot: u32, now: Instant) -> Option<(bool, Instant)> {
-        let driver = self.driver.as_mut()?;
-        let entry = driver.entries.get_mut(slot as usize)?.as_mut()?;
-        let totals = driver.cache.totals(slot);
-        let flows = &mut self.classifier.flows;
-        let known = flows.record(entry.flow).is_live() && flows.key(entry.flow) == entry.key;
-        let since = since(totals, entry.told);
-        if since.packets > 0 {
-            self.route_accounts.queued(entry.route, since);
-            if known {
-                flows.touch_many(entry.flow, since.packets, since.bytes, now);
-            }
-            // Who looks up a neighbour says that it is used.
-            let _ = self.neighbours.lookup(entry.content.out, entry.neighbour);
-            (entry.told, entry.last_used) = (totals, now);
-        }
-        Some((known, entry.last_used))
-    }
 }
 
-/// What was forwarded since it was last told.
-fn since(now: DriverTotals, told: DriverTotals) -> Amount {
-    Amount { packets: now.packets.wrapping_sub(told.packets), bytes: now.bytes.wrapping_sub(told.bytes) }
-}
-
-/// Where a packet of a batch is sent to, if nothing was done to it and it is sent on as it is.
-fn offered(work: &Work, index: usize) -> Option<MacAddr> {
+/// Whether nothing about a packet of a batch is exceptional, and it is sent on as it is, or dropped because a filter says so.
+fn is_plain(work: &Work, index: usize) -> bool {
     let packet = &work.packets[index];
-    let destination = match work.fates[index] {
-        Fate::Forward => work.destinations[index],
-        // By the express way: its link header is there.
-        Fate::Queue => MacAddr(*packet.data().first_chunk()?),
-        _ => return None,
+    let is_settled = match work.fates[index] {
+        Fate::Forward | Fate::Queue => !is_filter(packet.next_hop),
+        Fate::Drop(reason) => reason == DropReason::Filter,
+        _ => false,
     };
-    let plain = work.paths[index] == EMPTY_PATH
-        && packet.exceptions == Exceptions::NONE
-        && !is_filter(packet.next_hop);
-    plain.then_some(destination)
-}
-
-/// Whether packets leave by a port as they are, in the order in which they come.
-fn is_plain(out: &PortEntry) -> bool {
-    out.settings.tags == Tags::NONE && out.scheduler.is_none() && out.settings.up
+    is_settled && packet.exceptions == Exceptions::NONE
 }

@@ -413,6 +413,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
             Action::Host => "host".to_owned(),
             Action::Copy(_) => "copy".to_owned(),
             Action::Queue(queue) => format!("queue {queue}"),
+            Action::Police(_) => "police".to_owned(),
         }
     }
 

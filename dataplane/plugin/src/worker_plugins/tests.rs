@@ -1,5 +1,6 @@
 //! Tests of the worker's side with a table that filters by destination port alone.
 
+mod driver_forms;
 mod health;
 mod holding;
 mod output;

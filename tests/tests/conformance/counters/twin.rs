@@ -9,7 +9,7 @@ use millrace_plugin::BindingId;
 use millrace_tests::{Frame, Ipv4Frame, Ipv6Frame, Random, STANDARD, Scenario};
 use millrace_units::{Amount, QueueAccount};
 
-use crate::driver_flows::driver::Driver;
+use crate::driver_flows::driver::{Driver, Received};
 
 /// A port for copies, one with a scheduler behind port `c`, and an instance.
 fn configuration(workers: usize, scheduler: &str) -> String {
@@ -189,14 +189,14 @@ impl Twin {
     /// A frame comes in by port `a`: the driver forwards it, or the router gets it.
     fn receive(&mut self, frame: &[u8]) {
         let port = self.router.router.port_id("a").unwrap();
-        let forwarded =
-            self.driver.as_ref().and_then(|driver| driver.receive(port, [2, 0, 0, 0, 0, 0x0a], frame));
-        match forwarded {
-            Some((out, frame)) => {
+        let receive = |driver: &Driver| driver.receive(port, [2, 0, 0, 0, 0, 0x0a], frame);
+        match self.driver.as_ref().map_or(Received::Up, receive) {
+            Received::Sent(out, frame) => {
                 let out = PORTS.iter().find(|name| self.router.router.port_id(name) == Some(out)).unwrap();
                 self.see(out, &frame);
             }
-            None => self.router.router.inject("a", frame),
+            Received::Dropped => {}
+            Received::Up => self.router.router.inject("a", frame),
         }
     }
 

@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use millrace_packet::FlowKey;
-use millrace_pipeline::{DriverCache, DriverFlow, DriverTotals};
+use millrace_pipeline::{DriverAction, DriverCache, DriverFlow, DriverTotals, DriverWay};
+use millrace_plugin::{Policer, SharedBucket};
 use millrace_tests::checksum;
-use millrace_units::PortId;
+use millrace_units::{Amount, PortId};
 
 #[derive(Debug, Default)]
 struct State {
@@ -18,6 +20,10 @@ struct State {
     done: HashMap<u16, u32>,
     room: u32,
     forwarded: u64,
+    dropped: u64,
+    /// Token buckets: the word, ticks for a byte (times 65,536), and ticks of depth.
+    buckets: Vec<(Arc<AtomicU64>, u64, u64)>,
+    now: u64,
 }
 
 #[derive(Debug)]
@@ -43,8 +49,13 @@ impl Driver {
         look(&mut self.0.lock().unwrap())
     }
 
-    /// A frame comes in by a port: where it leaves, and as what; nothing, if it goes up.
-    pub fn receive(&self, port: PortId, own: [u8; 6], frame: &[u8]) -> Option<(PortId, Vec<u8>)> {
+    /// What the clock says, in nanoseconds.
+    pub fn set_now(&self, now: u64) {
+        self.state(|state| state.now = now);
+    }
+
+    /// A frame comes in by a port: what becomes of it.
+    pub fn receive(&self, port: PortId, own: [u8; 6], frame: &[u8]) -> Received {
         self.state(|state| {
             let (done, read) = (state.done.get(&port.0).copied().unwrap_or_default(), read(port, own, frame));
             let up = state.up.entry(port.0).or_default();
@@ -52,25 +63,81 @@ impl Driver {
             let entry = found.and_then(|(slot, length)| Some((state.entries.get_mut(&slot)?, length)));
             let Some((entry, length)) = entry else {
                 *up += 1;
-                return None;
+                return Received::Up;
             };
-            let right = entry.generation == state.generation && length <= usize::from(entry.flow.mtu);
-            if !right || done < entry.last_up || done < entry.floor {
+            let drop = |entry: &mut Entry| {
+                entry.totals.dropped += Amount::packet(frame.len());
+                Received::Dropped
+            };
+            let is_right = entry.generation == state.generation;
+            let way = match entry.flow.action {
+                DriverAction::Drop if is_right => {
+                    state.dropped += 1;
+                    return drop(entry);
+                }
+                DriverAction::Send(way) if is_right && length <= usize::from(way.mtu) => Some(way),
+                _ => None,
+            };
+            let Some(way) = way.filter(|_| done >= entry.last_up && done >= entry.floor) else {
                 *up += 1;
                 entry.last_up = *up;
-                return None;
+                return Received::Up;
+            };
+            let bucket = entry.flow.policer.map(|place| &state.buckets[usize::from(place)]);
+            if bucket.is_some_and(|bucket| !takes(bucket, frame.len() as u64, state.now)) {
+                state.dropped += 1;
+                return drop(entry);
             }
-            entry.totals.packets += 1;
-            entry.totals.bytes += frame.len() as u64;
+            entry.totals.sent += Amount::packet(frame.len());
             state.forwarded += 1;
-            Some((entry.flow.out, rewritten(frame, &entry.flow)))
+            Received::Sent(way.out, rewritten(frame, &way))
         })
+    }
+
+    /// How many frames it has dropped.
+    pub fn dropped(&self) -> u64 {
+        self.state(|state| state.dropped)
     }
 
     /// How many frames it has forwarded.
     pub fn forwarded(&self) -> u64 {
         self.state(|state| state.forwarded)
     }
+}
+
+/// What becomes of a frame.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Received {
+    /// It goes up to the worker.
+    Up,
+    /// It leaves by this port, as this.
+    Sent(PortId, Vec<u8>),
+    /// It is dropped.
+    Dropped,
+}
+
+/// A token bucket where the driver takes from it too.
+#[derive(Debug)]
+struct Bucket(Arc<AtomicU64>, u16);
+
+impl SharedBucket for Bucket {
+    fn word(&self) -> &AtomicU64 {
+        &self.0
+    }
+
+    fn place(&self) -> u16 {
+        self.1
+    }
+}
+
+fn takes((word, byte, depth): &(Arc<AtomicU64>, u64, u64), bytes: u64, now: u64) -> bool {
+    let (now, cost) = (now * 16, (bytes * byte).div_ceil(1 << 16));
+    let until = word.load(Ordering::Relaxed).max(now) + cost;
+    let fits = until <= now + depth;
+    if fits {
+        word.store(until, Ordering::Relaxed);
+    }
+    fits
 }
 
 /// The flow and the length of a whole, plain packet.
@@ -101,10 +168,10 @@ fn read(port: PortId, own: [u8; 6], frame: &[u8]) -> Option<(FlowKey, usize)> {
     }
 }
 
-fn rewritten(frame: &[u8], flow: &DriverFlow) -> Vec<u8> {
+fn rewritten(frame: &[u8], way: &DriverWay) -> Vec<u8> {
     let mut frame = frame.to_vec();
-    frame[..6].copy_from_slice(&flow.destination.0);
-    frame[6..12].copy_from_slice(&flow.source.0);
+    frame[..6].copy_from_slice(&way.destination.0);
+    frame[6..12].copy_from_slice(&way.source.0);
     if frame[12] == 0x86 {
         frame[21] -= 1;
         return frame;
@@ -123,6 +190,18 @@ impl DriverCache for Driver {
 
     fn publish(&mut self, generation: u64) {
         self.state(|state| state.generation = generation);
+    }
+
+    fn police(&mut self, policer: &Policer) -> Option<u16> {
+        if policer.place().is_none() {
+            let (word, price) = (Arc::new(AtomicU64::new(0)), policer.price());
+            let place = self.state(|state| {
+                state.buckets.push((word.clone(), price.byte, price.depth));
+                state.buckets.len() as u16 - 1
+            });
+            policer.share(Box::new(Bucket(word, place)));
+        }
+        policer.place()
     }
 
     fn insert(&mut self, key: &FlowKey, flow: &DriverFlow) -> Option<u32> {

@@ -10,16 +10,19 @@ use millrace_plugin::BindingId;
 use millrace_tests::{ArpFrame, Frame, Ipv4Frame, Ipv6Frame, NdFrame, Random, Scenario, station};
 use proptest::prelude::*;
 
-use driver::Driver;
+use driver::{Driver, Received};
 
 const PORTS: [&str; 3] = ["a", "b", "c"];
-const FILTERS: [&str; 6] = [
+const FILTERS: [&str; 9] = [
     "match = \"proto udp dport 443\"\naction = \"drop\"",
     "match = \"proto udp sport 1000-1003 in a\"\naction = \"port c via 10.3.0.2\"",
     "match = \"dst 10.9.0.0/16\"\naction = \"copy-to c via 10.3.0.2\"",
     "match = \"proto udp dport 53 dscp 4\"\naction = \"drop\"",
     "match = \"src fd00:1::2/128 proto udp\"\naction = \"drop\"\npriority = 3",
     "match = \"proto tcp flags syn/syn\"\naction = \"drop\"",
+    "match = \"proto udp sport 1001-1004\"\naction = \"drop\"\ngate = \"firewall\"",
+    "match = \"proto udp dport 53\"\naction = \"accept\"\ngate = \"firewall\"\npriority = 2",
+    "match = \"src 10.1.0.2/32 dst 10.9.0.1/32 proto udp sport 1005 dport 443\"\naction = \"police 40kbit burst 2000\"\ngate = \"security-in\"",
 ];
 const ROUTES: [(&str, &str); 4] = [
     ("10.9.0.0/24", "via = \"10.3.0.2\""),
@@ -51,12 +54,18 @@ impl Pair {
     fn receive(&mut self, port: &str, frame: &[u8]) {
         let id = self.router.router.port_id(port).unwrap();
         let own = [2, 0, 0, 0, 0, 0x0a + PORTS.iter().position(|own| *own == port).unwrap() as u8];
-        match self.driver.as_ref().and_then(|driver| driver.receive(id, own, frame)) {
-            Some((out, frame)) => {
+        let now = self.router.router.now().as_nanos();
+        let receive = |driver: &Driver| {
+            driver.set_now(now);
+            driver.receive(id, own, frame)
+        };
+        match self.driver.as_ref().map_or(Received::Up, receive) {
+            Received::Sent(out, frame) => {
                 let out = PORTS.iter().find(|name| self.router.router.port_id(name) == Some(out)).unwrap();
                 self.sent.entry((*out).to_owned()).or_default().push(frame);
             }
-            None => self.router.router.inject(port, frame),
+            Received::Dropped => {}
+            Received::Up => self.router.router.inject(port, frame),
         }
     }
 
@@ -98,6 +107,15 @@ impl Pair {
             }
         }
         flows
+    }
+
+    /// What filters counted that are there, told in the order in which they were added: packets, bytes, drops.
+    fn filter_counts(&mut self) -> Vec<(u64, u64, u64)> {
+        let counted = |id: &BindingId| {
+            let counts = self.router.router.filter_counts(*id);
+            (counts.packets, counts.bytes, counts.drops)
+        };
+        self.filters.iter().map(counted).collect()
     }
 
     fn change(&mut self, change: &Change) {
@@ -220,6 +238,7 @@ fn runs_alike(steps: &[Step], room: u32) -> u64 {
         pair.advance(30_000);
     }
     assert_eq!(with.by_flow(), plain.by_flow());
+    assert_eq!(with.filter_counts(), plain.filter_counts());
     with.router.check_conservation();
     with.driver.as_ref().map_or(0, Driver::forwarded)
 }
@@ -250,6 +269,36 @@ fn what_is_plain_goes_down() {
     assert_eq!(pair.router.router.flows().records, 2);
     pair.advance(20_000);
     assert_eq!((pair.router.router.driver_flows().flows, pair.router.router.driver_flows().idle), (0, 2));
+}
+
+#[test]
+fn what_filters_drop_and_police_is_dropped_in_the_driver() {
+    let mut pair = Pair::new(Some(64));
+    let send = |pair: &mut Pair, to: u16, count: u32| {
+        for number in 0..count {
+            pair.receive("a", &Ipv4Frame::udp().ports(1005, to).id(number as u16).bytes());
+            pair.run();
+            pair.advance(1);
+        }
+        let driver = pair.driver.as_ref().unwrap();
+        (driver.forwarded(), driver.dropped())
+    };
+    pair.change(&Change::AddFilter(0));
+    let (forwarded, dropped) = send(&mut pair, 443, 200);
+    assert!(forwarded == 0 && dropped >= 180, "{forwarded} forwarded, {dropped} dropped");
+    pair.change(&Change::RemoveFilter(0));
+    pair.change(&Change::AddFilter(8));
+    let (forwarded, policed) = send(&mut pair, 443, 500);
+    assert!(forwarded > 40 && policed > dropped + 300, "{forwarded} forwarded, {policed} dropped");
+    pair.advance(1_000);
+    let counts = pair.filter_counts();
+    let sent = pair.sent["b"].len() as u64;
+    assert_eq!((counts[0].0, counts[0].2), (500, 500 - sent), "{counts:?}");
+    // A flow that nobody polices goes on in the driver.
+    pair.change(&Change::AddFilter(7));
+    let before = pair.driver.as_ref().unwrap().forwarded();
+    let (forwarded, _) = send(&mut pair, 53, 100);
+    assert!(forwarded >= before + 95, "{forwarded} of {before} and 100");
 }
 
 #[test]

@@ -1,0 +1,120 @@
+//! The command `place`: where flows are treated.
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use super::remote::{done, segment};
+use crate::arguments::{Place, PlaceAction};
+use crate::client::Client;
+use crate::output::{Column, Failure, plain, rows, table};
+
+const PLACEMENTS: &[Column] = &[
+    ("flows", "what"),
+    ("wanted", "level"),
+    ("in the driver", "driver"),
+    ("at a worker", "worker"),
+    ("because", "why_worker"),
+];
+const FLOWS: &[Column] = &[
+    ("flow", "flow"),
+    ("level", "level"),
+    ("placed", "placed"),
+    ("packets", "packets"),
+    ("because", "why_not_driver"),
+];
+
+/// Places flows, and shows where they are.
+pub fn place(client: &Client, place: &Place, json: bool) -> Result<(), Failure> {
+    match (&place.action, &place.what, place.level) {
+        (Some(PlaceAction::Show { flow, limit }), ..) => {
+            let filter =
+                flow.as_deref().map_or_else(String::new, |flow| format!("filter={}&", segment(flow)));
+            let value = client.get(&format!("/flows?{filter}order=packets&limit={limit}"))?;
+            if json {
+                println!("{value:#}");
+            } else {
+                print!("{}", table(rows(&value["flows"]), FLOWS));
+            }
+        }
+        (None, Some(what), Some(level)) => {
+            let body = json!({"what": what, "level": level.name()});
+            let value = client.send(Method::PUT, "/placements", Some(&body))?;
+            done(&value, &placed(&value), json);
+        }
+        _ => {
+            let value = client.get("/placements")?;
+            if json {
+                println!("{value:#}");
+            } else {
+                print!("{}", listed(&value));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What was placed, in a line.
+fn placed(value: &Value) -> String {
+    let [what, level] = ["what", "level"].map(|key| plain(&value[key]));
+    if what.starts_with("instance ") {
+        return format!("{what} is at the workers");
+    }
+    let (driver, worker) = (plain(&value["driver"]), plain(&value["worker"]));
+    let why = match value["why_worker"].as_object() {
+        Some(why) if !why.is_empty() => format!(" ({})", plain(&value["why_worker"])),
+        _ => String::new(),
+    };
+    format!("{what}: {level}; now {driver} in the driver, {worker} at a worker{why}")
+}
+
+/// All placements, and where flows are.
+fn listed(value: &Value) -> String {
+    let mut text = table(rows(&value["placements"]), PLACEMENTS);
+    let budget = &value["budget"];
+    text += &format!(
+        "\nall flows: {} in the driver, {} at a worker\n",
+        plain(&value["driver"]),
+        plain(&value["worker"])
+    );
+    for (why, flows) in value["why_worker"].as_object().into_iter().flatten() {
+        text += &format!("  {} because {why}\n", plain(flows));
+    }
+    text += &format!(
+        "budget of the driver: {} instructions a packet; forwarding or dropping takes {} (the longest way is {}), a token bucket {}\n",
+        plain(&budget["instructions"]),
+        plain(&budget["forward"]),
+        plain(&budget["longest_way"]),
+        plain(&budget["police"])
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_placed_is_said_in_a_line() {
+        let value = json!({"what": "dport 9", "level": "worker", "driver": 0, "worker": 2, "why_worker": {"it was placed there": 2}});
+        let line = "dport 9: worker; now 0 in the driver, 2 at a worker (it was placed there 2)";
+        assert_eq!(placed(&value), line);
+        assert_eq!(placed(&json!({"what": "instance a", "level": "worker"})), "instance a is at the workers");
+    }
+
+    #[test]
+    fn the_list_says_why_flows_are_at_a_worker() {
+        let value = json!({
+            "placements": [], "driver": 3, "worker": 1, "why_worker": {"it is copied": 1},
+            "budget": {"instructions": 10, "forward": 5, "longest_way": 4, "police": 2},
+        });
+        let text = listed(&value);
+        assert!(
+            text.contains("all flows: 3 in the driver, 1 at a worker\n  1 because it is copied\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("10 instructions a packet; forwarding or dropping takes 5 (the longest way is 4), a token bucket 2"),
+            "{text}"
+        );
+    }
+}

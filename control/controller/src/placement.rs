@@ -1,0 +1,277 @@
+//! Where flows are treated: where somebody wants them, where they are, and why.
+//!
+//! By itself a flow goes down into the driver when it sends, if nothing about it is a worker's, and comes up again when it is idle. Who
+//! wants it otherwise says so by a filter; the first that concerns a flow counts.
+
+use std::collections::BTreeMap;
+
+use millrace_classify::Filter;
+use millrace_config::{PlacementLevel, Text};
+use millrace_offload::LongestWay;
+use millrace_packet::FlowKey;
+use millrace_pipeline::{BUDGET, Command, FORWARD, FlowReport, Level, POLICE, Placement, StaysUp};
+use millrace_plugin::DriverRefusal;
+
+use crate::ControlError;
+use crate::filters::parse_filter;
+use crate::model::Model;
+use crate::request::{NewPlacement, WantedLevel};
+use crate::router::{Inner, Router};
+use crate::view::{DriverBudgetView, PlacementView, PlacementsView};
+
+/// Placements that there may be: each flow is held against all of them.
+const MOST: usize = 256;
+
+/// Where flows are wanted.
+#[derive(Clone, Debug)]
+pub(crate) struct Placed {
+    pub flows: Filter,
+    pub level: Level,
+}
+
+impl Placed {
+    /// As the configuration says it.
+    pub fn of(place: &millrace_config::Placement) -> Self {
+        let level = match place.level {
+            PlacementLevel::Xdp => Level::Driver,
+            PlacementLevel::Worker => Level::Worker,
+        };
+        Self { flows: place.flow.value().clone(), level }
+    }
+
+    /// As the configuration is to say it.
+    pub fn written(&self) -> millrace_config::Placement {
+        let level = match self.level {
+            Level::Driver => PlacementLevel::Xdp,
+            Level::Worker => PlacementLevel::Worker,
+        };
+        millrace_config::Placement { flow: Text::of(self.flows.clone()), level }
+    }
+}
+
+impl Router {
+    /// Where flows are wanted, where all flows are, and why those that are at a worker are not lower.
+    ///
+    /// # Errors
+    /// When the data plane does not answer.
+    pub async fn placements(&self) -> Result<PlacementsView, ControlError> {
+        let (placed, compiled) = {
+            let inner = self.lock();
+            let compile = |placed: &Placed| inner.model.compile(&placed.flows);
+            let compiled: Vec<_> = inner.model.placements.iter().map(compile).collect::<Result<_, _>>()?;
+            (inner.model.placements.clone(), compiled)
+        };
+        let mut counts = vec![Count::default(); placed.len()];
+        let mut all = Count::default();
+        let everything = self.lock().model.compile(&Filter::any())?;
+        self.scan(Command::ScanFlows, everything, |_, flow| {
+            all.add(&flow);
+            let concerns = |key: &FlowKey| compiled.iter().position(|filter| filter.may_match_flow(key));
+            if let Some(first) = concerns(&flow.key) {
+                counts[first].add(&flow);
+            }
+        })
+        .await?;
+        let inner = self.lock();
+        let view = |(placed, count): (&Placed, &Count)| count.view(placed, &inner.model);
+        Ok(PlacementsView {
+            placements: placed.iter().zip(&counts).map(view).collect(),
+            driver: all.driver,
+            worker: all.worker,
+            why_worker: all.why(&inner.model),
+            budget: budget(),
+        })
+    }
+
+    /// Says where flows, or those of an instance, are to be treated. When this returns no packet of theirs is treated elsewhere, but what
+    /// is wanted in the driver goes there with its next packets, if it can.
+    ///
+    /// # Errors
+    /// Neither a filter nor an instance, an instance that can't be in the driver, too many placements; nothing has changed then.
+    pub async fn place(&self, new: &NewPlacement) -> Result<PlacementView, ControlError> {
+        let (placed, compiled) = {
+            let mut inner = self.lock();
+            inner.unless_applying()?;
+            let Some(flows) = inner.placeable(new)? else {
+                return Ok(PlacementView::of_instance(&new.what));
+            };
+            let compiled = inner.model.compile(&flows)?;
+            let known = inner.model.placements.iter().position(|placed| placed.flows == flows);
+            let level = match new.level {
+                WantedLevel::Xdp => Some(Level::Driver),
+                WantedLevel::Worker => Some(Level::Worker),
+                WantedLevel::Auto => None,
+            };
+            match (level, known) {
+                (Some(level), Some(known)) => inner.model.placements[known].level = level,
+                (Some(_), None) if inner.model.placements.len() >= MOST => {
+                    return Err(ControlError::Conflict(format!(
+                        "there are {MOST} placements, and no more: take one back by `place FLOW auto`"
+                    )));
+                }
+                (Some(level), None) => inner.model.placements.push(Placed { flows: flows.clone(), level }),
+                (None, Some(known)) => drop(inner.model.placements.remove(known)),
+                (None, None) => {
+                    return Err(ControlError::NotFound(format!(
+                        "nothing is said of {:?}: `place list` shows what is",
+                        flows.to_string()
+                    )));
+                }
+            }
+            inner.tell_placements()?;
+            (Placed { flows, level: level.unwrap_or(Level::Driver) }, compiled)
+        };
+        let mut count = Count::default();
+        self.scan(Command::ScanFlows, compiled, |_, flow| count.add(&flow)).await?;
+        let view = count.view(&placed, &self.lock().model);
+        Ok(if new.level == WantedLevel::Auto { PlacementView { level: "auto", ..view } } else { view })
+    }
+}
+
+impl Inner {
+    /// The flows that are meant; `None` for an instance that is where it is wanted.
+    fn placeable(&self, new: &NewPlacement) -> Result<Option<Filter>, ControlError> {
+        let what = new.what.trim();
+        if self.model.plugins.instance(what).is_ok() {
+            return match new.level {
+                WantedLevel::Worker | WantedLevel::Auto => Ok(None),
+                WantedLevel::Xdp => Err(ControlError::Conflict(format!(
+                    "instance {what:?} runs at the workers: its plugin has no form for the driver"
+                ))),
+            };
+        }
+        if what.is_empty() {
+            return Err(ControlError::Invalid("an empty filter: write * if all flows are meant".to_owned()));
+        }
+        let wrong = |error: ControlError| {
+            ControlError::Invalid(format!("{what:?} is neither an instance nor a filter: {error}"))
+        };
+        parse_filter(what).map(Some).map_err(wrong)
+    }
+
+    /// Tells the workers where flows are wanted, and waits until that holds.
+    pub(crate) fn tell_placements(&mut self) -> Result<(), ControlError> {
+        let Self { model, workers, .. } = self;
+        let placement =
+            |placed: &Placed| Ok(Placement { flows: model.compile(&placed.flows)?, level: placed.level });
+        let told: Vec<Placement> =
+            model.placements.iter().map(placement).collect::<Result<_, ControlError>>()?;
+        workers.tell(|| Command::PlaceFlows(told.clone()))?;
+        self.barrier()
+    }
+}
+
+/// Flows by where they are.
+#[derive(Clone, Debug, Default)]
+struct Count {
+    driver: u64,
+    worker: u64,
+    /// Those at a worker, by why.
+    why: Vec<(StaysUp, u64)>,
+}
+
+impl Count {
+    fn add(&mut self, flow: &FlowReport) {
+        let Some(why) = flow.stays_up else {
+            self.driver += 1;
+            return;
+        };
+        self.worker += 1;
+        match self.why.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, count)) => *count += 1,
+            None => self.why.push((why, 1)),
+        }
+    }
+
+    fn why(&self, model: &Model) -> BTreeMap<String, u64> {
+        self.why.iter().map(|(why, count)| (words(*why, model), *count)).collect()
+    }
+
+    fn view(&self, placed: &Placed, model: &Model) -> PlacementView {
+        PlacementView {
+            what: placed.flows.to_string(),
+            level: level(placed.level),
+            driver: self.driver,
+            worker: self.worker,
+            why_worker: self.why(model),
+        }
+    }
+}
+
+impl PlacementView {
+    /// An instance, which is at the workers.
+    fn of_instance(name: &str) -> Self {
+        let (what, why_worker) = (format!("instance {}", name.trim()), BTreeMap::new());
+        Self { what, level: "worker", driver: 0, worker: 0, why_worker }
+    }
+}
+
+fn level(level: Level) -> &'static str {
+    match level {
+        Level::Driver => "xdp",
+        Level::Worker => "worker",
+    }
+}
+
+/// What a program in the driver may spend, and spends, on a packet.
+fn budget() -> DriverBudgetView {
+    let longest_way = LongestWay::of_program().map(|way| way.forward);
+    DriverBudgetView { instructions: BUDGET, forward: FORWARD, police: POLICE, longest_way }
+}
+
+/// Why a flow is at a worker.
+pub(crate) fn words(why: StaysUp, model: &Model) -> String {
+    let port = |id| model.port_name(id);
+    match why {
+        StaysUp::Own => "the router itself makes its packets".to_owned(),
+        StaysUp::Placed => "it was placed there".to_owned(),
+        StaysUp::NoCache => "there is no flow cache: show hardware says why".to_owned(),
+        StaysUp::Captured => "somebody captures, and sees every packet".to_owned(),
+        StaysUp::Traced => "a trace asks for it".to_owned(),
+        StaysUp::Arrival(id) => {
+            format!("the driver of port {} looks no flows up: show hardware says why", port(id))
+        }
+        StaysUp::Departure(id) => {
+            format!("the driver can't send by port {}: show hardware says why", port(id))
+        }
+        StaysUp::SamePort => "it leaves by the port that it comes in by".to_owned(),
+        StaysUp::Scheduler(id) => {
+            format!("port {} has a scheduler, which decides when its packets leave", port(id))
+        }
+        StaysUp::Tagged(id) => format!("port {} is a sub-interface", port(id)),
+        StaysUp::Down(id) => format!("port {} is down", port(id)),
+        StaysUp::Varying => "a filter tells its packets apart by flags, DSCP or tag".to_owned(),
+        StaysUp::Form(refusal) => form(refusal).to_owned(),
+        StaysUp::Budget => format!("its treatment takes more than {BUDGET} instructions a packet"),
+        StaysUp::Sent => "a filter sends it by another way than its route".to_owned(),
+        StaysUp::NotForwarded => "it is not forwarded".to_owned(),
+        StaysUp::Neighbour => "the link address of its next hop is not known".to_owned(),
+        StaysUp::Protocol => "it is neither TCP, nor UDP, nor ICMP".to_owned(),
+        StaysUp::Full => "the flow cache is full".to_owned(),
+        StaysUp::Soon => "it may go down with its next packets".to_owned(),
+    }
+}
+
+fn form(refusal: DriverRefusal) -> &'static str {
+    match refusal {
+        DriverRefusal::Instance => "an instance handles its packets",
+        DriverRefusal::Reject => "its source is told that it is refused",
+        DriverRefusal::Queue => "a filter names a queue for it",
+        DriverRefusal::Copy => "it is copied",
+        DriverRefusal::Steps => "more than 4 filters match it",
+        DriverRefusal::Policers => "it has several token buckets, or one before a filter that drops",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_prices_are_no_less_than_what_the_programs_take() {
+        let way = LongestWay::of_program().unwrap();
+        assert!(way.forward <= FORWARD && way.police <= POLICE, "{way:?}: {FORWARD} and {POLICE} are said");
+        assert!(FORWARD < 2 * way.forward && POLICE < 3 * way.police, "{way:?}: the prices are far too high");
+        assert_eq!(budget().longest_way, Some(way.forward));
+    }
+}

@@ -1,0 +1,85 @@
+//! What a device is, asked of the kernel without trying anything on it: for a device that is in use.
+
+use crate::rtnetlink;
+use crate::{ethtool, genetlink, link_speed};
+
+/// What the kernel says of a device.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct DeviceFacts {
+    /// The driver's name; empty when it keeps silent.
+    pub driver: String,
+    /// MTU in bytes, without link header.
+    pub mtu: u32,
+    /// Receive queues in use.
+    pub rx_queues: u32,
+    /// Transmit queues in use.
+    pub tx_queues: u32,
+    /// XDP features that the driver announces (`basic`, `redirect`, `rx-sg`, …), empty before Linux 6.3.
+    pub xdp_features: Vec<&'static str>,
+    /// Bits per second of its link, if the driver says so.
+    pub speed: Option<u64>,
+}
+
+impl DeviceFacts {
+    /// Asks about a device of the calling thread's namespace; `None` when it is gone.
+    pub fn of(ifindex: u32) -> Option<Self> {
+        let device = rtnetlink::device(ifindex).ok()?;
+        let (rx_queues, tx_queues) =
+            ethtool::queues(&device.name).unwrap_or((device.rx_queues, device.tx_queues));
+        Some(Self {
+            driver: ethtool::driver(&device.name).unwrap_or_default(),
+            mtu: device.mtu,
+            rx_queues,
+            tx_queues,
+            xdp_features: genetlink::xdp_features(ifindex).unwrap_or_default(),
+            speed: link_speed(&device.name),
+        })
+    }
+
+    /// Why a program can't send redirected frames by the device, and what would let it; `None` where it can.
+    pub fn why_no_redirects(&self) -> Option<&'static str> {
+        why_no_redirects(&self.driver, &self.xdp_features)
+    }
+}
+
+/// Why a program can't send redirected frames by a device of that driver, which announces these features.
+pub fn why_no_redirects(driver: &str, features: &[&'static str]) -> Option<&'static str> {
+    match (driver, features) {
+        (_, features) if features.contains(&"ndo-xmit") => None,
+        ("veth", _) => Some(
+            "a veth takes no redirected frames unless its other end has receive offload (ethtool -K DEVICE gro on there) or an \
+             XDP program",
+        ),
+        (_, []) => {
+            Some("the driver does not say whether it takes redirected frames (before Linux 6.3 none does)")
+        }
+        _ => Some("the driver takes no redirected frames (it does not announce ndo-xmit)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::{Wire, can_load, ip};
+
+    #[test]
+    fn why_a_device_takes_no_redirected_frames_is_said() {
+        assert_eq!(why_no_redirects("ice", &["basic", "ndo-xmit"]), None);
+        assert!(why_no_redirects("veth", &["basic"]).is_some_and(|why| why.contains("gro on")));
+        assert!(why_no_redirects("tun", &["basic"]).is_some_and(|why| why.contains("ndo-xmit")));
+        assert!(why_no_redirects("", &[]).is_some_and(|why| why.contains("does not say")));
+    }
+
+    #[test]
+    fn a_device_is_described_while_it_is_in_use() {
+        if !can_load() {
+            return;
+        }
+        let wire = Wire::new();
+        let port = wire.port();
+        ip(&format!("-n {} link set port mtu 1400", wire.near));
+        let facts = wire.near(|| DeviceFacts::of(port)).expect("it is there");
+        assert_eq!((facts.driver.as_str(), facts.mtu, facts.rx_queues), ("veth", 1400, 1));
+        assert_eq!(wire.near(|| DeviceFacts::of(9999)), None);
+    }
+}

@@ -1,0 +1,67 @@
+//! Token buckets that programs and workers take from (bpf/policer.h).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use aya::Ebpf;
+
+use super::layout::{POLICERS, Policer};
+use crate::OffloadError;
+use crate::mapped_map::MappedMap;
+
+const BUCKET: usize = size_of::<Policer>();
+const PAID: usize = std::mem::offset_of!(Policer, paid);
+const BYTE: usize = std::mem::offset_of!(Policer, byte);
+const DEPTH: usize = std::mem::offset_of!(Policer, depth);
+
+/// All buckets that programs see.
+#[derive(Debug)]
+pub(super) struct Policers {
+    map: MappedMap,
+    taken: Vec<AtomicBool>,
+}
+
+impl Policers {
+    pub fn new(object: &mut Ebpf) -> Result<Arc<Self>, OffloadError> {
+        let map = MappedMap::new(object, "policers", POLICERS, BUCKET)?;
+        let taken = (0..POLICERS).map(|_| AtomicBool::new(false)).collect();
+        Ok(Arc::new(Self { map, taken }))
+    }
+
+    /// A bucket of its own, full; `None` when all are taken. `byte` and `depth` are what programs compute by.
+    pub fn take(self: &Arc<Self>, byte: u64, depth: u64) -> Option<PolicerPlace> {
+        let is_free = |taken: &AtomicBool| !taken.swap(true, Ordering::AcqRel);
+        let place = self.taken.iter().position(is_free)?;
+        let bucket = PolicerPlace { all: Arc::clone(self), place: place as u16 };
+        for (field, value) in [(PAID, 0), (BYTE, byte), (DEPTH, depth)] {
+            self.map.word64(place * BUCKET + field).store(value, Ordering::Relaxed);
+        }
+        Some(bucket)
+    }
+}
+
+/// A token bucket that programs take from too. It is free again when this is dropped.
+#[derive(Debug)]
+pub struct PolicerPlace {
+    all: Arc<Policers>,
+    place: u16,
+}
+
+impl PolicerPlace {
+    /// By which number entries of the flow cache know it.
+    pub fn number(&self) -> u16 {
+        self.place
+    }
+
+    /// Its one word: until when what went through has been paid for.
+    #[inline]
+    pub fn paid(&self) -> &AtomicU64 {
+        self.all.map.word64(usize::from(self.place) * BUCKET + PAID)
+    }
+}
+
+impl Drop for PolicerPlace {
+    fn drop(&mut self) {
+        self.all.taken[usize::from(self.place)].store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,209 @@
+//! How many instructions the XDP program takes for a packet at most, counted in the program itself as it was compiled.
+//!
+//! The longest way from the first instruction to an exit, where every branch may be taken. Loops count as one round: there are two, both
+//! of them over the bytes of a packet whose checksum is completed, and that is said beside.
+
+use crate::object::LEVEL0;
+
+const JUMP: u8 = 0x05;
+const JUMP32: u8 = 0x06;
+const JUMP_ALWAYS: u8 = 0x00;
+const CALL: u8 = 0x80;
+const EXIT: u8 = 0x90;
+/// A load of 64 bits, which takes two places.
+const LOAD_WIDE: u8 = 0x18;
+/// The helper that only token buckets ask: the time.
+const TIME: i32 = 5;
+
+/// Instructions of the XDP program, at most, for a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LongestWay {
+    /// Of a flow without a token bucket.
+    pub forward: u32,
+    /// What a token bucket adds.
+    pub police: u32,
+    /// Loops, which counted as one round.
+    pub loops: u32,
+}
+
+impl LongestWay {
+    /// Of the program that ports run; `None` only where its object file is not one.
+    pub fn of_program() -> Option<Self> {
+        let code = function(LEVEL0, "millrace_xdp")?;
+        let mut whole = Search::new(code, None);
+        let (longest, forward) = (whole.run()?, Search::new(code, Some(TIME)).run()?);
+        Some(Self { forward, police: longest - forward, loops: whole.loops })
+    }
+}
+
+/// An instruction.
+#[derive(Clone, Copy)]
+struct Instruction {
+    code: u8,
+    offset: i16,
+    immediate: i32,
+}
+
+impl Instruction {
+    fn at(code: &[u8], at: usize) -> Option<Self> {
+        let bytes: &[u8; 8] = code.get(at * 8..)?.first_chunk()?;
+        let offset = i16::from_le_bytes([bytes[2], bytes[3]]);
+        let immediate = i32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+        Some(Self { code: bytes[0], offset, immediate })
+    }
+
+    /// Where it may go on from its place; no further than here, if it ends the program.
+    fn next(self, at: usize) -> Vec<usize> {
+        let width = if self.code == LOAD_WIDE { 2 } else { 1 };
+        let target = |offset: isize| at.wrapping_add_signed(offset + 1);
+        match (self.code & 0x07, self.code & 0xf0) {
+            (JUMP, EXIT) => Vec::new(),
+            (JUMP, JUMP_ALWAYS) => vec![target(self.offset.into())],
+            // Its target is further away.
+            (JUMP32, JUMP_ALWAYS) => vec![target(self.immediate as isize)],
+            (JUMP, CALL) => vec![at + 1],
+            (JUMP | JUMP32, _) => vec![at + 1, target(self.offset.into())],
+            _ => vec![at + width],
+        }
+    }
+
+    fn is_call_of(self, helper: i32) -> bool {
+        self.code == JUMP | CALL && self.immediate == helper
+    }
+}
+
+/// A way through a program that was looked for.
+struct Search<'a> {
+    code: &'a [u8],
+    /// The helper that is not to be called.
+    without: Option<i32>,
+    /// For each place that is done with, the longest way from there to an exit, if there is one.
+    longest: Vec<Option<Option<u32>>>,
+    /// How many jumps lead back.
+    loops: u32,
+}
+
+impl<'a> Search<'a> {
+    fn new(code: &'a [u8], without: Option<i32>) -> Self {
+        Self { code, without, longest: vec![None; code.len() / 8], loops: 0 }
+    }
+
+    /// Where it may go on from a place; nowhere where it calls what it must not.
+    fn next(&self, at: usize) -> Vec<usize> {
+        let Some(instruction) = Instruction::at(self.code, at) else { return Vec::new() };
+        let forbidden = self.without.is_some_and(|helper| instruction.is_call_of(helper));
+        if forbidden { Vec::new() } else { instruction.next(at) }
+    }
+
+    fn ends(&self, at: usize) -> bool {
+        Instruction::at(self.code, at).is_some_and(|instruction| instruction.code == JUMP | EXIT)
+    }
+
+    /// The longest way from the first instruction to an exit.
+    fn run(&mut self) -> Option<u32> {
+        // Depth first: a place is done with once all are that it leads to, but for those that it came from.
+        let mut way: Vec<(usize, Vec<usize>)> = vec![(0, self.next(0))];
+        while let Some((at, left)) = way.last_mut() {
+            let at = *at;
+            match left.pop() {
+                Some(next) if self.longest.get(next)?.is_some() => {}
+                Some(next) if way.iter().any(|(before, _)| *before == next) => self.loops += 1,
+                Some(next) => way.push((next, self.next(next))),
+                None => {
+                    let known = |next: &usize| self.longest[*next].flatten();
+                    let rest = self.next(at).iter().filter_map(known).max();
+                    self.longest[at] = Some(if self.ends(at) { Some(1) } else { rest.map(|rest| rest + 1) });
+                    way.pop();
+                }
+            }
+        }
+        *self.longest.first()?.as_ref()?
+    }
+}
+
+/// The code of a function of an object file (ELF, 64 bits, little-endian: what clang makes for this kernel).
+fn function<'a>(elf: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let sections = Sections { elf, start: word(elf, 0x28, 8)?, size: word(elf, 0x3a, 2)? };
+    let symbols = (0..word(elf, 0x3c, 2)?).find(|index| sections.field(*index, 4, 4) == Some(2))?;
+    let names = sections.content(sections.field(symbols, 0x28, 4)?)?;
+    for symbol in sections.content(symbols)?.chunks_exact(24) {
+        let own = names.get(word(symbol, 0, 4)?..)?.split(|byte| *byte == 0).next()?;
+        if own == name.as_bytes() {
+            let (value, size) = (word(symbol, 8, 8)?, word(symbol, 16, 8)?);
+            return sections.content(word(symbol, 6, 2)?)?.get(value..value.checked_add(size)?);
+        }
+    }
+    None
+}
+
+/// The table of sections.
+struct Sections<'a> {
+    elf: &'a [u8],
+    start: usize,
+    size: usize,
+}
+
+impl<'a> Sections<'a> {
+    fn field(&self, index: usize, at: usize, bytes: usize) -> Option<usize> {
+        word(self.elf, self.start.checked_add(index.checked_mul(self.size)?)?.checked_add(at)?, bytes)
+    }
+
+    fn content(&self, index: usize) -> Option<&'a [u8]> {
+        let start = self.field(index, 0x18, 8)?;
+        self.elf.get(start..start.checked_add(self.field(index, 0x20, 8)?)?)
+    }
+}
+
+/// A number of so many bytes.
+fn word(bytes: &[u8], at: usize, count: usize) -> Option<usize> {
+    let found = bytes.get(at..at.checked_add(count)?)?;
+    Some(found.iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn instruction(code: u8, offset: i16, immediate: i32) -> Vec<u8> {
+        [&[code, 0], offset.to_le_bytes().as_slice(), &immediate.to_le_bytes()].concat()
+    }
+
+    fn longest(code: &[u8], without: Option<i32>) -> (Option<u32>, u32) {
+        let mut search = Search::new(code, without);
+        (search.run(), search.loops)
+    }
+
+    #[test]
+    fn the_longest_of_all_ways_is_found() {
+        let program = [
+            instruction(0x15, 3, 0),    // if r == 0 goto 4
+            instruction(0xb7, 0, 0),    // r = 0
+            instruction(0x85, 0, TIME), // call
+            instruction(0x05, 1, 0),    // goto 5
+            instruction(0xb7, 0, 0),    // r = 0
+            instruction(0x95, 0, 0),    // exit
+        ]
+        .concat();
+        assert_eq!(longest(&program, None), (Some(5), 0));
+        assert_eq!(longest(&program, Some(TIME)), (Some(3), 0));
+        let around = [instruction(0xb7, 0, 0), instruction(0x15, -2, 0), instruction(0x95, 0, 0)].concat();
+        assert_eq!(longest(&around, None), (Some(3), 1));
+        // What lies before is not always a loop.
+        let back = [instruction(0x05, 1, 0), instruction(0x95, 0, 0), instruction(0x05, -2, 0)].concat();
+        assert_eq!(longest(&back, None), (Some(3), 0));
+    }
+
+    #[test]
+    fn the_program_of_ports_is_counted() {
+        let way = LongestWay::of_program().unwrap();
+        assert_eq!(way.loops, 2, "both over the bytes of a checksum: {way:?}");
+        assert!(way.forward > 100 && way.police > 10, "{way:?}");
+    }
+
+    #[test]
+    fn what_is_no_object_file_has_no_way() {
+        assert!(function(b"", "millrace_xdp").is_none());
+        assert!(function(&[0xff; 100], "millrace_xdp").is_none());
+        assert!(function(LEVEL0, "nothing").is_none());
+    }
+}

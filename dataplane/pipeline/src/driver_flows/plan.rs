@@ -1,0 +1,120 @@
+//! What the driver would do with a flow: decided by the same tables that the worker's stages read.
+
+use std::net::IpAddr;
+
+use millrace_classify::FlowAnswer;
+use millrace_forward::{NeighbourKey, NeighbourState, Route};
+use millrace_packet::FlowKey;
+use millrace_plugin::DriverForm;
+use millrace_units::{NextHopIndex, PortId};
+use millrace_wire::Protocol;
+
+use super::DriverFlows;
+use super::budget::{BUDGET, cost};
+use super::cache::{DriverAction, DriverWay};
+use super::level::{Level, StaysUp};
+use crate::filter_route::{FilterRoute, is_filter};
+use crate::forward::alive;
+use crate::ports::PortEntry;
+use crate::route::NO_ROUTE;
+use crate::router::Router;
+use crate::tags::Tags;
+
+/// What the driver is to do with a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Plan {
+    pub action: DriverAction,
+    /// What the filters of its path want.
+    pub form: DriverForm,
+    /// The neighbour that it is sent to.
+    pub neighbour: Option<(PortId, IpAddr)>,
+    /// The route by which it is forwarded.
+    pub route: NextHopIndex,
+}
+
+/// Protocols whose flows the programs know.
+const PROTOCOLS: [Protocol; 4] = [Protocol::TCP, Protocol::UDP, Protocol::ICMP, Protocol::ICMPV6];
+
+impl Router {
+    /// What the driver could do with a flow whose packets are not exceptional, by the answer for it, or why that is a worker's.
+    pub(crate) fn plan_of(&self, key: &FlowKey, hash: u32, answer: &FlowAnswer) -> Result<Plan, StaysUp> {
+        let driver = self.driver.as_ref().ok_or(StaysUp::NoCache)?;
+        if driver.placements.of(key) == Some(Level::Worker) {
+            return Err(StaysUp::Placed);
+        }
+        if self.is_tapped() {
+            return Err(StaysUp::Captured);
+        }
+        if self.trace.as_ref().is_some_and(|tracer| tracer.wants(key)) {
+            return Err(StaysUp::Traced);
+        }
+        if !PROTOCOLS.contains(&Protocol(key.protocol)) {
+            return Err(StaysUp::Protocol);
+        }
+        if answer.varying_mask != 0 {
+            return Err(StaysUp::Varying);
+        }
+        let arrival = self.ports.get(key.port).ok_or(StaysUp::NotForwarded)?;
+        may_pass(arrival, key.port, false)?;
+        if !driver.port(key.port).receives {
+            return Err(StaysUp::Arrival(key.port));
+        }
+        let form = self.gates.plugins().driver_form(answer.path).map_err(StaysUp::Form)?;
+        if cost(&form) > BUDGET {
+            return Err(StaysUp::Budget);
+        }
+        let (action, neighbour) = match form.drops() {
+            true => (DriverAction::Drop, None),
+            false => self
+                .way_of(driver, key, hash, answer.next_hop)
+                .map(|(way, neighbour)| (DriverAction::Send(way), Some((way.out, neighbour))))?,
+        };
+        Ok(Plan { action, form, neighbour, route: answer.next_hop })
+    }
+
+    /// Where the packets of a flow leave, and to which neighbour.
+    fn way_of(
+        &self,
+        driver: &DriverFlows,
+        key: &FlowKey,
+        hash: u32,
+        route: NextHopIndex,
+    ) -> Result<(DriverWay, IpAddr), StaysUp> {
+        if is_filter(route) {
+            return Err(match self.gates.routes().route(route) {
+                Some(FilterRoute::Forward(_)) => StaysUp::Sent,
+                _ => StaysUp::NotForwarded,
+            });
+        }
+        let Some(Route::Forward(hops)) = (route != NO_ROUTE).then(|| self.fib.route(route)) else {
+            return Err(StaysUp::NotForwarded);
+        };
+        let hop = alive(hops, hash, &self.ports);
+        let (port, neighbour) = (hop.port, hop.neighbour(key.destination()));
+        let out = self.ports.get(port).ok_or(StaysUp::NotForwarded)?;
+        may_pass(out, port, true)?;
+        if port == key.port {
+            return Err(StaysUp::SamePort);
+        }
+        if !driver.port(port).sends {
+            return Err(StaysUp::Departure(port));
+        }
+        match self.neighbours.get(NeighbourKey { port, address: neighbour }) {
+            Some(NeighbourState::Reachable(destination)) => {
+                let (mtu, source) = (out.settings.mtu, out.settings.mac);
+                Ok((DriverWay { out: port, mtu, destination, source }, neighbour))
+            }
+            _ => Err(StaysUp::Neighbour),
+        }
+    }
+}
+
+/// Whether packets pass a port as they are, and, where they leave by it, in the order in which they come.
+fn may_pass(entry: &PortEntry, port: PortId, leaves: bool) -> Result<(), StaysUp> {
+    match entry {
+        entry if !entry.settings.up => Err(StaysUp::Down(port)),
+        entry if entry.settings.tags != Tags::NONE => Err(StaysUp::Tagged(port)),
+        entry if leaves && entry.scheduler.is_some() => Err(StaysUp::Scheduler(port)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,148 @@
+//! What of a path a program in the driver can do by itself, for the packets of one flow.
+//!
+//! That is: nothing; counting them for filters whose action is no more than that; dropping them; and taking from one token bucket. What
+//! the program has done is told to the bindings later, so that it is counted where a worker would have counted it.
+
+use std::sync::Arc;
+
+use millrace_plugin_abi::Position;
+use millrace_units::{Amount, PathId};
+
+use crate::path::{Refusal, Stage, Step};
+use crate::policer::Policer;
+use crate::slab::Key;
+use crate::worker_plugins::WorkerPlugins;
+use crate::{Action, BindingTable};
+
+/// Bindings that a flow in the driver may meet.
+pub const MOST_DRIVER_STEPS: usize = 4;
+
+/// What a program does with the packets of a flow, beside forwarding them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DriverForm {
+    /// The bindings that are told, in the order of the journey, as words.
+    bindings: [u64; MOST_DRIVER_STEPS],
+    count: u8,
+    /// Which of them drops what finds no room in its token bucket.
+    polices_at: Option<u8>,
+    /// Which of them drops everything.
+    drops_at: Option<u8>,
+}
+
+/// A step of such a form, for who tells people.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DriverStep {
+    /// Packets are counted.
+    Count,
+    /// Packets take from a token bucket.
+    Police,
+    /// Packets are dropped.
+    Drop,
+}
+
+/// Why a path is a worker's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DriverRefusal {
+    /// An instance handles its packets.
+    Instance,
+    /// Their sources are told that they are refused.
+    Reject,
+    /// A filter names a queue for them.
+    Queue,
+    /// They are copied.
+    Copy,
+    /// Too many filters match.
+    Steps,
+    /// There are several token buckets, or one before a filter that drops.
+    Policers,
+}
+
+impl DriverForm {
+    /// Whether all packets are dropped.
+    pub fn drops(&self) -> bool {
+        self.drops_at.is_some()
+    }
+
+    /// Its steps.
+    pub fn steps(&self) -> impl Iterator<Item = DriverStep> + '_ {
+        (0..self.count).map(|step| match step {
+            step if self.drops_at == Some(step) => DriverStep::Drop,
+            step if self.polices_at == Some(step) => DriverStep::Police,
+            _ => DriverStep::Count,
+        })
+    }
+
+    fn add(&mut self, stage: &Stage, step: DriverStep) -> Result<(), DriverRefusal> {
+        let at = self.count;
+        let place = self.bindings.get_mut(usize::from(at)).ok_or(DriverRefusal::Steps)?;
+        *place = stage.binding.to_word();
+        self.count += 1;
+        let one = match step {
+            DriverStep::Count => return Ok(()),
+            DriverStep::Police => &mut self.polices_at,
+            DriverStep::Drop => &mut self.drops_at,
+        };
+        let is_first = one.is_none();
+        *one = Some(at);
+        let is_only = self.polices_at.is_none() || self.drops_at.is_none();
+        if is_first && is_only { Ok(()) } else { Err(DriverRefusal::Policers) }
+    }
+}
+
+impl<T: BindingTable> WorkerPlugins<T> {
+    /// What a program in the driver is to do with the packets on a path.
+    ///
+    /// # Errors
+    /// Why they are a worker's.
+    pub fn driver_form(&self, path: PathId) -> Result<DriverForm, DriverRefusal> {
+        let mut form = DriverForm::default();
+        for stage in self.paths.stages(path) {
+            let Some(binding) = self.bindings.get(stage.binding) else { continue };
+            match (stage.position, stage.step) {
+                (_, Step::Instance(_)) => return Err(DriverRefusal::Instance),
+                (Position::Copy, _) => return Err(DriverRefusal::Copy),
+                (_, Step::Queue(_)) => return Err(DriverRefusal::Queue),
+                (_, Step::Refuse(Refusal::Reject)) => return Err(DriverRefusal::Reject),
+                (_, Step::Refuse(Refusal::Drop)) => {
+                    // Nothing behind it gets the packets.
+                    form.add(stage, DriverStep::Drop)?;
+                    break;
+                }
+                (_, Step::Police) => form.add(stage, DriverStep::Police)?,
+                (_, Step::Count) => match binding.action {
+                    Action::Drop => form.add(stage, DriverStep::Drop)?,
+                    Action::Reject => return Err(DriverRefusal::Reject),
+                    _ => form.add(stage, DriverStep::Count)?,
+                },
+            }
+        }
+        Ok(form)
+    }
+
+    /// The token bucket of a form, if it has one that is still there.
+    pub fn driver_policer(&self, form: &DriverForm) -> Option<&Arc<Policer>> {
+        let word = form.bindings[usize::from(form.polices_at?)];
+        match &self.bindings.get(Key::from_word(word))?.action {
+            Action::Police(policer) => Some(policer),
+            _ => None,
+        }
+    }
+
+    /// Counts at the bindings of a form what a program did: what it sent on, and what it dropped.
+    pub fn driver_did(&mut self, form: &DriverForm, sent: Amount, dropped: Amount) {
+        let first_behind = form.polices_at.map_or(u8::MAX, |at| at + 1);
+        for at in 0..form.count {
+            let Some(binding) = self.bindings.get_mut(Key::from_word(form.bindings[usize::from(at)])) else {
+                continue;
+            };
+            let counts = &mut binding.counts;
+            let beyond = if at < first_behind { dropped } else { Amount::default() };
+            counts.packets += sent.packets + beyond.packets;
+            counts.bytes += sent.bytes + beyond.bytes;
+            if form.drops_at == Some(at) || form.polices_at == Some(at) {
+                counts.drops += dropped.packets;
+            }
+            counts.queues.queued += sent;
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Policers: token buckets at gates. What comes faster than the bucket fills is dropped.
+//!
+//! A bucket is one word: the time until which what went through so far has been paid for, at the rate. A packet goes through if
+//! that, with its own time, lies no further ahead than the burst takes (the generic cell rate algorithm, ITU-T I.371, by bytes).
+//! So in every interval of length t at most burst + rate * t bytes go through; and several threads, and programs in the
+//! kernel, can take from one bucket at once.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use millrace_units::Instant;
+
+/// Sixteenths of a nanosecond are what a bucket counts in.
+const TICKS_PER_NANOSECOND: u64 = 16;
+/// Binary digits of a tick that the price of a byte has.
+const FRACTION: u32 = 16;
+/// How often a bucket is tried that others take from meanwhile.
+const TRIES: usize = 4;
+
+/// The word of a bucket that lies where programs in the kernel see it too.
+pub trait SharedBucket: fmt::Debug + Send + Sync {
+    /// The word.
+    fn word(&self) -> &AtomicU64;
+    /// By which number programs know it.
+    fn place(&self) -> u16;
+}
+
+/// A token bucket.
+pub struct Policer {
+    rate: u64,
+    burst: u32,
+    price: Price,
+    own: AtomicU64,
+    shared: OnceLock<Box<dyn SharedBucket>>,
+}
+
+/// What a bucket is computed by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Price {
+    /// Ticks, of a sixteenth of a nanosecond, that a byte takes, times 65,536.
+    pub byte: u64,
+    /// Ticks that lie between a full bucket and an empty one.
+    pub depth: u64,
+}
+
+impl Price {
+    fn of(rate: u64, burst: u32) -> Self {
+        let ticks = u128::from(TICKS_PER_NANOSECOND) * 8_000_000_000;
+        let byte = ((ticks << FRACTION) / u128::from(rate.max(1))) as u64;
+        Self { byte, depth: ((u128::from(burst) * u128::from(byte)) >> FRACTION) as u64 }
+    }
+
+    /// The ticks that so many bytes take, at least one tick of them begun.
+    #[inline]
+    pub fn of_bytes(self, bytes: u32) -> u64 {
+        (u64::from(bytes).saturating_mul(self.byte).saturating_add((1 << FRACTION) - 1)) >> FRACTION
+    }
+}
+
+impl Policer {
+    /// The lowest rate, in bits per second.
+    pub const SLOWEST: u64 = 1_000;
+    /// The highest.
+    pub const FASTEST: u64 = 1_000_000_000_000;
+    /// The least burst, in bytes: a packet of 1,500 with its link header.
+    pub const LEAST_BURST: u32 = 1_514;
+    /// The largest.
+    pub const MOST_BURST: u32 = 1 << 26;
+
+    /// A full bucket that fills with `rate` bits per second and holds `burst` bytes, link headers included; both within the
+    /// bounds above, or moved there.
+    pub fn new(rate: u64, burst: u32) -> Self {
+        let rate = rate.clamp(Self::SLOWEST, Self::FASTEST);
+        let burst = burst.clamp(Self::LEAST_BURST, Self::MOST_BURST);
+        Self { rate, burst, price: Price::of(rate, burst), own: AtomicU64::new(0), shared: OnceLock::new() }
+    }
+
+    /// Bits per second.
+    pub fn rate(&self) -> u64 {
+        self.rate
+    }
+
+    /// Bytes.
+    pub fn burst(&self) -> u32 {
+        self.burst
+    }
+
+    /// What the bucket is computed by.
+    pub fn price(&self) -> Price {
+        self.price
+    }
+
+    /// Takes so many bytes out, if they are in; whether they were.
+    #[inline]
+    pub fn takes(&self, bytes: u32, now: Instant) -> bool {
+        take(self.word(), self.price, self.price.of_bytes(bytes), now)
+    }
+
+    /// By which number programs in the kernel know the bucket, if they do.
+    pub fn place(&self) -> Option<u16> {
+        self.shared.get().map(|shared| shared.place())
+    }
+
+    /// From now on the bucket is where programs see it, as full as it was. Only while nobody else takes from it.
+    pub fn share(&self, bucket: Box<dyn SharedBucket>) {
+        bucket.word().store(self.word().load(Ordering::Relaxed), Ordering::Relaxed);
+        // One that is shared already stays where it is.
+        let _ = self.shared.set(bucket);
+    }
+
+    #[inline]
+    fn word(&self) -> &AtomicU64 {
+        self.shared.get().map_or(&self.own, |shared| shared.word())
+    }
+}
+
+/// `take` of dataplane/offload/bpf/policer.h.
+#[inline]
+fn take(word: &AtomicU64, price: Price, cost: u64, now: Instant) -> bool {
+    let now = now.as_nanos().saturating_mul(TICKS_PER_NANOSECOND);
+    let mut paid = word.load(Ordering::Relaxed);
+    for _ in 0..TRIES {
+        let until = paid.max(now) + cost;
+        if until > now + price.depth {
+            return false;
+        }
+        match word.compare_exchange(paid, until, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return true,
+            Err(other) => paid = other,
+        }
+    }
+    // Others were quicker again and again: it goes through, and is paid for.
+    word.fetch_add(cost, Ordering::Relaxed);
+    true
+}
+
+impl fmt::Debug for Policer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Policer")
+            .field("rate", &self.rate)
+            .field("burst", &self.burst)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Policers are told apart by what was asked for: what is in the bucket passes.
+impl PartialEq for Policer {
+    fn eq(&self, other: &Self) -> bool {
+        (self.rate, self.burst) == (other.rate, other.burst)
+    }
+}
+
+impl Eq for Policer {}
+
+impl Hash for Policer {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.rate, self.burst).hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_full_bucket_lets_a_burst_through_and_then_the_rate() {
+        let policer = Policer::new(8_000_000, 10_000);
+        let start = Instant::from_millis(5_000);
+        let burst = (0..100).filter(|_| policer.takes(1_000, start)).count();
+        assert_eq!(burst, 10);
+        // A byte in a microsecond.
+        let later = |micros: u64| Instant::from_nanos(start.as_nanos() + micros * 1_000);
+        assert!(!policer.takes(1_000, later(998)));
+        assert!(policer.takes(1_000, later(1_001)) && !policer.takes(2, later(1_001)));
+        let after_long = (0..100).filter(|_| policer.takes(1_000, later(1_000_000))).count();
+        assert_eq!(after_long, 10, "it holds no more than the burst");
+    }
+
+    #[test]
+    fn what_is_asked_for_is_moved_into_the_bounds() {
+        let policer = Policer::new(1, 1);
+        assert_eq!((policer.rate(), policer.burst()), (Policer::SLOWEST, Policer::LEAST_BURST));
+        assert!(policer.takes(1_514, Instant::from_millis(1)) && !policer.takes(64, Instant::from_millis(2)));
+        let fastest = Policer::new(u64::MAX, u32::MAX);
+        assert!((0..1000).all(|_| fastest.takes(65_535, Instant::from_millis(1))));
+    }
+
+    #[test]
+    fn a_bucket_that_is_shared_stays_as_full_as_it_was() {
+        #[derive(Debug)]
+        struct Elsewhere(Arc<AtomicU64>);
+        impl SharedBucket for Elsewhere {
+            fn word(&self) -> &AtomicU64 {
+                &self.0
+            }
+            fn place(&self) -> u16 {
+                7
+            }
+        }
+        let (policer, word, now) =
+            (Policer::new(8_000, 2_000), Arc::new(AtomicU64::new(0)), Instant::from_millis(9));
+        assert!(policer.takes(1_500, now) && policer.place().is_none());
+        policer.share(Box::new(Elsewhere(word.clone())));
+        assert_eq!(policer.place(), Some(7));
+        assert!(!policer.takes(1_500, now) && policer.takes(400, now));
+        assert!(word.load(Ordering::Relaxed) > 0);
+    }
+
+    #[test]
+    fn threads_take_no_more_from_one_bucket_than_one_would() {
+        let (policer, now) = (Policer::new(1_000_000, 1_000_000), Instant::from_millis(1));
+        let taken = std::thread::scope(|scope| {
+            let takers: Vec<_> = (0..4)
+                .map(|_| scope.spawn(|| (0..20_000).filter(|_| policer.takes(100, now)).count()))
+                .collect();
+            takers.into_iter().map(|taker| taker.join().unwrap()).sum::<usize>()
+        });
+        // Who was beaten four times in a row may go through beyond that.
+        assert!((10_000..10_050).contains(&taken), "{taken}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_interval_sees_more_than_burst_and_rate(
+            rate in 1_000..10_000_000_000_u64,
+            burst in 1_514..1_000_000_u32,
+            packets in prop::collection::vec((64..1_515_u32, 0..3_000_000_u64), 1..200),
+        ) {
+            let policer = Policer::new(rate, burst);
+            let mut now = 1_000_000_000;
+            let mut through: Vec<(u64, u32)> = Vec::new();
+            for (length, wait) in packets {
+                now += wait;
+                if policer.takes(length, Instant::from_nanos(now)) {
+                    through.push((now, length));
+                }
+            }
+            for (first, (start, _)) in through.iter().enumerate() {
+                let mut bytes = 0_u128;
+                for (at, length) in &through[first..] {
+                    bytes += u128::from(*length);
+                    let most = u128::from(burst) + u128::from(rate) * u128::from(at - start) / 8_000_000_000 + 2;
+                    prop_assert!(bytes <= most, "{bytes} bytes in {} ns, at most {most}", at - start);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What of a path a driver may do, and how what it did is counted.
+
+use std::sync::Arc;
+
+use millrace_units::Amount;
+
+use super::*;
+use crate::{Action, DriverRefusal, DriverStep, Policer};
+
+fn filter(worker: &mut WorkerPlugins<ByPort>, id: u32, gate: u8, action: Action) {
+    let (filter, terms) = (80, crate::Terms::default());
+    let change =
+        PluginChange::Bind { binding: BindingId(id), gate: GateId(gate), filter, priority: 0, action, terms };
+    drop(worker.apply(change));
+}
+
+fn police() -> Action {
+    Action::Police(Arc::new(Policer::new(1_000_000, 2_000)))
+}
+
+fn steps(worker: &mut WorkerPlugins<ByPort>) -> Result<Vec<DriverStep>, DriverRefusal> {
+    let path = path_of(worker, 80);
+    worker.driver_form(path).map(|form| form.steps().collect())
+}
+
+#[test]
+fn filters_that_count_drop_or_police_can_be_the_drivers() {
+    let mut worker = worker();
+    assert_eq!(steps(&mut worker), Ok(Vec::new()));
+    filter(&mut worker, 0, 0, Action::Accept);
+    filter(&mut worker, 1, 1, police());
+    assert_eq!(steps(&mut worker), Ok(vec![DriverStep::Count, DriverStep::Police]));
+    unbind(&mut worker, 1);
+    filter(&mut worker, 1, 1, Action::Drop);
+    assert_eq!(steps(&mut worker), Ok(vec![DriverStep::Count, DriverStep::Drop]));
+}
+
+#[test]
+fn what_a_worker_must_do_is_refused_with_the_reason() {
+    let cases = [
+        (Action::Instance(InstanceId(0)), DriverRefusal::Instance),
+        (Action::Reject, DriverRefusal::Reject),
+        (Action::Queue(millrace_units::QueueId(3)), DriverRefusal::Queue),
+    ];
+    for (action, refusal) in cases {
+        let mut worker = worker();
+        add(&mut worker, 0);
+        filter(&mut worker, 0, 0, action);
+        assert_eq!(steps(&mut worker), Err(refusal));
+    }
+    let mut worker = worker();
+    filter(&mut worker, 0, 0, police());
+    filter(&mut worker, 1, 1, police());
+    assert_eq!(steps(&mut worker), Err(DriverRefusal::Policers));
+}
+
+#[test]
+fn what_the_driver_did_is_counted_at_the_bindings() {
+    let mut worker = worker();
+    filter(&mut worker, 0, 0, police());
+    filter(&mut worker, 1, 1, Action::Accept);
+    let path = path_of(&mut worker, 80);
+    let form = worker.driver_form(path).unwrap();
+    assert_eq!(worker.driver_policer(&form).map(|policer| policer.rate()), Some(1_000_000));
+    let amount = |packets, bytes| Amount { packets, bytes };
+    worker.driver_did(&form, amount(7, 700), amount(3, 300));
+    let counts = |worker: &WorkerPlugins<ByPort>, id| worker.counts(BindingId(id)).unwrap();
+    let (first, second) = (counts(&worker, 0), counts(&worker, 1));
+    assert_eq!((first.packets, first.bytes, first.drops, first.queues.queued), (10, 1000, 3, amount(7, 700)));
+    assert_eq!((second.packets, second.bytes, second.drops), (7, 700, 0), "behind the bucket");
+    // A binding that is gone is told nothing, and neither is the one that has its number now.
+    unbind(&mut worker, 0);
+    filter(&mut worker, 0, 0, Action::Drop);
+    worker.driver_did(&form, amount(1, 100), amount(0, 0));
+    assert_eq!((counts(&worker, 0).packets, counts(&worker, 1).packets), (0, 8));
+    assert!(worker.driver_policer(&form).is_none());
+    let path = path_of(&mut worker, 80);
+    let dropping = worker.driver_form(path).unwrap();
+    assert!(dropping.drops());
+    worker.driver_did(&dropping, amount(0, 0), amount(5, 500));
+    let dropped = counts(&worker, 0);
+    assert_eq!(
+        (dropped.packets, dropped.bytes, dropped.drops, dropped.queues.queued),
+        (5, 500, 5, amount(0, 0))
+    );
+    assert_eq!(counts(&worker, 1).packets, 8, "nothing came behind the filter that drops");
+}
+
+#[test]
+fn a_policer_drops_what_finds_no_room_and_counts_it() {
+    let mut worker = worker();
+    filter(&mut worker, 0, 0, police());
+    let path = path_of(&mut worker, 80);
+    // 40 packets of 60 bytes, and room for 2,000 of them.
+    let (members, _) = send(&mut worker, path, Position::Early, &[9; 40]);
+    assert_eq!(members.len(), 33);
+    let counts = worker.counts(BindingId(0)).unwrap();
+    assert_eq!((counts.packets, counts.bytes, counts.drops), (40, 2400, 7));
+    let why = worker.may_drop(path, DropReason::Policer).collect::<Vec<_>>();
+    assert_eq!((why, worker.may_drop(path, DropReason::Filter).count()), (vec![BindingId(0)], 0));
+}

@@ -1,0 +1,110 @@
+//! Flows in the driver while something beside them breaks: links that flap, an MTU that changes, floods of what is exceptional.
+
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+
+use millrace_testkit::{Flow, FlowReport, Ground, Line, Millrace, Namespace, wait_until};
+
+use crate::driver_filters::line;
+use crate::support::{router, to};
+
+/// A third host at a third port, whose router has all three.
+fn three() -> (Line, Namespace, Millrace) {
+    let line = line();
+    let third = Namespace::new("h3");
+    line.connect(&third, "eth0", 3, 1500);
+    third.run("ethtool -K eth0 gro on");
+    third.ip("route add default via 10.3.0.1");
+    let router = Millrace::start(&line.r, "--port r1 --port r2 --port r3");
+    line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
+    line.h1.run("ping -c 2 -i 0.2 10.3.0.2");
+    (line, third, router)
+}
+
+/// A flow that is in the driver when this returns.
+fn down(line: &Line, router: &Millrace) -> Flow {
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
+    flow.wait_for_arrival();
+    let is_down = || router.json(&["flow", "list", "proto udp dport 9000"])["flows"][0]["level"] == "driver";
+    assert!(wait_until(Duration::from_secs(3), is_down).is_some(), "{:#}", router.json(&["place", "list"]));
+    flow
+}
+
+fn assert_untouched(report: &FlowReport) {
+    assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{report:?}");
+}
+
+#[test]
+fn a_link_that_flaps_beside_a_flow_in_the_driver_costs_it_nothing() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let (line, third, mut router) = three();
+    let flow = down(&line, &router);
+    let end = Instant::now() + Duration::from_secs(4);
+    while Instant::now() < end {
+        third.ip("link set eth0 down");
+        std::thread::sleep(Duration::from_millis(50));
+        third.ip("link set eth0 up");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    third.ip("route replace default via 10.3.0.1");
+    let again = wait_until(Duration::from_secs(3), || line.h1.succeeds("ping -c 1 -W 0.3 10.3.0.2"));
+    assert!(again.is_some(), "{:#}", router.json(&["show", "ports"]));
+    assert_untouched(&flow.finish());
+    assert!(router.is_running());
+    router.assert_conservation();
+}
+
+#[test]
+fn the_mtu_of_the_way_out_holds_in_the_driver_from_the_change_on() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = line();
+    let router = router(&line);
+    line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
+    let flow = down(&line, &router);
+    // A flow whose packets are long.
+    line.h1.run("ping -c 20 -i 0.02 -M do -s 1400 10.2.0.2");
+    for mtu in [1280, 1500, 1400, 1300] {
+        line.r.ip(&format!("link set r2 mtu {mtu}"));
+        let followed = wait_until(Duration::from_secs(3), || router.row("ports", "name", "r2")["mtu"] == mtu);
+        assert!(followed.is_some(), "{:#}", router.row("ports", "name", "r2"));
+        let too_big = router.drops("too_big");
+        let long = mtu + 1 - 28;
+        line.h1.run("ip route flush cache");
+        assert!(!line.h1.succeeds(&format!("ping -c 3 -i 0.05 -W 0.3 -M do -s {long} 10.2.0.2")), "{mtu}");
+        // A host does not send what is longer than its own link takes.
+        let refused = router.drops("too_big") - too_big;
+        assert!(mtu == 1500 || refused > 0, "{mtu}: none was refused");
+        line.h1.run(&format!("ping -c 5 -i 0.02 -W 1 -M do -s {} 10.2.0.2", long - 1));
+    }
+    assert_untouched(&flow.finish());
+    router.assert_conservation();
+}
+
+#[test]
+fn a_flood_of_exceptional_packets_costs_flows_in_the_driver_nothing() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let (line, third, router) = three();
+    let flow = down(&line, &router);
+    let flood = |destination: &'static str, ttl: u32| {
+        let socket = third.within(|| UdpSocket::bind("0.0.0.0:0")).expect("a socket");
+        socket.set_ttl(ttl).expect("a TTL");
+        std::thread::spawn(move || {
+            let end = Instant::now() + Duration::from_secs(3);
+            let mut sent = 0_u64;
+            while Instant::now() < end && sent < 400_000 {
+                // What is refused was not sent.
+                sent += u64::from(socket.send_to(&[0; 18], destination).is_ok());
+                if sent.is_multiple_of(64) {
+                    std::thread::yield_now();
+                }
+            }
+            sent
+        })
+    };
+    let floods = [flood("10.3.0.1:179", 64), flood("10.2.0.2:7", 1)];
+    let sent: u64 = floods.into_iter().map(|flood| flood.join().expect("a flood that ends")).sum();
+    assert!(sent > 10_000, "{sent} packets are no flood");
+    assert_untouched(&flow.finish());
+    assert!(router.drops("ttl_expired") > 0);
+    router.assert_conservation();
+}
