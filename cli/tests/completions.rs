@@ -15,8 +15,12 @@ fn found(script: &str, function: &str, words: &[&str]) -> Vec<String> {
     );
     let path = format!("{}:{}", binary.parent().unwrap().display(), std::env::var("PATH").unwrap());
     let mut bash = Command::new("bash");
-    let bash = bash.args(["--norc", "--noprofile", "-c", &commands]).env("PATH", path);
+    // Too long for an argument.
+    let file = std::env::temp_dir().join(format!("millrace-completions-{}-{function}", std::process::id()));
+    std::fs::write(&file, commands).expect("a file");
+    let bash = bash.args(["--norc", "--noprofile"]).arg(&file).env("PATH", path);
     let output = bash.env("MILLRACE_SOCKET", "/nowhere/millrace.sock").output().expect("bash");
+    std::fs::remove_file(&file).expect("the file");
     let said = String::from_utf8(output.stdout).unwrap();
     said.lines().map(|line| line.trim_end().to_owned()).filter(|line| !line.is_empty()).collect()
 }

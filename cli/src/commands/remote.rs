@@ -26,10 +26,9 @@ pub fn show(client: &Client, noun: Noun, json: bool) -> Result<(), Failure> {
 }
 
 /// Where numbers of the status stand, and what they count.
-const UNITS: [(&str, &str); 7] = [
+const UNITS: [(&str, &str); 6] = [
     ("/uptime", "s"),
-    ("/memory/used", "frames"),
-    ("/memory/frames", "frames of 2048 bytes"),
+    ("/memory/frames", "of 2048 bytes"),
     ("/flow_states/bytes", "bytes"),
     ("/turns/longest_change", "µs"),
     ("/sleeps", "times"),
@@ -394,7 +393,7 @@ mod tests {
         put_units(&mut status);
         let expected = json!({
             "uptime": "1.4 s",
-            "memory": {"used": "3 frames", "frames": "32768 frames of 2048 bytes"},
+            "memory": {"used": 3, "frames": "32768 of 2048 bytes"},
             "worker_cpu": ["0.5 s", "2.0 s"],
             "pid": 7
         });

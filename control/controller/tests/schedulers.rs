@@ -88,15 +88,16 @@ fn a_leaf_that_filters_name_stays_until_something_is_said_of_them() {
         assert_eq!(removed.filters.len(), 0);
         let to = |to: &str| NodeRemoval { to: Some(to.into()), with_filters: false };
         // Where the leaf has a filter for the same packets, the one of the higher priority stays.
-        to_queue(&router, "dport 2", "rest");
         let with_priority = |filter: &str, queue: &str, priority| NewFilter {
             filter: filter.into(),
             action: format!("queue {queue}"),
             gate: None,
             priority,
         };
-        for (queue, priority) in [("voice", 10), ("rest", 1)] {
-            router.add_filter(&with_priority("dport 4", queue, priority)).unwrap();
+        for (filter, queue, priority) in
+            [("dport 2", "rest", 5), ("dport 4", "voice", 10), ("dport 4", "rest", 1)]
+        {
+            router.add_filter(&with_priority(filter, queue, priority)).unwrap();
         }
         let removed = router.remove_scheduler_node("wan", "voice", &to("rest")).await.unwrap();
         assert_eq!(removed.filters.len(), 3);

@@ -1,0 +1,36 @@
+//! Who asked for what, and who may.
+
+use axum::routing::{delete, get, post};
+use millrace_controller::Role::Admin;
+use millrace_controller::view::{CreatedTokenView, TokenView};
+use millrace_controller::{AuditEntry, NewToken};
+
+use crate::control::Control;
+use crate::operation::{Operation, Resource};
+use crate::{audit, tokens};
+
+/// The audit log, and tokens.
+pub(super) fn access<C: Control>() -> Vec<Resource<C>> {
+    vec![
+        Resource::new("/audit").on(
+            Operation::get::<Vec<AuditEntry>>(Admin, "who asked for which change, and what came of it")
+                .arguments::<audit::Wanted>(),
+            get(audit::audit::<C>),
+        ),
+        Resource::new("/tokens")
+            .on(
+                Operation::get::<Vec<TokenView>>(
+                    Admin,
+                    "by which one is let in from elsewhere: whose, and when used",
+                ),
+                get(tokens::list::<C>),
+            )
+            .on(
+                Operation::create::<CreatedTokenView>(Admin, "makes one, and tells it this once")
+                    .body::<NewToken>(),
+                post(tokens::create::<C>),
+            ),
+        Resource::new("/tokens/{name}")
+            .on(Operation::delete::<TokenView>(Admin, "revokes it"), delete(tokens::revoke::<C>)),
+    ]
+}

@@ -1,0 +1,72 @@
+//! The configuration as a whole, and its revisions.
+
+use axum::routing::{get, post};
+use millrace_controller::Role::{Admin, Operator, Viewer};
+use millrace_controller::view::{
+    AppliedView, ConfigurationView, DifferenceView, RevisionTextView, RevisionView,
+};
+use millrace_controller::{Apply, PageQuery};
+
+use super::long_bodies;
+use crate::configuration;
+use crate::control::Control;
+use crate::operation::{Operation, Resource};
+use crate::paging::pages;
+
+/// The configuration, and its revisions.
+pub(super) fn configurations<C: Control>() -> Vec<Resource<C>> {
+    vec![
+        Resource::new("/configuration")
+            .on(
+                Operation::get::<ConfigurationView>(Viewer, "what runs, as a file").tagged(),
+                get(configuration::running::<C>),
+            )
+            .on(
+                Operation::post::<AppliedView>(Admin, "applies a file, whole or not at all, and goes back after `confirm` seconds unless it is confirmed",
+                )
+                .body::<Apply>()
+                .tagged(),
+                post(configuration::apply::<C>),
+            )
+            .bodies(long_bodies()),
+        Resource::new("/configuration/diff")
+            .on(
+                Operation::post::<DifferenceView>(Operator, "says what a file would change; without a text, what has changed since the last one was applied",
+                )
+                .body::<configuration::Compared>(),
+                post(configuration::difference::<C>),
+            )
+            .bodies(long_bodies()),
+        Resource::new("/configuration/save")
+            .on(
+                Operation::post::<configuration::Saved>(Operator, "writes what runs into the text of a file, and keeps its comments",
+                )
+                .body::<configuration::Text>(),
+                post(configuration::save::<C>),
+            )
+            .bodies(long_bodies()),
+        Resource::new("/configuration/confirm").on(
+            Operation::post::<configuration::Confirmed>(Admin, "keeps what was applied and waits to be confirmed"),
+            post(configuration::confirm::<C>),
+        ),
+        Resource::new("/configuration/rollback").on(
+            Operation::post::<AppliedView>(Admin, "applies a revision again; without a number, what ran before")
+                .body::<configuration::Return>(),
+            post(configuration::roll_back::<C>),
+        ),
+        Resource::new("/revisions").on(
+            Operation::get::<Vec<RevisionView>>(
+                Viewer,
+                "configurations that were applied: when, by whom, why; the newest first",
+            )
+            .arguments::<PageQuery>()
+            .paged(),
+            // The newest has the lowest key.
+            pages(C::revisions, |one| format!("{:020}", u64::MAX - one.revision.number)),
+        ),
+        Resource::new("/revisions/{number}").on(
+            Operation::get::<RevisionTextView>(Viewer, "one, with its text"),
+            get(configuration::revision::<C>),
+        ),
+    ]
+}

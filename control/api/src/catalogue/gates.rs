@@ -1,0 +1,53 @@
+//! Gates, and what is bound there.
+
+use axum::routing::{delete, get, patch, post};
+use millrace_controller::Role::{Operator, Viewer};
+use millrace_controller::view::{BindingView, GateView};
+use millrace_controller::{NewBinding, PageQuery};
+
+use crate::control::Control;
+use crate::operation::{Operation, Resource};
+use crate::resources;
+use crate::resources::{find, read};
+
+/// Gates and bindings.
+pub(super) fn gates<C: Control>() -> Vec<Resource<C>> {
+    vec![
+        Resource::new("/gates")
+            .on(Operation::get::<Vec<GateView>>(Viewer, "gates and what is bound there"), read(C::gates))
+            .on(
+                Operation::create::<GateView>(Operator, "creates one, the last at its position")
+                    .body::<resources::NewGate>(),
+                post(resources::create_gate::<C>),
+            ),
+        Resource::new("/gates/{name}")
+            .on(
+                Operation::get::<GateView>(Viewer, "a gate").tagged(),
+                find("gate", C::gates, |gate| &gate.name),
+            )
+            .on(
+                Operation::patch::<GateView>(Operator, "gives it another filter table")
+                    .body::<resources::GateSettings>()
+                    .tagged(),
+                patch(resources::set_gate::<C>),
+            )
+            .on(
+                Operation::delete::<GateView>(Operator, "removes it").tagged(),
+                delete(resources::remove_gate::<C>),
+            ),
+        Resource::new("/bindings")
+            .on(
+                Operation::get::<Vec<BindingView>>(Viewer, "bindings").arguments::<PageQuery>().paged(),
+                get(resources::bindings::<C>),
+            )
+            .on(
+                Operation::create::<BindingView>(Operator, "binds an instance").body::<NewBinding>(),
+                post(resources::bind::<C>),
+            )
+            .on(
+                Operation::delete::<BindingView>(Operator, "undoes a binding")
+                    .body::<resources::OldBinding>(),
+                delete(resources::unbind::<C>),
+            ),
+    ]
+}

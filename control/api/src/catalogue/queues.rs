@@ -1,0 +1,89 @@
+//! Schedulers of ports, and queues.
+
+use axum::routing::{delete, get, patch, post};
+use millrace_controller::Role::{Operator, Viewer};
+use millrace_controller::view::{QueueView, RemovedNodeView, SchedulerView};
+use millrace_controller::{NodeRemoval, PageQuery, SchedulerNode};
+use serde_json::{Map, Value};
+
+use crate::control::Control;
+use crate::operation::{Operation, Resource};
+use crate::paging::pages;
+use crate::resources::{find, read};
+use crate::schedulers;
+
+/// Schedulers.
+pub(super) fn schedulers<C: Control>() -> Vec<Resource<C>> {
+    vec![
+        Resource::new("/schedulers").on(
+            Operation::get::<Vec<SchedulerView>>(
+                Viewer,
+                "in which order ports send, and at which rates: promised and delivered",
+            ),
+            read(C::schedulers),
+        ),
+        Resource::new("/schedulers/{port}")
+            .on(
+                Operation::get::<SchedulerView>(Viewer, "one").tagged(),
+                find("scheduler", C::schedulers, |one| &one.port),
+            )
+            .on(
+                Operation::create::<SchedulerView>(Operator, "adds a node").body::<SchedulerNode>().tagged(),
+                post(schedulers::add::<C>),
+            )
+            .on(
+                Operation::patch::<SchedulerView>(Operator, "changes the port's own settings")
+                    .body::<Map<String, Value>>()
+                    .tagged(),
+                patch(schedulers::set::<C>),
+            ),
+        Resource::new("/schedulers/{port}/{node}")
+            .on(
+                Operation::patch::<SchedulerView>(
+                    Operator,
+                    "changes settings of a node; null takes one away",
+                )
+                .body::<Map<String, Value>>()
+                .tagged(),
+                patch(schedulers::set_node::<C>),
+            )
+            .on(
+                Operation::delete::<RemovedNodeView>(
+                    Operator,
+                    "removes it, and moves what waits there to another leaf",
+                )
+                .body::<NodeRemoval>()
+                .tagged(),
+                delete(schedulers::remove_node::<C>),
+            ),
+    ]
+}
+
+/// Queues.
+pub(super) fn queues<C: Control>() -> Vec<Resource<C>> {
+    vec![
+        Resource::new("/queues").on(
+            Operation::get::<Vec<QueueView>>(
+                Viewer,
+                "what waits in queues of ports with a scheduler, and what came before and behind",
+            )
+            .arguments::<PageQuery>()
+            .paged(),
+            pages(C::queues, |one| format!("{} {:05}", one.port, one.node.id)),
+        ),
+        Resource::new("/queues/{port}/{queue}")
+            .on(
+                Operation::get::<QueueView>(Viewer, "one, with the queues of flows in it").tagged(),
+                get(schedulers::queue::<C>),
+            )
+            .on(
+                Operation::patch::<schedulers::QueueChanged>(
+                    Operator,
+                    "changes its settings, or those of a flow in it",
+                )
+                .body::<schedulers::QueueChanges>()
+                .tagged(),
+                patch(schedulers::set_queue::<C>),
+            ),
+    ]
+}

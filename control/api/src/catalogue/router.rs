@@ -1,0 +1,79 @@
+//! What the router is: itself, its ports, its neighbours, its settings.
+
+use axum::routing::{delete, get, patch, post};
+use millrace_controller::Role::{Admin, Operator, Viewer};
+use millrace_controller::view::{HardwareView, NeighbourView, PortView, SummaryView};
+use millrace_controller::{NewNeighbour, OldNeighbour, PageQuery, RouterSettings};
+use serde_json::{Map, Value};
+
+use super::{ListView, description, list};
+use crate::control::Control;
+use crate::operation::{Operation, Resource};
+use crate::paging::pages;
+use crate::resources::read;
+use crate::status::StatusAnswer;
+use crate::{resources, status};
+
+/// The router, its ports, their neighbours.
+pub(super) fn router<C: Control>() -> Vec<Resource<C>> {
+    vec![
+        Resource::new("/").on(Operation::get::<ListView>(Viewer, "this list"), get(list::<C>)),
+        Resource::new("/openapi.json").on(
+            Operation::get::<Map<String, Value>>(Viewer, "the description of this interface, in OpenAPI 3.1"),
+            get(description::<C>),
+        ),
+        Resource::new("/status").on(
+            Operation::get::<StatusAnswer>(Viewer, "the daemon, and how it is asked"),
+            get(status::status::<C>),
+        ),
+        Resource::new("/summary")
+            .on(Operation::get::<SummaryView>(Viewer, "what became of all packets"), read(C::summary)),
+        Resource::new("/ports")
+            .on(Operation::get::<Vec<PortView>>(Viewer, "ports with counters and rates"), read(C::ports)),
+        Resource::new("/ports/{name}")
+            .on(Operation::get::<PortView>(Viewer, "a port"), get(resources::find_port::<C>))
+            .on(
+                Operation::patch::<PortView>(
+                    Operator,
+                    "changes a port while it forwards; null is the default",
+                )
+                .body::<Map<String, Value>>(),
+                patch(resources::set_port::<C>),
+            ),
+        Resource::new("/hardware").on(
+            Operation::get::<HardwareView>(
+                Viewer,
+                "processors, ports and the switches between them, with what each can do here",
+            ),
+            read(C::hardware),
+        ),
+        Resource::new("/neighbours")
+            .on(
+                Operation::get::<Vec<NeighbourView>>(Viewer, "neighbours of the ports")
+                    .arguments::<PageQuery>()
+                    .paged(),
+                pages(C::neighbours, |one| format!("{} {}", one.port, one.address)),
+            )
+            .on(
+                Operation::create::<NeighbourView>(Operator, "makes one known for good")
+                    .body::<NewNeighbour>(),
+                post(resources::add_neighbour::<C>),
+            )
+            .on(
+                Operation::delete::<NeighbourView>(Operator, "forgets one that was known for good")
+                    .body::<OldNeighbour>(),
+                delete(resources::remove_neighbour::<C>),
+            ),
+        Resource::new("/router")
+            .on(
+                Operation::get::<RouterSettings>(Viewer, "settings that hold for the whole router").tagged(),
+                get(resources::settings::<C>),
+            )
+            .on(
+                Operation::patch::<RouterSettings>(Admin, "changes some of them; null is the default again")
+                    .body::<Map<String, Value>>()
+                    .tagged(),
+                patch(resources::set_settings::<C>),
+            ),
+    ]
+}

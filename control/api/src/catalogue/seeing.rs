@@ -1,0 +1,80 @@
+//! What becomes of packets, and what happens.
+
+use axum::routing::{delete, get};
+use millrace_controller::EventPage;
+use millrace_controller::Role::{Operator, Viewer};
+use millrace_controller::view::{DropView, DroppedView, TraceView};
+
+use crate::control::Control;
+use crate::operation::{Operation, Resource};
+use crate::rates::RatesView;
+use crate::resources::read;
+use crate::{capture, drops, events, metrics, rates, resources, trace};
+
+/// Packets that are dropped or traced, rates, events.
+pub(super) fn packets<C: Control>() -> Vec<Resource<C>> {
+    vec![
+        Resource::new("/drops")
+            .on(Operation::get::<Vec<DropView>>(Viewer, "what was dropped, and why"), read(C::drops)),
+        Resource::new("/drops/packets").on(
+            Operation::get::<Vec<DroppedView>>(
+                Operator,
+                "the last packets that were dropped, up to 8 for each reason and worker; as pcapng, or as a stream, if accepted",
+            )
+            .arguments::<drops::Wanted>()
+            .streams(),
+            get(drops::packets::<C>),
+        ),
+        Resource::new("/trace").on(
+            Operation::get::<Vec<TraceView>>(
+                Operator,
+                "journeys of packets that come in, stage by stage, until there are ?count=; as pcapng, or as a stream, if accepted",
+            )
+            .arguments::<trace::Wanted>()
+            .streams(),
+            get(trace::trace::<C>),
+        ),
+        Resource::new("/rates").on(
+            Operation::get::<RatesView>(
+                Viewer,
+                "what the counters of ports grow by in a second, ?hz= times a second as a stream, or once",
+            )
+            .arguments::<rates::Wanted>()
+            .streams(),
+            get(rates::rates::<C>),
+        ),
+        Resource::new("/events").on(
+            Operation::get::<EventPage>(
+                Viewer,
+                "what happened; with `Accept: text/event-stream`, as it happens, and after Last-Event-ID",
+            )
+            .arguments::<events::Wanted>()
+            .streams_on(),
+            get(events::events::<C>),
+        ),
+    ]
+}
+
+/// Counters, and frames as they pass.
+pub(super) fn counters<C: Control>() -> Vec<Resource<C>> {
+    vec![
+        Resource::new("/metrics").on(
+            Operation::get::<String>(Viewer, "counters and gauges for Prometheus, as OpenMetrics text")
+                .media(metrics::MEDIA),
+            get(metrics::metrics::<C>),
+        ),
+        Resource::new("/counters").on(
+            Operation::delete::<resources::Cleared>(Operator, "sets them to zero"),
+            delete(resources::clear::<C>),
+        ),
+        Resource::new("/capture").on(
+            Operation::get::<String>(
+                Operator,
+                "frames as pcapng, until there are ?count= or the client goes",
+            )
+            .arguments::<capture::Wanted>()
+            .media("application/x-pcapng"),
+            get(capture::capture::<C>),
+        ),
+    ]
+}

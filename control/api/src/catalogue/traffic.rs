@@ -1,0 +1,127 @@
+//! Where packets go.
+
+use axum::routing::{delete, get, post, put};
+use millrace_controller::Role::{Operator, Viewer};
+use millrace_controller::view::{
+    BindingView, FlowsView, GateCheckView, GateExplanationView, LookupView, RouteView,
+};
+use millrace_controller::{FlowQuery, NewFilter, NewRoute, PageQuery, RouteQuery};
+
+use super::long_bodies;
+use crate::control::Control;
+use crate::operation::{Operation, Resource};
+use crate::{placement, resources};
+
+/// Routes.
+pub(super) fn routes<C: Control>() -> Vec<Resource<C>> {
+    vec![
+        Resource::new("/routes")
+            .on(
+                Operation::get::<Vec<RouteView>>(
+                    Viewer,
+                    "routes, mirrored and our own, with what was sent by them",
+                )
+                .arguments::<RouteQuery>()
+                .paged(),
+                get(resources::routes::<C>),
+            )
+            .on(
+                Operation::create::<resources::RoutesAdded>(
+                    Operator,
+                    "adds one of ours, or all or none of a list",
+                )
+                .one_or_list::<NewRoute>(),
+                post(resources::add_routes::<C>),
+            )
+            .on(
+                Operation::put::<RouteView>(
+                    Operator,
+                    "adds one, or puts it in the place of ours to the same prefix",
+                )
+                .body::<NewRoute>(),
+                put(resources::replace_route::<C>),
+            )
+            .on(
+                Operation::delete::<resources::RoutesRemoved>(
+                    Operator,
+                    "removes one of ours, or all or none of a list",
+                )
+                .one_or_list::<resources::OldRoute>(),
+                delete(resources::remove_routes::<C>),
+            )
+            .bodies(long_bodies()),
+        Resource::new("/routes/lookup").on(
+            Operation::get::<RouteView>(Viewer, "the route that packets to ?address= take")
+                .arguments::<resources::Address>(),
+            get(resources::lookup_route::<C>),
+        ),
+    ]
+}
+
+/// Filters.
+pub(super) fn filters<C: Control>() -> Vec<Resource<C>> {
+    vec![
+        Resource::new("/filters")
+            .on(
+                Operation::get::<Vec<BindingView>>(Viewer, "all bindings, of instances and of other actions")
+                    .arguments::<PageQuery>()
+                    .paged(),
+                get(resources::bindings::<C>),
+            )
+            .on(
+                Operation::create::<resources::FiltersAdded>(Operator, "adds one, or all or none of a list")
+                    .one_or_list::<NewFilter>(),
+                post(resources::add_filters::<C>),
+            )
+            .on(
+                Operation::delete::<Vec<BindingView>>(Operator, "removes some, all or none")
+                    .body::<resources::OldFilters>(),
+                delete(resources::remove_filters::<C>),
+            )
+            .bodies(long_bodies()),
+        Resource::new("/filters/check").on(
+            Operation::get::<Vec<GateCheckView>>(
+                Viewer,
+                "at each gate, filters that never win, and those of which it is hard to see which wins",
+            ),
+            get(resources::check_filters::<C>),
+        ),
+        Resource::new("/filters/explain").on(
+            Operation::get::<Vec<GateExplanationView>>(
+                Viewer,
+                "at each gate, which filter ?packet= is treated by, and why not by the others",
+            )
+            .arguments::<resources::Packet>(),
+            get(resources::explain_filters::<C>),
+        ),
+        Resource::new("/filters/{id}")
+            .on(Operation::get::<BindingView>(Viewer, "a binding").tagged(), get(resources::find_filter::<C>))
+            .on(
+                Operation::delete::<Option<BindingView>>(Operator, "removes it").tagged(),
+                delete(resources::remove_filter::<C>),
+            ),
+    ]
+}
+
+/// Flows, and what would become of a packet.
+pub(super) fn flows<C: Control>() -> Vec<Resource<C>> {
+    vec![
+        Resource::new("/flows")
+            .on(
+                Operation::get::<FlowsView>(Viewer, "flows that a filter selects, in an order")
+                    .arguments::<FlowQuery>(),
+                get(resources::flows::<C>),
+            )
+            .on(
+                Operation::delete::<resources::Flushed>(Operator, "forgets flows that a filter selects")
+                    .arguments::<resources::OldFlows>(),
+                delete(resources::flush_flows::<C>),
+            ),
+        placement::resource(),
+        Resource::new("/lookup").on(
+            Operation::post::<LookupView>(Viewer, "says what would happen to a packet")
+                .body::<resources::Packet>(),
+            post(resources::lookup::<C>),
+        ),
+    ]
+}
