@@ -144,7 +144,8 @@ impl Router {
     #[inline]
     fn ask_bare(&mut self, work: &Work) {
         let Self { bare, ports, own_addresses, .. } = self;
-        (bare.v4.clear(), bare.v6.clear());
+        bare.v4.clear();
+        bare.v6.clear();
         let mut arrival = Arrival { port: ROUTER, v4: false, v6: false };
         for (index, packet) in (0..BATCH_SIZE as u16).zip(work.packets.iter()) {
             let place = usize::from(index);
@@ -157,18 +158,20 @@ impl Router {
             let key = &work.keys[place];
             match (key.source(), key.destination()) {
                 (IpAddr::V4(source), IpAddr::V4(destination))
-                    if arrival.v4 && is_ordinary4(source) && is_ordinary4(destination) =>
+                    if arrival.v4
+                        && is_ordinary4(source)
+                        && is_ordinary4(destination)
+                        && !own_addresses.contains(&source.into()) =>
                 {
-                    if !own_addresses.contains(&source.into()) {
-                        bare.v4.push(index, destination);
-                    }
+                    bare.v4.push(index, destination);
                 }
                 (IpAddr::V6(source), IpAddr::V6(destination))
-                    if arrival.v6 && is_ordinary6(source) && is_ordinary6(destination) =>
+                    if arrival.v6
+                        && is_ordinary6(source)
+                        && is_ordinary6(destination)
+                        && !own_addresses.contains(&source.into()) =>
                 {
-                    if !own_addresses.contains(&source.into()) {
-                        bare.v6.push(index, destination);
-                    }
+                    bare.v6.push(index, destination);
                 }
                 _ => {}
             }

@@ -248,14 +248,17 @@ impl Router {
         }
         let leaves = matches!(fate, Fate::Forward | Fate::Queue);
         let queued = leaves.then(|| self.queue_of(&work.packets[0]));
-        let (dropped, handed, to_host) = (self.totals.dropped, self.totals.handed, self.totals.to_host);
+        let (handed, to_host) = (self.totals.handed, self.totals.to_host);
+        self.note_dropped(0);
         self.dispose(work, now);
         if fate == Fate::Own && self.totals.to_host > to_host {
             self.end(mark, TraceEnd::Own, now);
         } else if leaves && self.totals.handed > handed {
             (0..self.totals.handed - handed).for_each(|_| self.gone());
             self.write(mark, TraceStep::HandedOver, now);
-        } else if let Some(step) = queued.filter(|_| self.totals.dropped == dropped) {
+        } else if let Some(step) =
+            queued.filter(|_| self.trace.as_ref().is_none_or(|tracer| tracer.dropped != mark))
+        {
             self.write(mark, step, now);
         }
     }
@@ -324,6 +327,13 @@ impl Router {
     pub(crate) fn trace_dropped(&mut self, packet: &Packet, reason: DropReason) {
         let now = self.drop_log.now();
         self.end(packet.trace, TraceEnd::Dropped(reason), now);
+        self.note_dropped(packet.trace);
+    }
+
+    fn note_dropped(&mut self, mark: u16) {
+        if let Some(tracer) = &mut self.trace {
+            tracer.dropped = mark;
+        }
     }
 }
 

@@ -97,6 +97,8 @@ pub(crate) struct Tracer {
     number: u16,
     /// Marked packets that are inside.
     live: u32,
+    /// The packet that was dropped last.
+    pub dropped: u16,
     /// The counter when the last event was written.
     last: Option<u64>,
     /// Kept for its memory.
@@ -123,6 +125,7 @@ impl Tracer {
             random: 0x9e37_79b9 ^ worker as u32,
             number: first,
             live: 0,
+            dropped: 0,
             last: None,
             room: Some(<(Box<Work>, Box<Work>)>::default()),
         };
