@@ -76,16 +76,23 @@ impl Remote {
 
 /// The token, without what is around it in its file.
 fn token(connection: &Connection) -> Result<String, Failure> {
-    let text = match &connection.token_file {
-        Some(path) => read(path, "the token")?,
-        None => std::env::var("MILLRACE_TOKEN").map_err(|_| {
-            Failure::usage("--server takes a token: name its file with --token-file, or set MILLRACE_TOKEN")
-        })?,
+    let (place, text) = match &connection.token_file {
+        Some(path) => (path.display().to_string(), read(path, "the token")?),
+        None => {
+            let said = std::env::var("MILLRACE_TOKEN").map_err(|_| {
+                Failure::usage(
+                    "--server takes a token: name its file with --token-file, or set MILLRACE_TOKEN",
+                )
+            })?;
+            ("MILLRACE_TOKEN".to_owned(), said)
+        }
     };
     let token = text.trim().to_owned();
     match token.bytes().all(|byte| byte.is_ascii_graphic()) && !token.is_empty() {
         true => Ok(token),
-        false => Err(Failure::usage("the file of the token has to hold one line, the token")),
+        false => Err(Failure::usage(format!(
+            "{place} holds no token: that is one line, as `millrace token create` printed it"
+        ))),
     }
 }
 

@@ -193,9 +193,9 @@ fn unauthorized(was_sent: bool) -> Problem {
 
 fn forbidden(principal: &Principal, needed: Role) -> Problem {
     let who = &principal.who.name;
-    let detail = match (principal.role, principal.from) {
-        (Some(role), _) => format!("this needs the role {needed}, and {who} has the role {role}"),
-        (None, _) => format!(
+    let detail = match principal.role {
+        Some(role) => format!("this needs the role {needed}, and {who} has the role {role}"),
+        None => format!(
             "this needs the role {needed}, and user {who} has none: run as root, or give a group of theirs one in [api] groups"
         ),
     };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::Request;
-use axum::http::StatusCode;
+use axum::http::{Extensions, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
@@ -58,11 +58,11 @@ impl Hop {
 
     /// Has a request carried out for somebody.
     pub async fn carry(&self, request: Request, principal: Principal) -> Response {
-        let (parts, body) = request.into_parts();
-        let mut plain = Request::new(body);
-        (*plain.method_mut(), *plain.uri_mut()) = (parts.method, parts.uri);
-        (*plain.headers_mut(), *plain.version_mut()) = (parts.headers, parts.version);
-        plain.extensions_mut().insert(principal);
+        let (mut parts, body) = request.into_parts();
+        // Nothing else of this side goes over.
+        parts.extensions = Extensions::new();
+        parts.extensions.insert(principal);
+        let plain = Request::from_parts(parts, body);
         let _place = match &self.places {
             Some(places) => places.acquire().await.ok(),
             None => None,

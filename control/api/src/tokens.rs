@@ -12,8 +12,11 @@ use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::server::Served;
 
-pub(crate) async fn list<C: Control>(State(served): State<Served<C>>) -> Json<Vec<TokenView>> {
-    Json(served.control.tokens().list())
+pub(crate) async fn list<C: Control>(
+    State(served): State<Served<C>>,
+) -> Result<Json<Vec<TokenView>>, Problem> {
+    let tokens = served.control.tokens().clone();
+    beside(move || Ok(tokens.list())).await.map(Json)
 }
 
 pub(crate) async fn create<C: Control>(
@@ -34,7 +37,7 @@ pub(crate) async fn revoke<C: Control>(
     beside(move || tokens.revoke(&name)).await.map(Json)
 }
 
-/// Done beside everything else: it waits for the disk.
+/// Done beside everything else: it waits for the disk, or for who waits for it.
 async fn beside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ControlError> + Send + 'static,
 ) -> Result<T, Problem> {

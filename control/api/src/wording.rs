@@ -4,10 +4,8 @@ use millrace_controller::ControlError;
 
 /// The words for what serde says of the value at a path.
 pub(crate) fn explain(path: &str, said: &str) -> String {
-    let said = said.rsplit_once("unknown field ").map_or(said, |(_, unknown)| {
-        // Whatever stands before it.
-        &said[said.len() - unknown.len() - "unknown field ".len()..]
-    });
+    // Whatever stands before it.
+    let said = said.rfind("unknown field ").map_or(said, |at| &said[at..]);
     if let Some(rest) = said.strip_prefix("unknown field ") {
         let mut quoted = rest.split('`').skip(1).step_by(2);
         let wrong = quoted.next().unwrap_or_default();
@@ -47,12 +45,11 @@ pub(crate) fn of_arguments(said: &str) -> String {
 
 /// What is there, as JSON calls it.
 fn thing(there: &str) -> String {
-    let (kind, value) = there.split_once(' ').map_or((there, ""), |(kind, value)| (kind, value));
+    let (kind, value) = there.split_once(' ').unwrap_or((there, ""));
     let value = value.trim_matches('`');
     match kind {
         "string" => format!("the text {value}"),
-        "boolean" => value.to_owned(),
-        "integer" => value.to_owned(),
+        "boolean" | "integer" => value.to_owned(),
         "floating" => value.trim_start_matches("point").trim().trim_matches('`').to_owned(),
         "sequence" => "a list".to_owned(),
         "map" => "an object".to_owned(),

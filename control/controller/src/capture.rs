@@ -60,15 +60,7 @@ impl Capture {
             CaptureAt::Gate(name) => CapturePlace::Gate(model.gate(name)?),
             CaptureAt::Instance(name) => CapturePlace::Instance(model.instance(name)?),
         };
-        let filter = request.filter.as_deref().filter(|text| !text.trim().is_empty());
-        let filter = filter
-            .map(|text| {
-                let filter: millrace_classify::Filter = text
-                    .parse()
-                    .map_err(|error| ControlError::Invalid(format!("filter {text:?}: {error}")))?;
-                model.compile(&filter)
-            })
-            .transpose()?;
+        let filter = model.compile_said(request.filter.as_deref())?;
         let snap = if request.snap == 0 { u32::from(u16::MAX) } else { request.snap };
         let names = match &request.place {
             CaptureAt::Gate(name) => vec![format!("gate {name}")],

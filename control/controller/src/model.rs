@@ -23,6 +23,7 @@ use serde_json::{Map, Value};
 
 use crate::built_in::built_in_plugins;
 use crate::crash::beginning;
+use crate::filters::parse_filter;
 use crate::load::Admitted;
 use crate::loader::Loader;
 use crate::placement::Placed;
@@ -202,6 +203,12 @@ impl Model {
             let missing = ControlError::unknown("port", &unknown.name, known);
             ControlError::Invalid(format!("filter {:?}: {missing}", filter.to_string()))
         })
+    }
+
+    /// The filter that a request may say, in the form that is matched; `None` where it says nothing.
+    pub fn compile_said(&self, text: Option<&str>) -> Result<Option<CompiledFilter>, ControlError> {
+        let said = text.filter(|text| !text.trim().is_empty());
+        said.map(|text| self.compile(&parse_filter(text)?)).transpose()
     }
 
     /// Plans a route. Returns whether it is for the kernel to keep.

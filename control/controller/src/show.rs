@@ -168,22 +168,16 @@ pub(crate) fn drops(snapshot: &Snapshot, model: &Model) -> Vec<DropView> {
 ///
 /// `kernel` is its protocol in the kernel, if it comes from there.
 pub(crate) fn route(to: &IpNet, route: &Route, kernel: Option<u8>, model: &Model) -> RouteView {
-    let (kind, next_hops) = match route {
-        Route::Forward(hops) => {
-            let view = |hop: &millrace_forward::NextHop| NextHopView {
-                via: hop.gateway.map(|via| via.to_string()),
-                port: model.port_name(hop.port).to_owned(),
-                weight: hop.weight.max(1),
-            };
-            ("forward", hops.iter().map(view).collect())
-        }
-        Route::Local => ("local", Vec::new()),
-        Route::Kernel => ("kernel", Vec::new()),
-        Route::Broadcast => ("broadcast", Vec::new()),
-        Route::Blackhole => ("blackhole", Vec::new()),
-        Route::Unreachable => ("unreachable", Vec::new()),
-        Route::Prohibit => ("prohibit", Vec::new()),
+    let view = |hop: &millrace_forward::NextHop| NextHopView {
+        via: hop.gateway.map(|via| via.to_string()),
+        port: model.port_name(hop.port).to_owned(),
+        weight: hop.weight.max(1),
     };
+    let next_hops = match route {
+        Route::Forward(hops) => hops.iter().map(view).collect(),
+        _ => Vec::new(),
+    };
+    let kind = route.kind();
     let protocol = protocol(kernel.unwrap_or(PROTOCOL_MILLRACE));
     let source = if kernel.is_none_or(|kernel| kernel == PROTOCOL_MILLRACE) { "millrace" } else { "kernel" };
     RouteView { to: to.to_string(), kind, next_hops, source, protocol, queues: None }

@@ -36,21 +36,27 @@ pub enum Route {
     Prohibit,
 }
 
-impl fmt::Display for Route {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = match self {
-            Self::Forward(hops) => {
-                let hops: Vec<_> = hops.iter().map(ToString::to_string).collect();
-                return write!(f, "forward {}", hops.join(", "));
-            }
+impl Route {
+    /// The name of its kind.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Forward(_) => "forward",
             Self::Local => "local",
             Self::Kernel => "kernel",
             Self::Broadcast => "broadcast",
             Self::Blackhole => "blackhole",
             Self::Unreachable => "unreachable",
             Self::Prohibit => "prohibit",
-        };
-        f.write_str(name)
+        }
+    }
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind())?;
+        let Self::Forward(hops) = self else { return Ok(()) };
+        let hops: Vec<_> = hops.iter().map(ToString::to_string).collect();
+        write!(f, " {}", hops.join(", "))
     }
 }
 

@@ -21,7 +21,7 @@ impl Router {
     /// # Errors
     /// None that is known.
     pub fn settings(&self) -> Result<millrace_config::Router, ControlError> {
-        Ok(self.running().router)
+        Ok(self.lock().own_settings().router)
     }
 
     /// Changes settings that hold for the whole router; `null` makes one what it is where nothing is said.
@@ -81,8 +81,13 @@ impl Router {
 }
 
 impl Inner {
+    /// What is said of the whole router, in a configuration that says nothing else.
+    fn own_settings(&self) -> Config {
+        Config { router: self.model.router.clone(), ..Config::default() }.normalized()
+    }
+
     fn plan_settings(&self, changes: &Map<String, Value>) -> Result<Vec<Change>, ControlError> {
-        let from = Config { router: self.model.router.clone(), ..Config::default() }.normalized();
+        let from = self.own_settings();
         let router = changed("setting of the router", &from.router, changes)?;
         let to = checked(Config { router, ..Config::default() })?.normalized();
         let difference = from.difference(&to);

@@ -11,7 +11,6 @@ pub(crate) use words::with_link;
 
 use crate::ControlError;
 use crate::device::time_of_day;
-use crate::filters::parse_filter;
 use crate::router::Router;
 use crate::view::TraceView;
 
@@ -103,10 +102,8 @@ impl Router {
         in_range("every", every.into(), 1 << 20)?;
         let seconds = request.seconds.map(|seconds| in_range("seconds", seconds, LONGEST)).transpose()?;
         let time = seconds.map_or(TIME, Duration::from_secs);
-        let text = request.filter.as_deref().filter(|text| !text.trim().is_empty());
-        let filter = text.map(parse_filter).transpose()?;
         let mut inner = self.lock();
-        let filter = filter.map(|filter| inner.model.compile(&filter)).transpose()?;
+        let filter = inner.model.compile_said(request.filter.as_deref())?;
         if inner.tracing.is_some() {
             return Err(ControlError::Conflict(
                 "a trace goes on already, and there is one at a time: end that, or wait until it has ended"

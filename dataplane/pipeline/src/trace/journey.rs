@@ -203,12 +203,7 @@ impl Router {
             Some(FilterRoute::Forward(hops)) => hops,
             None => match self.fib.route(packet.next_hop) {
                 Route::Forward(hops) => hops,
-                Route::Local => return RouteTaken::Ends("local"),
-                Route::Kernel => return RouteTaken::Ends("kernel"),
-                Route::Broadcast => return RouteTaken::Ends("broadcast"),
-                Route::Blackhole => return RouteTaken::Ends("blackhole"),
-                Route::Unreachable => return RouteTaken::Ends("unreachable"),
-                Route::Prohibit => return RouteTaken::Ends("prohibit"),
+                other => return RouteTaken::Ends(other.kind()),
             },
         };
         let hop = alive(hops, packet.hash, &self.ports);
