@@ -25,6 +25,7 @@ mod load;
 mod loader;
 mod lookup;
 mod maps;
+mod merge_patch;
 mod model;
 mod node_removal;
 mod node_settings;

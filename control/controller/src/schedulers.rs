@@ -9,6 +9,7 @@ use millrace_units::{PortId, QueueId};
 use serde_json::{Map, Value};
 
 use crate::ControlError;
+use crate::merge_patch::patched;
 use crate::node_settings::{kind, share};
 use crate::router::{Inner, Router};
 use crate::scheduler_tree::{Part, Unplanned};
@@ -317,24 +318,6 @@ pub(crate) fn link_rate(rate: Option<Bits>) -> LinkRate {
     LinkRate { rate, slack: slack as u32 }
 }
 
-/// `changes` to what is written as an object: `null` takes a setting away.
-fn changed<T: serde::Serialize + serde::de::DeserializeOwned>(
-    before: &T,
-    changes: &Map<String, Value>,
-) -> Result<T, ControlError> {
-    let invalid = |error: serde_json::Error| ControlError::Invalid(error.to_string());
-    let mut value = serde_json::to_value(before).map_err(invalid)?;
-    if let Value::Object(object) = &mut value {
-        for (key, change) in changes {
-            match change {
-                Value::Null => object.remove(key),
-                change => object.insert(key.clone(), change.clone()),
-            };
-        }
-    }
-    serde_json::from_value(value).map_err(invalid)
-}
-
 impl Inner {
     /// Has the worker that has a port's device change the port's scheduler.
     pub fn schedule(&mut self, port: PortId, changes: Vec<ScheduleChange>) -> Result<(), ControlError> {
@@ -418,7 +401,7 @@ impl Router {
         }
         let mut inner = self.lock();
         let id = inner.change_scheduler(port, None, |scheduler| {
-            let node = changed(find(unless_empty(scheduler, port)?, name)?, changes)?;
+            let node = patched(find(unless_empty(scheduler, port)?, name)?, changes)?;
             for own in scheduler.node.iter_mut().filter(|own| own.name == name) {
                 *own = node.clone();
             }
@@ -444,7 +427,7 @@ impl Router {
         }
         let mut inner = self.lock();
         let id = inner.change_scheduler(port, None, |scheduler| {
-            *scheduler = changed(unless_empty(scheduler, port)?, changes)?;
+            *scheduler = patched(unless_empty(scheduler, port)?, changes)?;
             Ok(())
         })?;
         inner.scheduler_view(id)

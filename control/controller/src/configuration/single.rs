@@ -5,11 +5,10 @@
 
 use ipnet::IpNet;
 use millrace_config::{Change, Config, Neighbour, Text};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::ControlError;
+use crate::merge_patch::patched_known;
 use crate::request::{NewNeighbour, NewRoute, OldNeighbour};
 use crate::route_changes::parse_route;
 use crate::router::{Inner, Router};
@@ -88,7 +87,7 @@ impl Inner {
 
     fn plan_settings(&self, changes: &Map<String, Value>) -> Result<Vec<Change>, ControlError> {
         let from = self.own_settings();
-        let router = changed("setting of the router", &from.router, changes)?;
+        let router = patched_known("setting of the router", &from.router, changes)?;
         let to = checked(Config { router, ..Config::default() })?.normalized();
         let difference = from.difference(&to);
         if !difference.restart.is_empty() {
@@ -138,27 +137,4 @@ impl Inner {
 pub(super) fn checked(config: Config) -> Result<Config, ControlError> {
     let text = config.to_text()?;
     Config::parse(&text, "settings").map_err(|error| ControlError::Invalid(error.problem))
-}
-
-/// `changes` to what is written as an object: `null` takes a setting away. `what` is what one is called in errors.
-pub(super) fn changed<T: Serialize + DeserializeOwned>(
-    what: &str,
-    before: &T,
-    changes: &Map<String, Value>,
-) -> Result<T, ControlError> {
-    let invalid = |error: serde_json::Error| ControlError::Invalid(error.to_string());
-    let mut object = match serde_json::to_value(before).map_err(invalid)? {
-        Value::Object(object) => object,
-        _ => Map::new(),
-    };
-    if let Some(unknown) = changes.keys().find(|key| !object.contains_key(*key)) {
-        return Err(ControlError::unknown(what, unknown, object.keys().map(String::as_str)));
-    }
-    for (key, change) in changes {
-        match change {
-            Value::Null => object.remove(key),
-            change => object.insert(key.clone(), change.clone()),
-        };
-    }
-    serde_json::from_value(Value::Object(object)).map_err(invalid)
 }

@@ -1,0 +1,48 @@
+//! Settings that a request changes: a JSON merge patch (RFC 7396) of an object without objects in it.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::ControlError;
+
+/// `before` with `changes`; `null` takes a setting away.
+///
+/// # Errors
+/// What is wrong with a setting, as [`ControlError::Invalid`].
+pub(crate) fn patched<T: Serialize + DeserializeOwned>(
+    before: &T,
+    changes: &Map<String, Value>,
+) -> Result<T, ControlError> {
+    let mut object = object(before)?;
+    for (key, change) in changes {
+        match change {
+            Value::Null => object.remove(key),
+            change => object.insert(key.clone(), change.clone()),
+        };
+    }
+    serde_json::from_value(Value::Object(object)).map_err(|error| ControlError::Invalid(error.to_string()))
+}
+
+/// The same for what says all its settings, whose names are told where one is unknown; `what` is what one is called.
+///
+/// # Errors
+/// Unknown settings, and those of [`patched`].
+pub(crate) fn patched_known<T: Serialize + DeserializeOwned>(
+    what: &str,
+    before: &T,
+    changes: &Map<String, Value>,
+) -> Result<T, ControlError> {
+    let known = object(before)?;
+    match changes.keys().find(|key| !known.contains_key(*key)) {
+        Some(unknown) => Err(ControlError::unknown(what, unknown, known.keys().map(String::as_str))),
+        None => patched(before, changes),
+    }
+}
+
+fn object<T: Serialize>(settings: &T) -> Result<Map<String, Value>, ControlError> {
+    match serde_json::to_value(settings).map_err(|error| ControlError::Invalid(error.to_string()))? {
+        Value::Object(object) => Ok(object),
+        _ => Ok(Map::new()),
+    }
+}
