@@ -152,9 +152,9 @@ fn beside_rules(
     };
     let ours = driver_run(network, traffic, options, add)?;
     let rule = |number: usize| format!("ip saddr 192.0.2.{number} udp dport {} drop", 1000 + number);
-    let rules = (0..FILTERS).map(rule).collect::<Vec<_>>().join("; ");
+    let rules = (0..FILTERS).map(rule).collect::<Vec<_>>().join("\n");
     network.r.shell(&format!(
-        "nft 'table ip bench {{ chain forward {{ type filter hook forward priority 0; {rules}; }} }}'"
+        "nft -f - <<END\ntable ip bench {{\nchain forward {{\ntype filter hook forward priority 0\n{rules}\n}}\n}}\nEND"
     ))?;
     let kernel = rate(network, traffic, UNLIMITED);
     network.r.shell("nft delete table ip bench")?;

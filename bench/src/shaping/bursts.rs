@@ -24,6 +24,8 @@ const OVERHEAD: usize = 8 + 20 + 14 + 24;
 /// What may be sent at once: the larger of two packets and what the link carries in this time.
 const ALLOWED: Duration = Duration::from_micros(200);
 const PACKETS: usize = 2;
+/// Of the rate so much is to come, at least.
+const LEAST: f64 = 0.8;
 
 pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let mut results = Vec::new();
@@ -55,6 +57,11 @@ fn largest(network: &Network, megabits: u32) -> Result<f64, BenchError> {
         receiver.take().map_err(failed)
     })?;
     let rate = f64::from(megabits) * 1e6;
+    let arrived: usize = arrivals.iter().map(|arrival| arrival.payload + OVERHEAD).sum();
+    if (arrived as f64) * 8.0 < LEAST * rate * TIME.as_secs_f64() {
+        let problem = format!("{arrived} bytes came in {TIME:?}: of less than the rate no burst is told");
+        return Err(BenchError::measurement("bursts", problem));
+    }
     let packet = arrivals.first().map_or(0, |first| first.payload) + OVERHEAD;
     let allowed = (ALLOWED.as_secs_f64() * rate / 8.0).max((PACKETS * packet) as f64);
     Ok(burst(&arrivals, OVERHEAD, rate) / allowed)

@@ -56,6 +56,9 @@ fn is_default(gate: &str) -> bool {
     DEFAULT_GATES.iter().any(|(name, _)| *name == gate)
 }
 
+/// Most `[[place]]` of a configuration: workers look at one after the other.
+pub const MOST_PLACEMENTS: usize = 256;
+
 impl Checker<'_> {
     fn error(&self, span: Option<Range<usize>>, problem: String) -> ConfigError {
         ConfigError { place: Place::of(span, self.text, self.origin), problem }
@@ -304,6 +307,9 @@ impl Checker<'_> {
     }
 
     fn place(&self, config: &Config, place: &Placement) -> Checked {
+        self.require(config.place.len() <= MOST_PLACEMENTS, None, || {
+            format!("{} placements: there can be {MOST_PLACEMENTS}", config.place.len())
+        })?;
         self.require(!place.flow.written().trim().is_empty(), place.flow.span(), || {
             "an empty filter: write \"*\" if all flows are meant".to_owned()
         })?;

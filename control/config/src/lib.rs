@@ -23,6 +23,7 @@ mod words;
 pub use action::{FilterAction, Policing, WayOut};
 pub use api::{Api, Role};
 pub use change::{Change, Heir, Together};
+pub use check::MOST_PLACEMENTS;
 pub use difference::Difference;
 pub use error::{ConfigError, Place};
 pub use nearest::nearest;

@@ -65,7 +65,7 @@ impl Saving<'_> {
         self.named("gate", &gates, &runs.gate, |gate| gate.name.to_string())?;
         self.named("plugin", &normal.plugin, &runs.plugin, |plugin| plugin.file.display().to_string())?;
         self.named("instance", &normal.instance, &runs.instance, |instance| instance.name.to_string())?;
-        self.named("place", &normal.place, &runs.place, |one| one.flow.written().to_owned())?;
+        self.in_order("place", &normal.place, &runs.place, |one| one.flow.written().to_owned())?;
         self.bindings(file, runs)
     }
 
@@ -111,6 +111,27 @@ impl Saving<'_> {
         let new = runs.iter().filter(|one| !known.contains(&name(one)));
         let new = new.map(written).collect::<Result<Vec<_>, _>>()?;
         replace(tables, &gone, new);
+        self.forget_empty(noun);
+        Ok(())
+    }
+
+    /// The same of a noun of which the first that matches counts: what can't stay where it stands is written anew.
+    fn in_order<T: Serialize + PartialEq>(
+        &mut self,
+        noun: &str,
+        file: &[T],
+        runs: &[T],
+        name: impl Fn(&T) -> String,
+    ) -> Saved {
+        let running: Vec<String> = runs.iter().map(&name).collect();
+        let mut stands: Vec<String> = file.iter().map(&name).filter(|own| running.contains(own)).collect();
+        let new: Vec<String> = running.iter().filter(|one| !stands.contains(one)).cloned().collect();
+        stands.extend(new);
+        if stands == running {
+            return self.named(noun, file, runs, name);
+        }
+        let all = runs.iter().map(written).collect::<Result<Vec<_>, _>>()?;
+        replace(self.tables(noun), &vec![true; file.len()], all);
         self.forget_empty(noun);
         Ok(())
     }
@@ -316,6 +337,23 @@ via = "10.2.0.254"
         // A filter that means the same is the same.
         let other = FILE.replace("dport 25  in lan proto tcp", "proto tcp dport 25 in lan");
         assert_eq!(parsed(&other).save_into(FILE, "test.toml").unwrap(), FILE);
+    }
+
+    #[test]
+    fn placements_stand_in_the_order_in_which_they_count() {
+        let place =
+            |flow: &str, level: &str| format!("[[place]]\nflow = \"{flow}\"\nlevel = \"{level}\" # so\n");
+        let [all, udp, tcp] = [("*", "worker"), ("proto udp", "xdp"), ("proto tcp", "worker")]
+            .map(|(flow, level)| place(flow, level));
+        for (file, runs, comments) in [
+            (format!("{all}{udp}"), format!("{udp}{all}"), 0),
+            (format!("{all}{udp}"), format!("{all}{udp}{tcp}"), 2),
+            (format!("{all}{udp}{tcp}"), format!("{all}{tcp}"), 2),
+        ] {
+            let saved = parsed(&runs).save_into(&file, "test.toml").unwrap();
+            assert_eq!(parsed(&saved), parsed(&runs), "{saved}");
+            assert_eq!(saved.matches("# so").count(), comments, "{saved}");
+        }
     }
 
     #[test]

@@ -4,9 +4,10 @@
 //! wants it otherwise says so by a filter; the first that concerns a flow counts.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use millrace_classify::Filter;
-use millrace_config::{PlacementLevel, Text};
+use millrace_config::{MOST_PLACEMENTS, PlacementLevel, Text};
 use millrace_offload::LongestWay;
 use millrace_packet::FlowKey;
 use millrace_pipeline::{BUDGET, Command, FORWARD, FlowReport, Level, POLICE, Placement, StaysUp};
@@ -19,11 +20,8 @@ use crate::request::{NewPlacement, WantedLevel};
 use crate::router::{Inner, Router};
 use crate::view::{DriverBudgetView, PlacementView, PlacementsView};
 
-/// Placements that there may be: each flow is held against all of them.
-const MOST: usize = 256;
-
 /// Where flows are wanted.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Placed {
     pub flows: Filter,
     pub level: Level,
@@ -96,6 +94,7 @@ impl Router {
                 return Ok(PlacementView::of_instance(&new.what));
             };
             let compiled = inner.model.compile(&flows)?;
+            let before = inner.model.placements.clone();
             let known = inner.model.placements.iter().position(|placed| placed.flows == flows);
             let level = match new.level {
                 WantedLevel::Xdp => Some(Level::Driver),
@@ -104,9 +103,9 @@ impl Router {
             };
             match (level, known) {
                 (Some(level), Some(known)) => inner.model.placements[known].level = level,
-                (Some(_), None) if inner.model.placements.len() >= MOST => {
+                (Some(_), None) if inner.model.placements.len() >= MOST_PLACEMENTS => {
                     return Err(ControlError::Conflict(format!(
-                        "there are {MOST} placements, and no more: take one back by `place FLOW auto`"
+                        "there are {MOST_PLACEMENTS} placements, and no more: take one back by `place FLOW auto`"
                     )));
                 }
                 (Some(level), None) => inner.model.placements.push(Placed { flows: flows.clone(), level }),
@@ -118,7 +117,10 @@ impl Router {
                     )));
                 }
             }
-            inner.tell_placements()?;
+            if let Err(error) = inner.tell_placements() {
+                inner.model.placements = before;
+                return Err(error);
+            }
             (Placed { flows, level: level.unwrap_or(Level::Driver) }, compiled)
         };
         let mut count = Count::default();
@@ -215,7 +217,9 @@ fn level(level: Level) -> &'static str {
 
 /// What a program in the driver may spend, and spends, on a packet.
 fn budget() -> DriverBudgetView {
-    let longest_way = LongestWay::of_program().map(|way| way.forward);
+    // The program is in the binary: it stays what it is.
+    static LONGEST_WAY: OnceLock<Option<u32>> = OnceLock::new();
+    let longest_way = *LONGEST_WAY.get_or_init(|| LongestWay::of_program().map(|way| way.forward));
     DriverBudgetView { instructions: BUDGET, forward: FORWARD, police: POLICE, longest_way }
 }
 

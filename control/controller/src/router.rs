@@ -205,20 +205,30 @@ impl Inner {
 
     /// All counters, with what the driver dropped as workers do.
     pub fn snapshot(&mut self) -> Result<Snapshot, ControlError> {
-        let snapshot = self.workers.snapshot()?;
-        Ok(self.with_driver_drops(snapshot))
+        Ok(self.snapshot_and_shares()?.0)
+    }
+
+    /// The same, and what the driver did at each port, of the same moment.
+    fn snapshot_and_shares(&mut self) -> Result<(Snapshot, Vec<KernelShare>), ControlError> {
+        let mut snapshot = self.workers.snapshot()?;
+        let shares = self.add_driver_drops(&mut snapshot);
+        Ok((snapshot, shares))
     }
 
     /// The same without what may be long: schedulers, EtherTypes and neighbours.
     pub fn counters(&mut self) -> Result<Snapshot, ControlError> {
-        let snapshot = self.workers.counters()?;
-        Ok(self.with_driver_drops(snapshot))
+        let mut snapshot = self.workers.counters()?;
+        self.add_driver_drops(&mut snapshot);
+        Ok(snapshot)
     }
 
-    fn with_driver_drops(&self, mut snapshot: Snapshot) -> Snapshot {
-        let shares = self.model.ports.iter().map(|plan| (plan.id, self.share(plan.id)));
-        show::add_driver_drops(&mut snapshot, shares);
-        snapshot
+    fn add_driver_drops(&self, snapshot: &mut Snapshot) -> Vec<KernelShare> {
+        let share = |plan: &crate::model::PortPlan| {
+            let share = self.share(plan.id);
+            show::add_driver_drops(snapshot, plan.id, &share);
+            share
+        };
+        self.model.ports.iter().map(share).collect()
     }
 
     /// What the level-0 program of a port did since it was loaded.
@@ -263,10 +273,6 @@ impl Inner {
     fn driver_sent(&self, port: PortId) -> DriverSent {
         let sent = self.flow_cache.as_ref().ok().map(|cache| cache.sent(port.0));
         sent.and_then(Result::ok).unwrap_or_default()
-    }
-
-    fn shares(&self) -> Vec<KernelShare> {
-        self.model.ports.iter().map(|plan| self.share(plan.id)).collect()
     }
 }
 
@@ -358,8 +364,8 @@ impl Router {
     /// When the data plane does not answer.
     pub fn summary(&self) -> Result<SummaryView, ControlError> {
         let mut inner = self.lock();
-        let snapshot = inner.snapshot()?;
-        Ok(show::summary(&snapshot, &inner.shares()))
+        let (snapshot, shares) = inner.snapshot_and_shares()?;
+        Ok(show::summary(&snapshot, &shares))
     }
 
     /// What was dropped.

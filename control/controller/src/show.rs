@@ -54,14 +54,13 @@ impl KernelShare {
     }
 }
 
-/// Adds to what workers dropped, port by port, what the driver dropped for the same reasons.
-pub(crate) fn add_driver_drops(snapshot: &mut Snapshot, shares: impl Iterator<Item = (PortId, KernelShare)>) {
-    for (port, share) in shares {
-        if let Some((_, count)) = snapshot.ports.iter_mut().find(|(id, _)| *id == port) {
-            for (reason, packets) in share.drops().into_iter().filter(|(_, packets)| *packets > 0) {
-                count.drops.add(reason, packets);
-            }
-        }
+/// Adds to what workers dropped at a port what the driver dropped there for the same reasons.
+pub(crate) fn add_driver_drops(snapshot: &mut Snapshot, port: PortId, share: &KernelShare) {
+    let Snapshot { ports, unassigned, .. } = snapshot;
+    let known = ports.iter_mut().find(|(id, _)| *id == port);
+    let drops = known.map_or(unassigned, |(_, count)| &mut count.drops);
+    for (reason, packets) in share.drops().into_iter().filter(|(_, packets)| *packets > 0) {
+        drops.add(reason, packets);
     }
 }
 

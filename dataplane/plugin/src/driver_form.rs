@@ -98,6 +98,10 @@ impl<T: BindingTable> WorkerPlugins<T> {
         let mut form = DriverForm::default();
         for stage in self.paths.stages(path) {
             let Some(binding) = self.bindings.get(stage.binding) else { continue };
+            if form.drops() && stage.position == Position::Queue {
+                // What was dropped comes to no queue.
+                break;
+            }
             match (stage.position, stage.step) {
                 (_, Step::Instance(_)) => return Err(DriverRefusal::Instance),
                 (Position::Copy, _) => return Err(DriverRefusal::Copy),

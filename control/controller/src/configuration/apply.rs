@@ -264,12 +264,13 @@ pub(super) fn commands(changes: &[Change]) -> Vec<String> {
 fn refused(changes: &[Change], failed: &Failed) -> ControlError {
     let (step, all, error) = (failed.step, changes.len(), &failed.error);
     let remains = told(&failed.remains);
-    // When the data plane does not answer, the step may have been made, and was unmade as those before it.
-    let Some(change) = changes.get(step) else {
+    let change = &changes[step];
+    if failed.stands {
         return ControlError::System(format!(
-            "after step {step} of {all}: {error}; what was changed is changed back{remains}"
+            "step {} of {all}, `{change}`: {error}; what was changed is changed back{remains}",
+            step + 1
         ));
-    };
+    }
     let undone = match step {
         0 => "nothing was changed".to_owned(),
         1 => "the step before it is undone".to_owned(),

@@ -18,10 +18,21 @@ const ROUTES_TOGETHER: usize = 2048;
 pub(super) struct Failed {
     /// Which one could not be made, from 0.
     pub step: usize,
+    /// Whether that one stands all the same, since the data plane did not answer, and was unmade as those before it.
+    pub stands: bool,
     /// Why.
     pub error: ControlError,
     /// What could not be unmade after that.
     pub remains: Vec<String>,
+}
+
+/// Where changes ended.
+struct Stopped {
+    /// So many of the first ones stand; the one that could not be made is among them when the data plane did not answer.
+    made: usize,
+    /// Which one could not be made, from 0.
+    step: usize,
+    error: ControlError,
 }
 
 impl Failed {
@@ -59,11 +70,10 @@ impl Router {
 
     /// Makes all of these changes, or none.
     pub(super) async fn make(&self, changes: &[Change]) -> Result<(), Failed> {
-        let (made, outcome) = self.make_until_refused(changes).await;
-        match outcome {
-            Ok(()) => Ok(()),
-            Err(error) => Err(Failed { step: made, error, remains: self.unmake(&changes[..made]).await }),
-        }
+        let Err(Stopped { made, step, error }) = self.make_until_refused(changes).await else {
+            return Ok(());
+        };
+        Err(Failed { step, stands: made > step, error, remains: self.unmake(&changes[..made]).await })
     }
 
     /// Unmakes changes, the last first. Returns what could not be unmade.
@@ -71,21 +81,21 @@ impl Router {
         let mut back: Vec<Change> = changes.iter().rev().cloned().map(Change::inverse).collect();
         let mut remains = Vec::new();
         loop {
-            let (made, outcome) = self.make_until_refused(&back).await;
-            let Err(error) = outcome else { return remains };
-            // When a worker does not answer, all may have been made, and nobody knows.
-            let problem = back.get(made).map_or_else(|| error.to_string(), |step| format!("{step}: {error}"));
+            let Err(Stopped { step, error, .. }) = self.make_until_refused(&back).await else {
+                return remains;
+            };
+            let problem = format!("{}: {error}", back[step]);
             tracing::error!("what was changed could not be changed back: {problem}");
             remains.push(problem);
-            back.drain(..back.len().min(made + 1));
+            back.drain(..=step);
             if back.is_empty() {
                 return remains;
             }
         }
     }
 
-    /// Makes changes up to the first that can't be. Returns how many were made, and why no more.
-    async fn make_until_refused(&self, changes: &[Change]) -> (usize, Result<(), ControlError>) {
+    /// Makes changes up to the first that can't be.
+    async fn make_until_refused(&self, changes: &[Change]) -> Result<(), Stopped> {
         let mut at = 0;
         while at < changes.len() {
             let group = group(&changes[at..]);
@@ -94,14 +104,14 @@ impl Router {
                 Together::Routes => self.change_routes(group).await,
                 Together::Alone => self.make_alone(&group[0]).await,
             };
-            at += made;
-            if outcome.is_err() {
-                return (at, outcome);
+            if let Err(error) = outcome {
+                return Err(Stopped { made: at + made, step: at + made.min(group.len() - 1), error });
             }
+            at += made;
             self.lock().applying = Some(Progress { made: at, of: changes.len() });
             tokio::task::yield_now().await;
         }
-        (at, Ok(()))
+        Ok(())
     }
 
     /// Makes a change, and says with 0 or 1 whether it is made. When the data plane does not answer it is, for all that control knows,
@@ -167,6 +177,15 @@ impl Inner {
             Change::RemoveNeighbour(neighbour) => !self.model.neighbours.contains(neighbour),
             Change::AddInstance(instance) => plugins.instance(&instance.name).is_ok(),
             Change::RemoveInstance(instance) => plugins.instance(&instance.name).is_err(),
+            Change::SetScheduler { port: name, to, .. } => {
+                let none = Scheduler::default();
+                let id = self.model.port(name).map(|plan| plan.id);
+                let now = id.ok().and_then(|id| self.model.schedulers.of(id)).unwrap_or(&none);
+                now == to.as_deref().unwrap_or(&none)
+            }
+            Change::Place { to, .. } => {
+                self.model.placements.iter().eq(&to.iter().map(Placed::of).collect::<Vec<_>>())
+            }
             Change::AddGate(gate) => plugins.gate(&gate.name).is_ok(),
             Change::RemoveGate(gate) => plugins.gate(&gate.name).is_err(),
             _ => false,

@@ -57,6 +57,8 @@ const ENTRIES_PER_TURN: usize = 128;
 const INSERTS_PER_TURN: usize = 32;
 /// A flow that has no entry is offered with each of so many packets, and with the first 2, 4, 8, ….
 const OFFER: u32 = 256;
+/// One of so many is asked whether its flow was placed in the driver, as long as that is not there; and its first ones.
+const PLACED: u32 = 16;
 /// A flow that is dropped goes down with one of so many packets: some of each are to be among the last drops that are kept.
 const SHOWN: u32 = 16;
 /// An entry that forwards nothing for so long is given up.
@@ -365,7 +367,11 @@ impl Router {
         let record = self.classifier.flows.record(flow);
         let packets = record.packets_low();
         let is_time = packets >= 2 && (packets.is_power_of_two() || packets.is_multiple_of(OFFER));
-        let placed = !driver.placements.is_empty() && driver.placements.of(key) == Some(Level::Driver);
+        // Each packet of a flow that has to stay up would ask otherwise.
+        let may_be_placed = slot.is_some() || is_time || packets < PLACED || packets.is_multiple_of(PLACED);
+        let placed = may_be_placed
+            && !driver.placements.is_empty()
+            && driver.placements.of(key) == Some(Level::Driver);
         // A record that was recycled within the batch is another flow's by now.
         let is_asked = (is_time || (placed && packets >= 2)) && self.classifier.flows.key(flow) == *key;
         if (slot.is_none() && !is_asked) || record.variant() != 0 {
@@ -392,7 +398,7 @@ impl Router {
                 let (generation, told) = (driver.published, DriverTotals::default());
                 let entry =
                     Entry { key: *key, flow, plan, generation, begun: false, told, placed, last_used: now };
-                let full = placed && driver.cache.room() == 0;
+                let full = placed && driver.inserts > 0 && driver.cache.room() == 0;
                 if let Some(least) = full.then(|| driver.least_wanted()).flatten() {
                     self.give_up_driven(least);
                 }
