@@ -486,6 +486,8 @@ fn a_slow_port_and_a_plugin_that_holds_leave_packet_memory_to_others() {
     unharmed("an instance that holds packets");
     drop(flood);
     router.ask(&["unbind", "late", "--gate", "process", "--filter", "proto udp dport 9001"]);
+    // All that it held goes on at once, through the queue of the port.
+    eventually("nothing is held", Duration::from_secs(10), || (router.summary("held") == 0).then_some(()));
     recovered("an instance that holds packets");
     router.assert_conservation();
 }
