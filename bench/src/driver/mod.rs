@@ -33,6 +33,8 @@ const FILTERS: usize = 100;
 const ROUTES: u32 = 500_000;
 /// Destinations among these, as many as the generator has templates.
 const DESTINATIONS: u32 = 256;
+/// Source ports to each of them. Both turn with each frame, so all pairs come if the numbers have no common factor.
+const PORTS: u32 = 501;
 /// The promises.
 const PLAIN: f64 = 2.0;
 const ROUTED: f64 = 1.5;
@@ -75,8 +77,8 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     let routed = Traffic {
         case: "128 K flows to 256 destinations, each by another of 500 K routes",
         frames: (0..DESTINATIONS).map(|number| frame(destination(number), 64)).collect(),
-        flows: Flows { ports: 500, ..Flows::default() },
-        count: 128_000,
+        flows: Flows { ports: PORTS, ..Flows::default() },
+        count: u64::from(DESTINATIONS * PORTS),
         promise: ROUTED,
     };
     results.push(beside_kernel(&network, &routed, options)?);
@@ -114,26 +116,14 @@ fn routes() -> String {
     })
 }
 
-/// The driver beside the kernel, alternately.
+/// The driver beside the kernel.
 fn beside_kernel(
     network: &Network,
     traffic: &Traffic,
     options: &mut Options<'_>,
 ) -> Result<Measurement, BenchError> {
-    let (mut ours, mut kernel) = (Vec::new(), Vec::new());
-    for _ in 0..RUNS {
-        ours.push(driver_run(network, traffic, options, |_| Ok(()))?);
-        kernel.push(rate(network, traffic, UNLIMITED)?);
-    }
-    let (least, most) = extremes(&ours);
-    (options.progress)(&format!(
-        "{}: driver {:.3} Mpps ({least:.3} to {most:.3}), kernel {:.3}",
-        traffic.case,
-        median(&ours),
-        median(&kernel)
-    ));
-    let case = format!("in the driver, {}", traffic.case);
-    let measured = Measurement::of(case, median(&ours), "Mpps").beside("kernel", median(&kernel));
+    let kernel = || rate(network, traffic, UNLIMITED);
+    let measured = alternately(network, traffic, options, (traffic.case, "kernel"), |_| Ok(()), kernel)?;
     Ok(measured.promising_ratio(Bound::AtLeast, traffic.promise))
 }
 
@@ -150,16 +140,40 @@ fn beside_rules(
         }
         Ok(())
     };
-    let ours = driver_run(network, traffic, options, add)?;
     let rule = |number: usize| format!("ip saddr 192.0.2.{number} udp dport {} drop", 1000 + number);
     let rules = (0..FILTERS).map(rule).collect::<Vec<_>>().join("\n");
-    network.r.shell(&format!(
+    let set = format!(
         "nft -f - <<END\ntable ip bench {{\nchain forward {{\ntype filter hook forward priority 0\n{rules}\n}}\n}}\nEND"
-    ))?;
-    let kernel = rate(network, traffic, UNLIMITED);
-    network.r.shell("nft delete table ip bench")?;
-    let case = format!("in the driver, {}, beside {FILTERS} filters", traffic.case);
-    Ok(Measurement::of(case, ours, "Mpps").beside("kernel with as many rules", kernel?))
+    );
+    let kernel = || {
+        network.r.shell(&set)?;
+        let kernel = rate(network, traffic, UNLIMITED);
+        network.r.shell("nft delete table ip bench")?;
+        kernel
+    };
+    let case = format!("{}, beside {FILTERS} filters", traffic.case);
+    alternately(network, traffic, options, (&case, "kernel with as many rules"), add, kernel)
+}
+
+/// What arrives when the router, once it is prepared, has the flows in the driver, beside what a peer brings, alternately.
+fn alternately(
+    network: &Network,
+    traffic: &Traffic,
+    options: &mut Options<'_>,
+    (case, peer): (&str, &'static str),
+    prepare: impl Fn(&Router) -> Result<(), BenchError>,
+    mut peers: impl FnMut() -> Result<f64, BenchError>,
+) -> Result<Measurement, BenchError> {
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..RUNS {
+        ours.push(driver_run(network, traffic, options, &prepare)?);
+        theirs.push(peers()?);
+    }
+    let ((least, most), ours, theirs) = (extremes(&ours), median(&ours), median(&theirs));
+    (options.progress)(&format!(
+        "{case}: driver {ours:.3} Mpps ({least:.3} to {most:.3}), {peer} {theirs:.3}"
+    ));
+    Ok(Measurement::of(format!("in the driver, {case}"), ours, "Mpps").beside(peer, theirs))
 }
 
 /// Flows in the driver, at half of what it bears, beside a flood of packets whose time to live is over: how many of the plain ones
@@ -187,6 +201,7 @@ fn beside_flood(
     flood.check()?;
     router.stop()?;
     let case = format!("in the driver, {}, beside a flood of exceptional packets", traffic.case);
+    (options.progress)(&format!("{case}: {flooded:.3} Mpps, without the flood {calm:.3}"));
     Ok(Measurement::of(case, flooded, "Mpps").beside("without the flood", calm))
 }
 
@@ -195,7 +210,7 @@ fn driver_run(
     network: &Network,
     traffic: &Traffic,
     options: &Options<'_>,
-    prepare: impl FnOnce(&Router) -> Result<(), BenchError>,
+    prepare: impl Fn(&Router) -> Result<(), BenchError>,
 ) -> Result<f64, BenchError> {
     let router = Router::start(&options.binary, network, Some(WORKER))?;
     prepare(&router)?;
