@@ -91,7 +91,7 @@ impl Schedulers {
         let (no_link, no_overhead) = Default::default();
         let mut tree = LinkScheduler::<Nothing>::new(no_link, no_overhead, BufferLimits::default())
             .map_err(of_port("rate"))?;
-        tree.set_most_queues(most_queues(scheduler), Instant::ZERO).map_err(of_port("queues"))?;
+        tree.set_most_queues(most_queues(scheduler)).map_err(of_port("queues"))?;
         for (index, node) in scheduler.node.iter().enumerate() {
             let ScheduleChange::Add { node, parent, share, kind } =
                 self.addition(scheduler, node).map_err(at_node(index, ""))?

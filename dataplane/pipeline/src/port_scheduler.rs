@@ -154,7 +154,7 @@ impl PortScheduler {
                 self.tree.set_link(*link, now)?;
                 self.tree.set_overhead(*overhead);
             }
-            ScheduleChange::Queues(most) => self.tree.set_most_queues(*most, now)?,
+            ScheduleChange::Queues(most) => self.tree.set_most_queues(*most)?,
             ScheduleChange::Add { node, parent, share, kind } => {
                 self.tree.add(id(*node), parent.map(id), *share, kind, now)?;
                 if kind.is_leaf() {
@@ -180,9 +180,9 @@ impl PortScheduler {
                 let flow = FlowNumber(flow_hash(key, self.seed));
                 match treatment {
                     FlowTreatment::BestEffort(quantum, threshold) => {
-                        self.tree.set_flow(id(*node), flow, *quantum, *threshold, now)?;
+                        self.tree.set_flow(id(*node), flow, *quantum, *threshold)?;
                     }
-                    FlowTreatment::Reserved(rate) => self.tree.reserve_flow(id(*node), flow, *rate, now)?,
+                    FlowTreatment::Reserved(rate) => self.tree.reserve_flow(id(*node), flow, *rate)?,
                     FlowTreatment::Common => {
                         self.tree.release_flow(id(*node), flow)?;
                     }

@@ -47,7 +47,7 @@ pub(crate) struct QueueManager<T> {
     free: Vec<u32>,
     free_cold: Vec<u32>,
     limit: u32,
-    /// Whether a queue was wanted since, and none was left.
+    /// Whether a flow wanted a queue since, which its leaf may have, and none was left.
     pub is_short: bool,
     /// What the link adds to each packet.
     pub overhead: LinkOverhead,
@@ -92,7 +92,6 @@ impl<T: Item> QueueManager<T> {
     /// A new queue, if there may be one more.
     pub fn open(&mut self, settings: &QueueSettings) -> Option<u32> {
         if self.available() == 0 {
-            self.is_short = true;
             return None;
         }
         let queue = Queue::new(settings.threshold);
@@ -110,14 +109,32 @@ impl<T: Item> QueueManager<T> {
         Some(index)
     }
 
+    /// Whether a queue holds nothing, and nothing is said of it alone.
+    #[inline]
+    pub fn is_dispensable(&self, index: u32) -> bool {
+        let queue = self.queue(index);
+        queue.list.is_empty() && queue.quantum == 0 && self.own_threshold(index).is_none()
+    }
+
+    /// Makes an empty queue what a new one is.
+    pub fn renew(&mut self, index: u32, settings: &QueueSettings) {
+        self.forget_cold(index);
+        self.queues[index as usize] = Queue::new(settings.threshold);
+        self.set(index, settings);
+    }
+
     /// Gives an empty queue back, with its counters.
     pub fn close(&mut self, index: u32) {
+        self.forget_cold(index);
+        self.free.push(index);
+    }
+
+    fn forget_cold(&mut self, index: u32) {
         let cold = std::mem::replace(&mut self.queues[index as usize].cold, NONE);
         if let Some(part) = self.cold.get_mut(cold as usize) {
             *part = Cold::default();
             self.free_cold.push(cold);
         }
-        self.free.push(index);
     }
 
     /// Changes a queue; packets in it stay, and what active queue management knows of them, unless it is another kind of it.

@@ -2,7 +2,7 @@
 
 use millrace_units::Instant;
 
-use super::flow_queues::{Counting, FlowQueues, Turn, stamp};
+use super::flow_queues::{Counting, FlowQueues, Turn};
 use super::round::{Entries, Place, Server, Visit};
 use crate::arena::{Load, NONE};
 use crate::link::Arrival;
@@ -37,7 +37,7 @@ impl FlowQueues {
             if index == NONE || !is_known {
                 // A queue that is given to a flow may have been another's.
                 is_known = false;
-                index = self.queue_for(queues, flow, now);
+                index = self.queue_for(queues, flow);
             }
             match queues.offer(index, flow, item, now, &mut self.counting(sink)) {
                 Offer::First => self.join(queues, index),
@@ -104,9 +104,8 @@ impl<T: Item, S: DropSink<T>, O: FnMut(T)> Server for Service<'_, T, S, O> {
 
     #[inline]
     fn left(&mut self, entry: u32) {
-        let queue = self.turn.queues.queue_mut(entry);
-        queue.next = stamp(self.now);
-        self.turn.weights.count(queue.quantum, false);
+        let quantum = self.turn.queues.queue(entry).quantum;
+        self.turn.weights.count(quantum, false);
     }
 }
 

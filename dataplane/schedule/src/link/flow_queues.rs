@@ -1,8 +1,9 @@
 //! Weighted deficit round robin with a queue per flow (*Router Plugins*, section 6.1; NPR, section 2.1).
 //!
-//! A flow gets a queue when its first packet comes, and keeps it while it sends; a queue that stayed empty for a while is
-//! given to another flow. When there is none to give, flows share one queue until that is empty again, so that no
-//! flow's packets overtake each other.
+//! A flow gets a queue when its first packet comes, and keeps it until all are in use: then an empty one is given to the
+//! next flow that wants one, in the order in which they were given before. Where none is empty, flows share one queue until
+//! that is empty again, so that no flow's packets overtake each other. So a flow shares only while as many others have
+//! packets that wait as there are queues.
 //!
 //! Best-effort flows have one fixed quantum. A flow with a reserved rate r of the capacity C gets, in every round,
 //! r / (C - all reserved rates) of what the others get together: with that its share of C is r, however many others
@@ -29,8 +30,6 @@ pub struct FlowQueuesSettings {
     pub quantum: u32,
     /// Each queue.
     pub queue: QueueSettings,
-    /// Nanoseconds after which an empty queue may be given to another flow.
-    pub idle: u64,
     /// What the node is served with. Reserved rates are parts of it: without it nothing can be reserved.
     pub capacity: Option<Rate>,
     /// Varies the table of flows.
@@ -38,22 +37,15 @@ pub struct FlowQueuesSettings {
 }
 
 impl Default for FlowQueuesSettings {
-    /// 4,096 queues, 1,538 bytes per round, one second, no capacity.
+    /// 4,096 queues, 1,538 bytes per round, no capacity.
     fn default() -> Self {
-        Self {
-            queues: 4096,
-            quantum: 1538,
-            queue: QueueSettings::default(),
-            idle: 1_000_000_000,
-            capacity: None,
-            seed: 0,
-        }
+        Self { queues: 4096, quantum: 1538, queue: QueueSettings::default(), capacity: None, seed: 0 }
     }
 }
 
 /// The largest quantum: a deficit of two of them is a signed word.
 pub(crate) const MOST_QUANTUM: u32 = 1 << 30;
-/// Queues looked at for an idle one, per flow that wants one.
+/// Queues looked at for an empty one, per flow that wants one.
 const SWEEP: usize = 64;
 
 /// The leaf.
@@ -64,6 +56,7 @@ pub(crate) struct FlowQueues {
     pub(super) round: Round,
     shared: u32,
     owned: Vec<u32>,
+    /// Where among those an empty one is looked for next.
     hand: usize,
     pub(super) weights: Weights,
     /// Drops of all queues, those given back included.
@@ -135,15 +128,10 @@ impl FlowQueues {
 
     /// The queue of a flow, given now if it has none.
     #[inline]
-    pub(super) fn queue_for<T: Item>(
-        &mut self,
-        queues: &mut QueueManager<T>,
-        flow: FlowNumber,
-        now: Instant,
-    ) -> u32 {
+    pub(super) fn queue_for<T: Item>(&mut self, queues: &mut QueueManager<T>, flow: FlowNumber) -> u32 {
         match self.table.get(flow) {
             Some(queue) => queue,
-            None => self.give_queue(queues, flow, now),
+            None => self.give_queue(queues, flow),
         }
     }
 
@@ -158,32 +146,46 @@ impl FlowQueues {
     }
 
     #[cold]
-    fn give_queue<T: Item>(&mut self, queues: &mut QueueManager<T>, flow: FlowNumber, now: Instant) -> u32 {
+    fn give_queue<T: Item>(&mut self, queues: &mut QueueManager<T>, flow: FlowNumber) -> u32 {
         if !queues.queue(self.shared).list.is_empty() {
             return self.shared;
         }
-        self.own_queue(queues, flow, now).unwrap_or(self.shared)
+        self.own_queue(queues, flow).unwrap_or(self.shared)
     }
 
-    fn own_queue<T: Item>(
-        &mut self,
-        queues: &mut QueueManager<T>,
-        flow: FlowNumber,
-        now: Instant,
-    ) -> Option<u32> {
-        if self.owned.len() as u32 >= self.settings.queues || queues.available() == 0 {
-            self.reclaim(queues, now, SWEEP);
-        }
+    fn own_queue<T: Item>(&mut self, queues: &mut QueueManager<T>, flow: FlowNumber) -> Option<u32> {
+        let queue = self.new_queue(queues).or_else(|| self.reuse(queues));
+        let Some(queue) = queue else {
+            queues.is_short |= (self.owned.len() as u32) < self.settings.queues;
+            return None;
+        };
+        queues.queue_mut(queue).flow = flow.0;
+        self.table.insert(flow, queue);
+        Some(queue)
+    }
+
+    /// A queue that nobody had, if there may be one more.
+    fn new_queue<T: Item>(&mut self, queues: &mut QueueManager<T>) -> Option<u32> {
         if self.owned.len() as u32 >= self.settings.queues {
             return None;
         }
         let queue = queues.open(&self.settings.queue)?;
-        let entry = queues.queue_mut(queue);
-        entry.flow = flow.0;
-        entry.next = stamp(now);
         self.owned.push(queue);
-        self.table.insert(flow, queue);
         Some(queue)
+    }
+
+    /// The next queue that its flow does without, as if it were new.
+    fn reuse<T: Item>(&mut self, queues: &mut QueueManager<T>) -> Option<u32> {
+        for _ in 0..SWEEP.min(self.owned.len()) {
+            let queue = *self.owned.get(self.hand).or_else(|| self.owned.first())?;
+            self.hand = if self.hand + 1 < self.owned.len() { self.hand + 1 } else { 0 };
+            if queues.is_dispensable(queue) {
+                self.table.remove(FlowNumber(queues.queue(queue).flow));
+                queues.renew(queue, &self.settings.queue);
+                return Some(queue);
+            }
+        }
+        None
     }
 
     /// The queue of a flow, one of its own: given now if it has none, with what it has in the shared one.
@@ -191,35 +193,34 @@ impl FlowQueues {
         &mut self,
         queues: &mut QueueManager<T>,
         flow: FlowNumber,
-        now: Instant,
     ) -> Option<u32> {
         if let Some(queue) = self.table.get(flow) {
             return Some(queue);
         }
-        let queue = self.own_queue(queues, flow, now)?;
+        let queue = self.own_queue(queues, flow)?;
         if queues.separate(self.shared, queue, flow) > 0 {
             self.join(queues, queue);
             if queues.queue(self.shared).list.is_empty() {
-                self.taken(queues, self.shared, 0, false, now);
+                self.taken(queues, self.shared, 0, false);
             }
         }
         Some(queue)
     }
 
-    /// Looks at up to `most` queues and takes back those that have been empty for long enough.
-    pub fn reclaim<T: Item>(&mut self, queues: &mut QueueManager<T>, now: Instant, most: usize) {
+    /// Looks at up to `most` queues and gives those back to the port that their flows do without.
+    pub fn give_back<T: Item>(&mut self, queues: &mut QueueManager<T>, most: usize) {
         for _ in 0..most.min(self.owned.len()) {
-            self.hand = if self.hand + 1 < self.owned.len() { self.hand + 1 } else { 0 };
-            let Some(&index) = self.owned.get(self.hand) else { return };
-            let queue = queues.queue(index);
-            let waited = stamp(now).wrapping_sub(queue.next);
-            let idle = queue.list.is_empty() && queue.quantum == 0;
-            if idle && u64::from(waited) >= self.settings.idle >> STAMP_SHIFT {
-                self.table.remove(FlowNumber(queue.flow));
-                queues.close(index);
-                self.owned.swap_remove(self.hand);
+            if self.hand >= self.owned.len() {
+                self.hand = 0;
+            }
+            let Some(&queue) = self.owned.get(self.hand) else { return };
+            if queues.is_dispensable(queue) {
+                self.table.remove(FlowNumber(queues.queue(queue).flow));
+                queues.close(queue);
                 // The last has its place, and is looked at next.
-                self.hand = self.hand.checked_sub(1).unwrap_or(self.owned.len().saturating_sub(1));
+                self.owned.swap_remove(self.hand);
+            } else {
+                self.hand += 1;
             }
         }
     }
@@ -233,14 +234,7 @@ impl FlowQueues {
 
     /// Accounts for what was taken from a queue of the round, which leaves it when it is empty.
     #[inline]
-    fn taken<T: Item>(
-        &mut self,
-        queues: &mut QueueManager<T>,
-        queue: u32,
-        bytes: u32,
-        more: bool,
-        now: Instant,
-    ) {
+    fn taken<T: Item>(&mut self, queues: &mut QueueManager<T>, queue: u32, bytes: u32, more: bool) {
         if more {
             let deficit = &mut queues.queue_mut(queue).deficit;
             *deficit = deficit.saturating_sub_unsigned(bytes);
@@ -248,9 +242,7 @@ impl FlowQueues {
         }
         let (round, mut turn) = self.turn(queues);
         round.leave(&mut turn, queue);
-        let entry = queues.queue_mut(queue);
-        entry.next = stamp(now);
-        self.weights.count(entry.quantum, false);
+        self.weights.count(queues.queue(queue).quantum, false);
     }
 
     /// The queues, the shared one first.
@@ -310,14 +302,6 @@ impl<T: Item, S: DropSink<T>> DropSink<T> for Counting<'_, S> {
     }
 }
 
-const STAMP_SHIFT: u32 = 20;
-
-/// A moment in units of about a millisecond, which come round after 52 days.
-#[inline]
-pub(super) fn stamp(now: Instant) -> u32 {
-    (now.as_nanos() >> STAMP_SHIFT) as u32
-}
-
 impl<T: Item> PacketScheduler<T> for FlowQueues {
     #[inline]
     fn enqueue(
@@ -328,7 +312,7 @@ impl<T: Item> PacketScheduler<T> for FlowQueues {
         now: Instant,
         sink: &mut impl DropSink<T>,
     ) -> bool {
-        let index = self.queue_for(queues, flow, now);
+        let index = self.queue_for(queues, flow);
         let drops = &mut self.drops;
         match queues.offer(index, flow, item, now, &mut Counting { drops, sink }) {
             Offer::Refused => return false,
@@ -353,7 +337,7 @@ impl<T: Item> PacketScheduler<T> for FlowQueues {
         let drops = &mut self.drops;
         let (held, more) = queues.take(index, now, &mut Counting { drops, sink });
         let sent = held.as_ref().map_or(0, |held| queues.wire_length(held.length));
-        self.taken(queues, index, sent, more, now);
+        self.taken(queues, index, sent, more);
         (held, self.round.len() > 0)
     }
 
@@ -363,18 +347,18 @@ impl<T: Item> PacketScheduler<T> for FlowQueues {
         queues.arena.head_length(&queues.queue(index).list)
     }
 
-    fn take_to_move(&mut self, queues: &mut QueueManager<T>, now: Instant) -> Option<Held<T>> {
+    fn take_to_move(&mut self, queues: &mut QueueManager<T>, _now: Instant) -> Option<Held<T>> {
         let (round, mut turn) = self.turn(queues);
         let index = round.choose(&mut turn)?;
         let held = queues.take_to_move(index)?;
         let sent = queues.wire_length(held.length);
         let more = !queues.queue(index).list.is_empty();
-        self.taken(queues, index, sent, more, now);
+        self.taken(queues, index, sent, more);
         Some(held)
     }
 
-    fn put(&mut self, queues: &mut QueueManager<T>, held: Held<T>, now: Instant) {
-        let index = self.queue_for(queues, held.flow, now);
+    fn put(&mut self, queues: &mut QueueManager<T>, held: Held<T>, _now: Instant) {
+        let index = self.queue_for(queues, held.flow);
         queues.put(index, held);
         if queues.queue(index).list.packets() == 1 {
             self.join(queues, index);

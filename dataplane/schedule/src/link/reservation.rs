@@ -1,7 +1,5 @@
 //! What single flows are given: quanta, thresholds and rates of their own, with a queue that stays theirs.
 
-use millrace_units::Instant;
-
 use super::flow_queues::{FlowQueues, MOST_QUANTUM};
 use super::rate::Rate;
 use crate::queue_manager::QueueManager;
@@ -76,17 +74,16 @@ impl Weights {
 
 impl FlowQueues {
     /// Gives a flow's queue a quantum of its own in bytes, 1 to 2^30, or the common one by 0, which ends a reservation; and a
-    /// threshold of its own, or the common one by `Some(None)`. What is not said stays. A queue with a quantum of its own is
-    /// never given to another flow. Returns whether there was a queue for it.
+    /// threshold of its own, or the common one by `Some(None)`. What is not said stays. A queue with a quantum or a threshold
+    /// of its own is never given to another flow. Returns whether there was a queue for it.
     pub fn set_flow<T: Item>(
         &mut self,
         queues: &mut QueueManager<T>,
         flow: FlowNumber,
         quantum: Option<u32>,
         threshold: Option<Option<u32>>,
-        now: Instant,
     ) -> bool {
-        let Some(queue) = self.own_queue_with_packets(queues, flow, now) else { return false };
+        let Some(queue) = self.own_queue_with_packets(queues, flow) else { return false };
         if let Some(threshold) = threshold {
             queues.set_own_threshold(queue, threshold, self.settings.queue.threshold);
         }
@@ -119,15 +116,9 @@ impl FlowQueues {
 
     /// Reserves a rate for a flow, in place of an earlier one; the sum must stay below the capacity. Returns whether
     /// there was a queue for it.
-    pub fn reserve<T: Item>(
-        &mut self,
-        queues: &mut QueueManager<T>,
-        flow: FlowNumber,
-        rate: Rate,
-        now: Instant,
-    ) -> bool {
+    pub fn reserve<T: Item>(&mut self, queues: &mut QueueManager<T>, flow: FlowNumber, rate: Rate) -> bool {
         self.release(queues, flow);
-        let Some(queue) = self.own_queue_with_packets(queues, flow, now) else {
+        let Some(queue) = self.own_queue_with_packets(queues, flow) else {
             return false;
         };
         self.set_quantum(queues, queue, RESERVED | self.weights.reservations.len() as u32);

@@ -15,7 +15,6 @@ fn build(tree: u8, rate: Option<u64>) -> (Port, Vec<u32>) {
         queues: 4,
         quantum: 700,
         queue: queue(Aqm::TailDrop),
-        idle: 1 << 21,
         ..Default::default()
     });
     let fq_codel = NodeKind::FqCodel(FqCodelSettings { flows: 8, limit: 30, codel, ..Default::default() });

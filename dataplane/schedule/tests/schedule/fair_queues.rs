@@ -111,7 +111,7 @@ proptest! {
         for (flow, quantum) in quanta.into_iter().enumerate() {
             let flow = flow as u32;
             add(&mut children, flow, 100, Share::Quantum(quantum), fifo());
-            flows.set_flow(NodeId(0), FlowNumber(flow), Some(quantum), None, at(0)).unwrap();
+            flows.set_flow(NodeId(0), FlowNumber(flow), Some(quantum), None).unwrap();
             twin.quanta.insert(flow, quantum.into());
         }
         for (number, (flow, length, take)) in steps.into_iter().enumerate() {
@@ -189,7 +189,7 @@ fn reserved_flows_get_their_rate_however_many_others_there_are() {
             FlowQueuesSettings { capacity: Some(Rate(100_000_000)), quantum: 1500, ..Default::default() };
         add(&mut port, 0, None, Share::Only, NodeKind::FlowQueues(settings));
         let reserve =
-            |port: &mut Port, flow, rate| port.reserve_flow(NodeId(0), FlowNumber(flow), Rate(rate), at(0));
+            |port: &mut Port, flow, rate| port.reserve_flow(NodeId(0), FlowNumber(flow), Rate(rate));
         reserve(&mut port, 0, 30_000_000).unwrap();
         reserve(&mut port, 1, 10_000_000).unwrap();
         let sent = busy_flows(&mut port, 2 + others, 60_000);
@@ -212,7 +212,7 @@ fn reserved_flows_get_their_rate_however_many_others_there_are() {
 #[test]
 fn flows_beyond_the_queues_share_one_and_keep_their_order() {
     let mut port = port(None);
-    let settings = FlowQueuesSettings { queues: 4, idle: 1_000_000_000, ..Default::default() };
+    let settings = FlowQueuesSettings { queues: 4, ..Default::default() };
     add(&mut port, 0, None, Share::Only, NodeKind::FlowQueues(settings));
     let mut last = HashMap::new();
     let (mut number, mut sent) = (0, 0);
@@ -234,18 +234,44 @@ fn flows_beyond_the_queues_share_one_and_keep_their_order() {
 }
 
 #[test]
-fn an_idle_flows_queue_is_given_to_another_and_a_busy_ones_is_not() {
+fn an_empty_queue_is_given_to_another_flow_and_one_with_packets_is_not() {
     let mut port = port(None);
-    let settings = FlowQueuesSettings { queues: 2, idle: 1_000_000_000, ..Default::default() };
+    let settings = FlowQueuesSettings { queues: 2, ..Default::default() };
     add(&mut port, 0, None, Share::Only, NodeKind::FlowQueues(settings));
-    let has_queue = |port: &mut Port, flow| port.flow(NodeId(0), FlowNumber(flow)).unwrap().is_some();
+    let has_queue = |port: &Port, flow| port.flow(NodeId(0), FlowNumber(flow)).unwrap().is_some();
+    let mut sent = Vec::new();
     put(&mut port, 0, frame(1, 1, 100), 0);
     put(&mut port, 0, frame(2, 2, 100), 0);
-    assert!(port.dequeue(at(0), &mut never).is_some());
-    put(&mut port, 0, frame(3, 3, 100), 500_000_000);
-    assert!(!has_queue(&mut port, 3), "flow 1 was idle for too short a time");
-    while port.dequeue(at(600_000_000), &mut never).is_some_and(|frame| frame.flow != 3) {}
-    put(&mut port, 0, frame(2, 4, 100), 4_000_000_000);
-    put(&mut port, 0, frame(4, 5, 100), 4_000_000_000);
-    assert!(has_queue(&mut port, 4) && has_queue(&mut port, 2) && !has_queue(&mut port, 1));
+    put(&mut port, 0, frame(3, 3, 100), 0);
+    assert!(!has_queue(&port, 3), "flows 1 and 2 have packets that wait");
+    sent.extend(port.dequeue(at(0), &mut never));
+    assert_eq!(sent[0].flow, 1);
+    put(&mut port, 0, frame(3, 4, 100), 0);
+    assert!(!has_queue(&port, 3), "what it has in the shared queue goes first");
+    sent.extend(std::iter::from_fn(|| port.dequeue(at(0), &mut never)));
+    put(&mut port, 0, frame(2, 5, 100), 0);
+    put(&mut port, 0, frame(4, 6, 100), 0);
+    assert!(has_queue(&port, 4) && has_queue(&port, 2) && !has_queue(&port, 1));
+    let third = sent.iter().filter(|frame| frame.flow == 3).map(|frame| frame.number);
+    assert_eq!(third.collect::<Vec<_>>(), [3, 4]);
+}
+
+#[test]
+fn many_flows_of_which_few_wait_at_a_time_never_share() {
+    let mut port = port(None);
+    let settings = FlowQueuesSettings { queues: 8, ..Default::default() };
+    add(&mut port, 0, None, Share::Only, NodeKind::FlowQueues(settings));
+    for round in 0..1000 {
+        let flows: Vec<u32> = (0..8).map(|flow| round * 8 + flow).collect();
+        for number in 0..2 {
+            flows.iter().for_each(|flow| put(&mut port, 0, frame(*flow, number, 1500), 0));
+        }
+        assert!(flows.iter().all(|flow| port.flow(NodeId(0), FlowNumber(*flow)).unwrap().is_some()));
+        // A packet of each in turns: nobody waits behind two of another.
+        let first = std::iter::from_fn(|| port.dequeue(at(0), &mut never)).take(8);
+        let mut first: Vec<u32> = first.map(|frame| frame.flow).collect();
+        first.sort_unstable();
+        assert_eq!(first, flows);
+        while port.dequeue(at(0), &mut never).is_some() {}
+    }
 }

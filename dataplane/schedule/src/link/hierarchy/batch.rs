@@ -45,7 +45,7 @@ impl<T: Item> LinkScheduler<T> {
             // Below another node it is asked what it sends first as soon as it has a packet: that may be another one later.
             Some(Kind::FlowQueues(index)) if is_one && leaf.0 == self.root => {
                 self.flow_queues.get_mut(index).enqueue_batch(&mut self.queues, batch, now, sink);
-                self.take_back_if_short(now);
+                self.take_back_if_short();
                 let came = self.queues.arena.load.minus(before);
                 self.came_in(leaf.0, leaf, came, now);
             }

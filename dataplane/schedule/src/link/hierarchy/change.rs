@@ -78,7 +78,7 @@ impl<T: Item> LinkScheduler<T> {
             leaf_fits(node, settings.queues, self.limits.queues)?;
         }
         if kind.needs_queue() {
-            self.make_room_for_queue(now);
+            self.make_room_for_queue();
         }
         let built = if inner_class { Kind::Vacant } else { self.build(node, kind)? };
         self.nodes[node.0 as usize] = Node { kind: built, ..Node::VACANT };

@@ -36,7 +36,7 @@ impl<T: Item> LinkScheduler<T> {
             }
             Kind::FlowQueues(index) => {
                 let stays = self.flow_queues.get_mut(index).enqueue(queues, flow, item, now, sink);
-                self.take_back_if_short(now);
+                self.take_back_if_short();
                 if !stays {
                     return false;
                 }
@@ -54,9 +54,9 @@ impl<T: Item> LinkScheduler<T> {
 
     /// Queues that others don't need any more are there for the next packet that wants one.
     #[inline]
-    pub(super) fn take_back_if_short(&mut self, now: Instant) {
+    pub(super) fn take_back_if_short(&mut self) {
         if self.queues.is_short {
-            self.take_back_idle_queues(now, SWEEP);
+            self.take_back_queues(SWEEP);
         }
     }
 

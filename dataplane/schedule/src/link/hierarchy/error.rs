@@ -165,7 +165,7 @@ pub enum ScheduleError {
     },
     /// All queues of the port are in use.
     #[error(
-        "node {node}: no queue is left: all {most} of the port hold packets, are reserved or were in use a moment ago; \
+        "node {node}: no queue is left: all {most} of the port hold packets or are kept for one flow; \
          its scheduler's `queues` goes up to {most_of_all}", most_of_all = crate::MOST_QUEUES
     )]
     NoQueue {
@@ -175,9 +175,7 @@ pub enum ScheduleError {
         most: u32,
     },
     /// All queues of a leaf are in use.
-    #[error(
-        "node {node}: no queue is left: all {most} for flows hold packets, are reserved or were in use a moment ago"
-    )]
+    #[error("node {node}: no queue is left: all {most} for flows hold packets or are kept for one flow")]
     LeafFull {
         /// The leaf.
         node: NodeId,
@@ -198,9 +196,7 @@ pub enum ScheduleError {
         most: u32,
     },
     /// Fewer queues than are in use.
-    #[error(
-        "port: {most} queues are fewer than the {used} that hold packets, are reserved or were in use a moment ago"
-    )]
+    #[error("port: {most} queues are fewer than the {used} that hold packets or are kept for one flow")]
     QueuesInUse {
         /// What was asked for.
         most: u32,

@@ -1,7 +1,5 @@
 //! Flows of a leaf with a queue per flow: quanta, thresholds and reserved rates of their own.
 
-use millrace_units::Instant;
-
 use super::node::Kind;
 use super::{LinkScheduler, NodeId, ScheduleError, in_range};
 use crate::link::flow_queues::{FlowQueuesSettings, MOST_QUANTUM};
@@ -30,15 +28,14 @@ impl<T: Item> LinkScheduler<T> {
         flow: FlowNumber,
         quantum: Option<u32>,
         threshold: Option<Option<u32>>,
-        now: Instant,
     ) -> Result<(), ScheduleError> {
         let index = self.flow_leaf(node)?;
         if let Some(quantum) = quantum.filter(|quantum| *quantum > MOST_QUANTUM) {
             let (what, value, most) = ("the quantum", quantum.into(), MOST_QUANTUM.into());
             return Err(ScheduleError::Range { node, what, value, least: 0, most });
         }
-        self.make_room_for_queue(now);
-        let done = self.flow_queues.get_mut(index).set_flow(&mut self.queues, flow, quantum, threshold, now);
+        self.make_room_for_queue();
+        let done = self.flow_queues.get_mut(index).set_flow(&mut self.queues, flow, quantum, threshold);
         self.queue_found(node, index, done)
     }
 
@@ -57,13 +54,7 @@ impl<T: Item> LinkScheduler<T> {
     /// # Errors
     /// [`ScheduleError::Reservations`] when all together reach the leaf's capacity, and as for
     /// [`set_flow`](Self::set_flow).
-    pub fn reserve_flow(
-        &mut self,
-        node: NodeId,
-        flow: FlowNumber,
-        rate: Rate,
-        now: Instant,
-    ) -> Result<(), ScheduleError> {
+    pub fn reserve_flow(&mut self, node: NodeId, flow: FlowNumber, rate: Rate) -> Result<(), ScheduleError> {
         let index = self.flow_leaf(node)?;
         if rate.0 == 0 {
             return Err(ScheduleError::Range { node, what: "the rate", value: 0, least: 1, most: u64::MAX });
@@ -79,9 +70,9 @@ impl<T: Item> LinkScheduler<T> {
         if sum >= capacity {
             return Err(ScheduleError::Reservations { node, flow, others, wanted: rate, sum, capacity });
         }
-        self.make_room_for_queue(now);
+        self.make_room_for_queue();
         let leaf = self.flow_queues.get_mut(index);
-        let done = leaf.reserve(&mut self.queues, flow, rate, now);
+        let done = leaf.reserve(&mut self.queues, flow, rate);
         self.queue_found(node, index, done)
     }
 
@@ -138,22 +129,21 @@ impl<T: Item> LinkScheduler<T> {
         Ok(own.map(view).collect())
     }
 
-    /// Takes back all idle queues, if none is left.
-    pub(super) fn make_room_for_queue(&mut self, now: Instant) {
+    /// Takes back all queues that flows do without, if none is left.
+    pub(super) fn make_room_for_queue(&mut self) {
         if self.queues.available() == 0 {
-            self.take_back_idle_queues(now, usize::MAX);
+            self.take_back_queues(usize::MAX);
         }
     }
 
-    /// Takes back queues of flows that have been idle for as long as their node says, looking at up to `most` queues of
-    /// each node.
+    /// Takes back queues that flows do without, looking at up to `most` of each node.
     #[cold]
     #[inline(never)]
-    pub(super) fn take_back_idle_queues(&mut self, now: Instant, most: usize) {
+    pub(super) fn take_back_queues(&mut self, most: usize) {
         self.queues.is_short = false;
         for index in 0..self.nodes.len() {
             if let Kind::FlowQueues(leaf) = self.nodes[index].kind {
-                self.flow_queues.get_mut(leaf).reclaim(&mut self.queues, now, most);
+                self.flow_queues.get_mut(leaf).give_back(&mut self.queues, most);
             }
         }
     }
@@ -162,7 +152,7 @@ impl<T: Item> LinkScheduler<T> {
     ///
     /// # Errors
     /// [`ScheduleError`] when it is out of range, or fewer than are in use or than a leaf may have; nothing has changed then.
-    pub fn set_most_queues(&mut self, most: u32, now: Instant) -> Result<(), ScheduleError> {
+    pub fn set_most_queues(&mut self, most: u32) -> Result<(), ScheduleError> {
         in_range("queues", most.into(), 1, MOST_QUEUES.into())?;
         let leaves = self.nodes.iter().enumerate().filter_map(|(index, node)| match node.kind {
             Kind::FlowQueues(leaf) => {
@@ -173,7 +163,7 @@ impl<T: Item> LinkScheduler<T> {
         for (node, queues) in leaves {
             leaf_fits(node, queues, most)?;
         }
-        self.take_back_idle_queues(now, usize::MAX);
+        self.take_back_queues(usize::MAX);
         let used = self.queues.in_use();
         if used > most {
             return Err(ScheduleError::QueuesInUse { most, used });
