@@ -49,14 +49,27 @@ pub(super) fn while_greedy<T>(
 ) -> Result<T, BenchError> {
     match greedy {
         Greedy::Udp => {
-            // They take what comes and never read it.
-            let bind = |port: u16| UdpSocket::bind((RECEIVER, port));
-            let _ends: Vec<UdpSocket> =
-                network.s.within(|| ports().map(bind).collect::<Result<_, _>>())?.map_err(socket)?;
+            let _ends = unread(network)?;
             while_flooded(network, link, &ORDER.map(|flow| FIRST_PORT + flow), work)
         }
         Greedy::Tcp => while_transferred(network, work),
     }
+}
+
+/// Does something while one flow of UDP sends more than a link of so many megabits takes.
+pub(super) fn while_one_floods<T>(
+    network: &Network,
+    link: u32,
+    work: impl FnOnce() -> Result<T, BenchError>,
+) -> Result<T, BenchError> {
+    let _ends = unread(network)?;
+    while_flooded(network, link, &[FIRST_PORT], work)
+}
+
+/// Sockets that take what comes and are never read.
+fn unread(network: &Network) -> Result<Vec<UdpSocket>, BenchError> {
+    let bind = |port: u16| UdpSocket::bind((RECEIVER, port));
+    network.s.within(|| ports().map(bind).collect::<Result<_, _>>())?.map_err(socket)
 }
 
 fn socket(error: std::io::Error) -> BenchError {

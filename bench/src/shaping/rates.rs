@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::greedy::while_one_floods;
 use super::{Shaper, shaped};
 use crate::interrupt::pause;
 use crate::network::Network;
@@ -45,15 +46,22 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
 
 /// Bits a second that go over the link while more are wanted.
 fn rate(network: &Network, (megabits, udp): (u32, bool)) -> Result<f64, BenchError> {
+    if udp {
+        return while_one_floods(network, megabits, || carried(network));
+    }
     let server = iperf3::server(network)?;
-    let wanted = format!("{}K", megabits * 1300);
-    let more: &[&str] = if udp { &["--udp", "--bandwidth", &wanted, "--length", "1400"] } else { &[] };
-    let client = iperf3::client(network, 20, more)?;
+    let client = iperf3::client(network, 20, &[])?;
+    let rate = carried(network);
+    drop((client, server));
+    rate
+}
+
+/// Bits a second that go over the link, after a while.
+fn carried(network: &Network) -> Result<f64, BenchError> {
     pause(BEFORE)?;
     let before = counted(network)?;
     pause(TIME)?;
     let after = counted(network)?;
-    drop((client, server));
     Ok((after.0 - before.0) as f64 * 8.0 / (after.1 - before.1).as_secs_f64())
 }
 

@@ -121,12 +121,14 @@ fn is_soon(next_event: Option<Instant>, now: Instant) -> bool {
     next_event.is_some_and(|event| event.since(now) < PATIENCE)
 }
 
-/// Sleeps until something comes, or until so long before something is to be done.
+/// How long to sleep at most: until so much before the next event.
+fn longest_sleep(must_poll: bool, next_event: Option<Instant>, now: Instant, early: Duration) -> Duration {
+    let longest = if must_poll { Duration::from_millis(1) } else { LONGEST_SLEEP };
+    next_event.map_or(longest, |event| longest.min(event.since(now).saturating_sub(early)))
+}
+
 fn sleep(worker: &mut Worker, turn: &Turn, wake: &Wake, early: Duration) {
-    let mut longest = if worker.must_poll() { Duration::from_millis(1) } else { LONGEST_SLEEP };
-    if let Some(event) = turn.next_event {
-        longest = longest.min(event.since(now()).saturating_sub(early));
-    }
+    let longest = longest_sleep(worker.must_poll(), turn.next_event, now(), early);
     let raw = std::iter::once(wake.as_raw_fd()).chain(worker.descriptors());
     let mut descriptors: Vec<PollFd<'_>> = raw
         // SAFETY: the worker's devices and `wake` keep these descriptors open until the poll is over.
@@ -157,6 +159,17 @@ mod tests {
         let soon = |nanos| is_soon(Some(Instant::from_nanos(nanos)), now);
         assert_eq!([soon(0), soon(1_049_999), soon(1_050_000)], [true, true, false]);
         assert!(!is_soon(None, now));
+    }
+
+    #[test]
+    fn a_sleep_ends_before_what_is_due() {
+        let now = Instant::from_nanos(1_000_000);
+        let sleep = |nanos, early| longest_sleep(false, Some(Instant::from_nanos(nanos)), now, early);
+        assert_eq!(sleep(1_120_000, PATIENCE), Duration::from_micros(70));
+        assert_eq!(sleep(1_120_000, Duration::ZERO), Duration::from_micros(120));
+        assert_eq!(sleep(1_020_000, PATIENCE), Duration::ZERO);
+        assert_eq!(sleep(5_000_000_000, PATIENCE), LONGEST_SLEEP);
+        assert_eq!(longest_sleep(true, None, now, PATIENCE), Duration::from_millis(1));
     }
 
     #[test]
