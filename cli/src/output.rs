@@ -131,6 +131,8 @@ fn scaled(value: f64) -> String {
         v if v >= 1e9 => format!("{:.2} G", value / 1e9),
         v if v >= 1e6 => format!("{:.2} M", value / 1e6),
         v if v >= 1e4 => format!("{:.2} k", value / 1e3),
+        // Four digits behind the point, without zeros at their end.
+        v if v > 0.0 && v < 1.0 => format!("{}", (value * 1e4).round() / 1e4),
         _ => format!("{value:.1}"),
     }
 }

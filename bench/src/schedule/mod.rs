@@ -345,8 +345,8 @@ fn memory() -> Result<[f64; 2], BenchError> {
     flows.add(0, None, Share::Only, &flow_queues())?;
     let before = flows.port.memory();
     flows.fill(QUEUES, 1);
-    // The table that finds a flow's queue has 16 bytes for each.
-    let flow = (flows.port.memory() - before) as f64 / f64::from(QUEUES) + 16.0;
+    // The table that finds a flow's queue has 32 bytes for each.
+    let flow = (flows.port.memory() - before) as f64 / f64::from(QUEUES) + 32.0;
     Ok([flow, node])
 }
 

@@ -220,6 +220,11 @@ fn show(scheduler: &Value, json: bool) {
         println!("{host}");
     }
     let nodes = rows(&scheduler["nodes"]);
+    if scheduler["default"].is_null() {
+        println!(
+            "it has no leaf yet, where packets could wait: until then the port sends as if it had no scheduler"
+        );
+    }
     let lines: Vec<Value> = nodes.iter().map(|node| line(node, nodes)).collect();
     print!("{}", table(&lines, COLUMNS));
 }

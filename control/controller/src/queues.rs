@@ -16,6 +16,7 @@ use crate::flows::selector;
 use crate::lookup::parse_packet;
 use crate::model::Model;
 use crate::router::{Inner, Router};
+use crate::scheduler_tree::NO_QUANTUM;
 use crate::view::{FlowQueueView, QueueView, SchedulerNodeView, SchedulerView};
 
 /// Settings of a flow's queue.
@@ -52,6 +53,7 @@ impl FlowSettings {
             return Err(ControlError::Invalid("only flow-queues have a queue for each flow".into()));
         }
         match (self.rate, self.quantum, self.threshold) {
+            (_, Some(Some(0)), _) => Err(ControlError::Invalid(format!("queue of a flow: {NO_QUANTUM}"))),
             (Some(Bits(bits)), None, None) => Ok(FlowTreatment::Reserved(Rate(bits))),
             (Some(_), ..) => Err(ControlError::Invalid(
                 "a flow with a rate gets the quantum that follows from it: give either a rate, or quantum and threshold"
@@ -171,11 +173,13 @@ impl Router {
         let mut inner = self.lock();
         let id = inner.model.port(port)?.id;
         let change = inner.model.flow_change(port, queue, flow, changes)?;
-        inner.schedule(id, vec![change])?;
-        let before = inner.model.schedulers.of(id).cloned().unwrap_or_default();
+        let old = inner.model.schedulers.clone();
         inner.model.note_flow(id, queue, flow, changes)?;
         let after = inner.model.schedulers.of(id).cloned().unwrap_or_default();
-        inner.note_reservations(port, &before, &after);
+        let checked = inner.model.schedulers.check(&after).map_err(ControlError::from);
+        let done = checked.and_then(|()| inner.schedule(id, vec![change]));
+        done.inspect_err(|_| inner.model.schedulers = old.clone())?;
+        inner.note_reservations(port, &old.of(id).cloned().unwrap_or_default(), &after);
         inner.tell_reserved()
     }
 }

@@ -2,11 +2,14 @@
 
 use millrace_config::{Bits, Config, Scheduler, SchedulerNode, Step};
 use millrace_pipeline::ScheduleChange;
-use millrace_schedule::{BufferLimits, Item, LinkScheduler, NodeId, ScheduleError};
+use millrace_schedule::{BufferLimits, FlowNumber, Item, LinkScheduler, NodeId, Rate, ScheduleError};
 use millrace_units::{Instant, QueueId};
 
 use crate::ControlError;
 use crate::schedulers::{Schedulers, default_leaf, find, link_rate, most_queues};
+
+/// Why a flow can't have a quantum of 0.
+pub(crate) const NO_QUANTUM: &str = "its quantum is 0, with which it would never send: it goes from 1 to 1073741824; without one it has that of all others";
 
 /// A packet of such a tree.
 pub(crate) struct Nothing;
@@ -30,6 +33,8 @@ pub(crate) enum Part {
     Setting(&'static str),
     /// A node, by its place in the list, and the setting that it is about; the empty one, where it is about several.
     Node(usize, &'static str),
+    /// What is said of a flow, by its place in the list.
+    Flow(usize),
 }
 
 /// Why a tree can't be.
@@ -55,6 +60,7 @@ impl Unplanned {
         match self.part {
             Part::Whole => {}
             Part::Setting(key) => path.push(Step::Key(key)),
+            Part::Flow(index) => path.extend([Step::Key("flow"), Step::Entry(index)]),
             Part::Node(index, key) => path.extend([Step::Key("node"), Step::Entry(index), Step::Key(key)]),
         }
         config.error_at(&path, &self.error.to_string()).map_or(self.error, ControlError::Config)
@@ -76,7 +82,8 @@ impl Schedulers {
         for (index, node) in scheduler.node.iter().enumerate() {
             check_place(scheduler, index, node)?;
         }
-        self.build(scheduler, scheduler.rate)?;
+        let mut tree = self.build(scheduler, scheduler.rate)?;
+        self.add_flows(scheduler, &mut tree)?;
         default_leaf(scheduler).map_err(|error| Unplanned { part: Part::Setting("default"), error })?;
         Ok(())
     }
@@ -92,6 +99,7 @@ impl Schedulers {
         let mut tree = LinkScheduler::<Nothing>::new(no_link, no_overhead, BufferLimits::default())
             .map_err(of_port("rate"))?;
         tree.set_most_queues(most_queues(scheduler)).map_err(of_port("queues"))?;
+        tree.set_link(link_rate(rate), Instant::ZERO).map_err(of_port("rate"))?;
         for (index, node) in scheduler.node.iter().enumerate() {
             let ScheduleChange::Add { node, parent, share, kind } =
                 self.addition(scheduler, node).map_err(at_node(index, ""))?
@@ -111,6 +119,29 @@ impl Schedulers {
         };
         tree.set_link(link_rate(rate), Instant::ZERO).map_err(beyond)?;
         Ok(tree)
+    }
+
+    /// Says of flows what is said of them, in a tree without packets.
+    fn add_flows(&self, scheduler: &Scheduler, tree: &mut LinkScheduler<Nothing>) -> Result<(), Unplanned> {
+        for (index, said) in scheduler.flow.iter().enumerate() {
+            let at_flow = |problem: String| {
+                let error = ControlError::Invalid(format!("flow {:?}: {problem}", said.flow));
+                Unplanned { part: Part::Flow(index), error }
+            };
+            find(scheduler, &said.queue).map_err(|error| at_flow(error.to_string()))?;
+            if said.quantum == Some(0) {
+                return Err(at_flow(NO_QUANTUM.to_owned()));
+            }
+            let leaf = NodeId(self.known(&said.queue).unwrap_or_default().0.into());
+            // Any number that no other flow has.
+            let flow = FlowNumber(index as u32);
+            let done = match said.rate {
+                Some(Bits(rate)) => tree.reserve_flow(leaf, flow, Rate(rate)),
+                None => tree.set_flow(leaf, flow, said.quantum, Some(said.threshold)),
+            };
+            done.map_err(|error| at_flow(self.refusal(error).to_string()))?;
+        }
+        Ok(())
     }
 }
 

@@ -178,7 +178,7 @@ impl Schedulers {
         for node in &after.node {
             match find(before, &node.name) {
                 Ok(own) if is_left(&node.name) && own == node && (is_same_rate || !knows_rate(node)) => {}
-                Ok(own) if is_left(&node.name) => changes.push(self.setting(after, own, node)?),
+                Ok(_) if is_left(&node.name) => changes.push(self.setting(after, node)?),
                 _ => changes.push(self.addition(after, node)?),
             }
         }
@@ -188,18 +188,7 @@ impl Schedulers {
         Ok(changes)
     }
 
-    fn setting(
-        &self,
-        scheduler: &Scheduler,
-        before: &SchedulerNode,
-        node: &SchedulerNode,
-    ) -> Result<ScheduleChange, ControlError> {
-        if before.queues != node.queues {
-            return Err(ControlError::Invalid(format!(
-                "queues of node {:?} can't be changed while there may be packets in them: remove it, and add it with as many",
-                node.name
-            )));
-        }
+    fn setting(&self, scheduler: &Scheduler, node: &SchedulerNode) -> Result<ScheduleChange, ControlError> {
         let above = self.above(scheduler, node)?.map(|above| above.kind);
         Ok(ScheduleChange::Set {
             node: self.known(&node.name).unwrap_or_default(),

@@ -1,7 +1,9 @@
 //! Trees of schedulers that are changed by single commands: what is saved is always what runs, and can always be read again.
 
 use millrace_config::Config;
-use millrace_controller::{NewFilter, NodeRemoval, PageQuery, Router, StartOptions, check, start};
+use millrace_controller::{
+    Apply, ControlError, NewFilter, NodeRemoval, PageQuery, Router, StartOptions, Who, check, start,
+};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -263,4 +265,124 @@ proptest! {
             }
         });
     }
+}
+
+/// Has the port `wan` have this scheduler, by one change.
+async fn apply(router: &Router, scheduler: &str) -> Result<Vec<String>, ControlError> {
+    let text = format!("{PORTS}[port.scheduler]\n{scheduler}");
+    let order = Apply { text, ..Apply::default() };
+    router.apply(order, Who::router()).await.map(|view| view.changes)
+}
+
+/// What the worker has: names, promises and settings of nodes, in their order.
+fn shown(router: &Router) -> Vec<(String, Option<u64>, Value)> {
+    let schedulers = router.schedulers().unwrap();
+    let nodes = schedulers.into_iter().flat_map(|scheduler| scheduler.nodes);
+    nodes.map(|node| (node.name, node.promised, json!(node.settings))).collect()
+}
+
+#[test]
+fn schedulers_become_each_other_that_no_order_of_single_changes_leads_to() {
+    let levels = |one: u32, other: u32| {
+        format!(
+            "node = [{{ name = \"top\", kind = \"priority\" }}, {{ name = \"a\", kind = \"fifo\", under = \"top\", level = {one} }}, \
+             {{ name = \"b\", kind = \"fifo\", under = \"top\", level = {other} }}]"
+        )
+    };
+    let curves = |link: &str, one: &str, other: &str| {
+        format!(
+            "rate = \"{link}\"\nnode = [{{ name = \"top\", kind = \"hfsc\" }}, {{ name = \"a\", kind = \"fifo\", under = \"top\", \
+             real-time = \"{one}\" }}, {{ name = \"b\", kind = \"fifo\", under = \"top\", real-time = \"{other}\" }}]"
+        )
+    };
+    let flows = |queues: u32, of_leaf: u32, rate: &str, one: &str, other: &str| {
+        let flow = |port: u32, said: &str| {
+            format!(
+                "{{ queue = \"f\", flow = \"{}\", {said} }}",
+                FLOW.replace("sport 4", &format!("sport {port}"))
+            )
+        };
+        format!(
+            "queues = {queues}\nnode = [{{ name = \"f\", kind = \"flow-queues\", queues = {of_leaf}, rate = \"{rate}\" }}]\nflow = [{}, {}]",
+            flow(1, one),
+            flow(2, other)
+        )
+    };
+    let schedulers = [
+        levels(1, 2),
+        levels(2, 1),
+        curves("10mbit", "7mbit", "2mbit"),
+        curves("10mbit", "2mbit", "7mbit"),
+        curves("4mbit", "1mbit", "3mbit"),
+        flows(8192, 4096, "5mbit", "rate = \"4mbit\"", "quantum = 3000"),
+        flows(100, 50, "5mbit", "rate = \"1kbit\"", "rate = \"4mbit\""),
+        flows(8, 4, "1mbit", "quantum = 9", "threshold = 9000"),
+        flows(8192, 4096, "5mbit", "threshold = 5", "rate = \"4mbit\""),
+    ];
+    with_router(async |router| {
+        for before in &schedulers {
+            for after in &schedulers {
+                for one in [before, after] {
+                    apply(&router, one).await.unwrap_or_else(|error| panic!("{error}\n{before}\n{after}"));
+                    assert_eq!(apply(&router, one).await, Ok(vec![]));
+                }
+                let there = shown(&router);
+                // What it is when nothing was there before.
+                apply(&router, "node = [{ name = \"z\", kind = \"fifo\" }]").await.unwrap();
+                apply(&router, after).await.unwrap();
+                assert_eq!(there, shown(&router), "{before}\n{after}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_scheduler_that_is_refused_leaves_nothing_behind() {
+    with_router(async |router| {
+        let flow = |port: u32, said: &str| {
+            format!(
+                "{{ queue = \"f\", flow = \"{}\", {said} }}",
+                FLOW.replace("sport 4", &format!("sport {port}"))
+            )
+        };
+        let leaf = "rate = \"6mbit\"\nnode = [{ name = \"f\", kind = \"flow-queues\", queues = 2, rate = \"5mbit\" }]";
+        for (flows, problem) in [
+            (
+                vec![flow(1, "rate = \"4mbit\""), flow(2, "rate = \"4mbit\"")],
+                "4.00 Mb/s reserved by others + 4.00 Mb/s = 8.00 Mb/s, which must stay below the capacity of 5.00 Mb/s",
+            ),
+            (vec![flow(1, "quantum = 1"), flow(2, "quantum = 1"), flow(3, "quantum = 1")], "all 2 for flows"),
+            (vec![flow(1, "quantum = 0")], "its quantum is 0"),
+        ] {
+            let text = format!("{leaf}\nflow = [{}]", flows.join(", "));
+            let config = Config::parse(&format!("{PORTS}[port.scheduler]\n{text}"), "f").unwrap();
+            let checked = check(&config).unwrap_err().to_string();
+            assert!(checked.contains(problem) && checked.starts_with("f:"), "{checked}");
+            assert!(apply(&router, &text).await.unwrap_err().to_string().contains(problem));
+            assert_eq!(shown(&router), []);
+        }
+        apply(&router, leaf).await.unwrap();
+        let before = shown(&router);
+        let set = |said: Value| router.set_queue("wan", "f", Some(FLOW), &object(said));
+        for said in
+            [json!({"rate": "5mbit"}), json!({"quantum": 0}), json!({"threshold": 1, "rate": "1mbit"})]
+        {
+            assert!(set(said).is_err());
+        }
+        assert!(router.set_queue("wan", "f", None, &object(json!({"rate": "7mbit"}))).is_err());
+        assert_eq!((shown(&router), apply(&router, leaf).await), (before, Ok(vec![])));
+        // What was said of a flow is forgotten with the configuration that says nothing of it.
+        set(json!({"quantum": 3000, "threshold": 9000})).unwrap();
+        let said = router.queue("wan", "f").await.unwrap().flows;
+        assert_eq!(
+            said.iter().map(|flow| (flow.quantum, flow.threshold)).collect::<Vec<_>>(),
+            [(3000, 9000)]
+        );
+        assert_eq!(apply(&router, leaf).await.unwrap().len(), 1);
+        let common = router.queue("wan", "f").await.unwrap().flows;
+        assert_eq!(
+            common.iter().map(|flow| (flow.quantum, flow.threshold)).collect::<Vec<_>>(),
+            [(1538, 262_144)]
+        );
+    });
 }

@@ -65,7 +65,7 @@ pub enum FlowTreatment {
     /// By a quantum of its own, in bytes of each round (0: that of all others), and with a threshold of its own (`Some(None)`:
     /// that of all others). What is not said stays as it is; a reservation ends with a quantum.
     BestEffort(Option<u32>, Option<Option<u32>>),
-    /// It gets this rate however many others there are.
+    /// It gets this rate however many others there are, and is like all others else.
     Reserved(Rate),
     /// Like all others again.
     Common,
@@ -133,7 +133,9 @@ impl PortScheduler {
         let packets = frames.clamp(64, usual.packets);
         let bytes = packets.saturating_mul(FRAME_SIZE as u32).min(usual.bytes);
         let limits = BufferLimits { packets, bytes, ..usual };
-        let tree = LinkScheduler::new(LinkRate::default(), LinkOverhead::default(), limits)?;
+        let mut tree = LinkScheduler::new(LinkRate::default(), LinkOverhead::default(), limits)?;
+        // Control has built the tree that changes lead to, so that none of them is refused when others were made.
+        tree.trust(true);
         let arrivals = Vec::with_capacity(TOGETHER);
         Ok(Self { tree, default: QueueId(0), leaves: Vec::new(), arrivals, seed })
     }
@@ -182,9 +184,12 @@ impl PortScheduler {
                     FlowTreatment::BestEffort(quantum, threshold) => {
                         self.tree.set_flow(id(*node), flow, *quantum, *threshold)?;
                     }
-                    FlowTreatment::Reserved(rate) => self.tree.reserve_flow(id(*node), flow, *rate)?,
+                    FlowTreatment::Reserved(rate) => {
+                        self.tree.forget_flow(id(*node), flow)?;
+                        self.tree.reserve_flow(id(*node), flow, *rate)?;
+                    }
                     FlowTreatment::Common => {
-                        self.tree.release_flow(id(*node), flow)?;
+                        self.tree.forget_flow(id(*node), flow)?;
                     }
                 }
             }
@@ -310,7 +315,7 @@ impl PortScheduler {
     /// Drops all that waits, with the nodes where it does.
     pub(crate) fn clear(&mut self, now: Instant, drops: &mut QueueDrops) {
         self.settle(now, drops);
-        if let Some(root) = self.tree.tree().first().map(|root| root.node) {
+        if let Some(root) = self.tree.root() {
             // A node that is there can be removed.
             let _ = self.tree.remove(root, Leftover::Drop, now, &mut sink(drops));
         }
@@ -329,7 +334,8 @@ impl PortScheduler {
 }
 
 impl Router {
-    /// Changes the scheduler of a port, until a change is refused; the first node makes one. Nothing changes at a worker that
+    /// Changes the scheduler of a port; the first node makes one. Control has checked where the changes lead: one that is refused
+    /// all the same, of a node that is not there, ends them. Nothing changes at a worker that
     /// does not have the port's device.
     pub(crate) fn schedule(
         &mut self,

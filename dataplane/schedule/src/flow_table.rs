@@ -9,6 +9,9 @@ struct Place {
     queue: u32,
 }
 
+/// Places for each flow that there is room for, at least.
+pub(crate) const PLACES: usize = 4;
+
 const VACANT: Place = Place { flow: 0, queue: NONE };
 
 /// Flow numbers to queues. It is never more than a quarter full, so nearly all searches end with their first step, as the
@@ -23,7 +26,7 @@ pub(crate) struct FlowTable {
 impl FlowTable {
     /// Room for `flows` flows. The seed keeps others from choosing numbers that collide.
     pub fn new(flows: u32, seed: u64) -> Self {
-        let places = (flows.max(2) as usize * 4).next_power_of_two();
+        let places = (flows.max(2) as usize * PLACES).next_power_of_two();
         // An odd multiplier spreads consecutive numbers (Knuth, TAOCP 3, 6.4); the seed varies it.
         let multiplier = (0x9e37_79b9_7f4a_7c15 ^ seed << 1) | 1;
         Self {
@@ -31,6 +34,20 @@ impl FlowTable {
             shift: 64 - places.trailing_zeros(),
             multiplier,
         }
+    }
+
+    /// Flows that it has room for.
+    pub fn room(&self) -> u32 {
+        (self.places.len() / PLACES) as u32
+    }
+
+    /// The same with room for `flows`.
+    pub fn with_room(&self, flows: u32, seed: u64) -> Self {
+        let mut larger = Self::new(flows, seed);
+        for place in self.places.iter().filter(|place| place.queue != NONE) {
+            larger.insert(FlowNumber(place.flow), place.queue);
+        }
+        larger
     }
 
     #[inline]

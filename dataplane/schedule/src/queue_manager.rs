@@ -91,9 +91,11 @@ impl<T: Item> QueueManager<T> {
 
     /// A new queue, if there may be one more.
     pub fn open(&mut self, settings: &QueueSettings) -> Option<u32> {
-        if self.available() == 0 {
-            return None;
-        }
+        (self.available() > 0).then(|| self.open_anyway(settings))
+    }
+
+    /// A new queue, though there be as many as there may be.
+    pub fn open_anyway(&mut self, settings: &QueueSettings) -> u32 {
         let queue = Queue::new(settings.threshold);
         let index = match self.free.pop() {
             Some(index) => {
@@ -106,7 +108,7 @@ impl<T: Item> QueueManager<T> {
             }
         };
         self.set(index, settings);
-        Some(index)
+        index
     }
 
     /// Whether a queue holds nothing, and nothing is said of it alone.

@@ -6,7 +6,7 @@ use super::flow_queues::{Counting, FlowQueues, Turn};
 use super::round::{Entries, Place, Server, Visit};
 use crate::arena::{Load, NONE};
 use crate::link::Arrival;
-use crate::queue_manager::{Offer, QueueManager};
+use crate::queue_manager::QueueManager;
 use crate::{DropCounts, DropSink, Item};
 
 /// Packets whose queues are looked up before the first of them is put there.
@@ -39,10 +39,8 @@ impl FlowQueues {
                 is_known = false;
                 index = self.queue_for(queues, flow);
             }
-            match queues.offer(index, flow, item, now, &mut self.counting(sink)) {
-                Offer::First => self.join(queues, index),
-                Offer::Taken | Offer::Refused => {}
-            }
+            let offer = queues.offer(index, flow, item, now, &mut self.counting(sink));
+            self.offered(queues, index, flow, offer);
         }
     }
 

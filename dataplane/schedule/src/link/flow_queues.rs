@@ -15,6 +15,7 @@ use super::discipline::PacketScheduler;
 use super::rate::Rate;
 use super::reservation::Weights;
 use super::round::{Entries, Place, Round};
+use super::sharing::Sharing;
 use crate::arena::{Held, Load};
 use crate::flow_table::FlowTable;
 use crate::queue::{Queue, QueueSettings};
@@ -55,6 +56,8 @@ pub(crate) struct FlowQueues {
     pub(super) table: FlowTable,
     pub(super) round: Round,
     shared: u32,
+    /// Who may have packets in the shared one.
+    sharing: Sharing,
     owned: Vec<u32>,
     /// Where among those an empty one is looked for next.
     hand: usize,
@@ -98,17 +101,19 @@ impl<T: Item> Entries for Turn<'_, T> {
 }
 
 impl FlowQueues {
-    /// A leaf without flows; `None` when no queue is left for it.
-    pub fn new<T: Item>(settings: FlowQueuesSettings, queues: &mut QueueManager<T>) -> Option<Self> {
-        let shared = queues.open(&settings.queue)?;
+    /// A leaf without flows, and the queue that flows share that have none of their own.
+    pub fn new(settings: FlowQueuesSettings, shared: u32) -> Self {
         let table = FlowTable::new(settings.queues, settings.seed);
-        let mut leaf = Self { table, shared, ..Self::default() };
+        let mut leaf = Self { settings, table, shared, ..Self::default() };
         leaf.set(settings);
-        Some(leaf)
+        leaf
     }
 
-    /// Other settings; the number of places in the table of flows stays.
+    /// Other settings. With fewer queues than there are, flows keep what they have until it is empty.
     pub fn set(&mut self, settings: FlowQueuesSettings) {
+        if settings.queues > self.table.room() {
+            self.table = self.table.with_room(settings.queues, settings.seed);
+        }
         self.settings = settings;
         self.weights.set(settings.quantum, settings.capacity.unwrap_or_default());
     }
@@ -147,21 +152,25 @@ impl FlowQueues {
 
     #[cold]
     fn give_queue<T: Item>(&mut self, queues: &mut QueueManager<T>, flow: FlowNumber) -> u32 {
-        if !queues.queue(self.shared).list.is_empty() {
+        let waiting = queues.queue(self.shared).list.packets();
+        if self.sharing.may_wait(flow, waiting) {
             return self.shared;
         }
-        self.own_queue(queues, flow).unwrap_or(self.shared)
+        if let Some(queue) = self.new_queue(queues).or_else(|| self.reuse(queues, SWEEP)) {
+            return self.own(queues, queue, flow);
+        }
+        queues.is_short |= (self.owned.len() as u32) < self.settings.queues;
+        self.shared
     }
 
-    fn own_queue<T: Item>(&mut self, queues: &mut QueueManager<T>, flow: FlowNumber) -> Option<u32> {
-        let queue = self.new_queue(queues).or_else(|| self.reuse(queues));
-        let Some(queue) = queue else {
-            queues.is_short |= (self.owned.len() as u32) < self.settings.queues;
-            return None;
-        };
+    /// Makes a queue that of a flow.
+    fn own<T>(&mut self, queues: &mut QueueManager<T>, queue: u32, flow: FlowNumber) -> u32
+    where
+        T: Item,
+    {
         queues.queue_mut(queue).flow = flow.0;
         self.table.insert(flow, queue);
-        Some(queue)
+        queue
     }
 
     /// A queue that nobody had, if there may be one more.
@@ -174,9 +183,19 @@ impl FlowQueues {
         Some(queue)
     }
 
-    /// The next queue that its flow does without, as if it were new.
-    fn reuse<T: Item>(&mut self, queues: &mut QueueManager<T>) -> Option<u32> {
-        for _ in 0..SWEEP.min(self.owned.len()) {
+    /// A queue beyond those that there may be.
+    fn one_more<T: Item>(&mut self, queues: &mut QueueManager<T>) -> u32 {
+        let queue = queues.open_anyway(&self.settings.queue);
+        self.owned.push(queue);
+        if self.owned.len() as u32 > self.table.room() {
+            self.table = self.table.with_room(self.owned.len() as u32, self.settings.seed);
+        }
+        queue
+    }
+
+    /// The next queue that its flow does without, as if it were new, among so many.
+    fn reuse<T: Item>(&mut self, queues: &mut QueueManager<T>, most: usize) -> Option<u32> {
+        for _ in 0..most.min(self.owned.len()) {
             let queue = *self.owned.get(self.hand).or_else(|| self.owned.first())?;
             self.hand = if self.hand + 1 < self.owned.len() { self.hand + 1 } else { 0 };
             if queues.is_dispensable(queue) {
@@ -188,17 +207,23 @@ impl FlowQueues {
         None
     }
 
-    /// The queue of a flow, one of its own: given now if it has none, with what it has in the shared one.
+    /// The queue of a flow, one of its own: given now if it has none, with what it has in the shared one. `None` when all hold
+    /// packets or are kept for other flows, unless that does not matter because the outcome is `trusted`.
     pub(super) fn own_queue_with_packets<T: Item>(
         &mut self,
         queues: &mut QueueManager<T>,
         flow: FlowNumber,
+        trusted: bool,
     ) -> Option<u32> {
         if let Some(queue) = self.table.get(flow) {
             return Some(queue);
         }
-        let queue = self.own_queue(queues, flow)?;
-        if queues.separate(self.shared, queue, flow) > 0 {
+        let free = self.new_queue(queues).or_else(|| self.reuse(queues, usize::MAX));
+        let queue = free.or_else(|| trusted.then(|| self.one_more(queues)))?;
+        self.own(queues, queue, flow);
+        let moved = queues.separate(self.shared, queue, flow);
+        self.sharing.taken(moved);
+        if moved > 0 {
             self.join(queues, queue);
             if queues.queue(self.shared).list.is_empty() {
                 self.taken(queues, self.shared, 0, false);
@@ -230,6 +255,23 @@ impl FlowQueues {
         self.weights.count(queues.queue(queue).quantum, true);
         let (round, mut turn) = self.turn(queues);
         round.join(&mut turn, queue);
+    }
+
+    /// Accounts for a packet of a flow that arrived at a queue.
+    #[inline]
+    pub(super) fn offered<T: Item>(
+        &mut self,
+        queues: &mut QueueManager<T>,
+        queue: u32,
+        flow: FlowNumber,
+        offer: Offer,
+    ) {
+        if offer == Offer::First {
+            self.join(queues, queue);
+        }
+        if queue == self.shared && offer != Offer::Refused {
+            self.sharing.note(flow);
+        }
     }
 
     /// Accounts for what was taken from a queue of the round, which leaves it when it is empty.
@@ -314,12 +356,9 @@ impl<T: Item> PacketScheduler<T> for FlowQueues {
     ) -> bool {
         let index = self.queue_for(queues, flow);
         let drops = &mut self.drops;
-        match queues.offer(index, flow, item, now, &mut Counting { drops, sink }) {
-            Offer::Refused => return false,
-            Offer::First => self.join(queues, index),
-            Offer::Taken => {}
-        }
-        true
+        let offer = queues.offer(index, flow, item, now, &mut Counting { drops, sink });
+        self.offered(queues, index, flow, offer);
+        offer != Offer::Refused
     }
 
     #[inline]
@@ -358,10 +397,9 @@ impl<T: Item> PacketScheduler<T> for FlowQueues {
     }
 
     fn put(&mut self, queues: &mut QueueManager<T>, held: Held<T>, _now: Instant) {
-        let index = self.queue_for(queues, held.flow);
+        let (index, flow) = (self.queue_for(queues, held.flow), held.flow);
         queues.put(index, held);
-        if queues.queue(index).list.packets() == 1 {
-            self.join(queues, index);
-        }
+        let is_first = queues.queue(index).list.packets() == 1;
+        self.offered(queues, index, flow, if is_first { Offer::First } else { Offer::Taken });
     }
 }

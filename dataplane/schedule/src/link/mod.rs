@@ -17,6 +17,7 @@ mod rate;
 mod red;
 mod reservation;
 mod round;
+mod sharing;
 mod token_bucket;
 
 pub use aqm::Aqm;

@@ -82,8 +82,9 @@ impl FlowQueues {
         flow: FlowNumber,
         quantum: Option<u32>,
         threshold: Option<Option<u32>>,
+        trusted: bool,
     ) -> bool {
-        let Some(queue) = self.own_queue_with_packets(queues, flow) else { return false };
+        let Some(queue) = self.own_queue_with_packets(queues, flow, trusted) else { return false };
         if let Some(threshold) = threshold {
             queues.set_own_threshold(queue, threshold, self.settings.queue.threshold);
         }
@@ -116,15 +117,31 @@ impl FlowQueues {
 
     /// Reserves a rate for a flow, in place of an earlier one; the sum must stay below the capacity. Returns whether
     /// there was a queue for it.
-    pub fn reserve<T: Item>(&mut self, queues: &mut QueueManager<T>, flow: FlowNumber, rate: Rate) -> bool {
+    pub fn reserve<T: Item>(
+        &mut self,
+        queues: &mut QueueManager<T>,
+        flow: FlowNumber,
+        rate: Rate,
+        trusted: bool,
+    ) -> bool {
         self.release(queues, flow);
-        let Some(queue) = self.own_queue_with_packets(queues, flow) else {
+        let Some(queue) = self.own_queue_with_packets(queues, flow, trusted) else {
             return false;
         };
         self.set_quantum(queues, queue, RESERVED | self.weights.reservations.len() as u32);
         self.weights.reservations.push(Reservation { queue, rate });
         self.weights.reserved += rate.0;
         true
+    }
+
+    /// A flow is like all others again; whether it was not.
+    pub fn forget<T: Item>(&mut self, queues: &mut QueueManager<T>, flow: FlowNumber) -> bool {
+        let is_reserved = self.release(queues, flow);
+        let Some(queue) = self.table.get(flow) else { return is_reserved };
+        let is_own = queues.own_threshold(queue).is_some() || queues.queue(queue).quantum != 0;
+        queues.set_own_threshold(queue, None, self.settings.queue.threshold);
+        self.set_quantum(queues, queue, 0);
+        is_reserved || is_own
     }
 
     /// Ends a flow's reservation; it goes on as best effort.

@@ -121,7 +121,7 @@ fn curves_above_what_there_is_are_refused_with_the_sum() {
     // 3 Mb/s and a burst of 2 Mb/s for 10 ms: 6,250 bytes where 5,000 can be sent.
     let burst = Curve { first: Rate(2_000_000), duration: 10_000_000, then: Rate(500_000) };
     let error = refused(&mut port, 9, 4, curves(burst, None), fifo());
-    assert!(error.contains("promise 6250 bytes in the first 10000000 ns"), "{error}");
+    assert!(error.contains("promise 6250 bytes in the first 10 ms"), "{error}");
     assert!(error.contains("gives 5000 bytes in that time"), "{error}");
     let flat = Curve { first: Rate(0), duration: 10_000_000, then: Rate(1_000_000) };
     add(&mut port, 6, 4, curves(flat, None), fifo());

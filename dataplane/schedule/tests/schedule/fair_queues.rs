@@ -201,7 +201,7 @@ fn reserved_flows_get_their_rate_however_many_others_there_are() {
         }
         let (view, rate) = port.flow(NodeId(0), FlowNumber(0)).unwrap().unwrap();
         assert_eq!((view.quantum, rate), (others * 1500 / 2, Some(Rate(30_000_000))));
-        assert!(port.release_flow(NodeId(0), FlowNumber(0)).unwrap());
+        assert!(port.forget_flow(NodeId(0), FlowNumber(0)).unwrap());
         let (view, _) = port.flow(NodeId(0), FlowNumber(1)).unwrap().unwrap();
         assert_eq!(view.quantum, (others + 1) * 1500 / 9);
         let error = reserve(&mut port, 2, 90_000_000).unwrap_err().to_string();
@@ -273,5 +273,36 @@ fn many_flows_of_which_few_wait_at_a_time_never_share() {
         first.sort_unstable();
         assert_eq!(first, flows);
         while port.dequeue(at(0), &mut never).is_some() {}
+    }
+}
+
+#[test]
+fn one_that_shares_a_queue_for_long_keeps_no_other_there() {
+    let mut port = port(None);
+    let settings = FlowQueuesSettings { queues: 2, ..Default::default() };
+    add(&mut port, 0, None, Share::Only, NodeKind::FlowQueues(settings));
+    let has_queue = |port: &Port, flow| port.flow(NodeId(0), FlowNumber(flow)).unwrap().is_some();
+    let (mut number, mut sent) = (0, Vec::new());
+    let mut send = |port: &mut Port, flow: u32| {
+        number += 1;
+        put(port, 0, frame(flow, number, 1500), 0);
+    };
+    // Flows 1 and 2 have the queues, and end; 3 comes meanwhile, and 4 once; 3 goes on and on.
+    for flow in [1, 2, 3, 4, 3, 3, 3] {
+        send(&mut port, flow);
+    }
+    for _ in 0..40 {
+        sent.extend(port.dequeue(at(0), &mut never));
+        send(&mut port, 3);
+    }
+    assert!(!has_queue(&port, 3) && port.held_packets() > 0);
+    for flow in [5, 4] {
+        send(&mut port, flow);
+        assert!(has_queue(&port, flow), "{flow} has nothing in the shared queue any more");
+    }
+    sent.extend(std::iter::from_fn(|| port.dequeue(at(0), &mut never)));
+    for flow in 1..6 {
+        let numbers = sent.iter().filter(|frame| frame.flow == flow).map(|frame| frame.number);
+        assert!(numbers.is_sorted(), "flow {flow}");
     }
 }

@@ -35,7 +35,10 @@ fn empty_queues_of_a_leaf_come_back_for_a_leaf_that_is_added() {
     (0..5).for_each(|flow| put(&mut port, 1, frame(flow, flow, 100), 0));
     assert_eq!(port.queue_counts(), (6, 6));
     let refused = add_leaf(&mut port, 2, flow_queues(2), 0).unwrap_err();
-    assert!(refused.contains("all 6 of the port hold packets or are kept for one flow"), "{refused}");
+    assert!(
+        refused.contains("all 6 of the port are those of other nodes, hold packets or are kept for one flow"),
+        "{refused}"
+    );
     assert_eq!(drain(&mut port, 0).len(), 5);
     add_leaf(&mut port, 2, flow_queues(2), 0).unwrap();
     assert_eq!(port.queue_counts(), (2, 6));
@@ -77,9 +80,11 @@ fn the_number_of_a_ports_queues_changes_and_leaves_must_fit_it() {
     add_leaf(&mut port, 1, flow_queues(15), 0).unwrap();
     (0..20).for_each(|flow| put(&mut port, 1, frame(flow, flow, 100), 0));
     add_leaf(&mut port, 2, fifo(), 0).unwrap();
-    assert!(refused(&mut port, 16).contains("16 queues are fewer than the 17"));
-    port.set_most_queues(17).unwrap();
-    assert_eq!(drain(&mut port, 0).len(), 20);
+    // Queues that hold packets stay, and none comes while they are too many.
+    port.set_most_queues(16).unwrap();
+    put(&mut port, 1, frame(99, 99, 100), 0);
+    assert_eq!((port.queue_counts(), has_queue(&port, 1, 99)), ((17, 16), false));
+    assert_eq!(drain(&mut port, 0).len(), 21);
 }
 
 #[test]
@@ -176,6 +181,46 @@ fn the_rate_that_reservations_are_parts_of_can_not_be_taken_away() {
             "{refused}"
         );
     }
-    (1..4).for_each(|flow| assert!(port.release_flow(NodeId(0), FlowNumber(flow)).unwrap()));
+    (1..4).for_each(|flow| assert!(port.forget_flow(NodeId(0), FlowNumber(flow)).unwrap()));
     port.set(NodeId(0), &leaf(None), at(0)).unwrap();
+}
+
+#[test]
+fn a_leaf_gets_more_queues_and_fewer_while_packets_wait() {
+    let mut port = small_port(40);
+    add_leaf(&mut port, 1, flow_queues(2), 0).unwrap();
+    (0..6).for_each(|flow| put(&mut port, 1, frame(flow, flow, 100), 0));
+    assert_eq!((0..6).filter(|flow| has_queue(&port, 1, *flow)).count(), 2);
+    port.set(NodeId(1), &flow_queues(30), at(0)).unwrap();
+    (10..20).for_each(|flow| put(&mut port, 1, frame(flow, flow, 100), 0));
+    assert!((10..20).all(|flow| has_queue(&port, 1, flow)));
+    assert!(port.set(NodeId(1), &flow_queues(40), at(0)).is_err());
+    port.set(NodeId(1), &flow_queues(1), at(0)).unwrap();
+    put(&mut port, 1, frame(30, 30, 100), 0);
+    assert!(!has_queue(&port, 1, 30));
+    assert_eq!(drain(&mut port, 0).len(), 17);
+}
+
+#[test]
+fn of_a_hundred_queues_the_one_that_is_empty_is_found_for_a_flow_of_which_something_is_said() {
+    let mut port = port(None);
+    let settings = FlowQueuesSettings { queues: 100, ..Default::default() };
+    add(&mut port, 0, None, Share::Only, NodeKind::FlowQueues(settings));
+    for flow in 0..99 {
+        put(&mut port, 0, frame(flow, flow, 100), 0);
+    }
+    put(&mut port, 0, frame(99, 99, 40), 0);
+    while port.flow(NodeId(0), FlowNumber(99)).unwrap().is_some_and(|(queue, _)| queue.held_packets > 0) {
+        let sent = port.dequeue(at(0), &mut never).unwrap();
+        if sent.flow != 99 {
+            put(&mut port, 0, frame(sent.flow, 0, 100), 0);
+        }
+    }
+    port.set_flow(NodeId(0), FlowNumber(1000), Some(3000), None).unwrap();
+    let refused = port.set_flow(NodeId(0), FlowNumber(1001), Some(3000), None).unwrap_err().to_string();
+    assert!(refused.contains("all 100 for flows hold packets or are kept for one flow"), "{refused}");
+    // Who has checked that there are enough gets one.
+    port.trust(true);
+    port.set_flow(NodeId(0), FlowNumber(1001), Some(3000), None).unwrap();
+    assert!(has_queue(&port, 0, 1001));
 }

@@ -3,6 +3,7 @@
 mod active_queues;
 mod bad_input;
 mod batches;
+mod changes_together;
 mod fair_queues;
 mod flow_leaves;
 mod hfsc;

@@ -3,7 +3,6 @@
 
 use millrace_units::Instant;
 
-use super::flows::leaf_fits;
 use super::node::{Kind, Node};
 use super::parameters::check_kind;
 use super::{LinkRate, LinkScheduler, MOST_DEPTH, MOST_NODES, NodeId, NodeKind, ScheduleError, Share};
@@ -18,6 +17,7 @@ use crate::link::priority::Priority;
 use crate::link::rate::{Credit, MOST_BYTES};
 use crate::link::token_bucket::TokenBucket;
 use crate::link::{LinkOverhead, Rate};
+use crate::queue::QueueSettings;
 
 impl<T: Item> LinkScheduler<T> {
     /// Another rate of the port, from now on.
@@ -75,7 +75,7 @@ impl<T: Item> LinkScheduler<T> {
             self.timer_places.resize(node.0 as usize + 1, NONE);
         }
         if let NodeKind::FlowQueues(settings) = kind {
-            leaf_fits(node, settings.queues, self.limits.queues)?;
+            self.leaf_fits(node, settings.queues, self.limits.queues)?;
         }
         if kind.needs_queue() {
             self.make_room_for_queue();
@@ -136,12 +136,11 @@ impl<T: Item> LinkScheduler<T> {
 
     /// Makes what a node does.
     fn build(&mut self, node: NodeId, kind: &NodeKind) -> Result<Kind, ScheduleError> {
-        let no_queue = ScheduleError::NoQueue { node, most: self.limits.queues };
         Ok(match kind {
-            NodeKind::Fifo(settings) => Kind::Fifo(Fifo(self.queues.open(settings).ok_or(no_queue)?)),
+            NodeKind::Fifo(settings) => Kind::Fifo(Fifo(self.queue_for(node, settings)?)),
             NodeKind::FlowQueues(settings) => {
-                let leaf = FlowQueues::new(*settings, &mut self.queues).ok_or(no_queue)?;
-                Kind::FlowQueues(self.flow_queues.insert(leaf))
+                let shared = self.queue_for(node, &settings.queue)?;
+                Kind::FlowQueues(self.flow_queues.insert(FlowQueues::new(*settings, shared)))
             }
             NodeKind::FqCodel(settings) => Kind::FqCodel(self.fq_codels.insert(FqCodel::new(*settings))),
             NodeKind::Priority => Kind::Priority(self.priorities.insert(Priority::default())),
@@ -155,6 +154,15 @@ impl<T: Item> LinkScheduler<T> {
                 Kind::TokenBucket(self.token_buckets.insert(TokenBucket::new(*rate, *burst)))
             }
         })
+    }
+
+    /// A queue of a node's own.
+    fn queue_for(&mut self, node: NodeId, settings: &QueueSettings) -> Result<u32, ScheduleError> {
+        if self.trusting {
+            return Ok(self.queues.open_anyway(settings));
+        }
+        let most = self.limits.queues;
+        self.queues.open(settings).ok_or(ScheduleError::NoQueue { node, most })
     }
 
     /// Gives a node its place among the children of a parent.
@@ -214,6 +222,7 @@ impl<T: Item> LinkScheduler<T> {
     /// Forgets a node that is detached, empty and without children.
     pub(super) fn discard(&mut self, node: NodeId) {
         self.stop_timer(node.0);
+        self.gone.remove(&node);
         match std::mem::replace(&mut self.nodes[node.0 as usize], Node::VACANT).kind {
             Kind::Fifo(fifo) => self.queues.close(fifo.0),
             Kind::FlowQueues(index) => self.flow_queues.remove(index).close(&mut self.queues),
@@ -230,10 +239,18 @@ impl<T: Item> LinkScheduler<T> {
     pub(super) fn check_around(&self, node: NodeId, has_children: bool) -> Result<(), ScheduleError> {
         let Node { parent, slot, .. } = self.nodes[node.0 as usize];
         match self.nodes.get(parent as usize).map(|parent| parent.kind) {
-            None | Some(Kind::Priority(_)) if !has_children => Ok(()),
-            Some(Kind::Hfsc { hierarchy, .. }) if !has_children => self.check_class(node, hierarchy, slot),
+            None | Some(Kind::Priority(_)) if !has_children && !self.has_capacity(node) => Ok(()),
+            Some(Kind::Hfsc { hierarchy, .. }) if !has_children && !self.has_capacity(node) => {
+                self.check_class(node, hierarchy, slot)
+            }
             _ => self.check_promises(node),
         }
+    }
+
+    /// Whether flows of a leaf may reserve parts of its rate.
+    fn has_capacity(&self, node: NodeId) -> bool {
+        let Kind::FlowQueues(index) = self.nodes[node.0 as usize].kind else { return false };
+        self.flow_queues.get(index).settings.capacity.is_some()
     }
 
     /// Changes the settings of a node, which stays of its kind. Packets in it stay where they are.

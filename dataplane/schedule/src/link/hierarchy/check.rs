@@ -1,6 +1,6 @@
 //! Whether promises can be kept: what a node is served with, and whether the real-time curves below it fit.
 
-use super::node::{Kind, Node};
+use super::node::Kind;
 use super::{LinkScheduler, NodeId, ScheduleError};
 use crate::arena::NONE;
 use crate::link::discipline::Discipline;
@@ -119,56 +119,6 @@ impl Sum {
 }
 
 impl<T: Item> LinkScheduler<T> {
-    /// What a node can be served with at most: the link's rate, cut by token buckets and by shares of round robins above.
-    /// `None` where nothing bounds it.
-    pub(super) fn available(&self, node: u32) -> Option<Rate> {
-        self.available_with(node, &|parent| self.sharing_below(parent))
-    }
-
-    /// The same with the sums of sharing rates below a node as the caller knows them.
-    pub(super) fn available_with(&self, node: u32, sharing: &dyn Fn(u32) -> u64) -> Option<Rate> {
-        let Node { parent, slot, .. } = self.nodes[node as usize];
-        let Some(above) = self.nodes.get(parent as usize) else {
-            return self.link.rate;
-        };
-        let whole = self.available_with(parent, sharing);
-        match above.kind {
-            Kind::TokenBucket(index) => {
-                let (rate, _) = self.token_buckets.get(index).settings();
-                Some(whole.map_or(rate, |whole| whole.min(rate)))
-            }
-            Kind::RoundRobin(index) => {
-                let round_robin = self.round_robins.get(index);
-                Some(part(whole?, round_robin.quantum(slot).into(), round_robin.total_quantum()))
-            }
-            Kind::Hfsc { hierarchy, .. } => {
-                let curves = self.hierarchies.get(hierarchy).curves(slot);
-                let shared = curves.link_sharing.zip(whole).map(|(own, whole)| {
-                    let shared = part(whole, own.then.0, sharing(parent));
-                    curves.upper_limit.map_or(shared, |limit| shared.min(limit.then))
-                });
-                curves.real_time.map(|curve| curve.then).max(shared)
-            }
-            _ => whole,
-        }
-    }
-
-    /// Sum of the sharing rates of all classes right below a node.
-    pub(super) fn sharing_below(&self, parent: u32) -> u64 {
-        self.children(NodeId(parent)).map(|child| self.sharing_rate(child.0)).sum()
-    }
-
-    /// What a class of H-FSC weighs in link sharing; 0 for other nodes.
-    pub(super) fn sharing_rate(&self, node: u32) -> u64 {
-        let Node { parent, slot, .. } = self.nodes[node as usize];
-        match self.nodes.get(parent as usize).map(|parent| parent.kind) {
-            Some(Kind::Hfsc { hierarchy, .. }) => {
-                self.hierarchies.get(hierarchy).curves(slot).link_sharing.map_or(0, |curve| curve.then.0)
-            }
-            _ => 0,
-        }
-    }
-
     /// Whether others go before a node: it isn't the first child of a priority scheduler above it.
     pub(super) fn is_behind_others(&self, node: u32) -> bool {
         let mut index = node;
@@ -186,7 +136,13 @@ impl<T: Item> LinkScheduler<T> {
     /// Checks every H-FSC hierarchy against what it is served with; errors name `node`, whose change is tried. Nodes that
     /// are in no tree under the root are checked against the link as well.
     pub(super) fn check_promises(&self, node: NodeId) -> Result<(), ScheduleError> {
-        for entry in &self.nodes {
+        if self.trusting {
+            return Ok(());
+        }
+        for (index, entry) in self.nodes.iter().enumerate() {
+            if let Kind::FlowQueues(leaf) = entry.kind {
+                self.check_capacity(NodeId(index as u32), self.flow_queues.get(leaf).settings.capacity)?;
+            }
             let Kind::Hfsc { hierarchy, class: HIERARCHY_ROOT } = entry.kind else { continue };
             let classes = self.hierarchies.get(hierarchy);
             let available = self.available(classes.child(HIERARCHY_ROOT));
@@ -206,6 +162,14 @@ impl<T: Item> LinkScheduler<T> {
             self.check_priority(node, index as u32)?;
         }
         Ok(())
+    }
+
+    /// What the flows of a leaf may reserve parts of is not more than the leaf is served with.
+    fn check_capacity(&self, node: NodeId, capacity: Option<Rate>) -> Result<(), ScheduleError> {
+        let above = capacity.zip(self.available(node.0)).filter(|(own, available)| own > available);
+        let Some((own, available)) = above else { return Ok(()) };
+        let text = format!("its rate of {own} is more than the {available} that it is served with");
+        Err(ScheduleError::Settings { node, text })
     }
 
     /// All guarantees below a priority scheduler stay below what it is served with: its children are each served with all
@@ -250,6 +214,9 @@ impl<T: Item> LinkScheduler<T> {
 
     /// Checks what a class that was added or changed may break.
     pub(super) fn check_class(&self, node: NodeId, hierarchy: u32, class: u32) -> Result<(), ScheduleError> {
+        if self.trusting {
+            return Ok(());
+        }
         let classes = self.hierarchies.get(hierarchy);
         let curves = classes.curves(class);
         if let Some(available) = self.available(classes.child(HIERARCHY_ROOT)) {
@@ -311,9 +278,4 @@ fn check_slopes(node: NodeId, curves: &Curves, available: Rate) -> Result<(), Sc
         }
     }
     Ok(())
-}
-
-fn part(whole: Rate, own: u64, total: u64) -> Rate {
-    let part = u128::from(whole.0) * u128::from(own) / u128::from(total.max(1));
-    Rate(u64::try_from(part).unwrap_or(u64::MAX))
 }

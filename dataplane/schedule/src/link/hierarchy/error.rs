@@ -125,8 +125,8 @@ pub enum ScheduleError {
     },
     /// Guarantees that can't all be kept.
     #[error(
-        "node {node}: with it, real-time curves promise {promised} bytes in the first {time} ns ({long_run} in the \
-         long run), but {limit} gives {available} bytes in that time ({rate})"
+        "node {node}: with it, real-time curves promise {promised} bytes in the first {} ms ({long_run} in the \
+         long run), but {limit} gives {available} bytes in that time ({rate})", *time as f64 / 1e6
     )]
     RealTimeSum {
         /// The class.
@@ -146,8 +146,8 @@ pub enum ScheduleError {
     },
     /// More reserved for flows than the scheduler is served with.
     #[error(
-        "node {node}, flow {flow:?}: {others} reserved by others + {wanted} = {sum}, which must stay below the \
-         capacity of {capacity}"
+        "node {node}: {others} reserved by others + {wanted} = {sum}, which must stay below the capacity of \
+         {capacity}"
     )]
     Reservations {
         /// The scheduler.
@@ -165,7 +165,7 @@ pub enum ScheduleError {
     },
     /// All queues of the port are in use.
     #[error(
-        "node {node}: no queue is left: all {most} of the port hold packets or are kept for one flow; \
+        "node {node}: no queue is left: all {most} of the port are those of other nodes, hold packets or are kept for one flow; \
          its scheduler's `queues` goes up to {most_of_all}", most_of_all = crate::MOST_QUEUES
     )]
     NoQueue {
@@ -194,14 +194,6 @@ pub enum ScheduleError {
         queues: u32,
         /// Queues of the port.
         most: u32,
-    },
-    /// Fewer queues than are in use.
-    #[error("port: {most} queues are fewer than the {used} that hold packets or are kept for one flow")]
-    QueuesInUse {
-        /// What was asked for.
-        most: u32,
-        /// Queues in use.
-        used: u32,
     },
     /// Packets were to be moved to where they can't be.
     #[error("node {node}: packets can't move to node {to}: {why}")]
@@ -261,7 +253,7 @@ impl ScheduleError {
             | Self::LeafQueues { node, .. }
             | Self::MoveTarget { node, .. }
             | Self::Kind { node, .. } => Some(node),
-            Self::QueuesInUse { .. } | Self::Port { .. } => None,
+            Self::Port { .. } => None,
         }
     }
 }

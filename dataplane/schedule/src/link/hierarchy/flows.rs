@@ -35,7 +35,13 @@ impl<T: Item> LinkScheduler<T> {
             return Err(ScheduleError::Range { node, what, value, least: 0, most });
         }
         self.make_room_for_queue();
-        let done = self.flow_queues.get_mut(index).set_flow(&mut self.queues, flow, quantum, threshold);
+        let done = self.flow_queues.get_mut(index).set_flow(
+            &mut self.queues,
+            flow,
+            quantum,
+            threshold,
+            self.trusting,
+        );
         self.queue_found(node, index, done)
     }
 
@@ -67,22 +73,23 @@ impl<T: Item> LinkScheduler<T> {
             return Err(ScheduleError::Settings { node, text });
         };
         let sum = Rate(others.0.saturating_add(rate.0));
-        if sum >= capacity {
+        if sum >= capacity && !self.trusting {
             return Err(ScheduleError::Reservations { node, flow, others, wanted: rate, sum, capacity });
         }
         self.make_room_for_queue();
         let leaf = self.flow_queues.get_mut(index);
-        let done = leaf.reserve(&mut self.queues, flow, rate);
+        let done = leaf.reserve(&mut self.queues, flow, rate, self.trusting);
         self.queue_found(node, index, done)
     }
 
-    /// Ends a flow's reservation: it goes on as best effort. Returns whether it had one.
+    /// A flow is treated like all others again, without a reservation, a quantum or a threshold of its own. Returns whether it
+    /// had one of these.
     ///
     /// # Errors
     /// [`ScheduleError`] when the node has no flows.
-    pub fn release_flow(&mut self, node: NodeId, flow: FlowNumber) -> Result<bool, ScheduleError> {
+    pub fn forget_flow(&mut self, node: NodeId, flow: FlowNumber) -> Result<bool, ScheduleError> {
         let index = self.flow_leaf(node)?;
-        Ok(self.flow_queues.get_mut(index).release(&mut self.queues, flow))
+        Ok(self.flow_queues.get_mut(index).forget(&mut self.queues, flow))
     }
 
     /// A flow's queue, with its quantum in force and its reserved rate; `None` while it has none of its own.
@@ -148,10 +155,10 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Another number of queues that the port has at most.
+    /// Another number of queues that the port has at most. Those that hold packets, or are kept for one flow, stay beyond it.
     ///
     /// # Errors
-    /// [`ScheduleError`] when it is out of range, or fewer than are in use or than a leaf may have; nothing has changed then.
+    /// [`ScheduleError`] when it is out of range, or fewer than a leaf may have; nothing has changed then.
     pub fn set_most_queues(&mut self, most: u32) -> Result<(), ScheduleError> {
         in_range("queues", most.into(), 1, MOST_QUEUES.into())?;
         let leaves = self.nodes.iter().enumerate().filter_map(|(index, node)| match node.kind {
@@ -161,13 +168,9 @@ impl<T: Item> LinkScheduler<T> {
             _ => None,
         });
         for (node, queues) in leaves {
-            leaf_fits(node, queues, most)?;
+            self.leaf_fits(node, queues, most)?;
         }
         self.take_back_queues(usize::MAX);
-        let used = self.queues.in_use();
-        if used > most {
-            return Err(ScheduleError::QueuesInUse { most, used });
-        }
         self.limits.queues = most;
         self.queues.set_limit(most);
         Ok(())
@@ -178,21 +181,18 @@ impl<T: Item> LinkScheduler<T> {
         (self.queues.in_use(), self.limits.queues)
     }
 
-    /// Other settings of a leaf with a queue per flow. The number of flows' places, and so of queues, can't grow beyond
-    /// what it was made for.
+    /// Other settings of a leaf with a queue per flow.
     pub(super) fn set_flow_queues(
         &mut self,
         node: NodeId,
         index: u32,
         settings: &FlowQueuesSettings,
     ) -> Result<(), ScheduleError> {
+        self.leaf_fits(node, settings.queues, self.limits.queues)?;
+        let trusting = self.trusting;
         let leaf = self.flow_queues.get_mut(index);
         let (before, reserved) = (leaf.settings, leaf.reserved());
-        if settings.queues > before.queues {
-            let (what, value, most) = ("queues", settings.queues.into(), before.queues.into());
-            return Err(ScheduleError::Range { node, what, value, least: 1, most });
-        }
-        if reserved > Rate(0) && settings.capacity.is_none_or(|capacity| capacity <= reserved) {
+        if !trusting && reserved > Rate(0) && settings.capacity.is_none_or(|capacity| capacity <= reserved) {
             let rate =
                 settings.capacity.map_or("no rate".to_owned(), |capacity| format!("a rate of {capacity}"));
             let flows = leaf.reservations();
@@ -202,6 +202,11 @@ impl<T: Item> LinkScheduler<T> {
             return Err(ScheduleError::Settings { node, text });
         }
         leaf.set(FlowQueuesSettings { seed: before.seed, ..*settings });
+        if let Err(error) = self.check_promises(node) {
+            self.flow_queues.get_mut(index).set(before);
+            return Err(error);
+        }
+        let leaf = self.flow_queues.get(index);
         if settings.queue != before.queue {
             for queue in leaf.queues() {
                 self.queues.set_common(queue, &settings.queue);
@@ -209,9 +214,10 @@ impl<T: Item> LinkScheduler<T> {
         }
         Ok(())
     }
-}
 
-/// Whether a leaf may have so many queues for flows, and one for all others, of those of the port.
-pub(super) fn leaf_fits(node: NodeId, queues: u32, most: u32) -> Result<(), ScheduleError> {
-    if queues < most { Ok(()) } else { Err(ScheduleError::LeafQueues { node, queues, most }) }
+    /// Whether a leaf may have so many queues for flows, and one for all others, of `most` of the port.
+    pub(super) fn leaf_fits(&self, node: NodeId, queues: u32, most: u32) -> Result<(), ScheduleError> {
+        let fits = queues < most || self.trusting;
+        if fits { Ok(()) } else { Err(ScheduleError::LeafQueues { node, queues, most }) }
+    }
 }

@@ -14,6 +14,7 @@ mod dequeue;
 mod enqueue;
 mod error;
 mod flows;
+mod levels;
 mod move_to;
 mod node;
 mod parameters;
@@ -29,6 +30,8 @@ pub use error::ScheduleError;
 pub use node::{NodeId, NodeKind, Share};
 pub use remove::Leftover;
 pub use view::NodeView;
+
+use std::collections::HashMap;
 
 use millrace_units::Instant;
 
@@ -82,6 +85,10 @@ pub struct LinkScheduler<T> {
     hierarchies: Table<Hfsc>,
     token_buckets: Table<TokenBucket>,
     limits: BufferLimits,
+    /// Whether the outcome of changes was checked before they are made; see [`trust`](Self::trust).
+    trusting: bool,
+    /// What nodes dropped that were removed from below a node.
+    gone: HashMap<NodeId, DropCounts>,
     /// Packets for nodes that don't exist, and those that were dropped with their class.
     lost: DropCounts,
 }
@@ -158,10 +165,20 @@ impl<T: Item> LinkScheduler<T> {
             hierarchies: Table::default(),
             token_buckets: Table::default(),
             limits,
+            trusting: false,
+            gone: HashMap::new(),
             lost: DropCounts::default(),
         };
         scheduler.set_link(link, Instant::ZERO)?;
         Ok(scheduler)
+    }
+
+    /// Whether the caller has checked where changes lead, on a tree without packets, with the same nodes and flows. Then nothing
+    /// is refused that would be right once all of them are made, or once packets have gone: what is promised is not added up
+    /// after each change, two nodes may change their levels, and a queue that a node, or a flow of which something is said,
+    /// needs is there, be all others full.
+    pub fn trust(&mut self, trusting: bool) {
+        self.trusting = trusting;
     }
 
     /// How fast the port sends.

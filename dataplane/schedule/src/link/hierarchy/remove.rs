@@ -4,7 +4,7 @@ use millrace_units::Instant;
 
 use super::node::Kind;
 use super::{LinkScheduler, NodeId, ScheduleError, with_leaf};
-use crate::arena::{Held, Load};
+use crate::arena::{Held, Load, NONE};
 use crate::link::discipline::PacketScheduler;
 use crate::{DropCause, DropSink, Item};
 
@@ -44,10 +44,21 @@ impl<T: Item> LinkScheduler<T> {
         }
         for gone in below.into_iter().rev() {
             count += self.empty(gone, leftover, now, sink);
+            self.keep_drops(gone);
             self.detach(gone, now);
             self.discard(gone);
         }
         Ok(count)
+    }
+
+    /// What a node dropped counts with the one above it for good.
+    fn keep_drops(&mut self, node: NodeId) {
+        let parent = self.nodes[node.0 as usize].parent;
+        let mut drops = self.gone.remove(&node).unwrap_or_default();
+        self.count_drops(node, &mut drops);
+        if parent != NONE && drops.packets() > 0 {
+            self.gone.entry(NodeId(parent)).or_default().merge(&drops);
+        }
     }
 
     fn check_target(&self, node: NodeId, to: NodeId) -> Result<(), ScheduleError> {

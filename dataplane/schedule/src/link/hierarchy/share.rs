@@ -31,11 +31,18 @@ impl<T: Item> LinkScheduler<T> {
         let Some(above) = self.nodes.get(parent as usize) else { return };
         match (above.kind, share) {
             (Kind::Priority(index), Share::Level(level)) => {
+                let other = self.priorities.get(index).at(*level).filter(|other| *other != node.0);
+                let other = other.map(|other| (NodeId(other), self.nodes[other as usize].ready));
                 self.pause(node, now);
-                let priority = self.priorities.get_mut(index);
-                priority.remove(slot);
-                priority.insert(*level, node.0);
-                self.nodes[node.0 as usize].slot = *level;
+                self.priorities.get_mut(index).remove(slot);
+                // Whose level it was has the other one, until it is told its own.
+                if let Some((other, is_ready)) = other {
+                    self.pause(other, now);
+                    self.priorities.get_mut(index).remove(*level);
+                    self.put_at_level(other, index, slot);
+                    self.resume(other, is_ready, now);
+                }
+                self.put_at_level(node, index, *level);
                 self.resume(node, ready, now);
             }
             (Kind::RoundRobin(index), Share::Quantum(quantum)) => {
@@ -48,6 +55,11 @@ impl<T: Item> LinkScheduler<T> {
             }
             _ => {}
         }
+    }
+
+    fn put_at_level(&mut self, node: NodeId, priority: u32, level: u32) {
+        self.priorities.get_mut(priority).insert(level, node.0);
+        self.nodes[node.0 as usize].slot = level;
     }
 
     pub(super) fn pause(&mut self, node: NodeId, now: Instant) {

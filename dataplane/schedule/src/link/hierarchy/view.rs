@@ -1,5 +1,6 @@
 //! The tree as its user sees it.
 
+use super::levels::Levels;
 use super::node::{Kind, Node};
 use super::{LinkScheduler, NodeId, NodeKind, Share};
 use crate::arena::NONE;
@@ -36,7 +37,7 @@ pub struct NodeView {
     pub peak_packets: u32,
     /// Queues in use: 1 for FIFO, those of flows, buckets of FQ-CoDel; 0 for others.
     pub queues: u32,
-    /// Drops by cause, at or below it, of nodes that are still there.
+    /// Drops by cause, at or below it, with those of nodes that were removed from there.
     pub drops: DropCounts,
 }
 
@@ -62,7 +63,7 @@ impl<T: Item> LinkScheduler<T> {
 
     /// One node; `None` when there is none.
     pub fn view(&self, node: NodeId) -> Option<NodeView> {
-        let mut view = self.view_alone(node, &|parent| self.sharing_below(parent))?;
+        let mut view = self.view_alone(node, &Levels::of(self))?;
         if !view.kind.is_leaf() {
             let all = (0..self.nodes.len() as u32).map(NodeId);
             for below in all.filter(|below| *below != node && self.path_up(*below).any(|above| above == node))
@@ -74,10 +75,9 @@ impl<T: Item> LinkScheduler<T> {
     }
 
     /// A node with its own drops only.
-    fn view_alone(&self, node: NodeId, sharing: &dyn Fn(u32) -> u64) -> Option<NodeView> {
+    fn view_alone(&self, node: NodeId, levels: &Levels) -> Option<NodeView> {
         let Node { kind, parent, totals, .. } = *self.node(node)?;
-        let promised =
-            if self.is_behind_others(node.0) { None } else { self.available_with(node.0, sharing) };
+        let promised = if self.is_behind_others(node.0) { None } else { self.available_in(node.0, levels) };
         let mut view = NodeView {
             node,
             parent: (parent != NONE).then_some(NodeId(parent)),
@@ -110,8 +110,11 @@ impl<T: Item> LinkScheduler<T> {
         Some(view)
     }
 
-    /// Adds what a leaf dropped.
-    fn count_drops(&self, node: NodeId, drops: &mut DropCounts) {
+    /// Adds what a leaf dropped, or what was removed from below a node.
+    pub(super) fn count_drops(&self, node: NodeId, drops: &mut DropCounts) {
+        if let Some(gone) = self.gone.get(&node) {
+            drops.merge(gone);
+        }
         match self.nodes[node.0 as usize].kind {
             Kind::Fifo(fifo) => drops.merge(&self.queues.view(fifo.0).drops),
             Kind::FlowQueues(index) => drops.merge(self.flow_queues.get(index).drops()),
@@ -120,31 +123,40 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// All nodes, in the order of their ids. Its cost grows with their number times the depth of the tree.
+    /// All nodes, each behind the one above it, and all below it together. Its cost grows with their number times the depth of the
+    /// tree.
     pub fn tree(&self) -> Vec<NodeView> {
+        let levels = Levels::of(self);
         let count = self.nodes.len();
-        let mut sums = vec![0_u64; count];
-        for node in 0..count as u32 {
-            if let Some(sum) = sums.get_mut(self.nodes[node as usize].parent as usize) {
-                *sum += self.sharing_rate(node);
-            }
-        }
-        let sharing = |parent: u32| sums[parent as usize];
         let mut views: Vec<Option<NodeView>> =
-            (0..count as u32).map(|node| self.view_alone(NodeId(node), &sharing)).collect();
+            (0..count as u32).map(|node| self.view_alone(NodeId(node), &levels)).collect();
         for index in 0..count {
-            let Some(leaf) =
-                views[index].as_ref().filter(|view| view.drops.packets() > 0 && view.kind.is_leaf())
-            else {
-                continue;
-            };
-            let drops = leaf.drops.clone();
+            let own = views[index].as_ref().filter(|view| view.drops.packets() > 0);
+            let Some(drops) = own.map(|_| self.own_drops(NodeId(index as u32))) else { continue };
             for above in self.path_up(NodeId(index as u32)).skip(1) {
                 if let Some(view) = &mut views[above.0 as usize] {
                     view.drops.merge(&drops);
                 }
             }
         }
-        views.into_iter().flatten().collect()
+        let mut children = vec![Vec::new(); count];
+        let mut open = Vec::new();
+        // The last of a list is taken first.
+        for (index, node) in self.nodes.iter().enumerate().rev().filter(|(_, node)| node.kind != Kind::Vacant)
+        {
+            children.get_mut(node.parent as usize).unwrap_or(&mut open).push(index);
+        }
+        let mut all = Vec::new();
+        while let Some(next) = open.pop() {
+            all.extend(views[next].take());
+            open.append(&mut children[next]);
+        }
+        all
+    }
+
+    fn own_drops(&self, node: NodeId) -> DropCounts {
+        let mut drops = DropCounts::default();
+        self.count_drops(node, &mut drops);
+        drops
     }
 }

@@ -1,0 +1,128 @@
+//! Changes whose outcome was checked before, and that could not be made one by one; what is told of trees.
+
+use crate::support::*;
+
+fn linear(rate: u64) -> Option<Curve> {
+    Some(Curve::linear(Rate(rate)))
+}
+
+fn share(real_time: Option<Curve>, link_sharing: Option<Curve>) -> Share {
+    Share::Curves(Curves { real_time, link_sharing, upper_limit: None })
+}
+
+fn promised(port: &Port, node: u32) -> Option<u64> {
+    port.view(NodeId(node)).unwrap().promised.map(|rate| rate.0)
+}
+
+#[test]
+fn two_nodes_change_their_levels_with_packets_in_them() {
+    let mut port = port(None);
+    add(&mut port, 0, None, Share::Only, NodeKind::Priority);
+    for node in [1, 2, 3] {
+        add(&mut port, node, 0, Share::Level(node), fifo());
+        put(&mut port, node, frame(node, node, 100), 0);
+    }
+    assert!(port.set_share(NodeId(1), Share::Level(2), at(0)).is_err(), "it is the other's");
+    port.trust(true);
+    // In a circle: 1 to 2, 2 to 3, 3 to 1.
+    for (node, level) in [(1, 2), (2, 3), (3, 1)] {
+        port.set_share(NodeId(node), Share::Level(level), at(0)).unwrap();
+    }
+    let shares = [1, 2, 3].map(|node| port.view(NodeId(node)).unwrap().share);
+    assert_eq!(shares, [Share::Level(2), Share::Level(3), Share::Level(1)]);
+    let order: Vec<u32> =
+        std::iter::from_fn(|| port.dequeue(at(0), &mut never)).map(|sent| sent.flow).collect();
+    assert_eq!(order, [3, 1, 2]);
+}
+
+#[test]
+fn guarantees_change_from_one_class_to_another() {
+    let mut port = port(Some(10_000_000));
+    add(&mut port, 0, None, Share::Only, NodeKind::Hfsc);
+    for (node, rate) in [(1, 7_000_000), (2, 2_000_000)] {
+        add(&mut port, node, 0, share(linear(rate), None), fifo());
+    }
+    let more = share(linear(7_000_000), None);
+    assert!(port.set_share(NodeId(2), more, at(0)).is_err(), "the other has it still");
+    port.trust(true);
+    port.set_share(NodeId(2), more, at(0)).unwrap();
+    port.set_share(NodeId(1), share(linear(2_000_000), None), at(0)).unwrap();
+    port.trust(false);
+    port.set_share(NodeId(1), share(linear(3_000_000), None), at(0)).unwrap();
+    assert_eq!([promised(&port, 1), promised(&port, 2)], [Some(3_000_000), Some(7_000_000)]);
+}
+
+#[test]
+fn what_is_promised_is_what_is_left_of_the_guarantees_of_others() {
+    let mut port = port(Some(10_000_000));
+    add(&mut port, 0, None, Share::Only, NodeKind::Hfsc);
+    add(&mut port, 1, 0, share(linear(6_000_000), None), fifo());
+    add(&mut port, 2, 0, share(None, linear(2_000_000)), fifo());
+    add(&mut port, 3, 0, share(None, linear(1_000_000)), NodeKind::Hfsc);
+    add(&mut port, 4, 3, share(linear(3_000_000), linear(1_000_000)), fifo());
+    // 6 and 3 of 10 are guaranteed; what is left goes to 2.
+    let all = [1, 2, 3, 4].map(|node| promised(&port, node).unwrap());
+    assert_eq!(all, [6_000_000, 1_000_000, 3_000_000, 3_000_000]);
+    // Where a share is more than the guarantee, it counts.
+    port.set_share(NodeId(1), share(linear(1_000_000), linear(2_000_000)), at(0)).unwrap();
+    let all = [1, 2, 3].map(|node| promised(&port, node).unwrap());
+    assert_eq!(all, [3_500_000, 3_500_000, 3_000_000]);
+}
+
+#[test]
+fn a_rate_of_which_flows_reserve_parts_is_not_more_than_there_is() {
+    let mut port = port(Some(2_000_000));
+    add(&mut port, 0, None, Share::Only, NodeKind::DeficitRoundRobin);
+    let leaf =
+        |rate| NodeKind::FlowQueues(FlowQueuesSettings { capacity: Some(Rate(rate)), ..Default::default() });
+    let refused = port.add(NodeId(1), Some(NodeId(0)), Share::Quantum(1500), &leaf(3_000_000), at(0));
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("3.00 Mb/s is more than the 2.00 Mb/s that it is served with"), "{refused}");
+    add(&mut port, 1, 0, Share::Quantum(1500), leaf(2_000_000));
+    assert!(port.set(NodeId(1), &leaf(2_000_001), at(0)).is_err());
+    let slower = LinkRate { rate: Some(Rate(1_999_999)), slack: 0 };
+    assert!(port.set_link(slower, at(0)).is_err());
+    // A second child takes half of it.
+    assert!(port.add(NodeId(2), Some(NodeId(0)), Share::Quantum(1500), &fifo(), at(0)).is_err());
+    port.set(NodeId(1), &leaf(1_000_000), at(0)).unwrap();
+    add(&mut port, 2, 0, Share::Quantum(1500), fifo());
+}
+
+#[test]
+fn a_tree_is_told_with_each_node_behind_the_one_above_it() {
+    let mut port = port(None);
+    add(&mut port, 5, None, Share::Only, NodeKind::Priority);
+    add(&mut port, 1, 5, Share::Level(1), NodeKind::DeficitRoundRobin);
+    add(&mut port, 2, 5, Share::Level(2), NodeKind::DeficitRoundRobin);
+    add(&mut port, 3, 1, Share::Quantum(1), fifo());
+    add(&mut port, 4, 2, Share::Quantum(1), fifo());
+    add(&mut port, 0, 1, Share::Quantum(1), fifo());
+    let order: Vec<u32> = port.tree().iter().map(|view| view.node.0).collect();
+    assert_eq!(order, [5, 1, 0, 3, 2, 4]);
+}
+
+#[test]
+fn what_a_removed_leaf_dropped_stays_with_those_above_it() {
+    let mut port = port(None);
+    let full = NodeKind::Fifo(QueueSettings { threshold: 0, aqm: Aqm::TailDrop });
+    add(&mut port, 0, None, Share::Only, NodeKind::Priority);
+    add(&mut port, 1, 0, Share::Level(1), NodeKind::DeficitRoundRobin);
+    add(&mut port, 2, 1, Share::Quantum(1500), full);
+    let mut dropped = 0;
+    for number in 0..10 {
+        port.enqueue(
+            NodeId(2),
+            FlowNumber(1),
+            frame(1, number, 100),
+            at(0),
+            &mut |_: Frame, _: DropCause| dropped += 1,
+        );
+    }
+    assert_eq!(dropped, 9);
+    let drops = |port: &Port, node| port.view(NodeId(node)).unwrap().drops.packets();
+    assert_eq!([drops(&port, 0), drops(&port, 1)], [9, 9]);
+    port.remove(NodeId(2), Leftover::Drop, at(0), &mut |_: Frame, _: DropCause| {}).unwrap();
+    assert_eq!([drops(&port, 0), drops(&port, 1)], [9, 9]);
+    port.remove(NodeId(1), Leftover::Drop, at(0), &mut |_: Frame, _: DropCause| {}).unwrap();
+    assert_eq!((drops(&port, 0), port.tree()[0].drops.packets()), (9, 9));
+}
