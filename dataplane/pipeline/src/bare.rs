@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use foldhash::fast::FixedState;
-use millrace_forward::{AdjacencyTable, NO_ADJACENCY, Route, is_ordinary4, is_ordinary6};
+use millrace_forward::{AdjacencyTable, Exit, NO_ADJACENCY, Route, is_ordinary4, is_ordinary6};
 use millrace_packet::{BATCH_SIZE, Exceptions, Family};
 use millrace_units::{NextHopIndex, PortId};
 
@@ -18,6 +18,7 @@ use crate::accounts::ROUTES;
 use crate::ahead::Addresses;
 use crate::parse::ROUTER;
 use crate::ports::{PortTable, ReversePath};
+use crate::route::NO_ROUTE;
 use crate::router::Router;
 use crate::work::{Fate, Work};
 
@@ -132,6 +133,7 @@ impl Router {
             return false;
         }
         self.ask_bare(work);
+        work.leaving.begin();
         let Self { bare: Bare { v4, v6, adjacencies: numbers }, fib, adjacencies, .. } = self;
         v4.look_up(|addresses, numbers| fib.lookup4_batch(addresses, numbers));
         v6.look_up(|addresses, numbers| fib.lookup6_batch(addresses, numbers));
@@ -199,16 +201,31 @@ fn send(
     work: &mut Work,
 ) -> usize {
     let mut sent = 0;
+    // The route that the last packet has left by, with what the next ones need of its adjacency.
+    let (mut last, mut port, mut exit) = (NO_ROUTE, PortId::NONE, Exit::NONE);
     for (index, route) in found {
+        let Some(route) = route else { continue };
         let packet = &mut work.packets[index];
-        let number = route.and_then(|route| Some((route, numbers.get(route.index())?[place(family)])));
-        let Some((route, number)) = number else { continue };
-        let Some(adjacency) = adjacencies.get_mut(number) else { continue };
-        if adjacency.port == packet.port || !adjacency.takes(packet) {
-            continue;
-        }
-        adjacency.rewrite(packet);
-        (packet.next_hop, packet.out_port) = (route, adjacency.port);
+        let length = if route == last
+            && packet.port != port
+            && let Some((start, length)) = exit.start(packet)
+        {
+            exit.rewrite(start);
+            length
+        } else {
+            let Some([v4, v6]) = numbers.get(route.index()) else { continue };
+            let number = if family == Family::V4 { *v4 } else { *v6 };
+            let Some(adjacency) = adjacencies.get_mut(number) else { continue };
+            if adjacency.port == packet.port || !adjacency.takes(packet) {
+                continue;
+            }
+            adjacency.rewrite(packet);
+            (last, port, exit) = (route, adjacency.port, adjacency.exit());
+            work.leaving.turn_to(port);
+            packet.len()
+        };
+        (packet.next_hop, packet.out_port) = (route, port);
+        work.leaving.add(route, length);
         work.fates[index] = Fate::Queue;
         sent += 1;
     }

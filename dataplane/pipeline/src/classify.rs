@@ -9,7 +9,7 @@ use millrace_classify::{
     Touch, fragment_key,
 };
 use millrace_forward::{NO_ADJACENCY, Route};
-use millrace_packet::{BATCH_SIZE, DropReason, Exceptions, Family, FlowKey, Packet};
+use millrace_packet::{BATCH_SIZE, DropReason, Exceptions, Family, Packet};
 use millrace_plugin_abi::FlowEnd;
 use millrace_units::{Instant, PortId};
 use millrace_wire::Protocol;
@@ -120,19 +120,6 @@ impl Classifier {
         upkeep.filter(|_| !self.flows.is_empty())
     }
 
-    /// Whether no change since the answer of a record was last known to be right concerns the flow. If so, it is known to be
-    /// right now.
-    #[cold]
-    pub fn is_still_right(&mut self, flow: FlowIndex, key: &FlowKey) -> bool {
-        let answer = self.flows.answer_mut(flow);
-        let is_right = self.changes.touches(key, answer.generation) == Touch::Nothing;
-        if is_right {
-            answer.generation = self.changes.current();
-            self.counts.checked += 1;
-        }
-        is_right
-    }
-
     /// A batch of so many packets comes, in pieces.
     pub fn begin_pieces(&mut self, packets: usize, new_flows: u16) {
         self.begin_batch(packets, false, new_flows);
@@ -142,6 +129,12 @@ impl Classifier {
     /// That was the last piece.
     pub fn end_pieces(&mut self) {
         self.is_piece = false;
+    }
+
+    /// A batch comes to this stage.
+    pub fn begin(&mut self, work: &Work, new_flows: u16) {
+        let own = work.packets.first().is_some_and(|packet| packet.port == ROUTER);
+        self.begin_batch(work.packets.len().min(BATCH_SIZE), own, new_flows);
     }
 
     fn begin_batch(&mut self, packets: usize, own: bool, new_flows: u16) {
@@ -196,44 +189,54 @@ impl Router {
 
     /// Finds the path and the route of every open packet of a batch.
     pub(crate) fn classify(&mut self, work: &mut Work, now: Instant) {
-        self.classify_or(work, now, |_, _, _| false);
+        if !self.classifier.remembers {
+            return self.classify_each(work);
+        }
+        let count = work.packets.len().min(BATCH_SIZE);
+        self.classifier.begin(work, self.options.new_flows);
+        let flows = &self.classifier.flows;
+        flows.find_batch(&work.keys[..count], &work.hashes[..count], &mut work.flows[..count]);
+        self.look_ahead_for_new(work, count);
+        (0..count).for_each(|index| self.classify_open(work, index, now));
     }
 
-    /// The same for all but those that are dealt with by `express`, which says whether it did; whether that were all.
-    #[inline]
-    pub(crate) fn classify_or(
-        &mut self,
-        work: &mut Work,
-        now: Instant,
-        express: impl Fn(&mut Self, &mut Work, usize) -> bool,
-    ) -> bool {
-        let count = work.packets.len().min(BATCH_SIZE);
-        if !self.classifier.remembers {
-            self.classify_each(work);
+    /// The same, but packets of flows that are known take the express way where they may; whether all did.
+    #[inline(always)]
+    pub(crate) fn classify_or_express(&mut self, work: &mut Work, now: Instant) -> bool {
+        if self.is_tapped() || !self.classifier.remembers {
+            self.classify(work, now);
             return false;
         }
-        let own = work.packets.first().is_some_and(|packet| packet.port == ROUTER);
-        self.classifier.begin_batch(count, own, self.options.new_flows);
-        let flows = &mut self.classifier.flows;
-        flows.find_batch(&work.keys[..count], &work.hashes[..count], &mut work.flows[..count]);
+        let all = self.express(work, now);
+        if !all {
+            self.classify_left(work, now);
+        }
+        all
+    }
+
+    /// Finds path and route of those packets that the express way has left, whose flows it has looked up.
+    fn classify_left(&mut self, work: &mut Work, now: Instant) {
+        self.look_ahead_for_new(work, work.packets.len().min(BATCH_SIZE));
+        let left = std::mem::take(&mut work.left);
+        left.iter().for_each(|index| self.classify_open(work, usize::from(*index), now));
+        work.left = left;
+    }
+
+    fn look_ahead_for_new(&mut self, work: &Work, count: usize) {
         if work.flows[..count].contains(&None) {
             self.look_ahead(work, self.classifier.budget, |index| work.flows[index].is_none());
         } else {
             self.classifier.ahead.clear();
         }
-        let mut left = false;
-        for index in 0..count {
-            if express(self, work, index) {
-                continue;
-            }
-            left = true;
-            if work.fates[index].is_open()
-                && let Err(fate) = self.classify_one(work, index, now)
-            {
-                work.fates[index] = fate;
-            }
+    }
+
+    #[inline]
+    fn classify_open(&mut self, work: &mut Work, index: usize, now: Instant) {
+        if work.fates[index].is_open()
+            && let Err(fate) = self.classify_one(work, index, now)
+        {
+            work.fates[index] = fate;
         }
-        !left
     }
 
     /// Looks up the answers for so many open packets at most, of those that are `wanted`.

@@ -10,20 +10,22 @@
 //! The number is void once something has changed that the adjacency depends on; the record's generation says the same of all
 //! that the answer depends on.
 
-use millrace_classify::FlowIndex;
-use millrace_forward::{Adjacency, NeighbourKey, Route};
-use millrace_packet::{Exceptions, Family, FlowKey, Packet};
+use millrace_classify::{ChangeLog, FlowAnswer, FlowIndex, Meeting, Touch};
+use millrace_forward::{Adjacency, AdjacencyTable, Exit, NO_ADJACENCY, NeighbourKey, Route};
+use millrace_packet::{BATCH_SIZE, Exceptions, Family, FlowKey, Packet};
 use millrace_plugin::EMPTY_PATH;
 use millrace_plugin_abi::Position;
-use millrace_units::Instant;
+use millrace_units::{Instant, PathId, PortId};
 use millrace_wire::{EtherType, MacAddr};
 
+use crate::classify::Classifier;
 use crate::dispose::link_header;
 use crate::filter_route::is_filter;
 use crate::forward::alive;
+use crate::gates::Gates;
 use crate::parse::ROUTER;
 use crate::router::Router;
-use crate::work::{Fate, Work};
+use crate::work::{Fate, Leaving, Work};
 
 /// Makes a packet ready to leave by the adjacency of its flow, unless something about it is to be looked at on the general
 /// way; whether it did.
@@ -39,47 +41,178 @@ pub(crate) fn leaves_by(adjacency: &mut Adjacency, packet: &mut Packet) -> bool 
     is_sent_on
 }
 
-impl Router {
-    /// Makes the packet of a known flow ready to leave, or has it join those of its path; whether it takes the express way.
+/// What the express way needs of the router, and the notes on a batch.
+struct Express<'a> {
+    packets: &'a mut [Packet],
+    keys: &'a [FlowKey; BATCH_SIZE],
+    fates: &'a mut [Fate; BATCH_SIZE],
+    paths: &'a mut [PathId; BATCH_SIZE],
+    numbers: &'a mut [u32; BATCH_SIZE],
+    states: &'a mut [u32; BATCH_SIZE],
+    left: &'a mut Vec<u16>,
+    leaving: &'a mut Leaving,
+    adjacencies: &'a mut AdjacencyTable,
+    changes: &'a ChangeLog,
+    gates: &'a mut Gates,
+    /// The current generation.
+    generation: u32,
+    /// The number of the adjacency by which the last packet has left, with what the next ones need of it.
+    number: u32,
+    out_port: PortId,
+    exit: Exit,
+    /// Packets whose flows' answers were of the current generation, and packets whose answers had to be checked.
+    hits: u64,
+    checked: u64,
+}
+
+impl Meeting for Express<'_> {
     #[inline(always)]
-    pub(crate) fn express(&mut self, work: &mut Work, index: usize, now: Instant) -> bool {
-        let Some(flow) = work.flows[index].filter(|_| work.fates[index].is_open()) else { return false };
-        let answer = &self.classifier.flows.record(flow).answer;
-        let (generation, next_hop, path, number) =
-            (answer.generation, answer.next_hop, answer.path, answer.adjacency);
-        let is_uniform = answer.varying_mask == 0;
-        let Some(adjacency) = self.adjacencies.get_mut(number).filter(|_| is_uniform) else { return false };
-        let packet = &mut work.packets[index];
-        let takes_it = match path {
-            EMPTY_PATH => packet.exceptions == Exceptions::NONE && adjacency.takes(packet),
-            // What is left to be said of the packet is said behind its instances.
-            _ => self.gates.groups.is_last(path) || self.gates.plugins().is_through(path),
+    fn meet(&mut self, index: usize, _: FlowIndex, answer: &mut FlowAnswer, state: u32) -> Option<u32> {
+        let treated = match answer.path {
+            EMPTY_PATH => self.leave(index, answer),
+            _ => self.join(index, answer, state),
         };
-        if !takes_it {
-            return false;
+        if treated.is_none() {
+            self.left.push(index as u16);
         }
-        if generation == self.classifier.changes.current() {
-            self.classifier.counts.hits += 1;
-        } else if !self.classifier.is_still_right(flow, &work.keys[index]) {
-            return false;
+        treated
+    }
+
+    #[inline(always)]
+    fn miss(&mut self, index: usize) {
+        self.left.push(index as u16);
+    }
+}
+
+impl Express<'_> {
+    /// Makes the packet of a flow that is bound to nothing ready to leave; its bytes, if it does.
+    #[inline(always)]
+    fn leave(&mut self, index: usize, answer: &mut FlowAnswer) -> Option<u32> {
+        let packet = &mut self.packets[index];
+        let is_ordinary = self.fates[index].is_open()
+            && answer.varying_mask == 0
+            && packet.exceptions == Exceptions::NONE
+            && answer.generation == self.generation
+            && answer.adjacency == self.number;
+        if !is_ordinary {
+            return self.leave_rarely(index, answer);
         }
-        self.classifier.flows.touch(flow, packet.len() as u32, now);
-        packet.next_hop = next_hop;
-        if path != EMPTY_PATH {
-            (work.paths[index], work.adjacencies[index]) = (path, number);
-            if self.gates.plugins().keeps_states() {
-                work.states[index] = self.classifier.flows.state(flow);
-            }
-            self.gates.groups.join(path, index, packet.len());
-            if packet.counts_for == EMPTY_PATH {
-                packet.counts_for = path;
-            }
-            return true;
+        let Some((start, length)) = self.exit.start(packet) else { return self.leave_rarely(index, answer) };
+        self.exit.rewrite(start);
+        self.hits += 1;
+        packet.next_hop = answer.next_hop;
+        packet.out_port = self.out_port;
+        self.leaving.add(answer.next_hop, length);
+        self.fates[index] = Fate::Queue;
+        Some(length as u32)
+    }
+
+    /// The same for packets that are otherwise than the one before, or than most.
+    #[inline(never)]
+    fn leave_rarely(&mut self, index: usize, answer: &mut FlowAnswer) -> Option<u32> {
+        if !self.fates[index].is_open() || answer.varying_mask != 0 {
+            return None;
         }
+        let packet = &mut self.packets[index];
+        let adjacency = self.adjacencies.get_mut(answer.adjacency)?;
+        if packet.exceptions != Exceptions::NONE || !adjacency.takes(packet) {
+            return None;
+        }
+        if !is_right(answer, &self.keys[index], self.changes, (&mut self.hits, &mut self.checked)) {
+            return None;
+        }
+        let length = packet.len();
         adjacency.rewrite(packet);
+        packet.next_hop = answer.next_hop;
         packet.out_port = adjacency.port;
-        work.fates[index] = Fate::Queue;
-        true
+        (self.number, self.out_port, self.exit) = (answer.adjacency, adjacency.port, adjacency.exit());
+        self.leaving.turn_to(adjacency.port);
+        self.leaving.add(answer.next_hop, packet.len());
+        self.fates[index] = Fate::Queue;
+        Some(length as u32)
+    }
+
+    /// Has the packet of a bound flow join those of its path; its bytes, if it does. What is left to be said of it is said behind
+    /// its instances.
+    #[inline(never)]
+    fn join(&mut self, index: usize, answer: &mut FlowAnswer, state: u32) -> Option<u32> {
+        let path = answer.path;
+        let joins = self.fates[index].is_open()
+            && answer.varying_mask == 0
+            && self.adjacencies.get_mut(answer.adjacency).is_some()
+            && (self.gates.groups.is_last(path) || self.gates.plugins().is_through(path))
+            && is_right(answer, &self.keys[index], self.changes, (&mut self.hits, &mut self.checked));
+        if !joins {
+            return None;
+        }
+        let packet = &mut self.packets[index];
+        packet.next_hop = answer.next_hop;
+        (self.paths[index], self.numbers[index]) = (path, answer.adjacency);
+        if self.gates.plugins().keeps_states() {
+            self.states[index] = state;
+        }
+        self.gates.groups.join(path, index, packet.len());
+        if packet.counts_for == EMPTY_PATH {
+            packet.counts_for = path;
+        }
+        Some(packet.len() as u32)
+    }
+}
+
+/// Whether no change since the answer of a record was last known to be right concerns the flow. If so, it is known to be right now.
+#[inline]
+fn is_right(
+    answer: &mut FlowAnswer,
+    key: &FlowKey,
+    changes: &ChangeLog,
+    (hits, checked): (&mut u64, &mut u64),
+) -> bool {
+    if answer.generation == changes.current() {
+        *hits += 1;
+        return true;
+    }
+    let is_right = changes.touches(key, answer.generation) == Touch::Nothing;
+    if is_right {
+        answer.generation = changes.current();
+        *checked += 1;
+    }
+    is_right
+}
+
+impl Router {
+    /// Makes the packets of known flows ready to leave, or has them join those of their paths; whether those were all.
+    #[inline]
+    pub(crate) fn express(&mut self, work: &mut Work, now: Instant) -> bool {
+        self.classifier.begin(work, self.options.new_flows);
+        let Self { classifier, adjacencies, gates, .. } = self;
+        let Classifier { flows, changes, counts, .. } = classifier;
+        let count = work.packets.len().min(BATCH_SIZE);
+        work.left.clear();
+        work.leaving.begin();
+        let mut express = Express {
+            packets: &mut work.packets,
+            keys: &work.keys,
+            fates: &mut work.fates,
+            paths: &mut work.paths,
+            numbers: &mut work.adjacencies,
+            states: &mut work.states,
+            left: &mut work.left,
+            leaving: &mut work.leaving,
+            adjacencies,
+            generation: changes.current(),
+            changes,
+            gates,
+            number: NO_ADJACENCY,
+            out_port: PortId::NONE,
+            exit: Exit::NONE,
+            hits: 0,
+            checked: 0,
+        };
+        let flows_of = (&work.keys[..count], &work.hashes[..count]);
+        flows.meet_batch(flows_of, &mut work.flows[..count], now, &mut express);
+        counts.hits += express.hits;
+        counts.checked += express.checked;
+        work.left.is_empty()
     }
 
     /// Notes with the records of flows, or with routes where there are none, how their packets leave, as it was found out for

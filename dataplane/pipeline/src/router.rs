@@ -32,7 +32,7 @@ use crate::handover::Handover;
 use crate::options::Options;
 use crate::own_stack::{Outgoing, OwnStack};
 use crate::parse::{Parsed, ROUTER, parse, parse_copy};
-use crate::plain::Arrivals;
+use crate::plain::{Arrivals, Notes};
 use crate::port_scheduler::QueueDrops;
 use crate::ports::{DeviceId, PortCount, PortSettings, PortTable};
 use crate::receive::receive;
@@ -171,7 +171,11 @@ impl Router {
                 ahead.prefetch();
             }
             let packet = &mut work.packets[index];
-            let notes = (&mut work.keys[index], &mut work.hashes[index], &mut work.varying[index]);
+            let notes = Notes {
+                key: &mut work.keys[index],
+                hash: &mut work.hashes[index],
+                varying: &mut work.varying[index],
+            };
             if !tapped && arrivals.read(&mut self.ports, packet, &self.classifier.flows, notes) {
                 continue;
             }
@@ -206,21 +210,20 @@ impl Router {
     /// The stages from classify on.
     #[inline(always)]
     pub(crate) fn stages(&mut self, work: &mut Work, now: Instant) {
-        let tapped = self.is_tapped();
-        let express = |this: &mut Self, work: &mut Work, index| !tapped && this.express(work, index, now);
         self.gates.groups.begin();
-        let bare = !tapped && !self.classifier.remembers() && self.leave_bare(work);
-        if bare || self.classify_or(work, now, express) {
-            if !self.gates.groups.is_empty() {
-                self.run_gates(Position::Early, 0, work, now);
-                self.run_gates(Position::Late, 0, work, now);
-                self.forward(work);
-            }
-            self.offer_to_driver(work, now);
-            self.dispose(work, now);
-        } else {
-            self.travel(work, now);
+        let is_bare = !self.classifier.remembers() && !self.is_tapped() && self.leave_bare(work);
+        if !is_bare && !self.classify_or_express(work, now) {
+            return self.travel(work, now);
         }
+        if self.gates.groups.is_empty() {
+            self.offer_to_driver(work, now);
+            return self.leave(work, now);
+        }
+        self.run_gates(Position::Early, 0, work, now);
+        self.run_gates(Position::Late, 0, work, now);
+        self.forward(work);
+        self.offer_to_driver(work, now);
+        self.dispose(work, now);
     }
 
     /// Stage parse, of one packet.
@@ -238,6 +241,7 @@ impl Router {
                     work.fates[index] = admit(&self.ports, packet, &parsed.key, self.options.martians);
                 }
                 work.hashes[index] = self.classifier.flows.hash(&parsed.key);
+                self.classifier.flows.prefetch(work.hashes[index]);
                 work.keys[index] = parsed.key;
                 work.varying[index] = parsed.varying;
             }

@@ -109,6 +109,7 @@ impl Router {
                 (parsed.key.source_port, parsed.key.destination_port) = handed.ports;
                 packet.exceptions = handed.exceptions;
                 (work.hashes[index], packet.hash) = self.classifier.flows.hashes(&parsed.key);
+                self.classifier.flows.prefetch(work.hashes[index]);
                 work.keys[index] = parsed.key;
                 work.varying[index] = parsed.varying;
             }

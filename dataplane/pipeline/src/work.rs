@@ -5,9 +5,11 @@ use millrace_forward::{IcmpError, NO_ADJACENCY};
 use millrace_packet::{BATCH_SIZE, Batch, DropReason, FlowKey};
 use millrace_plugin::Ticket;
 use millrace_plugin_abi::Verdict;
-use millrace_units::{PathId, PortId};
+use millrace_units::{Amount, NextHopIndex, PathId, PortId};
 use millrace_wire::MacAddr;
 use std::net::{IpAddr, Ipv4Addr};
+
+use crate::route::NO_ROUTE;
 
 /// What is to become of a packet. Stages decide; [`dispose`](crate::router::Router) carries it out at the end.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -62,6 +64,76 @@ fn each<T: Copy>(note: T) -> Each<T> {
     Box::new([note; BATCH_SIZE])
 }
 
+/// The finished frames of a batch, as they are settled: by which port they leave, and what counts with which route.
+#[derive(Debug)]
+pub(crate) struct Leaving {
+    /// The port that the last of them leaves by; [`PortId::NONE`] before the first.
+    port: PortId,
+    /// Whether all leave by that.
+    by_one: bool,
+    /// The route that the last of them leaves by, and what counts with it so far.
+    route: NextHopIndex,
+    amount: Amount,
+    /// What counts with the routes before.
+    before: Vec<(NextHopIndex, Amount)>,
+}
+
+impl Default for Leaving {
+    fn default() -> Self {
+        Self {
+            port: PortId::NONE,
+            by_one: true,
+            route: NO_ROUTE,
+            amount: Amount::default(),
+            before: Vec::with_capacity(BATCH_SIZE),
+        }
+    }
+}
+
+impl Leaving {
+    /// Forgets the batch before.
+    pub fn begin(&mut self) {
+        (self.port, self.by_one, self.route) = (PortId::NONE, true, NO_ROUTE);
+        self.amount = Amount::default();
+        self.before.clear();
+    }
+
+    /// Frames leave by this port now.
+    #[inline]
+    pub fn turn_to(&mut self, port: PortId) {
+        self.by_one &= self.port == PortId::NONE || self.port == port;
+        self.port = port;
+    }
+
+    /// A frame of so many bytes leaves.
+    #[inline(always)]
+    pub fn add(&mut self, route: NextHopIndex, bytes: usize) {
+        if route != self.route {
+            self.turn_to_route(route);
+        }
+        self.amount += Amount::packet(bytes);
+    }
+
+    #[inline(never)]
+    fn turn_to_route(&mut self, route: NextHopIndex) {
+        let amount = std::mem::take(&mut self.amount);
+        let before = std::mem::replace(&mut self.route, route);
+        if amount.packets > 0 {
+            self.before.push((before, amount));
+        }
+    }
+
+    /// The port that all have left by, if there is one.
+    pub fn port(&self) -> Option<PortId> {
+        (self.by_one && self.port != PortId::NONE).then_some(self.port)
+    }
+
+    /// What counts with each route, those that packets in a row leave by.
+    pub fn amounts(&self) -> impl Iterator<Item = (NextHopIndex, Amount)> {
+        self.before.iter().copied().chain([(self.route, self.amount)])
+    }
+}
+
 /// A batch and the stages' notes, index by index.
 #[derive(Debug)]
 pub struct Work {
@@ -87,6 +159,10 @@ pub struct Work {
     pub fates: Each<Fate>,
     /// The link address that each is sent to, if it is forwarded.
     pub destinations: Each<MacAddr>,
+    /// The packets that the express way has left to the general one.
+    pub(crate) left: Vec<u16>,
+    /// What was settled as finished frames on the express way.
+    pub(crate) leaving: Leaving,
 }
 
 impl Default for Work {
@@ -104,6 +180,8 @@ impl Default for Work {
             verdicts: each(Verdict::Pass),
             fates: each(Fate::Forward),
             destinations: each(MacAddr::ZERO),
+            left: Vec::with_capacity(BATCH_SIZE),
+            leaving: Leaving::default(),
         }
     }
 }

@@ -330,6 +330,28 @@ impl Packet {
         head.transport = head.offset + offset as u16;
     }
 
+    /// Notes that the network header starts `network` bytes behind the first byte, and that it has `length` bytes, which the transport
+    /// header follows.
+    #[inline(always)]
+    pub fn set_headers(&mut self, network: u16, length: u16) {
+        let head = self.head_mut();
+        head.network = head.offset + network;
+        head.transport = head.network + length;
+    }
+
+    /// The first `COUNT` bytes of a packet that stands in one frame and whose network header starts `NETWORK` bytes behind the
+    /// first byte, and its length; `None` for one that is otherwise, or shorter.
+    #[inline(always)]
+    pub fn start_mut<const NETWORK: u16, const COUNT: usize>(&mut self) -> Option<(&mut [u8; COUNT], usize)> {
+        let head = self.head();
+        let length = usize::from(head.length);
+        let is_so = head.next.is_null() && head.network == head.offset + NETWORK && length >= COUNT;
+        if !is_so {
+            return None;
+        }
+        Some((self.data_mut().first_chunk_mut()?, length))
+    }
+
     /// Where the network header starts, in bytes behind the first.
     #[inline]
     pub fn network_offset(&self) -> usize {

@@ -50,8 +50,18 @@ impl FlowHash {
     #[inline(always)]
     pub fn of_both(&self, key: &FlowKey) -> (u64, u32) {
         let last = key.last_word();
-        let hash = self.of_five(key, last & ((1 << PORT_SHIFT) - 1));
-        (hash.wrapping_add((last >> PORT_SHIFT).wrapping_mul(self.port)), (hash ^ hash >> 32) as u32)
+        self.both(self.of_five(key, last & ((1 << PORT_SHIFT) - 1)), last)
+    }
+
+    /// The same for a key that [`FlowKey::v4_of_words`] would make of these words.
+    #[inline(always)]
+    pub fn of_both4(&self, addresses: u64, last: u64) -> (u64, u32) {
+        self.both(self.fold(self.product(0, addresses, last & ((1 << PORT_SHIFT) - 1))), last)
+    }
+
+    #[inline(always)]
+    fn both(&self, five: u64, last: u64) -> (u64, u32) {
+        (five.wrapping_add((last >> PORT_SHIFT).wrapping_mul(self.port)), (five ^ five >> 32) as u32)
     }
 
     #[inline(always)]
@@ -67,6 +77,11 @@ impl FlowHash {
                 .wrapping_add(self.product(2, word(source, 8), word(destination, 0)))
                 .wrapping_add(self.product(4, word(destination, 8), 0)),
         };
+        self.fold(sum)
+    }
+
+    #[inline(always)]
+    fn fold(&self, sum: u128) -> u64 {
         let folded = u128::from(sum as u64 ^ self.fold[0]) * u128::from((sum >> 64) as u64 ^ self.fold[1]);
         folded as u64 ^ (folded >> 64) as u64
     }
@@ -133,6 +148,19 @@ mod tests {
         assert_eq!((of(1, 1), of(2, 1)), (of(1, 2), of(2, PortId::NONE.0)));
         let different: HashSet<u32> = (0..1000).map(|source| of(source, 1)).collect();
         assert_eq!(different.len(), 1000);
+    }
+
+    #[test]
+    fn a_key_of_words_has_the_hash_of_the_key() {
+        for number in 0..1000_u64 {
+            let key = FlowKey::v4_of_words(
+                number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+                number.wrapping_mul(0xbf58_476d_1ce4_e5b9) & 0xffff_00ff_ffff_ffff | 4 << 40,
+            );
+            let addresses = word(key.source_bytes(), 0) | word(key.destination_bytes(), 0) << 32;
+            let hash = FlowHash::new(number);
+            assert_eq!(hash.of_both4(addresses, key.last_word()), hash.of_both(&key));
+        }
     }
 
     #[test]

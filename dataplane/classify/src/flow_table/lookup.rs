@@ -21,6 +21,12 @@ impl FlowTable {
         self.hash.of_both(key)
     }
 
+    /// The same for a key that [`FlowKey::v4_of_words`] would make of these words.
+    #[inline(always)]
+    pub fn hashes4(&self, addresses: u64, last: u64) -> (u64, u32) {
+        self.hash.of_both4(addresses, last)
+    }
+
     /// Fetches where the search for a flow's base record begins.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
@@ -80,7 +86,7 @@ impl FlowTable {
 
     #[cold]
     #[inline(never)]
-    fn touch_rarely(&mut self, slot: u32, carry: bool) {
+    pub(super) fn touch_rarely(&mut self, slot: u32, carry: bool) {
         if carry {
             let high = &mut self.upkeep[slot as usize].packets_high;
             *high = high.wrapping_add(1);
