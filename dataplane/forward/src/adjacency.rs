@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
-use millrace_packet::{Family, Packet};
+use millrace_packet::{Family, Packet, Start};
 use millrace_units::PortId;
 use millrace_wire::{ipv4, ipv6};
 
@@ -102,10 +102,10 @@ impl Exit {
     /// It takes no packets.
     pub const NONE: Self = Self { header: [0; PLAIN], longest: 0, family: Family::V4 };
 
-    /// The first bytes of a packet that may leave so, and its length.
+    /// The start of a packet that may leave so.
     #[inline(always)]
-    pub fn start<'p>(&self, packet: &'p mut Packet) -> Option<(&'p mut [u8; START], usize)> {
-        packet.start_mut::<{ PLAIN as u16 }, START>().filter(|(_, length)| *length <= self.longest)
+    pub fn start<'p>(&self, packet: &'p mut Packet) -> Option<Start<'p, START>> {
+        packet.start_mut::<{ PLAIN as u16 }, START>().filter(|start| start.length <= self.longest)
     }
 
     /// Does what [`Adjacency::rewrite`] does to a packet that begins so, whose hops have not run out.
@@ -115,9 +115,9 @@ impl Exit {
         match self.family {
             Family::V4 => {
                 // Time to live, protocol and checksum are one word, the time to live lowest.
-                let word = &mut start[PLAIN + 8..PLAIN + 12];
-                let before = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
-                word.copy_from_slice(&ipv4::hop_taken_off(before).to_le_bytes());
+                if let Some(word) = start[PLAIN + 8..].first_chunk_mut() {
+                    *word = ipv4::hop_taken_off(u32::from_le_bytes(*word)).to_le_bytes();
+                }
             }
             Family::V6 => start[PLAIN + 7] -= 1,
         }
@@ -269,9 +269,9 @@ mod tests {
             });
             let mut adjacency = Adjacency::new(PortId(3), mtu, family, header);
             let exit = adjacency.exit();
-            let takes = exit.start(&mut one).map(|(start, length)| {
-                exit.rewrite(start);
-                length
+            let takes = exit.start(&mut one).map(|start| {
+                exit.rewrite(start.bytes);
+                start.length
             });
             let fits = adjacency.takes(&other) && bytes.len() >= 34;
             prop_assert_eq!(takes, (fits && !tagged && network == 14).then_some(bytes.len()));

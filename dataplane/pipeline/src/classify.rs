@@ -9,7 +9,7 @@ use millrace_classify::{
     Touch, fragment_key,
 };
 use millrace_forward::{NO_ADJACENCY, Route};
-use millrace_packet::{BATCH_SIZE, DropReason, Exceptions, Family, Packet};
+use millrace_packet::{BATCH_SIZE, DropReason, Exceptions, Family, FlowKey, Packet};
 use millrace_plugin_abi::FlowEnd;
 use millrace_units::{Instant, PortId};
 use millrace_wire::Protocol;
@@ -120,6 +120,19 @@ impl Classifier {
         upkeep.filter(|_| !self.flows.is_empty())
     }
 
+    /// Whether no change since the answer of a record was last known to be right concerns the flow. If so, it is known to be
+    /// right now.
+    #[cold]
+    pub fn is_still_right(&mut self, flow: FlowIndex, key: &FlowKey) -> bool {
+        let answer = self.flows.answer_mut(flow);
+        let is_right = self.changes.touches(key, answer.generation) == Touch::Nothing;
+        if is_right {
+            answer.generation = self.changes.current();
+            self.counts.checked += 1;
+        }
+        is_right
+    }
+
     /// A batch of so many packets comes, in pieces.
     pub fn begin_pieces(&mut self, packets: usize, new_flows: u16) {
         self.begin_batch(packets, false, new_flows);
@@ -189,6 +202,7 @@ impl Router {
 
     /// Finds the path and the route of every open packet of a batch.
     pub(crate) fn classify(&mut self, work: &mut Work, now: Instant) {
+        work.complete_all();
         if !self.classifier.remembers {
             return self.classify_each(work);
         }
@@ -216,8 +230,9 @@ impl Router {
 
     /// Finds path and route of those packets that the express way has left, whose flows it has looked up.
     fn classify_left(&mut self, work: &mut Work, now: Instant) {
-        self.look_ahead_for_new(work, work.packets.len().min(BATCH_SIZE));
         let left = std::mem::take(&mut work.left);
+        left.iter().for_each(|index| work.complete(usize::from(*index)));
+        self.look_ahead_for_new(work, work.packets.len().min(BATCH_SIZE));
         left.iter().for_each(|index| self.classify_open(work, usize::from(*index), now));
         work.left = left;
     }

@@ -10,20 +10,20 @@
 //! The number is void once something has changed that the adjacency depends on; the record's generation says the same of all
 //! that the answer depends on.
 
-use millrace_classify::{ChangeLog, FlowAnswer, FlowIndex, Meeting, Touch};
+use millrace_classify::{FlowAnswer, FlowIndex, Meeting, Sought};
 use millrace_forward::{Adjacency, AdjacencyTable, Exit, NO_ADJACENCY, NeighbourKey, Route};
 use millrace_packet::{BATCH_SIZE, Exceptions, Family, FlowKey, Packet};
 use millrace_plugin::EMPTY_PATH;
 use millrace_plugin_abi::Position;
-use millrace_units::{Instant, PathId, PortId};
+use millrace_units::{Amount, Instant, NextHopIndex, PortId};
 use millrace_wire::{EtherType, MacAddr};
 
 use crate::classify::Classifier;
 use crate::dispose::link_header;
 use crate::filter_route::is_filter;
 use crate::forward::alive;
-use crate::gates::Gates;
 use crate::parse::ROUTER;
+use crate::route::NO_ROUTE;
 use crate::router::Router;
 use crate::work::{Fate, Leaving, Work};
 
@@ -41,178 +41,152 @@ pub(crate) fn leaves_by(adjacency: &mut Adjacency, packet: &mut Packet) -> bool 
     is_sent_on
 }
 
-/// What the express way needs of the router, and the notes on a batch.
-struct Express<'a> {
-    packets: &'a mut [Packet],
-    keys: &'a [FlowKey; BATCH_SIZE],
-    fates: &'a mut [Fate; BATCH_SIZE],
-    paths: &'a mut [PathId; BATCH_SIZE],
-    numbers: &'a mut [u32; BATCH_SIZE],
-    states: &'a mut [u32; BATCH_SIZE],
-    left: &'a mut Vec<u16>,
-    leaving: &'a mut Leaving,
+/// Packets of a batch that leave as most do: of flows that are bound to nothing, whose records are right, by an adjacency that
+/// takes them. What the last of them needed is at hand for the next.
+struct Leave<'a> {
     adjacencies: &'a mut AdjacencyTable,
-    changes: &'a ChangeLog,
-    gates: &'a mut Gates,
+    leaving: &'a mut Leaving,
     /// The current generation.
     generation: u32,
-    /// The number of the adjacency by which the last packet has left, with what the next ones need of it.
+    /// The number of the adjacency, with what packets need of it.
     number: u32,
     out_port: PortId,
     exit: Exit,
-    /// Packets whose flows' answers were of the current generation, and packets whose answers had to be checked.
-    hits: u64,
-    checked: u64,
+    /// The route that they count with, and what does so far.
+    route: NextHopIndex,
+    amount: Amount,
+    /// Packets before those.
+    before: u64,
 }
 
-impl Meeting for Express<'_> {
+impl Leave<'_> {
+    /// Counts what leaves.
     #[inline(always)]
-    fn meet(&mut self, index: usize, _: FlowIndex, answer: &mut FlowAnswer, state: u32) -> Option<u32> {
-        let treated = match answer.path {
-            EMPTY_PATH => self.leave(index, answer),
-            _ => self.join(index, answer, state),
-        };
-        if treated.is_none() {
-            self.left.push(index as u16);
+    fn settle(&mut self) {
+        let amount = std::mem::take(&mut self.amount);
+        if amount.packets > 0 {
+            self.before += amount.packets;
+            self.leaving.add(self.out_port, self.route, amount);
+            if let Some(adjacency) = self.adjacencies.get_mut(self.number) {
+                adjacency.note_use();
+            }
         }
-        treated
     }
 
+    /// Turns to another adjacency, if the number is that of one, and to the route that its packets count with.
     #[inline(always)]
-    fn miss(&mut self, index: usize) {
-        self.left.push(index as u16);
+    fn turn_to(&mut self, number: u32, route: NextHopIndex) -> Option<()> {
+        self.settle();
+        self.route = route;
+        if self.number != number {
+            let adjacency = self.adjacencies.get_mut(number)?;
+            (self.number, self.out_port, self.exit) = (number, adjacency.port, adjacency.exit());
+        }
+        Some(())
     }
 }
 
-impl Express<'_> {
-    /// Makes the packet of a flow that is bound to nothing ready to leave; its bytes, if it does.
+impl<'p> Meeting<(&'p mut Packet, &'p mut Fate)> for Leave<'_> {
     #[inline(always)]
-    fn leave(&mut self, index: usize, answer: &mut FlowAnswer) -> Option<u32> {
-        let packet = &mut self.packets[index];
-        let is_ordinary = self.fates[index].is_open()
+    fn meet(&mut self, (packet, fate): (&'p mut Packet, &'p mut Fate), answer: &FlowAnswer) -> Option<u32> {
+        let is_right = fate.is_open()
+            && answer.path == EMPTY_PATH
             && answer.varying_mask == 0
-            && packet.exceptions == Exceptions::NONE
-            && answer.generation == self.generation
-            && answer.adjacency == self.number;
-        if !is_ordinary {
-            return self.leave_rarely(index, answer);
-        }
-        let Some((start, length)) = self.exit.start(packet) else { return self.leave_rarely(index, answer) };
-        self.exit.rewrite(start);
-        self.hits += 1;
-        packet.next_hop = answer.next_hop;
-        packet.out_port = self.out_port;
-        self.leaving.add(answer.next_hop, length);
-        self.fates[index] = Fate::Queue;
-        Some(length as u32)
-    }
-
-    /// The same for packets that are otherwise than the one before, or than most.
-    #[inline(never)]
-    fn leave_rarely(&mut self, index: usize, answer: &mut FlowAnswer) -> Option<u32> {
-        if !self.fates[index].is_open() || answer.varying_mask != 0 {
+            && answer.generation == self.generation;
+        if !is_right {
             return None;
         }
-        let packet = &mut self.packets[index];
-        let adjacency = self.adjacencies.get_mut(answer.adjacency)?;
-        if packet.exceptions != Exceptions::NONE || !adjacency.takes(packet) {
+        if answer.adjacency != self.number || answer.next_hop != self.route {
+            self.turn_to(answer.adjacency, answer.next_hop)?;
+        }
+        let start = self.exit.start(packet)?;
+        if start.annotations.exceptions != Exceptions::NONE {
             return None;
         }
-        if !is_right(answer, &self.keys[index], self.changes, (&mut self.hits, &mut self.checked)) {
-            return None;
-        }
-        let length = packet.len();
-        adjacency.rewrite(packet);
-        packet.next_hop = answer.next_hop;
-        packet.out_port = adjacency.port;
-        (self.number, self.out_port, self.exit) = (answer.adjacency, adjacency.port, adjacency.exit());
-        self.leaving.turn_to(adjacency.port);
-        self.leaving.add(answer.next_hop, packet.len());
-        self.fates[index] = Fate::Queue;
-        Some(length as u32)
+        (start.annotations.out_port, start.annotations.next_hop) = (self.out_port, answer.next_hop);
+        self.exit.rewrite(start.bytes);
+        self.amount += Amount::packet(start.length);
+        *fate = Fate::Queue;
+        Some(start.length as u32)
     }
-
-    /// Has the packet of a bound flow join those of its path; its bytes, if it does. What is left to be said of it is said behind
-    /// its instances.
-    #[inline(never)]
-    fn join(&mut self, index: usize, answer: &mut FlowAnswer, state: u32) -> Option<u32> {
-        let path = answer.path;
-        let joins = self.fates[index].is_open()
-            && answer.varying_mask == 0
-            && self.adjacencies.get_mut(answer.adjacency).is_some()
-            && (self.gates.groups.is_last(path) || self.gates.plugins().is_through(path))
-            && is_right(answer, &self.keys[index], self.changes, (&mut self.hits, &mut self.checked));
-        if !joins {
-            return None;
-        }
-        let packet = &mut self.packets[index];
-        packet.next_hop = answer.next_hop;
-        (self.paths[index], self.numbers[index]) = (path, answer.adjacency);
-        if self.gates.plugins().keeps_states() {
-            self.states[index] = state;
-        }
-        self.gates.groups.join(path, index, packet.len());
-        if packet.counts_for == EMPTY_PATH {
-            packet.counts_for = path;
-        }
-        Some(packet.len() as u32)
-    }
-}
-
-/// Whether no change since the answer of a record was last known to be right concerns the flow. If so, it is known to be right now.
-#[inline]
-fn is_right(
-    answer: &mut FlowAnswer,
-    key: &FlowKey,
-    changes: &ChangeLog,
-    (hits, checked): (&mut u64, &mut u64),
-) -> bool {
-    if answer.generation == changes.current() {
-        *hits += 1;
-        return true;
-    }
-    let is_right = changes.touches(key, answer.generation) == Touch::Nothing;
-    if is_right {
-        answer.generation = changes.current();
-        *checked += 1;
-    }
-    is_right
 }
 
 impl Router {
-    /// Makes the packets of known flows ready to leave, or has them join those of their paths; whether those were all.
+    /// Makes the packets of known flows ready to leave, or has them join those of their paths; whether those were all. The others are
+    /// left.
     #[inline]
     pub(crate) fn express(&mut self, work: &mut Work, now: Instant) -> bool {
         self.classifier.begin(work, self.options.new_flows);
-        let Self { classifier, adjacencies, gates, .. } = self;
+        let Self { classifier, adjacencies, .. } = self;
         let Classifier { flows, changes, counts, .. } = classifier;
         let count = work.packets.len().min(BATCH_SIZE);
         work.left.clear();
         work.leaving.begin();
-        let mut express = Express {
-            packets: &mut work.packets,
-            keys: &work.keys,
-            fates: &mut work.fates,
-            paths: &mut work.paths,
-            numbers: &mut work.adjacencies,
-            states: &mut work.states,
-            left: &mut work.left,
-            leaving: &mut work.leaving,
+        let leave = Leave {
             adjacencies,
+            leaving: &mut work.leaving,
             generation: changes.current(),
-            changes,
-            gates,
             number: NO_ADJACENCY,
             out_port: PortId::NONE,
             exit: Exit::NONE,
-            hits: 0,
-            checked: 0,
+            route: NO_ROUTE,
+            amount: Amount::default(),
+            before: 0,
         };
-        let flows_of = (&work.keys[..count], &work.hashes[..count]);
-        flows.meet_batch(flows_of, &mut work.flows[..count], now, &mut express);
-        counts.hits += express.hits;
-        counts.checked += express.checked;
+        let sought =
+            Sought { nears: &work.nears[..count], keys: &work.keys[..count], hashes: &work.hashes[..count] };
+        let places = work.packets.iter_mut().zip(work.fates.iter_mut());
+        let rest = (leave, &mut work.left);
+        let mut leave = flows.meet_batch(sought, &mut work.flows[..count], places, now, rest);
+        leave.settle();
+        counts.hits += leave.before;
+        if !work.left.is_empty() {
+            let mut left = std::mem::take(&mut work.left);
+            left.retain(|index| !self.express_one(work, usize::from(*index), now));
+            work.left = left;
+        }
         work.left.is_empty()
+    }
+
+    /// The same for a packet that does not leave as most do; whether it takes the express way.
+    fn express_one(&mut self, work: &mut Work, index: usize, now: Instant) -> bool {
+        let Some(flow) = work.flows[index].filter(|_| work.fates[index].is_open()) else { return false };
+        let answer = self.classifier.flows.record(flow).answer;
+        let Some(adjacency) = self.adjacencies.get_mut(answer.adjacency) else { return false };
+        let packet = &mut work.packets[index];
+        let takes_it = match answer.path {
+            EMPTY_PATH => packet.exceptions == Exceptions::NONE && adjacency.takes(packet),
+            // What is left to be said of the packet is said behind its instances.
+            path => self.gates.groups.is_last(path) || self.gates.plugins().is_through(path),
+        };
+        if answer.varying_mask != 0 || !takes_it {
+            return false;
+        }
+        work.complete(index);
+        if answer.generation == self.classifier.changes.current() {
+            self.classifier.counts.hits += 1;
+        } else if !self.classifier.is_still_right(flow, &work.keys[index]) {
+            return false;
+        }
+        let packet = &mut work.packets[index];
+        self.classifier.flows.touch(flow, packet.len() as u32, now);
+        packet.next_hop = answer.next_hop;
+        if answer.path != EMPTY_PATH {
+            (work.paths[index], work.adjacencies[index]) = (answer.path, answer.adjacency);
+            if self.gates.plugins().keeps_states() {
+                work.states[index] = self.classifier.flows.state(flow);
+            }
+            self.gates.groups.join(answer.path, index, packet.len());
+            if packet.counts_for == EMPTY_PATH {
+                packet.counts_for = answer.path;
+            }
+            return true;
+        }
+        adjacency.rewrite(packet);
+        packet.out_port = adjacency.port;
+        work.leaving.add(adjacency.port, answer.next_hop, Amount::packet(packet.len()));
+        work.fates[index] = Fate::Queue;
+        true
     }
 
     /// Notes with the records of flows, or with routes where there are none, how their packets leave, as it was found out for

@@ -30,9 +30,10 @@ impl Router {
             if !work.fates[index].is_open() {
                 continue;
             }
-            if let Some(owner) = handover.owner_of_flow(packet.hash)
-                && !is_neighbour_message(packet, &work.keys[index], &self.ports)
-            {
+            let Some(owner) = handover.owner_of_flow(packet.hash) else { continue };
+            work.complete(index);
+            let packet = &work.packets[index];
+            if !is_neighbour_message(packet, &work.keys[index], &self.ports) {
                 work.fates[index] =
                     match handover.put(owner, Errand::Flow, packet, Some(&work.keys[index]), &[]) {
                         true => Fate::HandedOver,
@@ -110,7 +111,7 @@ impl Router {
                 packet.exceptions = handed.exceptions;
                 (work.hashes[index], packet.hash) = self.classifier.flows.hashes(&parsed.key);
                 self.classifier.flows.prefetch(work.hashes[index]);
-                work.keys[index] = parsed.key;
+                work.set_key(index, parsed.key);
                 work.varying[index] = parsed.varying;
             }
             Err(reason) => work.fates[index] = Fate::Drop(reason),

@@ -1,6 +1,7 @@
 //! The keyed hash of flow keys.
 
 use millrace_packet::{Family, FlowKey};
+use millrace_units::PortId;
 
 /// Bits of the last word of a key that hold the port that the packet came in by.
 const PORT_SHIFT: u32 = 48;
@@ -53,10 +54,17 @@ impl FlowHash {
         self.both(self.of_five(key, last & ((1 << PORT_SHIFT) - 1)), last)
     }
 
-    /// The same for a key that [`FlowKey::v4_of_words`] would make of these words.
+    /// The same for an IPv4 key, of its addresses and its last word without the port, and of [what the port adds](Self::of_port).
     #[inline(always)]
-    pub fn of_both4(&self, addresses: u64, last: u64) -> (u64, u32) {
-        self.both(self.fold(self.product(0, addresses, last & ((1 << PORT_SHIFT) - 1))), last)
+    pub fn of_both4(&self, addresses: u64, last: u64, port: u64) -> (u64, u32) {
+        let five = self.fold(self.product(0, addresses, last));
+        (five.wrapping_add(port), (five ^ five >> 32) as u32)
+    }
+
+    /// What the port that a packet came in by adds to its hash.
+    #[inline(always)]
+    pub fn of_port(&self, port: PortId) -> u64 {
+        u64::from(port.0).wrapping_mul(self.port)
     }
 
     #[inline(always)]
@@ -116,8 +124,6 @@ mod tests {
     use std::collections::HashSet;
     use std::net::{Ipv4Addr, Ipv6Addr};
 
-    use millrace_units::PortId;
-
     use super::*;
 
     #[test]
@@ -159,7 +165,8 @@ mod tests {
             );
             let addresses = word(key.source_bytes(), 0) | word(key.destination_bytes(), 0) << 32;
             let hash = FlowHash::new(number);
-            assert_eq!(hash.of_both4(addresses, key.last_word()), hash.of_both(&key));
+            let last = key.last_word() & 0xffff_ffff_ffff;
+            assert_eq!(hash.of_both4(addresses, last, hash.of_port(key.port)), hash.of_both(&key));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use millrace_memory::with_widest;
 use millrace_packet::{Family, FlowKey};
-use millrace_units::Instant;
+use millrace_units::{Instant, PortId};
 
 use super::batch_search::BatchSearch;
 use super::record::{FLAG_BITS, FLAGS, NearKey, PROBATION, tick};
@@ -21,10 +21,16 @@ impl FlowTable {
         self.hash.of_both(key)
     }
 
-    /// The same for a key that [`FlowKey::v4_of_words`] would make of these words.
+    /// The same for an IPv4 key, of its addresses and its last word without the port, and of [what the port adds](Self::hash_of_port).
     #[inline(always)]
-    pub fn hashes4(&self, addresses: u64, last: u64) -> (u64, u32) {
-        self.hash.of_both4(addresses, last)
+    pub fn hashes4(&self, addresses: u64, last: u64, port: u64) -> (u64, u32) {
+        self.hash.of_both4(addresses, last, port)
+    }
+
+    /// What the port that a packet came in by adds to its hash.
+    #[inline(always)]
+    pub fn hash_of_port(&self, port: PortId) -> u64 {
+        self.hash.of_port(port)
     }
 
     /// Fetches where the search for a flow's base record begins.
