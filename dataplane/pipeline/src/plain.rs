@@ -11,7 +11,7 @@ use millrace_classify::{FlowTable, NearKey};
 use millrace_packet::{BATCH_SIZE, Exceptions, Family, FlowKey, Packet};
 use millrace_units::{Amount, PortId};
 use millrace_wire::EtherType;
-use millrace_wire::checksum::are_valid_header_words;
+use millrace_wire::checksum::is_valid_header;
 
 use crate::ports::{DeviceId, PortTable};
 use crate::tags::Tags;
@@ -241,7 +241,7 @@ impl Arrival {
             && total_len <= room
             && room <= self.mtu
             && (protocol == UDP && total_len >= 20 + 8 || protocol == TCP && total_len >= 20 + 20)
-            && are_valid_header_words(first, second, third as u32)
+            && is_valid_header(first, second, third as u32)
             && packet.is_linear();
         if !is_plain {
             return None;
