@@ -26,6 +26,6 @@ pub use filter_table::{
 };
 pub use flow_table::{
     FlowAnswer, FlowIndex, FlowRecord, FlowTable, FlowTableConfig, FlowTableCounts, FlowTableError, Full,
-    LARGEST as LARGEST_FLOW_TABLE, RemovalReason, RemovedFlow, flow_hash,
+    LARGEST as LARGEST_FLOW_TABLE, Meeting, NearKey, RemovalReason, RemovedFlow, Sought, flow_hash,
 };
 pub use fragment_table::{Fragment, FragmentTable, fragment_key};

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
-use millrace_packet::{Family, Packet};
+use millrace_packet::{Family, Packet, Start};
 use millrace_units::PortId;
 use millrace_wire::{ipv4, ipv6};
 
@@ -44,6 +44,19 @@ impl Adjacency {
             && packet.headroom() + packet.network_offset() >= self.header.len()
     }
 
+    /// The same for packets in a row. Who has one leave by it [says so](Self::note_use).
+    pub fn exit(&self) -> Exit {
+        let Some(header) = self.header.as_bytes().first_chunk().filter(|_| self.header.len() == PLAIN) else {
+            return Exit::NONE;
+        };
+        Exit { header: *header, longest: PLAIN + usize::from(self.mtu), family: self.family }
+    }
+
+    /// Notes that the neighbour is in use.
+    pub fn note_use(&mut self) {
+        self.used = true;
+    }
+
     /// Takes one hop off a packet of the family that it [`takes`](Self::takes), whose hops have not run out and whose network
     /// header is sane, and puts the link header before it. Notes that the neighbour is in use.
     #[inline(always)]
@@ -68,6 +81,47 @@ fn decrement_ttl(header: &mut [u8; ipv4::HEADER_LEN]) -> bool {
 #[inline(always)]
 fn decrement_hop_limit(header: &mut [u8; ipv6::HEADER_LEN]) -> bool {
     ipv6::Packet::new_unchecked(header).decrement_hop_limit()
+}
+
+/// Bytes of a link header without tags.
+const PLAIN: usize = 14;
+/// Bytes that [`Exit`] looks at: that header, and a network header as far as both families have one.
+const START: usize = PLAIN + ipv4::HEADER_LEN;
+
+/// What many packets in a row need of an adjacency, as a copy: for those that leave as most do, under a link header without
+/// tags, that came under one. It takes no others.
+#[derive(Clone, Copy, Debug)]
+pub struct Exit {
+    header: [u8; PLAIN],
+    /// The longest frame.
+    longest: usize,
+    family: Family,
+}
+
+impl Exit {
+    /// It takes no packets.
+    pub const NONE: Self = Self { header: [0; PLAIN], longest: 0, family: Family::V4 };
+
+    /// The start of a packet that may leave so.
+    #[inline(always)]
+    pub fn start<'p>(&self, packet: &'p mut Packet) -> Option<Start<'p, START>> {
+        packet.start_mut::<{ PLAIN as u16 }, START>().filter(|start| start.length <= self.longest)
+    }
+
+    /// Does what [`Adjacency::rewrite`] does to a packet that begins so, whose hops have not run out.
+    #[inline(always)]
+    pub fn rewrite(&self, start: &mut [u8; START]) {
+        start[..PLAIN].copy_from_slice(&self.header);
+        match self.family {
+            Family::V4 => {
+                // Time to live, protocol and checksum are one word, the time to live lowest.
+                if let Some(word) = start[PLAIN + 8..].first_chunk_mut() {
+                    *word = ipv4::hop_taken_off(u32::from_le_bytes(*word)).to_le_bytes();
+                }
+            }
+            Family::V6 => start[PLAIN + 7] -= 1,
+        }
+    }
 }
 
 /// The adjacencies in use, by number.
@@ -149,7 +203,10 @@ impl AdjacencyTable {
 #[cfg(test)]
 mod tests {
     use millrace_packet::Pool;
+    use millrace_wire::vlan::{Control, StackedTag};
     use millrace_wire::{EtherType, MacAddr};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
 
     use super::*;
     use crate::test_packets::udp4;
@@ -183,6 +240,47 @@ mod tests {
         let new = ipv4::Packet::new_unchecked(&new[..]);
         assert_eq!((new.ttl(), new.sanity(before.len())), (old.ttl() - 1, Ok(())));
         assert_eq!(packet.data()[34..], before[34..]);
+    }
+
+    proptest! {
+        /// Whatever an exit takes, the adjacency takes, and does the same to it.
+        #[test]
+        fn an_exit_does_what_its_adjacency_does(
+            mut bytes in vec(any::<u8>(), 0..200),
+            hops in 2_u8..,
+            (network, mtu) in (prop::sample::select(vec![0_usize, 14, 18]), prop::sample::select(vec![20_u16, 60, 1500])),
+            (v6, tagged, checksum) in (any::<bool>(), any::<bool>(), prop::option::of(0xfe00_u16..)),
+        ) {
+            let family = if v6 { Family::V6 } else { Family::V4 };
+            let tags = [StackedTag { tag_protocol: EtherType::VLAN, control: Control(7) }];
+            let tags = if tagged { &tags[..] } else { &[] };
+            let header = LinkHeader::new(MacAddr([2; 6]), MacAddr([4; 6]), tags, EtherType::IPV4);
+            if let Some(place) = bytes.get_mut(network + if v6 { 7 } else { 8 }) {
+                *place = hops;
+            }
+            if let (Some(place), Some(checksum)) = (bytes.get_mut(network + 10..network + 12), checksum) {
+                place.copy_from_slice(&checksum.to_be_bytes());
+            }
+            let pool = Pool::new(4).unwrap();
+            let [mut one, mut other] = [0, 1].map(|_| {
+                let mut packet = pool.packet_from(&bytes).unwrap();
+                packet.set_network(network);
+                packet
+            });
+            let mut adjacency = Adjacency::new(PortId(3), mtu, family, header);
+            let exit = adjacency.exit();
+            let takes = exit.start(&mut one).map(|start| {
+                exit.rewrite(start.bytes);
+                start.length
+            });
+            let fits = adjacency.takes(&other) && bytes.len() >= 34;
+            prop_assert_eq!(takes, (fits && !tagged && network == 14).then_some(bytes.len()));
+            // A whole network header is who calls's to see to.
+            if takes.is_some() && (!v6 || bytes.len() >= 14 + ipv6::HEADER_LEN) {
+                adjacency.rewrite(&mut other);
+                prop_assert_eq!(one.to_vec(), other.to_vec());
+            }
+        }
     }
 
     #[test]

@@ -10,14 +10,15 @@ use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use foldhash::fast::FixedState;
-use millrace_forward::{AdjacencyTable, NO_ADJACENCY, Route, is_ordinary4, is_ordinary6};
+use millrace_forward::{AdjacencyTable, Exit, NO_ADJACENCY, Route, is_ordinary4, is_ordinary6};
 use millrace_packet::{BATCH_SIZE, Exceptions, Family};
-use millrace_units::{NextHopIndex, PortId};
+use millrace_units::{Amount, NextHopIndex, PortId};
 
 use crate::accounts::ROUTES;
 use crate::ahead::Addresses;
 use crate::parse::ROUTER;
 use crate::ports::{PortTable, ReversePath};
+use crate::route::NO_ROUTE;
 use crate::router::Router;
 use crate::work::{Fate, Work};
 
@@ -132,6 +133,7 @@ impl Router {
             return false;
         }
         self.ask_bare(work);
+        work.leaving.begin();
         let Self { bare: Bare { v4, v6, adjacencies: numbers }, fib, adjacencies, .. } = self;
         v4.look_up(|addresses, numbers| fib.lookup4_batch(addresses, numbers));
         v6.look_up(|addresses, numbers| fib.lookup6_batch(addresses, numbers));
@@ -155,25 +157,20 @@ impl Router {
             if packet.port != arrival.port {
                 arrival = Arrival::at(ports, packet.port);
             }
-            let key = &work.keys[place];
-            match (key.source(), key.destination()) {
-                (IpAddr::V4(source), IpAddr::V4(destination))
-                    if arrival.v4
-                        && is_ordinary4(source)
-                        && is_ordinary4(destination)
-                        && !own_addresses.contains(&source.into()) =>
-                {
+            let near = work.nears[place];
+            if near.is_v4() {
+                let (source, destination) = near.addresses4();
+                let is_ordinary = arrival.v4 && is_ordinary4(source) && is_ordinary4(destination);
+                if is_ordinary && !own_addresses.contains(&source.into()) {
                     bare.v4.push(index, destination);
                 }
-                (IpAddr::V6(source), IpAddr::V6(destination))
-                    if arrival.v6
-                        && is_ordinary6(source)
-                        && is_ordinary6(destination)
-                        && !own_addresses.contains(&source.into()) =>
-                {
+            } else if let (IpAddr::V6(source), IpAddr::V6(destination)) =
+                (work.keys[place].source(), work.keys[place].destination())
+            {
+                let is_ordinary = arrival.v6 && is_ordinary6(source) && is_ordinary6(destination);
+                if is_ordinary && !own_addresses.contains(&source.into()) {
                     bare.v6.push(index, destination);
                 }
-                _ => {}
             }
         }
     }
@@ -198,20 +195,34 @@ fn send(
     (numbers, adjacencies): (&[[u32; 2]], &mut AdjacencyTable),
     work: &mut Work,
 ) -> usize {
-    let mut sent = 0;
+    let (mut sent, mut amount) = (0, Amount::default());
+    // The route that the last packet has left by, with what the next ones need of its adjacency.
+    let (mut last, mut port, mut exit) = (NO_ROUTE, PortId::NONE, Exit::NONE);
     for (index, route) in found {
+        let Some(route) = route else { continue };
         let packet = &mut work.packets[index];
-        let number = route.and_then(|route| Some((route, numbers.get(route.index())?[place(family)])));
-        let Some((route, number)) = number else { continue };
-        let Some(adjacency) = adjacencies.get_mut(number) else { continue };
-        if adjacency.port == packet.port || !adjacency.takes(packet) {
-            continue;
+        if route == last
+            && packet.port != port
+            && let Some(start) = exit.start(packet)
+        {
+            (start.annotations.next_hop, start.annotations.out_port) = (route, port);
+            exit.rewrite(start.bytes);
+            amount += Amount::packet(start.length);
+        } else {
+            let Some(numbers) = numbers.get(route.index()) else { continue };
+            let Some(adjacency) = adjacencies.get_mut(numbers[place(family)]) else { continue };
+            if adjacency.port == packet.port || !adjacency.takes(packet) {
+                continue;
+            }
+            adjacency.rewrite(packet);
+            work.leaving.add(port, last, std::mem::replace(&mut amount, Amount::packet(packet.len())));
+            (last, port, exit) = (route, adjacency.port, adjacency.exit());
+            (packet.next_hop, packet.out_port) = (route, port);
         }
-        adjacency.rewrite(packet);
-        (packet.next_hop, packet.out_port) = (route, adjacency.port);
         work.fates[index] = Fate::Queue;
         sent += 1;
     }
+    work.leaving.add(port, last, amount);
     sent
 }
 

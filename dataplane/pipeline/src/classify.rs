@@ -144,6 +144,12 @@ impl Classifier {
         self.is_piece = false;
     }
 
+    /// A batch comes to this stage.
+    pub fn begin(&mut self, work: &Work, new_flows: u16) {
+        let own = work.packets.first().is_some_and(|packet| packet.port == ROUTER);
+        self.begin_batch(work.packets.len().min(BATCH_SIZE), own, new_flows);
+    }
+
     fn begin_batch(&mut self, packets: usize, own: bool, new_flows: u16) {
         self.grown = false;
         if own || self.is_piece {
@@ -196,44 +202,56 @@ impl Router {
 
     /// Finds the path and the route of every open packet of a batch.
     pub(crate) fn classify(&mut self, work: &mut Work, now: Instant) {
-        self.classify_or(work, now, |_, _, _| false);
+        work.complete_all();
+        if !self.classifier.remembers {
+            return self.classify_each(work);
+        }
+        let count = work.packets.len().min(BATCH_SIZE);
+        self.classifier.begin(work, self.options.new_flows);
+        let flows = &self.classifier.flows;
+        flows.find_batch(&work.keys[..count], &work.hashes[..count], &mut work.flows[..count]);
+        self.look_ahead_for_new(work, count);
+        (0..count).for_each(|index| self.classify_open(work, index, now));
     }
 
-    /// The same for all but those that are dealt with by `express`, which says whether it did; whether that were all.
-    #[inline]
-    pub(crate) fn classify_or(
-        &mut self,
-        work: &mut Work,
-        now: Instant,
-        express: impl Fn(&mut Self, &mut Work, usize) -> bool,
-    ) -> bool {
-        let count = work.packets.len().min(BATCH_SIZE);
-        if !self.classifier.remembers {
-            self.classify_each(work);
+    /// The same, but packets of flows that are known take the express way where they may; whether all did.
+    #[inline(always)]
+    pub(crate) fn classify_or_express(&mut self, work: &mut Work, now: Instant) -> bool {
+        if self.is_tapped() || !self.classifier.remembers {
+            self.classify(work, now);
             return false;
         }
-        let own = work.packets.first().is_some_and(|packet| packet.port == ROUTER);
-        self.classifier.begin_batch(count, own, self.options.new_flows);
-        let flows = &mut self.classifier.flows;
-        flows.find_batch(&work.keys[..count], &work.hashes[..count], &mut work.flows[..count]);
+        let all = self.express(work, now);
+        if !all {
+            self.classify_left(work, now);
+        }
+        all
+    }
+
+    /// Finds path and route of those packets that the express way has left, whose flows it has looked up.
+    fn classify_left(&mut self, work: &mut Work, now: Instant) {
+        let left = std::mem::take(&mut work.left);
+        left.iter().for_each(|index| work.complete(usize::from(*index)));
+        self.look_ahead_for_new(work, work.packets.len().min(BATCH_SIZE));
+        left.iter().for_each(|index| self.classify_open(work, usize::from(*index), now));
+        work.left = left;
+    }
+
+    fn look_ahead_for_new(&mut self, work: &Work, count: usize) {
         if work.flows[..count].contains(&None) {
             self.look_ahead(work, self.classifier.budget, |index| work.flows[index].is_none());
         } else {
             self.classifier.ahead.clear();
         }
-        let mut left = false;
-        for index in 0..count {
-            if express(self, work, index) {
-                continue;
-            }
-            left = true;
-            if work.fates[index].is_open()
-                && let Err(fate) = self.classify_one(work, index, now)
-            {
-                work.fates[index] = fate;
-            }
+    }
+
+    #[inline]
+    fn classify_open(&mut self, work: &mut Work, index: usize, now: Instant) {
+        if work.fates[index].is_open()
+            && let Err(fate) = self.classify_one(work, index, now)
+        {
+            work.fates[index] = fate;
         }
-        !left
     }
 
     /// Looks up the answers for so many open packets at most, of those that are `wanted`.

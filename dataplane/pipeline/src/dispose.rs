@@ -74,6 +74,22 @@ impl Router {
         self.gates.plugins_mut().end_of_batch();
     }
 
+    /// Puts a batch of nothing but finished frames, which [`Leaving`](crate::work::Leaving) has counted, into the queue of the port that all leave by; or
+    /// does as [`dispose`](Self::dispose) does, where there is more to it.
+    pub(crate) fn leave(&mut self, work: &mut Work, now: Instant) {
+        let Work { packets, leaving, .. } = work;
+        let out = leaving.port().and_then(|port| self.ports.get_mut(port));
+        let Some(out) = out.filter(|out| out.has_room_for(packets.len())) else {
+            return self.dispose(work, now);
+        };
+        out.queue.extend(packets.drain());
+        for (route, amount) in leaving.amounts() {
+            out.queue_bytes += amount.bytes;
+            self.route_accounts.queued(route, amount);
+        }
+        self.gates.plugins_mut().end_of_batch();
+    }
+
     /// Puts so many finished frames at the beginning of a batch, all by one port, into the queue of that port.
     fn queue_run(&mut self, packets: &mut Drain<'_, Packet>, port: PortId, count: usize, now: Instant) {
         let run = packets.by_ref().take(count);

@@ -10,20 +10,22 @@
 //! The number is void once something has changed that the adjacency depends on; the record's generation says the same of all
 //! that the answer depends on.
 
-use millrace_classify::FlowIndex;
-use millrace_forward::{Adjacency, NeighbourKey, Route};
-use millrace_packet::{Exceptions, Family, FlowKey, Packet};
+use millrace_classify::{FlowAnswer, FlowIndex, Meeting, Sought};
+use millrace_forward::{Adjacency, AdjacencyTable, Exit, NO_ADJACENCY, NeighbourKey, Route};
+use millrace_packet::{BATCH_SIZE, Exceptions, Family, FlowKey, Packet};
 use millrace_plugin::EMPTY_PATH;
 use millrace_plugin_abi::Position;
-use millrace_units::Instant;
+use millrace_units::{Amount, Instant, NextHopIndex, PortId};
 use millrace_wire::{EtherType, MacAddr};
 
+use crate::classify::Classifier;
 use crate::dispose::link_header;
 use crate::filter_route::is_filter;
 use crate::forward::alive;
 use crate::parse::ROUTER;
+use crate::route::NO_ROUTE;
 use crate::router::Router;
-use crate::work::{Fate, Work};
+use crate::work::{Fate, Leaving, Work};
 
 /// Makes a packet ready to leave by the adjacency of its flow, unless something about it is to be looked at on the general
 /// way; whether it did.
@@ -39,45 +41,150 @@ pub(crate) fn leaves_by(adjacency: &mut Adjacency, packet: &mut Packet) -> bool 
     is_sent_on
 }
 
-impl Router {
-    /// Makes the packet of a known flow ready to leave, or has it join those of its path; whether it takes the express way.
+/// Packets of a batch that leave as most do: of flows that are bound to nothing, whose records are right, by an adjacency that
+/// takes them. What the last of them needed is at hand for the next.
+struct Leave<'a> {
+    adjacencies: &'a mut AdjacencyTable,
+    leaving: &'a mut Leaving,
+    /// The current generation.
+    generation: u32,
+    /// The number of the adjacency, with what packets need of it.
+    number: u32,
+    out_port: PortId,
+    exit: Exit,
+    /// The route that they count with, and what does so far.
+    route: NextHopIndex,
+    amount: Amount,
+    /// Packets before those.
+    before: u64,
+}
+
+impl Leave<'_> {
+    /// Counts what leaves.
     #[inline(always)]
-    pub(crate) fn express(&mut self, work: &mut Work, index: usize, now: Instant) -> bool {
+    fn settle(&mut self) {
+        let amount = std::mem::take(&mut self.amount);
+        if amount.packets > 0 {
+            self.before += amount.packets;
+            self.leaving.add(self.out_port, self.route, amount);
+            if let Some(adjacency) = self.adjacencies.get_mut(self.number) {
+                adjacency.note_use();
+            }
+        }
+    }
+
+    /// Turns to another adjacency, if the number is that of one, and to the route that its packets count with.
+    #[inline(always)]
+    fn turn_to(&mut self, number: u32, route: NextHopIndex) -> Option<()> {
+        self.settle();
+        self.route = route;
+        if self.number != number {
+            let adjacency = self.adjacencies.get_mut(number)?;
+            (self.number, self.out_port, self.exit) = (number, adjacency.port, adjacency.exit());
+        }
+        Some(())
+    }
+}
+
+impl<'p> Meeting<(&'p mut Packet, &'p mut Fate)> for Leave<'_> {
+    #[inline(always)]
+    fn meet(&mut self, (packet, fate): (&'p mut Packet, &'p mut Fate), answer: &FlowAnswer) -> Option<u32> {
+        let is_right = fate.is_open()
+            && answer.path == EMPTY_PATH
+            && answer.varying_mask == 0
+            && answer.generation == self.generation;
+        if !is_right {
+            return None;
+        }
+        if answer.adjacency != self.number || answer.next_hop != self.route {
+            self.turn_to(answer.adjacency, answer.next_hop)?;
+        }
+        let start = self.exit.start(packet)?;
+        if start.annotations.exceptions != Exceptions::NONE {
+            return None;
+        }
+        (start.annotations.out_port, start.annotations.next_hop) = (self.out_port, answer.next_hop);
+        self.exit.rewrite(start.bytes);
+        self.amount += Amount::packet(start.length);
+        *fate = Fate::Queue;
+        Some(start.length as u32)
+    }
+}
+
+impl Router {
+    /// Makes the packets of known flows ready to leave, or has them join those of their paths; whether those were all. The others are
+    /// left.
+    #[inline]
+    pub(crate) fn express(&mut self, work: &mut Work, now: Instant) -> bool {
+        self.classifier.begin(work, self.options.new_flows);
+        let Self { classifier, adjacencies, .. } = self;
+        let Classifier { flows, changes, counts, .. } = classifier;
+        let count = work.packets.len().min(BATCH_SIZE);
+        work.left.clear();
+        work.leaving.begin();
+        let leave = Leave {
+            adjacencies,
+            leaving: &mut work.leaving,
+            generation: changes.current(),
+            number: NO_ADJACENCY,
+            out_port: PortId::NONE,
+            exit: Exit::NONE,
+            route: NO_ROUTE,
+            amount: Amount::default(),
+            before: 0,
+        };
+        let sought =
+            Sought { nears: &work.nears[..count], keys: &work.keys[..count], hashes: &work.hashes[..count] };
+        let places = work.packets.iter_mut().zip(work.fates.iter_mut());
+        let rest = (leave, &mut work.left);
+        let mut leave = flows.meet_batch(sought, &mut work.flows[..count], places, now, rest);
+        leave.settle();
+        counts.hits += leave.before;
+        if !work.left.is_empty() {
+            let mut left = std::mem::take(&mut work.left);
+            left.retain(|index| !self.express_one(work, usize::from(*index), now));
+            work.left = left;
+        }
+        work.left.is_empty()
+    }
+
+    /// The same for a packet that does not leave as most do; whether it takes the express way.
+    fn express_one(&mut self, work: &mut Work, index: usize, now: Instant) -> bool {
         let Some(flow) = work.flows[index].filter(|_| work.fates[index].is_open()) else { return false };
-        let answer = &self.classifier.flows.record(flow).answer;
-        let (generation, next_hop, path, number) =
-            (answer.generation, answer.next_hop, answer.path, answer.adjacency);
-        let is_uniform = answer.varying_mask == 0;
-        let Some(adjacency) = self.adjacencies.get_mut(number).filter(|_| is_uniform) else { return false };
+        let answer = self.classifier.flows.record(flow).answer;
+        let Some(adjacency) = self.adjacencies.get_mut(answer.adjacency) else { return false };
         let packet = &mut work.packets[index];
-        let takes_it = match path {
+        let takes_it = match answer.path {
             EMPTY_PATH => packet.exceptions == Exceptions::NONE && adjacency.takes(packet),
             // What is left to be said of the packet is said behind its instances.
-            _ => self.gates.groups.is_last(path) || self.gates.plugins().is_through(path),
+            path => self.gates.groups.is_last(path) || self.gates.plugins().is_through(path),
         };
-        if !takes_it {
+        if answer.varying_mask != 0 || !takes_it {
             return false;
         }
-        if generation == self.classifier.changes.current() {
+        work.complete(index);
+        if answer.generation == self.classifier.changes.current() {
             self.classifier.counts.hits += 1;
         } else if !self.classifier.is_still_right(flow, &work.keys[index]) {
             return false;
         }
+        let packet = &mut work.packets[index];
         self.classifier.flows.touch(flow, packet.len() as u32, now);
-        packet.next_hop = next_hop;
-        if path != EMPTY_PATH {
-            (work.paths[index], work.adjacencies[index]) = (path, number);
+        packet.next_hop = answer.next_hop;
+        if answer.path != EMPTY_PATH {
+            (work.paths[index], work.adjacencies[index]) = (answer.path, answer.adjacency);
             if self.gates.plugins().keeps_states() {
                 work.states[index] = self.classifier.flows.state(flow);
             }
-            self.gates.groups.join(path, index, packet.len());
+            self.gates.groups.join(answer.path, index, packet.len());
             if packet.counts_for == EMPTY_PATH {
-                packet.counts_for = path;
+                packet.counts_for = answer.path;
             }
             return true;
         }
         adjacency.rewrite(packet);
         packet.out_port = adjacency.port;
+        work.leaving.add(adjacency.port, answer.next_hop, Amount::packet(packet.len()));
         work.fates[index] = Fate::Queue;
         true
     }

@@ -5,23 +5,28 @@
 //! noted on it: [`receive`](crate::receive) and [`parse`](crate::parse) say what it is. What is said of a plain frame is what
 //! they would have said.
 
-use millrace_classify::FlowTable;
-use millrace_packet::{Exceptions, FlowKey, Packet};
-use millrace_units::PortId;
-use millrace_wire::{EtherType, checksum};
+use std::net::Ipv4Addr;
+
+use millrace_classify::{FlowTable, NearKey};
+use millrace_packet::{BATCH_SIZE, Exceptions, Family, FlowKey, Packet};
+use millrace_units::{Amount, PortId};
+use millrace_wire::EtherType;
+use millrace_wire::checksum::is_valid_header;
 
 use crate::ports::{DeviceId, PortTable};
 use crate::tags::Tags;
-use crate::work::Varying;
+use crate::work::{Bits, Work};
 
 const LINK: usize = 14;
 const TAGGED: usize = LINK + 4;
 /// The shortest plain frame: IPv4 and UDP without a tag.
 const SHORTEST: usize = LINK + 20 + 8;
-/// EtherTypes as they come.
-const IPV4: u16 = EtherType::IPV4.0.to_be();
-const IPV6: u16 = EtherType::IPV6.0.to_be();
-const VLAN: u16 = EtherType::VLAN.0.to_be();
+/// EtherTypes as they come, the first byte lowest.
+const IPV4: u16 = EtherType::IPV4.0.swap_bytes();
+const IPV6: u16 = EtherType::IPV6.0.swap_bytes();
+const VLAN: u16 = EtherType::VLAN.0.swap_bytes();
+/// The family in the last word of the key of an IPv4 packet.
+const V4: u64 = (Family::V4 as u64) << 40;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 /// The six bytes of an address in a word that was read from the frame.
@@ -29,155 +34,282 @@ const ADDRESS: u64 = 0xffff_ffff_ffff;
 /// No address in a frame is this.
 const NOBODY: u64 = u64::MAX;
 
-/// The port that the last plain frame of a batch came in by: that of the next one, as a rule.
-pub(crate) struct Arrivals {
-    device: DeviceId,
-    /// VLAN id of its frames, 0 for none; above all ids at first.
-    vlan: u16,
+/// How many packets ahead their metadata are fetched, and their first bytes, whose place the metadata say.
+const METADATA_AHEAD: usize = 12;
+const FRAMES_AHEAD: usize = 6;
+
+/// A port as plain frames are held against it.
+#[derive(Clone, Copy)]
+struct Arrival {
     port: PortId,
     /// Its address as in the first word of a frame; [`NOBODY`] when nothing plain comes in by it.
     mac: u64,
     mtu: usize,
-    /// Frames and bytes that are not counted at the port yet.
-    packets: u64,
-    bytes: u64,
+    /// The last word of the keys of IPv4 packets that come in by it, without what the packet says; and what it adds to their hashes.
+    last: u64,
+    hash: u64,
 }
 
-impl Arrivals {
-    /// Those of a batch from `device`.
-    pub fn of(device: DeviceId) -> Self {
-        Self { device, vlan: u16::MAX, port: PortId::NONE, mac: NOBODY, mtu: 0, packets: 0, bytes: 0 }
-    }
-
-    /// Counts at the port what came in by it.
-    pub fn count(&mut self, ports: &mut PortTable) {
-        if let Some(entry) = ports.get_mut(self.port) {
-            entry.count.rx_packets += std::mem::take(&mut self.packets);
-            entry.count.rx_bytes += std::mem::take(&mut self.bytes);
-        }
-    }
-
-    #[cold]
-    fn turn_to(&mut self, ports: &mut PortTable, vlan: u16) {
-        self.count(ports);
+impl Arrival {
+    /// The port of a device whose frames have this VLAN id, 0 for none.
+    fn at(ports: &PortTable, device: DeviceId, vlan: u16, flows: &FlowTable) -> Self {
         let tags = if vlan == 0 { Tags::NONE } else { Tags::single(vlan) };
-        self.vlan = vlan;
-        (self.port, self.mac, self.mtu) = (PortId::NONE, NOBODY, 0);
-        let Some(port) = ports.by_tags(self.device, tags) else { return };
-        let Some(settings) = ports.get(port).map(|entry| &entry.settings) else { return };
+        let mut arrival = Self { port: PortId::NONE, mac: NOBODY, mtu: 0, last: 0, hash: 0 };
+        let Some(port) = ports.by_tags(device, tags) else { return arrival };
+        let Some(settings) = ports.get(port).map(|entry| &entry.settings) else { return arrival };
         if settings.up && settings.mac.is_unicast() {
             let [a, b, c, d, e, f] = settings.mac.0;
-            (self.port, self.mtu) = (port, settings.mtu.into());
-            self.mac = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
+            let nowhere = Ipv4Addr::UNSPECIFIED;
+            arrival = Self {
+                port,
+                mac: u64::from_le_bytes([a, b, c, d, e, f, 0, 0]),
+                mtu: settings.mtu.into(),
+                last: FlowKey::v4(nowhere, nowhere, 0, (0, 0), port).last_word(),
+                hash: flows.hash_of_port(port),
+            };
+        }
+        arrival
+    }
+
+    /// Whether a frame is sent to the port, by somebody: `source` is that in its lowest six bytes.
+    #[inline(always)]
+    fn is_addressed(&self, destination: u64, source: u64) -> bool {
+        destination & ADDRESS == self.mac && source & 1 == 0 && source & ADDRESS != 0
+    }
+
+    /// Counts what came in by it.
+    fn count(&self, ports: &mut PortTable, amount: Amount) {
+        if let Some(entry) = ports.get_mut(self.port) {
+            entry.count.rx_packets += amount.packets;
+            entry.count.rx_bytes += amount.bytes;
+        }
+    }
+}
+
+/// Where what is found out of packets is noted.
+struct Notes<'a> {
+    nears: &'a mut [NearKey; BATCH_SIZE],
+    keys: &'a mut [FlowKey; BATCH_SIZE],
+    hashes: &'a mut [u64; BATCH_SIZE],
+}
+
+/// Reads the plain frames of a batch from `device`, in [brief](Work::brief), and notes on them what the stages note; the numbers of all
+/// others are added to `others`. Buckets are fetched where flows are remembered.
+pub(crate) fn read_plain(
+    ports: &mut PortTable,
+    device: DeviceId,
+    work: &mut Work,
+    (flows, remembers): (&FlowTable, bool),
+    others: &mut Vec<u16>,
+) {
+    let arrival = Arrival::at(ports, device, 0, flows);
+    let Work { packets, nears, keys, hashes, .. } = work;
+    let notes = Notes { nears, keys, hashes };
+    let amount = match remembers {
+        true => read_untagged::<true>(packets, arrival, notes, flows, others),
+        false => read_untagged::<false>(packets, arrival, notes, flows, others),
+    };
+    arrival.count(ports, amount);
+    if !others.is_empty() {
+        read_tagged(ports, device, work, flows, others);
+    }
+    work.brief = Bits::of(work.packets.len());
+    others.iter().for_each(|index| _ = work.brief.take(usize::from(*index)));
+}
+
+/// Reads those that have no tag, and came in by this port; what it counts.
+#[inline(never)]
+fn read_untagged<const FETCH: bool>(
+    packets: &mut [Packet],
+    arrival: Arrival,
+    notes: Notes<'_>,
+    flows: &FlowTable,
+    others: &mut Vec<u16>,
+) -> Amount {
+    let Notes { nears, keys, hashes } = notes;
+    let (mut bytes, before) = (0, others.len());
+    let count = packets.len().min(BATCH_SIZE);
+    let packets = &mut packets[..count];
+    for index in 0..count {
+        if let Some(ahead) = packets.get(index + METADATA_AHEAD) {
+            ahead.prefetch_metadata();
+        }
+        if let Some(ahead) = packets.get(index + FRAMES_AHEAD) {
+            ahead.prefetch();
+        }
+        let place = (&mut nears[index], &mut keys[index], &mut hashes[index]);
+        match arrival.read::<FETCH>(&mut packets[index], place, flows) {
+            Some(length) => bytes += length as u64,
+            None => others.push(index as u16),
+        }
+    }
+    Amount { packets: (count - (others.len() - before)) as u64, bytes }
+}
+
+/// Reads those that have a tag, of those that are left.
+#[inline(never)]
+fn read_tagged(
+    ports: &mut PortTable,
+    device: DeviceId,
+    work: &mut Work,
+    flows: &FlowTable,
+    others: &mut Vec<u16>,
+) {
+    // The VLAN of the last frame: that of the next one, as a rule.
+    let mut last: Option<(u16, Arrival, Amount)> = None;
+    others.retain(|index| {
+        let index = usize::from(*index);
+        let tag = work.packets[index].data().first_chunk().and_then(tag_of);
+        let Some(tag) = tag else { return true };
+        if last.is_none_or(|(vlan, ..)| vlan != tag) {
+            if let Some((_, arrival, amount)) = last {
+                arrival.count(ports, amount);
+            }
+            last = Some((tag, Arrival::at(ports, device, tag, flows), Amount::default()));
+        }
+        let Some((_, arrival, amount)) = &mut last else { return true };
+        let place = (&mut work.nears[index], &mut work.keys[index], &mut work.hashes[index]);
+        let length = arrival.read_tagged(&mut work.packets[index], place, flows);
+        length.map(|length| *amount += Amount::packet(length)).is_none()
+    });
+    if let Some((_, arrival, amount)) = last {
+        arrival.count(ports, amount);
+    }
+}
+
+/// The VLAN id of a frame with one tag, if it is not 0.
+fn tag_of(start: &[u8; SHORTEST]) -> Option<u16> {
+    let tag = half(start, 14).swap_bytes() & 0xfff;
+    (half(start, 12) == VLAN && tag != 0).then_some(tag)
+}
+
+/// The notes on one packet.
+type Place<'a> = (&'a mut NearKey, &'a mut FlowKey, &'a mut u64);
+
+impl Arrival {
+    /// Reads a frame without a tag if it is plain; its length, then.
+    #[inline(always)]
+    fn read<const FETCH: bool>(
+        &self,
+        packet: &mut Packet,
+        place: Place<'_>,
+        flows: &FlowTable,
+    ) -> Option<usize> {
+        let start = packet.data().first_chunk::<SHORTEST>()?;
+        // Behind the source stands the EtherType.
+        let source = word(start, 6);
+        if !self.is_addressed(word(start, 0), source) {
+            return None;
+        }
+        match (source >> 48) as u16 {
+            IPV4 => self.v4::<LINK, FETCH>(packet, place, flows),
+            IPV6 => self.v6::<LINK, FETCH>(packet, place, flows),
+            _ => None,
         }
     }
 
-    /// Reads a frame if it is plain, and notes on it what the stages note; whether it is. Its key, hash and varying fields are put
-    /// where they belong at once: they are too large to be handed around.
-    #[inline(always)]
-    pub fn read(
-        &mut self,
-        ports: &mut PortTable,
-        packet: &mut Packet,
-        flows: &FlowTable,
-        notes: (&mut FlowKey, &mut u64, &mut Varying),
-    ) -> bool {
-        self.look(ports, packet, flows, notes).is_some()
+    /// The same of one with a tag.
+    fn read_tagged(&self, packet: &mut Packet, place: Place<'_>, flows: &FlowTable) -> Option<usize> {
+        let start = packet.data().first_chunk::<SHORTEST>()?;
+        if !self.is_addressed(word(start, 0), word(start, 6)) {
+            return None;
+        }
+        match half(start, 16) {
+            IPV4 => self.v4::<TAGGED, true>(packet, place, flows),
+            IPV6 => self.v6::<TAGGED, true>(packet, place, flows),
+            _ => None,
+        }
     }
 
+    /// Reads an IPv4 packet behind a link header of so many bytes.
     #[inline(always)]
-    fn look(
-        &mut self,
-        ports: &mut PortTable,
+    fn v4<const NETWORK: usize, const FETCH: bool>(
+        &self,
         packet: &mut Packet,
+        (near, _, hash): Place<'_>,
         flows: &FlowTable,
-        (key, hash, varying): (&mut FlowKey, &mut u64, &mut Varying),
-    ) -> Option<()> {
+    ) -> Option<usize> {
         let data = packet.data();
-        let start = data.first_chunk::<SHORTEST>()?;
-        let outer = half(start, 12);
-        let is_tagged = outer == VLAN;
-        let tag = if is_tagged { u16::from_be(half(start, 14)) & 0xfff } else { 0 };
-        if is_tagged && tag == 0 {
-            return None;
-        }
-        if tag != self.vlan {
-            self.turn_to(ports, tag);
-        }
-        let source = word(start, 6) & ADDRESS;
-        let is_ours = word(start, 0) & ADDRESS == self.mac;
-        if !is_ours || source & 1 == 1 || source == 0 || !packet.is_linear() {
-            return None;
-        }
-        let length = data.len();
-        let (network, ether_type) = if is_tagged { (TAGGED, half(start, 16)) } else { (LINK, outer) };
-        if length > self.mtu + network {
-            return None;
-        }
-        let bytes = &data[network..];
-        let (is_v4, header_len) = match ether_type {
-            IPV4 => (true, 20),
-            IPV6 => (false, 40),
-            _ => return None,
-        };
-        let (total_len, dscp) = if is_v4 { self.v4(bytes, key)? } else { self.v6(bytes, key)? };
-        let tcp_flags = match key.protocol {
-            UDP if total_len >= header_len + 8 => None,
-            TCP if total_len >= header_len + 20 => bytes.get(header_len + 13).copied(),
-            _ => return None,
-        };
-        packet.truncate(network + total_len);
-        packet.set_network(network);
-        packet.set_transport(network + header_len);
-        packet.port = self.port;
-        packet.exceptions = Exceptions::NONE;
-        (*hash, packet.hash) = flows.hashes(key);
-        self.packets += 1;
-        self.bytes += length as u64;
-        *varying = Varying { tcp_flags, dscp };
-        Some(())
-    }
-
-    /// Puts down the key of an IPv4 packet; its length and its DSCP.
-    #[inline(always)]
-    fn v4(&self, bytes: &[u8], key: &mut FlowKey) -> Option<(usize, u8)> {
-        let header = bytes.first_chunk::<28>()?;
-        let [ip @ .., _, _, _, _, _, _, _, _] = header;
+        let header = data.get(NETWORK..)?.first_chunk::<28>()?;
+        let (length, room) = (data.len(), data.len() - NETWORK);
         // The lowest byte of each is the first one.
-        let (first, second, ports) = (word(header, 0), word(header, 8), word(header, 20));
+        let (first, second, third) = (word(header, 0), word(header, 8), word(header, 16));
         let total_len = usize::from(((first >> 16) as u16).swap_bytes());
-        let is_sane = first & 0xff == 0x45
-            && first >> 48 & 0xff3f == 0
+        let protocol = (second >> 8) as u8;
+        let is_plain = first & 0xff3f_0000_0000_00ff == 0x45
             && second & 0xff > 1
-            && total_len <= bytes.len()
-            && checksum::is_valid_header(ip);
-        if !is_sane {
+            && total_len <= room
+            && room <= self.mtu
+            && (protocol == UDP && total_len >= 20 + 8 || protocol == TCP && total_len >= 20 + 20)
+            && is_valid_header(first, second, third as u32)
+            && packet.is_linear();
+        if !is_plain {
             return None;
         }
-        let address = |word: u64| (word as u32).to_le_bytes().into();
-        let (source, destination) = (address(second >> 32), address(word(header, 16)));
-        let ports = ((ports as u16).swap_bytes(), ((ports >> 16) as u16).swap_bytes());
-        *key = FlowKey::v4(source, destination, (second >> 8) as u8, ports, self.port);
-        Some((total_len, (first >> 10) as u8 & 0x3f))
+        let addresses = second >> 32 | third << 32;
+        let last = ports_of(third >> 32) | u64::from(protocol) << 32;
+        let (of_record, of_flow) = flows.hashes4(addresses, last | V4, self.hash);
+        *near = NearKey::v4(addresses, last | self.last);
+        *hash = of_record;
+        if FETCH {
+            flows.prefetch(of_record);
+        }
+        self.note::<NETWORK>(packet, 20, total_len, of_flow);
+        Some(length)
     }
 
-    /// Puts down the key of an IPv6 packet; its length and its DSCP.
+    /// The same for an IPv6 packet.
     #[inline(always)]
-    fn v6(&self, bytes: &[u8], key: &mut FlowKey) -> Option<(usize, u8)> {
-        let header = bytes.first_chunk::<48>()?;
-        let (first, ports) = (word(header, 0), word(header, 40));
+    fn v6<const NETWORK: usize, const FETCH: bool>(
+        &self,
+        packet: &mut Packet,
+        (near, key, hash): Place<'_>,
+        flows: &FlowTable,
+    ) -> Option<usize> {
+        let data = packet.data();
+        let header = data.get(NETWORK..)?.first_chunk::<48>()?;
+        let (length, room) = (data.len(), data.len() - NETWORK);
+        let first = word(header, 0);
         let total_len = 40 + usize::from(((first >> 32) as u16).swap_bytes());
-        let (next_header, hop_limit) = ((first >> 48) as u8, first >> 56);
-        if first & 0xf0 != 0x60 || hop_limit <= 1 || total_len > bytes.len() {
+        let next_header = (first >> 48) as u8;
+        let is_plain = first & 0xf0 == 0x60
+            && first >> 56 > 1
+            && total_len <= room
+            && room <= self.mtu
+            && (next_header == UDP && total_len >= 40 + 8 || next_header == TCP && total_len >= 40 + 20)
+            && packet.is_linear();
+        if !is_plain {
             return None;
         }
         let address =
             |at| (u128::from(word(header, at)) | u128::from(word(header, at + 8)) << 64).to_le_bytes().into();
-        let ports = ((ports as u16).swap_bytes(), ((ports >> 16) as u16).swap_bytes());
-        let dscp = (header[0] & 0xf) << 2 | header[1] >> 6;
-        *key = FlowKey::v6(address(8), address(24), next_header, ports, self.port);
-        Some((total_len, dscp))
+        let ports = ports_of(word(header, 40));
+        let ports = (ports as u16, (ports >> 16) as u16);
+        let own = FlowKey::v6(address(8), address(24), next_header, ports, self.port);
+        let (of_record, of_flow) = flows.hashes(&own);
+        (*near, *key, *hash) = (NearKey::of(&own), own, of_record);
+        if FETCH {
+            flows.prefetch(of_record);
+        }
+        self.note::<NETWORK>(packet, 40, total_len, of_flow);
+        Some(length)
     }
+
+    /// Notes on a packet what is noted on each: its network packet has so many bytes, so many of them in the header.
+    #[inline(always)]
+    fn note<const NETWORK: usize>(&self, packet: &mut Packet, header_len: u16, total_len: usize, hash: u32) {
+        packet.truncate(NETWORK + total_len);
+        let annotations = packet.set_headers(NETWORK as u16, header_len);
+        annotations.port = self.port;
+        annotations.exceptions = Exceptions::NONE;
+        annotations.hash = hash;
+    }
+}
+
+/// Source and destination port, the source port lowest, of four bytes as they come.
+#[inline(always)]
+fn ports_of(bytes: u64) -> u64 {
+    u64::from((bytes as u32).swap_bytes().rotate_left(16))
 }
 
 /// The eight bytes at a place that is a constant.
@@ -188,8 +320,11 @@ fn word<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// The two bytes at a place that is a constant, as they come.
+/// The two bytes at a place that is a constant, the first one lowest.
 #[inline(always)]
 fn half<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
-    u16::from_ne_bytes([bytes[at], bytes[at + 1]])
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
+
+#[cfg(test)]
+mod tests;

@@ -154,6 +154,12 @@ impl PortEntry {
         }
     }
 
+    /// Whether packets that are put into the port's queue are where they wait, and so many more find room there.
+    #[inline]
+    pub(crate) fn has_room_for(&self, packets: usize) -> bool {
+        self.is_here && self.scheduler.is_none() && self.queue.len() + packets <= QUEUE_LIMIT
+    }
+
     /// Puts packets where they wait to be sent, in order.
     #[inline]
     pub(crate) fn enqueue_all(
@@ -163,7 +169,7 @@ impl PortEntry {
         drops: &mut QueueDrops,
         ledger: &mut Ledger<'_>,
     ) {
-        if self.scheduler.is_some() || self.queue.len() + packets.len() > QUEUE_LIMIT {
+        if !self.has_room_for(packets.len()) {
             return packets.for_each(|packet| self.enqueue(packet, now, drops, ledger));
         }
         let before = self.queue.len();

@@ -32,7 +32,7 @@ use crate::handover::Handover;
 use crate::options::Options;
 use crate::own_stack::{Outgoing, OwnStack};
 use crate::parse::{Parsed, ROUTER, parse, parse_copy};
-use crate::plain::Arrivals;
+use crate::plain::read_plain;
 use crate::port_scheduler::QueueDrops;
 use crate::ports::{DeviceId, PortCount, PortSettings, PortTable};
 use crate::receive::receive;
@@ -45,9 +45,6 @@ use crate::work::{Fate, Work};
 const NEIGHBOURS: usize = 65_536;
 /// EtherTypes that are counted one by one.
 const ETHER_TYPES: usize = 64;
-/// How many packets ahead their metadata are fetched, and their first bytes, whose place the metadata say.
-const METADATA_AHEAD: usize = 12;
-const FRAMES_AHEAD: usize = 6;
 /// Rounds in which packets that the router made are followed at once; what they lead to then waits for the next turn.
 const ROUNDS: usize = 4;
 /// Filters whose counters are read between two batches.
@@ -162,20 +159,16 @@ impl Router {
         work.begin();
         // Who captures sees every packet on the general way.
         let tapped = self.is_tapped();
-        let mut arrivals = Arrivals::of(device);
-        for index in 0..work.packets.len().min(BATCH_SIZE) {
-            if let Some(ahead) = work.packets.get(index + METADATA_AHEAD) {
-                ahead.prefetch_metadata();
-            }
-            if let Some(ahead) = work.packets.get(index + FRAMES_AHEAD) {
-                ahead.prefetch();
-            }
-            let packet = &mut work.packets[index];
-            let notes = (&mut work.keys[index], &mut work.hashes[index], &mut work.varying[index]);
-            if !tapped && arrivals.read(&mut self.ports, packet, &self.classifier.flows, notes) {
-                continue;
-            }
-            let link = receive(&mut self.ports, device, packet);
+        let mut others = std::mem::take(&mut work.left);
+        others.clear();
+        if tapped {
+            others.extend(0..work.packets.len().min(BATCH_SIZE) as u16);
+        } else {
+            let table = (&self.classifier.flows, self.classifier.remembers());
+            read_plain(&mut self.ports, device, work, table, &mut others);
+        }
+        for index in others.iter().map(|index| usize::from(*index)) {
+            let link = receive(&mut self.ports, device, &mut work.packets[index]);
             work.fates[index] = link.fate;
             if link.fate.is_open() {
                 self.read(work, index, link.ether_type, now);
@@ -183,7 +176,7 @@ impl Router {
                 self.count_ether_type(link.ether_type);
             }
         }
-        arrivals.count(&mut self.ports);
+        work.left = others;
         if tapped {
             self.tap_arrivals(work, now);
         }
@@ -206,21 +199,20 @@ impl Router {
     /// The stages from classify on.
     #[inline(always)]
     pub(crate) fn stages(&mut self, work: &mut Work, now: Instant) {
-        let tapped = self.is_tapped();
-        let express = |this: &mut Self, work: &mut Work, index| !tapped && this.express(work, index, now);
         self.gates.groups.begin();
-        let bare = !tapped && !self.classifier.remembers() && self.leave_bare(work);
-        if bare || self.classify_or(work, now, express) {
-            if !self.gates.groups.is_empty() {
-                self.run_gates(Position::Early, 0, work, now);
-                self.run_gates(Position::Late, 0, work, now);
-                self.forward(work);
-            }
-            self.offer_to_driver(work, now);
-            self.dispose(work, now);
-        } else {
-            self.travel(work, now);
+        let is_bare = !self.classifier.remembers() && !self.is_tapped() && self.leave_bare(work);
+        if !is_bare && !self.classify_or_express(work, now) {
+            return self.travel(work, now);
         }
+        if self.gates.groups.is_empty() {
+            self.offer_to_driver(work, now);
+            return self.leave(work, now);
+        }
+        self.run_gates(Position::Early, 0, work, now);
+        self.run_gates(Position::Late, 0, work, now);
+        self.forward(work);
+        self.offer_to_driver(work, now);
+        self.dispose(work, now);
     }
 
     /// Stage parse, of one packet.
@@ -238,7 +230,8 @@ impl Router {
                     work.fates[index] = admit(&self.ports, packet, &parsed.key, self.options.martians);
                 }
                 work.hashes[index] = self.classifier.flows.hash(&parsed.key);
-                work.keys[index] = parsed.key;
+                self.classifier.flows.prefetch(work.hashes[index]);
+                work.set_key(index, parsed.key);
                 work.varying[index] = parsed.varying;
             }
             Err(reason) => work.fates[index] = Fate::Drop(reason),

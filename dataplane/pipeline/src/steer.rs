@@ -30,9 +30,10 @@ impl Router {
             if !work.fates[index].is_open() {
                 continue;
             }
-            if let Some(owner) = handover.owner_of_flow(packet.hash)
-                && !is_neighbour_message(packet, &work.keys[index], &self.ports)
-            {
+            let Some(owner) = handover.owner_of_flow(packet.hash) else { continue };
+            work.complete(index);
+            let packet = &work.packets[index];
+            if !is_neighbour_message(packet, &work.keys[index], &self.ports) {
                 work.fates[index] =
                     match handover.put(owner, Errand::Flow, packet, Some(&work.keys[index]), &[]) {
                         true => Fate::HandedOver,
@@ -109,7 +110,8 @@ impl Router {
                 (parsed.key.source_port, parsed.key.destination_port) = handed.ports;
                 packet.exceptions = handed.exceptions;
                 (work.hashes[index], packet.hash) = self.classifier.flows.hashes(&parsed.key);
-                work.keys[index] = parsed.key;
+                self.classifier.flows.prefetch(work.hashes[index]);
+                work.set_key(index, parsed.key);
                 work.varying[index] = parsed.varying;
             }
             Err(reason) => work.fates[index] = Fate::Drop(reason),

@@ -44,10 +44,17 @@ pub(crate) fn transmit(
             queue.truncate(most);
             return beyond;
         }
-        outgoing.take_from(queue, batch);
-        departures.leave(outgoing);
-        port.transmit(pool, now, outgoing);
-        outgoing.clear();
+        let mut give = |outgoing: &mut Batch| {
+            departures.leave(outgoing);
+            port.transmit(pool, now, outgoing);
+        };
+        if batch == queue.len() {
+            outgoing.with_all_of(queue, give);
+        } else {
+            outgoing.take_from(queue, batch);
+            give(outgoing);
+            outgoing.clear();
+        }
     }
     Amount::default()
 }

@@ -1,12 +1,12 @@
 //! A batch on its journey: the packets, and what the stages have found out about each.
 
-use millrace_classify::{Candidate, FlowIndex};
+use millrace_classify::{Candidate, FlowIndex, NearKey};
 use millrace_forward::{IcmpError, NO_ADJACENCY};
-use millrace_packet::{BATCH_SIZE, Batch, DropReason, FlowKey};
+use millrace_packet::{BATCH_SIZE, Batch, DropReason, Family, FlowKey, Packet};
 use millrace_plugin::Ticket;
 use millrace_plugin_abi::Verdict;
-use millrace_units::{PathId, PortId};
-use millrace_wire::MacAddr;
+use millrace_units::{Amount, NextHopIndex, PathId, PortId};
+use millrace_wire::{MacAddr, Protocol};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// What is to become of a packet. Stages decide; [`dispose`](crate::router::Router) carries it out at the end.
@@ -55,6 +55,48 @@ pub struct Varying {
     pub dscp: u8,
 }
 
+impl Varying {
+    /// Those of a packet that was read as a plain one.
+    fn of_plain(packet: &Packet, key: &FlowKey) -> Self {
+        let bytes = |at: usize| packet.network().get(at).copied().unwrap_or_default();
+        let dscp = match key.family() {
+            Family::V4 => bytes(1) >> 2,
+            Family::V6 => (bytes(0) & 0xf) << 2 | bytes(1) >> 6,
+        };
+        let is_tcp = Protocol(key.protocol) == Protocol::TCP;
+        Self { tcp_flags: packet.transport().get(13).copied().filter(|_| is_tcp), dscp }
+    }
+}
+
+/// A bit for each packet of a batch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bits([u64; BATCH_SIZE / 64]);
+
+impl Bits {
+    /// Those of so many packets.
+    pub fn of(count: usize) -> Self {
+        let word = |at: usize| match count.saturating_sub(at * 64) {
+            64.. => u64::MAX,
+            rest => (1 << rest) - 1,
+        };
+        Self(std::array::from_fn(word))
+    }
+
+    /// Whether no bit is set.
+    pub fn is_empty(self) -> bool {
+        self.0 == [0; BATCH_SIZE / 64]
+    }
+
+    /// Whether the bit is set, which it is not any more.
+    #[inline(always)]
+    pub fn take(&mut self, index: usize) -> bool {
+        let (word, bit) = (&mut self.0[index / 64 % (BATCH_SIZE / 64)], 1 << (index % 64));
+        let was = *word & bit != 0;
+        *word &= !bit;
+        was
+    }
+}
+
 /// A note on each packet of a batch. Its length is known when the stages are built, so an index below that is not checked again.
 pub(crate) type Each<T> = Box<[T; BATCH_SIZE]>;
 
@@ -62,11 +104,53 @@ fn each<T: Copy>(note: T) -> Each<T> {
     Box::new([note; BATCH_SIZE])
 }
 
+/// The finished frames of a batch, as they are settled on the express way: those in a row that leave by one port and count with
+/// one route together.
+#[derive(Debug)]
+pub(crate) struct Leaving(Vec<(PortId, NextHopIndex, Amount)>);
+
+impl Default for Leaving {
+    fn default() -> Self {
+        Self(Vec::with_capacity(BATCH_SIZE))
+    }
+}
+
+impl Leaving {
+    /// Forgets the batch before.
+    pub fn begin(&mut self) {
+        self.0.clear();
+    }
+
+    /// So much leaves.
+    #[inline]
+    pub fn add(&mut self, port: PortId, route: NextHopIndex, amount: Amount) {
+        if amount.packets > 0 {
+            self.0.push((port, route, amount));
+        }
+    }
+
+    /// The port that all leave by, if there is one.
+    pub fn port(&self) -> Option<PortId> {
+        let (first, ..) = self.0.first()?;
+        self.0.iter().all(|(port, ..)| port == first).then_some(*first)
+    }
+
+    /// What counts with each route.
+    pub fn amounts(&self) -> impl Iterator<Item = (NextHopIndex, Amount)> {
+        self.0.iter().map(|(_, route, amount)| (*route, *amount))
+    }
+}
+
 /// A batch and the stages' notes, index by index.
 #[derive(Debug)]
 pub struct Work {
     /// The packets.
     pub packets: Batch,
+    /// What most of their flows are told apart by; meaningless where the fate was settled before the parse stage.
+    pub(crate) nears: Each<NearKey>,
+    /// Which of them were read in brief: for those the key of an IPv4 packet, and what varies inside a flow, is left to
+    /// [`complete`](Self::complete), as few need it.
+    pub(crate) brief: Bits,
     /// Their flow keys; meaningless where the fate was settled before the parse stage.
     pub keys: Each<FlowKey>,
     /// Their hashes in the flow table.
@@ -87,6 +171,10 @@ pub struct Work {
     pub fates: Each<Fate>,
     /// The link address that each is sent to, if it is forwarded.
     pub destinations: Each<MacAddr>,
+    /// The packets that the express way has left to the general one.
+    pub(crate) left: Vec<u16>,
+    /// What was settled as finished frames on the express way.
+    pub(crate) leaving: Leaving,
 }
 
 impl Default for Work {
@@ -94,6 +182,8 @@ impl Default for Work {
         let key = FlowKey::v4(Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED, 0, (0, 0), PortId::NONE);
         Self {
             packets: Batch::new(),
+            nears: each(NearKey::of(&key)),
+            brief: Bits::default(),
             keys: each(key),
             hashes: each(0),
             flows: each(None),
@@ -104,6 +194,8 @@ impl Default for Work {
             verdicts: each(Verdict::Pass),
             fates: each(Fate::Forward),
             destinations: each(MacAddr::ZERO),
+            left: Vec::with_capacity(BATCH_SIZE),
+            leaving: Leaving::default(),
         }
     }
 }
@@ -113,7 +205,35 @@ impl Work {
     pub fn begin(&mut self) {
         let count = self.packets.len();
         self.fates[..count].fill(Fate::Forward);
+        self.brief = Bits::default();
         self.begin_classified(count);
+    }
+
+    /// Notes the key of a packet.
+    #[inline]
+    pub(crate) fn set_key(&mut self, index: usize, key: FlowKey) {
+        self.nears[index] = NearKey::of(&key);
+        self.keys[index] = key;
+    }
+
+    /// Notes what was left out when the packet was read.
+    #[inline]
+    pub(crate) fn complete(&mut self, index: usize) {
+        if !self.brief.take(index) {
+            return;
+        }
+        if let Some(key) = self.nears[index].key4() {
+            self.keys[index] = key;
+        }
+        self.varying[index] = Varying::of_plain(&self.packets[index], &self.keys[index]);
+    }
+
+    /// The same for all packets.
+    pub(crate) fn complete_all(&mut self) {
+        if self.brief.is_empty() {
+            return;
+        }
+        (0..self.packets.len().min(BATCH_SIZE)).for_each(|index| self.complete(index));
     }
 
     /// Forgets what the stages from classify on have noted of so many packets.

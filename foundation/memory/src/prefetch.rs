@@ -13,6 +13,13 @@ pub fn prefetch_slice_element<T>(slice: &[T], index: usize) {
     fetch(slice.as_ptr().wrapping_add(index));
 }
 
+/// Fetches the cache line of a slice where the part of that number begins, if it consists of parts of `size` bytes. A place out of
+/// range does no harm, and isn't checked.
+#[inline(always)]
+pub fn prefetch_at<T>(slice: &[T], number: usize, size: usize) {
+    fetch(slice.as_ptr().wrapping_byte_add(number.wrapping_mul(size)));
+}
+
 #[inline(always)]
 fn fetch<T>(place: *const T) {
     #[cfg(target_arch = "x86_64")]
@@ -37,6 +44,7 @@ mod tests {
             prefetch_slice_element(&words, index);
         }
         prefetch_slice_element::<u64>(&[], 0);
+        [0, 2, usize::MAX].into_iter().for_each(|number| prefetch_at(&words, number, 12));
         assert_eq!(words, [1, 2, 3]);
     }
 }

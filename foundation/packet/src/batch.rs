@@ -56,6 +56,17 @@ impl Batch {
         count
     }
 
+    /// Takes all packets of a queue at once, and does something with them; what is left of them then is dropped, and the queue is
+    /// empty. They come with the queue's memory, which it gets back: none is moved. The batch must be empty, and is so afterwards.
+    #[inline]
+    pub fn with_all_of(&mut self, queue: &mut VecDeque<Packet>, work: impl FnOnce(&mut Self)) {
+        debug_assert!(self.packets.is_empty() && queue.len() <= self.limit);
+        let own = std::mem::replace(&mut self.packets, Vec::from(std::mem::take(queue)));
+        work(self);
+        self.packets.clear();
+        *queue = VecDeque::from(std::mem::replace(&mut self.packets, own));
+    }
+
     /// Takes all packets out, first to last.
     #[inline]
     pub fn drain(&mut self) -> std::vec::Drain<'_, Packet> {
@@ -130,6 +141,29 @@ mod tests {
         batch.set_limit(2);
         assert_eq!((batch.take_from(&mut queue, 9), batch.take_from(&mut queue, 9)), (2, 0));
         assert_eq!((batch[0].data(), batch[1].data(), queue[0].data()), (&b"a"[..], &b"b"[..], &b"c"[..]));
+    }
+
+    #[test]
+    fn a_queue_that_was_taken_at_once_keeps_its_memory() {
+        let pool = Pool::new(8).unwrap();
+        let mut queue = VecDeque::with_capacity(8);
+        let mut batch = Batch::new();
+        // From round to round the queue begins elsewhere in its memory.
+        for round in 0..20_usize {
+            let count = round % 8;
+            queue.extend((0..count).map(|number| pool.packet_from(&[number as u8]).unwrap()));
+            if round % 3 == 0 {
+                queue.pop_front();
+            }
+            let (expected, capacity) =
+                (queue.iter().map(|packet| packet.data()[0]).collect::<Vec<_>>(), queue.capacity());
+            batch.with_all_of(&mut queue, |batch| {
+                assert_eq!(batch.iter().map(|packet| packet.data()[0]).collect::<Vec<_>>(), expected);
+                batch.pop();
+            });
+            assert_eq!((batch.len(), queue.len(), queue.capacity(), pool.in_use()), (0, 0, capacity, 0));
+            assert_eq!(batch.packets.capacity(), BATCH_SIZE);
+        }
     }
 
     #[test]

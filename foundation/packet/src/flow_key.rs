@@ -59,6 +59,21 @@ impl FlowKey {
         key
     }
 
+    /// The key of an IPv4 packet, of its addresses as they come, the first byte lowest, the source in the lower half, and of its
+    /// [`last_word`](Self::last_word), which says that it is one.
+    #[inline(always)]
+    pub fn v4_of_words(addresses: u64, last: u64) -> Self {
+        Self {
+            source: u128::from(addresses as u32).to_le_bytes(),
+            destination: u128::from(addresses >> 32).to_le_bytes(),
+            source_port: last as u16,
+            destination_port: (last >> 16) as u16,
+            protocol: (last >> 32) as u8,
+            family: Family::V4,
+            port: PortId((last >> 48) as u16),
+        }
+    }
+
     /// The key of an IPv6 packet.
     #[inline]
     pub fn v6(
@@ -160,6 +175,12 @@ mod tests {
         assert_eq!(key.source(), IpAddr::V4(source));
         assert_eq!(key.destination(), IpAddr::V4(destination));
         assert_eq!(key.to_string(), "src 1.2.3.4 dst 5.6.7.8 proto 17 sport 1 dport 2 in 3");
+    }
+
+    #[test]
+    fn a_key_is_made_of_words_as_of_fields() {
+        let key = FlowKey::v4([1, 2, 3, 4].into(), [5, 6, 7, 8].into(), 17, (9, 1000), PortId(3));
+        assert_eq!(FlowKey::v4_of_words(0x0807_0605_0403_0201, key.last_word()), key);
     }
 
     #[test]

@@ -62,6 +62,17 @@ pub struct Packet {
     _one_thread: PhantomData<*mut ()>,
 }
 
+/// What [`Packet::start_mut`] gives.
+#[derive(Debug)]
+pub struct Start<'a, const COUNT: usize> {
+    /// The first bytes.
+    pub bytes: &'a mut [u8; COUNT],
+    /// What is noted on the packet.
+    pub annotations: &'a mut Annotations,
+    /// The length of the packet.
+    pub length: usize,
+}
+
 impl Packet {
     /// # Safety
     /// Nothing else may refer to the frame.
@@ -328,6 +339,33 @@ impl Packet {
     pub fn set_transport(&mut self, offset: usize) {
         let head = self.head_mut();
         head.transport = head.offset + offset as u16;
+    }
+
+    /// Notes that the network header starts `network` bytes behind the first byte, and that it has `length` bytes, which the transport
+    /// header follows. Returns the annotations.
+    #[inline(always)]
+    pub fn set_headers(&mut self, network: u16, length: u16) -> &mut Annotations {
+        let head = self.head_mut();
+        // Both at once.
+        let places =
+            u32::from(head.offset) * 0x1_0001 + (u32::from(network + length) << 16 | u32::from(network));
+        (head.network, head.transport) = (places as u16, (places >> 16) as u16);
+        &mut head.annotations
+    }
+
+    /// The first `COUNT` bytes of a packet that stands in one frame and whose network header starts `NETWORK` bytes behind the
+    /// first byte, its annotations, and its length; `None` for one that is otherwise, or shorter.
+    #[inline(always)]
+    pub fn start_mut<const NETWORK: u16, const COUNT: usize>(&mut self) -> Option<Start<'_, COUNT>> {
+        let head = self.head_mut();
+        let length = usize::from(head.length);
+        let is_so = head.next.is_null() && head.network == head.offset + NETWORK && length >= COUNT;
+        if !is_so {
+            return None;
+        }
+        // SAFETY: the frame has so many bytes from its offset on, the first frame is not shared, and its metadata lie elsewhere.
+        let bytes = unsafe { &mut *head.buffer.add(head.offset.into()).cast::<[u8; COUNT]>() };
+        Some(Start { bytes, annotations: &mut head.annotations, length })
     }
 
     /// Where the network header starts, in bytes behind the first.

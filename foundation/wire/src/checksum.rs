@@ -118,14 +118,15 @@ pub fn checksum(data: &[u8]) -> u16 {
     sum(data).checksum()
 }
 
-/// Whether the checksum of an IPv4 header without options is right. One's complement sums are sums modulo 2^16 - 1, so the words
-/// need no folding.
+/// Whether the checksum of an IPv4 header without options is right, whose first octet is not 0: of its first 16 octets, and the last
+/// four, in words of the machine's byte order. One's complement sums are sums modulo 2^16 - 1, of which the powers of 2^16 are 1: so words
+/// of any length are summed without folding, and a carry is one more.
 #[inline(always)]
 #[must_use]
-pub fn is_valid_header(header: &[u8; 20]) -> bool {
-    let (words, _) = header.as_chunks::<4>();
-    let total = words.iter().fold(0, |total, word| total + u64::from(u32::from_ne_bytes(*word)));
-    total % 0xffff == 0 && total != 0
+pub const fn is_valid_header(first: u64, second: u64, last: u32) -> bool {
+    let total = first as u128 + second as u128 + last as u128;
+    let (sum, carry) = (total as u64).overflowing_add((total >> 64) as u64);
+    (sum + carry as u64).is_multiple_of(0xffff)
 }
 
 /// The pseudo-header of IPv4 (RFC 768; RFC 9293, 3.1): `length` octets of transport header and data.
@@ -296,16 +297,29 @@ mod tests {
         assert_eq!(udp, [0; 8]);
     }
 
+    #[test]
+    fn a_carry_beyond_the_widest_word_counts() {
+        // Both words and the last are 2^65 - 1, which is 1 modulo 0xffff.
+        assert!(!is_valid_header(u64::MAX - 0xba, u64::MAX, 0xbb));
+        assert!(is_valid_header(u64::MAX - 0xba, u64::MAX, 0xba));
+    }
+
     proptest! {
         #[test]
-        fn a_header_is_valid_when_its_sum_says_so(mut header: [u8; 20], right: bool) {
+        fn a_header_is_valid_when_its_sum_says_so(mut header in any::<[u8; 20]>(), ones in any::<u16>(), right in any::<bool>()) {
+            header[0] = 0x45;
+            for place in (0..16).filter(|place| ones >> place & 1 == 1) {
+                header[place + 4] = 0xff;
+            }
             if right {
                 header[10..12].fill(0);
-                let sum = checksum(&header).to_be_bytes();
-                header[10..12].copy_from_slice(&sum);
+                let sum = checksum(&header);
+                header[10..12].copy_from_slice(&sum.to_be_bytes());
             }
-            prop_assert_eq!(is_valid_header(&header), sum(&header).is_valid());
-            prop_assert!(!right || is_valid_header(&header));
+            let word = |at: usize| u64::from_ne_bytes(header[at..at + 8].try_into().unwrap());
+            let last = u32::from_ne_bytes(header[16..].try_into().unwrap());
+            prop_assert_eq!(is_valid_header(word(0), word(8), last), sum(&header).is_valid());
+            prop_assert!(!right || is_valid_header(word(0), word(8), last));
         }
 
         #[test]

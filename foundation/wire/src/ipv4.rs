@@ -81,6 +81,16 @@ pub fn sanity(data: &[u8], frame_len: usize) -> Result<(), Ipv4Fault> {
     Packet::new_unchecked(data).sanity(frame_len)
 }
 
+/// The word of a header that holds time to live, protocol and checksum, the time to live lowest, with one hop taken off, of which
+/// there must be one. It is what [`Packet::decrement_ttl`] does, in one word: the octets of the checksum stand in it in the other order, in
+/// which they are summed as well (RFC 1071, 2(B)).
+#[inline(always)]
+#[must_use]
+pub const fn hop_taken_off(word: u32) -> u32 {
+    let carry = (word >= 0xfffe_0000) as u32;
+    word.wrapping_sub(1).wrapping_add((1 + carry) << 16)
+}
+
 view! {
     /// A view of an IPv4 packet.
     Packet

@@ -135,7 +135,12 @@ impl FlowTable {
     /// For flows without a record, and the few whose first guess was wrong.
     #[cold]
     #[inline(never)]
-    fn find_again(&self, guessed: Option<FlowIndex>, key: &FlowKey, hash: u64) -> Option<FlowIndex> {
+    pub(super) fn find_again(
+        &self,
+        guessed: Option<FlowIndex>,
+        key: &FlowKey,
+        hash: u64,
+    ) -> Option<FlowIndex> {
         if guessed.is_none() && !self.buckets.spills(self.buckets.home(hash)) {
             return None;
         }

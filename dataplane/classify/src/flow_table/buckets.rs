@@ -47,6 +47,31 @@ pub(super) struct Buckets {
     slots: u32,
 }
 
+/// Where the entries of a hash are, as it is now: a copy for many of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Aim {
+    last: u32,
+    half: u32,
+    used: u32,
+    slots: u32,
+}
+
+impl Aim {
+    /// The number of the hash's home bucket.
+    #[inline(always)]
+    pub fn home(self, hash: u64) -> u32 {
+        let last = hash as u32 & self.last;
+        // What isn't split yet is where it was before this doubling.
+        select_unpredictable(last < self.used, last, last.wrapping_sub(self.half))
+    }
+
+    /// The entry of a hash, but for the slot: its tag, which is never 0.
+    #[inline(always)]
+    pub fn tag(self, hash: u64) -> u32 {
+        ((hash >> 32) as u32 & !self.slots).max(self.slots + 1)
+    }
+}
+
 impl Buckets {
     /// Buckets for slots up to `slots`: `groups` groups, a power of two, which can be doubled `doublings` times.
     pub fn new(groups: u32, doublings: u32, slots: u32) -> Result<Self, MemoryError> {
@@ -61,12 +86,16 @@ impl Buckets {
         self.buckets.populate(WHAT)
     }
 
+    /// What says where entries are.
+    #[inline(always)]
+    pub fn aim(&self) -> Aim {
+        Aim { last: self.round - 1, half: self.round / 2, used: self.used, slots: self.slots }
+    }
+
     /// The number of the hash's home bucket.
     #[inline(always)]
     pub fn home(&self, hash: u64) -> u32 {
-        let last = hash as u32 & (self.round - 1);
-        // What isn't split yet is where it was before this doubling.
-        select_unpredictable(last < self.used, last, last.wrapping_sub(self.round / 2))
+        self.aim().home(hash)
     }
 
     /// The buckets of a home's group, the home first.
@@ -85,7 +114,7 @@ impl Buckets {
     /// The entry of a hash, but for the slot: its tag, which is never 0.
     #[inline(always)]
     pub fn tag(&self, hash: u64) -> u32 {
-        ((hash >> 32) as u32 & !self.slots).max(self.slots + 1)
+        self.aim().tag(hash)
     }
 
     #[inline(always)]

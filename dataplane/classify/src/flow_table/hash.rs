@@ -1,6 +1,7 @@
 //! The keyed hash of flow keys.
 
 use millrace_packet::{Family, FlowKey};
+use millrace_units::PortId;
 
 /// Bits of the last word of a key that hold the port that the packet came in by.
 const PORT_SHIFT: u32 = 48;
@@ -50,8 +51,25 @@ impl FlowHash {
     #[inline(always)]
     pub fn of_both(&self, key: &FlowKey) -> (u64, u32) {
         let last = key.last_word();
-        let hash = self.of_five(key, last & ((1 << PORT_SHIFT) - 1));
-        (hash.wrapping_add((last >> PORT_SHIFT).wrapping_mul(self.port)), (hash ^ hash >> 32) as u32)
+        self.both(self.of_five(key, last & ((1 << PORT_SHIFT) - 1)), last)
+    }
+
+    /// The same for an IPv4 key, of its addresses and its last word without the port, and of [what the port adds](Self::of_port).
+    #[inline(always)]
+    pub fn of_both4(&self, addresses: u64, last: u64, port: u64) -> (u64, u32) {
+        let five = self.fold(self.product(0, addresses, last));
+        (five.wrapping_add(port), (five ^ five >> 32) as u32)
+    }
+
+    /// What the port that a packet came in by adds to its hash.
+    #[inline(always)]
+    pub fn of_port(&self, port: PortId) -> u64 {
+        u64::from(port.0).wrapping_mul(self.port)
+    }
+
+    #[inline(always)]
+    fn both(&self, five: u64, last: u64) -> (u64, u32) {
+        (five.wrapping_add((last >> PORT_SHIFT).wrapping_mul(self.port)), (five ^ five >> 32) as u32)
     }
 
     #[inline(always)]
@@ -67,6 +85,11 @@ impl FlowHash {
                 .wrapping_add(self.product(2, word(source, 8), word(destination, 0)))
                 .wrapping_add(self.product(4, word(destination, 8), 0)),
         };
+        self.fold(sum)
+    }
+
+    #[inline(always)]
+    fn fold(&self, sum: u128) -> u64 {
         let folded = u128::from(sum as u64 ^ self.fold[0]) * u128::from((sum >> 64) as u64 ^ self.fold[1]);
         folded as u64 ^ (folded >> 64) as u64
     }
@@ -101,8 +124,6 @@ mod tests {
     use std::collections::HashSet;
     use std::net::{Ipv4Addr, Ipv6Addr};
 
-    use millrace_units::PortId;
-
     use super::*;
 
     #[test]
@@ -133,6 +154,20 @@ mod tests {
         assert_eq!((of(1, 1), of(2, 1)), (of(1, 2), of(2, PortId::NONE.0)));
         let different: HashSet<u32> = (0..1000).map(|source| of(source, 1)).collect();
         assert_eq!(different.len(), 1000);
+    }
+
+    #[test]
+    fn a_key_of_words_has_the_hash_of_the_key() {
+        for number in 0..1000_u64 {
+            let key = FlowKey::v4_of_words(
+                number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+                number.wrapping_mul(0xbf58_476d_1ce4_e5b9) & 0xffff_00ff_ffff_ffff | 4 << 40,
+            );
+            let addresses = word(key.source_bytes(), 0) | word(key.destination_bytes(), 0) << 32;
+            let hash = FlowHash::new(number);
+            let last = key.last_word() & 0xffff_ffff_ffff;
+            assert_eq!(hash.of_both4(addresses, last, hash.of_port(key.port)), hash.of_both(&key));
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use millrace_memory::with_widest;
 use millrace_packet::{Family, FlowKey};
-use millrace_units::Instant;
+use millrace_units::{Instant, PortId};
 
 use super::batch_search::BatchSearch;
 use super::record::{FLAG_BITS, FLAGS, NearKey, PROBATION, tick};
@@ -19,6 +19,18 @@ impl FlowTable {
     #[inline(always)]
     pub fn hashes(&self, key: &FlowKey) -> (u64, u32) {
         self.hash.of_both(key)
+    }
+
+    /// The same for an IPv4 key, of its addresses and its last word without the port, and of [what the port adds](Self::hash_of_port).
+    #[inline(always)]
+    pub fn hashes4(&self, addresses: u64, last: u64, port: u64) -> (u64, u32) {
+        self.hash.of_both4(addresses, last, port)
+    }
+
+    /// What the port that a packet came in by adds to its hash.
+    #[inline(always)]
+    pub fn hash_of_port(&self, port: PortId) -> u64 {
+        self.hash.of_port(port)
     }
 
     /// Fetches where the search for a flow's base record begins.
@@ -80,7 +92,7 @@ impl FlowTable {
 
     #[cold]
     #[inline(never)]
-    fn touch_rarely(&mut self, slot: u32, carry: bool) {
+    pub(super) fn touch_rarely(&mut self, slot: u32, carry: bool) {
         if carry {
             let high = &mut self.upkeep[slot as usize].packets_high;
             *high = high.wrapping_add(1);

@@ -33,6 +33,7 @@ mod hash;
 mod insert;
 mod list;
 mod lookup;
+mod meeting;
 mod record;
 mod records;
 #[cfg(test)]
@@ -51,7 +52,8 @@ use self::hash::FlowHash;
 pub use self::hash::flow_hash;
 pub use self::insert::Full;
 use self::list::List;
-pub use self::record::{FlowAnswer, FlowIndex, FlowRecord};
+pub use self::meeting::{Meeting, Sought};
+pub use self::record::{FlowAnswer, FlowIndex, FlowRecord, NearKey};
 use self::record::{LIVE, PROBATION, RESERVED, Upkeep};
 use self::records::Records;
 

@@ -33,16 +33,16 @@ zeroable! {
     pub struct FlowAnswer {
         /// The instances that its packets pass.
         pub path: PathId,
-        /// Where its packets go.
-        pub next_hop: NextHopIndex,
-        /// The generation of the tables that the answer was found in.
-        pub generation: u32,
         /// Which of the fields that vary inside a flow the answer depends on, as the pipeline packs them.
         pub varying_mask: u32,
-        /// Their values, under that mask.
-        pub varying_value: u32,
+        /// The generation of the tables that the answer was found in.
+        pub generation: u32,
         /// A number that the pipeline keeps with its answer, of how its packets leave; 0 for none.
         pub adjacency: u32,
+        /// Where its packets go.
+        pub next_hop: NextHopIndex,
+        /// The values of those fields, under that mask.
+        pub varying_value: u32,
     }
 }
 
@@ -158,7 +158,7 @@ zeroable! {
     /// All of an IPv4 key: addresses, ports, and protocol, family and incoming port. Of an IPv6 key the first words.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[repr(C)]
-    pub(super) struct NearKey([u64; 2]);
+    pub struct NearKey([u64; 2]);
 }
 
 zeroable! {
@@ -169,6 +169,34 @@ zeroable! {
 }
 
 impl NearKey {
+    /// The whole key of an IPv4 packet: of its addresses as they come, the first byte lowest, the source in the lower half, and of the
+    /// key's [last word](FlowKey::last_word).
+    #[inline(always)]
+    pub fn v4(addresses: u64, last: u64) -> Self {
+        Self([addresses, last])
+    }
+
+    /// The key of an IPv4 packet that it is all of.
+    #[inline]
+    pub fn key4(self) -> Option<FlowKey> {
+        let [addresses, last] = self.0;
+        self.is_v4().then(|| FlowKey::v4_of_words(addresses, last))
+    }
+
+    /// Whether it is all of a key: that of an IPv4 packet.
+    #[inline(always)]
+    pub fn is_v4(self) -> bool {
+        self.0[1] >> 40 & 0xff == Family::V4 as u64
+    }
+
+    /// Source and destination of an IPv4 packet.
+    #[inline(always)]
+    pub fn addresses4(self) -> (Ipv4Addr, Ipv4Addr) {
+        let address = |word: u64| (word as u32).to_le_bytes().into();
+        (address(self.0[0]), address(self.0[0] >> 32))
+    }
+
+    /// What of a key most packets are told apart by.
     #[inline(always)]
     pub fn of(key: &FlowKey) -> Self {
         let addresses = [key.source_bytes(), key.destination_bytes()].map(|bytes| u64::from(word(bytes, 0)));
@@ -177,12 +205,12 @@ impl NearKey {
 
     /// Whether both are the same. Words are compared in registers: in memory they would have to be put together first.
     #[inline(always)]
-    pub fn is(self, other: Self) -> bool {
+    pub(super) fn is(self, other: Self) -> bool {
         (self.0[0] ^ other.0[0]) | (self.0[1] ^ other.0[1]) == 0
     }
 
     /// The whole key; `far` counts only for IPv6.
-    pub fn whole(self, far: FarKey) -> FlowKey {
+    pub(super) fn whole(self, far: FarKey) -> FlowKey {
         let [addresses, last] = self.0;
         let (source, destination) = (addresses as u32, (addresses >> 32) as u32);
         let ports = (last as u16, (last >> 16) as u16);

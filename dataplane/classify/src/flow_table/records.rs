@@ -5,7 +5,7 @@
 
 use std::ops::{Index, IndexMut};
 
-use millrace_memory::{HugeSlice, MemoryError, prefetch, zeroable};
+use millrace_memory::{HugeSlice, MemoryError, prefetch, prefetch_at, zeroable};
 
 use super::record::{FarRecord, FlowRecord};
 
@@ -62,6 +62,13 @@ impl Records {
     #[inline(always)]
     pub fn prefetch(&self, slot: u32) {
         prefetch(&self[slot]);
+    }
+
+    /// The same without a look whether there is such a record.
+    #[inline(always)]
+    pub fn prefetch_unchecked(&self, slot: u32) {
+        // The near parts of a pair are the first two of its three lines.
+        prefetch_at(&self.pairs, slot as usize + slot as usize / 2, size_of::<FlowRecord>());
     }
 
     /// Fetches the far part.

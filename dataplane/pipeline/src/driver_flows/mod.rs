@@ -342,11 +342,12 @@ impl Router {
     }
 
     /// Offers the driver the flows of a batch that was classified, and whose packets' ways are decided.
-    pub(crate) fn offer_to_driver(&mut self, work: &Work, now: Instant) {
+    pub(crate) fn offer_to_driver(&mut self, work: &mut Work, now: Instant) {
         let in_force = self.driver.as_ref().is_some_and(|driver| driver.published != SUSPENDED);
         if !in_force || !self.classifier.remembers() {
             return;
         }
+        work.complete_all();
         for (index, packet) in work.packets.iter().enumerate() {
             if let Some(flow) = work.flows[index]
                 && packet.port != crate::parse::ROUTER

@@ -56,9 +56,7 @@ impl Router {
         }
         let (before, was_open) = (self.classifier.counts, work.fates[0].is_open());
         self.gates.groups.begin();
-        let tapped = self.is_tapped();
-        let express = |this: &mut Self, work: &mut Work, index| !tapped && this.express(work, index, now);
-        let is_express = self.classify_or(work, now, express);
+        let is_express = self.classify_or_express(work, now);
         if was_open {
             let step = self.classified(work, before);
             self.write(mark, step, now);

@@ -3,7 +3,7 @@
 use millrace_units::Instant;
 
 use crate::router::Router;
-use crate::work::Work;
+use crate::work::{Bits, Work};
 
 /// Which packets of a batch are traced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,6 +21,8 @@ impl Router {
     #[inline(never)]
     pub(crate) fn journey_watched(&mut self, work: &mut Work, pick: Pick, now: Instant) {
         let count = work.packets.len();
+        // What is noted moves with the packets.
+        work.complete_all();
         let Some(first) = self.next_traced(work, pick, now) else {
             self.whole(work, pick, now);
             self.follow_up(now);
@@ -88,9 +90,11 @@ impl Work {
         // They were in a batch, so they find room in one that is empty.
         self.packets.take_tail(&mut other.packets, from);
         self.keys[..count].copy_from_slice(&other.keys[from..end]);
+        self.nears[..count].copy_from_slice(&other.nears[from..end]);
         self.hashes[..count].copy_from_slice(&other.hashes[from..end]);
         self.varying[..count].copy_from_slice(&other.varying[from..end]);
         self.fates[..count].copy_from_slice(&other.fates[from..end]);
+        self.brief = Bits::default();
         self.begin_classified(count);
     }
 }
