@@ -17,7 +17,7 @@ use millrace_controller::{
     Apply, AuditEntry, AuditLog, CaptureAt, CaptureRequest, ControlError, DropCursor, Events, FlowQuery,
     NewBinding, NewFilter, NewNeighbour, NewPlacement, NewPlugin, NewRoute, NodeRemoval, OldNeighbour, Page,
     PageQuery, RollBack, RouteQuery, RouterSettings, SchedulerNode, Tokens, TraceRequest, Upgrade, Who,
-    Wrong,
+    Written, Wrong,
 };
 use serde_json::{Map, Value, json};
 
@@ -131,8 +131,8 @@ impl Control for TestControl {
         &self.tokens
     }
 
-    fn note(&self, entry: AuditEntry) {
-        self.audited.add(entry);
+    fn note(&self, entry: AuditEntry) -> Written {
+        self.audited.add(entry)
     }
 
     fn status(&self) -> Controlled<StatusView> {

@@ -168,7 +168,7 @@ impl Router {
         changes: &Map<String, Value>,
     ) -> Result<(), ControlError> {
         let Some(flow) = flow else { return self.set_scheduler_node(port, queue, changes).map(drop) };
-        let mut inner = self.lock();
+        let mut inner = self.to_change()?;
         let id = inner.model.port(port)?.id;
         let change = inner.model.flow_change(port, queue, flow, changes)?;
         inner.schedule(id, vec![change])?;

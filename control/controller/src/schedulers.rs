@@ -357,7 +357,12 @@ impl Inner {
         flows_before.retain(|flow| is_kept(&before, &after, &flow.queue));
         let flows = self.model.flow_changes(port, &flows_before, &after.flow);
         changes.extend(flows.inspect_err(|_| self.model.schedulers = old.clone())?);
-        self.schedule(id, changes).inspect_err(|_| self.model.schedulers = old)?;
+        self.schedule(id, changes).inspect_err(|error| {
+            // A worker that does not answer makes the change all the same, as soon as it goes on.
+            if !error.is_failure() {
+                self.model.schedulers = old;
+            }
+        })?;
         self.tell_reserved()?;
         self.set_host_outputs()?;
         self.say_beyond_link(id);
@@ -376,7 +381,7 @@ impl Router {
         port: &str,
         node: &SchedulerNode,
     ) -> Result<SchedulerView, ControlError> {
-        let mut inner = self.lock();
+        let mut inner = self.to_change()?;
         let id = inner.change_scheduler(port, None, |scheduler| {
             scheduler.node.push(node.clone());
             Ok(())
@@ -399,7 +404,7 @@ impl Router {
                 "{key} of a node can't be changed: remove the node, and add another"
             )));
         }
-        let mut inner = self.lock();
+        let mut inner = self.to_change()?;
         let id = inner.change_scheduler(port, None, |scheduler| {
             let node = patched(find(unless_empty(scheduler, port)?, name)?, changes)?;
             for own in scheduler.node.iter_mut().filter(|own| own.name == name) {
@@ -425,7 +430,7 @@ impl Router {
         if changes.contains_key("flow") {
             return Err(ControlError::Invalid("flows are set one by one, by `queue set`".into()));
         }
-        let mut inner = self.lock();
+        let mut inner = self.to_change()?;
         let id = inner.change_scheduler(port, None, |scheduler| {
             *scheduler = patched(unless_empty(scheduler, port)?, changes)?;
             Ok(())
