@@ -43,6 +43,7 @@ mod plugins;
 mod ports;
 mod quarantine;
 mod queues;
+mod reading;
 pub mod replay;
 mod request;
 mod route_changes;

@@ -15,6 +15,7 @@ use crate::ControlError;
 use crate::flows::selector;
 use crate::lookup::parse_packet;
 use crate::model::Model;
+use crate::reading::read;
 use crate::router::{Inner, Router};
 use crate::view::{FlowQueueView, QueueView, SchedulerNodeView, SchedulerView};
 
@@ -39,7 +40,7 @@ fn said<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Opti
 
 impl FlowSettings {
     fn parse(changes: &Map<String, Value>) -> Result<Self, ControlError> {
-        serde_json::from_value(Value::Object(changes.clone())).map_err(|error| {
+        read("what is asked for", Value::Object(changes.clone())).map_err(|error| {
             ControlError::Invalid(format!(
                 "queue of a flow: {error}; it has a quantum, a threshold and a rate"
             ))

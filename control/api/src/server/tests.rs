@@ -19,6 +19,7 @@ use crate::test_control::{TestControl, TestDirectory, block};
 
 mod every_operation;
 mod noted;
+mod words;
 
 /// A server of its own socket.
 struct Server<C = TestControl> {

@@ -61,7 +61,7 @@ mac = "02:00:00:00:00:fe"
 "#;
 
 /// What changes what runs: operations with a path and a body that this router takes.
-const CHANGES: &[(&str, &str, &str)] = &[
+pub(super) const CHANGES: &[(&str, &str, &str)] = &[
     ("PATCH /ports/{name}", "/ports/lan", r#"{"input-weight": 3}"#),
     ("POST /neighbours", "", r#"{"port": "wan", "address": "10.2.0.9", "mac": "02:00:00:00:00:09"}"#),
     ("DELETE /neighbours", "", r#"{"port": "wan", "address": "10.2.0.254"}"#),
@@ -103,7 +103,7 @@ const CHANGES: &[(&str, &str, &str)] = &[
 ];
 
 /// What changes nothing of the configuration, or ends the waiting for its confirmation.
-const OTHERS: &[(&str, &str, &str)] = &[
+pub(super) const OTHERS: &[(&str, &str, &str)] = &[
     ("POST /tokens", "", r#"{"name": "t", "role": "viewer", "expires": 60}"#),
     ("DELETE /tokens/{name}", "/tokens/t", ""),
     ("DELETE /counters", "", ""),
@@ -116,13 +116,16 @@ const OTHERS: &[(&str, &str, &str)] = &[
     ("POST /configuration/rollback", "", r#"{"comment": "back"}"#),
 ];
 
-async fn server() -> Server<Router> {
+pub(super) async fn server() -> Server<Router> {
     let config = Config::parse(CONFIG, "test.toml").unwrap();
     Server::of(millrace_controller::start(config, StartOptions::default()).await.unwrap())
 }
 
 /// Asks for an operation.
-async fn ask(server: &Server<Router>, (operation, path, body): &(&str, &str, &str)) -> (StatusCode, Value) {
+pub(super) async fn ask(
+    server: &Server<Router>,
+    (operation, path, body): &(&str, &str, &str),
+) -> (StatusCode, Value) {
     let (method, whole) = operation.split_once(' ').unwrap();
     let path = if path.is_empty() { whole } else { path };
     server.ask(method, path, body.replace("THE CONFIGURATION", &CONFIG.escape_default().to_string())).await
