@@ -2,6 +2,7 @@
 
 use std::future::Future;
 
+use millrace_config::Scheduler;
 use millrace_controller::view::{
     AppliedView, BindingView, ConfigurationView, CountersView, DifferenceView, DropView, DroppedView,
     FlowsView, GateCheckView, GateExplanationView, GateView, HardwareView, HeldView, InstanceView,
@@ -36,7 +37,7 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn status(&self) -> Controlled<StatusView>;
     fn summary(&self) -> Controlled<SummaryView>;
     fn ports(&self) -> Controlled<Vec<PortView>>;
-    fn hardware(&self) -> Controlled<HardwareView>;
+    fn hardware(&self) -> impl Future<Output = Controlled<HardwareView>> + Send;
     fn counters(&self) -> Controlled<CountersView>;
     fn routes(&self, query: &RouteQuery) -> Controlled<Page<RouteView>>;
     fn neighbours(&self) -> Controlled<Vec<NeighbourView>>;
@@ -83,6 +84,8 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn set_scheduler(&self, port: &str, changes: &Map<String, Value>) -> Controlled<SchedulerView>;
     fn queues(&self) -> Controlled<Vec<QueueView>>;
     fn queue(&self, port: &str, queue: &str) -> impl Future<Output = Controlled<QueueView>> + Send;
+    /// What is said of the order in which a port sends; `None` where it has no scheduler.
+    fn scheduler_settings(&self, port: &str) -> Controlled<Option<Scheduler>>;
     fn set_queue(
         &self,
         port: &str,
@@ -204,8 +207,8 @@ impl Control for Router {
         Router::ports(self)
     }
 
-    fn hardware(&self) -> Controlled<HardwareView> {
-        Router::hardware(self)
+    async fn hardware(&self) -> Controlled<HardwareView> {
+        Router::hardware(self).await
     }
 
     fn counters(&self) -> Controlled<CountersView> {
@@ -316,6 +319,10 @@ impl Control for Router {
 
     async fn queue(&self, port: &str, queue: &str) -> Controlled<QueueView> {
         Router::queue(self, port, queue).await
+    }
+
+    fn scheduler_settings(&self, port: &str) -> Controlled<Option<Scheduler>> {
+        Router::scheduler_settings(self, port)
     }
 
     fn set_queue(

@@ -400,7 +400,7 @@ impl Router {
     /// When the data plane does not answer.
     pub fn clear_counters(&self) -> Result<(), ControlError> {
         let mut inner = self.lock();
-        inner.workers.tell(|| Command::ClearCounters)?;
+        inner.workers.clear_counters()?;
         let offsets: HashMap<PortId, KernelShare> =
             inner.model.ports.iter().map(|plan| (plan.id, inner.share_now(plan.id))).collect();
         inner.share_offset = offsets;

@@ -372,6 +372,16 @@ impl Inner {
 }
 
 impl Router {
+    /// What is said of the order in which a port sends; `None` where it has no scheduler.
+    ///
+    /// # Errors
+    /// No such port.
+    pub fn scheduler_settings(&self, port: &str) -> Result<Option<Scheduler>, ControlError> {
+        let inner = self.lock();
+        let id = inner.model.port(port)?.id;
+        Ok(inner.model.schedulers.of(id).cloned())
+    }
+
     /// Adds a node to the scheduler of a port; the first one makes it. When this returns, the next packet meets it.
     ///
     /// # Errors
