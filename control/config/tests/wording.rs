@@ -23,8 +23,8 @@ fn resolved<'s>(root: &'s Value, schema: &'s Value) -> &'s Value {
     if let Some(pointer) = schema["$ref"].as_str() {
         return resolved(root, root.pointer(pointer.trim_start_matches('#')).unwrap());
     }
-    let alternatives = schema["anyOf"].as_array().into_iter().flatten();
-    match alternatives.filter(|one| one["type"] != "null").next() {
+    let mut alternatives = schema["anyOf"].as_array().into_iter().flatten();
+    match alternatives.find(|one| one["type"] != "null") {
         Some(one) => resolved(root, one),
         None => schema,
     }

@@ -216,7 +216,7 @@ async fn errors_are_problems_that_say_what_would_be_right() {
         ("DELETE", "/filters", r#"{"ids": [-1]}"#, 400, "\"ids[0]\" is -1"),
         ("GET", "/filters/explain", "", 400, "lacks the key \"packet\""),
         ("GET", "/flows?order=size", "", 400, "\"order\": no value here is named \"size\""),
-        ("GET", "/flows?limit=x", "", 400, "\"limit\" can't be read"),
+        ("GET", "/flows?limit=x", "", 400, "\"limit\" is no whole number"),
         ("DELETE", "/flows?flter=x", "", 400, "did you mean \"filter\""),
         ("GET", "/flows?colour=red", "", 400, "there are: filter, order, limit"),
         ("GET", "/ports?filter=lan", "", 400, "no key of this request is named \"filter\": there is none"),
