@@ -37,3 +37,30 @@ pub struct Drops {
     #[arg(long, short, value_name = "FILE", conflicts_with = "json")]
     pub write: Option<PathBuf>,
 }
+
+/// Arguments of `lookup`.
+#[derive(Debug, Args)]
+pub struct Lookup {
+    /// The packet, written as a filter without wildcards for source and destination. Without `proto` it is UDP, without
+    /// `sport` and `dport` its ports are 0; it has 64 bytes.
+    pub packet: String,
+}
+
+/// Arguments of `capture`.
+#[derive(Debug, Args)]
+pub struct Capture {
+    /// A port, a gate or an instance, by its name; `any` for all ports. `gate:NAME` says which, where names are not unique.
+    pub place: String,
+    /// Which packets.
+    #[arg(long)]
+    pub filter: Option<String>,
+    /// The file to write; `-` for standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub write: PathBuf,
+    /// End after so many frames.
+    #[arg(long, short)]
+    pub count: Option<u64>,
+    /// Keep at most so many bytes of a frame.
+    #[arg(long, default_value_t = 65_535)]
+    pub snap: u32,
+}

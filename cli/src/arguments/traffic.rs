@@ -113,7 +113,7 @@ pub struct Watch {
         value_name = "SECONDS",
         num_args = 0..=1,
         default_missing_value = "1",
-        value_parser = super::interval
+        value_parser = super::show::interval
     )]
     pub watch: Option<f64>,
     /// End after so many lists.

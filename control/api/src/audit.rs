@@ -1,13 +1,14 @@
 //! What would change something is noted in the audit log, and who looks at packets; the resource `/audit` shows that.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Extension, Query, Request, State};
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::Response;
-use millrace_controller::{AuditEntry, ControlError, Outcome};
+use millrace_controller::{AuditEntry, ControlError, Outcome, Written};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -22,6 +23,8 @@ use crate::server::Served;
 const READING: [&str; 3] = ["/lookup", "/configuration/diff", "/configuration/save"];
 /// What changes nothing, and shows what is in packets: it is noted when it begins.
 const LOOKING: [&str; 2] = ["/capture", "/trace"];
+/// How long an answer waits for its line to be written.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Longest request that is noted as it is, in bytes.
 const MOST_BYTES: usize = 1 << 16;
 
@@ -69,7 +72,11 @@ pub(crate) async fn note<C: Control>(
     };
     let asked = Asked { control: served.control, principal, operation, arguments, noted, is_answered: false };
     let response = next.run(request).await;
-    asked.answered(&response);
+    let written = asked.answered(&response);
+    // The line is there before the answer is; a disk that doesn't take it keeps nobody waiting for long.
+    if tokio::time::timeout(PATIENCE, written.done()).await.is_err() {
+        tracing::warn!("an answer goes before its line of the audit log: the disk takes that too slowly");
+    }
     response
 }
 
@@ -93,24 +100,25 @@ struct Asked<C: Control> {
 }
 
 impl<C: Control> Asked<C> {
-    fn answered(mut self, response: &Response) {
+    fn answered(mut self, response: &Response) -> Written {
         self.is_answered = true;
         let status = response.status();
         let why = response.extensions().get::<Detail>().map(|Detail(text)| text.clone());
-        self.note(outcome(status), Some(status.as_u16()), why);
+        self.note(outcome(status), Some(status.as_u16()), why)
     }
 
-    fn note(&self, outcome: Outcome, status: Option<u16>, why: Option<String>) {
+    fn note(&self, outcome: Outcome, status: Option<u16>, why: Option<String>) -> Written {
         let request = self.arguments.clone().or_else(|| self.noted.0.get().map(|body| brief(body)));
         let entry = self.principal.entry(self.operation.clone(), outcome);
-        self.control.note(AuditEntry { request, status, why, ..entry });
+        self.control.note(AuditEntry { request, status, why, ..entry })
     }
 }
 
 impl<C: Control> Drop for Asked<C> {
     fn drop(&mut self) {
         if !self.is_answered {
-            self.note(Outcome::Abandoned, None, Some("the client went before it was answered".to_owned()));
+            let why = "the client went before it was answered".to_owned();
+            drop(self.note(Outcome::Abandoned, None, Some(why)));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 
+use millrace_config::Scheduler;
 use millrace_controller::view::{
     AppliedView, BindingView, ConfigurationView, CountersView, DifferenceView, DropView, DroppedView,
     FlowsView, GateCheckView, GateExplanationView, GateView, HardwareView, HeldView, InstanceView,
@@ -13,7 +14,7 @@ use millrace_controller::{
     Apply, AuditEntry, AuditLog, Capture, CaptureRequest, ControlError, DropCursor, Events, FlowQuery,
     NewBinding, NewFilter, NewNeighbour, NewPlacement, NewPlugin, NewRoute, NodeRemoval, OldNeighbour, Page,
     PageQuery, RollBack, RouteQuery, Router, RouterSettings, SchedulerNode, Tokens, Trace, TraceRequest,
-    Upgrade, Who,
+    Upgrade, Who, Written,
 };
 use serde_json::{Map, Value};
 
@@ -32,11 +33,11 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn events(&self) -> &Events;
     fn audit(&self) -> AuditLog;
     fn tokens(&self) -> &Tokens;
-    fn note(&self, entry: AuditEntry);
+    fn note(&self, entry: AuditEntry) -> Written;
     fn status(&self) -> Controlled<StatusView>;
     fn summary(&self) -> Controlled<SummaryView>;
     fn ports(&self) -> Controlled<Vec<PortView>>;
-    fn hardware(&self) -> Controlled<HardwareView>;
+    fn hardware(&self) -> impl Future<Output = Controlled<HardwareView>> + Send;
     fn counters(&self) -> Controlled<CountersView>;
     fn routes(&self, query: &RouteQuery) -> Controlled<Page<RouteView>>;
     fn neighbours(&self) -> Controlled<Vec<NeighbourView>>;
@@ -83,6 +84,8 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn set_scheduler(&self, port: &str, changes: &Map<String, Value>) -> Controlled<SchedulerView>;
     fn queues(&self) -> Controlled<Vec<QueueView>>;
     fn queue(&self, port: &str, queue: &str) -> impl Future<Output = Controlled<QueueView>> + Send;
+    /// What is said of the order in which a port sends; `None` where it has no scheduler.
+    fn scheduler_settings(&self, port: &str) -> Controlled<Option<Scheduler>>;
     fn set_queue(
         &self,
         port: &str,
@@ -188,8 +191,8 @@ impl Control for Router {
         Router::tokens(self)
     }
 
-    fn note(&self, entry: AuditEntry) {
-        Router::note(self, entry);
+    fn note(&self, entry: AuditEntry) -> Written {
+        Router::note(self, entry)
     }
 
     fn status(&self) -> Controlled<StatusView> {
@@ -204,8 +207,8 @@ impl Control for Router {
         Router::ports(self)
     }
 
-    fn hardware(&self) -> Controlled<HardwareView> {
-        Router::hardware(self)
+    async fn hardware(&self) -> Controlled<HardwareView> {
+        Router::hardware(self).await
     }
 
     fn counters(&self) -> Controlled<CountersView> {
@@ -229,22 +232,18 @@ impl Control for Router {
     }
 
     async fn load_plugin(&self, new: &NewPlugin) -> Controlled<PluginView> {
-        Router::settled(self)?;
         Router::load_plugin(self, new).await
     }
 
     fn unload_plugin(&self, name: &str) -> Controlled<PluginView> {
-        Router::settled(self)?;
         Router::unload_plugin(self, name)
     }
 
     async fn upgrade_plugin(&self, name: &str, upgrade: &Upgrade) -> Controlled<UpgradeView> {
-        Router::settled(self)?;
         Router::upgrade_plugin(self, name, upgrade).await
     }
 
     fn roll_back_plugin(&self, name: &str) -> Controlled<UpgradeView> {
-        Router::settled(self)?;
         Router::roll_back_plugin(self, name)
     }
 
@@ -289,7 +288,6 @@ impl Control for Router {
     }
 
     fn add_scheduler_node(&self, port: &str, node: &SchedulerNode) -> Controlled<SchedulerView> {
-        Router::settled(self)?;
         Router::add_scheduler_node(self, port, node)
     }
 
@@ -299,7 +297,6 @@ impl Control for Router {
         name: &str,
         changes: &Map<String, Value>,
     ) -> Controlled<SchedulerView> {
-        Router::settled(self)?;
         Router::set_scheduler_node(self, port, name, changes)
     }
 
@@ -313,7 +310,6 @@ impl Control for Router {
     }
 
     fn set_scheduler(&self, port: &str, changes: &Map<String, Value>) -> Controlled<SchedulerView> {
-        Router::settled(self)?;
         Router::set_scheduler(self, port, changes)
     }
 
@@ -325,6 +321,10 @@ impl Control for Router {
         Router::queue(self, port, queue).await
     }
 
+    fn scheduler_settings(&self, port: &str) -> Controlled<Option<Scheduler>> {
+        Router::scheduler_settings(self, port)
+    }
+
     fn set_queue(
         &self,
         port: &str,
@@ -332,7 +332,6 @@ impl Control for Router {
         flow: Option<&str>,
         changes: &Map<String, Value>,
     ) -> Controlled<()> {
-        Router::settled(self)?;
         Router::set_queue(self, port, queue, flow, changes)
     }
 
@@ -342,27 +341,22 @@ impl Control for Router {
         name: &str,
         settings: &Map<String, Value>,
     ) -> Controlled<InstanceView> {
-        Router::settled(self)?;
         Router::create_instance(self, plugin, name, settings)
     }
 
     fn set_instance(&self, name: &str, settings: &Map<String, Value>) -> Controlled<InstanceView> {
-        Router::settled(self)?;
         Router::set_instance(self, name, settings)
     }
 
     fn rename_instance(&self, name: &str, to: &str) -> Controlled<InstanceView> {
-        Router::settled(self)?;
         Router::rename_instance(self, name, to)
     }
 
     fn free_instance(&self, name: &str) -> Controlled<InstanceView> {
-        Router::settled(self)?;
         Router::free_instance(self, name)
     }
 
     fn release_instance(&self, name: &str) -> Controlled<ReleaseView> {
-        Router::settled(self)?;
         Router::release_instance(self, name)
     }
 
@@ -379,42 +373,34 @@ impl Control for Router {
     }
 
     fn create_gate(&self, name: &str, position: &str) -> Controlled<GateView> {
-        Router::settled(self)?;
         Router::create_gate(self, name, position)
     }
 
     fn set_gate_table(&self, name: &str, table: &str) -> Controlled<GateView> {
-        Router::settled(self)?;
         Router::set_gate_table(self, name, table)
     }
 
     fn remove_gate(&self, name: &str) -> Controlled<GateView> {
-        Router::settled(self)?;
         Router::remove_gate(self, name)
     }
 
     fn bind(&self, new: &NewBinding) -> Controlled<BindingView> {
-        Router::settled(self)?;
         Router::bind(self, new)
     }
 
     fn unbind(&self, instance: &str, gate: &str, filter: &str) -> Controlled<BindingView> {
-        Router::settled(self)?;
         Router::unbind(self, instance, gate, filter)
     }
 
     fn add_filter(&self, new: &NewFilter) -> Controlled<BindingView> {
-        Router::settled(self)?;
         Router::add_filter(self, new)
     }
 
     fn remove_filter(&self, old: &NewFilter) -> Controlled<BindingView> {
-        Router::settled(self)?;
         Router::remove_filter(self, old)
     }
 
     fn remove_filters(&self, ids: &[u64]) -> Controlled<Vec<BindingView>> {
-        Router::settled(self)?;
         Router::remove_filters(self, ids)
     }
 
@@ -431,7 +417,6 @@ impl Control for Router {
     }
 
     async fn add_route(&self, new: &NewRoute) -> Controlled<RouteView> {
-        Router::settled(self)?;
         Router::add_route(self, new).await
     }
 
@@ -440,7 +425,6 @@ impl Control for Router {
     }
 
     async fn remove_route(&self, to: &str) -> Controlled<RouteView> {
-        Router::settled(self)?;
         Router::remove_route(self, to).await
     }
 
@@ -465,7 +449,6 @@ impl Control for Router {
     }
 
     async fn place(&self, new: &NewPlacement) -> Controlled<PlacementView> {
-        Router::settled(self)?;
         Router::place(self, new).await
     }
 

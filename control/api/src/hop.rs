@@ -3,8 +3,6 @@
 //! Requests and answers go over whole; a request's body, and an answer that goes on, piece by piece. All that an answer is made of
 //! runs at control.
 
-use std::sync::Arc;
-
 use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::Request;
 use axum::http::{Extensions, StatusCode};
@@ -14,8 +12,9 @@ use hyper::body::Frame;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use millrace_controller::AuditEntry;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
+use crate::elsewhere::Elsewhere;
 use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::users::Known;
@@ -34,39 +33,39 @@ pub(crate) enum Message {
     Find(u32, oneshot::Sender<Known>),
 }
 
-/// Requests from elsewhere that control has at one time: those at the own socket wait behind so few.
-const FROM_ELSEWHERE: usize = 32;
-
 /// The end of those that speak with clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Hop {
     control: mpsc::Sender<Message>,
-    places: Option<Arc<Semaphore>>,
+    elsewhere: Option<Elsewhere>,
 }
 
 impl Hop {
     /// Both ends.
     pub fn new() -> (Self, mpsc::Receiver<Message>) {
         let (sender, receiver) = mpsc::channel(WAITING);
-        (Self { control: sender, places: None }, receiver)
+        (Self { control: sender, elsewhere: None }, receiver)
     }
 
     /// The same for those who ask from elsewhere.
     pub fn for_elsewhere(&self) -> Self {
-        Self { places: Some(Arc::new(Semaphore::new(FROM_ELSEWHERE))), ..self.clone() }
+        Self { elsewhere: Some(Elsewhere::default()), ..self.clone() }
     }
 
     /// Has a request carried out for somebody.
     pub async fn carry(&self, request: Request, principal: Principal) -> Response {
+        let _place = match &self.elsewhere {
+            None => None,
+            Some(elsewhere) => match elsewhere.enter(&principal.who.name).await {
+                Ok(place) => Some(place),
+                Err(problem) => return problem.into_response(),
+            },
+        };
         let (mut parts, body) = request.into_parts();
         // Nothing else of this side goes over.
         parts.extensions = Extensions::new();
         parts.extensions.insert(principal);
         let plain = Request::from_parts(parts, body);
-        let _place = match &self.places {
-            Some(places) => places.acquire().await.ok(),
-            None => None,
-        };
         let (reply, answer) = oneshot::channel();
         // Where nobody listens any more the channel is closed, and so is the answer's.
         let _ = self.control.send(Message::Carry(Box::new(plain), reply)).await;
@@ -132,4 +131,42 @@ fn piecemeal(response: Response) -> Response {
     });
     let pieces = futures_util::stream::poll_fn(move |context| receiver.poll_recv(context));
     Response::from_parts(parts, Body::new(StreamBody::new(pieces)))
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_controller::Role;
+
+    use super::*;
+
+    /// Has a request carried out that a token asks for.
+    fn ask(hop: &Hop, token: &str) -> tokio::task::JoinHandle<Response> {
+        let (hop, from) = (hop.clone(), [10, 0, 0, 1].into());
+        let principal = Principal::token(token, Role::Viewer, from);
+        tokio::spawn(async move { hop.carry(Request::new(Body::empty()), principal).await })
+    }
+
+    #[tokio::test]
+    async fn a_token_whose_requests_take_their_time_keeps_no_other_from_its_answers() {
+        let (hop, mut asked) = Hop::new();
+        let hop = hop.for_elsewhere();
+        let flood: Vec<_> = (0..200).map(|_| ask(&hop, "slow")).collect();
+        let others: Vec<_> = (0..20).map(|_| ask(&hop, "quick")).collect();
+        let control = tokio::spawn(async move {
+            let mut slow = Vec::new();
+            while let Some(Message::Carry(request, reply)) = asked.recv().await {
+                match &*request.extensions().get::<Principal>().unwrap().who.name {
+                    // These are never answered.
+                    "token slow" => slow.push(reply),
+                    _ => reply.send(StatusCode::OK.into_response()).unwrap(),
+                }
+            }
+        });
+        for other in others {
+            assert_eq!(other.await.unwrap().status(), StatusCode::OK);
+        }
+        let mut refused = flood.into_iter().filter(|one| one.is_finished());
+        assert!(refused.next().is_none(), "they wait a while");
+        control.abort();
+    }
 }

@@ -4,14 +4,14 @@
 //! the places, so that connections that never show one leave room for those of others. What is beyond waits, and is turned away
 //! when that takes too long.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::limits::network;
+use crate::shares::Shares;
 
 /// Clients that are answered at one time.
 const ALL: usize = 512;
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct Places {
     all: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
-    addresses: Arc<Mutex<HashMap<IpAddr, Weak<Semaphore>>>>,
+    addresses: Shares<IpAddr>,
 }
 
 /// A place among all, as long as it is kept.
@@ -45,14 +45,15 @@ pub(crate) struct StrangersPlace {
 impl Default for Places {
     fn default() -> Self {
         let places = |most| Arc::new(Semaphore::new(most));
-        Self { all: places(ALL), waiting: places(WAITING), addresses: Arc::default() }
+        let addresses = Shares::new(STRANGERS, ALL + WAITING);
+        Self { all: places(ALL), waiting: places(WAITING), addresses }
     }
 }
 
 impl Places {
     /// A place for who comes from an address; `None` where there was none in time, or too many wait.
     pub async fn enter(&self, from: IpAddr) -> Option<(Place, StrangersPlace)> {
-        let address = self.of(from);
+        let address = self.addresses.of(network(from));
         if let Ok(one) = address.clone().try_acquire_owned()
             && let Ok(all) = self.all.clone().try_acquire_owned()
         {
@@ -65,22 +66,6 @@ impl Places {
             Some((Place { _all: all }, StrangersPlace { _one: one }))
         };
         tokio::time::timeout(PATIENCE, entered).await.ok()?
-    }
-
-    /// The places of an address; they are forgotten when nobody has one or waits for one.
-    fn of(&self, from: IpAddr) -> Arc<Semaphore> {
-        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
-        let address = network(from);
-        if let Some(places) = addresses.get(&address).and_then(Weak::upgrade) {
-            return places;
-        }
-        // There are no more in use than clients.
-        if addresses.len() >= 2 * (ALL + WAITING) {
-            addresses.retain(|_, places| places.strong_count() > 0);
-        }
-        let places = Arc::new(Semaphore::new(STRANGERS));
-        addresses.insert(address, Arc::downgrade(&places));
-        places
     }
 }
 
@@ -140,6 +125,6 @@ mod tests {
         for number in 0..10_000_u32 {
             assert!(places.enter(IpAddr::V4(number.into())).await.is_some());
         }
-        assert!(places.addresses.lock().unwrap().len() <= 2 * (ALL + WAITING));
+        assert!(places.addresses.remembered() <= 2 * (ALL + WAITING));
     }
 }

@@ -57,6 +57,10 @@ pub(crate) fn named<V>(
     }
 }
 
+pub(crate) async fn hardware<C: Control>(State(served): State<Served<C>>) -> Answer<impl Serialize> {
+    Ok(Json(served.control.hardware().await?))
+}
+
 pub(crate) async fn find_port<C: Control>(
     State(served): State<Served<C>>,
     Name(name): Name,

@@ -98,10 +98,10 @@ pub(crate) async fn set_queue<C: Control>(
     Body(QueueChanges { flow, changes }): Body<QueueChanges>,
 ) -> Result<Json<QueueChanged>, Problem> {
     while condition.is_there() {
-        let before = served.control.configuration()?.text;
+        let before = served.control.scheduler_settings(&port)?;
         condition.check_this(&served.control.queue(&port, &queue).await?)?;
         // Others are heard while its worker is asked.
-        if served.control.configuration()?.text == before {
+        if served.control.scheduler_settings(&port)? == before {
             break;
         }
     }

@@ -165,7 +165,8 @@ fn take<C: Control>(
             let request: Request = *request;
             tokio::spawn(carry_out(resources.clone(), request, reply));
         }
-        Message::Note(entry) => control.note(*entry),
+        // Who is refused needn't wait for that to be written.
+        Message::Note(entry) => drop(control.note(*entry)),
         Message::Find(uid, reply) => {
             let users = users.clone();
             tokio::task::spawn_blocking(move || reply.send(users.find(uid)));

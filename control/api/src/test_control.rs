@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use millrace_config::Scheduler;
 use millrace_controller::view::{
     AppliedView, BindingView, ConfigurationView, CountersView, DifferenceView, DropView, DroppedView,
     FlowStatesView, FlowTableView, FlowsView, GateCheckView, GateExplanationView, GateView, HardwareView,
@@ -17,7 +18,7 @@ use millrace_controller::{
     Apply, AuditEntry, AuditLog, CaptureAt, CaptureRequest, ControlError, DropCursor, Events, FlowQuery,
     NewBinding, NewFilter, NewNeighbour, NewPlacement, NewPlugin, NewRoute, NodeRemoval, OldNeighbour, Page,
     PageQuery, RollBack, RouteQuery, RouterSettings, SchedulerNode, Tokens, TraceRequest, Upgrade, Who,
-    Wrong,
+    Written, Wrong,
 };
 use serde_json::{Map, Value, json};
 
@@ -131,8 +132,8 @@ impl Control for TestControl {
         &self.tokens
     }
 
-    fn note(&self, entry: AuditEntry) {
-        self.audited.add(entry);
+    fn note(&self, entry: AuditEntry) -> Written {
+        self.audited.add(entry)
     }
 
     fn status(&self) -> Controlled<StatusView> {
@@ -157,7 +158,7 @@ impl Control for TestControl {
         })
     }
 
-    fn hardware(&self) -> Controlled<HardwareView> {
+    async fn hardware(&self) -> Controlled<HardwareView> {
         let empty = HardwareView { cpus: vec![], processors: vec![], ports: vec![], switches: vec![] };
         Ok(empty)
     }
@@ -241,6 +242,10 @@ impl Control for TestControl {
 
     async fn queue(&self, port: &str, _: &str) -> Controlled<QueueView> {
         Err(ControlError::unknown("port", port, []))
+    }
+
+    fn scheduler_settings(&self, _: &str) -> Controlled<Option<Scheduler>> {
+        Ok(None)
     }
 
     fn set_queue(&self, port: &str, _: &str, _: Option<&str>, _: &Map<String, Value>) -> Controlled<()> {

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::nearest;
+use crate::Config;
+use crate::wording::explain_in_file;
 
 /// A place in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,32 +48,27 @@ pub struct ConfigError {
 
 impl ConfigError {
     pub(crate) fn from_toml(error: &toml::de::Error, text: &str, origin: &str) -> Self {
-        Self { place: Place::of(error.span(), text, origin), problem: with_nearest(error.message()) }
+        let said = error.message().replace('\n', " ");
+        let problem = explain_in_file(&path_of(text), &said).unwrap_or(said);
+        Self { place: Place::of(error.span(), text, origin), problem }
     }
 }
 
-/// Adds the nearest right name to serde's "unknown field `x`, expected one of `a`, `b`".
-fn with_nearest(message: &str) -> String {
-    let message = message.replace('\n', " ");
-    let kind = ["unknown field ", "unknown variant "].into_iter().find(|start| message.starts_with(start));
-    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-    let (Some(kind), [wrong, known @ ..]) = (kind, quoted.as_slice()) else { return message };
-    let noun = if kind.contains("field") { "key" } else { "value" };
-    match nearest(wrong, known.iter().copied()) {
-        Some(name) => format!("unknown {noun} {wrong:?}: did you mean {name:?}?"),
-        None => format!("unknown {noun} {wrong:?}: it is one of {}", known.join(", ")),
-    }
+/// Where in what the file says the first thing is that is wrong: `port[0].mtu`, for one. It is looked for only when something is.
+fn path_of(text: &str) -> String {
+    let Ok(file) = toml::Deserializer::parse(text) else { return String::new() };
+    let path = match serde_path_to_error::deserialize::<_, Config>(file) {
+        Err(error) => error.path().to_string(),
+        Ok(_) => return String::new(),
+    };
+    // Values that know their place in the file are read as tables with keys of the reader's own.
+    let said = path.split('.').filter(|step| !step.is_empty() && !step.starts_with("$__") && *step != "?");
+    said.collect::<Vec<_>>().join(".")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn unknown_keys_name_the_nearest() {
-        let message = "unknown field `devise`, expected one of `name`, `device`";
-        assert_eq!(with_nearest(message), "unknown key \"devise\": did you mean \"device\"?");
-    }
 
     #[test]
     fn places_count_lines_and_columns_from_one() {

@@ -18,6 +18,7 @@ mod save;
 mod scheduler;
 mod schema;
 mod values;
+mod wording;
 mod words;
 
 pub use action::{FilterAction, Policing, WayOut};
@@ -38,6 +39,7 @@ pub use schema::{
     Route, RouteKind, Router, SharedObjects, Unsigned, Watchdog,
 };
 pub use values::{Named, Text, VlanIds};
+pub use wording::explain;
 
 impl Config {
     /// Reads a configuration. `origin` is the name of the file, for messages.

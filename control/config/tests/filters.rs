@@ -89,7 +89,7 @@ fn wrong_filters_are_refused_with_line_column_and_remedy() {
         ),
         (filter("match = \"*\"\naction = \"drop\"\npriority = 3000000000"), "f:12:12"),
         (filter("match = \"*\"\nacton = \"drop\""), "unknown key \"acton\": did you mean \"action\"?"),
-        (filter("match = \"*\""), "missing field `action`"),
+        (filter("match = \"*\""), "\"filter[0]\" lacks the key \"action\""),
         (
             format!(
                 "{PORTS}[[instance]]\nplugin = \"null\"\nname = \"n\"\n[[filter]]\nmatch = \"*\"\naction = \"instance n\"\n"

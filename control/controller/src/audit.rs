@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use millrace_config::Api;
-use millrace_store::{AuditEntry, AuditLimits, AuditLog, AuditTrouble, Outcome, Who};
+use millrace_store::{AuditEntry, AuditLimits, AuditLog, AuditTrouble, Outcome, Who, Written};
 use millrace_telemetry::EventKind;
 use serde_json::{Value, json};
 
@@ -53,9 +53,10 @@ impl Router {
         &self.0.tokens
     }
 
-    /// Notes what was asked for, and what came of it, as of now. It is written by and by; where that can't be, an event tells it.
-    pub fn note(&self, entry: AuditEntry) {
-        self.0.audit.add(AuditEntry { time: utc_now(), ..entry });
+    /// Notes what was asked for, and what came of it, as of now. It is written by and by, which can be waited for; where it can't be
+    /// written, an event tells it.
+    pub fn note(&self, entry: AuditEntry) -> Written {
+        self.0.audit.add(AuditEntry { time: utc_now(), ..entry })
     }
 
     /// Waits, a while at most, until all that was noted is written.
@@ -82,7 +83,8 @@ impl Router {
             Err(ControlError::System(_)) => Outcome::Failed,
             Err(_) => Outcome::Refused,
         };
-        self.note(AuditEntry {
+        // Nobody is answered.
+        drop(self.note(AuditEntry {
             time: String::new(),
             who,
             role: None,
@@ -93,6 +95,6 @@ impl Router {
             outcome,
             status: None,
             why: result.err().map(ToString::to_string),
-        });
+        }));
     }
 }

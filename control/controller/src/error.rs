@@ -99,6 +99,11 @@ impl ControlError {
         }
     }
 
+    /// Whether nobody knows what was done: the system or a worker failed in the middle, and nothing was refused.
+    pub(crate) fn is_failure(&self) -> bool {
+        matches!(self, Self::System(_))
+    }
+
     /// The system refused to do `what`.
     pub fn system(what: &str, error: impl fmt::Display) -> Self {
         Self::System(format!("can't {what}: {error}"))

@@ -248,7 +248,7 @@ impl Router {
     pub fn bind(&self, new: &NewBinding) -> Result<BindingView, ControlError> {
         let filter = parse_filter(&new.filter)?;
         let terms = terms(new.on_fault, new.budget, new.packet_budget);
-        let mut inner = self.lock();
+        let mut inner = self.to_change()?;
         let bound = inner.model.bind(&new.instance, &new.gate, filter, new.priority, terms)?;
         inner.bound(bound)
     }
@@ -259,7 +259,7 @@ impl Router {
     /// No such binding.
     pub fn unbind(&self, instance: &str, gate: &str, filter: &str) -> Result<BindingView, ControlError> {
         let filter = parse_filter(filter)?;
-        let mut inner = self.lock();
+        let mut inner = self.to_change()?;
         let written = filter.to_string();
         let is_it = |one: &millrace_plugin::BindingDescription| {
             one.instance.as_deref() == Some(instance) && one.gate == gate && one.filter == written
@@ -280,7 +280,7 @@ impl Router {
     /// A filter or an action that is none, unknown names, a filter that is there; nothing has changed then.
     pub fn add_filter(&self, new: &NewFilter) -> Result<BindingView, ControlError> {
         let filter = new_filter(new)?;
-        let mut inner = self.lock();
+        let mut inner = self.to_change()?;
         Said::about(&inner.model, &filter).refuse(&inner.model, &filter)?;
         inner.refuse_unreachable(&filter)?;
         let bound = inner.model.add_configured_filter(&filter)?;
@@ -292,7 +292,7 @@ impl Router {
     /// # Errors
     /// When one is not there; nothing has changed then.
     pub fn remove_filters(&self, numbers: &[u64]) -> Result<Vec<BindingView>, ControlError> {
-        let mut inner = self.lock();
+        let mut inner = self.to_change()?;
         let plugins = &inner.model.plugins;
         let numbered = |number: &u64| {
             plugins.binding_numbered(*number).ok_or_else(|| {
@@ -310,7 +310,7 @@ impl Router {
     /// A filter or an action that is none, no such filter; nothing has changed then.
     pub fn remove_filter(&self, old: &NewFilter) -> Result<BindingView, ControlError> {
         let filter = new_filter(old)?;
-        let mut inner = self.lock();
+        let mut inner = self.to_change()?;
         let id = inner.model.find_filter(&filter)?;
         let removed = inner.unbind(&[id])?.pop();
         removed.ok_or_else(|| ControlError::System("the filter was not there".into()))

@@ -3,6 +3,8 @@
 //! A port is managed by one processor: what comes in by it goes there first. What that leaves to others goes up, from the driver to a
 //! worker and from a worker to the host, so processors are a tree with the host at its root and the ports as leaves.
 
+use std::collections::HashMap;
+
 use millrace_offload::{Attachment, DeviceFacts};
 use millrace_pipeline::Handover;
 use millrace_port::Mode;
@@ -12,7 +14,7 @@ use crate::device::KernelDevice;
 use crate::model::PortPlan;
 use crate::router::{Inner, Router};
 use crate::topology;
-use crate::view::{HardwarePortView, HardwareView, ProcessorView, SwitchView};
+use crate::view::{CpuView, HardwarePortView, HardwareView, ProcessorView, SwitchView};
 
 /// The highest processor.
 const HOST: &str = "host";
@@ -21,22 +23,42 @@ impl Router {
     /// What there is for packets to pass, and what each part can do.
     ///
     /// # Errors
-    /// None so far.
-    pub fn hardware(&self) -> Result<HardwareView, ControlError> {
-        let inner = self.lock();
-        let mut view = HardwareView {
-            cpus: topology::cpus(),
-            processors: inner.host_and_workers(),
-            ports: Vec::new(),
-            switches: inner.switches_between_workers(),
+    /// When the kernel can't be asked.
+    pub async fn hardware(&self) -> Result<HardwareView, ControlError> {
+        let (threads, devices) = {
+            let inner = self.lock();
+            let threads: Vec<i32> = inner.workers.watched().iter().map(|one| one.thread.as_raw()).collect();
+            (threads, inner.kernel.values().map(|device| device.ifindex).collect::<Vec<_>>())
         };
-        for plan in inner.model.ports.iter() {
-            match inner.kernel.get(&plan.id) {
-                Some(device) => inner.describe_device(plan, device, &mut view),
-                None => view.ports.push(inner.own_port(plan)),
-            }
+        // The kernel may take its time, and nobody waits for it meanwhile.
+        let asked = tokio::task::spawn_blocking(move || Machine::ask(threads, devices)).await;
+        let machine =
+            asked.map_err(|error| ControlError::system("ask the kernel for the hardware", error))?;
+        Ok(self.lock().describe(machine))
+    }
+}
+
+/// What the kernel says of the machine.
+struct Machine {
+    cpus: Vec<CpuView>,
+    /// The processors that the process may run on.
+    host: String,
+    /// The same of each worker.
+    workers: Vec<String>,
+    /// Devices, by their numbers.
+    devices: HashMap<u32, DeviceFacts>,
+}
+
+impl Machine {
+    fn ask(threads: Vec<i32>, devices: Vec<u32>) -> Self {
+        // One that has gone meanwhile is as one of which nothing is known.
+        let facts = |device| (device, DeviceFacts::of(device).unwrap_or_default());
+        Self {
+            cpus: topology::cpus(),
+            host: topology::allowed(nix::unistd::getpid().as_raw()),
+            workers: threads.into_iter().map(topology::allowed).collect(),
+            devices: devices.into_iter().map(facts).collect(),
         }
-        Ok(view)
     }
 }
 
@@ -44,30 +66,49 @@ fn worker_name(worker: usize) -> String {
     format!("worker {worker}")
 }
 
+fn host_and_workers(host: String, workers: Vec<String>) -> Vec<ProcessorView> {
+    let host = ProcessorView {
+        name: HOST.to_owned(),
+        level: 2,
+        above: None,
+        cpus: host,
+        treats: "control, slow halves of plugins; the kernel's own stack".to_owned(),
+        why_not: None,
+    };
+    let worker = |(number, cpus): (usize, String)| ProcessorView {
+        name: worker_name(number),
+        level: 1,
+        above: Some(HOST.to_owned()),
+        cpus,
+        treats: "every flow: filters, instances, queues, schedulers".to_owned(),
+        why_not: None,
+    };
+    std::iter::once(host).chain(workers.into_iter().enumerate().map(worker)).collect()
+}
+
 impl Inner {
-    fn owner_name(&self, plan: &PortPlan) -> String {
-        worker_name(Handover::owner(plan.settings.device, self.workers.len()))
+    fn describe(&self, machine: Machine) -> HardwareView {
+        let Machine { cpus, host, workers, mut devices } = machine;
+        let mut view = HardwareView {
+            cpus,
+            processors: host_and_workers(host, workers),
+            ports: Vec::new(),
+            switches: self.switches_between_workers(),
+        };
+        for plan in self.model.ports.iter() {
+            match self.kernel.get(&plan.id) {
+                Some(device) => {
+                    let facts = devices.remove(&device.ifindex).unwrap_or_default();
+                    self.describe_device(plan, (device, &facts), &mut view);
+                }
+                None => view.ports.push(self.own_port(plan)),
+            }
+        }
+        view
     }
 
-    fn host_and_workers(&self) -> Vec<ProcessorView> {
-        let host = ProcessorView {
-            name: HOST.to_owned(),
-            level: 2,
-            above: None,
-            cpus: topology::allowed(nix::unistd::getpid().as_raw()),
-            treats: "control, slow halves of plugins; the kernel's own stack".to_owned(),
-            why_not: None,
-        };
-        let worker = |(number, thread): (usize, crate::watchdog::WorkerThread)| ProcessorView {
-            name: worker_name(number),
-            level: 1,
-            above: Some(HOST.to_owned()),
-            cpus: topology::allowed(thread.thread.as_raw()),
-            treats: "every flow: filters, instances, queues, schedulers".to_owned(),
-            why_not: None,
-        };
-        let workers = self.workers.watched().into_iter().enumerate().map(worker);
-        std::iter::once(host).chain(workers).collect()
+    fn owner_name(&self, plan: &PortPlan) -> String {
+        worker_name(Handover::owner(plan.settings.device, self.workers.len()))
     }
 
     fn switches_between_workers(&self) -> Vec<SwitchView> {
@@ -109,9 +150,13 @@ impl Inner {
     }
 
     /// A kernel device: its program, the port itself, and the ways from and to it.
-    fn describe_device(&self, plan: &PortPlan, device: &KernelDevice, view: &mut HardwareView) {
+    fn describe_device(
+        &self,
+        plan: &PortPlan,
+        (device, facts): (&KernelDevice, &DeviceFacts),
+        view: &mut HardwareView,
+    ) {
         let name = &plan.settings.name;
-        let facts = DeviceFacts::of(device.ifindex).unwrap_or_default();
         let (kind, xdp) = match device.programs.mode() {
             Attachment::Native => ("xdp", "driver"),
             Attachment::Generic => ("xdp", "generic"),
@@ -122,7 +167,7 @@ impl Inner {
         let mode = capabilities.map_or("none", |found| sockets(found.mode));
         let why = capabilities.map_or_else(String::new, |found| found.why.clone());
         let flows = "plain flows of a worker, in the driver";
-        let no_redirects = self.why_no_redirects(device, &facts);
+        let no_redirects = self.why_no_redirects(device, facts);
         view.processors.push(ProcessorView {
             name: processor.clone(),
             level: 0,
@@ -216,5 +261,30 @@ fn sockets(mode: Mode) -> &'static str {
         Mode::Ring => "ring",
         Mode::Call => "call",
         Mode::InProcess => "in-process",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use crate::{StartOptions, start};
+
+    #[test]
+    fn nobody_waits_for_the_router_while_the_kernel_is_asked() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let text = "[[port]]\nname = \"lan\"\nkind = \"memory\"\n";
+            let config = millrace_config::Config::parse(text, "test").unwrap();
+            let router = start(config, StartOptions::default()).await.unwrap();
+            let mut asked = pin!(router.hardware());
+            let first = asked.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(matches!(first, Poll::Pending), "it is asked beside all else");
+            assert!(router.0.inner.try_lock().is_ok());
+            let view = asked.await.unwrap();
+            assert_eq!((view.ports.len(), view.processors.len()), (1, 2));
+            router.shutdown().await.unwrap();
+        });
     }
 }

@@ -5,6 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::ControlError;
+use crate::reading::read;
 
 /// `before` with `changes`; `null` takes a setting away.
 ///
@@ -21,7 +22,7 @@ pub(crate) fn patched<T: Serialize + DeserializeOwned>(
             change => object.insert(key.clone(), change.clone()),
         };
     }
-    serde_json::from_value(Value::Object(object)).map_err(|error| ControlError::Invalid(error.to_string()))
+    read("what is asked for", Value::Object(object))
 }
 
 /// The same for what says all its settings, whose names are told where one is unknown; `what` is what one is called.
@@ -35,7 +36,10 @@ pub(crate) fn patched_known<T: Serialize + DeserializeOwned>(
 ) -> Result<T, ControlError> {
     let known = object(before)?;
     match changes.keys().find(|key| !known.contains_key(*key)) {
-        Some(unknown) => Err(ControlError::unknown(what, unknown, known.keys().map(String::as_str))),
+        Some(unknown) => {
+            let known = known.keys().map(String::as_str);
+            Err(ControlError::Invalid(ControlError::unknown(what, unknown, known).to_string()))
+        }
         None => patched(before, changes),
     }
 }

@@ -244,7 +244,7 @@ impl OfflineRouter {
 
     /// Sets all counters to zero.
     pub fn clear_counters(&mut self) {
-        self.workers.tell(|| Command::ClearCounters);
+        self.workers.clear_counters();
     }
 
     /// Captures the first `snap` bytes of every frame from now on, until the readers are dropped: one for each worker. What

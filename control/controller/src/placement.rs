@@ -88,8 +88,7 @@ impl Router {
     /// Neither a filter nor an instance, an instance that can't be in the driver, too many placements; nothing has changed then.
     pub async fn place(&self, new: &NewPlacement) -> Result<PlacementView, ControlError> {
         let (placed, compiled) = {
-            let mut inner = self.lock();
-            inner.unless_applying()?;
+            let mut inner = self.to_change()?;
             let Some(flows) = inner.placeable(new)? else {
                 return Ok(PlacementView::of_instance(&new.what));
             };

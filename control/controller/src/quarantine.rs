@@ -31,7 +31,7 @@ impl Router {
     /// # Errors
     /// When there is nobody of that name in quarantine, when the instance refuses to begin, or the disk to forget it.
     pub fn release_instance(&self, name: &str) -> Result<ReleaseView, ControlError> {
-        let mut inner = self.lock();
+        let mut inner = self.to_change()?;
         let id = match inner.model.plugins.instance(name) {
             Ok(id) => id,
             Err(unknown) => {
@@ -55,9 +55,7 @@ impl Router {
         let slow = inner.model.plugins.slow_half_of(name)?;
         let maps = successors.maps.clone();
         inner.forget_quarantine(name)?;
-        inner
-            .succeed_all(vec![successors], Inheritance::Renounced, (version, version))
-            .map_err(ControlError::Conflict)?;
+        inner.succeed_all(vec![successors], Inheritance::Renounced, (version, version))?;
         inner.model.plugins.note_maps(id, maps);
         inner.model.plugins.note_release(id);
         inner.host_level.put(id, slow, (version, false))?;

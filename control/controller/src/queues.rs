@@ -15,6 +15,7 @@ use crate::ControlError;
 use crate::flows::selector;
 use crate::lookup::parse_packet;
 use crate::model::Model;
+use crate::reading::read;
 use crate::router::{Inner, Router};
 use crate::scheduler_tree::NO_QUANTUM;
 use crate::view::{FlowQueueView, QueueView, SchedulerNodeView, SchedulerView};
@@ -40,7 +41,7 @@ fn said<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Opti
 
 impl FlowSettings {
     fn parse(changes: &Map<String, Value>) -> Result<Self, ControlError> {
-        serde_json::from_value(Value::Object(changes.clone())).map_err(|error| {
+        read("what is asked for", Value::Object(changes.clone())).map_err(|error| {
             ControlError::Invalid(format!(
                 "queue of a flow: {error}; it has a quantum, a threshold and a rate"
             ))
@@ -170,7 +171,7 @@ impl Router {
         changes: &Map<String, Value>,
     ) -> Result<(), ControlError> {
         let Some(flow) = flow else { return self.set_scheduler_node(port, queue, changes).map(drop) };
-        let mut inner = self.lock();
+        let mut inner = self.to_change()?;
         let id = inner.model.port(port)?.id;
         let change = inner.model.flow_change(port, queue, flow, changes)?;
         let old = inner.model.schedulers.clone();

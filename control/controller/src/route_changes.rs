@@ -33,7 +33,7 @@ impl Router {
     pub async fn add_route(&self, new: &NewRoute) -> Result<RouteView, ControlError> {
         let route = parse_route(new)?;
         let prefix = *route.to.value();
-        self.change_routes(&[Change::AddRoute(route)]).await.1?;
+        self.change_route(Change::AddRoute(route)).await?;
         self.route_to_prefix(prefix)
     }
 
@@ -55,7 +55,7 @@ impl Router {
             let view = inner.given(prefix).or_else(|| inner.route_view(prefix));
             (view, inner.ours(prefix)?)
         };
-        self.change_routes(&[Change::RemoveRoute(route)]).await.1?;
+        self.change_route(Change::RemoveRoute(route)).await?;
         view.ok_or_else(|| ControlError::System("the route was not there".into()))
     }
 

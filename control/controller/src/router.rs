@@ -1,4 +1,4 @@
-//! The running router: its state, and everything that can be asked of it.
+//! The running router: its state, and what can be asked of it as a whole.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,21 +12,19 @@ use millrace_offload::{DriverSent, FlowCache};
 use millrace_pipeline::thread::Wake;
 use millrace_pipeline::{Command, DeviceId, GateTables, Question, Snapshot};
 use millrace_plugin::PluginChange;
-use millrace_plugin_abi::{Instance, Message, Plugin, Position, Reply, Request};
+use millrace_plugin_abi::{Plugin, Request};
 use millrace_port::Capabilities;
 use millrace_store::{AuditLog, Draft, Store};
-use millrace_telemetry::{EventKind, Rate};
+use millrace_telemetry::Rate;
 use millrace_units::{Instant, PortId};
-use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 
 use crate::configuration::Waiting;
 use crate::device::KernelDevice;
-use crate::events::{Events, utc_now};
+use crate::events::Events;
 use crate::feed::plugin_commands;
-use crate::host_level::{HostLevel, PATIENCE};
+use crate::host_level::HostLevel;
 use crate::host_output::HostOutput;
-use crate::load::Loaded;
 use crate::loader::Loader;
 use crate::lookup::{self, parse_packet};
 use crate::model::Model;
@@ -37,13 +35,12 @@ use crate::routes::PortsByDevice;
 use crate::show::{self, KernelShare};
 use crate::tokens::Tokens;
 use crate::view::{
-    ApplyingView, CountersView, DropView, GateView, InstanceView, LookupView, MemoryView, MirrorView,
-    NeighbourView, PluginDetailView, PluginInterfaceView, PluginView, PortCountersView, PortView, StatusView,
-    SummaryView, TurnsView,
+    ApplyingView, DropView, LookupView, MemoryView, MirrorView, NeighbourView, PluginInterfaceView,
+    StatusView, SummaryView, TurnsView,
 };
 use crate::watchdog::{Names, Watchdog};
 use crate::workers::Workers;
-use crate::{Capture, CaptureRequest, ControlError, NewPlugin};
+use crate::{Capture, CaptureRequest, ControlError};
 
 /// A handle on a running router. Clones name the same one.
 #[derive(Clone)]
@@ -138,31 +135,6 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// The slow half of an instance that is to be created; none, if that will be in quarantine.
-    fn slow_half_to_be(
-        &self,
-        plugin: &str,
-        name: &str,
-        settings: &Map<String, Value>,
-    ) -> Result<Option<Box<dyn Instance>>, ControlError> {
-        if self.model.repository.quarantine().find(name, plugin).is_some() {
-            return Ok(None);
-        }
-        let known = self.model.plugins.plugin_named(plugin)?;
-        Ok(self.model.plugins.slow_half(&*known, settings)?)
-    }
-
-    /// Begins the slow halves of the instances there are.
-    pub fn begin_slow_halves(&mut self) -> Result<(), ControlError> {
-        let Self { model, host_level, .. } = self;
-        for (id, name) in model.plugins.running() {
-            if let Some(slow) = model.plugins.slow_half_of(name)? {
-                host_level.put(id, Some(slow), (0, true))?;
-            }
-        }
-        Ok(())
-    }
-
     /// Refuses while a configuration is being applied.
     pub fn unless_applying(&self) -> Result<(), ControlError> {
         let Some(Progress { made, of }) = self.applying else { return Ok(()) };
@@ -172,7 +144,7 @@ impl Inner {
     }
 
     /// Refuses while a configuration is being applied, or waits to be confirmed.
-    pub fn settled(&self) -> Result<(), ControlError> {
+    fn settled(&self) -> Result<(), ControlError> {
         self.unless_applying()?;
         match &self.waiting {
             None => Ok(()),
@@ -282,6 +254,17 @@ impl Router {
         self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The state, to be changed by a single change. Every one of them asks here whether it may be made: not while a configuration is
+    /// applied, of which it would be no part, nor while one waits to be confirmed, for it would be gone when that goes back.
+    ///
+    /// # Errors
+    /// [`ControlError::Conflict`] while it is so.
+    pub(crate) fn to_change(&self) -> Result<MutexGuard<'_, Inner>, ControlError> {
+        let inner = self.lock();
+        inner.settled()?;
+        Ok(inner)
+    }
+
     /// Waits until every worker has taken up all that it was told: each of them lives, and control does.
     ///
     /// # Errors
@@ -334,28 +317,6 @@ impl Router {
             leftover_objects: Some(millrace_plugin::native::leftovers()).filter(|count| *count > 0),
             mirror,
         })
-    }
-
-    /// All ports.
-    ///
-    /// # Errors
-    /// When the data plane does not answer.
-    pub fn ports(&self) -> Result<Vec<PortView>, ControlError> {
-        let mut inner = self.lock();
-        let snapshot = inner.snapshot()?;
-        let plans = inner.model.ports.clone();
-        Ok(plans.iter().map(|plan| port_view(&mut inner, plan, &snapshot)).collect())
-    }
-
-    /// The counters of all ports at one moment.
-    ///
-    /// # Errors
-    /// When the data plane does not answer.
-    pub fn counters(&self) -> Result<CountersView, ControlError> {
-        let mut inner = self.lock();
-        let snapshot = inner.counters()?;
-        let ports = inner.model.ports.iter().map(|plan| port_counters(&inner, plan, &snapshot)).collect();
-        Ok(CountersView { time: utc_now(), seconds: snapshot.at.since(inner.started).as_secs_f64(), ports })
     }
 
     /// What became of all packets.
@@ -416,230 +377,6 @@ impl Router {
         Ok(views)
     }
 
-    /// The plugins that instances can be made of.
-    ///
-    /// # Errors
-    /// None so far.
-    pub fn plugins(&self) -> Result<Vec<PluginView>, ControlError> {
-        Ok(show::plugins(&self.lock().model))
-    }
-
-    /// A plugin, and all that it says of itself.
-    ///
-    /// # Errors
-    /// No such plugin.
-    pub fn plugin(&self, name: &str) -> Result<PluginDetailView, ControlError> {
-        let inner = self.lock();
-        let mut view = show::plugin(&inner.model, name)?;
-        view.previous = inner.previous_plugins.get(name).map(|plugin| plugin.version());
-        Ok(view)
-    }
-
-    /// All instances.
-    ///
-    /// # Errors
-    /// When the data plane does not answer.
-    pub fn instances(&self) -> Result<Vec<InstanceView>, ControlError> {
-        let mut inner = self.lock();
-        let snapshot = inner.snapshot()?;
-        let (counts, slow) = (inner.workers.filter_counts()?, inner.host_level.report()?);
-        Ok(show::instances(&snapshot, &counts, &inner.model, &slow))
-    }
-
-    /// All gates.
-    ///
-    /// # Errors
-    /// When the data plane does not answer.
-    pub fn gates(&self) -> Result<Vec<GateView>, ControlError> {
-        let mut inner = self.lock();
-        let counts = inner.workers.filter_counts()?;
-        Ok(show::gates(&counts, &inner.model, &inner.tables))
-    }
-
-    /// Makes the plugin of a file known: a WebAssembly module, checked and compiled beside everything else, or a shared object,
-    /// where the configuration allows that.
-    ///
-    /// # Errors
-    /// A file that can't be read, isn't signed as the configuration wants it or is no plugin for this router, a version that
-    /// goes back, a name that is taken; nothing has changed then.
-    pub async fn load_plugin(&self, new: &NewPlugin) -> Result<PluginView, ControlError> {
-        let loaded = self.load_file(new).await;
-        crate::load::log(&new.path, loaded.as_ref().map(|plugin| (plugin.name, plugin.version)));
-        if let Ok(PluginView { name, version, home, signature, .. }) = &loaded {
-            let text = format!("plugin {name} {version} is loaded");
-            let details = json!({"plugin": name, "version": version, "home": home, "signature": signature, "path": new.path});
-            self.events().note(EventKind::PluginLoaded, name, text, details);
-        }
-        loaded
-    }
-
-    async fn load_file(&self, new: &NewPlugin) -> Result<PluginView, ControlError> {
-        let loaded = self.read_plugin(&new.path).await?;
-        let mut inner = self.lock();
-        let name = crate::load::enter(&mut inner.model, loaded, new)?;
-        let known = show::plugins(&inner.model).into_iter().find(|plugin| plugin.name == name);
-        known.ok_or_else(|| ControlError::System("the plugin is not there".into()))
-    }
-
-    /// The plugin of a file, checked against its signature and compiled.
-    pub(crate) async fn read_plugin(&self, path: &str) -> Result<Loaded, ControlError> {
-        let file = path.to_owned();
-        let (loader, admitted) = {
-            let inner = self.lock();
-            (inner.loader.clone(), inner.model.admitted())
-        };
-        let loaded = tokio::task::spawn_blocking(move || loader.load(&admitted, &file)).await;
-        loaded.map_err(|error| ControlError::system("load the plugin", error))?
-    }
-
-    /// Forgets a plugin of which there are no instances; it is told by its name, or by the file that it was loaded from.
-    ///
-    /// # Errors
-    /// No such plugin, one that is built in, instances of it.
-    pub fn unload_plugin(&self, plugin: &str) -> Result<PluginView, ControlError> {
-        let mut inner = self.lock();
-        let of_file = inner.model.files.iter().find(|(_, file)| file.file == std::path::Path::new(plugin));
-        let name = of_file.map_or(plugin, |(name, _)| *name);
-        let known = show::plugins(&inner.model).into_iter().find(|plugin| plugin.name == name);
-        if inner.model.plugins.is_built_in(name)? {
-            return Err(ControlError::Conflict(format!(
-                "plugin {name:?} is part of the router and can't be unloaded: that can only be what `plugin load` has loaded"
-            )));
-        }
-        inner.model.plugins.remove_plugin(name)?;
-        inner.previous_plugins.remove(name);
-        inner.model.files.retain(|(known, _)| *known != name);
-        inner.model.repository.unloaded(name);
-        let text = format!("plugin {name} is unloaded");
-        inner.events.note(EventKind::PluginUnloaded, name, text, json!({"plugin": name}));
-        known.ok_or_else(|| ControlError::System("the plugin was not there".into()))
-    }
-
-    /// Creates an instance of a plugin.
-    ///
-    /// # Errors
-    /// No such plugin, a name taken, a setting refused; nothing has changed then.
-    pub fn create_instance(
-        &self,
-        plugin: &str,
-        name: &str,
-        settings: &Map<String, Value>,
-    ) -> Result<InstanceView, ControlError> {
-        let mut inner = self.lock();
-        let slow = inner.slow_half_to_be(plugin, name, settings)?;
-        let changes = inner.model.create_instance(plugin, name, settings.clone())?;
-        let id = inner.model.plugins.instance(name)?;
-        inner.host_level.put(id, slow, (0, true))?;
-        inner.tell_names();
-        inner.tell_plugins(changes)?;
-        find_instance(&mut inner, name)
-    }
-
-    /// Frees an instance; its bindings go first.
-    ///
-    /// # Errors
-    /// No such instance.
-    pub fn free_instance(&self, name: &str) -> Result<InstanceView, ControlError> {
-        let mut inner = self.lock();
-        let id = inner.model.plugins.instance(name)?;
-        let view = find_instance(&mut inner, name)?;
-        inner.forget_quarantine(name)?;
-        let changes = inner.model.plugins.free_instance(name)?;
-        inner.host_level.remove(id)?;
-        inner.tell_plugins(changes)?;
-        inner.tell_names();
-        Ok(view)
-    }
-
-    /// Creates a gate, the last at its position.
-    ///
-    /// # Errors
-    /// No such position, a name taken.
-    pub fn create_gate(&self, name: &str, position: &str) -> Result<GateView, ControlError> {
-        let position: Position = position.parse().map_err(ControlError::Invalid)?;
-        let mut inner = self.lock();
-        let (_, change) = inner.model.plugins.create_gate(name, position, None)?;
-        inner.tell_plugins(vec![change])?;
-        find_gate(&mut inner, name)
-    }
-
-    /// Says how the filters of a gate are searched. They are moved while the router forwards; all kinds of tables find
-    /// the same.
-    ///
-    /// # Errors
-    /// No such gate, no such kind of table.
-    pub fn set_gate_table(&self, name: &str, table: &str) -> Result<GateView, ControlError> {
-        let kind = table.parse().map_err(ControlError::Invalid)?;
-        let mut inner = self.lock();
-        let id = inner.model.plugins.gate(name)?.id;
-        if let Some(table) = inner.tables.set_kind(id, kind) {
-            inner.workers.tell(|| Command::SetTable(id, table.clone()))?;
-            inner.barrier()?;
-            inner.say_moved(id, false);
-        }
-        find_gate(&mut inner, name)
-    }
-
-    /// Removes a gate that nothing is bound at.
-    ///
-    /// # Errors
-    /// No such gate; it is in use.
-    pub fn remove_gate(&self, name: &str) -> Result<GateView, ControlError> {
-        let mut inner = self.lock();
-        inner.model.plugins.gate(name)?;
-        let view = find_gate(&mut inner, name)?;
-        let change = inner.model.plugins.remove_gate(name)?;
-        inner.tell_plugins(vec![change])?;
-        Ok(view)
-    }
-
-    /// Sends an instance a control message and returns its reply.
-    ///
-    /// # Errors
-    /// No such instance or message, or the instance refuses.
-    pub fn control(
-        &self,
-        instance: &str,
-        message: &str,
-        arguments: &Map<String, Value>,
-    ) -> Result<Value, ControlError> {
-        let message = Message { name: message.to_owned(), arguments: arguments.clone() };
-        let mut inner = self.lock();
-        let id = inner.model.plugins.address(instance, &message)?;
-        let replies = inner.workers.ask(|reply| Command::Control(id, message.clone(), reply))?;
-        let absent = || ControlError::System(format!("instance {instance:?} is not on the data plane"));
-        let replies: Vec<Reply> = replies.into_iter().collect::<Option<_>>().ok_or_else(absent)?;
-        let replies: Vec<Value> = replies
-            .into_iter()
-            .collect::<Result<_, _>>()
-            .map_err(|error| ControlError::Invalid(error.to_string()))?;
-        Ok(inner.model.plugins.merge_replies(id, &message, replies))
-    }
-
-    /// Sends the slow half of an instance a control message and returns its reply, which may take a second, and longer while other
-    /// slow halves have their turn.
-    ///
-    /// # Errors
-    /// No such instance or message, no slow half, or it refuses or doesn't answer within five seconds.
-    pub async fn control_slow_half(
-        &self,
-        instance: &str,
-        message: &str,
-        arguments: &Map<String, Value>,
-    ) -> Result<Value, ControlError> {
-        let message = Message { name: message.to_owned(), arguments: arguments.clone() };
-        let reply = {
-            let inner = self.lock();
-            let id = inner.model.plugins.address_slow_half(instance, &message)?;
-            inner.host_level.control(id, message)?
-        };
-        let reply = tokio::time::timeout(PATIENCE, reply).await;
-        let silent =
-            || ControlError::System(format!("the slow half of instance {instance:?} does not answer"));
-        let reply = reply.ok().and_then(Result::ok).flatten().ok_or_else(silent)?;
-        reply.map_err(|error| ControlError::Invalid(error.to_string()))
-    }
-
     /// Says what would happen to a packet, written as a filter without wildcards.
     ///
     /// # Errors
@@ -663,7 +400,7 @@ impl Router {
     /// When the data plane does not answer.
     pub fn clear_counters(&self) -> Result<(), ControlError> {
         let mut inner = self.lock();
-        inner.workers.tell(|| Command::ClearCounters)?;
+        inner.workers.clear_counters()?;
         let offsets: HashMap<PortId, KernelShare> =
             inner.model.ports.iter().map(|plan| (plan.id, inner.share_now(plan.id))).collect();
         inner.share_offset = offsets;
@@ -684,107 +421,5 @@ impl Router {
         let start = |sink| Command::StartCapture(Box::new(sink));
         inner.workers.tell_each(sinks.into_iter().map(start).collect())?;
         Ok(capture)
-    }
-}
-
-pub(crate) fn find_instance(inner: &mut Inner, name: &str) -> Result<InstanceView, ControlError> {
-    let (snapshot, counts) = (inner.snapshot()?, inner.workers.filter_counts()?);
-    let instances = show::instances(&snapshot, &counts, &inner.model, &inner.host_level.report()?);
-    instances
-        .into_iter()
-        .find(|instance| instance.name == name)
-        .ok_or_else(|| ControlError::NotFound(format!("no instance is named {name:?}")))
-}
-
-pub(crate) fn find_gate(inner: &mut Inner, name: &str) -> Result<GateView, ControlError> {
-    let counts = inner.workers.filter_counts()?;
-    let gates = show::gates(&counts, &inner.model, &inner.tables);
-    gates
-        .into_iter()
-        .find(|gate| gate.name == name)
-        .ok_or_else(|| ControlError::NotFound(format!("no gate is named {name:?}")))
-}
-
-fn port_counters(inner: &Inner, plan: &crate::model::PortPlan, snapshot: &Snapshot) -> PortCountersView {
-    let count = snapshot.ports.iter().find(|(id, _)| *id == plan.id).map(|(_, count)| count);
-    let share = inner.share(plan.id);
-    // As in Linux, the frames of sub-interfaces count at their device too.
-    let (rx_packets, rx_bytes) = match inner.kernel.contains_key(&plan.id) {
-        true => (share.seen, share.seen_bytes),
-        false => count.map_or((0, 0), |count| (count.rx_packets, count.rx_bytes)),
-    };
-    let (tx_packets, tx_bytes) = count.map_or((0, 0), |count| (count.tx_packets, count.tx_bytes));
-    let main = plan.config.vlan.is_none();
-    let device = snapshot.devices.iter().find(|(id, _)| *id == plan.settings.device && main);
-    let drops = count.into_iter().flat_map(|count| count.drops.iter());
-    let drops = drops.chain(device.into_iter().flat_map(|(_, device)| device.drops.iter()));
-    PortCountersView {
-        name: plan.settings.name.clone(),
-        rx_packets,
-        rx_bytes,
-        tx_packets: tx_packets + share.sent.packets,
-        tx_bytes: tx_bytes + share.sent.bytes,
-        dropped: drops.map(|(_, packets)| packets).sum(),
-    }
-}
-
-fn port_view(inner: &mut Inner, plan: &crate::model::PortPlan, snapshot: &Snapshot) -> PortView {
-    let settings = &plan.settings;
-    let count = snapshot
-        .ports
-        .iter()
-        .find(|(id, _)| *id == plan.id)
-        .map(|(_, count)| count.clone())
-        .unwrap_or_default();
-    let queued = snapshot.queued.iter().find(|(id, _)| *id == plan.id).map_or(0, |(_, queued)| *queued);
-    let main = plan.config.vlan.is_none();
-    let device =
-        snapshot.devices.iter().find(|(id, _)| *id == settings.device && main).map(|(_, count)| count);
-    let share = inner.share(plan.id);
-    let mut drops = show::by_name(&count.drops);
-    let mut held = queued;
-    if let Some(device) = device {
-        held += device.held;
-        for (reason, packets) in device.drops.iter() {
-            *drops.entry(reason.name().to_owned()).or_default() += packets;
-        }
-    }
-    let capabilities = inner.capabilities.get(&settings.device);
-    let driver = if main { capabilities.map_or("", |found| found.driver) } else { "vlan" };
-    let (mode, why) = capabilities
-        .map_or((String::new(), String::new()), |found| (found.mode.to_string(), found.why.clone()));
-    let driver = driver.to_owned();
-    let PortCountersView { rx_packets, rx_bytes, tx_packets, tx_bytes, .. } =
-        port_counters(inner, plan, snapshot);
-    let name = settings.name.clone();
-    let mut rate = |what: &str, value: u64| inner.rates.read(&format!("{name} {what}"), value, snapshot.at);
-    PortView {
-        rx_rate: rate("rx", rx_packets),
-        tx_rate: rate("tx", tx_packets),
-        rx_bits: 8.0 * rate("rx bytes", rx_bytes),
-        tx_bits: 8.0 * rate("tx bytes", tx_bytes),
-        device: plan.config.device.clone(),
-        driver,
-        mode,
-        why,
-        state: if settings.up { "up" } else { "down" },
-        mac: settings.mac.to_string(),
-        mtu: settings.mtu,
-        addresses: settings.addresses.iter().map(ToString::to_string).collect(),
-        on_death: inner.on_death.get(&plan.id).map(|on_death| match on_death {
-            millrace_config::OnDeath::Kernel => "kernel",
-            millrace_config::OnDeath::Drop => "drop",
-        }),
-        reverse_path: show::reverse_path(settings.reverse_path),
-        input_weight: settings.input_weight,
-        rx_packets,
-        rx_bytes,
-        tx_packets,
-        tx_bytes,
-        driver_packets: share.forwarded,
-        to_host: count.to_host + share.passed,
-        held,
-        drops,
-        name: settings.name.clone(),
     }
 }

@@ -346,7 +346,12 @@ impl Inner {
         flows_before.retain(|flow| is_kept(&before, &after, &flow.queue));
         let flows = self.model.flow_changes(port, &flows_before, &after.flow);
         changes.extend(flows.inspect_err(|_| self.model.schedulers = old.clone())?);
-        self.schedule(id, changes).inspect_err(|_| self.model.schedulers = old)?;
+        self.schedule(id, changes).inspect_err(|error| {
+            // A worker that does not answer makes the change all the same, as soon as it goes on.
+            if !error.is_failure() {
+                self.model.schedulers = old;
+            }
+        })?;
         self.tell_reserved()?;
         self.set_host_outputs()?;
         self.say_beyond_link(id);
@@ -356,6 +361,16 @@ impl Inner {
 }
 
 impl Router {
+    /// What is said of the order in which a port sends; `None` where it has no scheduler.
+    ///
+    /// # Errors
+    /// No such port.
+    pub fn scheduler_settings(&self, port: &str) -> Result<Option<Scheduler>, ControlError> {
+        let inner = self.lock();
+        let id = inner.model.port(port)?.id;
+        Ok(inner.model.schedulers.of(id).cloned())
+    }
+
     /// Adds a node to the scheduler of a port; the first one makes it. When this returns, the next packet meets it.
     ///
     /// # Errors
@@ -365,7 +380,7 @@ impl Router {
         port: &str,
         node: &SchedulerNode,
     ) -> Result<SchedulerView, ControlError> {
-        let mut inner = self.lock();
+        let mut inner = self.to_change()?;
         let id = inner.change_scheduler(port, None, |scheduler| {
             scheduler.node.push(node.clone());
             Ok(())
@@ -388,7 +403,7 @@ impl Router {
                 "{key} of a node can't be changed: remove the node, and add another"
             )));
         }
-        let mut inner = self.lock();
+        let mut inner = self.to_change()?;
         let id = inner.change_scheduler(port, None, |scheduler| {
             let node = patched(find(unless_empty(scheduler, port)?, name)?, changes)?;
             for own in scheduler.node.iter_mut().filter(|own| own.name == name) {
@@ -414,7 +429,7 @@ impl Router {
         if changes.contains_key("flow") {
             return Err(ControlError::Invalid("flows are set one by one, by `queue set`".into()));
         }
-        let mut inner = self.lock();
+        let mut inner = self.to_change()?;
         let id = inner.change_scheduler(port, None, |scheduler| {
             *scheduler = patched(unless_empty(scheduler, port)?, changes)?;
             Ok(())

@@ -16,9 +16,8 @@ use serde_json::{Map, Value, json};
 use crate::ControlError;
 use crate::load::{admit, note_loaded, remember, take_back};
 use crate::request::{NewPlugin, Upgrade};
-use crate::router::{Inner, Router, find_instance};
-use crate::view::{InstanceView, ShadowView, UpgradeView};
-use crate::worker_handle::WorkerHandle;
+use crate::router::{Inner, Router};
+use crate::view::{ShadowView, UpgradeView};
 
 /// How long a new version is tried out when fewer packets come than were asked for.
 const TRIAL: Duration = Duration::from_secs(10);
@@ -47,7 +46,7 @@ impl Router {
     }
 
     async fn upgrade_to_file(&self, name: &str, upgrade: &Upgrade) -> Result<UpgradeView, ControlError> {
-        let before = self.lock().model.plugins.plugin_named(name)?;
+        let before = self.to_change()?.model.plugins.plugin_named(name)?;
         let loaded = self.read_plugin(&upgrade.path).await?;
         let found = loaded.plugin.name();
         if found != name {
@@ -74,7 +73,7 @@ impl Router {
             )));
         }
         let inheritance = if upgrade.without_state { Inheritance::Renounced } else { Inheritance::Required };
-        let mut inner = self.lock();
+        let mut inner = self.to_change()?;
         // Others are heard while the new one is read and tried out.
         if !Arc::ptr_eq(&before, &inner.model.plugins.plugin_named(name)?) {
             return Err(ControlError::Conflict(format!(
@@ -104,7 +103,7 @@ impl Router {
     /// # Errors
     /// No such plugin, or no earlier version of it.
     pub fn roll_back_plugin(&self, name: &str) -> Result<UpgradeView, ControlError> {
-        let mut inner = self.lock();
+        let mut inner = self.to_change()?;
         inner.model.plugins.plugin_named(name)?;
         let Some(previous) = inner.previous_plugins.get(name).cloned() else {
             return Err(ControlError::Conflict(format!(
@@ -148,52 +147,6 @@ impl Router {
                 inner.model.plugins.note_maps(id, maps);
             }
         }
-    }
-
-    /// Gives an instance other settings while packets go through it. It keeps what it knows, where its plugin can save and
-    /// restore that.
-    ///
-    /// # Errors
-    /// No such instance, a setting refused; nothing has changed then.
-    pub fn set_instance(
-        &self,
-        name: &str,
-        settings: &Map<String, Value>,
-    ) -> Result<InstanceView, ControlError> {
-        let mut inner = self.lock();
-        let version = inner.model.plugins.plugin_of(name)?.state_version();
-        let workers = inner.workers.len();
-        let (successors, settings) = inner.model.plugins.with_settings(name, settings, workers)?;
-        let (id, maps) = (successors.id, successors.maps.clone());
-        let plugin = inner.model.plugins.plugin_of(name)?;
-        let slow = match inner.model.plugins.is_held(id) {
-            true => None,
-            false => inner.model.plugins.slow_half(&*plugin, &settings)?,
-        };
-        inner
-            .succeed_all(vec![successors], Inheritance::Tried, (version, version))
-            .map_err(ControlError::Conflict)?;
-        inner.model.plugins.note_settings(id, settings);
-        inner.model.plugins.note_maps(id, maps);
-        if slow.is_some() {
-            inner.host_level.put(id, slow, handed_on(&*plugin, &*plugin))?;
-        }
-        find_instance(&mut inner, name)
-    }
-
-    /// Gives an instance another name.
-    ///
-    /// # Errors
-    /// No such instance, a name that is taken or none.
-    pub fn rename_instance(&self, name: &str, to: &str) -> Result<InstanceView, ControlError> {
-        let mut inner = self.lock();
-        inner.model.plugins.rename_instance(name, to)?;
-        if let Err(error) = inner.model.repository.quarantine_mut().rename(name, to) {
-            inner.model.plugins.rename_instance(to, name)?;
-            return Err(ControlError::system("remember the new name of what is in quarantine", error));
-        }
-        inner.tell_names();
-        find_instance(&mut inner, to)
     }
 
     /// Lets instances of a new version see copies of packets, and waits for what comes of it.
@@ -283,7 +236,7 @@ fn gather(reports: &[Receiver<Option<ShadowReport>>], all: &mut [Option<ShadowRe
 }
 
 /// The version of what the slow half of a plugin saves, and whether it is that of its successor.
-fn handed_on(old: &dyn Plugin, new: &dyn Plugin) -> (u32, bool) {
+pub(crate) fn handed_on(old: &dyn Plugin, new: &dyn Plugin) -> (u32, bool) {
     let version = |plugin: &dyn Plugin| plugin.slow_half().map(Plugin::state_version);
     (version(old).unwrap_or(0), version(old) == version(new))
 }
@@ -339,8 +292,8 @@ impl Inner {
         let maps: Vec<_> = successors.iter().map(|one| (one.id, one.maps.clone())).collect();
         let versions = (old.state_version(), plugin.state_version());
         for succeeded in self.succeed_all(successors, inheritance, versions).map_err(|problem| {
-            let (name, version) = (plugin.name(), old.version());
-            ControlError::Conflict(format!("plugin {name}: {problem}; version {version} goes on"))
+            let text = format!("plugin {}: {problem}; version {} goes on", plugin.name(), old.version());
+            if problem.is_failure() { ControlError::System(text) } else { ControlError::Conflict(text) }
         })? {
             view.add(&succeeded);
         }
@@ -362,7 +315,7 @@ impl Inner {
         successors: Vec<Successors>,
         inheritance: Inheritance,
         (version, own_version): (u32, u32),
-    ) -> Result<Vec<Succeeded>, String> {
+    ) -> Result<Vec<Succeeded>, ControlError> {
         let (mut replaced, mut all) = (Vec::new(), Vec::new());
         for Successors { id, name, instances, .. } in successors {
             let mut succeeded = Succeeded { name, inherited: Vec::new(), of_flows: None };
@@ -379,7 +332,7 @@ impl Inner {
                     }
                     Err(problem) => {
                         self.undo(replaced);
-                        return Err(format!("instance {:?}: {problem}", succeeded.name));
+                        return Err(problem.of(&format!("instance {:?}", succeeded.name)));
                     }
                 }
             }
@@ -394,13 +347,11 @@ impl Inner {
         worker: usize,
         id: InstanceId,
         successor: Successor,
-    ) -> Result<(Box<dyn Instance>, Inherited), String> {
-        let asked = self.workers.get(worker).begin(|reply| Command::Succeed(id, successor, reply));
-        let end = asked.and_then(WorkerHandle::finish).map_err(|error| error.to_string())?;
-        match end {
+    ) -> Result<(Box<dyn Instance>, Inherited), ControlError> {
+        match self.workers.get(worker).ask(|reply| Command::Succeed(id, successor, reply))? {
             Some(Succession { instance, inherited: Ok(inherited) }) => Ok((instance, inherited)),
-            Some(Succession { inherited: Err(problem), .. }) => Err(problem),
-            None => Err("the worker doesn't know it".to_owned()),
+            Some(Succession { inherited: Err(problem), .. }) => Err(ControlError::Conflict(problem)),
+            None => Err(ControlError::Conflict("the worker doesn't know it".to_owned())),
         }
     }
 

@@ -73,6 +73,9 @@ impl WorkerHandle {
     }
 }
 
+#[cfg(test)]
+pub(crate) mod silence;
+
 fn silent() -> ControlError {
     ControlError::System(format!("the data plane did not answer within {} s", PATIENCE.as_secs()))
 }

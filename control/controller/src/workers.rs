@@ -112,6 +112,24 @@ impl Workers {
         self.ask(Command::Counters).map(sum)
     }
 
+    /// Sets all counters to zero: those of routes and bindings, of which there may be many, in pieces.
+    ///
+    /// # Errors
+    /// When a worker does not answer.
+    pub fn clear_counters(&mut self) -> Result<(), ControlError> {
+        for worker in &mut self.workers {
+            let mut route = Some(NextHopIndex(0));
+            while let Some(from) = route {
+                route = worker.ask(|reply| Command::ClearRoutes(from, reply))?;
+            }
+            let mut binding = Some(BindingId(0));
+            while let Some(from) = binding {
+                binding = worker.ask(|reply| Command::ClearFilters(from, reply))?;
+            }
+        }
+        self.tell(|| Command::ClearCounters)
+    }
+
     /// What was counted at bindings, by all workers together.
     pub fn filter_counts(&mut self) -> Result<Counts, ControlError> {
         let mut sums = Counts::default();

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::Who;
 use crate::audit_file::{self, AuditFile, AuditLimits};
-use crate::audit_writer::Writer;
+use crate::audit_writer::{Writer, Written};
 
 /// Lines that are kept where there is no file.
 const IN_MEMORY: usize = 1000;
@@ -159,8 +159,8 @@ impl AuditLog {
         }
     }
 
-    /// Adds a line, which is written by and by: nobody waits for a disk.
-    pub fn add(&self, entry: AuditEntry) {
+    /// Adds a line, which is written by and by: this doesn't wait for a disk, and says what can be waited for.
+    pub fn add(&self, entry: AuditEntry) -> Written {
         let entry = entry.shortened();
         match &self.0 {
             Kept::Disk { writer, .. } => writer.write(entry),
@@ -170,6 +170,7 @@ impl AuditLog {
                     entries.pop_front();
                 }
                 entries.push_back(entry);
+                Written::already()
             }
         }
     }
@@ -248,7 +249,7 @@ mod tests {
         let state = folder.0.join("state");
         for log in [AuditLog::default(), open(&state, AuditLimits::default()).0] {
             assert!(operations(&log, 10).is_empty());
-            (0..5).for_each(|number| log.add(entry(number, "")));
+            (0..5).for_each(|number| drop(log.add(entry(number, ""))));
             assert_eq!(operations(&log, 2), ["DELETE /filters/3", "DELETE /filters/4"]);
             assert_eq!(operations(&log, 100).len(), 5);
         }
@@ -258,7 +259,7 @@ mod tests {
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, &text[..text.len() - 9]).unwrap();
         let (again, _) = open(&state, AuditLimits::default());
-        again.add(entry(9, ""));
+        drop(again.add(entry(9, "")));
         assert_eq!(operations(&again, 2), ["DELETE /filters/3", "DELETE /filters/9"]);
     }
 
@@ -268,7 +269,7 @@ mod tests {
             let folder = Folder::new(&format!("audit-long-{files}"));
             let limits = AuditLimits { bytes: 100_000, files };
             let (log, _) = open(&folder.0, limits);
-            (0..3000).for_each(|number| log.add(entry(number, &"x".repeat(150))));
+            (0..3000).for_each(|number| drop(log.add(entry(number, &"x".repeat(150)))));
             assert!(log.flush(Duration::from_secs(20)));
             let lengths: Vec<u64> = fs::read_dir(&folder.0)
                 .unwrap()
@@ -298,7 +299,7 @@ mod tests {
         let (log, told) = open(&folder.0, AuditLimits::default());
         let begun = Instant::now();
         let all = 3 * crate::audit_writer::WAITING;
-        (0..all).for_each(|number| log.add(entry(number, "")));
+        (0..all).for_each(|number| drop(log.add(entry(number, ""))));
         assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
         assert!(!log.flush(Duration::from_millis(50)));
         let reading = std::thread::spawn(move || {
@@ -317,10 +318,29 @@ mod tests {
                 AuditTrouble::Unwritten(error) => panic!("{error}"),
             })
             .sum();
-        log.add(AuditEntry { operation: "last".into(), request: Some("the end".into()), ..entry(0, "") });
+        drop(log.add(AuditEntry {
+            operation: "last".into(),
+            request: Some("the end".into()),
+            ..entry(0, "")
+        }));
         let text = reading.join().unwrap();
         assert_eq!(text.matches("DELETE /filters/").count() as u64 + lost, all as u64);
         assert!(lost > 0 && text.contains("lines are lost"), "{lost}");
+    }
+
+    #[tokio::test]
+    async fn a_line_is_in_the_file_when_who_waits_for_it_goes_on() {
+        let folder = Folder::new("audit-wait");
+        let (log, _) = open(&folder.0, AuditLimits::default());
+        for number in 0..100 {
+            log.add(entry(number, "")).done().await;
+            let text = fs::read_to_string(folder.0.join("audit.jsonl")).unwrap();
+            assert!(
+                text.ends_with('\n') && text.contains(&format!("/filters/{number}\"")),
+                "{number}: {text}"
+            );
+        }
+        AuditLog::default().add(entry(0, "")).done().await;
     }
 
     #[test]
@@ -335,7 +355,7 @@ mod tests {
             operation: format!("DELETE /gates/{long}"),
             ..entry(1, "")
         };
-        log.add(asked);
+        drop(log.add(asked));
         let noted = log.last(1).unwrap().remove(0);
         let request = noted.request.as_ref().unwrap();
         assert_eq!((&request["origin"], &request["ids"][20]), (&"a.toml".into(), &"… and 30 more".into()));
@@ -349,11 +369,11 @@ mod tests {
         let folder = Folder::new("audit-full");
         fs::write(folder.0.join("file"), "").unwrap();
         let (log, told) = open(&folder.0.join("file/below"), AuditLimits::default());
-        log.add(entry(0, ""));
+        drop(log.add(entry(0, "")));
         assert!(log.flush(Duration::from_secs(5)));
         assert!(matches!(told.try_recv(), Ok(AuditTrouble::Unwritten(_))));
         fs::remove_file(folder.0.join("file")).unwrap();
-        log.add(entry(1, ""));
+        drop(log.add(entry(1, "")));
         assert_eq!(operations(&log, 10), ["DELETE /filters/1"]);
     }
 }

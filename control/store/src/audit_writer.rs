@@ -1,4 +1,5 @@
-//! The thread that writes the audit log, so that nobody who does something waits for a disk.
+//! The thread that writes the audit log, so that nobody's thread waits for a disk. Who wants to know when a line is written can wait for that
+//! without keeping a thread.
 //!
 //! Lines wait in a queue of bounded length. What finds it full is lost: it is counted, a line says how many were lost, and who opened the
 //! log is told, as of what can't be written.
@@ -8,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
+
+use tokio::sync::oneshot;
 
 use crate::audit::{AuditEntry, Outcome};
 use crate::audit_file::AuditFile;
@@ -26,10 +29,31 @@ pub(crate) struct Writer {
     lost: Arc<AtomicU64>,
 }
 
+/// A line that is being written.
+#[derive(Debug)]
+#[must_use = "a line is written by and by: wait for it, or drop this"]
+pub struct Written(Option<oneshot::Receiver<()>>);
+
+impl Written {
+    /// One that needs no writing.
+    pub(crate) const fn already() -> Self {
+        Self(None)
+    }
+
+    /// Waits until the line is in the file, or can't get there: that is told elsewhere.
+    pub async fn done(self) {
+        if let Self(Some(said)) = self {
+            // The other end goes where the line is lost.
+            let _ = said.await;
+        }
+    }
+}
+
 /// What the thread is asked for.
 #[derive(Debug)]
 enum Order {
-    Write(Box<AuditEntry>),
+    /// To write a line, and to say when that is done, or has failed.
+    Write(Box<AuditEntry>, oneshot::Sender<()>),
     /// To say when all before has been written.
     Say(SyncSender<()>),
 }
@@ -48,10 +72,13 @@ impl Writer {
     }
 
     /// Has a line written.
-    pub fn write(&self, entry: AuditEntry) {
-        if let Err(TrySendError::Full(_)) = self.queue.try_send(Order::Write(Box::new(entry))) {
+    pub fn write(&self, entry: AuditEntry) -> Written {
+        let (say, said) = oneshot::channel();
+        if let Err(TrySendError::Full(_)) = self.queue.try_send(Order::Write(Box::new(entry), say)) {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
+        // Of what is lost, the other end is gone.
+        Written(Some(said))
     }
 
     /// Waits until all has been written that was to be before, but no longer than so long. Says whether it was.
@@ -83,8 +110,11 @@ impl Thread {
     fn serve(mut self, orders: &Receiver<Order>) {
         while let Ok(order) = orders.recv() {
             match order {
-                Order::Write(entry) => self.write(&entry),
-                // Whoever asked may have gone.
+                Order::Write(entry, say) => {
+                    self.write(&entry);
+                    // Whoever asked may have gone.
+                    let _ = say.send(());
+                }
                 Order::Say(say) => drop(say.send(())),
             }
             let lost = self.lost.swap(0, Ordering::Relaxed);

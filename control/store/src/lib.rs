@@ -18,6 +18,7 @@ mod test_folder;
 
 pub use audit::{AuditEntry, AuditLog, AuditTrouble, Outcome};
 pub use audit_file::AuditLimits;
+pub use audit_writer::Written;
 pub use error::StoreError;
 pub use revision::{Draft, Revision, State, Who};
 pub use store::Store;

@@ -19,6 +19,8 @@ use crate::route::NO_ROUTE;
 pub const ROUTES: u32 = 1 << 16;
 /// Routes that are asked about between two batches of packets.
 const WAITING_AT_ONCE: usize = 4096;
+/// Routes whose accounts are cleared between two batches: 48 bytes each are written.
+const CLEARED_AT_ONCE: usize = 4096;
 
 /// What waits of a route, and what was dropped.
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,11 +82,14 @@ impl RouteAccounts {
         (waiting.map(|(index, _)| NextHopIndex(index)).collect(), next)
     }
 
-    /// Counts from nothing again.
-    pub fn clear(&mut self) {
-        for (queued, behind) in self.queued.iter_mut().zip(&mut self.behind) {
+    /// Counts a bounded number of routes from nothing again, from one on. Returns where the next ones begin.
+    pub fn clear(&mut self, from: NextHopIndex) -> Option<NextHopIndex> {
+        let end = self.queued.len().min(from.index().saturating_add(CLEARED_AT_ONCE));
+        let some = from.index().min(end)..end;
+        for (queued, behind) in self.queued[some.clone()].iter_mut().zip(&mut self.behind[some]) {
             (*queued, behind.dropped) = (behind.waiting, Amount::default());
         }
+        (end < self.queued.len()).then_some(NextHopIndex(end as u32))
     }
 }
 
@@ -220,6 +225,27 @@ mod tests {
             self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             ((self.0 >> 33) % limit) as usize
         }
+    }
+
+    #[test]
+    fn accounts_are_cleared_in_pieces_and_what_waits_still_does() {
+        let mut accounts = RouteAccounts::default();
+        let (queued, waiting) = (Amount { packets: 9, bytes: 900 }, Amount { packets: 2, bytes: 200 });
+        let all = 2 * CLEARED_AT_ONCE as u32 + 1;
+        for route in 0..all {
+            accounts.begin(NextHopIndex(route));
+            accounts.queued(NextHopIndex(route), queued);
+            accounts.behind[route as usize] = Behind { waiting, dropped: Amount::default() };
+        }
+        let (mut from, mut pieces) = (Some(NextHopIndex(0)), 0);
+        while let Some(next) = from {
+            from = accounts.clear(next);
+            pieces += 1;
+        }
+        assert_eq!(pieces, 3);
+        let cleared = |route| accounts.account(NextHopIndex(route)).queued == waiting;
+        assert!((0..all).all(cleared), "sent = queued - waiting - dropped is 0");
+        assert_eq!(accounts.clear(NextHopIndex(all + 9)), None);
     }
 
     #[test]

@@ -77,6 +77,10 @@ pub enum Command {
     CountRoutes(Vec<NextHopIndex>, ReplyTo<Vec<QueueAccount>>),
     /// Asks what was counted at bindings, a bounded number of them, from one on.
     CountFilters(BindingId, ReplyTo<BindingCountsPage>),
+    /// Sets what routes sent to zero, of a bounded number of them, from one on; says where the next ones begin.
+    ClearRoutes(NextHopIndex, ReplyTo<Option<NextHopIndex>>),
+    /// The same of what went through bindings.
+    ClearFilters(BindingId, ReplyTo<Option<BindingId>>),
     /// Says that the routes to these prefixes have changed, in the table that workers read.
     RoutesChanged(Vec<RouteChange>),
     /// Says what the kernel knows of neighbours.
@@ -126,7 +130,7 @@ pub enum Command {
     Snapshot(ReplyTo<Snapshot>),
     /// The same without schedulers, EtherTypes and neighbours, which may be long: what can be asked for every moment.
     Counters(ReplyTo<Snapshot>),
-    /// Sets all counters to zero.
+    /// Sets all counters to zero, but for those of routes and bindings, of which there may be many.
     ClearCounters,
     /// Sets the flow cache that the driver forwards by. Not for one of several workers.
     SetDriverCache(Box<dyn DriverCache>),
@@ -299,6 +303,8 @@ impl fmt::Debug for Command {
             Self::WaitingRoutes(..) => "WaitingRoutes",
             Self::CountRoutes(..) => "CountRoutes",
             Self::CountFilters(..) => "CountFilters",
+            Self::ClearRoutes(..) => "ClearRoutes",
+            Self::ClearFilters(..) => "ClearFilters",
             Self::RoutesChanged(..) => "RoutesChanged",
             Self::SetNeighbours(..) => "SetNeighbours",
             Self::TakeUsedNeighbours(..) => "TakeUsedNeighbours",

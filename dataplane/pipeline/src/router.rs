@@ -493,6 +493,11 @@ impl Router {
             Command::CountFilters(from, reply) => {
                 _ = reply.try_send(self.gates.plugins().counts_from(from, FILTERS_AT_ONCE));
             }
+            Command::ClearRoutes(from, reply) => _ = reply.try_send(self.route_accounts.clear(from)),
+            Command::ClearFilters(from, reply) => {
+                let cleared = self.gates.plugins_mut().clear_counts(from, FILTERS_AT_ONCE);
+                let _ = reply.try_send(cleared);
+            }
             Command::RoutesChanged(changes) => self.routes_changed(&changes),
             Command::SetNeighbours(changes) => self.set_neighbours(&changes, now),
             Command::TakeUsedNeighbours(reply) => {
@@ -692,8 +697,7 @@ impl Router {
             ..Totals::default()
         };
         self.ether_types.clear();
-        self.gates.plugins_mut().clear_counts();
-        self.route_accounts.clear();
+        self.gates.plugins_mut().clear_instances();
         self.ports.unassigned = millrace_packet::DropCounts::default();
         self.ports.iter_mut().for_each(|(_, entry)| entry.count = PortCount::default());
     }

@@ -435,13 +435,22 @@ impl<T: BindingTable> WorkerPlugins<T> {
         self.instances.set_limits(limits);
     }
 
-    /// Counts from zero what goes through bindings, and what instances drop.
-    pub fn clear_counts(&mut self) {
-        for binding in self.bindings.iter_mut() {
+    /// Counts from zero what goes through bindings from one on: of so many ids at most. Returns where the next ones begin.
+    pub fn clear_counts(&mut self, from: BindingId, most: usize) -> Option<BindingId> {
+        let end = self.bindings.end().min(from.0.saturating_add(most as u32));
+        for slot in from.0..end {
+            let Some(binding) = self.bindings.key(slot).and_then(|key| self.bindings.get_mut(key)) else {
+                continue;
+            };
             let mut queues = binding.counts.queues;
             queues.clear();
             binding.counts = BindingCounts { queues, ..BindingCounts::default() };
         }
+        (end < self.bindings.end()).then_some(BindingId(end))
+    }
+
+    /// Counts from zero what instances drop and count.
+    pub fn clear_instances(&mut self) {
         self.instances.iter_mut().for_each(Hosted::clear_counts);
     }
 

@@ -45,7 +45,7 @@ pub(super) fn router<C: Control>() -> Vec<Resource<C>> {
                 Viewer,
                 "processors, ports and the switches between them, with what each can do here",
             ),
-            read(C::hardware),
+            get(resources::hardware::<C>),
         ),
         Resource::new("/neighbours")
             .on(

@@ -17,20 +17,29 @@ use super::*;
 use crate::catalogue::catalogue;
 use crate::test_control::{TestControl, TestDirectory, block};
 
+mod every_operation;
+mod noted;
+mod words;
+
 /// A server of its own socket.
-struct Server {
+struct Server<C = TestControl> {
     directory: TestDirectory,
-    control: TestControl,
+    control: C,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
 impl Server {
     fn start() -> Self {
+        Self::of(TestControl::default())
+    }
+}
+
+impl<C: Control> Server<C> {
+    fn of(control: C) -> Self {
         let directory = TestDirectory::new();
         let local = Listener::bind(&directory.join("r.sock")).unwrap();
         let entrances = Entrances { local, groups: BTreeMap::new(), remote: None };
-        let control = TestControl::default();
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(start(entrances, control.clone()).unwrap().run(async {
             let _ = stopped.await;
@@ -207,7 +216,7 @@ async fn errors_are_problems_that_say_what_would_be_right() {
         ("DELETE", "/filters", r#"{"ids": [-1]}"#, 400, "\"ids[0]\" is -1"),
         ("GET", "/filters/explain", "", 400, "lacks the key \"packet\""),
         ("GET", "/flows?order=size", "", 400, "\"order\": no value here is named \"size\""),
-        ("GET", "/flows?limit=x", "", 400, "\"limit\" can't be read"),
+        ("GET", "/flows?limit=x", "", 400, "\"limit\" is no whole number"),
         ("DELETE", "/flows?flter=x", "", 400, "did you mean \"filter\""),
         ("GET", "/flows?colour=red", "", 400, "there are: filter, order, limit"),
         ("GET", "/ports?filter=lan", "", 400, "no key of this request is named \"filter\": there is none"),
@@ -504,43 +513,6 @@ async fn a_list_comes_in_pages_that_lead_to_each_other() {
 }
 
 #[tokio::test]
-async fn changes_and_refusals_are_noted_and_questions_are_not() {
-    let server = Server::start();
-    server.ask("POST", "/lookup", r#"{"packet": "src 10.0.0.1"}"#).await;
-    server.ask("GET", "/instances/none", "").await;
-    server.ask("DELETE", "/instances/none", "").await;
-    server.ask("POST", "/instances", r#"{"plugin": "statistics", "name": "s1"}"#).await;
-    let (_, lines) = server.ask("GET", "/audit?last=10", "").await;
-    let operations: Vec<_> =
-        lines.as_array().unwrap().iter().map(|line| (&line["operation"], &line["outcome"])).collect();
-    assert_eq!(
-        operations,
-        [(&json!("DELETE /instances/none"), &json!("refused")), (&json!("POST /instances"), &json!("done"))]
-    );
-    assert_eq!(lines[1]["request"]["plugin"], "statistics");
-    assert_eq!(lines[1]["who"]["uid"], nix::unistd::geteuid().as_raw());
-}
-
-#[tokio::test]
-async fn who_looks_at_packets_is_noted_with_place_and_filter() {
-    let server = Server::start();
-    let wanted = "/capture?count=1&gate=firewall&filter=proto%20udp%20dport%2053";
-    assert_eq!(server.ask("GET", wanted, "").await.0, StatusCode::OK);
-    server.ask("GET", "/capture?gate=a&port=b", "").await;
-    server.ask("GET", "/trace?count=1", "").await;
-    let (_, lines) = server.ask("GET", "/audit", "").await;
-    let line = |number: usize| (&lines[number]["operation"], &lines[number]["outcome"]);
-    assert_eq!(line(0), (&json!("GET /capture"), &json!("done")));
-    assert_eq!(
-        lines[0]["request"],
-        json!({"count": "1", "gate": "firewall", "filter": "proto udp dport 53"})
-    );
-    assert_eq!(lines[0]["who"]["uid"], nix::unistd::geteuid().as_raw());
-    assert_eq!(line(1), (&json!("GET /capture"), &json!("refused")));
-    assert_eq!(lines[2]["operation"], "GET /trace");
-}
-
-#[tokio::test]
 async fn the_description_names_every_operation_and_every_reference_leads_somewhere() {
     let server = Server::start();
     let (status, description) = server.ask("GET", "/openapi.json", "").await;
@@ -556,27 +528,5 @@ async fn the_description_names_every_operation_and_every_reference_leads_somewhe
     for reference in text.split("\"$ref\":\"#").skip(1) {
         let pointer = reference.split('"').next().unwrap();
         assert!(description.pointer(pointer).is_some(), "{pointer}");
-    }
-}
-
-#[tokio::test]
-async fn a_change_whose_client_goes_before_it_is_answered_is_noted() {
-    let server = Server::start();
-    let mut client = UnixStream::connect(server.socket()).await.unwrap();
-    let body = r#"{"text": "slow"}"#;
-    let head =
-        format!("POST /configuration HTTP/1.1\r\nhost: m\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-    client.write_all(head.as_bytes()).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    drop(client);
-    let deadline = Instant::now() + Duration::from_secs(5);
-    loop {
-        let (_, lines) = server.ask("GET", "/audit", "").await;
-        if lines[0]["outcome"] == "abandoned" {
-            assert_eq!(lines[0]["request"]["text"], "slow");
-            break;
-        }
-        assert!(Instant::now() < deadline, "{lines}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

@@ -210,10 +210,9 @@ impl Router {
     /// Keeps others from changing anything meanwhile.
     ///
     /// # Errors
-    /// Those of [`settled`](Self::settled).
+    /// Those of [`to_change`](Self::to_change).
     pub(super) fn begin_apply(&self) -> Result<Turn, ControlError> {
-        let mut inner = self.lock();
-        inner.settled()?;
+        let mut inner = self.to_change()?;
         Ok(self.turn(&mut inner))
     }
 
@@ -227,15 +226,6 @@ impl Router {
     fn turn(&self, inner: &mut Inner) -> Turn {
         inner.applying = Some(Progress::default());
         Turn(self.clone())
-    }
-
-    /// Whether changes can be made: not while a configuration is applied, of which they would be no part, nor while one waits to be
-    /// confirmed, for they would be gone when it goes back.
-    ///
-    /// # Errors
-    /// [`ControlError::Conflict`] while it is so.
-    pub fn settled(&self) -> Result<(), ControlError> {
-        self.lock().settled()
     }
 
     /// Puts a revision on the disk; before the first one, what the router was started with.

@@ -3,6 +3,7 @@
 use millrace_config::{Change, Heir, Port, Scheduler, Together};
 use millrace_pipeline::{Command, NeighbourChange, NeighbourKnowledge};
 
+use super::running::gate_table;
 use crate::model::{options, table_kind};
 use crate::placement::Placed;
 use crate::router::{Inner, Progress, Router};
@@ -119,10 +120,7 @@ impl Router {
     async fn make_alone(&self, change: &Change) -> (usize, Result<(), ControlError>) {
         match self.make_one(change).await {
             Ok(()) => (1, Ok(())),
-            Err(error) => {
-                let is_silence = matches!(error, ControlError::System(_));
-                (usize::from(is_silence && self.lock().stands(change)), Err(error))
-            }
+            Err(error) => (usize::from(error.is_failure() && self.lock().stands(change)), Err(error)),
         }
     }
 
@@ -130,18 +128,12 @@ impl Router {
         match change {
             Change::AddPlugin(plugin) => {
                 let path = plugin.file.display().to_string();
-                self.load_plugin(&NewPlugin { path, allow_downgrade: plugin.allow_downgrade }).await.map(drop)
+                let new = NewPlugin { path, allow_downgrade: plugin.allow_downgrade };
+                let loaded = self.read_plugin(&new.path).await;
+                let entered = loaded.and_then(|loaded| self.lock().enter_plugin(loaded, &new));
+                self.say_loaded(&new, &entered);
+                entered.map(drop)
             }
-            Change::RemovePlugin(plugin) => self.unload_plugin(&plugin.file.display().to_string()).map(drop),
-            Change::AddGate(gate) => {
-                let position = gate.position.as_ref().map_or("", |position| position.written());
-                self.create_gate(&gate.name, position).map(drop)
-            }
-            Change::RemoveGate(gate) => self.remove_gate(&gate.name).map(drop),
-            Change::SetGate { gate, to, .. } => self.set_gate_table(gate, table_kind(*to).name()).map(drop),
-            Change::AddInstance(new) => self.create_instance(&new.plugin, &new.name, &new.settings).map(drop),
-            Change::RemoveInstance(instance) => self.free_instance(&instance.name).map(drop),
-            Change::SetInstance { from, to } => self.set_instance(&to.name, &from.settings_to(to)).map(drop),
             other => self.lock().make_one(other),
         }
     }
@@ -186,9 +178,25 @@ impl Inner {
             Change::Place { to, .. } => {
                 self.model.placements.iter().eq(&to.iter().map(Placed::of).collect::<Vec<_>>())
             }
+            Change::SetInstance { to, .. } => {
+                let id = plugins.instance(&to.name).ok();
+                id.and_then(|id| plugins.settings_of(id)).is_some_and(|settings| *settings == to.settings)
+            }
             Change::AddGate(gate) => plugins.gate(&gate.name).is_ok(),
             Change::RemoveGate(gate) => plugins.gate(&gate.name).is_err(),
-            _ => false,
+            Change::SetGate { gate, to, .. } => {
+                plugins.gate(gate).is_ok_and(|gate| gate_table(gate.id, &self.tables) == *to)
+            }
+            // Nobody but control has to do with these.
+            Change::AddPlugin(_) | Change::RemovePlugin(_) => false,
+            // Who makes several together says how many stand.
+            Change::Bind(_)
+            | Change::Unbind(_)
+            | Change::AddFilter(_)
+            | Change::RemoveFilter(_)
+            | Change::AddRoute(_)
+            | Change::RemoveRoute(_)
+            | Change::SetRoute { .. } => false,
         }
     }
 
@@ -232,7 +240,20 @@ impl Inner {
                 self.workers.tell(|| Command::SetNeighbours(vec![forgotten]))?;
                 self.barrier()
             }
+            Change::RemovePlugin(plugin) => self.unload_plugin(&plugin.file.display().to_string()).map(drop),
+            Change::AddGate(gate) => {
+                let position = gate.position.as_ref().map_or("", |position| position.written());
+                self.create_gate(&gate.name, position).map(drop)
+            }
+            Change::RemoveGate(gate) => self.remove_gate(&gate.name).map(drop),
+            Change::SetGate { gate, to, .. } => self.set_gate_table(gate, table_kind(*to).name()).map(drop),
+            Change::AddInstance(new) => self.create_instance(&new.plugin, &new.name, &new.settings).map(drop),
+            Change::RemoveInstance(instance) => self.free_instance(&instance.name).map(drop),
+            Change::SetInstance { from, to } => self.set_instance(&to.name, &from.settings_to(to)).map(drop),
             other => Err(ControlError::System(format!("{other} is made elsewhere"))),
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

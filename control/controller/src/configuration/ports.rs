@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::single::checked;
 use crate::ControlError;
 use crate::model::reverse_path;
+use crate::reading::read;
 use crate::router::{Inner, Router};
 use crate::view::PortView;
 
@@ -39,8 +40,8 @@ impl Router {
     /// # Errors
     /// No such port, other settings, values out of range; nothing has changed then.
     pub async fn set_port(&self, name: &str, changes: &Map<String, Value>) -> Result<PortView, ControlError> {
-        let read = serde_json::from_value(Value::Object(changes.clone()));
-        let settings: PortSettings = read.map_err(|error| {
+        let settings = read("what is asked for", Value::Object(changes.clone()));
+        let settings: PortSettings = settings.map_err(|error| {
             ControlError::Invalid(format!(
                 "port {name:?}: {error}; address, input-weight and reverse-path are set one by one, what else a file says \
                  is applied"

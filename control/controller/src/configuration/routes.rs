@@ -28,6 +28,16 @@ impl Router {
         (made, settled.and(outcome))
     }
 
+    /// Changes a single route. When this returns, the next packet takes it.
+    ///
+    /// # Errors
+    /// Why it could not be changed.
+    pub(crate) async fn change_route(&self, change: Change) -> Result<(), ControlError> {
+        let mut changed = Changed::default();
+        let (_, outcome) = self.to_change()?.change_configured_routes(&[change], &mut changed);
+        self.settle(changed).await.and(outcome)
+    }
+
     /// Waits until changes of the kernel's routes have come back, and the workers have all.
     async fn settle(&self, changed: Changed) -> Result<(), ControlError> {
         {

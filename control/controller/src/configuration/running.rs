@@ -111,7 +111,8 @@ fn running_gate(gate: &millrace_plugin::Gate, tables: &GateTables) -> Gate {
     }
 }
 
-fn gate_table(gate: GateId, tables: &GateTables) -> GateTable {
+/// How the filters of a gate are searched, as the configuration says it.
+pub(super) fn gate_table(gate: GateId, tables: &GateTables) -> GateTable {
     match tables.table(gate).map(|table| table.kind()).unwrap_or_default() {
         TableKind::Linear => GateTable::Linear,
         TableKind::TupleSpace => GateTable::TupleSpace,

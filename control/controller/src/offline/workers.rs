@@ -163,6 +163,21 @@ impl OfflineWorkers {
         sum
     }
 
+    /// Sets all counters to zero.
+    pub fn clear_counters(&mut self) {
+        for worker in 0..self.len() {
+            let mut route = Some(NextHopIndex(0));
+            while let Some(from) = route {
+                route = self.ask_one(worker, |reply| Command::ClearRoutes(from, reply)).flatten();
+            }
+            let mut binding = Some(BindingId(0));
+            while let Some(from) = binding {
+                binding = self.ask_one(worker, |reply| Command::ClearFilters(from, reply)).flatten();
+            }
+        }
+        self.tell(|| Command::ClearCounters);
+    }
+
     /// What was counted at bindings, by all workers together.
     pub fn filter_counts(&mut self) -> Counts {
         let mut sums = Counts::default();

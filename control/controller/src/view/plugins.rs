@@ -1,13 +1,13 @@
 //! All that a plugin says of itself.
 
-use millrace_plugin::PluginStatement;
+use std::collections::BTreeMap;
+
+use millrace_plugin::{PluginCode, PluginStatement};
 use millrace_plugin_abi::binary::ABI_VERSION;
 use millrace_plugin_abi::{Features, MapShape};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
-
-use super::PluginView;
 
 /// The interface that plugins are offered.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -87,4 +87,33 @@ impl PluginDetailView {
             previous: None,
         }
     }
+}
+
+/// A plugin that instances can be made of.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PluginView {
+    /// Its name.
+    pub name: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// What it does.
+    pub summary: &'static str,
+    /// Positions of the gates that it may be bound at.
+    pub positions: Vec<&'static str>,
+    /// Its code at each of them (*Router Plugins*, section 4): the type, which stands for the position, in the upper 16 bits,
+    /// and the plugin's number in the lower.
+    #[schemars(with = "BTreeMap<String, u32>")]
+    pub codes: BTreeMap<&'static str, PluginCode>,
+    /// Its control messages.
+    pub messages: BTreeMap<&'static str, &'static str>,
+    /// `built in`, `contained` or `trusted`, and what that is.
+    pub home: &'static str,
+    /// `signed by` and the key's id, or `unsigned`; nothing for what is built in.
+    pub signature: Option<String>,
+    /// What it needs of the interface between plugins and router.
+    pub features: Vec<String>,
+    /// The capabilities that it asks for.
+    pub capabilities: Vec<&'static str>,
+    /// The names of its counters.
+    pub counters: Vec<&'static str>,
 }

@@ -381,6 +381,6 @@ fn counters_of_the_same_name_go_on_and_are_cleared_alike() {
         Successor { instance: first, inheritance: Inheritance::Renounced, version: 0, same_version: false };
     drop(succeed(&mut worker, back));
     assert_eq!(counters(&worker), [("late", 3), ("early", 0)].into(), "nothing is counted twice");
-    worker.clear_counts();
+    worker.clear_instances();
     assert_eq!(counters(&worker), [("late", 0), ("early", 0)].into());
 }

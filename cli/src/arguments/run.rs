@@ -1,0 +1,104 @@
+//! The commands that start a router, or look whether one could be.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// A kernel device to use as a port; may be given several times.
+    #[arg(long = "port", value_name = "DEVICE", conflicts_with = "config")]
+    pub ports: Vec<String>,
+    /// A configuration file.
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["ports", "last_good"])]
+    pub config: Option<PathBuf>,
+    /// Start from the last revision that counts (`history`), even where the file can't be read; without one, from the file.
+    #[arg(long, conflicts_with = "ports")]
+    pub last_good: bool,
+    /// How the worker waits for packets.
+    #[arg(long, value_name = "MODE")]
+    pub mode: Option<Mode>,
+    /// Threads that forward, 1 to 16.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub workers: Option<u8>,
+    /// How kernel devices are used, for ports that don't say.
+    #[arg(long, value_name = "DRIVER")]
+    pub driver: Option<Driver>,
+    /// What happens to packets when the router dies, for ports that don't say.
+    #[arg(long, value_name = "WHAT")]
+    pub on_death: Option<OnDeath>,
+    /// Forward although Linux was told to do more than routing with these ports' packets.
+    #[arg(long)]
+    pub ignore_kernel_policy: bool,
+    /// Say what would be taken, what stays with the kernel, and what changes; change nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Serve the HTTP interface here over TLS, to whoever has a token; may be given several times.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Vec<std::net::SocketAddr>,
+    /// The certificate for --listen, with those that vouch for it, in PEM. Without it the router makes its own.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub certificate: Option<PathBuf>,
+    /// The certificate's key, in PEM.
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub key: Option<PathBuf>,
+    /// Write `ready` and a newline to this descriptor once the router forwards.
+    #[arg(long, value_name = "FD")]
+    pub ready_fd: Option<i32>,
+}
+
+/// How the worker waits for packets.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Mode {
+    /// It never sleeps.
+    Poll,
+    /// It sleeps whenever there is nothing to do.
+    Interrupt,
+    /// It polls under load and sleeps when idle.
+    Adaptive,
+}
+
+/// How kernel devices are used.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Driver {
+    /// The best that works.
+    #[value(name = "auto")]
+    Auto,
+    /// AF_XDP, in the driver if it can.
+    #[value(name = "af_xdp")]
+    AfXdp,
+    /// AF_XDP behind the driver.
+    #[value(name = "af_xdp-generic")]
+    AfXdpGeneric,
+    /// AF_PACKET rings.
+    #[value(name = "af_packet")]
+    AfPacket,
+}
+
+/// What happens to packets when the router dies.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum OnDeath {
+    /// The kernel forwards on.
+    Kernel,
+    /// They are dropped until a router starts again.
+    Drop,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// The configuration file.
+    #[arg(required_unless_present = "schema")]
+    pub file: Option<PathBuf>,
+    /// Print the JSON Schema of configurations instead.
+    #[arg(long)]
+    pub schema: bool,
+}
+
+/// Arguments of `doctor`.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Devices to look at; all of this network namespace, if none is named.
+    pub devices: Vec<String>,
+}

@@ -1,0 +1,174 @@
+//! Every operation of the catalogue, asked for at a router that runs.
+
+use std::collections::BTreeSet;
+
+use millrace_config::Config;
+use millrace_controller::{Apply, Router, StartOptions, Who};
+
+use super::*;
+
+/// Ports, and one of everything that can be changed.
+const CONFIG: &str = r#"
+[router]
+flows-max = 4096
+[plugins]
+state = "none"
+cache = "none"
+[[port]]
+name = "lan"
+kind = "memory"
+address = ["10.1.0.1/24"]
+[[port]]
+name = "wan"
+kind = "memory"
+address = ["10.2.0.1/24"]
+scheduler = { rate = "10mbit", node = [
+    { name = "all", kind = "deficit-round-robin" }, { name = "bulk", kind = "fifo", under = "all", quantum = 1500 }, { name = "flows", kind = "fifo", under = "all", quantum = 1500 }
+] }
+[[gate]]
+name = "audit"
+position = "late"
+[[gate]]
+name = "empty"
+position = "late"
+[[instance]]
+plugin = "port-filter"
+name = "pf"
+settings = { ports = "80" }
+[[bind]]
+instance = "pf"
+gate = "firewall"
+filter = "in lan"
+[[filter]]
+match = "proto tcp dport 25"
+action = "drop"
+[[instance]]
+plugin = "null"
+name = "n"
+[[route]]
+to = "10.9.0.0/16"
+via = "10.2.0.254"
+[[route]]
+to = "10.8.0.0/16"
+via = "10.2.0.254"
+[[route]]
+to = "10.7.0.0/16"
+via = "10.2.0.254"
+[[neighbour]]
+port = "wan"
+address = "10.2.0.254"
+mac = "02:00:00:00:00:fe"
+"#;
+
+/// What changes what runs: operations with a path and a body that this router takes.
+pub(super) const CHANGES: &[(&str, &str, &str)] = &[
+    ("PATCH /ports/{name}", "/ports/lan", r#"{"input-weight": 3}"#),
+    ("POST /neighbours", "", r#"{"port": "wan", "address": "10.2.0.9", "mac": "02:00:00:00:00:09"}"#),
+    ("DELETE /neighbours", "", r#"{"port": "wan", "address": "10.2.0.254"}"#),
+    ("PATCH /router", "", r#"{"icmp-rate": 7}"#),
+    ("POST /routes", "", r#"{"to": "10.6.0.0/16", "via": ["10.2.0.254"]}"#),
+    ("POST /routes", "", r#"[{"to": "10.5.0.0/16", "via": ["10.2.0.254"]}]"#),
+    ("PUT /routes", "", r#"{"to": "10.9.0.0/16", "via": ["10.2.0.253"]}"#),
+    ("DELETE /routes", "", r#"{"to": "10.8.0.0/16"}"#),
+    ("DELETE /routes", "", r#"[{"to": "10.7.0.0/16"}]"#),
+    ("POST /filters", "", r#"{"filter": "proto udp dport 9", "action": "drop"}"#),
+    ("POST /filters", "", r#"[{"filter": "proto udp dport 10", "action": "drop"}]"#),
+    ("DELETE /filters", "", r#"{"filter": "proto udp dport 9", "action": "drop"}"#),
+    ("DELETE /filters/{id}", "/filters/1", ""),
+    ("PUT /placements", "", r#"{"what": "proto udp dport 7", "level": "worker"}"#),
+    ("POST /plugins", "", r#"{"path": "/nowhere.wasm"}"#),
+    ("PUT /plugins/{name}", "/plugins/null", r#"{"path": "/nowhere.wasm"}"#),
+    ("DELETE /plugins/{name}", "/plugins/null", ""),
+    ("POST /plugins/{name}/rollback", "/plugins/null/rollback", ""),
+    ("POST /instances", "", r#"{"plugin": "null", "name": "o", "settings": {}}"#),
+    ("PATCH /instances/{name}", "/instances/pf", r#"{"settings": {"ports": "81"}}"#),
+    ("PATCH /instances/{name}", "/instances/n", r#"{"name": "m"}"#),
+    ("POST /instances/{name}/release", "/instances/pf/release", ""),
+    ("POST /gates", "", r#"{"name": "g", "position": "late"}"#),
+    ("PATCH /gates/{name}", "/gates/audit", r#"{"table": "linear"}"#),
+    ("DELETE /gates/{name}", "/gates/empty", ""),
+    ("POST /bindings", "", r#"{"instance": "pf", "gate": "audit", "filter": "proto tcp", "priority": 2}"#),
+    ("DELETE /bindings", "", r#"{"instance": "pf", "gate": "firewall", "filter": "in lan"}"#),
+    ("DELETE /instances/{name}", "/instances/pf", ""),
+    (
+        "POST /schedulers/{port}",
+        "/schedulers/wan",
+        r#"{"name": "more", "kind": "fifo", "under": "all", "quantum": 1500}"#,
+    ),
+    ("PATCH /schedulers/{port}", "/schedulers/wan", r#"{"rate": "20mbit"}"#),
+    ("PATCH /schedulers/{port}/{node}", "/schedulers/wan/bulk", r#"{"quantum": 3000}"#),
+    ("DELETE /schedulers/{port}/{node}", "/schedulers/wan/flows", r#"{"to": "bulk"}"#),
+    ("PATCH /queues/{port}/{queue}", "/queues/wan/bulk", r#"{"quantum": 2000}"#),
+    ("POST /configuration", "", r#"{"text": "THE CONFIGURATION"}"#),
+];
+
+/// What changes nothing of the configuration, or ends the waiting for its confirmation.
+pub(super) const OTHERS: &[(&str, &str, &str)] = &[
+    ("POST /tokens", "", r#"{"name": "t", "role": "viewer", "expires": 60}"#),
+    ("DELETE /tokens/{name}", "/tokens/t", ""),
+    ("DELETE /counters", "", ""),
+    ("DELETE /flows", "", ""),
+    ("POST /lookup", "", r#"{"packet": "src 10.1.0.7 dst 10.9.0.1 proto udp in lan"}"#),
+    ("POST /instances/{name}/control", "/instances/pf/control", r#"{"message": "read", "arguments": {}}"#),
+    ("POST /configuration/diff", "", r#"{"text": ""}"#),
+    ("POST /configuration/save", "", r#"{"text": ""}"#),
+    ("POST /configuration/confirm", "", ""),
+    ("POST /configuration/rollback", "", r#"{"comment": "back"}"#),
+];
+
+pub(super) async fn server() -> Server<Router> {
+    let config = Config::parse(CONFIG, "test.toml").unwrap();
+    Server::of(millrace_controller::start(config, StartOptions::default()).await.unwrap())
+}
+
+/// Asks for an operation.
+pub(super) async fn ask(
+    server: &Server<Router>,
+    (operation, path, body): &(&str, &str, &str),
+) -> (StatusCode, Value) {
+    let (method, whole) = operation.split_once(' ').unwrap();
+    let path = if path.is_empty() { whole } else { path };
+    server.ask(method, path, body.replace("THE CONFIGURATION", &CONFIG.escape_default().to_string())).await
+}
+
+#[test]
+fn each_operation_that_is_no_question_stands_in_a_list() {
+    let of = |resource: &crate::operation::Resource<TestControl>| {
+        let others = resource.operations.iter().filter(|operation| operation.method != "GET");
+        others.map(|operation| format!("{} {}", operation.method, resource.path)).collect::<Vec<_>>()
+    };
+    let served: BTreeSet<String> = catalogue::<TestControl>().iter().flat_map(of).collect();
+    let listed: BTreeSet<String> =
+        CHANGES.iter().chain(OTHERS).map(|(operation, ..)| (*operation).to_owned()).collect();
+    assert_eq!(served, listed);
+}
+
+#[tokio::test]
+async fn every_change_is_refused_while_a_configuration_waits_to_be_confirmed() {
+    let server = server().await;
+    let text = CONFIG.replace("dport 25", "dport 26");
+    let order = Apply { text, confirm: Some(3600), ..Apply::default() };
+    server.control.apply(order, Who::router()).await.unwrap();
+    let before = server.control.configuration().unwrap().text;
+    for change in CHANGES {
+        let (status, answer) = ask(&server, change).await;
+        let detail = answer["detail"].as_str().unwrap_or_default();
+        assert!(
+            status == StatusCode::CONFLICT && detail.contains("revision 2 waits to be confirmed"),
+            "{change:?}: {status} {answer}"
+        );
+    }
+    assert_eq!(server.control.configuration().unwrap().text, before);
+    for other in OTHERS.iter().filter(|(operation, ..)| !operation.ends_with("rollback")) {
+        let (status, answer) = ask(&server, other).await;
+        assert_ne!(status, StatusCode::CONFLICT, "{other:?}: {answer}");
+    }
+    // The same changes are made behind that, but for those of plugins that there are not.
+    for change in CHANGES.iter().filter(|(operation, ..)| !operation.contains("plugins")) {
+        let (status, answer) = ask(&server, change).await;
+        let is_no_error =
+            status.is_success() || ["release", "{id}"].iter().any(|word| change.0.contains(word));
+        assert!(is_no_error, "{change:?}: {status} {answer}");
+    }
+    server.control.shutdown().await.unwrap();
+}

@@ -1,0 +1,71 @@
+//! Room that each of many has: an address at the door, a token at control.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use tokio::sync::Semaphore;
+
+/// As many places for each. Clones are the same.
+#[derive(Debug)]
+pub(crate) struct Shares<K> {
+    each: Arc<Mutex<HashMap<K, Weak<Semaphore>>>>,
+    places: usize,
+    /// Those that have places, or wait for one, are never more.
+    most: usize,
+}
+
+// Derived it would ask for keys that can be cloned.
+impl<K> Clone for Shares<K> {
+    fn clone(&self) -> Self {
+        Self { each: self.each.clone(), ..*self }
+    }
+}
+
+impl<K: Eq + Hash> Shares<K> {
+    /// So many places for each of those that there are at one time, of which there are at most so many.
+    pub fn new(places: usize, most: usize) -> Self {
+        Self { each: Arc::default(), places, most }
+    }
+
+    /// The places of one; they are forgotten when nobody has one or waits for one.
+    pub fn of(&self, key: K) -> Arc<Semaphore> {
+        let mut each = self.each.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(places) = each.get(&key).and_then(Weak::upgrade) {
+            return places;
+        }
+        if each.len() >= 2 * self.most {
+            each.retain(|_, places| places.strong_count() > 0);
+        }
+        let places = Arc::new(Semaphore::new(self.places));
+        each.insert(key, Arc::downgrade(&places));
+        places
+    }
+
+    /// How many are remembered.
+    #[cfg(test)]
+    pub fn remembered(&self) -> usize {
+        self.each.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_has_its_own_and_who_has_none_is_forgotten() {
+        let shares = Shares::new(2, 10);
+        let held = shares.of("a").try_acquire_owned().unwrap();
+        assert_eq!(shares.of("a").available_permits(), 1, "one is held");
+        assert_eq!(shares.of("b").available_permits(), 2);
+        drop(held);
+        assert_eq!(shares.of("a").available_permits(), 2);
+        let shares = Shares::new(2, 10);
+        let held = shares.of(0).try_acquire_owned().unwrap();
+        (1..10_000).for_each(|key| drop(shares.of(key)));
+        assert!(shares.remembered() <= 20);
+        assert_eq!(shares.of(0).available_permits(), 1, "who has one is not");
+        drop(held);
+    }
+}

@@ -1,0 +1,89 @@
+//! Gates, filters, and where flows are to be treated.
+
+use millrace_plugin_abi::Position;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::is_default;
+use crate::action::FilterAction;
+use crate::values::{Named, Text};
+
+/// A gate beside the default ones, or the table of one of these.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Gate {
+    /// Its name.
+    #[schemars(with = "String")]
+    pub name: Named,
+    /// Its position: early, route, late, queue or copy. Those of the default gates are given.
+    #[schemars(with = "Option<String>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub position: Option<Text<Position>>,
+    /// How its filters are searched. Default `auto`.
+    #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
+    pub table: GateTable,
+}
+
+/// How the filters of a gate are searched. All find the same; they differ in time and memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum GateTable {
+    /// As the router thinks best, which is by tuple space search.
+    #[default]
+    Auto,
+    /// One after the other.
+    Linear,
+    /// By a hash table for each combination of prefix lengths.
+    TupleSpace,
+    /// By a tree that cuts addresses and ports into parts, as long as it stays small enough.
+    CuttingTree,
+    /// By a graph with a node for each decision, as long as it stays small enough; addresses by binary search on the
+    /// lengths of their prefixes.
+    Dag,
+    /// The same with addresses in PATRICIA tries.
+    DagPatricia,
+    /// The same with addresses in tree bitmaps.
+    DagTreeBitmap,
+}
+
+/// What is done with the packets that match.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Filter {
+    /// Which packets; `*` is all.
+    #[schemars(with = "String")]
+    pub r#match: Text<millrace_classify::Filter>,
+    /// What is done with them.
+    #[schemars(with = "String")]
+    pub action: Text<FilterAction>,
+    /// The gate's name. Default: `tap` for copies, `schedule` for queues, else `route`; for an instance it must be said.
+    #[schemars(with = "Option<String>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gate: Option<Named>,
+    /// Of several filters that match, the highest priority wins. Default 0.
+    #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
+    pub priority: i32,
+}
+
+/// At which level flows are treated; the first that concerns a flow counts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Placement {
+    /// Which flows; `*` is all.
+    #[schemars(with = "String")]
+    pub flow: Text<millrace_classify::Filter>,
+    /// Where.
+    pub level: PlacementLevel,
+}
+
+/// A level that flows can be placed at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlacementLevel {
+    /// In the driver, as soon as they can be there, and also while they are idle.
+    Xdp,
+    /// At a worker.
+    Worker,
+}

@@ -1,0 +1,222 @@
+//! What is wrong with what somebody wrote, in words for people: where it is, what is there, and what would be right.
+//!
+//! Files and requests are read by serde, whose own sentences are for programmers. They are taken apart here, and told in one way wherever
+//! something is read.
+
+use crate::nearest;
+
+/// What serde says of a value, taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Complaint<'a> {
+    /// A key that is not known, and those that are.
+    UnknownKey(&'a str, Vec<&'a str>),
+    /// A word that is not known, and those that are.
+    UnknownWord(&'a str, Vec<&'a str>),
+    /// A key that has to be there.
+    Missing(&'a str),
+    /// A key that is there twice.
+    Twice(&'a str),
+    /// What is there, and what would be right.
+    Wrong(String, String),
+    /// What is right was said by who knows the value.
+    Told(&'a str),
+}
+
+/// A whole number that can't be below zero.
+const NATURAL: &str = "a whole number from 0 on";
+
+impl<'a> Complaint<'a> {
+    fn of(said: &'a str) -> Self {
+        // Whatever stands before it.
+        let said = said.rfind("unknown field ").map_or(said, |at| &said[at..]);
+        if said.starts_with("unknown field ") {
+            let (wrong, known) = quoted(said);
+            return Self::UnknownKey(wrong, known);
+        }
+        if said.starts_with("unknown variant ") {
+            let (wrong, known) = quoted(said);
+            return Self::UnknownWord(wrong, known);
+        }
+        if said.starts_with("missing field ") {
+            return Self::Missing(quoted(said).0);
+        }
+        if said.starts_with("duplicate field ") {
+            return Self::Twice(quoted(said).0);
+        }
+        for kind in ["invalid type: ", "invalid value: ", "invalid length "] {
+            let parts = said.strip_prefix(kind).and_then(|rest| rest.split_once(", expected "));
+            if let Some((there, right)) = parts {
+                return Self::Wrong(thing(there), wanted(right));
+            }
+        }
+        let (there, right) = match said {
+            "invalid digit found in string" | "cannot parse integer from empty string" => {
+                ("no whole number", NATURAL)
+            }
+            "number too large to fit in target type" => ("too large", "a smaller number"),
+            "number too small to fit in target type" => ("too small", "a larger number"),
+            "provided string was not `true` or `false`" => ("neither of both", "true or false"),
+            "invalid float literal" | "cannot parse float from empty string" => ("no number", "a number"),
+            "invalid IP address syntax" => ("no IP address", "one such as 10.0.0.1 or fd00::1"),
+            _ if said.starts_with("data did not match any variant of untagged enum") => {
+                ("of another kind", "what the documentation says of it")
+            }
+            _ => return Self::Told(said),
+        };
+        Self::Wrong(there.to_owned(), right.to_owned())
+    }
+}
+
+/// The first word in quotation marks, and the others.
+fn quoted(said: &str) -> (&str, Vec<&str>) {
+    let mut quoted = said.split('`').skip(1).step_by(2);
+    (quoted.next().unwrap_or_default(), quoted.collect())
+}
+
+/// Tells what serde says of the value at `path` of `whole` (*the request*, for one) so that it says where, what is there, and what would
+/// be right. `noun` is what a key of it is called.
+///
+/// What somebody has put into words already stays as it is, with the place before it, where one is known.
+pub fn explain(whole: &str, noun: &str, path: &str, said: &str) -> String {
+    let path = if matches!(path, "." | "?") { "" } else { path };
+    let place = if path.is_empty() { whole.to_owned() } else { format!("{path:?}") };
+    match Complaint::of(said) {
+        Complaint::UnknownKey(wrong, known) => {
+            format!("no {noun} is named {wrong:?}: {}", hint(wrong, &known))
+        }
+        Complaint::UnknownWord(wrong, known) => {
+            format!("{place}: no value here is named {wrong:?}: {}", hint(wrong, &known))
+        }
+        Complaint::Missing(key) => format!("{place} lacks the key {key:?}"),
+        Complaint::Twice(key) => format!("{place} has the key {key:?} twice: once is right"),
+        Complaint::Wrong(there, right) => format!("{place} is {there}: {right} is right"),
+        Complaint::Told(said) => format!("{place} can't be read: {said}"),
+    }
+}
+
+/// The same of a file, where line and column say where; `None` where serde's words are somebody's own.
+pub(crate) fn explain_in_file(path: &str, said: &str) -> Option<String> {
+    let place = if path.is_empty() { "the file".to_owned() } else { format!("{path:?}") };
+    let nearest = |wrong: &str, known: &[&str]| match nearest(wrong, known.iter().copied()) {
+        Some(name) => format!("did you mean {name:?}?"),
+        None => format!("it is one of {}", known.join(", ")),
+    };
+    Some(match Complaint::of(said) {
+        Complaint::UnknownKey(wrong, known) => format!("unknown key {wrong:?}: {}", nearest(wrong, &known)),
+        Complaint::UnknownWord(wrong, known) => {
+            format!("{place}: unknown value {wrong:?}: {}", nearest(wrong, &known))
+        }
+        // Who names the value need not name its key.
+        Complaint::Told(said) if path.is_empty() || said.starts_with('"') => return None,
+        Complaint::Told(said) => format!("{place}: {said}"),
+        _ => explain(&place, "key", path, said),
+    })
+}
+
+/// What was probably meant, or what there is.
+fn hint(wrong: &str, known: &[&str]) -> String {
+    match (nearest(wrong, known.iter().copied()), known) {
+        (Some(near), _) => format!("did you mean {near:?}?"),
+        (None, []) => "there is none".to_owned(),
+        (None, known) => format!("there are: {}", known.join(", ")),
+    }
+}
+
+/// What is there, as JSON and TOML call it.
+fn thing(there: &str) -> String {
+    let (kind, value) = there.split_once(' ').unwrap_or((there, ""));
+    let value = value.trim_matches('`');
+    match kind {
+        "string" => format!("the text {value}"),
+        "boolean" | "integer" => value.to_owned(),
+        "floating" => value.trim_start_matches("point").trim().trim_matches('`').to_owned(),
+        "sequence" => "a list".to_owned(),
+        "map" => "an object".to_owned(),
+        "null" => "null".to_owned(),
+        "unit" => "nothing".to_owned(),
+        _ => there.to_owned(),
+    }
+}
+
+/// What would be right, as JSON and TOML call it.
+fn wanted(right: &str) -> String {
+    match right {
+        "u8" => "a whole number from 0 to 255".to_owned(),
+        "u16" => "a whole number from 0 to 65535".to_owned(),
+        "u32" | "u64" | "usize" => NATURAL.to_owned(),
+        "i8" | "i16" | "i32" | "i64" => "a whole number".to_owned(),
+        "f32" | "f64" => "a number".to_owned(),
+        "a string" | "string" | "a borrowed string" | "path string" => "a text".to_owned(),
+        "a boolean" => "true or false".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        "a map" => "an object".to_owned(),
+        "IP address" => "an IP address, such as 10.0.0.1 or fd00::1,".to_owned(),
+        _ if right.starts_with("struct ") => "an object".to_owned(),
+        _ if right.contains("enum ") => "one of a few words".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_key_names_the_nearest() {
+        let message = "unknown field `filtr`, expected one of `gate`, `filter`, `priority`";
+        assert_eq!(
+            explain("the request", "key of this request", "filtr", message),
+            "no key of this request is named \"filtr\": did you mean \"filter\"?"
+        );
+        let message = "unknown field `devise`, expected one of `name`, `device`";
+        assert_eq!(
+            explain_in_file("port[0]", message).unwrap(),
+            "unknown key \"devise\": did you mean \"device\"?"
+        );
+        assert_eq!(explain_in_file("route[0].to", "\"10.9.0.1/8\": it has host bits"), None);
+        assert_eq!(explain_in_file("route[0].via", "no address").unwrap(), "\"route[0].via\": no address");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place_and_what_would_be_right() {
+        for (path, said, words) in [
+            (
+                "priority",
+                "invalid type: string \"high\", expected i32",
+                "\"priority\" is the text \"high\": a whole number is right",
+            ),
+            (
+                "ids[0]",
+                "invalid value: integer `-1`, expected u64",
+                "\"ids[0]\" is -1: a whole number from 0 on is right",
+            ),
+            (
+                "a",
+                "invalid type: floating point `1.5`, expected u16",
+                "\"a\" is 1.5: a whole number from 0 to 65535 is right",
+            ),
+            (
+                "settings",
+                "invalid type: sequence, expected a map",
+                "\"settings\" is a list: an object is right",
+            ),
+            ("filter", "invalid type: null, expected a string", "\"filter\" is null: a text is right"),
+            (".", "missing field `action`", "the request lacks the key \"action\""),
+            (".", "duplicate field `action`", "the request has the key \"action\" twice"),
+            ("limit", "invalid digit found in string", "\"limit\" is no whole number: a whole number from"),
+            (
+                "role",
+                "unknown variant `root`, expected one of `viewer`, `operator`, `admin`",
+                "\"role\": no value here is named \"root\": there are: viewer, operator, admin",
+            ),
+            (
+                ".",
+                "expected value at line 1 column 1",
+                "the request can't be read: expected value at line 1 column 1",
+            ),
+        ] {
+            let explained = explain("the request", "key of this request", path, said);
+            assert!(explained.starts_with(words), "{explained}");
+        }
+    }
+}

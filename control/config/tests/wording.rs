@@ -1,0 +1,73 @@
+//! What is wrong with a file is told in the product's words, for every key of it.
+
+use millrace_config::Config;
+use serde_json::{Map, Value, json};
+
+/// Words of those who wrote the parsers.
+const NOT_OURS: &[&str] = &[
+    "missing field",
+    "unknown field",
+    "unknown variant",
+    "duplicate field",
+    "invalid type",
+    "invalid value",
+    "invalid length",
+    "did not match any variant",
+    "expected struct",
+    "expected one of",
+    "invalid IP address syntax",
+];
+
+/// The schema that a reference leads to; an entry's, of a list.
+fn resolved<'s>(root: &'s Value, schema: &'s Value) -> &'s Value {
+    if let Some(pointer) = schema["$ref"].as_str() {
+        return resolved(root, root.pointer(pointer.trim_start_matches('#')).unwrap());
+    }
+    let mut alternatives = schema["anyOf"].as_array().into_iter().flatten();
+    match alternatives.find(|one| one["type"] != "null") {
+        Some(one) => resolved(root, one),
+        None => schema,
+    }
+}
+
+/// A value that a key never has, in TOML: `{}` where a word or a number is right.
+fn wrong(schema: &Value) -> &'static str {
+    let kind = schema["type"].to_string();
+    if kind.contains("object") || kind.contains("array") { "true" } else { "{ of = \"another kind\" }" }
+}
+
+/// Looks at what is said of a file that is wrong in `key`.
+fn problem(key: &str, text: &str) -> Option<String> {
+    let said = match Config::parse(text, "f.toml") {
+        Err(error) => error.to_string(),
+        Ok(_) => return Some(format!("{text:?} is taken")),
+    };
+    let is_ours = !NOT_OURS.iter().any(|words| said.contains(words));
+    (!is_ours || !said.contains(key)).then(|| format!("{text:?}: {said}"))
+}
+
+#[test]
+fn every_key_that_is_wrong_missing_or_unknown_is_named_in_words_of_ours() {
+    let root = Config::schema();
+    let none = Map::new();
+    let mut problems = Vec::new();
+    for (table, schema) in root["properties"].as_object().unwrap() {
+        let is_list = schema["type"] == "array";
+        let entry = resolved(&root, if is_list { &schema["items"] } else { schema });
+        let head = if is_list { format!("[[{table}]]\n") } else { format!("[{table}]\n") };
+        let keys = entry["properties"].as_object().unwrap_or(&none);
+        assert!(!keys.is_empty(), "{table}: {entry}");
+        let required: Vec<&str> =
+            entry["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        // An entry lacks what it has to have, one key after the other as they are asked for.
+        if !required.is_empty() {
+            problems.extend(problem(required[0], &head));
+        }
+        problems.extend(problem("nonsens", &format!("{head}nonsens = 1\n")));
+        for (key, schema) in keys {
+            let wrong = wrong(resolved(&root, schema));
+            problems.extend(problem(key, &format!("{head}{key} = {wrong}\n")));
+        }
+    }
+    assert!(problems.is_empty(), "{:#}", json!(problems));
+}

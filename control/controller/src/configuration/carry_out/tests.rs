@@ -1,0 +1,151 @@
+//! What becomes of several changes when a worker leaves one of them without an answer.
+
+use millrace_config::Config;
+use millrace_store::Who;
+
+use crate::worker_handle::silence::Silence;
+use crate::{Apply, ControlError, Router, StartOptions, start};
+
+const BASE: &str = r#"
+[router]
+icmp-rate = 100
+flows-max = 4096
+[plugins]
+state = "none"
+cache = "none"
+[[port]]
+name = "lan"
+kind = "memory"
+address = ["10.1.0.1/24"]
+[[port]]
+name = "wan"
+kind = "memory"
+address = ["10.2.0.1/24"]
+scheduler = { rate = "10mbit", node = [{ name = "bulk", kind = "fifo" }] }
+[[gate]]
+name = "audit"
+position = "late"
+[[instance]]
+plugin = "port-filter"
+name = "pf"
+settings = { ports = "80" }
+[[filter]]
+match = "proto tcp dport 25"
+action = "drop"
+[[route]]
+to = "10.9.0.0/16"
+via = "10.2.0.254"
+[[neighbour]]
+port = "wan"
+address = "10.2.0.254"
+mac = "02:00:00:00:00:fe"
+"#;
+
+/// The same with something of nearly everything else.
+fn other() -> String {
+    let other = [
+        ("icmp-rate = 100", "icmp-rate = 7"),
+        ("10.1.0.1/24", "10.1.0.9/24"),
+        ("rate = \"10mbit\", node", "rate = \"20mbit\", node"),
+        ("name = \"audit\"", "name = \"audit\"\ntable = \"linear\""),
+        ("ports = \"80\"", "ports = \"81\""),
+        ("tcp dport 25", "tcp dport 26"),
+        ("[[route]]", "[[filter]]\nmatch = \"proto udp dport 9\"\naction = \"reject\"\n[[route]]"),
+        (
+            "via = \"10.2.0.254\"",
+            "via = \"10.2.0.253\"\n[[route]]\nto = \"10.8.0.0/16\"\nvia = \"10.2.0.254\"",
+        ),
+        ("02:00:00:00:00:fe", "02:00:00:00:00:fd"),
+    ];
+    let other = other.iter().fold(BASE.to_owned(), |text, (from, to)| {
+        assert!(text.contains(from), "{from}");
+        text.replace(from, to)
+    });
+    format!(
+        "{other}[[gate]]\nname = \"more\"\nposition = \"early\"\n[[instance]]\nplugin = \"null\"\nname = \"n\"\n"
+    )
+}
+
+fn with_silence(work: impl AsyncFn(&Router, &Silence)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let config = Config::parse(BASE, "base.toml").unwrap();
+        let router = start(config, StartOptions::default()).await.unwrap();
+        let silence = Silence::before(router.lock().workers.get(0));
+        work(&router, &silence).await;
+        router.shutdown().await.unwrap();
+    });
+}
+
+async fn apply(router: &Router, text: &str) -> Result<Vec<String>, ControlError> {
+    let order = Apply { text: text.to_owned(), ..Apply::default() };
+    router.apply(order, Who::router()).await.map(|view| view.changes)
+}
+
+/// What control says, and what the worker does.
+fn seen(router: &Router) -> String {
+    let packets = ["10.9.0.1", "10.8.0.1", "10.1.0.9", "10.1.0.1"]
+        .map(|to| ["tcp dport 25", "tcp dport 26", "udp dport 9"].map(|what| (to, what)));
+    let packets = packets.iter().flatten().map(|(to, what)| {
+        router.lookup(&format!("src 10.1.0.7 dst {to} proto {what} sport 5 in lan")).unwrap()
+    });
+    let all = format!(
+        "{:#?}\n{:#?}\n{:#?}\n{:#?}\n{:#?}\n{:#?}",
+        router.configuration().unwrap().text,
+        packets.collect::<Vec<_>>(),
+        router.neighbours().unwrap(),
+        router.instances().unwrap(),
+        router.gates().unwrap(),
+        router.schedulers().unwrap(),
+    );
+    // What is removed and added again has another number, and tables keep room for it.
+    let stays = |line: &&str| !["id: ", "memory: "].iter().any(|key| line.trim_start().starts_with(key));
+    all.lines().filter(stays).collect::<Vec<_>>().join("\n")
+}
+
+fn assert_same(now: &str, before: &str, context: &str) {
+    let different = now.lines().zip(before.lines()).find(|(now, before)| now != before);
+    assert_eq!(different, None, "{context}");
+    assert_eq!(now.len(), before.len(), "{context}");
+}
+
+/// The number and the words of the step that an error names.
+fn step(error: &str) -> (usize, String) {
+    let (number, rest) =
+        error.split_once("step ").and_then(|(_, rest)| rest.split_once(" of ")).expect(error);
+    let (_, change) = rest.split_once('`').expect(error);
+    (number.parse().expect(error), change.split_once("`: ").expect(error).0.to_owned())
+}
+
+#[test]
+fn whichever_question_a_worker_does_not_answer_all_is_unmade_and_the_step_is_named() {
+    with_silence(async |router, silence| {
+        let (before, other) = (seen(router), other());
+        let planned = router.difference(&other, "other").await.unwrap().changes;
+        let mut named = Vec::new();
+        for answered in 0.. {
+            silence.after(answered, 1);
+            let Err(error) = apply(router, &other).await else { break };
+            assert!(!silence.is_to_come());
+            let error = error.to_string();
+            assert!(error.contains("did not answer within 5 s"), "{error}");
+            assert!(
+                error.ends_with("what was changed is changed back") || error.contains("undone"),
+                "{error}"
+            );
+            let (number, change) = step(&error);
+            assert_eq!(planned[number - 1], change, "{error}");
+            assert!(named.last().is_none_or(|last| *last <= number), "{named:?} {error}");
+            named.push(number);
+            assert_same(&seen(router), &before, &format!("question {answered}: {error}"));
+        }
+        assert!(silence.is_to_come(), "all questions were lost once");
+        silence.after(0, 0);
+        named.dedup();
+        // Filters are told together, and routes: of these the last is named.
+        assert_eq!(named, [1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 14], "{planned:#?}");
+        assert!(router.difference(&other, "other").await.unwrap().changes.is_empty());
+        assert!(!apply(router, BASE).await.unwrap().is_empty());
+        assert_same(&seen(router), &before, "applied and taken back");
+    });
+}

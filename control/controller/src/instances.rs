@@ -1,0 +1,215 @@
+//! Instances of plugins: created, changed, freed, and spoken to.
+
+use millrace_pipeline::Command;
+use millrace_plugin::Inheritance;
+use millrace_plugin_abi::{Instance, Message, Reply};
+use serde_json::{Map, Value};
+
+use crate::ControlError;
+use crate::host_level::PATIENCE;
+use crate::router::{Inner, Router};
+use crate::show;
+use crate::upgrade::handed_on;
+use crate::view::InstanceView;
+
+impl Router {
+    /// All instances.
+    ///
+    /// # Errors
+    /// When the data plane does not answer.
+    pub fn instances(&self) -> Result<Vec<InstanceView>, ControlError> {
+        let mut inner = self.lock();
+        let snapshot = inner.snapshot()?;
+        let (counts, slow) = (inner.workers.filter_counts()?, inner.host_level.report()?);
+        Ok(show::instances(&snapshot, &counts, &inner.model, &slow))
+    }
+
+    /// Creates an instance of a plugin.
+    ///
+    /// # Errors
+    /// No such plugin, a name taken, a setting refused; nothing has changed then.
+    pub fn create_instance(
+        &self,
+        plugin: &str,
+        name: &str,
+        settings: &Map<String, Value>,
+    ) -> Result<InstanceView, ControlError> {
+        self.to_change()?.create_instance(plugin, name, settings)
+    }
+
+    /// Gives an instance other settings while packets go through it. It keeps what it knows, where its plugin can save and
+    /// restore that.
+    ///
+    /// # Errors
+    /// No such instance, a setting refused; nothing has changed then.
+    pub fn set_instance(
+        &self,
+        name: &str,
+        settings: &Map<String, Value>,
+    ) -> Result<InstanceView, ControlError> {
+        self.to_change()?.set_instance(name, settings)
+    }
+
+    /// Gives an instance another name.
+    ///
+    /// # Errors
+    /// No such instance, a name that is taken or none.
+    pub fn rename_instance(&self, name: &str, to: &str) -> Result<InstanceView, ControlError> {
+        let mut inner = self.to_change()?;
+        inner.model.plugins.rename_instance(name, to)?;
+        if let Err(error) = inner.model.repository.quarantine_mut().rename(name, to) {
+            inner.model.plugins.rename_instance(to, name)?;
+            return Err(ControlError::system("remember the new name of what is in quarantine", error));
+        }
+        inner.tell_names();
+        inner.find_instance(to)
+    }
+
+    /// Frees an instance; its bindings go first.
+    ///
+    /// # Errors
+    /// No such instance.
+    pub fn free_instance(&self, name: &str) -> Result<InstanceView, ControlError> {
+        self.to_change()?.free_instance(name)
+    }
+
+    /// Sends an instance a control message and returns its reply.
+    ///
+    /// # Errors
+    /// No such instance or message, or the instance refuses.
+    pub fn control(
+        &self,
+        instance: &str,
+        message: &str,
+        arguments: &Map<String, Value>,
+    ) -> Result<Value, ControlError> {
+        let message = Message { name: message.to_owned(), arguments: arguments.clone() };
+        let mut inner = self.lock();
+        let id = inner.model.plugins.address(instance, &message)?;
+        let replies = inner.workers.ask(|reply| Command::Control(id, message.clone(), reply))?;
+        let absent = || ControlError::System(format!("instance {instance:?} is not on the data plane"));
+        let replies: Vec<Reply> = replies.into_iter().collect::<Option<_>>().ok_or_else(absent)?;
+        let replies: Vec<Value> = replies
+            .into_iter()
+            .collect::<Result<_, _>>()
+            .map_err(|error| ControlError::Invalid(error.to_string()))?;
+        Ok(inner.model.plugins.merge_replies(id, &message, replies))
+    }
+
+    /// Sends the slow half of an instance a control message and returns its reply, which may take a second, and longer while other
+    /// slow halves have their turn.
+    ///
+    /// # Errors
+    /// No such instance or message, no slow half, or it refuses or doesn't answer within five seconds.
+    pub async fn control_slow_half(
+        &self,
+        instance: &str,
+        message: &str,
+        arguments: &Map<String, Value>,
+    ) -> Result<Value, ControlError> {
+        let message = Message { name: message.to_owned(), arguments: arguments.clone() };
+        let reply = {
+            let inner = self.lock();
+            let id = inner.model.plugins.address_slow_half(instance, &message)?;
+            inner.host_level.control(id, message)?
+        };
+        let reply = tokio::time::timeout(PATIENCE, reply).await;
+        let silent =
+            || ControlError::System(format!("the slow half of instance {instance:?} does not answer"));
+        let reply = reply.ok().and_then(Result::ok).flatten().ok_or_else(silent)?;
+        reply.map_err(|error| ControlError::Invalid(error.to_string()))
+    }
+}
+
+impl Inner {
+    pub fn create_instance(
+        &mut self,
+        plugin: &str,
+        name: &str,
+        settings: &Map<String, Value>,
+    ) -> Result<InstanceView, ControlError> {
+        let slow = self.slow_half_to_be(plugin, name, settings)?;
+        let changes = self.model.create_instance(plugin, name, settings.clone())?;
+        let id = self.model.plugins.instance(name)?;
+        self.host_level.put(id, slow, (0, true))?;
+        self.tell_names();
+        self.tell_plugins(changes)?;
+        self.find_instance(name)
+    }
+
+    pub fn set_instance(
+        &mut self,
+        name: &str,
+        settings: &Map<String, Value>,
+    ) -> Result<InstanceView, ControlError> {
+        let plugins = &mut self.model.plugins;
+        let plugin = plugins.plugin_of(name)?;
+        let version = plugin.state_version();
+        let (successors, settings) = plugins.with_settings(name, settings, self.workers.len())?;
+        let (id, maps) = (successors.id, successors.maps.clone());
+        let slow = match plugins.is_held(id) {
+            true => None,
+            false => plugins.slow_half(&*plugin, &settings)?,
+        };
+        let succeeded = self.succeed_all(vec![successors], Inheritance::Tried, (version, version));
+        // A worker that does not answer has the new one all the same, as soon as it goes on.
+        if succeeded.as_ref().err().is_none_or(ControlError::is_failure) {
+            self.model.plugins.note_settings(id, settings);
+            self.model.plugins.note_maps(id, maps);
+        }
+        succeeded?;
+        if slow.is_some() {
+            self.host_level.put(id, slow, handed_on(&*plugin, &*plugin))?;
+        }
+        self.find_instance(name)
+    }
+
+    pub fn free_instance(&mut self, name: &str) -> Result<InstanceView, ControlError> {
+        let id = self.model.plugins.instance(name)?;
+        let view = self.find_instance(name)?;
+        self.forget_quarantine(name)?;
+        let changes = self.model.plugins.free_instance(name)?;
+        self.host_level.remove(id)?;
+        self.tell_plugins(changes)?;
+        self.tell_names();
+        Ok(view)
+    }
+
+    /// The instance of that name, with what it counts.
+    ///
+    /// # Errors
+    /// No such instance; when the data plane does not answer.
+    fn find_instance(&mut self, name: &str) -> Result<InstanceView, ControlError> {
+        let (snapshot, counts) = (self.snapshot()?, self.workers.filter_counts()?);
+        let instances = show::instances(&snapshot, &counts, &self.model, &self.host_level.report()?);
+        instances
+            .into_iter()
+            .find(|instance| instance.name == name)
+            .ok_or_else(|| ControlError::NotFound(format!("no instance is named {name:?}")))
+    }
+
+    /// The slow half of an instance that is to be created; none, if that will be in quarantine.
+    fn slow_half_to_be(
+        &self,
+        plugin: &str,
+        name: &str,
+        settings: &Map<String, Value>,
+    ) -> Result<Option<Box<dyn Instance>>, ControlError> {
+        if self.model.repository.quarantine().find(name, plugin).is_some() {
+            return Ok(None);
+        }
+        let known = self.model.plugins.plugin_named(plugin)?;
+        Ok(self.model.plugins.slow_half(&*known, settings)?)
+    }
+
+    /// Begins the slow halves of the instances there are.
+    pub fn begin_slow_halves(&mut self) -> Result<(), ControlError> {
+        let Self { model, host_level, .. } = self;
+        for (id, name) in model.plugins.running() {
+            if let Some(slow) = model.plugins.slow_half_of(name)? {
+                host_level.put(id, Some(slow), (0, true))?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,132 @@
+//! For tests: a worker that does what it is told, but answers too late to be heard. Its commands pass by a thread that says whose answers
+//! are lost.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use millrace_pipeline::{Command, ReplyTo, WorkerLink};
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use super::WorkerHandle;
+
+/// Questions whose answers are lost.
+#[derive(Debug, Default)]
+struct Plan {
+    /// Questions that are answered before.
+    answered: AtomicU64,
+    /// Questions that are lost after these.
+    lost: AtomicU64,
+    over: AtomicBool,
+}
+
+/// What stands between control and a worker, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Silence {
+    plan: Arc<Plan>,
+    /// Held while a command passes.
+    turn: Arc<Mutex<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Silence {
+    /// Comes between control and a worker. All questions are answered at first.
+    pub fn before(worker: &mut WorkerHandle) -> Self {
+        let (plan, turn) = (Arc::new(Plan::default()), Arc::new(Mutex::new(())));
+        let (commands, taken) = RingBuffer::new(4096);
+        let (_, no_events) = RingBuffer::new(1);
+        let link = WorkerLink { commands, events: no_events, pulse: worker.seen.pulse.clone() };
+        let WorkerLink { commands, events, .. } = std::mem::replace(&mut worker.link, link);
+        worker.link.events = events;
+        let (wake, loses, locks) = (worker.wake.clone(), plan.clone(), turn.clone());
+        let pass = move || loses.pass(taken, commands, &locks, || wake.signal());
+        Self { plan, turn, thread: Some(std::thread::spawn(pass)) }
+    }
+
+    /// Answers so many questions from now on, and loses so many after these.
+    pub fn after(&self, answered: u64, lost: u64) {
+        let _turn = self.turn.lock().unwrap();
+        self.plan.answered.store(answered, Ordering::Relaxed);
+        self.plan.lost.store(lost, Ordering::Relaxed);
+    }
+
+    /// Whether questions are still to be lost.
+    pub fn is_to_come(&self) -> bool {
+        self.plan.lost.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        self.plan.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Plan {
+    fn pass(
+        &self,
+        mut from: Consumer<Command>,
+        mut to: Producer<Command>,
+        turn: &Mutex<()>,
+        wake: impl Fn(),
+    ) {
+        while !self.over.load(Ordering::Relaxed) {
+            let Ok(command) = from.pop() else {
+                std::thread::sleep(Duration::from_micros(20));
+                continue;
+            };
+            let _turn = turn.lock().unwrap();
+            let command = match is_question(&command) && self.loses() {
+                true => unheard(command),
+                false => command,
+            };
+            let _ = to.push(command);
+            wake();
+        }
+    }
+
+    fn loses(&self) -> bool {
+        let count_down = |count: &AtomicU64| {
+            let left = count.load(Ordering::Relaxed);
+            count.store(left.saturating_sub(1), Ordering::Relaxed);
+            left > 0
+        };
+        !count_down(&self.answered) && count_down(&self.lost)
+    }
+}
+
+/// Whether control waits for an answer.
+fn is_question(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::SetRoutes(..)
+            | Command::ForgetRoutes(..)
+            | Command::WaitingRoutes(..)
+            | Command::CountFilters(..)
+            | Command::Schedule(..)
+            | Command::Succeed(..)
+            | Command::Snapshot(..)
+    )
+}
+
+/// The same question, whose answer nobody hears: who has asked is told so at once, where it would wait for seconds.
+fn unheard(question: Command) -> Command {
+    match question {
+        Command::SetRoutes(routes, _) => Command::SetRoutes(routes, nobody()),
+        Command::ForgetRoutes(routes, _) => Command::ForgetRoutes(routes, nobody()),
+        Command::WaitingRoutes(from, _) => Command::WaitingRoutes(from, nobody()),
+        Command::CountFilters(from, _) => Command::CountFilters(from, nobody()),
+        Command::Schedule(port, changes, _) => Command::Schedule(port, changes, nobody()),
+        Command::Succeed(id, successor, _) => Command::Succeed(id, successor, nobody()),
+        Command::Snapshot(_) => Command::Snapshot(nobody()),
+        other => other,
+    }
+}
+
+fn nobody<T>() -> ReplyTo<T> {
+    std::sync::mpsc::sync_channel(1).0
+}
