@@ -22,6 +22,7 @@ use tokio::sync::Notify;
 
 use crate::configuration::Waiting;
 use crate::device::KernelDevice;
+use crate::driver_forms::Forms;
 use crate::events::{Events, utc_now};
 use crate::feed::plugin_commands;
 use crate::host_level::{HostLevel, PATIENCE};
@@ -90,6 +91,8 @@ pub(crate) struct Inner {
     pub kernel: HashMap<PortId, KernelDevice>,
     /// Plain flows in the driver, or why there are none.
     pub flow_cache: Result<FlowCache, &'static str>,
+    /// Forms of plugins that are loaded there.
+    pub forms: Forms,
     /// Where the kernel's own packets are caught, by the port that they are for.
     pub hosts: HashMap<PortId, HostOutput>,
     pub capabilities: HashMap<DeviceId, Capabilities>,
@@ -245,6 +248,7 @@ impl Inner {
             forwarded: counters.forwarded,
             filtered: counters.filtered,
             policed: counters.policed,
+            formed: counters.formed,
             sent: self.driver_sent(port),
         }
     }
@@ -262,6 +266,7 @@ impl Inner {
             forwarded: gone.forwarded + now.forwarded.saturating_sub(offset.forwarded),
             filtered: gone.filtered + now.filtered.saturating_sub(offset.filtered),
             policed: gone.policed + now.policed.saturating_sub(offset.policed),
+            formed: gone.formed + now.formed.saturating_sub(offset.formed),
             sent: DriverSent {
                 packets: gone.sent.packets + now.sent.packets.saturating_sub(offset.sent.packets),
                 bytes: gone.sent.bytes + now.sent.bytes.saturating_sub(offset.sent.bytes),
@@ -443,7 +448,7 @@ impl Router {
         let mut inner = self.lock();
         let snapshot = inner.snapshot()?;
         let (counts, slow) = (inner.workers.filter_counts()?, inner.host_level.report()?);
-        Ok(show::instances(&snapshot, &counts, &inner.model, &slow))
+        Ok(show::instances(&snapshot, &counts, &inner, &slow))
     }
 
     /// All gates.
@@ -532,6 +537,7 @@ impl Router {
         inner.host_level.put(id, slow, (0, true))?;
         inner.tell_names();
         inner.tell_plugins(changes)?;
+        inner.begin_form(id)?;
         find_instance(&mut inner, name)
     }
 
@@ -547,6 +553,11 @@ impl Router {
         let changes = inner.model.plugins.free_instance(name)?;
         inner.host_level.remove(id)?;
         inner.tell_plugins(changes)?;
+        inner.end_form(id)?;
+        // A configuration that is being applied says of its own what is placed.
+        if inner.unless_applying().is_ok() {
+            inner.model.forget_placed_instance(name);
+        }
         inner.tell_names();
         Ok(view)
     }
@@ -689,7 +700,7 @@ impl Router {
 
 pub(crate) fn find_instance(inner: &mut Inner, name: &str) -> Result<InstanceView, ControlError> {
     let (snapshot, counts) = (inner.snapshot()?, inner.workers.filter_counts()?);
-    let instances = show::instances(&snapshot, &counts, &inner.model, &inner.host_level.report()?);
+    let instances = show::instances(&snapshot, &counts, inner, &inner.host_level.report()?);
     instances
         .into_iter()
         .find(|instance| instance.name == name)

@@ -192,6 +192,7 @@ impl Router {
             inner.model.plugins.rename_instance(to, name)?;
             return Err(ControlError::system("remember the new name of what is in quarantine", error));
         }
+        inner.model.rename_placed_instance(name, to);
         inner.tell_names();
         find_instance(&mut inner, to)
     }
@@ -338,18 +339,25 @@ impl Inner {
         view.instances = successors.iter().map(|successors| successors.name.clone()).collect();
         let maps: Vec<_> = successors.iter().map(|one| (one.id, one.maps.clone())).collect();
         let versions = (old.state_version(), plugin.state_version());
-        for succeeded in self.succeed_all(successors, inheritance, versions).map_err(|problem| {
-            let (name, version) = (plugin.name(), old.version());
-            ControlError::Conflict(format!("plugin {name}: {problem}; version {version} goes on"))
-        })? {
-            view.add(&succeeded);
-        }
+        let formed = self.end_other_forms(&*old, &**plugin)?;
+        let all = match self.succeed_all(successors, inheritance, versions) {
+            Ok(all) => all,
+            Err(problem) => {
+                formed.into_iter().try_for_each(|id| self.begin_form(id))?;
+                let (name, version) = (plugin.name(), old.version());
+                return Err(ControlError::Conflict(format!(
+                    "plugin {name}: {problem}; version {version} goes on"
+                )));
+            }
+        };
+        all.iter().for_each(|succeeded| view.add(succeeded));
         maps.into_iter().for_each(|(id, maps)| self.model.plugins.note_maps(id, maps));
         for (id, slow) in slow_halves {
             self.host_level.put(id, slow, handed_on(&*old, &**plugin))?;
         }
         let old = self.model.plugins.replace_plugin(plugin.clone())?;
         self.previous_plugins.insert(plugin.name(), old);
+        formed.into_iter().try_for_each(|id| self.begin_form(id))?;
         // It may be a shared object now, or no longer.
         self.tell_names();
         Ok(view)
