@@ -146,7 +146,7 @@ fn driver_run(
 /// Waits until nearly all flows are in the driver.
 fn go_down(router: &Router, load: &Load, traffic: &Traffic) -> Result<(), BenchError> {
     load.set_rate(GOING_DOWN_RATE);
-    let wanted = traffic.count * 95 / 100;
+    let wanted = (traffic.count * 95).div_ceil(100);
     let mut there = 0;
     let are_down = wait_until(GOING_DOWN, || {
         let status: serde_json::Value =
