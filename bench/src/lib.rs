@@ -59,6 +59,8 @@ pub struct Options<'a> {
     pub binary: PathBuf,
     /// What is sent through the router in memory; all that something is promised of, if nothing is said.
     pub workload: Option<Workload>,
+    /// Of the benchmark of the driver, what the names of the cases that are measured have in them; all, if nothing is said.
+    pub case: Option<String>,
     /// Told, in a line without newline, what goes on.
     pub progress: &'a mut dyn FnMut(&str),
 }
@@ -78,7 +80,7 @@ const BENCHES: [Bench; 19] = [
     },
     Bench {
         name: "driver",
-        summary: "flows in the driver beside the kernel: few, many, over 500,000 routes, beside filters and a flood of exceptional packets",
+        summary: "flows in the driver beside the kernel: one, few, many, IPv4 and IPv6, over 500,000 routes, beside filters and a flood of exceptional packets",
     },
     Bench {
         name: "changes",

@@ -35,6 +35,8 @@ pub(crate) struct Load {
 struct Shared {
     /// Frames per second; 0 is a pause.
     rate: AtomicU64,
+    /// Frames that were made.
+    sent: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -69,6 +71,11 @@ impl Load {
     /// Changes the rate, in frames per second.
     pub fn set_rate(&self, rate: u64) {
         self.shared.rate.store(rate, Ordering::Relaxed);
+    }
+
+    /// How many frames were made so far.
+    pub fn sent(&self) -> u64 {
+        self.shared.sent.load(Ordering::Relaxed)
     }
 
     /// The error that ended the thread, if one did.
@@ -112,7 +119,8 @@ fn send(
             pace = Pace::new(rate, Instant::now());
         }
         if pace.is_due(Instant::now()) {
-            source.send(device, BATCH, BATCH)?;
+            let sent = source.send(device, BATCH, BATCH)?;
+            shared.sent.fetch_add(sent, Ordering::Relaxed);
         } else {
             std::hint::spin_loop();
         }

@@ -10,7 +10,7 @@
 //! as soon as it has counted it.
 
 use std::fs::{self, File};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,6 +27,10 @@ pub(crate) const GENERATOR: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
 pub(crate) const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 1);
 /// Where packets go that are only counted.
 pub(crate) const SINK: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 99);
+/// The first host, by IPv6.
+pub(crate) const GENERATOR6: Ipv6Addr = Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, 1);
+/// As [`SINK`], by IPv6.
+pub(crate) const SINK6: Ipv6Addr = Ipv6Addr::new(0xfd00, 2, 0, 0, 0, 0, 0, 0x99);
 /// The MAC address of [`SINK`], that of no device.
 pub(crate) const SINK_MAC: [u8; 6] = [2, 0, 0, 0, 2, 0x99];
 /// The MAC address of `g0`.
@@ -159,6 +163,16 @@ impl Network {
         let network = Self { g: namespace("g")?, r: namespace("r")?, s: namespace("s")? };
         network.connect()?;
         Ok(network)
+    }
+
+    /// Has the router forward IPv6 as well.
+    pub fn connect6(&self) -> Result<(), BenchError> {
+        self.r.shell("echo 1 >/proc/sys/net/ipv6/conf/all/forwarding")?;
+        self.r.ip(&format!(
+            "address add fd00:1::254/64 dev r1 nodad\naddress add fd00:2::254/64 dev r2 nodad\n\
+             neigh add {SINK6} lladdr {} dev r2 nud permanent\n",
+            mac_text(SINK_MAC)
+        ))
     }
 
     fn connect(&self) -> Result<(), BenchError> {

@@ -39,6 +39,8 @@ use Floor::{
 };
 
 const FLOORS: &[(&str, Floor)] = &[
+    // For build scripts.
+    ("foundation/bpf", Foundation(0)),
     ("foundation/units", Foundation(0)),
     ("foundation/wire", Foundation(1)),
     ("foundation/memory", Foundation(1)),

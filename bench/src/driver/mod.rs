@@ -1,19 +1,19 @@
-//! `driver`: flows that the driver forwards, on veth, beside the kernel's forwarding: few and many, over many routes, beside filters, and
+//! `driver`: flows that the driver forwards, on veth, beside the kernel's forwarding: one, few and many, over many routes, beside filters, and
 //! beside a flood of what is exceptional.
 //!
 //! Frames are made by an XDP test run with live frames on one processor, which on veth also does what the driver does; the worker has the
 //! other. The kernel forwards on the processor of the generator too, as veth does by itself. What arrives is counted by the far device.
 
-use std::fmt::Write as _;
-use std::net::{IpAddr, Ipv4Addr};
+mod flood;
+mod traffic;
+
 use std::time::{Duration, Instant};
 
-use millrace_offload::Flows;
-
-use crate::frame::UdpFrame;
+use self::flood::beside_flood;
+use self::traffic::{Traffic, routes};
 use crate::interrupt::{pause, wait_until};
 use crate::load::{Load, UNLIMITED};
-use crate::network::{GENERATOR, GENERATOR_MAC, Network, ROUTER_MAC, SINK};
+use crate::network::Network;
 use crate::process::{Processor, SessionFirst};
 use crate::router::Router;
 use crate::statistics::{extremes, median};
@@ -30,90 +30,38 @@ const GOING_DOWN: Duration = Duration::from_secs(30);
 const GOING_DOWN_RATE: u64 = 200_000;
 /// Filters that match nothing, and rules of nftables beside them.
 const FILTERS: usize = 100;
-const ROUTES: u32 = 500_000;
-/// Destinations among these, as many as the generator has templates.
-const DESTINATIONS: u32 = 256;
-/// Source ports to each of them. Both turn with each frame, so all pairs come if the numbers have no common factor.
-const PORTS: u32 = 501;
-/// The promises.
-const PLAIN: f64 = 2.0;
-const ROUTED: f64 = 1.5;
 
-/// What is sent.
-struct Traffic {
-    case: &'static str,
-    frames: Vec<Vec<u8>>,
-    flows: Flows,
-    /// How many flows that makes.
-    count: u64,
-    promise: f64,
-}
-
-/// Runs all cases.
+/// Runs all cases, or those that were asked for.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let wanted = options.case.clone().unwrap_or_default();
+    let is_wanted = |case: &str| case.contains(&wanted);
     let network = Network::new()?;
     let _first = SessionFirst::begin();
+    network.connect6()?;
     network.s.shell("ethtool -K s0 gro on")?;
     // The kernel's own forwarding receives redirected frames only with GRO.
     network.r.shell("ethtool -K r1 gro on")?;
-    let few = Traffic {
-        case: "256 flows",
-        frames: vec![frame(SINK, 64)],
-        flows: Flows { ports: 256, ..Flows::default() },
-        count: 256,
-        promise: PLAIN,
-    };
-    let many = Traffic {
-        case: "128 K flows",
-        frames: vec![frame(SINK, 64)],
-        flows: Flows { addresses: 200, ports: 640, ..Flows::default() },
-        count: 128_000,
-        promise: PLAIN,
-    };
-    let mut results = vec![beside_kernel(&network, &few, options)?, beside_kernel(&network, &many, options)?];
-    results.push(beside_rules(&network, &few, options)?);
-    results.push(beside_flood(&network, &few, options)?);
-    network.r.ip(&routes())?;
-    let routed = Traffic {
-        case: "128 K flows to 256 destinations, each by another of 500 K routes",
-        frames: (0..DESTINATIONS).map(|number| frame(destination(number), 64)).collect(),
-        flows: Flows { ports: PORTS, ..Flows::default() },
-        count: u64::from(DESTINATIONS * PORTS),
-        promise: ROUTED,
-    };
-    results.push(beside_kernel(&network, &routed, options)?);
-    Ok(results)
-}
-
-/// A frame to a destination, with a time to live.
-fn frame(destination: Ipv4Addr, ttl: u8) -> Vec<u8> {
-    let udp = UdpFrame {
-        source_mac: GENERATOR_MAC,
-        destination_mac: ROUTER_MAC,
-        source: GENERATOR.into(),
-        destination: IpAddr::V4(destination),
-        source_port: 10_000,
-        destination_port: 9,
-    };
-    udp.with_ttl(ttl)
-}
-
-/// The prefix of a route: of /24, from 20.0.0.0 on, scattered.
-fn prefix(number: u32) -> Ipv4Addr {
-    // An odd factor, so that no prefix comes twice among 2^19.
-    let scattered = number.wrapping_mul(0x9e37_79b1) & 0x7_ffff;
-    Ipv4Addr::from(u32::from(Ipv4Addr::new(20, 0, 0, 0)) + (scattered << 8))
-}
-
-fn destination(number: u32) -> Ipv4Addr {
-    Ipv4Addr::from(u32::from(prefix(number * (ROUTES / DESTINATIONS))) + 7)
-}
-
-fn routes() -> String {
-    (0..ROUTES).fold(String::new(), |mut lines, number| {
-        let _ = writeln!(lines, "route add {}/24 via {SINK} dev r2", prefix(number));
-        lines
-    })
+    let plain = Traffic::plain();
+    let few = &plain[1];
+    let mut results = Vec::new();
+    for traffic in plain.iter().filter(|traffic| is_wanted(traffic.case)) {
+        results.push(beside_kernel(&network, traffic, options)?);
+    }
+    if is_wanted("filters") {
+        results.push(beside_rules(&network, few, options)?);
+    }
+    if is_wanted("flood") {
+        results.push(beside_flood(&network, few, options)?);
+    }
+    let routed = Traffic::routed();
+    if is_wanted(routed.case) {
+        network.r.ip(&routes())?;
+        results.push(beside_kernel(&network, &routed, options)?);
+    }
+    match results.is_empty() {
+        true => Err(BenchError::measurement("driver", format!("no case is called like {wanted:?}"))),
+        false => Ok(results),
+    }
 }
 
 /// The driver beside the kernel.
@@ -176,35 +124,6 @@ fn alternately(
     Ok(Measurement::of(format!("in the driver, {case}"), ours, "Mpps").beside(peer, theirs))
 }
 
-/// Flows in the driver, at half of what it bears, beside a flood of packets whose time to live is over: how many of the plain ones
-/// arrive.
-fn beside_flood(
-    network: &Network,
-    traffic: &Traffic,
-    options: &mut Options<'_>,
-) -> Result<Measurement, BenchError> {
-    let router = Router::start(&options.binary, network, Some(WORKER))?;
-    let mut plain = Load::of(network, GENERATOR_PROCESSOR, traffic.frames.clone(), traffic.flows)?;
-    go_down(&router, &plain, traffic)?;
-    plain.set_rate(UNLIMITED);
-    let alone = count(network)?;
-    let half = (alone * 1e6 / 2.0) as u64;
-    let exceptional = vec![frame(SINK, 1), frame(Ipv4Addr::new(10, 1, 0, 254), 64)];
-    let mut flood = Load::of(network, WORKER, exceptional, Flows::default())?;
-    plain.set_rate(half);
-    let calm = count(network)?;
-    flood.set_rate(half);
-    let flooded = count(network)?;
-    plain.set_rate(0);
-    flood.set_rate(0);
-    plain.check()?;
-    flood.check()?;
-    router.stop()?;
-    let case = format!("in the driver, {}, beside a flood of exceptional packets", traffic.case);
-    (options.progress)(&format!("{case}: {flooded:.3} Mpps, without the flood {calm:.3}"));
-    Ok(Measurement::of(case, flooded, "Mpps").beside("without the flood", calm))
-}
-
 /// What arrives when the router has the flows in the driver.
 fn driver_run(
     network: &Network,
@@ -227,7 +146,7 @@ fn driver_run(
 /// Waits until nearly all flows are in the driver.
 fn go_down(router: &Router, load: &Load, traffic: &Traffic) -> Result<(), BenchError> {
     load.set_rate(GOING_DOWN_RATE);
-    let wanted = traffic.count * 95 / 100;
+    let wanted = (traffic.count * 95).div_ceil(100);
     let mut there = 0;
     let are_down = wait_until(GOING_DOWN, || {
         let status: serde_json::Value =
@@ -258,32 +177,5 @@ fn count(network: &Network) -> Result<f64, BenchError> {
     match arrived {
         0 => Err(BenchError::measurement("driver", "no packet arrived at the far end")),
         arrived => Ok(arrived as f64 / start.elapsed().as_secs_f64() / 1e6),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-
-    use super::*;
-
-    #[test]
-    fn no_two_routes_have_one_prefix_and_each_destination_has_its_own() {
-        let prefixes: HashSet<Ipv4Addr> = (0..ROUTES).map(prefix).collect();
-        assert_eq!(prefixes.len(), ROUTES as usize);
-        let destinations: HashSet<Ipv4Addr> = (0..DESTINATIONS).map(destination).collect();
-        assert_eq!(destinations.len(), DESTINATIONS as usize);
-        let network = |address: &Ipv4Addr| Ipv4Addr::from(u32::from(*address) & !0xff);
-        assert!(destinations.iter().all(|address| prefixes.contains(&network(address))));
-    }
-
-    #[test]
-    fn a_time_to_live_is_written_with_its_checksum() {
-        let (plain, ended) = (frame(SINK, 64), frame(SINK, 1));
-        assert_eq!((plain[22], ended[22]), (64, 1));
-        for frame in [plain, ended] {
-            let sum = millrace_wire::checksum::Sum::new().bytes(&frame[14..34]).checksum();
-            assert_eq!(sum, 0);
-        }
     }
 }

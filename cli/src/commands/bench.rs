@@ -24,6 +24,7 @@ const COLUMNS: &[Column] = &[
 /// The benches that have options of their own.
 const INSTRUCTIONS: &str = "instructions";
 const MEMORY: &str = "memory";
+const DRIVER: &str = "driver";
 
 /// Runs a benchmark, or lists them.
 pub fn bench(bench: &Bench, json: bool) -> Result<(), Failure> {
@@ -55,6 +56,7 @@ pub fn bench(bench: &Bench, json: bool) -> Result<(), Failure> {
                 name,
                 with_options(|options| {
                     options.workload = workload;
+                    options.case.clone_from(&bench.case);
                     millrace_bench::run(name, options)
                 })?,
             )
@@ -83,6 +85,7 @@ fn against(bench: &Bench, name: &str, other: &Path) -> Result<Vec<Measurement>, 
     }
     let mut arguments = vec![name.to_owned()];
     arguments.extend(workload(&bench.workload).iter().flat_map(Workload::arguments));
+    arguments.extend(bench.case.iter().flat_map(|case| ["--case".to_owned(), case.clone()]));
     with_options(|options| millrace_bench::against(options, other, &arguments, bench.rounds))
 }
 
@@ -121,6 +124,7 @@ fn check_options(bench: &Bench) -> Result<(), Failure> {
         (bench.accept, "--accept", INSTRUCTIONS),
         (bench.baseline.is_some(), "--baseline", INSTRUCTIONS),
         (bench.workload != BenchWorkload::default(), "what packets are", MEMORY),
+        (bench.case.is_some(), "--case", DRIVER),
     ];
     for (said, option, wanted) in options {
         if said && bench.name.as_deref() != Some(wanted) {
@@ -203,7 +207,7 @@ fn with_options<T>(work: impl FnOnce(&mut Options<'_>) -> Result<T, BenchError>)
     let binary =
         std::env::current_exe().map_err(|error| Failure::new(format!("can't find this program: {error}")))?;
     let mut progress = |line: &str| eprintln!("{line}");
-    work(&mut Options { binary, workload: None, progress: &mut progress }).map_err(Failure::new)
+    work(&mut Options { binary, workload: None, case: None, progress: &mut progress }).map_err(Failure::new)
 }
 
 fn list(json: bool) {

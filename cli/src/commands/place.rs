@@ -56,9 +56,6 @@ pub fn place(client: &Client, place: &Place, json: bool) -> Result<(), Failure> 
 /// What was placed, in a line.
 fn placed(value: &Value) -> String {
     let [what, level] = ["what", "level"].map(|key| plain(&value[key]));
-    if what.starts_with("instance ") {
-        return format!("{what} is at the workers");
-    }
     let (driver, worker) = (plain(&value["driver"]), plain(&value["worker"]));
     let why = match value["why_worker"].as_object() {
         Some(why) if !why.is_empty() => format!(" ({})", plain(&value["why_worker"])),
@@ -80,11 +77,13 @@ fn listed(value: &Value) -> String {
         text += &format!("  {} because {why}\n", plain(flows));
     }
     text += &format!(
-        "budget of the driver: {} instructions a packet; forwarding or dropping takes {} (the longest way is {}), a token bucket {}\n",
+        "budget of the driver: {} instructions a packet; forwarding or dropping takes {} (the longest way is {}), a token bucket {}, asking a plugin's form {} and up to {} of its own\n",
         plain(&budget["instructions"]),
         plain(&budget["forward"]),
         plain(&budget["longest_way"]),
-        plain(&budget["police"])
+        plain(&budget["police"]),
+        plain(&budget["ask"]),
+        plain(&budget["form"])
     );
     text
 }
@@ -98,14 +97,13 @@ mod tests {
         let value = json!({"what": "dport 9", "level": "worker", "driver": 0, "worker": 2, "why_worker": {"it was placed there": 2}});
         let line = "dport 9: worker; now 0 in the driver, 2 at a worker (it was placed there 2)";
         assert_eq!(placed(&value), line);
-        assert_eq!(placed(&json!({"what": "instance a", "level": "worker"})), "instance a is at the workers");
     }
 
     #[test]
     fn the_list_says_why_flows_are_at_a_worker() {
         let value = json!({
             "placements": [], "driver": 3, "worker": 1, "why_worker": {"it is copied": 1},
-            "budget": {"instructions": 10, "forward": 5, "longest_way": 4, "police": 2},
+            "budget": {"instructions": 10, "forward": 5, "longest_way": 4, "police": 2, "ask": 1, "form": 3},
         });
         let text = listed(&value);
         assert!(
@@ -113,7 +111,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("10 instructions a packet; forwarding or dropping takes 5 (the longest way is 4), a token bucket 2"),
+            text.contains("10 instructions a packet; forwarding or dropping takes 5 (the longest way is 4), a token bucket 2, asking a plugin's form 1 and up to 3 of its own"),
             "{text}"
         );
     }

@@ -311,6 +311,8 @@ impl Control for TestControl {
         }
         let settings = Value::Object(settings.clone());
         let instance = InstanceView {
+            level: "worker",
+            why_worker: None,
             name: name.into(),
             plugin: "statistics",
             settings,

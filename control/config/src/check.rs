@@ -10,7 +10,7 @@ use crate::api::Api;
 use crate::error::{ConfigError, Place};
 use crate::nearest;
 use crate::schema::{
-    Config, Filter, Gate, GateTable, OnDeath, Placement, Plugins, Port, PortKind, Route, RouteKind,
+    Config, Filter, Gate, GateTable, OnDeath, Placeable, Placement, Plugins, Port, PortKind, Route, RouteKind,
 };
 use crate::values::{Named, Text};
 
@@ -317,7 +317,21 @@ impl Checker<'_> {
         self.require(same == 1, place.flow.span(), || {
             format!("{:?} is placed twice: the first would count", place.flow.written())
         })?;
-        self.incoming(config, &place.flow)
+        let wrong = |error: ConfigError| ConfigError {
+            problem: format!("placement {:?}: {}", place.flow.written(), error.problem),
+            ..error
+        };
+        match place.flow.value() {
+            Placeable::Flows(filter) => {
+                let Some(port) = filter.incoming() else { return Ok(()) };
+                let known = config.port.iter().map(|port| &*port.name);
+                self.known_at(place.flow.span(), "port", port, known).map_err(wrong)
+            }
+            Placeable::Instance(name) => {
+                let known = config.instance.iter().map(|instance| &*instance.name);
+                self.known_at(place.flow.span(), "instance", name, known).map_err(wrong)
+            }
+        }
     }
 
     /// Whoever binds says what happens when the router dies, for the kernel knows nothing of it.

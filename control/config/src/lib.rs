@@ -35,8 +35,8 @@ pub use scheduler::{
 };
 pub use schema::{
     Bind, Boot, Budget, Config, Device, Filter, Gate, GateTable, Impair, InputWeight, Instance, Neighbour,
-    OnDeath, OnFault, Placement, PlacementLevel, Plugin, Plugins, PollMode, Port, PortKind, ReversePath,
-    Route, RouteKind, Router, SharedObjects, Unsigned, Watchdog,
+    OnDeath, OnFault, Placeable, Placement, PlacementLevel, Plugin, Plugins, PollMode, Port, PortKind,
+    ReversePath, Route, RouteKind, Router, SharedObjects, Unsigned, Watchdog,
 };
 pub use values::{Named, Text, VlanIds};
 pub use wording::explain;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::Api;
 use crate::origin::Origin;
 
-pub use gate::{Filter, Gate, GateTable, Placement, PlacementLevel};
+pub use gate::{Filter, Gate, GateTable, Placeable, Placement, PlacementLevel};
 pub use plugins::{Bind, Budget, Instance, OnFault, Plugin, Plugins, SharedObjects, Unsigned, Watchdog};
 pub use port::{Device, Impair, InputWeight, Port, PortKind, ReversePath};
 pub use route::{Neighbour, Route, RouteKind};

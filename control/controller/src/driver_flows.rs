@@ -36,7 +36,7 @@ fn content(flow: &DriverFlow) -> CachedFlow {
             CachedAction::Send(CachedWay { out: out.0, mtu, destination: destination.0, source: source.0 })
         }
     };
-    CachedFlow { action, policer: flow.policer }
+    CachedFlow { action, policer: flow.policer, form: flow.form }
 }
 
 fn totals(totals: FlowTotals) -> DriverTotals {

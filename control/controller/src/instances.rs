@@ -21,7 +21,7 @@ impl Router {
         let mut inner = self.lock();
         let snapshot = inner.snapshot()?;
         let (counts, slow) = (inner.workers.filter_counts()?, inner.host_level.report()?);
-        Ok(show::instances(&snapshot, &counts, &inner.model, &slow))
+        Ok(show::instances(&snapshot, &counts, &inner, &slow))
     }
 
     /// Creates an instance of a plugin.
@@ -61,6 +61,7 @@ impl Router {
             inner.model.plugins.rename_instance(to, name)?;
             return Err(ControlError::system("remember the new name of what is in quarantine", error));
         }
+        inner.model.rename_placed_instance(name, to);
         inner.tell_names();
         inner.find_instance(to)
     }
@@ -134,6 +135,7 @@ impl Inner {
         self.host_level.put(id, slow, (0, true))?;
         self.tell_names();
         self.tell_plugins(changes)?;
+        self.begin_form(id)?;
         self.find_instance(name)
     }
 
@@ -171,6 +173,11 @@ impl Inner {
         let changes = self.model.plugins.free_instance(name)?;
         self.host_level.remove(id)?;
         self.tell_plugins(changes)?;
+        self.end_form(id)?;
+        // A configuration that is being applied says of its own what is placed.
+        if self.unless_applying().is_ok() {
+            self.model.forget_placed_instance(name);
+        }
         self.tell_names();
         Ok(view)
     }
@@ -181,7 +188,8 @@ impl Inner {
     /// No such instance; when the data plane does not answer.
     fn find_instance(&mut self, name: &str) -> Result<InstanceView, ControlError> {
         let (snapshot, counts) = (self.snapshot()?, self.workers.filter_counts()?);
-        let instances = show::instances(&snapshot, &counts, &self.model, &self.host_level.report()?);
+        let slow = self.host_level.report()?;
+        let instances = show::instances(&snapshot, &counts, self, &slow);
         instances
             .into_iter()
             .find(|instance| instance.name == name)

@@ -8,6 +8,7 @@ mod configuration;
 mod crash;
 mod device;
 mod driver_flows;
+mod driver_forms;
 mod error;
 mod events;
 mod feed;

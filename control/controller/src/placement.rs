@@ -6,12 +6,14 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use millrace_classify::Filter;
-use millrace_config::{MOST_PLACEMENTS, PlacementLevel, Text};
+use millrace_classify::{CompiledFilter, Filter};
+use millrace_config::{MOST_PLACEMENTS, Placeable, PlacementLevel, Text};
 use millrace_offload::LongestWay;
-use millrace_packet::FlowKey;
-use millrace_pipeline::{BUDGET, Command, FORWARD, FlowReport, Level, POLICE, Placement, StaysUp};
+use millrace_pipeline::{
+    ASK, BUDGET, Command, FORWARD, FlowReport, Level, MOST_OF_FORM, POLICE, Placement, StaysUp,
+};
 use millrace_plugin::DriverRefusal;
+use millrace_units::InstanceId;
 
 use crate::ControlError;
 use crate::filters::parse_filter;
@@ -20,10 +22,10 @@ use crate::request::{NewPlacement, WantedLevel};
 use crate::router::{Inner, Router};
 use crate::view::{DriverBudgetView, PlacementView, PlacementsView};
 
-/// Where flows are wanted.
+/// Where flows are wanted, or the packets of an instance.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Placed {
-    pub flows: Filter,
+    pub what: Placeable,
     pub level: Level,
 }
 
@@ -34,7 +36,7 @@ impl Placed {
             PlacementLevel::Xdp => Level::Driver,
             PlacementLevel::Worker => Level::Worker,
         };
-        Self { flows: place.flow.value().clone(), level }
+        Self { what: place.flow.value().clone(), level }
     }
 
     /// As the configuration is to say it.
@@ -43,7 +45,34 @@ impl Placed {
             Level::Driver => PlacementLevel::Xdp,
             Level::Worker => PlacementLevel::Worker,
         };
-        millrace_config::Placement { flow: Text::of(self.flows.clone()), level }
+        millrace_config::Placement { flow: Text::of(self.what.clone()), level }
+    }
+}
+
+/// What is placed, as flows are told apart by it.
+enum Concerned {
+    /// Flows of which some packet matches.
+    Flows(CompiledFilter),
+    /// Flows that are bound to an instance.
+    Bound(InstanceId),
+}
+
+impl Concerned {
+    fn of(what: &Placeable, model: &Model) -> Result<Self, ControlError> {
+        Ok(match what {
+            Placeable::Flows(filter) => Self::Flows(model.compile(filter)?),
+            Placeable::Instance(name) => Self::Bound(model.plugins.instance(name)?),
+        })
+    }
+
+    fn is(&self, flow: &FlowReport, model: &Model) -> bool {
+        match self {
+            Self::Flows(filter) => filter.may_match_flow(&flow.key),
+            Self::Bound(id) => {
+                let bound = flow.bindings.iter().filter_map(|binding| model.plugins.binding(*binding));
+                bound.into_iter().any(|bound| bound.action.instance() == Some(*id))
+            }
+        }
     }
 }
 
@@ -53,23 +82,13 @@ impl Router {
     /// # Errors
     /// When the data plane does not answer.
     pub async fn placements(&self) -> Result<PlacementsView, ControlError> {
-        let (placed, compiled) = {
+        let (placed, concerned) = {
             let inner = self.lock();
-            let compile = |placed: &Placed| inner.model.compile(&placed.flows);
-            let compiled: Vec<_> = inner.model.placements.iter().map(compile).collect::<Result<_, _>>()?;
-            (inner.model.placements.clone(), compiled)
+            let concerned = |placed: &Placed| Concerned::of(&placed.what, &inner.model);
+            let concerned: Vec<_> = inner.model.placements.iter().map(concerned).collect::<Result<_, _>>()?;
+            (inner.model.placements.clone(), concerned)
         };
-        let mut counts = vec![Count::default(); placed.len()];
-        let mut all = Count::default();
-        let everything = self.lock().model.compile(&Filter::any())?;
-        self.scan(Command::ScanFlows, everything, |_, flow| {
-            all.add(&flow);
-            let concerns = |key: &FlowKey| compiled.iter().position(|filter| filter.may_match_flow(key));
-            if let Some(first) = concerns(&flow.key) {
-                counts[first].add(&flow);
-            }
-        })
-        .await?;
+        let (counts, all) = self.count_flows(&concerned).await?;
         let inner = self.lock();
         let view = |(placed, count): (&Placed, &Count)| count.view(placed, &inner.model);
         Ok(PlacementsView {
@@ -81,20 +100,34 @@ impl Router {
         })
     }
 
+    /// Counts the flows that each of these concerns, of those the first, and all flows.
+    async fn count_flows(&self, concerned: &[Concerned]) -> Result<(Vec<Count>, Count), ControlError> {
+        let mut flows = Vec::new();
+        let everything = self.lock().model.compile(&Filter::any())?;
+        let (mut counts, mut all) = (vec![Count::default(); concerned.len()], Count::default());
+        self.scan(Command::ScanFlows, everything, |_, flow| flows.push(flow)).await?;
+        let inner = self.lock();
+        for flow in &flows {
+            all.add(flow);
+            if let Some(first) = concerned.iter().position(|one| one.is(flow, &inner.model)) {
+                counts[first].add(flow);
+            }
+        }
+        Ok((counts, all))
+    }
+
     /// Says where flows, or those of an instance, are to be treated. When this returns no packet of theirs is treated elsewhere, but what
     /// is wanted in the driver goes there with its next packets, if it can.
     ///
     /// # Errors
     /// Neither a filter nor an instance, an instance that can't be in the driver, too many placements; nothing has changed then.
     pub async fn place(&self, new: &NewPlacement) -> Result<PlacementView, ControlError> {
-        let (placed, compiled) = {
+        let (placed, concerned) = {
             let mut inner = self.to_change()?;
-            let Some(flows) = inner.placeable(new)? else {
-                return Ok(PlacementView::of_instance(&new.what));
-            };
-            let compiled = inner.model.compile(&flows)?;
+            let what = inner.placeable(new)?;
+            let concerned = Concerned::of(&what, &inner.model)?;
             let before = inner.model.placements.clone();
-            let known = inner.model.placements.iter().position(|placed| placed.flows == flows);
+            let known = inner.model.placements.iter().position(|placed| placed.what == what);
             let level = match new.level {
                 WantedLevel::Xdp => Some(Level::Driver),
                 WantedLevel::Worker => Some(Level::Worker),
@@ -107,12 +140,12 @@ impl Router {
                         "there are {MOST_PLACEMENTS} placements, and no more: take one back by `place FLOW auto`"
                     )));
                 }
-                (Some(level), None) => inner.model.placements.push(Placed { flows: flows.clone(), level }),
+                (Some(level), None) => inner.model.placements.push(Placed { what: what.clone(), level }),
                 (None, Some(known)) => drop(inner.model.placements.remove(known)),
                 (None, None) => {
                     return Err(ControlError::NotFound(format!(
                         "nothing is said of {:?}: `place list` shows what is",
-                        flows.to_string()
+                        what.to_string()
                     )));
                 }
             }
@@ -120,26 +153,32 @@ impl Router {
                 inner.model.placements = before;
                 return Err(error);
             }
-            (Placed { flows, level: level.unwrap_or(Level::Driver) }, compiled)
+            (Placed { what, level: level.unwrap_or(Level::Driver) }, concerned)
         };
-        let mut count = Count::default();
-        self.scan(Command::ScanFlows, compiled, |_, flow| count.add(&flow)).await?;
-        let view = count.view(&placed, &self.lock().model);
+        let (counts, _) = self.count_flows(&[concerned]).await?;
+        let view = counts[0].view(&placed, &self.lock().model);
         Ok(if new.level == WantedLevel::Auto { PlacementView { level: "auto", ..view } } else { view })
     }
 }
 
 impl Inner {
-    /// The flows that are meant; `None` for an instance that is where it is wanted.
-    fn placeable(&self, new: &NewPlacement) -> Result<Option<Filter>, ControlError> {
+    /// What is meant: an instance, by its name or `instance NAME`, or flows.
+    fn placeable(&self, new: &NewPlacement) -> Result<Placeable, ControlError> {
         let what = new.what.trim();
-        if self.model.plugins.instance(what).is_ok() {
-            return match new.level {
-                WantedLevel::Worker | WantedLevel::Auto => Ok(None),
-                WantedLevel::Xdp => Err(ControlError::Conflict(format!(
-                    "instance {what:?} runs at the workers: its plugin has no form for the driver"
-                ))),
-            };
+        let named = what.strip_prefix("instance ").map(str::trim);
+        let name = named.unwrap_or(what);
+        match self.model.plugins.instance(name) {
+            Ok(id) => {
+                let known = Placeable::Instance(name.to_owned());
+                return match (new.level, self.stays_up(id)) {
+                    (WantedLevel::Xdp, Some(why)) if self.model.placed_instance(name).is_none() => {
+                        Err(ControlError::Conflict(format!("instance {name:?} stays at the workers: {why}")))
+                    }
+                    _ => Ok(known),
+                };
+            }
+            Err(unknown) if named.is_some() => return Err(unknown.into()),
+            Err(_) => {}
         }
         if what.is_empty() {
             return Err(ControlError::Invalid("an empty filter: write * if all flows are meant".to_owned()));
@@ -147,18 +186,48 @@ impl Inner {
         let wrong = |error: ControlError| {
             ControlError::Invalid(format!("{what:?} is neither an instance nor a filter: {error}"))
         };
-        parse_filter(what).map(Some).map_err(wrong)
+        parse_filter(what).map(Placeable::Flows).map_err(wrong)
     }
 
-    /// Tells the workers where flows are wanted, and waits until that holds.
+    /// Tells the workers where flows are wanted, and the packets of instances, and waits until that holds.
     pub(crate) fn tell_placements(&mut self) -> Result<(), ControlError> {
         let Self { model, workers, .. } = self;
-        let placement =
-            |placed: &Placed| Ok(Placement { flows: model.compile(&placed.flows)?, level: placed.level });
+        let placement = |placed: &Placed| match &placed.what {
+            Placeable::Flows(filter) => {
+                Some(model.compile(filter).map(|flows| Placement { flows, level: placed.level }))
+            }
+            Placeable::Instance(_) => None,
+        };
         let told: Vec<Placement> =
-            model.placements.iter().map(placement).collect::<Result<_, ControlError>>()?;
+            model.placements.iter().filter_map(placement).collect::<Result<_, ControlError>>()?;
         workers.tell(|| Command::PlaceFlows(told.clone()))?;
+        self.tell_forms()?;
         self.barrier()
+    }
+}
+
+impl Model {
+    /// Where the packets of an instance are wanted; `None` where nothing is said of it.
+    pub(crate) fn placed_instance(&self, instance: &str) -> Option<Level> {
+        let is_it = |placed: &&Placed| matches!(&placed.what, Placeable::Instance(name) if name == instance);
+        self.placements.iter().find(is_it).map(|placed| placed.level)
+    }
+
+    /// Forgets what is said of an instance.
+    pub(crate) fn forget_placed_instance(&mut self, instance: &str) {
+        let is_it = |placed: &Placed| matches!(&placed.what, Placeable::Instance(name) if name == instance);
+        self.placements.retain(|placed| !is_it(placed));
+    }
+
+    /// What is said of an instance is said of it under another name.
+    pub(crate) fn rename_placed_instance(&mut self, from: &str, to: &str) {
+        for placed in &mut self.placements {
+            if let Placeable::Instance(name) = &mut placed.what
+                && name == from
+            {
+                to.clone_into(name);
+            }
+        }
     }
 }
 
@@ -190,20 +259,12 @@ impl Count {
 
     fn view(&self, placed: &Placed, model: &Model) -> PlacementView {
         PlacementView {
-            what: placed.flows.to_string(),
+            what: placed.what.to_string(),
             level: level(placed.level),
             driver: self.driver,
             worker: self.worker,
             why_worker: self.why(model),
         }
-    }
-}
-
-impl PlacementView {
-    /// An instance, which is at the workers.
-    fn of_instance(name: &str) -> Self {
-        let (what, why_worker) = (format!("instance {}", name.trim()), BTreeMap::new());
-        Self { what, level: "worker", driver: 0, worker: 0, why_worker }
     }
 }
 
@@ -219,7 +280,14 @@ fn budget() -> DriverBudgetView {
     // The program is in the binary: it stays what it is.
     static LONGEST_WAY: OnceLock<Option<u32>> = OnceLock::new();
     let longest_way = *LONGEST_WAY.get_or_init(|| LongestWay::of_program().map(|way| way.forward));
-    DriverBudgetView { instructions: BUDGET, forward: FORWARD, police: POLICE, longest_way }
+    DriverBudgetView {
+        instructions: BUDGET,
+        forward: FORWARD,
+        police: POLICE,
+        ask: ASK,
+        form: MOST_OF_FORM,
+        longest_way,
+    }
 }
 
 /// Why a flow is at a worker.
@@ -258,11 +326,15 @@ pub(crate) fn words(why: StaysUp, model: &Model) -> String {
 fn form(refusal: DriverRefusal) -> &'static str {
     match refusal {
         DriverRefusal::Instance => "an instance handles its packets",
+        DriverRefusal::Placed => "an instance handles its packets that was placed at the workers",
+        DriverRefusal::Unwell => "an instance handles its packets that is not well, or is being replaced",
         DriverRefusal::Reject => "its source is told that it is refused",
         DriverRefusal::Queue => "a filter names a queue for it",
         DriverRefusal::Copy => "it is copied",
         DriverRefusal::Steps => "more than 4 filters match it",
-        DriverRefusal::Policers => "it has several token buckets, or one before a filter that drops",
+        DriverRefusal::Policers => {
+            "it has several token buckets or instances, or one before a filter that drops"
+        }
     }
 }
 

@@ -21,6 +21,7 @@ use tokio::sync::Notify;
 
 use crate::configuration::Waiting;
 use crate::device::KernelDevice;
+use crate::driver_forms::Forms;
 use crate::events::Events;
 use crate::feed::plugin_commands;
 use crate::host_level::HostLevel;
@@ -87,6 +88,8 @@ pub(crate) struct Inner {
     pub kernel: HashMap<PortId, KernelDevice>,
     /// Plain flows in the driver, or why there are none.
     pub flow_cache: Result<FlowCache, &'static str>,
+    /// Forms of plugins that are loaded there.
+    pub forms: Forms,
     /// Where the kernel's own packets are caught, by the port that they are for.
     pub hosts: HashMap<PortId, HostOutput>,
     pub capabilities: HashMap<DeviceId, Capabilities>,
@@ -217,6 +220,7 @@ impl Inner {
             forwarded: counters.forwarded,
             filtered: counters.filtered,
             policed: counters.policed,
+            formed: counters.formed,
             sent: self.driver_sent(port),
         }
     }
@@ -234,6 +238,7 @@ impl Inner {
             forwarded: gone.forwarded + now.forwarded.saturating_sub(offset.forwarded),
             filtered: gone.filtered + now.filtered.saturating_sub(offset.filtered),
             policed: gone.policed + now.policed.saturating_sub(offset.policed),
+            formed: gone.formed + now.formed.saturating_sub(offset.formed),
             sent: DriverSent {
                 packets: gone.sent.packets + now.sent.packets.saturating_sub(offset.sent.packets),
                 bytes: gone.sent.bytes + now.sent.bytes.saturating_sub(offset.sent.bytes),

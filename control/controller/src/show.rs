@@ -19,11 +19,12 @@ use crate::ControlError;
 use crate::host_level::SlowReports;
 use crate::model::{Bound, Model};
 use crate::route_changes::protocol;
-use crate::view::GateLinksView;
+use crate::router::Inner;
 use crate::view::{
     BindingView, DriverFlowsView, DropView, FlowStatesView, FlowTableView, GateView, InstanceView,
     NextHopView, PluginDetailView, PluginView, QueuesView, RouteView, SummaryView,
 };
+use crate::view::{DriverFormView, GateLinksView};
 use crate::view::{MessagesView, SlowHalfView};
 
 /// What a level-0 program did with the frames of a device.
@@ -43,14 +44,20 @@ pub(crate) struct KernelShare {
     pub filtered: u64,
     /// The same because more came than a token bucket lets through.
     pub policed: u64,
+    /// The same because the form of a plugin says so.
+    pub formed: u64,
     /// Frames that the driver sent by this port.
     pub sent: DriverSent,
 }
 
 impl KernelShare {
     /// What the driver dropped, by reasons that workers have too.
-    pub fn drops(&self) -> [(DropReason, u64); 2] {
-        [(DropReason::Filter, self.filtered), (DropReason::Policer, self.policed)]
+    pub fn drops(&self) -> [(DropReason, u64); 3] {
+        [
+            (DropReason::Filter, self.filtered),
+            (DropReason::Policer, self.policed),
+            (DropReason::Plugin, self.formed),
+        ]
     }
 }
 
@@ -91,7 +98,7 @@ pub(crate) fn summary(snapshot: &Snapshot, kernel: &[KernelShare]) -> SummaryVie
     let passed_drops: u64 = kernel.iter().map(|share| share.dropped).sum();
     let forwarded: u64 = kernel.iter().map(|share| share.forwarded).sum();
     // Among what the snapshot has as dropped.
-    let dropped_there: u64 = kernel.iter().map(|share| share.filtered + share.policed).sum();
+    let dropped_there: u64 = kernel.iter().flat_map(KernelShare::drops).map(|(_, packets)| packets).sum();
     let hosts = || snapshot.hosts.iter().map(|(_, count)| count);
     let devices = || snapshot.devices.iter().map(|(_, count)| count).chain(hosts()).chain([&snapshot.closed]);
     let received = devices().map(|count| count.received).sum::<u64>().wrapping_add(snapshot.carried)
@@ -341,9 +348,10 @@ pub(crate) fn reverse_path(mode: ReversePath) -> &'static str {
 pub(crate) fn instances(
     snapshot: &Snapshot,
     counts: &Counts,
-    model: &Model,
+    inner: &Inner,
     slow: &SlowReports,
 ) -> Vec<InstanceView> {
+    let model = &inner.model;
     let view = |instance: millrace_plugin::InstanceDescription| {
         let id = model.plugins.instance(&instance.name).ok();
         let report = snapshot.instances.iter().find(|(known, _)| Some(*known) == id);
@@ -357,6 +365,8 @@ pub(crate) fn instances(
             number: id.map_or(u16::MAX, |id| id.0),
             health: report.health.name(),
             faults: report.faults,
+            level: id.map_or("worker", |id| if inner.stays_up(id).is_some() { "worker" } else { "xdp" }),
+            why_worker: id.and_then(|id| inner.stays_up(id)),
             last_fault: Some(report.last_fault).filter(|text| !text.is_empty()),
             suspensions: report.suspensions,
             drops: report.drops,
@@ -420,5 +430,10 @@ pub(crate) fn plugin(model: &Model, name: &str) -> Result<PluginDetailView, Cont
     let mut view = PluginDetailView::of(statement, &|plugin| plugin_view(model, plugin));
     let own = model.plugins.instances().into_iter().filter(|instance| instance.plugin == name);
     view.instances = own.map(|instance| instance.name).collect();
+    view.driver_form = model.plugins.plugin_named(name)?.driver_form().map(|form| DriverFormView {
+        settings: form.settings,
+        counters: form.counters,
+        bytes: form.object.len(),
+    });
     Ok(view)
 }

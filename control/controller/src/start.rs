@@ -117,6 +117,7 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
         workers,
         threads,
         kernel: HashMap::new(),
+        forms: Default::default(),
         flow_cache: make_cache(has_kernel, config.router.driver_flows, config.router.workers),
         hosts: HashMap::new(),
         capabilities: HashMap::new(),
@@ -284,6 +285,7 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
     for commands in start_commands(&inner.model, &mut inner.tables, inner.workers.len())? {
         inner.workers.tell_each(commands)?;
     }
+    inner.begin_forms()?;
     inner.begin_slow_halves()?;
     for (port, changes) in inner.model.begin_schedulers()? {
         inner.schedule(port, changes)?;

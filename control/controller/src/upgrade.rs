@@ -291,18 +291,26 @@ impl Inner {
         view.instances = successors.iter().map(|successors| successors.name.clone()).collect();
         let maps: Vec<_> = successors.iter().map(|one| (one.id, one.maps.clone())).collect();
         let versions = (old.state_version(), plugin.state_version());
-        for succeeded in self.succeed_all(successors, inheritance, versions).map_err(|problem| {
-            let text = format!("plugin {}: {problem}; version {} goes on", plugin.name(), old.version());
-            if problem.is_failure() { ControlError::System(text) } else { ControlError::Conflict(text) }
-        })? {
-            view.add(&succeeded);
-        }
+        let formed = self.end_other_forms(&*old, &**plugin)?;
+        let all = match self.succeed_all(successors, inheritance, versions) {
+            Ok(all) => all,
+            Err(problem) => {
+                formed.into_iter().try_for_each(|id| self.begin_form(id))?;
+                let text = format!("plugin {}: {problem}; version {} goes on", plugin.name(), old.version());
+                return Err(match problem.is_failure() {
+                    true => ControlError::System(text),
+                    false => ControlError::Conflict(text),
+                });
+            }
+        };
+        all.iter().for_each(|succeeded| view.add(succeeded));
         maps.into_iter().for_each(|(id, maps)| self.model.plugins.note_maps(id, maps));
         for (id, slow) in slow_halves {
             self.host_level.put(id, slow, handed_on(&*old, &**plugin))?;
         }
         let old = self.model.plugins.replace_plugin(plugin.clone())?;
         self.previous_plugins.insert(plugin.name(), old);
+        formed.into_iter().try_for_each(|id| self.begin_form(id))?;
         // It may be a shared object now, or no longer.
         self.tell_names();
         Ok(view)

@@ -30,7 +30,7 @@ pub use hardware::{CpuView, HardwarePortView, HardwareView, ProcessorView, Switc
 pub use instances::{HeldView, InstanceView, ReleaseView};
 pub use maps::{MapEntryView, MapView};
 pub use placement::{DriverBudgetView, PlacementView, PlacementsView};
-pub use plugins::{MapShapeView, PluginDetailView, PluginInterfaceView, PluginView};
+pub use plugins::{DriverFormView, MapShapeView, PluginDetailView, PluginInterfaceView, PluginView};
 pub use ports::{NeighbourView, PortView};
 pub use routes::{NextHopView, QueuesView, RouteView};
 pub use schedulers::{

@@ -21,6 +21,8 @@
 #endif
 /* The real sizes are given when the maps are made: src/flow_cache/mod.rs. */
 #define FLOWS 1
+/* Forms of plugins, one for each instance that has one. */
+#define FORMS 256
 /* Ports, by their numbers in the router, that can have their flows here. */
 #define PORTS 256
 /* As many workers as a router can have. */
@@ -49,6 +51,15 @@
 #define FILTERED (-3)
 /* Dropped, because more comes than a filter lets through. */
 #define POLICED (-4)
+/* Dropped, because the form of a plugin says so. */
+#define FORMED (-5)
+
+/* What forms say: include/form.h of foundation/bpf. */
+enum form_verdict {
+	FORM_PASS,
+	FORM_DROP,
+	FORM_UP,
+};
 
 /* FlowKey of foundation/packet, byte by byte. */
 struct flow_key {
@@ -74,7 +85,8 @@ struct cached_flow {
 	__u8 link[2 * ETH_ALEN]; /* destination and source */
 	__u16 drops; /* whether all packets are dropped, because a filter says so */
 	__u16 policer; /* one more than the place of a token bucket that packets must find room in; 0 for none */
-	__u8 reserved[10];
+	__u16 form; /* one more than the place of the form of a plugin that is asked about packets; 0 for none */
+	__u8 reserved[8];
 	__u64 dropped, dropped_bytes;
 	__u8 also_reserved[48];
 } __attribute__((aligned(64)));
@@ -151,6 +163,15 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } devices SEC(".maps"), devices_sg SEC(".maps");
+
+/* As of devices. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(pinning, PINNING);
+	__uint(max_entries, FORMS);
+	__type(key, __u32);
+	__type(value, __u32);
+} forms SEC(".maps"), forms_sg SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -435,6 +456,29 @@ static __always_inline int has_room(const struct cached_flow *flow, __u64 length
 	return !bucket || takes(bucket, length);
 }
 
+/*
+ * Asks the form at a place. A program that is called in this way returns to who called this function. Neither the compiler nor the
+ * verifier may take what stands here for all that it returns: hence the barrier, and a function that is global.
+ */
+__attribute__((noinline)) int ask_form(struct xdp_md *context, __u32 place)
+{
+	int nobody = FORM_UP;
+
+	asm volatile("" : "+r"(nobody));
+	bpf_tail_call(context, &forms, place);
+	return nobody;
+}
+
+/* The same for frames of several buffers. */
+__attribute__((noinline)) int ask_form_sg(struct xdp_md *context, __u32 place)
+{
+	int nobody = FORM_UP;
+
+	asm volatile("" : "+r"(nobody));
+	bpf_tail_call(context, &forms_sg, place);
+	return nobody;
+}
+
 static __always_inline int read_packet(struct candidate *packet, void *data, const void *end, __u64 length)
 {
 	const struct ethhdr *link = data;
@@ -448,16 +492,18 @@ static __always_inline int read_packet(struct candidate *packet, void *data, con
 	return GO_UP;
 }
 
-/* A frame that classify() gave to user space: the action that forwards it here, or GO_UP. */
-static __always_inline int forward_here(struct xdp_md *context, __u64 length, void *to)
+/* A frame that classify() gave to user space: the action that forwards it here, or GO_UP. `sg`: it may have several buffers. */
+static __always_inline int forward_here(struct xdp_md *context, __u64 length, const int sg)
 {
 	void *data = (void *)(long)context->data, *end = (void *)(long)context->data_end;
+	void *to = sg ? (void *)&devices_sg : (void *)&devices;
 	struct candidate packet = {};
 	struct cached_flow *flow;
 	struct place *here;
 	struct way *way;
-	__u64 *generation;
+	__u64 *generation, bytes;
 	__u32 zero = 0, port, worker, *slot;
+	int said;
 
 	here = bpf_map_lookup_elem(&place, &zero);
 	if (!here || !here->cached)
@@ -478,21 +524,33 @@ static __always_inline int forward_here(struct xdp_md *context, __u64 length, vo
 	if (!generation || *(volatile __u64 *)generation != *(volatile __u64 *)&flow->generation ||
 	    packet.network_length > flow->mtu)
 		return go_up(way, flow);
+	/* What a worker would count, and charge: padding is none of it. */
+	bytes = ETH_HLEN + packet.network_length;
 	if (flow->drops)
-		return drop_here(flow, length, FILTERED);
+		return drop_here(flow, bytes, FILTERED);
 	/* A flow that fills the way up would always have packets there, and some are lost there anyway. */
 	if (!none_is_up(way, flow))
 		return way->overloaded ? MAKE_WAY : go_up(way, flow);
 	port = flow->out;
 	if (!bpf_map_lookup_elem(to, &port) || (packet.partial && complete(&packet, data, end)))
 		return go_up(way, flow);
-	if (!has_room(flow, length))
-		return drop_here(flow, length, POLICED);
+	if (flow->form) {
+		said = sg ? ask_form_sg(context, flow->form - 1) : ask_form(context, flow->form - 1);
+		if (said == FORM_DROP)
+			return drop_here(flow, bytes, FORMED);
+		/* The verifier forgets what it knew of the packet. */
+		data = (void *)(long)context->data;
+		end = (void *)(long)context->data_end;
+		if (said != FORM_PASS || data + ETH_HLEN + sizeof(struct ipv4_header) > end)
+			return go_up(way, flow);
+	}
+	if (!has_room(flow, bytes))
+		return drop_here(flow, bytes, POLICED);
 	rewrite(data, flow, packet.key.family);
 	if (bpf_redirect_map(to, port, XDP_DROP) != XDP_REDIRECT)
 		return XDP_DROP;
 	flow->packets++;
-	flow->bytes += length;
+	flow->bytes += bytes;
 	count_sent(port, length);
 	return XDP_REDIRECT;
 }

@@ -18,7 +18,7 @@
 struct counters {
 	__u64 seen, seen_bytes;
 	__u64 by_verdict[6];
-	__u64 forwarded, undeliverable, made_way, filtered, policed;
+	__u64 forwarded, undeliverable, made_way, filtered, policed, formed;
 	__u64 fallback_passed, fallback_dropped, handed_back;
 };
 
@@ -98,11 +98,12 @@ static __always_inline int count_forwarded(struct counters *count, int action)
 	case MAKE_WAY: count->made_way++; return XDP_DROP;
 	case FILTERED: count->filtered++; return XDP_DROP;
 	case POLICED: count->policed++; return XDP_DROP;
+	case FORMED: count->formed++; return XDP_DROP;
 	default: count->undeliverable++; return XDP_DROP;
 	}
 }
 
-static __always_inline int receive_xdp(struct xdp_md *context, __u64 length, void *to)
+static __always_inline int receive_xdp(struct xdp_md *context, __u64 length, const int sg)
 {
 	struct frame frame = { (void *)(long)context->data, (void *)(long)context->data_end, 0 };
 	__u32 zero = 0, queue = context->rx_queue_index;
@@ -120,7 +121,7 @@ static __always_inline int receive_xdp(struct xdp_md *context, __u64 length, voi
 	    (!bpf_map_lookup_elem(&sockets, &queue) || !bpf_map_lookup_elem(&witness, &zero)))
 		return fall_back(count, port) ? XDP_PASS : XDP_DROP;
 	if (verdict == USER_SPACE) {
-		action = forward_here(context, length, to);
+		action = forward_here(context, length, sg);
 		if (action != GO_UP)
 			return count_forwarded(count, action);
 	}
@@ -133,13 +134,13 @@ static __always_inline int receive_xdp(struct xdp_md *context, __u64 length, voi
 SEC("xdp")
 int millrace_xdp(struct xdp_md *context)
 {
-	return receive_xdp(context, linear_length(context), &devices);
+	return receive_xdp(context, linear_length(context), 0);
 }
 
 SEC("xdp.frags")
 int millrace_xdp_sg(struct xdp_md *context)
 {
-	return receive_xdp(context, bpf_xdp_get_buff_len(context), &devices_sg);
+	return receive_xdp(context, bpf_xdp_get_buff_len(context), 1);
 }
 
 SEC("classifier")

@@ -105,6 +105,7 @@ fn difference(after: &Level0Counters, before: &Level0Counters) -> Level0Counters
         made_way: after.made_way - before.made_way,
         filtered: after.filtered - before.filtered,
         policed: after.policed - before.policed,
+        formed: after.formed - before.formed,
         fallback_passed: after.fallback_passed - before.fallback_passed,
         fallback_dropped: after.fallback_dropped - before.fallback_dropped,
         handed_back: after.handed_back - before.handed_back,

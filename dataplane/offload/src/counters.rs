@@ -29,6 +29,8 @@ pub struct Level0Counters {
     pub filtered: u64,
     /// Dropped in the driver, by the flow cache, because more came than the token bucket of a filter lets through.
     pub policed: u64,
+    /// Dropped in the driver, by the flow cache, because the form of a plugin says so.
+    pub formed: u64,
     /// Meant for user space, but no socket was registered; the kernel forwarded instead (`OnDeath::Kernel`).
     pub fallback_passed: u64,
     /// Meant for user space, but no socket was registered; dropped (`OnDeath::Drop`).
@@ -39,12 +41,12 @@ pub struct Level0Counters {
 }
 
 /// `struct counters` of bpf/level0.c.
-pub(crate) type Words = [u64; 16];
+pub(crate) type Words = [u64; 17];
 
 impl Level0Counters {
     /// Adds up what each processor has counted.
     pub(crate) fn sum<'a>(processors: impl Iterator<Item = &'a Words>) -> Self {
-        let mut sum: Words = [0; 16];
+        let mut sum: Words = [0; 17];
         processors.for_each(|words| sum.iter_mut().zip(words).for_each(|(sum, word)| *sum += word));
         let [
             seen,
@@ -60,6 +62,7 @@ impl Level0Counters {
             made_way,
             filtered,
             policed,
+            formed,
             passed,
             dropped,
             back,
@@ -78,6 +81,7 @@ impl Level0Counters {
             made_way,
             filtered,
             policed,
+            formed,
             fallback_passed: passed,
             fallback_dropped: dropped,
             handed_back: back,

@@ -73,6 +73,12 @@ pub enum OffloadError {
         /// The verifier's or loader's words.
         detail: String,
     },
+    /// The form of a plugin can't be used.
+    #[error("the form for the driver: {detail}")]
+    Form {
+        /// Why, in the verifier's words where it was that.
+        detail: String,
+    },
     /// A map refused an entry.
     #[error("the map {map} of the level-0 program: {detail}")]
     Map {

@@ -42,7 +42,7 @@ pub use ethtool::link_speed;
 pub use facts::{DeviceFacts, why_no_redirects};
 pub use flow_cache::{
     CachedAction, CachedFlow, CachedWay, DriverSent, FlowCache, FlowCacheWriter, FlowSlot, FlowTotals,
-    KEY_BYTES, PolicerPlace,
+    FormMemory, FormObject, KEY_BYTES, LoadedForm, PolicerPlace,
 };
 pub use host_output::HostCatch;
 pub use injector::{Flows, FrameSource, KernelHandback};

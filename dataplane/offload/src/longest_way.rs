@@ -36,6 +36,13 @@ impl LongestWay {
     }
 }
 
+/// Instructions of a function of an object file for a packet, at most, and how many loops counted as one round; `None` where it is not
+/// there, or ends nowhere.
+pub(crate) fn longest_way(elf: &[u8], name: &str) -> Option<(u32, u32)> {
+    let mut search = Search::new(function(elf, name)?, None);
+    Some((search.run()?, search.loops))
+}
+
 /// An instruction.
 #[derive(Clone, Copy)]
 struct Instruction {

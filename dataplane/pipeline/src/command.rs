@@ -10,7 +10,7 @@ use millrace_classify::CompiledFilter;
 use millrace_forward::Route;
 use millrace_packet::{Exceptions, FlowKey, Pool};
 use millrace_plugin::{
-    BindingCountsPage, BindingId, Failure, PluginChange, ShadowReport, Succession, Successor,
+    BindingCountsPage, BindingId, Failure, LoadedForm, PluginChange, ShadowReport, Succession, Successor,
 };
 use millrace_plugin_abi::{Instance, LogLevel, Message, Reply, Request};
 use millrace_port::{Port, PortError};
@@ -138,6 +138,8 @@ pub enum Command {
     SetDriverPort(PortId, DriverPort),
     /// Says where flows are wanted: the first that concerns a flow counts.
     PlaceFlows(Vec<Placement>),
+    /// Says what form for the driver an instance has.
+    SetDriverForm(InstanceId, Option<LoadedForm>),
     /// Sets the way back to the kernel.
     SetHostPath(Box<dyn HostPath + Send>),
     /// Changes what holds for the whole router.
@@ -333,6 +335,7 @@ impl fmt::Debug for Command {
             Self::SetDriverCache(..) => "SetDriverCache",
             Self::SetDriverPort(..) => "SetDriverPort",
             Self::PlaceFlows(..) => "PlaceFlows",
+            Self::SetDriverForm(..) => "SetDriverForm",
             Self::SetHostPath(..) => "SetHostPath",
             Self::SetOptions(..) => "SetOptions",
             Self::Stop => "Stop",

@@ -57,8 +57,8 @@ pub use command::{
     NumberedRoutes, OpenDevice, OpenedDevice, Question, ReplyTo, RouteChange, WaitingRoutes,
 };
 pub use driver_flows::{
-    BUDGET, DriverAction, DriverCache, DriverFlow, DriverFlowCounts, DriverPort, DriverTotals, DriverWay,
-    FORWARD, Level, POLICE, Placement, StaysUp,
+    ASK, BUDGET, DriverAction, DriverCache, DriverFlow, DriverFlowCounts, DriverPort, DriverTotals,
+    DriverWay, FORWARD, Level, MOST_OF_FORM, POLICE, Placement, StaysUp,
 };
 pub use drop_log::{DROPS_KEPT, DropQuery, DroppedPacket};
 pub use explain::{Explanation, Step};

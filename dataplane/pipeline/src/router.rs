@@ -463,6 +463,7 @@ impl Router {
             Command::SetDriverCache(cache) => self.driver = Some(Box::new(DriverFlows::new(cache))),
             Command::SetDriverPort(id, can) => self.set_driver_port(id, can),
             Command::PlaceFlows(placements) => self.place_flows(placements),
+            Command::SetDriverForm(id, form) => self.gates.plugins_mut().set_driver_form(id, form),
             Command::SetPort(id, settings) => self.set_port(id, settings, now),
             Command::RemovePort(id) => self.remove_port(id, now),
             Command::SetRoutes(mut routes, reply) => {
@@ -605,9 +606,8 @@ impl Router {
                 PluginChange::Bind { filter, .. } | PluginChange::Unbind { filter, .. } => {
                     self.classifier.changes.filter_changed(filter.filter);
                 }
-                PluginChange::AddInstance { .. }
-                | PluginChange::Quarantine { .. }
-                | PluginChange::RemoveInstance { .. } => {}
+                PluginChange::Quarantine { .. } => self.instance_changed(),
+                PluginChange::AddInstance { .. } | PluginChange::RemoveInstance { .. } => {}
                 PluginChange::AddGate { .. } | PluginChange::RemoveGate { .. } => {}
             }
             self.gates.apply(change);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use millrace_plugin_abi::{Fault, Instance, Output, Verdict};
 use millrace_units::{InstanceId, Instant};
 
+use crate::driver_form::LoadedForm;
 use crate::health::{Health, Record};
 use crate::limits::Limits;
 use crate::pulse::Pulse;
@@ -89,6 +90,8 @@ pub(crate) struct Hosted {
     pub shadow: Option<Box<Shadow>>,
     /// Where the worker says whose code it runs.
     pub pulse: Arc<Pulse>,
+    /// Its form for the driver.
+    pub form: Option<LoadedForm>,
 }
 
 /// The reasons that there may be.
@@ -182,6 +185,10 @@ impl Hosted {
     pub fn replace(&mut self, instance: Box<dyn Instance>, news: &mut News) -> Box<dyn Instance> {
         self.take_outputs(news);
         let before = self.counters();
+        let mut instance = instance;
+        if let Some(form) = &self.form {
+            instance.attach_driver(form.memory.clone());
+        }
         let old = std::mem::replace(&mut self.instance, instance);
         // One that was here before brings what it counted then.
         let own = self.instance.counters().into_iter();
@@ -265,6 +272,7 @@ impl Instances {
             messages: MessageCounts::default(),
             shadow: None,
             pulse: self.pulse.clone(),
+            form: None,
         };
         self.slab.put(id.0.into(), hosted).map(|hosted| hosted.instance)
     }

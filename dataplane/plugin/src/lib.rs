@@ -49,7 +49,7 @@ mod worker_plugins;
 pub use binding::{Action, BindingCounts, BindingCountsPage, BindingId, BindingTable, Way};
 pub use change::{PluginChange, Remains};
 pub use classify::Classified;
-pub use driver_form::{DriverForm, DriverRefusal, DriverStep, MOST_DRIVER_STEPS};
+pub use driver_form::{DriverForm, DriverRefusal, DriverStep, LoadedForm, MOST_DRIVER_STEPS};
 pub use flow_state::{FlowStateCounts, StateRef};
 pub use gate::{Gate, GateOrder};
 pub use halves::Halves;

@@ -1,9 +1,13 @@
 //! Types of plugins and their instances.
 
+use std::sync::Arc;
+
 use millrace_units::Instant;
 use serde_json::{Map, Value};
 
-use crate::{Features, FlowKey, MapHandle, MapShape, Output, Packets, PluginError, Position};
+use crate::{
+    DriverForm, DriverMemory, Features, FlowKey, MapHandle, MapShape, Output, Packets, PluginError, Position,
+};
 
 /// A control message: a name and its arguments.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,6 +101,11 @@ pub trait Plugin: Send + Sync {
     /// The plugin of its slow half: an instance of it runs on the host level for each instance of this one, and exchanges
     /// messages with those at the workers.
     fn slow_half(&self) -> Option<&dyn Plugin> {
+        None
+    }
+
+    /// Its form for the driver, where it has one.
+    fn driver_form(&self) -> Option<DriverForm> {
         None
     }
 
@@ -292,6 +301,10 @@ pub trait Instance: Send {
     /// Gives it its maps: those that its plugin declares, and behind them those of other instances that its settings name, by the
     /// numbers that it got for them. It has none before, and so none while it begins.
     fn attach_maps(&mut self, _maps: Vec<MapHandle>) {}
+
+    /// Gives it the memory that it shares with its form for the driver, which gets its settings from now on by that. After
+    /// [`restore`](Self::restore), where it takes over what another instance knew.
+    fn attach_driver(&mut self, _memory: Arc<dyn DriverMemory>) {}
 
     /// Hands over what it knows, to be taken over by the instance of another version of its plugin; `None` when it knows
     /// nothing, or has no way to say it.

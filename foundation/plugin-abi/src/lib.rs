@@ -13,6 +13,8 @@ mod features;
 #[cfg(feature = "host")]
 mod backlog;
 #[cfg(feature = "host")]
+mod driver;
+#[cfg(feature = "host")]
 mod error;
 #[cfg(feature = "host")]
 mod gate;
@@ -34,6 +36,7 @@ pub use features::Features;
 #[cfg(feature = "host")]
 pub use {
     backlog::{Backlog, Backlogs, Known, NoQueues, QueueBacklog},
+    driver::{DriverCounts, DriverForm, DriverMemory},
     error::PluginError,
     features::NotOffered,
     gate::{DEFAULT_GATES, Position},

@@ -28,6 +28,8 @@
 //! - `dropped_cut`: of these, those whose ports could not be read.
 //! - `ranges`: for each range packets dropped since it was set; where ranges overlap, the first counts.
 //!
+//! Packets that the driver forwards are judged and counted there, by the plugin's form for the driver, and added.
+//!
 //! They go with the instance when it gets other settings by `instance set`.
 //!
 //! # Example
@@ -41,13 +43,15 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod driver;
 mod settings;
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use millrace_plugin_abi::{
-    Exceptions, Features, FlowKey, Instance, Instant, Message, Packets, Plugin, PluginError, Position,
-    Progress, Reply, SettingsReader, Verdict, manual_of, restored, settings_of,
+    DriverCounts, DriverForm, DriverMemory, Exceptions, Features, FlowKey, Instance, Instant, Message,
+    Packets, Plugin, PluginError, Position, Progress, Reply, SettingsReader, Verdict, manual_of, restored,
+    settings_of,
 };
 use millrace_wire::Protocol;
 use serde_json::{Map, Value, json};
@@ -71,7 +75,7 @@ const MESSAGES: &[(&str, &str)] = &[
 const MOST_RANGES: usize = 5;
 
 /// The version of what instances save.
-const STATE_VERSION: u32 = 1;
+const STATE_VERSION: u32 = 2;
 
 static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     let properties = json!({
@@ -120,9 +124,19 @@ impl Plugin for PortFilter {
         STATE_VERSION
     }
 
+    fn driver_form(&self) -> Option<DriverForm> {
+        Some(driver::FORM)
+    }
+
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
         let settings = Settings::default().with(settings)?;
-        Ok(Box::new(PortFilterInstance { settings, counters: Counters::default() }))
+        let driver = DriverCounts::new(driver::FORM.counters);
+        Ok(Box::new(PortFilterInstance {
+            settings,
+            counters: Counters::default(),
+            driver,
+            other_ranges: false,
+        }))
     }
 }
 
@@ -136,7 +150,12 @@ struct Counters {
 
 struct PortFilterInstance {
     settings: Settings,
+    /// Of packets that came here.
     counters: Counters,
+    /// Of packets that the driver forwarded or dropped.
+    driver: DriverCounts,
+    /// Whether what its ranges counted is that of others.
+    other_ranges: bool,
 }
 
 impl Instance for PortFilterInstance {
@@ -152,24 +171,45 @@ impl Instance for PortFilterInstance {
 
     fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
         let Counters { packets, dropped, dropped_cut, ranges } = self.counters;
-        let state = json!([self.settings.ranges.to_string(), [packets, dropped, dropped_cut], ranges]);
+        let state = json!([
+            self.settings.ranges.to_string(),
+            [packets, dropped, dropped_cut],
+            ranges,
+            self.driver.save()
+        ]);
         Ok(Some(state.to_string().into_bytes()))
     }
 
     /// What ranges counted is that of the same ranges.
     fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
-        let (ports, [packets, dropped, dropped_cut], ranges): (String, _, _) =
+        let (ports, [packets, dropped, dropped_cut], ranges, driver): (String, _, _, Vec<u64>) =
             restored(state, version, STATE_VERSION)?;
+        if !self.driver.restore(&driver) {
+            return Err(PluginError::Refused(
+                "what its form for the driver counted is not of its words".to_owned(),
+            ));
+        }
         let is_same = ports == self.settings.ranges.to_string();
         let ranges = if is_same { ranges } else { [0; MOST_RANGES] };
+        self.other_ranges |= !is_same;
         self.counters = Counters { packets, dropped, dropped_cut, ranges };
         Ok(())
+    }
+
+    fn attach_driver(&mut self, memory: Arc<dyn DriverMemory>) {
+        self.driver.attach(memory, &driver::settings(&self.settings));
+        if std::mem::take(&mut self.other_ranges) {
+            self.forget_driver_ranges();
+        }
     }
 
     fn control(&mut self, message: &Message) -> Reply {
         message.check(NAME, MESSAGES, &["set"])?;
         match message.name.as_str() {
-            "reset" => self.counters = Counters::default(),
+            "reset" => {
+                self.counters = Counters::default();
+                self.driver.reset_all();
+            }
             "set" => self.set(&message.arguments)?,
             _ => {}
         }
@@ -207,15 +247,36 @@ impl PortFilterInstance {
         if arguments.contains_key("ports") {
             self.counters.ranges = [0; MOST_RANGES];
         }
+        self.driver.configure(&driver::settings(&self.settings));
+        if arguments.contains_key("ports") {
+            self.forget_driver_ranges();
+        }
         Ok(())
+    }
+
+    fn forget_driver_ranges(&mut self) {
+        (0..MOST_RANGES).for_each(|range| self.driver.reset(driver::RANGES + range));
+    }
+
+    /// What was counted here and in the driver.
+    fn counted(&self) -> Counters {
+        let Counters { packets, dropped, dropped_cut, ranges } = self.counters;
+        let range = |at: usize| ranges[at].wrapping_add(self.driver.counted(driver::RANGES + at));
+        Counters {
+            packets: packets.wrapping_add(self.driver.counted(driver::PACKETS)),
+            dropped: dropped.wrapping_add(self.driver.counted(driver::DROPPED)),
+            // What is cut never stays in the driver.
+            dropped_cut,
+            ranges: std::array::from_fn(range),
+        }
     }
 
     fn read(&self) -> Value {
         let Settings { ranges, protocols, cut } = &self.settings;
-        let Counters { packets, dropped, dropped_cut, .. } = self.counters;
+        let Counters { packets, dropped, dropped_cut, ranges: by_range } = self.counted();
         let counted: Vec<_> = ranges
             .iter()
-            .zip(self.counters.ranges)
+            .zip(by_range)
             .map(|(range, dropped)| json!({ "ports": range.to_string(), "dropped": dropped }))
             .collect();
         json!({

@@ -79,6 +79,11 @@ impl Range {
         (self.first..=self.last).contains(&port)
     }
 
+    /// The first and the last port.
+    pub fn bounds(self) -> (u16, u16) {
+        (self.first, self.last)
+    }
+
     fn parse(text: &str) -> Result<Self, String> {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let range = Self { first: port(first, text)?, last: port(last, text)? };

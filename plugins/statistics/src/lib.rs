@@ -17,6 +17,7 @@
 //! - `configure what=…`: changes what is gathered. Counters that are no longer gathered keep their values.
 //!
 //! # Counters
+//! Packets that the driver forwards are counted there, by the plugin's form for the driver, and added.
 //! Bytes are those of whole frames as they are at the gate, link header included, without the frame check sequence.
 //! - `packets`, `bytes`: by the name of the protocol, or its number where it has no name; in IPv6 the protocol of the
 //!   upper layer. Protocols that did not occur are left out.
@@ -36,11 +37,13 @@
 //! ```
 #![forbid(unsafe_code)]
 
-use std::sync::LazyLock;
+mod driver;
+
+use std::sync::{Arc, LazyLock};
 
 use millrace_plugin_abi::{
-    Family, Features, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
-    Verdict, manual_of, name_of, settings_of,
+    DriverCounts, DriverForm, DriverMemory, Family, Features, Instance, Instant, Message, Packets, Plugin,
+    PluginError, Position, Progress, Reply, Verdict, manual_of, name_of, settings_of,
 };
 use millrace_wire::Protocol;
 use serde_json::{Map, Value, json};
@@ -103,14 +106,19 @@ impl Plugin for Statistics {
         STATE_VERSION
     }
 
+    fn driver_form(&self) -> Option<DriverForm> {
+        Some(driver::FORM)
+    }
+
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
         let what = What::read(settings)?.unwrap_or(What::All);
-        Ok(Box::new(StatisticsInstance { what, counters: Box::new(Counters::ZERO) }))
+        let driver = DriverCounts::new(driver::FORM.counters);
+        Ok(Box::new(StatisticsInstance { what, counters: Box::new(Counters::ZERO), driver }))
     }
 }
 
 /// The version of what instances save.
-const STATE_VERSION: u32 = 1;
+const STATE_VERSION: u32 = 2;
 
 /// What is gathered beside the totals.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -170,6 +178,7 @@ const SIZES: [(&str, u64); 7] = [
     ("1519-", u64::MAX),
 ];
 
+#[derive(Clone)]
 struct Counters {
     total: Count,
     v4: [Count; 256],
@@ -183,7 +192,7 @@ impl Counters {
 }
 
 impl Counters {
-    /// All numbers, in an order that is part of the version of the state.
+    /// All numbers, in an order that is part of the version of the state, and that of the form for the driver.
     fn numbers(&self) -> impl Iterator<Item = u64> {
         let counts = std::iter::once(&self.total).chain(&self.v4).chain(&self.v6);
         counts.flat_map(|count| [count.packets, count.bytes]).chain(self.sizes)
@@ -197,7 +206,10 @@ impl Counters {
 
 struct StatisticsInstance {
     what: What,
+    /// Of packets that came here.
     counters: Box<Counters>,
+    /// Of packets that the driver forwarded.
+    driver: DriverCounts,
 }
 
 impl Instance for StatisticsInstance {
@@ -227,26 +239,33 @@ impl Instance for StatisticsInstance {
     }
 
     fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
-        Ok(Some(self.counters.numbers().flat_map(|number| number.to_le_bytes()).collect()))
+        let numbers = self.counters.numbers().chain(self.driver.save());
+        Ok(Some(numbers.flat_map(|number| number.to_le_bytes()).collect()))
     }
 
     fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
         let (numbers, rest) = state.as_chunks();
-        let count = self.counters.numbers().count();
-        if version != STATE_VERSION || numbers.len() != count || !rest.is_empty() {
+        let numbers: Vec<u64> = numbers.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
+        let (own, driver) = numbers.split_at(numbers.len().min(self.counters.numbers().count()));
+        if version != STATE_VERSION || !rest.is_empty() || !self.driver.restore(driver) {
             let problem = format!("{} bytes of version {version} are no counters of mine", state.len());
             return Err(PluginError::Refused(problem));
         }
-        for (number, bytes) in self.counters.numbers_mut().zip(numbers) {
-            *number = u64::from_le_bytes(*bytes);
-        }
+        self.counters.numbers_mut().zip(own).for_each(|(number, saved)| *number = *saved);
         Ok(())
+    }
+
+    fn attach_driver(&mut self, memory: Arc<dyn DriverMemory>) {
+        self.driver.attach(memory, &driver::settings(self.what));
     }
 
     fn control(&mut self, message: &Message) -> Reply {
         message.check(NAME, MESSAGES, &["configure"])?;
         match message.name.as_str() {
-            "reset" => *self.counters = Counters::ZERO,
+            "reset" => {
+                *self.counters = Counters::ZERO;
+                self.driver.reset_all();
+            }
             "configure" => self.configure(&message.arguments)?,
             _ => {}
         }
@@ -258,11 +277,16 @@ impl StatisticsInstance {
     fn configure(&mut self, arguments: &Map<String, Value>) -> Result<(), PluginError> {
         let missing = || PluginError::setting(NAME, "what", "is missing; give protocol, size or all");
         self.what = What::read(arguments)?.ok_or_else(missing)?;
+        self.driver.configure(&driver::settings(self.what));
         Ok(())
     }
 
     fn read(&self) -> Value {
-        let Counters { total, v4, v6, sizes } = &*self.counters;
+        let mut all = self.counters.clone();
+        for (number, driver) in all.numbers_mut().zip(self.driver.all()) {
+            *number = number.wrapping_add(driver);
+        }
+        let Counters { total, v4, v6, sizes } = &*all;
         let mut both = *v4;
         for (count, more) in both.iter_mut().zip(v6) {
             count.packets += more.packets;

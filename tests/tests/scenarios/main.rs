@@ -15,6 +15,7 @@ mod death;
 mod driver_faults;
 mod driver_filters;
 mod driver_flows;
+mod driver_forms;
 mod drivers;
 mod events;
 mod filters;

@@ -57,7 +57,7 @@ fn why_a_flow_is_where_it_is_is_said_and_what_cannot_be_is_refused() {
     let line = line();
     let router = router(&line);
     line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
-    router.ask(&["instance", "create", "statistics", "stats"]);
+    router.ask(&["instance", "create", "null", "stats"]);
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     flow.wait_for_arrival();
     let why = || {
@@ -95,7 +95,9 @@ fn why_a_flow_is_where_it_is_is_said_and_what_cannot_be_is_refused() {
     assert!(shown.contains("its source is told that it is refused"), "{shown}");
     let listed = router.ask(&["place", "list"]);
     assert!(listed.contains("instructions a packet"), "{listed}");
-    assert_eq!(router.ask(&["place", "stats", "worker"]).trim(), "instance stats is at the workers");
+    let placed = router.ask(&["place", "stats", "worker"]);
+    assert!(placed.starts_with("instance stats: worker; now 0 in the driver"), "{placed}");
+    router.ask(&["place", "stats", "auto"]);
     for (arguments, words) in [
         (["place", "stats", "xdp"], "has no form for the driver"),
         (["place", "nonsense", "xdp"], "is neither an instance nor a filter"),

@@ -194,6 +194,10 @@ class DifferenceView(TypedDict):
 
 class DriverBudgetView(TypedDict):
     """The static budget of the driver's level, in instructions for each packet."""
+    ask: int
+    """What asking the form of a plugin is taken to add, beside what the form itself takes."""
+    form: int
+    """What the form of a plugin may take."""
     forward: int
     """What forwarding is taken to cost, or dropping."""
     instructions: int
@@ -219,6 +223,16 @@ class DriverFlowsView(TypedDict):
     """Flows that found no room."""
     renewed: int
     """Flows that it was told of again after a change."""
+
+
+class DriverFormView(TypedDict):
+    """The form of a plugin for the driver."""
+    bytes: int
+    """Bytes of its object file."""
+    counters: int
+    """Words that it counts, on each processor."""
+    settings: int
+    """Words of settings that it is given."""
 
 
 class DropView(TypedDict):
@@ -583,6 +597,9 @@ class InstanceView(TypedDict):
     """`well`, `pausing` after a fault, or `quarantined` after many."""
     last_fault: str | None
     """What happened last."""
+    level: str
+    """The lowest level at which its packets are treated: `xdp` where its form for the driver is loaded there,
+    `worker` otherwise."""
     name: str
     """Its name."""
     number: int
@@ -595,6 +612,8 @@ class InstanceView(TypedDict):
     """Its slow half; nothing where its plugin has none."""
     suspensions: int
     """How often it was stopped in the middle, for others to have their turn."""
+    why_worker: str | None
+    """Why it is not in the driver, where it isn't."""
 
 
 class InterfaceView(TypedDict):
@@ -928,6 +947,8 @@ class PluginDetailView(TypedDict):
     upper 16 bits, and the plugin's number in the lower."""
     counters: list[str]
     """The names of its counters."""
+    driver_form: NotRequired[DriverFormView | None]
+    """Its form for the driver."""
     features: list[str]
     """What it needs of the interface between plugins and router."""
     home: str

@@ -1,5 +1,8 @@
 //! Gates, filters, and where flows are to be treated.
 
+use std::fmt;
+use std::str::FromStr;
+
 use millrace_plugin_abi::Position;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -67,13 +70,42 @@ pub struct Filter {
     pub priority: i32,
 }
 
+/// What can be placed: written as a filter, or as `instance NAME`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Placeable {
+    /// Flows.
+    Flows(millrace_classify::Filter),
+    /// The packets of an instance that has a form for the driver.
+    Instance(String),
+}
+
+impl fmt::Display for Placeable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flows(filter) => filter.fmt(f),
+            Self::Instance(name) => write!(f, "instance {name}"),
+        }
+    }
+}
+
+impl FromStr for Placeable {
+    type Err = <millrace_classify::Filter as FromStr>::Err;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.trim().strip_prefix("instance ") {
+            Some(name) => Ok(Self::Instance(name.trim().to_owned())),
+            None => text.parse().map(Self::Flows),
+        }
+    }
+}
+
 /// At which level flows are treated; the first that concerns a flow counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Placement {
-    /// Which flows; `*` is all.
+    /// Which flows; `*` is all, and `instance NAME` those of an instance that has a form for the driver.
     #[schemars(with = "String")]
-    pub flow: Text<millrace_classify::Filter>,
+    pub flow: Text<Placeable>,
     /// Where.
     pub level: PlacementLevel,
 }

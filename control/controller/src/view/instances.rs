@@ -33,6 +33,10 @@ pub struct InstanceView {
     pub counters: BTreeMap<&'static str, u64>,
     /// Its slow half; nothing where its plugin has none.
     pub slow_half: Option<SlowHalfView>,
+    /// The lowest level at which its packets are treated: `xdp` where its form for the driver is loaded there, `worker` otherwise.
+    pub level: &'static str,
+    /// Why it is not in the driver, where it isn't.
+    pub why_worker: Option<String>,
     /// Where it is bound.
     pub bindings: Vec<BindingView>,
 }

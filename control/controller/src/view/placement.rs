@@ -44,6 +44,10 @@ pub struct DriverBudgetView {
     pub forward: u32,
     /// What a token bucket is taken to add.
     pub police: u32,
+    /// What asking the form of a plugin is taken to add, beside what the form itself takes.
+    pub ask: u32,
+    /// What the form of a plugin may take.
+    pub form: u32,
     /// Instructions of the longest way through the program as it was compiled, without a token bucket and beside completing a checksum.
     pub longest_way: Option<u32>,
 }

@@ -41,10 +41,24 @@ pub struct PluginDetailView {
     /// Its slow half.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_half: Option<Box<Self>>,
+    /// Its form for the driver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver_form: Option<DriverFormView>,
     /// The instances of it.
     pub instances: Vec<String>,
     /// The version to which a rollback would go back; nothing when it was not upgraded.
     pub previous: Option<&'static str>,
+}
+
+/// The form of a plugin for the driver.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct DriverFormView {
+    /// Words of settings that it is given.
+    pub settings: usize,
+    /// Words that it counts, on each processor.
+    pub counters: usize,
+    /// Bytes of its object file.
+    pub bytes: usize,
 }
 
 /// A map as a plugin declares it.
@@ -77,6 +91,7 @@ impl PluginDetailView {
     ) -> Self {
         let PluginStatement { description, manual, settings, maps, state_version, slow_half } = statement;
         Self {
+            driver_form: None,
             plugin: view(description),
             settings,
             manual,

@@ -8,6 +8,8 @@ use aya::Pod;
 pub(crate) const PORTS: usize = 256;
 /// Token buckets that programs can take from.
 pub(crate) const POLICERS: usize = 1024;
+/// Forms of plugins that programs can ask.
+pub(crate) const FORMS: usize = 256;
 /// Workers that can fill it.
 pub(crate) const WORKERS: usize = 64;
 /// The length of a key: that of `FlowKey` of the room `packet`.
@@ -28,7 +30,8 @@ pub(crate) struct Entry {
     pub link: [u8; 12],
     pub drops: u16,
     pub policer: u16,
-    pub reserved: [u8; 10],
+    pub form: u16,
+    pub reserved: [u8; 8],
     pub dropped: u64,
     pub dropped_bytes: u64,
     pub also_reserved: [u64; 6],
@@ -85,5 +88,7 @@ const _: () = {
     assert!(
         offset_of!(Entry, last_up) == 24 && offset_of!(Entry, out) == 32 && offset_of!(Entry, link) == 38
     );
-    assert!(offset_of!(Entry, drops) == 50 && offset_of!(Entry, dropped) == 64);
+    assert!(
+        offset_of!(Entry, drops) == 50 && offset_of!(Entry, form) == 54 && offset_of!(Entry, dropped) == 64
+    );
 };

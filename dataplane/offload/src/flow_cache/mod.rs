@@ -5,6 +5,9 @@
 //! is not to be used any more.
 
 mod directory;
+mod forms;
+#[cfg(test)]
+mod forms_test;
 #[cfg(test)]
 mod forward_twin;
 mod layout;
@@ -20,9 +23,10 @@ use aya::maps::xdp::XdpMapError;
 use aya::maps::{DevMap, Map, MapError, PerCpuArray};
 
 pub(crate) use directory::Directory;
+pub use forms::{FormMemory, FormObject, LoadedForm};
 pub use layout::KEY_BYTES;
 pub(crate) use layout::Place;
-use layout::{PORTS, Sent, WORKERS};
+use layout::{FORMS, PORTS, Sent, WORKERS};
 pub use policers::PolicerPlace;
 pub use writer::{CachedAction, CachedFlow, CachedWay, FlowCacheWriter, FlowSlot, FlowTotals};
 
@@ -47,6 +51,8 @@ pub struct FlowCache {
     object: Ebpf,
     capacity: u32,
     workers: u16,
+    /// Which places of forms are taken.
+    forms: [bool; FORMS],
 }
 
 impl FlowCache {
@@ -59,7 +65,7 @@ impl FlowCache {
         let capacity = capacity.max(u32::from(workers));
         let directory = Directory::new()?;
         let object = object::level0_in(&directory, capacity)?;
-        Ok(Self { directory, object, capacity, workers })
+        Ok(Self { directory, object, capacity, workers, forms: [false; FORMS] })
     }
 
     /// Flows that there is room for.

@@ -1,7 +1,7 @@
 //! Token buckets that programs and workers take from (bpf/policer.h).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use aya::Ebpf;
 
@@ -19,19 +19,24 @@ const DEPTH: usize = std::mem::offset_of!(Policer, depth);
 pub(super) struct Policers {
     map: MappedMap,
     taken: Vec<AtomicBool>,
+    /// Where the next place is looked for.
+    next: AtomicUsize,
 }
 
 impl Policers {
     pub fn new(object: &mut Ebpf) -> Result<Arc<Self>, OffloadError> {
         let map = MappedMap::new(object, "policers", POLICERS, BUCKET)?;
         let taken = (0..POLICERS).map(|_| AtomicBool::new(false)).collect();
-        Ok(Arc::new(Self { map, taken }))
+        Ok(Arc::new(Self { map, taken, next: AtomicUsize::new(0) }))
     }
 
-    /// A bucket of its own, full; `None` when all are taken. `byte` and `depth` are what programs compute by.
+    /// A bucket of its own, full; `None` when all are taken. Places are given in turn: a program that has just looked at an entry, and
+    /// still takes from the bucket that it named, doesn't take from one that was made meanwhile. `byte` and `depth` are what programs compute by.
     pub fn take(self: &Arc<Self>, byte: u64, depth: u64) -> Option<PolicerPlace> {
-        let is_free = |taken: &AtomicBool| !taken.swap(true, Ordering::AcqRel);
-        let place = self.taken.iter().position(is_free)?;
+        let is_free = |place: &usize| !self.taken[*place].swap(true, Ordering::AcqRel);
+        let start = self.next.load(Ordering::Relaxed);
+        let place = (start..POLICERS).chain(0..start).find(is_free)?;
+        self.next.store((place + 1) % POLICERS, Ordering::Relaxed);
         let bucket = PolicerPlace { all: Arc::clone(self), place: place as u16 };
         for (field, value) in [(PAID, 0), (BYTE, byte), (DEPTH, depth)] {
             self.map.word64(place * BUCKET + field).store(value, Ordering::Relaxed);

@@ -13,26 +13,26 @@ use crate::port_programs::{read_counters, write_config};
 use crate::test_support::{can_load, frame_to, ipv4_packet, ipv6_packet, ones_complement, xdp_socket};
 use crate::{Level0Counters, bpf_syscall, object};
 
-const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
-const PORT: u16 = 3;
-const OUT: u16 = 7;
+pub(super) const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
+pub(super) const PORT: u16 = 3;
+pub(super) const OUT: u16 = 7;
 const LOOPBACK: u32 = 1;
 const REDIRECT: u32 = 4;
 const WAY: CachedWay =
     CachedWay { out: OUT, mtu: 1500, destination: [2, 9, 9, 9, 9, 9], source: [2, 8, 8, 8, 8, 8] };
-const FLOW: CachedFlow = CachedFlow { action: CachedAction::Send(WAY), policer: None };
+pub(super) const FLOW: CachedFlow = CachedFlow { action: CachedAction::Send(WAY), policer: None, form: None };
 
 /// A port's program with sockets, so that it forwards, and a cache.
-struct Bench {
-    cache: FlowCache,
-    writer: FlowCacheWriter,
+pub(super) struct Bench {
+    pub(super) cache: FlowCache,
+    pub(super) writer: FlowCacheWriter,
     object: Ebpf,
     programs: [OwnedFd; 2],
     _socket: OwnedFd,
 }
 
 impl Bench {
-    fn new(capacity: u32) -> Self {
+    pub(super) fn new(capacity: u32) -> Self {
         let mut cache = FlowCache::new(capacity, 1).unwrap();
         cache.set_device(OUT, Some(LOOPBACK), true).unwrap();
         let mut writer = cache.writer(0).unwrap();
@@ -56,19 +56,19 @@ impl Bench {
     }
 
     /// An entry that is used, nothing being under way.
-    fn begin(&mut self, from: &str, to: &str) -> FlowSlot {
+    pub(super) fn begin(&mut self, from: &str, to: &str) -> FlowSlot {
         let slot = self.insert(from, to);
         self.writer.set_done(PORT, self.writer.up(PORT));
         self.writer.begin(slot, PORT, 1);
         slot
     }
 
-    fn counters(&self) -> Level0Counters {
+    pub(super) fn counters(&self) -> Level0Counters {
         read_counters(&self.object).unwrap()
     }
 
     /// What leaves, if the frame is forwarded here.
-    fn run(&self, program: usize, frame: &[u8]) -> Option<Vec<u8>> {
+    pub(super) fn run(&self, program: usize, frame: &[u8]) -> Option<Vec<u8>> {
         let before = self.counters();
         let (verdict, out) = bpf_syscall::run_dry_through(self.programs[program].as_fd(), frame).unwrap();
         let after = self.counters();
@@ -79,19 +79,24 @@ impl Bench {
         (here == 1).then_some(out)
     }
 
-    fn forwards(&self, frame: &[u8]) -> bool {
+    pub(super) fn forwards(&self, frame: &[u8]) -> bool {
         self.run(0, frame).is_some()
     }
 }
 
-const V4: (&str, &str) = ("192.0.2.1", "198.51.100.1");
-const V6: (&str, &str) = ("2001:db8:9::1", "2001:db8:2::1");
+pub(super) const V4: (&str, &str) = ("192.0.2.1", "198.51.100.1");
+pub(super) const V6: (&str, &str) = ("2001:db8:9::1", "2001:db8:2::1");
 
-fn v4_frame() -> Vec<u8> {
+pub(super) fn v4_frame() -> Vec<u8> {
     frame_to(OWN, 0x0800, &ipv4_packet(V4.0, V4.1, 30))
 }
 
-fn v6_frame() -> Vec<u8> {
+/// One that is padded on a wire.
+pub(super) fn short_v4_frame() -> Vec<u8> {
+    frame_to(OWN, 0x0800, &ipv4_packet(V4.0, V4.1, 3))
+}
+
+pub(super) fn v6_frame() -> Vec<u8> {
     frame_to(OWN, 0x86dd, &ipv6_packet(V6.0, V6.1, 30))
 }
 
@@ -127,7 +132,11 @@ fn an_entry_is_used_in_its_generation_only() {
     bench.writer.publish(2);
     assert!(!bench.forwards(&v4_frame()), "after a change");
     let elsewhere = CachedWay { destination: [2, 7, 7, 7, 7, 7], ..WAY };
-    bench.writer.renew(slot, &CachedFlow { action: CachedAction::Send(elsewhere), policer: None }, 2);
+    bench.writer.renew(
+        slot,
+        &CachedFlow { action: CachedAction::Send(elsewhere), policer: None, form: None },
+        2,
+    );
     assert!(!bench.forwards(&v4_frame()), "a packet is still up");
     bench.writer.set_done(PORT, bench.writer.up(PORT));
     assert_eq!(bench.run(0, &v4_frame()), Some(forwarded(&v4_frame(), &elsewhere)));
@@ -225,7 +234,7 @@ fn a_flow_that_a_filter_drops_is_dropped_whatever_is_under_way_and_counted() {
     assert!(bench.forwards(&v4_frame()));
     bench.writer.publish(2);
     assert!(!bench.forwards(&v4_frame()));
-    bench.writer.renew(slot, &CachedFlow { action: CachedAction::Drop, policer: None }, 2);
+    bench.writer.renew(slot, &CachedFlow { action: CachedAction::Drop, policer: None, form: None }, 2);
     let up = bench.writer.up(PORT);
     let long = frame_to(OWN, 0x0800, &ipv4_packet(V4.0, V4.1, 1800));
     assert!(!bench.forwards(&v4_frame()) && !bench.forwards(&long));
@@ -260,13 +269,34 @@ fn a_token_bucket_lets_its_burst_through_whoever_takes_from_it() {
     let totals = bench.writer.totals(slot);
     assert_eq!((totals.packets, totals.dropped, totals.dropped_bytes), (9, 3, 3 * length));
     assert_eq!(bench.cache.sent(OUT).unwrap().packets, 9, "what is dropped was not sent");
-    // Its place is free again, and the next one there is full.
+    // Its place is the last that is given anew, and who gets it has a full bucket.
     let place = bucket.number();
     drop(bucket);
-    let next = bench.writer.police(0, 0).expect("a place");
-    assert_eq!((next.number(), next.paid().load(std::sync::atomic::Ordering::Relaxed)), (place, 0));
     let others: Vec<_> = std::iter::from_fn(|| bench.writer.police(0, 0)).collect();
-    assert_eq!(others.len(), 1023);
+    assert_eq!(others.len(), 1024);
+    let last = others.last().expect("one");
+    assert_eq!((last.number(), last.paid().load(std::sync::atomic::Ordering::Relaxed)), (place, 0));
+}
+
+#[test]
+fn padding_is_neither_charged_nor_counted() {
+    if !can_load() {
+        return;
+    }
+    let mut bench = Bench::new(16);
+    let whole = short_v4_frame();
+    let padded = [&whole[..], &vec![0; 60 - whole.len()]].concat();
+    // A byte takes a second, and ten packets fit, of 45 bytes each; of 60 there would be seven.
+    let (second, length) = (1_000_000_000 * 16_u64, whole.len() as u64);
+    let bucket = bench.writer.police(second << 16, second * length * 10).expect("a place");
+    let slot = bench.begin(V4.0, V4.1);
+    bench.writer.publish(2);
+    bench.writer.renew(slot, &CachedFlow { policer: Some(bucket.number()), ..FLOW }, 2);
+    let forwarded = (0..12).filter(|_| bench.forwards(&padded)).count();
+    assert_eq!((forwarded, bench.counters().policed), (10, 2));
+    let totals = bench.writer.totals(slot);
+    assert_eq!((totals.bytes, totals.dropped_bytes), (10 * length, 2 * length));
+    assert_eq!(bench.cache.sent(OUT).unwrap().bytes, 600, "it leaves padded");
 }
 
 /// Packets of the two flows, with a byte or a bit changed here and there, cut and padded.

@@ -31,6 +31,8 @@ pub struct CachedFlow {
     pub action: CachedAction,
     /// The number of a token bucket that those find room in that go on.
     pub policer: Option<u16>,
+    /// The number of the form of a plugin that is asked which packets go on.
+    pub form: Option<u16>,
 }
 
 /// What becomes of packets.
@@ -55,14 +57,14 @@ pub struct CachedWay {
     pub source: [u8; 6],
 }
 
-/// What the driver has done with a flow. Bytes are those of whole frames.
+/// What the driver has done with a flow. Bytes are those of frames, without what they are padded by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FlowTotals {
     /// Packets that it forwarded.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Packets that it dropped, by a filter or a token bucket.
+    /// Packets that it dropped, by a filter, a token bucket or the form of a plugin.
     pub dropped: u64,
     /// Their bytes.
     pub dropped_bytes: u64,
@@ -97,6 +99,7 @@ const MTU: usize = std::mem::offset_of!(Entry, mtu);
 const LINK: usize = std::mem::offset_of!(Entry, link);
 const DROPS: usize = std::mem::offset_of!(Entry, drops);
 const POLICER: usize = std::mem::offset_of!(Entry, policer);
+const FORM: usize = std::mem::offset_of!(Entry, form);
 const DROPPED: usize = std::mem::offset_of!(Entry, dropped);
 const DROPPED_BYTES: usize = std::mem::offset_of!(Entry, dropped_bytes);
 const DONE: usize = std::mem::offset_of!(Way, done);
@@ -225,6 +228,8 @@ impl FlowCacheWriter {
         let at = slot as usize * ENTRY;
         let policer = flow.policer.map_or(0, |place| place + 1);
         self.entries.write(at + POLICER, &policer.to_ne_bytes());
+        let form = flow.form.map_or(0, |place| place + 1);
+        self.entries.write(at + FORM, &form.to_ne_bytes());
         let drops = u16::from(flow.action == CachedAction::Drop);
         self.entries.write(at + DROPS, &drops.to_ne_bytes());
         // What is dropped may be of any length.

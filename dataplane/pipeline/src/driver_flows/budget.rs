@@ -12,6 +12,10 @@ pub const BUDGET: u32 = 1_000;
 pub const FORWARD: u32 = 760;
 /// Instructions that a token bucket takes.
 pub const POLICE: u32 = 100;
+/// Instructions that asking the form of a plugin takes, beside those of the form.
+pub const ASK: u32 = 20;
+/// Instructions that the form of a plugin may take.
+pub const MOST_OF_FORM: u32 = BUDGET - FORWARD - ASK;
 
 /// Instructions that a flow with these steps takes for each packet, at most. Steps that only count are told later, and cost nothing there.
 pub fn cost(form: &DriverForm) -> u32 {
@@ -21,6 +25,7 @@ pub fn cost(form: &DriverForm) -> u32 {
 fn price(step: DriverStep) -> u32 {
     match step {
         DriverStep::Police => POLICE,
+        DriverStep::Ask(form) => ASK + form,
         DriverStep::Count | DriverStep::Drop => 0,
     }
 }

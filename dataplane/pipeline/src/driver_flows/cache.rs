@@ -12,6 +12,8 @@ pub struct DriverFlow {
     pub action: DriverAction,
     /// The place of a token bucket that those find room in that go on: see [`DriverCache::police`].
     pub policer: Option<u16>,
+    /// The place of the form of a plugin that is asked which of them go on.
+    pub form: Option<u16>,
 }
 
 /// What becomes of packets in the driver.
@@ -36,12 +38,12 @@ pub struct DriverWay {
     pub source: MacAddr,
 }
 
-/// What the driver has done with the packets of a flow. Bytes are those of whole frames.
+/// What the driver has done with the packets of a flow. Bytes are those of frames, without what they are padded by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DriverTotals {
     /// Forwarded.
     pub sent: Amount,
-    /// Dropped, by a filter or because a token bucket was empty.
+    /// Dropped, by a filter, because a token bucket was empty, or because the form of a plugin says so.
     pub dropped: Amount,
 }
 

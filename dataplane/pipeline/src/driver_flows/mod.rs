@@ -1,4 +1,4 @@
-//! Plain flows go down into the driver: flows whose packets need no instance, queue or copy, and leave by a port that the
+//! Plain flows go down into the driver: flows whose packets need no queue or copy, and no instance but one that has a form for the driver, and leave by a port that the
 //! driver can send to.
 //!
 //! A flow is offered with its second packet, and with others, ever more rarely, as long as it has no place. From then on
@@ -26,7 +26,7 @@ mod way;
 
 use std::time::Duration;
 
-pub use budget::{BUDGET, FORWARD, POLICE};
+pub use budget::{ASK, BUDGET, FORWARD, MOST_OF_FORM, POLICE};
 pub use cache::{DriverAction, DriverCache, DriverFlow, DriverTotals, DriverWay};
 use level::Placements;
 pub use level::{Level, Placement, StaysUp};
@@ -198,7 +198,7 @@ impl DriverFlows {
             Some(policer) => Some(self.cache.police(policer)?),
             None => None,
         };
-        Some(DriverFlow { action: plan.action, policer })
+        Some(DriverFlow { action: plan.action, policer, form: plan.form.asks() })
     }
 
     fn insert(&mut self, entry: Entry, content: &DriverFlow, now: Instant) {
@@ -327,10 +327,19 @@ impl Router {
                 | Command::Succeed(..)
                 | Command::RemoveDevice(..)
                 | Command::StartTrace(..)
+                | Command::SetDriverForm(..)
+                | Command::Shadow(..)
         ) {
             driver.other_change();
         }
         self.tell_driver();
+    }
+
+    /// An instance is not what it was.
+    pub(crate) fn instance_changed(&mut self) {
+        if let Some(driver) = &mut self.driver {
+            driver.other_change();
+        }
     }
 
     /// A neighbour is not where it was.
@@ -459,12 +468,12 @@ impl Router {
     }
 }
 
-/// Whether nothing about a packet of a batch is exceptional, and it is sent on as it is, or dropped because a filter says so.
+/// Whether nothing about a packet of a batch is exceptional, and it is sent on as it is, or dropped because a filter or a plugin says so.
 fn is_plain(work: &Work, index: usize) -> bool {
     let packet = &work.packets[index];
     let is_settled = match work.fates[index] {
         Fate::Forward | Fate::Queue => !is_filter(packet.next_hop),
-        Fate::Drop(reason) => reason == DropReason::Filter,
+        Fate::Drop(reason) => matches!(reason, DropReason::Filter | DropReason::Plugin),
         _ => false,
     };
     is_settled && packet.exceptions == Exceptions::NONE

@@ -66,7 +66,7 @@ impl Driver {
                 return Received::Up;
             };
             let drop = |entry: &mut Entry| {
-                entry.totals.dropped += Amount::packet(frame.len());
+                entry.totals.dropped += Amount::packet(14 + length);
                 Received::Dropped
             };
             let is_right = entry.generation == state.generation;
@@ -84,11 +84,11 @@ impl Driver {
                 return Received::Up;
             };
             let bucket = entry.flow.policer.map(|place| &state.buckets[usize::from(place)]);
-            if bucket.is_some_and(|bucket| !takes(bucket, frame.len() as u64, state.now)) {
+            if bucket.is_some_and(|bucket| !takes(bucket, 14 + length as u64, state.now)) {
                 state.dropped += 1;
                 return drop(entry);
             }
-            entry.totals.sent += Amount::packet(frame.len());
+            entry.totals.sent += Amount::packet(14 + length);
             state.forwarded += 1;
             Received::Sent(way.out, rewritten(frame, &way))
         })
@@ -152,6 +152,9 @@ fn read(port: PortId, own: [u8; 6], frame: &[u8]) -> Option<(FlowKey, usize)> {
     };
     match (&frame[12..14], network.len()) {
         ([0x08, 0], 20..) => {
+            // What is padded ends with its packet.
+            let own = usize::from(number(2));
+            let network = if frame.len() == 60 && own < network.len() { &network[..own] } else { network };
             let address = |at: usize| Ipv4Addr::from(<[u8; 4]>::try_from(&network[at..at + 4]).unwrap());
             let plain = network[0] == 0x45 && number(6) & 0x3fff == 0 && network[8] > 1;
             let whole = plain && usize::from(number(2)) == network.len() && checksum(&network[..20]) == 0;

@@ -302,6 +302,27 @@ fn what_filters_drop_and_police_is_dropped_in_the_driver() {
 }
 
 #[test]
+fn padded_packets_are_charged_and_counted_alike_at_both_levels() {
+    let send = |room: Option<u32>| {
+        let mut pair = Pair::new(room);
+        pair.change(&Change::AddFilter(8));
+        for number in 0..400 {
+            let mut frame = Ipv4Frame::udp().ports(1005, 443).id(number).payload(&[1]).bytes();
+            frame.resize(60, 0);
+            pair.receive("a", &frame);
+            pair.run();
+            pair.advance(1);
+        }
+        pair.advance(1_000);
+        let driven = pair.driver.as_ref().map_or(0, Driver::forwarded);
+        (pair.sent["b"].len(), pair.filter_counts()[0], driven)
+    };
+    let (worker, driver) = (send(None), send(Some(64)));
+    assert_eq!((worker.0, worker.1), (driver.0, driver.1));
+    assert!(driver.2 > 50 && worker.0 < 390, "{worker:?} {driver:?}");
+}
+
+#[test]
 fn a_bound_flow_stays_up_and_one_that_becomes_bound_comes_up() {
     let mut pair = Pair::new(Some(64));
     let send = |pair: &mut Pair, count: u32| {

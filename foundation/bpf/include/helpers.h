@@ -25,6 +25,8 @@
 
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
 static __u64 (*bpf_ktime_get_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
+static __u32 (*bpf_get_smp_processor_id)(void) = (void *)BPF_FUNC_get_smp_processor_id;
+static long (*bpf_tail_call)(void *context, void *programs, __u32 index) = (void *)BPF_FUNC_tail_call;
 static long (*bpf_redirect)(__u32 ifindex, __u64 flags) = (void *)BPF_FUNC_redirect;
 static long (*bpf_check_mtu)(void *context, __u32 ifindex, __u32 *mtu, __s32 difference, __u64 flags) =
 	(void *)BPF_FUNC_check_mtu;

@@ -1,0 +1,122 @@
+//! What is sent: frames, and how many flows they make.
+
+use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr};
+
+use millrace_offload::Flows;
+
+use crate::frame::UdpFrame;
+use crate::network::{GENERATOR, GENERATOR_MAC, GENERATOR6, ROUTER_MAC, SINK, SINK6};
+
+const ROUTES: u32 = 500_000;
+/// Destinations among these, as many as the generator has templates.
+const DESTINATIONS: u32 = 256;
+/// Source ports to each of them. Both turn with each frame, so all pairs come if the numbers have no common factor.
+const PORTS: u32 = 501;
+/// The promises.
+const PLAIN: f64 = 2.0;
+const ROUTED: f64 = 1.5;
+
+/// What is sent.
+pub(super) struct Traffic {
+    pub case: &'static str,
+    pub frames: Vec<Vec<u8>>,
+    pub flows: Flows,
+    /// How many flows that makes.
+    pub count: u64,
+    pub promise: f64,
+}
+
+impl Traffic {
+    /// One flow, 256 and 128 K, to one address.
+    pub fn plain() -> Vec<Self> {
+        let one = Flows::default();
+        let few = Flows { ports: 256, ..one };
+        let many = Flows { addresses: 200, ports: 640, ..one };
+        let cases = [
+            ("one flow", SINK.into(), one, 1),
+            ("256 flows", SINK.into(), few, 256),
+            ("128 K flows", SINK.into(), many, 128_000),
+            ("one flow of IPv6", SINK6.into(), one, 1),
+            ("128 K flows of IPv6", SINK6.into(), many, 128_000),
+        ];
+        let traffic = |(case, to, flows, count): (&'static str, IpAddr, _, _)| Self {
+            case,
+            frames: vec![udp(to).bytes()],
+            flows,
+            count,
+            promise: PLAIN,
+        };
+        cases.map(traffic).into()
+    }
+
+    /// Flows to addresses of which each has a route of its own, out of [`routes`].
+    pub fn routed() -> Self {
+        let frame = |number| udp(destination(number).into()).bytes();
+        Self {
+            case: "128 K flows to 256 destinations, each by another of 500 K routes",
+            frames: (0..DESTINATIONS).map(frame).collect(),
+            flows: Flows { ports: PORTS, ..Flows::default() },
+            count: u64::from(DESTINATIONS * PORTS),
+            promise: ROUTED,
+        }
+    }
+}
+
+/// A packet to an address.
+pub(super) fn udp(destination: IpAddr) -> UdpFrame {
+    UdpFrame {
+        source_mac: GENERATOR_MAC,
+        destination_mac: ROUTER_MAC,
+        source: if destination.is_ipv4() { GENERATOR.into() } else { GENERATOR6.into() },
+        destination,
+        source_port: 10_000,
+        destination_port: 9,
+    }
+}
+
+/// The prefix of a route: of /24, from 20.0.0.0 on, scattered.
+fn prefix(number: u32) -> Ipv4Addr {
+    // An odd factor, so that no prefix comes twice among 2^19.
+    let scattered = number.wrapping_mul(0x9e37_79b1) & 0x7_ffff;
+    Ipv4Addr::from(u32::from(Ipv4Addr::new(20, 0, 0, 0)) + (scattered << 8))
+}
+
+fn destination(number: u32) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(prefix(number * (ROUTES / DESTINATIONS))) + 7)
+}
+
+/// The routes, as `ip` reads them.
+pub(super) fn routes() -> String {
+    (0..ROUTES).fold(String::new(), |mut lines, number| {
+        let _ = writeln!(lines, "route add {}/24 via {SINK} dev r2", prefix(number));
+        lines
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_routes_have_one_prefix_and_each_destination_has_its_own() {
+        let prefixes: HashSet<Ipv4Addr> = (0..ROUTES).map(prefix).collect();
+        assert_eq!(prefixes.len(), ROUTES as usize);
+        let destinations: HashSet<Ipv4Addr> = (0..DESTINATIONS).map(destination).collect();
+        assert_eq!(destinations.len(), DESTINATIONS as usize);
+        let network = |address: &Ipv4Addr| Ipv4Addr::from(u32::from(*address) & !0xff);
+        assert!(destinations.iter().all(|address| prefixes.contains(&network(address))));
+    }
+
+    #[test]
+    fn a_time_to_live_is_written_with_its_checksum() {
+        let [plain, ended] = [64, 1].map(|ttl| udp(SINK.into()).with_ttl(ttl));
+        assert_eq!((plain[22], ended[22]), (64, 1));
+        for frame in [plain, ended] {
+            let sum = millrace_wire::checksum::Sum::new().bytes(&frame[14..34]).checksum();
+            assert_eq!(sum, 0);
+        }
+    }
+}

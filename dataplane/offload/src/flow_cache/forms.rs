@@ -1,0 +1,238 @@
+//! Forms of plugins: programs of their own that the programs of ports ask about packets (include/form.h of the room `bpf`).
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use aya::maps::{Map, ProgramArray};
+use aya::{Ebpf, EbpfLoader};
+
+use super::FlowCache;
+use super::layout::FORMS;
+use crate::longest_way::longest_way;
+use crate::mapped_map::MappedMap;
+use crate::port_programs::map_mut;
+use crate::{OffloadError, object};
+
+/// The programs of a form: for frames of one buffer, and of several. Each has its map of those that ports ask.
+const PROGRAMS: [(&str, &str); 2] = [("millrace_form", "forms"), ("millrace_form_sg", "forms_sg")];
+const WORD: usize = size_of::<u64>();
+/// Entries of the map of counters lie so far apart, or a multiple.
+const LINE: usize = 64;
+
+/// A plugin's form, as it comes with the plugin.
+#[derive(Clone, Copy, Debug)]
+pub struct FormObject<'a> {
+    /// The object file (ELF).
+    pub object: &'a [u8],
+    /// Words of settings that it is given.
+    pub settings: usize,
+    /// Words that it counts, on each processor.
+    pub counters: usize,
+    /// Instructions that it may take for a packet.
+    pub most_instructions: u32,
+}
+
+/// A form that the kernel has verified, and that programs ask. It is for one instance.
+pub struct LoadedForm {
+    place: u16,
+    instructions: u32,
+    memory: Arc<FormMemory>,
+    /// The programs live as long as this.
+    _object: Ebpf,
+}
+
+impl fmt::Debug for LoadedForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoadedForm").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+impl LoadedForm {
+    /// By which number entries of the flow cache know it.
+    pub fn place(&self) -> u16 {
+        self.place
+    }
+
+    /// Instructions that it takes for a packet, at most.
+    pub fn instructions(&self) -> u32 {
+        self.instructions
+    }
+
+    /// What the instance and the form tell each other by.
+    pub fn memory(&self) -> &Arc<FormMemory> {
+        &self.memory
+    }
+}
+
+/// The memory that an instance shares with its form. It may outlive it.
+#[derive(Debug)]
+pub struct FormMemory {
+    id: u64,
+    settings: MappedMap,
+    words: usize,
+    counters: MappedMap,
+    /// Bytes between the counters of one processor and of the next.
+    stride: usize,
+    processors: usize,
+}
+
+impl FormMemory {
+    /// A number that no other such memory of this process has had, and not 0.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Gives the form other settings: packets that it is asked about from now on are treated by all of them. Words that are not given
+    /// are 0; there are no more than the form has. To be called by one thread at a time.
+    pub fn configure(&self, words: &[u64]) {
+        let bank = self.settings.word64(0);
+        let next = 1 - (bank.load(Ordering::Relaxed) & 1);
+        let start = WORD * (1 + next as usize * self.words);
+        for at in 0..self.words {
+            let value = words.get(at).copied().unwrap_or_default();
+            self.settings.word64(start + at * WORD).store(value, Ordering::Relaxed);
+        }
+        bank.store(next, Ordering::Release);
+    }
+
+    /// What the form has counted in one of its words, on all processors.
+    pub fn counted(&self, word: usize) -> u64 {
+        let on =
+            |processor| self.counters.word64(processor * self.stride + word * WORD).load(Ordering::Relaxed);
+        (0..self.processors).map(on).fold(0, u64::wrapping_add)
+    }
+}
+
+impl FlowCache {
+    /// Loads the form of a plugin for an instance, and lets programs ask it by its number from then on.
+    ///
+    /// # Errors
+    /// [`OffloadError::Form`] where it can't be used: it is no such object file, it has a loop, or takes too many instructions, the
+    /// kernel's verifier refuses it, or there are 256 forms. Nothing of it is left then.
+    pub fn load_form(&mut self, form: FormObject<'_>) -> Result<LoadedForm, OffloadError> {
+        let instructions = check(form)?;
+        let place = self.forms.iter().position(|taken| !taken);
+        let place = place.ok_or_else(|| refused(format!("there are {FORMS} forms, and no more")))?;
+        let (mut object, memory) = make(form)?;
+        for (program, map) in PROGRAMS {
+            let loaded = object::load(&mut object, program).map_err(|error| match error {
+                OffloadError::Load { detail, .. } => {
+                    refused(format!("the kernel does not take it: {}", reason(&detail)))
+                }
+                other => other,
+            });
+            drop(loaded?);
+            let asked = self
+                .set_form(map, place, object.program(program))
+                .map_err(|detail| OffloadError::Map { map, detail });
+            if let Err(error) = asked {
+                self.clear_form(place);
+                return Err(error);
+            }
+        }
+        self.forms[place] = true;
+        Ok(LoadedForm { place: place as u16, instructions, memory: Arc::new(memory), _object: object })
+    }
+
+    /// Lets go of a form: no program asks it any more, and packets of flows whose entries name it go up. Its number may be another
+    /// one's from now on, so no entry that is in use may name it.
+    pub fn unload_form(&mut self, form: LoadedForm) {
+        let place = usize::from(form.place);
+        self.clear_form(place);
+        self.forms[place] = false;
+    }
+
+    fn set_form(
+        &mut self,
+        map: &'static str,
+        place: usize,
+        program: Option<&aya::programs::Program>,
+    ) -> Result<(), String> {
+        let Some(aya::programs::Program::Xdp(program)) = program else { return Err("no program".to_owned()) };
+        let fd = program.fd().map_err(|error| object::chain(&error))?;
+        let asked = map_mut(&mut self.object, map).map_err(|error| error.to_string())?;
+        let mut asked = ProgramArray::try_from(asked).map_err(|error| object::chain(&error))?;
+        asked.set(place as u32, fd, 0).map_err(|error| object::chain(&error))
+    }
+
+    fn clear_form(&mut self, place: usize) {
+        for (_, map) in PROGRAMS {
+            let Ok(asked) = map_mut(&mut self.object, map) else { continue };
+            if let Ok(mut asked) = ProgramArray::try_from(asked) {
+                // A place that is empty already is none to be told of.
+                let _ = asked.clear_index(&(place as u32));
+            }
+        }
+    }
+}
+
+fn refused(detail: String) -> OffloadError {
+    OffloadError::Form { detail }
+}
+
+/// What the verifier objects to, out of all that it says: what stands between the last instruction and its figures.
+fn reason(said: &str) -> String {
+    const FIGURES: [&str; 3] = ["verification time", "stack depth", "processed "];
+    let is_figure = |line: &&str| FIGURES.iter().any(|figure| line.starts_with(figure));
+    let is_instruction = |line: &&str| line.starts_with(|first: char| first == ';' || first.is_ascii_digit());
+    let lines: Vec<_> = said.lines().map(str::trim).take_while(|line| !is_figure(line)).collect();
+    let last = lines.iter().rposition(is_instruction).map_or(0, |at| at + 1);
+    let objection = lines[last..].join(", ");
+    if objection.is_empty() { said.to_owned() } else { objection }
+}
+
+/// The instructions that a form takes, if it keeps to what is asked of one.
+fn check(form: FormObject<'_>) -> Result<u32, OffloadError> {
+    let mut most = 0;
+    for (program, _) in PROGRAMS {
+        let way = longest_way(form.object, program);
+        let (instructions, loops) =
+            way.ok_or_else(|| refused(format!("program {program} is not in it, or never ends")))?;
+        if loops > 0 {
+            return Err(refused(format!(
+                "{program} has a loop: unroll it, so that its instructions can be counted"
+            )));
+        }
+        most = most.max(instructions);
+    }
+    if most > form.most_instructions {
+        let allowed = form.most_instructions;
+        return Err(refused(format!("it takes up to {most} instructions a packet, and may take {allowed}")));
+    }
+    Ok(most)
+}
+
+/// Makes the maps of a form.
+fn make(form: FormObject<'_>) -> Result<(Ebpf, FormMemory), OffloadError> {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let processors = aya::util::nr_cpus().map_err(|(what, error)| refused(format!("{what}: {error}")))?;
+    let mut loader = EbpfLoader::new();
+    loader.btf(None).map_max_entries("counters", processors as u32);
+    // Read in words, and bytes in a program may lie anywhere: those of a vector don't.
+    let object = Vec::from(form.object);
+    let loaded = loader.load(&object);
+    let mut object =
+        loaded.map_err(|error| refused(format!("it can't be loaded: {}", object::chain(&error))))?;
+    let settings = WORD * (1 + 2 * form.settings);
+    let stride = (form.counters * WORD).next_multiple_of(LINE);
+    for (map, size) in [("settings", settings), ("counters", stride)] {
+        if value_size(&object, map) != Some(size) {
+            return Err(refused(format!("its map {map} has not values of {size} bytes, as the plugin says")));
+        }
+    }
+    let memory = FormMemory {
+        id: NEXT.fetch_add(1, Ordering::Relaxed),
+        settings: MappedMap::new(&mut object, "settings", 1, settings)?,
+        words: form.settings,
+        counters: MappedMap::new(&mut object, "counters", processors, stride)?,
+        stride,
+        processors,
+    };
+    Ok((object, memory))
+}
+
+fn value_size(object: &Ebpf, map: &str) -> Option<usize> {
+    let Map::Array(data) = object.map(map)? else { return None };
+    data.info().ok().map(|info| info.value_size() as usize)
+}

@@ -1,0 +1,216 @@
+//! Forms that are asked, and forms that are refused, each with its reason.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::tests::{Bench, FLOW, OUT, PORT, V4, V6, v4_frame, v6_frame};
+use super::{CachedFlow, FormObject, LoadedForm};
+use crate::OffloadError;
+use crate::test_support::can_load;
+
+/// Counts packets and bytes; drops packets to the port that it is told, and sends up those to another one.
+const FORM: &str = r#"
+#define SETTINGS 2
+#define COUNTERS 3
+#include "form.h"
+static __always_inline enum form_verdict form(const struct packet *packet, const __u64 *settings, __u64 *counters)
+{
+	if (packet->destination_port == settings[1])
+		return FORM_UP;
+	counters[0]++;
+	counters[1] += packet->length;
+	counters[2] += packet->family;
+	return packet->destination_port == settings[0] ? FORM_DROP : FORM_PASS;
+}
+"#;
+
+/// Programs, each with a fault, and a part of the reason by which it is refused.
+const FAULTY: &[(&str, &str, &str)] = &[
+    (
+        "an access behind the end of a packet",
+        "return *(__u8 *)(long)context->data;",
+        "invalid access to packet",
+    ),
+    (
+        "an access far behind what was looked at",
+        "__u8 *data = (void *)(long)context->data; if (data + 4 > (__u8 *)(long)context->data_end) return 0; return data[64];",
+        "invalid access to packet",
+    ),
+    (
+        "a value of a map that may not be there",
+        "__u32 key = context->rx_queue_index; return *(__u64 *)bpf_map_lookup_elem(&counters, &key);",
+        "map_value_or_null",
+    ),
+    (
+        "an access behind the end of a value",
+        "__u32 key = 0; __u64 *found = bpf_map_lookup_elem(&counters, &key); return found ? found[99] : 0;",
+        "invalid access to map value",
+    ),
+    (
+        "an index that nothing bounds",
+        "__u32 key = 0; __u64 *found = bpf_map_lookup_elem(&counters, &key); return found ? found[context->rx_queue_index] : 0;",
+        "unbounded memory access",
+    ),
+    ("an address that a program makes up", "return *(volatile __u8 *)0x1234567;", "invalid mem access"),
+    (
+        "a register that was never written",
+        "__u64 read; asm volatile(\"%0 = r7\" : \"=r\"(read)); return read;",
+        "!read_ok",
+    ),
+    (
+        "a stack that is too deep",
+        "asm volatile(\"*(u64 *)(r10 - 1024) = r1\" ::: \"memory\"); return 0;",
+        "invalid write to stack",
+    ),
+    (
+        "a word of the context that is not there",
+        "return *(__u32 *)((void *)context + 200);",
+        "invalid bpf_context access",
+    ),
+    ("a write to the context", "context->rx_queue_index = 1; return 0;", "invalid bpf_context access"),
+    ("a helper that there is not", "return ((int (*)(void))100000)();", "invalid func"),
+    (
+        "a helper that is not for drivers",
+        "return ((int (*)(void *, int, int, int))BPF_FUNC_skb_change_head)(context, 0, 0, 0);",
+        "program of this type cannot use helper",
+    ),
+    ("code that nobody comes to", "asm volatile(\"exit\"); return 0;", "unreachable insn"),
+    ("a loop without an end", "for (;;) asm volatile(\"\");", "is not in it, or never ends"),
+    (
+        "a loop with an end",
+        "volatile int at; for (at = 0; at < 9; at++) asm volatile(\"\"); return 0;",
+        "has a loop",
+    ),
+    ("too many instructions", "REPEAT return 0;", "and may take 200"),
+];
+
+fn faulty(body: &str) -> String {
+    let repeated = "asm volatile(\"r0 = 0\" ::: \"r0\");".repeat(300);
+    let body = body.replace("REPEAT", &repeated);
+    let program = |section: &str, name: &str| {
+        format!("SEC(\"{section}\") int {name}(struct xdp_md *context) {{ {body} }}\n")
+    };
+    let maps = FORM;
+    // The maps are those of a right one; its programs bear other names.
+    format!(
+        "#define millrace_form right\n#define millrace_form_sg right_sg\n{maps}\n#undef millrace_form\n#undef millrace_form_sg\n{}{}",
+        program("xdp", "millrace_form"),
+        program("xdp.frags", "millrace_form_sg")
+    )
+}
+
+fn compiled(source: &str) -> Vec<u8> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("mr-form-{}-{number}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (text, object) = (folder.join("form.c"), folder.join("form.o"));
+    std::fs::write(&text, source).unwrap();
+    let done = millrace_bpf::compile(Path::new(&text), &object, &["-Wno-everything"]);
+    let bytes = done.map(|()| std::fs::read(&object).unwrap());
+    std::fs::remove_dir_all(&folder).unwrap();
+    bytes.unwrap()
+}
+
+fn load(bench: &mut Bench, object: &[u8]) -> Result<LoadedForm, OffloadError> {
+    bench.cache.load_form(FormObject { object, settings: 2, counters: 3, most_instructions: 200 })
+}
+
+fn counted(form: &LoadedForm) -> [u64; 3] {
+    [0, 1, 2].map(|word| form.memory().counted(word))
+}
+
+#[test]
+fn a_form_is_asked_about_each_packet_and_counts_it_once() {
+    if !can_load() {
+        return;
+    }
+    let mut bench = Bench::new(16);
+    let form = load(&mut bench, &compiled(FORM)).unwrap();
+    assert!(form.instructions() > 20);
+    let flow = CachedFlow { form: Some(form.place()), ..FLOW };
+    let slots = [bench.begin(V4.0, V4.1), bench.begin(V6.0, V6.1)];
+    slots.iter().for_each(|slot| bench.writer.renew(*slot, &flow, 1));
+    let (v4, v6) = (v4_frame(), v6_frame());
+    for program in 0..2 {
+        assert!(bench.run(program, &v4).is_some() && bench.run(program, &v6).is_some());
+    }
+    assert_eq!(counted(&form), [4, 2 * (v4.len() + v6.len()) as u64, 20]);
+    // Test frames go to port 9.
+    form.memory().configure(&[9]);
+    assert!(!bench.forwards(&v4) && bench.run(1, &v4).is_none());
+    assert_eq!(bench.counters().formed, 2);
+    let totals = bench.writer.totals(slots[0]);
+    assert_eq!((totals.packets, totals.dropped, totals.dropped_bytes), (2, 2, 2 * v4.len() as u64));
+    let up = bench.writer.up(PORT);
+    form.memory().configure(&[9, 9]);
+    assert!(!bench.forwards(&v4));
+    assert_eq!((bench.writer.up(PORT), counted(&form)[0]), (up + 1, 6), "it went up, and isn't counted");
+    assert_eq!(bench.counters().formed, 2);
+    // Settings that are changed back and forth are always whole.
+    form.memory().configure(&[]);
+    bench.writer.set_done(PORT, up + 1);
+    assert!(bench.forwards(&v4));
+    assert_eq!(bench.cache.sent(OUT).unwrap().packets, 5);
+    // Nobody is asked who is not there: the packets go up.
+    let memory = form.memory().clone();
+    bench.cache.unload_form(form);
+    let up = bench.writer.up(PORT);
+    assert!(!bench.forwards(&v4) && bench.run(1, &v4).is_none());
+    assert_eq!((bench.writer.up(PORT), memory.counted(0)), (up + 2, 7));
+}
+
+#[test]
+fn padding_is_no_part_of_what_a_form_sees() {
+    if !can_load() {
+        return;
+    }
+    let mut bench = Bench::new(16);
+    let form = load(&mut bench, &compiled(FORM)).unwrap();
+    let slot = bench.begin(V4.0, V4.1);
+    bench.writer.renew(slot, &CachedFlow { form: Some(form.place()), ..FLOW }, 1);
+    let whole = super::tests::short_v4_frame();
+    let padded = [&whole[..], &vec![0; 60 - whole.len()]].concat();
+    assert!(bench.forwards(&padded));
+    assert_eq!(counted(&form)[1], whole.len() as u64);
+    assert_eq!(bench.writer.totals(slot).bytes, whole.len() as u64);
+}
+
+#[test]
+fn forms_have_maps_of_their_own_and_their_places_are_given_anew() {
+    if !can_load() {
+        return;
+    }
+    let mut bench = Bench::new(16);
+    let object = compiled(FORM);
+    let (one, two) = (load(&mut bench, &object).unwrap(), load(&mut bench, &object).unwrap());
+    assert_ne!((one.place(), one.memory().id()), (two.place(), two.memory().id()));
+    let slot = bench.begin(V4.0, V4.1);
+    bench.writer.renew(slot, &CachedFlow { form: Some(two.place()), ..FLOW }, 1);
+    assert!(bench.forwards(&v4_frame()));
+    assert_eq!((counted(&one)[0], counted(&two)[0]), (0, 1));
+    let place = one.place();
+    bench.cache.unload_form(one);
+    assert_eq!(load(&mut bench, &object).unwrap().place(), place);
+}
+
+#[test]
+fn what_is_not_right_is_refused_with_a_reason_and_nothing_of_it_stays() {
+    if !can_load() {
+        return;
+    }
+    let mut bench = Bench::new(16);
+    for (what, body, reason) in FAULTY {
+        let error = load(&mut bench, &compiled(&faulty(body))).expect_err(what).to_string();
+        assert!(error.contains(reason), "{what}: {reason:?} is not in: {error}");
+    }
+    for (what, object) in [("nothing", &[][..]), ("no object file", &[0x7f; 4096][..])] {
+        let error = load(&mut bench, object).expect_err(what).to_string();
+        assert!(error.contains("is not in it, or never ends"), "{what}: {error}");
+    }
+    let maps = FORM.replace("COUNTERS 3", "COUNTERS 30");
+    let error = load(&mut bench, &compiled(&maps)).expect_err("other maps").to_string();
+    assert!(error.contains("map counters has not values of 64 bytes"), "{error}");
+    assert_eq!(bench.cache.forms, [false; super::FORMS], "all places are free");
+    assert!(load(&mut bench, &compiled(FORM)).is_ok());
+}

@@ -1,0 +1,195 @@
+//! A plugin's form for the driver: a program that treats packets of flows in the kernel, before a worker sees them, as an
+//! instance at the worker would (`include/form.h` of the room `bpf`).
+//!
+//! What the form counts stands in memory that the instance reads: [`DriverCounts`] makes one number of what both counted.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A form, as it comes with a plugin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DriverForm {
+    /// The object file (ELF), as clang makes it.
+    pub object: &'static [u8],
+    /// Words of settings that it is given: `SETTINGS` of the form.
+    pub settings: usize,
+    /// Words that it counts: `COUNTERS` of the form.
+    pub counters: usize,
+}
+
+/// The memory that an instance shares with its form.
+pub trait DriverMemory: fmt::Debug + Send + Sync {
+    /// A number that no other such memory has had, and not 0.
+    fn id(&self) -> u64;
+
+    /// Gives the form other settings: packets that come from now on are treated by all of them.
+    fn configure(&self, settings: &[u64]);
+
+    /// What the form has counted in one of its words since it was loaded; counts wrap.
+    fn counted(&self, word: usize) -> u64;
+}
+
+/// What the form of an instance has counted for it: what is not known of the worker's own packets. Nothing, as long as there is no
+/// form.
+#[derive(Debug, Default)]
+pub struct DriverCounts {
+    memory: Option<Arc<dyn DriverMemory>>,
+    /// What stood in that memory when it began to count.
+    base: Vec<u64>,
+    /// What was counted before, in other memory.
+    before: Vec<u64>,
+    /// Whose `base` it is.
+    id: u64,
+}
+
+impl DriverCounts {
+    /// Nothing counted yet, in so many words.
+    pub fn new(words: usize) -> Self {
+        Self { memory: None, base: vec![0; words], before: vec![0; words], id: 0 }
+    }
+
+    /// From now on this memory counts, whose form gets these settings. What was counted so far stays.
+    pub fn attach(&mut self, memory: Arc<dyn DriverMemory>, settings: &[u64]) {
+        memory.configure(settings);
+        if memory.id() != self.id {
+            self.before = self.all();
+            self.base = (0..self.base.len()).map(|word| memory.counted(word)).collect();
+            self.id = memory.id();
+        }
+        self.memory = Some(memory);
+    }
+
+    /// Gives the form other settings, if there is one.
+    pub fn configure(&self, settings: &[u64]) {
+        if let Some(memory) = &self.memory {
+            memory.configure(settings);
+        }
+    }
+
+    /// What was counted in a word.
+    pub fn counted(&self, word: usize) -> u64 {
+        let (Some(base), Some(before)) = (self.base.get(word), self.before.get(word)) else { return 0 };
+        let now = self.memory.as_ref().map_or(*base, |memory| memory.counted(word));
+        before.wrapping_add(now.wrapping_sub(*base))
+    }
+
+    /// What was counted in all words.
+    pub fn all(&self) -> Vec<u64> {
+        (0..self.base.len()).map(|word| self.counted(word)).collect()
+    }
+
+    /// Counts from zero in a word.
+    pub fn reset(&mut self, word: usize) {
+        let Some(memory) = &self.memory else { return self.before[word] = 0 };
+        (self.base[word], self.before[word]) = (memory.counted(word), 0);
+    }
+
+    /// Counts from zero in all words.
+    pub fn reset_all(&mut self) {
+        (0..self.base.len()).for_each(|word| self.reset(word));
+    }
+
+    /// What another instance needs to go on with, by the same memory or another one: see [`restore`](Self::restore).
+    pub fn save(&self) -> Vec<u64> {
+        // The form may count meanwhile: both parts are made of one look.
+        let now = match &self.memory {
+            Some(memory) => (0..self.base.len()).map(|word| memory.counted(word)).collect(),
+            None => self.base.clone(),
+        };
+        let so_far = now.iter().zip(&self.base).zip(&self.before);
+        let counted = so_far.map(|((now, base), before)| before.wrapping_add(now.wrapping_sub(*base)));
+        std::iter::once(self.id).chain(counted).chain(now.iter().copied()).collect()
+    }
+
+    /// Goes on where another one was, before any memory is attached; whether `saved` has as many words.
+    pub fn restore(&mut self, saved: &[u64]) -> bool {
+        let words = self.base.len();
+        let Some((id, counted)) = saved.split_first().filter(|(_, rest)| rest.len() == 2 * words) else {
+            return false;
+        };
+        self.id = *id;
+        self.before.copy_from_slice(&counted[..words]);
+        self.base.copy_from_slice(&counted[words..]);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Memory {
+        id: u64,
+        counted: Mutex<[u64; 2]>,
+        settings: Mutex<Vec<u64>>,
+    }
+
+    impl Memory {
+        fn count(&self, first: u64, second: u64) {
+            let mut counted = self.counted.lock().unwrap();
+            *counted = [counted[0].wrapping_add(first), counted[1].wrapping_add(second)];
+        }
+    }
+
+    impl DriverMemory for Memory {
+        fn id(&self) -> u64 {
+            self.id
+        }
+
+        fn configure(&self, settings: &[u64]) {
+            *self.settings.lock().unwrap() = settings.to_vec();
+        }
+
+        fn counted(&self, word: usize) -> u64 {
+            self.counted.lock().unwrap()[word]
+        }
+    }
+
+    fn memory(id: u64) -> Arc<Memory> {
+        Arc::new(Memory { id, ..Memory::default() })
+    }
+
+    #[test]
+    fn what_is_counted_in_several_memories_adds_up() {
+        let mut counts = DriverCounts::new(2);
+        assert_eq!((counts.all(), counts.counted(9)), (vec![0, 0], 0));
+        let (one, two) = (memory(1), memory(2));
+        one.count(7, 7);
+        counts.attach(one.clone(), &[4]);
+        assert_eq!((counts.all(), one.settings.lock().unwrap().clone()), (vec![0, 0], vec![4]));
+        one.count(1, 2);
+        counts.attach(two.clone(), &[5]);
+        one.count(100, 100);
+        two.count(10, 20);
+        assert_eq!(counts.all(), [11, 22]);
+        counts.attach(two.clone(), &[6]);
+        assert_eq!(counts.all(), [11, 22], "it is the same memory");
+        counts.reset(0);
+        two.count(1, 1);
+        assert_eq!(counts.all(), [1, 23]);
+        counts.reset_all();
+        assert_eq!(counts.all(), [0, 0]);
+    }
+
+    #[test]
+    fn a_successor_goes_on_where_the_other_one_was_and_loses_nothing_between() {
+        let mut old = DriverCounts::new(2);
+        let (same, other) = (memory(1), memory(2));
+        old.attach(same.clone(), &[]);
+        same.count(3, 4);
+        let saved = old.save();
+        same.count(1, 1);
+        let (mut new, mut elsewhere) = (DriverCounts::new(2), DriverCounts::new(2));
+        assert!(new.restore(&saved) && elsewhere.restore(&saved));
+        new.attach(same, &[]);
+        assert_eq!(new.all(), [4, 5]);
+        other.count(50, 50);
+        elsewhere.attach(other.clone(), &[]);
+        other.count(1, 0);
+        assert_eq!(elsewhere.all(), [4, 4]);
+        assert!(!DriverCounts::new(3).restore(&saved) && !DriverCounts::new(2).restore(&[]));
+    }
+}
