@@ -14,7 +14,8 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let mut progress = |line: &str| eprintln!("{line}");
-    let mut options = Options { binary: PathBuf::from(binary), workload: None, progress: &mut progress };
+    let mut options =
+        Options { binary: PathBuf::from(binary), workload: None, case: None, progress: &mut progress };
     match run(&name, &mut options) {
         Ok(results) => {
             for result in results {
