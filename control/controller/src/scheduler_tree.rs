@@ -232,7 +232,7 @@ mod tests {
                     under("real-time = \"6mbit\""),
                     leaf("y", "under = \"top\", real-time = \"5mbit\"")
                 ),
-                &["f:8:1: ", "11.00 Mb/s in the long run", "the link gives", "10.00 Mb/s"],
+                &["f:10:3: ", "11.00 Mb/s in the long run", "the link gives", "10.00 Mb/s"],
             ),
             (
                 format!(
@@ -240,7 +240,7 @@ mod tests {
                     under("real-time = \"9mbit 10ms 1mbit\""),
                     leaf("y", "under = \"top\", real-time = \"2mbit\"")
                 ),
-                &["promise 13750 bytes in the first 10000000 ns", "12500 bytes"],
+                &["promise 13750 bytes in the first 10 ms", "12500 bytes"],
             ),
             // Circles and unknown parents.
             (format!("{hfsc}\n{}", leaf("x", "under = \"x\"")), &["f:9:40: ", "\"x\" under \"x\""]),
