@@ -121,3 +121,29 @@ fn ports(devices: &[String]) -> Result<Config, Failure> {
     }
     Config::parse(&text, "--port").map_err(|error| Failure::usage(format!("--port: {}", error.problem)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::{Arguments, Command};
+    use clap::Parser;
+
+    #[test]
+    fn another_directory_is_offered_unless_one_was_said() {
+        let config = Config::parse("[plugins]\nstate = \"/somewhere\"", "f").unwrap();
+        for (words, told) in [
+            (
+                &["--last-good"][..],
+                "there is no revision to start from in /somewhere; --state DIR searches another directory",
+            ),
+            (&["--last-good", "--state", "/elsewhere"], "there is no revision to start from in /elsewhere"),
+        ] {
+            let Command::Run(run) =
+                Arguments::try_parse_from([&["millrace", "run"], words].concat()).unwrap().command
+            else {
+                panic!("{words:?}")
+            };
+            assert_eq!(none_in(&known(config.clone(), &run), &run), told);
+        }
+    }
+}

@@ -94,7 +94,9 @@ fn taken_apart(array: &mut Array) -> (String, Vec<Entry>, String) {
     let mut rest = array.trailing().as_str().unwrap_or_default().to_owned();
     let mut entries: Vec<Entry> = Vec::new();
     let mut opening = String::new();
-    for value in std::mem::take(array) {
+    let values: Vec<Value> = array.iter().cloned().collect();
+    array.clear();
+    for value in values {
         let (tail, lead) = line_end(text(value.decor().prefix()));
         match entries.last_mut() {
             Some(entry) => entry.tail += &tail,
