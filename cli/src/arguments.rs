@@ -92,7 +92,7 @@ pub enum Command {
         after_help = "Only what differs is changed, and other flows lose no packet. When a step can't be made, those before it are undone.\n\nExample:\n  millrace apply router.toml --comment 'new branch office'\n  millrace apply router.toml --confirm 60s && millrace confirm"
     )]
     Apply(Apply),
-    /// Say what a file would change, in the words of the commands; exit with 1 where that is something.
+    /// Say what a file would change, in the words of the commands; exit with 1 where that is something, with 2 where it can't be told.
     #[command(after_help = "Example:\n  millrace diff router.toml\n  millrace diff")]
     Diff(Diff),
     /// Keep what was applied with --confirm.
@@ -106,8 +106,10 @@ pub enum Command {
         after_help = "Example:\n  millrace rollback\n  millrace rollback 12 --comment 'mail did not work'"
     )]
     Rollback(Rollback),
-    /// Write what runs into a file, and keep its comments.
-    #[command(after_help = "Example:\n  millrace save\n  millrace save router.toml")]
+    /// Write what runs into a file, keep its comments, and make a revision of it.
+    #[command(
+        after_help = "A file with entries that were neither applied nor saved is refused: apply it first, or say --force.\n\nExample:\n  millrace save\n  millrace save router.toml --comment 'mail works'\n  millrace save - > copy.toml"
+    )]
     Save(Save),
     /// Say what this machine can do for each network device, and what would make it faster.
     #[command(after_help = "Example:\n  millrace doctor\n  millrace doctor eth1 --json")]

@@ -98,6 +98,11 @@ impl Client {
         Ok(Self { patience: Duration::ZERO, ..Self::new(connection)? })
     }
 
+    /// Whether the router is reached by `--server`: its files are not those of this machine.
+    pub fn is_elsewhere(&self) -> bool {
+        matches!(self.place, Place::Elsewhere(_))
+    }
+
     /// Reads a resource.
     ///
     /// # Errors

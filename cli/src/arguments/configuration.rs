@@ -21,7 +21,7 @@ pub struct Apply {
 /// Arguments of `diff`.
 #[derive(Debug, Args)]
 pub struct Diff {
-    /// The configuration file, `-` for standard input; without it, what was applied last, or what the router was started with.
+    /// The configuration file, `-` for standard input; without it, what was applied or saved last, or what the router was started with.
     pub file: Option<PathBuf>,
 }
 
@@ -50,7 +50,7 @@ pub enum HistoryAction {
 /// Arguments of `rollback`.
 #[derive(Debug, Args)]
 pub struct Rollback {
-    /// The revision, as `history` shows it; without it, the one before that which runs.
+    /// The revision, as `history` shows it; without it, the newest one that counts and is not what runs.
     pub number: Option<u64>,
     /// Return after this time, unless `millrace confirm` comes before: 30s, 10m, 1h.
     #[arg(long, value_name = "TIME", value_parser = time)]
@@ -63,8 +63,15 @@ pub struct Rollback {
 /// Arguments of `save`.
 #[derive(Debug, Args)]
 pub struct Save {
-    /// The file; without it, the one that was applied last, or that the router was started with. One that isn't there is made.
+    /// The file, `-` for standard output, which makes no revision; without it, the one that was applied or saved last, or that the
+    /// router was started with. One that isn't there is made.
     pub file: Option<PathBuf>,
+    /// Also where the file has entries that were neither applied nor saved: they are lost then.
+    #[arg(long)]
+    pub force: bool,
+    /// Why, for the history; without it, "saved".
+    #[arg(long, value_name = "TEXT")]
+    pub comment: Option<String>,
 }
 
 /// Arguments of `router`.

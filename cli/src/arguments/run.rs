@@ -16,6 +16,9 @@ pub struct Run {
     /// Start from the last revision that counts (`history`), even where the file can't be read; without one, from the file.
     #[arg(long, conflicts_with = "ports")]
     pub last_good: bool,
+    /// Where the router remembers what has to outlive it, revisions for instance; `none`: nowhere. It counts more than the file.
+    #[arg(long, value_name = "DIR", value_parser = state)]
+    pub state: Option<PathBuf>,
     /// How the worker waits for packets.
     #[arg(long, value_name = "MODE")]
     pub mode: Option<Mode>,
@@ -46,6 +49,14 @@ pub struct Run {
     /// Write `ready` and a newline to this descriptor once the router forwards.
     #[arg(long, value_name = "FD")]
     pub ready_fd: Option<i32>,
+}
+
+/// A directory by its whole path, or `none`.
+fn state(text: &str) -> Result<PathBuf, String> {
+    match text {
+        "none" => Ok(text.into()),
+        _ => std::path::absolute(text).map_err(|error| error.to_string()),
+    }
 }
 
 /// How the worker waits for packets.

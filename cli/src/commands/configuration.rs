@@ -26,11 +26,18 @@ const COLUMNS: &[Column] = &[
     ("comment", "comment"),
 ];
 
-/// How a file is told to the router: by its whole path, so that it is found again.
-fn origin(file: &Path) -> String {
-    match file.as_os_str() == "-" {
-        true => "standard input".to_owned(),
-        false => std::path::absolute(file).unwrap_or_else(|_| file.to_owned()).display().to_string(),
+/// How a file is told to the router: by its whole path, so that it is found again; that of a router elsewhere behind this machine's name.
+fn origin(client: &Client, file: &Path) -> String {
+    if file.as_os_str() == "-" {
+        return "standard input".to_owned();
+    }
+    let path = std::path::absolute(file).unwrap_or_else(|_| file.to_owned()).display().to_string();
+    match client.is_elsewhere() {
+        true => {
+            let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+            format!("{}:{path}", name.trim())
+        }
+        false => path,
     }
 }
 
@@ -52,7 +59,7 @@ fn seconds(confirm: Option<Duration>) -> Option<u64> {
 pub fn apply(client: &Client, apply: &Apply, json: bool) -> Result<(), Failure> {
     let body = json!({
         "text": read(&apply.file)?,
-        "origin": origin(&apply.file),
+        "origin": origin(client, &apply.file),
         "comment": apply.comment,
         "confirm": seconds(apply.confirm),
     });
@@ -79,17 +86,43 @@ fn applied(value: &Value, json: bool) {
     done(value, &line, json);
 }
 
-/// Shows what a file would change: like diff(1), it fails where that is something.
+/// What says that a configuration waits to be confirmed, if one does.
+pub(super) fn waits(pending: &Value) -> Option<String> {
+    let (revision, seconds) = (pending["revision"].as_u64()?, pending["seconds"].as_u64()?);
+    Some(format!(
+        "revision {revision} waits to be confirmed, and goes back in {seconds} s: `millrace confirm`"
+    ))
+}
+
+/// Trouble, which is something else than a difference.
+fn trouble(failure: Failure) -> Failure {
+    Failure { code: 2, ..failure }
+}
+
+/// Shows what a file would change: like diff(1), it ends with 1 where that is something, and with 2 where it can't be told.
 pub fn diff(client: &Client, diff: &Diff, json: bool) -> Result<ExitCode, Failure> {
     let body = match &diff.file {
-        Some(file) => json!({"text": read(file)?, "origin": origin(file)}),
+        Some(file) => json!({"text": read(file).map_err(trouble)?, "origin": origin(client, file)}),
         None => json!({}),
     };
-    let value = client.send(Method::POST, "/configuration/diff", Some(&body))?;
+    let mut value = client.send(Method::POST, "/configuration/diff", Some(&body)).map_err(trouble)?;
+    let pending = client.get("/status").map_err(trouble)?["pending"].clone();
+    if pending.is_object() {
+        value["pending"] = pending.clone();
+    }
     let (changes, restart) = (rows(&value["changes"]), rows(&value["restart"]));
     if json {
         println!("{value:#}");
     } else {
+        if let Some(waits) = waits(&pending) {
+            println!("# {waits}");
+        }
+        if diff.file.is_none() && !(changes.is_empty() && restart.is_empty()) {
+            println!(
+                "# what would make of what runs {} again, as it was last applied or saved:",
+                plain(&value["origin"])
+            );
+        }
         changes.iter().for_each(|change| println!("{}", plain(change)));
         restart.iter().for_each(|sentence| println!("# takes a restart: {}", plain(sentence)));
         if changes.is_empty() && restart.is_empty() {
@@ -117,10 +150,18 @@ pub fn history(client: &Client, history: &History, json: bool) -> Result<(), Fai
         return Ok(());
     }
     let mut value = client.get("/revisions")?;
+    let pending = client.get("/status")?["pending"].clone();
     for revision in value.as_array_mut().into_iter().flatten() {
         revision["shown"] = utc(revision["time"].as_u64().unwrap_or(0)).into();
         let runs = revision["runs"].as_bool().unwrap_or_default();
-        revision["shown_state"] = if runs { "runs".into() } else { revision["state"].clone() };
+        let shown = match pending["seconds"].as_u64() {
+            Some(seconds) if pending["revision"] == revision["number"] => {
+                format!("waiting, {seconds} s").into()
+            }
+            _ if runs => "runs".into(),
+            _ => revision["state"].clone(),
+        };
+        revision["shown_state"] = shown;
     }
     if !json && rows(&value).is_empty() {
         println!("nothing was applied yet");
@@ -138,35 +179,53 @@ pub fn rollback(client: &Client, rollback: &Rollback, json: bool) -> Result<(), 
     Ok(())
 }
 
-/// Writes what runs into a file.
+/// Writes what runs into a file, and keeps it as a revision.
 pub fn save(client: &Client, save: &Save, json: bool) -> Result<(), Failure> {
+    let written = |body| client.send(Method::POST, "/configuration/save", Some(&body));
     let file = match &save.file {
+        Some(file) if file.as_os_str() == "-" => {
+            let value = written(json!({}))?;
+            match json {
+                true => println!("{value:#}"),
+                false => print!("{}", plain(&value["text"])),
+            }
+            return Ok(());
+        }
         Some(file) => file.clone(),
         None => known_file(client)?,
     };
+    let name = file.display().to_string();
     let before = match fs::read_to_string(&file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        text => text.map_err(|error| Failure::new(format!("can't read {}: {error}", file.display())))?,
+        text => text.map_err(|error| Failure::new(format!("can't read {name}: {error}")))?,
     };
-    let body = json!({"text": before, "origin": origin(&file)});
-    let value = client.send(Method::POST, "/configuration/save", Some(&body))?;
+    let origin = origin(client, &file);
+    let value = written(json!({"text": before, "origin": origin, "force": save.force}))?;
     let text = value["text"].as_str().unwrap_or_default();
-    let name = file.display().to_string();
-    if text == before {
-        done(
-            &json!({"file": name, "changed": false}),
-            &format!("{name} is what runs: nothing is changed"),
-            json,
-        );
-        return Ok(());
+    // The revision comes first: where it is refused, because something else runs by now, the file stays as it is.
+    let kept = json!({"text": text, "origin": origin, "comment": save.comment});
+    let revision = client.send(Method::POST, "/revisions", Some(&kept))?["number"].clone();
+    if text != before {
+        let failed = |error| {
+            Failure::new(format!("can't write {name}: {error}; what runs is kept as revision {revision}"))
+        };
+        replace(&file, text).map_err(failed)?;
     }
-    replace(&file, text).map_err(|error| Failure::new(format!("can't write {name}: {error}")))?;
-    done(&json!({"file": name, "changed": true}), &format!("what runs is in {name}"), json);
+    let line = match text == before {
+        true => format!("{name} is what runs: nothing is changed"),
+        false => format!("what runs is in {name}, and is revision {revision}"),
+    };
+    done(&json!({"file": name, "changed": text != before, "revision": revision}), &line, json);
     Ok(())
 }
 
 /// The file that what runs came from: where a revision runs again, the file of that.
 fn known_file(client: &Client) -> Result<PathBuf, Failure> {
+    if client.is_elsewhere() {
+        return Err(Failure::usage(
+            "the router is elsewhere: name a file of this machine, or - for standard output",
+        ));
+    }
     let mut origin = plain(&client.get("/configuration")?["origin"]);
     while let Some(number) = origin.strip_prefix("revision ").and_then(|number| number.parse::<u64>().ok()) {
         origin = plain(&client.get(&format!("/revisions/{number}"))?["origin"]);

@@ -18,6 +18,9 @@ pub fn show(client: &Client, noun: Noun, json: bool) -> Result<(), Failure> {
         Noun::Interface if !json => print(&value["resources"], columns(noun), false),
         Noun::Status if !json => {
             put_units(&mut value);
+            if let Some(waits) = super::configuration::waits(&value["pending"]) {
+                value["pending"] = waits.into();
+            }
             print(&value, &[], false);
         }
         _ => show_rows(&mut value, noun, json),

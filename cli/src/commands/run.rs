@@ -81,6 +81,7 @@ fn overrides(arguments: &Run) -> Overrides {
             arguments::OnDeath::Kernel => OnDeath::Kernel,
             arguments::OnDeath::Drop => OnDeath::Drop,
         }),
+        state: arguments.state.clone(),
         driver: arguments.driver.map(|driver| match driver {
             arguments::Driver::Auto => Device::Auto,
             arguments::Driver::AfXdp => Device::AfXdp,
@@ -186,6 +187,20 @@ mod tests {
             }),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn where_no_revision_is_the_directory_is_named() {
+        let folder = std::env::temp_dir().join(format!("millrace-no-revision-{}", std::process::id()));
+        let folder = folder.display();
+        for line in [
+            format!("--last-good --state {folder}"),
+            format!("--config /nowhere.toml --last-good --state {folder}"),
+        ] {
+            let refused = parsed(&line).unwrap_err().message;
+            assert!(refused.contains(&format!("no revision to start from in {folder}")), "{refused}");
+        }
+        assert_eq!(parsed("--port eth1 --state none").unwrap().plugins.state, Some("none".into()));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Extension, State};
 use millrace_controller::view::ConfigurationView;
-use millrace_controller::{Apply, RollBack};
+use millrace_controller::{Apply, Keep, RollBack, Save};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -41,19 +41,8 @@ pub(crate) async fn apply<C: Control>(
     Ok(Json(served.control.apply(order, principal.who).await?))
 }
 
-/// A text, and the file that it is of.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Text {
-    text: String,
-    #[serde(default = "Text::unnamed")]
-    origin: String,
-}
-
-impl Text {
-    fn unnamed() -> String {
-        "configuration".to_owned()
-    }
+fn unnamed() -> String {
+    "configuration".to_owned()
 }
 
 /// A text, or what was last applied.
@@ -61,7 +50,7 @@ impl Text {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Compared {
     text: Option<String>,
-    #[serde(default = "Text::unnamed")]
+    #[serde(default = "unnamed")]
     origin: String,
 }
 
@@ -75,10 +64,18 @@ pub(crate) async fn difference<C: Control>(
 
 pub(crate) async fn save<C: Control>(
     State(served): State<Served<C>>,
-    Body(file): Body<Text>,
+    Body(order): Body<Save>,
 ) -> Answer<Saved> {
-    let text = served.control.save_into(&file.text, &file.origin).await?;
+    let text = served.control.save_into(order).await?;
     Ok(Json(Saved { text }))
+}
+
+pub(crate) async fn keep<C: Control>(
+    State(served): State<Served<C>>,
+    Extension(principal): Extension<Principal>,
+    Body(order): Body<Keep>,
+) -> Answer<impl Serialize> {
+    Ok(Json(served.control.keep(order, principal.who).await?))
 }
 
 /// A file with what runs in it.

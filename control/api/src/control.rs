@@ -11,10 +11,10 @@ use millrace_controller::view::{
     SchedulerView, StatusView, SummaryView, TraceView, UpgradeView,
 };
 use millrace_controller::{
-    Apply, AuditEntry, AuditLog, Capture, CaptureRequest, ControlError, DropCursor, Events, FlowQuery,
+    Apply, AuditEntry, AuditLog, Capture, CaptureRequest, ControlError, DropCursor, Events, FlowQuery, Keep,
     NewBinding, NewFilter, NewNeighbour, NewPlacement, NewPlugin, NewRoute, NodeRemoval, OldNeighbour, Page,
-    PageQuery, RollBack, RouteQuery, Router, RouterSettings, SchedulerNode, Tokens, Trace, TraceRequest,
-    Upgrade, Who, Written,
+    PageQuery, Revision, RollBack, RouteQuery, Router, RouterSettings, Save, SchedulerNode, Tokens, Trace,
+    TraceRequest, Upgrade, Who, Written,
 };
 use serde_json::{Map, Value};
 
@@ -142,7 +142,8 @@ pub trait Control: Clone + Send + Sync + 'static {
         &self,
         text: Option<(&str, &str)>,
     ) -> impl Future<Output = Controlled<DifferenceView>> + Send;
-    fn save_into(&self, text: &str, origin: &str) -> impl Future<Output = Controlled<String>> + Send;
+    fn save_into(&self, order: Save) -> impl Future<Output = Controlled<String>> + Send;
+    fn keep(&self, order: Keep, who: Who) -> impl Future<Output = Controlled<Revision>> + Send;
     fn confirm(&self) -> impl Future<Output = Controlled<u64>> + Send;
     fn roll_back(
         &self,
@@ -488,8 +489,12 @@ impl Control for Router {
         }
     }
 
-    async fn save_into(&self, text: &str, origin: &str) -> Controlled<String> {
-        Router::save_into(self, text, origin).await
+    async fn save_into(&self, order: Save) -> Controlled<String> {
+        Router::save_into(self, order).await
+    }
+
+    async fn keep(&self, order: Keep, who: Who) -> Controlled<Revision> {
+        Router::keep(self, order, who).await
     }
 
     async fn confirm(&self) -> Controlled<u64> {

@@ -16,9 +16,9 @@ use millrace_controller::view::{
 };
 use millrace_controller::{
     Apply, AuditEntry, AuditLog, CaptureAt, CaptureRequest, ControlError, DropCursor, Events, FlowQuery,
-    NewBinding, NewFilter, NewNeighbour, NewPlacement, NewPlugin, NewRoute, NodeRemoval, OldNeighbour, Page,
-    PageQuery, RollBack, RouteQuery, RouterSettings, SchedulerNode, Tokens, TraceRequest, Upgrade, Who,
-    Written, Wrong,
+    Keep, NewBinding, NewFilter, NewNeighbour, NewPlacement, NewPlugin, NewRoute, NodeRemoval, OldNeighbour,
+    Page, PageQuery, Revision, RollBack, RouteQuery, RouterSettings, Save, SchedulerNode, Tokens,
+    TraceRequest, Upgrade, Who, Written, Wrong,
 };
 use serde_json::{Map, Value, json};
 
@@ -152,6 +152,7 @@ impl Control for TestControl {
             turns: TurnsView { busy: 0, empty: 0, longest_change: 0 },
             sleeps: 0,
             applying: None,
+            pending: None,
             plugin_interface: PluginInterfaceView::default(),
             leftover_objects: None,
             mirror: None,
@@ -394,8 +395,12 @@ impl Control for TestControl {
         Ok(DifferenceView { origin, changes: Vec::new(), restart: Vec::new() })
     }
 
-    async fn save_into(&self, text: &str, _origin: &str) -> Controlled<String> {
-        Ok(text.to_owned())
+    async fn save_into(&self, order: Save) -> Controlled<String> {
+        Ok(order.text.unwrap_or_default())
+    }
+
+    async fn keep(&self, _order: Keep, _who: Who) -> Controlled<Revision> {
+        Err(ControlError::Conflict("revision 1 waits to be confirmed".into()))
     }
 
     async fn confirm(&self) -> Controlled<u64> {

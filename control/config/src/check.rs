@@ -1,6 +1,6 @@
 //! Checks across the tables of a configuration.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::ops::Range;
 
@@ -9,6 +9,7 @@ use millrace_plugin_abi::DEFAULT_GATES;
 use crate::api::Api;
 use crate::error::{ConfigError, Place};
 use crate::nearest;
+use crate::origin::{Step, span};
 use crate::schema::{
     Config, Filter, Gate, GateTable, OnDeath, Placeable, Placement, Plugins, Port, PortKind, Route, RouteKind,
 };
@@ -21,6 +22,36 @@ struct Checker<'a> {
 
 type Checked = Result<(), ConfigError>;
 
+/// Where in the file something is wrong.
+enum At<'a> {
+    /// There, if that is known.
+    Span(Option<Range<usize>>),
+    /// At the value of this key of a table.
+    Key(&'a str, &'a str),
+    /// At the value of this key of an entry of a list, or of the table in it: `port`, 0, `impair`, `loss`.
+    Entry(&'a str, usize, &'a [&'a str]),
+}
+
+impl From<Option<Range<usize>>> for At<'_> {
+    fn from(span: Option<Range<usize>>) -> Self {
+        Self::Span(span)
+    }
+}
+
+impl At<'_> {
+    /// It is looked for in the text only where something is wrong.
+    fn span(self, text: &str) -> Option<Range<usize>> {
+        match self {
+            Self::Span(span) => span,
+            Self::Key(table, key) => span(text, &[Step::Key(table), Step::Key(key)]),
+            Self::Entry(list, index, keys) => {
+                let steps = [Step::Key(list), Step::Entry(index)].into_iter();
+                span(text, &steps.chain(keys.iter().copied().map(Step::Key)).collect::<Vec<_>>())
+            }
+        }
+    }
+}
+
 pub(crate) fn check(config: &Config, text: &str, origin: &str) -> Checked {
     let checker = Checker { text, origin };
     checker.router(config)?;
@@ -29,12 +60,13 @@ pub(crate) fn check(config: &Config, text: &str, origin: &str) -> Checked {
     checker.unique("port", config.port.iter().map(|port| &port.name))?;
     checker.unique("instance", config.instance.iter().map(|instance| &instance.name))?;
     checker.unique("gate", config.gate.iter().map(|gate| &gate.name))?;
-    config.plugin.iter().try_for_each(|plugin| {
-        checker.require(plugin.file.is_absolute(), None, || {
+    config.plugin.iter().enumerate().try_for_each(|(index, plugin)| {
+        checker.require(plugin.file.is_absolute(), At::Entry("plugin", index, &["file"]), || {
             format!("plugin {}: give the whole path of the file, from / on", plugin.file.display())
         })
     })?;
-    config.port.iter().try_for_each(|port| checker.port(port))?;
+    config.port.iter().enumerate().try_for_each(|(index, port)| checker.port(index, port))?;
+    checker.devices(config)?;
     checker.routes(config)?;
     let ports = || config.port.iter().map(|port| &*port.name);
     config.neighbour.iter().try_for_each(|neighbour| checker.known("port", &neighbour.port, ports()))?;
@@ -60,12 +92,12 @@ fn is_default(gate: &str) -> bool {
 pub const MOST_PLACEMENTS: usize = 256;
 
 impl Checker<'_> {
-    fn error(&self, span: Option<Range<usize>>, problem: String) -> ConfigError {
-        ConfigError { place: Place::of(span, self.text, self.origin), problem }
+    fn error<'a>(&self, at: impl Into<At<'a>>, problem: String) -> ConfigError {
+        ConfigError { place: Place::of(at.into().span(self.text), self.text, self.origin), problem }
     }
 
-    fn require(&self, holds: bool, span: Option<Range<usize>>, problem: impl FnOnce() -> String) -> Checked {
-        if holds { Ok(()) } else { Err(self.error(span, problem())) }
+    fn require<'a>(&self, holds: bool, at: impl Into<At<'a>>, problem: impl FnOnce() -> String) -> Checked {
+        if holds { Ok(()) } else { Err(self.error(at, problem())) }
     }
 
     fn api(&self, api: &Api) -> Checked {
@@ -73,19 +105,21 @@ impl Checker<'_> {
             ("certificate", "key", api.certificate.is_some() && api.key.is_none()),
             ("key", "certificate", api.key.is_some() && api.certificate.is_none()),
         ] {
-            self.require(!there, None, || {
+            self.require(!there, At::Key("api", has), || {
                 format!("api.{has} is said, and api.{lacks} is not: say both or none")
             })?;
         }
         let (size, files) = (65_536..=1 << 40, 1..=100);
-        self.require(size.contains(&api.audit_size), None, || {
+        self.require(size.contains(&api.audit_size), At::Key("api", "audit-size"), || {
             format!("api.audit-size {}: 65536 to 1099511627776 bytes are right", api.audit_size)
         })?;
-        self.require(files.contains(&api.audit_files), None, || {
+        self.require(files.contains(&api.audit_files), At::Key("api", "audit-files"), || {
             format!("api.audit-files {}: 1 to 100 are right", api.audit_files)
         })?;
         let wrong = api.listen.iter().find(|address| address.port() == 0);
-        self.require(wrong.is_none(), None, || "api.listen: give a port, as in \"0.0.0.0:8443\"".to_owned())
+        self.require(wrong.is_none(), At::Key("api", "listen"), || {
+            "api.listen: give a port, as in \"0.0.0.0:8443\"".to_owned()
+        })
     }
 
     fn plugins(&self, plugins: &Plugins) -> Checked {
@@ -96,7 +130,7 @@ impl Checker<'_> {
             ("fault-window", plugins.fault_window, 1..=86_400, " seconds"),
         ];
         limits.into_iter().try_for_each(|(key, value, range, unit)| {
-            self.require(range.contains(&value), None, || {
+            self.require(range.contains(&value), At::Key("plugins", key), || {
                 format!("plugins.{key} = {value}: it takes {} to {}{unit}", range.start(), range.end())
             })
         })
@@ -104,31 +138,36 @@ impl Checker<'_> {
 
     fn router(&self, config: &Config) -> Checked {
         let router = &config.router;
-        self.require((1024..=1 << 22).contains(&router.frames), None, || {
+        self.require((1024..=1 << 22).contains(&router.frames), At::Key("router", "frames"), || {
             format!("router.frames = {}: it takes 1024 to 4194304", router.frames)
         })?;
-        self.require((1..=16).contains(&router.workers), None, || {
+        self.require((1..=16).contains(&router.workers), At::Key("router", "workers"), || {
             format!("router.workers = {}: it takes 1 to 16", router.workers)
         })?;
-        self.require(router.icmp_dscp < 64, None, || {
+        self.require(router.icmp_dscp < 64, At::Key("router", "icmp-dscp"), || {
             format!("router.icmp-dscp = {}: it takes 0 to 63", router.icmp_dscp)
         })?;
-        self.require((1..=256).contains(&router.new_flows), None, || {
+        self.require((1..=256).contains(&router.new_flows), At::Key("router", "new-flows"), || {
             format!("router.new-flows = {}: it takes 1 to 256", router.new_flows)
         })?;
-        self.require(router.flows_max == 0 || (1024..=1 << 24).contains(&router.flows_max), None, || {
-            format!(
-                "router.flows-max = {}: it takes 1024 to 16777216, or 0 for no flow table",
-                router.flows_max
-            )
-        })?;
-        self.require(router.driver_flows <= 4_194_304, None, || {
+        self.require(
+            router.flows_max == 0 || (1024..=1 << 24).contains(&router.flows_max),
+            At::Key("router", "flows-max"),
+            || {
+                format!(
+                    "router.flows-max = {}: it takes 1024 to 16777216, or 0 for no flow table",
+                    router.flows_max
+                )
+            },
+        )?;
+        self.require(router.driver_flows <= 4_194_304, At::Key("router", "driver-flows"), || {
             format!("router.driver-flows = {}: it takes 0 to 4194304", router.driver_flows)
         })?;
-        self.require((1..=86_400).contains(&router.flow_idle), None, || {
+        self.require((1..=86_400).contains(&router.flow_idle), At::Key("router", "flow-idle"), || {
             format!("router.flow-idle = {}: it takes 1 to 86400 seconds", router.flow_idle)
         })?;
-        self.require(router.icmp_rate > 0 && router.icmp_burst > 0, None, || {
+        let key = if router.icmp_rate == 0 { "icmp-rate" } else { "icmp-burst" };
+        self.require(router.icmp_rate > 0 && router.icmp_burst > 0, At::Key("router", key), || {
             "router.icmp-rate and router.icmp-burst are 1 or more: a router must be able to report errors"
                 .into()
         })
@@ -170,8 +209,9 @@ impl Checker<'_> {
         self.require(known.contains(&name), span, || format!("no {noun} is named {name:?}: {}", hint()))
     }
 
-    fn port(&self, port: &Port) -> Checked {
+    fn port(&self, index: usize, port: &Port) -> Checked {
         let (span, name) = (Some(port.name.span()), &*port.name);
+        let key = |key: &'static [&'static str]| At::Entry("port", index, key);
         let own = port.kind != PortKind::Device || port.vlan.is_some();
         self.require(port.device.is_some() == (port.kind == PortKind::Device), span.clone(), || match port
             .kind
@@ -181,48 +221,78 @@ impl Checker<'_> {
             }
             _ => format!("port {name:?} has a device and a kind that has none: leave one of them out"),
         })?;
-        self.require(port.vlan.is_none_or(|vlan| vlan.is_valid()), span.clone(), || {
+        self.require(port.vlan.is_none_or(|vlan| vlan.is_valid()), key(&["vlan"]), || {
             format!("port {name:?}: VLAN ids are 1 to 4094")
         })?;
-        self.require(port.kind != PortKind::Tap || port.mac.is_none(), span.clone(), || {
+        self.require(port.kind != PortKind::Tap || port.mac.is_none(), key(&["mac"]), || {
             format!("port {name:?}: a tap port's MAC address is made from its name: leave mac out")
         })?;
-        self.require(own || port.address.is_empty(), span.clone(), || {
+        self.require(own || port.address.is_empty(), key(&["address"]), || {
             format!(
                 "port {name:?}: the addresses of a kernel device are the kernel's: set them with `ip address`"
             )
         })?;
-        self.require(own || (port.mac.is_none() && port.mtu.is_none()), span.clone(), || {
+        let said: &[&str] = if port.mac.is_some() { &["mac"] } else { &["mtu"] };
+        self.require(own || (port.mac.is_none() && port.mtu.is_none()), key(said), || {
             format!("port {name:?}: MAC address and MTU of a kernel device are the kernel's: set them with `ip link`")
         })?;
         let least = if port.address.iter().any(|net| net.value().addr().is_ipv6()) { 1280 } else { 68 };
-        self.require(port.mtu.is_none_or(|mtu| mtu >= least), span.clone(), || {
+        self.require(port.mtu.is_none_or(|mtu| mtu >= least), key(&["mtu"]), || {
             format!("port {name:?}: an MTU of at least {least} is needed for its addresses")
         })?;
         let files = port.input.is_some() || port.output.is_some();
-        self.require(files == (port.kind == PortKind::Pcap), span.clone(), || {
+        self.require(files == (port.kind == PortKind::Pcap), span, || {
             format!(
                 "port {name:?}: input and output go with kind = \"pcap\", which needs at least one of them"
             )
         })?;
-        self.impairment(port)
+        self.impairment(index, port)
     }
 
-    fn impairment(&self, port: &Port) -> Checked {
+    fn impairment(&self, index: usize, port: &Port) -> Checked {
         let Some(impair) = &port.impair else { return Ok(()) };
-        let parts = [impair.loss, impair.duplicate, impair.reorder, impair.corrupt];
-        let times = [impair.delay_ms, impair.jitter_ms];
-        self.require(impair.jitter_ms <= impair.delay_ms, Some(port.name.span()), || {
+        let (parts, times) = (0.0..=1.0, 0.0..=60_000.0);
+        for (key, value, range) in [
+            ("loss", impair.loss, &parts),
+            ("duplicate", impair.duplicate, &parts),
+            ("reorder", impair.reorder, &parts),
+            ("corrupt", impair.corrupt, &parts),
+            ("delay-ms", impair.delay_ms, &times),
+            ("jitter-ms", impair.jitter_ms, &times),
+        ] {
+            self.require(range.contains(&value), At::Entry("port", index, &["impair", key]), || {
+                let name = &*port.name;
+                format!(
+                    "port {name:?}: impair.{key} is {value}: impair takes parts from 0 to 1 and times from 0 to 60000 ms"
+                )
+            })?;
+        }
+        let jitter = At::Entry("port", index, &["impair", "jitter-ms"]);
+        self.require(impair.jitter_ms <= impair.delay_ms, jitter, || {
             format!(
                 "port {:?}: impair.jitter-ms goes up to delay-ms: the delay is delay-ms plus or minus it",
                 &*port.name
             )
-        })?;
-        let sound = parts.iter().all(|part| (0.0..=1.0).contains(part))
-            && times.iter().all(|time| (0.0..=60_000.0).contains(time));
-        self.require(sound, Some(port.name.span()), || {
-            format!("port {:?}: impair takes parts from 0 to 1 and times from 0 to 60000 ms", &*port.name)
         })
+    }
+
+    /// A device is one port.
+    fn devices(&self, config: &Config) -> Checked {
+        let mut seen = HashMap::new();
+        for (index, port) in config.port.iter().enumerate() {
+            // Sub-interfaces share the device of a port.
+            let Some(device) = port.device.as_deref().filter(|_| port.vlan.is_none()) else { continue };
+            if let Some(other) = seen.insert(device, &*port.name) {
+                return Err(self.error(
+                    At::Entry("port", index, &["device"]),
+                    format!(
+                        "ports {other:?} and {:?} name the same device: a device is one port",
+                        &*port.name
+                    ),
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn routes(&self, config: &Config) -> Checked {
@@ -307,9 +377,11 @@ impl Checker<'_> {
     }
 
     fn place(&self, config: &Config, place: &Placement) -> Checked {
-        self.require(config.place.len() <= MOST_PLACEMENTS, None, || {
-            format!("{} placements: there can be {MOST_PLACEMENTS}", config.place.len())
-        })?;
+        self.require(
+            config.place.len() <= MOST_PLACEMENTS,
+            At::Entry("place", MOST_PLACEMENTS, &[]),
+            || format!("{} placements: there can be {MOST_PLACEMENTS}", config.place.len()),
+        )?;
         self.require(!place.flow.written().trim().is_empty(), place.flow.span(), || {
             "an empty filter: write \"*\" if all flows are meant".to_owned()
         })?;

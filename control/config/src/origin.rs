@@ -2,6 +2,7 @@
 //! sums are looked at together.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use toml_edit::{Document, Item};
@@ -46,16 +47,20 @@ impl Config {
     /// from no file.
     pub fn error_at(&self, path: &[Step<'_>], problem: &str) -> Option<ConfigError> {
         let (origin, text) = &**self.origin.0.as_ref()?;
-        // It was read before.
-        let document = Document::parse(text.as_str()).ok()?;
-        let (mut item, mut span) = (document.as_item(), None);
-        for step in path {
-            let Some(next) = into(item, *step) else { break };
-            item = next;
-            span = item.span().or(span);
-        }
-        Some(ConfigError { place: Place::of(span, text, origin), problem: problem.to_owned() })
+        Some(ConfigError { place: Place::of(span(text, path), text, origin), problem: problem.to_owned() })
     }
+}
+
+/// Where in a text stands what these steps lead to, or as far as there is something. The text was read before.
+pub(crate) fn span(text: &str, path: &[Step<'_>]) -> Option<Range<usize>> {
+    let document = Document::parse(text).ok()?;
+    let (mut item, mut span) = (document.as_item(), None);
+    for step in path {
+        let Some(next) = into(item, *step) else { break };
+        item = next;
+        span = item.span().or(span);
+    }
+    span
 }
 
 fn into<'i>(item: &'i Item, step: Step<'_>) -> Option<&'i Item> {

@@ -1,14 +1,17 @@
 //! What runs, written into a file whose comments, order and spacing stay as they are.
 
+mod list;
+
 use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use toml_edit::{ArrayOfTables, DocumentMut, Item, Table};
+use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, TableLike};
 
 use crate::change::object;
 use crate::error::{ConfigError, Place};
 use crate::schema::{Config, Gate};
+use list::{List, replace_values};
 
 /// Tables that are written in one line behind their key.
 const IN_LINE: [&str; 2] = ["settings", "impair"];
@@ -101,16 +104,16 @@ impl Saving<'_> {
         }
         let running: HashMap<String, &T> = runs.iter().map(|one| (name(one), one)).collect();
         let known: HashSet<String> = file.iter().map(&name).collect();
-        let tables = self.tables(noun);
+        let mut list = self.list(noun);
         for (at, own) in file.iter().enumerate() {
-            if let (Some(is), Some(table)) = (running.get(&name(own)), tables.get_mut(at)) {
+            if let (Some(is), Some(table)) = (running.get(&name(own)), list.get_mut(at)) {
                 merge(table, &object(own), &object(*is))?;
             }
         }
         let gone = file.iter().map(|own| !running.contains_key(&name(own))).collect::<Vec<_>>();
         let new = runs.iter().filter(|one| !known.contains(&name(one)));
         let new = new.map(written).collect::<Result<Vec<_>, _>>()?;
-        replace(tables, &gone, new);
+        list.replace(&gone, new);
         self.forget_empty(noun);
         Ok(())
     }
@@ -131,7 +134,7 @@ impl Saving<'_> {
             return self.named(noun, file, runs, name);
         }
         let all = runs.iter().map(written).collect::<Result<Vec<_>, _>>()?;
-        replace(self.tables(noun), &vec![true; file.len()], all);
+        self.list(noun).replace(&vec![true; file.len()], all);
         self.forget_empty(noun);
         Ok(())
     }
@@ -155,26 +158,25 @@ impl Saving<'_> {
         let gone = |own: &[String]| own.iter().map(|one| !running.contains(one)).collect::<Vec<_>>();
         let new = runs.bind.iter().filter(|bind| !known.contains(&said(*bind)));
         let new = new.map(written).collect::<Result<Vec<_>, _>>()?;
-        replace(self.tables("bind"), &gone(&binds), new);
+        self.list("bind").replace(&gone(&binds), new);
         self.forget_empty("bind");
         let new = runs.filter.iter().filter(|filter| !known.contains(&said(*filter)));
         let new = new.map(written).collect::<Result<Vec<_>, _>>()?;
-        replace(self.tables("filter"), &gone(&filters), new);
+        self.list("filter").replace(&gone(&filters), new);
         self.forget_empty("filter");
         Ok(())
     }
 
-    /// The tables of a noun; a list that is written in one line is taken apart.
-    fn tables(&mut self, noun: &str) -> &mut ArrayOfTables {
+    /// The list of a noun, as it is written in the file; one that isn't there is made.
+    fn list(&mut self, noun: &str) -> List<'_> {
         let item = self.document.entry(noun).or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
-        if !item.is_array_of_tables() {
-            let tables = std::mem::take(item).into_array_of_tables().unwrap_or_default();
-            *item = Item::ArrayOfTables(tables);
+        if !(item.is_array_of_tables() || item.is_array()) {
+            // What can be read as a configuration has no other there.
+            *item = Item::ArrayOfTables(ArrayOfTables::new());
         }
-        match item {
-            Item::ArrayOfTables(tables) => tables,
-            // It was just made one.
-            _ => unreachable!("a list of tables is one"),
+        match List::of(item) {
+            Some(list) => list,
+            None => unreachable!("a list is one"),
         }
     }
 
@@ -194,15 +196,6 @@ fn said(entry: &impl Serialize) -> String {
 fn normal_gate(gate: &Gate, normal: &Config) -> Gate {
     let found = normal.gate.iter().find(|own| own.name == gate.name);
     found.unwrap_or(gate).clone()
-}
-
-/// Takes entries out of a list, and puts others behind it.
-fn replace(tables: &mut ArrayOfTables, gone: &[bool], new: Vec<Table>) {
-    if gone.contains(&true) {
-        let kept = std::mem::take(tables).into_iter().zip(gone).filter(|(_, gone)| !**gone);
-        *tables = kept.map(|(table, _)| table).collect();
-    }
-    tables.extend(new);
 }
 
 /// An entry as a table of its own.
@@ -232,17 +225,16 @@ fn unplace(table: &mut Table) {
     }
 }
 
-/// Makes of a table that says `from` one that says `to`. Tables below it that have names are changed where they stand.
-fn merge(table: &mut Table, from: &Map<String, Value>, to: &Map<String, Value>) -> Saved {
+/// Makes of a table that says `from` one that says `to`. What is in it is changed where it stands: tables, tables that have names, and
+/// lists of words.
+fn merge(table: &mut dyn TableLike, from: &Map<String, Value>, to: &Map<String, Value>) -> Saved {
     for (key, value) in to.iter().filter(|(key, value)| from.get(*key) != Some(value)) {
-        match (from.get(key), value, table.get_mut(key)) {
-            (Some(Value::Object(from)), Value::Object(to), Some(Item::Table(own))) => merge(own, from, to)?,
-            (Some(Value::Array(from)), Value::Array(to), Some(Item::ArrayOfTables(own)))
-                if from.iter().chain(to).all(|one| one.get("name").is_some()) =>
-            {
-                merge_list(own, from, to)?;
-            }
-            _ => set(table, key, Some(value))?,
+        let merged = match (from.get(key), table.get_mut(key)) {
+            (Some(from), Some(own)) => merge_value(own, from, value)?,
+            _ => false,
+        };
+        if !merged {
+            set(table, key, Some(value))?;
         }
     }
     for key in from.keys().filter(|key| !to.contains_key(*key)) {
@@ -251,12 +243,32 @@ fn merge(table: &mut Table, from: &Map<String, Value>, to: &Map<String, Value>) 
     Ok(())
 }
 
+/// The same of a value, where its parts can be changed alone. Returns whether they were.
+fn merge_value(own: &mut Item, from: &Value, to: &Value) -> Result<bool, toml::ser::Error> {
+    match (from, to) {
+        (Value::Object(from), Value::Object(to)) => match own.as_table_like_mut() {
+            Some(own) => merge(own, from, to).map(|()| true),
+            None => Ok(false),
+        },
+        (Value::Array(from), Value::Array(to)) => {
+            if from.iter().chain(to).all(|one| one.get("name").is_some()) {
+                return match List::of(own) {
+                    Some(list) => merge_list(list, from, to).map(|()| true),
+                    None => Ok(false),
+                };
+            }
+            Ok(own.as_array_mut().is_some_and(|own| merge_words(own, from, to)))
+        }
+        _ => Ok(false),
+    }
+}
+
 /// The same for lists of tables that have names.
-fn merge_list(tables: &mut ArrayOfTables, from: &[Value], to: &[Value]) -> Saved {
+fn merge_list(mut list: List<'_>, from: &[Value], to: &[Value]) -> Saved {
     let find = |list: &[Value], name: &Value| list.iter().find(|one| one["name"] == *name).cloned();
     for (at, own) in from.iter().enumerate() {
         if let (Value::Object(own), Some(Value::Object(is)), Some(table)) =
-            (own, find(to, &own["name"]), tables.get_mut(at))
+            (own, find(to, &own["name"]), list.get_mut(at))
         {
             merge(table, own, &is)?;
         }
@@ -264,12 +276,29 @@ fn merge_list(tables: &mut ArrayOfTables, from: &[Value], to: &[Value]) -> Saved
     let gone = from.iter().map(|own| find(to, &own["name"]).is_none()).collect::<Vec<_>>();
     let new = to.iter().filter(|one| find(from, &one["name"]).is_none());
     let new = new.map(written).collect::<Result<Vec<_>, _>>()?;
-    replace(tables, &gone, new);
+    list.replace(&gone, new);
     Ok(())
 }
 
+/// The same for lists of words, where those that stay keep their order. Returns whether it was done.
+fn merge_words(own: &mut Array, from: &[Value], to: &[Value]) -> bool {
+    let stands =
+        own.len() == from.len() && own.iter().zip(from).all(|(own, from)| own.as_str() == from.as_str());
+    let words =
+        |list: &[Value]| list.iter().map(|one| one.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>();
+    let (true, Some(from), Some(to)) = (stands, words(from), words(to)) else { return false };
+    let new: Vec<&String> = to.iter().filter(|one| !from.contains(one)).collect();
+    let kept = from.iter().filter(|one| to.contains(one));
+    if !kept.chain(new.iter().copied()).eq(&to) {
+        return false;
+    }
+    let gone = from.iter().map(|one| !to.contains(one)).collect::<Vec<_>>();
+    replace_values(own, &gone, new.into_iter().map(|one| one.as_str().into()).collect());
+    true
+}
+
 /// Sets a key, or removes it. What stands around its value stays.
-fn set(table: &mut dyn toml_edit::TableLike, key: &str, value: Option<&Value>) -> Saved {
+fn set(table: &mut dyn TableLike, key: &str, value: Option<&Value>) -> Saved {
     let Some(value) = value.filter(|value| !value.is_null()) else {
         table.remove(key);
         return Ok(());
@@ -285,7 +314,22 @@ fn set(table: &mut dyn toml_edit::TableLike, key: &str, value: Option<&Value>) -
             *own.decor_mut() = decor;
         }
         (Some(own), _) => *own = made,
-        (None, _) => drop(table.insert(key, made)),
+        (None, _) => {
+            // Within braces the last value has the blank before the closing one.
+            if let Some((_, Item::Value(last))) = table.iter_mut().last()
+                && last
+                    .decor()
+                    .suffix()
+                    .and_then(|suffix| suffix.as_str())
+                    .is_some_and(|text| text.trim_matches(' ').is_empty())
+            {
+                last.decor_mut().set_suffix("");
+            }
+            if let Item::Value(value) = &mut made {
+                value.decor_mut().clear();
+            }
+            drop(table.insert(key, made));
+        }
     }
     Ok(())
 }
@@ -337,6 +381,47 @@ via = "10.2.0.254"
         // A filter that means the same is the same.
         let other = FILE.replace("dport 25  in lan proto tcp", "proto tcp dport 25 in lan");
         assert_eq!(parsed(&other).save_into(FILE, "test.toml").unwrap(), FILE);
+    }
+
+    #[test]
+    fn comments_in_lists_within_brackets_stay() {
+        const LISTS: &str = r#"# The whole.
+route = [ # the branches
+    # The first.
+    { to = "10.9.0.0/16", via = "10.2.0.254" }, # by radio
+    { to = "10.8.0.0/16", via = "10.2.0.254" }, # by wire
+
+    # The last.
+    { to = "10.7.0.0/16", via = "10.2.0.254" } # by nobody
+]
+port = [ # the inside
+    { name = "lan", kind = "memory", address = ["10.1.0.1/24"] }, # lan!
+    { name = "wan", kind = "memory", address = [ # many
+        "10.2.0.1/24", # one
+        "10.3.0.1/24", # two
+    ] }, # wan!
+]
+"#;
+        assert_eq!(parsed(LISTS).save_into(LISTS, "test.toml").unwrap(), LISTS);
+        let runs = LISTS
+            .replace("    { to = \"10.8.0.0/16\", via = \"10.2.0.254\" }, # by wire\n", "")
+            .replace("# by nobody", "# by nobody,")
+            .replace(
+                " } # by nobody,\n",
+                " }, # by nobody\n    { to = \"10.6.0.0/16\", via = \"10.2.0.254\" },\n",
+            )
+            .replace("[\"10.1.0.1/24\"] }", "[\"10.1.0.1/24\"], input-weight = 3 }")
+            .replace("        \"10.2.0.1/24\", # one\n", "");
+        let saved = parsed(&runs).save_into(LISTS, "test.toml").unwrap();
+        assert_eq!(saved, runs);
+        // On one line all stays in one line.
+        let line = "route = [{ to = \"10.9.0.0/16\", kind = \"blackhole\" }, { to = \"10.8.0.0/16\", kind = \"blackhole\" }] # both\n";
+        let other = line.replacen("10.9.0.0", "10.7.0.0", 1);
+        let saved = parsed(&other).save_into(line, "test.toml").unwrap();
+        assert_eq!(
+            saved,
+            "route = [{ to = \"10.8.0.0/16\", kind = \"blackhole\" }, { to = \"10.7.0.0/16\", kind = \"blackhole\" }] # both\n"
+        );
     }
 
     #[test]

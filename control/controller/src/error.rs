@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use millrace_config::{Config, Step};
+
 /// Why a request was refused. The text is one sentence for people: what is wrong, where, what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
@@ -96,6 +98,16 @@ impl ControlError {
             Self::NotFound(text) => Self::NotFound(format!("{what}: {text}")),
             Self::Conflict(text) => Self::Conflict(format!("{what}: {text}")),
             other => other,
+        }
+    }
+
+    /// The same, with where in a configuration's file stands what is wrong: what these steps lead to, or as far as there is something.
+    pub(crate) fn placed(self, config: &Config, path: &[Step<'_>]) -> Self {
+        match &self {
+            Self::Invalid(text) | Self::NotFound(text) | Self::Conflict(text) => {
+                config.error_at(path, text).map_or(self, Self::Config)
+            }
+            _ => self,
         }
     }
 

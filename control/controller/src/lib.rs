@@ -73,7 +73,7 @@ pub use millrace_telemetry::{Event, EventKind, EventPage, EventQuery, Severity, 
 
 pub use built_in::manual_page;
 pub use capture::{Capture, CaptureAt, CaptureRequest};
-pub use configuration::{Apply, Pending, RollBack};
+pub use configuration::{Apply, Keep, Pending, RollBack, Save};
 pub use error::{ControlError, Refused, Wrong};
 pub use events::Events;
 pub use last_drops::DropCursor;

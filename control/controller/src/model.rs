@@ -9,7 +9,9 @@ use std::time::Duration;
 use ipnet::IpNet;
 use millrace_classify::prefix_match::PrefixMatchKind;
 use millrace_classify::{CompiledFilter, Filter};
-use millrace_config::{Budget, Config, GateTable, OnFault, PortKind, RouteKind, SharedObjects, VlanIds};
+use millrace_config::{
+    Budget, Config, GateTable, OnFault, PortKind, RouteKind, SharedObjects, Step, VlanIds,
+};
 use millrace_forward::{MartianPolicy, NextHop, NextHops, Route};
 use millrace_pipeline::{
     DeviceId, NeighbourChange, NeighbourKnowledge, Options, PortSettings, ReversePath, Stack, TableKind, Tags,
@@ -129,9 +131,13 @@ impl Model {
                 |error| Unplanned { part: Part::Setting("flow"), error }.placed(config, &settings.name);
             flows.map_err(of_flows)?;
         }
-        config.route.iter().try_for_each(|route| model.add_route(route).map(|_| ()))?;
-        for neighbour in &config.neighbour {
-            model.known_for_good(neighbour)?;
+        for (index, route) in config.route.iter().enumerate() {
+            let at = [Step::Key("route"), Step::Entry(index), Step::Key("via")];
+            model.add_route(route).map_err(|error| error.placed(config, &at))?;
+        }
+        for (index, neighbour) in config.neighbour.iter().enumerate() {
+            let at = [Step::Key("neighbour"), Step::Entry(index), Step::Key("address")];
+            model.known_for_good(neighbour).map_err(|error| error.placed(config, &at))?;
             model.neighbours.push(neighbour.clone());
         }
         model.plugins.set_workers(config.router.workers);
@@ -321,17 +327,23 @@ impl Model {
             }
             self.gate_tables.push((self.plugins.gate(&gate.name)?.id, table_kind(gate.table)));
         }
-        for instance in &config.instance {
+        for (index, instance) in config.instance.iter().enumerate() {
             let name: &str = &instance.name;
+            let known = self.plugins.plugin_named(&instance.plugin).is_ok();
+            let key = if known { "settings" } else { "plugin" };
+            let at = [Step::Key("instance"), Step::Entry(index), Step::Key(key)];
             let created = self.create_instance(&instance.plugin, name, instance.settings.clone());
-            created.map_err(|error| error.of(&format!("instance {name:?}")))?;
+            created.map_err(|error| error.of(&format!("instance {name:?}")).placed(config, &at))?;
         }
-        for bind in &config.bind {
-            self.bind_as(bind)?;
+        for (index, bind) in config.bind.iter().enumerate() {
+            let at = [Step::Key("bind"), Step::Entry(index)];
+            self.bind_as(bind).map_err(|error| error.placed(config, &at))?;
         }
-        for filter in &config.filter {
+        for (index, filter) in config.filter.iter().enumerate() {
             let (matches, action) = (filter.r#match.value(), filter.action.value());
-            self.add_filter(matches, action, filter.gate.as_deref(), filter.priority)?;
+            let at = [Step::Key("filter"), Step::Entry(index), Step::Key("action")];
+            let added = self.add_filter(matches, action, filter.gate.as_deref(), filter.priority);
+            added.map_err(|error| error.placed(config, &at))?;
         }
         Ok(())
     }
@@ -367,14 +379,6 @@ fn plan_ports(config: &Config) -> Result<Vec<PortPlan>, ControlError> {
     // Sub-interfaces come last, for each shares the device of a port.
     let (subs, mains): (Vec<_>, Vec<_>) = config.port.iter().partition(|port| port.vlan.is_some());
     for port in mains {
-        let taken =
-            plans.iter().find(|plan| plan.config.device.is_some() && plan.config.device == port.device);
-        if let Some(taken) = taken {
-            return Err(ControlError::Invalid(format!(
-                "ports {:?} and {:?} name the same device: a device is one port",
-                taken.settings.name, &*port.name
-            )));
-        }
         let id = PortId(plans.len() as u16);
         plans.push(PortPlan {
             id,

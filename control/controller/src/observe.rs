@@ -38,7 +38,8 @@ impl Inner {
     /// Notes that the router forwards, and which of its instances are in quarantine from the start.
     pub fn note_start(&mut self) {
         let version = env!("CARGO_PKG_VERSION");
-        let details = json!({"version": version, "pid": std::process::id(), "origin": self.base.origin});
+        let details =
+            json!({"version": version, "pid": std::process::id(), "origin": self.base.draft.origin});
         self.events.note(EventKind::RouterStarted, version, format!("millrace {version} forwards"), details);
         let held: Vec<_> = self.model.repository.quarantine().all().to_vec();
         for held in held {

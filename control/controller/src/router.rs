@@ -14,12 +14,12 @@ use millrace_pipeline::{Command, DeviceId, GateTables, Question, Snapshot};
 use millrace_plugin::PluginChange;
 use millrace_plugin_abi::{Plugin, Request};
 use millrace_port::Capabilities;
-use millrace_store::{AuditLog, Draft, Store};
+use millrace_store::{AuditLog, Store};
 use millrace_telemetry::Rate;
 use millrace_units::{Instant, PortId};
 use tokio::sync::Notify;
 
-use crate::configuration::Waiting;
+use crate::configuration::{Base, Waiting};
 use crate::device::KernelDevice;
 use crate::driver_forms::Forms;
 use crate::events::Events;
@@ -123,8 +123,8 @@ pub(crate) struct Inner {
     pub watchdog: Option<Watchdog>,
     /// What was said beside the configuration at the start, and holds for every later one.
     pub overrides: Overrides,
-    /// What was applied last, or started with.
-    pub base: Draft,
+    /// What was applied or saved last, or started with.
+    pub base: Base,
     /// The revisions that were applied.
     pub store: Store,
     /// How far a configuration is that is being applied, or a list of changes that are being made.
@@ -318,6 +318,7 @@ impl Router {
             },
             sleeps: snapshot.sleeps,
             applying: inner.applying.map(|Progress { made, of }| ApplyingView { made, of }),
+            pending: inner.waiting.as_ref().map(Waiting::pending),
             plugin_interface: PluginInterfaceView::default(),
             leftover_objects: Some(millrace_plugin::native::leftovers()).filter(|count| *count > 0),
             mirror,

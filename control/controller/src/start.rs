@@ -26,6 +26,7 @@ use tokio::sync::Notify;
 
 use crate::ControlError;
 use crate::claim::Claim;
+use crate::configuration::Base;
 use crate::device::{AttachedDevice, KernelOptions, mtu_of, open_own};
 use crate::driver_flows::make_cache;
 use crate::events::Events;
@@ -75,7 +76,7 @@ pub fn revisions(config: &Config) -> Store {
 /// # Errors
 /// What is wrong, in one sentence; whatever was begun is undone then.
 pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, ControlError> {
-    let base = first_revision(&config, options.source)?;
+    let base = Base::started(first_revision(&config, options.source)?);
     options.overrides.put_into(&mut config);
     let state = state_directory(&config);
     let mut memory = Memory::open(state.as_deref());

@@ -2,7 +2,7 @@
 
 use millrace_config::Config;
 use millrace_controller::{
-    Apply, ControlError, NewFilter, RollBack, Router, Source, StartOptions, Who, start,
+    Apply, ControlError, Keep, NewFilter, RollBack, Router, Save, Source, StartOptions, Who, start,
 };
 
 /// Two ports, and a word on everything else.
@@ -61,6 +61,21 @@ fn with_router(work: impl AsyncFn(Router)) {
 async fn apply(router: &Router, text: &str) -> Result<Vec<String>, ControlError> {
     let order = Apply { text: text.to_owned(), ..Apply::default() };
     router.apply(order, Who::router()).await.map(|view| view.changes)
+}
+
+async fn save(router: &Router, text: &str, force: bool) -> Result<String, ControlError> {
+    let order = Save { text: Some(text.to_owned()), origin: Some("router.toml".into()), force };
+    router.save_into(order).await
+}
+
+fn add_filter(router: &Router, filter: &str) {
+    let new = NewFilter { filter: filter.into(), action: "drop".into(), gate: None, priority: 0 };
+    router.add_filter(&new).unwrap();
+}
+
+async fn back(router: &Router) -> (Option<u64>, String) {
+    let view = router.roll_back(None, &RollBack::default(), Who::router()).await.unwrap();
+    (view.revision, view.origin)
 }
 
 /// Nothing is different from the text.
@@ -142,7 +157,7 @@ fn what_runs_reads_back_from_the_text_that_tells_it() {
             apply(&router, &text).await.unwrap();
             let told = router.configuration().unwrap().text;
             assert_runs(&router, &told).await;
-            assert_eq!(router.save_into(&text, "text").await.unwrap(), text);
+            assert_eq!(save(&router, &text, false).await.unwrap(), text);
         }
     });
 }
@@ -175,6 +190,10 @@ fn what_is_wrong_or_takes_a_restart_changes_nothing() {
             (BASE.replace("dport 25", "dport x"), "x"),
             (BASE.replace("10.9.0.0/16", "10.9.0.1/16"), "has host bits"),
             (BASE.replace("via = \"10.2.0.254\"", "via = \"10.7.0.1\""), "in no subnet of a port"),
+            (BASE.replace("via = \"10.2.0.254\"", "via = \"10.7.0.1\""), "configuration:35:7: "),
+            (BASE.replace("queue flows", "queue flow"), "configuration:32:10: no queue is named \"flow\""),
+            (BASE.replace("ports = \"80\"", "prts = \"80\""), "configuration:22:12: instance \"pf\""),
+            (BASE.replace("\"port-filter\"", "\"port-filtr\""), "configuration:20:10: instance \"pf\""),
             (BASE.replace("icmp-rate = 100", "icmp-rate = 5\nworkers = 3"), "only a restart"),
             (format!("{BASE}[[port]]\nname = \"more\"\nkind = \"memory\"\n"), "\"more\": it is in the file"),
         ] {
@@ -206,13 +225,120 @@ fn single_commands_are_differences_and_a_revision_takes_them_back() {
         let changed = BASE.replace("dport 25", "dport 26");
         apply(&router, &changed).await.unwrap();
         // Each apply is a revision, before the first of which stands what the router was started with.
+        // and before each other what single commands had made of what ran.
         let revisions = || router.revisions().unwrap().into_iter().map(|one| (one.revision.number, one.runs));
-        assert_eq!(revisions().collect::<Vec<_>>(), [(3, true), (2, false), (1, false)]);
-        let back = router.roll_back(None, &RollBack::default(), Who::router()).await.unwrap();
-        assert_eq!((back.revision, &*back.origin), (Some(4), "revision 2"));
+        assert_eq!(revisions().collect::<Vec<_>>(), [(4, true), (3, false), (2, false), (1, false)]);
+        assert_eq!(back(&router).await, (Some(5), "revision 3".to_owned()));
         assert_runs(&router, BASE).await;
-        assert_eq!(revisions().find(|(_, runs)| *runs), Some((4, true)));
+        assert_eq!(revisions().find(|(_, runs)| *runs), Some((5, true)));
         let unknown = router.roll_back(Some(9), &RollBack::default(), Who::router()).await.unwrap_err();
-        assert_eq!(unknown.to_string(), "there is no revision 9: there are 1 to 4");
+        assert_eq!(unknown.to_string(), "there is no revision 9: there are 1 to 5");
     });
+}
+
+#[test]
+fn what_single_commands_made_can_be_had_back_after_an_apply() {
+    with_router(async |router| {
+        let changed = BASE.replace("dport 25", "dport 26");
+        apply(&router, &changed).await.unwrap();
+        add_filter(&router, "dport 22");
+        let ran = router.configuration().unwrap().text;
+        apply(&router, BASE).await.unwrap();
+        let comments =
+            || router.revisions().unwrap().into_iter().map(|one| one.revision.comment.unwrap_or_default());
+        assert_eq!(comments().collect::<Vec<_>>(), ["", "what ran before", "", "as the router was started"]);
+        assert_eq!(back(&router).await, (Some(5), "revision 3".to_owned()));
+        assert_runs(&router, &ran).await;
+        // A rollback that takes single commands away can be taken back as well.
+        add_filter(&router, "dport 23");
+        let ran = router.configuration().unwrap().text;
+        assert_eq!(back(&router).await, (Some(7), "revision 5".to_owned()));
+        assert_eq!(back(&router).await, (Some(8), "revision 6".to_owned()));
+        assert_runs(&router, &ran).await;
+        // What waits to be confirmed goes back to all of it too, and is no second revision of the same.
+        add_filter(&router, "dport 24");
+        let ran = router.configuration().unwrap().text;
+        let order = || Apply { text: BASE.into(), confirm: Some(600), ..Apply::default() };
+        for newest in [10, 11] {
+            assert_eq!(router.apply(order(), Who::router()).await.unwrap().revision, Some(newest));
+            back(&router).await;
+            assert_runs(&router, &ran).await;
+            let runs = router.revisions().unwrap().into_iter().find(|one| one.runs).unwrap();
+            assert_eq!(runs.revision.number, 9);
+        }
+    });
+}
+
+#[test]
+fn what_is_saved_is_a_revision_and_the_base_of_differences() {
+    with_router(async |router| {
+        add_filter(&router, "dport 22");
+        let text = save(&router, BASE, false).await.unwrap();
+        let order =
+            |text: &str| Keep { text: Some(text.into()), origin: Some("router.toml".into()), comment: None };
+        let refused = router.keep(order(BASE), Who::router()).await.unwrap_err().to_string();
+        assert!(refused.contains("router.toml is not what runs"), "{refused}");
+        for _ in 0..2 {
+            // The same again is no other.
+            let kept = router.keep(order(&text), Who::router()).await.unwrap();
+            assert_eq!((kept.number, kept.comment.as_deref()), (2, Some("saved")));
+            assert!(router.difference_from_base().await.unwrap().changes.is_empty());
+        }
+        assert_eq!(router.revision(2).unwrap().text, text);
+        let runs = router.revisions().unwrap().into_iter().find(|one| one.runs).unwrap();
+        assert_eq!(runs.revision.number, 2);
+        // Without a text it is what was saved last, with what has changed since.
+        add_filter(&router, "dport 23");
+        let kept = router.keep(Keep::default(), Who::router()).await.unwrap();
+        assert_eq!((kept.number, kept.changes, &*kept.origin), (3, 1, "router.toml"));
+        let kept = router.revision(3).unwrap().text;
+        assert!(kept.contains("dport 22") && kept.contains("dport 23"), "{kept}");
+    });
+}
+
+#[test]
+fn what_was_written_into_a_file_by_hand_is_not_saved_over() {
+    with_router(async |router| {
+        add_filter(&router, "dport 22");
+        let hand = "# mine\n[[filter]]\nmatch = \"dport 9\"\naction = \"drop\"\n";
+        let file = format!("{BASE}{hand}").replace("icmp-rate = 100", "icmp-rate = 7");
+        let refused = save(&router, &file, false).await.unwrap_err().to_string();
+        for word in
+            ["router.toml", "`router set icmp-rate=7`", "`filter add 'dport 9' --action drop`", "--force"]
+        {
+            assert!(refused.contains(word), "{word}: {refused}");
+        }
+        assert!(!refused.contains("dport 22"), "{refused}");
+        let saved = save(&router, &file, true).await.unwrap();
+        assert!(saved.contains("dport 22") && !saved.contains("dport 9"), "{saved}");
+        // Comments are no entries, what runs already isn't lost, and what was kept isn't either.
+        save(&router, &format!("# mine\n{BASE}"), false).await.unwrap();
+        add_filter(&router, "dport 9");
+        save(&router, &format!("{BASE}{hand}"), false).await.unwrap();
+        apply(&router, &file).await.unwrap();
+        apply(&router, BASE).await.unwrap();
+        save(&router, &file, false).await.unwrap();
+    });
+}
+
+#[test]
+fn after_a_start_from_a_file_one_goes_back_to_the_newest_revision() {
+    let folder = std::env::temp_dir().join(format!("millrace-newest-{}", std::process::id()));
+    let own = BASE.replace("state = \"none\"", &format!("state = \"{}\"", folder.display()));
+    let changed = own.replace("dport 25", "dport 26");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        for again in [false, true] {
+            let config = Config::parse(&own, "own.toml").unwrap();
+            let source = Some(Source { origin: "own.toml".into(), text: own.clone() });
+            let router = start(config, StartOptions { source, ..StartOptions::default() }).await.unwrap();
+            match again {
+                false => drop(apply(&router, &changed).await.unwrap()),
+                true => assert_eq!(back(&router).await.1, "revision 2"),
+            }
+            assert_runs(&router, &changed).await;
+            router.shutdown().await.unwrap();
+        }
+    });
+    std::fs::remove_dir_all(folder).unwrap();
 }

@@ -75,7 +75,14 @@ fn what_is_applied_while_another_flow_runs_costs_that_nothing() {
     assert!(router.ask(&["diff"]).contains("is what runs"));
     // A single command is a difference, and the file takes it away again.
     router.ask(&["route", "add", "10.8.0.0/16", "via", "10.2.0.2"]);
-    assert_eq!(router.try_ask(&["diff"]).stdout, "route remove 10.8.0.0/16\n");
+    let told = router.try_ask(&["diff"]).stdout;
+    let (direction, commands) = told.split_once('\n').expect("two lines");
+    assert!(direction.starts_with("# what would make of what runs ") && direction.contains(&more), "{told}");
+    assert_eq!(commands, "route remove 10.8.0.0/16\n");
+    // Trouble is something else than a difference.
+    router.try_ask(&["diff", "/nowhere.toml"]).assert_refused(2, &["can't read /nowhere.toml"]);
+    let wrong = file(&line, "wrong.toml", "[[prt]]\n");
+    router.try_ask(&["diff", &wrong]).assert_refused(2, &["did you mean \"port\""]);
     router.ask(&["apply", &base]);
     assert!(!kernel_has(&line, "10."), "both routes are gone");
     assert_eq!(router.json(&["filter", "list"]).as_array().unwrap().len(), 1);
@@ -84,18 +91,21 @@ fn what_is_applied_while_another_flow_runs_costs_that_nothing() {
     let drops = router.ask(&["show", "drops"]);
     assert_eq!((report.lost(), report.duplicated), (0, 0), "{report:?}\n{drops}");
     let history = router.json(&["history"]);
-    let first = &history[2];
+    // The single route is in none of both files: it is a revision of its own.
+    assert_eq!(history[1]["comment"], "what ran before");
+    assert!(router.ask(&["history", "show", "3"]).contains("10.8.0.0/16"));
+    let first = &history[3];
     assert_eq!((first["number"].as_u64(), first["who"]["name"].as_str()), (Some(1), Some("router")));
-    let (who, comment) = (&history[1]["who"], &history[1]["comment"]);
+    let (who, comment) = (&history[2]["who"], &history[2]["comment"]);
     assert_eq!((who["uid"].as_u64(), comment.as_str()), (Some(0), Some("the second branch")));
     assert_eq!(router.ask(&["history", "show", "2"]), format!("{BASE}{MORE}"));
     // Back to the second, which is the fourth then.
-    assert!(router.ask(&["rollback", "2"]).contains("revision 4 runs: 2 changes"));
+    assert!(router.ask(&["rollback", "2"]).contains("revision 5 runs: 2 changes"));
     assert!(kernel_has(&line, "10.9.0.0/16"));
     assert!(router.ask(&["history"]).lines().nth(1).is_some_and(|newest| newest.contains(" runs ")));
     // It is saved where its text came from.
     let saved = router.json(&["save"]);
-    assert_eq!(saved["file"], history[1]["origin"]);
+    assert_eq!(saved["file"], history[2]["origin"]);
     router.assert_conservation();
 }
 
@@ -237,7 +247,7 @@ fn the_commands_that_a_difference_is_told_in_make_it_so() {
         (&["router", "set", "workers=2", "icmp-rate=7"], &["only a restart", "router.workers"]),
         (&["neighbour", "add", "lan", "10.1.0.9", "02:00"], &["is no MAC address"]),
         (&["neighbour", "remove", "wan", "10.2.0.78"], &["no neighbour 10.2.0.78 is known for good"]),
-        (&["port", "set", "lan", "address=10.1.0.1"], &["port \"lan\"", "invalid IP address"]),
+        (&["port", "set", "lan", "address=10.1.0.1"], &["port \"lan\"", "is no IP address"]),
         (
             &["route", "replace", "10.9.0.0/16", "via", "10.77.0.1"],
             &["its next hop is in no subnet of a port"],
@@ -257,8 +267,15 @@ fn what_is_not_confirmed_goes_back_by_itself() {
     let more = file(&line, "more.toml", &format!("{BASE}{MORE}"));
     let back = || router.ask(&["diff", &base]).contains("is what runs").then_some(());
 
+    router.ask(&["apply", &more, "--confirm", "1h"]);
+    assert!(router.ask(&["history"]).contains("waiting, 3"));
+    assert!(router.ask(&["show", "status"]).contains("revision 2 waits to be confirmed"));
+    assert!(router.ask(&["diff", &more]).starts_with("# revision 2 waits to be confirmed"));
+    router.try_ask(&["save"]).assert_refused(1, &["revision 2 waits to be confirmed"]);
+    assert_eq!(fs::read_to_string(&base).unwrap(), BASE);
+    router.ask(&["rollback"]);
     assert!(router.ask(&["apply", &more, "--confirm", "1s"]).contains("goes back in 1 s"));
-    router.try_ask(&["apply", &base]).assert_refused(1, &["revision 2 waits to be confirmed"]);
+    router.try_ask(&["apply", &base]).assert_refused(1, &["revision 3 waits to be confirmed"]);
     let lines = line.write("lost", "proto udp dport 53 action drop\n").display().to_string();
     for lost in [
         &["filter", "add", "proto udp dport 53", "--action", "drop"][..],
@@ -270,7 +287,7 @@ fn what_is_not_confirmed_goes_back_by_itself() {
         &["route", "replace", "10.9.0.0/16", "via", "10.2.0.2"],
         &["scheduler", "remove", "lan", "nothing"],
     ] {
-        router.try_ask(lost).assert_refused(1, &["revision 2 waits to be confirmed"]);
+        router.try_ask(lost).assert_refused(1, &["revision 3 waits to be confirmed"]);
     }
     eventually("the router goes back", Duration::from_secs(10), || {
         (router.try_ask(&["diff", &base]).code == Some(0)).then_some(())
@@ -283,7 +300,7 @@ fn what_is_not_confirmed_goes_back_by_itself() {
     back().expect("what ran before runs");
     // And not at all, because it is confirmed.
     router.ask(&["apply", &more, "--confirm", "2s"]);
-    assert_eq!(router.ask(&["confirm"]), "revision 4 stays\n");
+    assert_eq!(router.ask(&["confirm"]), "revision 5 stays\n");
     std::thread::sleep(Duration::from_secs(3));
     assert!(kernel_has(&line, "10.9.0.0/16"));
     assert_eq!(router.json(&["history"])[0]["state"], "good");
@@ -316,6 +333,41 @@ fn what_runs_is_saved_into_the_file_and_its_comments_stay() {
     let copy = line.file("copy.toml").display().to_string();
     router.ask(&["save", &copy]);
     assert!(router.ask(&["diff", &copy]).contains("is what runs"));
+}
+
+#[test]
+fn what_is_saved_runs_again_after_a_sudden_death_and_stays_in_the_file() {
+    let Some(_ground) = Ground::enter(&[]) else { return };
+    let line = Line::new();
+    let state = format!("[plugins]\nstate = \"{}\"\n", line.file("state").display());
+    let text = format!("{BASE}{state}").replace("[router]", "[router]\nboot = \"last-good\"");
+    let (mut router, path) = start(&line, &text);
+    router.ask(&["apply", &path]);
+    router.ask(&["filter", "add", "proto tcp dport 8080", "--action", "drop"]);
+    let saved = router.json(&["save", "--comment", "no proxies"]);
+    assert_eq!((saved["changed"].as_bool(), saved["revision"].as_u64()), (Some(true), Some(2)));
+    router.kill();
+    drop(router);
+    let router = Millrace::start(&line.r, &format!("--config {path}"));
+    assert!(router.log().contains("starting from revision 2"), "{}", router.log());
+    assert!(router.ask(&["filter", "list"]).contains("8080"));
+    assert_eq!(router.json(&["history"])[0]["comment"], "no proxies");
+    assert!(router.ask(&["save"]).contains("nothing is changed"));
+    // What was written into the file meanwhile, and never applied, is not wiped out.
+    let hand = format!(
+        "{}\n# later\n[[filter]]\nmatch = \"proto tcp dport 99\"\naction = \"drop\"\n",
+        fs::read_to_string(&path).unwrap()
+    );
+    fs::write(&path, &hand).unwrap();
+    router
+        .try_ask(&["save"])
+        .assert_refused(1, &["filter add 'proto tcp dport 99' --action drop", "--force"]);
+    assert_eq!(fs::read_to_string(&path).unwrap(), hand);
+    let told = router.ask(&["save", "-"]);
+    assert!(told.contains("8080") && told.contains("# no mail") && !told.contains("99"), "{told}");
+    router.ask(&["save", "--force"]);
+    let forced = fs::read_to_string(&path).unwrap();
+    assert!(forced.contains("8080") && !forced.contains("99"), "{forced}");
 }
 
 /// The calls by which a revision comes to the disk.
@@ -361,6 +413,8 @@ fn a_router_that_dies_at_any_call_of_an_apply_starts_from_the_old_or_the_new_rev
                 // The file is there: it is changed, and not made.
                 router.ask(&["apply", &new]);
                 router.ask(&["apply", &old]);
+                // What a single command has made comes to the disk with the new one.
+                router.ask(&["filter", "add", "proto udp dport 99", "--action", "drop"]);
             }
             if !die_at(&line, &mut router, &new, call, &state) {
                 break;

@@ -88,6 +88,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("post /configuration/confirm", "confirm"),
     ("post /configuration/rollback", "rollback"),
     ("get /revisions", "history"),
+    ("post /revisions", "save"),
     ("get /revisions/{number}", "history show"),
 ];
 

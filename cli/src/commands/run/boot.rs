@@ -24,19 +24,46 @@ pub struct Boot {
 pub fn boot(arguments: &Run) -> Result<Boot, Failure> {
     let Some(path) = &arguments.config else {
         return match arguments.last_good {
-            true => last_good(&Config::default())?
-                .ok_or_else(|| Failure::new("there is no revision to start from: name a file with --config")),
+            true => {
+                let known = known(Config::default(), arguments);
+                let found = last_good(&known)?;
+                found.ok_or_else(|| {
+                    Failure::new(format!("{}: name a file with --config", none_in(&known, arguments)))
+                })
+            }
             false => Ok(Boot { config: ports(&arguments.ports)?, source: None }),
         };
     };
     let file = read(path);
-    let known = file.as_ref().map(|boot| boot.config.clone()).unwrap_or_default();
+    let known = known(file.as_ref().map(|boot| boot.config.clone()).unwrap_or_default(), arguments);
     if (arguments.last_good || known.router.boot == From::LastGood)
         && let Some(boot) = last_good(&known)?
     {
         return Ok(boot);
     }
-    file.map_err(|failure| hint(failure, &millrace_controller::revisions(&known)))
+    file.map_err(|failure| match arguments.last_good {
+        true => {
+            Failure { message: format!("{}; {}", failure.message, none_in(&known, arguments)), ..failure }
+        }
+        false => hint(failure, &millrace_controller::revisions(&known)),
+    })
+}
+
+/// What is known of a configuration before it is read: where the state is, if that is said beside it.
+fn known(mut config: Config, arguments: &Run) -> Config {
+    if arguments.state.is_some() {
+        config.plugins.state.clone_from(&arguments.state);
+    }
+    config
+}
+
+/// Says where no revision was found, and how another directory is named.
+fn none_in(known: &Config, arguments: &Run) -> String {
+    let state = if arguments.state.is_some() { "" } else { "; --state DIR searches another directory" };
+    match millrace_controller::state_directory(known) {
+        Some(directory) => format!("there is no revision to start from in {}{state}", directory.display()),
+        None => format!("there is no revision to start from, as none are kept{state}"),
+    }
 }
 
 fn read(path: &Path) -> Result<Boot, Failure> {
@@ -93,4 +120,30 @@ fn ports(devices: &[String]) -> Result<Config, Failure> {
         text += &format!("[[port]]\nname = {quoted}\ndevice = {quoted}\n");
     }
     Config::parse(&text, "--port").map_err(|error| Failure::usage(format!("--port: {}", error.problem)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::{Arguments, Command};
+    use clap::Parser;
+
+    #[test]
+    fn another_directory_is_offered_unless_one_was_said() {
+        let config = Config::parse("[plugins]\nstate = \"/somewhere\"", "f").unwrap();
+        for (words, told) in [
+            (
+                &["--last-good"][..],
+                "there is no revision to start from in /somewhere; --state DIR searches another directory",
+            ),
+            (&["--last-good", "--state", "/elsewhere"], "there is no revision to start from in /elsewhere"),
+        ] {
+            let Command::Run(run) =
+                Arguments::try_parse_from([&["millrace", "run"], words].concat()).unwrap().command
+            else {
+                panic!("{words:?}")
+            };
+            assert_eq!(none_in(&known(config.clone(), &run), &run), told);
+        }
+    }
 }

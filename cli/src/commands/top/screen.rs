@@ -7,6 +7,7 @@ use ratatui::widgets::{Block, Borders, Paragraph};
 use serde_json::{Value, json};
 
 use super::look::Look;
+use crate::commands::configuration::waits;
 use crate::output::{Column, plain, rows, table};
 
 const PORTS: &[Column] = &[
@@ -97,7 +98,7 @@ impl Screen {
         let (status, summary) = (&self.look.status, &self.look.summary);
         let held = if self.held { "  [held]" } else { "" };
         let per_second = |key: &str| self.rate(|look| look.summary[key].as_f64()).map_or("-".into(), rounded);
-        vec![
+        let mut lines = vec![
             Line::from(format!(
                 "millrace {}  up {} s  {} flows of {}  {} routes  frames {} of {}{held}",
                 plain(&status["version"]),
@@ -118,7 +119,9 @@ impl Screen {
                 plain(&summary["held"]),
             )),
             Line::from(format!("processor: {}  (space holds, q ends)", self.processors())),
-        ]
+        ];
+        lines.extend(waits(&status["pending"]).map(Line::from));
+        lines
     }
 
     /// How much of a processor each worker has used since the look before.
@@ -250,6 +253,15 @@ mod tests {
         screen.hold_or_go_on();
         screen.show(look(start + Duration::from_secs(2), 1600, 1.5));
         assert!(drawn(&screen).contains("1604"));
+    }
+
+    #[test]
+    fn what_waits_to_be_confirmed_is_told_as_long_as_it_does() {
+        let mut one = look(Instant::now(), 1000, 1.0);
+        assert!(!drawn(&Screen::new(look(Instant::now(), 1000, 1.0))).contains("waits"));
+        one.status["pending"] = json!({"revision": 7, "seconds": 14});
+        let told = drawn(&Screen::new(one));
+        assert!(told.contains("revision 7 waits to be confirmed, and goes back in 14 s"), "{told}");
     }
 
     #[test]

@@ -101,7 +101,7 @@ class Operations(Transport):
 
     def post_configuration_save(
         self,
-        body: types.Text,
+        body: types.Save,
     ) -> types.Saved:
         """POST /configuration/save: writes what runs into the text of a file, and keeps its comments. Role: operator."""
         return self.json('POST', '/configuration/save', body=body)
@@ -531,6 +531,13 @@ class Operations(Transport):
     ) -> list[types.RevisionView]:
         """GET /revisions: configurations that were applied: when, by whom, why; the newest first. Role: viewer."""
         return self.json('GET', '/revisions', query={'cursor': cursor, 'limit': limit})
+
+    def post_revisions(
+        self,
+        body: types.Keep,
+    ) -> types.Revision:
+        """POST /revisions: makes a revision of what runs, which a router starts with that starts from the last good one. Role: operator."""
+        return self.json('POST', '/revisions', body=body)
 
     def get_revisions_number(
         self,

@@ -628,6 +628,17 @@ class InterfaceView(TypedDict):
     """The threads that speak with clients."""
 
 
+class Keep(TypedDict):
+    """What runs is to be a revision."""
+    comment: NotRequired[str | None]
+    """Why; `saved`, if nothing is said."""
+    origin: NotRequired[str | None]
+    """The file's name, for the history."""
+    text: NotRequired[str | None]
+    """The text of a file that says what runs; without it, what was last applied or saved, with what has changed
+    since."""
+
+
 class ListView(TypedDict):
     """The list of resources."""
     name: str
@@ -1239,6 +1250,24 @@ class Return(TypedDict):
     revision: NotRequired[int | None]
 
 
+class Revision(TypedDict):
+    """A revision without its text."""
+    changes: int
+    """How many changes it was."""
+    comment: str | None
+    """Why, as that said."""
+    number: int
+    """Its number: the first is 1, each one more than the one before."""
+    origin: str
+    """Where its text came from: a file's name, or the revision that was returned to."""
+    state: State
+    """What became of it."""
+    time: int
+    """When it was applied, in seconds since 1970."""
+    who: Who
+    """Who applied it."""
+
+
 class RevisionTextView(TypedDict):
     """A revision and its text."""
     changes: int
@@ -1323,6 +1352,16 @@ RoutesAdded: TypeAlias = 'RouteView | dict[str, Any]'
 
 RoutesRemoved: TypeAlias = 'RouteView | dict[str, Any]'
 """What was removed."""
+
+
+class Save(TypedDict):
+    """A file that what runs is written into."""
+    force: NotRequired[bool]
+    """Also where the file has entries that were neither applied nor saved, and are lost then."""
+    origin: NotRequired[str | None]
+    """Its name, for messages."""
+    text: NotRequired[str | None]
+    """Its text as it is; without it, what was last applied or saved."""
 
 
 class Saved(TypedDict):
@@ -1466,6 +1505,8 @@ class StatusAnswer(TypedDict):
     """What the mirror of the kernel saw."""
     mode: str
     """`poll`, `interrupt` or `adaptive`."""
+    pending: NotRequired[Pending | None]
+    """What was applied and waits to be confirmed; nothing when there is none."""
     pid: int
     """Its process."""
     plugin_interface: PluginInterfaceView
@@ -1523,12 +1564,6 @@ class SummaryView(TypedDict):
 
 SwitchView: TypeAlias = 'dict[str, Any]'
 """A way between two processors, or from one to a port."""
-
-
-class Text(TypedDict):
-    """A text, and the file that it is of."""
-    origin: NotRequired[str]
-    text: str
 
 
 class ThreadView(TypedDict):

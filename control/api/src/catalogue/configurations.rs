@@ -5,7 +5,7 @@ use millrace_controller::Role::{Admin, Operator, Viewer};
 use millrace_controller::view::{
     AppliedView, ConfigurationView, DifferenceView, RevisionTextView, RevisionView,
 };
-use millrace_controller::{Apply, PageQuery};
+use millrace_controller::{Apply, Keep, PageQuery, Revision, Save};
 
 use super::long_bodies;
 use crate::configuration;
@@ -41,7 +41,7 @@ pub(super) fn configurations<C: Control>() -> Vec<Resource<C>> {
             .on(
                 Operation::post::<configuration::Saved>(Operator, "writes what runs into the text of a file, and keeps its comments",
                 )
-                .body::<configuration::Text>(),
+                .body::<Save>(),
                 post(configuration::save::<C>),
             )
             .bodies(long_bodies()),
@@ -63,7 +63,13 @@ pub(super) fn configurations<C: Control>() -> Vec<Resource<C>> {
             .paged(),
             // The newest has the lowest key.
             pages(C::revisions, |one| format!("{:020}", u64::MAX - one.revision.number)),
-        ),
+        )
+        .on(
+            Operation::post::<Revision>(Operator, "makes a revision of what runs, which a router starts with that starts from the last good one")
+                .body::<Keep>(),
+            post(configuration::keep::<C>),
+        )
+        .bodies(long_bodies()),
         Resource::new("/revisions/{number}").on(
             Operation::get::<RevisionTextView>(Viewer, "one, with its text"),
             get(configuration::revision::<C>),

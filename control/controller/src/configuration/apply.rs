@@ -1,5 +1,6 @@
 //! A configuration is applied: what runs becomes what it says, or stays what it is.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_config::{Change, Config};
@@ -9,7 +10,9 @@ use millrace_telemetry::EventKind;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
+use tokio::task::JoinHandle;
 
+use super::base::Base;
 use super::carry_out::Failed;
 use super::confirm::Waiting;
 use crate::ControlError;
@@ -70,7 +73,7 @@ impl Router {
     /// # Errors
     /// When that can't be read any more.
     pub async fn difference_from_base(&self) -> Result<DifferenceView, ControlError> {
-        let base = self.lock().base.clone();
+        let base = self.lock().base.draft.clone();
         self.difference(&base.text, &base.origin).await
     }
 
@@ -126,7 +129,7 @@ impl Router {
         let origin = order.origin.as_deref().unwrap_or("configuration");
         let candidate = self.candidate(&order.text, origin).await?;
         let _turn = self.begin_apply()?;
-        let before = self.running();
+        let before = Arc::new(self.running());
         if let Some(expected) = &order.only_if
             && before.to_text()? != *expected
         {
@@ -134,6 +137,8 @@ impl Router {
                 "something else runs than the request says: nothing was changed".into(),
             ));
         }
+        // What ran before is read and written beside the changes.
+        let missing = self.missing(&before);
         let changes = self.transition(&before, &candidate).await?;
         if changes.is_empty() {
             return Ok(AppliedView::nothing(origin));
@@ -147,7 +152,7 @@ impl Router {
             changes: changes.len(),
             text: order.text.clone(),
         };
-        let revision = match self.remember(draft.clone()).await {
+        let revision = match self.remember(draft.clone(), missing).await {
             Ok(revision) => revision,
             Err(error) => {
                 let remains = told(&self.unmake(&changes).await);
@@ -158,7 +163,10 @@ impl Router {
                 ));
             }
         };
-        let earlier = std::mem::replace(&mut self.lock().base, draft);
+        let Remembered { revision, before: ran } = revision;
+        let base = Base { draft, revision: Some(revision.number) };
+        let earlier = std::mem::replace(&mut self.lock().base, base);
+        let earlier = Base { revision: ran.or(earlier.revision), ..earlier };
         if let Some(seconds) = order.confirm {
             let patience = Duration::from_secs(seconds);
             self.wait_for_confirmation(Waiting::new(revision.number, patience, before, earlier));
@@ -189,6 +197,16 @@ impl Router {
     pub(super) fn running(&self) -> Config {
         let inner = self.lock();
         inner.model.running(&inner.tables)
+    }
+
+    /// What has to be on the disk before something else than this counts.
+    fn missing(&self, before: &Arc<Config>) -> JoinHandle<Result<Vec<Draft>, ControlError>> {
+        let (store, base, overrides) = {
+            let inner = self.lock();
+            (inner.store.clone(), inner.base.clone(), inner.overrides.clone())
+        };
+        let before = Arc::clone(before);
+        tokio::task::spawn_blocking(move || base.missing(&store, &overrides, &before))
     }
 
     /// Reads a configuration and checks it, beside everything else that goes on.
@@ -228,21 +246,30 @@ impl Router {
         Turn(self.clone())
     }
 
-    /// Puts a revision on the disk; before the first one, what the router was started with.
-    async fn remember(&self, draft: Draft) -> Result<Revision, ControlError> {
-        let (store, base) = {
-            let inner = self.lock();
-            (inner.store.clone(), inner.base.clone())
-        };
-        let work = tokio::task::spawn_blocking(move || {
-            let known = store.last_good()?.is_some_and(|(_, text)| text == base.text);
-            let drafts = if known { vec![draft] } else { vec![base, draft] };
-            store.add(&drafts)
-        });
-        let added = work.await.map_err(|error| ControlError::system("write the revision", error))?;
+    /// Puts a revision on the disk, and what is missing before it: all of them or none.
+    async fn remember(
+        &self,
+        draft: Draft,
+        missing: JoinHandle<Result<Vec<Draft>, ControlError>>,
+    ) -> Result<Remembered, ControlError> {
+        let failed = |error| ControlError::system("write the revision", error);
+        let mut drafts = missing.await.map_err(failed)??;
+        let earlier = drafts.len() as u64;
+        drafts.push(draft);
+        let store = self.lock().store.clone();
+        let added = tokio::task::spawn_blocking(move || store.add(&drafts)).await.map_err(failed)?;
         let added = added.map_err(|error| ControlError::System(error.to_string()))?;
-        added.ok_or_else(|| ControlError::System("no revision was written".into()))
+        let revision = added.ok_or_else(|| ControlError::System("no revision was written".into()))?;
+        let before = (earlier > 0).then(|| revision.number - 1);
+        Ok(Remembered { revision, before })
     }
+}
+
+/// A revision that is on the disk.
+struct Remembered {
+    revision: Revision,
+    /// The one that was written before it: what ran until then.
+    before: Option<u64>,
 }
 
 /// Changes in the words of the commands.

@@ -1,15 +1,17 @@
 //! Configurations that go back by themselves unless they are confirmed in time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_config::Config;
-use millrace_store::{Draft, State, Who};
+use millrace_store::{State, Who};
 use millrace_telemetry::EventKind;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::base::Base;
 use crate::ControlError;
 use crate::router::Router;
 
@@ -19,8 +21,8 @@ pub(crate) struct Waiting {
     /// Its revision.
     pub revision: u64,
     until: Instant,
-    before: Config,
-    base: Draft,
+    before: Arc<Config>,
+    base: Base,
 }
 
 /// A revision that waits to be confirmed.
@@ -34,7 +36,7 @@ pub struct Pending {
 
 impl Waiting {
     /// `before` ran before revision `revision`, and came from `base`.
-    pub fn new(revision: u64, patience: Duration, before: Config, base: Draft) -> Self {
+    pub fn new(revision: u64, patience: Duration, before: Arc<Config>, base: Base) -> Self {
         Self { revision, until: Instant::now() + patience, before, base }
     }
 
@@ -91,7 +93,7 @@ impl Router {
         if inner.waiting.take().is_none() {
             return Err(ControlError::Conflict(format!("revision {revision} had just gone back")));
         }
-        inner.base.state = State::Good;
+        inner.base.draft.state = State::Good;
         let (subject, text) = (format!("revision {revision}"), format!("revision {revision} is confirmed"));
         inner.events.note(EventKind::ConfigurationConfirmed, &subject, text, json!({"revision": revision}));
         Ok(revision)
@@ -106,7 +108,7 @@ impl Router {
         let (revision, before) = {
             let inner = self.lock();
             let waiting = inner.waiting.as_ref().ok_or_else(nothing_waits)?;
-            (waiting.revision, waiting.before.clone())
+            (waiting.revision, Arc::clone(&waiting.before))
         };
         let changes = self.transition(&self.running(), &before).await?;
         let store = {

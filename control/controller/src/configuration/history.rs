@@ -1,10 +1,8 @@
 //! What was applied before, and how to get back to it.
 
-use millrace_store::{State, StoreError, Who};
-use millrace_telemetry::EventKind;
+use millrace_store::{Revision, StoreError, Who};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 
 use super::apply::Apply;
 use crate::ControlError;
@@ -31,24 +29,10 @@ impl Router {
         let inner = self.lock();
         Ok(ConfigurationView {
             text: running.to_text()?,
-            origin: inner.base.origin.clone(),
+            origin: inner.base.draft.origin.clone(),
             store: inner.store.path().map(|path| path.display().to_string()),
             pending: inner.waiting.as_ref().map(super::Waiting::pending),
         })
-    }
-
-    /// What runs, written into the text of a file whose comments stay.
-    ///
-    /// # Errors
-    /// A text that is no configuration.
-    pub async fn save_into(&self, text: &str, origin: &str) -> Result<String, ControlError> {
-        let (running, text, named) = (self.running(), text.to_owned(), origin.to_owned());
-        let work = tokio::task::spawn_blocking(move || running.save_into(&text, &named));
-        let saved = work.await.map_err(|error| ControlError::system("write the configuration", error))?;
-        let saved = saved?;
-        let text = format!("what runs was given out, to be saved as {origin}");
-        self.events().note(EventKind::ConfigurationSaved, origin, text, json!({"origin": origin}));
-        Ok(saved)
     }
 
     /// All revisions that are kept, the newest first.
@@ -63,8 +47,8 @@ impl Router {
         };
         let failed = |error: StoreError| ControlError::System(error.to_string());
         let last = store.last_good().map_err(failed)?;
-        let last = last.filter(|(_, text)| *text == base.text).map(|(revision, _)| revision.number);
-        let runs = waiting.or(last);
+        let last = last.filter(|(_, text)| *text == base.draft.text).map(|(revision, _)| revision.number);
+        let runs = waiting.or(base.revision).or(last);
         let revisions = store.revisions().map_err(failed)?.into_iter().rev();
         Ok(revisions.map(|one| RevisionView { runs: Some(one.number) == runs, revision: one }).collect())
     }
@@ -82,7 +66,7 @@ impl Router {
         Ok(RevisionTextView { revision, text })
     }
 
-    /// Applies a revision again, as a new one; without a number, what ran before the last one.
+    /// Applies a revision again, as a new one; without a number, the newest one that counts and is not what runs.
     ///
     /// # Errors
     /// No such revision, and those of [`apply`](Self::apply).
@@ -100,13 +84,13 @@ impl Router {
             let (_, changes) = withdrawn?;
             tracing::info!(%who, revision, "went back before it was confirmed");
             if number.is_none() {
-                let origin = self.lock().base.origin.clone();
+                let origin = self.lock().base.draft.origin.clone();
                 return Ok(AppliedView { revision: None, changes, confirm: None, origin });
             }
         }
         let number = match number {
             Some(number) => number,
-            None => self.before_the_last()?,
+            None => self.newest_other().await?,
         };
         let RevisionTextView { text, .. } = self.revision(number)?;
         let order = Apply {
@@ -119,13 +103,28 @@ impl Router {
         self.apply(order, who).await
     }
 
-    /// The newest revision that counts, before the one that runs.
-    fn before_the_last(&self) -> Result<u64, ControlError> {
-        let revisions = self.revisions()?.into_iter().map(|one| one.revision);
-        let good = revisions.filter(|one| one.state == State::Good);
-        let earlier = good.map(|revision| revision.number).nth(1);
-        earlier.ok_or_else(|| {
-            ControlError::NotFound("there is no revision before the one that runs: `millrace history`".into())
+    /// The newest revision that counts and is not what runs.
+    async fn newest_other(&self) -> Result<u64, ControlError> {
+        let running = self.running();
+        let (store, overrides) = {
+            let inner = self.lock();
+            (inner.store.clone(), inner.overrides.clone())
+        };
+        let work = tokio::task::spawn_blocking(move || {
+            for Revision { number, .. } in store.good()? {
+                let (_, text) = store.revision(number)?;
+                // What can't be read any more can't be returned to.
+                let Ok(other) = overrides.read(&text, "revision") else { continue };
+                if !running.difference(&other).is_empty() {
+                    return Ok(Some(number));
+                }
+            }
+            Ok(None)
+        });
+        let found = work.await.map_err(|error| ControlError::system("read the revisions", error))?;
+        let found = found.map_err(|error: StoreError| ControlError::System(error.to_string()))?;
+        found.ok_or_else(|| {
+            ControlError::NotFound("there is no revision but what runs: `millrace history`".into())
         })
     }
 }

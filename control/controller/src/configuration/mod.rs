@@ -1,10 +1,12 @@
 //! The configuration of a running router: what it is, what another one would change, and how that is changed: all of it or nothing.
 
 mod apply;
+mod base;
 mod bindings;
 mod carry_out;
 mod confirm;
 mod history;
+mod keep;
 mod lists;
 mod ports;
 mod routes;
@@ -14,5 +16,7 @@ mod single;
 pub use apply::Apply;
 pub use confirm::Pending;
 pub use history::RollBack;
+pub use keep::{Keep, Save};
 
+pub(crate) use base::Base;
 pub(crate) use confirm::Waiting;

@@ -84,6 +84,9 @@ pub struct StatusView {
     /// How far a configuration is that is being applied, or a list of changes; nothing when there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub applying: Option<ApplyingView>,
+    /// What was applied and waits to be confirmed; nothing when there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pending: Option<crate::Pending>,
     /// Copies of shared objects that no instance uses any longer, which stay in memory; nothing where there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leftover_objects: Option<u64>,

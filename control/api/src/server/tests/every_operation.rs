@@ -100,6 +100,7 @@ pub(super) const CHANGES: &[(&str, &str, &str)] = &[
     ("DELETE /schedulers/{port}/{node}", "/schedulers/wan/flows", r#"{"to": "bulk"}"#),
     ("PATCH /queues/{port}/{queue}", "/queues/wan/bulk", r#"{"quantum": 2000}"#),
     ("POST /configuration", "", r#"{"text": "THE CONFIGURATION"}"#),
+    ("POST /revisions", "", r#"{"comment": "so it stays"}"#),
 ];
 
 /// What changes nothing of the configuration, or ends the waiting for its confirmation.

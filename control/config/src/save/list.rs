@@ -1,0 +1,136 @@
+//! A list of entries in a file, as tables of their own or within brackets: entries go and come, and the comments of those that stay, stay.
+
+use toml_edit::{Array, ArrayOfTables, Item, RawString, Table, TableLike, Value};
+
+/// A list of entries.
+pub(super) enum List<'a> {
+    /// Each under its heading: `[[port]]`.
+    Headed(&'a mut ArrayOfTables),
+    /// All within brackets: `port = [{ … }, { … }]`.
+    Bracketed(&'a mut Array),
+}
+
+impl<'a> List<'a> {
+    /// The list that an item is.
+    pub fn of(item: &'a mut Item) -> Option<Self> {
+        match item {
+            Item::ArrayOfTables(tables) => Some(Self::Headed(tables)),
+            Item::Value(Value::Array(array)) => Some(Self::Bracketed(array)),
+            _ => None,
+        }
+    }
+
+    /// An entry of it.
+    pub fn get_mut(&mut self, at: usize) -> Option<&mut dyn TableLike> {
+        match self {
+            Self::Headed(tables) => tables.get_mut(at).map(|table| table as &mut dyn TableLike),
+            Self::Bracketed(array) => {
+                array.get_mut(at)?.as_inline_table_mut().map(|table| table as &mut dyn TableLike)
+            }
+        }
+    }
+
+    /// Takes entries out, and puts others behind the rest.
+    pub fn replace(&mut self, gone: &[bool], new: Vec<Table>) {
+        match self {
+            Self::Headed(tables) => {
+                if gone.contains(&true) {
+                    let kept = std::mem::take(*tables).into_iter().zip(gone).filter(|(_, gone)| !**gone);
+                    **tables = kept.map(|(table, _)| table).collect();
+                }
+                tables.extend(new);
+            }
+            Self::Bracketed(array) => {
+                replace_values(
+                    array,
+                    gone,
+                    new.into_iter().map(|table| table.into_inline_table().into()).collect(),
+                );
+            }
+        }
+    }
+}
+
+/// A value within brackets, with what was written around it.
+struct Entry {
+    value: Value,
+    /// Line ends, blanks and comments before it, from the first line end on.
+    lead: String,
+    /// The comment behind it in its line.
+    tail: String,
+}
+
+/// Takes values out of brackets, and puts others behind the rest. A comment in the line of a value is its own, and so are those above it.
+pub(super) fn replace_values(array: &mut Array, gone: &[bool], new: Vec<Value>) {
+    if !gone.contains(&true) && new.is_empty() {
+        return;
+    }
+    let (opening, entries, closing) = taken_apart(array);
+    let first = entries.first().map(|entry| entry.lead.clone()).unwrap_or_default();
+    let between = entries.get(1).or(entries.first()).map(|entry| entry.lead.clone());
+    let between = between.map_or_else(|| " ".to_owned(), |lead| indent(&lead));
+    let kept = entries.into_iter().zip(gone).filter(|(_, gone)| !**gone).map(|(entry, _)| entry);
+    let mut entries: Vec<Entry> = kept.collect();
+    entries.extend(new.into_iter().map(|value| Entry { value, lead: between.clone(), tail: String::new() }));
+    if let Some(entry) = entries.first_mut().filter(|entry| entry.lead.trim().is_empty()) {
+        entry.lead = indent(&first);
+    }
+    let in_lines = closing.contains('\n');
+    let mut before = opening;
+    for Entry { mut value, lead, tail } in entries {
+        // A comment ends with its line.
+        let end = if !before.is_empty() && !lead.starts_with('\n') { "\n" } else { "" };
+        value.decor_mut().set_prefix(format!("{before}{end}{lead}"));
+        value.decor_mut().set_suffix("");
+        array.push_formatted(value);
+        before = tail;
+    }
+    array.set_trailing(format!("{before}{closing}"));
+    array.set_trailing_comma(in_lines && !array.is_empty());
+}
+
+/// What stands in the line of the opening bracket, the values, and what stands before the closing one.
+fn taken_apart(array: &mut Array) -> (String, Vec<Entry>, String) {
+    let mut rest = array.trailing().as_str().unwrap_or_default().to_owned();
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut opening = String::new();
+    let values: Vec<Value> = array.iter().cloned().collect();
+    array.clear();
+    for value in values {
+        let (tail, lead) = line_end(text(value.decor().prefix()));
+        match entries.last_mut() {
+            Some(entry) => entry.tail += &tail,
+            None => opening = tail,
+        }
+        let tail = text(value.decor().suffix()).trim_end_matches(' ').to_owned();
+        entries.push(Entry { value, lead, tail });
+    }
+    // Without a comma behind the last value what follows is told as its own.
+    if let Some(entry) = entries.last_mut() {
+        rest = std::mem::take(&mut entry.tail) + &rest;
+    }
+    let (tail, closing) = line_end(&rest);
+    match entries.last_mut() {
+        Some(entry) => entry.tail = tail,
+        None => opening = tail,
+    }
+    (opening, entries, closing)
+}
+
+/// A text up to its first line end, and from there on; all of it is the second where it has none.
+fn line_end(text: &str) -> (String, String) {
+    let (tail, lead) = text.split_at(text.find('\n').unwrap_or(0));
+    (tail.trim_end().to_owned(), lead.to_owned())
+}
+
+/// How a value of its own line is indented as one is that has this before it.
+fn indent(lead: &str) -> String {
+    match lead.rfind('\n') {
+        Some(at) => lead[at..].to_owned(),
+        None => lead.chars().take_while(|c| c.is_whitespace()).collect(),
+    }
+}
+
+fn text(raw: Option<&RawString>) -> &str {
+    raw.and_then(RawString::as_str).unwrap_or_default()
+}

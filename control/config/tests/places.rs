@@ -1,0 +1,47 @@
+//! What is wrong with a value is told at the value, by line and column.
+
+use millrace_config::Config;
+
+/// A wrong file, where it is wrong, and a word of what is said.
+const WRONG: &[(&str, &str, &str)] = &[
+    ("[router]\nworkers = 17", "2:11", "router.workers = 17"),
+    ("[router]\nicmp-dscp = 64", "2:13", "0 to 63"),
+    ("[router]\nflows-max = 5", "2:13", "1024 to 16777216"),
+    ("[router]\nframes = 5", "2:10", "1024 to 4194304"),
+    ("[router]\nnew-flows = 0", "2:13", "1 to 256"),
+    ("[router]\ndriver-flows = 4194305", "2:16", "0 to 4194304"),
+    ("[router]\nflow-idle = 0", "2:13", "1 to 86400"),
+    ("[router]\nicmp-rate = 0", "2:13", "1 or more"),
+    ("[router]\nicmp-rate = 5\nicmp-burst = 0", "3:14", "1 or more"),
+    ("router.workers = 0", "1:18", "1 to 16"),
+    ("[plugins]\nslice = 9", "2:9", "plugins.slice = 9"),
+    ("[plugins]\nmemory = 0", "2:10", "1 to 1024"),
+    ("[plugins]\nfaults = 0", "2:10", "1 to 1000"),
+    ("[plugins]\nfault-window = 0", "2:16", "1 to 86400"),
+    ("[api]\naudit-size = 1", "2:14", "65536"),
+    ("[api]\naudit-files = 0", "2:15", "1 to 100"),
+    ("[api]\ncertificate = \"/c\"", "2:15", "api.key is not"),
+    ("[api]\nlisten = [\"0.0.0.0:0\"]", "2:10", "give a port"),
+    ("[[plugin]]\nfile = \"p.wasm\"", "2:8", "whole path"),
+    ("[[port]]\nname = \"a\"\ndevice = \"e\"\nvlan = 5000", "4:8", "1 to 4094"),
+    ("[[port]]\nname = \"a\"\nkind = \"memory\"\nmtu = 10", "4:7", "at least 68"),
+    ("[[port]]\nname = \"a\"\ndevice = \"e\"\nmtu = 1000", "4:7", "ip link"),
+    ("[[port]]\nname = \"a\"\ndevice = \"e\"\naddress = [\"10.0.0.1/8\"]", "4:11", "ip address"),
+    ("[[port]]\nname = \"a\"\nkind = \"tap\"\nmac = \"02:00:00:00:00:01\"", "4:7", "leave mac out"),
+    ("[[port]]\nname = \"a\"\nkind = \"memory\"\nimpair.loss = 5", "4:15", "impair.loss is 5"),
+    (
+        "[[port]]\nname = \"a\"\nkind = \"memory\"\nimpair = { delay-ms = 1, jitter-ms = 2 }",
+        "4:38",
+        "jitter-ms",
+    ),
+    ("port = [\n{ name = \"a\", device = \"e\" },\n{ name = \"b\", device = \"e\" }]", "3:24", "same device"),
+];
+
+#[test]
+fn a_wrong_value_is_told_at_the_value() {
+    for (text, place, word) in WRONG {
+        let error = Config::parse(text, "f").unwrap_err();
+        let (told, problem) = (error.place.to_string(), &error.problem);
+        assert!(told == format!("f:{place}") && problem.contains(word), "{text}\n{told}: {problem}");
+    }
+}

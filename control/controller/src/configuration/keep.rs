@@ -1,0 +1,158 @@
+//! What runs is kept: as a file whose comments stay, and as a revision that counts at the next start.
+
+use millrace_config::Config;
+use millrace_store::{Draft, Revision, State, Store, StoreError, Who};
+use millrace_telemetry::EventKind;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::base::Base;
+use crate::ControlError;
+use crate::overrides::Overrides;
+use crate::router::Router;
+
+/// A file that what runs is written into.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Save {
+    /// Its text as it is; without it, what was last applied or saved.
+    pub text: Option<String>,
+    /// Its name, for messages.
+    pub origin: Option<String>,
+    /// Also where the file has entries that were neither applied nor saved, and are lost then.
+    pub force: bool,
+}
+
+/// What runs is to be a revision.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Keep {
+    /// The text of a file that says what runs; without it, what was last applied or saved, with what has changed since.
+    pub text: Option<String>,
+    /// The file's name, for the history.
+    pub origin: Option<String>,
+    /// Why; `saved`, if nothing is said.
+    pub comment: Option<String>,
+}
+
+/// Most entries of a file that are named when it would lose them.
+const NAMED: usize = 10;
+
+impl Router {
+    /// What runs, written into the text of a file whose comments stay.
+    ///
+    /// # Errors
+    /// A text that is no configuration; one with entries that were neither applied nor saved and would be lost, unless that is wanted.
+    pub async fn save_into(&self, order: Save) -> Result<String, ControlError> {
+        let (running, kept) = (self.running(), self.kept());
+        let work = tokio::task::spawn_blocking(move || kept.saved(&running, order));
+        work.await.map_err(|error| ControlError::system("write the configuration", error))?
+    }
+
+    /// Makes a revision of what runs: a router that starts from the last good one starts with it. What is the newest one already is that.
+    ///
+    /// # Errors
+    /// A text that says something else than what runs; while a configuration is applied or waits to be confirmed; a disk that refuses.
+    pub async fn keep(&self, order: Keep, who: Who) -> Result<Revision, ControlError> {
+        let _turn = self.begin_apply()?;
+        let (running, kept, by) = (self.running(), self.kept(), who.clone());
+        let work = tokio::task::spawn_blocking(move || kept.keep(&running, order, by));
+        let (draft, revision) =
+            work.await.map_err(|error| ControlError::system("write the revision", error))??;
+        let (number, origin) = (revision.number, revision.origin.clone());
+        self.lock().base = Base { draft, revision: Some(number) };
+        let text = format!("{who} saved what runs as revision {number}: {origin}");
+        let details = json!({"who": who, "revision": number, "origin": origin});
+        self.events().note(EventKind::ConfigurationSaved, &origin, text, details);
+        Ok(revision)
+    }
+
+    fn kept(&self) -> Kept {
+        let inner = self.lock();
+        Kept { store: inner.store.clone(), base: inner.base.clone(), overrides: inner.overrides.clone() }
+    }
+}
+
+/// What was applied and saved up to now.
+struct Kept {
+    store: Store,
+    base: Base,
+    overrides: Overrides,
+}
+
+impl Kept {
+    fn saved(&self, running: &Config, order: Save) -> Result<String, ControlError> {
+        let Save { text, origin, force } = order;
+        let Some(text) = text else {
+            let Draft { text, origin, .. } = &self.base.draft;
+            return Ok(running.save_into(text, origin)?);
+        };
+        let origin = origin.unwrap_or_else(|| "configuration".to_owned());
+        let lost = match force {
+            true => Vec::new(),
+            false => self.base.lost(&self.overrides, running, &text, &origin)?,
+        };
+        if !lost.is_empty() && !self.was_kept(&text)? {
+            return Err(would_lose(&origin, &lost));
+        }
+        Ok(running.save_into(&text, &origin)?)
+    }
+
+    /// Whether a text is that of a revision: nothing of it is lost.
+    fn was_kept(&self, text: &str) -> Result<bool, ControlError> {
+        for Revision { number, .. } in self.store.revisions().map_err(system)?.into_iter().rev() {
+            if self.store.revision(number).map_err(system)?.1 == text {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn keep(self, running: &Config, order: Keep, who: Who) -> Result<(Draft, Revision), ControlError> {
+        let Self { store, base, overrides } = self;
+        let origin = order.origin.unwrap_or_else(|| base.draft.origin.clone());
+        let text = match order.text {
+            Some(text) if overrides.read(&text, &origin)?.difference(running).is_empty() => text,
+            Some(_) => {
+                return Err(ControlError::Conflict(format!(
+                    "{origin} is not what runs, and no revision: `millrace save` writes what runs, `millrace apply` makes it run"
+                )));
+            }
+            None => running.save_into(&base.draft.text, &base.draft.origin)?,
+        };
+        let changes = overrides.read(&base.draft.text, &base.draft.origin)?.difference(running).changes.len();
+        let comment = Some(order.comment.unwrap_or_else(|| "saved".to_owned()));
+        let draft = Draft { who, comment, origin, state: State::Good, changes, text };
+        let newest = store.last_good().map_err(system)?;
+        let is_same =
+            |(revision, text): &(Revision, String)| *text == draft.text && revision.origin == draft.origin;
+        if let Some((revision, _)) = newest.as_ref().filter(|newest| is_same(newest)) {
+            return Ok((draft, revision.clone()));
+        }
+        let known = base.revision.is_some()
+            || base.draft.text == draft.text
+            || newest.is_some_and(|(_, text)| text == base.draft.text);
+        let drafts = if known { vec![draft.clone()] } else { vec![base.draft, draft.clone()] };
+        let added =
+            store.add(&drafts).map_err(|error| ControlError::system("remember the revision", error))?;
+        let revision = added.ok_or_else(|| ControlError::System("no revision was written".into()))?;
+        Ok((draft, revision))
+    }
+}
+
+fn would_lose(origin: &str, lost: &[String]) -> ControlError {
+    let named = lost.iter().take(NAMED).map(|one| format!("`{one}`")).collect::<Vec<_>>().join("; ");
+    let more = match lost.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    ControlError::Conflict(format!(
+        "{origin} says what was neither applied nor saved, and would lose it: {named}{more}; apply it first, save to another file, or \
+         say --force (`force` of the request)"
+    ))
+}
+
+fn system(error: StoreError) -> ControlError {
+    ControlError::System(error.to_string())
+}
