@@ -100,7 +100,8 @@ impl Bits {
 /// A note on each packet of a batch. Its length is known when the stages are built, so an index below that is not checked again.
 pub(crate) type Each<T> = Box<[T; BATCH_SIZE]>;
 
-fn each<T: Copy>(note: T) -> Each<T> {
+/// The same note on each.
+pub(crate) fn each<T: Copy>(note: T) -> Each<T> {
     Box::new([note; BATCH_SIZE])
 }
 
