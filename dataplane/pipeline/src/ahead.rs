@@ -10,6 +10,7 @@ use millrace_units::NextHopIndex;
 use crate::fib::Fib;
 use crate::gates::{Gates, Treatment};
 use crate::route::NO_ROUTE;
+use crate::work::{Each, each};
 
 /// With fewer packets it is not quicker than one by one.
 const FEWEST: usize = 4;
@@ -30,45 +31,48 @@ pub(crate) struct Ahead {
     v6: Addresses<Ipv6Addr>,
 }
 
-/// Destinations of one family.
+/// Destinations of one family: as many as a batch may have.
 #[derive(Debug)]
 pub(crate) struct Addresses<A> {
-    places: Vec<u16>,
-    addresses: Vec<A>,
-    numbers: Vec<Option<NextHopIndex>>,
+    places: Each<u16>,
+    addresses: Each<A>,
+    numbers: Each<Option<NextHopIndex>>,
+    count: usize,
 }
 
-impl<A> Default for Addresses<A> {
-    fn default() -> Self {
-        Self { places: Vec::new(), addresses: Vec::new(), numbers: Vec::new() }
+impl<A: Copy> Addresses<A> {
+    /// None; `any` address stands where none was asked for.
+    pub fn new(any: A) -> Self {
+        Self { places: each(NOWHERE), addresses: each(any), numbers: each(None), count: 0 }
     }
-}
 
-impl<A> Addresses<A> {
     /// Asks for none.
     pub fn clear(&mut self) {
-        self.places.clear();
-        self.addresses.clear();
+        self.count = 0;
     }
 
-    /// Asks for one more, for the packet at `place`.
-    #[inline]
+    /// Asks for one more, for the packet at `place`; of more than a batch has, for no more.
+    #[inline(always)]
     pub fn push(&mut self, place: u16, address: A) {
-        self.places.push(place);
-        self.addresses.push(address);
+        let at = self.count;
+        if at < BATCH_SIZE {
+            (self.places[at], self.addresses[at]) = (place, address);
+            self.count = at + 1;
+        }
     }
 
     /// Looks all of them up.
     pub fn look_up(&mut self, look_up: impl FnOnce(&[A], &mut [Option<NextHopIndex>])) {
-        self.numbers.clear();
-        self.numbers.resize(self.addresses.len(), None);
-        look_up(&self.addresses, &mut self.numbers);
+        let numbers = &mut self.numbers[..self.count];
+        numbers.fill(None);
+        look_up(&self.addresses[..self.count], numbers);
     }
 
     /// The places that were asked for, and the routes that were found.
     #[inline]
     pub fn found(&self) -> impl Iterator<Item = (usize, Option<NextHopIndex>)> + use<'_, A> {
-        self.places.iter().zip(&self.numbers).map(|(place, number)| (usize::from(*place), *number))
+        let both = self.places[..self.count].iter().zip(&self.numbers[..self.count]);
+        both.map(|(place, number)| (usize::from(*place), *number))
     }
 }
 
@@ -81,8 +85,8 @@ impl Default for Ahead {
             next_hops: Vec::new(),
             priorities: Vec::new(),
             treatments: Vec::new(),
-            v4: Addresses::default(),
-            v6: Addresses::default(),
+            v4: Addresses::new(Ipv4Addr::UNSPECIFIED),
+            v6: Addresses::new(Ipv6Addr::UNSPECIFIED),
         }
     }
 }

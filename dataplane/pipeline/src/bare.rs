@@ -48,18 +48,60 @@ impl OwnAddresses {
 
     #[inline]
     pub fn contains(&self, address: &IpAddr) -> bool {
-        self.marks & mark(*address) != 0 && self.addresses.contains(address)
+        match *address {
+            IpAddr::V4(address) => self.contains4(address),
+            IpAddr::V6(address) => self.contains6(address),
+        }
+    }
+
+    /// The same for IPv4.
+    #[inline(always)]
+    pub fn contains4(&self, address: Ipv4Addr) -> bool {
+        self.is_marked(word4(address)) && self.is_there(address.into())
+    }
+
+    /// The same for IPv6.
+    #[inline(always)]
+    pub fn contains6(&self, address: Ipv6Addr) -> bool {
+        self.is_marked(word6(address)) && self.is_there(address.into())
+    }
+
+    /// Whether an address of that word may be there.
+    #[inline(always)]
+    fn is_marked(&self, word: u64) -> bool {
+        self.marks >> bit_of(word) & 1 != 0
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn is_there(&self, address: IpAddr) -> bool {
+        self.addresses.contains(&address)
     }
 }
 
 /// One bit of 64, that depends on the address.
-#[inline]
 fn mark(address: IpAddr) -> u64 {
-    let word = match address {
-        IpAddr::V4(address) => u64::from(address.to_bits()),
-        IpAddr::V6(address) => address.to_bits() as u64 ^ (address.to_bits() >> 64) as u64,
-    };
-    1 << (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
+    match address {
+        IpAddr::V4(address) => 1 << bit_of(word4(address)),
+        IpAddr::V6(address) => 1 << bit_of(word6(address)),
+    }
+}
+
+#[inline(always)]
+fn word4(address: Ipv4Addr) -> u64 {
+    u32::from_ne_bytes(address.octets()).into()
+}
+
+#[inline(always)]
+fn word6(address: Ipv6Addr) -> u64 {
+    let bits = u128::from_ne_bytes(address.octets());
+    bits as u64 ^ (bits >> 64) as u64
+}
+
+/// The number of the bit of a word.
+#[inline(always)]
+fn bit_of(word: u64) -> u64 {
+    word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58
 }
 
 /// How packets leave by routes, and what a batch looks up.
@@ -75,8 +117,8 @@ impl Default for Bare {
     fn default() -> Self {
         Self {
             adjacencies: Vec::with_capacity(ROUTES as usize),
-            v4: Addresses::default(),
-            v6: Addresses::default(),
+            v4: Addresses::new(Ipv4Addr::UNSPECIFIED),
+            v6: Addresses::new(Ipv6Addr::UNSPECIFIED),
         }
     }
 }
@@ -161,14 +203,14 @@ impl Router {
             if near.is_v4() {
                 let (source, destination) = near.addresses4();
                 let is_ordinary = arrival.v4 && is_ordinary4(source) && is_ordinary4(destination);
-                if is_ordinary && !own_addresses.contains(&source.into()) {
+                if is_ordinary && !own_addresses.contains4(source) {
                     bare.v4.push(index, destination);
                 }
             } else if let (IpAddr::V6(source), IpAddr::V6(destination)) =
                 (work.keys[place].source(), work.keys[place].destination())
             {
                 let is_ordinary = arrival.v6 && is_ordinary6(source) && is_ordinary6(destination);
-                if is_ordinary && !own_addresses.contains(&source.into()) {
+                if is_ordinary && !own_addresses.contains6(source) {
                     bare.v6.push(index, destination);
                 }
             }

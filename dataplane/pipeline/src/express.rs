@@ -10,28 +10,59 @@
 //! The number is void once something has changed that the adjacency depends on; the record's generation says the same of all
 //! that the answer depends on.
 
-use millrace_classify::{FlowAnswer, FlowIndex, Meeting, Sought};
+use std::ops::Range;
+
+use millrace_classify::{FlowAnswer, FlowIndex, FlowRecord, Meeting, Sought};
 use millrace_forward::{Adjacency, AdjacencyTable, Exit, NO_ADJACENCY, NeighbourKey, Route};
 use millrace_packet::{BATCH_SIZE, Exceptions, Family, FlowKey, Packet};
-use millrace_plugin::EMPTY_PATH;
+use millrace_plugin::{EMPTY_PATH, WorkerPlugins};
 use millrace_plugin_abi::Position;
-use millrace_units::{Amount, Instant, NextHopIndex, PortId};
+use millrace_units::{Amount, Instant, NextHopIndex, PathId, PortId};
 use millrace_wire::{EtherType, MacAddr};
 
 use crate::classify::Classifier;
 use crate::dispose::link_header;
 use crate::filter_route::is_filter;
 use crate::forward::alive;
+use crate::gate_tables::WorkerTable;
+use crate::groups::Groups;
 use crate::parse::ROUTER;
 use crate::route::NO_ROUTE;
 use crate::router::Router;
 use crate::work::{Fate, Leaving, Work};
 
-/// Makes a packet ready to leave by the adjacency of its flow, unless something about it is to be looked at on the general
-/// way; whether it did.
-#[inline]
-pub(crate) fn leaves_by(adjacency: &mut Adjacency, packet: &mut Packet) -> bool {
-    // An instance may have sent it elsewhere.
+/// Makes the open packets of a batch ready to leave by the adjacencies of their flows, of which they have the numbers, unless
+/// something about them is to be looked at on the general way; whether those were all.
+pub(crate) fn leave_known(
+    adjacencies: &mut AdjacencyTable,
+    packets: &mut [Packet],
+    fates: &mut [Fate],
+    numbers: &[u32],
+) -> bool {
+    let mut all = true;
+    // The adjacency by which the last one has left, with what the next ones need of it.
+    let (mut last, mut port, mut exit) = (NO_ADJACENCY, PortId::NONE, Exit::NONE);
+    for ((packet, fate), number) in packets.iter_mut().zip(fates).zip(numbers) {
+        if !fate.is_open() {
+            continue;
+        }
+        if *number == last && leaves_like(&exit, port, packet) {
+            *fate = Fate::Queue;
+        } else if let Some(adjacency) = adjacencies.get_mut(*number)
+            && leaves_by(adjacency, packet)
+        {
+            (last, port, exit) = (*number, adjacency.port, adjacency.exit());
+            *fate = Fate::Queue;
+        } else {
+            all = false;
+        }
+    }
+    all
+}
+
+/// Makes a packet ready to leave by an adjacency, if an instance has not sent it elsewhere and it is nothing exceptional;
+/// whether it did.
+fn leaves_by(adjacency: &mut Adjacency, packet: &mut Packet) -> bool {
     let is_sent_on =
         packet.exceptions == Exceptions::NONE && !is_filter(packet.next_hop) && adjacency.takes(packet);
     if is_sent_on {
@@ -41,9 +72,24 @@ pub(crate) fn leaves_by(adjacency: &mut Adjacency, packet: &mut Packet) -> bool 
     is_sent_on
 }
 
-/// Packets of a batch that leave as most do: of flows that are bound to nothing, whose records are right, by an adjacency that
-/// takes them. What the last of them needed is at hand for the next.
+/// The same by what packets in a row need of an adjacency, and its port.
+#[inline(always)]
+fn leaves_like(exit: &Exit, port: PortId, packet: &mut Packet) -> bool {
+    let Some(start) = exit.start(packet) else { return false };
+    let is_sent_on = start.annotations.exceptions == Exceptions::NONE
+        && !is_filter(start.annotations.next_hop)
+        && exit.is_whole(&start);
+    if is_sent_on {
+        start.annotations.out_port = port;
+        exit.rewrite(start.bytes);
+    }
+    is_sent_on
+}
+
+/// Packets of a batch that leave as most do: of flows whose records are right. Those that are bound to nothing leave by an
+/// adjacency that takes them, the others join the group of their path. What the last of them needed is at hand for the next.
 struct Leave<'a> {
+    joining: Joining<'a>,
     adjacencies: &'a mut AdjacencyTable,
     leaving: &'a mut Leaving,
     /// The current generation.
@@ -86,15 +132,98 @@ impl Leave<'_> {
     }
 }
 
-impl<'p> Meeting<(&'p mut Packet, &'p mut Fate)> for Leave<'_> {
+/// Packets of a batch whose flows are bound, and pass nothing but gates of `early` and `late`. What is left to be said of them is
+/// said behind their instances.
+struct Joining<'a> {
+    plugins: &'a WorkerPlugins<WorkerTable>,
+    keeps_states: bool,
+    groups: &'a mut Groups,
+    /// Notes on packets.
+    paths: &'a mut [PathId; BATCH_SIZE],
+    numbers: &'a mut [u32; BATCH_SIZE],
+    states: &'a mut [u32; BATCH_SIZE],
+    run: Run,
+    /// Packets before those.
+    before: u64,
+}
+
+/// Packets that follow each other in a batch, have one path and leave by one adjacency.
+struct Run {
+    path: PathId,
+    number: u32,
+    indices: Range<usize>,
+    bytes: u64,
+}
+
+impl Run {
+    const NONE: Self = Self { path: EMPTY_PATH, number: NO_ADJACENCY, indices: 0..0, bytes: 0 };
+}
+
+impl Joining<'_> {
+    /// Has a packet join the others of its path, if all is as it should be; returns its bytes.
     #[inline(always)]
-    fn meet(&mut self, (packet, fate): (&'p mut Packet, &'p mut Fate), answer: &FlowAnswer) -> Option<u32> {
-        let is_right = fate.is_open()
-            && answer.path == EMPTY_PATH
-            && answer.varying_mask == 0
-            && answer.generation == self.generation;
+    fn join(
+        &mut self,
+        adjacencies: &mut AdjacencyTable,
+        (index, packet): (usize, &mut Packet),
+        record: &FlowRecord,
+    ) -> Option<u32> {
+        let FlowAnswer { path, adjacency, next_hop, .. } = record.answer;
+        if path != self.run.path || adjacency != self.run.number || index != self.run.indices.end {
+            self.turn_to(adjacencies, (path, adjacency), index)?;
+        }
+        let bytes = packet.len();
+        self.run.indices.end = index + 1;
+        self.run.bytes += bytes as u64;
+        packet.next_hop = next_hop;
+        if packet.counts_for == EMPTY_PATH {
+            packet.counts_for = path;
+        }
+        if self.keeps_states {
+            self.states[index] = record.state();
+        }
+        Some(bytes as u32)
+    }
+
+    /// Begins another run with the packet at `index`, if that may join.
+    #[inline(never)]
+    fn turn_to(
+        &mut self,
+        adjacencies: &mut AdjacencyTable,
+        (path, number): (PathId, u32),
+        index: usize,
+    ) -> Option<()> {
+        adjacencies.get_mut(number).filter(|_| self.plugins.is_through(path))?;
+        self.settle();
+        self.run = Run { path, number, indices: index..index, bytes: 0 };
+        Some(())
+    }
+
+    /// Puts the packets of the run into the group of their path.
+    fn settle(&mut self) {
+        let Run { path, number, indices, bytes } = std::mem::replace(&mut self.run, Run::NONE);
+        if !indices.is_empty() {
+            self.before += indices.len() as u64;
+            self.paths[indices.clone()].fill(path);
+            self.numbers[indices.clone()].fill(number);
+            self.groups.join_all(path, indices, bytes);
+        }
+    }
+}
+
+/// A packet of a batch: its index, itself, and its fate.
+type Place<'p> = (usize, (&'p mut Packet, &'p mut Fate));
+
+impl<'p> Meeting<Place<'p>> for Leave<'_> {
+    #[inline(always)]
+    fn meet(&mut self, (index, (packet, fate)): Place<'p>, record: &FlowRecord) -> Option<u32> {
+        let answer = &record.answer;
+        let is_right = fate.is_open() && answer.varying_mask == 0 && answer.generation == self.generation;
         if !is_right {
             return None;
+        }
+        if answer.path != EMPTY_PATH {
+            return self.joining.join(self.adjacencies, (index, packet), record);
         }
         if answer.adjacency != self.number || answer.next_hop != self.route {
             self.turn_to(answer.adjacency, answer.next_hop)?;
@@ -117,14 +246,40 @@ impl Router {
     #[inline]
     pub(crate) fn express(&mut self, work: &mut Work, now: Instant) -> bool {
         self.classifier.begin(work, self.options.new_flows);
-        let Self { classifier, adjacencies, .. } = self;
+        let Self { classifier, adjacencies, gates, .. } = self;
         let Classifier { flows, changes, counts, .. } = classifier;
         let count = work.packets.len().min(BATCH_SIZE);
         work.left.clear();
         work.leaving.begin();
+        let (plugins, groups) = gates.joining();
+        let keeps_states = plugins.keeps_states();
+        let Work {
+            packets,
+            nears,
+            keys,
+            hashes,
+            flows: found,
+            states,
+            paths,
+            adjacencies: numbers,
+            fates,
+            left,
+            leaving,
+            ..
+        } = &mut *work;
         let leave = Leave {
+            joining: Joining {
+                plugins,
+                keeps_states,
+                groups,
+                paths,
+                numbers,
+                states,
+                run: Run::NONE,
+                before: 0,
+            },
             adjacencies,
-            leaving: &mut work.leaving,
+            leaving,
             generation: changes.current(),
             number: NO_ADJACENCY,
             out_port: PortId::NONE,
@@ -133,22 +288,43 @@ impl Router {
             amount: Amount::default(),
             before: 0,
         };
-        let sought =
-            Sought { nears: &work.nears[..count], keys: &work.keys[..count], hashes: &work.hashes[..count] };
-        let places = work.packets.iter_mut().zip(work.fates.iter_mut());
-        let rest = (leave, &mut work.left);
-        let mut leave = flows.meet_batch(sought, &mut work.flows[..count], places, now, rest);
+        let sought = Sought { nears: &nears[..count], keys: &keys[..count], hashes: &hashes[..count] };
+        let places = packets.iter_mut().zip(fates.iter_mut()).enumerate();
+        let rest = (leave, left);
+        let mut leave = flows.meet_batch(sought, &mut found[..count], places, now, rest);
         leave.settle();
-        counts.hits += leave.before;
+        leave.joining.settle();
+        let joined = leave.joining.before;
+        counts.hits += leave.before + joined;
+        if joined > 0 {
+            work.note_keys();
+        }
         if !work.left.is_empty() {
-            let mut left = std::mem::take(&mut work.left);
-            left.retain(|index| !self.express_one(work, usize::from(*index), now));
-            work.left = left;
+            self.express_left(work, now);
         }
         work.left.is_empty()
     }
 
-    /// The same for a packet that does not leave as most do; whether it takes the express way.
+    /// The same for packets that do not leave as most do.
+    fn express_left(&mut self, work: &mut Work, now: Instant) {
+        let mut left = std::mem::take(&mut work.left);
+        let mut in_order = true;
+        left.retain(|index| {
+            let index = usize::from(*index);
+            let takes_it = self.express_one(work, index, now);
+            let path = work.paths[index];
+            if takes_it && path != EMPTY_PATH {
+                in_order &= self.gates.groups.join_late(path, index, work.packets[index].len());
+            }
+            !takes_it
+        });
+        work.left = left;
+        if !in_order {
+            self.gates.group(work);
+        }
+    }
+
+    /// Makes one of those ready, or notes its path; whether it takes the express way.
     fn express_one(&mut self, work: &mut Work, index: usize, now: Instant) -> bool {
         let Some(flow) = work.flows[index].filter(|_| work.fates[index].is_open()) else { return false };
         let answer = self.classifier.flows.record(flow).answer;
@@ -157,7 +333,7 @@ impl Router {
         let takes_it = match answer.path {
             EMPTY_PATH => packet.exceptions == Exceptions::NONE && adjacency.takes(packet),
             // What is left to be said of the packet is said behind its instances.
-            path => self.gates.groups.is_last(path) || self.gates.plugins().is_through(path),
+            path => self.gates.plugins().is_through(path),
         };
         if answer.varying_mask != 0 || !takes_it {
             return false;
@@ -176,7 +352,6 @@ impl Router {
             if self.gates.plugins().keeps_states() {
                 work.states[index] = self.classifier.flows.state(flow);
             }
-            self.gates.groups.join(answer.path, index, packet.len());
             if packet.counts_for == EMPTY_PATH {
                 packet.counts_for = answer.path;
             }

@@ -120,6 +120,11 @@ impl Gates {
         }
     }
 
+    /// What packets need to join the group of their path.
+    pub(crate) fn joining(&mut self) -> (&WorkerPlugins<WorkerTable>, &mut Groups) {
+        (&self.plugins, &mut self.groups)
+    }
+
     /// Sorts the open packets of a batch by path, those bound to nothing left out.
     pub fn group(&mut self, work: &mut Work) {
         self.groups.begin();

@@ -1,5 +1,7 @@
 //! The open packets of a batch, sorted by path: those of one path go through its instances together.
 
+use std::ops::Range;
+
 use millrace_packet::BATCH_SIZE;
 use millrace_plugin::EMPTY_PATH;
 use millrace_units::PathId;
@@ -51,22 +53,39 @@ impl Groups {
         });
     }
 
-    /// Whether the packet that joined last is on this path.
-    #[inline]
-    pub fn is_last(&self, path: PathId) -> bool {
-        self.last.0 == path
-    }
-
     /// Puts a packet of so many bytes into the group of its path, which is not [`EMPTY_PATH`]. Packets join in the order of
     /// their indices.
     #[inline]
     pub fn join(&mut self, path: PathId, index: usize, bytes: usize) {
-        if !self.is_last(path) {
-            self.last = (path, self.find(path));
-        }
-        let group = &mut self.groups[self.last.1];
+        let group = self.of(path);
         group.members.push(index as u16);
         group.bytes += bytes as u64;
+    }
+
+    /// The same of packets that follow each other, of so many bytes together.
+    pub fn join_all(&mut self, path: PathId, indices: Range<usize>, bytes: u64) {
+        let group = self.of(path);
+        group.members.extend(indices.map(|index| index as u16));
+        group.bytes += bytes;
+    }
+
+    /// Puts a packet that comes behind later ones to its place among those of its path; whether the groups are still in the
+    /// order of their first packets.
+    pub fn join_late(&mut self, path: PathId, index: usize, bytes: usize) -> bool {
+        let group = self.of(path);
+        let place = group.members.partition_point(|member| usize::from(*member) < index);
+        group.members.insert(place, index as u16);
+        group.bytes += bytes as u64;
+        place > 0
+    }
+
+    /// The group of a path.
+    #[inline]
+    fn of(&mut self, path: PathId) -> &mut PathGroup {
+        if self.last.0 != path {
+            self.last = (path, self.find(path));
+        }
+        &mut self.groups[self.last.1]
     }
 
     /// Whether no packet has joined.
@@ -126,6 +145,12 @@ mod tests {
         assert!(groups.is_empty());
         groups.join(PathId(7), 0, 60);
         assert_eq!(sorted(&groups), [(7, vec![0])]);
+        groups.join_all(PathId(2), 2..4, 120);
+        groups.join_all(PathId(7), 4..5, 60);
+        // Who comes late stands where it belongs; the first of its path has its group stand where it does not.
+        assert!(groups.join_late(PathId(7), 1, 60) && !groups.join_late(PathId(3), 3, 60));
+        assert_eq!(sorted(&groups), [(7, vec![0, 1, 4]), (2, vec![2, 3]), (3, vec![3])]);
+        assert_eq!(groups.iter().map(|group| group.bytes).collect::<Vec<_>>(), [180, 120, 60]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::command::{Command, Event, RouteChange};
 use crate::driver_flows::DriverFlows;
 use crate::drop_log::DropLog;
 use crate::explain::Tables;
-use crate::express::leaves_by;
+use crate::express::leave_known;
 use crate::fib::Fib;
 use crate::filter_route::is_filter;
 use crate::forward::Forwarder;
@@ -326,17 +326,15 @@ impl Router {
             ports: &self.ports,
         };
         let Work { packets, keys, adjacencies, fates, destinations, .. } = work;
-        let each = packets.iter_mut().zip(fates.iter_mut()).zip(adjacencies.iter()).enumerate();
-        for (index, ((packet, fate), adjacency)) in each.filter(|(_, ((_, fate), _))| fate.is_open()) {
-            if let Some(adjacency) = self.adjacencies.get_mut(*adjacency)
-                && leaves_by(adjacency, packet)
-            {
-                *fate = Fate::Queue;
-            } else {
-                let decision = forwarder.decide(packet, &keys[index]);
-                *fate = decision.fate;
-                destinations[index] = decision.destination;
-            }
+        let count = packets.len().min(BATCH_SIZE);
+        if leave_known(&mut self.adjacencies, packets, &mut fates[..count], &adjacencies[..count]) {
+            return;
+        }
+        let each = packets.iter_mut().zip(fates.iter_mut()).enumerate();
+        for (index, (packet, fate)) in each.filter(|(_, (_, fate))| fate.is_open()) {
+            let decision = forwarder.decide(packet, &keys[index]);
+            *fate = decision.fate;
+            destinations[index] = decision.destination;
         }
     }
 

@@ -3,7 +3,7 @@
 use millrace_classify::{Candidate, FlowIndex, NearKey};
 use millrace_forward::{IcmpError, NO_ADJACENCY};
 use millrace_packet::{BATCH_SIZE, Batch, DropReason, Family, FlowKey, Packet};
-use millrace_plugin::Ticket;
+use millrace_plugin::{EMPTY_PATH, Ticket};
 use millrace_plugin_abi::Verdict;
 use millrace_units::{Amount, NextHopIndex, PathId, PortId};
 use millrace_wire::{MacAddr, Protocol};
@@ -100,7 +100,8 @@ impl Bits {
 /// A note on each packet of a batch. Its length is known when the stages are built, so an index below that is not checked again.
 pub(crate) type Each<T> = Box<[T; BATCH_SIZE]>;
 
-fn each<T: Copy>(note: T) -> Each<T> {
+/// The same note on each.
+pub(crate) fn each<T: Copy>(note: T) -> Each<T> {
     Box::new([note; BATCH_SIZE])
 }
 
@@ -149,7 +150,7 @@ pub struct Work {
     /// What most of their flows are told apart by; meaningless where the fate was settled before the parse stage.
     pub(crate) nears: Each<NearKey>,
     /// Which of them were read in brief: for those the key of an IPv4 packet, and what varies inside a flow, is left to
-    /// [`complete`](Self::complete), as few need it.
+    /// [`complete`](Self::complete), as few need it, or the key to [`note_keys`](Self::note_keys).
     pub(crate) brief: Bits,
     /// Their flow keys; meaningless where the fate was settled before the parse stage.
     pub keys: Each<FlowKey>,
@@ -214,6 +215,19 @@ impl Work {
     pub(crate) fn set_key(&mut self, index: usize, key: FlowKey) {
         self.nears[index] = NearKey::of(&key);
         self.keys[index] = key;
+    }
+
+    /// Notes the keys of packets that are on a path: instances may ask for them.
+    pub(crate) fn note_keys(&mut self) {
+        let count = self.packets.len().min(BATCH_SIZE);
+        let Self { paths, nears, keys, .. } = self;
+        for ((path, near), key) in paths[..count].iter().zip(&nears[..count]).zip(&mut keys[..count]) {
+            if *path != EMPTY_PATH
+                && let Some(own) = near.key4()
+            {
+                *key = own;
+            }
+        }
     }
 
     /// Notes what was left out when the packet was read.

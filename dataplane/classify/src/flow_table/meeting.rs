@@ -7,14 +7,14 @@ use millrace_memory::{Operation, Vectors, with_widest};
 use millrace_packet::FlowKey;
 use millrace_units::Instant;
 
-use super::record::{FLAG_BITS, FLAGS, NearKey, PROBATION, tick};
-use super::{FlowAnswer, FlowIndex, FlowTable};
+use super::record::{FLAG_BITS, FLAGS, FlowRecord, NearKey, PROBATION, tick};
+use super::{FlowIndex, FlowTable};
 
 /// Who treats the packets of known flows. Its method must be `inline(always)`: it is built for each kind of vectors.
 pub trait Meeting<Place> {
-    /// Treats the packet at a place, whose flow has this answer; returns how many bytes are counted with the flow, or nothing when the
+    /// Treats the packet at a place, whose flow has this record; returns how many bytes are counted with the flow, or nothing when the
     /// packet is not treated. Then it has changed nothing.
-    fn meet(&mut self, place: Place, answer: &FlowAnswer) -> Option<u32>;
+    fn meet(&mut self, place: Place, record: &FlowRecord) -> Option<u32>;
 }
 
 /// The flows of a batch that are sought.
@@ -104,7 +104,7 @@ impl<I: Iterator, M: Meeting<I::Item>> Operation for BatchMeeting<'_, M, I> {
                 continue;
             }
             let record = &mut table.records[slot];
-            let Some(bytes) = meeting.meet(place, &record.answer) else {
+            let Some(bytes) = meeting.meet(place, record) else {
                 rest.push(index as u16);
                 continue;
             };

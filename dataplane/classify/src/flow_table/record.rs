@@ -96,6 +96,12 @@ impl FlowRecord {
         self.has(RESERVED)
     }
 
+    /// What the pipeline keeps for plugins; 0 for nothing.
+    #[inline]
+    pub fn state(&self) -> u32 {
+        self.state
+    }
+
     /// Whether plugins keep state with it that must not be lost. Off probation, it is never recycled.
     #[inline]
     pub fn is_stateful(&self) -> bool {
