@@ -88,7 +88,9 @@ fn leaves_like(exit: &Exit, port: PortId, packet: &mut Packet) -> bool {
 
 /// Packets of a batch that leave as most do: of flows whose records are right. Those that are bound to nothing leave by an
 /// adjacency that takes them, the others join the group of their path. What the last of them needed is at hand for the next.
-struct Leave<'a> {
+///
+/// Where nothing is `BOUND`, the loop is one that knows no groups: that takes fewer registers.
+struct Leave<'a, const BOUND: bool> {
     joining: Joining<'a>,
     adjacencies: &'a mut AdjacencyTable,
     leaving: &'a mut Leaving,
@@ -105,7 +107,7 @@ struct Leave<'a> {
     before: u64,
 }
 
-impl Leave<'_> {
+impl<const BOUND: bool> Leave<'_, BOUND> {
     /// Counts what leaves.
     #[inline(always)]
     fn settle(&mut self) {
@@ -214,7 +216,7 @@ impl Joining<'_> {
 /// A packet of a batch: its index, itself, and its fate.
 type Place<'p> = (usize, (&'p mut Packet, &'p mut Fate));
 
-impl<'p> Meeting<Place<'p>> for Leave<'_> {
+impl<'p, const BOUND: bool> Meeting<Place<'p>> for Leave<'_, BOUND> {
     #[inline(always)]
     fn meet(&mut self, (index, (packet, fate)): Place<'p>, record: &FlowRecord) -> Option<u32> {
         let answer = &record.answer;
@@ -223,6 +225,9 @@ impl<'p> Meeting<Place<'p>> for Leave<'_> {
             return None;
         }
         if answer.path != EMPTY_PATH {
+            if !BOUND {
+                return None;
+            }
             return self.joining.join(self.adjacencies, (index, packet), record);
         }
         if answer.adjacency != self.number || answer.next_hop != self.route {
@@ -246,6 +251,18 @@ impl Router {
     #[inline]
     pub(crate) fn express(&mut self, work: &mut Work, now: Instant) -> bool {
         self.classifier.begin(work, self.options.new_flows);
+        match self.gates.is_bound() {
+            true => self.meet_all::<true>(work, now),
+            false => self.meet_all::<false>(work, now),
+        }
+        if !work.left.is_empty() {
+            self.express_left(work, now);
+        }
+        work.left.is_empty()
+    }
+
+    /// Treats the packets that leave as most do, and notes which are left.
+    fn meet_all<const BOUND: bool>(&mut self, work: &mut Work, now: Instant) {
         let Self { classifier, adjacencies, gates, .. } = self;
         let Classifier { flows, changes, counts, .. } = classifier;
         let count = work.packets.len().min(BATCH_SIZE);
@@ -267,7 +284,7 @@ impl Router {
             leaving,
             ..
         } = &mut *work;
-        let leave = Leave {
+        let leave = Leave::<BOUND> {
             joining: Joining {
                 plugins,
                 keeps_states,
@@ -299,10 +316,6 @@ impl Router {
         if joined > 0 {
             work.note_keys();
         }
-        if !work.left.is_empty() {
-            self.express_left(work, now);
-        }
-        work.left.is_empty()
     }
 
     /// The same for packets that do not leave as most do.
