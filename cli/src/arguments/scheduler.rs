@@ -15,7 +15,7 @@ pub struct Scheduler {
 pub enum SchedulerAction {
     /// Add a node to the scheduler of a port; the first one makes it.
     #[command(
-        after_help = "Kinds: fifo, flow-queues, fq-codel hold packets; priority, deficit-round-robin, hfsc, token-bucket choose.\n\nExample:\n  millrace scheduler add wan top --kind priority\n  millrace scheduler add wan voice --kind fifo --under top level=0\n  millrace scheduler add wan rest --kind fq-codel --under top level=1\n  millrace scheduler set wan rate=10mbit"
+        after_help = "Kinds that hold packets, and their settings:\n  fifo         threshold=BYTES manage=tail-drop|red|codel\n  flow-queues  the same for the queue of each flow; quantum=BYTES queues=NUMBER rate=RATE (of which flows may reserve parts)\n  fq-codel     queues=NUMBER quantum=BYTES limit=PACKETS\nWith manage=red: minimum maximum unit=bytes|packets probability weight gentle ecn. With codel and fq-codel: target and interval in microseconds, ecn.\n\nKinds that choose, and what is said of each node below them:\n  priority             level=NUMBER (0 goes first)\n  deficit-round-robin  quantum=BYTES in each round\n  hfsc                 real-time=CURVE link-sharing=CURVE upper-limit=CURVE\n  token-bucket         nothing; it has rate=RATE burst=BYTES itself\n\nA rate is written as 64kbit, 1.5mbit or 10gbit; a curve is a rate, or '1mbit 10ms 64kbit': the first rate for that time, then the second.\n\nExample:\n  millrace scheduler add wan top --kind priority\n  millrace scheduler add wan voice --kind fifo --under top level=0\n  millrace scheduler add wan rest --kind fq-codel --under top level=1\n  millrace scheduler set wan rate=10mbit"
     )]
     Add {
         /// The port.
@@ -28,14 +28,14 @@ pub enum SchedulerAction {
         /// The node above; without it this is the root.
         #[arg(long, value_name = "NODE")]
         under: Option<String>,
-        /// Settings; docs/schedulers.md says which.
+        /// Settings, of its kind and of the kind above it.
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
     /// Change rate, overhead, default, queues, host or host-weight of a port, or settings of a node. A setting without a value is taken
-    /// away.
+    /// away. With under=NODE a node goes to another place; leaves take their packets there.
     #[command(
-        after_help = "What the kernel itself sends by the port: host=queue (it waits like the rest, the default), host=filter (it passes\nall gates before), host=direct (it passes by).\n\nExample:\n  millrace scheduler set wan rate=20mbit default=rest\n  millrace scheduler set wan --node voice threshold=65536"
+        after_help = "What the kernel itself sends by the port: host=queue (it waits like the rest, the default), host=filter (it passes\nall gates before), host=direct (it passes by).\n\nExample:\n  millrace scheduler set wan rate=20mbit default=rest\n  millrace scheduler set wan --node voice threshold=65536\n  millrace scheduler set wan --node voice under=fair quantum=3000 level="
     )]
     Set {
         /// The port.

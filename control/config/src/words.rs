@@ -118,9 +118,10 @@ pub(crate) fn scheduler(port: &str, from: Option<&Scheduler>, to: Option<&Schedu
     let find = |scheduler: &Scheduler, name: &str| -> Option<SchedulerNode> {
         scheduler.node.iter().find(|node| node.name == name).cloned()
     };
-    for gone in from.node.iter().filter(|node| find(to, &node.name).is_none()) {
+    let stays = |name: &str| stays(from, to, name);
+    for gone in from.node.iter().filter(|node| !stays(&node.name)) {
         // What is below it goes with it.
-        if gone.under.as_deref().is_none_or(|under| find(to, under).is_some()) {
+        if gone.under.as_deref().is_none_or(stays) {
             commands.push(format!("scheduler remove {port} {}", gone.name));
         }
     }
@@ -130,11 +131,14 @@ pub(crate) fn scheduler(port: &str, from: Option<&Scheduler>, to: Option<&Schedu
                 Some(from) => crate::change::changed(from, node),
                 None => object(node),
             };
-            let settings =
-                changed.iter().filter(|(key, _)| !["name", "kind", "under"].contains(&key.as_str()));
+            let is_said_apart = |key: &str| match from {
+                Some(_) => ["name", "kind"].contains(&key),
+                None => ["name", "kind", "under"].contains(&key),
+            };
+            let settings = changed.iter().filter(|(key, _)| !is_said_apart(key));
             settings.map(|(key, value)| format!(" {}", setting(key, value))).collect()
         };
-        match find(from, &node.name) {
+        match find(from, &node.name).filter(|own| stays(&own.name)) {
             Some(own) if own == *node => {}
             Some(own) => {
                 commands.push(format!("scheduler set {port} --node {}{}", node.name, settings(Some(&own))));
@@ -155,6 +159,16 @@ pub(crate) fn scheduler(port: &str, from: Option<&Scheduler>, to: Option<&Schedu
     }
     commands.extend(flows(port, from, to));
     commands
+}
+
+/// Whether commands can leave a node where it is, or move it: it stays of its kind, as do those above it, and the root stays the
+/// root.
+fn stays(from: &Scheduler, to: &Scheduler, name: &str) -> bool {
+    let find = |scheduler: &Scheduler| scheduler.node.iter().find(|node| node.name == name).cloned();
+    let Some((was, is)) = find(from).zip(find(to)) else { return false };
+    was.kind == is.kind
+        && was.under.is_none() == is.under.is_none()
+        && was.under.as_deref().is_none_or(|above| stays(from, to, above))
 }
 
 /// What makes the flows of one scheduler of those of another.

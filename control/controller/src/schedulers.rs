@@ -54,7 +54,7 @@ impl Schedulers {
         let leaves = after.node.iter().filter(|node| node.kind.is_leaf());
         let preferred = default_leaf(after).ok().flatten().map(str::to_owned);
         let mut names = preferred.into_iter().chain(leaves.map(|node| node.name.clone()));
-        names.find(|name| is_kept(before, after, name))
+        names.find(|name| is_kept(before, after, name) || is_moved(before, after, name))
     }
 
     /// Notes how the queue of a flow is treated from now on; like all others, if nothing is said.
@@ -160,9 +160,14 @@ impl Schedulers {
         to: Option<QueueId>,
     ) -> Result<Vec<ScheduleChange>, ControlError> {
         let mut changes = Vec::new();
-        // One that stands elsewhere, or is of another kind, is another one, with all below it.
+        // A leaf that stands elsewhere takes its packets there. Another node there, or one of another kind, is another one,
+        // with all below it.
         let is_left = |name: &str| is_kept(before, after, name);
-        for gone in before.node.iter().filter(|node| !is_left(&node.name)) {
+        let moves = |name: &str| is_moved(before, after, name);
+        for leaf in before.node.iter().filter(|node| moves(&node.name)) {
+            changes.push(ScheduleChange::Apart(self.known(&leaf.name).unwrap_or_default()));
+        }
+        for gone in before.node.iter().filter(|node| !is_left(&node.name) && !moves(&node.name)) {
             // What is below it goes with it.
             if gone.under.as_deref().is_none_or(is_left) {
                 changes.push(ScheduleChange::Remove { node: self.known(&gone.name).unwrap_or_default(), to });
@@ -179,6 +184,12 @@ impl Schedulers {
             match find(before, &node.name) {
                 Ok(own) if is_left(&node.name) && own == node && (is_same_rate || !knows_rate(node)) => {}
                 Ok(_) if is_left(&node.name) => changes.push(self.setting(after, node)?),
+                Ok(_) if moves(&node.name) => {
+                    if let ScheduleChange::Add { node, parent, share, .. } = self.addition(after, node)? {
+                        changes.push(ScheduleChange::Move { node, parent, share });
+                    }
+                    changes.push(self.setting(after, node)?);
+                }
                 _ => changes.push(self.addition(after, node)?),
             }
         }
@@ -280,6 +291,23 @@ fn is_kept(before: &Scheduler, after: &Scheduler, name: &str) -> bool {
         && was.under.as_deref().is_none_or(|above| is_kept(before, after, above))
 }
 
+/// Whether a node is a leaf before and after, of the same kind, that stands elsewhere.
+fn is_moved(before: &Scheduler, after: &Scheduler, name: &str) -> bool {
+    let (Ok(was), Ok(is)) = (find(before, name), find(after, name)) else { return false };
+    was.kind == is.kind && is.kind.is_leaf() && !is_kept(before, after, name)
+}
+
+/// Puts nodes behind those that they are under; what is under none that is there stays at the end.
+fn in_order(nodes: &mut Vec<SchedulerNode>) {
+    let mut left = std::mem::take(nodes);
+    while let Some(next) = left.iter().position(|node| {
+        node.under.as_ref().is_none_or(|under| nodes.iter().any(|above| above.name == *under))
+    }) {
+        nodes.push(left.remove(next));
+    }
+    nodes.append(&mut left);
+}
+
 /// Whether the rate of the port is one of a node's settings.
 fn knows_rate(node: &SchedulerNode) -> bool {
     node.manage == Some(Manage::Red)
@@ -343,7 +371,8 @@ impl Inner {
         // The names of new nodes are told in what is refused.
         let old = std::mem::replace(&mut self.model.schedulers, planned);
         let mut flows_before = before.flow.clone();
-        flows_before.retain(|flow| is_kept(&before, &after, &flow.queue));
+        flows_before
+            .retain(|flow| is_kept(&before, &after, &flow.queue) || is_moved(&before, &after, &flow.queue));
         let flows = self.model.flow_changes(port, &flows_before, &after.flow);
         changes.extend(flows.inspect_err(|_| self.model.schedulers = old.clone())?);
         self.schedule(id, changes).inspect_err(|error| {
@@ -388,7 +417,7 @@ impl Router {
         inner.scheduler_view(id)
     }
 
-    /// Gives a node of a port's scheduler other settings.
+    /// Gives a node of a port's scheduler other settings, or another place, by `under`: leaves take their packets there.
     ///
     /// # Errors
     /// No such node, settings that can't be; nothing has changed then.
@@ -398,7 +427,7 @@ impl Router {
         name: &str,
         changes: &Map<String, Value>,
     ) -> Result<SchedulerView, ControlError> {
-        if let Some(key) = ["name", "kind", "under"].iter().find(|key| changes.contains_key(**key)) {
+        if let Some(key) = ["name", "kind"].iter().find(|key| changes.contains_key(**key)) {
             return Err(ControlError::Invalid(format!(
                 "{key} of a node can't be changed: remove the node, and add another"
             )));
@@ -409,6 +438,7 @@ impl Router {
             for own in scheduler.node.iter_mut().filter(|own| own.name == name) {
                 *own = node.clone();
             }
+            in_order(&mut scheduler.node);
             Ok(())
         })?;
         inner.scheduler_view(id)

@@ -274,11 +274,14 @@ async fn apply(router: &Router, scheduler: &str) -> Result<Vec<String>, ControlE
     router.apply(order, Who::router()).await.map(|view| view.changes)
 }
 
-/// What the worker has: names, promises and settings of nodes, in their order.
-fn shown(router: &Router) -> Vec<(String, Option<u64>, Value)> {
+/// What the worker has: names, places, promises and settings of nodes.
+fn shown(router: &Router) -> Vec<(String, Option<String>, Option<u64>, String)> {
     let schedulers = router.schedulers().unwrap();
     let nodes = schedulers.into_iter().flat_map(|scheduler| scheduler.nodes);
-    nodes.map(|node| (node.name, node.promised, json!(node.settings))).collect()
+    let mut nodes: Vec<_> =
+        nodes.map(|node| (node.name, node.under, node.promised, json!(node.settings).to_string())).collect();
+    nodes.sort();
+    nodes
 }
 
 #[test]
@@ -308,7 +311,18 @@ fn schedulers_become_each_other_that_no_order_of_single_changes_leads_to() {
             flow(2, other)
         )
     };
+    let places = |above_a: &str, above_b: &str| {
+        format!(
+            "rate = \"10mbit\"\nnode = [{{ name = \"top\", kind = \"deficit-round-robin\" }}, {{ name = \"one\", kind = \"token-bucket\", under = \"top\", \
+             rate = \"1mbit\", quantum = 1 }}, {{ name = \"other\", kind = \"token-bucket\", under = \"top\", rate = \"2mbit\", quantum = 2 }}, \
+             {{ name = \"a\", kind = \"fifo\", under = \"{above_a}\" }}, {{ name = \"b\", kind = \"fifo\", under = \"{above_b}\" }}]"
+        )
+    };
     let schedulers = [
+        "node = [{ name = \"a\", kind = \"fifo\" }]".to_owned(),
+        "node = [{ name = \"b\", kind = \"token-bucket\", rate = \"1mbit\" }, { name = \"a\", kind = \"fifo\", under = \"b\" }]".to_owned(),
+        places("one", "other"),
+        places("other", "one"),
         levels(1, 2),
         levels(2, 1),
         curves("10mbit", "7mbit", "2mbit"),
@@ -384,5 +398,30 @@ fn a_scheduler_that_is_refused_leaves_nothing_behind() {
             common.iter().map(|flow| (flow.quantum, flow.threshold)).collect::<Vec<_>>(),
             [(1538, 262_144)]
         );
+    });
+}
+
+#[test]
+fn a_leaf_goes_to_another_place_by_a_setting() {
+    with_router(async |router| {
+        trees(&router);
+        add(
+            &router,
+            "wan",
+            json!({"name": "fair", "kind": "deficit-round-robin", "under": "top", "level": 9}),
+        );
+        let moved = json!({"under": "fair", "quantum": 3000, "level": null});
+        router.set_scheduler_node("wan", "voice", &object(moved)).unwrap();
+        let voice = shown(&router).into_iter().find(|node| node.0 == "voice").unwrap();
+        assert_eq!((voice.1.as_deref(), voice.3.contains("3000")), (Some("fair"), true), "{voice:?}");
+        for (under, problem) in [("rest", "a fifo"), ("fiar", "did you mean"), ("fair", "own ancestor")] {
+            let node = if under == "fair" { "fair" } else { "voice" };
+            let refused =
+                router.set_scheduler_node("wan", node, &object(json!({"under": under}))).unwrap_err();
+            assert!(refused.to_string().contains(problem), "{refused}");
+        }
+        // What is saved can be read again.
+        let text = router.configuration().unwrap().text;
+        check(&Config::parse(&text, "saved").unwrap()).unwrap();
     });
 }

@@ -46,6 +46,17 @@ pub enum ScheduleChange {
         /// What it does.
         kind: NodeKind,
     },
+    /// A leaf is taken from where it stands, with its packets, until it moves.
+    Apart(QueueId),
+    /// A leaf that stands apart goes to another place.
+    Move {
+        /// Its number.
+        node: QueueId,
+        /// The node above; `None` for the root.
+        parent: Option<QueueId>,
+        /// What the parent knows of it.
+        share: Share,
+    },
     /// A node goes, with all below it. Its packets go to another leaf, or are dropped.
     Remove {
         /// Its number.
@@ -166,6 +177,10 @@ impl PortScheduler {
             ScheduleChange::Set { node, share, kind } => {
                 self.tree.set(id(*node), kind, now)?;
                 self.tree.set_share(id(*node), *share, now)?;
+            }
+            ScheduleChange::Apart(node) => self.tree.set_apart(id(*node), now)?,
+            ScheduleChange::Move { node, parent, share } => {
+                self.tree.move_to(id(*node), parent.map(id), *share, now)?;
             }
             ScheduleChange::Remove { node, to } => {
                 let leftover = to.map_or(Leftover::Drop, |to| Leftover::MoveTo(id(to)));

@@ -21,13 +21,13 @@ impl Router {
     #[inline(never)]
     pub(crate) fn journey_watched(&mut self, work: &mut Work, pick: Pick, now: Instant) {
         let count = work.packets.len();
-        // What is noted moves with the packets.
-        work.complete_all();
         let Some(first) = self.next_traced(work, pick, now) else {
             self.whole(work, pick, now);
             self.follow_up(now);
             return self.keep_flows(now, false);
         };
+        // What is noted moves with the packets.
+        work.complete_all();
         self.classifier.begin_pieces(count, self.options.new_flows);
         let (mut rest, mut alone) = self.trace.as_mut().map(|tracer| tracer.take_room()).unwrap_or_default();
         let mut next = Some(first);
@@ -72,6 +72,7 @@ impl Router {
         while let Some(at) = tracer.next_of(work.packets.len() - from) {
             let index = from + at;
             from = index + 1;
+            work.complete(index);
             // Only what was parsed has a hash.
             let candidate = (work.packets[index].hash != 0).then(|| work.candidate(index));
             if tracer.choose(&mut work.packets[index], candidate.as_ref()) {

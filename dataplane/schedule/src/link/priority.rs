@@ -37,6 +37,11 @@ impl Priority {
         self.children.get(level as usize).copied().filter(|child| *child != NONE)
     }
 
+    /// The highest level without a child, if there is one.
+    pub fn free_level(&self) -> Option<u32> {
+        (0..PRIORITY_LEVELS).rev().find(|level| self.at(*level).is_none())
+    }
+
     /// The child of the lowest level.
     pub fn first(&self) -> Option<u32> {
         self.at(self.lowest as u32)

@@ -126,3 +126,43 @@ fn what_a_removed_leaf_dropped_stays_with_those_above_it() {
     port.remove(NodeId(1), Leftover::Drop, at(0), &mut |_: Frame, _: DropCause| {}).unwrap();
     assert_eq!((drops(&port, 0), port.tree()[0].drops.packets()), (9, 9));
 }
+
+#[test]
+fn a_leaf_moves_with_its_packets_and_becomes_the_root_and_no_root_any_more() {
+    let mut port = port(None);
+    port.trust(true);
+    add(&mut port, 1, None, Share::Only, fifo());
+    let mut number = 0;
+    let mut send = |port: &mut Port| {
+        number += 1;
+        put(port, 1, frame(1, number, 100), 0);
+    };
+    send(&mut port);
+    // Below a new root.
+    port.set_apart(NodeId(1), at(0)).unwrap();
+    send(&mut port);
+    assert!(port.dequeue(at(0), &mut never).is_none(), "nothing is sent from there");
+    add(&mut port, 0, None, Share::Only, NodeKind::Priority);
+    add(&mut port, 2, 0, Share::Level(7), fifo());
+    port.move_to(NodeId(1), Some(NodeId(0)), Share::Level(7), at(0)).unwrap();
+    assert_ne!(port.view(NodeId(2)).unwrap().share, Share::Level(7), "it gave way");
+    port.set_share(NodeId(2), Share::Level(3), at(0)).unwrap();
+    send(&mut port);
+    assert_eq!(port.view(NodeId(0)).unwrap().held_packets, 3);
+    assert_eq!(port.dequeue(at(0), &mut never).map(|sent| sent.number), Some(1));
+    // Below a node that comes at its place, and then the root again.
+    port.set_apart(NodeId(1), at(0)).unwrap();
+    add(&mut port, 3, 0, Share::Level(7), NodeKind::TokenBucket { rate: Rate(8_000_000), burst: 100 });
+    port.move_to(NodeId(1), Some(NodeId(3)), Share::Only, at(0)).unwrap();
+    assert_eq!(port.dequeue(at(0), &mut never).map(|sent| sent.number), Some(2));
+    assert!(port.dequeue(at(0), &mut never).is_none(), "the bucket is empty");
+    port.set_apart(NodeId(1), at(0)).unwrap();
+    port.remove(NodeId(0), Leftover::Drop, at(0), &mut never).unwrap();
+    port.move_to(NodeId(1), None, Share::Only, at(0)).unwrap();
+    send(&mut port);
+    let rest: Vec<u32> =
+        std::iter::from_fn(|| port.dequeue(at(0), &mut never)).map(|sent| sent.number).collect();
+    assert_eq!((rest, port.tree().len(), port.root()), (vec![3, 4], 1, Some(NodeId(1))));
+    let view = port.view(NodeId(1)).unwrap();
+    assert_eq!((view.sent_packets, view.held_packets), (4, 0));
+}

@@ -82,7 +82,7 @@ impl<T: Item> LinkScheduler<T> {
         }
         let built = if inner_class { Kind::Vacant } else { self.build(node, kind)? };
         self.nodes[node.0 as usize] = Node { kind: built, ..Node::VACANT };
-        self.attach(node, parent, &share, inner_class);
+        self.attach(node, parent, &share, inner_class, now);
         self.timers.reserve(self.timer_places.len());
         if let Err(error) = self.check_around(node, false) {
             self.detach(node, now);
@@ -166,11 +166,22 @@ impl<T: Item> LinkScheduler<T> {
     }
 
     /// Gives a node its place among the children of a parent.
-    pub(super) fn attach(&mut self, node: NodeId, parent: u32, share: &Share, inner_class: bool) {
+    pub(super) fn attach(
+        &mut self,
+        node: NodeId,
+        parent: u32,
+        share: &Share,
+        inner_class: bool,
+        now: Instant,
+    ) {
         self.nodes[node.0 as usize].parent = parent;
         let kind = if parent == NONE { Kind::Vacant } else { self.nodes[parent as usize].kind };
         let slot = match (kind, share) {
             (Kind::Priority(index), Share::Level(level)) => {
+                // Another one is there only if it will be told to go elsewhere.
+                if let Some(free) = self.priorities.get(index).free_level() {
+                    self.vacate(index, *level, free, now);
+                }
                 self.priorities.get_mut(index).insert(*level, node.0);
                 *level
             }

@@ -47,11 +47,25 @@ impl<T: Item> LinkScheduler<T> {
         Ok(())
     }
 
+    /// Takes a node with all below it from where it stands. Packets stay in their queues, and come, but none is sent until it is
+    /// [moved](Self::move_to).
+    ///
+    /// # Errors
+    /// [`ScheduleError`] when the node is unknown, or an inner class of H-FSC; nothing has changed then.
+    pub fn set_apart(&mut self, node: NodeId, now: Instant) -> Result<(), ScheduleError> {
+        let parent = self.known(node)?.parent;
+        if self.is_hfsc(node.0) && self.is_hfsc(parent) {
+            return Err(inside_only(node));
+        }
+        self.transplant(node, NONE, &Share::Only, now);
+        Ok(())
+    }
+
     fn transplant(&mut self, node: NodeId, parent: u32, share: &Share, now: Instant) {
         let held = self.held_by(node.0);
         self.leave_totals(node, held);
         self.detach(node, now);
-        self.attach(node, parent, share, false);
+        self.attach(node, parent, share, false, now);
         self.join_totals(node, held);
         let ready = self.nodes[node.0 as usize].ready;
         self.resume(node, ready, now);

@@ -31,17 +31,10 @@ impl<T: Item> LinkScheduler<T> {
         let Some(above) = self.nodes.get(parent as usize) else { return };
         match (above.kind, share) {
             (Kind::Priority(index), Share::Level(level)) => {
-                let other = self.priorities.get(index).at(*level).filter(|other| *other != node.0);
-                let other = other.map(|other| (NodeId(other), self.nodes[other as usize].ready));
                 self.pause(node, now);
                 self.priorities.get_mut(index).remove(slot);
-                // Whose level it was has the other one, until it is told its own.
-                if let Some((other, is_ready)) = other {
-                    self.pause(other, now);
-                    self.priorities.get_mut(index).remove(*level);
-                    self.put_at_level(other, index, slot);
-                    self.resume(other, is_ready, now);
-                }
+                // Who had this level has the other one, until it is told its own.
+                self.vacate(index, *level, slot, now);
                 self.put_at_level(node, index, *level);
                 self.resume(node, ready, now);
             }
@@ -55,6 +48,16 @@ impl<T: Item> LinkScheduler<T> {
             }
             _ => {}
         }
+    }
+
+    /// Whoever stands at a level of a priority scheduler goes to another one, where nobody does.
+    pub(super) fn vacate(&mut self, priority: u32, level: u32, to: u32, now: Instant) {
+        let Some(other) = self.priorities.get(priority).at(level).map(NodeId) else { return };
+        let is_ready = self.nodes[other.0 as usize].ready;
+        self.pause(other, now);
+        self.priorities.get_mut(priority).remove(level);
+        self.put_at_level(other, priority, to);
+        self.resume(other, is_ready, now);
     }
 
     fn put_at_level(&mut self, node: NodeId, priority: u32, level: u32) {
