@@ -171,6 +171,9 @@ fn show_queues(queues: &[Value], whole: &Value, json: bool) {
         line["said"] = json!(pairs_of(&queue["settings"]));
         line["dropped"] = json!(pairs_of(&queue["drops"]));
         line["reserved"] = json!(rate(&queue["rate"]));
+        if queue["shared"] == true {
+            line["flow"] = json!("(all others)");
+        }
         line
     };
     print!("{}", table(&queues.iter().map(line).collect::<Vec<_>>(), QUEUES));

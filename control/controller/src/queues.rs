@@ -141,7 +141,8 @@ impl Router {
             .filter_map(|flow| parse_packet(&flow.flow, &inner.model).ok());
         keys.extend(said.map(|packet| (inner.workers.hash_of(&packet.key), packet.key)));
         let view = |FlowQueueReport { hash, reserved, queue }: FlowQueueReport| FlowQueueView {
-            flow: keys.get(&hash).map(|key| selector(key, &inner.model)),
+            flow: hash.and_then(|hash| keys.get(&hash)).map(|key| selector(key, &inner.model)),
+            shared: hash.is_none(),
             quantum: queue.quantum,
             threshold: queue.threshold,
             rate: reserved.map(|rate| rate.0),

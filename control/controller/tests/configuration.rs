@@ -163,27 +163,6 @@ fn what_runs_reads_back_from_the_text_that_tells_it() {
 }
 
 #[test]
-fn a_step_that_is_refused_undoes_those_before_it() {
-    with_router(async |router| {
-        // How many queues a leaf has can't be changed: this is known only where it is tried.
-        let text = BASE.replace("icmp-rate = 100", "icmp-rate = 5").replace("queues = 16", "queues = 32");
-        let refused = apply(&router, &text.replace("dport 25", "dport 26")).await.unwrap_err().to_string();
-        for word in [
-            "step 2 of 4",
-            "scheduler set wan --node flows queues=32",
-            "can't be changed",
-            "the step before it is undone",
-        ] {
-            assert!(refused.contains(word), "{word}: {refused}");
-        }
-        assert_runs(&router, BASE).await;
-        assert!(router.revisions().unwrap().is_empty());
-        let new = NewFilter { filter: "dport 22".into(), action: "drop".into(), gate: None, priority: 0 };
-        assert!(router.add_filter(&new).is_ok(), "other changes can be made again");
-    });
-}
-
-#[test]
 fn what_is_wrong_or_takes_a_restart_changes_nothing() {
     with_router(async |router| {
         for (text, word) in [

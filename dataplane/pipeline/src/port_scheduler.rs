@@ -85,8 +85,8 @@ pub enum FlowTreatment {
 /// The queue of a flow.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowQueueReport {
-    /// The hash of its six-tuple, by which the leaf knows it.
-    pub hash: u32,
+    /// The hash of its six-tuple, by which the leaf knows it; none of the queue that flows share which have none of their own.
+    pub hash: Option<u32>,
     /// The rate that is reserved for it.
     pub reserved: Option<Rate>,
     /// What waits, and what came before.
@@ -223,9 +223,10 @@ impl PortScheduler {
         most: usize,
     ) -> Result<Vec<FlowQueueReport>, ScheduleError> {
         let flows = self.tree.flows(id(leaf), first, most)?;
-        let report = |(flow, queue): (FlowNumber, QueueView)| {
-            let reserved = self.tree.flow(id(leaf), flow)?.and_then(|(_, rate)| rate);
-            Ok(FlowQueueReport { hash: flow.0, reserved, queue })
+        let report = |(flow, queue): (Option<FlowNumber>, QueueView)| {
+            let said = flow.map(|flow| self.tree.flow(id(leaf), flow)).transpose()?.flatten();
+            let reserved = said.and_then(|(_, rate)| rate);
+            Ok(FlowQueueReport { hash: flow.map(|flow| flow.0), reserved, queue })
         };
         flows.into_iter().map(report).collect()
     }

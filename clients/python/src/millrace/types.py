@@ -347,6 +347,8 @@ class FlowQueueView(TypedDict):
     """Their bytes."""
     sent_packets: int
     """Packets that were sent."""
+    shared: bool
+    """Whether flows share it that have no queue of their own."""
     threshold: int
     """Bytes above which what arrives is dropped."""
 

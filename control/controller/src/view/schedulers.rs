@@ -129,6 +129,8 @@ pub struct QueueView {
 pub struct FlowQueueView {
     /// The filter that only the flow's packets match; none when the router knows it no longer, or does not yet.
     pub flow: Option<String>,
+    /// Whether flows share it that have no queue of their own.
+    pub shared: bool,
     /// Bytes in each round.
     pub quantum: u32,
     /// Bytes above which what arrives is dropped.

@@ -296,6 +296,11 @@ fn one_that_shares_a_queue_for_long_keeps_no_other_there() {
         send(&mut port, 3);
     }
     assert!(!has_queue(&port, 3) && port.held_packets() > 0);
+    // What waits is told of a queue of one's own, or of the shared one, which comes last.
+    let told = port.flows(NodeId(0), 0, 9).unwrap();
+    assert!(told.len() == 3 && told[2].0.is_none() && told[0].0.is_some());
+    assert_eq!(told.iter().map(|(_, queue)| queue.held_packets).sum::<u32>(), port.held_packets());
+    assert_eq!(port.flows(NodeId(0), 2, 9).unwrap(), told[2..]);
     for flow in [5, 4] {
         send(&mut port, flow);
         assert!(has_queue(&port, flow), "{flow} has nothing in the shared queue any more");

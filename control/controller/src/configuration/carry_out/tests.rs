@@ -138,6 +138,7 @@ fn whichever_question_a_worker_does_not_answer_all_is_unmade_and_the_step_is_nam
             assert!(named.last().is_none_or(|last| *last <= number), "{named:?} {error}");
             named.push(number);
             assert_same(&seen(router), &before, &format!("question {answered}: {error}"));
+            assert!(router.revisions().unwrap().is_empty());
         }
         assert!(silence.is_to_come(), "all questions were lost once");
         silence.after(0, 0);

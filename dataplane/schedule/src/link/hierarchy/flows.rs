@@ -117,7 +117,7 @@ impl<T: Item> LinkScheduler<T> {
     }
 
     /// Up to `most` flows with a queue of their own, from the `first` on, with these queues: in no order that means
-    /// anything, which holds as long as no flow comes or goes.
+    /// anything, which holds as long as no flow comes or goes. The last one, of no flow, is that which others share, if any did.
     ///
     /// # Errors
     /// [`ScheduleError`] when the node has no flows.
@@ -126,14 +126,17 @@ impl<T: Item> LinkScheduler<T> {
         node: NodeId,
         first: usize,
         most: usize,
-    ) -> Result<Vec<(FlowNumber, QueueView)>, ScheduleError> {
+    ) -> Result<Vec<(Option<FlowNumber>, QueueView)>, ScheduleError> {
         let leaf = self.flow_queues.get(self.flow_leaf(node)?);
-        let own = leaf.queues().skip(1).skip(first).take(most);
         let view = |queue: u32| {
             let (quantum, _) = leaf.quantum(&self.queues, queue);
-            (FlowNumber(self.queues.queue(queue).flow), QueueView { quantum, ..self.queues.view(queue) })
+            QueueView { quantum, ..self.queues.view(queue) }
         };
-        Ok(own.map(view).collect())
+        let flow = |queue: u32| Some(FlowNumber(self.queues.queue(queue).flow));
+        let own = leaf.queues().skip(1).map(|queue| (flow(queue), queue));
+        let shared = leaf.queues().take(1).filter(|queue| self.queues.view(*queue).offered_packets > 0);
+        let all = own.chain(shared.map(|queue| (None, queue)));
+        Ok(all.skip(first).take(most).map(|(flow, queue)| (flow, view(queue))).collect())
     }
 
     /// Takes back all queues that flows do without, if none is left.
