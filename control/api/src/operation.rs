@@ -8,6 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::extract::refuse_arguments;
 use crate::server::Served;
+use crate::tag::refuse_condition;
 
 /// Makes the schema of a type, with what it refers to.
 pub(crate) type Describe = fn(&mut SchemaGenerator) -> Schema;
@@ -162,6 +163,10 @@ impl<C: Clone + Send + Sync + 'static> Resource<C> {
         let handler = match operation.arguments {
             Some(_) => handler,
             None => handler.route_layer(middleware::from_fn(refuse_arguments)),
+        };
+        let handler = match operation.tagged || operation.method == "GET" {
+            true => handler,
+            false => handler.route_layer(middleware::from_fn(refuse_condition)),
         };
         self.router = self.router.merge(handler);
         self.operations.push(operation);

@@ -5,9 +5,10 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use axum::Json;
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use millrace_controller::RouterSettings;
 use millrace_controller::view::{
@@ -135,6 +136,15 @@ impl<S: Send + Sync> FromRequestParts<S> for Condition {
         }
         Ok(Self(tags))
     }
+}
+
+/// Refuses `If-Match` where nothing has a tag: who sends it expects that it is looked at (RFC 9110, 13.1.1).
+pub(crate) async fn refuse_condition(request: Request, next: Next) -> Response {
+    if request.headers().contains_key(header::IF_MATCH) {
+        let detail = "what this changes has no tag that If-Match could name: leave it out";
+        return Problem::new(StatusCode::PRECONDITION_FAILED, detail).into_response();
+    }
+    next.run(request).await
 }
 
 impl Condition {

@@ -495,6 +495,24 @@ async fn a_change_is_made_only_where_the_tag_holds() {
 }
 
 #[tokio::test]
+async fn a_tag_is_refused_where_it_would_not_be_looked_at() {
+    let server = Server::start();
+    for resource in catalogue::<TestControl>() {
+        let path = resource.path.replace("{id}", "1").replace(['{', '}'], "");
+        for operation in resource.operations.iter().filter(|one| one.method != "GET" && !one.tagged) {
+            let headers = [("if-match", "\"1\"")];
+            let answer =
+                request_with(&server.socket(), operation.method, &path, &headers, Bytes::new()).await;
+            let (head, body) = answer.into_parts();
+            let bytes = body.collect().await.unwrap().to_bytes();
+            let problem: Value = serde_json::from_slice(&bytes).unwrap();
+            assert_eq!(head.status.as_u16(), 412, "{} {path}: {problem}", operation.method);
+            assert!(problem["detail"].as_str().unwrap().contains("leave it out"), "{problem}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_list_comes_in_pages_that_lead_to_each_other() {
     let server = Server::start();
     let new = json!({"filter": "proto udp dport 53", "action": "drop"}).to_string();
