@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::{DefaultBodyLimit, Extension, State};
 use axum::http::{Method, StatusCode, Uri, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
@@ -23,6 +23,7 @@ use serde::Serialize;
 
 use crate::body_budget::BodyBudget;
 use crate::control::Control;
+use crate::extract::Longest;
 use crate::operation::{JSON, Resource};
 use crate::problem::Problem;
 use crate::server::Served;
@@ -78,6 +79,7 @@ pub(crate) fn router<C: Control>(served: Served<C>) -> axum::Router {
         .fallback(move |uri: Uri| std::future::ready(unknown_path(&uri, &paths)))
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(Extension(Longest(BODY_LIMIT)))
         .layer(middleware::from_fn_with_state(BodyBudget::default(), body_budget::count))
         .layer(middleware::from_fn_with_state(served.clone(), audit::note::<C>))
         .with_state(served)
@@ -124,8 +126,8 @@ async fn wrong_method(method: Method, uri: Uri) -> Problem {
 }
 
 /// Configurations and lists may be longer than other requests.
-fn long_bodies() -> DefaultBodyLimit {
-    DefaultBodyLimit::max(configuration::BODY_LIMIT)
+fn long_bodies() -> usize {
+    configuration::BODY_LIMIT
 }
 
 /// All resources.

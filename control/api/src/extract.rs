@@ -42,12 +42,37 @@ fn is_no_json(request: &Request) -> Option<String> {
     (!is_json).then(|| text.to_owned())
 }
 
+/// How many bytes a body may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Longest(pub usize);
+
+impl Longest {
+    fn of(request: &Request) -> Self {
+        request.extensions().get().copied().unwrap_or(Self(0))
+    }
+
+    /// Refuses a body that is said to be longer, before any of it comes.
+    fn check(self, request: &Request) -> Result<(), Problem> {
+        let length = request.headers().get(header::CONTENT_LENGTH).and_then(|text| text.to_str().ok());
+        let too_long =
+            length.and_then(|text| text.parse::<u64>().ok()).is_some_and(|said| said > self.0 as u64);
+        if too_long { Err(self.problem()) } else { Ok(()) }
+    }
+
+    fn problem(self) -> Problem {
+        let detail = format!("the request's body is too long: {} bytes are the most here", self.0);
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+    }
+}
+
 /// The bytes of a request's body, of which there are some.
 async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
     if let Some(kind) = is_no_json(&request) {
         let detail = format!("the request's body is said to be {kind:?}: send application/json");
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
     }
+    let longest = Longest::of(&request);
+    longest.check(&request)?;
     let noted = request.extensions().get::<Noted>().cloned();
     let share = request.extensions().get::<Arc<Share>>().cloned();
     let bytes = tokio::time::timeout(BODY_PATIENCE, Bytes::from_request(request, state)).await;
@@ -55,7 +80,10 @@ async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Prob
         .map_err(|_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the request's body did not arrive in time"))?
         .map_err(|rejection| {
             let refused = share.and_then(|share| share.problem());
-            refused.unwrap_or_else(|| Problem::new(rejection.status(), rejection.body_text()))
+            refused.unwrap_or_else(|| match rejection.status() {
+                StatusCode::PAYLOAD_TOO_LARGE => longest.problem(),
+                status => Problem::new(status, rejection.body_text()),
+            })
         })?;
     if bytes.is_empty() {
         return Err(Problem::bad_request("the request has no body: send a JSON object"));

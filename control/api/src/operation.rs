@@ -1,12 +1,13 @@
 //! Operations: each method of each resource, with who may do it, what it takes and answers. One list makes the router that carries them out and
 //! the description that is served.
 
+use axum::extract::{DefaultBodyLimit, Extension};
 use axum::middleware;
 use axum::routing::MethodRouter;
 use millrace_controller::Role;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use crate::extract::refuse_arguments;
+use crate::extract::{Longest, refuse_arguments};
 use crate::server::Served;
 use crate::tag::refuse_condition;
 
@@ -174,8 +175,8 @@ impl<C: Clone + Send + Sync + 'static> Resource<C> {
     }
 
     /// With bodies up to so many bytes.
-    pub fn bodies(mut self, limit: axum::extract::DefaultBodyLimit) -> Self {
-        self.router = self.router.layer(limit);
+    pub fn bodies(mut self, longest: usize) -> Self {
+        self.router = self.router.layer((DefaultBodyLimit::max(longest), Extension(Longest(longest))));
         self
     }
 

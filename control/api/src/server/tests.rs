@@ -228,7 +228,7 @@ async fn errors_are_problems_that_say_what_would_be_right() {
         ("POST", "/lookup", "\u{fffd}", 400, "line 1"),
         ("POST", "/lookup", "[]", 400, "has to be an object"),
         ("POST", "/lookup", "{}", 400, "lacks the key \"packet\""),
-        ("POST", "/lookup", &large, 413, "length limit"),
+        ("POST", "/lookup", &large, 413, "1048576 bytes are the most here"),
         ("POST", "/instances", r#"{"plugin": "a", "nmae": "b"}"#, 400, "did you mean \"name\""),
         ("POST", "/instances", r#"{"plugin": "statistic", "name": "b"}"#, 404, "did you mean \"statistics\""),
         ("POST", "/gates", r#"{"name": "g", "position": "odd"}"#, 400, "no position"),
@@ -423,6 +423,21 @@ async fn almost_sent(socket: &Path, length: usize) -> UnixStream {
     client.write_all(head.as_bytes()).await.unwrap();
     client.write_all(&vec![b' '; length - 1]).await.unwrap();
     client
+}
+
+#[tokio::test]
+async fn a_body_that_is_said_to_be_too_long_is_refused_before_it_comes() {
+    let server = Server::start();
+    for (path, length) in [("/instances", (1 << 20) + 1), ("/configuration", (64 << 20) + 1)] {
+        let mut client = UnixStream::connect(server.socket()).await.unwrap();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: m\r\ncontent-length: {length}\r\nexpect: 100-continue\r\n\r\n"
+        );
+        client.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = [0; 12];
+        client.read_exact(&mut answer).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&answer), "HTTP/1.1 413");
+    }
 }
 
 #[tokio::test]
