@@ -350,7 +350,7 @@ void millrace_periodic(uint64_t now) {
     // Of routes its manifest says nothing.
     assert!(log.contains("its manifest doesn't name the capability \"request-routes\""), "{log}");
     assert!(!router.json(&["route", "list"]).to_string().contains("10.9.0.0"));
-    // While a configuration waits to be confirmed, they are refused as other changes are.
+    // While a configuration waits to be confirmed, they are refused as other changes are. What is saved is the second revision.
     router.ask(&["instance", "create", "echoes", "later"]);
     router.ask(&["bind", "later", "--gate", "process", "--filter", "proto udp dport 9005"]);
     let saved = line.file("saved.toml");
@@ -360,7 +360,7 @@ void millrace_periodic(uint64_t now) {
     router.ask(&["apply", &more.display().to_string(), "--confirm", "1h"]);
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9005"), 100, 64);
     eventually("the request is refused", Duration::from_secs(10), || {
-        router.log().contains("request is refused: revision 2 waits to be confirmed").then_some(())
+        router.log().contains("request is refused: revision 3 waits to be confirmed").then_some(())
     });
     drop(flow);
     router.assert_conservation();
