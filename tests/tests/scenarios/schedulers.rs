@@ -320,7 +320,9 @@ fn queues_are_shown_and_changed() {
     };
     refused(&["show", "r9"], &["r9"]);
     refused(&["show", "r2", "flow"], &["did you mean \"flows\""]);
-    refused(&["set", "r2", "flows", "queues=9"], &["queues", "remove it"]);
+    router.ask(&["queue", "set", "r2", "flows", "queues=9"]);
+    assert_eq!(router.json(&["queue", "show", "r2"])[0]["settings"]["queues"], 9);
+    refused(&["set", "r2", "flows", "queues=65536"], &["\"flows\"", "65536"]);
     refused(&["set", "r2", "flows", "--flow", &flow, "rate=9mbit"], &["\"flows\"", "9", "8"]);
     refused(&["set", "r2", "flows", "--flow", &flow, "rate=1mbit", "quantum=1"], &["either a rate"]);
     refused(&["set", "r2", "flows", "--flow", "proto udp", "rate=1mbit"], &["src ADDRESS"]);
@@ -334,7 +336,7 @@ fn queues_are_shown_and_changed() {
     router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "rate=1mbit"]);
     refused(
         &["set", "r2", "flows", "rate="],
-        &["\"flows\"", "1.00 Mb/s that is reserved for 1 of its flows"],
+        &["node \"flows\"", "dport 9001", "it has no rate of which a part could be reserved"],
     );
     router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "rate="]);
     router.ask(&["queue", "set", "r2", "flows", "rate="]);
