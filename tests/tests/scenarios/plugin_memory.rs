@@ -63,7 +63,12 @@ fn instances_that_grow_get_what_they_may_have_and_no_more() {
         || {
             highest = highest.max(memory(&router));
             let is_through = |(plugin, name): &(&str, String)| match *plugin {
-                "keeps" => read(&router, name, "packets") > 0,
+                // On a busy machine the call that reads may take too long; it can be made again.
+                "keeps" => {
+                    let asked = router.try_ask(&["control", name, "read", "--json"]);
+                    let told: serde_json::Value = serde_json::from_str(&asked.stdout).unwrap_or_default();
+                    told["packets"].as_u64() > Some(0)
+                }
                 _ => router.row("instances", "name", name)["health"] == "quarantined",
             };
             names.iter().all(is_through).then_some(())
