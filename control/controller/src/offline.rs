@@ -278,12 +278,15 @@ impl OfflineRouter {
         changes: &Map<String, Value>,
     ) -> Result<(), ControlError> {
         let id = self.model.port(port)?.id;
-        let change = self.model.flow_change(port, queue, flow, changes)?;
+        let old = self.model.schedulers.clone();
+        let change = self.model.change_flow(port, queue, flow, changes)?;
+        let after = self.model.schedulers.of(id).cloned().unwrap_or_default();
+        let checked = self.model.schedulers.check(&after).map_err(ControlError::from);
+        checked.inspect_err(|_| self.model.schedulers = old)?;
         let (reply, answers) = sync_channel(self.workers.len());
         self.workers.tell(|| Command::Schedule(id, vec![change.clone()], reply.clone()));
         let outcome: Result<(), _> = answers.try_iter().collect();
         outcome.map_err(|error| self.model.schedulers.refusal(error))?;
-        self.model.note_flow(id, queue, flow, changes)?;
         let flows = self.model.reserved_flows();
         self.workers.tell(|| Command::ReserveFlows(flows.clone()));
         self.run();

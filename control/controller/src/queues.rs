@@ -30,12 +30,15 @@ struct FlowSettings {
     /// Bytes above which what arrives is dropped; `null` for those of all others.
     #[serde(default, deserialize_with = "said")]
     threshold: Option<Option<u32>>,
-    /// What is reserved for it.
-    rate: Option<Bits>,
+    /// What is reserved for it; `null` for nothing.
+    #[serde(default, deserialize_with = "said")]
+    rate: Option<Option<Bits>>,
 }
 
 /// A value that is there, be it `null`.
-fn said<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u32>>, D::Error> {
+fn said<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
 
@@ -48,23 +51,46 @@ impl FlowSettings {
         })
     }
 
-    /// How the flow is treated, in a leaf of this kind.
-    fn treatment(self, leaf: &NodeKind) -> Result<FlowTreatment, ControlError> {
-        if !matches!(leaf, NodeKind::FlowQueues(_)) {
-            return Err(ControlError::Invalid("only flow-queues have a queue for each flow".into()));
+    /// What is said of a flow after these changes; nothing, where it is like all others. A rate and a quantum take each other's place.
+    fn after(
+        self,
+        before: Option<&FlowQueue>,
+        queue: &str,
+        flow: &str,
+    ) -> Result<Option<FlowQueue>, ControlError> {
+        let Self { rate, quantum, threshold } = self;
+        if quantum == Some(Some(0)) {
+            return Err(ControlError::Invalid(format!("queue of a flow: {NO_QUANTUM}")));
         }
-        match (self.rate, self.quantum, self.threshold) {
-            (_, Some(Some(0)), _) => Err(ControlError::Invalid(format!("queue of a flow: {NO_QUANTUM}"))),
-            (Some(Bits(bits)), None, None) => Ok(FlowTreatment::Reserved(Rate(bits))),
-            (Some(_), ..) => Err(ControlError::Invalid(
-                "a flow with a rate gets the quantum that follows from it: give either a rate, or quantum and threshold"
+        let (has_rate, has_quantum) = (rate.flatten().is_some(), quantum.flatten().is_some());
+        if has_rate && has_quantum {
+            return Err(ControlError::Invalid(
+                "a flow with a rate gets the quantum that follows from it: give either a rate or a quantum"
                     .into(),
-            )),
-            (None, None, None) => Ok(FlowTreatment::Common),
-            (None, quantum, threshold) => {
-                let quantum = quantum.map(|own| own.unwrap_or(0));
-                Ok(FlowTreatment::BestEffort(quantum, threshold))
-            }
+            ));
+        }
+        let (queue, flow) = (queue.to_owned(), canonical(flow));
+        let none = FlowQueue { queue, flow, rate: None, quantum: None, threshold: None };
+        let before = before.unwrap_or(&none);
+        let after = FlowQueue {
+            rate: rate.unwrap_or(before.rate.filter(|_| !has_quantum)),
+            quantum: quantum.unwrap_or(before.quantum.filter(|_| !has_rate)),
+            threshold: threshold.unwrap_or(before.threshold),
+            ..none.clone()
+        };
+        Ok(Some(after).filter(|after| *after != none))
+    }
+}
+
+/// How a flow is treated of which this is said.
+fn treatment(said: Option<&FlowQueue>) -> FlowTreatment {
+    match said {
+        None => FlowTreatment::Common,
+        Some(FlowQueue { rate: Some(Bits(bits)), threshold, .. }) => {
+            FlowTreatment::Reserved(Rate(*bits), *threshold)
+        }
+        Some(FlowQueue { quantum, threshold, .. }) => {
+            FlowTreatment::BestEffort(quantum.unwrap_or(0), *threshold)
         }
     }
 }
@@ -174,9 +200,8 @@ impl Router {
         let Some(flow) = flow else { return self.set_scheduler_node(port, queue, changes).map(drop) };
         let mut inner = self.to_change()?;
         let id = inner.model.port(port)?.id;
-        let change = inner.model.flow_change(port, queue, flow, changes)?;
         let old = inner.model.schedulers.clone();
-        inner.model.note_flow(id, queue, flow, changes)?;
+        let change = inner.model.change_flow(port, queue, flow, changes)?;
         let after = inner.model.schedulers.of(id).cloned().unwrap_or_default();
         let checked = inner.model.schedulers.check(&after).map_err(ControlError::from);
         let done = checked.and_then(|()| inner.schedule(id, vec![change]));
@@ -196,58 +221,7 @@ fn find_flow<'s>(scheduler: &'s Scheduler, queue: &str, flow: &str) -> Option<&'
     scheduler.flow.iter().find(|own| own.queue == queue && canonical(&own.flow) == flow)
 }
 
-/// What is remembered of a flow after changes; nothing, where it is like all others.
-fn with_changes(
-    known: Option<&FlowQueue>,
-    queue: &str,
-    flow: &str,
-    changes: &Map<String, Value>,
-) -> Result<Option<FlowQueue>, ControlError> {
-    let FlowSettings { rate, quantum, threshold } = FlowSettings::parse(changes)?;
-    let none = FlowQueue {
-        queue: queue.to_owned(),
-        flow: canonical(flow),
-        rate: None,
-        quantum: None,
-        threshold: None,
-    };
-    if rate.is_some() || (quantum, threshold) == (None, None) {
-        return Ok(rate.map(|rate| FlowQueue { rate: Some(rate), ..none }));
-    }
-    let before = |own: fn(&FlowQueue) -> Option<u32>| known.and_then(own);
-    let after = FlowQueue {
-        quantum: quantum.unwrap_or_else(|| before(|flow| flow.quantum)),
-        threshold: threshold.unwrap_or_else(|| before(|flow| flow.threshold)),
-        ..none.clone()
-    };
-    Ok(Some(after).filter(|after| *after != none))
-}
-
-/// The changes that give a flow of the configuration what is said of it, whatever it had.
-fn absolute(flow: &FlowQueue) -> Map<String, Value> {
-    let rate = flow.rate.map(|rate| ("rate".to_owned(), serde_json::to_value(rate).unwrap_or_default()));
-    let bytes = [("quantum", flow.quantum), ("threshold", flow.threshold)];
-    match rate {
-        Some(rate) => [rate].into_iter().collect(),
-        None => bytes.into_iter().map(|(key, bytes)| (key.to_owned(), bytes.into())).collect(),
-    }
-}
-
 impl Model {
-    /// Remembers changes of a flow of a port's scheduler.
-    pub(crate) fn note_flow(
-        &mut self,
-        port: PortId,
-        queue: &str,
-        flow: &str,
-        changes: &Map<String, Value>,
-    ) -> Result<(), ControlError> {
-        let known = self.schedulers.of(port).and_then(|scheduler| find_flow(scheduler, queue, flow));
-        let remembered = with_changes(known, queue, flow, changes)?;
-        self.schedulers.note_flow(port, queue, &canonical(flow), remembered);
-        Ok(())
-    }
-
     /// The flows that a rate is reserved for, in the queues of any port.
     pub(crate) fn reserved_flows(&self) -> Vec<FlowKey> {
         let reserved = self.schedulers.flows().filter(|flow| flow.rate.is_some());
@@ -266,25 +240,43 @@ impl Model {
         Ok(all)
     }
 
-    /// The change of a port's scheduler that gives a flow other settings.
-    pub(crate) fn flow_change(
-        &self,
+    /// Remembers changes of what is said of a flow, and says what they make of a port's scheduler.
+    pub(crate) fn change_flow(
+        &mut self,
         port: &str,
         queue: &str,
         flow: &str,
         changes: &Map<String, Value>,
     ) -> Result<ScheduleChange, ControlError> {
         let id = self.port(port)?.id;
+        let known = self.schedulers.of(id).and_then(|scheduler| find_flow(scheduler, queue, flow));
+        let said = FlowSettings::parse(changes)?.after(known, queue, flow)?;
+        let change = self.flow_change(port, queue, flow, said.as_ref())?;
+        self.schedulers.note_flow(id, queue, &canonical(flow), said);
+        Ok(change)
+    }
+
+    /// The change of a port's scheduler by which all that is said of a flow is this.
+    fn flow_change(
+        &self,
+        port: &str,
+        queue: &str,
+        flow: &str,
+        said: Option<&FlowQueue>,
+    ) -> Result<ScheduleChange, ControlError> {
+        let id = self.port(port)?.id;
         let (leaf, kind, node) = self.schedulers.leaf(id, port, queue)?;
         let key = parse_packet(flow, self)?.key;
-        let settings = FlowSettings::parse(changes)?;
-        if settings.rate.is_some() && node.rate.is_none() {
+        if !matches!(kind, NodeKind::FlowQueues(_)) {
+            return Err(ControlError::Invalid("only flow-queues have a queue for each flow".into()));
+        }
+        if said.is_some_and(|said| said.rate.is_some()) && node.rate.is_none() {
             return Err(ControlError::Invalid(format!(
                 "queue {queue:?} has no rate of which a part could be reserved: say what it is served with, \
                  `queue set {port} {queue} rate=RATE`"
             )));
         }
-        Ok(ScheduleChange::Flow(leaf, key, settings.treatment(&kind)?))
+        Ok(ScheduleChange::Flow(leaf, key, treatment(said)))
     }
 
     /// The changes that treat the flows of a port's scheduler as `after` says, where it was as `before` says. Both are of leaves
@@ -300,12 +292,9 @@ impl Model {
         };
         let gone = before.iter().filter(|own| !after.iter().any(|other| is(own, other)));
         // One whose leaf is gone is gone with it.
-        let released = gone.filter_map(|own| {
-            self.flow_change(port, &own.queue, &own.flow, &Map::from_iter([("rate".into(), Value::Null)]))
-                .ok()
-        });
+        let released = gone.filter_map(|own| self.flow_change(port, &own.queue, &own.flow, None).ok());
         let new = after.iter().filter(|own| !before.contains(own));
-        let set = new.map(|own| self.flow_change(port, &own.queue, &own.flow, &absolute(own)));
+        let set = new.map(|own| self.flow_change(port, &own.queue, &own.flow, Some(own)));
         released.map(Ok).chain(set).collect()
     }
 }
@@ -330,34 +319,47 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
-    use millrace_schedule::FlowQueuesSettings;
     use serde_json::json;
 
     use super::*;
 
-    fn treatment(changes: Value) -> Result<FlowTreatment, ControlError> {
-        let leaf = NodeKind::FlowQueues(FlowQueuesSettings::default());
-        FlowSettings::parse(changes.as_object().unwrap())?.treatment(&leaf)
+    const FLOW: &str = "src 10.0.0.2 dst 10.1.0.2 proto udp sport 4 dport 5 in lan";
+
+    fn after(before: Option<&FlowQueue>, changes: Value) -> Result<Option<FlowQueue>, ControlError> {
+        FlowSettings::parse(changes.as_object().unwrap())?.after(before, "q", FLOW)
     }
 
     #[test]
-    fn a_flow_has_a_rate_or_a_quantum() {
-        assert_eq!(treatment(json!({"rate": "1mbit"})), Ok(FlowTreatment::Reserved(Rate(1_000_000))));
-        assert_eq!(treatment(json!({"rate": null})), Ok(FlowTreatment::Common));
-        let both = treatment(json!({"quantum": 3000, "threshold": 5000}));
-        assert_eq!(both, Ok(FlowTreatment::BestEffort(Some(3000), Some(Some(5000)))));
-        let taken_away = treatment(json!({"quantum": null, "threshold": null}));
-        assert_eq!(taken_away, Ok(FlowTreatment::BestEffort(Some(0), Some(None))));
+    fn a_flow_has_a_rate_or_a_quantum_and_a_threshold_beside() {
+        let mut said = None;
+        for (changes, rate, quantum, threshold) in [
+            (json!({"threshold": 9000}), None, None, Some(9000)),
+            (json!({"rate": "1mbit"}), Some(1_000_000), None, Some(9000)),
+            (json!({"threshold": 5000}), Some(1_000_000), None, Some(5000)),
+            (json!({"quantum": null}), Some(1_000_000), None, Some(5000)),
+            (json!({"quantum": 3000}), None, Some(3000), Some(5000)),
+            (json!({"rate": null}), None, Some(3000), Some(5000)),
+            (json!({"rate": "2mbit", "threshold": null}), Some(2_000_000), None, None),
+        ] {
+            said = after(said.as_ref(), changes.clone()).unwrap();
+            let now = said.clone().unwrap();
+            assert_eq!(
+                (now.rate.map(|rate| rate.0), now.quantum, now.threshold),
+                (rate, quantum, threshold),
+                "{changes}"
+            );
+        }
+        assert_eq!(treatment(said.as_ref()), FlowTreatment::Reserved(Rate(2_000_000), None));
+        said = after(said.as_ref(), json!({"rate": null})).unwrap();
+        assert_eq!((said.is_none(), treatment(said.as_ref())), (true, FlowTreatment::Common));
         for (wrong, why) in [
             (json!({"rate": "1mbit", "quantum": 1}), "either a rate"),
+            (json!({"quantum": 0}), "its quantum is 0"),
             (json!({"rate": "fast"}), "is no rate"),
             (json!({"weight": 3}), "weight"),
         ] {
-            let refused = treatment(wrong).unwrap_err().to_string();
+            let refused = after(None, wrong).unwrap_err().to_string();
             assert!(refused.contains(why), "{refused}");
         }
-        let fifo = NodeKind::Fifo(Default::default());
-        let refused = FlowSettings { quantum: Some(Some(1)), threshold: None, rate: None }.treatment(&fifo);
-        assert!(refused.unwrap_err().to_string().contains("only flow-queues"));
     }
 }

@@ -135,10 +135,13 @@ impl Schedulers {
             let leaf = NodeId(self.known(&said.queue).unwrap_or_default().0.into());
             // Any number that no other flow has.
             let flow = FlowNumber(index as u32);
-            let done = match said.rate {
-                Some(Bits(rate)) => tree.reserve_flow(leaf, flow, Rate(rate)),
-                None => tree.set_flow(leaf, flow, said.quantum, Some(said.threshold)),
-            };
+            if said.rate.is_some() && said.quantum.is_some() {
+                return Err(at_flow(
+                    "a rate and a quantum take each other's place: say one of them".to_owned(),
+                ));
+            }
+            let reserved = said.rate.map_or(Ok(()), |Bits(rate)| tree.reserve_flow(leaf, flow, Rate(rate)));
+            let done = reserved.and_then(|()| tree.set_flow(leaf, flow, said.quantum, Some(said.threshold)));
             done.map_err(|error| at_flow(self.refusal(error).to_string()))?;
         }
         Ok(())

@@ -378,8 +378,7 @@ fn a_scheduler_that_is_refused_leaves_nothing_behind() {
         apply(&router, leaf).await.unwrap();
         let before = shown(&router);
         let set = |said: Value| router.set_queue("wan", "f", Some(FLOW), &object(said));
-        for said in
-            [json!({"rate": "5mbit"}), json!({"quantum": 0}), json!({"threshold": 1, "rate": "1mbit"})]
+        for said in [json!({"rate": "5mbit"}), json!({"quantum": 0}), json!({"quantum": 1, "rate": "1mbit"})]
         {
             assert!(set(said).is_err());
         }

@@ -70,15 +70,14 @@ pub enum ScheduleChange {
     Flow(QueueId, FlowKey, FlowTreatment),
 }
 
-/// How a flow is treated that has a queue of its own.
-#[derive(Clone, PartialEq, Debug)]
+/// How a flow is treated that has a queue of its own: all of it.
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub enum FlowTreatment {
-    /// By a quantum of its own, in bytes of each round (0: that of all others), and with a threshold of its own (`Some(None)`:
-    /// that of all others). What is not said stays as it is; a reservation ends with a quantum.
-    BestEffort(Option<u32>, Option<Option<u32>>),
-    /// It gets this rate however many others there are, and is like all others else.
-    Reserved(Rate),
-    /// Like all others again.
+    /// By a quantum, in bytes of each round (0: that of all others), with a threshold of its own or that of all others.
+    BestEffort(u32, Option<u32>),
+    /// It gets this rate however many others there are, with a threshold in the same way.
+    Reserved(Rate, Option<u32>),
+    /// Like all others.
     Common,
 }
 
@@ -197,11 +196,11 @@ impl PortScheduler {
                 let flow = FlowNumber(flow_hash(key, self.seed));
                 match treatment {
                     FlowTreatment::BestEffort(quantum, threshold) => {
-                        self.tree.set_flow(id(*node), flow, *quantum, *threshold)?;
+                        self.tree.set_flow(id(*node), flow, Some(*quantum), Some(*threshold))?;
                     }
-                    FlowTreatment::Reserved(rate) => {
-                        self.tree.forget_flow(id(*node), flow)?;
+                    FlowTreatment::Reserved(rate, threshold) => {
                         self.tree.reserve_flow(id(*node), flow, *rate)?;
+                        self.tree.set_flow(id(*node), flow, None, Some(*threshold))?;
                     }
                     FlowTreatment::Common => {
                         self.tree.forget_flow(id(*node), flow)?;

@@ -312,6 +312,8 @@ fn queues_are_shown_and_changed() {
     router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "threshold=9001"]);
     let both = flow_queue(&router, 9001);
     assert_eq!((&both["rate"], &both["threshold"]), (&1_000_000.into(), &9001.into()), "{both}");
+    let text = router.json(&["show", "configuration"])["text"].to_string();
+    assert!(text.contains("1mbit") && text.contains("9001"), "both are saved: {text}");
     router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "rate="]);
     router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "threshold=9000"]);
     let refused = |arguments: &[&str], texts: &[&str]| {

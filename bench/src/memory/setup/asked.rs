@@ -28,7 +28,7 @@ impl Pipeline {
     pub fn reserve(&mut self, flow: FlowKey, rate: Rate, port: Rate) -> Result<(), BenchError> {
         let settings = FlowQueuesSettings { capacity: Some(port), ..FlowQueuesSettings::default() };
         self.schedule(NodeKind::FlowQueues(settings))?;
-        self.change_schedule(ScheduleChange::Flow(LEAF, flow, FlowTreatment::Reserved(rate)))?;
+        self.change_schedule(ScheduleChange::Flow(LEAF, flow, FlowTreatment::Reserved(rate, None)))?;
         self.tell(Command::ReserveFlows(vec![flow]));
         Ok(())
     }

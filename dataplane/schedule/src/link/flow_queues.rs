@@ -1,9 +1,9 @@
 //! Weighted deficit round robin with a queue per flow (*Router Plugins*, section 6.1; NPR, section 2.1).
 //!
 //! A flow gets a queue when its first packet comes, and keeps it until all are in use: then an empty one is given to the
-//! next flow that wants one, in the order in which they were given before. Where none is empty, flows share one queue until
-//! that is empty again, so that no flow's packets overtake each other. So a flow shares only while as many others have
-//! packets that wait as there are queues.
+//! next flow that wants one, in the order in which they were given before. Where none is empty, flows share one queue, each
+//! until its own packets there have gone, so that they don't overtake each other. So a flow shares only while as many others
+//! have packets that wait as there are queues.
 //!
 //! Best-effort flows have one fixed quantum. A flow with a reserved rate r of the capacity C gets, in every round,
 //! r / (C - all reserved rates) of what the others get together: with that its share of C is r, however many others
@@ -164,10 +164,7 @@ impl FlowQueues {
     }
 
     /// Makes a queue that of a flow.
-    fn own<T>(&mut self, queues: &mut QueueManager<T>, queue: u32, flow: FlowNumber) -> u32
-    where
-        T: Item,
-    {
+    fn own<T: Item>(&mut self, queues: &mut QueueManager<T>, queue: u32, flow: FlowNumber) -> u32 {
         queues.queue_mut(queue).flow = flow.0;
         self.table.insert(flow, queue);
         queue
