@@ -5,11 +5,11 @@ use std::time::Duration;
 use crate::BenchError;
 use crate::interrupt::{pause, wait_until};
 use crate::network::{Network, RECEIVER};
-use crate::process::{Running, command};
+use crate::process::{Processor, Running, command};
 
-/// A server for one transfer, which listens when this returns.
-pub(crate) fn server(network: &Network) -> Result<Running, BenchError> {
-    let mut server = command(&network.s, "iperf3", None)?;
+/// A server for one transfer, on a processor of its own if said, which listens when this returns.
+pub(crate) fn server(network: &Network, processor: Option<Processor>) -> Result<Running, BenchError> {
+    let mut server = command(&network.s, "iperf3", processor)?;
     let mut server = Running::start(server.args(["--server", "--one-off", "--forceflush"]))?;
     let listening = wait_until(Duration::from_secs(5), || match server.ended()? {
         Some(status) => Err(server.failure(&status.to_string())),
@@ -23,8 +23,13 @@ pub(crate) fn server(network: &Network) -> Result<Running, BenchError> {
 }
 
 /// A client that sends for so many seconds, and then reports as JSON.
-pub(crate) fn client(network: &Network, seconds: u64, more: &[&str]) -> Result<Running, BenchError> {
-    let mut client = command(&network.g, "iperf3", None)?;
+pub(crate) fn client(
+    network: &Network,
+    processor: Option<Processor>,
+    seconds: u64,
+    more: &[&str],
+) -> Result<Running, BenchError> {
+    let mut client = command(&network.g, "iperf3", processor)?;
     client.args(["--client", &RECEIVER.to_string(), "--time", &seconds.to_string(), "--json"]);
     Running::start(client.args(more))
 }

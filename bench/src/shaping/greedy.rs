@@ -5,8 +5,12 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use nix::unistd::Pid;
+
+use super::ENDS;
 use crate::BenchError;
 use crate::network::{Network, RECEIVER};
+use crate::process::dedicate;
 
 /// The port of the first flow; the others have those behind it.
 pub(super) const FIRST_PORT: u16 = 9000;
@@ -91,6 +95,7 @@ pub(super) fn while_flooded<T>(
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
+            at_ends();
             let (start, rate) = (Instant::now(), EXCESS * f64::from(link) * 1e6 / (8.0 * PAYLOAD as f64));
             let mut sent = 0;
             while !done.load(Ordering::Relaxed) {
@@ -109,6 +114,12 @@ pub(super) fn while_flooded<T>(
         done.store(true, Ordering::Relaxed);
         result
     })
+}
+
+/// The calling thread stays where packets are sent and received.
+fn at_ends() {
+    // Where that is refused, the figures are noisier.
+    let _ = dedicate(Pid::from_raw(0), ENDS);
 }
 
 fn while_transferred<T>(
@@ -133,6 +144,7 @@ fn while_transferred<T>(
             let done = &done;
             // Errors are those of the timeout, or of the end.
             scope.spawn(move || {
+                at_ends();
                 while !done.load(Ordering::Relaxed) {
                     let _ = stream.write(&[0; 16_384]);
                 }
@@ -141,6 +153,7 @@ fn while_transferred<T>(
         for mut stream in &receivers {
             let (done, mut bytes) = (&done, [0; 65_536]);
             scope.spawn(move || {
+                at_ends();
                 while !done.load(Ordering::Relaxed) {
                     let _ = stream.read(&mut bytes);
                 }

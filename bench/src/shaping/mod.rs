@@ -7,12 +7,20 @@ mod shares;
 mod voice;
 
 use crate::network::Network;
-use crate::process::is_installed;
+use crate::process::{Processor, is_installed};
 use crate::router::Router;
 use crate::{BenchError, Measurement, Options};
 
+/// Where packets are sent and received. The kernel does its shaping there as well.
+const ENDS: Processor = 0;
+/// Where the router is. A worker that senders keep from its processor has lost what it may not make up for.
+const ROUTER: Processor = 1;
+
 /// Runs all cases.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    if std::thread::available_parallelism().map_or(1, usize::from) <= ROUTER {
+        return Err(BenchError::measurement("shaping", "it needs two processors"));
+    }
     if !is_installed("iperf3") {
         return Err(BenchError::measurement("shaping", "iperf3 is not installed"));
     }
@@ -75,7 +83,7 @@ fn shaped<T>(
     let (mut router, mut discipline) = (None, None);
     match shaper {
         Shaper::Millrace => {
-            let started = Router::start(&options.binary, network, None)?;
+            let started = Router::start(&options.binary, network, Some(ROUTER))?;
             started.tell(&["scheduler", "add", "r2", "all", "--kind", "fifo"])?;
             started.tell(&["scheduler", "set", "r2", &format!("rate={megabits}mbit")])?;
             router = Some(started);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::greedy::while_one_floods;
-use super::{Shaper, shaped};
+use super::{ENDS, Shaper, shaped};
 use crate::interrupt::pause;
 use crate::network::Network;
 use crate::statistics::median;
@@ -49,8 +49,8 @@ fn rate(network: &Network, (megabits, udp): (u32, bool)) -> Result<f64, BenchErr
     if udp {
         return while_one_floods(network, megabits, || carried(network));
     }
-    let server = iperf3::server(network)?;
-    let client = iperf3::client(network, 20, &[])?;
+    let server = iperf3::server(network, Some(ENDS))?;
+    let client = iperf3::client(network, Some(ENDS), 20, &[])?;
     let rate = carried(network);
     drop((client, server));
     rate

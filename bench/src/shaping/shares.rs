@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::greedy::{FIRST_PORT, Greedy, while_greedy};
-use super::{Discipline, htb};
+use super::{Discipline, ROUTER, htb};
 use crate::interrupt::pause;
 use crate::network::Network;
 use crate::router::Router;
@@ -72,7 +72,7 @@ fn by_round_robin(
     link: u32,
     greedy: Greedy,
 ) -> Result<[f64; 3], BenchError> {
-    let router = Router::start(&options.binary, network, None)?;
+    let router = Router::start(&options.binary, network, Some(ROUTER))?;
     router.tell(&["scheduler", "add", "r2", "top", "--kind", "deficit-round-robin"])?;
     for (flow, share) in SHARES.iter().enumerate() {
         let (name, quantum) = (format!("q{flow}"), format!("quantum={}", share * 1538));

@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use super::{Discipline, htb};
+use super::{Discipline, ENDS, ROUTER, htb};
 use crate::interrupt::check;
 use crate::network::{Network, RECEIVER};
 use crate::router::Router;
@@ -37,7 +37,7 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
         let _discipline = Discipline::set(network, &lines)?;
         beside_tcp(network)?
     };
-    let router = Router::start(&options.binary, network, None)?;
+    let router = Router::start(&options.binary, network, Some(ROUTER))?;
     for arguments in [
         &["scheduler", "add", "r2", "top", "--kind", "priority"][..],
         &["scheduler", "add", "r2", "voice", "--kind", "fifo", "--under", "top", "level=0"],
@@ -56,8 +56,8 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
 
 /// Percent of the voice packets that come within the bound while 20 TCP flows fill the link.
 fn beside_tcp(network: &Network) -> Result<f64, BenchError> {
-    let server = iperf3::server(network)?;
-    let client = iperf3::client(network, 60, &["--parallel", "20"])?;
+    let server = iperf3::server(network, Some(ENDS))?;
+    let client = iperf3::client(network, Some(ENDS), 60, &["--parallel", "20"])?;
     crate::interrupt::pause(Duration::from_secs(2))?;
     let within = voice(network)?;
     drop((client, server));

@@ -38,8 +38,8 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
 
 /// One transfer from `g` to `s`; what the receiver got, in Gbit/s.
 fn transfer(network: &Network) -> Result<f64, BenchError> {
-    let _server = iperf3::server(network)?;
-    let client = iperf3::client(network, SECONDS, &["--omit", "1"])?;
+    let _server = iperf3::server(network, None)?;
+    let client = iperf3::client(network, None, SECONDS, &["--omit", "1"])?;
     let report = client.finish(Duration::from_secs(SECONDS + 10))?;
     received_rate(&report).ok_or_else(|| BenchError::measurement("iperf3", "no rate in its report"))
 }

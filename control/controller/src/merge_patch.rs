@@ -35,12 +35,22 @@ pub(crate) fn patched_known<T: Serialize + DeserializeOwned>(
     changes: &Map<String, Value>,
 ) -> Result<T, ControlError> {
     let known = object(before)?;
-    match changes.keys().find(|key| !known.contains_key(*key)) {
-        Some(unknown) => {
-            let known = known.keys().map(String::as_str);
-            Err(ControlError::Invalid(ControlError::unknown(what, unknown, known).to_string()))
-        }
-        None => patched(before, changes),
+    all_known(what, changes, known.keys().map(String::as_str))?;
+    patched(before, changes)
+}
+
+/// Refuses changes of what isn't `known`, with the names of what is; `what` is what one is called.
+///
+/// # Errors
+/// The first that is unknown, as [`ControlError::Invalid`].
+pub(crate) fn all_known<'a>(
+    what: &str,
+    changes: &Map<String, Value>,
+    known: impl Iterator<Item = &'a str> + Clone,
+) -> Result<(), ControlError> {
+    match changes.keys().find(|key| known.clone().all(|known| known != key.as_str())) {
+        Some(unknown) => Err(ControlError::Invalid(ControlError::unknown(what, unknown, known).to_string())),
+        None => Ok(()),
     }
 }
 

@@ -9,7 +9,7 @@ use millrace_classify::CompiledFilter;
 use millrace_forward::Route;
 use millrace_host::{Actions, Mirror, OwnRoute};
 use millrace_offload::{DriverSent, FlowCache};
-use millrace_pipeline::thread::Wake;
+use millrace_pipeline::thread::{self, Wake};
 use millrace_pipeline::{Command, DeviceId, GateTables, Question, Snapshot};
 use millrace_plugin::PluginChange;
 use millrace_plugin_abi::{Plugin, Request};
@@ -100,6 +100,8 @@ pub(crate) struct Inner {
     pub installed: BTreeMap<IpNet, OwnRoute>,
     pub on_death: HashMap<PortId, millrace_config::OnDeath>,
     pub rates: Rate,
+    /// Those of schedulers' nodes, which count since they were added.
+    pub node_rates: Rate,
     pub started: Instant,
     pub captures: u32,
     /// Traces that were started, and the one that goes on.
@@ -411,7 +413,7 @@ impl Router {
             inner.model.ports.iter().map(|plan| (plan.id, inner.share_now(plan.id))).collect();
         inner.share_offset = offsets;
         inner.share_gone.clear();
-        inner.rates = Rate::default();
+        inner.rates = Rate::since(thread::now());
         inner.snapshot().map(|_| ())
     }
 

@@ -6,7 +6,7 @@ use millrace_schedule::{BufferLimits, FlowNumber, Item, LinkScheduler, NodeId, R
 use millrace_units::{Instant, QueueId};
 
 use crate::ControlError;
-use crate::schedulers::{Schedulers, default_leaf, find, link_rate, most_queues};
+use crate::schedulers::{Schedulers, default_leaf, find, find_above, link_rate, most_queues};
 
 /// Why a flow can't have a quantum of 0.
 pub(crate) const NO_QUANTUM: &str = "its quantum is 0, with which it would never send: it goes from 1 to 1073741824; without one it has that of all others";
@@ -169,7 +169,7 @@ fn check_place(scheduler: &Scheduler, index: usize, node: &SchedulerNode) -> Res
     let named = |error| {
         ControlError::NotFound(format!("node {:?}: its parent {under:?} is unknown: {error}", node.name))
     };
-    find(scheduler, under).map_err(named).map_err(at_node(index, "under"))?;
+    find_above(scheduler, &node.name, under).map_err(named).map_err(at_node(index, "under"))?;
     if !before.iter().any(|other| other.name == *under) {
         let problem = format!(
             "node {:?}: its parent {under:?} comes later: a node stands behind the one above it",

@@ -77,12 +77,12 @@ impl Inner {
         let slower =
             link.filter(|link| settings.is_some_and(|own| own.rate.is_none_or(|rate| rate.0 > link.0)));
         let by_link = settings.zip(slower).and_then(|(own, link)| schedulers.promises(own, link).ok());
-        let rates = &mut self.rates;
+        let rates = &mut self.node_rates;
         let node = |view: &NodeView| {
             let number = QueueId(view.node.0 as u16);
             let node_name = schedulers.name(number).to_owned();
             let spec = settings.and_then(|settings| find(settings, &node_name).ok());
-            let key = format!("scheduler {name} {node_name}");
+            let key = format!("{name} {node_name}");
             SchedulerNodeView {
                 id: number.0,
                 kind: spec.map_or("", |spec| spec.kind.name()),

@@ -9,7 +9,7 @@ use millrace_units::{PortId, QueueId};
 use serde_json::{Map, Value};
 
 use crate::ControlError;
-use crate::merge_patch::patched;
+use crate::merge_patch::{all_known, patched};
 use crate::node_settings::{kind, share};
 use crate::router::{Inner, Router};
 use crate::scheduler_tree::{Part, Unplanned};
@@ -20,6 +20,9 @@ use crate::worker_handle::WorkerHandle;
 const LATENESS: u64 = 200_000;
 /// Bytes that go ahead of a slow link's rate: two packets.
 const TWO_PACKETS: u64 = 2 * 1538;
+
+/// What `scheduler set PORT` without a node changes.
+const SETTINGS: [&str; 6] = ["rate", "overhead", "default", "queues", "host", "host-weight"];
 
 /// The schedulers that are planned, and the numbers of their nodes: a name has the same one at every port, so that filters
 /// and plugins name a queue whatever port a packet leaves by.
@@ -229,7 +232,7 @@ impl Schedulers {
         node: &SchedulerNode,
     ) -> Result<Option<&'s SchedulerNode>, ControlError> {
         let Some(under) = &node.under else { return Ok(None) };
-        find(scheduler, under).map(Some)
+        find_above(scheduler, &node.name, under).map(Some)
     }
 
     /// What a tree refused, told with names.
@@ -281,6 +284,20 @@ pub(crate) fn find<'s>(scheduler: &'s Scheduler, name: &str) -> Result<&'s Sched
     found.ok_or_else(|| {
         ControlError::unknown("node", name, scheduler.node.iter().map(|node| node.name.as_str()))
     })
+}
+
+/// The node `under`, which has to be another than the one of that name that goes there.
+///
+/// # Errors
+/// No such node.
+pub(crate) fn find_above<'s>(
+    scheduler: &'s Scheduler,
+    name: &str,
+    under: &str,
+) -> Result<&'s SchedulerNode, ControlError> {
+    let others = || scheduler.node.iter().filter(|other| other.name != name);
+    let found = others().find(|other| other.name == under);
+    found.ok_or_else(|| ControlError::unknown("node", under, others().map(|other| other.name.as_str())))
 }
 
 /// Whether a node is there before and after, at the same place and of the same kind.
@@ -459,6 +476,7 @@ impl Router {
         if changes.contains_key("flow") {
             return Err(ControlError::Invalid("flows are set one by one, by `queue set`".into()));
         }
+        all_known("setting of a port's scheduler", changes, SETTINGS.into_iter())?;
         let mut inner = self.to_change()?;
         let id = inner.change_scheduler(port, None, |scheduler| {
             *scheduler = patched(unless_empty(scheduler, port)?, changes)?;
@@ -471,7 +489,7 @@ impl Router {
 /// A scheduler without a node and all below it, of which `to` is the leaf that gets what waits there.
 ///
 /// # Errors
-/// No scheduler, no such node.
+/// No scheduler, no such node, no such leaf that stays.
 pub(crate) fn without(
     scheduler: &Scheduler,
     port: &str,
@@ -482,6 +500,15 @@ pub(crate) fn without(
     let (gone, mut left) = (below(scheduler, name), scheduler.clone());
     left.node.retain(|node| !gone.contains(&node.name));
     left.flow.retain(|flow| !gone.contains(&flow.queue));
+    match to {
+        Some(to) if gone.iter().any(|name| name == to) => {
+            return Err(ControlError::Invalid(format!(
+                "{to:?} goes with {name:?}: what waits there can go to a leaf that stays"
+            )));
+        }
+        Some(to) => drop(leaf(&left, to)?),
+        None => {}
+    }
     // What waited in the default leaf, and goes on in another, must not be overtaken by what comes.
     if default_leaf(scheduler)?.is_some_and(|default| gone.iter().any(|name| name == default)) {
         left.default = to.map(str::to_owned);

@@ -401,6 +401,33 @@ fn a_scheduler_that_is_refused_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_refusal_names_only_what_would_be_right() {
+    with_router(async |router| {
+        trees(&router);
+        let to = |to: &str| NodeRemoval { to: Some(to.into()), with_filters: false };
+        for (node, heir, problem) in [
+            ("voice", "voice", r#""voice" goes with "voice": what waits there can go to a leaf that stays"#),
+            ("top", "rest", r#""rest" goes with "top""#),
+            ("voice", "top", "holds no packets itself"),
+            ("voice", "els", "there are: top, video, rest"),
+        ] {
+            let refused = router.remove_scheduler_node("wan", node, &to(heir)).await.unwrap_err();
+            assert!(refused.to_string().contains(problem), "{refused}");
+        }
+        let node = json!({"name": "new", "kind": "fifo", "under": "els", "level": 5});
+        let refused = router
+            .add_scheduler_node("wan", &serde_json::from_value(node).unwrap())
+            .map(|view| view.nodes.len())
+            .unwrap_err();
+        assert!(refused.to_string().ends_with("there are: top, voice, video, rest"), "{refused}");
+        let refused = router.set_scheduler("wan", &object(json!({"limit": 5}))).map(drop).unwrap_err();
+        let settings = "there are: rate, overhead, default, queues, host, host-weight";
+        assert!(refused.to_string().ends_with(settings), "{refused}");
+        assert_eq!(shown(&router).len(), 5);
+    });
+}
+
+#[test]
 fn a_leaf_goes_to_another_place_by_a_setting() {
     with_router(async |router| {
         trees(&router);

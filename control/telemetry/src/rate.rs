@@ -9,8 +9,9 @@ use millrace_units::Instant;
 const SHORTEST: Duration = Duration::from_millis(200);
 
 /// Remembers counters by name, and says how fast each grows.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Rate {
+    begun: Instant,
     before: HashMap<String, Reading>,
 }
 
@@ -22,13 +23,16 @@ struct Reading {
 }
 
 impl Rate {
-    /// Takes a reading of the counter `name`, and returns its growth per second since the last one; 0 the first time
-    /// and when the counter was set back. Readings closer than 200 ms repeat the last rate.
+    /// For counters that began at 0 then.
+    pub fn since(begun: Instant) -> Self {
+        Self { begun, before: HashMap::new() }
+    }
+
+    /// Takes a reading of the counter `name`, and returns its growth per second since the last one, the first time since
+    /// all began; 0 when the counter was set back. Readings closer than 200 ms repeat the last rate.
     pub fn read(&mut self, name: &str, value: u64, at: Instant) -> f64 {
-        let Some(before) = self.before.get_mut(name) else {
-            self.before.insert(name.to_owned(), Reading { at, value, rate: 0.0 });
-            return 0.0;
-        };
+        let begun = Reading { at: self.begun, value: 0, rate: 0.0 };
+        let before = self.before.entry(name.to_owned()).or_insert(begun);
         let passed = at.since(before.at);
         if passed < SHORTEST {
             return before.rate;
@@ -45,11 +49,11 @@ mod tests {
 
     #[test]
     fn a_rate_is_growth_over_time() {
-        let mut rate = Rate::default();
-        assert_eq!(rate.read("a", 100, Instant::from_millis(0)), 0.0);
-        assert_eq!(rate.read("a", 300, Instant::from_millis(500)), 400.0);
-        assert_eq!(rate.read("a", 900, Instant::from_millis(600)), 400.0);
-        assert_eq!(rate.read("a", 0, Instant::from_millis(1500)), 0.0);
-        assert_eq!(rate.read("b", 5, Instant::from_millis(1500)), 0.0);
+        let mut rate = Rate::since(Instant::from_millis(1000));
+        assert_eq!(rate.read("a", 100, Instant::from_millis(1100)), 0.0, "too early");
+        assert_eq!(rate.read("a", 200, Instant::from_millis(1500)), 400.0);
+        assert_eq!(rate.read("a", 900, Instant::from_millis(1600)), 400.0);
+        assert_eq!(rate.read("a", 0, Instant::from_millis(2500)), 0.0);
+        assert_eq!(rate.read("b", 3, Instant::from_millis(2500)), 2.0);
     }
 }

@@ -198,12 +198,6 @@ impl NeighbourTable {
         Some(entry.state)
     }
 
-    /// Forgets all neighbours of a port, static ones too.
-    pub fn remove_port(&mut self, port: PortId) {
-        self.entries.retain(|key, _| key.port != port);
-        self.unresolved = self.entries.values().filter(|entry| !entry.is_resolved()).count();
-    }
-
     /// Calls `each` with every learned neighbour that was used since the last time, and begins anew.
     pub fn drain_used(&mut self, mut each: impl FnMut(NeighbourKey)) {
         for key in self.used.drain(..) {
@@ -331,7 +325,7 @@ mod tests {
         table.upsert(key(1), Reachable(OTHER)).unwrap();
         table.upsert(key(1), Failed).unwrap();
         assert_eq!(lookup(&mut table, key(1)), Resolution::Reachable(MAC));
-        table.remove_port(PortId(1));
+        table.remove(key(1));
         assert_eq!(lookup(&mut table, key(1)), Resolution::Unknown);
     }
 }

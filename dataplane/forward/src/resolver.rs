@@ -303,15 +303,6 @@ impl Resolver {
         self.own.retain(|key, _| key.port != port);
     }
 
-    /// Forgets all neighbours and own addresses of a port: it was removed.
-    pub fn forget_port(&mut self, port: PortId, actions: &mut Vec<Action>) {
-        let keys: Vec<_> = self.entries.keys().filter(|key| key.port == port).copied().collect();
-        for key in keys {
-            self.forget(key, actions);
-        }
-        self.own.retain(|key, _| key.port != port);
-    }
-
     /// How many neighbours are remembered.
     pub fn len(&self) -> usize {
         self.entries.len()

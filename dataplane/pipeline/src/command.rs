@@ -65,8 +65,6 @@ pub enum Command {
     RemoveHostOutput(PortId, ReplyTo<()>),
     /// Adds a port or changes its settings.
     SetPort(PortId, PortSettings),
-    /// Removes a port; packets that wait for it are dropped.
-    RemovePort(PortId),
     /// Says what numbers of routes mean. No prefix has them before this is answered.
     SetRoutes(NumberedRoutes, ReplyTo<NumberedRoutes>),
     /// Says what numbers of routes mean that mean nothing any more: no prefix has had them since every worker has answered.
@@ -299,7 +297,6 @@ impl fmt::Debug for Command {
             Self::SetHostOutput(..) => "SetHostOutput",
             Self::RemoveHostOutput(..) => "RemoveHostOutput",
             Self::SetPort(..) => "SetPort",
-            Self::RemovePort(..) => "RemovePort",
             Self::SetRoutes(..) => "SetRoutes",
             Self::ForgetRoutes(..) => "ForgetRoutes",
             Self::WaitingRoutes(..) => "WaitingRoutes",

@@ -327,16 +327,6 @@ impl PortScheduler {
         (self.tree.held_packets() > 0).then(|| self.tree.next_ready())
     }
 
-    /// Drops all that waits, with the nodes where it does.
-    pub(crate) fn clear(&mut self, now: Instant, drops: &mut QueueDrops) {
-        self.settle(now, drops);
-        if let Some(root) = self.tree.root() {
-            // A node that is there can be removed.
-            let _ = self.tree.remove(root, Leftover::Drop, now, &mut sink(drops));
-        }
-        self.forget_leaves(None);
-    }
-
     /// Packets that wait.
     pub fn held(&self) -> usize {
         self.tree.held_packets() as usize + self.arrivals.len()

@@ -252,13 +252,6 @@ impl PortTable {
         self.index_devices();
     }
 
-    /// Removes the port `id`, and returns it with what waits in its queue.
-    pub fn remove(&mut self, id: PortId) -> Option<PortEntry> {
-        let entry = self.entries.get_mut(id.index())?.take();
-        self.index_devices();
-        entry
-    }
-
     fn index_devices(&mut self) {
         let devices =
             self.iter().map(|(_, entry)| usize::from(entry.settings.device.0) + 1).max().unwrap_or(0);
@@ -353,8 +346,9 @@ mod tests {
         table.set(PortId(4), settings(0, Tags::single(10)));
         assert_eq!(table.by_tags(DeviceId(0), Tags::single(10)), Some(PortId(4)));
         assert_eq!(table.by_tags(DeviceId(0), Tags::single(11)), None);
-        table.remove(PortId(4));
+        table.set(PortId(4), settings(0, Tags::single(11)));
         assert_eq!(table.by_tags(DeviceId(0), Tags::single(10)), None);
+        assert_eq!(table.by_tags(DeviceId(0), Tags::single(11)), Some(PortId(4)));
     }
 
     #[test]

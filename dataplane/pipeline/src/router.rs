@@ -14,7 +14,7 @@ use millrace_plugin_abi::Position;
 use millrace_units::{Instant, PortId};
 use millrace_wire::EtherType;
 
-use crate::accounts::{Departures, Ledger, RouteAccounts};
+use crate::accounts::RouteAccounts;
 use crate::bare::{Bare, OwnAddresses};
 use crate::capture::{CaptureSink, Direction, GateTap};
 use crate::classify::Classifier;
@@ -463,7 +463,6 @@ impl Router {
             Command::PlaceFlows(placements) => self.place_flows(placements),
             Command::SetDriverForm(id, form) => self.gates.plugins_mut().set_driver_form(id, form),
             Command::SetPort(id, settings) => self.set_port(id, settings, now),
-            Command::RemovePort(id) => self.remove_port(id, now),
             Command::SetRoutes(mut routes, reply) => {
                 let mut other = false;
                 for (index, route) in &mut routes {
@@ -645,32 +644,6 @@ impl Router {
             self.with_own(now, |own, context| own.announce(key, context));
         }
         self.follow_up(now);
-    }
-
-    fn remove_port(&mut self, id: PortId, now: Instant) {
-        self.classifier.changes.everything_changed();
-        self.forget_adjacencies();
-        self.gates.plugins_mut().set_port(id, false);
-        self.own.resolver.forget_port(id, &mut self.own.actions);
-        self.neighbours.remove_port(id);
-        let Some(mut entry) = self.ports.remove(id) else { return };
-        let waiting = entry.held() as u64;
-        let Self { route_accounts, gates, drop_log: log, .. } = self;
-        let ledger = Ledger { routes: route_accounts, filters: gates.plugins_mut() };
-        let mut departures = Departures { ledger, noted: &mut entry.noted, log };
-        departures.lose(0, entry.queue.iter(), DropReason::PortDown);
-        entry.queue.clear();
-        if let Some(scheduler) = &mut entry.scheduler {
-            let mut drops = QueueDrops::new();
-            scheduler.clear(now, &mut drops);
-            for (packet, _) in drops {
-                let mut ledger = self.ledger();
-                ledger.goes_on(&packet);
-                ledger.dropped(&packet);
-            }
-        }
-        self.totals.dropped += waiting;
-        self.ports.unassigned.add(DropReason::PortDown, waiting);
     }
 
     fn routes_changed(&mut self, changes: &[RouteChange]) {

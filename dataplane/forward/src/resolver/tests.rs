@@ -226,7 +226,7 @@ fn the_first_asked_for_makes_room_for_a_new_one() {
     }
     assert!(actions.contains(&Action::Forgotten { key: key(1) }));
     assert_eq!(resolver.len(), 2);
-    resolver.forget_port(PortId(1), &mut actions);
+    resolver.link_down(PortId(1), &mut actions);
     assert!(resolver.is_empty() && resolver.deadlines.is_empty());
 }
 

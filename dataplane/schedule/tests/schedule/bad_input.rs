@@ -77,7 +77,7 @@ fn settings_are_checked_by_themselves() {
             "target 5 ns, interval 5 ns",
         ),
         (NodeKind::FqCodel(FqCodelSettings { quantum: 255, ..Default::default() }), "the quantum is 255"),
-        (NodeKind::FqCodel(FqCodelSettings { flows: 0, ..Default::default() }), "flows is 0"),
+        (NodeKind::FqCodel(FqCodelSettings { flows: 0, ..Default::default() }), "queues is 0"),
         (NodeKind::FlowQueues(FlowQueuesSettings { quantum: 0, ..Default::default() }), "the quantum is 0"),
         (NodeKind::TokenBucket { rate: Rate(0), burst: 1 }, "the rate is 0"),
         (NodeKind::TokenBucket { rate: Rate(1), burst: 0 }, "the burst is 0"),

@@ -28,7 +28,7 @@ pub(super) fn check_kind(node: NodeId, kind: &NodeKind) -> Result<(), ScheduleEr
             check_queue(node, &settings.queue)
         }
         NodeKind::FqCodel(settings) => {
-            range("flows", settings.flows.into(), 1, MOST_QUEUES.into())?;
+            range("queues", settings.flows.into(), 1, MOST_QUEUES.into())?;
             range("the quantum", settings.quantum.into(), 256, MOST_QUANTUM.into())?;
             range("the limit", settings.limit.into(), 1, u32::MAX.into())?;
             refuse_if(node, codel_objection(&settings.codel))
