@@ -27,8 +27,13 @@ pub(crate) struct DeficitRoundRobin {
 
 impl Entries for Vec<Entry> {
     #[inline]
-    fn quantum(&self, entry: u32) -> u32 {
-        self[entry as usize].quantum
+    fn credit(&mut self, entry: u32, rounds: u32) -> u32 {
+        self[entry as usize].quantum.saturating_mul(rounds)
+    }
+
+    #[inline]
+    fn rounds(&self, entry: u32, bytes: u32) -> u32 {
+        bytes.div_ceil(self[entry as usize].quantum)
     }
 
     #[inline]

@@ -82,8 +82,8 @@ impl<T: Item, S: DropSink<T>, O: FnMut(T)> Server for Service<'_, T, S, O> {
         let Some((queue, length)) = queues.first(entry) else { return (Visit::Poor, entry) };
         let (next, wire) = (queue.next, queues.wire_length(length));
         let queue = queues.queue_mut(entry);
-        let quantum = if grant { self.turn.weights.in_force(queue.quantum) } else { 0 };
-        let deficit = queue.deficit.saturating_add_unsigned(quantum);
+        let credit = if grant { self.turn.weights.credit(queue.quantum, 1) } else { 0 };
+        let deficit = queue.deficit.saturating_add_unsigned(credit);
         queue.deficit = deficit;
         if i64::from(deficit) < i64::from(wire) {
             return (Visit::Poor, next);
@@ -109,8 +109,13 @@ impl<T: Item, S: DropSink<T>, O: FnMut(T)> Server for Service<'_, T, S, O> {
 
 impl<T: Item, S, O> Entries for Service<'_, T, S, O> {
     #[inline]
-    fn quantum(&self, entry: u32) -> u32 {
-        self.turn.quantum(entry)
+    fn credit(&mut self, entry: u32, rounds: u32) -> u32 {
+        self.turn.credit(entry, rounds)
+    }
+
+    #[inline]
+    fn rounds(&self, entry: u32, bytes: u32) -> u32 {
+        self.turn.rounds(entry, bytes)
     }
 
     #[inline]

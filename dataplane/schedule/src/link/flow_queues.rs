@@ -74,8 +74,13 @@ pub(super) struct Turn<'a, T> {
 
 impl<T: Item> Entries for Turn<'_, T> {
     #[inline]
-    fn quantum(&self, entry: u32) -> u32 {
-        self.weights.in_force(self.queues.queue(entry).quantum)
+    fn credit(&mut self, entry: u32, rounds: u32) -> u32 {
+        self.weights.credit(self.queues.queue(entry).quantum, rounds)
+    }
+
+    #[inline]
+    fn rounds(&self, entry: u32, bytes: u32) -> u32 {
+        self.weights.rounds(self.queues.queue(entry).quantum, bytes)
     }
 
     #[inline]
@@ -93,10 +98,10 @@ impl<T: Item> Entries for Turn<'_, T> {
     #[inline]
     fn visit(&mut self, entry: u32, grant: bool) -> bool {
         let queue = self.queues.queue(entry);
-        let quantum = if grant { self.weights.in_force(queue.quantum) } else { 0 };
+        let credit = if grant { self.weights.credit(queue.quantum, 1) } else { 0 };
         let head = self.queues.arena.head_length(&queue.list).unwrap_or(0);
         let head = self.queues.wire_length(head);
-        self.place(entry).grant(quantum, head)
+        self.place(entry).grant(credit, head)
     }
 }
 

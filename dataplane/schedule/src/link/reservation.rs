@@ -7,11 +7,16 @@ use crate::{FlowNumber, Item};
 
 /// In a queue's quantum: the rest is the number of a reservation.
 const RESERVED: u32 = 1 << 31;
+/// What a reservation gets in a round is counted in parts of a byte, of which this is a whole one: a small rate is less
+/// than a byte of each round, and a little more than whole bytes is several percent of one that is not.
+const BYTE: u64 = 1 << 32;
 
 #[derive(Clone, Copy, Debug)]
 struct Reservation {
     queue: u32,
     rate: Rate,
+    /// What it got beyond whole bytes so far.
+    rest: u32,
 }
 
 /// What the quanta of flows follow from. A queue's own number is 0 for the common quantum, a quantum, or the number of a
@@ -33,24 +38,61 @@ impl Weights {
         (self.quantum, self.capacity) = (quantum, capacity.0);
     }
 
-    /// The quantum that a queue's number stands for.
-    #[inline]
+    /// The quantum that a queue's number stands for, in whole bytes.
     pub fn in_force(&self, number: u32) -> u32 {
-        match number {
-            0 => self.quantum,
-            quantum if quantum & RESERVED == 0 => quantum,
-            _ => self.reserved_quantum(number),
+        match self.plain(number) {
+            Some(quantum) => quantum,
+            None => (self.reserved_share(number) / BYTE) as u32,
         }
     }
 
-    /// r / (C - all reserved) of what those without a reservation get together in a round.
-    fn reserved_quantum(&self, number: u32) -> u32 {
+    /// The quantum that a queue's number stands for, unless that is a reservation.
+    #[inline]
+    fn plain(&self, number: u32) -> Option<u32> {
+        match number {
+            0 => Some(self.quantum),
+            quantum => (quantum & RESERVED == 0).then_some(quantum),
+        }
+    }
+
+    /// Bytes that a queue of that number gets in so many rounds. What a reservation gets beyond whole bytes is kept for it.
+    #[inline]
+    pub fn credit(&mut self, number: u32, rounds: u32) -> u32 {
+        match self.plain(number) {
+            Some(quantum) => quantum.saturating_mul(rounds),
+            None => self.reserved_credit(number, rounds),
+        }
+    }
+
+    fn reserved_credit(&mut self, number: u32, rounds: u32) -> u32 {
+        let share = self.reserved_share(number);
+        let Some(reservation) = self.reservations.get_mut((number & !RESERVED) as usize) else { return 0 };
+        let credit = u128::from(share) * u128::from(rounds) + u128::from(reservation.rest);
+        reservation.rest = credit as u32;
+        u32::try_from(credit / u128::from(BYTE)).unwrap_or(MOST_QUANTUM).min(MOST_QUANTUM)
+    }
+
+    /// In how many rounds a queue of that number gets so many bytes.
+    pub fn rounds(&self, number: u32, bytes: u32) -> u32 {
+        if let Some(quantum) = self.plain(number) {
+            return bytes.div_ceil(quantum);
+        }
+        let index = (number & !RESERVED) as usize;
+        let rest = self.reservations.get(index).map_or(0, |reservation| reservation.rest);
+        let missing = u64::from(bytes) * BYTE - u64::from(rest);
+        u32::try_from(missing.div_ceil(self.reserved_share(number))).unwrap_or(u32::MAX)
+    }
+
+    /// r / (C - all reserved) of what those without a reservation get together in a round, in parts of a byte.
+    fn reserved_share(&self, number: u32) -> u64 {
         let rate = self.rate(number).unwrap_or_default();
         let open = u64::from(self.common) * u64::from(self.quantum) + self.own_quanta;
         let (open, left) =
             (open.max(self.quantum.into()), self.capacity.saturating_sub(self.reserved).max(1));
-        let quantum = u128::from(open) * u128::from(rate.0) / u128::from(left);
-        u32::try_from(quantum).unwrap_or(MOST_QUANTUM).clamp(1, MOST_QUANTUM)
+        let most = u64::from(MOST_QUANTUM) * BYTE;
+        // No round that is real comes near the bound of the product.
+        let share = (u128::from(open) * u128::from(BYTE)).saturating_mul(u128::from(rate.0)) / u128::from(left);
+        u64::try_from(share).unwrap_or(most).clamp(1, most)
     }
 
     /// The reserved rate that a queue's number stands for.
@@ -129,7 +171,7 @@ impl FlowQueues {
             return false;
         };
         self.set_quantum(queues, queue, RESERVED | self.weights.reservations.len() as u32);
-        self.weights.reservations.push(Reservation { queue, rate });
+        self.weights.reservations.push(Reservation { queue, rate, rest: 0 });
         self.weights.reserved += rate.0;
         true
     }

@@ -5,8 +5,10 @@ use crate::arena::NONE;
 
 /// What takes part in a round: numbered entries.
 pub(crate) trait Entries {
-    /// Bytes of credit per round, at least 1.
-    fn quantum(&self, entry: u32) -> u32;
+    /// Bytes of credit for so many rounds. A fraction of a byte is kept, and comes with later rounds.
+    fn credit(&mut self, entry: u32, rounds: u32) -> u32;
+    /// In how many rounds an entry gets so many bytes.
+    fn rounds(&self, entry: u32, bytes: u32) -> u32;
     /// Bytes of its first packet, on the wire.
     fn head(&self, entry: u32) -> u32;
     /// Its place in the round.
@@ -16,8 +18,8 @@ pub(crate) trait Entries {
     /// the round needs, from one look at the entry.
     #[inline]
     fn visit(&mut self, entry: u32, grant: bool) -> bool {
-        let (quantum, head) = (if grant { self.quantum(entry) } else { 0 }, self.head(entry));
-        self.place(entry).grant(quantum, head)
+        let (credit, head) = (if grant { self.credit(entry, 1) } else { 0 }, self.head(entry));
+        self.place(entry).grant(credit, head)
     }
 }
 
@@ -32,8 +34,8 @@ pub(crate) struct Place<'a> {
 impl Place<'_> {
     /// Adds credit, and tells whether it covers `head` bytes.
     #[inline]
-    pub fn grant(self, quantum: u32, head: u32) -> bool {
-        *self.deficit = self.deficit.saturating_add_unsigned(quantum);
+    pub fn grant(self, credit: u32, head: u32) -> bool {
+        *self.deficit = self.deficit.saturating_add_unsigned(credit);
         i64::from(*self.deficit) >= i64::from(head)
     }
 }
@@ -173,12 +175,12 @@ impl Round {
         for _ in 0..self.length {
             entry = *entries.place(entry).next;
             let missing = i64::from(entries.head(entry)) - i64::from(*entries.place(entry).deficit);
-            let rounds = (missing.max(1) as u64).div_ceil(entries.quantum(entry).into());
-            fewest = fewest.min(u32::try_from(rounds).unwrap_or(u32::MAX));
+            let missing = u32::try_from(missing.max(1)).unwrap_or(u32::MAX);
+            fewest = fewest.min(entries.rounds(entry, missing));
         }
         for _ in 0..self.length {
             entry = *entries.place(entry).next;
-            let gift = entries.quantum(entry).saturating_mul(fewest - 1);
+            let gift = entries.credit(entry, fewest - 1);
             let deficit = entries.place(entry).deficit;
             *deficit = deficit.saturating_add_unsigned(gift);
         }

@@ -311,3 +311,20 @@ fn one_that_shares_a_queue_for_long_keeps_no_other_there() {
         assert!(numbers.is_sorted(), "flow {flow}");
     }
 }
+
+/// A reservation is kept however small a part of the round it is, below a byte or a little above one.
+#[test]
+fn small_reservations_are_kept_as_large_ones_are() {
+    let capacity = 100_000_000;
+    for rate in [20_000, 130_000, 1_000_000] {
+        let mut port = port(None);
+        let settings = FlowQueuesSettings { capacity: Some(Rate(capacity)), ..Default::default() };
+        add(&mut port, 0, None, Share::Only, NodeKind::FlowQueues(settings));
+        port.reserve_flow(NodeId(0), FlowNumber(0), Rate(rate)).unwrap();
+        let packets = (100 * capacity / rate) as u32;
+        let sent = busy_flows(&mut port, 2, packets);
+        let share = sent[0] as f64 / sent.iter().sum::<u64>() as f64;
+        let due = rate as f64 / capacity as f64;
+        assert!((share / due - 1.0).abs() < 0.02, "{rate}: {share} instead of {due}");
+    }
+}

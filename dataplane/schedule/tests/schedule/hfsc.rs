@@ -305,3 +305,84 @@ fn a_class_that_comes_late_shares_at_once_also_beside_one_that_ran_ahead() {
         "{late} beside {others}"
     );
 }
+
+/// Bytes that each leaf sends in `millis` from a moment on, which is moved on; those of `busy` always have packets.
+fn while_busy(port: &mut Port, now: &mut u64, millis: u64, busy: &[u32]) -> [u64; 8] {
+    let (until, mut sent, mut number) = (*now + millis * MS, [0; 8], 0);
+    while *now < until {
+        for &node in busy {
+            while port.view(NodeId(node)).unwrap().held_packets < 2 {
+                number += 1;
+                put(port, node, frame(node, number, 1000), *now);
+            }
+        }
+        match port.dequeue(at(*now), &mut never) {
+            Some(gone) => sent[gone.flow as usize] += 1000,
+            None => *now = port.next_ready().as_nanos().clamp(*now + 1, until),
+        }
+    }
+    sent
+}
+
+fn three_curves(real_time: Option<u64>, link_sharing: Option<u64>, upper_limit: Option<u64>) -> Share {
+    let curve = |rate: Option<u64>| rate.map(|rate| Curve::linear(Rate(rate)));
+    Share::Curves(Curves {
+        real_time: curve(real_time),
+        link_sharing: curve(link_sharing),
+        upper_limit: curve(upper_limit),
+    })
+}
+
+const LINK: u64 = 10_000_000;
+/// Bytes of a second of the link.
+const ALL: u64 = LINK / 8;
+
+/// What a guarantee sent runs a class ahead of its siblings; with the guarantee goes the lead.
+#[test]
+fn a_class_whose_guarantee_is_taken_away_goes_on_by_its_share() {
+    let mut port = port(Some(LINK));
+    add(&mut port, 0, None, Share::Only, NodeKind::Hfsc);
+    add(&mut port, 1, 0, three_curves(Some(9_000_000), Some(1_000_000), None), fifo());
+    add(&mut port, 2, 0, sharing(1_000_000), fifo());
+    let mut now = 0;
+    let before = while_busy(&mut port, &mut now, 5000, &[1, 2]);
+    assert!(before[1] > 4 * ALL, "{before:?}");
+    port.set_share(NodeId(1), three_curves(None, Some(1_000_000), None), at(now)).unwrap();
+    let behind = while_busy(&mut port, &mut now, 1000, &[1, 2]);
+    assert!(behind[1].abs_diff(ALL / 2) <= 3000, "{behind:?}");
+}
+
+/// What a leaf sends by its guarantee alone while its class takes no part in sharing is not held against the class later.
+#[test]
+fn a_class_that_returns_is_not_charged_for_guarantees_that_were_kept_while_it_was_idle() {
+    let mut port = port(Some(LINK));
+    add(&mut port, 0, None, Share::Only, NodeKind::Hfsc);
+    add(&mut port, 1, 0, sharing(5_000_000), NodeKind::Hfsc);
+    add(&mut port, 2, 0, sharing(5_000_000), fifo());
+    add(&mut port, 3, 1, leaf(Some(Curve::linear(Rate(2_000_000))), None), fifo());
+    add(&mut port, 4, 1, sharing(5_000_000), fifo());
+    let mut now = 0;
+    while_busy(&mut port, &mut now, 10_000, &[3]);
+    while_busy(&mut port, &mut now, 500, &[2, 3]);
+    let returned = while_busy(&mut port, &mut now, 1000, &[2, 3, 4]);
+    // While it is active, what its guarantee sends is part of its share, as in the paper.
+    assert!(returned[4].abs_diff(ALL * 3 / 10) <= 4000, "{returned:?}");
+}
+
+/// A class that its siblings kept below its upper limit doesn't make up for it above that.
+#[test]
+fn an_upper_limit_holds_behind_a_time_with_less() {
+    let mut port = port(Some(LINK));
+    add(&mut port, 0, None, Share::Only, NodeKind::Hfsc);
+    add(&mut port, 1, 0, three_curves(None, Some(500_000), Some(2_000_000)), fifo());
+    add(&mut port, 2, 0, sharing(9_500_000), fifo());
+    let mut now = 0;
+    while_busy(&mut port, &mut now, 7000, &[1, 2]);
+    let alone = while_busy(&mut port, &mut now, 1000, &[1]);
+    assert!(alone[1] <= ALL / 5 + 5000 && alone[1] + 2000 >= ALL / 5, "{alone:?}");
+    // Beside another that leaves it as much, it gets all of that.
+    port.set_share(NodeId(1), three_curves(None, Some(4_000_000), Some(2_000_000)), at(now)).unwrap();
+    port.set_share(NodeId(2), sharing(6_000_000), at(now)).unwrap();
+    let beside = while_busy(&mut port, &mut now, 1000, &[1, 2]);
+    assert!(beside[1].abs_diff(ALL / 5) <= ALL / 100, "{beside:?}");
+}

@@ -56,6 +56,25 @@ pub(crate) struct UpperLimit {
     pub from: u64,
 }
 
+impl UpperLimit {
+    /// The class has sent `total` bytes by `now`. What it left unused while others had their turn it makes up for at once by
+    /// [`MADE_UP`] at most. The paper has no upper limits; those who added them (ALTQ) let the unused add up.
+    #[inline]
+    pub fn advance(&mut self, total: u64, now: u64) {
+        self.from = self.running.time_of(&self.curve, total);
+        let earliest = now.saturating_sub(self.curve.then.time_for(MADE_UP).max(LATENESS));
+        if self.from < earliest {
+            self.running.move_to(earliest, total);
+            self.from = earliest;
+        }
+    }
+}
+
+/// Bytes, of two full packets, that a class at its upper limit makes up for, or what the limit lets through in so many
+/// nanoseconds: other packets go before its own, and who sends them may be late.
+const MADE_UP: u64 = 2 * 1538;
+const LATENESS: u64 = 1_000_000;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Demand {
     None,

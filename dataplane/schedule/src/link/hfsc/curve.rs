@@ -149,6 +149,11 @@ impl Running {
         *self = Self { x, y, dx: width, dy: curve.first.bytes_in(width) };
     }
 
+    /// The same curve, of which so many bytes more don't count.
+    pub fn pass_over(&mut self, bytes: u64) {
+        self.y = self.y.saturating_add(bytes);
+    }
+
     /// The same curve from its point at `y` bytes on, moved so that this point is at time `x`.
     pub fn move_to(&mut self, x: u64, y: u64) {
         let gone = y.saturating_sub(self.y);

@@ -126,8 +126,11 @@ impl Hfsc {
             if parent == NONE {
                 return;
             }
-            if self.classes[index as usize].sharing != Sharing::Idle {
-                self.advance(index);
+            if class.sharing == Sharing::Idle {
+                // What a guarantee below it sends while it takes no part is no part of its share.
+                class.running.pass_over(bytes.into());
+            } else {
+                self.advance(index, now);
                 if ended {
                     self.leave(index);
                 } else {
@@ -140,12 +143,12 @@ impl Hfsc {
 
     /// Moves the virtual time of an active class to what it has sent.
     #[inline]
-    fn advance(&mut self, index: u32) {
+    fn advance(&mut self, index: u32, now: u64) {
         let class = &mut self.classes[index as usize];
         class.virtual_time = class.virtual_now();
         let total = class.total;
         if let Some(limit) = &mut class.upper_limit {
-            limit.from = limit.running.time_of(&limit.curve, total);
+            limit.advance(total, now);
         }
         let (parent, virtual_time) = (class.parent, class.virtual_time);
         let least = self.inner_mut(parent).least;

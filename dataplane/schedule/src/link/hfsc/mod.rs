@@ -132,9 +132,14 @@ impl Hfsc {
         self.make_room(parent);
     }
 
-    /// New curves for a class that isn't active, from `now` on.
+    /// New curves for a class that isn't active, from `now` on. Among its siblings it begins anew: its virtual time is that of
+    /// the curves before.
     pub fn set_curves(&mut self, index: u32, curves: &Curves, now: Instant) {
-        self.classes[index as usize].set_curves(curves, now.as_nanos());
+        let parent = self.classes[index as usize].parent;
+        let period = self.classes.get(parent as usize).map_or(0, |parent| parent.period);
+        let class = &mut self.classes[index as usize];
+        class.set_curves(curves, now.as_nanos());
+        class.parent_period = period.wrapping_sub(1);
         self.has_guarantees |= curves.real_time.is_some();
     }
 

@@ -174,7 +174,7 @@ impl Naive {
         Some(false)
     }
 
-    fn serve(&mut self, leaf: usize, real_time: bool) {
+    fn serve(&mut self, leaf: usize, real_time: bool, now: u64) {
         let length = u64::from(self.queues[leaf].remove(0));
         if real_time {
             self.cumulative[leaf] += length;
@@ -184,11 +184,20 @@ impl Naive {
         while class != 0 {
             let parent = self.parents[class];
             self.totals[class] += length;
-            if self.active[class] {
+            if !self.active[class] {
+                self.virtuals[class].pass_over(length);
+            } else {
                 let curve = self.curves[class].link_sharing.unwrap();
                 let time = self.virtuals[class].time_of(&curve, self.totals[class]) + self.adjustments[class];
                 self.adjustments[class] += self.least[parent].saturating_sub(time);
                 self.times[class] = time.max(self.least[parent]);
+                if let Some(curve) = self.curves[class].upper_limit {
+                    let (limit, total) = (&mut self.limits[class], self.totals[class]);
+                    let earliest = now.saturating_sub(curve.then.time_for(3076).max(1_000_000));
+                    if limit.time_of(&curve, total) < earliest {
+                        limit.move_to(earliest, total);
+                    }
+                }
                 ended &= self.queues[class].is_empty() && self.busy(class).next().is_none();
                 if ended {
                     self.active[class] = false;
@@ -249,7 +258,7 @@ proptest! {
             let real_time = naive.accept(choice.map(|leaf| leaf as usize), now);
             if let (Some(leaf), Some(real_time)) = (choice, real_time) {
                 let length = naive.queues[leaf as usize][0];
-                naive.serve(leaf as usize, real_time);
+                naive.serve(leaf as usize, real_time, now);
                 fast.served(leaf, length, naive.queues[leaf as usize].first().copied(), moment);
             }
         }
