@@ -144,7 +144,7 @@ impl<T: Item> QueueManager<T> {
         self.queues[index as usize].threshold = settings.threshold;
         let has_cold = self.queues[index as usize].cold != NONE;
         if has_cold || settings.aqm != crate::link::Aqm::TailDrop {
-            self.cold_mut(index).aqm.set(&settings.aqm);
+            self.cold_mut(index).aqm.set(&settings.aqm, index);
         }
     }
 
@@ -251,14 +251,15 @@ impl<T: Item> QueueManager<T> {
     ) -> Offer {
         let length = item.length();
         let queue = &mut self.queues[index as usize];
-        if queue.list.bytes() > queue.threshold {
-            return self.refuse(index, item, DropCause::Threshold, sink);
-        }
         if queue.cold != NONE {
+            // What is managed knows of every arrival, also of those that the threshold refuses.
             let verdict = Self::arrival(&mut self.cold[queue.cold as usize], queue, &mut item, now);
             if let Some(cause) = verdict {
                 return self.refuse(index, item, cause, sink);
             }
+        }
+        if queue.list.bytes() > queue.threshold {
+            return self.refuse(index, item, DropCause::Threshold, sink);
         }
         if !self.arena.has_room(queue.list.load, length) {
             return self.refuse(index, item, DropCause::BufferFull, sink);

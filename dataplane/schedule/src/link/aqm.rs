@@ -49,20 +49,21 @@ pub(crate) enum AqmState {
 }
 
 impl AqmState {
-    pub fn new(aqm: &Aqm) -> Self {
+    /// That of the queue of a number: what is drawn by lot is drawn by each queue for itself.
+    pub fn new(aqm: &Aqm, queue: u32) -> Self {
         match aqm {
             Aqm::TailDrop => Self::TailDrop,
-            Aqm::Red(settings) => Self::Red(Box::new(Red::new(*settings))),
+            Aqm::Red(settings) => Self::Red(Box::new(Red::new(*settings, queue))),
             Aqm::Codel(settings) => Self::Codel(*settings, Codel::default()),
         }
     }
 
     /// Takes other settings. What it knows of the queue stays, unless it is managed in another way from now on.
-    pub fn set(&mut self, aqm: &Aqm) {
+    pub fn set(&mut self, aqm: &Aqm, queue: u32) {
         match (self, aqm) {
             (Self::Red(red), Aqm::Red(settings)) => red.set(*settings),
             (Self::Codel(before, _), Aqm::Codel(settings)) => *before = *settings,
-            (state, aqm) => *state = Self::new(aqm),
+            (state, aqm) => *state = Self::new(aqm, queue),
         }
     }
 

@@ -48,6 +48,8 @@ impl Default for FlowQueuesSettings {
 pub(crate) const MOST_QUANTUM: u32 = 1 << 30;
 /// Queues looked at for an empty one, per flow that wants one.
 const SWEEP: usize = 64;
+/// Queues looked at when there are to be fewer.
+const SHED: usize = 4096;
 
 /// The leaf.
 #[derive(Debug, Default)]
@@ -198,6 +200,10 @@ impl FlowQueues {
     /// The next queue that its flow does without, as if it were new, among so many.
     fn reuse<T: Item>(&mut self, queues: &mut QueueManager<T>, most: usize) -> Option<u32> {
         for _ in 0..most.min(self.owned.len()) {
+            if self.has_too_many() {
+                self.give_back(queues, 1);
+                continue;
+            }
             let queue = *self.owned.get(self.hand).or_else(|| self.owned.first())?;
             self.hand = if self.hand + 1 < self.owned.len() { self.hand + 1 } else { 0 };
             if queues.is_dispensable(queue) {
@@ -232,6 +238,22 @@ impl FlowQueues {
             }
         }
         Some(queue)
+    }
+
+    /// Whether there are more queues than there may be: fewer are wanted than there were.
+    fn has_too_many(&self) -> bool {
+        self.owned.len() > self.settings.queues as usize
+    }
+
+    /// Gives back what is beyond the queues that there may be, and not in use, of the first that are looked at. The rest goes as
+    /// flows ask for queues.
+    pub fn shed<T: Item>(&mut self, queues: &mut QueueManager<T>) {
+        for _ in 0..self.owned.len().min(SHED) {
+            if !self.has_too_many() {
+                return;
+            }
+            self.give_back(queues, 1);
+        }
     }
 
     /// Looks at up to `most` queues and gives those back to the port that their flows do without.

@@ -101,8 +101,9 @@ pub(crate) struct Red {
 }
 
 impl Red {
-    pub fn new(settings: RedSettings) -> Self {
-        let random = Random::new(settings.seed);
+    /// That of the queue of a number, which draws lots of its own.
+    pub fn new(settings: RedSettings, queue: u32) -> Self {
+        let random = Random::new(settings.seed.wrapping_add(u64::from(queue) << 32));
         Self { settings, average: 0.0, count: -1, idle_since: Some(Instant::ZERO), random }
     }
 

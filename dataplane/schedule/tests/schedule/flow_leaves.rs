@@ -224,3 +224,26 @@ fn of_a_hundred_queues_the_one_that_is_empty_is_found_for_a_flow_of_which_someth
     port.set_flow(NodeId(0), FlowNumber(1001), Some(3000), None).unwrap();
     assert!(has_queue(&port, 0, 1001));
 }
+
+/// Queues beyond a smaller number go, those that are empty at once.
+#[test]
+fn fewer_queues_are_fewer_as_soon_as_they_are_empty() {
+    let mut port = port(None);
+    let settings = |queues| NodeKind::FlowQueues(FlowQueuesSettings { queues, ..Default::default() });
+    add(&mut port, 0, None, Share::Only, settings(40));
+    for flow in 0..40 {
+        put(&mut port, 0, frame(flow, 1, 100), 0);
+    }
+    let in_use = |port: &Port| port.view(NodeId(0)).unwrap().queues;
+    assert_eq!(in_use(&port), 41);
+    for _ in 0..30 {
+        port.dequeue(at(0), &mut never).unwrap();
+    }
+    port.set(NodeId(0), &settings(4), at(0)).unwrap();
+    assert_eq!(in_use(&port), 11, "ten have packets still");
+    while port.dequeue(at(0), &mut never).is_some() {}
+    for flow in 100..140 {
+        put(&mut port, 0, frame(flow, 1, 100), 0);
+    }
+    assert_eq!(in_use(&port), 5);
+}

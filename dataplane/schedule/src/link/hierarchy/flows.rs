@@ -209,7 +209,8 @@ impl<T: Item> LinkScheduler<T> {
             self.flow_queues.get_mut(index).set(before);
             return Err(error);
         }
-        let leaf = self.flow_queues.get(index);
+        let leaf = self.flow_queues.get_mut(index);
+        leaf.shed(&mut self.queues);
         if settings.queue != before.queue {
             for queue in leaf.queues() {
                 self.queues.set_common(queue, &settings.queue);

@@ -73,7 +73,8 @@ impl<T: Item> LinkScheduler<T> {
 
     /// Levels from a node to its deepest leaf.
     fn height(&self, node: NodeId) -> usize {
-        1 + self.children(node).map(|child| self.height(child)).max().unwrap_or(0)
+        let depth = |below: NodeId| self.path_up(below).take_while(|above| *above != node).count();
+        1 + self.with_all_below(node).into_iter().map(depth).max().unwrap_or(0)
     }
 
     /// Moves an inner class of H-FSC inside its hierarchy.

@@ -1,8 +1,10 @@
 //! Classes go, with packets in them: these are moved to another leaf, or dropped and handed back.
 
+use std::collections::HashMap;
+
 use millrace_units::Instant;
 
-use super::node::Kind;
+use super::node::{Kind, Node};
 use super::{LinkScheduler, NodeId, ScheduleError, with_leaf};
 use crate::arena::{Held, Load, NONE};
 use crate::link::discipline::PacketScheduler;
@@ -36,19 +38,29 @@ impl<T: Item> LinkScheduler<T> {
         }
         let mut count = 0;
         // Children come behind their parents, so that the last is always without any.
-        let mut below = vec![node];
-        let mut next = 0;
-        while let Some(parent) = below.get(next).copied() {
-            below.extend(self.children(parent));
-            next += 1;
-        }
-        for gone in below.into_iter().rev() {
+        for gone in self.with_all_below(node).into_iter().rev() {
             count += self.empty(gone, leftover, now, sink);
             self.keep_drops(gone);
             self.detach(gone, now);
             self.discard(gone);
         }
         Ok(count)
+    }
+
+    /// A node and all below it, each behind the one above it. Each node of the port is looked at once.
+    pub(super) fn with_all_below(&self, node: NodeId) -> Vec<NodeId> {
+        let mut children: HashMap<u32, Vec<NodeId>> = HashMap::new();
+        for (index, Node { parent, .. }) in self.nodes.iter().enumerate() {
+            if *parent != NONE {
+                children.entry(*parent).or_default().push(NodeId(index as u32));
+            }
+        }
+        let (mut all, mut next) = (vec![node], 0);
+        while let Some(above) = all.get(next) {
+            all.extend(children.remove(&above.0).unwrap_or_default());
+            next += 1;
+        }
+        all
     }
 
     /// What a node dropped counts with the one above it for good.
