@@ -289,11 +289,17 @@ impl FromStr for CurveText {
         match parts[..] {
             [rate] => rate.parse().map(|rate| Self { first: rate, micros: 0, then: rate }),
             [first, time, then] => {
-                Ok(Self { first: first.parse()?, micros: micros(time)?, then: then.parse()? })
+                Ok(Self { first: slope(first)?, micros: micros(time)?, then: then.parse()? })
             }
             _ => Err(format!("{text:?} is no curve: write \"1mbit\", or \"1mbit 10ms 64kbit\"")),
         }
     }
+}
+
+/// The first slope of a curve, which may be none: nothing is promised until its time is over.
+fn slope(text: &str) -> Result<Bits, String> {
+    let number = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    if number.parse() == Ok(0.0) { Ok(Bits(0)) } else { text.parse() }
 }
 
 /// Microseconds that the first slope of a curve lasts at most.
@@ -400,6 +406,9 @@ mod tests {
         let curve: CurveText = "1mbit 10ms 64kbit".parse().unwrap();
         assert_eq!((curve.first.0, curve.micros, curve.then.0), (1_000_000, 10_000, 64_000));
         assert_eq!(curve.to_string(), "1mbit 10ms 64kbit");
+        let flat: CurveText = "0bit 10ms 64kbit".parse().unwrap();
+        assert_eq!((flat.first.0, flat.to_string().parse()), (0, Ok(flat)), "convex, as the paper's own");
+        assert!("0bit".parse::<CurveText>().is_err() && "1mbit 10ms 0bit".parse::<CurveText>().is_err());
         assert_eq!("2mbit".parse::<CurveText>().unwrap().to_string(), "2mbit");
         assert!("1mbit 10ms".parse::<CurveText>().unwrap_err().contains("is no curve"));
         for wrong in ["soon", "3601s", "18446744073709551s"] {

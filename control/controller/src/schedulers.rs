@@ -18,8 +18,8 @@ use crate::worker_handle::WorkerHandle;
 
 /// How long a worker may be late, in nanoseconds: the link makes up for it at once.
 const LATENESS: u64 = 200_000;
-/// Bytes that go ahead of a slow link's rate: two packets.
-const TWO_PACKETS: u64 = 2 * 1538;
+/// Bytes of a full packet on the wire.
+const PACKET: u64 = 1538;
 
 /// What `scheduler set PORT` without a node changes.
 const SETTINGS: [&str; 6] = ["rate", "overhead", "default", "queues", "host", "host-weight"];
@@ -345,10 +345,11 @@ fn link(scheduler: &Scheduler) -> ScheduleChange {
     ScheduleChange::Link(link_rate(scheduler.rate), overhead)
 }
 
-/// A rate, with what may go at once.
+/// A rate, with what may go ahead of it: as much as makes up for a worker that comes late, or two packets. One more goes, and
+/// leaves a debt, so it is a packet less.
 pub(crate) fn link_rate(rate: Option<Bits>) -> LinkRate {
     let rate = rate.map(|Bits(bits)| Rate(bits));
-    let slack = rate.map_or(0, |rate| rate.bytes_in(LATENESS).clamp(TWO_PACKETS, 1_000_000_000));
+    let slack = rate.map_or(0, |rate| rate.bytes_in(LATENESS).clamp(2 * PACKET, 1_000_000_000) - PACKET);
     LinkRate { rate, slack: slack as u32 }
 }
 
@@ -539,7 +540,11 @@ fn below(scheduler: &Scheduler, name: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use millrace_schedule::{FlowNumber, LinkScheduler, NodeId, QueueSettings, Share};
+    use millrace_units::Instant;
+
     use super::*;
+    use crate::scheduler_tree::Nothing;
 
     fn planned(toml: &str) -> Result<Schedulers, ControlError> {
         let port = format!("[[port]]\nname = \"wan\"\nkind = \"memory\"\n[port.scheduler]\n{toml}");
@@ -601,6 +606,27 @@ mod tests {
         assert!(apart.contains("\"top\" is the root already"), "{apart}");
         let twice = planned(&TREE.replace("\"rest\"", "\"voice\"")).unwrap_err().to_string();
         assert!(twice.contains("there is a node \"voice\" already"), "{twice}");
+    }
+
+    #[test]
+    fn no_more_goes_ahead_of_a_rate_than_makes_up_for_a_late_worker_or_two_packets() {
+        for rate in [64_000, 10_000_000, 100_000_000, 1_000_000_000, 100_000_000_000] {
+            let link = link_rate(Some(Bits(rate)));
+            let mut port = LinkScheduler::new(link, LinkOverhead::Ethernet, BufferLimits::default()).unwrap();
+            let (top, now) = (NodeId(0), Instant::from_millis(1000));
+            let fifo = NodeKind::Fifo(QueueSettings::default());
+            port.add(top, None, Share::Only, &fifo, Instant::ZERO).unwrap();
+            let mut sent = 0;
+            loop {
+                port.enqueue(top, FlowNumber(0), Nothing, now, &mut |_, _| ());
+                match port.dequeue(now, &mut |_, _| ()) {
+                    Some(_) => sent += 84,
+                    None => break,
+                }
+            }
+            let allowed = (rate / 8 / 5000).max(2 * 1538);
+            assert!(sent <= allowed && sent + 2 * 1538 > allowed, "{rate}: {sent} of {allowed}");
+        }
     }
 
     #[test]

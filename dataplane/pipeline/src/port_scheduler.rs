@@ -266,6 +266,11 @@ impl PortScheduler {
         }
     }
 
+    /// Whether there is neither a node nor a packet: the port sends as if it never had a scheduler.
+    fn is_empty(&self) -> bool {
+        self.tree.root().is_none() && !self.takes_packets() && self.held() == 0
+    }
+
     /// Whether there is a leaf at all.
     pub fn takes_packets(&self) -> bool {
         self.default != QueueId(0)
@@ -339,7 +344,7 @@ impl PortScheduler {
 }
 
 impl Router {
-    /// Changes the scheduler of a port; the first node makes one. Control has checked where the changes lead: one that is refused
+    /// Changes the scheduler of a port; the first node makes one, and with the last one it goes. Control has checked where the changes lead: one that is refused
     /// all the same, of a node that is not there, ends them. Nothing changes at a worker that
     /// does not have the port's device.
     pub(crate) fn schedule(
@@ -358,6 +363,9 @@ impl Router {
         };
         let mut changes = changes.iter();
         let changed = changes.try_for_each(|change| scheduler.change(change, now, &mut self.queue_drops));
+        if scheduler.is_empty() {
+            entry.scheduler = None;
+        }
         self.drop_queued();
         changed
     }

@@ -157,7 +157,8 @@ impl PortEntry {
     /// Whether packets that are put into the port's queue are where they wait, and so many more find room there.
     #[inline]
     pub(crate) fn has_room_for(&self, packets: usize) -> bool {
-        self.is_here && self.scheduler.is_none() && self.queue.len() + packets <= QUEUE_LIMIT
+        let is_scheduled = self.scheduler.as_ref().is_some_and(|scheduler| scheduler.takes_packets());
+        self.is_here && !is_scheduled && self.queue.len() + packets <= QUEUE_LIMIT
     }
 
     /// Puts packets where they wait to be sent, in order.

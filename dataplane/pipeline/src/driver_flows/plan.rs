@@ -114,7 +114,9 @@ fn may_pass(entry: &PortEntry, port: PortId, leaves: bool) -> Result<(), StaysUp
     match entry {
         entry if !entry.settings.up => Err(StaysUp::Down(port)),
         entry if entry.settings.tags != Tags::NONE => Err(StaysUp::Tagged(port)),
-        entry if leaves && entry.scheduler.is_some() => Err(StaysUp::Scheduler(port)),
+        entry if leaves && entry.scheduler.as_ref().is_some_and(|own| own.takes_packets()) => {
+            Err(StaysUp::Scheduler(port))
+        }
         _ => Ok(()),
     }
 }

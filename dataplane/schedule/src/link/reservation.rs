@@ -91,7 +91,8 @@ impl Weights {
             (open.max(self.quantum.into()), self.capacity.saturating_sub(self.reserved).max(1));
         let most = u64::from(MOST_QUANTUM) * BYTE;
         // No round that is real comes near the bound of the product.
-        let share = (u128::from(open) * u128::from(BYTE)).saturating_mul(u128::from(rate.0)) / u128::from(left);
+        let share =
+            (u128::from(open) * u128::from(BYTE)).saturating_mul(u128::from(rate.0)) / u128::from(left);
         u64::try_from(share).unwrap_or(most).clamp(1, most)
     }
 
